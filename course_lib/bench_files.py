@@ -1,0 +1,57 @@
+"""`course bench`: the engines of several files, each in its own worker, measured in one session."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from course_lib.benchmark import compare
+from course_lib.benchmark.compare import Feeds
+from course_lib.engines import Plan, TensorInfo, Worker, build, default_runner, split_target
+from course_lib.errors import CourseError
+
+if TYPE_CHECKING:
+    from course_lib.recipe import Recipe
+
+
+def bench(models: Sequence[Path], recipe: Recipe, *, backend: str | None, batch: int, seconds: float) -> dict[str, Any]:
+    """Measure ONNX files and plans; ratios divide by the first one.
+
+    Raises:
+        CourseError: a file cannot be built or run, or the inputs of two models differ.
+    """
+    target = backend or default_runner()
+    _, environment = split_target(target)
+    with ExitStack() as stack:
+        workers: dict[str, Worker] = {}
+        for model in models:
+            plan = Plan.load(model) if model.suffix == ".plan" else build(model, recipe, backend=target)
+            worker = stack.enter_context(Worker(environment))
+            worker.load(plan)
+            workers[str(model) if str(model) not in workers else f"{model} (2)"] = worker
+        inputs = next(iter(workers.values())).inputs
+        if any(worker.inputs != inputs for worker in workers.values()):
+            raise CourseError("the models have different inputs, so they cannot be measured on the same data")
+        rng = np.random.default_rng()
+        first = next(iter(workers))
+        measured = compare(
+            workers if len(workers) > 1 else {first: workers[first], "the same again": workers[first]},
+            lambda: _random(inputs, batch, rng),
+            baseline=first,
+            time_limit_s=seconds,
+        )
+    return {"backend": target, "batch": batch, **measured.to_json()}
+
+
+def _random(inputs: tuple[TensorInfo, ...], batch: int, rng: np.random.Generator) -> Feeds:
+    def draw(info: TensorInfo) -> np.ndarray:
+        shape = tuple(batch if n < 0 else n for n in info.shape)
+        if np.issubdtype(np.dtype(info.dtype), np.floating):
+            return rng.standard_normal(shape).astype(info.dtype)
+        return np.zeros(shape, info.dtype)  # an index into a table is only safe when it is small
+
+    return {info.name: draw(info) for info in inputs}

@@ -1,0 +1,41 @@
+"""Figures of measurements. Each has axes, units and a takeaway as its title."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from course_lib import style
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from course_lib.benchmark.compare import Comparison
+
+
+def latencies(comparison: Comparison) -> Figure:
+    """One row a subject: every latency as a faint dot, the median as a bar, the speedup over the baseline beside it."""
+    names = list(comparison.measurements)
+    figure = style.figure(height=0.9 + 0.6 * len(names))
+    axes = figure.add_subplot()
+    spread = np.random.default_rng(0)
+    for row, name in enumerate(reversed(names)):
+        values = comparison.measurements[name].latencies_ms
+        colour = style.colour(names.index(name))
+        axes.plot(values, row + spread.uniform(-0.25, 0.25, len(values)), ".", ms=2, alpha=0.25, color=colour)
+        median = comparison.measurements[name].median_ms
+        axes.plot([median, median], [row - 0.34, row + 0.34], lw=2.5, color=colour)
+        label = f"{median:.2f} ms"
+        if name in comparison.speedups:
+            label += f", {comparison.speedups[name]}"
+        axes.annotate(label, (median, row + 0.36), ha="center", va="bottom", fontsize=8)
+    axes.set_yticks(range(len(names)), reversed(names))
+    axes.set_ylim(-0.5, len(names) - 0.2)
+    everything = np.concatenate([m.latencies_ms for m in comparison.measurements.values()])
+    # the slowest percent (a busy machine) would squeeze everything else to the left edge
+    axes.set_xlim(0, 1.05 * float(np.percentile(everything, 99)))
+    axes.set_xlabel("latency of one call (ms)")
+    best = max(comparison.speedups, key=lambda name: comparison.speedups[name].median)
+    axes.set_title(f"{best} is {comparison.speedups[best].median:.1f} times as fast as {comparison.baseline}")
+    return figure

@@ -1,0 +1,284 @@
+"""The `course` command. Each subcommand is a few lines over the library; errors are one line and a non-zero status."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from course_lib import __version__
+from course_lib.errors import CourseError
+
+app = typer.Typer(
+    help="The TensorRT course: build engines, measure them, check and grade labs.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+Model = Annotated[Path, typer.Argument(help="an ONNX file", show_default=False)]
+RecipeFile = Annotated[Path | None, typer.Option("--recipe", "-r", help="a recipe.toml; default: FP32, fixed shapes")]
+AsJson = Annotated[bool, typer.Option("--json", help="print one JSON document and nothing else")]
+BackendName = Annotated[
+    str | None, typer.Option("--backend", "-b", help="a backend of `course doctor`, or backend@environment")
+]
+TimeLimit = Annotated[float, typer.Option(help="stop the compiler after this many seconds")]
+LabName = Annotated[str, typer.Argument(help="a lab, such as lab01", show_default=False)]
+
+
+@app.callback()
+def _options(
+    version: Annotated[bool, typer.Option("--version", help="print the version and leave")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="show tracebacks")] = False,
+) -> None:
+    if version:
+        print(__version__)
+        raise typer.Exit
+    os.environ["COURSE_DEBUG"] = "1" if debug else os.environ.get("COURSE_DEBUG", "")
+
+
+def main() -> None:
+    """Entry point: one clear line for whatever goes wrong, a traceback only with ``--debug``."""
+    try:
+        app()
+    except CourseError as error:
+        _leave(error, str(error))
+    except KeyboardInterrupt as error:
+        _leave(error, "interrupted")
+    except BrokenPipeError:  # the reader, such as `head`, has seen enough
+        os._exit(1)
+    except OSError as error:
+        _leave(error, f"{error.filename or 'a file'}: {error.strerror or error}")
+    except Exception as error:  # a bug of ours is still no reason for a page of text
+        _leave(error, f"internal error, please report it: {type(error).__name__}: {error}")
+
+
+def _leave(error: BaseException, text: str) -> None:
+    if os.environ.get("COURSE_DEBUG"):
+        raise error
+    print(f"course: {' '.join(text.split())}", file=sys.stderr)
+    sys.exit(1)
+
+
+def _show(as_json: bool, document: Any) -> bool:
+    if as_json:
+        print(json.dumps(document, indent=1))
+    return as_json
+
+
+def _recipe(path: Path | None) -> Any:
+    from course_lib.recipe import Recipe
+
+    return Recipe.load(path) if path else Recipe()
+
+
+def _plan(model: Path, recipe: Path | None, backend: str | None, time_limit: float) -> Any:
+    """The plan in a file of that kind, or one built from an ONNX file."""
+    from course_lib import engines
+
+    if model.suffix == ".plan":
+        return engines.Plan.load(model)
+    return engines.build(model, _recipe(recipe), backend=backend, time_limit_s=time_limit)
+
+
+@app.command()
+def doctor(as_json: AsJson = False) -> None:
+    """What this machine can do, and what to install."""
+    from course_lib import console
+    from course_lib.engines import available_backends, default_builder, default_runner, environments
+    from course_lib.engines.cuda_driver import capability
+    from course_lib.grading import sandbox
+
+    found = {
+        "course": __version__,
+        "python": sys.version.split()[0],
+        "gpu": capability(),
+        "backends": [backend.to_json() for backend in available_backends()],
+        "environments": {name: list(environment.command) for name, environment in environments().items()},
+        "builds_with": default_builder(),
+        "runs_with": default_runner(),
+        "sandbox": sandbox.problem() or "ok",
+    }
+    if not _show(as_json, found):
+        console.doctor(found)
+
+
+@app.command()
+def build(
+    model: Model,
+    recipe: RecipeFile = None,
+    backend: BackendName = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="where the plan goes; default: MODEL.plan")] = None,
+    time_limit: TimeLimit = 600,
+    as_json: AsJson = False,
+) -> None:
+    """Build a plan from an ONNX file and a recipe."""
+    plan = _plan(model, recipe, backend, time_limit)
+    path = output or model.with_suffix(".plan")
+    plan.save(path)
+    kernels, nodes = len(plan.layers.kernels), len(plan.layers.operators)
+    known = {**plan.summary(), "plan": str(path), "bytes": len(plan.data), "kernels": kernels, "onnx_nodes": nodes}
+    if not _show(as_json, known):
+        told = f"{nodes} ONNX nodes, {kernels} kernels, " if kernels else ""
+        print(
+            f"{path}: {told}{len(plan.data) / 1e6:.1f} MB, built by {plan.backend} {plan.version} in {plan.build_seconds:.1f} s"
+        )
+        for note in plan.notes:
+            print(f"note: {note}")
+
+
+@app.command()
+def layers(
+    model: Annotated[Path, typer.Argument(help="an ONNX file, or a plan that `course build` wrote", show_default=False)],
+    recipe: RecipeFile = None,
+    backend: BackendName = None,
+    time_limit: TimeLimit = 600,
+    as_json: AsJson = False,
+) -> None:
+    """Kernels, dtypes and formats of an engine, and which ONNX nodes each kernel swallowed."""
+    from course_lib import console
+
+    plan = _plan(model, recipe, backend, time_limit)
+    table = plan.layers
+    known = {"backend": plan.backend, "targets": plan.targets, "onnx_nodes": len(table.operators), "kernels": table.rows()}
+    if not _show(as_json, known):
+        console.layers(plan)
+
+
+@app.command()
+def bench(
+    model: Annotated[Path, typer.Argument(help="an ONNX file, or a plan that `course build` wrote", show_default=False)],
+    recipe: RecipeFile = None,
+    backend: BackendName = None,
+    against: Annotated[
+        list[Path] | None, typer.Option(help="another ONNX file or plan with the same inputs; may be repeated")
+    ] = None,
+    batch: Annotated[int, typer.Option(min=1, help="size of every dynamic dimension")] = 1,
+    seconds: Annotated[float, typer.Option(min=1, help="measure at most this long")] = 20,
+    as_json: AsJson = False,
+) -> None:
+    """Latency of an engine; with --against, paired speedups over the first model with their intervals."""
+    from course_lib import bench_files, console
+
+    measured = bench_files.bench([model, *(against or [])], _recipe(recipe), backend=backend, batch=batch, seconds=seconds)
+    if not _show(as_json, measured):
+        console.bench(measured)
+
+
+@app.command()
+def check(
+    lab: LabName,
+    folder: Annotated[Path | None, typer.Argument(help="folder of the hand-in; default: this one, or the lab's own")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """A learner's own check of a hand-in, with hints. Status 1 when points are missing."""
+    from course_lib import console, labs
+    from course_lib.labs import Bench
+
+    chosen = labs.find(lab)
+    examined = chosen.examine(_hand_in_folder(chosen, folder), Bench())
+    known = {"lab": chosen.name, "score": examined.points, "max_score": examined.max_points}
+    if not _show(as_json, {**known, "tasks": [outcome.to_json() for outcome in examined.outcomes]}):
+        console.outcomes(chosen, examined)
+    if examined.points < examined.max_points:
+        raise typer.Exit(1)
+
+
+def _hand_in_folder(lab: Any, folder: Path | None) -> Path:
+    if folder is not None:
+        if not folder.is_dir():
+            raise CourseError(f"{folder}: no such folder")
+        return folder
+    own = _root() / "labs" / lab.name
+    here = Path.cwd()
+    return own if not any((here / name).exists() for name in lab.artefacts) and own.is_dir() else here
+
+
+@app.command()
+def release(
+    lab: Annotated[str | None, typer.Argument(help="a lab; default: all", show_default=False)] = None,
+    check_only: Annotated[bool, typer.Option("--check", help="change nothing, status 1 when a lab is stale")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Generate labs/ from solutions/."""
+    from course_lib import labs
+    from course_lib.grading import release as releasing
+
+    chosen = [labs.find(lab)] if lab else [labs.find(name) for name in labs.names()]
+    if check_only:
+        stale = {one.name: files for one in chosen if (files := releasing.stale(one, _root()))}
+        if not _show(as_json, {"stale": stale}):
+            for name, files in stale.items():
+                print(f"labs/{name} is stale ({', '.join(files)}): run `course release {name}`")
+        if stale:
+            raise typer.Exit(1)
+        return
+    made = [str(releasing.release(one, _root())) for one in chosen]
+    if not _show(as_json, {"released": made}):
+        print("\n".join(made))
+
+
+@app.command()
+def grade(
+    lab: LabName,
+    student: Annotated[str | None, typer.Option(help="one student; default: everybody who handed in")] = None,
+    classroom: Annotated[str, typer.Option(help="folder of hand-ins and grades")] = "classroom",
+    builder: Annotated[str | None, typer.Option(help="backend that proves layers and profiles")] = None,
+    runner: Annotated[str | None, typer.Option(help="backend that runs and is measured")] = None,
+    trusted: Annotated[bool, typer.Option("--trusted", help="without the sandbox; only for files of your own")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Autograde hand-ins under CLASSROOM/submitted/STUDENT/LAB and write reports and feedback."""
+    from course_lib import console, labs
+    from course_lib.grading.classroom import Classroom
+
+    chosen = labs.find(lab)
+    bench = {key: value for key, value in (("builder", builder), ("runner", runner)) if value}
+    room = Classroom(_root(), classroom, trusted, bench)
+    students = [student] if student else room.students(chosen)
+    missing = [name for name in students if name not in room.students(chosen)]
+    if missing or not students:
+        raise CourseError(
+            f"nothing handed in: expected {room.folder / 'submitted' / (missing or ['STUDENT'])[0] / chosen.name}"
+        )
+    grades = room.grade(chosen, students)
+    if not _show(as_json, {"lab": chosen.name, "grades": [one.to_json() for one in grades]}):
+        console.grades(chosen, grades)
+    if any(one.error for one in grades):
+        raise typer.Exit(1)
+
+
+@app.command()
+def demo(as_json: AsJson = False) -> None:
+    """The whole loop on a real model: build, measure, grade, report."""
+    from course_lib import console
+    from course_lib.demo import run
+
+    shown = run(_root(), say=None if as_json else print)
+    if not _show(as_json, shown):
+        console.demo(shown)
+
+
+@app.command()
+def lab() -> None:
+    """Open JupyterLab at the course."""
+    os.chdir(_root())
+    os.execv(sys.executable, [sys.executable, "-m", "jupyterlab", "--ServerApp.root_dir=."])
+
+
+def _root() -> Path:
+    """The course's folder: COURSE_ROOT, or the nearest folder above this one, or above the library, that holds solutions."""
+    named = os.environ.get("COURSE_ROOT")
+    places = [Path(named)] if named else [Path.cwd(), *Path.cwd().parents, Path(__file__).resolve().parent.parent]
+    for place in places:
+        if (place / "solutions").is_dir() and (place / "nbgrader_config.py").is_file():
+            return place.resolve()
+    raise CourseError("the course's folder was not found: go there, or name it in the variable COURSE_ROOT")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,165 @@
+"""The backends by name: whether each can be used here, how it compiles and how it loads."""
+
+from __future__ import annotations
+
+import importlib
+import platform
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from course_lib.engines import cuda_driver
+from course_lib.engines.base import Engine, ModelSource, Plan, check_target
+from course_lib.errors import BackendUnavailable, BuildError
+
+_NO_GPU = "no NVIDIA GPU and driver answer on this machine"
+_RTX_CAPABILITIES = {"sm75", "sm80", "sm86", "sm89", "sm120", "sm121"}
+
+
+@dataclass(frozen=True)
+class Backend:
+    """What one backend can do on this machine. `no_build` and `no_run` hold the reason, empty where it can."""
+
+    name: str
+    version: str
+    no_build: str = ""
+    no_run: str = ""
+
+    def to_json(self) -> dict[str, str]:
+        return asdict(self)
+
+
+def _tensorrt() -> Backend:
+    found = _version("tensorrt")
+    if not found:
+        return _absent(
+            "tensorrt", "tensorrt is not installed: pip install 'tensorrt-course[gpu]' on a machine with an NVIDIA GPU"
+        )
+    reason = "" if cuda_driver.capability() else _NO_GPU
+    return Backend("tensorrt", found, reason, reason)
+
+
+def _tensorrt_rtx() -> Backend:
+    found = _version("tensorrt-rtx-cu13", "tensorrt_rtx")
+    if not found:
+        linux = platform.system() == "Linux" and platform.machine() == "x86_64"
+        return _absent(
+            "tensorrt_rtx", "pip install tensorrt-rtx-cu13" if linux else "TensorRT for RTX comes for x86-64 Linux here"
+        )
+    here = cuda_driver.capability()
+    reason = "" if here in _RTX_CAPABILITIES else f"TensorRT for RTX does not run on {here}" if here else _NO_GPU
+    return Backend("tensorrt_rtx", found, "", reason)
+
+
+def _onnxruntime() -> Backend:
+    found = _version("onnxruntime", "onnxruntime-gpu")
+    return Backend("onnxruntime", found) if found else _absent("onnxruntime", "pip install onnxruntime")
+
+
+def _torch() -> Backend:
+    found = _version("torch")
+    reason = "the baseline is not built: it runs the module as it is"
+    return Backend("torch", found, reason) if found else _absent("torch", "pip install torch==2.13.0")
+
+
+_PROBES: Mapping[str, Callable[[], Backend]] = {
+    "tensorrt": _tensorrt,
+    "tensorrt_rtx": _tensorrt_rtx,
+    "onnxruntime": _onnxruntime,
+    "torch": _torch,
+}
+
+
+def available_backends() -> tuple[Backend, ...]:
+    """Every backend of the course, with the reason where it cannot build or run in this interpreter. Imports none of them."""
+    return tuple(probe() for probe in _PROBES.values())
+
+
+def backend(name: str) -> Backend:
+    """One backend by name.
+
+    Raises:
+        BackendUnavailable: there is none of that name.
+    """
+    if name not in _PROBES:
+        raise BackendUnavailable(f"no backend {name!r}: the course has {', '.join(_PROBES)}")
+    return _PROBES[name]()
+
+
+def compile_plan(name: str, model: Path, recipe: Mapping[str, Any]) -> Plan:
+    """Build a plan in this process. `engines.build` does it in a worker, because a compiler can end its process.
+
+    Raises:
+        BackendUnavailable: the backend cannot build here.
+        BuildError: the model or the recipe is refused.
+    """
+    if not model.is_file():
+        raise BuildError(f"{model}: no such file")
+    found = backend(name)
+    if found.no_build:
+        raise BackendUnavailable(f"{name} cannot build here: {found.no_build}")
+    operators = _operators(model)
+    if name == "onnxruntime":
+        from course_lib.engines import ort
+
+        return ort.compile_plan(name, model, recipe, operators)
+    from course_lib.engines import trt_builder
+
+    return trt_builder.compile_plan(importlib.import_module(name), name, model, recipe, operators)
+
+
+def load(source: Plan | ModelSource) -> Engine:
+    """An engine in this process, from a plan or from the source of a PyTorch module.
+
+    Raises:
+        BackendUnavailable: the backend cannot run here.
+        PlanError: the plan is damaged or made for another device or version.
+    """
+    name = source.backend if isinstance(source, Plan) else "torch"
+    found = backend(name)
+    if isinstance(source, Plan):
+        check_target(source, cuda_driver.capability())
+    if found.no_run:
+        raise BackendUnavailable(f"{name} cannot run here: {found.no_run}")
+    if isinstance(source, ModelSource):
+        from course_lib.engines.torch_eager import TorchEngine
+
+        return TorchEngine(source)
+    if name == "onnxruntime":
+        from course_lib.engines.ort import OnnxRuntimeEngine
+
+        return OnnxRuntimeEngine(source)
+    from course_lib.engines.trt_runtime import TensorRTEngine
+
+    return TensorRTEngine(importlib.import_module(name), source)
+
+
+def _operators(model: Path) -> dict[str, str]:
+    """Operator type of each node by its name; empty where the environment has no onnx package."""
+    try:
+        import onnx
+    except ImportError:
+        return {}
+    try:
+        graph = onnx.load(model, load_external_data=False).graph
+    except Exception as error:  # protobuf's own class, which differs between its versions
+        raise BuildError(f"the file is not an ONNX model, or only a part of one ({type(error).__name__})") from None
+    if not graph.node and not graph.output:
+        raise BuildError("the file is not an ONNX model: it has no graph")
+    return {node.name or f"unnamed_{index}": node.op_type for index, node in enumerate(graph.node)}
+
+
+def _version(*distributions: str) -> str:
+    for name in distributions:
+        try:
+            return version(name)
+        except PackageNotFoundError:
+            continue
+    return ""
+
+
+def _absent(name: str, advice: str) -> Backend:
+    reason = advice if "not installed" in advice or "comes for" in advice else f"not installed: {advice}"
+    return Backend(name, "", reason, reason)

@@ -1,0 +1,224 @@
+"""The values and the one small protocol that every backend shares."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from course_lib.engines.layers import LayerTable
+from course_lib.errors import EngineError, PlanError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+Feeds = Mapping[str, "np.ndarray"]
+
+
+@dataclass(frozen=True)
+class TensorInfo:
+    """An input or output of an engine; -1 marks a dynamic dimension; `dtype` is numpy's name, such as ``"float32"``."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+
+
+class Engine(Protocol):
+    """Something that runs a network: a TensorRT engine, an ONNX Runtime session, a PyTorch module."""
+
+    backend: str
+    inputs: tuple[TensorInfo, ...]
+    outputs: tuple[TensorInfo, ...]
+
+    def infer(self, feeds: Feeds) -> dict[str, np.ndarray]:
+        """Outputs by name for inputs by name.
+
+        Raises:
+            EngineError: an input is missing, unknown, or has a shape or dtype that the engine does not accept.
+        """
+        ...
+
+    def time_ms(self, feeds: Feeds) -> float:
+        """Latency in milliseconds of one call on inputs that are already where the device wants them."""
+        ...
+
+
+@dataclass(frozen=True)
+class ModelSource:
+    """A PyTorch model by the function that makes it, so that a worker can make its own: ``module:function`` and arguments.
+
+    >>> ModelSource("course_lib.models:classifier", ("wide",)).dtype
+    'fp32'
+    """
+
+    factory: str
+    arguments: tuple[Any, ...] = ()
+    dtype: str = "fp32"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a build leaves: the serialized engine and what is known about it.
+
+    Attributes:
+        backend: who built it, and who can run it.
+        version: version of that backend.
+        data: the serialized engine. It is executable code: load only plans that you built yourself.
+        onnx_sha256: digest of the model it was built from.
+        recipe: the recipe, as plain JSON values.
+        targets: compute capabilities it runs on, such as ``("sm89",)``; empty where any device will do.
+        layers: the layer table.
+        build_seconds: time in the compiler.
+        notes: what a reader should know about this build, one sentence each.
+    """
+
+    backend: str
+    version: str
+    data: bytes = field(repr=False)
+    onnx_sha256: str
+    recipe: dict[str, Any]
+    targets: tuple[str, ...]
+    layers: LayerTable = field(repr=False)
+    build_seconds: float
+    notes: tuple[str, ...] = ()
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the plan, and beside it ``PATH.json`` with what is known about it: both, or on any error neither.
+
+        Raises:
+            PlanError: the disk is full, or the folder does not exist or is read-only.
+        """
+        path = Path(path)
+        known = {**self.summary(), "sha256": _sha256(self.data), "layers": self.layers.to_json()}
+        written: list[tuple[str, Path]] = []
+        try:
+            for target, content in ((path, self.data), (_beside(path), json.dumps(known).encode())):
+                written.append((_write_temporary(target, content), target))
+            for temporary, target in written:
+                os.replace(temporary, target)
+        except OSError as error:
+            raise PlanError(f"cannot write {path}: {error.strerror}; nothing was written") from None
+        finally:
+            for temporary, _ in written:
+                Path(temporary).unlink(missing_ok=True)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Plan:
+        """Read a plan that `save` wrote.
+
+        Raises:
+            PlanError: no such file, no description beside it, or the two do not belong together.
+        """
+        path = Path(path)
+        try:
+            data, known = path.read_bytes(), json.loads(_beside(path).read_bytes())
+            if known.pop("sha256") != _sha256(data):
+                raise PlanError(f"{path} is corrupt: its contents are not what was built; build it again")
+            known["layers"] = LayerTable.from_json(known["layers"])
+            for key in ("targets", "notes"):
+                known[key] = tuple(known[key])
+            return cls(data=data, **known)
+        except FileNotFoundError as error:
+            if Path(error.filename) == path:
+                raise PlanError(f"{path}: no such plan") from None
+            raise PlanError(
+                f"{path} has no {error.filename} beside it, so nothing says who built it: a plan is executable code, build your own"
+            ) from None
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise PlanError(f"{path} cannot be read ({type(error).__name__}: {error}); build it again") from None
+
+    def summary(self) -> dict[str, Any]:
+        """Plain JSON values without the engine's bytes and without the layers."""
+        values = asdict(self)
+        del values["data"], values["layers"]
+        return values
+
+
+def _beside(plan: Path) -> Path:
+    return plan.with_name(plan.name + ".json")
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _write_temporary(target: Path, content: bytes) -> str:
+    """A finished temporary file in the folder of `target`, ready to be renamed; on an error it leaves none."""
+    descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError:
+        os.unlink(temporary)
+        raise
+    return temporary
+
+
+def check_target(plan: Plan, capability: str | None) -> None:
+    """Refuse a plan that this device cannot run; `capability` is the device's, such as ``"sm90"``, None without a GPU.
+
+    Raises:
+        PlanError: the plan was compiled for other compute capabilities.
+    """
+    if not plan.targets or capability in plan.targets:
+        return
+    here = f"this GPU is {capability}" if capability else "this machine has no usable NVIDIA GPU"
+    raise PlanError(
+        f"the plan runs on {', '.join(plan.targets)} and {here}: build it for this device (`targets` in the recipe)"
+    )
+
+
+def check_feeds(inputs: tuple[TensorInfo, ...], feeds: Feeds) -> None:
+    """Refuse feeds that do not fit the inputs of an engine.
+
+    Raises:
+        EngineError: a missing or unknown name, a wrong dtype, rank or fixed dimension.
+    """
+    expected = {info.name: info for info in inputs}
+    if missing := expected.keys() - feeds.keys():
+        raise EngineError(f"missing input {', '.join(sorted(missing))}: the engine needs {', '.join(sorted(expected))}")
+    if unknown := feeds.keys() - expected.keys():
+        raise EngineError(f"unknown input {', '.join(sorted(unknown))}: the engine needs {', '.join(sorted(expected))}")
+    for name, info in expected.items():
+        array = feeds[name]
+        if str(array.dtype) != info.dtype:
+            raise EngineError(f"input {name!r} needs dtype {info.dtype}, found {array.dtype}")
+        fits = len(array.shape) == len(info.shape) and all(
+            want in (-1, have) for want, have in zip(info.shape, array.shape, strict=True)
+        )
+        if not fits:
+            raise EngineError(f"input {name!r} needs shape {_spell(info.shape)}, found {_spell(array.shape)}")
+
+
+def check_profiles(recipe: Mapping[str, Any], feeds: Feeds) -> int | None:
+    """Index of the first profile whose ranges hold all shapes; None where the recipe has no profile.
+
+    Raises:
+        EngineError: every profile refuses; the message quotes the ranges.
+    """
+    profiles = recipe.get("profiles", [])
+    for index, profile in enumerate(profiles):
+        if all(_within(feeds[name].shape, ranges) for name, ranges in profile.items() if name in feeds):
+            return index
+    if not profiles:
+        return None
+    name = next(n for n, ranges in profiles[0].items() if n in feeds and not _within(feeds[n].shape, ranges))
+    offered = "; ".join(f"{_spell(p[name]['min'])} to {_spell(p[name]['max'])}" for p in profiles if name in p)
+    raise EngineError(f"shape {_spell(feeds[name].shape)} of input {name!r} lies outside every profile ({offered})")
+
+
+def _within(shape: tuple[int, ...], ranges: Mapping[str, Any]) -> bool:
+    bounds = list(zip(ranges["min"], ranges["max"], strict=True))
+    return len(shape) == len(bounds) and all(low <= n <= high for n, (low, high) in zip(shape, bounds, strict=True))
+
+
+def _spell(shape: tuple[int, ...] | list[int]) -> str:
+    return "x".join("N" if n < 0 else str(n) for n in shape) or "scalar"

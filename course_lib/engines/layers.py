@@ -1,0 +1,175 @@
+"""The layer table of a plan: which kernels the compiler chose, and what each one swallowed, reads and writes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from html import escape
+from typing import Any
+
+from course_lib.errors import PrecisionError
+
+# Layer types of TensorRT's host-side bookkeeping. They launch nothing on the GPU, so they are not kernels.
+HOST_KINDS = frozenset({"shape_call", "signal", "wait", "cpu", "assert", "NoOp", "ShapeHostToDevice", "ShapeDeviceToHost"})
+
+# The datatype, as layer tables write it, that proves a recipe's precision.
+PROOF = {"fp32": "Float", "fp16": "Half", "bf16": "BFloat16", "int8": "Int8", "fp8": "FP8"}
+
+
+@dataclass(frozen=True)
+class LayerTensor:
+    """A tensor that a layer reads or writes. `shape` has -1 where a dimension is dynamic; `dtype` is "" where unknown."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    format: str = ""
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One row of the table: a kernel, or a step on the host."""
+
+    name: str
+    kind: str
+    inputs: tuple[LayerTensor, ...] = ()
+    constants: tuple[LayerTensor, ...] = ()
+    outputs: tuple[LayerTensor, ...] = ()
+    tactic: str = ""
+    onnx_nodes: tuple[str, ...] = ()
+
+    @property
+    def is_kernel(self) -> bool:
+        """Whether this layer launches work on the GPU."""
+        return self.kind not in HOST_KINDS
+
+    @property
+    def dtypes(self) -> frozenset[str]:
+        """Datatypes that the layer computes with: of its inputs and its weights, where the compiler tells."""
+        return frozenset(t.dtype for t in (*self.inputs, *self.constants) if t.dtype)
+
+
+@dataclass(frozen=True)
+class LayerTable(Sequence[Layer]):
+    """The layers of one plan in the order of execution; `kernels` leaves out the steps on the host.
+
+    Attributes:
+        layers: every row.
+        operators: operator type of each ONNX node by node name, ``{}`` where the graph was not at hand.
+    """
+
+    layers: tuple[Layer, ...] = ()
+    operators: Mapping[str, str] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.layers)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.layers[index]
+
+    def __iter__(self) -> Iterator[Layer]:
+        return iter(self.layers)
+
+    @property
+    def kernels(self) -> tuple[Layer, ...]:
+        """The rows that launch work on the GPU."""
+        return tuple(layer for layer in self.layers if layer.is_kernel)
+
+    def dtype_counts(self) -> Counter[str]:
+        """How many kernels compute with each datatype; a kernel that mixes two counts for both."""
+        return Counter(dtype for kernel in self.kernels for dtype in kernel.dtypes)
+
+    def swallowed(self, layer: Layer) -> str:
+        """The ONNX operators inside one layer, such as ``"Conv + Relu"``, or node names where the graph is not at hand."""
+        return " + ".join(self.operators.get(node, node) for node in layer.onnx_nodes)
+
+    def check_precision(self, precision: str) -> None:
+        """Prove a recipe's precision on the layers.
+
+        FP32 means that no kernel computes in a smaller type; any other precision means that at least one kernel does, since
+        mixed engines keep some layers wide on purpose.
+
+        Raises:
+            PrecisionError: the layers say otherwise; the message names them.
+        """
+        wanted = PROOF[precision]
+        kernels = [kernel for kernel in self.kernels if kernel.dtypes]
+        smaller = {kernel.name: kernel.dtypes & set(PROOF.values()) - {"Float"} for kernel in kernels}
+        offenders = [f"{name} ({', '.join(sorted(types))})" for name, types in smaller.items() if types]
+        if precision == "fp32" and offenders:
+            raise PrecisionError(
+                f"the recipe says fp32 but {len(offenders)} of {len(kernels)} kernels compute in a smaller type, first {offenders[0]}: "
+                "set `precision` to what the graph says"
+            )
+        if kernels and not any(wanted in kernel.dtypes for kernel in kernels):
+            named = ", ".join(kernel.name for kernel in kernels[:3])
+            raise PrecisionError(
+                f"the recipe says {precision} but none of {len(kernels)} kernels computes in {wanted} (first: {named}): the graph "
+                f"itself must say {precision}; cast it or insert Q/DQ before the build"
+            )
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values; `from_json` reads them back."""
+        return {"layers": [asdict(layer) for layer in self.layers], "operators": dict(self.operators)}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> LayerTable:
+        """The table that `to_json` wrote."""
+
+        def tensors(rows: Sequence[Mapping[str, Any]]) -> tuple[LayerTensor, ...]:
+            return tuple(LayerTensor(**{**row, "shape": tuple(row["shape"])}) for row in rows)
+
+        return cls(
+            tuple(
+                Layer(
+                    **{
+                        **row,
+                        "inputs": tensors(row["inputs"]),
+                        "constants": tensors(row["constants"]),
+                        "outputs": tensors(row["outputs"]),
+                        "onnx_nodes": tuple(row["onnx_nodes"]),
+                    }
+                )
+                for row in values["layers"]
+            ),
+            dict(values.get("operators", {})),
+        )
+
+    def rows(self) -> list[dict[str, str]]:
+        """One dict of short texts a kernel, for tables: kernel, kind, onnx, operators, reads, weights, writes, format."""
+
+        def types(tensors: Sequence[LayerTensor]) -> str:
+            return ", ".join(sorted({t.dtype for t in tensors if t.dtype}))
+
+        def shapes(tensors: Sequence[LayerTensor]) -> str:
+            return " ".join("x".join("N" if n < 0 else str(n) for n in t.shape) for t in tensors)
+
+        return [
+            {
+                "kernel": kernel.name,
+                "kind": kernel.kind,
+                "onnx": ", ".join(kernel.onnx_nodes),
+                "operators": self.swallowed(kernel) if self.operators else "",
+                "reads": types(kernel.inputs),
+                "weights": types(kernel.constants),
+                "writes": types(kernel.outputs),
+                "shape": shapes(kernel.outputs),
+                "format": ", ".join(sorted({t.format for t in kernel.outputs if t.format})),
+            }
+            for kernel in self.kernels
+        ]
+
+    def _repr_html_(self) -> str:
+        rows = self.rows()
+        if not rows:
+            return "<p>No layer table: this backend does not tell which kernels it runs.</p>"
+        head = "".join(f"<th>{escape(key)}</th>" for key in rows[0])
+        body = "".join("<tr>" + "".join(f"<td>{escape(value)}</td>" for value in row.values()) + "</tr>" for row in rows)
+        counts = ", ".join(f"{n} with {dtype}" for dtype, n in self.dtype_counts().most_common())
+        caption = (
+            f"{len(self.operators)} ONNX nodes became {len(rows)} kernels ({counts})"
+            if self.operators
+            else f"{len(rows)} kernels"
+        )
+        return f"<table><caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

@@ -1,0 +1,92 @@
+"""Messages between a process and its worker: a JSON header and raw arrays, never pickle, so that either side may be hostile.
+
+A message is ``<u64 length><header>`` and then, for each entry of the header's ``arrays``, its bytes in C order.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import struct
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from course_lib.errors import WorkerDied
+
+MAX_HEADER = 64 << 20
+MAX_ARRAYS = 4 << 30
+_DTYPES = frozenset(
+    ("float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool")
+)
+
+
+def send(descriptor: int, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray] | None = None) -> None:
+    """Write one message to a file descriptor."""
+    contiguous = {name: np.ascontiguousarray(array) for name, array in (arrays or {}).items()}
+    described = [{"name": n, "dtype": str(a.dtype), "shape": list(a.shape)} for n, a in contiguous.items()]
+    encoded = json.dumps({**header, "arrays": described}).encode()
+    _write(descriptor, struct.pack("<Q", len(encoded)) + encoded)
+    for array in contiguous.values():
+        if array.nbytes:
+            _write(descriptor, array.reshape(-1).view(np.uint8).data)
+
+
+def receive(descriptor: int, deadline: float | None = None) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Read one message: its header and its arrays.
+
+    Args:
+        deadline: a time on ``time.monotonic()``; None waits for ever.
+
+    Raises:
+        TimeoutError: nothing complete arrived before the deadline.
+        EOFError: the other side is gone.
+        WorkerDied: the message is malformed or larger than any honest one.
+    """
+    (length,) = struct.unpack("<Q", _read(descriptor, 8, deadline))
+    if length > MAX_HEADER:
+        raise WorkerDied(f"a message of {length} bytes was announced, more than any honest worker sends")
+    try:
+        header = json.loads(bytes(_read(descriptor, length, deadline)))
+        described = [(str(row["name"]), str(row["dtype"]), tuple(int(n) for n in row["shape"])) for row in header.pop("arrays")]
+        if not isinstance(header, dict) or any(dtype not in _DTYPES or min((0, *shape)) < 0 for _, dtype, shape in described):
+            raise ValueError("unknown dtype or negative shape")
+        sizes = [int(np.dtype(dtype).itemsize) * _product(shape) for _, dtype, shape in described]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise WorkerDied(f"the worker answered nonsense ({error})") from None
+    if sum(sizes) > MAX_ARRAYS:
+        raise WorkerDied(f"arrays of {sum(sizes)} bytes were announced, more than any honest worker sends")
+    arrays = {}
+    for (name, dtype, shape), size in zip(described, sizes, strict=True):
+        arrays[name] = np.frombuffer(_read(descriptor, size, deadline), dtype=dtype).reshape(shape)
+    return header, arrays
+
+
+def _product(shape: tuple[int, ...]) -> int:
+    total = 1
+    for n in shape:
+        total *= n
+    return total
+
+
+def _write(descriptor: int, data: bytes | memoryview) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def _read(descriptor: int, size: int, deadline: float | None) -> bytearray:
+    data = bytearray()
+    while len(data) < size:
+        if deadline is not None:
+            left = deadline - time.monotonic()
+            if left <= 0 or not select.select([descriptor], [], [], left)[0]:
+                raise TimeoutError
+        chunk = os.read(descriptor, min(1 << 20, size - len(data)))
+        if not chunk:
+            raise EOFError
+        data += chunk
+    return data

@@ -1,0 +1,228 @@
+"""A worker: a small process that loads one engine in one environment and answers. This module is both of its ends.
+
+The child (`serve`) needs Python 3.10, numpy and its backend, nothing else. The parent (`Worker`) holds no learner code and
+owns every deadline: a worker that crashes, hangs or talks nonsense costs its own engine and nothing else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import course_lib
+from course_lib import errors
+from course_lib.engines import wire
+from course_lib.engines.base import Feeds, ModelSource, Plan, TensorInfo
+from course_lib.engines.environments import HERE, Environment
+from course_lib.engines.layers import LayerTable
+from course_lib.errors import CourseError, WorkerDied
+
+Launcher = Callable[[Sequence[str]], list[str]]  # wraps the worker's command, for example in a sandbox
+_LIBRARY = str(Path(course_lib.__file__).resolve().parent.parent)
+
+# Started with -c instead of -m so that the folder the worker runs in, which may be a learner's, is not on its path.
+_BOOTSTRAP = "import sys; sys.path[0] = sys.argv[1]; from course_lib.engines.worker import serve; serve()"
+_QUIET = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "CUDA_MODULE_LOADING": "LAZY"}
+
+
+class Worker:
+    """The parent's end. Use it as a context manager; leaving it ends the process.
+
+    Args:
+        environment: the interpreter to start.
+        launcher: wraps the command; the judge passes its sandbox here.
+        timeout_s: longest wait for any one answer; `build` and others may override it.
+
+    Raises:
+        WorkerDied: from any method, when the process ended, hung or answered nonsense.
+    """
+
+    def __init__(self, environment: Environment = HERE, *, launcher: Launcher | None = None, timeout_s: float = 60.0) -> None:
+        self.timeout_s = timeout_s
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 (closed in close)
+        command = [*environment.command, "-c", _BOOTSTRAP, _LIBRARY]
+        command = launcher(command) if launcher else command
+        try:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._log,
+                env={**os.environ, **_QUIET},
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise WorkerDied(f"cannot start {command[0]!r}: {error.strerror}") from None
+        self.inputs: tuple[TensorInfo, ...] = ()
+        self.outputs: tuple[TensorInfo, ...] = ()
+
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the process and everything it started."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout, self._log):
+            if pipe is not None:
+                pipe.close()
+
+    def backends(self) -> list[dict[str, str]]:
+        """What `available_backends` says in the worker's environment."""
+        header, _ = self._ask({"do": "backends"})
+        return list(header["backends"])
+
+    def build(self, backend: str, model: Path | bytes, recipe: dict[str, Any], *, timeout_s: float) -> Plan:
+        """Compile in the worker, from a file that it can read or from the file's contents; see `backends.compile_plan`."""
+        request = {"do": "build", "backend": backend, "recipe": recipe}
+        if isinstance(model, bytes):
+            header, arrays = self._ask(request, {"model": np.frombuffer(model, np.uint8)}, timeout_s=timeout_s)
+        else:
+            header, arrays = self._ask({**request, "model": str(model)}, timeout_s=timeout_s)
+        try:
+            return _plan(header["plan"], arrays["data"])
+        except (KeyError, TypeError) as error:
+            raise WorkerDied(f"the worker answered nonsense ({error!r})") from None
+
+    def load(self, source: Plan | ModelSource) -> None:
+        """Load an engine in the worker; afterwards `inputs` and `outputs` describe it."""
+        if isinstance(source, Plan):
+            header, _ = self._ask({"do": "load", "plan": _described(source)}, {"data": np.frombuffer(source.data, np.uint8)})
+        else:
+            header, _ = self._ask({"do": "load", "source": asdict(source)})
+        self.inputs, self.outputs = (
+            tuple(TensorInfo(row["name"], tuple(row["shape"]), row["dtype"]) for row in header[side])
+            for side in ("inputs", "outputs")
+        )
+
+    def infer(self, feeds: Feeds) -> dict[str, np.ndarray]:
+        """See `Engine.infer`."""
+        _, arrays = self._ask({"do": "infer"}, feeds)
+        return arrays
+
+    def time_ms(self, feeds: Feeds) -> float:
+        """See `Engine.time_ms`; the clock is the worker's own, so trust it for your own engines only."""
+        header, _ = self._ask({"do": "time"}, feeds)
+        return float(header["ms"])
+
+    def _ask(
+        self, request: dict[str, Any], arrays: Feeds | None = None, *, timeout_s: float | None = None
+    ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        limit = self.timeout_s if timeout_s is None else timeout_s
+        assert self._process.stdin is not None and self._process.stdout is not None
+        try:
+            wire.send(self._process.stdin.fileno(), request, arrays)
+            header, answer = wire.receive(self._process.stdout.fileno(), time.monotonic() + limit)
+        except TimeoutError:
+            self._kill()
+            raise WorkerDied(f"no answer to {request['do']!r} within {limit:g} s: the worker was stopped") from None
+        except (EOFError, BrokenPipeError):
+            raise WorkerDied(f"the worker ended during {request['do']!r}: {self._last_words()}") from None
+        except WorkerDied:
+            self._kill()
+            raise
+        if "error" in header:
+            raise _error(str(header["error"]), str(header.get("message", "")))
+        return header, answer
+
+    def _kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+    def _last_words(self) -> str:
+        try:
+            code = self._process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            self._kill()
+            code = 0
+        cause = signal.Signals(-code).name if code < 0 else f"exit status {code}"
+        self._log.seek(max(0, self._log.seek(0, os.SEEK_END) - 2000))
+        lines = self._log.read().decode(errors="replace").strip().splitlines()
+        return f"{cause}; its last words: {lines[-1][:300] if lines else 'none'}"
+
+
+def serve() -> None:
+    """The child's end: answer requests on standard input until it closes."""
+    reader, writer = os.dup(0), os.dup(1)
+    os.dup2(2, 1)  # compilers print on standard output, which carries messages here
+    engine: Any = None
+    while True:
+        try:
+            request, arrays = wire.receive(reader)
+        except EOFError:
+            return
+        try:
+            header: dict[str, Any] = {}
+            answer: dict[str, np.ndarray] = {}
+            if request["do"] == "load":
+                engine = _load(request, arrays)
+                header = {side: [asdict(info) for info in getattr(engine, side)] for side in ("inputs", "outputs")}
+            elif request["do"] == "infer":
+                answer = engine.infer(arrays)
+            elif request["do"] == "time":
+                header = {"ms": engine.time_ms(arrays)}
+            else:
+                header, answer = _build_or_describe(request, arrays)
+        except Exception as error:  # every failure is an answer; only a crash ends a worker
+            header, answer = {"error": type(error).__name__, "message": str(error)}, {}
+        wire.send(writer, header, answer)
+
+
+def _build_or_describe(request: dict[str, Any], arrays: dict[str, np.ndarray]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    from course_lib.engines import backends
+
+    if request["do"] == "backends":
+        return {"backends": [found.to_json() for found in backends.available_backends()]}, {}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(request.get("model") or Path(folder, "model.onnx"))
+        if "model" in arrays:
+            path.write_bytes(arrays["model"].tobytes())
+        plan = backends.compile_plan(request["backend"], path, request["recipe"])
+    return {"plan": _described(plan)}, {"data": np.frombuffer(plan.data, np.uint8)}
+
+
+def _load(request: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
+    from course_lib.engines import backends
+
+    if "plan" in request:
+        return backends.load(_plan(request["plan"], arrays["data"]))
+    source = request["source"]
+    return backends.load(ModelSource(source["factory"], tuple(source["arguments"]), source["dtype"]))
+
+
+def _described(plan: Plan) -> dict[str, Any]:
+    return {**plan.summary(), "layers": plan.layers.to_json()}
+
+
+def _plan(described: dict[str, Any], data: np.ndarray) -> Plan:
+    values = {**described, "layers": LayerTable.from_json(described["layers"])}
+    for key in ("targets", "notes"):
+        values[key] = tuple(values[key])
+    return Plan(data=data.tobytes(), **values)
+
+
+def _error(kind: str, message: str) -> CourseError:
+    """The child's error as the parent raises it: our own classes by name, anything else as an `EngineError`."""
+    known = getattr(errors, kind, None)
+    if isinstance(known, type) and issubclass(known, CourseError):
+        return known(message)
+    return errors.EngineError(f"{kind}: {' '.join(message.split())[:300]}")
+
+
+if __name__ == "__main__":
+    sys.exit("a worker is started by course_lib.engines.worker.Worker")

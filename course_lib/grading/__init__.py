@@ -1,0 +1,1 @@
+"""Grading: sandbox, judge, verdict, report, and the bridge to nbgrader."""

@@ -1,0 +1,70 @@
+"""Taking files from a folder that a learner's code could write to, without being led anywhere else."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from pathlib import Path
+
+from course_lib.errors import CourseError
+
+
+class ArtefactRefused(CourseError):
+    """A file of a hand-in is not what it pretends to be."""
+
+
+def take(source: Path, target: Path, *, max_bytes: int) -> None:
+    """Copy one regular file.
+
+    The file is opened first and judged by its descriptor, so that it cannot be swapped in between. O_NOFOLLOW refuses a
+    link, O_NONBLOCK keeps a FIFO from blocking, and a second hard link could be the name of somebody else's file.
+
+    Raises:
+        ArtefactRefused: no such file, not a plain file, or too large.
+    """
+    try:
+        descriptor = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise ArtefactRefused(f"{source.name} was not handed in") from None
+    except OSError as error:
+        raise ArtefactRefused(f"{source.name} is not a plain file ({error.strerror})") from None
+    with os.fdopen(descriptor, "rb") as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
+            raise ArtefactRefused(f"{source.name} is not a plain file")
+        if status.st_size > max_bytes:
+            raise ArtefactRefused(
+                f"{source.name} has {status.st_size / 1e6:.0f} MB, at most {max_bytes / 1e6:.0f} MB are taken"
+            )
+        with open(target, "wb") as copy:
+            shutil.copyfileobj(file, copy)
+
+
+def copy_plain(source: Path, target: Path) -> None:
+    """Copy a folder's regular files and folders; links, pipes and devices stay behind."""
+    for folder, folders, files in os.walk(source, followlinks=False):
+        folders[:] = [name for name in folders if not os.path.islink(os.path.join(folder, name))]
+        into = target / os.path.relpath(folder, source)
+        into.mkdir(parents=True, exist_ok=True)
+        for name in files:
+            if is_plain(Path(folder, name)):
+                shutil.copyfile(Path(folder, name), into / name, follow_symlinks=False)
+
+
+def drop_special_files(folder: Path) -> list[str]:
+    """Remove every link, pipe, device and second hard link below `folder`; returns the names of what went."""
+    dropped = []
+    for here, folders, files in os.walk(folder, followlinks=False):
+        for name in (*folders, *files):
+            path = Path(here, name)
+            if not (is_plain(path) or (path.is_dir() and not path.is_symlink())):
+                path.unlink()
+                dropped.append(str(path.relative_to(folder)))
+    return dropped
+
+
+def is_plain(path: Path) -> bool:
+    """Whether `path` itself is a regular file with one name."""
+    status = path.lstat()
+    return stat.S_ISREG(status.st_mode) and status.st_nlink == 1

@@ -1,0 +1,143 @@
+"""Runs a learner's notebook: in the sandbox, on a copy, with a deadline and a cap on what it prints."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from jupyter_client.manager import AsyncKernelManager
+from nbclient.exceptions import DeadKernelError
+from nbformat import NotebookNode
+from nbformat.v4 import new_output
+from nbgrader.preprocessors import Execute
+from traitlets import Bool, Float, Integer
+
+from course_lib import labs
+from course_lib.errors import CourseError
+from course_lib.grading import artefacts, sandbox
+
+
+class OutputFlood(Exception):
+    """A notebook printed more than it may."""
+
+
+class SandboxedKernelManager(AsyncKernelManager):
+    """Starts the kernel inside the sandbox. It sees its scratch folder and the folder of its sockets, nothing else."""
+
+    trusted = Bool(False)
+    scratch = ""
+    sockets = ""
+
+    def format_kernel_cmd(self, extra_arguments: list[str] | None = None) -> list[str]:
+        kernel = [sys.executable, "-m", "ipykernel_launcher", "-f", self.connection_file, *(extra_arguments or [])]
+        if self.trusted:
+            return kernel
+        walls = sandbox.Sandbox(
+            writable=(Path(self.scratch), Path(self.sockets)), environment={"NBGRADER_EXECUTION": "autograde"}
+        )
+        return walls.command(kernel)
+
+    async def start_kernel(self, **options: Any) -> Any:
+        """What a kernel prints past its notebook is no message of the grader's."""
+        return await super().start_kernel(stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **options)
+
+
+class SandboxedExecute(Execute):
+    """nbgrader's Execute, where a dead, hung or flooding kernel means failed cells instead of no grade at all."""
+
+    trusted = Bool(False, help="run without the sandbox; for the course's own files only").tag(config=True)
+    total_timeout_s = Float(300.0, help="longest run of one notebook, in seconds").tag(config=True)
+    max_output_bytes = Integer(5_000_000, help="most that one notebook may print").tag(config=True)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        kwargs["kernel_manager_class"] = SandboxedKernelManager
+        super().__init__(*args, **kwargs)
+
+    def preprocess(self, nb: NotebookNode, resources: Any, km: Any = None) -> tuple[NotebookNode, Any]:
+        if not self.trusted:
+            sandbox.require()
+        home = Path(resources["metadata"]["path"])
+        with tempfile.TemporaryDirectory(prefix="run-") as scratch, tempfile.TemporaryDirectory(prefix="ipc-") as sockets:
+            artefacts.copy_plain(home, Path(scratch))
+            self._scratch, self._sockets = scratch, sockets
+            self._started, self._printed, self._stopped = time.monotonic(), 0, ""
+            resources["metadata"]["path"] = scratch
+            try:
+                nb, resources = super().preprocess(nb, resources, km)
+            except Exception as error:  # whatever a learner's kernel does, the batch goes on
+                self.log.error("the notebook could not be run: %r", error)
+                for cell in nb.cells:
+                    _fail(cell, f"the notebook could not be run: {error}")
+            finally:
+                resources["metadata"]["path"] = str(home)
+                self._bring_back(resources["nbgrader"]["assignment"], Path(scratch), home)
+        return nb, resources
+
+    def create_kernel_manager(self) -> Any:
+        manager = super().create_kernel_manager()
+        manager.trusted, manager.scratch, manager.sockets = self.trusted, self._scratch, self._sockets
+        # the default ipc path is relative to the working directory, which is another one inside the sandbox
+        manager.transport, manager.ip = "ipc", f"{self._sockets}/kernel"
+        manager.connection_file = f"{self._sockets}/kernel.json"
+        return manager
+
+    def preprocess_cell(self, cell: NotebookNode, resources: Any, index: int) -> tuple[NotebookNode, Any]:
+        if not self._stopped and time.monotonic() - self._started > self.total_timeout_s:
+            self._stop(f"the notebook ran longer than {self.total_timeout_s:g} s")
+        if self._stopped:
+            _fail(cell, self._stopped)
+            return cell, resources
+        try:
+            cell, resources = super().preprocess_cell(cell, resources, index)
+        except (DeadKernelError, OutputFlood) as error:
+            self._stop(str(error) or "the kernel died")
+            _fail(cell, self._stopped)
+            return cell, resources
+        if any(output.output_type == "error" and output.ename == "CellTimeoutError" for output in cell.get("outputs", [])):
+            self._stop("a cell ran longer than it may")  # code can ignore an interrupt, so the kernel ends here
+        return cell, resources
+
+    def process_message(self, msg: Any, cell: NotebookNode, cell_index: int) -> Any:
+        content = msg["content"]
+        if msg["msg_type"] == "stream":
+            self._printed += len(content.get("text", ""))
+        else:
+            self._printed += sum(len(str(value)) for value in (content.get("data") or {}).values())
+        if self._printed > self.max_output_bytes:
+            raise OutputFlood(f"the notebook printed more than {self.max_output_bytes / 1e6:g} MB")
+        return super().process_message(msg, cell, cell_index)
+
+    def _get_timeout(self, cell: NotebookNode | None) -> int:
+        left = int(self.total_timeout_s - (time.monotonic() - self._started))
+        return max(1, min(self.timeout or left, left))
+
+    def _stop(self, reason: str) -> None:
+        self._stopped = reason
+        process = getattr(self.km.provisioner, "process", None)
+        if process is not None:
+            process.kill()
+
+    def _bring_back(self, assignment: str, scratch: Path, home: Path) -> None:
+        """Take the artefacts out of the scratch folder, in place of those that were handed in."""
+        try:
+            wanted = labs.find(assignment).artefacts
+        except CourseError:
+            return  # not a lab of the course: nbgrader grades it by its cells alone
+        for name, limit in wanted.items():
+            target = home / name
+            if target.exists() or target.is_symlink():
+                shutil.rmtree(target) if target.is_dir() and not target.is_symlink() else target.unlink()
+            try:
+                artefacts.take(scratch / name, target, max_bytes=limit)
+            except CourseError as error:
+                self.log.warning("%s", error)
+
+
+def _fail(cell: NotebookNode, reason: str) -> None:
+    if cell.cell_type == "code":
+        cell.outputs = [new_output("error", ename="Stopped", evalue=reason, traceback=[f"Stopped: {reason}"])]

@@ -1,0 +1,168 @@
+"""The bridge to nbgrader: its gradebook, feedback and formgrader, with points from the judge instead of from cells."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from nbformat import NotebookNode
+from nbformat.v4 import new_output
+from nbgrader.api import Gradebook
+from nbgrader.preprocessors import (
+    AssignLatePenalties,
+    CheckCellMetadata,
+    LimitOutput,
+    NbGraderPreprocessor,
+    SaveAutoGrades,
+)
+from traitlets import Bool, Dict, Unicode
+from traitlets.config import Config
+
+from course_lib import labs
+from course_lib.errors import CourseError
+from course_lib.grading import artefacts, report
+from course_lib.grading.judge import Verdict, judge
+from course_lib.grading.kernel import SandboxedExecute
+from course_lib.labs import Bench, Lab
+
+# What a browser would run if a learner's output carried it into the instructor's formgrader.
+_ACTIVE = (
+    "text/html", "text/markdown", "text/latex", "image/svg+xml", "application/javascript",
+    "application/vnd.jupyter.widget-view+json",
+)  # fmt: skip
+
+
+def configure(config: Config, *, root: Path, work: str = "classroom", trusted: bool = False) -> None:
+    """Point nbgrader at the course; this is all that `nbgrader_config.py` does.
+
+    Args:
+        root: the course's folder, which holds ``solutions/`` and ``labs/``.
+        work: folder for hand-ins, grades and feedback, relative to `root`.
+        trusted: run without the sandbox; for the course's own files only.
+    """
+    _put_this_environment_on_path()
+    course = config.CourseDirectory
+    course.root = str(root)
+    course.course_id = "tensorrt"
+    course.source_directory, course.release_directory = "solutions", "labs"
+    for kind in ("submitted", "autograded", "feedback"):
+        setattr(course, f"{kind}_directory", f"{work}/{kind}")
+    course.db_url = f"sqlite:///{root / work / 'gradebook.db'}"
+    course.ignore = [".ipynb_checkpoints", "*.pyc", "__pycache__"]
+    config.ClearSolutions.code_stub = {"python": "raise NotImplementedError  # your code here"}
+    config.Autograde.pre_convert_hook = drop_special_files
+    config.Autograde.autograde_preprocessors = [
+        SandboxedExecute, StripActiveContent, LimitOutput, WithholdCellPoints, SaveAutoGrades, GradeArtefacts,
+        AssignLatePenalties, CheckCellMetadata,
+    ]  # fmt: skip
+    config.SandboxedExecute.timeout = 240
+    config.SandboxedExecute.trusted = config.GradeArtefacts.trusted = trusted
+    config.GradeArtefacts.work = str(root / work)
+
+
+def _put_this_environment_on_path() -> None:
+    """nbgrader starts `alembic` by name to make a gradebook, which fails where `course` was started by its full path."""
+    programs = str(Path(sys.executable).parent)
+    if programs not in os.environ.get("PATH", "").split(os.pathsep):
+        os.environ["PATH"] = os.pathsep.join((programs, os.environ.get("PATH", "")))
+
+
+def drop_special_files(assignment: str, student: str, notebooks: list[str]) -> None:
+    """nbgrader copies hand-ins in a way that follows links: whatever is not a plain file goes before that.
+
+    Raises:
+        SystemExit: it could not be done. nbgrader only logs other exceptions of a hook and would go on.
+    """
+    try:
+        for folder in {Path(notebook).parent for notebook in notebooks}:
+            artefacts.drop_special_files(folder)
+    except OSError as error:
+        raise SystemExit(f"a hand-in of {assignment} cannot be made safe to copy: {error}") from None
+
+
+class StripActiveContent(NbGraderPreprocessor):
+    """Removes what would run in an instructor's browser from a learner's outputs, markdown and raw cells."""
+
+    def preprocess_cell(self, cell: NotebookNode, resources: Any, index: int) -> tuple[NotebookNode, Any]:
+        locked = cell.metadata.get("nbgrader", {}).get("locked", False)
+        if cell.cell_type == "markdown" and not locked:
+            cell.source = cell.source.replace("<", "&lt;")
+            cell.pop("attachments", None)
+        if cell.cell_type == "raw":
+            cell.source = ""
+        for output in cell.get("outputs", []):
+            for kind in _ACTIVE:
+                (output.get("data") or {}).pop(kind, None)
+        return cell, resources
+
+
+class WithholdCellPoints(NbGraderPreprocessor):
+    """Makes every grade cell of a lab's tasks fail, so that nothing a kernel printed is worth a point.
+
+    `GradeArtefacts` gives the points afterwards; if it does not get that far, there are none.
+    """
+
+    def preprocess(self, nb: NotebookNode, resources: Any) -> tuple[NotebookNode, Any]:
+        lab = _lab(resources)
+        for cell in nb.cells:
+            known = cell.metadata.get("nbgrader", {})
+            if cell.cell_type == "code" and known.get("grade") and (lab is None or known.get("grade_id") in _ids(lab)):
+                said = "points come from the engine that was handed in, not from this cell"
+                cell.outputs = [new_output("error", ename="Pending", evalue=said, traceback=[f"Pending: {said}"])]
+        return nb, resources
+
+
+class GradeArtefacts(NbGraderPreprocessor):
+    """Judges the artefacts and writes the points of each task into the gradebook, whether or not its cell still exists."""
+
+    trusted = Bool(False, help="judge without the sandbox; for the course's own files only").tag(config=True)
+    work = Unicode("classroom", help="folder for verdicts and reports").tag(config=True)
+    bench = Dict({}, help="fields of course_lib.labs.Bench, such as builder and runner").tag(config=True)
+
+    def preprocess(self, nb: NotebookNode, resources: Any) -> tuple[NotebookNode, Any]:
+        lab = _lab(resources)
+        if lab is None:
+            return nb, resources
+        known = resources["nbgrader"]
+        verdict = judge(lab, Path(resources["metadata"]["path"]), bench=Bench(**self.bench), trusted=self.trusted)
+        self._save_points(verdict, known)
+        self._write(lab, verdict, known["student"])
+        shown = new_output("display_data", data={"text/html": report.body(verdict), "text/plain": f"{verdict.score:g} points"})
+        graded = [cell for cell in nb.cells if cell.metadata.get("nbgrader", {}).get("grade_id") in _ids(lab)]
+        for cell in graded:
+            cell.outputs = []
+        if graded:
+            graded[-1].outputs = [shown]
+        return nb, resources
+
+    def _save_points(self, verdict: Verdict, known: Any) -> None:
+        points = {outcome.task.id: outcome for outcome in verdict.examination.outcomes} if verdict.examination else {}
+        with Gradebook(known["db_url"]) as gradebook:
+            for task in labs.find(verdict.lab).tasks:
+                grade = gradebook.find_grade(task.id, known["notebook"], known["assignment"], known["student"])
+                if grade.max_score != task.points:
+                    raise CourseError(f"{task.id} is worth {grade.max_score} in the gradebook and {task.points} in the lab")
+                outcome = points.get(task.id)
+                grade.auto_score = outcome.points if outcome else 0.0
+                grade.needs_manual_grade = outcome is None or outcome.tier == "inconclusive" or grade.manual_score is not None
+            gradebook.db.commit()
+
+    def _write(self, lab: Lab, verdict: Verdict, student: str) -> None:
+        folder = Path(self.work, "reports", student)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{lab.name}.html").write_text(report.page(lab, verdict, student), encoding="utf-8")
+        (folder / f"{lab.name}.json").write_text(json.dumps(verdict.to_json(), indent=1), encoding="utf-8")
+
+
+def _lab(resources: Any) -> Lab | None:
+    try:
+        return labs.find(resources["nbgrader"]["assignment"])
+    except CourseError:
+        return None
+
+
+def _ids(lab: Lab) -> set[str]:
+    return {task.id for task in lab.tasks}

@@ -1,0 +1,122 @@
+"""The sandbox: bubblewrap with no network, no other user's files, nobody's identity and limits on what a process may use."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+import course_lib
+from course_lib.engines.environments import environments
+from course_lib.errors import CourseError
+
+INSTALL = "apt-get install bubblewrap (Debian, Ubuntu) or dnf install bubblewrap (Fedora)"
+NOBODY = "65534"
+_PACKAGE = Path(course_lib.__file__).resolve().parent
+_GPU_DEVICES = ("nvidia0", "nvidiactl", "nvidia-uvm", "nvidia-uvm-tools")
+_GIB = 1 << 30
+
+
+class SandboxMissing(CourseError):
+    """There is no working sandbox on this machine, so a learner's hand-in must not be run."""
+
+
+@dataclass(frozen=True)
+class Sandbox:
+    """What a process inside may see and use. Everything that is not named here does not exist inside.
+
+    Attributes:
+        readable: folders shown read-only, at their own paths.
+        writable: folders shown writable, at their own paths.
+        cpu_seconds: processor time of one process.
+        file_bytes: largest file that may be written.
+        memory_bytes: address space of one process; not limited where a GPU is, whose driver reserves far more than it uses.
+        environment: variables set inside; none is inherited.
+    """
+
+    readable: tuple[Path, ...] = ()
+    writable: tuple[Path, ...] = ()
+    cpu_seconds: int = 300
+    file_bytes: int = 256 << 20
+    memory_bytes: int = 12 * _GIB
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def command(self, argv: Sequence[str]) -> list[str]:
+        """`argv` as it has to be started to run inside."""
+        devices = [path for name in _GPU_DEVICES if (path := Path("/dev", name)).exists()]
+        limits = ["--core=0", "--nproc=4096", f"--cpu={self.cpu_seconds}", f"--fsize={self.file_bytes}"]
+        if not devices:
+            limits.append(f"--as={self.memory_bytes}")
+        walls = ["bwrap", "--unshare-all", "--unshare-user", "--uid", NOBODY, "--gid", NOBODY, "--cap-drop", "ALL"]
+        walls += ["--die-with-parent", "--new-session", "--clearenv"]
+        walls += ["--proc", "/proc", "--dev", "/dev", "--size", str(2 * _GIB), "--tmpfs", "/tmp"]
+        for path in _system_paths():
+            walls += (
+                ["--symlink", str(path.readlink()), str(path)] if path.is_symlink() else ["--ro-bind", str(path), str(path)]
+            )
+        for path in (*_python_paths(), _PACKAGE, *self.readable):
+            walls += ["--ro-bind", str(path), str(path)]
+        walls += ["--tmpfs", str(_PACKAGE / "grading")]  # how grading works is nobody's business inside
+        for path in self.writable:
+            walls += ["--bind", str(path), str(path)]
+        for path in devices:
+            walls += ["--dev-bind", str(path), str(path)]
+        inside = {"PATH": "/usr/local/cuda/bin:/usr/bin:/bin", "HOME": "/tmp", "LANG": "C.UTF-8", "OMP_NUM_THREADS": "1"}
+        inside |= {"OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "MPLCONFIGDIR": "/tmp", **self.environment}
+        for name, value in inside.items():
+            walls += ["--setenv", name, value]
+        return ["prlimit", *limits, *walls, "--chdir", str(self.writable[0]) if self.writable else "/tmp", "--", *argv]
+
+
+def require() -> None:
+    """Do nothing where the sandbox works.
+
+    Raises:
+        SandboxMissing: it does not; the message says why and what to install.
+    """
+    if reason := problem():
+        raise SandboxMissing(f"a learner's hand-in runs only in the sandbox, and it does not work here: {reason}")
+
+
+@cache
+def problem() -> str:
+    """Why the sandbox cannot be used on this machine; empty where it works. Tried, not guessed."""
+    for tool, package in (("bwrap", INSTALL), ("prlimit", "install util-linux")):
+        if shutil.which(tool) is None:
+            return f"{tool} is not installed: {package}"
+    try:
+        tried = subprocess.run(Sandbox().command(["/usr/bin/true"]), capture_output=True, text=True, timeout=30)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"bubblewrap does not start: {error}"
+    if tried.returncode == 0:
+        return ""
+    said = (tried.stderr.strip().splitlines() or ["no reason given"])[-1]
+    return f"bubblewrap is installed but refuses ({said}): allow unprivileged user namespaces, or run the grader as root"
+
+
+def _system_paths() -> list[Path]:
+    named = (
+        "/usr",
+        "/lib",
+        "/lib64",
+        "/bin",
+        "/opt",
+        "/etc/ld.so.cache",
+        "/etc/ld.so.conf",
+        "/etc/ld.so.conf.d",
+        "/etc/alternatives",
+    )
+    return [path for path in map(Path, named) if path.exists()]
+
+
+def _python_paths() -> list[Path]:
+    """This interpreter's folders, and those of every other environment's command."""
+    folders = {Path(sys.prefix), Path(sys.base_prefix)}
+    for environment in environments().values():
+        command = Path(environment.command[0])
+        folders.add(command.parent.parent if command.parent.name == "bin" else command.parent)
+    return sorted(folder for folder in folders if folder.is_absolute() and folder not in (Path("/usr"), Path("/")))

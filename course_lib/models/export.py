@@ -1,0 +1,240 @@
+"""From a torch module to one self-contained ONNX model with readable names."""
+
+from __future__ import annotations
+
+import copy
+import logging
+import os
+import warnings
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Literal
+
+import onnx
+import onnx_ir
+import torch
+from onnx_ir.passes.common import IdentityEliminationPass
+from torch import Tensor, nn
+
+FIRST_DYNAMO_OPSET = 18  # torch's current exporter writes nothing older; TensorRT 8.6 reads up to 17
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What a network looks like from outside. Every network of the course returns one from its method ``signature()``.
+
+    Attributes:
+        inputs: each input's name and shape, in the order of ``forward``'s arguments; a dynamic dimension is a string, its
+            name. All inputs are float32.
+        outputs: names of what ``forward`` returns, in order.
+        sizes: example sizes of dynamic dimensions; those not named take 2. Never 1: torch.export would take it for fixed.
+    """
+
+    inputs: Mapping[str, tuple[int | str, ...]]
+    outputs: tuple[str, ...]
+    sizes: Mapping[str, int] = field(default_factory=dict)
+
+    def example(self, **sizes: int) -> tuple[Tensor, ...]:
+        """One float32 tensor an input, normally distributed, the same at every call; ``example(batch=8)`` sets a size."""
+        known = {**self.sizes, **sizes}
+        shapes = [[size if isinstance(size, int) else known.get(size, 2) for size in shape] for shape in self.inputs.values()]
+        generator = torch.Generator().manual_seed(0)  # an export must not advance the learner's own random numbers
+        return tuple(torch.randn(shape, generator=generator) for shape in shapes)
+
+    def dynamic(self) -> dict[str, dict[int, str]]:
+        """Input name to {axis: dimension name}, inputs without a dynamic dimension included."""
+        return {
+            name: {axis: size for axis, size in enumerate(shape) if isinstance(size, str)}
+            for name, shape in self.inputs.items()
+        }
+
+
+def export_onnx(
+    model: nn.Module,
+    path: str | Path | None = None,
+    *,
+    dtype: Literal["fp32", "fp16"] = "fp32",
+    dynamic_batch: bool = True,
+    batch: int = 1,
+    opset: int | None = None,
+    keep_batchnorm: bool = False,
+    signature: Signature | None = None,
+) -> onnx.ModelProto:
+    """Export ``model`` for inference to ONNX, weights inside, and check the result with ``onnx.checker``.
+
+    Args:
+        model: any module with a method ``signature()``, or one described by ``signature``. It is not changed.
+        path: also write the model there. The file appears complete or not at all.
+        dtype: "fp16" computes and stores everything in half precision between casts at the border, so that inputs and
+            outputs stay float32 and a strongly typed TensorRT network gets half-precision kernels.
+        dynamic_batch: keep the dimensions that the signature names dynamic (the encoder's sequence length too). False
+            fixes all of them, the batch at ``batch``, the others at the signature's example sizes.
+        batch: the fixed batch size; only used with ``dynamic_batch=False``.
+        opset: ONNX operator set; None takes the newest that torch writes by default. 17 and below (for TensorRT 8.6) go
+            through torch's older TorchScript exporter.
+        keep_batchnorm: leave BatchNormalization nodes for the compiler to fold. Otherwise the exporter folds them into the
+            convolutions. Goes through the TorchScript exporter, at opset 17 unless ``opset`` is lower.
+        signature: overrides the model's own.
+
+    Returns:
+        The model. Nodes are called after the module they come from: ``/block1/conv1/Conv``.
+
+    Raises:
+        TypeError: the model has no ``signature()`` and none was given.
+        ValueError: an unknown dtype, ``batch`` below 1, or ``keep_batchnorm`` with an opset above 17.
+    """
+    signature = signature or _signature_of(model)
+    if dtype not in ("fp32", "fp16"):
+        raise ValueError(f"dtype must be 'fp32' or 'fp16', got {dtype!r}")
+    if batch < 1:
+        raise ValueError(f"batch must be at least 1, got {batch}")
+    if keep_batchnorm:
+        opset = opset or FIRST_DYNAMO_OPSET - 1
+        if opset >= FIRST_DYNAMO_OPSET:
+            raise ValueError(f"keep_batchnorm needs opset 17 or lower, got {opset}: torch's newer exporter folds batch norms")
+
+    module = copy.deepcopy(model).eval().cpu()
+    module = _halve(module) if dtype == "fp16" else module.float()
+    with _quiet(), torch.no_grad():
+        example = signature.example() if dynamic_batch else signature.example(batch=batch)
+        if opset is not None and opset < FIRST_DYNAMO_OPSET:
+            exported = _with_torchscript(module, example, signature, dynamic_batch, opset, keep_batchnorm)
+        else:
+            exported = _with_dynamo(module, example, signature, dynamic_batch, opset)
+    exported.graph.name = type(model).__name__
+    onnx.checker.check_model(exported, full_check=True)
+    if path is not None:
+        _write(exported, Path(path))
+    return exported
+
+
+def _halve(module: nn.Module) -> nn.Module:
+    """Turn ``module`` to half precision in place, with a cast before its inputs and after its outputs.
+
+    Hooks rather than a wrapping module, so that every name in the graph stays what it is in float32.
+    """
+    module.half()
+    module.register_forward_pre_hook(lambda _, inputs: tuple(x.half() for x in inputs))
+    module.register_forward_hook(lambda _, __, out: out.float() if isinstance(out, Tensor) else tuple(y.float() for y in out))
+    return module
+
+
+def _signature_of(model: nn.Module) -> Signature:
+    method = getattr(model, "signature", None)
+    if method is None:
+        raise TypeError(
+            f"{type(model).__name__} does not say what its inputs are: give it a method signature() that returns a Signature, "
+            "or pass export_onnx(..., signature=Signature(...))"
+        )
+    return method()
+
+
+def _with_dynamo(
+    module: nn.Module, example: tuple[Tensor, ...], signature: Signature, dynamic: bool, opset: int | None
+) -> onnx.ModelProto:
+    program = torch.onnx.export(
+        module,
+        example,
+        dynamo=True,
+        verbose=False,
+        opset_version=opset,
+        input_names=list(signature.inputs),
+        output_names=list(signature.outputs),
+        dynamic_shapes=tuple(signature.dynamic().values()) if dynamic else None,
+    )
+    assert program is not None
+    _name_after_modules(program.model)
+    return program.model_proto
+
+
+def _with_torchscript(
+    module: nn.Module, example: tuple[Tensor, ...], signature: Signature, dynamic: bool, opset: int, keep_batchnorm: bool
+) -> onnx.ModelProto:
+    axes = signature.dynamic()
+    leading = {axis: name for axis, name in next(iter(axes.values())).items() if axis == 0}
+    axes.update({name: leading for name in signature.outputs})  # it cannot tell by itself that outputs follow the batch
+    with TemporaryDirectory() as folder:
+        torch.onnx.export(
+            module,
+            example,
+            file := Path(folder, "model.onnx"),
+            dynamo=False,
+            opset_version=opset,
+            input_names=list(signature.inputs),
+            output_names=list(signature.outputs),
+            dynamic_axes=axes if dynamic else None,
+            # This exporter folds batch norms when it is told "inference"; "preserve" leaves an eval-mode network as it is.
+            training=torch.onnx.TrainingMode.PRESERVE if keep_batchnorm else torch.onnx.TrainingMode.EVAL,
+        )
+        script = onnx_ir.from_proto(onnx.load(file))
+    IdentityEliminationPass()(script)  # where two weights are equal it stores one, and an Identity for the other
+    return onnx_ir.to_proto(script)
+
+
+def _name_after_modules(model: onnx_ir.Model) -> None:
+    """Call nodes ``/block1/conv1/Conv`` instead of ``node_Conv_137``, and what they compute likewise.
+
+    The exporter's notes are dropped once read: they hold stack traces with this machine's paths, which would make the file
+    and every cache keyed on it differ between machines.
+    """
+    graph = model.graph
+    borders = {*graph.inputs, *graph.outputs}
+    seen: Counter[str] = Counter()
+    path = ""
+    for node in graph:
+        path = _module_path(node, path)
+        name = "/".join(["", *path.split("."), node.op_type]) if path else f"/{node.op_type}"
+        seen[name] += 1
+        node.name = name if seen[name] == 1 else f"{name}_{seen[name] - 1}"
+        node.metadata_props.clear()
+        for position, output in enumerate(node.outputs):
+            output.metadata_props.clear()
+            if output not in borders:
+                output.name = f"{node.name}_output_{position}"
+        for position, constant in enumerate(node.inputs):
+            if constant is not None and constant.is_initializer() and (constant.name or "").startswith("val_"):
+                constant.name = f"{node.name}_constant_{position}"
+    model.metadata_props.clear()
+    graph.metadata_props.clear()
+    for value in (*graph.inputs, *graph.initializers.values()):
+        value.metadata_props.clear()
+
+
+def _module_path(node: onnx_ir.Node, previous: str) -> str:
+    """The dotted path of the submodule that ``node`` belongs to; a node that says nothing belongs where the one before does."""
+    weight = node.inputs[1].name if node.op_type == "Conv" and node.inputs[1] is not None else None
+    if weight and weight.endswith(".weight"):  # a convolution that swallowed a batch norm claims to be the norm
+        return weight.removesuffix(".weight")
+    scopes = node.metadata_props.get("namespace", "").split("/")  # ": Net/block1: Block/block1.conv1: Conv2d/conv: aten.conv"
+    if len(scopes) < 2 or scopes[0].startswith("_empty"):
+        return previous
+    return scopes[-2].partition(":")[0]
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Silence what torch's exporters say about themselves; errors still are errors."""
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)
+
+
+def _write(model: onnx.ModelProto, path: Path) -> None:
+    """Write beside ``path`` first, then rename: a reader never meets half a model."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        onnx.save(model, partial)
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)

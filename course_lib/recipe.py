@@ -1,0 +1,172 @@
+"""What a learner asks of the builder: a `Recipe`, read from and written to TOML, validated before anything is built."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, RootModel, ValidationError, field_validator, model_validator
+
+from course_lib.errors import RecipeError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+Precision = Literal["fp32", "fp16", "bf16", "int8", "fp8"]
+Dimension = Annotated[int, Field(ge=0, strict=True)]
+Shape = tuple[Dimension, ...]
+
+# Builder flags that choose number types. They belong to `precision`, where the engine's layers prove them.
+_PRECISION_FLAGS = {"fp16", "bf16", "int8", "fp8", "fp4", "int4"}
+
+
+class _Value(BaseModel):
+    """Frozen, refuses unknown keys, and raises `RecipeError` with one line instead of pydantic's report."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    def __init__(self, **fields: Any) -> None:
+        try:
+            super().__init__(**fields)
+        except ValidationError as error:
+            raise RecipeError(_one_line(error, type(self))) from None
+
+
+class ShapeRange(_Value):
+    """The shapes one input may take: each dimension lies within ``[min, max]``, kernels are chosen for ``opt``."""
+
+    min: Shape
+    opt: Shape
+    max: Shape
+
+    @model_validator(mode="after")
+    def _ordered(self) -> ShapeRange:
+        if not len(self.min) == len(self.opt) == len(self.max):
+            raise ValueError(f"min, opt and max need the same rank, found {len(self.min)}, {len(self.opt)} and {len(self.max)}")
+        for axis, (low, best, high) in enumerate(zip(self.min, self.opt, self.max, strict=True)):
+            if not low <= best <= high:
+                raise ValueError(f"dimension {axis} needs min <= opt <= max, found {low}, {best}, {high}")
+        return self
+
+    def contains(self, shape: tuple[int, ...]) -> bool:
+        """Whether an engine with this range accepts ``shape``."""
+        return len(shape) == len(self.min) and all(
+            low <= n <= high for low, n, high in zip(self.min, shape, self.max, strict=True)
+        )
+
+
+class Profile(RootModel[dict[str, ShapeRange]]):
+    """An optimization profile: one `ShapeRange` per input with dynamic dimensions.
+
+    >>> Profile(image=dict(min=(1, 1, 32, 32), opt=(8, 1, 32, 32), max=(32, 1, 32, 32)))["image"].opt
+    (8, 1, 32, 32)
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    def __init__(self, root: dict[str, Any] | None = None, /, **inputs: Any) -> None:
+        try:
+            super().__init__(root if root is not None else inputs)
+        except ValidationError as error:
+            raise RecipeError(_one_line(error, type(self))) from None
+
+    def __getitem__(self, name: str) -> ShapeRange:
+        return self.root[name]
+
+
+class Recipe(_Value):
+    """How to build an engine. Every key is optional; the defaults build an FP32 engine for a model with fixed shapes.
+
+    Attributes:
+        precision: what the graph already says; checked on the layers of the finished engine. On TensorRT 8.6, whose
+            networks are weakly typed, it also permits the builder to choose that precision.
+        workspace_mib: limit of the scratch memory that a kernel may ask for, in MiB.
+        optimization_level: 0 builds fastest, 5 searches longest for fast kernels.
+        flags: names of `BuilderFlag` members in lower case; exactly these are set.
+        targets: compute capabilities such as ``"sm89"``, for builders that compile ahead of time.
+        profiles: optimization profiles; ``[[profile]]`` tables in TOML.
+    """
+
+    model_config = ConfigDict(populate_by_name=True)
+
+    precision: Precision = "fp32"
+    workspace_mib: Annotated[int, Field(ge=0, le=1 << 20, strict=True)] = 1024
+    optimization_level: Annotated[int, Field(ge=0, le=5, strict=True)] = 3
+    flags: tuple[Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")], ...] = ("tf32",)
+    targets: tuple[Annotated[str, Field(pattern=r"^sm\d{2,3}$")], ...] = ()
+    profiles: tuple[Profile, ...] = Field(default=(), alias="profile")
+
+    @field_validator("flags")
+    @classmethod
+    def _no_precision_flags(cls, flags: tuple[str, ...]) -> tuple[str, ...]:
+        if clash := _PRECISION_FLAGS.intersection(flags):
+            raise ValueError(f'{sorted(clash)[0]!r} is not a flag here: write precision = "{sorted(clash)[0]}"')
+        return flags
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Recipe:
+        """Read ``recipe.toml``.
+
+        Raises:
+            RecipeError: the file is missing, is not TOML, or holds an unknown key, a wrong type or a contradiction.
+        """
+        path = Path(path)
+        try:
+            return cls.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise RecipeError(f"{path}: no such recipe") from None
+        except (OSError, UnicodeDecodeError) as error:
+            raise RecipeError(f"{path}: cannot be read as text: {error}") from None
+        except RecipeError as error:
+            raise RecipeError(f"{path}: {error}") from None
+
+    @classmethod
+    def loads(cls, text: str) -> Recipe:
+        """Read a recipe from TOML text; see `load`."""
+        try:
+            return cls(**tomllib.loads(text))
+        except tomllib.TOMLDecodeError as error:
+            raise RecipeError(f"not valid TOML: {error}") from None
+
+    def dumps(self) -> str:
+        """The recipe as TOML text; keys with their default value are left out."""
+        values = self.model_dump(mode="json", exclude_defaults=True)
+        profiles = values.pop("profiles", [])
+        # a JSON number, string or list of these is also a TOML value
+        lines = [f"{key} = {json.dumps(value)}" for key, value in values.items()]
+        for profile in profiles:
+            lines += ["", "[[profile]]"]
+            for name, shapes in profile.items():
+                inline = ", ".join(f"{bound} = {shape}" for bound, shape in shapes.items())
+                lines.append(f"{_toml_key(name)} = {{ {inline} }}")
+        return "\n".join(lines).lstrip("\n") + "\n"
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the recipe as TOML."""
+        Path(path).write_text(self.dumps(), encoding="utf-8")
+
+    def wire(self) -> dict[str, Any]:
+        """Plain JSON values, for a worker in an environment without pydantic."""
+        return self.model_dump(mode="json")
+
+
+def _toml_key(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _one_line(error: ValidationError, model: type[BaseModel]) -> str:
+    """Pydantic's first complaint as ``where: what was expected, what was found``."""
+    first = error.errors(include_url=False)[0]
+    where = ".".join(str(part) for part in first["loc"])
+    message = first["msg"].removeprefix("Value error, ")
+    if first["type"] == "extra_forbidden":
+        known = sorted(field.alias or name for name, field in model.model_fields.items())
+        return f"unknown key {where!r}; known keys are {', '.join(known)}"
+    found = "" if first["type"] in {"missing", "value_error"} else f", found {first['input']!r:.60}"
+    return f"{where}: {message}{found}" if where else f"{message}{found}"

@@ -1,0 +1,116 @@
+"""The networks: what the shipped weights can do, and that importing the package stays light."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from course_lib.models import Digits, classifier, digits, encoder, fresh_digits, resnet50
+from course_lib.models.training import accuracy, train
+from course_lib.models.weights import FOLDER
+
+NAMES = {"small": 0.98, "wide": 0.99, "encoder": 0.96}  # least accuracy on held-out digits
+
+
+def _count(model: torch.nn.Module) -> int:
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_shipped_weights_are_accurate(name: str) -> None:
+    held_out = accuracy(name, digits("test"))  # type: ignore[arg-type]
+    fresh = accuracy(name, fresh_digits(1000, seed=11))  # type: ignore[arg-type]
+    assert held_out >= NAMES[name]
+    assert fresh >= held_out - 0.02, "fresh digits must be new, not hard"
+
+
+@pytest.mark.parametrize("rows", [16, 24, 48])
+def test_encoder_reads_other_lengths(rows: int) -> None:
+    assert accuracy("encoder", digits("test"), rows=rows) >= 0.96
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_checkpoints_stay_small(name: str) -> None:
+    assert (FOLDER / f"{name}.pt").stat().st_size < 3_000_000
+
+
+def test_sizes() -> None:
+    assert _count(classifier("small", pretrained=False)) == 77_754
+    assert _count(classifier("wide", pretrained=False)) == 1_226_442
+    assert _count(encoder(pretrained=False)) == 798_858
+    assert _count(resnet50()) == 25_557_032  # as in torchvision
+
+
+def test_networks_come_ready_for_inference() -> None:
+    for model in (classifier("small"), encoder(), resnet50()):
+        assert not model.training
+    assert torch.equal(classifier("small").stem.weight, classifier("small").stem.weight)
+    assert not torch.equal(classifier("small").stem.weight, classifier("small", pretrained=False).stem.weight)
+
+
+def test_unknown_names_are_refused() -> None:
+    with pytest.raises(ValueError, match="small, wide"):
+        classifier("huge")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="small, wide, encoder"):
+        train("huge")  # type: ignore[arg-type]
+
+
+def test_resnet50_depends_on_its_seed_alone() -> None:
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    once, again, other = resnet50(1), resnet50(1), resnet50(2)
+    assert torch.equal(before, torch.get_rng_state()), "the learner's own random numbers must not move"
+    for name, value in once.state_dict().items():
+        assert torch.equal(value, again.state_dict()[name]), name
+    assert not torch.equal(once.head.weight, other.head.weight)
+
+
+def test_resnet50_is_well_scaled() -> None:
+    with torch.no_grad():
+        logits = resnet50()(torch.randn(2, 3, 224, 224, generator=torch.Generator().manual_seed(0)))
+    assert logits.shape == (2, 1000) and torch.isfinite(logits).all()
+    assert 0.1 < logits.std() < 10
+    assert not torch.allclose(logits[0], logits[1], rtol=0.01), "different images, different logits"
+
+
+def test_training_writes_what_it_reports(monkeypatch: pytest.MonkeyPatch, tmp_path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Two epochs only: enough to learn something, and to see that equal seeds give equal weights."""
+    from course_lib.models import training
+
+    monkeypatch.setattr("course_lib.models.weights.FOLDER", tmp_path)
+    monkeypatch.setitem(training.SCHEDULES, "small", training.Schedule(epochs=2, learning_rate=6e-3))
+    reported = train("small", progress=False)
+    first = (tmp_path / "small.pt").read_bytes()
+    assert 0.3 < reported == accuracy("small", digits("test"))
+    train("small", progress=False)
+    assert (tmp_path / "small.pt").read_bytes() == first
+    assert capfd.readouterr() == ("", "")
+
+
+def test_missing_checkpoint_says_how_to_make_it(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
+    monkeypatch.setattr("course_lib.models.weights.FOLDER", tmp_path)
+    with pytest.raises(FileNotFoundError, match="course_lib.models.training wide"):
+        classifier("wide")
+
+
+def test_importing_the_package_imports_nothing_heavy() -> None:
+    code = "import sys, course_lib.models as m; m.Digits; print(*sorted({'torch', 'onnx', 'sklearn'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "\n"
+
+
+def test_functions_survive_the_import_of_every_submodule() -> None:
+    code = (
+        "import importlib, pkgutil, course_lib.models as m\n"
+        "for module in pkgutil.iter_modules(m.__path__): importlib.import_module(f'{m.__name__}.{module.name}')\n"
+        "assert all(callable(getattr(m, name)) for name in m.__all__)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_digits_is_a_value() -> None:
+    with pytest.raises(AttributeError):
+        digits("test").labels = None  # type: ignore[misc,assignment]
+    assert Digits(*(getattr(digits("test"), name) for name in ("images", "labels")))

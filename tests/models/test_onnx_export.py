@@ -1,0 +1,216 @@
+"""The exported models compute what torch computes, under the promised names, shapes and dtypes."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+import torch
+from onnx import TensorProto
+from torch import nn
+
+from course_lib.models import Signature, classifier, encoder, export_onnx, resnet50
+
+NAMES = ("small", "wide", "encoder", "resnet50")
+
+
+@lru_cache(maxsize=None)
+def network(name: str) -> Any:
+    if name in ("small", "wide"):
+        return classifier(name)  # type: ignore[arg-type]
+    return encoder() if name == "encoder" else resnet50()
+
+
+@lru_cache(maxsize=None)
+def exported(name: str, **options: Any) -> onnx.ModelProto:
+    return export_onnx(network(name), **options)
+
+
+def example(name: str, batch: int, **sizes: int) -> torch.Tensor:
+    return network(name).signature().example(batch=batch, **sizes)[0]
+
+
+def error(model: onnx.ModelProto, name: str, x: torch.Tensor) -> float:
+    """Largest difference between ONNX Runtime and float32 torch, relative to the largest output."""
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    (logits,) = session.run(["logits"], {session.get_inputs()[0].name: x.numpy()})
+    with torch.no_grad():
+        expected = network(name)(x).numpy()
+    assert logits.dtype == np.float32 and logits.shape == expected.shape
+    assert np.isfinite(logits).all()
+    return float(np.abs(logits - expected).max() / np.abs(expected).max())
+
+
+def dimensions(value: onnx.ValueInfoProto) -> list[int | str]:
+    return [dim.dim_param or dim.dim_value for dim in value.type.tensor_type.shape.dim]
+
+
+def operators(model: onnx.ModelProto) -> list[str]:
+    return [node.op_type for node in model.graph.node]
+
+
+@pytest.mark.parametrize("batch", [1, 3, 32])
+@pytest.mark.parametrize("name", NAMES)
+def test_agrees_with_torch(name: str, batch: int) -> None:
+    assert error(exported(name), name, example(name, batch)) < 1e-4
+
+
+@pytest.mark.parametrize("rows", [1, 17, 100])
+def test_encoder_takes_any_sequence_length(rows: int) -> None:
+    assert error(exported("encoder"), "encoder", example("encoder", 3, sequence=rows)) < 1e-4
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [("small", ["batch", 1, 32, 32]), ("encoder", ["batch", "sequence", 32]), ("resnet50", ["batch", 3, 224, 224])],
+)
+@pytest.mark.parametrize("opset", [None, 17])
+def test_names_and_dynamic_dimensions(name: str, shape: list[int | str], opset: int | None) -> None:
+    graph = exported(name, opset=opset).graph
+    assert [value.name for value in graph.input] == ["tokens" if name == "encoder" else "image"]
+    assert [value.name for value in graph.output] == ["logits"]
+    assert dimensions(graph.input[0]) == shape
+    assert dimensions(graph.output[0]) == ["batch", 1000 if name == "resnet50" else 10]
+
+
+def test_nodes_are_called_after_their_modules() -> None:
+    names = {node.name for node in exported("small").graph.node}
+    assert {"/stem/Conv", "/block2/conv1/Conv", "/block2/shortcut/0/Conv", "/block2/Add", "/head/Gemm"} <= names
+    names = {node.name for node in exported("encoder").graph.node}
+    assert {"/embed/MatMul", "/blocks/3/qkv/MatMul", "/blocks/0/norm2/LayerNormalization", "/blocks/1/Softmax"} <= names
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_are_unique_and_dtype_does_not_change_them(name: str) -> None:
+    nodes = [node.name for node in exported(name).graph.node]
+    assert len(set(nodes)) == len(nodes)
+    if name != "wide":
+        half = {node.name for node in exported(name, dtype="fp16").graph.node if node.op_type != "Cast"}
+        assert half == set(nodes)
+    for initializer in exported(name).graph.initializer:
+        assert not initializer.name.startswith(("val_", "node_")), "a name that the exporter made up"
+
+
+def test_node_counts() -> None:
+    assert len(operators(exported("small"))) == 21
+    assert 115 <= len(operators(exported("resnet50"))) <= 125
+    assert "BatchNormalization" not in operators(exported("resnet50"))
+
+
+@pytest.mark.parametrize("opset", [None, 17])
+@pytest.mark.parametrize("name", ["small", "encoder", "resnet50"])
+def test_half_precision_inside_only(name: str, opset: int | None) -> None:
+    model = exported(name, dtype="fp16", opset=opset)
+    kinds = {initializer.data_type for initializer in model.graph.initializer}
+    assert kinds <= {TensorProto.FLOAT16, TensorProto.INT64} and TensorProto.FLOAT16 in kinds
+    for value in (*model.graph.input, *model.graph.output):
+        assert value.type.tensor_type.elem_type == TensorProto.FLOAT
+    assert error(model, name, example(name, 3)) < 1e-2
+
+
+@pytest.mark.parametrize("name", ["small", "encoder"])
+def test_half_precision_has_no_detours_through_float(name: str) -> None:
+    """Two casts, at the border: one more inside would keep TensorRT, which takes types literally, from fusing across it."""
+    model = exported(name, dtype="fp16")
+    assert operators(model).count("Cast") == 2
+    known = onnx.shape_inference.infer_shapes(model, strict_mode=True, data_prop=True)
+    inner = {value.type.tensor_type.elem_type for value in known.graph.value_info}
+    assert inner <= {TensorProto.FLOAT16, TensorProto.INT64}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_opset_17_for_older_tensorrt(name: str) -> None:
+    model = exported(name, opset=17)
+    assert [entry.version for entry in model.opset_import if entry.domain == ""] == [17]
+    assert "Identity" not in operators(model)
+    for batch in (1, 3):
+        assert error(model, name, example(name, batch)) < 1e-4
+
+
+def test_opset_18_still_has_module_names() -> None:
+    model = exported("small", opset=18)
+    assert [entry.version for entry in model.opset_import if entry.domain == ""] == [18]
+    assert "/block2/conv1/Conv" in {node.name for node in model.graph.node}
+
+
+def test_batch_norms_can_stay() -> None:
+    model = exported("small", keep_batchnorm=True)
+    assert operators(model).count("BatchNormalization") == 9
+    assert error(model, "small", example("small", 3)) < 1e-4
+    with pytest.raises(ValueError, match="opset 17 or lower"):
+        export_onnx(network("small"), keep_batchnorm=True, opset=20)
+
+
+def test_fixed_shapes() -> None:
+    model = exported("encoder", dynamic_batch=False, batch=4)
+    assert dimensions(model.graph.input[0]) == [4, 32, 32] and dimensions(model.graph.output[0]) == [4, 10]
+    assert error(model, "encoder", example("encoder", 4)) < 1e-4
+    assert dimensions(exported("small", dynamic_batch=False).graph.input[0]) == [1, 1, 32, 32]
+
+
+def test_export_is_reproducible_and_leaves_the_model_alone() -> None:
+    model = classifier("small")
+    state = {name: value.clone() for name, value in model.state_dict().items()}
+    torch.manual_seed(1)
+    generator = torch.get_rng_state()
+    once = export_onnx(model.train(), dtype="fp16").SerializeToString()
+    assert model.training and model.stem.weight.dtype == torch.float32 and not model._forward_hooks
+    assert all(torch.equal(value, state[name]) for name, value in model.state_dict().items())
+    assert torch.equal(generator, torch.get_rng_state())
+    assert once == export_onnx(model, dtype="fp16").SerializeToString()
+    assert str(Path(__file__).parents[2]).encode() not in once, "a path of this machine"
+
+
+def test_writes_one_complete_quiet_file(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "new" / "model.onnx"
+    returned = export_onnx(network("small"), path)
+    export_onnx(network("small"), path, opset=17)
+    export_onnx(network("small"), str(path))
+    assert onnx.load(path) == returned
+    assert [entry.name for entry in path.parent.iterdir()] == ["model.onnx"]
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "model.onnx"
+    path.write_bytes(b"old")
+
+    def full_disk(model: onnx.ModelProto, file: Path) -> None:
+        file.write_bytes(b"half")
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(onnx, "save", full_disk)
+    with pytest.raises(OSError, match="No space"):
+        export_onnx(network("small"), path, opset=17)
+    assert path.read_bytes() == b"old" and len(list(tmp_path.iterdir())) == 1
+
+
+class TwoHeads(nn.Module):
+    """A learner's own network: two inputs, two outputs, no signature."""
+
+    def forward(self, left: torch.Tensor, right: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return torch.relu(left + right), left.mean(dim=1)
+
+
+@pytest.mark.parametrize("options", [{}, {"dtype": "fp16"}, {"opset": 17}, {"opset": 17, "dtype": "fp16"}])
+def test_any_module_with_a_signature(options: dict[str, Any]) -> None:
+    shapes = {"left": ("batch", 4), "right": ("batch", 4)}
+    model = export_onnx(TwoHeads(), signature=Signature(shapes, ("sum", "mean")), **options)
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    left, right = np.ones((5, 4), np.float32), np.full((5, 4), 2, np.float32)
+    total, mean = session.run(["sum", "mean"], {"left": left, "right": right})
+    assert (total == 3).all() and (mean == 1).all() and mean.shape == (5,)
+
+
+def test_errors_say_what_to_do() -> None:
+    with pytest.raises(TypeError, match=r"Linear does not say what its inputs are: give it a method signature\(\)"):
+        export_onnx(nn.Linear(2, 2))
+    with pytest.raises(ValueError, match="'fp32' or 'fp16'"):
+        export_onnx(network("small"), dtype="int8")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="at least 1"):
+        export_onnx(network("small"), dynamic_batch=False, batch=0)
