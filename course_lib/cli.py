@@ -15,10 +15,12 @@ from course_lib.errors import CourseError
 
 app = typer.Typer(
     help="The TensorRT course: build engines, measure them, check and grade labs.",
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+# click's class for a wrong command line, which typer bundles under names that change with its version
+_UsageError: Any = typer.BadParameter.__mro__[1]
 
 Model = Annotated[Path, typer.Argument(help="an ONNX file", show_default=False)]
 RecipeFile = Annotated[Path | None, typer.Option("--recipe", "-r", help="a recipe.toml; default: FP32, fixed shapes")]
@@ -30,21 +32,28 @@ TimeLimit = Annotated[float, typer.Option(help="stop the compiler after this man
 LabName = Annotated[str, typer.Argument(help="a lab, such as lab01", show_default=False)]
 
 
-@app.callback()
-def _options(
-    version: Annotated[bool, typer.Option("--version", help="print the version and leave")] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="show tracebacks")] = False,
-) -> None:
-    if version:
+def _print_version(wanted: bool) -> None:
+    if wanted:
         print(__version__)
         raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", help="print the version and leave", callback=_print_version, is_eager=True)
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="show tracebacks")] = False,
+) -> None:
     os.environ["COURSE_DEBUG"] = "1" if debug else os.environ.get("COURSE_DEBUG", "")
 
 
 def main() -> None:
     """Entry point: one clear line for whatever goes wrong, a traceback only with ``--debug``."""
     try:
-        app()
+        sys.exit(app(standalone_mode=False))
+    except _UsageError as error:
+        _leave(error, f"{error.format_message().rstrip('.')}; `course --help` lists what there is", status=2)
     except CourseError as error:
         _leave(error, str(error))
     except KeyboardInterrupt as error:
@@ -57,11 +66,11 @@ def main() -> None:
         _leave(error, f"internal error, please report it: {type(error).__name__}: {error}")
 
 
-def _leave(error: BaseException, text: str) -> None:
+def _leave(error: BaseException, text: str, status: int = 1) -> None:
     if os.environ.get("COURSE_DEBUG"):
         raise error
     print(f"course: {' '.join(text.split())}", file=sys.stderr)
-    sys.exit(1)
+    sys.exit(status)
 
 
 def _show(as_json: bool, document: Any) -> bool:

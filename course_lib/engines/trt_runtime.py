@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 from functools import cache
 from typing import Any
 
@@ -105,6 +106,7 @@ def _pycuda() -> Any:
         raise BackendUnavailable("running a plan needs pycuda for its buffers: pip install pycuda") from None
     driver.init()
     driver.Device(0).retain_primary_context().push()
+    atexit.register(driver.Context.pop)  # pycuda aborts a process that leaves a context on its stack
     return driver
 
 

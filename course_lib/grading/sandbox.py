@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -18,6 +19,7 @@ INSTALL = "apt-get install bubblewrap (Debian, Ubuntu) or dnf install bubblewrap
 NOBODY = "65534"
 _PACKAGE = Path(course_lib.__file__).resolve().parent
 _GPU_DEVICES = ("nvidia0", "nvidiactl", "nvidia-uvm", "nvidia-uvm-tools")
+_INHERITED = ("LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "COURSE_TACTIC_SOURCES")  # where drivers are, and which device
 _GIB = 1 << 30
 
 
@@ -35,7 +37,7 @@ class Sandbox:
         cpu_seconds: processor time of one process.
         file_bytes: largest file that may be written.
         memory_bytes: address space of one process; not limited where a GPU is, whose driver reserves far more than it uses.
-        environment: variables set inside; none is inherited.
+        environment: variables set inside; of the grader's own only those in `_INHERITED` are passed on.
     """
 
     readable: tuple[Path, ...] = ()
@@ -67,6 +69,7 @@ class Sandbox:
             walls += ["--dev-bind", str(path), str(path)]
         inside = {"PATH": "/usr/local/cuda/bin:/usr/bin:/bin", "HOME": "/tmp", "LANG": "C.UTF-8", "OMP_NUM_THREADS": "1"}
         inside |= {"OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "MPLCONFIGDIR": "/tmp", **self.environment}
+        inside |= {name: os.environ[name] for name in _INHERITED if name in os.environ}
         for name, value in inside.items():
             walls += ["--setenv", name, value]
         return ["prlimit", *limits, *walls, "--chdir", str(self.writable[0]) if self.writable else "/tmp", "--", *argv]
@@ -114,9 +117,9 @@ def _system_paths() -> list[Path]:
 
 
 def _python_paths() -> list[Path]:
-    """This interpreter's folders, and those of every other environment's command."""
+    """This interpreter's folders, and those of every other environment's."""
     folders = {Path(sys.prefix), Path(sys.base_prefix)}
-    for environment in environments().values():
-        command = Path(environment.command[0])
-        folders.add(command.parent.parent if command.parent.name == "bin" else command.parent)
-    return sorted(folder for folder in folders if folder.is_absolute() and folder not in (Path("/usr"), Path("/")))
+    for word in (word for environment in environments().values() for word in environment.command if word.startswith("/")):
+        program = Path(word)
+        folders.add(program.parent.parent if program.parent.name == "bin" else program.parent)
+    return sorted(folder for folder in folders if folder not in (Path("/usr"), Path("/")))

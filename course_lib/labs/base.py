@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
+from functools import cache
 from html import escape
 from pathlib import Path
 from typing import Any, ClassVar
@@ -104,6 +105,11 @@ class Bench:
     measure_s: float = 25.0
     build_s: float = 120.0
 
+    @property
+    def opset(self) -> int | None:
+        """Newest ONNX operator set that the builder reads; None where that is no question."""
+        return 17 if _builder_version(self.builder).startswith("8.") else None
+
     def rng(self) -> np.random.Generator:
         return np.random.default_rng(self.seed)
 
@@ -179,8 +185,8 @@ class Lab(ABC):
     tasks: ClassVar[tuple[Task, ...]]
 
     @abstractmethod
-    def write_reference(self, folder: Path) -> None:
-        """Make the reference hand-in. It is code, and its results never lie beside the learner's files."""
+    def write_reference(self, folder: Path, *, opset: int | None = None) -> None:
+        """Make the reference hand-in, for a builder that reads up to `opset`. It is code, and its results never lie beside the learner's files."""
 
     @abstractmethod
     def examine(self, folder: Path, bench: Bench, only: str | None = None) -> Examination:
@@ -215,6 +221,13 @@ class Lab(ABC):
     def nothing(self, message: str, hint: str = "", tasks: Iterable[str] | None = None) -> tuple[Outcome, ...]:
         """No points for any task (or `tasks`), for one and the same reason."""
         return tuple(self.outcome(t, "none", message, hint) for t in (tasks or [task.id for task in self.tasks]))
+
+
+@cache
+def _builder_version(target: str) -> str:
+    name, environment = split_target(target)
+    with Worker(environment) as worker:
+        return next((str(found["version"]) for found in worker.backends() if found["name"] == name), "")
 
 
 def clearly(interval: Interval, threshold: float) -> bool | None:

@@ -43,9 +43,9 @@ class FirstEngine(Lab):
     )
     source = ModelSource("course_lib.models:classifier", ("wide",))
 
-    def write_reference(self, folder: Path) -> None:
+    def write_reference(self, folder: Path, *, opset: int | None = None) -> None:
         """FP32, as exported, tuned for the batch that comes most often."""
-        (folder / "model.onnx").write_bytes(_exported())
+        (folder / "model.onnx").write_bytes(_exported(opset))
         reference_recipe().save(folder / "recipe.toml")
 
     def examine(self, folder: Path, bench: Bench, only: str | None = None) -> Examination:
@@ -116,7 +116,7 @@ class FirstEngine(Lab):
     def _reference_engine(self, bench: Bench) -> Iterator[TimedWorker]:
         """The reference beside the hand-in, in the same kind of process: equal conditions."""
         with tempfile.TemporaryDirectory() as folder:
-            self.write_reference(Path(folder))
+            self.write_reference(Path(folder), opset=bench.opset)
             model, recipe = Path(folder, "model.onnx"), reference_recipe()
             plan = bench.runnable(model, recipe)
         with bench.reference(plan) as engine:
@@ -171,10 +171,10 @@ def reference_recipe() -> Recipe:
 
 
 @cache
-def _exported() -> bytes:
+def _exported(opset: int | None) -> bytes:
     from course_lib.models import classifier, export_onnx
 
-    return export_onnx(classifier("wide")).SerializeToString()
+    return export_onnx(classifier("wide"), opset=opset).SerializeToString()
 
 
 def _reaches(latencies: Mapping[str, np.ndarray], thresholds: tuple[float, float]) -> bool | None:

@@ -117,7 +117,7 @@ def _sample(images: np.ndarray, row: np.ndarray, column: np.ndarray) -> np.ndarr
 
 @lru_cache(maxsize=1)
 def _all_digits() -> tuple[np.ndarray, np.ndarray]:
-    from sklearn.datasets import load_digits  # type: ignore[import-untyped]
+    from sklearn.datasets import load_digits
 
     scans = load_digits()
     enlarge = _bilinear_matrix(8, SIDE)
@@ -127,7 +127,7 @@ def _all_digits() -> tuple[np.ndarray, np.ndarray]:
 
 @lru_cache(maxsize=1)
 def _split_indices() -> dict[str, np.ndarray]:
-    from sklearn.model_selection import train_test_split  # type: ignore[import-untyped]
+    from sklearn.model_selection import train_test_split
 
     _, labels = _all_digits()
     train, test = train_test_split(np.arange(len(labels)), test_size=HELD_OUT, stratify=labels, random_state=0)

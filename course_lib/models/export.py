@@ -74,7 +74,7 @@ def export_onnx(
         dynamic_batch: keep the dimensions that the signature names dynamic (the encoder's sequence length too). False
             fixes all of them, the batch at ``batch``, the others at the signature's example sizes.
         batch: the fixed batch size; only used with ``dynamic_batch=False``.
-        opset: ONNX operator set; None takes the newest that torch writes by default. 17 and below (for TensorRT 8.6) go
+        opset: ONNX operator set; None takes torch's default (20 in torch 2.13). 17 and below (for TensorRT 8.6) go
             through torch's older TorchScript exporter.
         keep_batchnorm: leave BatchNormalization nodes for the compiler to fold. Otherwise the exporter folds them into the
             convolutions. Goes through the TorchScript exporter, at opset 17 unless ``opset`` is lower.

@@ -65,12 +65,17 @@ class ResNet50(nn.Module):
 def resnet50(seed: int = 0) -> ResNet50:
     """ResNet-50 v1.5 in eval mode with random weights, the same for the same seed; ``(N, 3, 224, 224)`` to ``(N, 1000)``.
 
-    Its batch norms have seen a few random images, so that activations keep a sensible size in every layer, in FP16 too.
-    The logits mean nothing: use it for speed and for numerical agreement, never for accuracy.
+    The logits mean nothing: use it for speed and for numerical agreement, never for accuracy. Blocks and batch norms are set
+    so that FP16 stays close: on noise images its logits differ from FP32 by 0.2 % of the largest.
     """
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(seed)
         model = ResNet50()
+        for block in model.modules():
+            if isinstance(block, Bottleneck):
+                # Let each block add little to its shortcut (Goyal et al. 2017 start training at nothing). At 1, with random
+                # weights, rounding errors grow from block to block until FP16 is 3 % off.
+                nn.init.constant_(block.norm3.weight, 0.25)
         norms = [module for module in model.modules() if isinstance(module, nn.BatchNorm2d)]
         for norm in norms:
             norm.momentum = 1.0  # keep the statistics of the one batch that follows, forget the initial 0 and 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -22,7 +23,7 @@ def _count(model: torch.nn.Module) -> int:
 @pytest.mark.parametrize("name", NAMES)
 def test_shipped_weights_are_accurate(name: str) -> None:
     held_out = accuracy(name, digits("test"))  # type: ignore[arg-type]
-    fresh = accuracy(name, fresh_digits(1000, seed=11))  # type: ignore[arg-type]
+    fresh = accuracy(name, fresh_digits(300, seed=11))  # type: ignore[arg-type]
     assert held_out >= NAMES[name]
     assert fresh >= held_out - 0.02, "fresh digits must be new, not hard"
 
@@ -76,12 +77,14 @@ def test_resnet50_is_well_scaled() -> None:
     assert not torch.allclose(logits[0], logits[1], rtol=0.01), "different images, different logits"
 
 
-def test_training_writes_what_it_reports(monkeypatch: pytest.MonkeyPatch, tmp_path, capfd: pytest.CaptureFixture[str]) -> None:
-    """Two epochs only: enough to learn something, and to see that equal seeds give equal weights."""
+def test_training_writes_what_it_reports(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """One epoch only: enough to learn something, and to see that equal seeds give equal weights."""
     from course_lib.models import training
 
     monkeypatch.setattr("course_lib.models.weights.FOLDER", tmp_path)
-    monkeypatch.setitem(training.SCHEDULES, "small", training.Schedule(epochs=2, learning_rate=6e-3))
+    monkeypatch.setitem(training.SCHEDULES, "small", training.Schedule(epochs=1, learning_rate=6e-3, strength=0.5))
     reported = train("small", progress=False)
     first = (tmp_path / "small.pt").read_bytes()
     assert 0.3 < reported == accuracy("small", digits("test"))
@@ -90,7 +93,7 @@ def test_training_writes_what_it_reports(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert capfd.readouterr() == ("", "")
 
 
-def test_missing_checkpoint_says_how_to_make_it(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
+def test_missing_checkpoint_says_how_to_make_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("course_lib.models.weights.FOLDER", tmp_path)
     with pytest.raises(FileNotFoundError, match="course_lib.models.training wide"):
         classifier("wide")

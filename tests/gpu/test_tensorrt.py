@@ -1,0 +1,102 @@
+"""The whole loop on a real GPU with a real TensorRT, in this environment or in one of COURSE_ENVIRONMENTS."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from course_lib import labs
+from course_lib.engines import ModelSource, Plan, Worker, build, environments, split_target
+from course_lib.engines.cuda_driver import capability
+from course_lib.errors import EngineError, PlanError, PrecisionError
+from course_lib.grading import sandbox
+from course_lib.grading.judge import judge
+from course_lib.labs import Bench
+from course_lib.models import classifier, export_onnx, fresh_digits
+from course_lib.recipe import Profile, Recipe
+
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(capability() is None, reason="no NVIDIA GPU and driver answer")]
+
+SERVICE = Profile(image={"min": (1, 1, 32, 32), "opt": (8, 1, 32, 32), "max": (32, 1, 32, 32)})
+
+
+def _targets() -> list[str]:
+    found = []
+    for name, environment in environments().items():
+        with Worker(environment) as worker:
+            if any(b["name"] == "tensorrt" and not b["no_run"] for b in worker.backends()):
+                found.append(f"tensorrt@{name}")
+    return found
+
+
+@pytest.fixture(scope="module")
+def target() -> str:
+    found = _targets()
+    if not found:
+        pytest.skip("no environment has a usable tensorrt: name one in COURSE_ENVIRONMENTS")
+    return found[0]
+
+
+@pytest.fixture(scope="module", params=["small", "wide"])
+def network(request, target, tmp_path_factory):
+    """A classifier's size, its ONNX file and its FP32 plan."""
+    path = tmp_path_factory.mktemp("onnx") / f"{request.param}.onnx"
+    export_onnx(classifier(request.param), path, opset=Bench(builder=target).opset)
+    return request.param, path, build(path, Recipe(profiles=[SERVICE]), backend=target)
+
+
+def _load(target: str, plan: Plan | ModelSource) -> Worker:
+    worker = Worker(split_target(target)[1])
+    worker.load(plan)
+    return worker
+
+
+def _torch(size: str) -> Worker:
+    worker = Worker()
+    worker.load(ModelSource("course_lib.models:classifier", (size,)))
+    return worker
+
+
+@pytest.mark.parametrize(("precision", "tolerance"), [("fp32", 5e-3), ("fp16", 2e-2)])
+def test_outputs_equal_torch_at_every_batch(network, target, precision, tolerance):
+    size, path, plan = network
+    if precision == "fp16":
+        plan = build(path, Recipe(precision="fp16", profiles=[SERVICE]), backend=target)
+    with _torch(size) as eager, _load(target, plan) as engine:
+        for batch in (1, 3, 32):
+            feeds = {"image": fresh_digits(batch, seed=int(np.random.SeedSequence().generate_state(1)[0])).images}
+            want, have = eager.infer(feeds)["logits"], engine.infer(feeds)["logits"]
+            assert have.shape == (batch, 10)
+            assert np.abs(have - want).max() <= tolerance * np.abs(want).max()
+
+
+def test_layers_prove_the_precision(network, target):
+    _, path, plan = network
+    assert plan.layers.kernels
+    plan.layers.check_precision("fp32")
+    half = build(path, Recipe(precision="fp16", profiles=[SERVICE]), backend=target)
+    assert half.layers.dtype_counts()["Half"] > 0
+    with pytest.raises(PrecisionError):
+        half.layers.check_precision("fp32")
+
+
+def test_refusals_are_one_line(network, target):
+    _, _, plan = network
+    with _load(target, plan) as engine:
+        with pytest.raises(EngineError, match="outside every profile"):
+            engine.infer({"image": np.zeros((33, 1, 32, 32), np.float32)})
+        assert engine.infer({"image": np.zeros((2, 1, 32, 32), np.float32)})["logits"].shape == (2, 10)  # still alive
+    with pytest.raises(PlanError, match="refuses the plan"):
+        _load(target, dataclasses.replace(plan, data=plan.data[: len(plan.data) // 2]))
+    with pytest.raises(PlanError, match="sm75"):
+        _load(target, dataclasses.replace(plan, targets=("sm75",)))
+
+
+def test_lab01_reference_has_full_marks_and_nothing_has_none(target, tmp_path):
+    lab, bench = labs.find("lab01"), Bench(builder=target, runner=target)
+    lab.write_reference(tmp_path, opset=bench.opset)
+    verdict = judge(lab, tmp_path, bench=bench, trusted=bool(sandbox.problem()))
+    assert (verdict.fault, verdict.score) == ("", verdict.max_score), verdict.to_json()
+    assert judge(lab, tmp_path / "empty", bench=bench, trusted=bool(sandbox.problem())).score == 0
