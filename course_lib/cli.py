@@ -273,10 +273,13 @@ def demo(as_json: AsJson = False) -> None:
 
 
 @app.command()
-def lab() -> None:
-    """Open JupyterLab at the course."""
+def lab(as_json: AsJson = False) -> None:
+    """Open JupyterLab at the course. With --json, say first what is started where; Jupyter's own messages go to stderr."""
     os.chdir(_root())
-    os.execv(sys.executable, [sys.executable, "-m", "jupyterlab", "--ServerApp.root_dir=."])
+    command = [sys.executable, "-m", "jupyterlab", "--ServerApp.root_dir=."]
+    _show(as_json, {"root": os.getcwd(), "command": command, "pid": os.getpid()})
+    sys.stdout.flush()
+    os.execv(sys.executable, command)
 
 
 def _root() -> Path:

@@ -48,12 +48,15 @@ class Classroom:
         work: folder of hand-ins, gradebook, reports and feedback, relative to `root`.
         trusted: grade without the sandbox; for the course's own files only.
         bench: fields of `course_lib.labs.Bench` that differ from the default.
+        limits: settings of `course_lib.grading.kernel.SandboxedExecute` that differ from the default, such as ``timeout`` (of
+            one cell, in seconds) and ``total_timeout_s``.
     """
 
     root: Path
     work: str = "classroom"
     trusted: bool = False
     bench: Mapping[str, Any] = field(default_factory=dict)
+    limits: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def folder(self) -> Path:
@@ -102,6 +105,7 @@ class Classroom:
         config = Config()
         configure(config, root=self.root, work=self.work, trusted=self.trusted)
         config.GradeArtefacts.bench = dict(self.bench)
+        config.SandboxedExecute.update(self.limits)
         config.CourseDirectory.release_directory = f"{self.work}/release"  # labs/ changes with `course release` only
         log = logging.getLogger("course.nbgrader")
         if not log.handlers:

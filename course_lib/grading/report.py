@@ -52,7 +52,8 @@ def body(verdict: Verdict) -> str:
         rounds = len(measured.measurements[measured.baseline].latencies_ms)
         parts.append("<h2>How fast</h2>" + f'<img alt="latencies of the three engines" src="data:image/png;base64,{image}">')
         parts.append(
-            f"<p>{rounds} rounds in {measured.seconds:.0f} s, all engines in shuffled order in each, one thread, batch 1. "
+            f"<p>{rounds} rounds in {measured.seconds:.0f} s, all engines in shuffled order in each, one thread, the way to "
+            "the engine's process and back included. "
             f"Stopped because {'the tier was clear' if measured.stopped == 'precise' else 'the time was up'}.</p>"
         )
     if found.plan and found.plan.layers.kernels:

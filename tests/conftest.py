@@ -1,0 +1,97 @@
+"""What several test modules share. Everything is made on first use, once a session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from course_lib.recipe import Profile, Recipe
+
+
+@pytest.fixture(scope="session")
+def onnx_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("onnx")
+
+
+def _export(path: Path, model: Any, **options: Any) -> Path:
+    from course_lib.models import export_onnx
+
+    export_onnx(model, path, **options)
+    return path
+
+
+@pytest.fixture(scope="session")
+def wide_onnx(onnx_folder: Path) -> Path:
+    from course_lib.models import classifier
+
+    return _export(onnx_folder / "wide.onnx", classifier("wide"))
+
+
+@pytest.fixture(scope="session")
+def wide_fp16_onnx(onnx_folder: Path) -> Path:
+    from course_lib.models import classifier
+
+    return _export(onnx_folder / "wide_fp16.onnx", classifier("wide"), dtype="fp16")
+
+
+@pytest.fixture(scope="session")
+def small_onnx(onnx_folder: Path) -> Path:
+    from course_lib.models import classifier
+
+    return _export(onnx_folder / "small.onnx", classifier("small"))
+
+
+@pytest.fixture(scope="session")
+def resnet50_onnx(onnx_folder: Path) -> Path:
+    from course_lib.models import resnet50
+
+    return _export(onnx_folder / "resnet50.onnx", resnet50())
+
+
+@pytest.fixture(scope="session")
+def resnet50_fp16_onnx(onnx_folder: Path) -> Path:
+    from course_lib.models import resnet50
+
+    return _export(onnx_folder / "resnet50_fp16.onnx", resnet50(), dtype="fp16")
+
+
+@pytest.fixture(scope="session")
+def service_recipe() -> Recipe:
+    """One profile for the classifiers: batch 1 to 32, tuned for 8."""
+    return Recipe(profiles=(Profile(image={"min": (1, 1, 32, 32), "opt": (8, 1, 32, 32), "max": (32, 1, 32, 32)}),))
+
+
+@pytest.fixture(scope="session")
+def small_plan(small_onnx: Path, service_recipe: Recipe) -> Any:
+    """The small classifier, compiled by TensorRT for RTX."""
+    from course_lib import engines
+
+    return engines.build(small_onnx, service_recipe, backend="tensorrt_rtx")
+
+
+@pytest.fixture(scope="session")
+def small_ort_plan(small_onnx: Path, service_recipe: Recipe) -> Any:
+    """The small classifier for ONNX Runtime, which can run it here."""
+    from course_lib import engines
+
+    return engines.build(small_onnx, service_recipe, backend="onnxruntime")
+
+
+@pytest.fixture(scope="session")
+def one_node() -> Callable[..., Any]:
+    """Makes a float32 ONNX model of one node with the given input shapes; a string is a dynamic dimension."""
+    from onnx import TensorProto, helper
+
+    def make(
+        operator: str, shapes: Sequence[Sequence[int | str]] = ((4, 4),), *, name: str = "node", domain: str = "", output: Any = None
+    ) -> Any:
+        inputs = [helper.make_tensor_value_info(f"x{i}", TensorProto.FLOAT, shape) for i, shape in enumerate(shapes)]
+        outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, output)]
+        node = helper.make_node(operator, [value.name for value in inputs], ["y"], name=name, domain=domain)
+        imports = [helper.make_opsetid("", 20), *([helper.make_opsetid(domain, 1)] if domain else [])]
+        return helper.make_model(helper.make_graph([node], "graph", inputs, outputs), opset_imports=imports, ir_version=10)
+
+    return make

@@ -1,0 +1,201 @@
+"""Lab 01 against its reference, mistakes that learners make, and cheats for its metric."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import onnx
+import pytest
+import torch
+from torch import nn
+
+from course_lib import labs
+from course_lib.labs import Bench, Examination
+from course_lib.models import classifier, export_onnx
+from course_lib.recipe import Profile, Recipe
+
+LAB = labs.find("lab01")
+BENCH = Bench(measure_s=20)
+
+
+def recipe(low: int = 1, high: int = 32, **options) -> Recipe:
+    return Recipe(profiles=[Profile(image={b: (n, 1, 32, 32) for b, n in (("min", low), ("opt", low), ("max", high))})], **options)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("reference") / "model.onnx"
+    export_onnx(classifier("wide"), path)
+    return path
+
+
+@pytest.fixture
+def hand_in(tmp_path, model):
+    """Examine a hand-in that is right except for what is given."""
+
+    def examine(*, network: onnx.ModelProto | None = None, text: str | None = None, only: str | None = None) -> Examination:
+        data = network.SerializeToString() if network else model.read_bytes()
+        (tmp_path / "model.onnx").write_bytes(data)
+        (tmp_path / "recipe.toml").write_text(recipe().dumps() if text is None else text)
+        return LAB.examine(tmp_path, BENCH, only=only)
+
+    return examine
+
+
+def tiers(examined: Examination) -> dict[str, str]:
+    return {outcome.task.id: outcome.tier for outcome in examined.outcomes}
+
+
+def hints(examined: Examination) -> str:
+    return " ".join(outcome.hint for outcome in examined.outcomes)
+
+
+def test_reference_has_full_marks(tmp_path):
+    LAB.write_reference(tmp_path)
+    examined = LAB.examine(tmp_path, BENCH)
+    assert tiers(examined) == {"profile": "full", "accuracy": "full", "speed": "full"}, examined.outcomes
+    assert examined.points == examined.max_points == 10
+    assert examined.comparison.speedups["yours"].median >= 1.4  # the course's promise for a CPU
+    assert examined.comparison.speedups["yours"].half_width <= 0.07
+
+
+def test_nothing_handed_in_has_none(tmp_path):
+    examined = LAB.examine(tmp_path, BENCH)
+    assert examined.points == 0
+    assert "model.onnx is missing" in examined.outcomes[0].message
+
+
+@pytest.mark.parametrize(("high", "tier"), [(16, "partial"), (31, "partial"), (8, "none"), (1, "none")])
+def test_profile_that_ends_too_early(hand_in, high, tier):
+    examined = hand_in(text=recipe(high=high).dumps(), only="profile")
+    assert tiers(examined) == {"profile": tier}
+    assert f"Batch {high + 1} is refused: your profile covers 1 to {high}" in examined.outcomes[0].message
+    assert "[min, max]" in hints(examined)
+
+
+def test_profile_that_starts_too_late_still_runs_what_it_covers(hand_in):
+    examined = hand_in(text=recipe(low=8).dumps(), only="accuracy")
+    assert tiers(examined) == {"profile": "partial", "accuracy": "full"}
+    assert "Batch 1 is refused" in examined.outcomes[0].message
+
+
+def test_several_profiles_may_share_the_range(hand_in):
+    both = Recipe(profiles=(*recipe(1, 8).profiles, *recipe(9, 32).profiles))
+    assert tiers(hand_in(text=both.dumps(), only="profile")) == {"profile": "full"}
+
+
+def test_no_profile_is_no_engine(hand_in):
+    examined = hand_in(text="")
+    assert set(tiers(examined).values()) == {"none"}
+    assert "no profile" in examined.outcomes[0].message
+    assert "min, opt and max" in hints(examined)
+
+
+def test_fixed_batch_is_no_engine_for_the_service(hand_in):
+    examined = hand_in(network=export_onnx(classifier("wide"), dynamic_batch=False, batch=1))
+    assert set(tiers(examined).values()) == {"none"}
+    assert "always 1" in examined.outcomes[0].message
+
+
+def test_promised_half_precision_on_a_float_graph(hand_in):
+    """The label alone makes nothing faster: an FP32 engine that says FP16 scores nothing."""
+    examined = hand_in(text=recipe(precision="fp16").dumps())
+    assert set(tiers(examined).values()) == {"none"}
+    assert "none of" in examined.outcomes[0].message
+    assert "number types" in hints(examined)
+
+
+def test_half_precision_in_the_graph_is_accurate(hand_in):
+    half = export_onnx(classifier("wide"), dtype="fp16")
+    examined = hand_in(network=half, text=recipe(precision="fp16").dumps(), only="accuracy")
+    assert tiers(examined) == {"profile": "full", "accuracy": "full"}
+
+
+def test_untrained_network_has_neither_accuracy_nor_speed(hand_in):
+    examined = hand_in(network=export_onnx(classifier("wide", pretrained=False)))
+    assert tiers(examined) == {"profile": "full", "accuracy": "none", "speed": "none"}
+    assert "same network" in hints(examined)
+
+
+def test_smaller_network_of_the_same_accuracy_scores_nothing(hand_in):
+    """A cheat: the small classifier gets as many digits right and is several times as fast, but it is not the given network."""
+    examined = hand_in(network=export_onnx(classifier("small")))
+    assert tiers(examined) == {"profile": "full", "accuracy": "none", "speed": "none"}
+    assert examined.figures["accuracy"] > 0.98
+
+
+class Constant(nn.Module):
+    def forward(self, image):
+        return torch.tensor([[9.0] + [0.0] * 9]) + 0 * image.mean(dim=(1, 2, 3), keepdim=False)[:, None]
+
+    def signature(self):
+        return classifier("small").signature()
+
+
+def test_constants_baked_in_score_nothing(hand_in):
+    examined = hand_in(network=export_onnx(Constant()))
+    assert tiers(examined)["accuracy"] == tiers(examined)["speed"] == "none"
+
+
+class ThreeTimes(nn.Module):
+    """The right answers with three times the work."""
+
+    def __init__(self):
+        super().__init__()
+        self.network = classifier("wide")
+
+    def forward(self, image):
+        once, again, more = (self.network(image * scale) for scale in (1.0, 1.001, 0.999))
+        return once + 0.001 * (again - more)
+
+    def signature(self):
+        return self.network.signature()
+
+
+def test_slow_engine_loses_the_points_for_speed(hand_in):
+    examined = hand_in(network=export_onnx(ThreeTimes()))
+    assert tiers(examined) == {"profile": "full", "accuracy": "full", "speed": "none"}
+    assert "Measure" in hints(examined)
+
+
+class WrongAtThree(nn.Module):
+    """Right for one image, wrong for the others of a batch: what a test at batch 1 never sees."""
+
+    def __init__(self):
+        super().__init__()
+        self.network = classifier("wide")
+
+    def forward(self, image):
+        logits = self.network(image)
+        return logits[:1] + 0 * logits
+
+    def signature(self):
+        return self.network.signature()
+
+
+def test_engine_that_is_right_at_batch_1_only(hand_in):
+    assert tiers(hand_in(network=export_onnx(WrongAtThree()), only="accuracy"))["accuracy"] == "none"
+
+
+def test_wrong_output_name_is_said(hand_in, model):
+    network = onnx.load(model)
+    for node in network.graph.node:
+        node.output[:] = ["scores" if name == "logits" else name for name in node.output]
+    network.graph.output[0].name = "scores"
+    examined = hand_in(network=network, only="accuracy")
+    assert "expected one called logits" in examined.outcomes[1].message
+
+
+@pytest.mark.parametrize("text", ["workspce_mib = 3", "precision = 'fp12'", "[[profile]]\nimage = 3", "\x00"])
+def test_broken_recipe_is_one_line(hand_in, text):
+    examined = hand_in(text=text)
+    assert examined.points == 0
+    assert "\n" not in examined.outcomes[0].message
+
+
+def test_check_answers_one_task(tmp_path):
+    outcome = LAB.check("profile", tmp_path)
+    assert outcome.tier == "none"
+    assert "not yet" in outcome._repr_html_()
+    with pytest.raises(labs.base.CourseError, match="it has profile, accuracy, speed"):
+        LAB.check("fame")
