@@ -12,14 +12,21 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 
 
 def figure(width: float = 7.0, height: float = 3.0) -> Figure:
-    """An empty figure in inches that does not belong to pyplot's global list, so nothing leaks and any thread may draw."""
+    """An empty figure in inches that a notebook shows when it is a cell's value.
+
+    It does not belong to pyplot's global list: nothing leaks, and any thread may draw.
+    """
     import matplotlib
     from matplotlib.figure import Figure
+
+    class Shown(Figure):
+        def _repr_png_(self) -> bytes:
+            return png(self)
 
     matplotlib.rcParams.update(
         {"axes.spines.top": False, "axes.spines.right": False, "axes.titlesize": 10, "axes.titleweight": "bold", "font.size": 9}
     )
-    return Figure(figsize=(width, height), dpi=110, layout="constrained")
+    return Shown(figsize=(width, height), dpi=110, layout="constrained")
 
 
 def colour(index: int) -> str:

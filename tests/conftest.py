@@ -45,17 +45,20 @@ def small_onnx(onnx_folder: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def resnet50_onnx(onnx_folder: Path) -> Path:
+def resnet50_model() -> Any:
     from course_lib.models import resnet50
 
-    return _export(onnx_folder / "resnet50.onnx", resnet50())
+    return resnet50()
 
 
 @pytest.fixture(scope="session")
-def resnet50_fp16_onnx(onnx_folder: Path) -> Path:
-    from course_lib.models import resnet50
+def resnet50_onnx(onnx_folder: Path, resnet50_model: Any) -> Path:
+    return _export(onnx_folder / "resnet50.onnx", resnet50_model)
 
-    return _export(onnx_folder / "resnet50_fp16.onnx", resnet50(), dtype="fp16")
+
+@pytest.fixture(scope="session")
+def resnet50_fp16_onnx(onnx_folder: Path, resnet50_model: Any) -> Path:
+    return _export(onnx_folder / "resnet50_fp16.onnx", resnet50_model, dtype="fp16")
 
 
 @pytest.fixture(scope="session")
@@ -86,7 +89,12 @@ def one_node() -> Callable[..., Any]:
     from onnx import TensorProto, helper
 
     def make(
-        operator: str, shapes: Sequence[Sequence[int | str]] = ((4, 4),), *, name: str = "node", domain: str = "", output: Any = None
+        operator: str,
+        shapes: Sequence[Sequence[int | str]] = ((4, 4),),
+        *,
+        name: str = "node",
+        domain: str = "",
+        output: Any = None,
     ) -> Any:
         inputs = [helper.make_tensor_value_info(f"x{i}", TensorProto.FLOAT, shape) for i, shape in enumerate(shapes)]
         outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, output)]

@@ -18,7 +18,9 @@ MODULES = sorted(
 )
 HEAVY = ("torch", "onnxruntime", "tensorrt", "tensorrt_rtx")
 # These define torch modules or export them; `course_lib.models` imports each when one of its names is used.
-TORCH_MODULES = {f"course_lib.models.{name}" for name in ("export", "residual_cnn", "resnet", "training", "transformer", "weights")}
+TORCH_MODULES = {
+    f"course_lib.models.{name}" for name in ("export", "residual_cnn", "resnet", "training", "transformer", "weights")
+}
 WORKER_MODULES = {
     f"course_lib.engines.{name}"
     for name in ("worker", "wire", "base", "layers", "layer_sources", "environments", "cuda_driver")
@@ -83,7 +85,7 @@ def test_a_worker_needs_numpy_and_the_standard_library_only() -> None:
 
 def _group(module: str) -> str:
     """The package of the table of floors that a module belongs to."""
-    name = (module.split(".") + [""])[1] or "course_lib"
+    name = module.split(".")[1] if "." in module else module
     return COMMAND if name in COMMAND_MODULES else name
 
 

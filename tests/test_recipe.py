@@ -44,7 +44,9 @@ def test_toml_gives_the_recipe_back(recipe: Recipe) -> None:
     assert Recipe.loads(recipe.dumps()) == recipe
 
 
-@pytest.mark.parametrize("name", ['say "x"', "back\\slash", "line\nend", "tab\t", "", "a.b", "日本", "\x00\x7f\x85\u2028", "'", "# no"])
+@pytest.mark.parametrize(
+    "name", ['say "x"', "back\\slash", "line\nend", "tab\t", "", "a.b", "日本", "\x00\x7f\x85\u2028", "'", "# no"]
+)
 def test_any_input_name_survives_toml(name: str) -> None:
     recipe = Recipe(profiles=(Profile({name: {"min": (1,), "opt": (1,), "max": (2,)}}),))
     assert Recipe.loads(recipe.dumps()) == recipe
@@ -90,7 +92,10 @@ PROFILE = "[[profile]]\nimage = {{ {} }}"
 WRONG = {
     "unknown key": ("batch = 8", ["unknown key 'batch'", "workspace_mib", "profile"]),
     "unknown key that Python knows": ("self = 1", ["unknown key 'self'"]),
-    "unknown key in a range": (PROFILE.format("min = [1], opt = [1], max = [2], best = [1]"), ["image", "unknown key 'best'", "opt"]),
+    "unknown key in a range": (
+        PROFILE.format("min = [1], opt = [1], max = [2], best = [1]"),
+        ["image", "unknown key 'best'", "opt"],
+    ),
     "self in a range": (PROFILE.format("min = [1], opt = [1], max = [2], self = [1]"), ["image", "unknown key 'self'"]),
     "unknown key over two lines": ('"two\\nlines" = 1', ["unknown key"]),
     "input name over two lines": ('[[profile]]\n"two\\nlines" = { min = [1] }', ["profile"]),

@@ -62,11 +62,11 @@ class Comparison:
             "speedup": {n: {"median": s.median, "low": s.low, "high": s.high} for n, s in self.speedups.items()},
         }
 
-    def plot(self) -> Figure:
+    def plot(self, about: str | None = None) -> Figure:
         """The latency distributions; see `plots.latencies`."""
         from course_lib.benchmark.plots import latencies
 
-        return latencies(self)
+        return latencies(self, about)
 
 
 def compare(

@@ -128,7 +128,7 @@ class Plan:
             if Path(error.filename) == path:
                 raise PlanError(f"{path}: no such plan") from None
             raise PlanError(
-                f"{path} has no {error.filename} beside it, so nothing says who built it: a plan is executable code, build your own"
+                f"{path} has no {_beside(path).name} beside it, so nothing says who built it: a plan is executable code, build your own"
             ) from None
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise PlanError(f"{path} cannot be read ({type(error).__name__}: {error}); build it again") from None

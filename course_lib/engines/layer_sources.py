@@ -107,7 +107,7 @@ def parse_inspector(text: str, operators: Mapping[str, str] | None = None) -> La
 def _inspected(row: dict[str, Any]) -> Layer:
     name, metadata = str(row.get("Name", "")), str(row.get("Metadata", ""))
     nodes = _ONNX_LAYER.findall(metadata)
-    if not nodes and row.get("LayerType") != "Reformat":
+    if not nodes and row.get("LayerType") != "Reformat" and "ForeignNode" not in name:  # that one names a whole subgraph
         nodes = [part for part in re.split(r" \+ |PWN\(|\)$", name) if part and not part.startswith("(Unnamed")]
     weights = row.get("Weights")
     constants: tuple[LayerTensor, ...] = ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -47,7 +48,12 @@ class Layer:
     @property
     def dtypes(self) -> frozenset[str]:
         """Datatypes that the layer computes with: of its inputs and its weights, where the compiler tells."""
-        return frozenset(t.dtype for t in (*self.inputs, *self.constants) if t.dtype)
+        return frozenset(t.dtype for t in (*self.inputs, *self.weights) if t.dtype)
+
+    @property
+    def weights(self) -> tuple[LayerTensor, ...]:
+        """The constants without scalars: a half-precision convolution still scales its result by an FP32 one."""
+        return tuple(t for t in self.constants if math.prod(t.shape) != 1)
 
 
 @dataclass(frozen=True)
@@ -81,8 +87,13 @@ class LayerTable(Sequence[Layer]):
         return Counter(dtype for kernel in self.kernels for dtype in kernel.dtypes)
 
     def swallowed(self, layer: Layer) -> str:
-        """The ONNX operators inside one layer, such as ``"Conv + Relu"``, or node names where the graph is not at hand."""
-        return " + ".join(self.operators.get(node, node) for node in layer.onnx_nodes)
+        """The ONNX operators inside one layer in the graph's order, such as ``"Conv + Add + Relu"``.
+
+        Node names, in the compiler's order, where the graph is not at hand.
+        """
+        place = {name: index for index, name in enumerate(self.operators)}
+        nodes = sorted(layer.onnx_nodes, key=lambda node: place.get(node, 0))
+        return " + ".join(self.operators.get(node, node) for node in nodes)
 
     def check_precision(self, precision: str) -> None:
         """Prove a recipe's precision on the layers.
@@ -152,7 +163,7 @@ class LayerTable(Sequence[Layer]):
                 "onnx": ", ".join(kernel.onnx_nodes),
                 "operators": self.swallowed(kernel) if self.operators else "",
                 "reads": types(kernel.inputs),
-                "weights": types(kernel.constants),
+                "weights": types(kernel.weights),
                 "writes": types(kernel.outputs),
                 "shape": shapes(kernel.outputs),
                 "format": ", ".join(sorted({t.format for t in kernel.outputs if t.format})),
@@ -161,15 +172,20 @@ class LayerTable(Sequence[Layer]):
         ]
 
     def _repr_html_(self) -> str:
+        """A table that fits a notebook's page: types and formats as columns, kind and node names as a tooltip of the row."""
         rows = self.rows()
         if not rows:
             return "<p>No layer table: this backend does not tell which kernels it runs.</p>"
-        head = "".join(f"<th>{escape(key)}</th>" for key in rows[0])
-        body = "".join("<tr>" + "".join(f"<td>{escape(value)}</td>" for value in row.values()) + "</tr>" for row in rows)
-        counts = ", ".join(f"{n} with {dtype}" for dtype, n in self.dtype_counts().most_common())
-        caption = (
-            f"{len(self.operators)} ONNX nodes became {len(rows)} kernels ({counts})"
-            if self.operators
-            else f"{len(rows)} kernels"
+        columns = ["kernel", "operators" if self.operators else "onnx", "reads", "weights", "writes", "shape", "format"]
+        left = 'style="text-align:left"'
+        head = "".join(f"<th {left}>{column}</th>" for column in columns)
+        body = "".join(
+            f'<tr title="{escape(row["kind"])}: {escape(row["onnx"])}">'
+            + "".join(f"<td {left}>{escape(row[column])}</td>" for column in columns)
+            + "</tr>"
+            for row in rows
         )
+        counts = ", ".join(f"{n} with {dtype}" for dtype, n in self.dtype_counts().most_common())
+        nodes = f"{len(self.operators)} ONNX nodes became " if self.operators else ""
+        caption = f"{nodes}{len(rows)} kernels ({counts})"
         return f"<table><caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

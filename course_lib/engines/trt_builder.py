@@ -28,8 +28,8 @@ _FORGED_NAME = re.compile(r"[\[\]{},\n\r\x1e]|Datatype|LayerType")
 _BUILDERS_OWN_NAME = re.compile(r"\(Unnamed Layer\* \d+\) \[\w+\](_output)?|.*_output_?\d*")
 
 _ADVICE = (  # what the compiler's messages mean, and what to do
-    (r"workspace", "the workspace is too small for any tactic of this network: raise `workspace_mib` in the recipe"),
-    (r"Could not find any implementation", "no tactic implements a part of this network on this device: raise `workspace_mib` or rewrite it"),
+    (r"workspace|OutOfMemory", "the workspace is too small for any tactic of this network: raise `workspace_mib` in the recipe"),
+    (r"Could not find any implementation", "no tactic implements a part of this network here: raise `workspace_mib` or rewrite it"),
     (r"must have same input types|strongly typed", "the graph mixes number types: cast both inputs of the node to one type"),
 )  # fmt: skip
 

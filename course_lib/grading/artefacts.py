@@ -29,10 +29,11 @@ def take(source: Path, target: Path, *, max_bytes: int) -> None:
         raise ArtefactRefused(f"{source.name} was not handed in") from None
     except OSError as error:
         raise ArtefactRefused(f"{source.name} is not a plain file ({error.strerror})") from None
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
+        os.close(descriptor)
+        raise ArtefactRefused(f"{source.name} is not a plain file")
     with os.fdopen(descriptor, "rb") as file:
-        status = os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
-            raise ArtefactRefused(f"{source.name} is not a plain file")
         if status.st_size > max_bytes:
             raise ArtefactRefused(
                 f"{source.name} has {status.st_size / 1e6:.0f} MB, at most {max_bytes / 1e6:.0f} MB are taken"

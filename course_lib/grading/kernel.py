@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from jupyter_client.manager import AsyncKernelManager
-from nbclient.exceptions import DeadKernelError
+from nbclient.exceptions import CellTimeoutError, DeadKernelError
 from nbformat import NotebookNode
 from nbformat.v4 import new_output
 from nbgrader.preprocessors import Execute
@@ -20,6 +20,8 @@ from traitlets import Bool, Float, Integer
 from course_lib import labs
 from course_lib.errors import CourseError
 from course_lib.grading import artefacts, sandbox
+
+_TOO_LONG = "a cell ran longer than it may"
 
 
 class OutputFlood(Exception):
@@ -98,8 +100,12 @@ class SandboxedExecute(Execute):
             self._stop(str(error) or "the kernel died")
             _fail(cell, self._stopped)
             return cell, resources
+        except CellTimeoutError:  # it ran too long and ignored the interrupt
+            self._stop(_TOO_LONG)
+            _fail(cell, self._stopped)
+            return cell, resources
         if any(output.output_type == "error" and output.ename == "CellTimeoutError" for output in cell.get("outputs", [])):
-            self._stop("a cell ran longer than it may")  # code can ignore an interrupt, so the kernel ends here
+            self._stop(_TOO_LONG)
         return cell, resources
 
     def process_message(self, msg: Any, cell: NotebookNode, cell_index: int) -> Any:

@@ -112,6 +112,7 @@ def _system_paths() -> list[Path]:
         "/etc/ld.so.conf",
         "/etc/ld.so.conf.d",
         "/etc/alternatives",
+        "/etc/fonts",
     )
     return [path for path in map(Path, named) if path.exists()]
 

@@ -186,7 +186,10 @@ class Lab(ABC):
 
     @abstractmethod
     def write_reference(self, folder: Path, *, opset: int | None = None) -> None:
-        """Make the reference hand-in, for a builder that reads up to `opset`. It is code, and its results never lie beside the learner's files."""
+        """Make the reference hand-in, for a builder that reads up to `opset`.
+
+        It is made by code each time: a file beside the solution would overwrite a learner's when nbgrader grades.
+        """
 
     @abstractmethod
     def examine(self, folder: Path, bench: Bench, only: str | None = None) -> Examination:

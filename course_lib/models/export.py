@@ -156,7 +156,7 @@ def _with_torchscript(
 ) -> onnx.ModelProto:
     axes = signature.dynamic()
     leading = {axis: name for axis, name in next(iter(axes.values())).items() if axis == 0}
-    axes.update({name: leading for name in signature.outputs})  # it cannot tell by itself that outputs follow the batch
+    axes.update(dict.fromkeys(signature.outputs, leading))  # it cannot tell by itself that outputs follow the batch
     with TemporaryDirectory() as folder:
         torch.onnx.export(
             module,
@@ -205,14 +205,18 @@ def _name_after_modules(model: onnx_ir.Model) -> None:
 
 
 def _module_path(node: onnx_ir.Node, previous: str) -> str:
-    """The dotted path of the submodule that ``node`` belongs to; a node that says nothing belongs where the one before does."""
-    weight = node.inputs[1].name if node.op_type == "Conv" and node.inputs[1] is not None else None
-    if weight and weight.endswith(".weight"):  # a convolution that swallowed a batch norm claims to be the norm
-        return weight.removesuffix(".weight")
+    """The dotted path of the submodule that ``node`` belongs to; a node that says nothing belongs where the one before does.
+
+    A convolution that swallowed a batch norm claims to be the norm, but its weight knows better: it is called after both,
+    ``block1.conv1+norm1``, so that the fold is still visible in whatever a compiler makes of the graph.
+    """
     scopes = node.metadata_props.get("namespace", "").split("/")  # ": Net/block1: Block/block1.conv1: Conv2d/conv: aten.conv"
-    if len(scopes) < 2 or scopes[0].startswith("_empty"):
-        return previous
-    return scopes[-2].partition(":")[0]
+    scope = previous if len(scopes) < 2 or scopes[0].startswith("_empty") else scopes[-2].partition(":")[0]
+    weight = node.inputs[1].name if node.op_type == "Conv" and node.inputs[1] is not None else None
+    if not weight or not weight.endswith(".weight"):
+        return scope
+    convolution = weight.removesuffix(".weight")
+    return convolution if scope == convolution else f"{convolution}+{scope.rpartition('.')[2]}"
 
 
 @contextmanager

@@ -95,7 +95,7 @@ def test_training_writes_what_it_reports(
 
 def test_missing_checkpoint_says_how_to_make_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("course_lib.models.weights.FOLDER", tmp_path)
-    with pytest.raises(FileNotFoundError, match="course_lib.models.training wide"):
+    with pytest.raises(FileNotFoundError, match=r"course_lib\.models\.training wide"):
         classifier("wide")
 
 

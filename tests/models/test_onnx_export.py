@@ -85,7 +85,7 @@ def test_names_and_dynamic_dimensions(name: str, shape: list[int | str], options
 
 def test_nodes_are_called_after_their_modules() -> None:
     names = {node.name for node in exported("small").graph.node}
-    assert {"/stem/Conv", "/block2/conv1/Conv", "/block2/shortcut/0/Conv", "/block2/Add", "/head/Gemm"} <= names
+    assert {"/stem+norm/Conv", "/block2/conv1+norm1/Conv", "/block2/shortcut/0+1/Conv", "/block2/Add", "/head/Gemm"} <= names
     names = {node.name for node in exported("encoder").graph.node}
     assert {"/embed/MatMul", "/blocks/3/qkv/MatMul", "/blocks/0/norm2/LayerNormalization", "/blocks/1/Softmax"} <= names
 
@@ -141,7 +141,7 @@ def test_opset_17_for_older_tensorrt(name: str) -> None:
 def test_opset_18_still_has_module_names() -> None:
     model = exported("small", opset=18)
     assert [entry.version for entry in model.opset_import if entry.domain == ""] == [18]
-    assert "/block2/conv1/Conv" in {node.name for node in model.graph.node}
+    assert "/block2/conv1+norm1/Conv" in {node.name for node in model.graph.node}
 
 
 def test_batch_norms_can_stay() -> None:

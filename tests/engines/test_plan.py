@@ -1,0 +1,221 @@
+"""A plan is written whole or not at all, and is read only when it is what was built, for a device that is here."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from course_lib import engines
+from course_lib.engines import LayerTable, Plan
+from course_lib.engines.base import check_target
+from course_lib.errors import PlanError
+
+
+@pytest.fixture
+def saved(small_plan: Plan, tmp_path: Path) -> Path:
+    path = tmp_path / "model.plan"
+    small_plan.save(path)
+    return path
+
+
+def _description(path: Path) -> Path:
+    return path.with_name(path.name + ".json")
+
+
+def _refused(path: Path, *words: str) -> None:
+    with pytest.raises(PlanError) as raised:
+        Plan.load(path)
+    assert len(str(raised.value).splitlines()) == 1
+    assert [word for word in (path.name, *words) if word not in str(raised.value)] == []
+
+
+def test_load_gives_back_what_save_wrote(small_plan: Plan, saved: Path) -> None:
+    assert Plan.load(saved) == small_plan == Plan.load(str(saved))
+    assert sorted(path.name for path in saved.parent.iterdir()) == ["model.plan", "model.plan.json"]
+
+
+def test_save_replaces_an_older_plan(small_plan: Plan, saved: Path) -> None:
+    newer = replace(small_plan, data=b"newer", notes=("another",))
+    newer.save(saved)
+    assert Plan.load(saved) == newer
+
+
+def test_the_summary_has_no_bytes_and_no_layers(small_plan: Plan) -> None:
+    summary = small_plan.summary()
+    assert summary.keys() == {"backend", "version", "onnx_sha256", "recipe", "targets", "build_seconds", "notes"}
+    json.dumps(summary)
+
+
+@pytest.mark.parametrize("place", [0, 1000, -1])
+def test_one_corrupt_byte(place: int, saved: Path) -> None:
+    content = bytearray(saved.read_bytes())
+    content[place] ^= 1
+    saved.write_bytes(content)
+    _refused(saved, "corrupt", "build it again")
+
+
+@pytest.mark.parametrize("size", [0, 1, 1000])
+def test_a_truncated_plan(size: int, saved: Path) -> None:
+    saved.write_bytes(saved.read_bytes()[:size])
+    _refused(saved, "corrupt")
+
+
+def test_no_such_plan(tmp_path: Path) -> None:
+    _refused(tmp_path / "absent.plan", "no such plan")
+    (tmp_path / "folder.plan").mkdir()
+    _refused(tmp_path / "folder.plan")
+
+
+def test_a_plan_of_unknown_origin(saved: Path) -> None:
+    _description(saved).unlink()
+    _refused(saved, "model.plan.json", "executable code")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "not JSON", "\x00\xff", "[]", "{}", "null", "5", '"text"', "[" * 50_000, '{"sha256": 1}', '{"sha256": null, "layers": 5}'],
+    ids=["empty", "text", "bytes", "list", "object", "null", "number", "string", "nested", "keys missing", "wrong types"],
+)  # fmt: skip
+def test_a_description_that_is_none(text: str, saved: Path) -> None:
+    _description(saved).write_text(text)
+    _refused(saved, "build it again")
+
+
+@pytest.mark.parametrize("key", ["sha256", "backend", "targets", "layers"])
+@pytest.mark.parametrize("value", [None, 5, "text", [1], {"layers": [1]}, {"layers": [], "operators": 5}, "absent"], ids=str)
+def test_a_description_with_a_wrong_value(key: str, value: object, saved: Path) -> None:
+    known = json.loads(_description(saved).read_text())
+    if value == "absent":
+        del known[key]
+    else:
+        known[key] = value
+    _description(saved).write_text(json.dumps(known))
+    try:
+        plan = Plan.load(saved)
+    except PlanError as error:
+        assert len(str(error).splitlines()) == 1
+    else:  # what is harmless may pass, but nothing else may come out of it than a plan
+        assert key in ("backend", "targets") and isinstance(plan.layers, LayerTable)
+
+
+@pytest.fixture
+def tiny_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 64 KiB, where mounting is allowed."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = os.geteuid() == 0 and shutil.which("mount") is not None
+    mounted = (
+        mounted
+        and not subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", folder], capture_output=True).returncode
+    )
+    if not mounted:
+        pytest.skip("mounting is not allowed; the next test fills a disk in another way")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", folder], check=True)
+
+
+@pytest.mark.parametrize("part", ["plan", "description"])
+def test_a_full_disk_leaves_nothing_behind(part: str, small_plan: Plan, tiny_disk: Path) -> None:
+    plan = small_plan if part == "plan" else replace(small_plan, data=b"small", notes=("long" * 30_000,))
+    with pytest.raises(PlanError, match="No space left on device; nothing was written") as raised:
+        plan.save(tiny_disk / "model.plan")
+    assert str(tiny_disk / "model.plan") in str(raised.value) and len(str(raised.value).splitlines()) == 1
+    assert list(tiny_disk.iterdir()) == []
+
+
+def test_a_full_disk_does_not_harm_an_older_plan(small_plan: Plan, tiny_disk: Path) -> None:
+    older = replace(small_plan, data=b"older", layers=LayerTable())
+    older.save(tiny_disk / "model.plan")
+    with pytest.raises(PlanError):
+        small_plan.save(tiny_disk / "model.plan")
+    assert Plan.load(tiny_disk / "model.plan") == older
+    assert sorted(path.name for path in tiny_disk.iterdir()) == ["model.plan", "model.plan.json"]
+
+
+def test_a_limit_on_the_size_of_files_leaves_nothing_behind(saved: Path, tmp_path: Path) -> None:
+    """The same without mounting: the kernel refuses to write more than 64 KiB to a file."""
+    before = saved.read_bytes()
+    code = (
+        "import resource, signal, sys\n"
+        "from course_lib.engines import Plan\n"
+        "from course_lib.errors import PlanError\n"
+        "plan = Plan.load(sys.argv[1])\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (65536, 65536))\n"
+        "for path in sys.argv[1:]:\n"
+        "    try: plan.save(path)\n"
+        "    except PlanError as error: print(error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, saved, tmp_path / "new.plan"], capture_output=True, text=True, check=True
+    )
+    assert [line.rpartition(": ")[2] for line in done.stdout.splitlines()] == ["File too large; nothing was written"] * 2
+    assert saved.read_bytes() == before and Plan.load(saved)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model.plan", "model.plan.json"]
+
+
+def test_a_folder_that_does_not_exist(small_plan: Plan, tmp_path: Path) -> None:
+    with pytest.raises(PlanError, match="No such file or directory; nothing was written"):
+        small_plan.save(tmp_path / "absent" / "model.plan")
+
+
+@pytest.mark.parametrize("name", ["model.plan", "model.plan.json"])
+def test_a_folder_in_the_place_of_a_file(name: str, small_plan: Plan, tmp_path: Path) -> None:
+    """The second rename fails after the first one has happened, if nobody thought of it."""
+    (tmp_path / name).mkdir()
+    with pytest.raises(PlanError, match="nothing was written"):
+        small_plan.save(tmp_path / "model.plan")
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_a_read_only_folder(small_plan: Plan) -> None:
+    """As a user other than root, whom permissions do not stop, in a folder that this user may read."""
+    code = (
+        "import os, sys\n"
+        "from course_lib.engines import Plan\n"
+        "from course_lib.errors import PlanError\n"
+        "if os.geteuid() == 0: os.setgid(65534); os.setuid(65534)\n"
+        "plan = Plan.load(sys.argv[1])\n"
+        "for path in sys.argv[1:]:\n"
+        "    try: plan.save(path)\n"
+        "    except PlanError as error: print(error)\n"
+    )
+    with tempfile.TemporaryDirectory() as name:  # pytest's own folders are closed to other users
+        saved = Path(name, "model.plan")
+        small_plan.save(saved)
+        before = {path: path.read_bytes() for path in saved.parent.iterdir()}
+        for path in before:
+            path.chmod(0o644)
+        saved.parent.chmod(0o555)
+        done = subprocess.run([sys.executable, "-c", code, saved, saved.with_name("new.plan")], capture_output=True, text=True)
+        saved.parent.chmod(0o755)
+        assert done.stdout.count("Permission denied; nothing was written") == 2 == len(done.stdout.splitlines()), done
+        assert {path: path.read_bytes() for path in saved.parent.iterdir()} == before
+
+
+def test_a_plan_for_another_device_is_refused(small_plan: Plan) -> None:
+    check_target(small_plan, "sm89")
+    check_target(replace(small_plan, targets=()), None)
+    for here, words in {"sm90": "this GPU is sm90", None: "no usable NVIDIA GPU"}.items():
+        with pytest.raises(PlanError, match=f"runs on sm89 and .*{words}.*`targets`") as raised:
+            check_target(small_plan, here)
+        assert len(str(raised.value).splitlines()) == 1
+
+
+def test_load_refuses_a_plan_for_another_device(small_plan: Plan) -> None:
+    elsewhere = replace(small_plan, targets=("sm75",))  # no machine that runs these tests is that old
+    with pytest.raises(PlanError, match="the plan runs on sm75"):
+        engines.load(elsewhere)
+    with engines.Worker() as worker, pytest.raises(PlanError, match="the plan runs on sm75"):
+        worker.load(elsewhere)

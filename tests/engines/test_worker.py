@@ -1,0 +1,453 @@
+"""Workers answer or die in bounded time, and whatever one of them does costs its own engine only."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from importlib.metadata import distribution
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from course_lib import engines
+from course_lib.engines import Environment, ModelSource, Plan, TensorInfo, Worker, wire
+from course_lib.errors import BackendUnavailable, BuildError, EngineError, WorkerDied
+from course_lib.recipe import Recipe
+
+IMAGE = {"image": np.linspace(0, 1, 3 * 1024, dtype=np.float32).reshape(3, 1, 32, 32)}
+TORCH = ModelSource("course_lib.models:classifier", ("small",))
+
+
+def _gone(pid: int) -> bool:
+    """Neither running nor a zombie."""
+    return not Path(f"/proc/{pid}").exists()
+
+
+# ---- what honest workers do
+
+
+def test_two_workers_take_turns(small_ort_plan: Plan) -> None:
+    with Worker() as ours, Worker() as torchs:
+        ours.load(small_ort_plan)
+        torchs.load(TORCH)
+        assert ours.inputs == torchs.inputs == (TensorInfo("image", (-1, 1, 32, 32), "float32"),)
+        assert [info.name for info in ours.outputs] == [info.name for info in torchs.outputs] == ["logits"]
+        for batch in (1, 2, 3):
+            feeds = {"image": IMAGE["image"][:batch]}
+            have, want = ours.infer(feeds)["logits"], torchs.infer(feeds)["logits"]
+            assert have.shape == (batch, 10) and np.abs(have - want).max() < 1e-4 * np.abs(want).max()
+            assert ours.time_ms(feeds) > 0 and torchs.time_ms(feeds) > 0
+
+
+def test_an_error_is_an_answer_and_the_worker_goes_on(small_ort_plan: Plan) -> None:
+    with Worker() as worker:
+        worker.load(small_ort_plan)
+        for feeds, word in (
+            ({}, "missing input"),
+            ({"image": np.zeros((40, 1, 32, 32), np.float32)}, "outside every profile"),
+            ({"image": np.zeros((1, 1, 32, 32), np.float64)}, "needs dtype float32, found float64"),
+        ):
+            with pytest.raises(EngineError, match=word) as raised:
+                worker.infer(feeds)
+            assert type(raised.value) is EngineError
+        assert worker.infer(IMAGE)["logits"].shape == (3, 10)
+
+
+@pytest.mark.parametrize("dtype", ["complex64", ">f4", "U4", "datetime64[s]", "object"])
+def test_a_dtype_that_no_engine_takes_is_refused_as_in_this_process(dtype: str, small_ort_plan: Plan) -> None:
+    with Worker() as worker:
+        worker.load(small_ort_plan)
+        with pytest.raises(EngineError) as raised:
+            worker.infer({"image": np.zeros((1, 1, 32, 32)).astype(dtype)})
+        assert type(raised.value) is EngineError and "dtype" in str(raised.value)
+        assert worker.infer(IMAGE)["logits"].shape == (3, 10), "the worker survived"
+
+
+def test_a_call_before_an_engine_is_loaded_is_an_error() -> None:
+    with Worker() as worker:
+        with pytest.raises(EngineError):
+            worker.infer(IMAGE)
+        assert worker.backends()
+
+
+def test_a_model_may_travel_as_bytes(small_onnx: Path, service_recipe: Recipe) -> None:
+    with Worker() as worker:
+        plan = worker.build("onnxruntime", small_onnx.read_bytes(), service_recipe.wire(), timeout_s=30)
+        worker.load(plan)
+        assert worker.infer(IMAGE)["logits"].shape == (3, 10)
+
+
+def test_a_launcher_wraps_the_command() -> None:
+    with Worker(launcher=lambda command: ["env", "COURSE_ENVIRONMENTS=", *command]) as worker:
+        assert {found["name"] for found in worker.backends()} >= {"tensorrt", "onnxruntime", "torch"}
+
+
+def test_what_is_printed_in_a_worker_does_not_disturb_it(tmp_path: Path) -> None:
+    (tmp_path / "chatty.py").write_text(
+        "import os, sys\nprint('hello', flush=True); os.write(1, b'x' * 100)\n"
+        "from course_lib.models import classifier\n"
+        "def make():\n    print('hello again', flush=True)\n    return classifier('small')\n"
+    )
+    environment = Environment("chatty", ("env", f"PYTHONPATH={tmp_path}", sys.executable))
+    with Worker(environment) as worker:
+        worker.load(ModelSource("chatty:make"))
+        assert worker.infer(IMAGE)["logits"].shape == (3, 10)
+
+
+def test_a_module_in_the_folder_of_the_learner_is_not_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "numpy.py").write_text("raise SystemExit('the learner was here')")
+    monkeypatch.chdir(tmp_path)
+    with Worker() as worker:
+        assert worker.backends()
+
+
+# ---- environments
+
+
+@pytest.fixture(scope="session")
+def bare_python(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A command for an interpreter that sees numpy and ONNX Runtime of this one and no other package."""
+    folder = tmp_path_factory.mktemp("bare")
+    site = Path(np.__file__).parents[1]
+    for name in ("numpy", "onnxruntime"):
+        tops = {Path(file).parts[0] for file in distribution(name).files or ()} - {"..", "__pycache__"}
+        for top in tops:
+            (folder / top).symlink_to(site / top)
+    return f"env PYTHONPATH={folder} {sys.executable} -S"
+
+
+def test_a_worker_in_a_named_environment(
+    bare_python: str, small_onnx: Path, service_recipe: Recipe, small_ort_plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COURSE_ENVIRONMENTS", f" bare = {bare_python} ;; other=/nowhere/python")
+    assert list(engines.environments()) == ["here", "bare", "other"]
+    name, environment = engines.split_target("onnxruntime@bare")
+    assert name == "onnxruntime"
+    plan = engines.build(small_onnx, service_recipe, backend="onnxruntime@bare")
+    assert plan.data == small_ort_plan.data
+    with Worker(environment) as bare, Worker() as here:
+        bare.load(plan)
+        here.load(small_ort_plan)
+        assert np.array_equal(bare.infer(IMAGE)["logits"], here.infer(IMAGE)["logits"])
+        found = {row["name"]: row for row in bare.backends()}
+    assert found["onnxruntime"]["no_run"] == "" and "not installed" in found["torch"]["no_run"]
+    with pytest.raises(BackendUnavailable, match="not installed"):
+        engines.build(small_onnx, service_recipe, backend="tensorrt_rtx@bare")
+    with pytest.raises((BuildError, BackendUnavailable), match="cannot start '/nowhere/python'"):
+        engines.build(small_onnx, service_recipe, backend="onnxruntime@other")
+
+
+@pytest.mark.parametrize("value", ["trt8", "trt8=", "a=b;c"])
+def test_a_variable_that_names_no_environment(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COURSE_ENVIRONMENTS", value)
+    with pytest.raises(BackendUnavailable, match="COURSE_ENVIRONMENTS: expected name=command"):
+        engines.environments()
+
+
+# ---- workers that are not honest
+
+PRELUDE = """
+import json, os, struct, sys, time
+def say(header, *raw):
+    text = json.dumps(header).encode() if not isinstance(header, bytes) else header
+    os.write(1, struct.pack("<Q", len(text)) + text + b"".join(raw))
+def array(shape, dtype="float32"):
+    return {"arrays": [{"name": "a", "dtype": dtype, "shape": shape}]}
+"""
+
+
+def _script(code: str) -> Environment:
+    """An interpreter that runs `code` whatever it is asked to do."""
+    return Environment("script", (sys.executable, "-S", "-c", PRELUDE + code))
+
+
+CALLS: dict[str, Callable[[Worker], Any]] = {
+    "backends": lambda worker: worker.backends(),
+    "build": lambda worker: worker.build("onnxruntime", Path("model.onnx"), {}, timeout_s=worker.timeout_s),
+    "load": lambda worker: worker.load(TORCH),
+    "infer": lambda worker: worker.infer(IMAGE),
+    "time": lambda worker: worker.time_ms(IMAGE),
+}
+
+
+def _dies(code: str, call: Callable[[Worker], Any], *words: str, timeout_s: float = 5.0, within_s: float = 4.0) -> None:
+    started = time.monotonic()
+    with Worker(_script(code), timeout_s=timeout_s) as worker:
+        pid = worker._process.pid
+        with pytest.raises(WorkerDied) as raised:
+            call(worker)
+    assert time.monotonic() - started < within_s
+    assert _gone(pid)
+    message = str(raised.value)
+    assert len(message.splitlines()) == 1 and len(message) < 1000
+    assert [word for word in words if word not in message] == []
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("sys.exit(3)", ["ended", "exit status 3", "last words: none"]),
+        ("sys.exit('out of luck')", ["exit status 1", "out of luck"]),
+        ("os.kill(os.getpid(), 11)", ["SIGSEGV"]),
+        ("os.write(1, b'abc'); os._exit(0)", ["ended", "exit status 0"]),
+    ],
+    ids=["exit", "words", "signal", "half a message"],
+)
+def test_a_worker_that_ends(code: str, words: list[str], call: str) -> None:
+    _dies(code, CALLS[call], *words)
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_worker_that_never_answers(call: str) -> None:
+    _dies("time.sleep(60)", CALLS[call], "no answer", "0.5 s", timeout_s=0.5)
+
+
+def test_a_worker_that_answers_too_slowly() -> None:
+    _dies("while True: os.write(1, b'\\0' * 1); time.sleep(0.2)", CALLS["backends"], "no answer", timeout_s=0.7)
+
+
+def test_a_worker_that_does_not_read_what_it_is_sent() -> None:
+    """The request is larger than a pipe, so that sending it is what never ends. In a process of its own: it would hang this one."""
+    import subprocess
+
+    code = (
+        "import sys, numpy as np\n"
+        "from course_lib.engines import Environment, Worker\n"
+        "with Worker(Environment('deaf', (sys.executable, '-S', '-c', 'import time; time.sleep(60)')), timeout_s=1) as worker:\n"
+        "    try: worker.infer({'image': np.zeros(1 << 20, np.float32)})\n"
+        "    except Exception as error: print(type(error).__name__)\n"
+    )
+    try:
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=8)
+    except subprocess.TimeoutExpired:
+        pytest.fail("the parent waits for ever")
+    assert done.stdout == "WorkerDied\n"
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("byte", ["x", "\\0", "{", "\\xff"])
+def test_a_worker_that_floods(byte: str, call: str) -> None:
+    _dies(f"while True: os.write(1, b'{byte}' * 65536)", CALLS[call], timeout_s=1.0)
+
+
+NONSENSE = {
+    "a huge message": "os.write(1, struct.pack('<Q', 2**63))",
+    "a huge array": "say(array([2**40]))",
+    "many large arrays": "say({'arrays': array([2**30])['arrays'] * 9})",
+    "an array of overflowing size": "say(array([2**32, 2**32]))",
+    "an empty array of absurd shape": "say(array([0, 10**30]))",
+    "an array of 70 dimensions": "say(array([0] * 70))",
+    "an infinite shape": "say(array([float('inf')]))",
+    "a shape that is no number": "say(array([float('nan')]))",
+    "a negative shape": "say(array([-1]))",
+    "a shape of text": "say(array('ab'))",
+    "an object array": "say(array([1], 'object'))",
+    "an unknown dtype": "say(array([1], 'float31'))",
+    "no arrays": "say({})",
+    "arrays of numbers": "say({'arrays': [1]})",
+    "arrays as a number": "say({'arrays': 1})",
+    "a list": "say([])",
+    "a text": "say('hello')",
+    "nothing": "say(None)",
+    "not JSON": "say(b'hello')",
+    "not UTF-8": "say(bytes([255, 254, 0]))",
+    "nested brackets": "say(b'[' * 60000)",
+    "a long number": "say(b'{\"arrays\": [], \"ms\": ' + b'9' * 9999 + b'}')",
+}
+
+
+@pytest.mark.parametrize("what", NONSENSE)
+def test_a_worker_that_talks_nonsense(what: str) -> None:
+    _dies(f"{NONSENSE[what]}; time.sleep(60)", CALLS["backends"])
+
+
+WRONG_ANSWERS = {
+    "backends": ["{}", "{'backends': 5}"],
+    "build": [
+        "{}",
+        "{'plan': 5}",
+        "{'plan': {}}",
+        "{'plan': {'layers': [], 'targets': [], 'notes': []}}",
+        "{'plan': {'layers': {'layers': [], 'operators': 'ab'}, 'targets': [], 'notes': []}}",
+        "{'plan': {'layers': {'layers': [{'inputs': 'ab'}]}, 'targets': [], 'notes': []}}",
+        "{'plan': {'layers': {'layers': []}, 'targets': [], 'notes': [], 'backend': 'x', 'surprise': 1}}",
+    ],
+    "load": [
+        "{}",
+        "{'inputs': 5, 'outputs': []}",
+        "{'inputs': [], 'outputs': [{}]}",
+        "{'inputs': [{'name': 'x', 'shape': 5, 'dtype': ''}], 'outputs': []}",
+    ],
+    "time": ["{}", "{'ms': 'soon'}", "{'ms': None}", "{'ms': [1]}"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("call", "answer"), [(call, answer) for call, answers in WRONG_ANSWERS.items() for answer in answers])
+def test_a_well_formed_answer_to_another_question(call: str, answer: str) -> None:
+    data = "[{'name': 'data', 'dtype': 'uint8', 'shape': [0]}]"
+    _dies(f"say({{**{answer}, 'arrays': {data}}}); time.sleep(60)", CALLS[call], "nonsense")
+
+
+def test_an_error_from_a_worker_is_one_short_line() -> None:
+    code = "say({'error': 'BuildError', 'message': 'first\\nsecond ' * 9999, 'arrays': []}); time.sleep(60)"
+    with Worker(_script(code)) as worker, pytest.raises(BuildError) as raised:
+        worker.backends()
+    assert len(str(raised.value).splitlines()) == 1 and len(str(raised.value)) < 2000
+
+
+@pytest.mark.parametrize("kind", ["KeyboardInterrupt", "SystemExit", "os.system", "annotations", "CourseErrorX"])
+def test_an_error_of_an_unknown_class_is_an_engine_error(kind: str) -> None:
+    code = f"say({{'error': {kind!r}, 'message': 'text', 'arrays': []}}); time.sleep(60)"
+    with Worker(_script(code)) as worker, pytest.raises(EngineError, match="text"):
+        worker.backends()
+
+
+def test_a_dead_worker_stays_dead() -> None:
+    with Worker(_script("sys.exit(3)")) as worker:
+        for _ in range(2):
+            with pytest.raises(WorkerDied):
+                worker.infer(IMAGE)
+
+
+def test_a_worker_that_cannot_start() -> None:
+    with pytest.raises(WorkerDied, match="cannot start '/nowhere/python': No such file"):
+        Worker(Environment("nowhere", ("/nowhere/python",)))
+
+
+def test_one_death_does_not_touch_another_worker(small_ort_plan: Plan) -> None:
+    with Worker() as good, Worker() as bad:
+        good.load(small_ort_plan)
+        bad.load(small_ort_plan)
+        os.kill(bad._process.pid, 9)
+        with pytest.raises(WorkerDied, match="SIGKILL"):
+            bad.infer(IMAGE)
+        assert good.infer(IMAGE)["logits"].shape == (3, 10)
+
+
+# ---- nothing is left
+
+
+def test_nothing_is_left_after_close() -> None:
+    open_before = len(list(Path("/proc/self/fd").iterdir()))
+    worker = Worker()
+    pid = worker._process.pid
+    assert worker.backends() and not _gone(pid)
+    worker.close()
+    assert _gone(pid) and len(list(Path("/proc/self/fd").iterdir())) == open_before
+
+
+def test_what_a_worker_started_ends_with_it(tmp_path: Path) -> None:
+    code = f"import subprocess; child = subprocess.Popen(['sleep', '60']); open({str(tmp_path / 'pid')!r}, 'w').write(str(child.pid)); "
+    with Worker(_script(code + "say({'backends': [], 'arrays': []}); time.sleep(60)")) as worker:
+        worker.backends()
+        child = int((tmp_path / "pid").read_text())
+        assert not _gone(child)
+    deadline = time.monotonic() + 5
+    while not _ended(child) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert _ended(child)
+
+
+def _ended(pid: int) -> bool:
+    """Ended, though whoever adopted it may not have taken notice yet."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
+def test_a_worker_ends_when_its_parent_does(tmp_path: Path) -> None:
+    import subprocess
+
+    code = "from course_lib.engines import Worker; w = Worker(); w.backends(); print(w._process.pid, flush=True); import os; os._exit(0)"
+    pid = int(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
+    deadline = time.monotonic() + 10
+    while not _ended(pid) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert _ended(pid)
+
+
+# ---- the wire
+
+DTYPES = sorted(wire._DTYPES)
+arrays = st.sampled_from(DTYPES).flatmap(
+    lambda dtype: hnp.arrays(dtype, hnp.array_shapes(min_dims=0, max_dims=5, min_side=0, max_side=4))
+)
+
+
+def _round_trip(header: dict[str, Any], sent: dict[str, np.ndarray]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    reader, writer = os.pipe()
+    try:
+        wire.send(writer, header, sent)
+        return wire.receive(reader, time.monotonic() + 5)
+    finally:
+        os.close(reader)
+        os.close(writer)
+
+
+def _same(have: np.ndarray, want: np.ndarray) -> None:
+    assert have.dtype == want.dtype and have.shape == want.shape
+    assert have.tobytes() == want.tobytes()
+
+
+@settings(deadline=None)
+@given(st.dictionaries(st.text(), arrays, max_size=4))
+def test_arrays_survive_the_wire(sent: dict[str, np.ndarray]) -> None:
+    header, received = _round_trip({"do": "infer"}, sent)
+    assert header == {"do": "infer"} and list(received) == list(sent)
+    for name, array in sent.items():
+        _same(received[name], array)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(), (0,), (1,), (3, 0, 2), (1, 1, 1, 1), (2, 3, 4)], ids=str)
+def test_every_dtype_and_shape_survives_the_wire(dtype: str, shape: tuple[int, ...]) -> None:
+    want = np.arange(int(np.prod(shape))).reshape(shape).astype(dtype)
+    _same(_round_trip({}, {"a": want})[1]["a"], want)
+
+
+@pytest.mark.parametrize("view", [np.s_[::2], np.s_[::-1], np.s_[:, 1:3], np.s_[..., ::3]], ids=str)
+def test_views_survive_the_wire(view: Any) -> None:
+    whole = np.arange(120, dtype=np.float32).reshape(6, 4, 5)
+    for want in (whole[view], whole.T[view], np.asfortranarray(whole)[view], np.broadcast_to(whole[0], (6, 4, 5))[view]):
+        _same(_round_trip({}, {"a": want})[1]["a"], want)
+
+
+@settings(deadline=None)
+@given(st.dictionaries(st.text().filter(lambda key: key != "arrays"), st.none() | st.integers() | st.text() | st.booleans()))
+def test_headers_survive_the_wire(header: dict[str, Any]) -> None:
+    assert _round_trip(header, {})[0] == header
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.binary(max_size=60), st.booleans())
+def test_any_bytes_are_a_message_or_an_error(data: bytes, framed: bool) -> None:
+    import struct
+
+    reader, writer = os.pipe()
+    os.write(writer, struct.pack("<Q", len(data)) + data if framed else data)
+    os.close(writer)
+    try:
+        wire.receive(reader, time.monotonic() + 1)
+    except (WorkerDied, EOFError):
+        pass
+    finally:
+        os.close(reader)
+
+
+def test_a_silent_pipe_times_out() -> None:
+    reader, writer = os.pipe()
+    started = time.monotonic()
+    with pytest.raises(TimeoutError):
+        wire.receive(reader, started + 0.2)
+    assert 0.2 <= time.monotonic() - started < 1
+    os.close(reader)
+    os.close(writer)

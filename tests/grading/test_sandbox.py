@@ -1,0 +1,86 @@
+"""The sandbox by itself, and what happens where there is none."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from course_lib.engines import Worker
+from course_lib.grading.sandbox import Sandbox
+from tests.grading.conftest import LAB, ROOT, needs_sandbox, new_course
+
+
+def inside(code: str, box: Sandbox | None = None) -> subprocess.CompletedProcess:
+    command = (box or Sandbox()).command([sys.executable, "-c", code])
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+@needs_sandbox
+def test_nobody_without_network_or_foreign_files(tmp_path):
+    (tmp_path / "secret").write_text("x")
+    code = f"""
+import os, socket
+print(os.getuid(), os.path.exists({str(tmp_path / "secret")!r}), os.path.exists("/etc/passwd"), os.path.exists("/root/.ssh"))
+print(sorted(os.listdir("/sys/class/net")) if os.path.exists("/sys/class/net") else "no interfaces")
+print(len(os.environ), "PATH" in os.environ)
+"""
+    ran = inside(code)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.splitlines()[:2] == ["65534 False False False", "no interfaces"]
+
+
+@needs_sandbox
+def test_writes_only_where_it_may(tmp_path):
+    code = f"open({str(tmp_path / 'made')!r}, 'w').write('x')\nopen('/usr/made', 'w')"
+    ran = inside(code, Sandbox(writable=(tmp_path,)))
+    assert "Read-only file system" in ran.stderr or "Permission denied" in ran.stderr
+    assert (tmp_path / "made").exists() and not Path("/usr/made").exists()
+
+
+@needs_sandbox
+def test_limits_hold():
+    assert "MemoryError" in inside("bytearray(64 << 30)").stderr
+    box = Sandbox(cpu_seconds=1)
+    assert inside("while True: pass", box).returncode != 0
+    assert inside("open('/tmp/big', 'wb').write(bytes(1 << 20))", Sandbox(file_bytes=1000)).returncode != 0
+
+
+@needs_sandbox
+def test_grading_code_is_hidden():
+    assert inside("import course_lib.grading.judge").returncode != 0
+    assert inside("import course_lib.labs.lab01, course_lib.engines").returncode == 0
+
+
+@needs_sandbox
+def test_a_worker_runs_inside():
+    with Worker(launcher=Sandbox().command) as worker:
+        assert {found["name"] for found in worker.backends()} >= {"onnxruntime", "torch"}
+
+
+def test_without_bubblewrap_grading_refuses_and_says_what_to_install(tmp_path):
+    """The real command on a search path that has no bwrap."""
+    root = new_course(tmp_path)
+    (root / "nbgrader_config.py").write_text((ROOT / "nbgrader_config.py").read_text())
+    hand_in = root / "classroom/submitted/ada" / LAB.name
+    hand_in.mkdir(parents=True)
+    (hand_in / f"{LAB.name}.ipynb").write_text((root / "labs" / LAB.name / f"{LAB.name}.ipynb").read_text())
+    environment = {**os.environ, "PATH": str(tmp_path), "COURSE_ROOT": str(root)}
+    command = [sys.executable, "-m", "course_lib.cli", "grade", "lab01"]
+    ran = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=root, timeout=120)
+    assert ran.returncode == 1 and ran.stdout == ""
+    assert len(ran.stderr.strip().splitlines()) == 1
+    assert "apt-get install bubblewrap" in ran.stderr
+    assert not (root / "classroom/gradebook.db").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user for this test")
+@needs_sandbox
+def test_works_for_an_ordinary_user_where_the_kernel_allows_it(tmp_path):
+    """Tried as nobody: either it runs, or bubblewrap refuses as a whole; it never runs with fewer walls."""
+    command = Sandbox().command(["/usr/bin/id", "-u"])
+    ran = subprocess.run(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", *command], capture_output=True, text=True)
+    assert (ran.returncode, ran.stdout.strip()) == (0, "65534") or (ran.returncode != 0 and ran.stdout == "")

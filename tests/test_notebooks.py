@@ -1,0 +1,76 @@
+"""Notebooks as they are committed, and lectures and solutions run top to bottom."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+from course_lib import labs
+from course_lib.grading.release import stale
+
+ROOT = Path(__file__).resolve().parent.parent
+LECTURES = sorted(ROOT.glob("lectures/*.ipynb"))
+SOLUTIONS = sorted(ROOT.glob("solutions/*/*.ipynb"))
+NOTEBOOKS = [*LECTURES, *SOLUTIONS, *sorted(ROOT.glob("labs/*/*.ipynb"))]
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=name_of)
+def test_committed_clean(path):
+    notebook = nbformat.read(path, as_version=4)
+    nbformat.validate(notebook)
+    ids = [cell["id"] for cell in notebook.cells]
+    assert len(set(ids)) == len(ids)
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert all(not cell.outputs and cell.execution_count is None for cell in code)
+
+
+@pytest.mark.parametrize("path", [*LECTURES, *SOLUTIONS], ids=name_of)
+def test_runs_top_to_bottom(path, tmp_path):
+    folder = tmp_path / path.parent.relative_to(ROOT)
+    shutil.copytree(path.parent, folder)
+    notebook = nbformat.read(path, as_version=4)
+    client = NotebookClient(notebook, timeout=180, kernel_name="python3", resources={"metadata": {"path": str(folder)}})
+    client.execute()  # raises on the first cell that fails
+    said = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
+    assert [output for output in said if output.output_type == "stream" and output.name == "stderr"] == []
+
+
+@pytest.mark.parametrize("name", labs.names())
+def test_lab_is_what_its_solution_generates(name):
+    assert stale(labs.find(name), ROOT) == []
+
+
+@pytest.mark.parametrize("name", labs.names())
+def test_lab_holds_no_solution_and_every_task_has_its_grade_cell(name):
+    lab = labs.find(name)
+    path = ROOT / "labs" / name / f"{name}.ipynb"
+    text = path.read_text()
+    assert "BEGIN SOLUTION" not in text and "Rubric" not in text
+    cells = nbformat.read(path, as_version=4).cells
+    graded = {m["grade_id"]: m["points"] for cell in cells if (m := cell.metadata.get("nbgrader", {})).get("grade")}
+    assert {task.id: task.points for task in lab.tasks}.items() <= graded.items()
+    assert [task for task in graded if task not in {t.id for t in lab.tasks}] == ["written"]
+
+
+@pytest.mark.parametrize("name", labs.names())
+def test_every_lecture_section_that_a_lab_names_exists(name):
+    """A task points at the section that taught it, as [lecture NN](...), "Section", "Section"."""
+    import re
+
+    cells = nbformat.read(ROOT / "labs" / name / f"{name}.ipynb", as_version=4).cells
+    taught = [line for cell in cells for line in cell.source.splitlines() if line.startswith("*Taught in")]
+    assert taught
+    for line in taught:
+        target = re.search(r"\]\((\S+?)\)", line)[1]
+        lecture = nbformat.read((ROOT / "labs" / name / target).resolve(), as_version=4)
+        headings = {text.lstrip("# ") for cell in lecture.cells for text in cell.source.splitlines() if text.startswith("#")}
+        for section in re.findall(r'"([^"]+?),?"', line):
+            assert section.rstrip(",.") in headings, section
