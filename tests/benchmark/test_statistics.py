@@ -42,7 +42,7 @@ def test_independent_pairs_get_the_interval_of_scipys_bootstrap(n: int, level: f
     assert 0.8 < np.mean(widths) < 1.2
 
 
-def _coverage(correlation: float, n: int = 300, runs: int = 300) -> float:
+def _coverage(correlation: float, n: int, runs: int) -> float:
     """Share of synthetic sessions whose interval holds the true ratio, with noise that comes in stretches."""
     rng, truth = np.random.default_rng(1), 2.0
     held = 0
@@ -57,7 +57,13 @@ def _coverage(correlation: float, n: int = 300, runs: int = 300) -> float:
 
 @pytest.mark.parametrize("correlation", [0.0, 0.5, 0.7])
 def test_95_percent_intervals_hold_the_truth_in_spite_of_correlated_noise(correlation: float) -> None:
-    assert _coverage(correlation) >= 0.90
+    """About 90 % and more: 500 runs know the share to within 0.013, and the bound leaves a little more than that."""
+    assert _coverage(correlation, n=400, runs=500) >= 0.88
+
+
+def test_few_pairs_of_independent_noise_are_not_called_far_too_precise() -> None:
+    """The fewest rounds that `compare` takes by default. Small samples cost a few percent, which is known and bounded here."""
+    assert _coverage(0.0, n=30, runs=500) >= 0.87
 
 
 def test_pairs_taken_as_independent_would_not() -> None:

@@ -50,7 +50,7 @@ def test_21_nodes_of_the_classifier_become_13_float_kernels(wide_onnx: Path, ser
     plan = engines.build(wide_onnx, service_recipe, backend=RTX)
     assert len(plan.layers.operators) == 21 and len(plan.layers.kernels) == 13
     assert plan.layers.dtype_counts() == {"Float": 13}
-    block = next(kernel for kernel in plan.layers.kernels if "/block1/conv2/Conv" in kernel.onnx_nodes)
+    block = next(kernel for kernel in plan.layers.kernels if kernel.onnx_nodes and "/block1/conv2" in kernel.onnx_nodes[0])
     assert sorted(plan.layers.swallowed(block).split(" + ")) == ["Add", "Conv", "Relu"]
 
 
@@ -106,7 +106,7 @@ def test_the_x_ray_of_resnet50_takes_less_than_8_seconds(resnet50_onnx: Path, tm
         started = time.monotonic()
         done = subprocess.run(command, capture_output=True, text=True)
         seconds.append(time.monotonic() - started)
-        assert done.returncode == 0 and "/stage4/2/conv3/Conv" in done.stdout, done.stderr
+        assert done.returncode == 0 and "/stage4/2/conv3" in done.stdout, done.stderr
     assert min(seconds) < 8
 
 
@@ -219,7 +219,7 @@ def test_half_precision_promised_for_a_float_graph(wide_onnx: Path, service_reci
 
 
 def test_float_promised_for_a_half_precision_graph(wide_fp16_onnx: Path, service_recipe: Recipe) -> None:
-    _refused(PrecisionError, ["fp32", "of 13 kernels", "Half", "/stem/Conv"], wide_fp16_onnx, service_recipe)
+    _refused(PrecisionError, ["fp32", "of 13 kernels", "Half", "/stem"], wide_fp16_onnx, service_recipe)
 
 
 def test_an_unknown_backend(small_onnx: Path) -> None:

@@ -1,0 +1,375 @@
+"""The command: one JSON document on stdout, or one line on stderr, and no file that was not asked for."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+
+from course_lib import __version__, cli
+from course_lib.engines import Plan
+from course_lib.recipe import Recipe
+
+RTX, ORT = "tensorrt_rtx", "onnxruntime"
+COURSE = Path(cli.__file__).parents[1]
+
+
+@dataclass(frozen=True)
+class Done:
+    status: int
+    out: str
+    err: str
+
+    def document(self) -> Any:
+        """The one JSON document that is all of stdout."""
+        assert self.err == "" and self.out.startswith("{") and self.out.endswith("}\n")
+        return json.loads(self.out)
+
+
+Course = Callable[..., Done]
+
+
+@pytest.fixture
+def course(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Course:
+    """Runs `course` in this process; what its child processes print counts too."""
+    monkeypatch.setenv("COURSE_DEBUG", "")
+
+    def run(*arguments: object) -> Done:
+        monkeypatch.setattr(sys, "argv", ["course", *map(str, arguments)])
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as left:
+            cli.main()
+        code = left.value.code
+        assert code is None or isinstance(code, int), f"{code!r} would be printed by Python itself"
+        return Done(code or 0, *capfd.readouterr())
+
+    return run
+
+
+@pytest.fixture
+def recipe(service_recipe: Recipe, tmp_path: Path) -> Path:
+    service_recipe.save(tmp_path / "recipe.toml")
+    return tmp_path / "recipe.toml"
+
+
+@pytest.fixture
+def model(small_onnx: Path, tmp_path: Path) -> Path:
+    shutil.copy(small_onnx, tmp_path / "model.onnx")
+    return tmp_path / "model.onnx"
+
+
+def _files(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+# ---- one JSON document
+
+
+def test_doctor(course: Course) -> None:
+    document = course("doctor", "--json").document()
+    assert document["course"] == __version__ and document["python"] == sys.version.split()[0]
+    backends = {row["name"]: row for row in document["backends"]}
+    assert backends.keys() >= {"tensorrt", RTX, ORT, "torch"}
+    assert backends[RTX]["no_build"] == "" and backends[ORT]["no_run"] == ""
+    for row in backends.values():
+        assert row["version"] or row["no_run"], "a backend that is absent says what to install"
+    assert document["environments"]["here"] == [sys.executable]
+    assert {document["builds_with"], document["runs_with"]} <= backends.keys()
+
+
+def test_build(course: Course, model: Path, recipe: Path, tmp_path: Path) -> None:
+    document = course("build", model, "--recipe", recipe, "--backend", RTX, "--json").document()
+    assert document["plan"] == str(tmp_path / "model.plan")
+    plan = Plan.load(document["plan"])
+    assert document["bytes"] == len(plan.data) and document["targets"] == ["sm89"]
+    assert document["kernels"] == 13 and document["onnx_nodes"] == 21
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model.onnx", "model.plan", "model.plan.json", "recipe.toml"]
+
+
+def test_build_writes_where_it_is_told(course: Course, model: Path, recipe: Path, tmp_path: Path) -> None:
+    done = course("build", model, "-r", recipe, "-b", ORT, "-o", tmp_path / "other.plan", "--time-limit", 60)
+    assert done.status == 0 and done.err == "" and str(tmp_path / "other.plan") in done.out
+    assert Plan.load(tmp_path / "other.plan").backend == ORT
+
+
+def test_layers_of_a_model_and_of_a_plan(course: Course, model: Path, recipe: Path, small_plan: Plan, tmp_path: Path) -> None:
+    before = _files(tmp_path)
+    document = course("layers", model, "--recipe", recipe, "--backend", RTX, "--json").document()
+    assert document["onnx_nodes"] == 21 and len(document["kernels"]) == 13
+    stem = document["kernels"][1]
+    assert stem["operators"] == "Conv + Relu" and stem["onnx"].startswith("/stem") and stem["onnx"].endswith(", /Relu")
+    assert _files(tmp_path) == before
+    small_plan.save(tmp_path / "small.plan")
+    assert course("layers", tmp_path / "small.plan", "--json").document() == document
+
+
+def test_layers_for_people(course: Course, model: Path, recipe: Path) -> None:
+    done = course("layers", model, "--recipe", recipe, "--backend", RTX)
+    assert done.status == 0 and done.err == ""
+    assert "/block2/shortcut/0" in done.out and "21 ONNX nodes became 13 kernels; 13 compute with Float" in done.out
+    assert "note: no GPU here" in done.out
+
+
+def test_bench(course: Course, model: Path, recipe: Path, small_ort_plan: Plan, tmp_path: Path) -> None:
+    small_ort_plan.save(tmp_path / "same.plan")
+    before = _files(tmp_path)
+    arguments = ["bench", model, "-r", recipe, "-b", ORT, "--against", tmp_path / "same.plan", "--batch", 2, "--seconds", 1]
+    document = course(*arguments, "--json").document()
+    assert document["backend"] == ORT and document["batch"] == 2 and document["baseline"] == str(model)
+    assert document["median_ms"].keys() == {str(model), str(tmp_path / "same.plan")}
+    speed = document["speedup"][str(tmp_path / "same.plan")]
+    assert 0.5 < speed["low"] <= speed["median"] <= speed["high"] < 2
+    assert _files(tmp_path) == before
+
+
+def test_check_of_an_empty_folder_gives_hints_and_a_status(course: Course, tmp_path: Path) -> None:
+    done = course("check", "lab01", tmp_path, "--json")
+    document = done.document()
+    assert done.status == 1 and document["lab"] == "lab01_first_engine"
+    assert document["score"] == 0 < document["max_score"]
+    assert all(task["tier"] == "none" and "model.onnx" in task["message"] and task["hint"] for task in document["tasks"])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_check_of_the_reference(course: Course, tmp_path: Path) -> None:
+    from course_lib import labs
+
+    labs.find("lab01").write_reference(tmp_path)
+    done = course("check", "lab01", tmp_path, "--json")
+    earned = {task["task"]["id"]: task["tier"] for task in done.document()["tasks"]}
+    speed = earned.pop("speed", None)
+    assert set(earned.values()) == {"full"} and speed in ("full", "partial", "inconclusive"), (
+        "speed depends on who else is here"
+    )
+
+
+@pytest.fixture
+def own_course(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the course's folder, whose labs may be generated anew."""
+    for name in ("solutions", "labs"):
+        shutil.copytree(COURSE / name, tmp_path / name, ignore=shutil.ignore_patterns(".ipynb_checkpoints"))
+    shutil.copy(COURSE / "nbgrader_config.py", tmp_path)
+    monkeypatch.setenv("COURSE_ROOT", str(tmp_path))
+    return tmp_path
+
+
+def test_release_and_its_check(course: Course, own_course: Path) -> None:
+    notebook = own_course / "labs/lab01_first_engine/lab01_first_engine.ipynb"
+    assert course("release", "--check", "--json").document() == {"stale": {}}
+    notebook.write_text("{}")
+    stale = course("release", "lab01", "--check", "--json")
+    assert stale.status == 1 and stale.document() == {"stale": {"lab01_first_engine": ["lab01_first_engine.ipynb"]}}
+    assert notebook.read_text() == "{}", "a check changes nothing"
+    made = course("release", "lab01", "--json")
+    assert made.status == 0 and made.document() == {"released": [str(own_course / "labs/lab01_first_engine")]}
+    assert course("release", "--check", "--json").status == 0
+    assert "BEGIN SOLUTION" not in notebook.read_text()
+
+
+def test_version_and_help(course: Course) -> None:
+    assert course("--version") == Done(0, f"{__version__}\n", "")
+    done = course("--help")
+    assert done.status == 0 and done.err == ""
+    assert all(command in done.out for command in ("doctor", "build", "layers", "bench", "check", "release"))
+
+
+# ---- one line of error
+
+GOOD = "[[profile]]\nimage = { min = [1, 1, 32, 32], opt = [8, 1, 32, 32], max = [32, 1, 32, 32] }\n"
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """A wrong input: the recipe, the file in place of the small classifier, further options, and the words of the error."""
+
+    words: tuple[str, ...]
+    recipe: str = GOOD
+    file: str = "model.onnx"
+    options: tuple[str, ...] = ()
+    commands: tuple[str, ...] = ("build", "layers", "bench")
+    backend: str = RTX
+
+
+COMPILED = ("build", "layers")
+WRONG = {
+    "a missing file": Wrong(("absent.onnx", "no such file"), file="absent.onnx"),
+    "a missing plan": Wrong(("absent.plan", "no such plan"), file="absent.plan"),
+    "a missing recipe": Wrong(("absent.toml", "no such recipe"), options=("--recipe", "absent.toml")),
+    "a folder for a model": Wrong(("no such file",), file="."),
+    "a file that is not ONNX": Wrong(("not an ONNX model",), file="text.onnx"),
+    "an empty file": Wrong(("not an ONNX model",), file="empty.onnx"),
+    "half a model": Wrong(("not an ONNX model",), file="half.onnx"),
+    "an unsupported operator": Wrong(("'Det'", "not supported"), recipe="", file="det.onnx", commands=COMPILED),
+    "a dynamic input without a profile": Wrong(("'image'", "[[profile]]"), recipe="", commands=COMPILED),
+    "min above max": Wrong(("recipe.toml", "image", "min <= opt <= max"), recipe=GOOD.replace("min = [1,", "min = [64,")),
+    "an unknown input": Wrong(("'pixels'", "'image'"), recipe=GOOD.replace("image", "pixels"), commands=COMPILED),
+    "a wrong rank": Wrong(("'image'", "4 dimensions"), recipe=GOOD.replace(", 32, 32]", ", 32]"), commands=COMPILED),
+    "a workspace too small": Wrong(("workspace_mib",), recipe="workspace_mib = 1\n" + GOOD, commands=COMPILED),
+    "an unknown key": Wrong(("recipe.toml", "'batch'", "known keys"), recipe="batch = 8\n" + GOOD),
+    "a wrong type": Wrong(("recipe.toml", "workspace_mib", "integer"), recipe='workspace_mib = "1"\n' + GOOD),
+    "a recipe that is not TOML": Wrong(("recipe.toml", "TOML"), recipe="{]"),
+    "a precision that the graph does not have": Wrong(("fp16", "Half"), recipe='precision = "fp16"\n' + GOOD, commands=COMPILED),
+    "an unknown backend": Wrong(("'tensorflow'", ORT), backend="tensorflow"),
+    "a backend that is not installed": Wrong(("not installed", "pip install"), backend="tensorrt"),
+    "an unknown environment": Wrong(("'mars'", "COURSE_ENVIRONMENTS"), backend="onnxruntime@mars"),
+    "a device that it cannot compile for": Wrong(("sm90", "sm89"), recipe='targets = ["sm90"]\n' + GOOD, commands=COMPILED),
+    "a build that exceeds its time limit": Wrong(("0.05 s",), options=("--time-limit", "0.05"), commands=COMPILED),
+    "a plan for another compute capability": Wrong(("runs on sm75", "targets"), file="sm75.plan", commands=("bench",)),
+    "a corrupt plan": Wrong(("corrupt", "build it again"), file="corrupt.plan"),
+    "a plan of unknown origin": Wrong(("bare.plan.json", "build your own"), file="bare.plan"),
+    "a batch outside the profile": Wrong(("33x1x32x32", "profile"), options=("--batch", "33"), commands=("bench",), backend=ORT),
+    "a batch of none": Wrong(("--batch",), options=("--batch", "0"), commands=("bench",)),
+    "an unknown option": Wrong(("--faster",), options=("--faster",)),
+    "an option without its value": Wrong(("--recipe",), options=("--recipe",)),
+    "a word for a number": Wrong(("--time-limit", "valid number"), options=("--time-limit", "soon"), commands=COMPILED),
+    "one argument too many": Wrong(("surplus",), options=("surplus",)),
+    "a folder that does not exist": Wrong(("absent", "nothing was written"), options=("-o", "absent/model.plan"), commands=("build",)),
+}  # fmt: skip
+CASES = [(what, command) for what, wrong in WRONG.items() for command in wrong.commands]
+USAGE = {"an unknown option", "an option without its value", "a word for a number", "one argument too many", "a batch of none"}
+
+
+@pytest.fixture
+def wrong_files(
+    model: Path, small_plan: Plan, one_node: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Path:
+    (tmp_path / "text.onnx").write_text("hello\n" * 100)
+    (tmp_path / "empty.onnx").touch()
+    (tmp_path / "half.onnx").write_bytes(model.read_bytes()[:100_000])
+    onnx.save(one_node("Det", output=[]), tmp_path / "det.onnx")
+    replace(small_plan, targets=("sm75",)).save(tmp_path / "sm75.plan")
+    small_plan.save(tmp_path / "corrupt.plan")
+    content = bytearray(small_plan.data)
+    content[len(content) // 2] ^= 255
+    (tmp_path / "corrupt.plan").write_bytes(content)
+    (tmp_path / "bare.plan").write_bytes(small_plan.data)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def _is_one_line(done: Done, words: tuple[str, ...], status: int = 1) -> None:
+    assert done.out == "" and done.status == status
+    assert done.err.startswith("course: ") and done.err.endswith("\n") and len(done.err.splitlines()) == 1
+    assert "internal error" not in done.err and "Traceback" not in done.err
+    assert [word for word in words if word not in done.err] == [], done.err
+
+
+@pytest.mark.parametrize(("what", "command"), CASES, ids=[f"{command}: {what}" for what, command in CASES])
+def test_what_is_wrong_is_said_in_one_line(what: str, command: str, course: Course, wrong_files: Path) -> None:
+    wrong = WRONG[what]
+    (wrong_files / "recipe.toml").write_text(wrong.recipe)
+    before = _files(wrong_files)
+    done = course(command, wrong.file, "--recipe", "recipe.toml", "--backend", wrong.backend, "--json", *wrong.options)
+    _is_one_line(done, wrong.words, status=2 if what in USAGE else 1)
+    assert _files(wrong_files) == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], ["course --help"]),
+        (["frobnicate"], ["frobnicate"]),
+        (["--frobnicate"], ["--frobnicate"]),
+        (["build"], ["argument", "model"]),
+        (["layers", "--json"], ["argument", "model"]),
+        (["check"], ["argument", "lab"]),
+        (["doctor", "now"], ["now"]),
+        (["release", "--check", "--frobnicate"], ["--frobnicate"]),
+    ],
+    ids=lambda value: " ".join(value) or "nothing",
+)  # fmt: skip
+def test_a_wrong_command_line_is_one_line_with_status_2(arguments: list[str], words: list[str], course: Course) -> None:
+    _is_one_line(course(*arguments), tuple(words), status=2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["check", "lab99"], ("'lab99'", "lab01_first_engine")),
+        (["check", "lab01", "absent"], ("absent", "no such folder")),
+        (["release", "lab99", "--json"], ("'lab99'", "lab01_first_engine")),
+    ],
+    ids=["check: unknown lab", "check: missing folder", "release: unknown lab"],
+)
+def test_labs_that_do_not_exist(
+    arguments: list[str], words: tuple[str, ...], course: Course, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    _is_one_line(course(*arguments), words)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_course_that_is_not_found(course: Course, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COURSE_ROOT", str(tmp_path))
+    _is_one_line(course("release"), ("COURSE_ROOT",))
+
+
+@pytest.fixture
+def tiny_disk(tmp_path: Path) -> Iterator[Path]:
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(folder)]
+    if os.geteuid() or subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("mounting is not allowed; tests/engines/test_plan.py fills a disk in another way")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", folder], check=True)
+
+
+def test_a_full_disk(course: Course, model: Path, recipe: Path, tiny_disk: Path) -> None:
+    done = course("build", model, "-r", recipe, "-b", RTX, "-o", tiny_disk / "model.plan", "--json")
+    _is_one_line(done, ("No space left on device", "nothing was written", str(tiny_disk / "model.plan")))
+    assert list(tiny_disk.iterdir()) == []
+
+
+def test_models_with_different_inputs_are_not_compared(
+    course: Course, model: Path, recipe: Path, one_node: Callable[..., Any], tmp_path: Path
+) -> None:
+    onnx.save(one_node("Relu", output=[4, 4]), tmp_path / "relu.onnx")
+    _is_one_line(course("bench", model, "-r", recipe, "-b", ORT, "--against", tmp_path / "relu.onnx"), ("different inputs",))
+
+
+def test_a_file_name_over_two_lines_still_gives_one(course: Course, tmp_path: Path) -> None:
+    _is_one_line(course("layers", tmp_path / "two\nlines.onnx"), ("no such file",))
+
+
+def test_debug_shows_where_an_error_comes_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    from course_lib.errors import BuildError
+
+    monkeypatch.setenv("COURSE_DEBUG", "")
+    monkeypatch.setattr(sys, "argv", ["course", "--debug", "layers", "absent.onnx"])
+    with pytest.raises(BuildError, match="no such file"):
+        cli.main()
+
+
+# ---- the real executable
+
+
+def _executable(*arguments: object, **options: Any) -> Done:
+    command = [Path(sys.executable).with_name("course"), *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, **options)
+    return Done(done.returncode, done.stdout, done.stderr)
+
+
+def test_the_installed_command(tmp_path: Path) -> None:
+    assert _executable("doctor", "--json", cwd=tmp_path).document()["course"] == __version__
+    _is_one_line(_executable("layers", "absent.onnx", cwd=tmp_path), ("absent.onnx", "no such file"))
+    _is_one_line(_executable(cwd=tmp_path), ("course --help",), status=2)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_reader_that_has_seen_enough_gets_no_complaint(tmp_path: Path, model: Path, recipe: Path) -> None:
+    course = Path(sys.executable).with_name("course")
+    line = f"{course} layers {model} -r {recipe} -b {RTX} --json | head -c 1"
+    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("{", "")
