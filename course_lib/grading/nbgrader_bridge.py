@@ -44,6 +44,7 @@ def configure(config: Config, *, root: Path, work: str = "classroom", trusted: b
         trusted: run without the sandbox; for the course's own files only.
     """
     _put_this_environment_on_path()
+    (root / work).mkdir(parents=True, exist_ok=True)  # formgrader opens the gradebook before anything was handed in
     course = config.CourseDirectory
     course.root = str(root)
     course.course_id = "tensorrt"

@@ -158,7 +158,8 @@ def test_the_plot_has_axes_a_unit_and_a_takeaway() -> None:
 
     figure = _compare().plot()
     (axes,) = figure.axes
-    assert axes.get_xlabel() == "latency of one call (ms)" and axes.get_title() == "engine is 4.0 times as fast as eager"
+    assert axes.get_xlabel() == "latency of one call (ms)"
+    assert axes.get_title().startswith("engine") and "4.0 times as fast as eager" in axes.get_title()
     assert [label.get_text() for label in axes.get_yticklabels()] == ["slow", "engine", "eager"]
     image = style.png(figure)
     assert image.startswith(b"\x89PNG\r\n\x1a\n") and len(image) > 5000
