@@ -31,7 +31,7 @@ class _Value(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    def __init__(self, **fields: Any) -> None:
+    def __init__(self, /, **fields: Any) -> None:
         try:
             super().__init__(**fields)
         except ValidationError as error:
@@ -163,7 +163,7 @@ def _toml_key(name: str) -> str:
 def _one_line(error: ValidationError, model: type[BaseModel]) -> str:
     """Pydantic's first complaint as ``where: what was expected, what was found``."""
     first = error.errors(include_url=False)[0]
-    where = ".".join(str(part) for part in first["loc"])
+    where = " ".join(".".join(str(part) for part in first["loc"]).split())  # a quoted key may hold line ends
     message = first["msg"].removeprefix("Value error, ")
     if first["type"] == "extra_forbidden":
         known = sorted(field.alias or name for name, field in model.model_fields.items())

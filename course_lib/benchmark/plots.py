@@ -39,6 +39,10 @@ def latencies(comparison: Comparison, about: str | None = None) -> Figure:
     # the slowest percent (a busy machine) would squeeze everything else to the left edge
     axes.set_xlim(0, 1.05 * float(np.percentile(everything, 99)))
     axes.set_xlabel("latency of one call (ms)")
-    named = about or max(comparison.speedups, key=lambda name: comparison.speedups[name].median)
-    axes.set_title(f"{named}: {comparison.speedups[named].median:.1f} times as fast as {comparison.baseline}")
+    named = about or max(comparison.speedups, key=lambda name: comparison.speedups[name].median, default="")
+    axes.set_title(
+        f"{named}: {comparison.speedups[named].median:.1f} times as fast as {comparison.baseline}"
+        if named
+        else f"{comparison.baseline}: half of the calls take less than {comparison.measurements[comparison.baseline].median_ms:.2f} ms"
+    )
     return figure

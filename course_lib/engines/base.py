@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -100,6 +101,9 @@ class Plan:
         try:
             for target, content in ((path, self.data), (_beside(path), json.dumps(known).encode())):
                 written.append((_write_temporary(target, content), target))
+            for _, target in written:
+                if target.is_dir():  # otherwise the second rename fails after the first one has happened
+                    raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
             for temporary, target in written:
                 os.replace(temporary, target)
         except OSError as error:
@@ -130,7 +134,7 @@ class Plan:
             raise PlanError(
                 f"{path} has no {_beside(path).name} beside it, so nothing says who built it: a plan is executable code, build your own"
             ) from None
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise PlanError(f"{path} cannot be read ({type(error).__name__}: {error}); build it again") from None
 
     def summary(self) -> dict[str, Any]:

@@ -42,7 +42,7 @@ def parse_build_log(text: str, operators: Mapping[str, str] | None = None) -> La
 
 
 def _log_rows(section: str) -> Iterator[Layer]:
-    for line in section.splitlines():
+    for line in section.split("\n"):  # splitlines() would also split at characters that a name may hold
         fields = _cut(line, _MARKERS)
         if fields is None:  # the section ends at the first line that is no layer
             return

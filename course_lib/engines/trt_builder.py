@@ -23,9 +23,9 @@ from course_lib.errors import BuildError
 MIB = 1 << 20
 DEFAULT_TARGET = "sm89"  # where the build machine has no GPU to ask
 
-# A name with these characters could be read as a row of the layer table, and a layer table decides grades.
-_FORGED_NAME = re.compile(r"[\[\]{},\n\r\x1e]|Datatype|LayerType")
-_BUILDERS_OWN_NAME = re.compile(r"\(Unnamed Layer\* \d+\) \[\w+\](_output)?|.*_output_?\d*")
+# A name with these parts could be read as a row of the layer table, and a layer table decides grades.
+_FORGED_NAME = re.compile(r"[\[\]{},]|Datatype|LayerType")
+_BUILDERS_OWN_NAME = re.compile(r"\(Unnamed Layer\* \d+\) \[\w+\](_output(_\d+)?)?")
 
 _ADVICE = (  # what the compiler's messages mean, and what to do
     (r"workspace|OutOfMemory", "the workspace is too small for any tactic of this network: raise `workspace_mib` in the recipe"),
@@ -124,7 +124,7 @@ def _parse(trt: Any, network: Any, log: Any, model: Path, version: str) -> None:
         raise BuildError("the file is not an ONNX model, or only a part of one")
     error = next((e for e in errors if _ask(e, "node_operator")), errors[-1])
     operator, node = _ask(error, "node_operator"), _ask(error, "node_name")
-    where = f"operator {operator!r} of node {node!r}" if operator else "the model"
+    where = f"operator {operator[:60]!r} of node {node[:60]!r}" if operator else "the model"
     said = " ".join(error.desc().split())
     if "Plugin not found" in said or "UNSUPPORTED" in str(error.code()):
         raise BuildError(f"{where} is not supported by {version}: rewrite it with other operators or bring a plugin for it")
@@ -141,8 +141,9 @@ def _refuse_forged_names(network: Any) -> None:
     tensors = [network.get_input(i) for i in range(network.num_inputs)]
     tensors += [layer.get_output(i) for layer in layers for i in range(layer.num_outputs)]
     for name in (named.name for named in (*layers, *tensors) if named is not None):
-        if _FORGED_NAME.search(name) and not _BUILDERS_OWN_NAME.fullmatch(name):
-            raise BuildError(f"the name {name[:60]!r} in the graph holds brackets, braces, commas or line ends: rename it")
+        harmless = name.isprintable() and not _FORGED_NAME.search(name)
+        if not harmless and not _BUILDERS_OWN_NAME.fullmatch(name):
+            raise BuildError(f"the name {name[:60]!r} in the graph holds brackets, braces, commas or control characters: rename it")
 
 
 def _set_flags(trt: Any, config: Any, recipe: Mapping[str, Any]) -> None:
@@ -205,7 +206,10 @@ def _add_profiles(builder: Any, network: Any, config: Any, profiles: list[dict[s
         _check_profile(index, ranges, inputs, dynamic)
         profile = builder.create_optimization_profile()
         for name, bounds in ranges.items():
-            profile.set_shape(name, bounds["min"], bounds["opt"], bounds["max"])
+            try:
+                profile.set_shape(name, bounds["min"], bounds["opt"], bounds["max"])
+            except (TypeError, ValueError):  # a number that does not fit TensorRT's type of a dimension
+                raise BuildError(f"profile {index}: {bounds['max']} is no shape for input {name!r}") from None
         if config.add_optimization_profile(profile) < 0:
             raise BuildError(f"profile {index} was refused: its ranges contradict the network")
 

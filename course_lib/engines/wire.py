@@ -5,7 +5,9 @@ A message is ``<u64 length><header>`` and then, for each entry of the header's `
 
 from __future__ import annotations
 
+import contextlib
 import json
+import math
 import os
 import select
 import struct
@@ -15,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from course_lib.errors import WorkerDied
+from course_lib.errors import EngineError, WorkerDied
 
 MAX_HEADER = 64 << 20
 MAX_ARRAYS = 4 << 30
@@ -24,15 +26,31 @@ _DTYPES = frozenset(
 )
 
 
-def send(descriptor: int, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray] | None = None) -> None:
-    """Write one message to a file descriptor."""
-    contiguous = {name: np.ascontiguousarray(array) for name, array in (arrays or {}).items()}
+def send(
+    descriptor: int,
+    header: Mapping[str, Any],
+    arrays: Mapping[str, np.ndarray] | None = None,
+    deadline: float | None = None,
+) -> None:
+    """Write one message to a file descriptor.
+
+    Args:
+        deadline: a time on ``time.monotonic()``, which needs a descriptor that does not block; None waits for ever.
+
+    Raises:
+        EngineError: an array has a dtype that no engine takes; nothing was written.
+        TimeoutError: the other side did not read all of it before the deadline.
+    """
+    contiguous = {name: np.asarray(array, order="C") for name, array in (arrays or {}).items()}
+    for name, array in contiguous.items():
+        if str(array.dtype) not in _DTYPES:
+            raise EngineError(f"{name!r} has dtype {array.dtype}, which no engine takes")
     described = [{"name": n, "dtype": str(a.dtype), "shape": list(a.shape)} for n, a in contiguous.items()]
     encoded = json.dumps({**header, "arrays": described}).encode()
-    _write(descriptor, struct.pack("<Q", len(encoded)) + encoded)
+    _write(descriptor, struct.pack("<Q", len(encoded)) + encoded, deadline)
     for array in contiguous.values():
         if array.nbytes:
-            _write(descriptor, array.reshape(-1).view(np.uint8).data)
+            _write(descriptor, array.reshape(-1).view(np.uint8).data, deadline)
 
 
 def receive(descriptor: int, deadline: float | None = None) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -52,10 +70,10 @@ def receive(descriptor: int, deadline: float | None = None) -> tuple[dict[str, A
     try:
         header = json.loads(bytes(_read(descriptor, length, deadline)))
         described = [(str(row["name"]), str(row["dtype"]), tuple(int(n) for n in row["shape"])) for row in header.pop("arrays")]
-        if not isinstance(header, dict) or any(dtype not in _DTYPES or min((0, *shape)) < 0 for _, dtype, shape in described):
-            raise ValueError("unknown dtype or negative shape")
-        sizes = [int(np.dtype(dtype).itemsize) * _product(shape) for _, dtype, shape in described]
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        if not isinstance(header, dict) or any(dtype not in _DTYPES or not _sane(shape) for _, dtype, shape in described):
+            raise ValueError("unknown dtype or impossible shape")
+        sizes = [int(np.dtype(dtype).itemsize) * math.prod(shape) for _, dtype, shape in described]
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise WorkerDied(f"the worker answered nonsense ({error})") from None
     if sum(sizes) > MAX_ARRAYS:
         raise WorkerDied(f"arrays of {sum(sizes)} bytes were announced, more than any honest worker sends")
@@ -65,17 +83,20 @@ def receive(descriptor: int, deadline: float | None = None) -> tuple[dict[str, A
     return header, arrays
 
 
-def _product(shape: tuple[int, ...]) -> int:
-    total = 1
-    for n in shape:
-        total *= n
-    return total
+def _sane(shape: tuple[int, ...]) -> bool:
+    """Whether numpy can hold such an array at all; a zero in the shape makes its size say nothing about its other numbers."""
+    return len(shape) <= 32 and all(0 <= n <= MAX_ARRAYS for n in shape) and math.prod(max(n, 1) for n in shape) <= MAX_ARRAYS
 
 
-def _write(descriptor: int, data: bytes | memoryview) -> None:
+def _write(descriptor: int, data: bytes | memoryview, deadline: float | None) -> None:
     view = memoryview(data)
     while view:
-        view = view[os.write(descriptor, view) :]
+        if deadline is not None:
+            left = deadline - time.monotonic()
+            if left <= 0 or not select.select([], [descriptor], [], left)[1]:
+                raise TimeoutError
+        with contextlib.suppress(BlockingIOError):
+            view = view[os.write(descriptor, view) :]
 
 
 def _read(descriptor: int, size: int, deadline: float | None) -> bytearray:

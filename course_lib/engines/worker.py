@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -26,8 +26,9 @@ from course_lib.engines import wire
 from course_lib.engines.base import Feeds, ModelSource, Plan, TensorInfo
 from course_lib.engines.environments import HERE, Environment
 from course_lib.engines.layers import LayerTable
-from course_lib.errors import CourseError, WorkerDied
+from course_lib.errors import BackendUnavailable, CourseError, WorkerDied
 
+_T = TypeVar("_T")
 Launcher = Callable[[Sequence[str]], list[str]]  # wraps the worker's command, for example in a sandbox
 _LIBRARY = str(Path(course_lib.__file__).resolve().parent.parent)
 
@@ -45,6 +46,7 @@ class Worker:
         timeout_s: longest wait for any one answer; `build` and others may override it.
 
     Raises:
+        BackendUnavailable: the interpreter or its launcher cannot be started.
         WorkerDied: from any method, when the process ended, hung or answered nonsense.
     """
 
@@ -63,7 +65,9 @@ class Worker:
                 start_new_session=True,
             )
         except OSError as error:
-            raise WorkerDied(f"cannot start {command[0]!r}: {error.strerror}") from None
+            raise BackendUnavailable(f"cannot start {command[0]!r}: {error.strerror}") from None
+        assert self._process.stdin is not None
+        os.set_blocking(self._process.stdin.fileno(), False)  # a worker that does not read must not stop us either
         self.inputs: tuple[TensorInfo, ...] = ()
         self.outputs: tuple[TensorInfo, ...] = ()
 
@@ -85,7 +89,7 @@ class Worker:
     def backends(self) -> list[dict[str, str]]:
         """What `available_backends` says in the worker's environment."""
         header, _ = self._ask({"do": "backends"})
-        return list(header["backends"])
+        return self._read(lambda: [dict(row) for row in header["backends"]])
 
     def build(self, backend: str, model: Path | bytes, recipe: dict[str, Any], *, timeout_s: float) -> Plan:
         """Compile in the worker, from a file that it can read or from the file's contents; see `backends.compile_plan`."""
@@ -94,10 +98,7 @@ class Worker:
             header, arrays = self._ask(request, {"model": np.frombuffer(model, np.uint8)}, timeout_s=timeout_s)
         else:
             header, arrays = self._ask({**request, "model": str(model)}, timeout_s=timeout_s)
-        try:
-            return _plan(header["plan"], arrays["data"])
-        except (KeyError, TypeError) as error:
-            raise WorkerDied(f"the worker answered nonsense ({error!r})") from None
+        return self._read(lambda: _plan(header["plan"], arrays["data"]))
 
     def load(self, source: Plan | ModelSource) -> None:
         """Load an engine in the worker; afterwards `inputs` and `outputs` describe it."""
@@ -105,10 +106,7 @@ class Worker:
             header, _ = self._ask({"do": "load", "plan": _described(source)}, {"data": np.frombuffer(source.data, np.uint8)})
         else:
             header, _ = self._ask({"do": "load", "source": asdict(source)})
-        self.inputs, self.outputs = (
-            tuple(TensorInfo(row["name"], tuple(row["shape"]), row["dtype"]) for row in header[side])
-            for side in ("inputs", "outputs")
-        )
+        self.inputs, self.outputs = self._read(lambda: (_infos(header["inputs"]), _infos(header["outputs"])))
 
     def infer(self, feeds: Feeds) -> dict[str, np.ndarray]:
         """See `Engine.infer`."""
@@ -118,16 +116,25 @@ class Worker:
     def time_ms(self, feeds: Feeds) -> float:
         """See `Engine.time_ms`; the clock is the worker's own, so trust it for your own engines only."""
         header, _ = self._ask({"do": "time"}, feeds)
-        return float(header["ms"])
+        return self._read(lambda: float(header["ms"]))
+
+    def _read(self, convert: Callable[[], _T]) -> _T:
+        """What an answer means; an answer that means nothing ends the worker."""
+        try:
+            return convert()
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            self._kill()
+            raise WorkerDied(f"the worker answered nonsense ({error!r:.200})") from None
 
     def _ask(
         self, request: dict[str, Any], arrays: Feeds | None = None, *, timeout_s: float | None = None
     ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         limit = self.timeout_s if timeout_s is None else timeout_s
+        deadline = time.monotonic() + limit
         assert self._process.stdin is not None and self._process.stdout is not None
         try:
-            wire.send(self._process.stdin.fileno(), request, arrays)
-            header, answer = wire.receive(self._process.stdout.fileno(), time.monotonic() + limit)
+            wire.send(self._process.stdin.fileno(), request, arrays, deadline)
+            header, answer = wire.receive(self._process.stdout.fileno(), deadline)
         except TimeoutError:
             self._kill()
             raise WorkerDied(f"no answer to {request['do']!r} within {limit:g} s: the worker was stopped") from None
@@ -209,6 +216,10 @@ def _described(plan: Plan) -> dict[str, Any]:
     return {**plan.summary(), "layers": plan.layers.to_json()}
 
 
+def _infos(rows: Any) -> tuple[TensorInfo, ...]:
+    return tuple(TensorInfo(str(row["name"]), tuple(map(int, row["shape"])), str(row["dtype"])) for row in rows)
+
+
 def _plan(described: dict[str, Any], data: np.ndarray) -> Plan:
     values = {**described, "layers": LayerTable.from_json(described["layers"])}
     for key in ("targets", "notes"):
@@ -218,10 +229,11 @@ def _plan(described: dict[str, Any], data: np.ndarray) -> Plan:
 
 def _error(kind: str, message: str) -> CourseError:
     """The child's error as the parent raises it: our own classes by name, anything else as an `EngineError`."""
+    message = " ".join(message.split())[:1000]
     known = getattr(errors, kind, None)
     if isinstance(known, type) and issubclass(known, CourseError):
         return known(message)
-    return errors.EngineError(f"{kind}: {' '.join(message.split())[:300]}")
+    return errors.EngineError(f"{kind}: {message}")
 
 
 if __name__ == "__main__":

@@ -71,7 +71,7 @@ def test_half_precision_is_proved_on_the_layers(wide_fp16_onnx: Path, service_re
     assert convolutions and all("Half" in kernel.dtypes for kernel in convolutions)
 
 
-RESNET = _profile(image={"min": (1, 3, 224, 224), "opt": (1, 3, 224, 224), "max": (8, 3, 224, 224)})
+RESNET = _profile(image={"min": (1, 3, 224, 224), "opt": (1, 3, 224, 224), "max": (32, 3, 224, 224)})
 
 
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
@@ -284,8 +284,8 @@ FORGED = [
     "a]",
     "a[b",
     "a{b}",
-    "x, Dimensions: [1], Strides: [1], Datatype: Half, Format: y_output",
-    "x, Dimensions: [1], Strides: [1], Datatype: Half, Format: y_output_0",
+    "x, Dimensions: [8,4], Strides: [4,1], Datatype: Half, Format: y_output",
+    "x, Dimensions: [8,4], Strides: [4,1], Datatype: Half, Format: y_output_0",
     *(f"one{end}two" for end in LINE_ENDS),
 ]
 
@@ -314,7 +314,7 @@ def test_forged_names_are_refused(name: str, one_node: Callable[..., Any]) -> No
 @pytest.mark.parametrize("suffix", ["", "_output", "_output_0"])
 def test_the_name_of_a_weight_does_not_turn_float_into_half(suffix: str) -> None:
     """The row of the one kernel would read "Datatype: Half" within the name of its constant."""
-    name = f"x, Dimensions: [1], Strides: [1], Datatype: Half, Format: y{suffix}"
+    name = f"x, Dimensions: [8,4], Strides: [4,1], Datatype: Half, Format: y{suffix}"
     with pytest.raises(BuildError):
         engines.build(_gemm(name), Recipe(precision="fp16"), backend=RTX)
 

@@ -31,7 +31,9 @@ def test_a_recorded_build_log() -> None:
     assert conv.name == "/stem/Conv_myl0_2" and conv.tactic == "__myelin_CASK_STUB"
     assert conv.inputs == (LayerTensor("/Relu_output_0.1_10_myl0", (-1, 2, 32, 32), "Half", "NHWC"),)
     assert [constant.shape for constant in conv.constants] == [(16, 2, 3, 3), (1,), (1,), (1, 16, 1, 1)]
-    assert conv.dtypes == {"Half", "Float"} and cast.dtypes == {"Float"}
+    assert {constant.dtype for constant in conv.constants} == {"Half", "Float"}
+    assert conv.dtypes == {"Half"}, "its Float constants are scalars"
+    assert cast.dtypes == {"Float"}
     assert conv.onnx_nodes == ("/stem/Conv", "/Relu") and table.swallowed(conv) == "Conv + Relu"
     assert head.outputs == (LayerTensor("logits", (-1, 10), "Float", "Linear"),)
     assert head.onnx_nodes == ("/head/Gemm", "/Cast_1") and table.swallowed(head) == "/head/Gemm + /Cast_1"
@@ -135,6 +137,7 @@ TABLES = {  # kernels, and the precisions that they prove
     "FP8 and BFloat16": ([_kernel("FP8"), _kernel("BFloat16")], {"fp8", "bf16"}),
     "Float with indices": ([_kernel("Float", "Int64"), _kernel("Int32"), _kernel("Bool")], {"fp32"}),
     "weights tell": ([Layer("k", "conv", constants=(LayerTensor("weights", (9,), "Half"),))], {"fp16"}),
+    "scalars do not tell": ([_kernel("Half", constants=(LayerTensor("scale", (1,), "Float"),))], {"fp16"}),
     "outputs do not tell": ([_kernel("Float", outputs=(LayerTensor("y", (1,), "Half"),))], {"fp32"}),
     "nothing is told": ([_kernel(""), _kernel()], set(PROOF)),
     "no layers": ([], set(PROOF)),

@@ -318,7 +318,7 @@ def test_a_dead_worker_stays_dead() -> None:
 
 
 def test_a_worker_that_cannot_start() -> None:
-    with pytest.raises(WorkerDied, match="cannot start '/nowhere/python': No such file"):
+    with pytest.raises(BackendUnavailable, match="cannot start '/nowhere/python': No such file"):
         Worker(Environment("nowhere", ("/nowhere/python",)))
 
 
