@@ -113,7 +113,7 @@ def _inspected(row: dict[str, Any]) -> Layer:
     constants: tuple[LayerTensor, ...] = ()
     if isinstance(weights, dict) and weights.get("Type"):
         count = weights.get("Count")
-        constants = (LayerTensor("weights", (count,) if isinstance(count, int) else (), str(weights["Type"])),)
+        constants = (LayerTensor("weights", (count,) if isinstance(count, int) else (-1,), str(weights["Type"])),)
     return Layer(
         name=name,
         kind=str(row.get("LayerType", "")),

@@ -30,6 +30,15 @@ from course_lib.errors import BackendUnavailable, CourseError, WorkerDied
 
 _T = TypeVar("_T")
 Launcher = Callable[[Sequence[str]], list[str]]  # wraps the worker's command, for example in a sandbox
+# What a child may call its failure. Anything else, such as a fault of the examiner's, is not its to claim.
+_CHILD_ERRORS = (
+    errors.BackendUnavailable,
+    errors.BuildError,
+    errors.PrecisionError,
+    errors.PlanError,
+    errors.EngineError,
+    errors.RecipeError,
+)
 _LIBRARY = str(Path(course_lib.__file__).resolve().parent.parent)
 
 # Started with -c instead of -m so that the folder the worker runs in, which may be a learner's, is not on its path.
@@ -185,9 +194,9 @@ def serve() -> None:
                 header = {"ms": engine.time_ms(arrays)}
             else:
                 header, answer = _build_or_describe(request, arrays)
+            wire.send(writer, header, answer)
         except Exception as error:  # every failure is an answer; only a crash ends a worker
-            header, answer = {"error": type(error).__name__, "message": str(error)}, {}
-        wire.send(writer, header, answer)
+            wire.send(writer, {"error": type(error).__name__, "message": str(error)})
 
 
 def _build_or_describe(request: dict[str, Any], arrays: dict[str, np.ndarray]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -230,10 +239,8 @@ def _plan(described: dict[str, Any], data: np.ndarray) -> Plan:
 def _error(kind: str, message: str) -> CourseError:
     """The child's error as the parent raises it: our own classes by name, anything else as an `EngineError`."""
     message = " ".join(message.split())[:1000]
-    known = getattr(errors, kind, None)
-    if isinstance(known, type) and issubclass(known, CourseError):
-        return known(message)
-    return errors.EngineError(f"{kind}: {message}")
+    known = {error.__name__: error for error in _CHILD_ERRORS}
+    return known[kind](message) if kind in known else errors.EngineError(f"{kind}: {message}")
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from course_lib.errors import CourseError, ExaminerFault
 from course_lib.grading import artefacts, sandbox
 from course_lib.labs import Bench, Examination, Lab
 
-RUNNER_SANDBOX = sandbox.Sandbox(cpu_seconds=900)
+RUNNER_SANDBOX = sandbox.Sandbox(cpu_seconds=900, file_bytes=128 << 20)
 
 
 @dataclass(frozen=True)
