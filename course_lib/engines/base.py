@@ -96,11 +96,12 @@ class Plan:
             PlanError: the disk is full, or the folder does not exist or is read-only.
         """
         path = Path(path)
-        known = {**self.summary(), "sha256": _sha256(self.data), "layers": self.layers.to_json()}
+        known = {**self.summary(), "layers": self.layers.to_json()}
+        known["sha256"] = _digest(self.data, known)
         written: list[tuple[str, Path]] = []
         try:
             for target, content in ((path, self.data), (_beside(path), json.dumps(known).encode())):
-                written.append((_write_temporary(target, content), target))
+                written.append((write_temporary(target, content), target))
             for _, target in written:
                 if target.is_dir():  # otherwise the second rename fails after the first one has happened
                     raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
@@ -122,7 +123,7 @@ class Plan:
         path = Path(path)
         try:
             data, known = path.read_bytes(), json.loads(_beside(path).read_bytes())
-            if known.pop("sha256") != _sha256(data):
+            if known.pop("sha256") != _digest(data, known):
                 raise PlanError(f"{path} is corrupt: its contents are not what was built; build it again")
             known["layers"] = LayerTable.from_json(known["layers"])
             for key in ("targets", "notes"):
@@ -148,11 +149,14 @@ def _beside(plan: Path) -> Path:
     return plan.with_name(plan.name + ".json")
 
 
-def _sha256(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
+def _digest(data: bytes, description: Mapping[str, Any]) -> str:
+    """One digest over the engine and what is said about it."""
+    digest = hashlib.sha256(data)
+    digest.update(json.dumps(description, sort_keys=True).encode())
+    return digest.hexdigest()
 
 
-def _write_temporary(target: Path, content: bytes) -> str:
+def write_temporary(target: Path, content: bytes) -> str:
     """A finished temporary file in the folder of `target`, ready to be renamed; on an error it leaves none."""
     descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:

@@ -29,14 +29,14 @@ def compile_plan(backend: str, model: Path, recipe: Mapping[str, Any], operators
     """
     import onnxruntime
 
-    data = model.read_bytes()
+    data = _self_contained(model)
     started = time.perf_counter()
     _session(data)
     return Plan(
         backend=backend,
         version=onnxruntime.__version__,
         data=data,
-        onnx_sha256=hashlib.sha256(data).hexdigest(),
+        onnx_sha256=hashlib.sha256(model.read_bytes()).hexdigest(),
         recipe=dict(recipe),
         targets=(),
         layers=LayerTable((), operators),
@@ -91,6 +91,25 @@ def _session(data: bytes) -> Any:
         if "protobuf" in str(error).lower():
             raise BuildError("the file is not an ONNX model, or only a part of one") from None
         raise BuildError(f"onnxruntime {onnxruntime.__version__} refuses the model: {_first_line(error)}") from None
+
+
+def _self_contained(model: Path) -> bytes:
+    """The model with its weights inside: a session made from bytes would look for them in the working directory."""
+    data = model.read_bytes()
+    if b"location" not in data:  # the key under which ONNX names a file with weights
+        return data
+    try:
+        import onnx
+
+        return bytes(onnx.load(model).SerializeToString())
+    except ImportError:
+        raise BuildError(
+            "the model may keep weights in files beside it, which this environment cannot read: install onnx"
+        ) from None
+    except (OSError, ValueError, onnx.checker.ValidationError) as error:
+        raise BuildError(
+            f"the model's weights are not in it and cannot be read: {' '.join(str(error).split())[:200]}"
+        ) from None
 
 
 def _first_line(error: Exception) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from course_lib.engines import cuda_driver
+from course_lib.engines import cuda_driver, timing_cache
 from course_lib.engines.base import Plan
 from course_lib.engines.layer_sources import parse_build_log, parse_inspector
 from course_lib.engines.layers import LayerTable
@@ -62,11 +62,16 @@ def compile_plan(trt: Any, backend: str, model: Path, recipe: Mapping[str, Any],
     targets = _set_targets(trt, config, recipe["targets"], backend)
     _add_profiles(builder, network, config, recipe["profiles"])
 
+    timing_file = timing_cache.file_for(trt, backend)
+    timings = timing_cache.use(config, timing_file) if timing_file else None
+
     started = time.perf_counter()
     serialized = builder.build_serialized_network(network, config)
     seconds = time.perf_counter() - started
     if serialized is None:
         raise BuildError(_advise(log.errors))
+    if timing_file and timings is not None:
+        timing_cache.keep(config, timings, timing_file)
     data = bytes(serialized)
     layers = _layers(trt, log, data, operators)
     layers.check_precision(recipe["precision"])
@@ -143,7 +148,9 @@ def _refuse_forged_names(network: Any) -> None:
     for name in (named.name for named in (*layers, *tensors) if named is not None):
         harmless = name.isprintable() and not _FORGED_NAME.search(name)
         if not harmless and not _BUILDERS_OWN_NAME.fullmatch(name):
-            raise BuildError(f"the name {name[:60]!r} in the graph holds brackets, braces, commas or control characters: rename it")
+            raise BuildError(
+                f"the name {name[:60]!r} in the graph holds brackets, braces, commas or control characters: rename it"
+            )
 
 
 def _set_flags(trt: Any, config: Any, recipe: Mapping[str, Any]) -> None:

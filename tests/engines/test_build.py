@@ -378,3 +378,23 @@ def test_onnxruntime_refuses_what_does_not_fit(feeds: dict[str, np.ndarray], wor
             call(feeds)
         assert len(str(raised.value).splitlines()) == 1
         assert [word for word in words if word not in str(raised.value)] == []
+
+
+@pytest.fixture
+def split_model(small_onnx: Path, tmp_path: Path) -> Path:
+    """The small classifier with its weights in a file beside it."""
+    path = tmp_path / "split.onnx"
+    onnx.save(onnx.load(small_onnx), path, save_as_external_data=True, location="split.data", size_threshold=0)
+    return path
+
+
+def test_weights_beside_the_model_end_up_in_the_plan(split_model: Path, small_ort_plan: Plan, service_recipe: Recipe) -> None:
+    plan = engines.build(split_model, service_recipe, backend="onnxruntime")
+    (split_model.parent / "split.data").unlink()
+    image = {"image": np.random.default_rng(0).random((3, 1, 32, 32), dtype=np.float32)}
+    assert np.array_equal(engines.load(plan).infer(image)["logits"], engines.load(small_ort_plan).infer(image)["logits"])
+
+
+def test_weights_that_are_missing_are_one_line(split_model: Path, service_recipe: Recipe) -> None:
+    (split_model.parent / "split.data").unlink()
+    _refused(BuildError, ["weights", "split.data"], split_model, service_recipe, backend="onnxruntime")

@@ -100,3 +100,20 @@ def test_lab01_reference_has_full_marks_and_nothing_has_none(target, tmp_path):
     verdict = judge(lab, tmp_path, bench=bench, trusted=bool(sandbox.problem()))
     assert (verdict.fault, verdict.score) == ("", verdict.max_score), verdict.to_json()
     assert judge(lab, tmp_path / "empty", bench=bench, trusted=bool(sandbox.problem())).score == 0
+
+
+def test_timing_cache_makes_the_second_build_faster(target, tmp_path, monkeypatch):
+    monkeypatch.setenv("COURSE_TIMING_CACHE", str(tmp_path / "timings"))
+    path = tmp_path / "wide.onnx"
+    export_onnx(classifier("wide"), path, opset=Bench(builder=target).opset)
+    first = build(path, Recipe(profiles=[SERVICE]), backend=target)
+    (kept,) = (tmp_path / "timings").glob("*.timings")
+    size = kept.stat().st_size
+    second = build(path, Recipe(profiles=[SERVICE]), backend=target)
+    print(f"first build {first.build_seconds:.1f} s, second {second.build_seconds:.1f} s, {size} bytes of timings")
+    assert second.build_seconds < 0.7 * first.build_seconds
+    build(path, Recipe(precision="fp16", profiles=[SERVICE]), backend=target)  # other tactics are merged in
+    assert kept.stat().st_size > size
+    kept.write_bytes(b"garbage")
+    assert build(path, Recipe(profiles=[SERVICE]), backend=target).layers.kernels  # refused, timed anew, replaced
+    assert kept.stat().st_size > 100

@@ -1,0 +1,801 @@
+"""What the cache returns is what a compiler built for exactly this request, whatever happened to its folder in between."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from course_lib import engines
+from course_lib.engines import Plan
+from course_lib.engines import cache as module
+from course_lib.engines.cache import PlanCache, key_of, made_of
+from course_lib.errors import BackendUnavailable, BuildError, PlanError, PrecisionError
+from course_lib.recipe import Profile, Recipe
+
+RTX, ORT = "tensorrt_rtx", "onnxruntime"
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> PlanCache:
+    return PlanCache(tmp_path / "plans")
+
+
+@pytest.fixture
+def no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    def build(*_: Any, **__: Any) -> Plan:
+        raise AssertionError("a compiler was started")
+
+    monkeypatch.setattr(module, "build", build)
+
+
+@pytest.fixture
+def pretend(monkeypatch: pytest.MonkeyPatch, small_plan: Plan) -> list[Recipe]:
+    """Builds take no time: the small classifier's plan is there already. Lists the recipes that were asked for."""
+    asked: list[Recipe] = []
+
+    def build(model: Any, recipe: Recipe, **_: Any) -> Plan:
+        asked.append(recipe)
+        return replace(small_plan, recipe=recipe.wire())
+
+    monkeypatch.setattr(module, "build", build)
+    return asked
+
+
+def _names(folder: Path) -> set[str]:
+    """Everything in a cache's folder but the lock."""
+    return {path.name for path in folder.iterdir()} - {".lock"}
+
+
+def _entry(cache: PlanCache) -> Path:
+    """The folder of the only entry, which must be all that is there."""
+    (name,) = _names(cache.folder)
+    assert sorted(path.name for path in (cache.folder / name).iterdir()) == ["entry.json", "model.plan", "model.plan.json"]
+    return cache.folder / name
+
+
+def _key(model: Any, recipe: Recipe | None = None, **options: Any) -> str:
+    return key_of(made_of(model, recipe, **options))
+
+
+# ---- hits
+
+
+@pytest.mark.parametrize("backend", [RTX, ORT])
+def test_the_second_build_comes_from_the_cache(
+    backend: str, cache: PlanCache, small_onnx: Path, service_recipe: Recipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = cache.build(small_onnx, service_recipe, backend=backend)
+    assert first.outcome == "built" and "not in the cache" in first.reason and "not cached" not in first.reason
+    assert _entry(cache).name == _key(small_onnx, service_recipe, backend=backend)
+    monkeypatch.setattr(module, "build", None)  # nothing is compiled from here on
+    for model in (small_onnx, str(small_onnx)):
+        second = cache.build(model, service_recipe, backend=backend)
+        assert (second.outcome, second.plan) == ("hit", first.plan) and backend in second.reason
+
+
+def test_a_plan_from_the_cache_runs(cache: PlanCache, small_onnx: Path, small_ort_plan: Plan, service_recipe: Recipe) -> None:
+    images = {"image": np.random.default_rng(0).normal(size=(3, 1, 32, 32)).astype(np.float32)}
+    want = engines.load(small_ort_plan).infer(images)["logits"]
+    for outcome in ("built", "hit"):
+        built = cache.build(small_onnx, service_recipe, backend=ORT)
+        assert built.outcome == outcome
+        np.testing.assert_array_equal(engines.load(built.plan).infer(images)["logits"], want)
+
+
+def test_a_model_in_memory(cache: PlanCache, one_node: Callable[..., Any]) -> None:
+    outcomes = [cache.build(model, backend=ORT).outcome for model in (one_node("Relu"), one_node("Relu"), one_node("Neg"))]
+    assert outcomes == ["built", "hit", "built"]
+
+
+def test_a_hit_for_the_wide_classifier_takes_less_than_50_ms(cache: PlanCache, wide_onnx: Path, service_recipe: Recipe) -> None:
+    assert cache.build(wide_onnx, service_recipe, backend=RTX).outcome == "built"
+    seconds = []
+    for _ in range(9):
+        started = time.perf_counter()
+        built = cache.build(wide_onnx, service_recipe, backend=RTX)
+        seconds.append(time.perf_counter() - started)
+        assert built.outcome == "hit" and len(built.plan.data) > 4_000_000
+    assert sorted(seconds)[4] < 0.050
+
+
+def test_a_build_that_fails_leaves_nothing(cache: PlanCache, small_onnx: Path, service_recipe: Recipe, tmp_path: Path) -> None:
+    for _ in range(2):
+        with pytest.raises(PrecisionError):
+            cache.build(small_onnx, service_recipe.model_copy(update={"precision": "fp16"}), backend=RTX)
+    with pytest.raises(BuildError, match="no such file"):
+        cache.build(tmp_path / "absent.onnx", backend=ORT)
+    with pytest.raises(BuildError, match="cannot be read: Is a directory"):
+        cache.build(tmp_path, backend=ORT)
+    with pytest.raises(BackendUnavailable, match="tensorflow"):
+        cache.build(small_onnx, backend="tensorflow")
+    with pytest.raises(BuildError, match=r"0\.05 s"):
+        cache.build(small_onnx, service_recipe, backend=RTX, time_limit_s=0.05)
+    assert cache.entries() == ()
+
+
+def test_a_model_that_changes_while_it_is_compiled_is_not_cached(
+    cache: PlanCache, small_onnx: Path, service_recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = Path(shutil.copy(small_onnx, tmp_path / "model.onnx"))
+
+    def build(*arguments: Any, **options: Any) -> Plan:
+        changed = onnx.load(model)
+        changed.doc_string = "changed"
+        onnx.save(changed, model)
+        return engines.build(*arguments, **options)
+
+    monkeypatch.setattr(module, "build", build)
+    built = cache.build(model, service_recipe, backend=ORT)
+    assert built.outcome == "built" and "not cached: the model changed while it was compiled" in built.reason
+    assert cache.entries() == ()
+
+
+# ---- the key
+
+
+def test_every_ingredient_changes_the_key(
+    small_onnx: Path, service_recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = Path(shutil.copy(small_onnx, tmp_path / "same.onnx"))
+    base = _key(small_onnx, service_recipe, backend=RTX)
+    assert base == _key(other, service_recipe, backend=RTX), "the name of the file is no ingredient"
+    larger = Profile(image={"min": (1, 1, 32, 32), "opt": (8, 1, 32, 32), "max": (33, 1, 32, 32)})
+    updates: list[dict[str, Any]] = [
+        {"precision": "fp16"},
+        {"workspace_mib": 1023},
+        {"optimization_level": 2},
+        {"flags": ()},
+        {"targets": ("sm86",)},
+        {"targets": ("sm89",)},
+        {"profiles": ()},
+        {"profiles": (larger,)},
+        {"profiles": service_recipe.profiles * 2},
+    ]
+    assert {name for update in updates for name in update} == set(Recipe.model_fields), "a new field of the recipe"
+    keys = [_key(small_onnx, service_recipe.model_copy(update=update), backend=RTX) for update in updates]
+    keys.append(_key(small_onnx, service_recipe, backend=ORT))
+    keys.append(_key(small_onnx, backend=RTX))
+    content = bytearray(small_onnx.read_bytes())
+    for place in (0, len(content) // 2, -1):
+        content[place] ^= 1
+        other.write_bytes(content)
+        keys.append(_key(other, service_recipe, backend=RTX))
+
+    for patch in (
+        lambda p: p.setattr(module, "find", lambda name: engines.Backend(name, "1.8")),
+        lambda p: p.setattr(module.cuda_driver, "capability", lambda: "sm121"),
+        lambda p: p.setattr(module, "FORMAT", module.FORMAT + 1),
+        lambda p: p.setenv("COURSE_TACTIC_SOURCES", "CUBLAS"),
+    ):
+        with monkeypatch.context() as changed:
+            patch(changed)
+            keys.append(_key(small_onnx, service_recipe, backend=RTX))
+    assert base == _key(small_onnx, service_recipe, backend=RTX)
+    # the recipe without profiles is the one test case that appears twice
+    assert len({base, *keys}) == len(keys) and keys[6] == _key(small_onnx, Recipe(), backend=RTX) == keys[10]
+
+
+def test_another_version_of_the_backend_builds_again(
+    cache: PlanCache, small_onnx: Path, service_recipe: Recipe, pretend: list[Recipe], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert cache.build(small_onnx, service_recipe, backend=RTX).outcome == "built"
+    monkeypatch.setattr(module, "find", lambda name: engines.Backend(name, "1.8"))
+    built = cache.build(small_onnx, service_recipe, backend=RTX)
+    assert built.outcome == "built" and "tensorrt_rtx 1.8" in built.reason
+    assert len(cache.entries()) == 2 == len(pretend)
+
+
+def test_the_same_backend_in_another_environment_shares_entries(
+    small_onnx: Path, service_recipe: Recipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COURSE_ENVIRONMENTS", f"other={sys.executable}; broken=/bin/false")
+    here, other = (_key(small_onnx, service_recipe, backend=name) for name in (ORT, f"{ORT}@other"))
+    assert here == other
+    with pytest.raises(BuildError, match="'broken' does not answer"):
+        made_of(small_onnx, backend=f"{ORT}@broken")
+    with pytest.raises(BackendUnavailable, match="mars"):
+        made_of(small_onnx, backend=f"{ORT}@mars")
+
+
+_SIZES = st.tuples(st.integers(0, 9), st.integers(9, 99), st.integers(99, 2**40))
+_RANGES = st.lists(_SIZES, min_size=1, max_size=4).map(
+    lambda rows: dict(zip(("min", "opt", "max"), zip(*rows, strict=True), strict=True))
+)
+_PROFILES = st.lists(st.dictionaries(st.text(min_size=1, max_size=9), _RANGES, min_size=1, max_size=3), max_size=2)
+_RECIPES = st.fixed_dictionaries(
+    {},
+    optional={
+        "precision": st.sampled_from(["fp32", "fp16", "bf16", "int8", "fp8"]),
+        "workspace_mib": st.integers(0, 1 << 20),
+        "optimization_level": st.integers(0, 5),
+        "flags": st.lists(st.sampled_from(["tf32", "sparse_weights", "refit"]), unique=True),
+        "targets": st.lists(st.sampled_from(["sm86", "sm89", "sm120"]), unique=True),
+        "profile": _PROFILES,
+    },
+)
+
+
+def _recipe_key(recipe: Recipe) -> str:
+    return key_of({"recipe": recipe.wire()})
+
+
+@settings(max_examples=150, deadline=None)
+@given(_RECIPES, _RECIPES, st.randoms(use_true_random=False))
+def test_equal_recipes_and_only_those_have_equal_keys(one: dict[str, Any], two: dict[str, Any], luck: random.Random) -> None:
+    def shuffled(values: dict[str, Any]) -> dict[str, Any]:
+        return dict(luck.sample(list(values.items()), len(values)))
+
+    first, second = Recipe(**one), Recipe(**two)
+    assert (_recipe_key(first) == _recipe_key(second)) == (first == second)
+    reordered = shuffled({**one, "profile": [shuffled({n: shuffled(r) for n, r in p.items()}) for p in one.get("profile", [])]})
+    assert _recipe_key(Recipe(**reordered)) == _recipe_key(first)
+    assert _recipe_key(Recipe.loads(first.dumps())) == _recipe_key(first)
+
+
+def test_the_order_of_keys_in_toml_is_no_ingredient() -> None:
+    lines = ['precision = "fp16"', "workspace_mib = 5", "optimization_level = 1"]
+    profile = "\n[[profile]]\nb = { max = [3], min = [1], opt = [2] }\na = { min = [1], opt = [2], max = [3] }\n"
+    mirrored = "\n[[profile]]\na = { max = [3], opt = [2], min = [1] }\nb = { min = [1], opt = [2], max = [3] }\n"
+    one, two = Recipe.loads("\n".join(lines) + profile), Recipe.loads("\n".join(lines[::-1]) + mirrored)
+    assert _recipe_key(one) == _recipe_key(two) == _recipe_key(Recipe.loads("\n".join(lines) + "\nflags = ['tf32']" + profile))
+
+
+# ---- weights in files beside the model
+
+
+@pytest.fixture
+def split_onnx(small_onnx: Path, tmp_path: Path) -> Path:
+    """The small classifier with its weights in `weights.bin` beside it."""
+    (tmp_path / "split").mkdir()
+    path = tmp_path / "split" / "model.onnx"
+    onnx.save(onnx.load(small_onnx), path, save_as_external_data=True, location="weights.bin", size_threshold=100)
+    return path
+
+
+def test_a_changed_weight_file_is_built_again(
+    cache: PlanCache, split_onnx: Path, service_recipe: Recipe, tmp_path: Path
+) -> None:
+    weights = split_onnx.with_name("weights.bin")
+    link = tmp_path / "link.onnx"
+    link.symlink_to(split_onnx)
+    before = cache.build(split_onnx, service_recipe, backend=RTX)
+    assert [cache.build(path, service_recipe, backend=RTX).outcome for path in (split_onnx, link)] == ["hit", "hit"]
+    content = bytearray(weights.read_bytes())
+    content[len(content) // 2] ^= 0x40
+    weights.write_bytes(content)
+    after = cache.build(split_onnx, service_recipe, backend=RTX)
+    assert (before.outcome, after.outcome) == ("built", "built") and before.plan.onnx_sha256 == after.plan.onnx_sha256
+    assert before.plan.data != after.plan.data
+    weights.unlink()
+    with pytest.raises(BuildError):
+        cache.build(split_onnx, service_recipe, backend=RTX)
+    assert len(cache.entries()) == 2
+
+
+def test_a_compiler_behind_a_launcher_reads_no_weight_files_and_neither_does_the_key(
+    split_onnx: Path, small_onnx: Path, service_recipe: Recipe
+) -> None:
+    def launcher(command: Any) -> list[str]:
+        return list(command)
+
+    assert made_of(split_onnx, service_recipe, launcher=launcher)["files"] == {}
+    assert list(made_of(split_onnx, service_recipe)["files"]) == ["weights.bin"]
+    assert made_of(small_onnx, launcher=launcher) == made_of(small_onnx)
+
+
+@pytest.mark.parametrize("location", ["absent", "/dev/zero", "pipe", ".", "a\0b", "x" * 300])
+def test_what_is_no_file_of_weights_is_not_read(location: str, split_onnx: Path) -> None:
+    os.mkfifo(split_onnx.with_name("pipe"))
+    model = onnx.load(split_onnx, load_external_data=False)
+    for tensor in model.graph.initializer:
+        for pair in tensor.external_data:
+            pair.value = location if pair.key == "location" else pair.value
+    split_onnx.write_bytes(model.SerializeToString())
+    assert made_of(split_onnx)["files"] == {location: ""}
+
+
+def test_weight_files_are_found_wherever_a_model_keeps_tensors(tmp_path: Path) -> None:
+    from onnx import TensorProto, helper
+
+    def tensor(location: str) -> TensorProto:
+        made = TensorProto(name=location, data_type=TensorProto.FLOAT, dims=[1], data_location=TensorProto.EXTERNAL)
+        made.external_data.add(key="location", value=location)
+        (tmp_path / location).write_text(location)
+        return made
+
+    inner = helper.make_graph([helper.make_node("Constant", [], ["c"], value=tensor("subgraph"))], "inner", [], [])
+    node = helper.make_node("If", ["x"], ["y"], then_branch=inner, values=[tensor("list")])
+    function = helper.make_function(
+        "own", "f", [], ["c"], [helper.make_node("Constant", [], ["c"], value=tensor("function"))], []
+    )
+    sparse = helper.make_sparse_tensor(tensor("values"), tensor("indices"), [1])
+    graph = helper.make_graph([node], "graph", [], [], [tensor("initializer")], sparse_initializer=[sparse])
+    model = helper.make_model(graph, functions=[function])
+    (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
+    files = made_of(tmp_path / "model.onnx")["files"]
+    assert list(files) == ["function", "indices", "initializer", "list", "subgraph", "values"] and all(files.values())
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.binary(max_size=40), st.binary(max_size=40), st.booleans())
+def test_a_digest_in_chunks(tmp_path_factory: pytest.TempPathFactory, left: bytes, right: bytes, word: bool) -> None:
+    import hashlib
+
+    content = left + b"location" * word + right
+    path = tmp_path_factory.getbasetemp() / "content"
+    path.write_bytes(content)
+    with pytest.MonkeyPatch.context() as patch:
+        for size in (3, 8, 11, 1 << 20):
+            patch.setattr(module, "_CHUNK", size)
+            assert module._sha256(path, b"location") == (hashlib.sha256(content).hexdigest(), b"location" in content)
+
+
+# ---- damaged entries
+
+
+def _flip(path: Path, place: int = -50) -> None:
+    content = bytearray(path.read_bytes())
+    content[place] ^= 4
+    path.write_bytes(content)
+
+
+def _edit(path: Path, **changes: Any) -> None:
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+def _edit_made_of(entry: Path, **changes: Any) -> None:
+    _edit(entry / "entry.json", made_of={**json.loads((entry / "entry.json").read_text())["made_of"], **changes})
+
+
+def _become_file(entry: Path) -> None:
+    shutil.rmtree(entry)
+    entry.write_text("a file")
+
+
+DAMAGE: dict[str, tuple[Callable[[Path], Any], str]] = {
+    "flipped bit in the plan": (lambda entry: _flip(entry / "model.plan"), "corrupt"),
+    "flipped bit in the layers": (lambda entry: _flip(entry / "model.plan.json"), "model.plan.json is corrupt"),
+    "another version in the description": (lambda entry: _edit(entry / "model.plan.json", version="0.1"), "corrupt"),
+    "truncated plan": (lambda entry: os.truncate(entry / "model.plan", 1000), "corrupt"),
+    "empty plan": (lambda entry: os.truncate(entry / "model.plan", 0), "corrupt"),
+    "truncated description": (lambda entry: os.truncate(entry / "model.plan.json", 1000), "corrupt"),
+    "truncated entry.json": (lambda entry: os.truncate(entry / "entry.json", 100), "entry.json"),
+    "no plan": (lambda entry: (entry / "model.plan").unlink(), "no such plan"),
+    "no description": (lambda entry: (entry / "model.plan.json").unlink(), "model.plan.json is missing"),
+    "no entry.json": (lambda entry: (entry / "entry.json").unlink(), "entry.json is missing"),
+    "entry.json of nothing": (lambda entry: (entry / "entry.json").write_text("[" * 50_000), "cannot be read"),
+    "entry.json is a list": (lambda entry: (entry / "entry.json").write_text("[]"), "cannot be read"),
+    "made for another version": (lambda entry: _edit_made_of(entry, version="1.6"), "made for another version"),
+    "made by another course": (lambda entry: _edit_made_of(entry, format=0), "made for another format"),
+    "a file in its place": (_become_file, "cannot be read"),
+    "an empty folder": (lambda entry: [path.unlink() for path in entry.iterdir()], "missing"),
+    "a folder in the place of the plan": (
+        lambda entry: ((entry / "model.plan").unlink(), (entry / "model.plan" / "deep").mkdir(parents=True)),
+        "model.plan",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", DAMAGE)
+def test_a_damaged_entry_is_rebuilt_and_the_reason_says_why(
+    kind: str, cache: PlanCache, small_onnx: Path, small_plan: Plan, service_recipe: Recipe, pretend: list[Recipe]
+) -> None:
+    damage, why = DAMAGE[kind]
+    cache.build(small_onnx, service_recipe, backend=RTX)
+    damage(_entry(cache) if kind != "a file in its place" else next(cache.folder.glob("[0-9a-f]*")))
+    assert len(cache.entries()) == 1
+    outcomes = [cache.build(small_onnx, service_recipe, backend=RTX) for _ in range(2)]
+    assert [built.outcome for built in outcomes] == ["rebuilt", "hit"] and all(built.plan == small_plan for built in outcomes)
+    assert "the cached plan was not used" in outcomes[0].reason and why in outcomes[0].reason
+    assert len(outcomes[0].reason.splitlines()) == 1 and "not cached" not in outcomes[0].reason
+    assert _entry(cache) and len(pretend) == 2
+
+
+def test_a_damaged_entry_is_really_compiled_again(cache: PlanCache, small_onnx: Path, service_recipe: Recipe) -> None:
+    first = cache.build(small_onnx, service_recipe, backend=RTX).plan
+    _flip(_entry(cache) / "model.plan", 1000)
+    again = cache.build(small_onnx, service_recipe, backend=RTX)
+    assert again.outcome == "rebuilt" and len(again.plan.layers.kernels) == len(first.layers.kernels)
+
+
+def test_no_flipped_bit_passes(cache: PlanCache, small_onnx: Path, service_recipe: Recipe, pretend: list[Recipe]) -> None:
+    """One bit in each byte of what describes a plan, and in 50 bytes of the plan."""
+    ingredients = made_of(small_onnx, service_recipe, backend=RTX)
+    plan = cache.build(small_onnx, service_recipe, backend=RTX).plan
+    entry, luck, harmless = _entry(cache), random.Random(0), 0
+    for name, count in (("entry.json", 10_000), ("model.plan.json", 300), ("model.plan", 50)):
+        content = (entry / name).read_bytes()
+        for place in luck.sample(range(len(content)), min(count, len(content))):
+            damaged = bytearray(content)
+            damaged[place] ^= 1 << luck.randrange(8)
+            (entry / name).write_bytes(damaged)
+            try:
+                assert module._read(entry, ingredients) == plan
+                harmless += 1
+            except PlanError as error:
+                assert len(str(error).splitlines()) == 1
+        (entry / name).write_bytes(content)
+    assert harmless < 20  # a space between two JSON tokens has become another kind of space
+    assert module._read(entry, ingredients) == plan
+
+
+# ---- several processes, and processes that are killed
+
+_BUILD = """
+import sys
+from course_lib.engines.cache import PlanCache
+from course_lib.recipe import Recipe
+folder, model, recipe, backend = sys.argv[1:]
+cache, recipe = PlanCache(folder), Recipe.load(recipe)
+print("ready", flush=True)
+sys.stdin.readline()
+built = cache.build(model, recipe, backend=backend)
+print(built.outcome, "not cached" not in built.reason)
+"""
+
+
+def _process(cache: PlanCache, model: Path, recipe: Recipe, backend: str = RTX) -> subprocess.Popen[str]:
+    """A process that has imported everything and builds after the next line on its input."""
+    toml = cache.folder.parent / "recipe.toml"
+    recipe.save(toml)
+    command = [sys.executable, "-c", _BUILD, str(cache.folder), str(model), str(toml), backend]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None and process.stdout.readline() == "ready\n"
+    return process
+
+
+def _go(process: subprocess.Popen[str]) -> None:
+    assert process.stdin is not None
+    process.stdin.write("\n")
+    process.stdin.flush()
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_two_processes_build_the_same_key_at_once(
+    damaged: bool, cache: PlanCache, small_onnx: Path, service_recipe: Recipe
+) -> None:
+    if damaged:
+        cache.build(small_onnx, service_recipe, backend=RTX)
+        _flip(_entry(cache) / "model.plan")
+    processes = [_process(cache, small_onnx, service_recipe) for _ in range(2)]
+    for process in processes:
+        _go(process)
+    answers = [process.communicate(timeout=60)[0].split() for process in processes]
+    assert [process.returncode for process in processes] == [0, 0]
+    assert all(answer[0] in ("hit", "rebuilt" if damaged else "built") and answer[1] == "True" for answer in answers), answers
+    assert _entry(cache) and cache.build(small_onnx, service_recipe, backend=RTX).outcome == "hit"
+
+
+def test_a_process_killed_at_any_moment_of_a_build(cache: PlanCache, small_onnx: Path, service_recipe: Recipe) -> None:
+    started = time.monotonic()
+    with _process(cache, small_onnx, service_recipe) as process:
+        started = time.monotonic()
+        _go(process)
+        process.wait(60)
+    whole = time.monotonic() - started
+    cache.clear()
+    killed = 0
+    for delay in np.linspace(0.02, 1.05, 12) * whole:
+        with _process(cache, small_onnx, service_recipe) as process:
+            _go(process)
+            time.sleep(delay)
+            process.kill()
+        killed += process.returncode == -signal.SIGKILL
+        built = cache.build(small_onnx, service_recipe, backend=RTX)
+        assert built.outcome in ("built", "hit") and "not cached" not in built.reason  # "rebuilt" would be a half entry
+        assert len(built.plan.layers.kernels) == 13 and _entry(cache)
+        cache.clear()
+        assert _names(cache.folder) == set()
+    assert killed >= 6
+
+
+_CRASHES = """
+import os, shutil, signal, sys
+from pathlib import Path
+from course_lib.engines import Plan, cache as module
+from course_lib.errors import PlanError
+from course_lib.recipe import Recipe
+folder, model, plan, kind = sys.argv[1:]
+plan = Plan.load(plan)
+module.build = lambda *_, **__: plan
+cache, recipe = module.PlanCache(folder), Recipe(**plan.recipe)
+ingredients = module.made_of(model, recipe, backend=plan.backend)
+entry = cache.folder / module.key_of(ingredients)
+
+def build():
+    return cache.build(model, recipe, backend=plan.backend)
+
+def prepare():
+    cache.clear()
+    if kind != "new":
+        build()
+    if kind == "damaged":
+        os.truncate(entry / "model.plan", 1000)
+
+def die_at(step):
+    left = [step]
+    def hook(event, _):
+        if event.startswith(("os.", "open", "shutil.", "tempfile.", "fcntl.")):
+            left[0] -= 1
+            if left[0] == -1:  # once: the call below is seen here too
+                os.kill(os.getpid(), signal.SIGKILL)
+    sys.addaudithook(hook)
+
+for step in range(1000):
+    prepare()
+    child = os.fork()
+    if child == 0:
+        die_at(step)
+        cache.clear() if kind == "clear" else build()
+        os._exit(0)
+    status = os.waitpid(child, 0)[1]
+    try:
+        assert module._read(entry, ingredients) in (None, plan), step
+    except PlanError:
+        assert kind == "damaged", step
+    built = build()
+    assert built.plan == plan and "not cached" not in built.reason, (step, built)
+    if kind == "clear":
+        cache.clear()  # where the entry has survived, the build above wrote nothing and so swept nothing
+    names = {path.name for path in cache.folder.iterdir()} - {".lock"}
+    assert names == (set() if kind == "clear" else {entry.name}), (step, names)
+    if status == 0:
+        print(step)
+        break
+    assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL, (step, status)
+"""
+
+
+@pytest.mark.parametrize("kind", ["new", "damaged", "clear"])
+def test_a_process_killed_before_each_of_its_calls_to_the_file_system(
+    kind: str, cache: PlanCache, small_onnx: Path, small_ort_plan: Plan, tmp_path: Path
+) -> None:
+    """Python's audit hooks see every open, rename and removal; the child kills itself before the n-th, for each n."""
+    small_ort_plan.save(tmp_path / "model.plan")
+    command = [sys.executable, "-c", _CRASHES, cache.folder, small_onnx, tmp_path / "model.plan", kind]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert int(done.stdout) > (5 if kind == "clear" else 15), "too few places to be worth anything"
+
+
+_CROWD = """
+import os, signal, sys, time
+from course_lib.engines import Plan, cache as module
+from course_lib.recipe import Recipe
+folder, model, plan = sys.argv[1:]
+plan = Plan.load(plan)
+module.build = lambda *_, **__: plan
+cache, recipe = module.PlanCache(folder), Recipe(**plan.recipe)
+ingredients = module.made_of(model, recipe, backend=plan.backend)
+entry = cache.folder / module.key_of(ingredients)
+children = []
+for number in range(3):
+    child = os.fork()
+    if child == 0:
+        while True:
+            if number:
+                built = cache.build(model, recipe, backend=plan.backend)
+                if built.outcome == "rebuilt" or "not cached" in built.reason: os._exit(1)
+            else:
+                cache.clear(), cache.prune(10), cache.entries()
+    children.append(child)
+found = {True: 0, False: 0}
+end = time.monotonic() + 2
+while time.monotonic() < end:
+    read = module._read(entry, ingredients)
+    assert read in (None, plan)
+    found[read is None] += 1
+assert [os.waitpid(child, os.WNOHANG)[0] for child in children] == [0, 0, 0], "a child ended"
+for child in children: os.kill(child, signal.SIGKILL)
+for child in children: os.waitpid(child, 0)
+print(min(found.values()))
+"""
+
+
+def test_readers_among_writers_find_a_whole_entry_or_none(
+    cache: PlanCache, small_onnx: Path, small_ort_plan: Plan, tmp_path: Path
+) -> None:
+    small_ort_plan.save(tmp_path / "model.plan")
+    command = [sys.executable, "-c", _CROWD, cache.folder, small_onnx, tmp_path / "model.plan"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert int(done.stdout) > 5, "the race did not happen"
+
+
+def test_a_stopped_process_with_the_lock_keeps_nobody_waiting_for_long(
+    cache: PlanCache, small_onnx: Path, service_recipe: Recipe, pretend: list[Recipe], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache.folder.mkdir()
+    monkeypatch.setattr(module, "_LOCK_WAIT_S", 0.2)
+    with open(cache.folder / ".lock", "ab") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        built = cache.build(small_onnx, service_recipe, backend=RTX)
+        assert built.outcome == "built" and built.reason.endswith("another process has held its lock for 0.2 s")
+        with pytest.raises(PlanError, match="lock"):
+            cache.clear()
+    assert "not cached" not in cache.build(small_onnx, service_recipe, backend=RTX).reason
+
+
+# ---- folders that cannot be written to
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
+    """Mounts a small disk with the given options, where that is allowed; again with other options to change it."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+
+    def mount(options: str) -> Path:
+        command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)]
+        if os.geteuid() != 0 or shutil.which("mount") is None or subprocess.run(command, capture_output=True).returncode:
+            pytest.skip("mounting is not allowed here")
+        return folder
+
+    try:
+        yield mount
+    finally:
+        while os.path.ismount(folder):
+            subprocess.run(["umount", folder], check=True)
+
+
+def test_a_full_disk(disk: Callable[[str], Path], small_onnx: Path, small_plan: Plan, service_recipe: Recipe) -> None:
+    cache = PlanCache(disk("size=300k,mode=700") / "plans")
+    for _ in range(2):
+        built = cache.build(small_onnx, service_recipe, backend=RTX)
+        assert built.outcome == "built" and built.plan.layers == small_plan.layers
+        assert "not cached" in built.reason and "No space left on device" in built.reason
+        assert len(built.reason.splitlines()) == 1 and _names(cache.folder) == set()
+
+
+def test_a_read_only_disk(
+    disk: Callable[[str], Path], small_onnx: Path, small_plan: Plan, service_recipe: Recipe, pretend: list[Recipe]
+) -> None:
+    cache = PlanCache(disk("size=4m,mode=700") / "plans")
+    cache.build(small_onnx, service_recipe, backend=RTX)
+    disk("remount,ro")
+    assert cache.build(small_onnx, service_recipe, backend=RTX).outcome == "hit"
+    built = cache.build(small_onnx, service_recipe.model_copy(update={"workspace_mib": 5}), backend=RTX)
+    assert built.outcome == "built" and built.plan.recipe["workspace_mib"] == 5
+    assert "not cached" in built.reason and "Read-only file system" in built.reason
+    assert len(cache.entries()) == 1
+    for change in (cache.clear, lambda: cache.prune(0)):
+        with pytest.raises(PlanError, match="Read-only file system"):
+            change()
+
+
+def test_a_limit_on_the_size_of_files(cache: PlanCache, small_onnx: Path, service_recipe: Recipe, tmp_path: Path) -> None:
+    """A full disk without mounting: the kernel refuses to write more than 200 KB to a file."""
+    service_recipe.save(tmp_path / "recipe.toml")
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))"
+    command = [sys.executable, "-c", limit + _BUILD.replace("not cached", "File too large"), cache.folder, small_onnx]
+    done = subprocess.run([*command, tmp_path / "recipe.toml", RTX], input="\n", capture_output=True, text=True)
+    assert done.stdout.split() == ["ready", "built", "False"], done.stderr[-2000:]
+    assert _names(cache.folder) == set()
+
+
+@pytest.mark.parametrize("place", ["file", "file/below"])
+def test_a_file_in_the_place_of_the_folder(
+    place: str, small_onnx: Path, service_recipe: Recipe, tmp_path: Path, pretend: list[Recipe]
+) -> None:
+    (tmp_path / "file").write_text("a file")
+    built = PlanCache(tmp_path / place).build(small_onnx, service_recipe, backend=RTX)
+    assert built.outcome == "built" and "not cached: cannot write to" in built.reason
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="permissions do not stop root; a read-only disk does, above")
+def test_a_read_only_folder(cache: PlanCache, small_onnx: Path, service_recipe: Recipe, pretend: list[Recipe]) -> None:
+    cache.folder.mkdir(mode=0o500)
+    built = cache.build(small_onnx, service_recipe, backend=RTX)
+    assert built.outcome == "built" and "not cached" in built.reason and "Permission denied" in built.reason
+
+
+# ---- what is in the cache
+
+
+def _with_workspace(recipe: Recipe, mib: int) -> Recipe:
+    return recipe.model_copy(update={"workspace_mib": mib})
+
+
+def test_entries_say_what_they_are(cache: PlanCache, small_onnx: Path, small_plan: Plan, service_recipe: Recipe) -> None:
+    assert cache.entries() == () == cache.clear() == cache.prune(0) and not cache.folder.exists()
+    cache.build(small_onnx, service_recipe, backend=RTX)
+    (entry,) = cache.entries()
+    assert (entry.key, entry.backend, entry.version) == (_key(small_onnx, service_recipe, backend=RTX), RTX, small_plan.version)
+    assert entry.model_sha256 == small_plan.onnx_sha256
+    assert entry.size_bytes == sum(path.stat().st_size for path in _entry(cache).iterdir()) > 700_000
+    assert -1 < entry.idle_s <= entry.age_s < 60
+    assert cache.folder.stat().st_mode & 0o077 == 0 == _entry(cache).stat().st_mode & 0o077
+
+
+def test_prune_removes_what_was_used_least_recently(
+    cache: PlanCache, small_onnx: Path, service_recipe: Recipe, pretend: list[Recipe]
+) -> None:
+    recipes = [_with_workspace(service_recipe, mib) for mib in (1, 2, 3, 4)]
+    keys = [_key(small_onnx, recipe, backend=RTX) for recipe in recipes]
+    for recipe in (*recipes, recipes[0], recipes[2]):
+        cache.build(small_onnx, recipe, backend=RTX)
+        time.sleep(0.01)
+    assert len(pretend) == 4
+    entries = cache.entries()
+    assert [entry.key for entry in entries] == [keys[1], keys[3], keys[0], keys[2]]
+    total = sum(entry.size_bytes for entry in entries)
+    assert cache.prune(total) == ()
+    assert [entry.key for entry in cache.prune(total - 1)] == [keys[1]]
+    assert [entry.key for entry in cache.prune(entries[0].size_bytes * 3 // 2)] == [keys[3], keys[0]]
+    assert _entry(cache).name == keys[2]
+    with pytest.raises(ValueError, match="-1"):
+        cache.prune(-1)
+    assert [entry.key for entry in cache.prune(0)] == [keys[2]] and _names(cache.folder) == set()
+
+
+def test_clear_removes_damaged_entries_and_remains_and_nothing_that_is_not_its_own(
+    cache: PlanCache, small_onnx: Path, service_recipe: Recipe, pretend: list[Recipe]
+) -> None:
+    cache.build(small_onnx, service_recipe, backend=RTX)
+    _flip(_entry(cache) / "entry.json", 0)
+    (cache.folder / ("0" * 64)).mkdir()
+    (cache.folder / ".temporary-1" / "deep").mkdir(parents=True)
+    (cache.folder / "thesis.txt").write_text("mine")
+    assert [(entry.backend, entry.model_sha256) for entry in cache.entries()] == [("", "")] * 2
+    assert len(cache.clear()) == 2
+    assert _names(cache.folder) == {"thesis.txt"}
+
+
+def test_remains_of_a_killed_process_are_swept_by_the_next_write(
+    cache: PlanCache, small_onnx: Path, service_recipe: Recipe, pretend: list[Recipe]
+) -> None:
+    (cache.folder / ".temporary-1").mkdir(parents=True)
+    (cache.folder / ".temporary-1" / ".model.plan.x").write_bytes(bytes(1000))
+    cache.build(small_onnx, service_recipe, backend=RTX)
+    assert _entry(cache)
+
+
+def test_the_default_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert PlanCache().folder == tmp_path / "tensorrt-course" / "plans"
+    monkeypatch.setenv("HOME", "/home/student")
+    for value in ("", "relative/folder"):  # which the specification says to ignore
+        monkeypatch.setenv("XDG_CACHE_HOME", value)
+        assert PlanCache().folder == Path("/home/student/.cache/tensorrt-course/plans")
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert PlanCache().folder == Path("/home/student/.cache/tensorrt-course/plans")
+    monkeypatch.setattr(Path, "home", lambda: (_ for _ in ()).throw(RuntimeError))
+    with pytest.raises(PlanError, match="XDG_CACHE_HOME"):
+        PlanCache()
+
+
+def test_a_cache_is_a_small_value(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert PlanCache(Path("plans")) == PlanCache(str(tmp_path / "plans")) and hash(PlanCache(tmp_path)) == hash(
+        PlanCache(tmp_path)
+    )  # type: ignore[arg-type]
+
+
+def test_the_cache_needs_numpy_and_the_standard_library_only() -> None:
+    """A worker imports this package in an environment that has nothing else."""
+    code = (
+        "import sys\n"
+        "class Block:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name.partition('.')[0] not in {*sys.stdlib_module_names, 'course_lib', 'numpy'}: raise ModuleNotFoundError(name)\n"
+        "sys.meta_path.insert(0, Block())\n"
+        "import course_lib.engines.cache\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
