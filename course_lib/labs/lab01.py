@@ -237,6 +237,8 @@ def _ends(recipe: Recipe) -> str:
 def _hint_for_build(error: CourseError) -> str:
     if isinstance(error, PrecisionError):
         return "`precision` is a promise about the graph. Which function of the course changes the graph's number types?"
+    if "is missing" in str(error):
+        return "Task 1 writes model.onnx and task 2 writes recipe.toml: solve them first, then run their cells again."
     if "profile" in str(error):
         return "The exported batch is dynamic, so the recipe needs a profile: min, opt and max for `image`."
     return "Build it in the notebook with course_lib.engines.build: the same error appears there."

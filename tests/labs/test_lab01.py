@@ -63,6 +63,7 @@ def test_nothing_handed_in_has_none(tmp_path):
     examined = LAB.examine(tmp_path, BENCH)
     assert examined.points == 0
     assert "model.onnx is missing" in examined.outcomes[0].message
+    assert "Task 1" in hints(examined)
 
 
 @pytest.mark.parametrize(("high", "tier"), [(16, "partial"), (31, "partial"), (8, "none"), (1, "none")])
