@@ -25,7 +25,7 @@ DEFAULT_TARGET = "sm89"  # where the build machine has no GPU to ask
 
 # A name with these parts could be read as a row of the layer table, and a layer table decides grades.
 _FORGED_NAME = re.compile(r"[\[\]{},]|Datatype|LayerType")
-_BUILDERS_OWN_NAME = re.compile(r"\(Unnamed Layer\* \d+\) \[\w+\](_output(_\d+)?)?")
+_BUILDERS_OWN_NAME = re.compile(r"\(Unnamed Layer\* \d+\) \[[\w ]+\](_output(_\d+)?)?")
 
 _ADVICE = (  # what the compiler's messages mean, and what to do
     (r"workspace|OutOfMemory", "the workspace is too small for any tactic of this network: raise `workspace_mib` in the recipe"),

@@ -1,0 +1,60 @@
+"""INT8 with TensorRT's own calibrators and with ours on the same data, on a real GPU: ranges and accuracy side by side."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import course_lib
+from course_lib.engines import split_target
+from course_lib.models import classifier, digits, export_onnx
+from course_lib.precision import EntropyCalibrator, MinMaxCalibrator, calibrate, read_cache, write_cache
+from tests.gpu.test_tensorrt import pytestmark, target  # noqa: F401  (the same marks, the same fixture)
+
+SCRIPT = Path(__file__).with_name("int8_with_calibrator.py")
+KINDS = {"entropy": (EntropyCalibrator(), "EntropyCalibration2"), "minmax": (MinMaxCalibrator(), "MinMaxCalibration")}
+
+
+def run(target: str, *arguments: object) -> None:  # noqa: F811
+    environment = split_target(target)[1]
+    library = str(Path(course_lib.__file__).resolve().parent.parent)
+    command = [*environment.command, str(SCRIPT), library, *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=500, env={**os.environ, "PYTHONPATH": ""})
+    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
+    print(done.stdout.strip())
+
+
+@pytest.mark.parametrize("size", ["small", "wide"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_ranges_and_accuracy(target, tmp_path, size, kind):  # noqa: F811
+    model = tmp_path / "model.onnx"
+    export_onnx(classifier(size), model, opset=17)
+    samples, test = digits("train").images[:1000], digits("test")
+    np.save(tmp_path / "calibration.npy", samples)
+    np.save(tmp_path / "images.npy", test.images)
+    ours, algorithm = KINDS[kind]
+    ranges = calibrate(model, ({"image": samples[i : i + 50]} for i in range(0, 1000, 50)), ours, progress=False)
+
+    accuracy = {}
+    for whose in ("tensorrt", "ours"):
+        cache = tmp_path / f"{whose}.cache"
+        if whose == "ours":  # names that TensorRT gave to tensors of its own keep its ranges
+            theirs = read_cache((tmp_path / "tensorrt.cache").read_text())
+            mixed = {name: ranges.get(name, amax) for name, amax in theirs.items()}
+            cache.write_text(write_cache(mixed, 8600, algorithm=algorithm))
+        run(target, model, kind, tmp_path / "calibration.npy", tmp_path / "images.npy", cache, tmp_path / f"{whose}.npy")
+        accuracy[whose] = float((np.load(tmp_path / f"{whose}.npy").argmax(1) == test.labels).mean())
+    common = sorted(ranges.keys() & theirs.keys())
+    ratios = np.array([ranges[name] / theirs[name] for name in common])
+    record = {"size": size, "kind": kind, "tensors": len(common), "accuracy": accuracy,
+              "ours_over_tensorrt": {"median": float(np.median(ratios)), "min": float(ratios.min()), "max": float(ratios.max())}}  # fmt: skip
+    print(json.dumps(record))
+    assert len(common) >= 10
+    assert abs(accuracy["ours"] - accuracy["tensorrt"]) <= 0.005
+    if kind == "minmax":
+        assert np.abs(ratios - 1).max() <= 0.01
