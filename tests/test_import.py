@@ -23,8 +23,11 @@ TORCH_MODULES = {
 }
 WORKER_MODULES = {
     f"course_lib.engines.{name}"
-    for name in ("worker", "wire", "base", "layers", "layer_sources", "environments", "cuda_driver")
-} | {f"course_lib.engines.{name}" for name in ("backends", "build", "cache", "ort", "timing_cache", "torch_eager", "trt_builder", "trt_runtime")}
+    for name in (
+        *("worker", "wire", "base", "layers", "layer_sources", "environments", "cuda_driver", "backends", "build", "cache"),
+        *("ort", "timing_cache", "torch_eager", "trt_builder", "trt_runtime"),
+    )
+}
 
 COMMAND = "the course command"
 FLOORS = {
