@@ -100,7 +100,7 @@ def compile_plan(name: str, model: Path, recipe: Mapping[str, Any]) -> Plan:
     found = backend(name)
     if found.no_build:
         raise BackendUnavailable(f"{name} cannot build here: {found.no_build}")
-    operators = _operators(model)
+    operators = _operators(model, for_tensorrt=name != "onnxruntime")
     if name == "onnxruntime":
         from course_lib.engines import ort
 
@@ -136,16 +136,19 @@ def load(source: Plan | ModelSource) -> Engine:
     return TensorRTEngine(importlib.import_module(name), source)
 
 
-def _operators(model: Path) -> dict[str, str]:
+def _operators(model: Path, *, for_tensorrt: bool) -> dict[str, str]:
     """Operator type of each node by its name; empty where the environment has no onnx package."""
     try:
         import onnx
     except ImportError:
         return {}
     try:
-        graph = onnx.load(model, load_external_data=False).graph
+        loaded = onnx.load(model, load_external_data=False)
     except Exception as error:  # protobuf's own class, which differs between its versions
         raise BuildError(f"the file is not an ONNX model, or only a part of one ({type(error).__name__})") from None
+    graph = loaded.graph
+    if for_tensorrt and any(entry.key == "course_lib.lowered_for" for entry in loaded.metadata_props):
+        raise BuildError("this copy was lowered for ONNX Runtime, TensorRT needs the Q/DQ model that it was made from")
     if not graph.node and not graph.output:
         raise BuildError("the file is not an ONNX model: it has no graph")
     return {node.name or f"unnamed_{index}": node.op_type for index, node in enumerate(graph.node)}

@@ -1,0 +1,102 @@
+"""Reduced precision: calibration, Q/DQ nodes, casts, and lowering for ONNX Runtime.
+
+Importing this package is light: each name is imported from its module the first time it is used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from course_lib.precision.calibration import Observation, Ranges, calibrate, observe
+    from course_lib.precision.calibrators import (
+        Calibrator,
+        EntropyCalibrator,
+        MinMaxCalibrator,
+        MSECalibrator,
+        PercentileCalibrator,
+        SearchingCalibrator,
+        divergence,
+    )
+    from course_lib.precision.casting import cast
+    from course_lib.precision.histogram import Histogram, StreamingChannelHistograms, StreamingHistogram
+    from course_lib.precision.lowering import cpu_features, lower_for_onnxruntime, lowering_helps
+    from course_lib.precision.plots import histogram_figure, kl_curve
+    from course_lib.precision.qdq import activations, fake_quantize, insert_qdq, scale_of
+    from course_lib.precision.trt_cache import read_cache, read_header, write_cache
+    from course_lib.precision.trt_calibrators import trt_calibrator
+
+# Where each name comes from. A module must not bear the name of a function here: once imported, Python would put the
+# module in the function's place.
+_LAZY = {
+    "Calibrator": "calibrators",
+    "EntropyCalibrator": "calibrators",
+    "Histogram": "histogram",
+    "MSECalibrator": "calibrators",
+    "MinMaxCalibrator": "calibrators",
+    "Observation": "calibration",
+    "PercentileCalibrator": "calibrators",
+    "Ranges": "calibration",
+    "SearchingCalibrator": "calibrators",
+    "StreamingChannelHistograms": "histogram",
+    "StreamingHistogram": "histogram",
+    "activations": "qdq",
+    "calibrate": "calibration",
+    "cast": "casting",
+    "cpu_features": "lowering",
+    "divergence": "calibrators",
+    "fake_quantize": "qdq",
+    "histogram_figure": "plots",
+    "insert_qdq": "qdq",
+    "kl_curve": "plots",
+    "lower_for_onnxruntime": "lowering",
+    "lowering_helps": "lowering",
+    "observe": "calibration",
+    "read_cache": "trt_cache",
+    "read_header": "trt_cache",
+    "scale_of": "qdq",
+    "trt_calibrator": "trt_calibrators",
+    "write_cache": "trt_cache",
+}
+
+__all__ = [
+    "Calibrator",
+    "EntropyCalibrator",
+    "Histogram",
+    "MSECalibrator",
+    "MinMaxCalibrator",
+    "Observation",
+    "PercentileCalibrator",
+    "Ranges",
+    "SearchingCalibrator",
+    "StreamingChannelHistograms",
+    "StreamingHistogram",
+    "activations",
+    "calibrate",
+    "cast",
+    "cpu_features",
+    "divergence",
+    "fake_quantize",
+    "histogram_figure",
+    "insert_qdq",
+    "kl_curve",
+    "lower_for_onnxruntime",
+    "lowering_helps",
+    "observe",
+    "read_cache",
+    "read_header",
+    "scale_of",
+    "trt_calibrator",
+    "write_cache",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,147 @@
+"""Streaming histograms against numpy's, whatever the chunks."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from course_lib.errors import CourseError
+from course_lib.precision import Histogram, StreamingChannelHistograms, StreamingHistogram
+
+FLOATS = arrays(np.float32, st.integers(1, 300), elements=st.floats(-(2.0**100), 2.0**100, width=32))
+
+
+def _streamed(*chunks: np.ndarray, bins: int = 256) -> StreamingHistogram:
+    streaming = StreamingHistogram("x", bins)
+    for chunk in chunks:
+        streaming.add(chunk)
+    return streaming
+
+
+def _same(left: Histogram, right: Histogram) -> bool:
+    return (left.bin_width, left.minimum, left.maximum) == (right.bin_width, right.minimum, right.maximum) and np.array_equal(
+        left.counts, right.counts
+    )
+
+
+def _expected(values: np.ndarray, histogram: Histogram) -> np.ndarray:
+    """numpy's counts over the same edges; numpy's last bin includes its upper edge, which no value reaches here."""
+    return np.histogram(np.abs(values.astype(np.float64)), histogram.edges)[0]
+
+
+@settings(deadline=None, max_examples=80)
+@given(FLOATS, st.lists(st.integers(0, 300), max_size=6), st.randoms(use_true_random=False))
+def test_the_counts_are_numpys_and_any_chunking_and_order_gives_the_same(
+    values: np.ndarray, cuts: list[int], rng: object
+) -> None:
+    whole = _streamed(values).result()
+    assert np.array_equal(whole.counts, _expected(values, whole))
+    assert (whole.minimum, whole.maximum, whole.total) == (values.min(), values.max(), len(values))
+
+    chunks = np.split(values, sorted(cut % len(values) for cut in cuts))
+    rng.shuffle(chunks)  # type: ignore[attr-defined]
+    assert _same(_streamed(*chunks).result(), whole)
+
+    merged = _streamed(chunks[0])
+    for chunk in chunks[1:]:
+        merged.merge(_streamed(chunk))
+    assert _same(merged.result(), whole)
+
+
+@settings(deadline=None, max_examples=60)
+@given(FLOATS, st.integers(0, 300))
+def test_a_relus_histogram_follows_from_its_inputs(values: np.ndarray, cut: int) -> None:
+    apart = _streamed(*np.split(values, [cut % len(values)]))
+    assert _same(apart.rectified("y"), _streamed(np.maximum(values, 0)).result())
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    arrays(np.float32, st.tuples(st.integers(1, 4), st.just(3), st.integers(1, 20)), elements=st.floats(-1e6, 1e6, width=32))
+)
+def test_a_channels_histogram_is_that_of_its_values(values: np.ndarray) -> None:
+    together = StreamingChannelHistograms("x", 3, axis=1, bins=256)
+    for sample in values:
+        together.add(sample[None])
+    for channel, histogram in enumerate(together.result()):
+        assert _same(histogram, _streamed(values[:, channel]).result())
+        assert histogram.name == f"x[{channel}]"
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_many_values_of_every_float_type(dtype: type) -> None:
+    values = np.random.default_rng(0).normal(0, 3, 100_000).astype(dtype)  # several work chunks
+    for wanted in (values, values + dtype(20), values - dtype(20), values.reshape(100, 10, 100)[::2, :, ::3]):
+        histogram = _streamed(wanted, bins=2048).result()
+        assert np.array_equal(histogram.counts, _expected(wanted, histogram))
+        assert histogram.bin_width == 2.0 ** np.frexp(np.abs(wanted).max())[1] / 2048
+        assert 1024 <= histogram.used <= 2048
+
+
+def test_huge_tiny_and_zero_values() -> None:
+    large, small = np.float32(3.4e38), np.float32(1e-45)
+    histogram = _streamed(np.zeros(5, np.float32), np.array([small, -small]), np.array([large, -large])).result()
+    assert histogram.counts[0] == 7 and histogram.counts[histogram.used - 1] == 2 and histogram.amax == large
+    zero = _streamed(np.zeros((3, 4), np.float32)).result()
+    assert (zero.amax, zero.total, zero.counts[0], zero.used) == (0, 12, 12, 1)
+    lopsided = _streamed(np.array([large, -small, -1e-20], np.float32)).result()  # scales that float32 cannot multiply
+    assert lopsided.counts[0] == 2 and lopsided.total == 3
+
+
+def test_memory_does_not_grow_with_samples() -> None:
+    streaming, channels = StreamingHistogram("x"), StreamingChannelHistograms("x", 4, axis=1)
+    sizes = []
+    for exponent in range(20):  # ever more and ever larger values
+        values = np.full((1, 4, 2**exponent), 2.0**exponent, np.float32)
+        streaming.add(values)
+        channels.add(values)
+        own = [value for part in (streaming, channels) for value in vars(part).values()]
+        sizes.append(sum(v.nbytes if isinstance(v, np.ndarray) else sys.getsizeof(v) for v in own))
+    assert max(sizes) - min(sizes) < 100, sizes
+    assert streaming.result().total == 4 * (2**20 - 1)
+
+
+def test_results_are_frozen_and_the_stream_goes_on() -> None:
+    streaming = _streamed(np.ones(3, np.float32))
+    before = streaming.result()
+    with pytest.raises(ValueError, match="read-only"):
+        before.counts[0] = 1
+    streaming.add(np.full(2, 9, np.float32))
+    assert (before.total, streaming.result().total) == (3, 5)
+
+
+def test_the_state_is_all_there_is() -> None:
+    first = _streamed(np.linspace(-3, 2, 50, dtype=np.float32))
+    second = StreamingHistogram.restored("x", *first.state())
+    for one in (first, second):
+        one.add(np.array([17, -1], np.float32))
+    assert _same(first.result(), second.result()) and _same(first.rectified("y"), second.rectified("y"))
+
+
+@pytest.mark.parametrize(("bad", "word"), [(np.nan, "NaN"), (np.inf, "infinite"), (-np.inf, "infinite")])
+def test_nan_and_infinity_are_refused_with_the_tensors_name(bad: float, word: str) -> None:
+    values = np.ones((2, 3), np.float32)
+    values[1, 1] = bad
+    streaming, channels = StreamingHistogram("conv1"), StreamingChannelHistograms("conv1", 3, axis=1)
+    for one in (streaming, channels):
+        with pytest.raises(CourseError, match=f"'conv1' holds {word}"):
+            one.add(values)
+        with pytest.raises(CourseError, match="no value was ever counted"):  # nothing of it was kept
+            one.result()
+
+
+def test_other_misuse_is_refused() -> None:
+    with pytest.raises(CourseError, match="int64"):
+        StreamingHistogram("x").add(np.arange(3))
+    for bins in (128, 1000):
+        with pytest.raises(CourseError, match="power of two"):
+            StreamingHistogram("x", bins)
+    with pytest.raises(CourseError, match=r"need 3 channels along axis 1, found shape \(2, 4\)"):
+        StreamingChannelHistograms("x", 3, axis=1).add(np.zeros((2, 4), np.float32))
+    with pytest.raises(CourseError, match="cannot be merged"):
+        StreamingHistogram("x").merge(StreamingHistogram("x", 256))
