@@ -104,5 +104,6 @@ def demo(shown: Mapping[str, Any]) -> None:
         (f"hand-in: {one['student']}", "", "", f"{one['score']:g} of {one['max_score']:g} points") for one in shown["hand_ins"]
     ]
     table("TensorRT course, demo", ("", "accuracy", "speedup", "result"), rows)
+    print(f"layers   {shown['layers']}")
     for one in shown["hand_ins"]:
         print(f"report   {one['report']}\nfeedback {one['feedback']}")

@@ -38,7 +38,8 @@ def run(root: Path, say: Callable[[str], None] | None = print) -> dict[str, Any]
     plan, comparison = found.plan, found.comparison
     if plan is None or comparison is None:
         raise CourseError("the demo's own engine failed: " + "; ".join(outcome.message for outcome in found.outcomes))
-    (folder / "layers.html").write_text(plan.layers._repr_html_(), encoding="utf-8")
+    layers = folder / "layers.html"
+    layers.write_text(f'<!doctype html><meta charset="utf-8"><title>Layers</title>{plan.layers._repr_html_()}', encoding="utf-8")
     speed = comparison.speedups["yours"]
     types = ", ".join(f"{count} with {dtype}" for dtype, count in plan.layers.dtype_counts().most_common())
     tell(
@@ -67,6 +68,7 @@ def run(root: Path, say: Callable[[str], None] | None = print) -> dict[str, Any]
         "speedup": {"median": speed.median, "low": speed.low, "high": speed.high},
         "ops": len(plan.layers.operators),
         "kernels": len(plan.layers.kernels),
+        "layers": str(layers),
         "sandbox": problem or "bubblewrap",
         "hand_ins": [one.to_json() for one in grades],
     }
