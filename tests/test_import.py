@@ -31,7 +31,7 @@ WORKER_MODULES = {
 
 COMMAND = "the course command"
 FLOORS = {
-    **dict.fromkeys(("course_lib", "errors", "style"), 0),
+    **dict.fromkeys(("course_lib", "errors", "files", "lazy", "style"), 0),
     **dict.fromkeys(("recipe", "models", "precision", "plugins", "migration"), 1),
     "engines": 2,
     **dict.fromkeys(("profiling", "benchmark"), 3),

@@ -13,6 +13,7 @@ from typing import Any
 from course_lib.engines import cuda_driver
 from course_lib.engines.base import Engine, ModelSource, Plan, check_target
 from course_lib.errors import BackendUnavailable, BuildError
+from course_lib.precision import LOWERED
 
 _NO_GPU = "no NVIDIA GPU and driver answer on this machine"
 _RTX_CAPABILITIES = {"sm75", "sm80", "sm86", "sm89", "sm120", "sm121"}
@@ -147,7 +148,7 @@ def _operators(model: Path, *, for_tensorrt: bool) -> dict[str, str]:
     except Exception as error:  # protobuf's own class, which differs between its versions
         raise BuildError(f"the file is not an ONNX model, or only a part of one ({type(error).__name__})") from None
     graph = loaded.graph
-    if for_tensorrt and any(entry.key == "course_lib.lowered_for" for entry in loaded.metadata_props):
+    if for_tensorrt and any(entry.key == LOWERED for entry in loaded.metadata_props):
         raise BuildError("this copy was lowered for ONNX Runtime, TensorRT needs the Q/DQ model that it was made from")
     if not graph.node and not graph.output:
         raise BuildError("the file is not an ONNX model: it has no graph")

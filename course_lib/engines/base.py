@@ -6,7 +6,6 @@ import errno
 import hashlib
 import json
 import os
-import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from course_lib.engines.layers import LayerTable
 from course_lib.errors import EngineError, PlanError
+from course_lib.files import write_temporary
 
 if TYPE_CHECKING:
     import numpy as np
@@ -154,20 +154,6 @@ def _digest(data: bytes, description: Mapping[str, Any]) -> str:
     digest = hashlib.sha256(data)
     digest.update(json.dumps(description, sort_keys=True).encode())
     return digest.hexdigest()
-
-
-def write_temporary(target: Path, content: bytes) -> str:
-    """A finished temporary file in the folder of `target`, ready to be renamed; on an error it leaves none."""
-    descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError:
-        os.unlink(temporary)
-        raise
-    return temporary
 
 
 def check_target(plan: Plan, capability: str | None) -> None:

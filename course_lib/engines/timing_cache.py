@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from course_lib.engines import cuda_driver
-from course_lib.engines.base import write_temporary
+from course_lib.files import write_atomically
 
 FOLDER_VARIABLE = "COURSE_TIMING_CACHE"
 
@@ -26,7 +26,6 @@ def file_for(trt: Any, backend: str) -> Path | None:
     folder = os.environ.get(FOLDER_VARIABLE)
     if not folder or trt.__name__ == "tensorrt_rtx":
         return None
-    Path(folder).mkdir(parents=True, exist_ok=True)
     return Path(folder, f"{backend}-{trt.__version__}-{cuda_driver.capability()}.timings")
 
 
@@ -45,11 +44,11 @@ def use(config: Any, file: Path) -> Any:
 
 def keep(config: Any, timings: Any, file: Path) -> None:
     """Merge what was timed with what other builds have written meanwhile. A cache that cannot be written fails no build."""
-    with contextlib.suppress(OSError), open(f"{file}.lock", "ab") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        with contextlib.suppress(OSError):
-            others = config.create_timing_cache(file.read_bytes())
-            if others is not None:
+    with contextlib.suppress(OSError):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with open(f"{file}.lock", "ab") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if file.exists() and (others := config.create_timing_cache(file.read_bytes())) is not None:
                 timings.combine(others, ignore_mismatch=False)  # False: the file was of no use, and is replaced
-        if (serialized := timings.serialize()) is not None:
-            os.replace(write_temporary(file, bytes(serialized)), file)
+            if (serialized := timings.serialize()) is not None:
+                write_atomically(file, bytes(serialized))

@@ -145,7 +145,7 @@ class TimedWorker(AbstractContextManager["TimedWorker"]):
     """A worker timed from outside: inputs go in and outputs come back between two readings of the examiner's clock.
 
     Whatever a hand-in does to its own process, it cannot touch this clock, and it never holds the inputs of a call before
-    that call is being timed. The price is the transport, some tens of microseconds, paid by every subject alike.
+    that call is being timed. The price is the transport, paid by every subject alike.
     """
 
     worker: Worker

@@ -5,9 +5,9 @@ Importing this package is light. The networks need torch, and each is imported t
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from course_lib.lazy import lazy
 from course_lib.models.digits import Digits, digits, fresh_digits
 
 if TYPE_CHECKING:
@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Digits", "Signature", "classifier", "digits", "encoder", "export_onnx", "fresh_digits", "resnet50"]
 
-# Where each name comes from that needs torch. A module must not bear the name of a function here: once imported, Python
-# would put the module in the function's place.
+# where each name comes from that needs torch
 _LAZY = {
     "Signature": "export",
     "classifier": "residual_cnn",
@@ -29,11 +28,4 @@ _LAZY = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy(__name__, _LAZY)

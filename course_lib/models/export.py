@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import logging
-import os
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -19,6 +18,8 @@ import onnx_ir
 import torch
 from onnx_ir.passes.common import IdentityEliminationPass
 from torch import Tensor, nn
+
+from course_lib.files import write_atomically
 
 FIRST_DYNAMO_OPSET = 18  # torch's current exporter writes nothing older; TensorRT 8.6 reads up to 17
 
@@ -234,11 +235,5 @@ def _quiet() -> Iterator[None]:
 
 
 def _write(model: onnx.ModelProto, path: Path) -> None:
-    """Write beside ``path`` first, then rename: a reader never meets half a model."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        onnx.save(model, partial)
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
+    write_atomically(path, model.SerializeToString())

@@ -5,8 +5,11 @@ Importing this package is light: each name is imported from its module the first
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from course_lib.lazy import lazy
+
+LOWERED = "course_lib.lowered_for"  # key in the metadata of a copy that `lower_for_onnxruntime` made
 
 if TYPE_CHECKING:
     from course_lib.precision.calibration import Observation, Ranges, calibrate, observe
@@ -27,8 +30,6 @@ if TYPE_CHECKING:
     from course_lib.precision.trt_cache import read_cache, read_header, write_cache
     from course_lib.precision.trt_calibrators import trt_calibrator
 
-# Where each name comes from. A module must not bear the name of a function here: once imported, Python would put the
-# module in the function's place.
 _LAZY = {
     "Calibrator": "calibrators",
     "EntropyCalibrator": "calibrators",
@@ -92,11 +93,4 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy(__name__, _LAZY)

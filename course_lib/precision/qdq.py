@@ -23,9 +23,9 @@ import onnx_ir as ir
 from numpy.typing import ArrayLike
 
 from course_lib.errors import CourseError
+from course_lib.precision import LOWERED
 
 OLDEST_OPSET = 13  # the first with a scale for each channel
-LOWERED = "course_lib.lowered_for"  # key in the metadata of a copy that `lower_for_onnxruntime` made
 _WEIGHTED = ("Conv", "Gemm", "MatMul")
 _SMALLEST = 127 * float(np.finfo(np.float32).tiny)  # a weight below has a step that many kernels would flush to 0
 

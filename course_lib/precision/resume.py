@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
-import tempfile
 import time
 import zipfile
 from collections.abc import Mapping
@@ -16,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from course_lib.errors import CourseError
+from course_lib.files import write_atomically
 from course_lib.precision.histogram import StreamingHistogram
 
 _WORDS = {"model": "another model", "data": "other data", "tensors": "other tensors", "bins": "another number of bins"}
@@ -88,24 +87,10 @@ class Store:
         content = io.BytesIO()
         np.savez(content, **arrays)
         try:
-            _replace(self.path, content.getbuffer())
+            write_atomically(self.path, content.getbuffer())
         except OSError as error:
             raise CourseError(f"the calibration cache {self.path} cannot be written: {error.strerror}") from None
         self._saved = time.monotonic()
 
     def _note(self, text: str) -> None:
         self.notes = (f"calibration cache {self.path.name} {text}",)
-
-
-def _replace(path: Path, content: memoryview) -> None:
-    """Write beside ``path``, then rename: a reader, or a process killed at any moment, never leaves half a file."""
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
