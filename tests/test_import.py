@@ -25,7 +25,7 @@ WORKER_MODULES = {
     f"course_lib.engines.{name}"
     for name in (
         *("worker", "wire", "base", "layers", "layer_sources", "environments", "cuda_driver", "backends", "build", "cache"),
-        *("ort", "timing_cache", "torch_eager", "trt_builder", "trt_runtime"),
+        *("ort", "torch_eager", "trt", "trt.builder", "trt.runtime", "trt.timing_cache"),
     )
 }
 

@@ -106,9 +106,9 @@ def compile_plan(name: str, model: Path, recipe: Mapping[str, Any]) -> Plan:
         from course_lib.engines import ort
 
         return ort.compile_plan(name, model, recipe, operators)
-    from course_lib.engines import trt_builder
+    from course_lib.engines.trt import builder
 
-    return trt_builder.compile_plan(importlib.import_module(name), name, model, recipe, operators)
+    return builder.compile_plan(importlib.import_module(name), name, model, recipe, operators)
 
 
 def load(source: Plan | ModelSource) -> Engine:
@@ -132,7 +132,7 @@ def load(source: Plan | ModelSource) -> Engine:
         from course_lib.engines.ort import OnnxRuntimeEngine
 
         return OnnxRuntimeEngine(source)
-    from course_lib.engines.trt_runtime import TensorRTEngine
+    from course_lib.engines.trt.runtime import TensorRTEngine
 
     return TensorRTEngine(importlib.import_module(name), source)
 

@@ -289,7 +289,7 @@ def made_of(
         "backend": name,
         "version": version,
         "device": list(recipe.targets) or [cuda_driver.capability() or "no GPU"],
-        "tactic_sources": os.environ.get("COURSE_TACTIC_SOURCES", ""),  # see trt_builder
+        "tactic_sources": os.environ.get("COURSE_TACTIC_SOURCES", ""),  # see trt.builder
     }
 
 

@@ -403,7 +403,7 @@ def test_weights_that_are_missing_are_one_line(split_model: Path, service_recipe
 @pytest.mark.parametrize("name", ["(Unnamed Layer* 21) [Matrix Multiply]_output", "(Unnamed Layer* 58) [Shuffle]"])
 def test_names_that_tensorrt_itself_gives_are_no_forgeries(name: str) -> None:
     """Seen with 8.6 on a GPU. They hold brackets, but only around the words of a layer type."""
-    from course_lib.engines.trt_builder import _BUILDERS_OWN_NAME
+    from course_lib.engines.trt.builder import _BUILDERS_OWN_NAME
 
     assert _BUILDERS_OWN_NAME.fullmatch(name)
     assert not _BUILDERS_OWN_NAME.fullmatch(name.replace("]", ", Datatype: Half]"))

@@ -15,7 +15,7 @@ import tensorrt as trt
 
 from course_lib.engines.base import Plan
 from course_lib.engines.layer_sources import parse_inspector
-from course_lib.engines.trt_runtime import TensorRTEngine, _pycuda
+from course_lib.engines.trt.runtime import TensorRTEngine, _pycuda
 from course_lib.precision.trt_calibrators import trt_calibrator
 
 _, _, model, kind, calibration, images, cache, logits = sys.argv

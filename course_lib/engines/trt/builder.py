@@ -14,10 +14,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from course_lib.engines import cuda_driver, timing_cache
+from course_lib.engines import cuda_driver
 from course_lib.engines.base import Plan
 from course_lib.engines.layer_sources import parse_build_log, parse_inspector
 from course_lib.engines.layers import LayerTable
+from course_lib.engines.trt import timing_cache
 from course_lib.errors import BuildError
 
 MIB = 1 << 20
