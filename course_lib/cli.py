@@ -91,7 +91,7 @@ def _plan(model: Path, recipe: Path | None, backend: str | None, time_limit: flo
 
     if model.suffix == ".plan":
         return engines.Plan.load(model)
-    return engines.build(model, _recipe(recipe), backend=backend, time_limit_s=time_limit)
+    return engines.build(model, _recipe(recipe), backend=backend, time_limit_s=time_limit, progress=sys.stderr.isatty())
 
 
 @app.command()

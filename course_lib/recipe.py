@@ -90,6 +90,9 @@ class Recipe(_Value):
         optimization_level: 0 builds fastest, 5 searches longest for fast kernels.
         flags: names of `BuilderFlag` members in lower case; exactly these are set.
         targets: compute capabilities such as ``"sm89"``, for builders that compile ahead of time.
+        hardware_compatibility: "ampere_plus" builds a plan that runs on compute capability 8.0 and all later ones, at some cost in
+            speed; "same_compute_capability" one for other GPUs of this capability. That it runs under later versions of TensorRT
+            is a flag, ``version_compatible``.
         profiles: optimization profiles; ``[[profile]]`` tables in TOML.
     """
 
@@ -100,6 +103,7 @@ class Recipe(_Value):
     optimization_level: Annotated[int, Field(ge=0, le=5, strict=True)] = 3
     flags: tuple[Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")], ...] = ("tf32",)
     targets: tuple[Annotated[str, Field(pattern=r"^sm\d{2,3}$")], ...] = ()
+    hardware_compatibility: Literal["none", "ampere_plus", "same_compute_capability"] = "none"
     profiles: tuple[Profile, ...] = Field(default=(), alias="profile")
 
     @field_validator("flags")

@@ -25,7 +25,9 @@ WORKER_MODULES = {
     f"course_lib.engines.{name}"
     for name in (
         *("worker", "wire", "base", "layers", "layer_sources", "environments", "cuda_driver", "backends", "build", "cache"),
-        *("ort", "torch_eager", "trt", "trt.builder", "trt.runtime", "trt.timing_cache"),
+        *("ort", "torch_eager", "progress", "cuda_graph", "trt"),
+        *(f"trt.{name}" for name in ("builder", "config", "execution", "loaded", "log", "memory", "progress", "refit", "runtime")),
+        "trt.timing_cache",
     )
 }
 

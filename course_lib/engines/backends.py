@@ -12,6 +12,7 @@ from typing import Any
 
 from course_lib.engines import cuda_driver
 from course_lib.engines.base import Engine, ModelSource, Plan, check_target
+from course_lib.engines.progress import Report
 from course_lib.errors import BackendUnavailable, BuildError
 from course_lib.precision import LOWERED
 
@@ -89,8 +90,11 @@ def backend(name: str) -> Backend:
     return _PROBES[name]()
 
 
-def compile_plan(name: str, model: Path, recipe: Mapping[str, Any]) -> Plan:
+def compile_plan(name: str, model: Path, recipe: Mapping[str, Any], report: Report | None = None) -> Plan:
     """Build a plan in this process. `engines.build` does it in a worker, because a compiler can end its process.
+
+    Args:
+        report: is told how far the build has come, by compilers that tell.
 
     Raises:
         BackendUnavailable: the backend cannot build here.
@@ -108,7 +112,7 @@ def compile_plan(name: str, model: Path, recipe: Mapping[str, Any]) -> Plan:
         return ort.compile_plan(name, model, recipe, operators)
     from course_lib.engines.trt import builder
 
-    return builder.compile_plan(importlib.import_module(name), name, model, recipe, operators)
+    return builder.compile_plan(importlib.import_module(name), name, model, recipe, operators, report)
 
 
 def load(source: Plan | ModelSource) -> Engine:

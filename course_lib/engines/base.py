@@ -73,7 +73,8 @@ class Plan:
         data: the serialized engine. It is executable code: load only plans that you built yourself.
         onnx_sha256: digest of the model it was built from.
         recipe: the recipe, as plain JSON values.
-        targets: compute capabilities it runs on, such as ``("sm89",)``; empty where any device will do.
+        targets: compute capabilities it runs on, such as ``("sm89",)``, or ``("sm80+",)`` for that and all later ones; empty
+            where any device will do.
         layers: the layer table.
         build_seconds: time in the compiler.
         notes: what a reader should know about this build, one sentence each.
@@ -164,10 +165,16 @@ def check_target(plan: Plan, capability: str | None) -> None:
     """
     if not plan.targets or capability in plan.targets:
         return
+    if capability and any(target.endswith("+") and _number(capability) >= _number(target) for target in plan.targets):
+        return
     here = f"this GPU is {capability}" if capability else "this machine has no usable NVIDIA GPU"
     raise PlanError(
         f"the plan runs on {', '.join(plan.targets)} and {here}: build it for this device (`targets` in the recipe)"
     )
+
+
+def _number(target: str) -> int:
+    return int(target.removeprefix("sm").removesuffix("+"))
 
 
 def check_feeds(inputs: tuple[TensorInfo, ...], feeds: Feeds) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from course_lib.engines.backends import backend as find
 from course_lib.engines.base import Plan
 from course_lib.engines.environments import split_target
+from course_lib.engines.progress import Report, bar
 from course_lib.engines.worker import Launcher, Worker
 from course_lib.errors import BuildError, WorkerDied
 
@@ -36,6 +38,7 @@ def build(
     backend: str | None = None,
     time_limit_s: float = 600.0,
     launcher: Launcher | None = None,
+    progress: bool | Report = False,
 ) -> Plan:
     """Compile a model.
 
@@ -46,6 +49,7 @@ def build(
         time_limit_s: the compiler is stopped after this many seconds.
         launcher: wraps the command of the compiler's process in a sandbox, which then gets the model's bytes and no path:
             weights in files beside the model are out of its reach.
+        progress: show a bar, or call a function with the share done and the name of the phase. TensorRT tells since version 10.
 
     Raises:
         BackendUnavailable: unknown, not installed, or it cannot build on this machine.
@@ -58,10 +62,12 @@ def build(
         from course_lib.recipe import Recipe
 
         recipe = Recipe()
-    with tempfile.TemporaryDirectory() as folder, Worker(environment, launcher=launcher) as worker:
+    shown = bar("building") if progress is True else contextlib.nullcontext(progress or None)
+    with tempfile.TemporaryDirectory() as folder, Worker(environment, launcher=launcher) as worker, shown as report:
         path = _file(model, Path(folder))
         try:
-            return worker.build(name, path.read_bytes() if launcher else path, recipe.wire(), timeout_s=time_limit_s)
+            source = path.read_bytes() if launcher else path
+            return worker.build(name, source, recipe.wire(), timeout_s=time_limit_s, report=report)
         except WorkerDied as error:
             raise BuildError(f"the compiler did not finish: {error}") from None
 

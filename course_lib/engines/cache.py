@@ -29,6 +29,7 @@ from course_lib.engines.backends import backend as find
 from course_lib.engines.base import Plan
 from course_lib.engines.build import build, default_builder
 from course_lib.engines.environments import HERE, split_target
+from course_lib.engines.progress import Report
 from course_lib.engines.worker import Launcher, Worker
 from course_lib.errors import BuildError, PlanError, WorkerDied
 
@@ -120,6 +121,7 @@ class PlanCache:
         backend: str | None = None,
         time_limit_s: float = 600.0,
         launcher: Launcher | None = None,
+        progress: bool | Report = False,
     ) -> Built:
         """`engines.build`, unless the plan is at hand already; the arguments are the same.
 
@@ -141,7 +143,7 @@ class PlanCache:
                 return Built(plan, "hit", f"cached for this model, recipe, device and {who}")
         except PlanError as error:
             outcome, reason = "rebuilt", f"the cached plan was not used: {error}"
-        plan = build(model, recipe, backend=backend, time_limit_s=time_limit_s, launcher=launcher)
+        plan = build(model, recipe, backend=backend, time_limit_s=time_limit_s, launcher=launcher, progress=progress)
         try:
             if plan.onnx_sha256 != ingredients["model"] or (ingredients["files"] and _files(model) != ingredients["files"]):
                 raise PlanError("the model changed while it was compiled")

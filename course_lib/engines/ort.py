@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import time
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+from course_lib.engines import cuda_driver, ort_session
 from course_lib.engines.base import Feeds, Plan, TensorInfo, check_feeds, check_profiles
+from course_lib.engines.cuda_stream import own_stream
 from course_lib.engines.layers import LayerTable
-from course_lib.errors import BuildError, EngineError
+from course_lib.engines.onnx_file import self_contained
+from course_lib.errors import EngineError
 
 if TYPE_CHECKING:
     import numpy as np
+    import torch
 
 _DTYPES = {
     "tensor(float)": "float32", "tensor(float16)": "float16", "tensor(double)": "float64", "tensor(int64)": "int64",
@@ -26,12 +32,14 @@ def compile_plan(backend: str, model: Path, recipe: Mapping[str, Any], operators
 
     Raises:
         BuildError: it refuses; one line says which node.
+        BackendUnavailable: there is a GPU, but the CUDA provider does not load.
     """
     import onnxruntime
 
-    data = _self_contained(model)
+    data = self_contained(model)
     started = time.perf_counter()
-    _session(data)
+    where = ort_session.device()
+    session = ort_session.open_session(data, where)
     return Plan(
         backend=backend,
         version=onnxruntime.__version__,
@@ -43,77 +51,185 @@ def compile_plan(backend: str, model: Path, recipe: Mapping[str, Any], operators
         build_seconds=time.perf_counter() - started,
         notes=(
             "ONNX Runtime runs the graph as it stands: precision and profiles are the recipe's promise, checked by a TensorRT build",
+            *_device_notes(where, ort_session.placement(session)),
         ),
     )
 
 
 class OnnxRuntimeEngine:
-    """A session with one thread, so that a measurement does not depend on how many cores are free."""
+    """A session on the GPU where onnxruntime-gpu and a GPU are there, otherwise on the CPU with one thread.
+
+    Attributes:
+        device: ``"cuda"`` or ``"cpu"``.
+        placement: operators by the device that runs them; on CUDA some, such as those on shapes, run on the CPU on purpose.
+    """
 
     backend = "onnxruntime"
 
     def __init__(self, plan: Plan) -> None:
-        self._session = _session(plan.data)
-        self._recipe = plan.recipe
+        self._plan = plan
+        self.device = ort_session.device()
+        self._sessions: dict[int, Any] = {}  # by handle of their stream; the CPU's one has 0
+        self._clock = own_stream() if self.device == "cuda" else None
+        self._session = self._on(self._clock.handle if self._clock else 0)
+        self._tuned: set[tuple[tuple[int, ...], ...]] = set()
+        self.placement = ort_session.placement(self._session)
         self.inputs = tuple(map(_info, self._session.get_inputs()))
         self.outputs = tuple(map(_info, self._session.get_outputs()))
 
     def infer(self, feeds: Feeds) -> dict[str, np.ndarray]:
         """See `Engine.infer`. The recipe's profiles bind here too, as they would on a GPU."""
-        check_feeds(self.inputs, feeds)
-        check_profiles(self._recipe, feeds)
-        return dict(zip((info.name for info in self.outputs), self._run(feeds), strict=True))
+        self._check(feeds)
+        outputs = _told(lambda: self._session.run(None, dict(feeds)))
+        return dict(zip((info.name for info in self.outputs), outputs, strict=True))
 
     def time_ms(self, feeds: Feeds) -> float:
-        """See `Engine.time_ms`."""
+        """See `Engine.time_ms`. On CUDA the device time between two events, copies not counted; on the CPU by the clock.
+
+        On CUDA a shape's first run chooses convolution algorithms and takes memory; it happens before the clock starts.
+        """
+        self._check(feeds)
+        if self._clock is None:
+            started = time.perf_counter()
+            _told(lambda: self._session.run(None, dict(feeds)))
+            return 1e3 * (time.perf_counter() - started)
+        binding = self._bind_arrays(feeds)
+        shapes = tuple(feeds[info.name].shape for info in self.inputs)
+        if shapes not in self._tuned:
+            _enqueue(self._session, binding)
+            self._tuned.add(shapes)
+        return self._clock.time_ms(lambda: _enqueue(self._session, binding))
+
+    def run_tensors(
+        self, tensors: Mapping[str, torch.Tensor], *, stream: torch.cuda.Stream | None = None
+    ) -> dict[str, torch.Tensor]:
+        """Outputs as torch tensors, for inputs that are torch tensors on the engine's device: nothing is copied.
+
+        On CUDA the work is only enqueued, and nothing waits for it: it runs after what is on the stream already and before what
+        comes there later. The outputs are ONNX Runtime's own memory, given back when the last tensor on it is gone; another
+        stream that reads them has to wait for this one. A session is tied to its stream, so the first call on a stream makes
+        one, and each holds the weights once more. Needs torch, which `infer` and `time_ms` do not.
+
+        Args:
+            tensors: contiguous tensors by input name, on the first GPU or on the CPU as `device` says.
+            stream: on CUDA, where to run; default torch's current stream.
+
+        Raises:
+            EngineError: a tensor on another device or not contiguous, or what `infer` refuses.
+        """
+        import torch
+
+        self._check({name: SimpleNamespace(dtype=_dtype(tensor), shape=tuple(tensor.shape)) for name, tensor in tensors.items()})
+        for name, tensor in tensors.items():
+            self._check_memory(name, tensor)
+        handle = 0
+        if self.device == "cuda":
+            stream = stream or torch.cuda.current_stream(0)
+            handle = stream.cuda_stream
+            for tensor in tensors.values():
+                tensor.record_stream(stream)  # torch must not hand out this memory again before the run is over
+        session = self._on(handle)
+        binding = self._bind_outputs(session)
+        for info in self.inputs:
+            tensor = tensors[info.name]
+            binding.bind_input(info.name, self.device, 0, _numpy_type(info.dtype), tuple(tensor.shape), tensor.data_ptr())
+        _enqueue(session, binding)
+        values = zip((info.name for info in self.outputs), binding.get_outputs(), strict=True)
+        return {name: _as_tensor(value, self.device) for name, value in values}
+
+    def _on(self, stream: int) -> Any:
+        if stream not in self._sessions:
+            tf32 = "tf32" in self._plan.recipe.get("flags", ())
+            self._sessions[stream] = ort_session.open_session(self._plan.data, self.device, stream=stream, tf32=tf32)
+        return self._sessions[stream]
+
+    def _check(self, feeds: Mapping[str, Any]) -> None:
         check_feeds(self.inputs, feeds)
-        check_profiles(self._recipe, feeds)
-        started = time.perf_counter()
-        self._run(feeds)
-        return 1e3 * (time.perf_counter() - started)
+        check_profiles(self._plan.recipe, feeds)
 
-    def _run(self, feeds: Feeds) -> list[Any]:
-        try:
-            return list(self._session.run(None, dict(feeds)))
-        except Exception as error:  # onnxruntime raises classes of its own binding, without a common public base
-            raise EngineError(f"onnxruntime failed: {_first_line(error)}") from None
+    def _check_memory(self, name: str, tensor: torch.Tensor) -> None:
+        if tensor.device.type != self.device or (tensor.device.index or 0) != 0:
+            wanted = "cuda:0" if self.device == "cuda" else "cpu"
+            raise EngineError(f"input {name!r} is on {tensor.device}, this engine runs on {wanted}: move the tensor there")
+        if not tensor.is_contiguous():
+            raise EngineError(f"input {name!r} is not contiguous, which a binding without a copy needs: call .contiguous() on it")
+
+    def _bind_arrays(self, feeds: Feeds) -> Any:
+        """A binding of the session's inputs to copies of numpy arrays on the GPU."""
+        import onnxruntime
+
+        binding = self._bind_outputs(self._session)
+        for name, array in feeds.items():
+            binding.bind_ortvalue_input(name, onnxruntime.OrtValue.ortvalue_from_numpy(array, self.device, 0))
+        binding.synchronize_inputs()
+        return binding
+
+    def _bind_outputs(self, session: Any) -> Any:
+        """A binding whose outputs stay on the device. Their sizes are ONNX Runtime's to find: they may depend on the inputs'."""
+        binding = session.io_binding()
+        for info in self.outputs:
+            binding.bind_output(info.name, self.device, 0)
+        return binding
 
 
-def _session(data: bytes) -> Any:
+def _enqueue(session: Any, binding: Any) -> None:
     import onnxruntime
 
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 3
+    options = onnxruntime.RunOptions()
+    options.add_run_config_entry("disable_synchronize_execution_providers", "1")
+    _told(lambda: session.run_with_iobinding(binding, options))
+
+
+def _told(run: Any) -> Any:
     try:
-        return onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # as above
-        if "protobuf" in str(error).lower():
-            raise BuildError("the file is not an ONNX model, or only a part of one") from None
-        raise BuildError(f"onnxruntime {onnxruntime.__version__} refuses the model: {_first_line(error)}") from None
+        return run()
+    except Exception as error:  # onnxruntime raises classes of its own binding, without a common public base
+        raise EngineError(f"onnxruntime failed: {ort_session.first_line(error)}") from None
 
 
-def _self_contained(model: Path) -> bytes:
-    """The model with its weights inside: a session made from bytes would look for them in the working directory."""
-    data = model.read_bytes()
-    if b"location" not in data:  # the key under which ONNX names a file with weights
-        return data
-    try:
-        import onnx
-
-        return bytes(onnx.load(model).SerializeToString())
-    except ImportError:
-        raise BuildError(
-            "the model may keep weights in files beside it, which this environment cannot read: install onnx"
-        ) from None
-    except (OSError, ValueError, onnx.checker.ValidationError) as error:
-        raise BuildError(
-            f"the model's weights are not in it and cannot be read: {' '.join(str(error).split())[:200]}"
-        ) from None
+def _device_notes(where: str, placed: Mapping[str, tuple[str, ...]]) -> list[str]:
+    if where == "cpu":
+        here = cuda_driver.capability()
+        return [f"it runs on the CPU although a GPU ({here}) is here: pip install onnxruntime-gpu"] if here else []
+    left = Counter(placed.get("cpu", ()))
+    named = ", ".join(f"{count} {operator}" for operator, count in left.most_common())
+    return [f"{left.total()} nodes run on the CPU, the others on the GPU: {named}"] if left else []
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0][:300]
+class _CudaArray:
+    """ONNX Runtime's memory on the GPU as other libraries see it; whoever holds this keeps the memory.
+
+    Source: the CUDA Array Interface, version 3.
+    """
+
+    def __init__(self, value: Any, dtype: str) -> None:
+        import numpy as np
+
+        self._value = value
+        self.__cuda_array_interface__ = {
+            "shape": tuple(value.shape()),
+            "typestr": np.dtype(dtype).str,
+            "data": (value.data_ptr(), False),
+            "version": 3,
+        }
+
+
+def _as_tensor(value: Any, device: str) -> torch.Tensor:
+    import torch
+
+    if device == "cpu":
+        return torch.from_numpy(value.numpy())
+    return torch.as_tensor(_CudaArray(value, _DTYPES[value.data_type()]), device="cuda:0")
+
+
+def _dtype(tensor: torch.Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
+
+
+def _numpy_type(dtype: str) -> Any:
+    import numpy as np
+
+    return np.dtype(dtype).type
 
 
 def _info(node: Any) -> TensorInfo:

@@ -26,6 +26,7 @@ from course_lib.engines import wire
 from course_lib.engines.base import Feeds, ModelSource, Plan, TensorInfo
 from course_lib.engines.environments import HERE, Environment
 from course_lib.engines.layers import LayerTable
+from course_lib.engines.progress import Report, at_most_every
 from course_lib.errors import BackendUnavailable, CourseError, WorkerDied
 
 _T = TypeVar("_T")
@@ -100,13 +101,15 @@ class Worker:
         header, _ = self._ask({"do": "backends"})
         return self._read(lambda: [dict(row) for row in header["backends"]])
 
-    def build(self, backend: str, model: Path | bytes, recipe: dict[str, Any], *, timeout_s: float) -> Plan:
+    def build(
+        self, backend: str, model: Path | bytes, recipe: dict[str, Any], *, timeout_s: float, report: Report | None = None
+    ) -> Plan:
         """Compile in the worker, from a file that it can read or from the file's contents; see `backends.compile_plan`."""
-        request = {"do": "build", "backend": backend, "recipe": recipe}
+        request = {"do": "build", "backend": backend, "recipe": recipe, "progress": report is not None}
         if isinstance(model, bytes):
-            header, arrays = self._ask(request, {"model": np.frombuffer(model, np.uint8)}, timeout_s=timeout_s)
+            header, arrays = self._ask(request, {"model": np.frombuffer(model, np.uint8)}, timeout_s=timeout_s, report=report)
         else:
-            header, arrays = self._ask({**request, "model": str(model)}, timeout_s=timeout_s)
+            header, arrays = self._ask({**request, "model": str(model)}, timeout_s=timeout_s, report=report)
         return self._read(lambda: _plan(header["plan"], arrays["data"]))
 
     def load(self, source: Plan | ModelSource) -> None:
@@ -136,7 +139,12 @@ class Worker:
             raise WorkerDied(f"the worker answered nonsense ({error!r:.200})") from None
 
     def _ask(
-        self, request: dict[str, Any], arrays: Feeds | None = None, *, timeout_s: float | None = None
+        self,
+        request: dict[str, Any],
+        arrays: Feeds | None = None,
+        *,
+        timeout_s: float | None = None,
+        report: Report | None = None,
     ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         limit = self.timeout_s if timeout_s is None else timeout_s
         deadline = time.monotonic() + limit
@@ -144,6 +152,9 @@ class Worker:
         try:
             wire.send(self._process.stdin.fileno(), request, arrays, deadline)
             header, answer = wire.receive(self._process.stdout.fileno(), deadline)
+            while "progress" in header:
+                self._progress(header["progress"], report)
+                header, answer = wire.receive(self._process.stdout.fileno(), deadline)
         except TimeoutError:
             self._kill()
             raise WorkerDied(f"no answer to {request['do']!r} within {limit:g} s: the worker was stopped") from None
@@ -155,6 +166,11 @@ class Worker:
         if "error" in header:
             raise _error(str(header["error"]), str(header.get("message", "")))
         return header, answer
+
+    def _progress(self, said: Any, report: Report | None) -> None:
+        share, phase = self._read(lambda: (min(max(float(said[0]), 0.0), 1.0), str(said[1])[:200]))
+        if report:
+            report(share, phase)
 
     def _kill(self) -> None:
         self._process.kill()
@@ -193,13 +209,15 @@ def serve() -> None:
             elif request["do"] == "time":
                 header = {"ms": engine.time_ms(arrays)}
             else:
-                header, answer = _build_or_describe(request, arrays)
+                header, answer = _build_or_describe(request, arrays, lambda *said: wire.send(writer, {"progress": said}))
             wire.send(writer, header, answer)
         except Exception as error:  # every failure is an answer; only a crash ends a worker
             wire.send(writer, {"error": type(error).__name__, "message": str(error)})
 
 
-def _build_or_describe(request: dict[str, Any], arrays: dict[str, np.ndarray]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def _build_or_describe(
+    request: dict[str, Any], arrays: dict[str, np.ndarray], report: Report
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     from course_lib.engines import backends
 
     if request["do"] == "backends":
@@ -208,7 +226,8 @@ def _build_or_describe(request: dict[str, Any], arrays: dict[str, np.ndarray]) -
         path = Path(request.get("model") or Path(folder, "model.onnx"))
         if "model" in arrays:
             path.write_bytes(arrays["model"].tobytes())
-        plan = backends.compile_plan(request["backend"], path, request["recipe"])
+        thinned = at_most_every(0.1, report) if request.get("progress") else None
+        plan = backends.compile_plan(request["backend"], path, request["recipe"], thinned)
     return {"plan": _described(plan)}, {"data": np.frombuffer(plan.data, np.uint8)}
 
 

@@ -207,6 +207,7 @@ def test_a_read_only_folder(small_plan: Plan) -> None:
 def test_a_plan_for_another_device_is_refused(small_plan: Plan) -> None:
     check_target(small_plan, "sm89")
     check_target(replace(small_plan, targets=()), None)
+    check_target(replace(small_plan, targets=("sm80+",)), "sm90")  # built with hardware_compatibility = "ampere_plus"
     for here, words in {"sm90": "this GPU is sm90", None: "no usable NVIDIA GPU"}.items():
         with pytest.raises(PlanError, match=f"runs on sm89 and .*{words}.*`targets`") as raised:
             check_target(small_plan, here)

@@ -15,12 +15,13 @@ import tensorrt as trt
 
 from course_lib.engines.base import Plan
 from course_lib.engines.layer_sources import parse_inspector
-from course_lib.engines.trt.runtime import TensorRTEngine, _pycuda
+from course_lib.engines.trt.memory import cuda
+from course_lib.engines.trt.runtime import TensorRTEngine
 from course_lib.precision.trt_calibrators import trt_calibrator
 
 _, _, model, kind, calibration, images, cache, logits = sys.argv
 BATCH = 50
-_pycuda()  # one context for the calibrator and the engine
+cuda()  # one context for the calibrator and the engine
 log = trt.Logger(trt.Logger.ERROR)
 builder = trt.Builder(log)
 network = builder.create_network(1 << int(trt.NetworkDefinitionCreationFlag.EXPLICIT_BATCH))

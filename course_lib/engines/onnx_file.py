@@ -1,0 +1,30 @@
+"""ONNX files as the bytes that a plan carries, for the backends whose plan is the model itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from course_lib.errors import BuildError
+
+
+def self_contained(model: Path) -> bytes:
+    """The model with its weights inside: a session made from bytes would look for them in the working directory.
+
+    Raises:
+        BuildError: the weights are in files beside the model that are missing, or that cannot be read without the onnx package.
+    """
+    data = model.read_bytes()
+    if b"location" not in data:  # the key under which ONNX names a file with weights
+        return data
+    try:
+        import onnx
+
+        return bytes(onnx.load(model).SerializeToString())
+    except ImportError:
+        raise BuildError(
+            "the model may keep weights in files beside it, which this environment cannot read: install onnx"
+        ) from None
+    except (OSError, ValueError, onnx.checker.ValidationError) as error:
+        raise BuildError(
+            f"the model's weights are not in it and cannot be read: {' '.join(str(error).split())[:200]}"
+        ) from None

@@ -1,0 +1,35 @@
+"""Progress of a build: what a builder reports, and the bar that shows it."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+
+Report = Callable[[float, str], None]  # share done from 0 to 1, and the name of what is being done
+
+
+def at_most_every(seconds: float, report: Report) -> Report:
+    """The same reports, thinned out: a builder takes hundreds of steps in a second. The last one always passes."""
+    last = -seconds
+
+    def thinned(share: float, phase: str) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if share >= 1 or now - last >= seconds:
+            last = now
+            report(share, phase)
+
+    return thinned
+
+
+@contextlib.contextmanager
+def bar(title: str) -> Iterator[Report]:
+    """A progress bar on standard error, or in a notebook; it vanishes when the work is done."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[phase]}"), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
+        task = shown.add_task(title, total=1.0, phase="")
+        yield lambda share, phase: shown.update(task, completed=share, phase=phase[:40])

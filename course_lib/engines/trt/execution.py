@@ -1,0 +1,247 @@
+"""One execution context on one stream: shapes, addresses, profiles, CUDA graphs, numpy arrays or torch tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from course_lib.engines.base import Feeds, check_feeds, check_profiles
+from course_lib.engines.cuda_graph import CudaGraph
+from course_lib.engines.trt.loaded import Loaded, Scratch
+from course_lib.engines.trt.memory import Buffer, cuda, output_allocator
+from course_lib.errors import EngineError
+
+if TYPE_CHECKING:
+    import torch
+
+
+class Execution:
+    """An `IExecutionContext` with a stream and buffers of its own. Any number may run at a time, each used by one thread.
+
+    Args:
+        loaded: the engine.
+        graph: replay a CUDA graph instead of enqueueing kernel by kernel. It is captured after the first run with given shapes
+            and addresses, and captured again when one of them changes.
+        scratch: memory for intermediate results that several executions share, of which then only one may run at a time.
+
+    Raises:
+        EngineError: TensorRT makes no context; the reason from its log.
+    """
+
+    def __init__(self, loaded: Loaded, *, graph: bool = False, scratch: Scratch | None = None) -> None:
+        self.inputs, self.outputs = loaded.inputs, loaded.outputs
+        self._loaded, self._log = loaded, loaded.log
+        self._context = loaded.create_context(scratch)
+        self.stream = cuda().Stream()
+        self._profile = self._context.active_optimization_profile
+        self._buffers = {info.name: Buffer() for info in (*self.inputs, *self.outputs)}
+        self._allocators: dict[str, Any] = {}
+        self._wants_graph = graph
+        self._graph: CudaGraph | None = None
+        self._captured: Any = None  # profile, shapes and addresses that the graph holds
+        self._warm: Any = None  # those of the last plain run
+        self._kept: dict[str, torch.Tensor] = {}  # outputs that the graph writes to
+        self._under_way = False
+
+    # ---- numpy arrays
+
+    def infer(self, feeds: Feeds) -> dict[str, np.ndarray]:
+        """See `Engine.infer`."""
+        self.start(feeds)
+        return self.finish()
+
+    def start(self, feeds: Feeds) -> None:
+        """Enqueue the copies in, the run and the copies out, and return while the GPU works.
+
+        Raises:
+            EngineError: the feeds do not fit, or the results of an earlier start were not fetched.
+        """
+        if self._under_way:
+            raise EngineError("this execution is under way: call finish() before the next start()")
+        self._upload(feeds)
+        self._enqueue(self.stream.handle, self._own_addresses())
+        for info in self.outputs:
+            if info.name not in self._allocators:  # of the others nobody knows the size yet
+                self._buffers[info.name].download(_size(self._shape(info.name), info.dtype), self.stream)
+        self._under_way = True
+
+    def finish(self) -> dict[str, np.ndarray]:
+        """Wait for what `start` enqueued; the outputs by name.
+
+        Raises:
+            EngineError: nothing was started.
+        """
+        if not self._under_way:
+            raise EngineError("nothing is under way: call start() first")
+        self._under_way = False
+        self.stream.synchronize()
+        for name, allocator in self._allocators.items():
+            self._buffers[name].download(_size(allocator.shape, self._dtype(name)), self.stream)
+        if self._allocators:
+            self.stream.synchronize()
+        return {info.name: self._buffers[info.name].array(self._shape(info.name), info.dtype) for info in self.outputs}
+
+    def time_ms(self, feeds: Feeds) -> float:
+        """See `Engine.time_ms`. Device time between two events around the run; copies are not counted, nor is a capture."""
+        self._upload(feeds)
+        addresses = self._own_addresses()
+        while self._wants_graph and not self._allocators and self._captured != self._state(addresses):
+            self._enqueue(self.stream.handle, addresses)
+        self.stream.synchronize()
+        begin, end = cuda().Event(), cuda().Event()
+        begin.record(self.stream)
+        self._enqueue(self.stream.handle, addresses)
+        end.record(self.stream)
+        end.synchronize()
+        return float(begin.time_till(end))
+
+    def layer_times(self, feeds: Feeds, *, runs: int = 10) -> list[tuple[str, float]]:
+        """What each layer took, in milliseconds: one row a layer and run, in order of execution. Slower than a run without.
+
+        Source: NVIDIA TensorRT API, `IProfiler.report_layer_time`.
+        """
+        profiler = _profiler(self._loaded.trt)
+        self.infer(feeds)  # a first run loads kernels
+        self._context.profiler = profiler
+        self._context.enqueue_emits_profile = False
+        try:
+            for _ in range(runs):
+                self._run(self.stream.handle)
+                self.stream.synchronize()
+                self._context.report_to_profiler()
+        finally:
+            self._context.enqueue_emits_profile = True
+            self._context.profiler = None
+        return list(profiler.rows)
+
+    # ---- torch tensors
+
+    def run_tensors(self, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """Run on torch's current stream, on the tensors where they are, and return while the GPU works.
+
+        A CUDA graph is bound to addresses: with ``graph=True`` pass the same tensors again and change their contents in place.
+
+        Args:
+            tensors: contiguous, on the GPU, of the inputs' dtypes.
+
+        Raises:
+            EngineError: a tensor is on another device, not contiguous, or does not fit the engine's inputs.
+        """
+        import torch
+
+        described: Any = {name: _Described(tensor) for name, tensor in tensors.items()}
+        check_feeds(self.inputs, described)
+        for name, tensor in tensors.items():
+            if not tensor.is_cuda or not tensor.is_contiguous():
+                found = f"on {tensor.device}" if not tensor.is_cuda else "not contiguous"
+                raise EngineError(f"input {name!r} needs a contiguous tensor on the GPU, found one {found}")
+        self._set_shapes(described)
+        if self._allocators:
+            raise EngineError(f"the shape of output {next(iter(self._allocators))!r} depends on data: use infer()")
+        outputs = self._output_tensors(torch)
+        addresses = {name: tensor.data_ptr() for name, tensor in {**tensors, **outputs}.items()}
+        self._enqueue(torch.cuda.current_stream().cuda_stream, addresses)
+        return outputs
+
+    def _output_tensors(self, torch: Any) -> dict[str, torch.Tensor]:
+        """Fresh tensors; with a graph those that it writes to, as long as their shapes stay."""
+        shapes = {info.name: self._shape(info.name) for info in self.outputs}
+        if self._wants_graph and {name: tuple(tensor.shape) for name, tensor in self._kept.items()} == shapes:
+            return self._kept
+        fresh = {i.name: torch.empty(shapes[i.name], dtype=getattr(torch, i.dtype), device="cuda") for i in self.outputs}
+        if self._wants_graph:
+            self._kept = fresh
+        return fresh
+
+    # ---- what both share
+
+    def _upload(self, feeds: Feeds) -> None:
+        check_feeds(self.inputs, feeds)
+        self._set_shapes(feeds)
+        for name, array in feeds.items():
+            self._buffers[name].upload(array, self.stream)
+
+    def _set_shapes(self, feeds: Feeds) -> None:
+        """Choose the profile and tell the context the shapes of its inputs."""
+        profile = check_profiles(self._loaded.recipe, feeds) or 0
+        if profile != self._profile:
+            if not self._context.set_optimization_profile_async(profile, self.stream.handle):
+                raise EngineError(f"profile {profile} cannot be used: {self._log.take()}")
+            self.stream.synchronize()
+            self._profile = profile
+        for name, array in feeds.items():
+            if not self._context.set_input_shape(name, array.shape):
+                raise EngineError(f"input {name!r} refuses shape {array.shape}: {self._log.take()}")
+        for info in self.outputs:
+            if min((0, *self._context.get_tensor_shape(info.name))) < 0 and info.name not in self._allocators:
+                self._allocators[info.name] = output_allocator(self._loaded.trt, self._buffers[info.name])
+                self._context.set_output_allocator(info.name, self._allocators[info.name])
+
+    def _own_addresses(self) -> dict[str, int]:
+        """Of the buffers, made large enough for the shapes of now; not of outputs that an allocator serves."""
+        for info in self.outputs:
+            if info.name not in self._allocators:
+                self._buffers[info.name].grow(_size(self._shape(info.name), info.dtype))
+        return {name: buffer.address for name, buffer in self._buffers.items() if name not in self._allocators}
+
+    def _state(self, addresses: Mapping[str, int]) -> Any:
+        """What a graph must have been captured with to be the right one."""
+        shapes = tuple(tuple(self._context.get_tensor_shape(info.name)) for info in self.inputs)
+        return self._profile, shapes, tuple(sorted(addresses.items()))
+
+    def _enqueue(self, stream: int, addresses: Mapping[str, int]) -> None:
+        """Kernel by kernel, or as a graph: the first run with new shapes or addresses is plain, the second is captured."""
+        for name, address in addresses.items():
+            self._context.set_tensor_address(name, address)
+        if not self._wants_graph or self._allocators:  # memory cannot be asked for during a capture
+            self._run(stream)
+            return
+        state = self._state(addresses)
+        if self._captured != state:
+            if self._warm != state:
+                self._run(stream)
+                self._warm = state
+                return
+            self._graph, self._captured = CudaGraph(stream, lambda: self._run(stream)), state
+        assert self._graph is not None
+        self._graph.launch(stream)
+
+    def _run(self, stream: int) -> None:
+        if not self._context.execute_async_v3(stream):
+            raise EngineError(f"the engine failed to run: {self._log.take()}")
+
+    def _shape(self, name: str) -> tuple[int, ...]:
+        """Of an output, for the inputs of now."""
+        allocator = self._allocators.get(name)
+        return allocator.shape if allocator else tuple(self._context.get_tensor_shape(name))
+
+    def _dtype(self, name: str) -> str:
+        return next(info.dtype for info in self.outputs if info.name == name)
+
+
+class _Described:
+    """A torch tensor as `check_feeds` looks at arrays."""
+
+    def __init__(self, tensor: Any) -> None:
+        self.shape, self.dtype = tuple(tensor.shape), str(tensor.dtype).removeprefix("torch.")
+
+
+def _size(shape: tuple[int, ...], dtype: str) -> int:
+    try:
+        return int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+    except TypeError:
+        raise EngineError(f"an output is {dtype}, a type that numpy does not have: use run_tensors()") from None
+
+
+def _profiler(trt: Any) -> Any:
+    class Profiler(trt.IProfiler):
+        def __init__(self) -> None:
+            trt.IProfiler.__init__(self)
+            self.rows: list[tuple[str, float]] = []
+
+        def report_layer_time(self, layer_name: str, ms: float) -> None:
+            self.rows.append((layer_name, ms))
+
+    return Profiler()

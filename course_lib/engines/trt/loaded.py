@@ -1,0 +1,142 @@
+"""A plan turned into an `ICudaEngine`: its tensors, its memory, and the contexts made from it. Versions are told apart here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from course_lib.engines import cuda_driver
+from course_lib.engines.base import Plan, TensorInfo, check_target
+from course_lib.engines.trt.log import keep_log
+from course_lib.engines.trt.memory import allocate, cuda
+from course_lib.errors import EngineError, PlanError
+
+_NO_NUMPY_TYPE = {"BF16": "bfloat16", "FP8": "float8_e4m3fn"}  # `trt.nptype` refuses these
+
+
+@dataclass(frozen=True)
+class Scratch:
+    """Device memory for intermediate results, shared by executions of which one runs at a time."""
+
+    size: int
+    memory: Any = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """An engine and what is known about it.
+
+    Attributes:
+        trt: the TensorRT module.
+        engine: its `ICudaEngine`.
+        log: logger of the runtime.
+        runtime: kept, because an engine does not keep its runtime alive in every version.
+        recipe: the recipe of the plan; its profiles decide which shapes go to which profile.
+        inputs, outputs: the I/O tensors.
+    """
+
+    trt: Any
+    engine: Any
+    log: Any
+    runtime: Any
+    recipe: Mapping[str, Any]
+    inputs: tuple[TensorInfo, ...]
+    outputs: tuple[TensorInfo, ...]
+
+    @property
+    def scratch_bytes(self) -> int:
+        """Device memory that one context needs for its intermediate results, for the largest shapes of any profile."""
+        engine = self.engine
+        return int(engine.device_memory_size_v2 if hasattr(engine, "device_memory_size_v2") else engine.device_memory_size)
+
+    def create_context(self, scratch: Scratch | None) -> Any:
+        """An execution context, with memory of its own or on `scratch`.
+
+        Raises:
+            EngineError: the scratch memory is too small, or TensorRT makes no context.
+        """
+        if scratch is None:
+            return self._made(self.engine.create_execution_context())
+        if scratch.size < self.scratch_bytes:
+            raise EngineError(
+                f"this engine needs {self.scratch_bytes} bytes of scratch memory, the shared one has {scratch.size}"
+            )
+        if hasattr(self.trt, "ExecutionContextAllocationStrategy"):  # since 10
+            strategy = self.trt.ExecutionContextAllocationStrategy.USER_MANAGED
+            context = self._made(self.engine.create_execution_context(strategy))
+            context.set_device_memory(int(scratch.memory), scratch.size)
+        else:
+            context = self._made(self.engine.create_execution_context_without_device_memory())
+            context.device_memory = int(scratch.memory)
+        return context
+
+    def _made(self, context: Any) -> Any:
+        if context is None:
+            raise EngineError(f"TensorRT makes no execution context: {self.log.take()}")
+        return context
+
+
+def load(trt: Any, plan: Plan, weight_budget_bytes: int | None = None) -> Loaded:
+    """Deserialize a plan.
+
+    Args:
+        weight_budget_bytes: how much of the weights may stay on the device; the rest is streamed from the host in every run.
+            Needs the recipe's flag ``weight_streaming`` and TensorRT 10 or later. None keeps all of them there.
+
+    Raises:
+        PlanError: made for another device or version, or damaged; with the reason from the runtime's log.
+        EngineError: the plan's weights cannot be streamed.
+    """
+    check_target(plan, cuda_driver.capability())  # before the runtime: without a driver it would end the process
+    cuda()
+    log = keep_log(trt)
+    runtime = trt.Runtime(log)
+    if "version_compatible" in plan.recipe.get("flags", ()):
+        runtime.engine_host_code_allowed = True  # such a plan carries a runtime of its own; it is our own plan
+    engine = runtime.deserialize_cuda_engine(plan.data)
+    if engine is None:
+        raise PlanError(f"TensorRT {trt.__version__} refuses the plan: {log.take()}")
+    if weight_budget_bytes is not None:
+        _set_weight_budget(trt, engine, weight_budget_bytes)
+    names = [engine.get_tensor_name(i) for i in range(engine.num_io_tensors)]
+    infos = {name: TensorInfo(name, tuple(engine.get_tensor_shape(name)), _dtype(trt, engine, name)) for name in names}
+    is_input = {name: engine.get_tensor_mode(name) == trt.TensorIOMode.INPUT for name in names}
+    return Loaded(
+        trt,
+        engine,
+        log,
+        runtime,
+        plan.recipe,
+        inputs=tuple(infos[name] for name in names if is_input[name]),
+        outputs=tuple(infos[name] for name in names if not is_input[name]),
+    )
+
+
+def shared_scratch(*engines: Loaded) -> Scratch:
+    """Scratch memory large enough for any one of these engines at a time.
+
+    Raises:
+        EngineError: the device has not that much memory.
+    """
+    size = max(loaded.scratch_bytes for loaded in engines)
+    return Scratch(size, allocate(size))
+
+
+def _dtype(trt: Any, engine: Any, name: str) -> str:
+    dtype = engine.get_tensor_dtype(name)
+    if dtype.name in _NO_NUMPY_TYPE:
+        return _NO_NUMPY_TYPE[dtype.name]
+    import numpy as np
+
+    return str(np.dtype(trt.nptype(dtype)))
+
+
+def _set_weight_budget(trt: Any, engine: Any, budget: int) -> None:
+    if not hasattr(engine, "weight_streaming_budget_v2"):
+        raise EngineError(f"TensorRT {trt.__version__} cannot stream weights: version 10 and later can")
+    if not engine.streamable_weights_size:
+        raise EngineError(
+            'this plan has no weights to stream: put "weight_streaming" among the recipe\'s flags and build it again'
+        )
+    engine.weight_streaming_budget_v2 = min(budget, engine.streamable_weights_size)

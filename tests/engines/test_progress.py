@@ -1,0 +1,88 @@
+"""How far a build has come: from the builder's phases, through the worker, to a bar."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from course_lib import engines
+from course_lib.engines import wire
+from course_lib.engines.progress import at_most_every, bar
+from course_lib.engines.trt.progress import Phases, monitor
+from course_lib.engines.worker import Worker
+from course_lib.errors import WorkerDied
+from course_lib.recipe import Recipe
+
+Said = list[tuple[float, str]]
+
+
+def test_a_step_of_the_outer_phase_is_a_phase_within() -> None:
+    said: Said = []
+    phases = Phases(lambda *one: said.append(one))
+    phases.start("build", None, 4)
+    phases.step("build")
+    phases.start("time tactics", "build", 2)
+    phases.step("time tactics")
+    phases.finish("time tactics")
+    phases.step("build")
+    phases.finish("build")
+    assert said == [
+        (0, "build"), (1 / 4, "build"), (1 / 4, "time tactics"), (1.5 / 4, "time tactics"), (2 / 4, "build"), (1, "build"),
+    ]  # fmt: skip
+
+
+@given(st.lists(st.tuples(st.sampled_from(["start", "step", "finish"]), st.sampled_from("abc"), st.integers(-1, 3)), max_size=40))
+def test_whatever_a_builder_reports_the_share_stays_between_0_and_1_and_never_runs_back(calls: list[tuple[str, str, int]]) -> None:
+    said: Said = []
+    phases = Phases(lambda *one: said.append(one))
+    phases.start("build", None, 3)
+    for call, name, steps in calls:
+        arguments = (name, "build", steps) if call == "start" else (name,)
+        getattr(phases, call)(*arguments)
+    shares = [share for share, _ in said]
+    assert shares == sorted(shares) and all(0 <= share <= 1 for share in shares)
+
+
+def test_a_version_without_the_interface_has_no_monitor() -> None:
+    assert monitor(object(), lambda *_: None) is None  # 8.6 has no IProgressMonitor
+
+
+def test_reports_are_thinned_out_but_the_last_one_passes() -> None:
+    said: Said = []
+    report = at_most_every(60, lambda *one: said.append(one))
+    for step in range(11):
+        report(step / 10, "x")
+    assert said == [(0, "x"), (1, "x")]
+
+
+def test_the_real_compiler_reports_through_the_worker(wide_onnx: Path, service_recipe: Recipe) -> None:
+    said: Said = []
+    engines.build(wide_onnx, service_recipe, backend="tensorrt_rtx", progress=lambda *one: said.append(one))
+    shares = [share for share, _ in said]
+    assert len(said) >= 2 and shares == sorted(shares) and shares[-1] == 1
+    assert said[0][1] and said[-1][1] == "Building engine"
+
+
+def test_a_compiler_that_reports_nothing_is_no_error(small_onnx: Path, service_recipe: Recipe) -> None:
+    assert engines.build(small_onnx, service_recipe, backend="onnxruntime", progress=lambda *_: pytest.fail("reported")).data
+
+
+def test_a_bar_shows_share_and_phase(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = io.StringIO()
+    monkeypatch.setattr("sys.stderr", terminal)
+    monkeypatch.setenv("FORCE_COLOR", "1")  # rich then takes it for a terminal
+    with bar("building") as report:
+        report(0.5, "Timing tactics")
+    assert "building" in terminal.getvalue() and "Timing tactics" in terminal.getvalue()
+
+
+def test_nonsense_instead_of_progress_ends_the_worker(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with Worker() as worker:
+        answers = iter([({"progress": ["half", 3]}, {})])
+        monkeypatch.setattr(wire, "receive", lambda *_: next(answers))
+        with pytest.raises(WorkerDied, match="nonsense"):
+            worker.build("onnxruntime", tmp_path / "m.onnx", {}, timeout_s=5, report=lambda *_: None)
