@@ -116,12 +116,41 @@ class Execution:
             self._context.profiler = None
         return list(profiler.rows)
 
-    # ---- torch tensors
+    # ---- memory of the caller's
+
+    def run_at(self, addresses: Mapping[str, int], shapes: Mapping[str, tuple[int, ...]], stream: int) -> None:
+        """Run on device memory of the caller's, on the caller's stream, and return while the GPU works.
+
+        A CUDA graph is bound to addresses: with ``graph=True`` pass the same ones again and change what lies there.
+
+        Args:
+            addresses: of every input and output; `output_shapes` says how large the outputs are.
+            shapes: of every input.
+            stream: its handle.
+
+        Raises:
+            EngineError: a tensor is missing, a shape does not fit, or an output's shape depends on data.
+        """
+        if missing := sorted({info.name for info in (*self.inputs, *self.outputs)} - addresses.keys()):
+            raise EngineError(f"no address for {', '.join(missing)}")
+        self.output_shapes(shapes)
+        self._enqueue(stream, addresses)
+
+    def output_shapes(self, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+        """Shapes of the outputs for shapes of the inputs.
+
+        Raises:
+            EngineError: a shape does not fit, or an output's shape depends on data.
+        """
+        self._set_shapes({name: _Shape(shape) for name, shape in shapes.items()})
+        if self._allocators:
+            raise EngineError(f"the shape of output {next(iter(self._allocators))!r} depends on data: use infer()")
+        return {info.name: self._shape(info.name) for info in self.outputs}
 
     def run_tensors(self, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        """Run on torch's current stream, on the tensors where they are, and return while the GPU works.
+        """`run_at` for torch tensors, on torch's current stream: nothing is copied.
 
-        A CUDA graph is bound to addresses: with ``graph=True`` pass the same tensors again and change their contents in place.
+        With ``graph=True`` the outputs are the same tensors in every call with these shapes.
 
         Args:
             tensors: contiguous, on the GPU, of the inputs' dtypes.
@@ -131,29 +160,21 @@ class Execution:
         """
         import torch
 
-        described: Any = {name: _Described(tensor) for name, tensor in tensors.items()}
-        check_feeds(self.inputs, described)
+        check_feeds(self.inputs, {name: _Described(tensor) for name, tensor in tensors.items()})  # type: ignore[misc]
         for name, tensor in tensors.items():
             if not tensor.is_cuda or not tensor.is_contiguous():
-                found = f"on {tensor.device}" if not tensor.is_cuda else "not contiguous"
+                found = f"on {tensor.device}" if not tensor.is_cuda else "that is not contiguous"
                 raise EngineError(f"input {name!r} needs a contiguous tensor on the GPU, found one {found}")
-        self._set_shapes(described)
-        if self._allocators:
-            raise EngineError(f"the shape of output {next(iter(self._allocators))!r} depends on data: use infer()")
-        outputs = self._output_tensors(torch)
+        shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+        wanted = self.output_shapes(shapes)
+        outputs = self._kept
+        if not self._wants_graph or {name: tuple(tensor.shape) for name, tensor in outputs.items()} != wanted:
+            dtypes = {info.name: getattr(torch, info.dtype) for info in self.outputs}
+            outputs = {name: torch.empty(shape, dtype=dtypes[name], device="cuda") for name, shape in wanted.items()}
+            self._kept = outputs if self._wants_graph else {}
         addresses = {name: tensor.data_ptr() for name, tensor in {**tensors, **outputs}.items()}
-        self._enqueue(torch.cuda.current_stream().cuda_stream, addresses)
+        self.run_at(addresses, shapes, torch.cuda.current_stream().cuda_stream)
         return outputs
-
-    def _output_tensors(self, torch: Any) -> dict[str, torch.Tensor]:
-        """Fresh tensors; with a graph those that it writes to, as long as their shapes stay."""
-        shapes = {info.name: self._shape(info.name) for info in self.outputs}
-        if self._wants_graph and {name: tuple(tensor.shape) for name, tensor in self._kept.items()} == shapes:
-            return self._kept
-        fresh = {i.name: torch.empty(shapes[i.name], dtype=getattr(torch, i.dtype), device="cuda") for i in self.outputs}
-        if self._wants_graph:
-            self._kept = fresh
-        return fresh
 
     # ---- what both share
 
@@ -163,7 +184,7 @@ class Execution:
         for name, array in feeds.items():
             self._buffers[name].upload(array, self.stream)
 
-    def _set_shapes(self, feeds: Feeds) -> None:
+    def _set_shapes(self, feeds: Mapping[str, Any]) -> None:
         """Choose the profile and tell the context the shapes of its inputs."""
         profile = check_profiles(self._loaded.recipe, feeds) or 0
         if profile != self._profile:
@@ -221,11 +242,19 @@ class Execution:
         return next(info.dtype for info in self.outputs if info.name == name)
 
 
-class _Described:
+class _Shape:
+    """What stands for an array where only its shape is looked at."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.shape = shape
+
+
+class _Described(_Shape):
     """A torch tensor as `check_feeds` looks at arrays."""
 
     def __init__(self, tensor: Any) -> None:
-        self.shape, self.dtype = tuple(tensor.shape), str(tensor.dtype).removeprefix("torch.")
+        super().__init__(tuple(tensor.shape))
+        self.dtype = str(tensor.dtype).removeprefix("torch.")
 
 
 def _size(shape: tuple[int, ...], dtype: str) -> int:

@@ -12,7 +12,10 @@ from course_lib.engines.trt.log import keep_log
 from course_lib.engines.trt.memory import allocate, cuda
 from course_lib.errors import EngineError, PlanError
 
-_NO_NUMPY_TYPE = {"BF16": "bfloat16", "FP8": "float8_e4m3fn"}  # `trt.nptype` refuses these
+_DTYPES = {  # numpy's names, or torch's where numpy has none; `trt.nptype` refuses those, and the lean runtime has no `nptype`
+    "FLOAT": "float32", "HALF": "float16", "BF16": "bfloat16", "FP8": "float8_e4m3fn", "INT8": "int8", "UINT8": "uint8",
+    "INT32": "int32", "INT64": "int64", "BOOL": "bool",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -100,7 +103,8 @@ def load(trt: Any, plan: Plan, weight_budget_bytes: int | None = None) -> Loaded
     if weight_budget_bytes is not None:
         _set_weight_budget(trt, engine, weight_budget_bytes)
     names = [engine.get_tensor_name(i) for i in range(engine.num_io_tensors)]
-    infos = {name: TensorInfo(name, tuple(engine.get_tensor_shape(name)), _dtype(trt, engine, name)) for name in names}
+    dtypes = {name: engine.get_tensor_dtype(name).name for name in names}
+    infos = {n: TensorInfo(n, tuple(engine.get_tensor_shape(n)), _DTYPES.get(dtypes[n], dtypes[n].lower())) for n in names}
     is_input = {name: engine.get_tensor_mode(name) == trt.TensorIOMode.INPUT for name in names}
     return Loaded(
         trt,
@@ -121,15 +125,6 @@ def shared_scratch(*engines: Loaded) -> Scratch:
     """
     size = max(loaded.scratch_bytes for loaded in engines)
     return Scratch(size, allocate(size))
-
-
-def _dtype(trt: Any, engine: Any, name: str) -> str:
-    dtype = engine.get_tensor_dtype(name)
-    if dtype.name in _NO_NUMPY_TYPE:
-        return _NO_NUMPY_TYPE[dtype.name]
-    import numpy as np
-
-    return str(np.dtype(trt.nptype(dtype)))
 
 
 def _set_weight_budget(trt: Any, engine: Any, budget: int) -> None:

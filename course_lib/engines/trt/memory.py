@@ -7,6 +7,7 @@ driver first copies to a pinned buffer of its own, and `memcpy_htod_async` is th
 from __future__ import annotations
 
 import atexit
+import threading
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -15,18 +16,42 @@ import numpy as np
 
 from course_lib.errors import BackendUnavailable, EngineError
 
+_of_this_thread = threading.local()
+
+
+def cuda() -> Any:
+    """The `pycuda.driver` module, with the device's primary context, the one that torch uses too, current in this thread."""
+    driver, primary = _primary()
+    if not hasattr(_of_this_thread, "current"):
+        _of_this_thread.current = _Current(driver, primary)
+    return driver
+
 
 @cache
-def cuda() -> Any:
-    """The `pycuda.driver` module with the device's primary context current, the one that torch uses too."""
+def _primary() -> tuple[Any, Any]:
     try:
         import pycuda.driver as driver
     except ImportError:
         raise BackendUnavailable("running a plan needs pycuda for its buffers: pip install pycuda") from None
     driver.init()
-    driver.Device(0).retain_primary_context().push()
-    atexit.register(driver.Context.pop)  # pycuda aborts a process that leaves a context on its stack
-    return driver
+    return driver, driver.Device(0).retain_primary_context()
+
+
+class _Current:
+    """A context is current until its thread ends: pycuda aborts a process that leaves one on a thread's stack."""
+
+    def __init__(self, driver: Any, context: Any) -> None:
+        context.push()
+        self._pop = driver.Context.pop
+        if threading.current_thread() is threading.main_thread():
+            atexit.register(self.close)
+
+    def close(self) -> None:
+        pop, self._pop = self._pop, None
+        if pop is not None:
+            pop()
+
+    __del__ = close
 
 
 class Buffer:
@@ -57,11 +82,13 @@ class Buffer:
         self.grow(array.nbytes)
         staged = self._host(array.nbytes)
         staged[:] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-        cuda().memcpy_htod_async(self.address, staged, stream)
+        if array.nbytes:
+            cuda().memcpy_htod_async(self.address, staged, stream)
 
     def download(self, size: int, stream: Any) -> None:
         """Enqueue the copy of the first `size` bytes to pinned memory; `array` reads them once the stream is synchronized."""
-        cuda().memcpy_dtoh_async(self._host(size), self.address, stream)
+        if size:
+            cuda().memcpy_dtoh_async(self._host(size), self.address, stream)
 
     def array(self, shape: Sequence[int], dtype: str) -> np.ndarray:
         """What `download` brought, as an array of its own."""

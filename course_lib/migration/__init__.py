@@ -1,0 +1,1 @@
+"""TensorRT's API by version, and what changed between versions."""

@@ -1,0 +1,248 @@
+"""The double's execution context: shapes, addresses, and runs that happen when their stream is synchronized."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import numpy as np
+
+from tests.doubles import gpu
+from tests.doubles.conform import IProfiler, Template
+from tests.doubles.onnx_model import numpy_type
+from tests.doubles.trt_run import ALIGNMENT, prepare_run
+from tests.doubles.trt_values import call_user, report
+
+Shapes = dict[str, tuple[int, ...]]
+
+
+class IExecutionContext(Template):
+    def _setup(self, engine: Any, strategy: Any) -> None:
+        self._engine, self._strategy = engine, strategy
+        self._profile, self._device_profile = 0, 0  # as set, and as it has arrived on the device
+        self._shapes: Shapes = {}
+        self._addresses: dict[str, int] = {}
+        self._allocators: dict[str, Any] = {}
+        self._scratch: tuple[int, int] | None = None  # address and size
+        self._ran: Any = None  # profile and shapes of the last run that was no capture
+        self._profiler: Any = None
+        self._emits_profile = True
+        self._times: list[tuple[str, float]] | None = None
+        self._name = ""
+        self._reserved: Any = lambda: None
+        self._reserve(strategy.name != "USER_MANAGED")
+        self._forget_shapes()
+
+    def _reserve(self, wanted: bool) -> None:
+        """Count the memory for intermediate results that this context takes for itself."""
+        self._reserved()
+        if wanted:
+            by_profile = self._strategy.name == "ON_PROFILE_CHANGE"
+            engine, device = self._engine, gpu.current()
+            size = engine.get_device_memory_size_for_profile_v2(self._profile) if by_profile else engine.device_memory_size_v2
+            device.reserve(size)
+            self._reserved = weakref.finalize(self, device.release, size)
+
+    def _forget_shapes(self) -> None:
+        model = self._engine._model
+        self._shapes = {name: shape for name in model.inputs if min((0, *(shape := model.shapes[name]))) >= 0}
+
+    @property
+    def engine(self) -> Any:
+        return self._engine
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @name.setter
+    def name(self, value: str) -> None:
+        self._name = value
+
+    # ---- profiles and shapes
+
+    @property
+    def active_optimization_profile(self) -> int:
+        return self._profile
+
+    def set_optimization_profile_async(self, profile_index: int, stream_handle: int) -> bool:
+        """The binding raises where the library returns False."""
+        if not 0 <= profile_index < self._engine.num_optimization_profiles:
+            self._complain("setOptimizationProfileAsync", "profileIndex >= 0 && profileIndex < getNbOptimizationProfiles()")
+            raise RuntimeError("Error in set optimization profile async.")
+
+        def arrive() -> None:
+            self._device_profile = profile_index
+
+        gpu.current().enqueue(stream_handle, arrive, "cudaMemcpyAsync")
+        if profile_index != self._profile:
+            self._profile = profile_index
+            self._forget_shapes()
+            self._reserve(self._strategy.name == "ON_PROFILE_CHANGE")
+        return True
+
+    def set_input_shape(self, name: str, shape: Any) -> bool:
+        try:
+            sizes = tuple(int(np.int32(size)) for size in shape)
+        except (TypeError, ValueError) as error:
+            raise RuntimeError(f"Unable to cast Python instance to C++ type: {error}") from None
+        if name not in self._engine._model.inputs:
+            return self._complain("setInputShape", f"the engine has an input tensor of the name {name}")
+        low, _, high = self._engine._ranges(name, self._profile)
+        if len(sizes) != len(low) or not all(a <= n <= b for a, n, b in zip(low, sizes, high, strict=True)):
+            valid = f"Valid range for profile {self._profile}: {_text(low)}..{_text(high)}"
+            problem = f"Set dimension {_text(sizes)} for tensor {name} does not satisfy any optimization profiles. {valid}"
+            return self._complain("setInputShape", f"satisfyProfile. {problem}")
+        self._shapes[name] = sizes
+        return True
+
+    def get_tensor_shape(self, name: str) -> Any:
+        """Of an output -1 wherever the inputs' shapes do not tell it."""
+        engine = self._engine
+        if name in engine._model.inputs:
+            return self._trt.Dims(self._shapes.get(name, engine._model.shapes[name]))
+        if not engine._knows("getTensorShape", name) or self.infer_shapes():
+            return engine.get_tensor_shape(name)
+        return self._trt.Dims(engine._model.output_shapes(self._shapes)[name])
+
+    def infer_shapes(self) -> list[str]:
+        return [name for name in self._engine._model.inputs if name not in self._shapes]
+
+    def get_max_output_size(self, name: str) -> int:
+        model = self._engine._model
+        if name not in model.outputs or self.infer_shapes():
+            return -1
+        return int(np.prod(model.largest_outputs(self._shapes)[name], dtype=np.int64)) * numpy_type(model.dtypes[name]).itemsize
+
+    # ---- memory
+
+    def set_tensor_address(self, name: str, memory: int) -> bool:
+        if not self._engine._knows("setTensorAddress", name):
+            return False
+        self._addresses[name] = memory
+        return True
+
+    def get_tensor_address(self, name: str) -> int:
+        return self._addresses.get(name, 0)
+
+    def set_output_allocator(self, name: str, output_allocator: Any) -> bool:
+        if name not in self._engine._model.outputs:
+            return self._complain("setOutputAllocator", f"the engine has an output tensor of the name {name}")
+        self._allocators.pop(name, None)
+        if output_allocator is not None:
+            self._allocators[name] = output_allocator
+        return True
+
+    def get_output_allocator(self, name: str) -> Any:
+        return self._allocators.get(name)
+
+    def set_device_memory(self, memory: int, size: int) -> None:
+        if self._strategy.name != "USER_MANAGED":
+            self._complain("setDeviceMemoryV2", "the context was created with USER_MANAGED memory")
+        elif size < self._engine.get_device_memory_size_for_profile_v2(self._profile):
+            self._complain("setDeviceMemoryV2", f"size >= engine.device_memory_size_v2, which {size} is not")
+        elif memory % ALIGNMENT:
+            self._complain("setDeviceMemoryV2", f"the address is aligned to {ALIGNMENT} bytes")
+        else:
+            self._scratch = (memory, size)
+
+    def update_device_memory_size_for_shapes(self) -> int:
+        if self.infer_shapes():
+            return int(self._complain("updateDeviceMemorySizeForShapes", "all input shapes are specified"))
+        engine = self._engine
+        return int(engine._model.activation_bytes(self._shapes) + engine.weight_streaming_scratch_memory_size)
+
+    # ---- running
+
+    def execute_async_v3(self, stream_handle: int) -> bool:
+        if refusal := self._not_ready():
+            return self._complain("enqueueV3", refusal)
+        device, capturing = gpu.current(), gpu.current().is_capturing(stream_handle)
+        state = (self._profile, dict(self._shapes))
+        if capturing and (self._ran != state or self._allocators or self._engine._model.data_dependent):
+            device.break_capture(stream_handle)  # it would allocate or synchronize
+            return self._fail("operation not permitted when stream is capturing")
+        if stream_handle == gpu.DEFAULT_STREAM:
+            report(self._engine._logger, "WARNING", "Using default stream in enqueueV3() may lead to performance issues.")
+        try:
+            device.enqueue(stream_handle, prepare_run(self, stream_handle, capturing), "enqueueV3")
+            if self._allocators or self._engine._model.data_dependent:
+                device.synchronize(stream_handle, "enqueueV3")  # TensorRT waits to learn the shapes
+            if self._profiler is not None and self._emits_profile and not capturing:
+                device.synchronize(stream_handle, "enqueueV3")
+                self.report_to_profiler()
+        except gpu.Error as error:
+            return self._fail(str(error))
+        if not capturing:
+            self._ran = state
+        return True
+
+    def execute_v2(self, bindings: list[int]) -> bool:
+        for name, address in zip(self._engine._names, bindings, strict=False):
+            self._addresses[name] = address
+        stream = gpu.current().create_stream()
+        if not self.execute_async_v3(stream):
+            return False
+        gpu.current().synchronize(stream, "executeV2")
+        return True
+
+    def _not_ready(self) -> str:
+        """The condition that a run would violate; empty if it may start."""
+        engine = self._engine
+        if missing := self.infer_shapes():
+            return f"allInputDimensionsSpecified. Input shapes are not set: {', '.join(missing)}"
+        for name in engine._model.inputs:
+            if not self._addresses.get(name):
+                advice = "Call setInputTensorAddress or setTensorAddress before enqueue/execute"
+                return f"profileObliviousBindings != nullptr. Address is not set for input tensor {name}. {advice}"
+        for name in engine._model.outputs:
+            if not self._addresses.get(name) and name not in self._allocators:
+                advice = "Call setOutputTensorAddress, setTensorAddress or setOutputAllocator before enqueue/execute"
+                return f"profileObliviousBindings. Neither address or allocator is set for output tensor {name}. {advice}"
+        if self._strategy.name == "USER_MANAGED" and self._scratch is None:
+            return "device memory is set; a context with USER_MANAGED memory needs set_device_memory() before enqueue/execute"
+        if self._scratch and self._scratch[1] < engine.get_device_memory_size_for_profile_v2(self._profile):
+            return "the device memory is large enough for the active profile"
+        if engine._missing:
+            return f"the engine was refitted; its weights were stripped from the plan: {', '.join(sorted(engine._missing))}"
+        return ""
+
+    # ---- profiling
+
+    @property
+    def profiler(self) -> Any:
+        return self._profiler
+
+    @profiler.setter
+    def profiler(self, value: IProfiler) -> None:
+        self._profiler = value
+
+    @property
+    def enqueue_emits_profile(self) -> bool:
+        return self._emits_profile
+
+    @enqueue_emits_profile.setter
+    def enqueue_emits_profile(self, value: bool) -> None:
+        self._emits_profile = value
+
+    def report_to_profiler(self) -> bool:
+        """The layers of the last run; it must have come to its end."""
+        if self._profiler is None or self._times is None:
+            return self._complain("reportToProfiler", "a profiler is set and the context has run")
+        for name, milliseconds in self._times:
+            call_user("report_layer_time", self._profiler.report_layer_time, name, milliseconds)
+        self._times = None
+        return True
+
+    def _fail(self, text: str) -> bool:
+        report(self._engine._logger, "ERROR", f"IExecutionContext::enqueueV3: Error Code 1: Cuda Runtime ({text})")
+        return False
+
+    def _complain(self, call: str, condition: str) -> bool:
+        text = f"Error Code 3: API Usage Error (Parameter check failed, condition: {condition}.)"
+        report(self._engine._logger, "ERROR", f"IExecutionContext::{call}: {text}")
+        return False
+
+
+def _text(shape: Any) -> str:
+    return f"[{','.join(str(size) for size in shape)}]"

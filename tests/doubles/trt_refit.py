@@ -1,0 +1,75 @@
+"""The double's refitter, which replaces the initializers of the ONNX model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tests.doubles import gpu
+from tests.doubles.conform import Template
+from tests.doubles.onnx_model import numpy_type
+from tests.doubles.trt_values import report
+
+
+class Refitter(Template):
+    def __init__(self, engine: Any, logger: Any) -> None:
+        if not engine.refittable:
+            text = "Error Code 3: API Usage Error (Parameter check failed, condition: e.isRefittable().)"
+            report(logger, "ERROR", f"createInferRefitter_INTERNAL: {text}")
+            raise TypeError("pybind11::init(): factory function returned nullptr")
+        self._engine, self._logger = engine, logger
+        self._given: dict[str, Any] = {}
+
+    def get_all_weights(self) -> list[str]:
+        return list(self._engine._header.refittable)
+
+    def get_missing_weights(self) -> list[str]:
+        """Those that were stripped from the plan and have not come yet."""
+        return sorted(self._engine._missing - self._given.keys())
+
+    def get_weights_prototype(self, weights_name: str) -> Any:
+        known = weights_name in self._engine._header.refittable
+        model = self._engine._model
+        dtype = getattr(self._trt.DataType, model.dtypes[weights_name] if known else "FLOAT")
+        return self._trt.Weights(dtype, 0, model.weight(weights_name).size if known else 0)
+
+    def set_named_weights(self, name: str, weights: Any, location: Any = None) -> bool:
+        model = self._engine._model
+        if name not in self._engine._header.refittable:
+            return self._refuse("setNamedWeights", f"the engine has refittable weights of the name {name}")
+        expected = model.weight(name)
+        if (weights.dtype.name, weights.size) != (model.dtypes[name], expected.size):
+            found = f"{weights.size} of {weights.dtype.name} for {expected.size} of {model.dtypes[name]}"
+            return self._refuse("setNamedWeights", f"count and type of the weights of {name} are as they were: {found}")
+        self._given[name] = weights
+        return True
+
+    def unset_named_weights(self, weights_name: str) -> bool:
+        return self._given.pop(weights_name, None) is not None
+
+    def refit_cuda_engine(self) -> bool:
+        if missing := self.get_missing_weights():
+            return self._refuse("refitCudaEngine", f"all weights are given; missing are {', '.join(missing)}")
+        model = self._engine._model
+        model.replace({name: self._numbers(name, weights) for name, weights in self._given.items()})
+        self._engine._missing.clear()
+        self._given.clear()
+        return True
+
+    def refit_cuda_engine_async(self, stream_handle: int) -> bool:
+        if self.get_missing_weights():
+            return self.refit_cuda_engine()
+        given = {name: self._numbers(name, weights) for name, weights in self._given.items()}
+        gpu.current().enqueue(stream_handle, lambda: self._engine._model.replace(given), "refitCudaEngineAsync")
+        self._engine._missing.clear()
+        self._given.clear()
+        return True
+
+    def _numbers(self, name: str, weights: Any) -> np.ndarray:
+        return np.array(weights.numpy(), numpy_type(self._engine._model.dtypes[name]))
+
+    def _refuse(self, call: str, condition: str) -> bool:
+        text = f"Error Code 3: API Usage Error (Parameter check failed, condition: {condition}.)"
+        report(self._logger, "ERROR", f"IRefitter::{call}: {text}")
+        return False

@@ -1,0 +1,71 @@
+"""The double's runtime: which plans it takes, and why not the others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.doubles import gpu
+from tests.doubles.conform import Template
+from tests.doubles.onnx_model import OnnxModel
+from tests.doubles.plan_file import Header, read_plan
+from tests.doubles.trt_values import report
+
+
+class Runtime(Template):
+    def __init__(self, logger: Any) -> None:
+        self._logger = logger
+        self._host_code_allowed = False
+
+    @property
+    def logger(self) -> Any:
+        return self._logger
+
+    @property
+    def engine_host_code_allowed(self) -> bool:
+        return self._host_code_allowed
+
+    @engine_host_code_allowed.setter
+    def engine_host_code_allowed(self, value: bool) -> None:
+        self._host_code_allowed = value
+
+    def deserialize_cuda_engine(self, serialized_engine: Any) -> Any:
+        try:
+            header, model = read_plan(bytes(serialized_engine))
+        except ValueError as damage:
+            return self._refuse(f"Error Code 1: Serialization ({damage}.)")
+        if refusal := _wrong_version(header, self._trt.__version__) or _wrong_device(header):
+            return self._refuse(refusal)
+        carries_code = "VERSION_COMPATIBLE" in header.flags and "EXCLUDE_LEAN_RUNTIME" not in header.flags
+        if carries_code and not self._host_code_allowed:
+            return self._refuse(
+                "Error Code 3: API Usage Error (the plan holds host code, and engine_host_code_allowed is False)"
+            )
+        try:
+            return self._trt.ICudaEngine._make(self._logger, header, OnnxModel(model))
+        except gpu.OutOfMemory:
+            return self._refuse("Error Code 2: OutOfMemory (no memory for the weights)")
+
+    def _refuse(self, text: str) -> None:
+        report(self._logger, "ERROR", f"IRuntime::deserializeCudaEngine: {text}")
+
+
+def _wrong_version(header: Header, version: str) -> str:
+    """A plan runs with the version that built it; a version-compatible one also with later ones, up to the next major."""
+    theirs, ours = ([int(n) for n in text.split(".")] for text in (header.version, version))
+    later = theirs <= ours <= [theirs[0] + 1, 1 << 30]
+    if theirs == ours or ("VERSION_COMPATIBLE" in header.flags and later):
+        return ""
+    tags = (f"{numbers[0]}{numbers[1]:02}" for numbers in (ours, theirs))
+    note = "Note: Current Version: {}, Serialized Engine Version: {}".format(*tags)
+    return (
+        f"Error Code 1: Serialization (Serialization assertion stdVersionRead == kSERIALIZATION_VERSION failed."
+        f"Version tag does not match. {note})"
+    )
+
+
+def _wrong_device(header: Header) -> str:
+    theirs, ours = tuple(header.capability), gpu.current().capability
+    if theirs == ours or (header.hardware_compatibility == "AMPERE_PLUS" and ours >= (8, 0) <= theirs):
+        return ""
+    compute = "expecting compute {}.{} got compute {}.{}".format(*ours, *theirs)
+    return f"Error Code 6: API Usage Error (The engine plan file is generated on an incompatible device, {compute}, please rebuild.)"

@@ -1,0 +1,200 @@
+"""The baseline and its variants give the same numbers, and what a variant does once for a shape is never timed."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from course_lib import engines
+from course_lib.engines import Environment, ModelSource, TensorInfo, Worker
+from course_lib.engines.base import VARIANTS
+from course_lib.errors import BackendUnavailable, EngineError
+from course_lib.models import Signature
+
+NEEDS_COMPILER = pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler on the CPU")
+
+
+class Tiny(torch.nn.Module):
+    """Small, because torch.compile takes seconds for each operator; with two outputs and a dynamic batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.line = torch.nn.Linear(8, 8)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        y = torch.relu(self.line(x))
+        return y, y.sum(1)
+
+    def signature(self) -> Signature:
+        return Signature(inputs={"x": ("batch", 8)}, outputs=("y", "total"))
+
+
+class Picky(Tiny):
+    """Refuses zeros by reading a value, which neither a graph nor a compiled function can do."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        if float(x.sum()) == 0:
+            raise RuntimeError("zeros are refused\nwith a long explanation")
+        return super().forward(x)
+
+
+def tiny() -> Tiny:
+    torch.manual_seed(0)
+    return Tiny()
+
+
+def picky() -> Picky:
+    return Picky()
+
+
+def _source(variant: str = "eager", factory: str = "tiny", dtype: str = "fp32") -> ModelSource:
+    return ModelSource(f"{__name__}:{factory}", dtype=dtype, variant=variant)
+
+
+def _feeds(batch: int) -> dict[str, np.ndarray]:
+    return {"x": np.random.default_rng().standard_normal((batch, 8)).astype(np.float32)}
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "fp16", "bf16"])
+def test_eager_is_the_module_itself(dtype: str) -> None:
+    engine, feeds = engines.load(_source(dtype=dtype)), _feeds(3)
+    assert engine.backend == "torch" and engine.inputs == (TensorInfo("x", (-1, 8), "float32"),)
+    with torch.inference_mode():
+        want, _ = tiny().to({"fp32": torch.float32, "fp16": torch.half, "bf16": torch.bfloat16}[dtype])(
+            torch.from_numpy(feeds["x"]).to({"fp32": torch.float32, "fp16": torch.half, "bf16": torch.bfloat16}[dtype])
+        )
+    have = engine.infer(feeds)
+    assert list(have) == ["y", "total"] and have["y"].dtype == np.float32
+    assert np.allclose(have["y"], want.float().numpy(), atol=1e-6)
+    assert 0 < engine.time_ms(feeds) < 1000
+
+
+def test_an_unknown_variant_is_refused_where_it_is_written() -> None:
+    with pytest.raises(ValueError, match="eager, compile, cuda_graph, compile.cuda_graph, found 'faster'"):
+        ModelSource("m:f", variant="faster")
+    assert all(ModelSource("m:f", variant=variant).variant == variant for variant in VARIANTS)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
+@pytest.mark.parametrize("variant", ["cuda_graph", "compile+cuda_graph"])
+def test_a_cuda_graph_without_a_gpu(variant: str) -> None:
+    with pytest.raises(BackendUnavailable) as raised:
+        engines.load(_source(variant))
+    assert f"{variant!r} needs an NVIDIA GPU" in str(raised.value) and "'eager'" in str(raised.value)
+    assert len(str(raised.value).splitlines()) == 1
+
+
+def test_a_module_that_fails_is_one_line() -> None:
+    engine = engines.load(_source(factory="picky"))
+    for call in (engine.infer, engine.time_ms):
+        with pytest.raises(EngineError, match="torch failed: zeros are refused with a long explanation"):
+            call({"x": np.zeros((1, 8), np.float32)})
+    with pytest.raises(EngineError, match="needs shape Nx8, found 2x9"):
+        engine.infer({"x": np.zeros((2, 9), np.float32)})
+
+
+@NEEDS_COMPILER
+def test_compiling_is_never_timed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))  # nothing is left there from an earlier run
+    torch._dynamo.reset()
+    eager, compiled = engines.load(_source()), engines.load(_source("compile"))
+    walls = []
+    for batch in (3, 1, 32, 3, 7, 1):
+        feeds, started = _feeds(batch), time.perf_counter()
+        timed_ms = compiled.time_ms(feeds)
+        walls.append(time.perf_counter() - started)
+        assert 0 < timed_ms < 50, f"batch {batch}: {walls}"
+        want, have = eager.infer(feeds), compiled.infer(feeds)
+        assert all(np.allclose(have[name], want[name], rtol=1e-5, atol=1e-5) for name in want)
+    assert walls[0] > 0.2, "the first call compiled nothing, so this test has seen nothing"
+    assert walls[3] < 0.1 and walls[5] < 0.1, "a shape that was there before was compiled again"
+
+
+@NEEDS_COMPILER
+def test_what_cannot_be_compiled_as_a_whole_is_an_error() -> None:
+    """Left alone, torch.compile would break the graph at the reading of the value and run both parts."""
+    engine = engines.load(_source("compile", factory="picky"))
+    with pytest.raises(EngineError, match="torch failed: ") as raised:
+        engine.infer(_feeds(2))
+    assert len(str(raised.value).splitlines()) == 1 and len(str(raised.value)) < 400
+
+
+def test_a_worker_compiles_too_and_says_when_there_is_no_compiler(tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text(
+        "import torch\nfrom course_lib.models import Signature\n"
+        "class Net(torch.nn.Linear):\n"
+        "    def signature(self): return Signature(inputs={'x': ('batch', 8)}, outputs=('y',))\n"
+        "def make(): return Net(8, 8)\n"
+    )
+    settings = (f"PYTHONPATH={tmp_path}", f"TORCHINDUCTOR_CACHE_DIR={tmp_path / 'cache'}", "CXX=/nowhere/g++")
+    with Worker(Environment("shop", ("env", *settings, sys.executable))) as worker:
+        worker.load(ModelSource("shop:make", variant="compile"))
+        with pytest.raises(EngineError, match=r"torch failed: .*C\+\+ compiler") as raised:
+            worker.infer(_feeds(1))
+        assert len(str(raised.value).splitlines()) == 1
+        worker.load(ModelSource("shop:make"))
+        assert worker.infer(_feeds(1))["y"].shape == (1, 8)
+
+
+# ---- CUDA graphs, as far as they can be seen without a GPU
+
+
+class _Graphs:
+    """What `GraphedCallable` asks of torch.cuda, on the CPU: a capture keeps the function, a replay calls it again."""
+
+    def __init__(self) -> None:
+        self.captures = 0
+
+    def patch(self, monkeypatch: pytest.MonkeyPatch, function: Any) -> None:
+        from contextlib import contextmanager, nullcontext
+
+        owner = self
+
+        class Graph:
+            def replay(self) -> None:
+                self.outputs.copy_(function(*self.inputs))
+
+        class Stream:
+            def wait_stream(self, other: Any) -> None: ...
+
+        @contextmanager
+        def graph(captured: Any) -> Any:
+            owner.captures += 1
+            owner.last = captured
+            yield
+
+        monkeypatch.setattr(torch.cuda, "CUDAGraph", Graph)
+        monkeypatch.setattr(torch.cuda, "Stream", Stream)
+        monkeypatch.setattr(torch.cuda, "current_stream", Stream)
+        monkeypatch.setattr(torch.cuda, "stream", lambda stream: nullcontext())
+        monkeypatch.setattr(torch.cuda, "graph", graph)
+
+
+def test_a_graph_is_captured_once_for_each_shape(monkeypatch: pytest.MonkeyPatch) -> None:
+    from course_lib.engines.torch_graphs import GraphedCallable
+
+    double = _Graphs()
+    seen: list[Any] = []
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        seen.append(x)
+        return x * 2
+
+    double.patch(monkeypatch, function)
+    graphed = GraphedCallable(function)
+    for batch, captures in ((1, 1), (3, 2), (1, 2), (3, 2)):
+        x = torch.randn(batch, 4)
+        runs = len(seen)
+        launch = graphed.prepare([x])
+        assert double.captures == captures and (len(seen) - runs) in (0, 4), "three warm-up runs and the capture, or nothing"
+        if len(seen) > runs:
+            double.last.inputs, double.last.outputs = [seen[-1]], launch.__closure__[1].cell_contents
+        assert torch.equal(launch(), x * 2)
+        assert seen[-1].data_ptr() != x.data_ptr(), "the graph reads memory of its own"

@@ -1,0 +1,340 @@
+"""What Torch-TensorRT would swallow is refused; what goes through arrives as it was said. On a double: the real one needs a GPU."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+
+from course_lib import engines
+from course_lib.engines import torch_trt, torch_trt_keywords
+from course_lib.errors import BackendUnavailable, BuildError, CourseError, PlanError, PrecisionError
+from tests.doubles import torch_tensorrt_double
+
+VERSIONS = ("2.11", "2.12", "2.13", "2.14")
+ONE = {"x": (2, 8)}
+
+
+@pytest.fixture(params=VERSIONS)
+def version(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def double(version: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    made = torch_tensorrt_double.make(f"{version}.0+cu130")
+    monkeypatch.setitem(sys.modules, "torch_tensorrt", made)
+    return made
+
+
+def _net() -> torch.nn.Module:
+    return torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU()).eval()
+
+
+def _refused(kind: type[CourseError], words: list[str], call: Callable[[], Any]) -> str:
+    with pytest.raises(kind) as raised:
+        call()
+    message = str(raised.value)
+    assert type(raised.value) is kind and len(message.splitlines()) == 1 and len(message) < 600
+    assert [word for word in words if word not in message] == [], message
+    return message
+
+
+# ---- the table of keywords
+
+
+def test_the_doubles_signatures_are_those_of_every_release(version: str) -> None:
+    made, keywords = torch_tensorrt_double.make(version), torch_trt_keywords.table()[version]
+    for name, others in {"compile": {"module", "ir"}, "save": {"module", "file_path"}, "load": {"file_path"}}.items():
+        parameters = inspect.signature(getattr(made, name)).parameters
+        named = {key for key, value in parameters.items() if value.kind is not value.VAR_KEYWORD}
+        assert named - others <= set(keywords[name]), name
+        assert any(value.kind is value.VAR_KEYWORD for value in parameters.values())
+    assert {"min_shape", "opt_shape", "max_shape", "shape", "dtype", "name"} <= set(keywords["Input"])
+
+
+def _wheel(version: str, folder: Path) -> Path:
+    at_hand = sorted(Path(os.environ.get("COURSE_WHEELS", folder)).glob(f"torch_tensorrt-{version}*.whl"))
+    try:
+        return at_hand[0] if at_hand else torch_trt_keywords.download(f"{version}.0", folder)
+    except ValueError as error:
+        pytest.skip(f"{error}; name a folder with the wheel in COURSE_WHEELS")
+
+
+def test_the_table_is_what_the_released_wheel_says(version: str, tmp_path: Path) -> None:
+    """The wheel has 4 MB. It comes from pip's registry, or from the folder COURSE_WHEELS."""
+    assert torch_trt_keywords.read_wheel(_wheel(version, tmp_path)) == (version, torch_trt_keywords.table()[version])
+
+
+def test_the_table_is_written_as_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = torch_trt_keywords.TABLE.read_text()
+    monkeypatch.setattr(torch_trt_keywords, "TABLE", tmp_path / "table.json")
+    torch_trt_keywords.write(json.loads(before))
+    assert (tmp_path / "table.json").read_text() == before
+    assert list(torch_trt_keywords.table()) == list(VERSIONS)
+
+
+def _fake_wheel(path: Path, compiler: str) -> Path:
+    with zipfile.ZipFile(path, "w") as wheel:
+        front = (
+            "def compile(module, ir='default', gone=None, **kwargs): ...\ndef save(m, *, a=1, **kwargs):\n kwargs.pop('b')\n"
+        )
+        wheel.writestr("torch_tensorrt/_compile.py", front + "def load(file_path='', **kwargs): ...\n")
+        wheel.writestr("torch_tensorrt/_Input.py", "class Input:\n def __init__(self, **kwargs):\n  self.d = kwargs['dtype']\n")
+        wheel.writestr("torch_tensorrt/dynamo/_compiler.py", compiler)
+        wheel.writestr("torch_tensorrt/dynamo/_tracer.py", "def trace(mod, **kwargs):\n return kwargs.get('strict', False)\n")
+    return path
+
+
+def test_a_keyword_is_what_a_function_reads(tmp_path: Path) -> None:
+    compiler = (
+        "def compile(exported_program, *, used=1, idle=2, slept=3, **kwargs):\n"
+        ' """used (int): the same.\n slept (bool): x (only applicable to torch.compile workflows)."""\n'
+        " warnings.warn('`idle` is deprecated and ' 'has no effect')\n"
+        " other['unrelated'], other.get('this')\n"
+    )
+    version, found = torch_trt_keywords.read_wheel(_fake_wheel(tmp_path / "torch_tensorrt-9.1.0-x.whl", compiler))
+    assert version == "9.1"
+    assert found["compile"] == ["gone", "idle", "slept", "strict", "used"]
+    assert found["ignored"] == ["gone", "idle", "slept"]
+    assert (found["save"], found["save_executorch"]) == (["a", "inductor_configs", "m"], ["b"])
+    assert (found["load"], found["Input"]) == ([], ["dtype"])
+
+
+def test_a_file_that_is_no_such_wheel(tmp_path: Path) -> None:
+    (tmp_path / "torch_tensorrt-1.0.whl").write_bytes(b"hello")
+    with pytest.raises(ValueError, match="no wheel of torch-tensorrt"):
+        torch_trt_keywords.read_wheel(tmp_path / "torch_tensorrt-1.0.whl")
+    with pytest.raises(ValueError, match=r"no longer defines compile\(\)"):
+        torch_trt_keywords.read_wheel(_fake_wheel(tmp_path / "torch_tensorrt-2.0.whl", "x = 1"))
+    with pytest.raises(ValueError, match="expected a wheel's name"):
+        torch_trt_keywords.read_wheel(_fake_wheel(tmp_path / "other.whl", "x = 1"))
+
+
+# ---- options
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        ({"enabled_precisions": {torch.half}}, ["module.half()", "enable_autocast=True"]),
+        ({"use_explicit_typing": False}, ["module's own"]),
+        ({"calibrator": object()}, ["modelopt", "precision='int8'"]),
+        ({"truncate_long_and_double": True}, ["truncate_double"]),
+        ({"refit": True}, ["immutable_weights=False"]),
+        ({"make_refittable": True}, ["immutable_weights=False"]),
+        ({"debug": True}, ["Debugger"]),
+        ({"torch_executed_modules": ["x"]}, ["torch_executed_ops"]),
+        ({"ir": "ts"}, ["ir='dynamo'"]),
+        ({"arg_inputs": []}, ["second argument"]),
+        ({"optimisation_level": 3}, ["would not say so", "did you mean 'optimization_level'"]),
+        ({"zzz": 1}, ["'zzz'", "would not say so"]),
+        ({"pass_through_build_failures": True}, ["ignores pass_through_build_failures", "leave it out"]),
+        ({"cache_built_engines": True}, ["immutable_weights=False"]),
+        ({"reuse_cached_engines": True, "immutable_weights": True}, ["immutable_weights=False"]),
+        ({"strip_engine_weights": True}, ["immutable_weights=False"]),
+        ({"refit_identical_engine_weights": True}, ["immutable_weights=False"]),
+        ({"engine_cache_dir": "/tmp"}, ["cache_built_engines or reuse_cached_engines"]),
+        ({"cpu_memory_budget": 1}, ["enable_resource_partitioning=True"]),
+        ({"min_block_size": 3}, ["require_full_compilation=False"]),
+        ({"autocast_max_output_threshold": 5.0}, ["enable_autocast=True"]),
+        ({"autocast_low_precision_type": torch.half}, ["enable_autocast=True"]),
+        ({"torch_executed_ops": "torch.ops.aten.mul.Tensor"}, ["in braces"]),
+        ({"torch_executed_ops": {"aten::mul"}}, ["'aten::mul'", "torch.ops.aten.mul.Tensor"]),
+        ({"torch_executed_ops": {"torch.ops.aten.mul"}}, ["torch.ops.aten.mul.Tensor"]),
+        ({"torch_executed_ops": {"torch.ops.aten.mul.Tenser"}}, ["torch.ops.aten.mul.Tensor"]),
+        ({"torch_executed_ops": {torch.ops.aten.mul}}, ["torch.ops.aten.mul.Tensor"]),
+        ({"torch_executed_ops": {"torch.nn.functional.relu"}}, ["full name"]),
+        ({"torch_executed_ops": {torch.relu}}, ["full name"]),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_what_would_be_ignored_is_refused(option: dict[str, Any], words: list[str], double: ModuleType) -> None:
+    _refused(BuildError, [next(iter(option)), *words], lambda: torch_trt.compile_module(_net(), ONE, **option))
+    assert double.calls == []
+
+
+@pytest.mark.parametrize("version", ["2.12"], indirect=True)
+def test_a_newer_keyword_is_refused(double: ModuleType) -> None:
+    call = lambda: torch_trt.compile_module(_net(), ONE, use_complex_decomposition=True)  # noqa: E731
+    _refused(BuildError, ["2.12", "'use_complex_decomposition'"], call)
+
+
+def test_the_runtime_can_be_chosen_where_it_could(double: ModuleType, version: str) -> None:
+    def call() -> Any:
+        return torch_trt.compile_module(_net(), ONE, use_python_runtime=True)
+
+    if version in ("2.11", "2.12"):
+        assert call() is not None and double.calls[0][1]["use_python_runtime"] is True
+    else:
+        _refused(BuildError, ["ignores use_python_runtime", "leave it out"], call)
+
+
+def test_options_that_are_read_arrive(double: ModuleType) -> None:
+    kept = {
+        "torch_executed_ops": {"torch.ops.aten.mul.Tensor", torch.ops.aten.relu.default},
+        "min_block_size": 1,
+        "cache_built_engines": True,
+        "engine_cache_dir": "/tmp/cache",
+        "immutable_weights": False,
+        "optimization_level": 5,
+    }
+    torch_trt.compile_module(_net(), ONE, **kept)
+    (_, said), *_ = double.calls
+    assert said.items() >= kept.items() and said["require_full_compilation"] is False
+
+
+# ---- precision and inputs
+
+
+def test_a_range_becomes_an_input_and_the_whole_graph_is_wanted(double: ModuleType) -> None:
+    bounds = {"min": [1, 8], "opt": [4, 8], "max": [32, 8]}  # as a recipe's profile has it on the wire
+    compiled = torch_trt.compile_module(_net().half(), {"x": bounds}, precision="fp16")
+    (_, said), *_ = double.calls
+    (spec,) = said["arg_inputs"]
+    assert spec.said == {
+        "min_shape": (1, 8), "opt_shape": (4, 8), "max_shape": (32, 8), "dtype": torch.half, "name": "x"
+    }  # fmt: skip
+    assert said["require_full_compilation"] is True
+    assert compiled(torch.ones(2, 8).half()).shape == (2, 8)
+
+
+@pytest.mark.parametrize("version", ["2.13"], indirect=True)
+@pytest.mark.parametrize(
+    ("make", "precision", "options", "words"),
+    [
+        (_net, "fp16", {}, ["float32", "module.half()", "enable_autocast=True"]),
+        (_net, "bf16", {}, ["module.bfloat16()"]),
+        (lambda: _net().half(), "fp32", {}, ["float16", "module.float()"]),
+        (lambda: _net().half(), "bf16", {}, ["float16", "module.bfloat16()"]),
+        (_net, "int8", {}, ["no quantizers", "modelopt"]),
+        (_net, "fp32", {"enable_autocast": True}, ["agree"]),
+        (lambda: _net().half(), "fp16", {"enable_autocast": True}, ["agree"]),
+        (_net, "fp16", {"enable_autocast": True, "autocast_low_precision_type": torch.bfloat16}, ["agree", "bfloat16"]),
+    ],
+)
+def test_a_precision_that_the_module_does_not_have(
+    make: Callable[[], Any], precision: str, options: dict[str, Any], words: list[str], double: ModuleType
+) -> None:
+    _refused(PrecisionError, words, lambda: torch_trt.compile_module(make(), ONE, precision=precision, **options))
+    assert double.calls == []
+
+
+@pytest.mark.parametrize("version", ["2.13"], indirect=True)
+def test_precisions_that_the_module_has(double: ModuleType) -> None:
+    class TensorQuantizer(torch.nn.Identity):
+        """Named as modelopt's."""
+
+    torch_trt.compile_module(_net().bfloat16(), ONE, precision="bf16")
+    torch_trt.compile_module(_net(), ONE, precision="fp16", enable_autocast=True)
+    torch_trt.compile_module(torch.nn.Sequential(_net(), TensorQuantizer()), ONE, precision="int8")
+    specs = [said["arg_inputs"][0].said["dtype"] for _, said in double.calls]
+    assert specs == [torch.bfloat16, torch.float32, torch.float32]
+    assert double.calls[1][1]["autocast_low_precision_type"] == torch.half  # without it autocast reduces nothing
+    _refused(BuildError, ["'fp64'"], lambda: torch_trt.compile_module(_net(), ONE, precision="fp64"))
+
+
+# ---- what comes out
+
+
+@pytest.mark.parametrize("version", ["2.13"], indirect=True)
+def test_a_compiler_that_refuses_is_one_line(double: ModuleType) -> None:
+    call = lambda: torch_trt.compile_module(_net(), {"x": (2, 8), "y": (2, 8)})  # noqa: E731
+    _refused(BuildError, ["refuses the module", "do not fit the signature"], call)
+
+
+def test_a_module_that_stayed_in_pytorch_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch_tensorrt", torch_tensorrt_double.make("2.13.0", converts=False))
+    loose = {"require_full_compilation": False}
+    _refused(BuildError, ["in PyTorch", "min_block_size=1"], lambda: torch_trt.compile_module(_net(), ONE, **loose))
+    assert torch_trt.compile_module(_net(), ONE, dryrun=True, **loose) is not None
+
+
+@pytest.mark.parametrize("version", ["2.13"], indirect=True)
+def test_a_saved_module_comes_back(double: ModuleType, tmp_path: Path) -> None:
+    net, path = _net(), tmp_path / "net.pt2"
+    torch_trt.save_module(torch_trt.compile_module(net, ONE), path)
+    x = torch.randn(2, 8)
+    assert torch.equal(torch_trt.load_module(path)(x), net(x))
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        ({"partitioners": []}, ["partitioners"]),
+        ({"inductor_configs": {}}, ["inductor_configs", "aot_inductor"]),
+        ({"retraced": True}, ["'retraced'", "did you mean 'retrace'"]),
+        ({"arg_inputs": []}, ["arg_inputs", "leave it out"]),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_save_refuses_what_would_be_ignored(
+    option: dict[str, Any], words: list[str], double: ModuleType, tmp_path: Path
+) -> None:
+    compiled = torch_trt.compile_module(_net(), ONE)
+    _refused(BuildError, words, lambda: torch_trt.save_module(compiled, tmp_path / "net.pt2", **option))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("version", ["2.13"], indirect=True)
+def test_save_and_load_refuse_in_one_line(double: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for other in (_net(), torch.compile(_net())):
+        _refused(BuildError, ["compile_module returned"], lambda other=other: torch_trt.save_module(other, tmp_path / "x.pt2"))
+    compiled = torch_trt.compile_module(_net(), ONE)
+    _refused(BuildError, ["cannot save"], lambda: torch_trt.save_module(compiled, tmp_path / "absent" / "x.pt2"))
+    _refused(PlanError, ["absent.pt2: no such file"], lambda: torch_trt.load_module(tmp_path / "absent.pt2"))
+    (tmp_path / "garbage.pt2").write_bytes(b"hello" * 99)
+    _refused(PlanError, ["garbage.pt2 is no module"], lambda: torch_trt.load_module(tmp_path / "garbage.pt2"))
+    assert "Traceback" not in capsys.readouterr().err
+
+
+# ---- installations
+
+
+def test_an_unknown_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch_tensorrt", torch_tensorrt_double.make("9.9.0"))
+    words = ["9.9", "2.11, 2.12, 2.13, 2.14", "torch_trt_keywords 9.9.0"]
+    _refused(BackendUnavailable, words, lambda: torch_trt.compile_module(_net(), ONE))
+
+
+@pytest.mark.parametrize(
+    ("fails", "words"),
+    [
+        (ModuleNotFoundError("no", name="torch_tensorrt"), ["torch_tensorrt is missing", "pip install"]),
+        (ModuleNotFoundError("no", name="tensorrt"), ["tensorrt is missing", "pip install"]),
+        (OSError("libnvinfer.so.11: cannot open shared object file"), ["libnvinfer.so.11", "fit together"]),
+    ],
+)
+def test_an_installation_that_cannot_be_imported(
+    fails: Exception, words: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    class Finder:
+        @staticmethod
+        def find_spec(name: str, *_: Any) -> None:
+            if name == "torch_tensorrt":
+                raise fails
+
+    monkeypatch.delitem(sys.modules, "torch_tensorrt", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Finder, *sys.meta_path])
+    _refused(BackendUnavailable, words, lambda: torch_trt.compile_module(_net(), ONE))
+
+
+@pytest.mark.skipif(bool(engines.backends.backend("torch_tensorrt").version), reason="Torch-TensorRT is installed here")
+def test_the_backend_says_why_it_cannot_be_used() -> None:
+    found = engines.backends.backend("torch_tensorrt")
+    assert found.no_build == found.no_run and "torch-tensorrt is not installed" in found.no_run and "GPU" in found.no_run
+
+
+def test_the_backend_where_it_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engines.backends, "_version", lambda name: "2.13.0")
+    found = engines.backends.backend("torch_tensorrt")
+    assert "not ONNX files" in found.no_build and "compile_module" in found.no_build
