@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -191,6 +193,7 @@ class Worker:
 def serve() -> None:
     """The child's end: answer requests on standard input until it closes."""
     reader, writer = os.dup(0), os.dup(1)
+    threading.Thread(target=_end_with_parent, args=(reader,), daemon=True).start()
     os.dup2(2, 1)  # compilers print on standard output, which carries messages here
     engine: Any = None
     while True:
@@ -215,6 +218,14 @@ def serve() -> None:
             wire.send(writer, {"error": type(error).__name__, "message": str(error)})
 
 
+def _end_with_parent(reader: int) -> None:
+    """A compiler would go on for minutes for a parent that was killed: its end of the pipe tells when it is gone."""
+    watch = select.poll()
+    watch.register(reader, 0)  # no events asked for: only the pipe's end is reported
+    watch.poll()
+    os._exit(1)
+
+
 def _build_or_describe(
     request: dict[str, Any], arrays: dict[str, np.ndarray], report: Report
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -237,7 +248,7 @@ def _load(request: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
     if "plan" in request:
         return backends.load(_plan(request["plan"], arrays["data"]))
     source = request["source"]
-    return backends.load(ModelSource(source["factory"], tuple(source["arguments"]), source["dtype"]))
+    return backends.load(ModelSource(**{**source, "arguments": tuple(source["arguments"])}))
 
 
 def _described(plan: Plan) -> dict[str, Any]:

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import io
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -15,9 +20,10 @@ from course_lib.engines.progress import at_most_every, bar
 from course_lib.engines.trt.progress import Phases, monitor
 from course_lib.engines.worker import Worker
 from course_lib.errors import WorkerDied
-from course_lib.recipe import Recipe
+from course_lib.recipe import Profile, Recipe
 
 Said = list[tuple[float, str]]
+LARGE = Profile(image={"min": (1, 3, 224, 224), "opt": (8, 3, 224, 224), "max": (8, 3, 224, 224)})
 
 
 def test_a_step_of_the_outer_phase_is_a_phase_within() -> None:
@@ -35,8 +41,12 @@ def test_a_step_of_the_outer_phase_is_a_phase_within() -> None:
     ]  # fmt: skip
 
 
-@given(st.lists(st.tuples(st.sampled_from(["start", "step", "finish"]), st.sampled_from("abc"), st.integers(-1, 3)), max_size=40))
-def test_whatever_a_builder_reports_the_share_stays_between_0_and_1_and_never_runs_back(calls: list[tuple[str, str, int]]) -> None:
+@given(
+    st.lists(st.tuples(st.sampled_from(["start", "step", "finish"]), st.sampled_from("abc"), st.integers(-1, 3)), max_size=40)
+)
+def test_whatever_a_builder_reports_the_share_stays_between_0_and_1_and_never_runs_back(
+    calls: list[tuple[str, str, int]],
+) -> None:
     said: Said = []
     phases = Phases(lambda *one: said.append(one))
     phases.start("build", None, 3)
@@ -86,3 +96,43 @@ def test_nonsense_instead_of_progress_ends_the_worker(monkeypatch: pytest.Monkey
         monkeypatch.setattr(wire, "receive", lambda *_: next(answers))
         with pytest.raises(WorkerDied, match="nonsense"):
             worker.build("onnxruntime", tmp_path / "m.onnx", {}, timeout_s=5, report=lambda *_: None)
+
+
+# ---- processes that are killed while the real compiler is at work
+
+
+def test_a_compiler_killed_in_the_middle_costs_one_line_and_the_next_build_works(
+    resnet50_onnx: Path, small_onnx: Path, service_recipe: Recipe
+) -> None:
+    with Worker() as worker:
+        with pytest.raises(WorkerDied, match="the worker ended during 'build': SIGKILL") as raised:
+            worker.build(
+                "tensorrt_rtx", resnet50_onnx, Recipe(profiles=[LARGE]).wire(), timeout_s=60,
+                report=lambda *_: os.kill(worker._process.pid, signal.SIGKILL),
+            )  # fmt: skip
+        assert len(str(raised.value).splitlines()) == 1
+    assert engines.build(small_onnx, service_recipe).layers.kernels
+
+
+def test_a_compiler_does_not_outlive_a_parent_that_was_killed(resnet50_onnx: Path) -> None:
+    code = """
+import sys
+from course_lib.engines.worker import Worker
+from course_lib.recipe import Profile, Recipe
+with Worker() as worker:
+    print(worker._process.pid, flush=True)
+    profile = Profile(image={"min": (1, 3, 224, 224), "opt": (8, 3, 224, 224), "max": (8, 3, 224, 224)})
+    recipe = Recipe(profiles=[profile] * 4, targets=("sm80", "sm86", "sm89", "sm120"))  # a build of many seconds
+    worker.build("tensorrt_rtx", __import__("pathlib").Path(sys.argv[1]), recipe.wire(), timeout_s=60)
+"""
+    parent = subprocess.Popen([sys.executable, "-c", code, resnet50_onnx], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    child = int(parent.stdout.readline())
+    time.sleep(3)  # no report: the next one would end a compiler that nobody listens to
+    assert Path(f"/proc/{child}").exists() and parent.poll() is None
+    parent.kill()
+    parent.wait()
+    deadline = time.monotonic() + 2
+    while Path(f"/proc/{child}").exists() and "Z" not in Path(f"/proc/{child}/stat").read_text().split()[2]:
+        assert time.monotonic() < deadline, "the compiler is still there"
+        time.sleep(0.02)
