@@ -113,9 +113,9 @@ def _download(release: Release) -> Path:
     folder = _cache_folder() / f"python{sys.version_info[0]}.{sys.version_info[1]}"  # each Python has a wheel of its own
     pattern = f"{release.package.replace('-', '_')}-{release.version}-*.whl"
     if not any(folder.glob(pattern)):
-        arguments = ("download", "--quiet", "--no-deps", "--only-binary", ":all:", "--dest", str(folder))
+        arguments = ("download", "--no-deps", "--only-binary", ":all:", "--retries", "1", "--dest", str(folder))
         command = [sys.executable, "-m", "pip", *arguments, f"{release.package}=={release.version}"]
-        done = subprocess.run(command, capture_output=True, text=True)
+        done = subprocess.run(command, capture_output=True, text=True)  # pip names a broken connection when it tries again
         if done.returncode != 0:
             raise _download_error(release, done.stdout + done.stderr)
     return next(folder.glob(pattern))
@@ -130,7 +130,7 @@ def _cache_folder() -> Path:
 
 def _download_error(release: Release, said: str) -> BindingsUnavailable:
     wanted = f"{release.package}=={release.version}"
-    if "Failed to establish a new connection" in said or "name resolution" in said or "ConnectTimeoutError" in said:
+    if "connection broken by" in said:
         return NoNetwork(
             f"{wanted} cannot be fetched: pip reached no registry; connect, or put the wheel into ${CACHE_VARIABLE}"
         )

@@ -25,6 +25,7 @@ _MAY_BE_NONE = ("IOutputAllocator", "IProfiler", "IProgressMonitor")
 
 def make_enum(name: str, members: dict[str, int]) -> type:
     """An enum as pybind11 makes it: neither iterable nor subscriptable, equal only to its own kind, no arithmetic."""
+    name = name.rpartition(".")[2]
 
     class Member:
         __slots__ = ("value",)
@@ -54,7 +55,7 @@ def make_enum(name: str, members: dict[str, int]) -> type:
 
         __index__ = __int__
 
-    Member.__name__ = Member.__qualname__ = name.rpartition(".")[2]
+    Member.__name__ = Member.__qualname__ = name
     Member.__members__ = {}
     for key, number in members.items():
         member = Member(number)

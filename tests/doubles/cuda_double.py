@@ -1,13 +1,14 @@
 """A stand-in for what the course uses of `pycuda.driver`, and for CUDA graphs. `reset` plugs in a fresh device.
 
-Put it in place with ``monkeypatch.setitem(sys.modules, "pycuda", cuda_double)`` and the same for ``"pycuda.driver"``.
+`tests.doubles.install` puts it in place.
 """
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -65,20 +66,33 @@ class Device:
 
 
 class Context:
-    _depth = 0
+    """The primary context. Each thread has a stack of its own, and nearly every call needs a context on it."""
+
+    _depths: ClassVar[dict[int, int]] = {}  # by thread; as in pycuda they outlive what Python keeps for a thread
 
     def push(self) -> None:
-        Context._depth += 1
+        Context._depths[threading.get_ident()] = Context.depth() + 1
 
     @staticmethod
     def pop() -> None:
-        if Context._depth == 0:
+        if Context.depth() == 0:
             raise LogicError("context::pop failed: invalid device context - cannot pop non-current context")
-        Context._depth -= 1
+        Context._depths[threading.get_ident()] -= 1
 
     @staticmethod
     def synchronize() -> None:
-        gpu.current().synchronize(DEFAULT_STREAM, "cuCtxSynchronize")
+        _device("cuCtxSynchronize").synchronize(DEFAULT_STREAM, "cuCtxSynchronize")
+
+    @staticmethod
+    def depth() -> int:
+        return Context._depths.get(threading.get_ident(), 0)
+
+
+def _device(call: str) -> gpu.Gpu:
+    """The device, if a context is current in this thread."""
+    if Context.depth() == 0:
+        raise LogicError(f"{call} failed: invalid device context")
+    return gpu.current()
 
 
 # ---- memory
@@ -88,7 +102,7 @@ class DeviceAllocation:
     """Device memory that is freed when this object goes, as pycuda's is."""
 
     def __init__(self, size: int) -> None:
-        self._gpu = gpu.current()
+        self._gpu = _device("cuMemAlloc")
         self._address: int | None = self._gpu.allocate(size)
 
     def free(self) -> None:
@@ -114,7 +128,8 @@ def mem_alloc(bytes: int) -> DeviceAllocation:
 
 
 def mem_get_info() -> tuple[int, int]:
-    return gpu.current().free_memory, gpu.current().total_memory
+    device = _device("cuMemGetInfo")
+    return device.free_memory, device.total_memory
 
 
 class PagelockedHostAllocation(bytearray):
@@ -170,7 +185,7 @@ def memcpy_dtoh(dest: Any, src: Any) -> None:
 
 
 def _copy(call: str, size: int, stream: Stream | None, copy: Callable[..., None], *addresses: int) -> None:
-    device = gpu.current()
+    device = _device(call)
     if not all(device.owns(address, size) for address in addresses):
         device.check(call)
         raise LogicError(f"{call} failed: invalid argument")
@@ -183,13 +198,13 @@ def _copy(call: str, size: int, stream: Stream | None, copy: Callable[..., None]
 
 class Stream:
     def __init__(self, flags: int = 0) -> None:
-        self.handle = gpu.current().create_stream()
+        self.handle = _device("cuStreamCreate").create_stream()
 
     def synchronize(self) -> None:
-        gpu.current().synchronize(self.handle, "cuStreamSynchronize")
+        _device("cuStreamSynchronize").synchronize(self.handle, "cuStreamSynchronize")
 
     def wait_for_event(self, event: Event) -> None:
-        device = gpu.current()
+        device = _device("cuStreamWaitEvent")
         if device.is_capturing(self.handle):
             device.break_capture(self.handle)
             raise LogicError("cuStreamWaitEvent failed: dependency created on uncaptured work in another stream")
@@ -203,7 +218,7 @@ class Event:
 
     def record(self, stream: Stream | None = None) -> Event:
         handle = stream.handle if stream else DEFAULT_STREAM
-        device = gpu.current()
+        device = _device("cuEventRecord")
         if device.is_capturing(handle):
             device.enqueue(handle, lambda: None, "cuEventRecord")
         else:
@@ -213,7 +228,7 @@ class Event:
 
     def synchronize(self) -> Event:
         if self._stream is not None:
-            gpu.current().synchronize(self._stream, "cuEventSynchronize", until=self.query)
+            _device("cuEventSynchronize").synchronize(self._stream, "cuEventSynchronize", until=self.query)
         return self
 
     wait = synchronize

@@ -1,7 +1,7 @@
 """A GPU that exists on the host: memory with bounds, streams that run late, stream capture.
 
 Work on a stream waits in a queue until someone synchronizes with it, so code that forgets to synchronize sees what it would see
-on a GPU that is busy. Fresh and freed memory is full of 0xFF: NaN as floating point, -1 as integers.
+on a GPU that is busy. Fresh memory is full of 0xFF: NaN as floating point, -1 as integers. Addresses are never used twice.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Gpu:
     # ---- memory
 
     def allocate(self, size: int) -> int:
-        """The address of fresh memory. Addresses are never used twice, so that a stale one is always noticed."""
+        """The address of fresh memory."""
         self._refuse_unsafe("cuMemAlloc")
         if size <= 0:
             raise LogicError("cuMemAlloc failed: invalid argument")
@@ -86,11 +86,10 @@ class Gpu:
         return address
 
     def free(self, address: int) -> None:
-        """Poison the memory; work that is still queued and needs it will not find it."""
+        """Take the memory away: whatever touches it from now on, work in a queue too, is an illegal access."""
         memory = self._memory.pop(address, None)
         if memory is None:
             raise LogicError("cuMemFree failed: invalid argument")
-        memory[:] = _POISON
         self.release(memory.nbytes)
 
     def reserve(self, size: int) -> None:

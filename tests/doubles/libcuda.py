@@ -1,6 +1,6 @@
 """A stand-in for `ctypes.CDLL("libcuda.so.1")`: the driver's C functions that the course calls, on the device of `gpu`.
 
-Put it in place with ``monkeypatch.setattr(ctypes, "CDLL", lambda name: LibCuda())``.
+`tests.doubles.install` puts it in place.
 """
 
 from __future__ import annotations

@@ -24,7 +24,9 @@ def linear(batch: Any = "N") -> ModelProto:
 
 def finder() -> ModelProto:
     """``found = indices where x is not 0``: its second dimension depends on data."""
-    return _model([helper.make_node("NonZero", ["x"], ["found"], name="find")], [("x", T.FLOAT, [8])], [("found", T.INT64, None)])
+    return _model(
+        [helper.make_node("NonZero", ["x"], ["found"], name="find")], [("x", T.FLOAT, [8])], [("found", T.INT64, None)]
+    )
 
 
 def unknown_operator() -> ModelProto:

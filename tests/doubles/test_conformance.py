@@ -15,7 +15,9 @@ MODULES = {version: tensorrt_double.make(version) for version in VERSIONS}
 
 
 def _classes(trt: Any) -> list[tuple[str, type]]:
-    return [(n, c) for n, c in vars(trt).items() if isinstance(c, type) and not n.startswith("_") and not hasattr(c, "__members__")]
+    return [
+        (n, c) for n, c in vars(trt).items() if isinstance(c, type) and not n.startswith("_") and not hasattr(c, "__members__")
+    ]
 
 
 def _public(kind: type) -> list[tuple[str, Any]]:
@@ -40,7 +42,11 @@ PROPERTIES = [
 
 def test_there_is_enough_to_check() -> None:
     assert len(METHODS) > 150 and len(PROPERTIES) > 90
-    assert {full for _, full, _ in METHODS} >= {"IExecutionContext.execute_async_v3", "Refitter.set_named_weights", "Builder.__init__"}
+    assert {full for _, full, _ in METHODS} >= {
+        "IExecutionContext.execute_async_v3",
+        "Refitter.set_named_weights",
+        "Builder.__init__",
+    }
 
 
 @pytest.mark.parametrize("version", VERSIONS)

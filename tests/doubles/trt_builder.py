@@ -52,7 +52,7 @@ class Builder(Template):
 
     def build_engine_with_config(self, network: Any, config: Any) -> Any:
         serialized = self.build_serialized_network(network, config)
-        return serialized and self._trt.Runtime(self._logger).deserialize_cuda_engine(serialized)
+        return None if serialized is None else self._trt.Runtime(self._logger).deserialize_cuda_engine(serialized)
 
     def _header(self, network: Any, config: Any) -> Header:
         members = self._trt.BuilderFlag.__members__

@@ -158,6 +158,9 @@ def host_memory(trt: Any) -> type:
         def dtype(self) -> Any:
             return trt.DataType.INT8
 
+        def __bool__(self) -> bool:
+            return True
+
         def __len__(self) -> int:
             raise TypeError("object of type 'tensorrt.IHostMemory' has no len()")
 

@@ -1,24 +1,28 @@
-"""The runtime's checks against a stand-in for TensorRT 10 and 11, which cannot run here; `tests/gpu` runs them on a real 8.6."""
+"""The runtime against a stand-in for TensorRT 10 and 11, which cannot run here: the checks that `tests/gpu` runs on a real 8.6,
+and what can only be provoked."""
 
 from __future__ import annotations
 
-import ctypes
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from course_lib import engines
 from course_lib.engines import cuda_driver, cuda_graph
 from course_lib.engines.trt import memory
+from course_lib.engines.trt.runtime import TensorRTEngine
 from course_lib.errors import BackendUnavailable, EngineError
-from tests.doubles import cuda_double, gpu, tensorrt_double
-from tests.doubles.libcuda import LibCuda
+from tests.doubles import cuda_double, gpu
+from tests.doubles.install import install
 from tests.runtime import checks
 from tests.runtime.material import prepare
+
+CACHES = (cuda_driver.capability, cuda_graph.driver, memory._primary)
 
 
 @pytest.fixture(scope="module")
@@ -26,31 +30,181 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return prepare(tmp_path_factory.mktemp("runtime"), seed=0)
 
 
-@pytest.fixture(scope="module")
-def device() -> Iterator[Any]:
-    """A GPU with its driver and pycuda, all on the host."""
-    caches = (cuda_driver.capability, cuda_graph.driver, memory._primary)
-    patch = pytest.MonkeyPatch()
-    patch.setattr(ctypes, "CDLL", lambda *_, **__: LibCuda())
-    pycuda: Any = ModuleType("pycuda")
-    pycuda.driver = cuda_double
-    patch.setitem(sys.modules, "pycuda", pycuda)
-    patch.setitem(sys.modules, "pycuda.driver", cuda_double)
-    patch.setattr(memory, "_of_this_thread", type(memory._of_this_thread)())
-    gpu.reset()
-    for cached in caches:
-        cached.cache_clear()
-    yield gpu
-    patch.undo()
-    for cached in caches:
-        cached.cache_clear()
-
-
 @pytest.fixture(scope="module", params=["10.16", "11.4"])
-def bench(request: pytest.FixtureRequest, device: Any, folder: Path) -> checks.Bench:
-    return checks.Bench(tensorrt_double.make(request.param), folder)
+def module(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """A `tensorrt` with its driver, pycuda and a GPU, all on the host."""
+    patch = pytest.MonkeyPatch()
+    trt = install(patch, request.param)
+    patch.setattr(memory, "_of_this_thread", type(memory._of_this_thread)())
+    for cached in CACHES:
+        cached.cache_clear()
+    yield trt
+    patch.undo()
+    for cached in CACHES:
+        cached.cache_clear()
+
+
+@pytest.fixture
+def bench(module: Any, folder: Path) -> checks.Bench:
+    gpu.reset()
+    return checks.Bench(module, folder)
 
 
 @pytest.mark.parametrize("name", checks.CHECKS)
 def test_runtime(bench: checks.Bench, name: str) -> None:
     checks.CHECKS[name](bench)
+
+
+# ---- through the front door
+
+
+def test_load_takes_a_plan_of_this_backend(bench: checks.Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("course_lib.engines.backends._version", lambda *_: bench.trt.__version__)
+    engine = engines.load(bench.plan())
+    assert isinstance(engine, TensorRTEngine)
+    bench.right(engine.infer(bench.images(0, 2)), 0, 2)
+
+
+# ---- torch tensors: on the device, so here they are stand-ins with the few methods that are asked of them
+
+
+class DeviceTensor:
+    is_cuda, device = True, "cuda:0"
+
+    def __init__(self, shape: tuple[int, ...], dtype: str = "torch.float32", *, contiguous: bool = True) -> None:
+        self.shape, self.dtype, self._contiguous = shape, dtype, contiguous
+        self.memory = cuda_double.mem_alloc(int(np.prod(shape)) * 4)
+
+    def is_contiguous(self) -> bool:
+        return self._contiguous
+
+    def data_ptr(self) -> int:
+        return int(self.memory)
+
+
+@pytest.fixture
+def torch_stream(bench: checks.Bench, monkeypatch: pytest.MonkeyPatch) -> Any:
+    stream = cuda_double.Stream()
+    torch = SimpleNamespace(
+        float32="torch.float32",
+        empty=lambda shape, dtype, device: DeviceTensor(shape, dtype),
+        cuda=SimpleNamespace(current_stream=lambda: SimpleNamespace(cuda_stream=stream.handle)),
+    )
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    return stream
+
+
+@pytest.mark.parametrize("graph", [False, True])
+def test_tensors_are_read_where_they_are_on_torchs_stream(bench: checks.Bench, torch_stream: Any, graph: bool) -> None:
+    execution = bench.engine().execution(graph=graph)
+    tensor, results = DeviceTensor((4, 1, 32, 32)), []
+    for first in (0, 4, 8, 12):
+        cuda_double.memcpy_htod_async(tensor.data_ptr(), bench.images(first, 4)["image"], torch_stream)
+        results.append(execution.run_tensors({"image": tensor})["logits"])  # type: ignore[dict-item]
+        logits = np.empty((4, 10), np.float32)
+        cuda_double.memcpy_dtoh_async(logits, results[-1].data_ptr(), torch_stream)
+        torch_stream.synchronize()
+        bench.right({"logits": logits}, first, 4)
+    assert (len({id(tensor) for tensor in results}) == 1) == graph, "a graph writes where it was captured"
+
+
+@pytest.mark.parametrize(
+    ("tensor", "words"),
+    [
+        (lambda: DeviceTensor((4, 1, 32, 32), contiguous=False), "not contiguous"),
+        (lambda: SimpleNamespace(shape=(4, 1, 32, 32), dtype="torch.float32", is_cuda=False, device="cpu"), "found one on cpu"),
+        (lambda: DeviceTensor((4, 1, 32, 32), "torch.float16"), "needs dtype float32, found float16"),
+        (lambda: DeviceTensor((33, 1, 32, 32)), "outside every profile"),
+    ],
+)
+def test_tensors_that_do_not_fit(bench: checks.Bench, torch_stream: Any, tensor: Any, words: str) -> None:
+    with pytest.raises(EngineError, match=words):
+        bench.engine().execution().run_tensors({"image": tensor()})
+
+
+# ---- what fails on the device
+
+
+def test_a_device_without_memory_says_how_much_is_free(bench: checks.Bench) -> None:
+    gpu.reset(total_memory=64 << 20)
+    execution = bench.engine().execution()
+    held = cuda_double.mem_alloc(cuda_double.mem_get_info()[0] - (1 << 16))
+    with pytest.raises(EngineError, match=r"the GPU has 0 of 64 MiB free, 1 MiB are needed"):
+        execution.infer(bench.images(0, 32))
+    held.free()
+    bench.right(execution.infer(bench.images(0, 32)), 0, 32)
+
+
+def test_a_context_that_cannot_be_made(bench: checks.Bench) -> None:
+    gpu.reset(total_memory=64 << 20)
+    engine = bench.engine()
+    held = cuda_double.mem_alloc(cuda_double.mem_get_info()[0] - 1024)
+    with pytest.raises(EngineError, match="no execution context"):
+        engine.execution()
+    held.free()
+
+
+def test_the_default_stream_cannot_be_captured(bench: checks.Bench) -> None:
+    execution = bench.engine().execution(graph=True)
+    tensors = DeviceTensor((2, 1, 32, 32)), DeviceTensor((2, 10))
+    addresses = {"image": tensors[0].data_ptr(), "logits": tensors[1].data_ptr()}
+    execution.run_at(addresses, {"image": (2, 1, 32, 32)}, 0)  # the first run is a plain one
+    with pytest.raises(EngineError, match="cuStreamBeginCapture_v2 failed with CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"):
+        execution.run_at(addresses, {"image": (2, 1, 32, 32)}, 0)
+
+
+def test_work_that_fails_during_a_capture_leaves_the_stream_usable(bench: checks.Bench) -> None:
+    stream = memory.cuda().Stream()
+
+    def work() -> None:
+        raise EngineError("no such luck")
+
+    with pytest.raises(EngineError, match="no such luck"):
+        cuda_graph.CudaGraph(stream.handle, work)
+    buffer = memory.Buffer()
+    buffer.upload(np.arange(4, dtype=np.uint8), stream)
+    buffer.download(4, stream)
+    stream.synchronize()
+    assert buffer.array((4,), "uint8").tolist() == [0, 1, 2, 3]
+
+
+def test_an_illegal_address_is_an_error_at_the_next_synchronization(bench: checks.Bench) -> None:
+    execution = bench.engine().execution()
+    somewhere = np.zeros(8 * 1024, np.float32).ctypes.data  # on the host
+    execution.run_at({"image": somewhere, "logits": somewhere}, {"image": (8, 1, 32, 32)}, execution.stream.handle)
+    with pytest.raises(EngineError, match=r"the GPU failed while it ran: .*illegal memory access.*; start a new process"):
+        execution._synchronize()
+    with pytest.raises(EngineError, match="no address for logits"):
+        execution.run_at({"image": somewhere}, {"image": (8, 1, 32, 32)}, execution.stream.handle)
+
+
+def test_a_profile_that_the_engine_does_not_have(bench: checks.Bench) -> None:
+    execution = bench.engine().execution()
+    with pytest.raises(EngineError, match="profile 7 cannot be used: "):
+        execution._switch(7)
+
+
+def test_an_output_in_a_type_that_numpy_does_not_have(bench: checks.Bench) -> None:
+    from course_lib.engines.base import TensorInfo
+
+    execution = bench.engine().execution()
+    execution.outputs = (TensorInfo("logits", (-1, 10), "fp4"),)
+    with pytest.raises(EngineError, match="fp4, a type that numpy does not have: use run_tensors"):
+        execution.infer(bench.images(0, 1))
+
+
+def test_without_pycuda_the_message_says_what_to_install(module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pycuda", None)
+    memory._primary.cache_clear()
+    with pytest.raises(BackendUnavailable, match="pip install pycuda"):
+        memory.cuda()
+    memory._primary.cache_clear()
+
+
+def test_without_a_driver_there_are_no_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> None:
+        raise OSError(name)
+
+    monkeypatch.setattr("ctypes.CDLL", missing)
+    with pytest.raises(BackendUnavailable, match="NVIDIA driver"):
+        cuda_graph._Driver()

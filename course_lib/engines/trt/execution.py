@@ -76,11 +76,11 @@ class Execution:
         if not self._under_way:
             raise EngineError("nothing is under way: call start() first")
         self._under_way = False
-        self.stream.synchronize()
+        self._synchronize()
         for name, allocator in self._allocators.items():
             self._buffers[name].download(_size(allocator.shape, self._dtype(name)), self.stream)
         if self._allocators:
-            self.stream.synchronize()
+            self._synchronize()
         return {info.name: self._buffers[info.name].array(self._shape(info.name), info.dtype) for info in self.outputs}
 
     def time_ms(self, feeds: Feeds) -> float:
@@ -89,12 +89,12 @@ class Execution:
         addresses = self._own_addresses()
         while self._wants_graph and not self._allocators and self._captured != self._state(addresses):
             self._enqueue(self.stream.handle, addresses)
-        self.stream.synchronize()
+        self._synchronize()
         begin, end = cuda().Event(), cuda().Event()
         begin.record(self.stream)
         self._enqueue(self.stream.handle, addresses)
         end.record(self.stream)
-        end.synchronize()
+        self._synchronize()
         return float(begin.time_till(end))
 
     def layer_times(self, feeds: Feeds, *, runs: int = 10) -> list[tuple[str, float]]:
@@ -109,7 +109,7 @@ class Execution:
         try:
             for _ in range(runs):
                 self._run(self.stream.handle)
-                self.stream.synchronize()
+                self._synchronize()
                 self._context.report_to_profiler()
         finally:
             self._context.enqueue_emits_profile = True
@@ -188,10 +188,7 @@ class Execution:
         """Choose the profile and tell the context the shapes of its inputs."""
         profile = check_profiles(self._loaded.recipe, feeds) or 0
         if profile != self._profile:
-            if not self._context.set_optimization_profile_async(profile, self.stream.handle):
-                raise EngineError(f"profile {profile} cannot be used: {self._log.take()}")
-            self.stream.synchronize()
-            self._profile = profile
+            self._switch(profile)
         for name, array in feeds.items():
             if not self._context.set_input_shape(name, array.shape):
                 raise EngineError(f"input {name!r} refuses shape {array.shape}: {self._log.take()}")
@@ -199,6 +196,16 @@ class Execution:
             if min((0, *self._context.get_tensor_shape(info.name))) < 0 and info.name not in self._allocators:
                 self._allocators[info.name] = output_allocator(self._loaded.trt, self._buffers[info.name])
                 self._context.set_output_allocator(info.name, self._allocators[info.name])
+
+    def _switch(self, profile: int) -> None:
+        try:
+            done = self._context.set_optimization_profile_async(profile, self.stream.handle)
+        except RuntimeError:  # since 10; 8.6 returns False
+            done = False
+        if not done:
+            raise EngineError(f"profile {profile} cannot be used: {self._log.take()}")
+        self._synchronize()
+        self._profile = profile
 
     def _own_addresses(self) -> dict[str, int]:
         """Of the buffers, made large enough for the shapes of now; not of outputs that an allocator serves."""
@@ -232,6 +239,12 @@ class Execution:
     def _run(self, stream: int) -> None:
         if not self._context.execute_async_v3(stream):
             raise EngineError(f"the engine failed to run: {self._log.take()}")
+
+    def _synchronize(self) -> None:
+        try:
+            self.stream.synchronize()
+        except cuda().Error as error:  # such as an illegal address: the device is lost for this process
+            raise EngineError(f"the GPU failed while it ran: {error}; start a new process") from None
 
     def _shape(self, name: str) -> tuple[int, ...]:
         """Of an output, for the inputs of now."""

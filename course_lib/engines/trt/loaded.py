@@ -101,7 +101,7 @@ def load(trt: Any, plan: Plan, weight_budget_bytes: int | None = None) -> Loaded
     if engine is None:
         raise PlanError(f"TensorRT {trt.__version__} refuses the plan: {log.take()}")
     if weight_budget_bytes is not None:
-        _set_weight_budget(trt, engine, weight_budget_bytes)
+        _set_weight_budget(trt, engine, log, weight_budget_bytes)
     names = [engine.get_tensor_name(i) for i in range(engine.num_io_tensors)]
     dtypes = {name: engine.get_tensor_dtype(name).name for name in names}
     infos = {n: TensorInfo(n, tuple(engine.get_tensor_shape(n)), _DTYPES.get(dtypes[n], dtypes[n].lower())) for n in names}
@@ -127,11 +127,14 @@ def shared_scratch(*engines: Loaded) -> Scratch:
     return Scratch(size, allocate(size))
 
 
-def _set_weight_budget(trt: Any, engine: Any, budget: int) -> None:
+def _set_weight_budget(trt: Any, engine: Any, log: Any, budget: int) -> None:
     if not hasattr(engine, "weight_streaming_budget_v2"):
         raise EngineError(f"TensorRT {trt.__version__} cannot stream weights: version 10 and later can")
     if not engine.streamable_weights_size:
         raise EngineError(
             'this plan has no weights to stream: put "weight_streaming" among the recipe\'s flags and build it again'
         )
-    engine.weight_streaming_budget_v2 = min(budget, engine.streamable_weights_size)
+    wanted = min(budget, engine.streamable_weights_size)
+    engine.weight_streaming_budget_v2 = wanted
+    if engine.weight_streaming_budget_v2 != wanted:  # the setter tells nobody that it failed
+        raise EngineError(f"a weight budget of {wanted} bytes is refused: {log.take()}")

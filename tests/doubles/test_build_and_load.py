@@ -1,0 +1,383 @@
+"""Building and deserializing: what is refused, and the reasons in the log."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+from onnx import ModelProto
+
+from tests.doubles import gpu, rig, tensorrt_double
+
+# ---- the parser
+
+
+def test_a_model_becomes_a_network(trt: Any, log: Any, tmp_path: Path) -> None:
+    onnx.save(rig.linear(), tmp_path / "linear.onnx")
+    network = trt.Builder(log).create_network(0)
+    parser = trt.OnnxParser(network, log)
+    assert parser.parse_from_file(str(tmp_path / "linear.onnx")) and parser.num_errors == 0
+    layers = [network.get_layer(i) for i in range(network.num_layers)]
+    assert [(layer.name, layer.type) for layer in layers] == [
+        ("multiply", trt.LayerType.MATRIX_MULTIPLY),
+        ("relu", trt.LayerType.ACTIVATION),
+    ]
+    given, made = network.get_input(0), network.get_output(0)
+    assert (given.name, given.shape, given.dtype) == ("x", (-1, 4), trt.float32)
+    assert (made.name, made.shape) == ("y", (-1, 3)) and layers[1].get_output(0).name == "y"
+    assert network.get_input(1) is None and "getInput" in log.last
+    assert not parser.parse(rig.linear().SerializeToString()) and "non-empty network" in log.last
+
+
+@pytest.mark.parametrize(
+    ("data", "code", "text", "operator"),
+    [
+        (b"garbage", "MODEL_DESERIALIZE_FAILED", "Failed to parse", ""),
+        (rig.linear().SerializeToString()[:40], "MODEL_DESERIALIZE_FAILED", "Failed to parse", ""),
+        (rig.unknown_operator().SerializeToString(), "INVALID_NODE", "Plugin not found", "Whirl"),
+    ],
+)
+def test_the_parser_says_what_is_wrong(trt: Any, log: Any, data: bytes, code: str, text: str, operator: str) -> None:
+    parser = trt.OnnxParser(trt.Builder(log).create_network(0), log)
+    assert not parser.parse(data)
+    error = parser.get_error(parser.num_errors - 1)
+    assert (error.code().name, error.node_operator()) == (code, operator) and text in error.desc()
+
+
+def test_a_missing_file_is_an_error(trt: Any, log: Any) -> None:
+    parser = trt.OnnxParser(trt.Builder(log).create_network(0), log)
+    assert not parser.parse_from_file("/no/such.onnx") and parser.get_error(0).code().name == "INVALID_VALUE"
+
+
+# ---- profiles
+
+
+def _build(trt: Any, log: Any, *ranges: tuple[str, Any, Any, Any], model: ModelProto | None = None) -> Any:
+    builder, network = rig.parsed(trt, log, model or rig.linear())
+    config = builder.create_builder_config()
+    for name, low, best, high in ranges:
+        profile = builder.create_optimization_profile()
+        profile.set_shape(name, low, best, high)
+        config.add_optimization_profile(profile)
+    return builder.build_serialized_network(network, config)
+
+
+@pytest.mark.parametrize(
+    ("ranges", "reason"),
+    [
+        ([], "no optimization profile has been defined"),
+        ([("z", (1, 4), (2, 4), (3, 4))], "Dynamic input tensor x is missing dimensions in profile 0"),
+        ([("x", (1, 5), (2, 5), (3, 5))], "At dimension axis 1, profile has min=5, opt=5, max=5 but tensor has 4"),
+    ],
+)
+def test_profiles_that_do_not_fit_give_none(trt: Any, log: Any, ranges: Any, reason: str) -> None:
+    assert _build(trt, log, *ranges) is None
+    assert reason in log.last
+
+
+def test_an_empty_network_gives_none(trt: Any, log: Any) -> None:
+    builder = trt.Builder(log)
+    assert builder.build_serialized_network(builder.create_network(0), builder.create_builder_config()) is None
+    assert "at least one output" in log.last
+
+
+def test_a_contradictory_profile_is_not_added(trt: Any, log: Any) -> None:
+    builder = trt.Builder(log)
+    config, profile = builder.create_builder_config(), builder.create_optimization_profile()
+    assert profile.get_shape("x") == []
+    profile.set_shape("x", (4, 4), (2, 4), (8, 4))
+    assert [tuple(shape) for shape in profile.get_shape("x")] == [(4, 4), (2, 4), (8, 4)]
+    assert not profile and config.add_optimization_profile(profile) == -1
+    assert "MIN<=OPT<=MAX" in "".join(log.rows)
+    assert config.add_optimization_profile(builder.create_optimization_profile()) == 0
+    with pytest.raises(RuntimeError, match="Shape provided for min is inconsistent"):
+        profile.set_shape("x", (-1, 4), (2, 4), (8, 4))
+
+
+# ---- configuration, progress, timings
+
+
+def test_the_configuration_has_the_real_defaults(trt: Any, log: Any) -> None:
+    config = trt.Builder(log).create_builder_config()
+    assert config.flags == 1 << int(trt.BuilderFlag.TF32) and config.get_flag(trt.BuilderFlag.TF32)
+    assert config.builder_optimization_level == 3 and config.profiling_verbosity == trt.ProfilingVerbosity.LAYER_NAMES_ONLY
+    config.builder_optimization_level = 9
+    config.set_flag(trt.BuilderFlag.REFIT)
+    config.clear_flag(trt.BuilderFlag.TF32)
+    config.set_memory_pool_limit(trt.MemoryPoolType.WORKSPACE, 1 << 20)
+    assert config.builder_optimization_level == 5 and config.flags == 1 << int(trt.BuilderFlag.REFIT)
+    assert config.get_memory_pool_limit(trt.MemoryPoolType.WORKSPACE) == 1 << 20
+    config.reset()
+    assert config.flags == 1 << int(trt.BuilderFlag.TF32)
+
+
+def _monitor(trt: Any, stop_after: int | None = None, fail: bool = False) -> Any:
+    class Monitor(trt.IProgressMonitor):
+        def __init__(self) -> None:
+            trt.IProgressMonitor.__init__(self)
+            self.open: list[str] = []
+            self.steps = self.finished = 0
+
+        def phase_start(self, phase_name: str, parent_phase: str | None, num_steps: int) -> None:
+            assert parent_phase == (self.open[-1] if self.open else None)
+            self.open.append(phase_name)
+
+        def step_complete(self, phase_name: str, step: int) -> bool:
+            if fail:
+                raise OSError("no terminal")
+            self.steps += 1
+            return self.steps != stop_after
+
+        def phase_finish(self, phase_name: str) -> None:
+            assert self.open.pop() == phase_name
+            self.finished += 1
+
+    return Monitor()
+
+
+def test_a_build_reports_its_progress(trt: Any) -> None:
+    monitor = _monitor(trt)
+    rig.plan(trt, progress_monitor=monitor)
+    assert monitor.open == [] and (monitor.steps, monitor.finished) == (15, 4)
+
+
+@pytest.mark.parametrize(("stop", "steps", "finished"), [(1, 1, 2), (4, 4, 2), (5, 5, 3)])
+def test_a_monitor_can_cancel_a_build(trt: Any, log: Any, stop: int, steps: int, finished: int) -> None:
+    builder, network = rig.parsed(trt, log, rig.linear(2))
+    config = builder.create_builder_config()
+    config.progress_monitor = _monitor(trt, stop)
+    assert builder.build_serialized_network(network, config) is None
+    assert "Build canceled by user" in log.last
+    assert (config.progress_monitor.steps, config.progress_monitor.finished) == (steps, finished)
+    assert config.progress_monitor.open == []
+
+
+def test_a_monitor_that_raises_cancels_the_build(trt: Any, log: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    builder, network = rig.parsed(trt, log, rig.linear(2))
+    config = builder.create_builder_config()
+    config.progress_monitor = _monitor(trt, fail=True)
+    assert builder.build_serialized_network(network, config) is None
+    assert "Exception caught in step_complete(): no terminal" in capsys.readouterr().err
+
+
+def test_a_timing_cache_belongs_to_a_version_and_a_device(trt: Any, log: Any) -> None:
+    builder, network = rig.parsed(trt, log, rig.linear(2))
+    config = builder.create_builder_config()
+    cache = config.create_timing_cache(b"")
+    assert config.set_timing_cache(cache, ignore_mismatch=False) and config.get_timing_cache() is cache
+    assert builder.build_serialized_network(network, config) is not None
+    kept = bytes(cache.serialize())
+    assert config.set_timing_cache(config.create_timing_cache(kept), ignore_mismatch=False)
+    assert b"MatMul" in kept and config.create_timing_cache(b"").combine(config.create_timing_cache(kept), False)
+    gpu.reset(capability=(8, 9))
+    stale = config.create_timing_cache(kept)
+    assert not config.set_timing_cache(stale, ignore_mismatch=False)
+    assert not config.create_timing_cache(b"").combine(stale, ignore_mismatch=False)
+    assert config.create_timing_cache(b"nonsense") is not None and "Failed to deserialize" in log.last
+
+
+# ---- plans
+
+
+def test_a_plan_is_host_memory(trt: Any, tmp_path: Path) -> None:
+    serialized = rig.plan(trt)
+    (tmp_path / "plan").write_bytes(serialized)
+    assert (tmp_path / "plan").read_bytes() == bytes(serialized) and serialized.nbytes == len(bytes(serialized))
+    assert serialized  # it has no length, so it is true like any object
+    with pytest.raises(TypeError):
+        len(serialized)
+    with pytest.raises(TypeError):
+        serialized[0]
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (lambda plan: b"", "Assertion bufferSize >= minBufferSize failed"),
+        (lambda plan: b"garbage, but enough of it to be a plan", "header.magicTag == kEXPECTED_MAGIC_TAG failed"),
+        (lambda plan: plan[:-1], "Assertion bufferSize >= minBufferSize failed"),
+        (lambda plan: plan[: len(plan) // 2], "Assertion bufferSize >= minBufferSize failed"),
+    ],
+)
+def test_a_damaged_plan_gives_none(trt: Any, log: Any, damage: Any, reason: str) -> None:
+    assert trt.Runtime(log).deserialize_cuda_engine(damage(bytes(rig.plan(trt)))) is None
+    assert reason in log.last and log.last.startswith("ERROR")
+
+
+def _load(version: str, plan: Any, host_code: bool = False) -> tuple[Any, str]:
+    trt = tensorrt_double.make(version)
+    log = rig.logger(trt)
+    runtime = trt.Runtime(log)
+    runtime.engine_host_code_allowed = host_code
+    return runtime.deserialize_cuda_engine(bytes(plan)), log.last
+
+
+def test_another_version_refuses_a_plan() -> None:
+    old, new = (rig.plan(tensorrt_double.make(version)) for version in ("10.16", "11.4"))
+    for version, plan in (("11.4", old), ("10.16", new)):
+        engine, reason = _load(version, plan)
+        assert engine is None and "Version tag does not match" in reason
+
+
+def test_a_version_compatible_plan_runs_later_and_never_earlier() -> None:
+    old, new = (rig.plan(tensorrt_double.make(version), flags=["VERSION_COMPATIBLE"]) for version in ("10.16", "11.4"))
+    engine, reason = _load("11.4", old)
+    assert engine is None and "engine_host_code_allowed" in reason
+    assert _load("11.4", old, host_code=True)[0] is not None
+    assert _load("10.16", new, host_code=True)[0] is None
+    lean = rig.plan(tensorrt_double.make("10.16"), flags=["VERSION_COMPATIBLE", "EXCLUDE_LEAN_RUNTIME"])
+    assert _load("11.4", lean)[0] is not None
+
+
+@pytest.mark.parametrize(
+    ("level", "built_on", "run_on", "fits"),
+    [
+        ("NONE", (9, 0), (9, 0), True),
+        ("NONE", (8, 6), (8, 9), False),
+        ("SAME_COMPUTE_CAPABILITY", (8, 6), (8, 9), False),
+        ("AMPERE_PLUS", (8, 6), (9, 0), True),
+        ("AMPERE_PLUS", (8, 6), (7, 5), False),
+    ],
+)
+def test_a_plan_belongs_to_devices(trt: Any, log: Any, level: str, built_on: Any, run_on: Any, fits: bool) -> None:
+    gpu.reset(capability=built_on)
+    plan = rig.plan(trt, hardware_compatibility_level=getattr(trt.HardwareCompatibilityLevel, level))
+    gpu.reset(capability=run_on)
+    engine = trt.Runtime(log).deserialize_cuda_engine(plan)
+    assert (engine is not None) == fits
+    if not fits:
+        found = f"expecting compute {run_on[0]}.{run_on[1]} got compute {built_on[0]}.{built_on[1]}, please rebuild"
+        assert found in log.last
+
+
+def test_an_engine_tells_its_tensors_and_profiles(trt: Any, log: Any) -> None:
+    engine = rig.engine(trt, batches=((1, 2, 8), (9, 10, 16)), log=log)
+    names = [engine.get_tensor_name(i) for i in range(engine.num_io_tensors)]
+    assert names == ["x", "y"] and engine[0] == "x"
+    modes = [engine.get_tensor_mode(name) for name in (*names, "z")]
+    assert modes == [trt.TensorIOMode.INPUT, trt.TensorIOMode.OUTPUT, trt.TensorIOMode.NONE]
+    assert engine.get_tensor_shape("x") == (-1, 4) and trt.nptype(engine.get_tensor_dtype("y")).__name__ == "float32"
+    assert engine.num_optimization_profiles == 2
+    assert [tuple(s) for s in engine.get_tensor_profile_shape("x", 1)] == [(9, 4), (10, 4), (16, 4)]
+    assert engine.get_tensor_location("x") == trt.TensorLocation.DEVICE and engine.num_layers == 2
+    assert engine.get_tensor_name(2) is None and "ERROR" in log.last
+    again = trt.Runtime(log).deserialize_cuda_engine(engine.serialize())
+    assert again.num_optimization_profiles == 2
+
+
+def test_the_inspector_tells_what_the_verbosity_allows(trt: Any) -> None:
+    def layers(verbosity: str) -> Any:
+        engine = rig.engine(trt, profiling_verbosity=getattr(trt.ProfilingVerbosity, verbosity))
+        text = engine.create_engine_inspector().get_engine_information(trt.LayerInformationFormat.JSON)
+        return json.loads(text)["Layers"]
+
+    assert layers("LAYER_NAMES_ONLY") == ["multiply", "relu"]
+    first = layers("DETAILED")[0]
+    assert (first["Name"], first["LayerType"], first["Metadata"]) == ("multiply", "MatrixMultiply", "[ONNX Layer: multiply]")
+    assert first["Inputs"] == [
+        {"Name": "x", "Dimensions": [-1, 4], "Format": "(Linear) Row major linear format", "Datatype": "Float"}
+    ]
+    assert first["Weights"] == {"Type": "Float", "Count": 12}
+
+
+# ---- the rest of the small classes
+
+
+def test_a_network_tells_what_is_in_it(trt: Any, log: Any) -> None:
+    _, network = rig.parsed(trt, log, rig.linear())
+    network.name = "linear"
+    assert network.name == "linear" and network.num_outputs == 1
+    strong = trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED
+    assert network.flags == 1 << int(strong) and network.get_flag(strong)
+    layer, given = network.get_layer(0), network.get_input(0)
+    layer.name, layer.metadata = "product", "mine"
+    assert (layer.name, layer.metadata, layer.num_inputs, layer.num_outputs) == ("product", "mine", 1, 1)
+    assert layer.get_input(0).name == "x" and layer.get_input(1) is None and network.get_layer(2) is None
+    assert given.is_network_input and not given.is_network_output and given.location == trt.TensorLocation.DEVICE
+    assert given.is_execution_tensor and not given.is_shape_tensor
+
+
+def test_single_weights_can_be_marked_refittable(trt: Any, log: Any) -> None:
+    builder, network = rig.parsed(trt, log, rig.linear(2))
+    assert not network.mark_weights_refittable("v") and network.mark_weights_refittable("w")
+    assert network.are_weights_marked_refittable("w") and network.unmark_weights_refittable("w")
+    config = builder.create_builder_config()
+    config.set_flag(trt.BuilderFlag.REFIT_INDIVIDUAL)
+    engine = builder.build_engine_with_config(network, config)
+    assert engine.refittable and trt.Refitter(engine, log).get_all_weights() == []
+    network.mark_weights_refittable("w")
+    assert trt.Refitter(builder.build_engine_with_config(network, config), log).get_all_weights() == ["w"]
+
+
+def test_a_parser_error_tells_where(trt: Any, log: Any) -> None:
+    parser = trt.OnnxParser(trt.Builder(log).create_network(0), log)
+    parser.parse(rig.unknown_operator().SerializeToString())
+    error = parser.get_error(0)
+    assert (error.node(), error.node_name(), error.func(), error.line()) == (0, "whirl", "parse", 1) and error.file()
+    assert parser.get_error(1) is None and parser.supports_operator("Relu") and not parser.supports_operator("Whirl")
+    parser.clear_errors()
+    assert parser.num_errors == 0
+
+
+def test_a_broken_file_is_not_parsed(trt: Any, log: Any, tmp_path: Path) -> None:
+    (tmp_path / "broken.onnx").write_bytes(b"\xff\xff")
+    parser = trt.OnnxParser(trt.Builder(log).create_network(0), log)
+    assert not parser.parse_from_file(str(tmp_path / "broken.onnx")) and "Failed to parse" in log.last
+
+
+def test_an_engine_and_a_builder_tell_their_properties(trt: Any, log: Any) -> None:
+    builder, engine = trt.Builder(log), rig.engine(trt, log=log)
+    assert engine.name and engine.num_aux_streams == 0 and not engine.is_shape_inference_io("x")
+    assert engine.hardware_compatibility_level == trt.HardwareCompatibilityLevel.NONE
+    assert engine.profiling_verbosity == trt.ProfilingVerbosity.LAYER_NAMES_ONLY
+    assert engine.get_tensor_format("x") == trt.TensorFormat.LINEAR
+    assert engine.get_tensor_profile_shape("y", 0) == [(), (), ()] and "getProfileShape" in log.last
+    assert hasattr(builder, "platform_has_fast_fp16") == trt.__version__.startswith("10")
+    config = builder.create_builder_config()
+    assert config.max_aux_streams == -1 and config.num_optimization_profiles == 0 and config.get_timing_cache() is None
+    config.set_tactic_sources(1)
+    feature = trt.PreviewFeature.RUNTIME_ACTIVATION_RESIZE_10_10
+    config.set_preview_feature(feature, True)
+    assert config.get_tactic_sources() == 1 and config.get_preview_feature(feature)
+    inspector = engine.create_engine_inspector()
+    assert inspector.get_engine_information(trt.LayerInformationFormat.ONELINE) == "multiply\nrelu"
+    assert json.loads(inspector.get_layer_information(1, trt.LayerInformationFormat.JSON)) == "relu"
+
+
+def test_the_ready_made_logger_has_a_threshold(trt: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    logger = trt.Logger()
+    logger.log(trt.Logger.INFO, "quiet")
+    logger.log(trt.Logger.WARNING, "loud")
+    logger.min_severity = trt.Logger.VERBOSE
+    logger.log(trt.Logger.INFO, "now too")
+    assert capsys.readouterr().out == "[TRT] [W] loud\n[TRT] [I] now too\n"
+    assert logger.min_severity == trt.Logger.VERBOSE
+
+
+def test_methods_that_a_user_must_write_are_empty(trt: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    trt.ILogger().log(trt.Logger.ERROR, "x")
+    trt.IProfiler().report_layer_time("x", 1.0)
+    assert capsys.readouterr().err.count("pure virtual function") == 2
+    monitor = trt.IProgressMonitor()
+    for call in (
+        lambda: monitor.phase_start("x", "y", 1),
+        lambda: monitor.step_complete("x", 1),
+        lambda: monitor.phase_finish("x"),
+    ):
+        with pytest.raises(NotImplementedError, match="pure virtual"):
+            call()
+
+
+def test_weights_point_to_numbers(trt: Any) -> None:
+    values = rig.WEIGHTS.copy()
+    weights = trt.Weights(values)
+    values[0, 0] = 7
+    assert weights.numpy()[0] == 7 and (weights.size, len(weights), weights.nbytes) == (12, 12, 48)
+    assert trt.Weights().size == 0 and trt.Weights(trt.float16).dtype == trt.float16 and trt.Weights().numpy().size == 0
+    with pytest.raises(TypeError):
+        trt.Weights(values.astype("complex64"))
+    with pytest.raises(ValueError, match="contiguous"):
+        trt.Weights(values.T)

@@ -1,0 +1,315 @@
+"""The stand-in for pycuda and for the driver: bounds, queues, capture."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.doubles import cuda_double as cuda
+from tests.doubles import gpu, libcuda, rig
+from tests.doubles.install import install
+
+ONES = np.ones(4, np.float32)
+
+# ---- memory
+
+
+def test_fresh_memory_is_not_zero() -> None:
+    found = np.zeros(4, np.float32)
+    cuda.memcpy_dtoh(found, cuda.mem_alloc(16))
+    assert np.isnan(found).all()
+
+
+def test_memory_is_counted_and_freed_with_its_object() -> None:
+    free, total = cuda.mem_get_info()
+    memory = cuda.mem_alloc(1000)
+    assert cuda.mem_get_info() == (free - 1000, total)
+    del memory
+    assert cuda.mem_get_info() == (free, total)
+    memory = cuda.mem_alloc(1000)
+    memory.free()
+    with pytest.raises(cuda.LogicError):
+        memory.free()
+    with pytest.raises(cuda.LogicError):
+        int(memory)
+
+
+def test_memory_ends() -> None:
+    gpu.reset(total_memory=1000)
+    with pytest.raises(cuda.MemoryError, match="out of memory"):
+        cuda.mem_alloc(1001)
+    with pytest.raises(cuda.LogicError, match="invalid argument"):
+        cuda.mem_alloc(0)
+
+
+@pytest.mark.parametrize("shift", [4, -4, 1 << 40])
+def test_a_copy_beyond_its_memory_is_refused(shift: int) -> None:
+    memory = cuda.mem_alloc(16)
+    cuda.memcpy_htod_async(int(memory), ONES)
+    with pytest.raises(cuda.LogicError, match="invalid argument"):
+        cuda.memcpy_htod_async(int(memory) + shift, ONES)
+    with pytest.raises(cuda.LogicError, match="invalid argument"):
+        cuda.memcpy_dtoh_async(np.empty(5, np.float32), memory)
+
+
+def test_only_contiguous_arrays_are_copied() -> None:
+    with pytest.raises(ValueError, match="contiguous"):
+        cuda.memcpy_htod_async(cuda.mem_alloc(64), np.ones((4, 4), np.float32)[:, :2])
+
+
+# ---- streams
+
+
+def test_copies_happen_when_the_stream_is_synchronized() -> None:
+    stream, first, second = cuda.Stream(), cuda.mem_alloc(16), cuda.mem_alloc(16)
+    found = np.zeros(4, np.float32)
+    cuda.memcpy_htod_async(first, ONES, stream)
+    cuda.memcpy_dtod_async(second, first, 16, stream)
+    cuda.memcpy_dtoh_async(found, second, stream)
+    assert not found.any()
+    stream.synchronize()
+    assert found.tolist() == [1, 1, 1, 1]
+
+
+def test_pinned_memory_is_read_late_and_ordinary_memory_at_once() -> None:
+    stream, memory = cuda.Stream(), [cuda.mem_alloc(16), cuda.mem_alloc(16)]
+    pinned, ordinary = cuda.pagelocked_empty((4,), np.float32), ONES.copy()
+    pinned[:] = 1
+    cuda.memcpy_htod_async(memory[0], pinned[:4], stream)
+    cuda.memcpy_htod_async(memory[1], ordinary, stream)
+    pinned[:] = ordinary[:] = 7
+    stream.synchronize()
+    found = [np.empty(4, np.float32), np.empty(4, np.float32)]
+    for array, device in zip(found, memory, strict=True):
+        cuda.memcpy_dtoh(array, device)
+    assert (found[0][0], found[1][0]) == (7, 1)
+
+
+def test_an_event_is_waited_for_and_not_what_comes_after_it() -> None:
+    stream, memory, event = cuda.Stream(), cuda.mem_alloc(16), cuda.Event()
+    cuda.memcpy_htod_async(memory, ONES, stream)
+    early, late = np.zeros(4, np.float32), np.zeros(4, np.float32)
+    cuda.memcpy_dtoh_async(early, memory, stream)
+    event.record(stream)
+    cuda.memcpy_dtoh_async(late, memory, stream)
+    assert not event.query()
+    event.synchronize()
+    assert early.any() and not late.any()
+
+
+def test_the_time_between_events_is_known_when_both_happened() -> None:
+    stream = cuda.Stream()
+    begin, end = cuda.Event().record(stream), cuda.Event().record(stream)
+    with pytest.raises(cuda.LogicError, match="not ready"):
+        begin.time_till(end)
+    end.synchronize()
+    assert begin.time_till(end) > 0 and end.time_since(begin) == begin.time_till(end)
+
+
+def test_streams_do_not_wait_for_each_other_unless_told() -> None:
+    writer, reader, memory, done = cuda.Stream(), cuda.Stream(), cuda.mem_alloc(16), cuda.Event()
+    found = np.zeros(4, np.float32)
+    cuda.memcpy_htod_async(memory, ONES, writer)
+    done.record(writer)
+    cuda.memcpy_dtoh_async(found, memory, reader)
+    reader.synchronize()
+    assert np.isnan(found).all()
+    reader.wait_for_event(done)
+    cuda.memcpy_dtoh_async(found, memory, reader)
+    reader.synchronize()
+    assert found.tolist() == [1, 1, 1, 1]
+
+
+def test_the_context_waits_for_all_streams() -> None:
+    stream, memory, found = cuda.Stream(), cuda.mem_alloc(16), np.zeros(4, np.float32)
+    cuda.memcpy_htod_async(memory, ONES, stream)
+    cuda.memcpy_dtoh_async(found, memory, stream)
+    cuda.Context.synchronize()
+    assert found.any()
+
+
+def test_the_device_and_its_context() -> None:
+    cuda.init()
+    device = cuda.Device(0)
+    device.retain_primary_context().push()
+    assert device.compute_capability() == (9, 0) and device.total_memory() == 80 << 30
+    cuda.Context.pop()
+    with pytest.raises(cuda.LogicError, match="invalid device ordinal"):
+        cuda.Device(1)
+
+
+def test_every_thread_needs_a_context() -> None:
+    stream, memory, refused = cuda.Stream(), cuda.mem_alloc(16), []
+
+    def try_all() -> None:
+        for call in (
+            lambda: cuda.mem_alloc(16),
+            lambda: cuda.memcpy_htod(memory, ONES),
+            lambda: cuda.Stream(),
+            lambda: stream.synchronize(),
+            lambda: cuda.Event().record(stream),
+            lambda: cuda.Context.pop(),
+        ):
+            with pytest.raises(cuda.LogicError, match="invalid device context") as refusal:
+                call()
+            refused.append(refusal)
+
+    _in_a_thread(try_all)
+    assert len(refused) == 6
+
+
+def _in_a_thread(work: Any) -> None:
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+
+
+# ---- graphs
+
+
+def _captured(bench: Any) -> Any:
+    cuda.begin_capture(bench.stream.handle)
+    assert bench.context.execute_async_v3(bench.stream.handle)
+    return cuda.instantiate(cuda.end_capture(bench.stream.handle))
+
+
+def test_a_graph_replays_the_addresses_and_shapes_of_its_capture(trt: Any) -> None:
+    bench = rig.Bench(rig.engine(trt), rows=2)
+    first = bench.run().copy()
+    bench.y[:] = 0
+    graph = _captured(bench)
+    elsewhere = cuda.mem_alloc(bench.y.nbytes)
+    bench.context.set_tensor_address("y", int(elsewhere))
+    bench.context.set_input_shape("x", (1, 4))
+    cuda.memcpy_htod(bench.memory["x"], 2 * bench.x)
+    cuda.launch(graph, bench.stream.handle)
+    cuda.memcpy_dtoh_async(bench.y, bench.memory["y"], bench.stream)
+    assert not bench.y.any()
+    bench.stream.synchronize()
+    np.testing.assert_allclose(bench.y, 2 * first, rtol=1e-6)
+
+
+def test_a_capture_runs_nothing(trt: Any) -> None:
+    bench = rig.Bench(rig.engine(trt))
+    bench.run()
+    cuda.memcpy_htod(bench.memory["y"], np.zeros_like(bench.y))
+    _captured(bench)
+    cuda.Context.synchronize()
+    cuda.memcpy_dtoh(bench.y, bench.memory["y"])
+    assert not bench.y.any()
+
+
+def test_a_graph_with_freed_memory_loses_the_device(trt: Any) -> None:
+    bench = rig.Bench(rig.engine(trt))
+    bench.run()
+    graph = _captured(bench)
+    bench.memory["x"].free()
+    cuda.launch(graph, bench.stream.handle)
+    with pytest.raises(cuda.LogicError, match="illegal memory access"):
+        bench.stream.synchronize()
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda stream: stream.synchronize(),
+        lambda stream: cuda.mem_alloc(16),
+        lambda stream: cuda.Context.synchronize(),
+        lambda stream: cuda.memcpy_htod(0x7E00_0000_0000, ONES),
+        lambda stream: cuda.Event().record(stream).synchronize(),
+        lambda stream: stream.wait_for_event(cuda.Event()),
+    ],
+)
+def test_what_cannot_be_captured_spoils_the_capture(spoil: Any) -> None:
+    stream, _memory = cuda.Stream(), cuda.mem_alloc(16)
+    cuda.begin_capture(stream.handle)
+    with pytest.raises(cuda.LogicError):
+        spoil(stream)
+    with pytest.raises(cuda.LogicError, match="due to a previous error during capture"):
+        cuda.end_capture(stream.handle)
+    stream.synchronize()
+
+
+def test_a_first_run_cannot_be_captured(trt: Any, log: Any) -> None:
+    """TensorRT prepares itself for new shapes in the first run with them."""
+    bench = rig.Bench(rig.engine(trt, log=log))
+    cuda.begin_capture(bench.stream.handle)
+    assert bench.context.execute_async_v3(bench.stream.handle) is False
+    assert "operation not permitted when stream is capturing" in log.last
+    with pytest.raises(cuda.LogicError):
+        cuda.end_capture(bench.stream.handle)
+
+
+def test_another_thread_may_allocate_during_a_thread_local_capture() -> None:
+    stream, found = cuda.Stream(), []
+
+    def allocate() -> None:
+        cuda.Context().push()
+        found.append(cuda.mem_alloc(16))
+
+    cuda.begin_capture(stream.handle, gpu.THREAD_LOCAL)
+    _in_a_thread(allocate)
+    assert len(found) == 1 and cuda.end_capture(stream.handle) == []
+
+
+def test_captures_begin_and_end_once() -> None:
+    stream = cuda.Stream()
+    for handle in (0, 12345):
+        with pytest.raises(cuda.LogicError):
+            cuda.begin_capture(handle)
+    cuda.begin_capture(stream.handle)
+    with pytest.raises(cuda.LogicError):
+        cuda.begin_capture(stream.handle)
+    cuda.end_capture(stream.handle)
+    with pytest.raises(cuda.LogicError, match="not capturing"):
+        cuda.end_capture(stream.handle)
+
+
+# ---- libcuda and installation
+
+
+def test_code_under_test_finds_the_doubles(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = install(monkeypatch, "10.16")
+    import pycuda.driver as driver
+    import tensorrt
+
+    assert driver is cuda and tensorrt is ours and tensorrt.__version__.startswith("10.16")
+    assert isinstance(ctypes.CDLL("libcuda.so.1"), libcuda.LibCuda) and ctypes.CDLL(None) is not None
+
+
+def test_the_driver_library_tells_the_capability() -> None:
+    gpu.reset(capability=(8, 9))
+    driver, device, value = libcuda.LibCuda(), ctypes.c_int(), ctypes.c_int()
+    assert driver.cuInit(0) == driver.cuDeviceGet(ctypes.byref(device), 0) == 0
+    assert [driver.cuDeviceGetAttribute(ctypes.byref(value), which, device) or value.value for which in (75, 76)] == [8, 9]
+
+
+def test_the_driver_library_captures_and_launches() -> None:
+    driver, stream, memory, found = libcuda.LibCuda(), cuda.Stream(), cuda.mem_alloc(16), np.zeros(4, np.float32)
+    handle, graph, executable = ctypes.c_void_p(stream.handle), ctypes.c_void_p(), ctypes.c_void_p()
+    assert driver.cuStreamBeginCapture_v2(handle, gpu.THREAD_LOCAL) == 0
+    cuda.memcpy_htod_async(memory, ONES, stream)
+    cuda.memcpy_dtoh_async(found, memory, stream)
+    assert driver.cuStreamEndCapture(handle, ctypes.byref(graph)) == 0
+    assert driver.cuGraphInstantiateWithFlags(ctypes.byref(executable), graph, ctypes.c_ulonglong(0)) == 0
+    assert driver.cuGraphDestroy(graph) == 0 and driver.cuGraphDestroy(graph) == libcuda.INVALID_HANDLE
+    assert driver.cuGraphLaunch(executable, handle) == 0 and not found.any()
+    stream.synchronize()
+    assert found.any()
+    assert driver.cuGraphExecDestroy(executable) == 0 and driver.cuGraphLaunch(executable, handle) == libcuda.INVALID_HANDLE
+
+
+def test_the_driver_library_reports_a_spoiled_capture() -> None:
+    driver, stream = libcuda.LibCuda(), cuda.Stream()
+    handle, graph, name = ctypes.c_void_p(stream.handle), ctypes.c_void_p(), ctypes.c_char_p()
+    driver.cuStreamBeginCapture_v2(handle, 0)
+    assert driver.cuStreamBeginCapture_v2(handle, 0) == libcuda.CAPTURE_UNSUPPORTED
+    with pytest.raises(cuda.LogicError):
+        cuda.mem_alloc(1)
+    status = driver.cuStreamEndCapture(handle, ctypes.byref(graph))
+    assert status == libcuda.CAPTURE_INVALIDATED and not graph
+    assert driver.cuGetErrorName(status, ctypes.byref(name)) == 0 and name.value == b"CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"

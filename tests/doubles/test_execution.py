@@ -1,0 +1,383 @@
+"""Running: results equal onnxruntime's, and every step that is left out or wrong fails as it does on a GPU."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.doubles import cuda_double as cuda
+from tests.doubles import gpu, rig
+
+
+@pytest.mark.parametrize("rows", [1, 2, 8])
+def test_outputs_equal_those_of_onnxruntime(trt: Any, rows: int) -> None:
+    bench = rig.Bench(rig.engine(trt), rows)
+    np.testing.assert_array_equal(bench.run(), rig.expected(rig.linear(), bench.x))
+
+
+def test_without_synchronization_there_is_no_result(trt: Any) -> None:
+    bench = rig.Bench(rig.engine(trt))
+    assert bench.enqueue() and not bench.y.any()
+    bench.stream.synchronize()
+    assert bench.y.any()
+
+
+def test_shapes_come_from_the_inputs(trt: Any) -> None:
+    context = rig.engine(trt).create_execution_context()
+    assert (
+        context.infer_shapes() == ["x"] and context.get_tensor_shape("y") == (-1, 3) and context.get_max_output_size("y") == -1
+    )
+    assert context.set_input_shape("x", [5, 4])
+    assert context.infer_shapes() == [] and context.get_tensor_shape("y") == (5, 3) and context.get_max_output_size("y") == 60
+
+
+@pytest.mark.parametrize("shape", [(9, 4), (0, 4), (2, 5), (2,), (2, 4, 1)])
+def test_a_shape_outside_the_profile_is_refused(trt: Any, log: Any, shape: tuple[int, ...]) -> None:
+    context = rig.engine(trt, log=log).create_execution_context()
+    assert context.set_input_shape("x", shape) is False
+    assert "Valid range for profile 0: [1,4]..[8,4]" in log.last
+    assert context.infer_shapes() == ["x"]
+
+
+def test_a_shape_of_floats_raises(trt: Any) -> None:
+    with pytest.raises(RuntimeError, match="Unable to cast"):
+        rig.engine(trt).create_execution_context().set_input_shape("x", ("two", 4))
+
+
+def test_an_unset_shape_stops_the_run(trt: Any, log: Any) -> None:
+    context = rig.engine(trt, log=log).create_execution_context()
+    memory = cuda.mem_alloc(256)
+    for name in "xy":
+        assert context.set_tensor_address(name, int(memory))
+    assert context.execute_async_v3(cuda.Stream().handle) is False
+    assert "allInputDimensionsSpecified" in log.last
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"), [("x", "Address is not set for input tensor x"), ("y", "allocator is set for output tensor y")]
+)
+def test_an_unset_address_stops_the_run(trt: Any, log: Any, name: str, reason: str) -> None:
+    bench = rig.Bench(rig.engine(trt, log=log))
+    bench.context.set_tensor_address(name, 0)
+    assert bench.enqueue() is False and reason in log.last
+
+
+def test_unknown_tensors_are_refused(trt: Any, log: Any) -> None:
+    context = rig.engine(trt, log=log).create_execution_context()
+    assert context.set_tensor_address("z", 1) is False and context.set_input_shape("y", (1, 3)) is False
+    assert context.set_output_allocator("x", None) is False and context.get_tensor_address("x") == 0
+
+
+def test_a_host_pointer_loses_the_device(trt: Any) -> None:
+    bench = rig.Bench(rig.engine(trt))
+    bench.context.set_tensor_address("y", bench.y.ctypes.data)
+    assert bench.enqueue()  # TensorRT cannot see it; the device does
+    with pytest.raises(cuda.LogicError, match="an illegal memory access was encountered"):
+        bench.stream.synchronize()
+    with pytest.raises(cuda.LogicError, match="an illegal memory access was encountered"):
+        cuda.mem_alloc(1)
+
+
+@pytest.mark.parametrize("name", ["x", "y"])
+def test_a_buffer_that_is_too_small_loses_the_device(trt: Any, name: str) -> None:
+    bench = rig.Bench(rig.engine(trt))
+    small = cuda.mem_alloc(8)
+    bench.context.set_tensor_address(name, int(small))
+    assert bench.enqueue()
+    with pytest.raises(cuda.LogicError, match="illegal memory access"):
+        bench.stream.synchronize()
+
+
+def test_freed_memory_is_not_there_any_more(trt: Any) -> None:
+    bench = rig.Bench(rig.engine(trt))
+    assert bench.context.execute_async_v3(bench.stream.handle)
+    bench.memory["x"].free()
+    with pytest.raises(cuda.LogicError, match="illegal memory access"):
+        bench.stream.synchronize()
+
+
+def test_the_default_stream_draws_a_warning(trt: Any, log: Any) -> None:
+    bench = rig.Bench(rig.engine(trt, log=log))
+    assert bench.context.execute_async_v3(0) and log.last.startswith("WARNING: Using default stream")
+
+
+def test_execute_v2_is_synchronous(trt: Any) -> None:
+    bench = rig.Bench(rig.engine(trt))
+    cuda.memcpy_htod(bench.memory["x"], bench.x)
+    assert bench.context.execute_v2([int(bench.memory[name]) for name in "xy"])
+    cuda.memcpy_dtoh(bench.y, bench.memory["y"])
+    np.testing.assert_array_equal(bench.y, rig.expected(rig.linear(), bench.x))
+
+
+# ---- profiles
+
+
+def test_shapes_belong_to_the_profile_that_is_set(trt: Any, log: Any) -> None:
+    engine = rig.engine(trt, batches=((1, 2, 8), (9, 10, 16)), log=log)
+    bench = rig.Bench(engine, rows=10)
+    assert bench.shaped is False
+    context = bench.context
+    assert context.set_input_shape("x", (2, 4))
+    assert context.set_optimization_profile_async(1, bench.stream.handle) is True and context.active_optimization_profile == 1
+    assert context.infer_shapes() == ["x"]  # shapes are forgotten with their profile
+    assert bench.enqueue() is False and "allInputDimensionsSpecified" in log.last
+    assert context.set_input_shape("x", (2, 4)) is False and context.set_input_shape("x", (10, 4))
+    np.testing.assert_array_equal(bench.run(), rig.expected(rig.linear(), bench.x))
+
+
+def test_a_profile_that_does_not_exist_raises(trt: Any, log: Any) -> None:
+    context = rig.engine(trt, log=log).create_execution_context()
+    with pytest.raises(RuntimeError, match="Error in set optimization profile async"):
+        context.set_optimization_profile_async(1, cuda.Stream().handle)
+    assert "setOptimizationProfileAsync" in log.last
+
+
+def test_a_profile_set_on_another_stream_must_be_waited_for(trt: Any) -> None:
+    bench = rig.Bench(rig.engine(trt, batches=((1, 2, 8), (9, 10, 16))), rows=10)
+    other = cuda.Stream()
+    bench.context.set_optimization_profile_async(1, other.handle)
+    assert bench.context.set_input_shape("x", (10, 4))
+    done = cuda.Event()
+    done.record(other)
+    bench.stream.wait_for_event(done)
+    assert bench.run().any()
+    bench.context.set_optimization_profile_async(0, other.handle)
+    bench.context.set_input_shape("x", (2, 4))
+    assert bench.enqueue()
+    with pytest.raises(cuda.LogicError, match="profile 0 was set on another stream"):
+        bench.stream.synchronize()
+
+
+def test_two_contexts_share_a_profile(trt: Any) -> None:
+    """Since TensorRT 10; before, the second one had to be given a profile of its own."""
+    engine = rig.engine(trt)
+    first, second = rig.Bench(engine, 2), rig.Bench(engine, 7)
+    assert first.enqueue() and second.enqueue()
+    second.stream.synchronize()
+    first.stream.synchronize()
+    for bench in (first, second):
+        np.testing.assert_array_equal(bench.y, rig.expected(rig.linear(), bench.x))
+
+
+# ---- memory
+
+
+def _own_memory(trt: Any, engine: Any) -> Any:
+    return engine.create_execution_context(trt.ExecutionContextAllocationStrategy.USER_MANAGED)
+
+
+def test_a_context_without_memory_does_not_run(trt: Any, log: Any) -> None:
+    engine = rig.engine(trt, log=log)
+    bench = rig.Bench(engine, context=_own_memory(trt, engine))
+    assert bench.enqueue() is False and "set_device_memory()" in log.last
+    size = engine.device_memory_size_v2
+    memory = cuda.mem_alloc(size + 256)
+    bench.context.set_device_memory(int(memory), size - 1)
+    assert "size >= engine.device_memory_size_v2" in log.last and bench.enqueue() is False
+    bench.context.set_device_memory(int(memory) + 8, size)
+    assert "aligned to 256 bytes" in log.last and bench.enqueue() is False
+    bench.context.set_device_memory(int(memory), size)
+    np.testing.assert_array_equal(bench.run(), rig.expected(rig.linear(), bench.x))
+
+
+def test_a_run_overwrites_the_memory_it_was_given(trt: Any) -> None:
+    engine = rig.engine(trt)
+    bench = rig.Bench(engine, context=_own_memory(trt, engine))
+    memory = cuda.mem_alloc(engine.device_memory_size_v2)
+    bench.context.set_device_memory(int(memory), engine.device_memory_size_v2)
+    bench.context.set_tensor_address("x", int(memory))
+    cuda.memcpy_htod_async(memory, bench.x, bench.stream)
+    assert not np.array_equal(bench.run(), rig.expected(rig.linear(), bench.x))
+
+
+def test_only_a_user_managed_context_takes_memory(trt: Any, log: Any) -> None:
+    engine = rig.engine(trt, log=log)
+    engine.create_execution_context().set_device_memory(int(cuda.mem_alloc(1 << 20)), 1 << 20)
+    assert "USER_MANAGED" in log.last
+
+
+def test_contexts_take_memory_by_their_strategy(trt: Any, device: gpu.Gpu) -> None:
+    engine = rig.engine(trt, batches=((1, 1, 1), (1, 4096, 4096)))
+    small, large = (engine.get_device_memory_size_for_profile_v2(index) for index in (0, 1))
+    assert small < large == engine.device_memory_size_v2
+    kinds = trt.ExecutionContextAllocationStrategy
+    for kind, taken in ((kinds.STATIC, large), (kinds.ON_PROFILE_CHANGE, small), (kinds.USER_MANAGED, 0)):
+        before = device.free_memory
+        context = engine.create_execution_context(kind)
+        assert before - device.free_memory == taken, kind
+        if kind == kinds.ON_PROFILE_CHANGE:
+            context.set_optimization_profile_async(1, cuda.Stream().handle)
+            assert before - device.free_memory == large
+            device.synchronize(gpu.DEFAULT_STREAM, "test")
+        del context
+        gc.collect()
+        assert device.free_memory == before
+    context = engine.create_execution_context()
+    context.set_input_shape("x", (1, 4))
+    assert context.update_device_memory_size_for_shapes() == small
+
+
+def test_a_full_device_gives_no_context(trt: Any, log: Any) -> None:
+    device = gpu.reset(total_memory=4096)
+    engine = rig.engine(trt, log=log)
+    taken = cuda.mem_alloc(device.free_memory - 100)
+    assert engine.create_execution_context() is None and "OutOfMemory" in log.last
+    taken.free()
+    assert engine.create_execution_context() is not None
+
+
+def test_weights_are_streamed_within_a_budget(trt: Any, log: Any, device: gpu.Gpu) -> None:
+    before = device.free_memory
+    engine = rig.engine(trt, flags=["WEIGHT_STREAMING"], log=log)
+    assert engine.streamable_weights_size == 48 == engine.weight_streaming_budget_v2 == before - device.free_memory
+    assert engine.get_weight_streaming_automatic_budget() == 48 and engine.weight_streaming_scratch_memory_size == 0
+    needed = engine.device_memory_size_v2
+    engine.weight_streaming_budget_v2 = 16
+    assert engine.weight_streaming_budget_v2 == 16 == before - device.free_memory
+    assert engine.weight_streaming_scratch_memory_size > 0 and engine.device_memory_size_v2 > needed
+    bench = rig.Bench(engine)
+    engine.weight_streaming_budget_v2 = 48  # too late
+    assert engine.weight_streaming_budget_v2 == 16 and "no active IExecutionContext" in log.last
+    assert bench.run().any()
+    del bench
+    gc.collect()
+    engine.weight_streaming_budget_v2 = 1000
+    assert engine.weight_streaming_budget_v2 == 48
+    engine.weight_streaming_budget_v2 = -1
+    assert engine.weight_streaming_budget_v2 == 48 and "gpuMemoryBudget >= 0" in log.last
+
+
+def test_without_the_flag_no_weights_are_streamed(trt: Any, log: Any) -> None:
+    engine = rig.engine(trt, log=log)
+    engine.weight_streaming_budget_v2 = 16
+    assert engine.streamable_weights_size == 0 and "WEIGHT_STREAMING" in log.last
+
+
+# ---- outputs whose shape depends on data
+
+
+def _allocator(trt: Any, give: Any) -> Any:
+    class Allocator(trt.IOutputAllocator):
+        def __init__(self) -> None:
+            trt.IOutputAllocator.__init__(self)
+            self.memory: Any = None
+            self.shape: tuple[int, ...] | None = None
+            self.stream = 0
+
+        def reallocate_output_async(self, tensor_name: str, memory: int, size: int, alignment: int, stream: int) -> int:
+            self.stream, self.memory = stream, give(size)
+            return int(self.memory)
+
+        def notify_shape(self, tensor_name: str, shape: Any) -> None:
+            self.shape = tuple(shape)
+
+    return Allocator()
+
+
+def _finder(trt: Any, log: Any) -> tuple[Any, Any, Any]:
+    context = rig.engine(trt, rig.finder(), log=log).create_execution_context()
+    memory = cuda.mem_alloc(32)
+    context.set_tensor_address("x", int(memory))
+    cuda.memcpy_htod(memory, np.array([0, 1, 0, 2, 0, 0, 3, 0], np.float32))
+    return context, memory, cuda.Stream()
+
+
+def test_an_allocator_is_asked_for_memory_and_told_the_shape(trt: Any, log: Any) -> None:
+    context, _memory, stream = _finder(trt, log)
+    assert context.get_tensor_shape("found") == (1, -1) and context.get_max_output_size("found") == 64
+    assert context.execute_async_v3(stream.handle) is False and "Neither address or allocator" in log.last
+    allocator = _allocator(trt, cuda.mem_alloc)
+    assert context.set_output_allocator("found", allocator) and context.get_output_allocator("found") is allocator
+    assert context.execute_async_v3(stream.handle)
+    assert allocator.shape == (1, 3) and allocator.stream == stream.handle
+    found = np.empty((1, 3), np.int64)
+    cuda.memcpy_dtoh(found, allocator.memory)
+    assert found.tolist() == [[1, 3, 6]]
+    context.set_output_allocator("found", None)
+    assert context.execute_async_v3(stream.handle) is False
+
+
+@pytest.mark.parametrize("give", [lambda size: 0, lambda size: None, lambda size: 1 / 0])
+def test_an_allocator_that_gives_nothing_fails_the_run(trt: Any, log: Any, give: Any) -> None:
+    context, _memory, stream = _finder(trt, log)
+    context.set_output_allocator("found", _allocator(trt, give))
+    assert context.execute_async_v3(stream.handle) is False and "no memory for found" in log.last
+    assert not gpu.current().lost
+
+
+# ---- profiling
+
+
+def _profiler(trt: Any) -> Any:
+    class Profiler(trt.IProfiler):
+        def __init__(self) -> None:
+            trt.IProfiler.__init__(self)
+            self.rows: list[tuple[str, float]] = []
+
+        def report_layer_time(self, layer_name: str, ms: float) -> None:
+            self.rows.append((layer_name, ms))
+
+    return Profiler()
+
+
+def test_a_profiler_hears_of_every_layer(trt: Any, log: Any) -> None:
+    bench, profiler = rig.Bench(rig.engine(trt, log=log)), _profiler(trt)
+    assert bench.context.report_to_profiler() is False
+    bench.context.profiler = profiler
+    assert bench.enqueue() and [name for name, _ in profiler.rows] == ["multiply", "relu"]  # at once: the run waits
+    bench.context.enqueue_emits_profile = False
+    assert bench.enqueue() and len(profiler.rows) == 2
+    assert bench.context.report_to_profiler() is False  # nothing has run yet
+    bench.stream.synchronize()
+    assert bench.context.report_to_profiler() and len(profiler.rows) == 4 and min(ms for _, ms in profiler.rows) > 0
+    bench.context.profiler = None
+    assert bench.enqueue() and bench.context.profiler is None
+
+
+# ---- refitting
+
+
+def test_refitting_changes_the_weights(trt: Any, log: Any) -> None:
+    engine = rig.engine(trt, flags=["REFIT"], log=log)
+    bench, refitter = rig.Bench(engine), trt.Refitter(engine, log)
+    assert engine.refittable and refitter.get_all_weights() == ["w"] and refitter.get_missing_weights() == []
+    assert refitter.get_weights_prototype("w").size == 12
+    doubled = rig.WEIGHTS * 2
+    before = bench.run().copy()
+    assert refitter.set_named_weights("w", trt.Weights(doubled)) and refitter.refit_cuda_engine()
+    np.testing.assert_allclose(bench.run(), 2 * before, rtol=1e-6)
+    again = trt.Runtime(log).deserialize_cuda_engine(engine.serialize())
+    np.testing.assert_allclose(rig.Bench(again).run(), 2 * before, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "reason"),
+    [
+        ("v", rig.WEIGHTS, "refittable weights of the name v"),
+        ("w", rig.WEIGHTS[:2].copy(), "6 of FLOAT for 12 of FLOAT"),
+        ("w", rig.WEIGHTS.astype(np.float16), "12 of HALF for 12 of FLOAT"),
+    ],
+)
+def test_wrong_weights_are_refused(trt: Any, log: Any, name: str, values: np.ndarray, reason: str) -> None:
+    engine = rig.engine(trt, flags=["REFIT"], log=log)
+    assert trt.Refitter(engine, log).set_named_weights(name, trt.Weights(values)) is False and reason in log.last
+
+
+def test_an_ordinary_engine_has_no_refitter(trt: Any, log: Any) -> None:
+    engine = rig.engine(trt, log=log)
+    assert not engine.refittable
+    with pytest.raises(TypeError, match="factory function returned nullptr"):
+        trt.Refitter(engine, log)
+    assert "e.isRefittable()" in log.last
+
+
+def test_a_stripped_plan_must_be_refitted(trt: Any, log: Any) -> None:
+    engine = rig.engine(trt, flags=["STRIP_PLAN"], log=log)
+    bench, refitter = rig.Bench(engine), trt.Refitter(engine, log)
+    assert refitter.get_missing_weights() == ["w"] and refitter.refit_cuda_engine() is False
+    assert bench.enqueue() is False and "weights were stripped" in log.last
+    assert refitter.set_named_weights("w", trt.Weights(rig.WEIGHTS)) and refitter.refit_cuda_engine_async(bench.stream.handle)
+    np.testing.assert_array_equal(bench.run(), rig.expected(rig.linear(), bench.x))
