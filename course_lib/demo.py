@@ -39,7 +39,9 @@ def run(root: Path, say: Callable[[str], None] | None = print) -> dict[str, Any]
     if plan is None or comparison is None:
         raise CourseError("the demo's own engine failed: " + "; ".join(outcome.message for outcome in found.outcomes))
     layers = folder / "layers.html"
-    layers.write_text(f'<!doctype html><meta charset="utf-8"><title>Layers</title>{plan.layers._repr_html_()}', encoding="utf-8")
+    layers.write_text(
+        f'<!doctype html><meta charset="utf-8"><title>Layers</title>{plan.layers._repr_html_()}', encoding="utf-8"
+    )
     speed = comparison.speedups["yours"]
     types = ", ".join(f"{count} with {dtype}" for dtype, count in plan.layers.dtype_counts().most_common())
     tell(

@@ -31,6 +31,10 @@ class EngineError(CourseError):
     """An engine refused its inputs or failed while it ran."""
 
 
+class ProfileError(CourseError):
+    """A recorded profile cannot be read: not the expected format, damaged, or without anything to show."""
+
+
 class ExaminerFault(CourseError):
     """Something of the course's own failed during an examination: nobody's points may depend on it."""
 

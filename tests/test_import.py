@@ -25,8 +25,13 @@ WORKER_MODULES = {
     f"course_lib.engines.{name}"
     for name in (
         *("worker", "wire", "base", "layers", "layer_sources", "environments", "cuda_driver", "backends", "build", "cache"),
-        *("ort", "torch_eager", "progress", "cuda_graph", "trt"),
-        *(f"trt.{name}" for name in ("builder", "config", "execution", "loaded", "log", "memory", "progress", "refit", "runtime")),
+        *("ort", "ort_session", "onnx_file", "openvino_cpu", "torch_engine", "torch_graphs", "torch_trt"),
+        *("torch_trt_keywords", "torch_trt_options"),
+        *("progress", "cuda_graph", "cuda_stream", "trt"),
+        *(
+            f"trt.{name}"
+            for name in ("builder", "config", "execution", "loaded", "log", "memory", "progress", "refit", "runtime")
+        ),
         "trt.timing_cache",
     )
 }

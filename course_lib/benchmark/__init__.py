@@ -1,6 +1,25 @@
 """Sound measurement: interleaved, paired, with an interval, and with a word on why it stopped."""
 
+from course_lib.benchmark.accuracy import Deviation, argmax_agreement, deviation, relative_error, sqnr_db
 from course_lib.benchmark.compare import Comparison, Subject, compare
+from course_lib.benchmark.sensitivity import KeepList, NodeError, Sensitivity, sensitivity
 from course_lib.benchmark.statistics import Interval, Measurement, measure, speedup
 
-__all__ = ["Comparison", "Interval", "Measurement", "Subject", "compare", "measure", "speedup"]
+__all__ = [
+    "Comparison",
+    "Deviation",
+    "Interval",
+    "KeepList",
+    "Measurement",
+    "NodeError",
+    "Sensitivity",
+    "Subject",
+    "argmax_agreement",
+    "compare",
+    "deviation",
+    "measure",
+    "relative_error",
+    "sensitivity",
+    "speedup",
+    "sqnr_db",
+]

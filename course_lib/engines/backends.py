@@ -13,7 +13,7 @@ from typing import Any
 from course_lib.engines import cuda_driver
 from course_lib.engines.base import Engine, ModelSource, Plan, check_target
 from course_lib.engines.progress import Report
-from course_lib.errors import BackendUnavailable, BuildError
+from course_lib.errors import BackendUnavailable, BuildError, PlanError
 from course_lib.precision import LOWERED
 
 _NO_GPU = "no NVIDIA GPU and driver answer on this machine"
@@ -66,11 +66,29 @@ def _torch() -> Backend:
     return Backend("torch", found, reason) if found else _absent("torch", "pip install torch==2.13.0")
 
 
+def _torch_tensorrt() -> Backend:
+    found = _version("torch-tensorrt")
+    if not found:
+        return _absent(
+            "torch_tensorrt",
+            "torch-tensorrt is not installed: pip install 'tensorrt-course[gpu]' on a machine with an NVIDIA GPU",
+        )
+    no_build = "it compiles PyTorch modules, not ONNX files: call course_lib.engines.torch_trt.compile_module"
+    return Backend("torch_tensorrt", found, no_build, "" if cuda_driver.capability() else _NO_GPU)
+
+
+def _openvino() -> Backend:
+    found = _version("openvino")
+    return Backend("openvino", found) if found else _absent("openvino", "pip install 'tensorrt-course[openvino]'")
+
+
 _PROBES: Mapping[str, Callable[[], Backend]] = {
     "tensorrt": _tensorrt,
     "tensorrt_rtx": _tensorrt_rtx,
     "onnxruntime": _onnxruntime,
     "torch": _torch,
+    "torch_tensorrt": _torch_tensorrt,
+    "openvino": _openvino,
 }
 
 
@@ -105,11 +123,15 @@ def compile_plan(name: str, model: Path, recipe: Mapping[str, Any], report: Repo
     found = backend(name)
     if found.no_build:
         raise BackendUnavailable(f"{name} cannot build here: {found.no_build}")
-    operators = _operators(model, for_tensorrt=name != "onnxruntime")
+    operators = _operators(model, for_tensorrt=name.startswith("tensorrt"))
     if name == "onnxruntime":
         from course_lib.engines import ort
 
         return ort.compile_plan(name, model, recipe, operators)
+    if name == "openvino":
+        from course_lib.engines import openvino_cpu
+
+        return openvino_cpu.compile_plan(name, model, recipe, operators)
     from course_lib.engines.trt import builder
 
     return builder.compile_plan(importlib.import_module(name), name, model, recipe, operators, report)
@@ -129,13 +151,19 @@ def load(source: Plan | ModelSource) -> Engine:
     if found.no_run:
         raise BackendUnavailable(f"{name} cannot run here: {found.no_run}")
     if isinstance(source, ModelSource):
-        from course_lib.engines.torch_eager import TorchEngine
+        from course_lib.engines.torch_engine import TorchEngine
 
         return TorchEngine(source)
     if name == "onnxruntime":
         from course_lib.engines.ort import OnnxRuntimeEngine
 
         return OnnxRuntimeEngine(source)
+    if name == "openvino":
+        from course_lib.engines.openvino_cpu import OpenVINOEngine
+
+        return OpenVINOEngine(source)
+    if not name.startswith("tensorrt"):
+        raise PlanError(f"the backend {name} makes no plans: this one is not what it says")
     from course_lib.engines.trt.runtime import TensorRTEngine
 
     return TensorRTEngine(importlib.import_module(name), source)

@@ -50,17 +50,32 @@ class Engine(Protocol):
         ...
 
 
+VARIANTS = ("eager", "compile", "cuda_graph", "compile+cuda_graph")
+
+
 @dataclass(frozen=True)
 class ModelSource:
     """A PyTorch model by the function that makes it, so that a worker can make its own: ``module:function`` and arguments.
 
-    >>> ModelSource("course_lib.models:classifier", ("wide",)).dtype
-    'fp32'
+    Attributes:
+        dtype: of parameters and arithmetic, ``"fp32"``, ``"fp16"`` or ``"bf16"``.
+        variant: how torch runs it, one of `VARIANTS`; see `TorchEngine`.
+
+    Raises:
+        ValueError: an unknown variant.
+
+    >>> ModelSource("course_lib.models:classifier", ("wide",)).variant
+    'eager'
     """
 
     factory: str
     arguments: tuple[Any, ...] = ()
     dtype: str = "fp32"
+    variant: str = "eager"
+
+    def __post_init__(self) -> None:
+        if self.variant not in VARIANTS:
+            raise ValueError(f"torch has the variants {', '.join(VARIANTS)}, found {self.variant!r}")
 
 
 @dataclass(frozen=True)

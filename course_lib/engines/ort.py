@@ -119,7 +119,9 @@ class OnnxRuntimeEngine:
         """
         import torch
 
-        self._check({name: SimpleNamespace(dtype=_dtype(tensor), shape=tuple(tensor.shape)) for name, tensor in tensors.items()})
+        self._check(
+            {name: SimpleNamespace(dtype=_dtype(tensor), shape=tuple(tensor.shape)) for name, tensor in tensors.items()}
+        )
         for name, tensor in tensors.items():
             self._check_memory(name, tensor)
         handle = 0
@@ -152,7 +154,9 @@ class OnnxRuntimeEngine:
             wanted = "cuda:0" if self.device == "cuda" else "cpu"
             raise EngineError(f"input {name!r} is on {tensor.device}, this engine runs on {wanted}: move the tensor there")
         if not tensor.is_contiguous():
-            raise EngineError(f"input {name!r} is not contiguous, which a binding without a copy needs: call .contiguous() on it")
+            raise EngineError(
+                f"input {name!r} is not contiguous, which a binding without a copy needs: call .contiguous() on it"
+            )
 
     def _bind_arrays(self, feeds: Feeds) -> Any:
         """A binding of the session's inputs to copies of numpy arrays on the GPU."""
@@ -190,7 +194,11 @@ def _told(run: Any) -> Any:
 def _device_notes(where: str, placed: Mapping[str, tuple[str, ...]]) -> list[str]:
     if where == "cpu":
         here = cuda_driver.capability()
-        return [f"it runs on the CPU although a GPU ({here}) is here: pip install onnxruntime-gpu"] if here else []
+        return (
+            [f"it runs on the CPU although a GPU ({here}) is here: replace the package onnxruntime with onnxruntime-gpu"]
+            if here
+            else []
+        )
     left = Counter(placed.get("cpu", ()))
     named = ", ".join(f"{count} {operator}" for operator, count in left.most_common())
     return [f"{left.total()} nodes run on the CPU, the others on the GPU: {named}"] if left else []

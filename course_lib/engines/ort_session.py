@@ -6,7 +6,9 @@ session on the CPU. Here that is an error with the reason.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import io
 from pathlib import Path
 from typing import Any
 
@@ -45,8 +47,7 @@ def open_session(data: bytes, where: str, *, stream: int = 0, tf32: bool = True)
     options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
     providers: list[Any] = [CPU]
     if where == "cuda":
-        if hasattr(onnxruntime, "preload_dlls"):
-            onnxruntime.preload_dlls()  # CUDA's and cuDNN's libraries from the packages beside it, where they are
+        _preload()
         settings = {"device_id": 0, "use_tf32": int(tf32), "user_compute_stream": stream or _LEGACY_DEFAULT_STREAM}
         providers = [(CUDA, settings), CPU]
     try:
@@ -75,6 +76,17 @@ def placement(session: Any) -> dict[str, tuple[str, ...]]:
         name = subgraph.ep_name.removesuffix("ExecutionProvider").lower()
         found[name] = (*found.get(name, ()), *(node.op_type for node in subgraph.get_nodes()))
     return found
+
+
+def _preload() -> None:
+    """Load CUDA's and cuDNN's libraries from the Python packages that bring them, where they are; its own search misses those."""
+    import onnxruntime
+
+    if hasattr(onnxruntime, "preload_dlls"):
+        with contextlib.redirect_stdout(
+            io.StringIO()
+        ):  # it prints what it misses; what matters is told when the provider fails
+            onnxruntime.preload_dlls()
 
 
 def first_line(error: Exception) -> str:

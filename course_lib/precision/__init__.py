@@ -23,9 +23,12 @@ if TYPE_CHECKING:
         divergence,
     )
     from course_lib.precision.casting import cast
+    from course_lib.precision.emulation import emulate
+    from course_lib.precision.fake_quant import straight_through
     from course_lib.precision.histogram import Histogram, StreamingChannelHistograms, StreamingHistogram
     from course_lib.precision.lowering import cpu_features, lower_for_onnxruntime, lowering_helps
     from course_lib.precision.plots import histogram_figure, kl_curve
+    from course_lib.precision.qat import export_qat_onnx, quantize_aware, train
     from course_lib.precision.qdq import activations, fake_quantize, insert_qdq, scale_of
     from course_lib.precision.trt_cache import read_cache, read_header, write_cache
     from course_lib.precision.trt_calibrators import trt_calibrator
@@ -47,6 +50,8 @@ _LAZY = {
     "cast": "casting",
     "cpu_features": "lowering",
     "divergence": "calibrators",
+    "emulate": "emulation",
+    "export_qat_onnx": "qat",
     "fake_quantize": "qdq",
     "histogram_figure": "plots",
     "insert_qdq": "qdq",
@@ -54,9 +59,12 @@ _LAZY = {
     "lower_for_onnxruntime": "lowering",
     "lowering_helps": "lowering",
     "observe": "calibration",
+    "quantize_aware": "qat",
     "read_cache": "trt_cache",
     "read_header": "trt_cache",
     "scale_of": "qdq",
+    "straight_through": "fake_quant",
+    "train": "qat",
     "trt_calibrator": "trt_calibrators",
     "write_cache": "trt_cache",
 }
@@ -78,6 +86,8 @@ __all__ = [
     "cast",
     "cpu_features",
     "divergence",
+    "emulate",
+    "export_qat_onnx",
     "fake_quantize",
     "histogram_figure",
     "insert_qdq",
@@ -85,9 +95,12 @@ __all__ = [
     "lower_for_onnxruntime",
     "lowering_helps",
     "observe",
+    "quantize_aware",
     "read_cache",
     "read_header",
     "scale_of",
+    "straight_through",
+    "train",
     "trt_calibrator",
     "write_cache",
 ]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from course_lib import style
+from course_lib.profiling.before_after import draw_before_after
+from course_lib.profiling.boxes import GREY, KERNEL_ROW, ROW, band, box, chosen, nodes_of, short, slices, stacked
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -15,55 +16,72 @@ if TYPE_CHECKING:
     from course_lib.engines import Layer, LayerTable
 
 _NODE, _KERNEL = (0.0, 4.1), (5.3, 10.0)  # left and right edges of the two columns
-_ROW, _KERNEL_ROW = 1.0, 1.35  # heights in rows; a kernel has two lines of text
 _INCHES_PER_ROW = 0.25
-_GREY = "#777777"
 _HUES = len(style.COLOURS) - 1  # all but black, which is the colour of the text
 
 
-def draw(table: LayerTable) -> Figure:
-    """The ONNX nodes of a plan in order, the kernels in order of execution, and which node ended in which kernel.
+def draw(
+    table: LayerTable | None = None,
+    *,
+    before: LayerTable | None = None,
+    after: LayerTable | None = None,
+    nodes: str | Collection[str] | None = None,
+) -> Figure:
+    """One plan, or two side by side.
 
-    All nodes of one kernel have its colour. Steps on the host are left out. A kernel with a dashed border has no ONNX node: the
-    compiler added it. A node with a dashed border has no kernel: the compiler removed it or moved it to build time.
+    ``draw(table)``: the ONNX nodes in order, the kernels in order of execution, and which node ended in which kernel. All nodes of one
+    kernel have its colour. Steps on the host are left out. A kernel with a dashed border has no ONNX node: the compiler added it. A
+    node with a dashed border has no kernel: the compiler removed it or moved it to build time.
+
+    ``draw(before=..., after=...)``: see `draw_before_after`.
+
+    Args:
+        table: one layer table.
+        before, after: two tables to compare.
+        nodes: draw only the nodes whose names start with this text, such as ``"/blocks/0"``, or only those of a collection; and the
+            kernels that hold one of them.
 
     Raises:
-        ValueError: the table has no kernels, as with a backend that does not tell them.
+        ValueError: a table has no kernels, as with a backend that does not tell them; or no node is left to draw.
     """
-    kernels = table.kernels
-    if not kernels:
-        raise ValueError("this plan has no layer table to draw: build it with tensorrt or tensorrt_rtx")
-    nodes = _nodes(table, kernels)
+    if table is None and before is not None and after is not None:
+        return draw_before_after(before, after, nodes)
+    if table is None or before is not None or after is not None:
+        raise ValueError("draw(table) draws one plan, draw(before=..., after=...) compares two")
+    return _draw_one(table, nodes)
+
+
+def _draw_one(table: LayerTable, wanted: str | Collection[str] | None) -> Figure:
+    if not table.kernels:
+        raise ValueError(
+            "this plan has no layer table to draw: build it with tensorrt or tensorrt_rtx, or use profile_onnxruntime"
+        )
+    nodes = chosen(nodes_of(table), wanted)
     depth = {name: row for row, name in enumerate(nodes)}
-    span = max(len(nodes) * _ROW, len(kernels) * _KERNEL_ROW)
+    kernels = [kernel for kernel in table.kernels if wanted is None or not depth.keys().isdisjoint(kernel.onnx_nodes)]
+    span = max(len(nodes) * ROW, len(kernels) * KERNEL_ROW)
     node_y = {name: (row + 0.5) * span / max(len(nodes), 1) for name, row in depth.items()}
-    kernel_y = _kernel_rows(kernels, node_y, span)
+    kernel_y = stacked(kernels, node_y, span)
     hues = _hues(kernels)
 
     figure = style.figure(9.0, 0.9 + _INCHES_PER_ROW * span)
     axes = figure.add_subplot()
     for index, kernel in enumerate(kernels):
-        swallowed = sorted(set(kernel.onnx_nodes), key=depth.__getitem__)
-        _kernel_box(axes, kernel, kernel_y[index], [table.operators.get(node, node) for node in swallowed], hues.get(index))
-        for place, node in enumerate(swallowed):
-            slice_y = kernel_y[index] + 0.9 * _KERNEL_ROW * ((place + 0.5) / len(swallowed) - 0.5)
-            _band(axes, node_y[node], slice_y, 0.9 * _KERNEL_ROW / len(swallowed), hues[index])
+        _kernel_box(axes, kernel, kernel_y[index], table.swallowed(kernel), hues.get(index))
+        swallowed = sorted(set(kernel.onnx_nodes) & depth.keys(), key=depth.__getitem__)
+        for node, (y, height) in zip(swallowed, slices(kernel_y[index], len(swallowed)), strict=True):
+            band(axes, (_NODE[1], node_y[node], 0.8 * ROW), (_KERNEL[0], y, height), hues[index])
     for name, y in node_y.items():
         home = next((index for index, kernel in enumerate(kernels) if name in kernel.onnx_nodes), None)
         _node_box(axes, table.operators.get(name, ""), name, y, None if home is None else hues[home])
 
     added = " (dashed: added by the compiler)" if any(not kernel.onnx_nodes for kernel in kernels) else ""
-    axes.text(_NODE[0], -0.35, "ONNX nodes, in the graph's order", fontsize=8, color=_GREY)
-    axes.text(_KERNEL[0], -0.35, f"kernels, in order of execution{added}", fontsize=8, color=_GREY)
+    axes.text(_NODE[0], -0.35, "ONNX nodes, in the graph's order", fontsize=8, color=GREY)
+    axes.text(_KERNEL[0], -0.35, f"kernels, in order of execution{added}", fontsize=8, color=GREY)
     axes.set(xlim=(_NODE[0] - 0.05, _KERNEL[1] + 0.05), ylim=(span + 0.2, -1.0))
     axes.set_axis_off()
     axes.set_title(f"{len(nodes)} ONNX nodes became {len(kernels)} kernels")
     return figure
-
-
-def _nodes(table: LayerTable, kernels: Sequence[Layer]) -> list[str]:
-    """Every node once: in the graph's order, then those that only the kernels know."""
-    return list(dict.fromkeys([*table.operators, *(node for kernel in kernels for node in kernel.onnx_nodes)]))
 
 
 def _hues(kernels: Sequence[Layer]) -> dict[int, str]:
@@ -73,64 +91,14 @@ def _hues(kernels: Sequence[Layer]) -> dict[int, str]:
     return {index: style.colour(place[content] % _HUES) for index, content in contents.items()}
 
 
-def _kernel_rows(kernels: Sequence[Layer], node_y: Mapping[str, float], span: float) -> list[float]:
-    """Where each kernel stands: beside its nodes as far as the order of execution and the room allow."""
-    rows: list[float] = []
-    for kernel in kernels:
-        beside = [node_y[node] for node in kernel.onnx_nodes]
-        earliest = rows[-1] + _KERNEL_ROW if rows else _KERNEL_ROW / 2
-        rows.append(max(earliest, sum(beside) / len(beside)) if beside else earliest)
-    rows[-1] = min(rows[-1], span - _KERNEL_ROW / 2)
-    for index in range(len(rows) - 2, -1, -1):  # what was pushed off the end pushes back
-        rows[index] = min(rows[index], rows[index + 1] - _KERNEL_ROW)
-    assert all(below - above > _KERNEL_ROW - 1e-6 for above, below in pairwise(rows))
-    return rows
-
-
 def _node_box(axes: Axes, operator: str, name: str, y: float, hue: str | None) -> None:
-    _box(axes, _NODE, y, 0.8 * _ROW, hue)
+    box(axes, _NODE, y, 0.8 * ROW, hue)
     axes.text(_NODE[0] + 0.12, y, operator, fontsize=8, weight="bold", va="center")
-    axes.text(_NODE[1] - 0.12, y, _short(name, 34), fontsize=7, va="center", ha="right", color="#333333")
+    axes.text(_NODE[1] - 0.12, y, short(name, 34), fontsize=7, va="center", ha="right", color="#333333")
 
 
-def _kernel_box(axes: Axes, kernel: Layer, y: float, operators: Sequence[str], hue: str | None) -> None:
-    _box(axes, _KERNEL, y, 0.9 * _KERNEL_ROW, hue)
+def _kernel_box(axes: Axes, kernel: Layer, y: float, operators: str, hue: str | None) -> None:
+    box(axes, _KERNEL, y, 0.9 * KERNEL_ROW, hue)
     left, weight = _KERNEL[0] + 0.12, "bold" if operators else "normal"
-    axes.text(left, y - 0.24, _short(" + ".join(operators), 52) or "no ONNX node", fontsize=8, weight=weight, va="center")
-    axes.text(left, y + 0.3, _short(f"{kernel.name}  ({kernel.kind})", 62), fontsize=6.5, va="center", color="#333333")
-
-
-def _box(axes: Axes, edges: tuple[float, float], y: float, height: float, hue: str | None) -> None:
-    """A tinted box with a border of the kernel's colour; dashed and empty where there is none."""
-    from matplotlib.colors import to_rgba
-    from matplotlib.patches import Rectangle
-
-    left, right = edges
-    face, line = (to_rgba(hue, 0.22), "-") if hue else ("white", "--")
-    box = Rectangle(
-        (left, y - height / 2), right - left, height, lw=0.9, facecolor=face, edgecolor=hue or _GREY, linestyle=line
-    )
-    axes.add_patch(box)
-
-
-def _band(axes: Axes, start: float, end: float, end_height: float, hue: str) -> None:
-    """From the right edge of a node to its slice of the left edge of its kernel."""
-    from matplotlib.patches import PathPatch
-    from matplotlib.path import Path
-
-    left, right, half = _NODE[1], _KERNEL[0], 0.4 * _ROW
-    middle, end_half = (left + right) / 2, end_height / 2
-    corners = [
-        (left, start - half), (middle, start - half), (middle, end - end_half), (right, end - end_half),
-        (right, end + end_half), (middle, end + end_half), (middle, start + half), (left, start + half), (left, start - half),
-    ]  # fmt: skip
-    codes = [Path.MOVETO, *[Path.CURVE4] * 3, Path.LINETO, *[Path.CURVE4] * 3, Path.CLOSEPOLY]
-    axes.add_patch(PathPatch(Path(corners, codes), facecolor=hue, alpha=0.35, linewidth=0))
-
-
-def _short(text: str, longest: int) -> str:
-    """The text, or its beginning and end with an ellipsis between."""
-    if len(text) <= longest:
-        return text
-    tail = longest // 2 - 1
-    return f"{text[: longest - tail - 1]}…{text[-tail:]}"
+    axes.text(left, y - 0.24, short(operators, 52) or "no ONNX node", fontsize=8, weight=weight, va="center")
+    axes.text(left, y + 0.3, short(f"{kernel.name}  ({kernel.kind})", 62), fontsize=6.5, va="center", color="#333333")

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import sys
 import time
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from course_lib import engines
-from course_lib.engines import Environment, ModelSource, TensorInfo, Worker
+from course_lib.engines import Environment, ModelSource, Plan, TensorInfo, Worker
 from course_lib.engines.base import VARIANTS
-from course_lib.errors import BackendUnavailable, EngineError
+from course_lib.engines.torch_graphs import GraphedCallable
+from course_lib.errors import BackendUnavailable, EngineError, PlanError
 from course_lib.models import Signature
 
 NEEDS_COMPILER = pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler on the CPU")
@@ -76,8 +79,13 @@ def test_eager_is_the_module_itself(dtype: str) -> None:
     assert 0 < engine.time_ms(feeds) < 1000
 
 
+def test_a_plan_that_claims_to_be_torchs_is_none(small_ort_plan: Plan) -> None:
+    with pytest.raises(PlanError, match="the backend torch makes no plans"):
+        engines.load(replace(small_ort_plan, backend="torch"))
+
+
 def test_an_unknown_variant_is_refused_where_it_is_written() -> None:
-    with pytest.raises(ValueError, match="eager, compile, cuda_graph, compile.cuda_graph, found 'faster'"):
+    with pytest.raises(ValueError, match=r"eager, compile, cuda_graph, compile\+cuda_graph, found 'faster'"):
         ModelSource("m:f", variant="faster")
     assert all(ModelSource("m:f", variant=variant).variant == variant for variant in VARIANTS)
 
@@ -101,8 +109,7 @@ def test_a_module_that_fails_is_one_line() -> None:
 
 
 @NEEDS_COMPILER
-def test_compiling_is_never_timed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))  # nothing is left there from an earlier run
+def test_compiling_is_never_timed() -> None:
     torch._dynamo.reset()
     eager, compiled = engines.load(_source()), engines.load(_source("compile"))
     walls = []
@@ -146,55 +153,45 @@ def test_a_worker_compiles_too_and_says_when_there_is_no_compiler(tmp_path: Path
 # ---- CUDA graphs, as far as they can be seen without a GPU
 
 
-class _Graphs:
-    """What `GraphedCallable` asks of torch.cuda, on the CPU: a capture keeps the function, a replay calls it again."""
+class Recorder:
+    """What `GraphedCallable` asks of torch.cuda; a replay is counted and computes nothing."""
 
-    def __init__(self) -> None:
-        self.captures = 0
-
-    def patch(self, monkeypatch: pytest.MonkeyPatch, function: Any) -> None:
-        from contextlib import contextmanager, nullcontext
-
-        owner = self
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.captures = self.replays = 0
+        recorder = self
 
         class Graph:
             def replay(self) -> None:
-                self.outputs.copy_(function(*self.inputs))
+                recorder.replays += 1
 
         class Stream:
-            def wait_stream(self, other: Any) -> None: ...
+            def wait_stream(self, other: Stream) -> None: ...
 
-        @contextmanager
-        def graph(captured: Any) -> Any:
-            owner.captures += 1
-            owner.last = captured
+        @contextlib.contextmanager
+        def graph(graph: Graph) -> Iterator[None]:
+            self.captures += 1
             yield
 
-        monkeypatch.setattr(torch.cuda, "CUDAGraph", Graph)
-        monkeypatch.setattr(torch.cuda, "Stream", Stream)
-        monkeypatch.setattr(torch.cuda, "current_stream", Stream)
-        monkeypatch.setattr(torch.cuda, "stream", lambda stream: nullcontext())
-        monkeypatch.setattr(torch.cuda, "graph", graph)
+        stand_ins = {"CUDAGraph": Graph, "Stream": Stream, "current_stream": Stream, "stream": contextlib.nullcontext}
+        for name, stand_in in {**stand_ins, "graph": graph}.items():
+            monkeypatch.setattr(torch.cuda, name, stand_in)
 
 
 def test_a_graph_is_captured_once_for_each_shape(monkeypatch: pytest.MonkeyPatch) -> None:
-    from course_lib.engines.torch_graphs import GraphedCallable
-
-    double = _Graphs()
-    seen: list[Any] = []
+    recorder = Recorder(monkeypatch)
+    runs: list[torch.Tensor] = []
 
     def function(x: torch.Tensor) -> torch.Tensor:
-        seen.append(x)
-        return x * 2
+        runs.append(x)
+        return 2 * x
 
-    double.patch(monkeypatch, function)
     graphed = GraphedCallable(function)
+    read_by: dict[int, torch.Tensor] = {}
     for batch, captures in ((1, 1), (3, 2), (1, 2), (3, 2)):
         x = torch.randn(batch, 4)
-        runs = len(seen)
         launch = graphed.prepare([x])
-        assert double.captures == captures and (len(seen) - runs) in (0, 4), "three warm-up runs and the capture, or nothing"
-        if len(seen) > runs:
-            double.last.inputs, double.last.outputs = [seen[-1]], launch.__closure__[1].cell_contents
-        assert torch.equal(launch(), x * 2)
-        assert seen[-1].data_ptr() != x.data_ptr(), "the graph reads memory of its own"
+        assert recorder.captures == captures and len(runs) == 4 * captures, "three runs to warm up, and the captured one"
+        read_by.setdefault(batch, runs[-1])
+        assert torch.equal(read_by[batch], x) and read_by[batch].data_ptr() != x.data_ptr(), "the values are where it reads"
+        before = recorder.replays
+        assert launch() is launch() and recorder.replays == before + 2 and len(runs) == 4 * captures

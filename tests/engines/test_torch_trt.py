@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import os
+import subprocess
 import sys
 import zipfile
 from collections.abc import Callable
@@ -118,6 +119,24 @@ def test_a_file_that_is_no_such_wheel(tmp_path: Path) -> None:
         torch_trt_keywords.read_wheel(_fake_wheel(tmp_path / "torch_tensorrt-2.0.whl", "x = 1"))
     with pytest.raises(ValueError, match="expected a wheel's name"):
         torch_trt_keywords.read_wheel(_fake_wheel(tmp_path / "other.whl", "x = 1"))
+
+
+def test_the_command_adds_a_version_to_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch_trt_keywords, "TABLE", tmp_path / "table.json")
+    compiler = "def compile(exported_program, *, {}=1, **kwargs): ..."
+    for version in ("9.2", "9.1"):
+        name = f"new_in_{version[-1]}"
+        path = _fake_wheel(tmp_path / f"torch_tensorrt-{version}.0-x.whl", compiler.format(name))
+        torch_trt_keywords.main([str(path)])
+        assert name in torch_trt_keywords.table()[version]["compile"]
+    assert list(torch_trt_keywords.table()) == ["9.1", "9.2"]
+
+
+def test_a_version_that_nobody_released(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    failed = subprocess.CompletedProcess([], 1, stdout="", stderr="WARNING: slow\nERROR: No matching distribution found\n")
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: failed)
+    with pytest.raises(ValueError, match=r"cannot download torch-tensorrt 0\.0\.0: ERROR: No matching distribution found"):
+        torch_trt_keywords.download("0.0.0", tmp_path)
 
 
 # ---- options

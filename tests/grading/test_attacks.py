@@ -73,7 +73,9 @@ if os.fork() == 0:
 """,
     "links_to_a_secret": "import os; os.symlink('@ROOT@/secret.txt', 'recipe.toml'); os.symlink('@ROOT@/secret.txt', 'model.onnx')",
     "hands_in_a_pipe": "import os; os.mkfifo('model.onnx'); os.mkfifo('recipe.toml')",
-    "prints_a_page": "from IPython.display import HTML; HTML('<script>fetch(\"/formgrader\")</script><b>" + SECRET + "-shown</b>')",
+    "prints_a_page": 'from IPython.display import HTML; HTML(\'<script>fetch("/formgrader")</script><b>'
+    + SECRET
+    + "-shown</b>')",
     "forges_points": "99999",
 }
 
@@ -146,7 +148,9 @@ def test_nothing_left_its_sandbox(graded):
 
 def test_secrets_are_in_no_output(graded):
     room, _, _, _ = graded
-    pages = [path for kind in ("autograded", "feedback", "reports") for path in (room.folder / kind).rglob("*") if path.is_file()]
+    pages = [
+        path for kind in ("autograded", "feedback", "reports") for path in (room.folder / kind).rglob("*") if path.is_file()
+    ]
     assert len(pages) > len(ATTACKS)
     assert [path for path in pages if SECRET.encode() in path.read_bytes() and "prints_a_page" not in str(path)] == []
 

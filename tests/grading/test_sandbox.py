@@ -82,5 +82,7 @@ def test_without_bubblewrap_grading_refuses_and_says_what_to_install(tmp_path):
 def test_works_for_an_ordinary_user_where_the_kernel_allows_it(tmp_path):
     """Tried as nobody: either it runs, or bubblewrap refuses as a whole; it never runs with fewer walls."""
     command = Sandbox().command(["/usr/bin/id", "-u"])
-    ran = subprocess.run(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", *command], capture_output=True, text=True)
+    ran = subprocess.run(
+        ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", *command], capture_output=True, text=True
+    )
     assert (ran.returncode, ran.stdout.strip()) == (0, "65534") or (ran.returncode != 0 and ran.stdout == "")

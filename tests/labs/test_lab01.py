@@ -19,7 +19,9 @@ BENCH = Bench(measure_s=20)
 
 
 def recipe(low: int = 1, high: int = 32, **options) -> Recipe:
-    return Recipe(profiles=[Profile(image={b: (n, 1, 32, 32) for b, n in (("min", low), ("opt", low), ("max", high))})], **options)
+    return Recipe(
+        profiles=[Profile(image={b: (n, 1, 32, 32) for b, n in (("min", low), ("opt", low), ("max", high))})], **options
+    )
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""The picture of a layer table: every node once, every kernel once, the title counts them, and it is a PNG."""
+"""The pictures of layer tables: every node once, every kernel once, the title says what happened, and it is a PNG."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from matplotlib.patches import Rectangle
+from matplotlib.colors import to_rgba
+from matplotlib.patches import PathPatch, Rectangle
 
 from course_lib import style
-from course_lib.engines import Layer, LayerTable, Plan
+from course_lib.engines import Layer, LayerTable, LayerTensor, Plan
 from course_lib.profiling import bars, draw, gallery, promise, variants, workflow
+from course_lib.profiling.boxes import short, slices
+from course_lib.profiling.diff import diff
 from course_lib.recipe import ShapeRange
 
 TABLE = LayerTable(
@@ -91,6 +94,157 @@ def test_a_plan_without_kernels_says_so(table):
         draw(table)
 
 
+def test_a_window_shows_the_nodes_that_were_asked_for_and_their_kernels():
+    figure = draw(TABLE, nodes=["/relu", "/head"])
+    assert [text for text in texts(figure) if text.startswith("/")] == ["/relu", "/head"]
+    assert [text for text in texts(figure) if "  (" in text] == ["conv_kernel  (correlation)", "head_kernel  (runtime_fusion)"]
+    assert "Conv + Add + Relu" in texts(figure), "a kernel is called after all of its nodes"
+    assert figure.axes[0].get_title() == "2 ONNX nodes became 2 kernels"
+    assert [text for text in texts(draw(TABLE, nodes="/re")) if text.startswith("/")] == ["/relu"]
+
+
+@pytest.mark.parametrize("nodes", ["/blocks", ["conv"], []])
+def test_a_window_without_nodes_says_what_names_look_like(nodes):
+    for draw_it in (lambda: draw(TABLE, nodes=nodes), lambda: draw(before=TABLE, after=TABLE, nodes=nodes)):
+        with pytest.raises(ValueError, match=r"no ONNX node .*: the names are like '/conv'"):
+            draw_it()
+
+
+# ---- two plans side by side
+
+
+def kernel(name, *nodes, dtype="Float", writes=""):
+    read, written = LayerTensor("x", (1,), dtype), LayerTensor("y", (1,), writes or dtype)
+    return Layer(name, "kgen", inputs=(read,), outputs=(written,), onnx_nodes=nodes)
+
+
+BEFORE = LayerTable(
+    (kernel("move"), kernel("k1", "/conv"), kernel("k2", "/add", "/relu"), kernel("k3", "/mean"), kernel("k4", "/head")),
+    TABLE.operators,
+)
+AFTER = LayerTable(
+    (
+        kernel("cast", "x/to_fp16", writes="Half"),
+        kernel("f1", "/conv", "/add", "/relu", dtype="Half"),
+        kernel("f2", "/mean", dtype="Half"),
+        kernel("f3", "/head", dtype="Int8", writes="Float"),
+    ),
+    {"x/to_fp16": "Cast", **TABLE.operators},
+)
+BLUE, VERMILION, GREEN = (tuple(to_rgba(style.COLOURS[place])) for place in (0, 1, 2))
+
+
+def columns(figure):
+    """Boxes by column: kernels before, nodes, kernels after."""
+    found = {}
+    for box in boxes(figure):
+        found.setdefault(round(box.get_x(), 3), []).append(box)
+    return [found[x] for x in sorted(found)]
+
+
+def bands(figure):
+    return [patch for patch in figure.axes[0].patches if isinstance(patch, PathPatch)]
+
+
+def test_both_plans_are_drawn_with_their_nodes_between_them():
+    figure = draw(before=BEFORE, after=AFTER)
+    left, middle, right = columns(figure)
+    assert (len(left), len(middle), len(right)) == (5, 6, 4)
+    drawn = texts(figure)
+    assert [drawn.count(name) for name in ("k1", "k2", "k3", "k4", "move", "cast", "f1", "f2", "f3")] == [1] * 9
+    assert [text for text in drawn if text.startswith(("/", "x/"))] == ["x/to_fp16", "/conv", "/add", "/relu", "/mean", "/head"]
+    assert "/drop" not in drawn, "it has no kernel on either side"
+    assert (
+        figure.axes[0].get_title()
+        == diff(BEFORE, AFTER).headline
+        == ("5 kernels became 4: Conv + Add + Relu fused in 1 place, Half instead of Float in 2 kernels")
+    )
+
+
+def test_every_kernel_says_its_types_and_has_their_colour():
+    figure = draw(before=BEFORE, after=AFTER)
+    drawn = texts(figure)
+    assert drawn.count("Float → Float") == 5 and drawn.count("Half → Half") == 2
+    assert "Float → Half" in drawn and "Int8 → Float" in drawn
+    left, _, right = columns(figure)
+    assert {box.get_edgecolor() for box in left} == {BLUE}
+    assert [box.get_edgecolor() for box in right] == [BLUE, VERMILION, VERMILION, GREEN]
+    legend = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
+    assert legend[:3] == ["Int8", "Half", "Float"] and "other" not in legend
+
+
+def test_a_type_that_nobody_tells_is_a_question_mark():
+    silent = LayerTable(
+        (
+            Layer("k", "conv", constants=(LayerTensor("w", (9,), "Half"),), onnx_nodes=("/a",)),
+            Layer("l", "x", onnx_nodes=("/b",)),
+        )
+    )
+    drawn = texts(draw(before=silent, after=silent))
+    assert "Half → ?" in drawn and "? → ?" in drawn, "weights serve where inputs do not tell"
+
+
+def test_bands_are_strong_where_kernels_merged():
+    figure = draw(before=BEFORE, after=AFTER)
+    strong = [band for band in bands(figure) if band.get_alpha() > 0.5]
+    faint = [band for band in bands(figure) if band.get_alpha() < 0.2]
+    assert len(strong) == 3 + 3 + 1, "conv, add and relu on both sides, and the cast, which is new"
+    assert len(faint) == 2 + 2, "mean and head"
+
+
+def test_what_only_one_graph_has_is_dotted_and_what_has_no_node_dashed():
+    left, middle, right = columns(draw(before=BEFORE, after=AFTER))
+    assert [box.get_linestyle() for box in middle] == [":", "-", "-", "-", "-", "-"]
+    assert [box.get_linestyle() for box in left] == ["--", "-", "-", "-", "-"]
+    assert all(box.get_linestyle() == "-" for box in right)
+
+
+def test_a_window_into_two_plans():
+    figure = draw(before=BEFORE, after=AFTER, nodes=("/mean", "/head"))
+    assert [len(column) for column in columns(figure)] == [2, 2, 2]
+    assert any("part of 5 kernels" in text for text in texts(figure))
+
+
+def test_boxes_of_two_long_plans_do_not_overlap():
+    nodes = {f"/n{i}": "Relu" for i in range(120)}
+    many = LayerTable(tuple(kernel(f"k{i}", f"/n{i}") for i in range(120)), nodes)
+    few = LayerTable(tuple(kernel(f"f{i}", *(f"/n{j}" for j in range(4 * i, 4 * i + 4))) for i in range(30)), nodes)
+    for column in columns(draw(before=many, after=few)):
+        spans = sorted((box.get_y(), box.get_y() + box.get_height()) for box in column)
+        assert all(above[1] <= below[0] + 1e-9 for above, below in pairwise(spans))
+
+
+def test_texts_of_a_node_do_not_meet():
+    name = "/encoder/blocks/10/attention/out/LayerNormalization_with_a_long_name"
+    table = LayerTable((kernel("k", name),), {name: "DequantizeLinear"})
+    figure = draw(before=table, after=table)
+    figure.draw_without_rendering()
+    operator, label = (
+        text
+        for text in figure.axes[0].texts
+        if text.get_text() in ("DequantizeLinear", short(name, 24)) and text.get_fontsize() < 8
+    )
+    assert operator.get_window_extent().x1 < label.get_window_extent().x0
+
+
+def test_slices_fill_a_kernels_edge():
+    parts = slices(10.0, 4)
+    tops = [(y - height / 2, y + height / 2) for y, height in parts]
+    assert all(above[1] == pytest.approx(below[0]) for above, below in pairwise(tops))
+    assert tops[0][0] + tops[-1][1] == pytest.approx(20.0) and slices(10.0, 0) == []
+
+
+@pytest.mark.parametrize("wrong", [{}, {"before": TABLE}, {"after": TABLE}, {"table": TABLE, "after": TABLE}])
+def test_one_table_or_two(wrong):
+    with pytest.raises(ValueError, match=r"draw\(before=\.\.\., after=\.\.\.\) compares two"):
+        draw(**wrong)
+
+
+def test_a_side_without_kernels_says_so():
+    with pytest.raises(ValueError, match="the table after has no kernels"):
+        draw(before=TABLE, after=LayerTable())
+
+
 def plan(size):
     return Plan("tensorrt_rtx", "1", b"x" * size, "0", {}, (), TABLE, 0.5)
 
@@ -99,6 +253,7 @@ def plan(size):
     "figure",
     [
         draw(TABLE),
+        draw(before=BEFORE, after=AFTER),
         workflow(),
         promise(ShapeRange(min=(1, 3), opt=(1, 3), max=(4, 3)), {1: True, 4: True, 5: False}),
         variants({"fp32": plan(2000), "fp16": plan(1000)}),

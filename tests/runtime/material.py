@@ -24,7 +24,7 @@ def prepare(folder: Path, *, opset: int = 17, seed: int | None = None) -> Path:
     weights = {}
     for tensor in changed.graph.initializer:  # the last matrix: what is doubled there doubles differences of logits
         array = onnx.numpy_helper.to_array(tensor)
-        if array.ndim == 2:
+        if array.ndim == 2 or tensor.name.startswith("head."):  # a builder may merge a matrix and its bias: both are given
             weights[tensor.name] = array * np.float32(2)
             tensor.CopyFrom(onnx.numpy_helper.from_array(weights[tensor.name], tensor.name))
     assert weights, "the classifier has no matrix any more"

@@ -9,7 +9,7 @@ import numpy as np
 
 from course_lib.engines.base import Feeds, check_feeds, check_profiles
 from course_lib.engines.cuda_graph import CudaGraph
-from course_lib.engines.trt.loaded import Loaded, Scratch
+from course_lib.engines.trt.loaded import Loaded, Scratch, dimensions
 from course_lib.engines.trt.memory import Buffer, cuda, output_allocator
 from course_lib.errors import EngineError
 
@@ -193,7 +193,7 @@ class Execution:
             if not self._context.set_input_shape(name, array.shape):
                 raise EngineError(f"input {name!r} refuses shape {array.shape}: {self._log.take()}")
         for info in self.outputs:
-            if min((0, *self._context.get_tensor_shape(info.name))) < 0 and info.name not in self._allocators:
+            if min((0, *dimensions(self._context.get_tensor_shape(info.name)))) < 0 and info.name not in self._allocators:
                 self._allocators[info.name] = output_allocator(self._loaded.trt, self._buffers[info.name])
                 self._context.set_output_allocator(info.name, self._allocators[info.name])
 

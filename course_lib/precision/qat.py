@@ -1,0 +1,191 @@
+"""Quantization-aware training (QAT): let a network learn with the rounding that INT8 will do to it.
+
+NVIDIA ModelOpt puts a fake quantizer in front of both inputs of every Conv and Linear and settles the ranges on a few batches:
+that alone is post-training quantization (PTQ). Training then goes on with the quantizers in place, gradients pass straight
+through them (`fake_quant.straight_through` shows how), and weights move to where rounding hurts less.
+
+Where PTQ at 8 bits already gives the float accuracy, as it often does, QAT gains nothing and costs a training run. It pays
+with fewer bits, and with ranges that cannot be chosen well.
+
+ModelOpt is not among the course's own requirements: ``pip install "tensorrt-course[qat]"``.
+
+Source: Jacob et al., Quantization and Training of Neural Networks for Efficient Integer-Arithmetic-Only Inference (2018); NVIDIA
+Model Optimizer documentation, "PyTorch Quantization".
+"""
+
+from __future__ import annotations
+
+import copy
+import io
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from course_lib.errors import BackendUnavailable, CourseError
+
+if TYPE_CHECKING:
+    import onnx
+    from torch import Tensor, nn
+
+EXPORT_OPSET = 17  # ModelOpt's quantizers have a form in torch's TorchScript exporter only, which ends there
+_QUANTIZED = ("nn.Conv1d", "nn.Conv2d", "nn.Conv3d", "nn.Linear")
+
+
+def quantize_aware(
+    module: nn.Module, batches: Iterable[Tensor], *, weight_bits: int = 8, activation_bits: int = 8
+) -> nn.Module:
+    """A copy of `module` with a fake quantizer on the input and the weight of every Conv and Linear, calibrated by min-max.
+
+    In eval mode it is the network after post-training quantization; `train` makes it a quantization-aware one. Weights have a
+    range for each output channel, activations one a tensor; all are symmetric, with zero point 0. Biases stay float.
+
+    Args:
+        module: float32; it is not changed.
+        batches: calibration inputs, as `module` takes them.
+        weight_bits, activation_bits: of the integers, 2 to 8. Only 8 and 8 can be exported; fewer show what rounding does.
+
+    Raises:
+        BackendUnavailable: ModelOpt is not installed, or cannot be imported.
+        CourseError: bits out of range, or no batch.
+    """
+    if not (2 <= weight_bits <= 8 and 2 <= activation_bits <= 8):
+        raise CourseError(f"bits must be from 2 to 8, got {weight_bits} for weights and {activation_bits} for activations")
+    quantization = _modelopt()
+    import torch
+
+    seen = 0
+
+    def calibrate(model: nn.Module) -> None:
+        nonlocal seen
+        with torch.no_grad():
+            for seen, batch in enumerate(batches, 1):  # noqa: B007
+                model(batch)
+
+    weights, activations = {"num_bits": weight_bits, "axis": 0}, {"num_bits": activation_bits, "axis": None}
+    rules: list[dict[str, Any]] = [{"quantizer_name": "*", "enable": False}]
+    for kind in _QUANTIZED:  # named one by one: ModelOpt would round the inputs of norms and pooling as well
+        rules.append({"quantizer_name": "*weight_quantizer", "parent_class": kind, "cfg": weights})
+        rules.append({"quantizer_name": "*input_quantizer", "parent_class": kind, "cfg": activations})
+    config = {"quant_cfg": rules, "algorithm": "max"}
+    with _quiet():
+        quantized = quantization.quantize(copy.deepcopy(module).eval(), config, calibrate)
+    if not seen:
+        raise CourseError("there is no calibration batch: give a few hundred representative inputs")
+    return quantized
+
+
+def train(
+    model: nn.Module,
+    batches: Sequence[tuple[Tensor, Tensor]],
+    *,
+    epochs: int = 3,
+    learning_rate: float = 1e-3,
+    loss: Callable[[Tensor, Tensor], Tensor] | None = None,
+    progress: bool = True,
+) -> list[float]:
+    """Fine-tune `model` in place with its quantizers at work, and leave it in eval mode. Ranges stay what calibration found.
+
+    Adam, with a learning rate that falls to nothing along a cosine: the network is trained already and has to move little.
+
+    Args:
+        model: from `quantize_aware`; any other module is trained just as well, for a fair comparison.
+        batches: pairs of inputs and targets, gone through in order once an epoch.
+        epochs: passes over the batches.
+        learning_rate: at the start.
+        loss: of outputs and targets; by default the cross entropy of logits ``(N, classes)`` with labels ``(N,)``.
+        progress: show a bar on stderr.
+
+    Returns:
+        The mean loss of each epoch.
+
+    Raises:
+        ValueError: no batch, or less than one epoch.
+    """
+    import torch
+    from rich.console import Console
+    from rich.progress import track
+
+    if not batches or epochs < 1:
+        raise ValueError(f"need at least one batch and one epoch, got {len(batches)} and {epochs}")
+    measure = loss or torch.nn.functional.cross_entropy
+    steps = epochs * len(batches)
+    optimizer = torch.optim.Adam(model.parameters(), learning_rate)
+    rate = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
+    losses: list[float] = []
+    model.train()
+    bar = track(range(steps), "training", disable=not progress, transient=True, console=Console(stderr=True))
+    for step in bar:
+        inputs, targets = batches[step % len(batches)]
+        optimizer.zero_grad()
+        current = measure(model(inputs), targets)
+        current.backward()
+        optimizer.step()
+        rate.step()
+        losses.append(float(current.detach()))
+    model.eval()
+    return [sum(losses[start : start + len(batches)]) / len(batches) for start in range(0, steps, len(batches))]
+
+
+def export_qat_onnx(model: nn.Module, export: Callable[..., onnx.ModelProto]) -> onnx.ModelProto:
+    """The quantized network as ONNX with Q/DQ pairs, INT8, symmetric, as TensorRT takes it.
+
+    Pairs stand where ModelOpt's quantizers stood: on both inputs of Conv and Gemm, never on a bias, nor between a Conv and its
+    Relu. What torch's exporter leaves behind (casts from float to float, constants as nodes) is cleared away.
+
+    Args:
+        model: from `quantize_aware`, with 8 bits throughout.
+        export: `course_lib.models.export_onnx`, or what takes a module and ``opset=17`` like it.
+
+    Raises:
+        CourseError: a quantizer has another number of bits, or there is none.
+    """
+    enabled = {name: q.num_bits for name, q in model.named_modules() if type(q).__name__ == "TensorQuantizer" and q.is_enabled}
+    if not enabled:
+        raise CourseError("the network has no quantizers: make it with quantize_aware first")
+    if narrow := next((f"{name} has {bits}" for name, bits in enabled.items() if bits != 8), None):
+        raise CourseError(f"only 8-bit quantizers become INT8 kernels, {narrow} bits: quantize with 8 bits to export")
+    with _quiet():
+        return _tidied(export(model, opset=EXPORT_OPSET))
+
+
+def _tidied(exported: onnx.ModelProto) -> onnx.ModelProto:
+    import onnx
+    import onnx_ir as ir
+    from onnx_ir.passes.common import LiftConstantsToInitializersPass
+
+    model = ir.from_proto(onnx.shape_inference.infer_shapes(exported, strict_mode=True))
+    LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
+    for node in list(model.graph):
+        source = node.inputs[0] if node.inputs else None
+        if node.op_type == "Cast" and source is not None and source.dtype == node.outputs[0].dtype == ir.DataType.FLOAT:
+            node.outputs[0].replace_all_uses_with(source)
+            model.graph.remove(node, safe=True)
+    tidy = ir.to_proto(model)
+    onnx.checker.check_model(tidy, full_check=True)
+    return tidy
+
+
+def _modelopt() -> Any:
+    """``modelopt.torch.quantization``.
+
+    Raises:
+        BackendUnavailable: it is missing, or a package that it needs is.
+    """
+    try:
+        with _quiet():
+            return import_module("modelopt.torch.quantization")
+    except ImportError as error:
+        raise BackendUnavailable(
+            f"quantization-aware training needs NVIDIA ModelOpt, which cannot be imported ({error}): "
+            'pip install "nvidia-modelopt>=0.47" huggingface_hub'
+        ) from None
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Silence what ModelOpt prints and warns about; errors still are errors."""
+    with warnings.catch_warnings(), redirect_stdout(io.StringIO()):
+        warnings.simplefilter("ignore")
+        yield

@@ -1,0 +1,31 @@
+"""Datatypes and formats of kernels in short texts that can be compared."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from course_lib.engines import Layer
+
+_OF_INDICES = {"Int32", "Int64", "Bool"}
+
+
+def joined(dtypes: Collection[str]) -> str:
+    """Such as ``"Float + Int8"``; ``""`` for none. The types of shapes and indices are left out where there are others."""
+    known = {dtype for dtype in dtypes if dtype}
+    return " + ".join(sorted(known - _OF_INDICES or known))
+
+
+def traits(kernels: Iterable[Layer]) -> dict[str, str]:
+    """What kernels have in sum: the datatypes of "reads", "weights" and "writes", and the "format" of what they write.
+
+    ``""`` where the compiler does not tell.
+    """
+    kernels = list(kernels)
+    return {
+        "reads": joined({tensor.dtype for kernel in kernels for tensor in kernel.inputs}),
+        "weights": joined({tensor.dtype for kernel in kernels for tensor in kernel.weights}),
+        "writes": joined({tensor.dtype for kernel in kernels for tensor in kernel.outputs}),
+        "format": ", ".join(sorted({tensor.format for kernel in kernels for tensor in kernel.outputs if tensor.format})),
+    }

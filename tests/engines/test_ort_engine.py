@@ -1,0 +1,300 @@
+"""ONNX Runtime's engine: bindings without a copy, really run on the CPU; a GPU that does not work is an error with the reason."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+import torch
+
+from course_lib import engines
+from course_lib.engines import Plan, cuda_driver, cuda_stream, ort, ort_session
+from course_lib.engines.ort import OnnxRuntimeEngine
+from course_lib.errors import BackendUnavailable, CourseError, EngineError
+from course_lib.models import export_onnx
+from course_lib.recipe import Recipe
+
+pytestmark = pytest.mark.skipif(ort_session.device() == "cuda", reason="tests/gpu runs these on the GPU")
+
+TELLS_PLACES = hasattr(onnxruntime.InferenceSession, "get_provider_graph_assignment_info")
+
+
+@pytest.fixture
+def engine(small_ort_plan: Plan) -> OnnxRuntimeEngine:
+    return OnnxRuntimeEngine(small_ort_plan)
+
+
+def _image(batch: int) -> torch.Tensor:
+    return torch.rand(batch, 1, 32, 32)
+
+
+def _refused(kind: type[CourseError], words: list[str], call: Callable[[], Any]) -> None:
+    with pytest.raises(kind) as raised:
+        call()
+    assert type(raised.value) is kind and len(str(raised.value).splitlines()) == 1
+    assert [word for word in words if word not in str(raised.value)] == [], raised.value
+
+
+# ---- torch tensors
+
+
+@pytest.mark.parametrize("batch", [1, 3, 32, 2])
+def test_tensors_give_what_arrays_give(batch: int, engine: OnnxRuntimeEngine) -> None:
+    image = _image(batch)
+    outputs = engine.run_tensors({"image": image})
+    assert isinstance(outputs["logits"], torch.Tensor) and outputs["logits"].shape == (batch, 10)
+    assert np.array_equal(outputs["logits"].numpy(), engine.infer({"image": image.numpy()})["logits"])
+
+
+def test_inputs_are_bound_where_they_are(engine: OnnxRuntimeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    bound: list[tuple[Any, ...]] = []
+    original = onnxruntime.IOBinding.bind_input
+
+    def bind_input(self: Any, *arguments: Any) -> None:
+        bound.append(arguments)
+        original(self, *arguments)
+
+    monkeypatch.setattr(onnxruntime.IOBinding, "bind_input", bind_input)
+    image = _image(3)
+    engine.run_tensors({"image": image})
+    assert bound == [("image", "cpu", 0, np.float32, (3, 1, 32, 32), image.data_ptr())]
+
+
+def test_outputs_of_one_call_outlive_the_next(engine: OnnxRuntimeEngine) -> None:
+    image = _image(2)
+    first = engine.run_tensors({"image": image})["logits"]
+    kept = first.clone()
+    for _ in range(3):
+        engine.run_tensors({"image": _image(2)})
+    assert torch.equal(first, kept)
+
+
+def test_the_size_of_an_output_may_depend_on_values(one_node: Callable[..., Any], tmp_path: Path) -> None:
+    model = one_node("NonZero", [["n"]], output=[1, "found"])
+    model.graph.output[0].type.tensor_type.elem_type = onnx.TensorProto.INT64
+    onnx.save(model, tmp_path / "model.onnx")
+    engine = engines.load(engines.build(tmp_path / "model.onnx", backend="onnxruntime"))
+    assert isinstance(engine, OnnxRuntimeEngine)
+    for values, places in (([0.0, 2.0, 3.0], [1, 2]), ([0.0, 0.0], []), ([5.0], [0])):
+        found = engine.run_tensors({"x0": torch.tensor(values)})["y"]
+        assert found.dtype == torch.int64 and found.tolist() == [places]
+
+
+def test_half_precision_tensors(small_onnx: Path, tmp_path: Path, service_recipe: Recipe) -> None:
+    model = onnx.load(small_onnx)
+    graph = model.graph
+    for initializer in graph.initializer:  # the network in half precision, inputs and outputs included
+        values = onnx.numpy_helper.to_array(initializer)
+        if values.dtype == np.float32:
+            initializer.CopyFrom(onnx.numpy_helper.from_array(values.astype(np.float16), initializer.name))
+    for value in (*graph.input, *graph.output):
+        value.type.tensor_type.elem_type = onnx.TensorProto.FLOAT16
+    del graph.value_info[:]
+    onnx.save(model, tmp_path / "half.onnx")
+    half = OnnxRuntimeEngine(engines.build(tmp_path / "half.onnx", service_recipe, backend="onnxruntime"))
+    full = OnnxRuntimeEngine(engines.build(small_onnx, service_recipe, backend="onnxruntime"))
+    image = _image(3)
+    have, want = half.run_tensors({"image": image.half()})["logits"], full.run_tensors({"image": image})["logits"]
+    assert have.dtype == torch.float16 and half.inputs[0].dtype == "float16"
+    assert (have.float() - want).abs().max() < 2e-2 * want.abs().max()
+
+
+@pytest.mark.parametrize(
+    ("tensors", "words"),
+    [
+        ({}, ["missing input image"]),
+        ({"image": torch.zeros(33, 1, 32, 32)}, ["33x1x32x32", "outside every profile"]),
+        ({"image": torch.zeros(1, 1, 32, 32, dtype=torch.float64)}, ["needs dtype float32, found float64"]),
+        ({"image": torch.zeros(1, 1, 32, 32, device="meta")}, ["'image' is on meta", "runs on cpu"]),
+        ({"image": torch.zeros(1, 1, 32, 64)[..., ::2]}, ["'image' is not contiguous", ".contiguous()"]),
+    ],
+)
+def test_tensors_that_cannot_be_bound(tensors: dict[str, torch.Tensor], words: list[str], engine: OnnxRuntimeEngine) -> None:
+    _refused(EngineError, words, lambda: engine.run_tensors(tensors))
+    assert engine.run_tensors({"image": _image(1)})["logits"].shape == (1, 10)
+
+
+def test_a_call_that_fails_is_one_line(one_node: Callable[..., Any], tmp_path: Path) -> None:
+    onnx.save(one_node("MatMul", [["n", "k"], ["m", "p"]], output=["n", "p"]), tmp_path / "model.onnx")
+    engine = OnnxRuntimeEngine(ort.compile_plan("onnxruntime", tmp_path / "model.onnx", Recipe().wire(), {}))
+    tensors = {"x0": torch.ones(2, 3), "x1": torch.ones(4, 5)}
+    arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
+    for call in (lambda: engine.run_tensors(tensors), lambda: engine.infer(arrays), lambda: engine.time_ms(arrays)):
+        _refused(EngineError, ["onnxruntime failed: "], call)
+    assert engine.run_tensors({**tensors, "x1": torch.ones(3, 5)})["y"].tolist() == [[3.0] * 5] * 2
+
+
+# ---- what is timed
+
+
+class _Clock:
+    """Instead of CUDA's: counts what it is given to enqueue."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def time_ms(self, enqueue: Callable[[], None]) -> float:
+        self.calls += 1
+        enqueue()
+        return 1.5
+
+
+def test_a_new_shape_runs_once_before_the_clock_starts(engine: OnnxRuntimeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The path of a GPU with its bindings of arrays, on the CPU provider."""
+    clock, runs = _Clock(), []
+    original = ort._enqueue
+
+    def enqueue(session: Any, binding: Any) -> None:
+        original(session, binding)
+        runs.append(tuple(binding.get_outputs()[0].shape()))
+
+    monkeypatch.setattr(ort, "_enqueue", enqueue)
+    monkeypatch.setattr(engine, "_clock", clock)
+    for batch, ran in ((2, 2), (2, 1), (5, 2), (2, 1)):
+        runs.clear()
+        assert engine.time_ms({"image": _image(batch).numpy()}) == 1.5
+        assert runs == [(batch, 10)] * ran
+    assert clock.calls == 4
+
+
+class _Driver:
+    """The driver's functions as the C library has them: a status is returned, results are written where a pointer says."""
+
+    def __init__(self, fails: str = "") -> None:
+        self.fails = fails
+        self.said: list[tuple[Any, ...]] = []
+        self._next = 100
+
+    def __getattr__(self, name: str) -> Callable[..., int]:
+        def call(*arguments: Any) -> int:
+            if name == "cuGetErrorName":
+                arguments[1]._obj.value = b"CUDA_ERROR_OUT_OF_MEMORY"
+                return 0
+            if name in ("cuDevicePrimaryCtxRetain", "cuStreamCreate", "cuEventCreate"):
+                self._next += 1
+                arguments[0]._obj.value = self._next
+            if name == "cuEventElapsedTime":
+                arguments[0]._obj.value = 2.5
+            self.said.append((name, *(getattr(argument, "value", argument) for argument in arguments[-2:])))
+            return 2 if name == self.fails else 0
+
+        return call
+
+
+def test_the_clock_records_around_the_work_on_its_own_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = _Driver()
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: driver)
+    stream = cuda_stream.CudaStream()
+    context, handle, begin, end = 101, stream.handle, 103, 104
+    assert handle == 102
+    driver.said.clear()
+    assert stream.time_ms(lambda: driver.said.append(("the work",))) == 2.5
+    assert [said for said in driver.said if said[0] != "cuEventElapsedTime"] == [
+        ("cuCtxSetCurrent", context),
+        ("cuStreamSynchronize", handle),
+        ("cuEventRecord", begin, handle),
+        ("the work",),
+        ("cuEventRecord", end, handle),
+        ("cuEventSynchronize", end),
+    ]
+    assert driver.said[-1] == ("cuEventElapsedTime", begin, end)
+
+
+def test_a_driver_that_refuses_and_one_that_is_absent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: _Driver(fails="cuStreamCreate"))
+    _refused(EngineError, ["cuStreamCreate failed with CUDA_ERROR_OUT_OF_MEMORY"], cuda_stream.CudaStream)
+
+    def missing(name: str) -> Any:
+        raise OSError(f"{name}: cannot open shared object file")
+
+    monkeypatch.setattr(ctypes, "CDLL", missing)
+    _refused(BackendUnavailable, ["no NVIDIA driver"], cuda_stream.CudaStream)
+
+
+# ---- which device
+
+
+@pytest.fixture
+def gpu_claimed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A driver answers and ONNX Runtime says that it was built for CUDA; its CUDA provider is absent all the same."""
+    monkeypatch.setattr(cuda_driver, "capability", lambda: "sm90")
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: [ort_session.CUDA, ort_session.CPU])
+
+
+@pytest.mark.usefixtures("gpu_claimed")
+@pytest.mark.filterwarnings("ignore:Specified provider")
+def test_a_cuda_provider_that_does_not_load_is_an_error(small_onnx: Path) -> None:
+    assert ort_session.device() == "cuda"
+    words = [
+        "CUDA provider did not load",
+        "libonnxruntime_providers",
+        "cannot open shared object",
+        "onnxruntime-gpu[cuda,cudnn]",
+    ]
+    _refused(BackendUnavailable, words, lambda: ort_session.open_session(small_onnx.read_bytes(), "cuda", stream=5))
+
+
+def test_a_session_is_told_its_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[Any] = []
+
+    def session(data: bytes, options: Any, *, providers: Any, enable_fallback: int) -> Any:
+        told.append(providers)
+        assert enable_fallback == 0, "otherwise a failing provider is replaced with nothing but a print"
+        return SimpleNamespace(get_providers=lambda: [ort_session.CUDA, ort_session.CPU])
+
+    monkeypatch.setattr(onnxruntime, "InferenceSession", session)
+    for stream, tf32 in ((0, True), (77, False)):
+        ort_session.open_session(b"", "cuda", stream=stream, tf32=tf32)
+    settings = [providers[0][1] for providers in told]
+    assert [s["user_compute_stream"] for s in settings] == [1, 77], "the handle 0 would mean a stream of its own"
+    assert [s["use_tf32"] for s in settings] == [1, 0] and all(providers[1] == ort_session.CPU for providers in told)
+
+
+def test_without_a_gpu_or_without_cuda_it_is_the_cpu(monkeypatch: pytest.MonkeyPatch, small_onnx: Path) -> None:
+    monkeypatch.setattr(cuda_driver, "capability", lambda: "sm90")
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: [ort_session.CPU])
+    assert ort_session.device() == "cpu"
+    plan = ort.compile_plan("onnxruntime", small_onnx, Recipe().wire(), {})
+    assert any("on the CPU although a GPU (sm90) is here" in note and "onnxruntime-gpu" in note for note in plan.notes)
+    monkeypatch.setattr(cuda_driver, "capability", lambda: None)
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: [ort_session.CUDA, ort_session.CPU])
+    assert ort_session.device() == "cpu" and OnnxRuntimeEngine(plan).device == "cpu"
+    assert not any("GPU" in note for note in ort.compile_plan("onnxruntime", small_onnx, Recipe().wire(), {}).notes)
+
+
+@pytest.mark.skipif(not TELLS_PLACES, reason="this version of ONNX Runtime does not tell")
+def test_every_node_has_a_place(engine: OnnxRuntimeEngine, small_onnx: Path) -> None:
+    operators = [node.op_type for node in onnx.load(small_onnx).graph.node]
+    assert engine.device == "cpu" and engine.placement == {"cpu": tuple(operators)}
+
+
+def test_nodes_left_on_the_cpu_are_told() -> None:
+    (note,) = ort._device_notes("cuda", {"cuda": ("Conv", "Relu"), "cpu": ("Shape", "Gather", "Shape")})
+    assert note == "3 nodes run on the CPU, the others on the GPU: 2 Shape, 1 Gather"
+    assert ort._device_notes("cuda", {"cuda": ("Conv",)}) == [] == ort._device_notes("cuda", {})
+
+
+def test_device_memory_is_described_for_other_libraries() -> None:
+    value = SimpleNamespace(shape=lambda: [3, 10], data_ptr=lambda: 4096)
+    described = ort._CudaArray(value, "float16").__cuda_array_interface__
+    assert described == {"shape": (3, 10), "typestr": "<f2", "data": (4096, False), "version": 3}
+
+
+def test_the_encoder_has_two_dynamic_dimensions(tmp_path: Path) -> None:
+    from course_lib.models import encoder
+
+    model = encoder()
+    export_onnx(model, tmp_path / "encoder.onnx")
+    engine = OnnxRuntimeEngine(ort.compile_plan("onnxruntime", tmp_path / "encoder.onnx", Recipe().wire(), {}))
+    for batch, rows in ((1, 32), (3, 16)):
+        tokens = torch.rand(batch, rows, 32)
+        with torch.inference_mode():
+            want = model(tokens)
+        assert (engine.run_tensors({"tokens": tokens})["logits"] - want).abs().max() < 1e-4 * want.abs().max()

@@ -1,0 +1,260 @@
+"""Times of layers: recorded by TensorRT's IProfiler, and made up so that the right answer is known."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from matplotlib.patches import Rectangle
+
+from course_lib import style
+from course_lib.engines import Layer, LayerTable, LayerTensor
+from course_lib.engines.layer_sources import parse_inspector
+from course_lib.profiling.layer_times import LayerTimings
+
+RECORDED = Path(__file__).parents[1] / "data" / "tensorrt86_h200"
+ROWS = [
+    ["conv", 3.0],
+    ["relu", 1.0],
+    ["gemm", 2.0],
+    ["conv", 5.0],
+    ["relu", 1.0],
+    ["gemm", 4.0],
+    ["conv", 4.0],
+    ["relu", 0.0],
+    ["gemm", 2.0],
+]
+
+
+def recorded(name: str) -> str:
+    return gzip.decompress((RECORDED / f"{name}.json.gz").read_bytes()).decode()
+
+
+def resnet(precision: str) -> LayerTimings:
+    rows = json.loads(recorded(f"prof_{precision}"))
+    return LayerTimings.from_rows(rows).with_table(parse_inspector(recorded(f"r50_{precision}")))
+
+
+def kernel(name: str, dtype: str, *nodes: str, kind: str = "kgen") -> Layer:
+    return Layer(name, kind, inputs=(LayerTensor("x", (1, 4), dtype),), onnx_nodes=nodes)
+
+
+TABLE = LayerTable(
+    (kernel("conv", "Half", "/conv", "/relu"), kernel("relu", "Float"), kernel("gemm", "Half", "/gemm")),
+    {"/conv": "Conv", "/relu": "Relu", "/gemm": "Gemm"},
+)
+
+
+# ---- runs
+
+
+def test_runs_are_found_by_the_names_that_repeat() -> None:
+    timings = LayerTimings.from_rows(ROWS)
+    assert timings.names == ("conv", "relu", "gemm")
+    assert timings.ms.tolist() == [[3, 1, 2], [5, 1, 4], [4, 0, 2]]
+    assert timings.layer_ms.tolist() == [4, 1, 2] and timings.total_ms == 7
+
+
+def test_two_layers_may_have_one_name() -> None:
+    names = ["copy", "conv", "copy", "gemm"]
+    timings = LayerTimings.from_rows([[name, float(i)] for i, name in enumerate(names * 3)])
+    assert timings.names == tuple(names) and timings.ms.shape == (3, 4)
+    table = LayerTable((kernel("copy", "Float"), kernel("conv", "Half"), kernel("copy", "Int8"), kernel("gemm", "Half")))
+    assert [layer.dtypes for layer in timings.with_table(table).layers()] == ["Float", "Half", "Int8", "Half"]
+
+
+@pytest.mark.parametrize("names", [["a", "b", "a"], ["a", "b", "c", "a", "b"]])
+def test_one_run_that_ends_as_it_began_is_one_run(names: list[str]) -> None:
+    assert LayerTimings.from_rows([[name, 1.0] for name in names]).names == tuple(names)
+
+
+def test_the_number_of_runs_can_be_said() -> None:
+    rows = [["a", 1.0], ["a", 2.0], ["a", 3.0], ["a", 4.0]]
+    assert LayerTimings.from_rows(rows).ms.shape == (4, 1)
+    assert LayerTimings.from_rows(rows, runs=2).ms.tolist() == [[1, 2], [3, 4]]
+    for wrong in (3, 0, -1):
+        with pytest.raises(ValueError, match="are not"):
+            LayerTimings.from_rows(rows, runs=wrong)
+    with pytest.raises(ValueError, match="9 rows are not 9 runs"):
+        LayerTimings.from_rows(ROWS, runs=9)
+
+
+@given(st.lists(st.sampled_from("abc"), min_size=1, max_size=8), st.integers(1, 5))
+def test_any_whole_runs_are_cut_into_equal_ones(names: list[str], runs: int) -> None:
+    timings = LayerTimings.from_rows([[name, 1.0] for name in names * runs])
+    found = len(timings.names)
+    assert list(timings.names) * len(timings.ms) == names * runs
+    shorter = [
+        n for n in range(1, found) if len(names * runs) % n == 0 and names[:n] * (len(names) * runs // n) == names * runs
+    ]
+    assert not shorter, "no shorter run repeats"
+
+
+def test_a_run_that_was_cut_off_is_refused() -> None:
+    with pytest.raises(ValueError, match="3 layers repeat, the last run has only 1 of them"):
+        LayerTimings.from_rows(ROWS[:-2])
+
+
+@pytest.mark.parametrize(
+    "row",
+    [["conv"], ["conv", "1.0"], [1.0, "conv"], ["conv", -1.0], ["conv", float("nan")], ["conv", float("inf")], ["conv", None]],
+)
+def test_a_row_that_is_no_name_and_time_is_refused(row: list[Any]) -> None:
+    with pytest.raises(ValueError, match="row 1: expected \\[layer name, milliseconds\\]"):
+        LayerTimings.from_rows([["conv", 1.0], row])
+
+
+def test_nothing_measured_is_nothing() -> None:
+    timings = LayerTimings.from_rows([])
+    assert timings.total_ms == 0 and timings.layers() == timings.heaviest() == () and timings.needed_for(0.5) == 0
+    assert timings.takeaway() == "0 of 0 layers take half of 0 ms"
+    assert style.png(timings.plot()).startswith(b"\x89PNG") and "<table>" in timings._repr_html_()
+
+
+# ---- what takes long
+
+
+def test_the_heaviest_and_their_shares() -> None:
+    timings = LayerTimings.from_rows(ROWS)
+    assert [(layer.name, layer.ms) for layer in timings.heaviest(2)] == [("conv", 4), ("gemm", 2)]
+    assert timings.heaviest(1)[0].share == pytest.approx(4 / 7)
+    assert timings.needed_for(0.5) == 1 and timings.needed_for(0.6) == 2 and timings.needed_for(1.0) == 3
+    assert timings.takeaway() == "1 of 3 layers take half of 7 ms"
+
+
+def test_sums_by_operator_and_by_datatype() -> None:
+    timings = LayerTimings.from_rows(ROWS).with_table(TABLE)
+    assert timings.by_operator() == {"Conv + Relu": 4, "Gemm": 2, "kgen": 1}
+    assert timings.by_dtype() == {"Half": 6, "Float": 1}
+    assert LayerTimings.from_rows(ROWS).by_dtype() == LayerTimings.from_rows(ROWS).by_operator() == {"unknown": 7}
+
+
+def test_shapes_and_indices_are_not_what_a_kernel_computes_with() -> None:
+    reshape = Layer("conv", "Reshape", inputs=(LayerTensor("x", (1,), "Half"), LayerTensor("shape", (2,), "Int64")))
+    gather = Layer("relu", "Gather", inputs=(LayerTensor("i", (1,), "Int64"),))
+    timings = LayerTimings.from_rows(ROWS).with_table(LayerTable((reshape, gather)))
+    assert [layer.dtypes for layer in timings.layers()] == ["Half", "Int64", "unknown"]
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16", "int8"])
+def test_a_recorded_profile_fits_its_layer_table(precision: str) -> None:
+    timings = resnet(precision)
+    rows = json.loads(recorded(f"prof_{precision}"))
+    assert len(timings.ms) == 3 and len(rows) == 3 * len(timings.names)
+    assert timings.table is not None and {layer.name for layer in timings.table} == set(timings.names)
+    assert all(layer.layer is not None and layer.layer.name == layer.name for layer in timings.layers())
+    per_run = [
+        sum(ms for _, ms in rows[start : start + len(timings.names)]) for start in range(0, len(rows), len(timings.names))
+    ]
+    assert timings.ms.sum(axis=1) == pytest.approx(per_run)
+    assert timings.total_ms == pytest.approx(float(np.median(per_run)), rel=0.02)
+    assert sum(timings.by_dtype().values()) == sum(timings.by_operator().values()) == pytest.approx(timings.total_ms)
+
+
+def test_fewer_bits_take_less_time_on_the_recorded_gpu() -> None:
+    totals = {precision: resnet(precision).total_ms for precision in ("fp32", "fp16", "int8")}
+    assert totals["fp32"] > 1.5 * totals["fp16"] > 1.5 * totals["int8"]
+    shares = resnet("int8").by_dtype()
+    assert shares["Int8"] > 0.9 * totals["int8"] and set(shares) == {"Int8", "unknown"}  # 8.6 hides types of activations
+
+
+# ---- from ONNX Runtime
+
+
+def profile(*runs: tuple[int, ...]) -> str:
+    rows = []
+    for number, times in enumerate(runs):
+        for place, duration in enumerate(times):
+            arguments = {"op_name": "Conv", "node_index": str(place)}
+            start = 1000 * number + 100 * place
+            rows.append(
+                {"cat": "Node", "name": f"n{place}_kernel_time", "ts": start, "dur": duration, "tid": 1, "args": arguments}
+            )
+    return json.dumps(rows)
+
+
+def test_runs_of_a_profile_of_onnxruntime() -> None:
+    timings = LayerTimings.from_ort_profile(profile((90, 50), (10, 20), (30, 40)), skip=1)
+    assert timings.names == ("n0", "n1") and timings.ms.tolist() == [[0.010, 0.020], [0.030, 0.040]]
+
+
+@pytest.mark.parametrize(
+    ("text", "skip", "says"),
+    [
+        ("no profile", 0, "found 0 nodes that ran no times"),
+        (profile((1, 2), (3,)), 0, "found 2 nodes that ran 1 or 2 times"),
+        (profile((1, 2), (3, 4)), 2, "more than 2 runs, found 2 nodes that ran 2 times"),
+    ],
+)
+def test_a_profile_without_whole_runs_is_refused(text: str, skip: int, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        LayerTimings.from_ort_profile(text, skip=skip)
+
+
+# ---- shown
+
+
+def bars(figure: Any) -> list[Rectangle]:
+    return [patch for patch in figure.axes[0].patches if isinstance(patch, Rectangle) and patch.get_width() > 0]
+
+
+def test_the_figure_shows_the_heaviest_and_sums_the_rest() -> None:
+    figure = resnet("fp16").plot(5, colour="dtype")
+    axes = figure.axes[0]
+    labels = [tick.get_text() for tick in axes.get_yticklabels()]
+    assert len(labels) == 6 and labels[-1] == "54 others" and len(bars(figure)) == 6
+    drawn = [bar.get_width() for bar in bars(figure)][:5]
+    assert drawn == [layer.ms for layer in resnet("fp16").heaviest(5)]
+    assert axes.get_title() == resnet("fp16").takeaway() == "18 of 59 layers take half of 1.98 ms"
+    assert axes.get_xlabel().endswith("(ms)")
+    assert any("beyond the scale" in text.get_text() for text in axes.texts)
+    legend = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert [text.partition(":")[0] for text in legend] == ["Half", "unknown"] and "94%" in legend[0]
+    assert style.png(figure).startswith(b"\x89PNG")
+
+
+def test_layers_of_one_sort_have_one_colour() -> None:
+    figure = LayerTimings.from_rows(ROWS).with_table(TABLE).plot()
+    conv, gemm, relu = (bar.get_facecolor() for bar in bars(figure))
+    assert len({conv, gemm, relu}) == 3
+    conv, gemm, relu = (
+        bar.get_facecolor() for bar in bars(LayerTimings.from_rows(ROWS).with_table(TABLE).plot(colour="dtype"))
+    )
+    assert conv == gemm != relu
+    plain = LayerTimings.from_rows(ROWS).plot()
+    assert len({bar.get_facecolor() for bar in bars(plain)}) == 1 and not plain.legends
+
+
+def test_more_sorts_than_colours_end_in_grey() -> None:
+    many = [Layer(f"n{i}", f"kind{i}") for i in range(9)]
+    timings = LayerTimings.from_rows([[layer.name, 10.0 - i] for i, layer in enumerate(many)]).with_table(
+        LayerTable(tuple(many))
+    )
+    faces = [bar.get_facecolor() for bar in bars(timings.plot())]
+    assert len(set(faces)) == 7 and len(set(faces[6:])) == 1
+
+
+def test_a_table_for_the_notebook_is_escaped_and_complete() -> None:
+    rows = [[f"<script>{i}", 20.0 - i] for i in range(18)]
+    html = LayerTimings.from_rows(rows)._repr_html_()
+    assert "<script>" not in html and "&lt;script&gt;0" in html and "3 others" in html
+    assert html.count("<tr>") == 1 + 15 + 1 and "(1 run, medians)" in html
+
+
+def test_json_holds_every_layer() -> None:
+    values = json.loads(json.dumps(LayerTimings.from_rows(ROWS).with_table(TABLE).to_json()))
+    assert values["runs"] == 3 and values["total_ms"] == 7
+    assert values["layers"][0] == {
+        "name": "conv",
+        "ms": 4.0,
+        "share": pytest.approx(4 / 7),
+        "operators": "Conv + Relu",
+        "dtypes": "Half",
+    }
+    assert [row["name"] for row in values["layers"]] == ["conv", "relu", "gemm"]

@@ -1,0 +1,99 @@
+"""Command lines of Nsight Systems and Nsight Compute: what each option becomes, and which are refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from course_lib.profiling.nsight import FLOP_METRICS, METRICS, ncu_profile, nsys_export, nsys_profile, nsys_stats
+
+PROGRAM = ["python", "infer.py", "--plan", Path("model.plan")]
+AS_TEXT = ["python", "infer.py", "--plan", "model.plan"]
+
+
+def test_nsys_records_between_start_and_stop_with_every_node_of_a_graph():
+    assert nsys_profile(PROGRAM, output="run") == [
+        *("nsys", "profile", "--trace=cuda,nvtx,osrt", "--sample=none", "--cpuctxsw=none", "--cuda-graph-trace=node"),
+        *("--capture-range=cudaProfilerApi", "--capture-range-end=stop", "--output=run", "--force-overwrite=false"),
+        *AS_TEXT,
+    ]
+
+
+def test_nsys_can_record_one_range_or_everything():
+    line = nsys_profile(PROGRAM, output="run", capture="infer", trace=["cuda"], graph_nodes=False, overwrite=True)
+    assert {"--capture-range=nvtx", "--nvtx-capture=infer@*", "--env-var=NSYS_NVTX_PROFILER_REGISTER_ONLY=0"} <= set(line)
+    assert {"--trace=cuda", "--cuda-graph-trace=graph", "--force-overwrite=true"} <= set(line)
+    assert not [option for option in nsys_profile(PROGRAM, output="run", capture="all") if "capture" in option]
+
+
+def test_the_export_stands_beside_the_report():
+    assert nsys_export("out/run.nsys-rep", overwrite=True) == [
+        *("nsys", "export", "--type=sqlite", "--output=out/run.sqlite", "--force-overwrite=true", "out/run.nsys-rep"),
+    ]
+
+
+def test_stats_print_csv():
+    assert nsys_stats("run.sqlite", reports=["cuda_gpu_kern_sum", "nvtx_sum"]) == [
+        *("nsys", "stats", "--report=cuda_gpu_kern_sum", "--report=nvtx_sum", "--format=csv", "--output=-", "run.sqlite"),
+    ]
+
+
+def test_ncu_measures_what_the_reader_shows_within_a_range():
+    assert ncu_profile(PROGRAM, csv="kernels.csv", within="infer", skip=3, count=5) == [
+        *("ncu", "--target-processes=all", "--clock-control=base", f"--metrics={','.join((*METRICS, *FLOP_METRICS))}"),
+        *("--nvtx", "--nvtx-include=infer/", "--launch-skip=3", "--launch-count=5"),
+        *("--csv", "--page=raw", "--print-units=base", "--log-file=kernels.csv"),
+        *AS_TEXT,
+    ]
+
+
+def test_ncu_can_write_a_report_of_a_section_set():
+    line = ncu_profile(PROGRAM, output="run", section_set="full", metrics=(), kernel="gemm|conv", base_clock=False)
+    assert {"--set=full", "--kernel-name=regex:gemm|conv", "--export=run", "--force-overwrite", "--clock-control=none"} <= set(
+        line
+    )
+    assert not [option for option in line if option.startswith(("--metrics", "--nvtx", "--csv", "--launch-skip"))]
+
+
+def test_the_readers_metrics_are_the_ones_that_are_measured():
+    """Each metric has to change what `read_ncu` returns, or it is measured for nothing."""
+    from course_lib.profiling import ncu_reader
+
+    kernel = ncu_reader._metrics(dict.fromkeys((*METRICS, *FLOP_METRICS), "1"), {})
+    assert kernel is not None
+    assert None not in (kernel.dram_bytes, kernel.dram_share, kernel.sm_share, kernel.occupancy)
+    assert kernel.flops == 3 * (1 + 1 + 2) + 4  # three precisions; a half-precision instruction works on two numbers
+    assert set(ncu_reader._OPERATIONS) == set(FLOP_METRICS)
+
+
+def test_a_hostile_name_stays_one_argument():
+    line = nsys_profile(["python", "x; rm -rf ~"], output="a b $(c)")
+    assert line[-1] == "x; rm -rf ~"
+    assert "--output=a b $(c)" in line
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: nsys_profile(PROGRAM, output="o", trace=["cuda", "gpu"]), "cannot trace gpu: choose from cuda"),
+        (lambda: nsys_profile(PROGRAM, output="o", trace=[]), "cannot trace nothing"),
+        (lambda: nsys_profile([], output="o"), "the command is a list"),
+        (lambda: nsys_profile("python infer.py", output="o"), "the command is a list"),
+        (lambda: nsys_profile(PROGRAM, output="o", capture="a@b"), "the range 'a@b' has @"),
+        (lambda: nsys_stats("r", reports=[]), "at least one table"),
+        (lambda: nsys_stats("r", reports=["a,b"]), "one text each"),
+        (lambda: ncu_profile(PROGRAM), "either `output`"),
+        (lambda: ncu_profile(PROGRAM, output="o", csv="c"), "either `output`"),
+        (lambda: ncu_profile(PROGRAM, csv="c", section_set="everything"), "no section set 'everything'"),
+        (lambda: ncu_profile(PROGRAM, csv="c", metrics=()), "nothing to measure"),
+        (lambda: ncu_profile(PROGRAM, csv="c", skip=-1), "skip at least 0"),
+        (lambda: ncu_profile(PROGRAM, csv="c", count=0), "at least 1 launch"),
+        (lambda: ncu_profile(PROGRAM, csv="c", within="a/b"), "the range 'a/b' has /"),
+    ],
+)
+def test_what_the_profilers_do_not_have_is_refused_in_one_line(make, said):
+    with pytest.raises(ValueError) as refusal:
+        make()
+    assert said in str(refusal.value)
+    assert "\n" not in str(refusal.value)

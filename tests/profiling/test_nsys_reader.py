@@ -1,0 +1,318 @@
+"""Nsight Systems exports: a real one, small ones made here table by table, and files that are none or damaged."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from course_lib.errors import CourseError, ProfileError
+from course_lib.profiling.cuda_calls import allocates, call_kind, is_cuda_call, outermost, plain_name
+from course_lib.profiling.nsys_reader import read_nsys
+from course_lib.profiling.timeline import Event, Timeline
+
+REAL = Path(__file__).parents[1] / "data" / "nsys" / "saxpy_mpi_cuda.sqlite"
+THREAD = (4242 << 24) + 17  # of process 4242
+STRINGS = {
+    1: "cudaMemcpyAsync_v3020", 2: "cudaStreamSynchronize_v3020", 3: "void n::relu<4>(float*)", 4: "relu", 5: "read", 6: "ioctl",
+    7: "preprocess", 8: "cudaLaunchKernel_v7000", 9: "cuLaunchKernel", 10: "cudaMyWait",
+}  # fmt: skip
+TABLES = {
+    "StringIds": ("id", "value"),
+    "CUPTI_ACTIVITY_KIND_KERNEL": (
+        "start",
+        "end",
+        "deviceId",
+        "streamId",
+        "correlationId",
+        "globalPid",
+        "demangledName",
+        "shortName",
+    ),
+    "CUPTI_ACTIVITY_KIND_MEMCPY": (
+        *("start", "end", "deviceId", "streamId", "correlationId", "globalPid", "bytes", "copyKind", "srcKind", "dstKind"),
+    ),
+    "CUPTI_ACTIVITY_KIND_MEMSET": ("start", "end", "deviceId", "streamId", "correlationId", "globalPid", "bytes"),
+    "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION": ("start", "end", "correlationId", "globalPid", "syncType"),
+    "CUPTI_ACTIVITY_KIND_RUNTIME": ("start", "end", "globalTid", "correlationId", "nameId"),
+    "NVTX_EVENTS": ("start", "end", "eventType", "text", "textId", "globalTid"),
+    "OSRT_API": ("start", "end", "globalTid", "nameId"),
+}
+
+
+def export(path, rows):
+    """A SQLite file with these tables, one tuple a row in the order of `TABLES`."""
+    with closing(sqlite3.connect(path)) as connection:
+        for table, lines in {"StringIds": list(STRINGS.items()), **rows}.items():
+            connection.execute(f"CREATE TABLE {table} ({', '.join(TABLES[table])})")
+            for line in lines:
+                connection.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(line))})", line)
+        connection.commit()
+    return path
+
+
+def events(path, kind):
+    return [event for event in read_nsys(path).events if event.kind == kind]
+
+
+def test_the_real_report_matches_its_tables():
+    timeline = read_nsys(REAL)
+    with closing(sqlite3.connect(f"{REAL.as_uri()}?mode=ro", uri=True)) as connection:
+        first, last, kernel_time = connection.execute(
+            "SELECT MIN(start), MAX(end), SUM(end - start) FROM CUPTI_ACTIVITY_KIND_KERNEL"
+        ).fetchone()
+        copied, copies = connection.execute("SELECT SUM(bytes), COUNT(*) FROM CUPTI_ACTIVITY_KIND_MEMCPY").fetchone()
+    kernels = timeline.kernels
+    assert len(kernels) == 5
+    assert kernels[0].name == "saxpy(double *, double *, double *, double, int)"
+    assert sum(kernel.duration_us for kernel in kernels) == pytest.approx(kernel_time / 1e3)
+    assert (kernels[0].start_us, kernels[-1].end_us) == (pytest.approx(first / 1e3), pytest.approx(last / 1e3))
+    moved = [event for event in timeline.events if event.kind == "copy"]
+    assert (len(moved), sum(event.bytes_moved for event in moved)) == (copies, copied)
+    assert all(event.pageable for event in moved)
+    assert {event.direction for event in moved} == {"host to device", "device to host"}
+    assert {event.name for event in timeline.events if event.kind == "range"} == {
+        "MPI_Init",
+        "MPI_Send",
+        "MPI_Recv",
+        "MPI_Finalize",
+        "saxpy",
+    }
+
+
+def test_the_real_report_records_each_call_twice_and_it_counts_once():
+    calls = {row.name: row.count for row in read_nsys(REAL).summary() if row.kind in ("api", "sync")}
+    assert calls["cudaMemcpy"] == calls["cudaMalloc"] == 15
+    assert calls["cudaLaunchKernel"] == 5
+
+
+def test_the_real_reports_kernels_know_their_launches():
+    timeline = read_nsys(REAL)
+    assert {timeline.call_of(kernel).name for kernel in timeline.kernels} == {"cudaLaunchKernel"}
+
+
+def test_every_table_of_a_report_is_read(tmp_path):
+    path = export(
+        tmp_path / "r.sqlite",
+        {
+            "CUPTI_ACTIVITY_KIND_KERNEL": [
+                (5_000, 7_500, 0, 7, 11, 4242 << 24, 3, 4),
+                (8_000, 9_000, 1, 13, 12, 4242 << 24, None, 4),
+            ],
+            "CUPTI_ACTIVITY_KIND_MEMCPY": [(1_000, 2_000, 0, 7, 10, 4242 << 24, 4096, 1, 1, 2)],
+            "CUPTI_ACTIVITY_KIND_MEMSET": [(2_000, 2_100, 0, 7, 9, 4242 << 24, 64)],
+            "CUPTI_ACTIVITY_KIND_RUNTIME": [(500, 900, THREAD, 10, 1), (9_000, 9_900, THREAD, 20, 2)],
+            "NVTX_EVENTS": [
+                (0, 9_999, 59, "step", None, THREAD),
+                (1, 2, 60, None, 7, THREAD),
+                (3, None, 34, "mark", None, THREAD),
+            ],
+            "OSRT_API": [(3_000, 4_000, THREAD, 5), (9_100, 9_200, THREAD, 6), (0, 9_000, THREAD + 1, 5)],
+        },
+    )
+    assert read_nsys(path) == Timeline(
+        (
+            Event("void n::relu<4>(float*)", "kernel", 5, 2.5, "stream 7", correlation=11),
+            Event("relu", "kernel", 8, 1, "GPU 1 stream 13", correlation=12),
+            Event("copy host to device", "copy", 1, 1, "stream 7", 4096, "host to device", correlation=10),
+            Event("memset", "memset", 2, 0.1, "stream 7", 64, correlation=9),
+            Event("cudaMemcpyAsync", "api", 0.5, 0.4, "thread 17", correlation=10),
+            Event("cudaStreamSynchronize", "sync", 9, 0.9, "thread 17", correlation=20),
+            Event("step", "range", 0, 9.999, "thread 17"),
+            Event("preprocess", "range", 0.001, 0.001, "thread 17"),
+            # the ioctl inside the wait and the thread that never calls CUDA are left out
+            Event("read", "api", 3, 1, "thread 17"),
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "source", "target", "direction", "pageable"),
+    [
+        (1, 0, 2, "host to device", True),
+        (1, 1, 2, "host to device", False),
+        (2, 2, 0, "device to host", True),
+        (2, 2, 1, "device to host", False),
+        (8, 2, 2, "device to device", False),
+        (8, 0, 0, "device to device", False),
+        (99, 0, 0, "", False),
+    ],
+)
+def test_a_copy_is_pageable_by_its_side_on_the_host(tmp_path, kind, source, target, direction, pageable):
+    path = export(tmp_path / "r.sqlite", {"CUPTI_ACTIVITY_KIND_MEMCPY": [(0, 1, 0, 7, 1, 0, 8, kind, source, target)]})
+    (copy,) = events(path, "copy")
+    assert (copy.direction, copy.pageable) == (direction, pageable)
+
+
+def test_a_call_with_a_record_of_synchronization_waits_whatever_its_name(tmp_path):
+    rows = {
+        "CUPTI_ACTIVITY_KIND_RUNTIME": [(0, 5, THREAD, 1, 10), (6, 9, THREAD, 2, 10)],
+        "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION": [(0, 5, 1, 4242 << 24, 3), (6, 9, 2, 4242 << 24, 2)],  # 2: a stream waits
+    }
+    path = export(tmp_path / "r.sqlite", rows)
+    assert [event.correlation for event in events(path, "sync")] == [1]
+    assert [event.correlation for event in events(path, "api")] == [2]
+
+
+def test_of_nested_calls_the_outer_one_takes_over_the_number_of_the_kernel(tmp_path):
+    rows = {
+        "CUPTI_ACTIVITY_KIND_KERNEL": [(50, 60, 0, 7, 2, 0, 3, 4)],
+        "CUPTI_ACTIVITY_KIND_RUNTIME": [(10, 40, THREAD, 1, 8), (15, 30, THREAD, 2, 9)],
+    }
+    timeline = read_nsys(export(tmp_path / "r.sqlite", rows))
+    assert timeline.call_of(timeline.kernels[0]).name == "cudaLaunchKernel"
+    assert len(timeline.events) == 2
+
+
+def test_processes_are_kept_apart(tmp_path):
+    other = (77 << 24) + 17
+    rows = {
+        "CUPTI_ACTIVITY_KIND_KERNEL": [(50, 60, 0, 7, 1, 4242 << 24, 3, 4), (55, 60, 0, 7, 1, 77 << 24, 3, 4)],
+        "CUPTI_ACTIVITY_KIND_RUNTIME": [(10, 40, THREAD, 1, 8), (20, 30, other, 1, 9)],
+    }
+    timeline = read_nsys(export(tmp_path / "r.sqlite", rows))
+    assert [kernel.row for kernel in timeline.kernels] == ["process 4242 stream 7", "process 77 stream 7"]
+    assert [timeline.call_of(kernel).row for kernel in timeline.kernels] == ["process 4242 thread 17", "process 77 thread 17"]
+
+
+def test_missing_tables_and_columns_are_no_error(tmp_path):
+    path = tmp_path / "old.sqlite"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start, end)")
+        connection.execute("CREATE TABLE CUPTI_ACTIVITY_KIND_MEMSET (id)")
+        connection.execute("INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (1000, 3000)")
+        connection.commit()
+    assert read_nsys(path).events == (Event("kernel", "kernel", 1, 2, "stream 0"),)
+
+
+def test_rows_that_are_no_times_are_left_out(tmp_path):
+    rows = [(None, 1), (1, None), ("a", "b"), (9, 3), (b"\x00", 5), (1.5, 2.5), (1_000, 2_000)]
+    path = export(tmp_path / "r.sqlite", {"CUPTI_ACTIVITY_KIND_KERNEL": [(*times, 0, 7, 1, 0, 3, 4) for times in rows]})
+    assert [event.start_us for event in read_nsys(path).events] == [1]
+
+
+def test_values_of_the_wrong_type_do_no_harm(tmp_path):
+    odd = ["x", b"\xff", 1.5, None]
+    path = export(
+        tmp_path / "r.sqlite",
+        {
+            "CUPTI_ACTIVITY_KIND_KERNEL": [(0, 1, v, v, v, v, v, v) for v in odd],
+            "CUPTI_ACTIVITY_KIND_MEMCPY": [(0, 1, v, v, v, v, v, v, v, v) for v in odd],
+            "CUPTI_ACTIVITY_KIND_RUNTIME": [(0, 1, v, v, v) for v in odd],
+            "NVTX_EVENTS": [(0, 1, 59, v, v, v) for v in odd],
+        },
+    )
+    assert len(read_nsys(path).events) == 4 + 4 + 1 + 4  # the four calls are one: same thread, same time
+
+
+def test_reading_leaves_the_folder_as_it_was(tmp_path):
+    path = tmp_path / "odd name?#%.sqlite"
+    path.write_bytes(REAL.read_bytes())
+    assert len(read_nsys(path).kernels) == 5
+    assert list(tmp_path.iterdir()) == [path]
+    assert path.read_bytes() == REAL.read_bytes()
+
+
+def test_a_view_is_not_read(tmp_path):
+    path = export(tmp_path / "r.sqlite", {"NVTX_EVENTS": [(0, 1, 59, "r", None, THREAD)]})
+    with closing(sqlite3.connect(path)) as connection:
+        endless = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT x AS start, x AS end FROM n"
+        connection.execute(f"CREATE VIEW CUPTI_ACTIVITY_KIND_KERNEL AS {endless}")
+    assert [event.name for event in read_nsys(path).events] == ["r"]
+
+
+def test_a_report_gets_the_command_that_exports_it(tmp_path):
+    report = tmp_path / "my run.nsys-rep"
+    report.write_bytes(b"whatever")
+    with pytest.raises(ProfileError, match=r"nsys export --type=sqlite .*'--output=.*my run.sqlite'"):
+        read_nsys(report)
+
+
+@pytest.mark.parametrize("content", [b"", b"hello", b"SQLite format 3\0", b"SQLite format 3\0" + bytes(5000)])
+def test_what_is_no_database_is_refused_in_one_line(tmp_path, content):
+    path = tmp_path / "r.sqlite"
+    path.write_bytes(content)
+    with pytest.raises(ProfileError) as refusal:
+        read_nsys(path)
+    assert "\n" not in str(refusal.value)
+    assert str(path) in str(refusal.value)
+
+
+def test_a_database_of_something_else_is_refused(tmp_path):
+    path = tmp_path / "other.sqlite"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE recipes (name)")
+    with pytest.raises(ProfileError, match="none of the tables of Nsight Systems"):
+        read_nsys(path)
+
+
+def test_a_missing_file_and_a_folder_are_refused_and_not_made(tmp_path):
+    for path in (tmp_path / "absent.sqlite", tmp_path):
+        with pytest.raises(CourseError, match="cannot read"):
+            read_nsys(path)
+    assert not (tmp_path / "absent.sqlite").exists()
+
+
+def read_or_refuse(path):
+    try:
+        assert isinstance(read_nsys(path), Timeline)
+    except ProfileError as error:
+        assert "\n" not in str(error)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, REAL.stat().st_size - 1), st.integers(0, 255)), min_size=1, max_size=30))
+def test_a_damaged_report_gives_a_timeline_or_one_clear_error(tmp_path_factory, flips):
+    content = bytearray(REAL.read_bytes())
+    for place, byte in flips:
+        content[place] = byte
+    path = tmp_path_factory.mktemp("damaged") / "r.sqlite"
+    path.write_bytes(content)
+    read_or_refuse(path)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, REAL.stat().st_size - 1))
+def test_a_truncated_report_gives_a_timeline_or_one_clear_error(tmp_path_factory, length):
+    path = tmp_path_factory.mktemp("truncated") / "r.sqlite"
+    path.write_bytes(REAL.read_bytes()[:length])
+    read_or_refuse(path)
+
+
+# what calls mean
+
+
+@pytest.mark.parametrize(
+    ("recorded", "plain", "kind", "takes_memory"),
+    [
+        ("cudaStreamSynchronize_v3020", "cudaStreamSynchronize", "sync", False),
+        ("cudaDeviceSynchronize", "cudaDeviceSynchronize", "sync", False),
+        ("cudaMemcpy_v3020", "cudaMemcpy", "sync", False),
+        ("cuMemcpyHtoD_v2", "cuMemcpyHtoD", "sync", False),
+        ("cudaMemcpyAsync_ptsz_v7000", "cudaMemcpyAsync", "api", False),
+        ("cuMemcpyHtoDAsync_v2", "cuMemcpyHtoDAsync", "api", False),
+        ("cudaMalloc_v3020", "cudaMalloc", "api", True),
+        ("cudaFreeHost", "cudaFreeHost", "api", True),
+        ("cudaHostRegister_v4000", "cudaHostRegister", "api", True),
+        ("cuMemAlloc_v2", "cuMemAlloc", "api", True),
+        ("cudaMallocAsync_v11020", "cudaMallocAsync", "api", False),
+        ("cudaStreamWaitEvent", "cudaStreamWaitEvent", "api", False),
+        ("cudaLaunchKernel_v7000", "cudaLaunchKernel", "api", False),
+    ],
+)
+def test_calls_are_known_by_their_names(recorded, plain, kind, takes_memory):
+    assert plain_name(recorded) == plain
+    assert (call_kind(plain), allocates(plain), is_cuda_call(plain)) == (kind, takes_memory, True)
+
+
+def test_calls_of_the_system_are_not_cudas():
+    assert not any(is_cuda_call(name) for name in ("read", "curl_easy_perform", "custom", "cuda", "pthread_cond_wait"))
+
+
+def test_threads_do_not_hide_each_others_calls():
+    calls = [Event("a", "api", 0, 10, "thread 1"), Event("b", "api", 2, 3, "thread 2"), Event("c", "api", 2, 3, "thread 1")]
+    assert [call.name for call in outermost(calls)] == ["a", "b"]

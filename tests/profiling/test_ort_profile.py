@@ -1,0 +1,402 @@
+"""Which nodes ONNX Runtime fused where: known by hand, against the graph that it saves, and by the values that flow through both."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper, parser
+
+from course_lib.engines import Layer, LayerTable, LayerTensor
+from course_lib.errors import BuildError, EngineError
+from course_lib.models import classifier, encoder, export_onnx
+from course_lib.precision import activations, cast, insert_qdq, lower_for_onnxruntime
+from course_lib.profiling.ort_nodes import original_tensors, swallowed_nodes
+from course_lib.profiling.ort_profile import _described, profile_onnxruntime
+from course_lib.profiling.value_numbering import Values
+
+LEVELS = ("disabled", "basic", "extended", "all")
+MODELS = (
+    "small",
+    "small with BatchNorm",
+    "small fp16",
+    "small int8",
+    "small lowered",
+    "encoder",
+    "encoder fp16",
+    "encoder lowered",
+)
+
+
+@cache
+def model(name: str) -> onnx.ModelProto:
+    network, _, variant = name.partition(" ")
+    if variant in ("", "with BatchNorm"):
+        return export_onnx(encoder() if network == "encoder" else classifier("small"), keep_batchnorm=bool(variant))
+    if variant == "fp16":
+        return cast(model(network), "fp16")
+    ranges = {tensor: 2.0 + 0.1 * place for place, tensor in enumerate(activations(model(network)))}
+    quantized = insert_qdq(model(network), ranges)
+    return lower_for_onnxruntime(quantized) if variant == "lowered" else quantized
+
+
+def feeds(name: str) -> dict[str, np.ndarray]:
+    x = np.random.default_rng(0)
+    if name.startswith("encoder"):
+        return {"tokens": x.normal(size=(2, 24, 32)).astype(np.float32)}
+    return {"image": x.normal(size=(2, 1, 32, 32)).astype(np.float32)}
+
+
+@cache
+def profiled(name: str, level: Any) -> LayerTable:
+    return profile_onnxruntime(model(name), feeds(name), level=level, runs=1)[0]
+
+
+@cache
+def optimized(name: str, level: str) -> onnx.ModelProto:
+    """The graph as onnxruntime saves it, by a session of the test's own."""
+    return saved(model(name), level)
+
+
+def saved(original: onnx.ModelProto, level: str) -> onnx.ModelProto:
+    with tempfile.TemporaryDirectory() as folder:
+        options = onnxruntime.SessionOptions()
+        options.optimized_model_filepath = str(Path(folder, "saved.onnx"))
+        options.log_severity_level = 3
+        wanted = {"disabled": "ORT_DISABLE_ALL", "all": "ORT_ENABLE_ALL"}.get(level, f"ORT_ENABLE_{level.upper()}")
+        options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, wanted)
+        onnxruntime.InferenceSession(original.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        return onnx.load(options.optimized_model_filepath)
+
+
+def holds(table: LayerTable) -> Counter[str]:
+    return Counter(node for layer in table for node in layer.onnx_nodes)
+
+
+# ---- the table
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("name", MODELS)
+def test_one_row_for_each_node_of_the_saved_graph(name: str, level: Any) -> None:
+    graph, table = optimized(name, level).graph, profiled(name, level)
+    named = Counter((node.name, node.op_type) for node in graph.node if node.name)
+    assert Counter((layer.name, layer.kind) for layer in table) >= named
+    assert Counter(layer.kind for layer in table) == Counter(node.op_type for node in graph.node)
+
+
+def test_tensors_have_names_types_and_roles() -> None:
+    table = profiled("small", "basic")
+    conv, relu = table[0], table[1]
+    assert conv.inputs[0].name == "image" and conv.inputs[0].shape == (2, 1, 32, 32)
+    assert {(t.shape, t.dtype) for t in conv.weights} == {((16, 1, 3, 3), "Float"), ((16,), "Float")}
+    assert conv.outputs[0].name == relu.inputs[0].name and not relu.constants
+    assert {layer.tactic for layer in table} == {"CPUExecutionProvider"}
+    assert profiled("encoder lowered", "all").dtype_counts()["UInt8"] >= 17  # one an integer matrix product
+
+
+def test_every_kernel_of_blocked_layout_says_so() -> None:
+    table, graph = profiled("small", "all"), optimized("small", "all").graph
+    blocked = {node.name for node in graph.node if node.domain == "com.microsoft.nchwc" and node.op_type != "ReorderOutput"}
+    assert {layer.name for layer in table if layer.outputs[0].format == "NCHWc"} == blocked
+
+
+def test_a_row_whose_node_cannot_be_told_stays_as_the_profile_has_it() -> None:
+    original = graph("(float[4] x) => (float[4] y, float[4] z) { [a] y = Exp(x) [b] z = Neg(x) }")
+    other_order = graph("(float[4] x) => (float[4] y, float[4] z) { z = Neg(x) [a] y = Exp(x) }")
+    rows = LayerTable(
+        (Layer("a", "Exp", outputs=(LayerTensor("", (4,), "Float"),)), Layer("Neg_7", "Neg")), {"a": "Exp", "b": "Neg"}
+    )
+    known, unknown = _described(rows, original, other_order, {"x": np.zeros(4, np.float32)})
+    assert known.onnx_nodes == ("a",) and [t.name for t in (*known.inputs, *known.outputs)] == ["x", "y"]
+    assert unknown == rows[1]
+
+
+# ---- which nodes: known by hand
+
+
+def test_without_optimization_every_node_is_a_row_of_its_own() -> None:
+    table = profiled("small", "disabled")
+    assert [layer.onnx_nodes for layer in table] == [(layer.name,) for layer in table]
+    assert set(holds(table)) == {node.name for node in model("small").graph.node}
+
+
+def test_a_convolution_and_its_relu_share_a_kernel() -> None:
+    fused = [layer for layer in profiled("small", "extended") if layer.kind == "FusedConv"]
+    assert [layer.onnx_nodes for layer in fused] == [
+        ("/stem+norm/Conv", "/Relu"),
+        ("/block1/conv1+norm1/Conv", "/block1/Relu"),
+        ("/block2/conv1+norm1/Conv", "/block2/Relu"),
+        ("/block3/conv1+norm1/Conv", "/block3/Relu"),
+    ]
+
+
+@pytest.mark.parametrize("name", ["small", "small fp16"])
+def test_at_the_highest_level_every_node_of_the_classifier_is_in_one_kernel(name: str) -> None:
+    table = profiled(name, "all")
+    assert set(holds(table)) == {node.name for node in model(name).graph.node} and set(holds(table).values()) == {1}
+    if any(layer.outputs[0].format == "NCHWc" for layer in table):  # depends on the CPU
+        held = {layer.onnx_nodes for layer in table}
+        assert ("/block1/conv2+norm2/Conv", "/block1/Add", "/block1/Relu_1") in held
+        assert ("/block2/shortcut/0+1/Conv",) in held and ("/block2/conv2+norm2/Conv", "/block2/Add", "/block2/Relu_1") in held
+        assert [layer.kind for layer in table if not layer.onnx_nodes] == ["ReorderOutput"]
+
+
+def test_a_batch_norm_is_inside_its_convolution() -> None:
+    before, table = profiled("small with BatchNorm", "disabled"), profiled("small with BatchNorm", "basic")
+    norms = {name for name, operator in before.operators.items() if operator == "BatchNormalization"}
+    assert len(norms) == 9 and len(table) == len(before) - 9
+    assert all(table.operators[layer.onnx_nodes[0]] == "Conv" for layer in table if norms & set(layer.onnx_nodes))
+    assert norms <= set(holds(table))
+
+
+def test_the_encoders_fusions() -> None:
+    table = profiled("encoder", "all")
+    swallowed = Counter(table.swallowed(layer) for layer in table)
+    assert swallowed["Add + Gelu"] == 4 and swallowed["Mul + Mul + MatMul"] == 4
+    gelu = next(layer for layer in table if layer.kind == "BiasGelu")
+    assert gelu.onnx_nodes == ("/blocks/0/up/Add", "/blocks/0/Gelu")
+    assert set(holds(table)) == table.operators.keys() and set(holds(table).values()) == {1}
+
+
+def test_a_function_that_was_taken_apart_is_in_all_its_parts() -> None:
+    table = profiled("encoder fp16", "all")  # no CPU kernel for softmax in half precision
+    parts = [layer.kind for layer in table if layer.onnx_nodes == ("/blocks/0/Softmax",)]
+    assert parts == ["ReduceMax", "Sub", "Exp", "ReduceSum", "Div"]
+    assert {layer.kind for layer in table if not layer.onnx_nodes} <= {"Cast", "Sqrt"}, "only what onnxruntime added"
+
+
+def test_integer_kernels_hold_their_pairs() -> None:
+    table = profiled("encoder lowered", "all")
+    product = next(layer for layer in table if layer.name == "/embed/MatMul")
+    assert product.onnx_nodes == ("tokens/dequantize", "/embed/MatMul_constant_1/dequantize", "/embed/MatMul")
+    quantized = [layer for layer in profiled("small lowered", "all") if layer.kind.startswith("QLinear")]
+    for layer in quantized:
+        operators = profiled("small lowered", "all").swallowed(layer)
+        assert operators.startswith("DequantizeLinear + ") and operators.endswith("QuantizeLinear")
+        assert operators.count("Conv") + operators.count("Add") == 1
+
+
+def graph(text: str) -> onnx.ModelProto:
+    return parser.parse_model(f'<ir_version: 10, opset_import: ["" : 20]> g {text}')
+
+
+def of(original: onnx.ModelProto, level: str = "all") -> dict[str, tuple[str, ...]]:
+    """Original nodes by the operator of the optimized node that holds them."""
+    after = saved(original, level)
+    return {node.op_type: nodes for node, nodes in zip(after.graph.node, swallowed_nodes(original, after), strict=True)}
+
+
+def test_a_product_and_its_bias_become_a_gemm() -> None:
+    original = graph("(float[8,4] x, float[8,4] z) => (float[8,3] y) <float[4,3] w = {1,2,3,4,5,6,7,8,9,10,11,12}, float[3] b = {1,2,3}> "
+                     "{ [sum] s = Add(x, z) [mm] m = MatMul(s, w) [bias] y = Add(m, b) }")  # fmt: skip
+    assert of(original) == {"Add": ("sum",), "Gemm": ("mm", "bias")}
+
+
+def test_what_is_computed_twice_is_held_by_the_one_that_is_left() -> None:
+    original = graph("(float[4] x) => (float[4] y) { [a] p = Exp(x) [b] q = Exp(x) [c] r = Neg(q) [d] y = Mul(p, r) }")
+    assert of(original) == {"Exp": ("a", "b"), "Neg": ("c",), "Mul": ("d",)}
+    assert of(original, "disabled") == {"Exp": ("b",), "Neg": ("c",), "Mul": ("d",)}, "both are left: each is its own"
+
+
+def test_what_is_removed_belongs_to_the_node_that_reads_around_it() -> None:
+    original = graph("(float[4] x) => (float[4] y) { [a] p = Exp(x) [i] q = Identity(p) [c] y = Neg(q) }")
+    assert Counter(of(original).values()) == Counter({("a",): 1, ("i", "c"): 1})
+
+
+def test_what_is_computed_while_loading_is_in_no_kernel() -> None:
+    original = graph("(float[2] x) => (float[2] y) <float[2] w = {1, 2}> { [k] v = Exp(w) [m] y = Mul(x, v) }")
+    assert of(original) == {"Mul": ("m",)}
+    assert of(original, "disabled") == {"Exp": ("k",), "Mul": ("m",)}
+
+
+def test_no_node_is_claimed_where_the_graphs_do_not_belong_together() -> None:
+    one = graph("(float[4] x) => (float[4] y) { [a] p = Exp(x) [b] y = Neg(p) }")
+    other = graph("(float[4] u) => (float[4] v) { [c] t = Exp(u) [d] v = Neg(t) }")
+    assert swallowed_nodes(one, other) == [(), ()]
+
+
+def test_an_unexplained_input_leaves_the_node_open() -> None:
+    original = graph("(float[4] x) => (float[4] y) { [a] p = Exp(x) [b] q = Neg(p) [c] y = Abs(q) }")
+    claimed = graph("(float[4] x) => (float[4] y) { [new] t = Exp(x) [odd] u = Cos(t) [fused] y = Abs(u) }")
+    assert swallowed_nodes(original, claimed) == [("a",), (), ()], "y is b and c, but which of the two nodes is which?"
+
+
+def test_outputs_and_inputs_that_are_left_out_connect_nothing() -> None:
+    original = graph("(float[2,1,3] x) => (float[1,1,4] y, float[4] z) <float[1,16,3] w, float[1,16,4] r, float[4] u = {1,2,3,4}> "
+                     "{ [one] , h = LSTM<hidden_size = 4>(x, w, r) [n] y = Neg(h) [two] , k = LSTM<hidden_size = 4>(y, w, r) "
+                     "[flat] m = Flatten(k) [s] z = ReduceSum<keepdims = 0>(m) }")  # fmt: skip
+    for tensor in original.graph.initializer:
+        if not tensor.float_data:
+            tensor.float_data.extend(np.zeros(int(np.prod(tensor.dims))))
+    assert swallowed_nodes(original, original) == [("one",), ("n",), ("two",), ("flat",), ("s",)]
+
+
+def test_equal_constants_are_one_whatever_they_are_called() -> None:
+    original = graph("(float[4] x) => (float[4] y) <float[1] w = {2}> "
+                     "{ c = Constant<value = float[1] {2}>() [a] p = Add(x, c) [b] q = Add(x, w) [m] y = Mul(p, q) }")  # fmt: skip
+    assert of(original) == {"Add": ("a", "b"), "Mul": ("m",)}
+
+
+def test_an_input_without_a_part_in_the_result_leaves_the_node_open() -> None:
+    original = graph("(float[4] x) => (float[4] y, float[4] q) { [a] p = Exp(x) [b] q = Neg(x) [c] y = Abs(p) }")
+    odd = graph("(float[4] x) => (float[4] y, float[4] q) { [a] p = Exp(x) [b] q = Neg(x) [fused] y = Add(p, q) }")
+    assert swallowed_nodes(original, odd) == [("a",), ("b",), ()]
+
+
+def test_a_result_of_the_model_counts_as_a_reader() -> None:
+    numbered = Values(graph("(float[4] x) => (float[4] y, float[4] p) { [a] p = Exp(x) [b] q = Neg(p) [c] y = Abs(q) }"))
+    reader = numbered.only_reader(numbered.numbers["q"])
+    assert reader is not None and reader.name == "c"
+    assert numbered.only_reader(numbered.numbers["p"]) is None and numbered.only_reader(numbered.numbers["y"]) is None
+
+
+def test_an_added_transpose_may_have_taken_over_one_of_the_originals() -> None:
+    original = graph("(float[2,3,4] x) => (float[2,4,3] y) { [turn] p = Transpose<perm = [0, 2, 1]>(x) [n] y = Neg(p) }")
+    turned = graph("(float[2,3,4] x) => (float[2,4,3] y) { [added] q = Transpose<perm = [2, 0, 1]>(x) [fused] y = Neg(q) }")
+    assert swallowed_nodes(original, turned) == [(), ()]
+    plain = graph("(float[2,3,4] x) => (float[2,4,3] y) { [n] y = Neg(x) }")
+    assert swallowed_nodes(plain, turned) == [(), ("n",)], "where there was none it cannot have"
+
+
+def test_defaults_that_are_spelled_out_change_nothing() -> None:
+    original = graph("(float[2,3] x) => (float[2,3] y) { [s] p = Softmax(x) [n] y = Neg(p) }")
+    spelled = graph("(float[2,3] x) => (float[2,3] y) { [copy] q = Softmax<axis = -1>(x) [n] y = Neg(q) }")
+    other = graph("(float[2,3] x) => (float[2,3] y) { [copy] q = Softmax<axis = 0>(x) [n] y = Neg(q) }")
+    assert swallowed_nodes(original, spelled) == [("s",), ("n",)]
+    assert swallowed_nodes(original, other) == [(), ("n",)]
+
+
+# ---- which nodes: by the values that flow
+
+
+def values(subject: onnx.ModelProto, feed: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Every tensor that the nodes of a graph make, run as it stands."""
+    shown = onnx.ModelProto()
+    shown.CopyFrom(subject)
+    there = {value.name for value in shown.graph.output}
+    names = [name for node in shown.graph.node for name in node.output if name and name not in there]
+    shown.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names)
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.log_severity_level = 4
+    session = onnxruntime.InferenceSession(shown.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    results = [value.name for value in session.get_outputs()]
+    return dict(zip(results, session.run(None, feed), strict=True))
+
+
+@pytest.mark.parametrize("level", ["extended", "all"])
+@pytest.mark.parametrize("name", MODELS)
+def test_tensors_that_are_identified_hold_the_same_values(name: str, level: Any) -> None:
+    tensors = original_tensors(model(name), optimized(name, level))
+    before, after = values(model(name), feeds(name)), values(optimized(name, level), feeds(name))
+    half = "fp16" in name
+    compared = 0
+    for mine, theirs in tensors.items():
+        if mine not in after or theirs not in before or after[mine].dtype.kind != before[theirs].dtype.kind:
+            continue  # a weight, or integers that were shifted from signed to unsigned
+        ours, original = (np.sort(array.astype(np.float64), axis=None) for array in (after[mine], before[theirs]))
+        assert ours.shape == original.shape, (mine, theirs)
+        step = 1.01 if "quantize" in mine and ours.dtype.kind != "f" else 0.0  # rounding may tip over
+        scale = float(np.abs(original).max(initial=1e-6))
+        tolerance = max(step, scale * (0.05 if half or "lowered" in name or "int8" in name else 1e-4))
+        assert np.abs(ours - original).max(initial=0.0) <= tolerance, (mine, theirs)
+        compared += 1
+    assert compared >= 9
+
+
+def test_the_check_above_would_notice_a_wrong_tensor() -> None:
+    before = values(model("small"), feeds("small"))
+    tensors = [np.sort(array, axis=None) for array in before.values() if array.size == before["/Relu_output_0"].size]
+    assert len(tensors) >= 5
+    for place, one in enumerate(tensors):
+        for other in tensors[place + 1 :]:
+            assert np.abs(one - other).max() > 1e-3 * np.abs(one).max()
+
+
+# ---- the whole call
+
+
+def test_timings_belong_to_the_rows_of_the_table() -> None:
+    table, timings = profile_onnxruntime(model("small"), feeds("small"), runs=5)
+    assert timings.ms.shape == (5, len(table)) and timings.names == tuple(layer.name for layer in table)
+    assert [time.layer for time in timings.layers()] == list(table)
+    assert timings.total_ms > 0 and "Conv + Relu" in timings.by_operator()
+
+
+def test_a_file_and_a_model_in_memory_give_the_same_table(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    onnx.save(model("small"), path)
+    assert profile_onnxruntime(path, feeds("small"), runs=1)[0] == profiled("small", "all")
+
+
+def test_nothing_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "work").mkdir()
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    profile_onnxruntime(model("small"), feeds("small"), runs=1, threads=2)
+    with pytest.raises(EngineError):
+        profile_onnxruntime(model("small"), {}, runs=1)
+    assert not list((tmp_path / "work").iterdir()) and not list((tmp_path / "temporary").iterdir())
+
+
+def nameless(*names: str) -> onnx.ModelProto:
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [4]) for name in "xy")
+    steps = ["x", *(f"t{i}" for i in range(len(names) - 1)), "y"]
+    nodes = [helper.make_node("Exp", [steps[i]], [steps[i + 1]], name=name) for i, name in enumerate(names)]
+    return helper.make_model(
+        helper.make_graph(nodes, "g", [x], [y]), opset_imports=[helper.make_opsetid("", 20)], ir_version=10
+    )
+
+
+def test_nodes_without_a_name_of_their_own_get_one() -> None:
+    original = nameless("", "twin", "twin")
+    table, _ = profile_onnxruntime(original, {"x": np.zeros(4, np.float32)}, runs=1)
+    assert [layer.onnx_nodes for layer in table] == [("unnamed_0",), ("twin",), ("twin_2",)]
+    assert [node.name for node in original.graph.node] == ["", "twin", "twin"], "the model is not changed"
+
+
+def test_weights_in_the_graphs_inputs_are_weights() -> None:
+    x, w, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [4]) for name in "xwy")
+    node = helper.make_node("Mul", ["x", "w"], ["y"], name="scale")
+    weight = numpy_helper.from_array(np.arange(4, dtype=np.float32), "w")
+    old = helper.make_model(
+        helper.make_graph([node], "g", [x, w], [y], [weight]), opset_imports=[helper.make_opsetid("", 20)], ir_version=10
+    )
+    table, _ = profile_onnxruntime(old, {"x": np.zeros(4, np.float32)}, runs=1)
+    assert table[0].onnx_nodes == ("scale",) and [t.name for t in table[0].constants] == ["w"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error", "says"),
+    [
+        (lambda tmp: profile_onnxruntime(tmp / "none.onnx", {}), BuildError, "none.onnx"),
+        (lambda tmp: profile_onnxruntime(broken(tmp), {}), BuildError, "not an ONNX model"),
+        (lambda tmp: profile_onnxruntime(onnx.ModelProto(), {}), BuildError, "refuses the model"),
+        (lambda tmp: profile_onnxruntime(model("small"), {"picture": np.zeros(1)}), EngineError, "image"),
+        (lambda tmp: profile_onnxruntime(model("small"), {"image": np.zeros((1, 1, 32, 32))}), EngineError, "double"),
+        (lambda tmp: profile_onnxruntime(model("small"), {"image": np.zeros((1, 32), np.float32)}), EngineError, "rank"),
+        (lambda tmp: profile_onnxruntime(model("small"), {}, level="fast"), ValueError, "extended"),  # type: ignore[arg-type]
+        (lambda tmp: profile_onnxruntime(model("small"), {}, runs=0), ValueError, "runs >= 1"),
+    ],
+)
+def test_a_wrong_call_says_what_is_wrong(
+    wrong: Callable[[Path], Any], error: type[Exception], says: str, tmp_path: Path
+) -> None:
+    with pytest.raises(error, match=says) as raised:
+        wrong(tmp_path)
+    assert len(str(raised.value).splitlines()) == 1
+
+
+def broken(folder: Path) -> Path:
+    (folder / "broken.onnx").write_bytes(b"not a model")
+    return folder / "broken.onnx"

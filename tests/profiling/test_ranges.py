@@ -1,0 +1,111 @@
+"""NVTX ranges: which library marks them, that they nest, and that without one they cost next to nothing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from types import ModuleType, SimpleNamespace
+
+import pytest
+
+from course_lib.profiling import ranges
+from course_lib.profiling.ranges import nvtx_range
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    """Forgets what was found, before and after."""
+    ranges._marker.cache_clear()
+    yield
+    ranges._marker.cache_clear()
+
+
+def recorder(log, source):
+    return lambda name: log.append(f"{source} {name}"), lambda: log.append(f"{source} end")
+
+
+@pytest.fixture
+def nvtx(monkeypatch):
+    """A stand-in for the package, which notes what it is told."""
+    log, module = [], ModuleType("nvtx")
+    module.push_range, module.pop_range = recorder(log, "nvtx")
+    monkeypatch.setitem(sys.modules, "nvtx", module)
+    return log
+
+
+@pytest.fixture
+def torch(monkeypatch):
+    """A PyTorch that is imported and has CUDA."""
+    log, module = [], ModuleType("torch")
+    push, pop = recorder(log, "torch")
+    module.cuda = SimpleNamespace(is_available=lambda: True, nvtx=SimpleNamespace(range_push=push, range_pop=pop))
+    monkeypatch.setitem(sys.modules, "nvtx", None)
+    monkeypatch.setitem(sys.modules, "torch", module)
+    return log
+
+
+def test_ranges_nest_and_the_package_is_preferred(nvtx):
+    with nvtx_range("step"), nvtx_range("infer"):
+        nvtx.append("work")
+    assert nvtx == ["nvtx step", "nvtx infer", "work", "nvtx end", "nvtx end"]
+
+
+def test_an_error_ends_the_range_and_passes(nvtx):
+    with pytest.raises(KeyError), nvtx_range("step"):
+        raise KeyError
+    assert nvtx == ["nvtx step", "nvtx end"]
+
+
+def test_a_function_keeps_its_name_and_its_result(nvtx):
+    @nvtx_range("fib")
+    def fibonacci(n):
+        """Slow."""
+        return n if n < 2 else fibonacci(n - 1) + fibonacci(n - 2)
+
+    assert fibonacci(3) == 2
+    assert (fibonacci.__name__, fibonacci.__doc__) == ("fibonacci", "Slow.")
+    assert nvtx.count("nvtx fib") == nvtx.count("nvtx end") == 5
+
+
+def test_torch_serves_where_the_package_is_missing(torch):
+    with nvtx_range("step"):
+        pass
+    assert torch == ["torch step", "torch end"]
+
+
+def test_torch_without_cuda_marks_nothing(torch):
+    sys.modules["torch"].cuda.is_available = lambda: False
+    with nvtx_range("step"):
+        pass
+    assert torch == []
+
+
+def test_a_torch_that_is_imported_within_ends_no_range_that_it_did_not_begin(torch, monkeypatch):
+    module = sys.modules["torch"]
+    monkeypatch.delitem(sys.modules, "torch")
+    with nvtx_range("load"):
+        monkeypatch.setitem(sys.modules, "torch", module)
+        with nvtx_range("infer"):
+            pass
+    assert torch == ["torch infer", "torch end"]
+
+
+def test_a_range_imports_no_torch():
+    code = "import sys; from course_lib.profiling.ranges import nvtx_range\nwith nvtx_range('a'): pass\nprint('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "False"
+
+
+@pytest.mark.skipif(sys.gettrace() is not None, reason="a tracer makes every line slow")
+def test_without_a_library_a_range_costs_about_half_a_microsecond(monkeypatch):
+    monkeypatch.setitem(sys.modules, "nvtx", None)
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+
+    def seconds(repeats=2000):
+        start = time.perf_counter()
+        for _ in range(repeats):
+            with nvtx_range("step"):
+                pass
+        return (time.perf_counter() - start) / repeats
+
+    assert min(seconds() for _ in range(30)) < 2e-6  # twice the promise: a test must not depend on the machine's mood

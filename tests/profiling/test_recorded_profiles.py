@@ -1,0 +1,104 @@
+"""Profiles recorded on a GPU by `benchmarks/record_profiles.py`: the planted faults are found, and not in the repaired pipeline."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from course_lib import style
+from course_lib.profiling.faults import find_faults
+from course_lib.profiling.ncu_reader import read_ncu
+from course_lib.profiling.roofline_figure import roofline
+from course_lib.profiling.timeline_figure import draw_timeline
+from course_lib.profiling.torch_trace import read_torch_trace
+
+FOLDER = Path(__file__).parents[1] / "data" / "profiles_h200"
+H200_BF16_FLOPS, H200_BYTES_PER_SECOND = 989e12, 4.8e12  # data sheet, dense
+
+
+@pytest.fixture(scope="module")
+def record():
+    return json.loads((FOLDER / "record.json").read_text())
+
+
+@pytest.fixture(scope="module", params=["slow", "repaired"])
+def recorded(request):
+    return request.param, read_torch_trace(FOLDER / f"{request.param}.json.gz")
+
+
+@pytest.fixture(scope="module")
+def kernels():
+    return read_ncu(FOLDER / "kernels.csv")
+
+
+def found_in(name):
+    return {fault.name: fault for fault in find_faults(read_torch_trace(FOLDER / f"{name}.json.gz"))}
+
+
+def test_the_planted_faults_are_found():
+    found = found_in("slow")
+    assert set(found) == {"idle GPU", "pageable copies", "blocking calls", "tiny kernels"}
+    assert "'preprocess'" in found["idle GPU"].finding
+    assert "cudaStreamSynchronize" in found["blocking calls"].finding
+
+
+def test_every_step_of_the_slow_pipeline_is_in_the_evidence(record):
+    found, steps = found_in("slow"), record["steps"]
+    assert len(found["pageable copies"].events) == steps
+    assert len(found["blocking calls"].events) >= steps - 1  # after the last one comes nothing
+    assert len(found["tiny kernels"].events) >= 150 * steps  # 180 small kernels a step were planted
+
+
+def test_the_repaired_pipeline_has_none_of_them():
+    assert found_in("repaired") == {}
+
+
+def test_the_repair_is_faster_and_computes_the_same(record):
+    assert record["repaired_ms_per_step"] < record["slow_ms_per_step"] / 2
+    assert record["largest_difference"] < 1e-2
+
+
+def test_busy_time_and_gaps_add_up(recorded):
+    _, timeline = recorded
+    assert timeline.busy_us + sum(end - start for start, end in timeline.gaps()) == pytest.approx(timeline.span_us)
+    assert 0 < timeline.busy_us < timeline.span_us
+
+
+def test_device_work_knows_the_call_that_started_it(recorded):
+    name, timeline = recorded
+    callers = {call.name if (call := timeline.call_of(kernel)) else None for kernel in timeline.kernels}
+    assert None not in callers
+    assert ("cudaGraphLaunch" in callers) == (name == "repaired")
+
+
+def test_steps_are_ranges(recorded, record):
+    _, timeline = recorded
+    assert sum(event.name == "step" and event.kind == "range" for event in timeline.events) == record["steps"]
+
+
+def test_the_pictures_are_drawn(recorded):
+    _, timeline = recorded
+    assert style.png(draw_timeline(timeline, faults=find_faults(timeline))).startswith(b"\x89PNG")
+
+
+def test_the_large_product_is_bound_by_computing_and_the_large_copies_by_memory(kernels):
+    assert 4 <= len(kernels) < 10
+    product = max(kernels, key=lambda kernel: kernel.sm_share)
+    assert product.bound == "compute"
+    assert product.flops == pytest.approx(2 * 8192**3, rel=0.02)
+    streaming = [kernel for kernel in kernels if kernel.dram_bytes > 1e9 and kernel is not product]
+    assert len(streaming) == 2
+    assert {kernel.bound for kernel in streaming} == {"memory"}
+
+
+def test_no_kernel_is_faster_than_the_machine(kernels):
+    for kernel in kernels:
+        assert kernel.bytes_per_second < H200_BYTES_PER_SECOND
+        assert kernel.flops_per_second < H200_BF16_FLOPS
+        assert 0 < kernel.occupancy <= 1
+
+
+def test_the_roofline_of_the_recorded_kernels_is_drawn(kernels):
+    assert style.png(roofline(kernels, H200_BF16_FLOPS, H200_BYTES_PER_SECOND)).startswith(b"\x89PNG")

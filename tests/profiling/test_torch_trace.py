@@ -1,0 +1,226 @@
+"""Traces of torch.profiler: real ones of this machine's CPU, CUDA events written by hand, and damaged files."""
+
+from __future__ import annotations
+
+import gzip
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from course_lib.errors import ProfileError
+from course_lib.profiling.timeline import Event, Timeline
+from course_lib.profiling.torch_trace import read_torch_trace
+
+
+@pytest.fixture(scope="module")
+def cpu_trace(tmp_path_factory):
+    """Three steps of a small network, profiled here, with the names of the operators that it called."""
+    import torch
+    from torch.profiler import ProfilerActivity, profile, record_function
+
+    path = tmp_path_factory.mktemp("trace") / "cpu.json"
+    net, pixels = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.ReLU()), torch.rand(2, 3, 8, 8)
+    with torch.inference_mode(), profile(activities=[ProfilerActivity.CPU]) as profiler:
+        for _ in range(3):
+            with record_function("step"):
+                with record_function("preprocess"):
+                    scaled = pixels * 2
+                net(scaled)
+    profiler.export_chrome_trace(str(path))
+    return path
+
+
+def record(category, name, start, duration, **arguments):
+    return {"ph": "X", "cat": category, "name": name, "ts": start, "dur": duration, "pid": 1, "tid": 42, "args": arguments}
+
+
+CUDA = {
+    "traceEvents": [
+        record("cpu_op", "aten::to", 1000.0, 20),
+        record("cpu_op", "aten::copy_", 1002.0, 15),
+        record("cuda_runtime", "cudaMemcpyAsync", 1003.0, 5, correlation=5),
+        record("gpu_memcpy", "Memcpy HtoD (Pageable -> Device)", 1006.5, 10.25, device=0, stream=7, correlation=5, bytes=4096),
+        record("cuda_runtime", "cudaStreamSynchronize", 1009.0, 8, correlation=6),
+        record("cuda_runtime", "cudaLaunchKernel", 1020.0, 6, correlation=8),
+        record("cuda_driver", "cuLaunchKernel", 1021.0, 3, correlation=7),
+        record("kernel", "void relu<4>(float*)", 1030.0, 2, device=1, stream=13, correlation=7),
+        record("gpu_memset", "Memset (Device)", 1033.0, 1, device=0, stream=7, correlation=9, bytes=64),
+        record("gpu_memcpy", "Memcpy DtoH (Device -> Pinned)", 1035.0, 1, device=0, stream=7, correlation=10, bytes=4),
+        record("gpu_memcpy", "Memcpy DtoD (Device -> Device)", 1037.0, 1, device=0, stream=7, correlation=11, bytes=8),
+        record("user_annotation", "step", 999.0, 50),
+        record("gpu_user_annotation", "step", 1006.0, 30, stream=7),
+        record("python_function", "main", 990.0, 100),
+        {"ph": "s", "id": 5, "pid": 1, "tid": 42, "ts": 1003, "cat": "ac2g", "name": "ac2g"},
+        {"ph": "M", "name": "process_name", "ts": 1.0, "args": {"name": "python"}},
+    ]
+}
+
+
+def test_every_category_becomes_its_kind_and_calls_are_linked_to_their_work():
+    assert read_torch_trace(CUDA) == Timeline(
+        (
+            Event("aten::to", "op", 10, 20, "thread 42"),
+            Event("cudaMemcpyAsync", "api", 13, 5, "thread 42", correlation=5),
+            Event("Memcpy HtoD (Pageable -> Device)", "copy", 16.5, 10.25, "stream 7", 4096, "host to device", True, 5),
+            Event("cudaStreamSynchronize", "sync", 19, 8, "thread 42", correlation=6),
+            Event(
+                "cudaLaunchKernel", "api", 30, 6, "thread 42", correlation=7
+            ),  # the driver's call inside has the kernel's number
+            Event("void relu<4>(float*)", "kernel", 40, 2, "GPU 1 stream 13", correlation=7),
+            Event("Memset (Device)", "memset", 43, 1, "stream 7", 64, correlation=9),
+            Event("Memcpy DtoH (Device -> Pinned)", "copy", 45, 1, "stream 7", 4, "device to host", False, 10),
+            Event("Memcpy DtoD (Device -> Device)", "copy", 47, 1, "stream 7", 8, "device to device", False, 11),
+            Event("step", "range", 9, 50, "thread 42"),
+        )
+    )
+
+
+def test_a_real_trace_has_the_ranges_and_the_outer_operators(cpu_trace):
+    timeline = read_torch_trace(cpu_trace)
+    counts = {(row.name, row.kind): row.count for row in timeline.summary()}
+    assert counts == {
+        ("step", "range"): 3,
+        ("preprocess", "range"): 3,
+        ("aten::mul", "op"): 3,
+        ("aten::conv2d", "op"): 3,
+        ("aten::relu", "op"): 3,
+    }
+    assert timeline.busy_us == 0
+    assert timeline.headline().startswith("No device work")
+
+
+def test_real_operators_lie_within_their_step(cpu_trace):
+    timeline = read_torch_trace(cpu_trace)
+    steps = [event for event in timeline.events if event.name == "step"]
+    for operator in (event for event in timeline.events if event.kind == "op"):
+        assert any(step.start_us <= operator.start_us and operator.end_us <= step.end_us for step in steps)
+    durations = {
+        event["ts"]: event["dur"] for event in json.loads(cpu_trace.read_text())["traceEvents"] if event.get("name") == "step"
+    }
+    assert sorted(step.duration_us for step in steps) == sorted(durations.values())
+    assert timeline.events[0].start_us >= 0
+
+
+def test_packed_plain_parsed_and_bare_traces_read_the_same(cpu_trace, tmp_path):
+    expected = read_torch_trace(cpu_trace)
+    document = json.loads(cpu_trace.read_text())
+    packed, bare = tmp_path / "trace.json.gz", tmp_path / "bare.json"
+    packed.write_bytes(gzip.compress(cpu_trace.read_bytes()))
+    bare.write_text(json.dumps(document["traceEvents"]))
+    assert read_torch_trace(str(packed)) == read_torch_trace(document) == read_torch_trace(bare) == expected
+
+
+def test_a_trace_without_events_is_an_empty_timeline():
+    assert read_torch_trace({"traceEvents": []}) == Timeline(())
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        "text",
+        None,
+        {},
+        {"ph": "X"},
+        record("kernel", "k", "now", 1),
+        record("kernel", "k", 1, None),
+        record("kernel", "k", 1, -1),
+        record("kernel", "k", float("nan"), 1),
+        record("kernel", "k", 10**400, 1),
+        record("kernel", "k", True, 1),
+        record(["kernel"], "k", 9, 1),
+    ],
+)
+def test_records_that_are_no_events_are_left_out(odd):
+    good = record("kernel", "k", 5, 1, stream=7)
+    assert read_torch_trace({"traceEvents": [odd, good]}).events == (Event("k", "kernel", 0, 1, "stream 7"),)
+
+
+def test_odd_arguments_do_no_harm():
+    record_ = record("kernel", None, 5, 1) | {"args": ["stream", 7]}
+    copy = record("gpu_memcpy", "Memcpy", 6, 1, stream="7", bytes=True, correlation=1.5, device=None)
+    call = record("cuda_runtime", 7, 1, 1) | {"args": None}
+    assert [event.name for event in read_torch_trace({"traceEvents": [record_, copy, call]}).events] == [
+        "?",
+        "kernel",
+        "Memcpy",
+    ]
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"hello", b"{", b'{"a": 1}', b'{"traceEvents": 7}', b"\x1f\x8b", b"\x1f\x8b\x08junk", b"[" * 99999, b"7"]
+)
+def test_what_is_no_trace_is_refused_in_one_line(tmp_path, content):
+    path = tmp_path / "trace.json"
+    path.write_bytes(content)
+    with pytest.raises(ProfileError) as refusal:
+        read_torch_trace(path)
+    assert "\n" not in str(refusal.value)
+    assert str(path) in str(refusal.value)
+
+
+def test_a_parsed_document_of_something_else_is_refused():
+    with pytest.raises(ProfileError, match="no traceEvents"):
+        read_torch_trace({"events": []})
+
+
+def test_a_missing_file_is_refused(tmp_path):
+    with pytest.raises(ProfileError, match="cannot read"):
+        read_torch_trace(tmp_path / "absent.json")
+
+
+def test_a_trace_too_large_to_read_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("course_lib.profiling.torch_trace._LARGEST_BYTES", 1 << 20)
+    path = tmp_path / "bomb.json.gz"
+    path.write_bytes(gzip.compress(b"[" + b" " * (1 << 21) + b"]"))
+    with pytest.raises(ProfileError, match="more than 1 MiB"):
+        read_torch_trace(path)
+
+
+SMALL = json.dumps(CUDA).encode()
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda v: st.lists(v, max_size=2),
+    max_leaves=3,
+)
+
+
+@given(
+    st.booleans(),
+    st.lists(st.tuples(st.integers(0, len(SMALL) - 1), st.integers(0, 255)), max_size=20),
+    st.integers(0, len(SMALL)),
+)
+def test_damaged_files_give_a_timeline_or_one_clear_error(tmp_path_factory, packed, flips, length):
+    content = bytearray(gzip.compress(SMALL, mtime=0) if packed else SMALL)
+    for place, byte in flips:
+        content[place % len(content)] = byte
+    path = tmp_path_factory.mktemp("damaged") / "trace.json"
+    path.write_bytes(content[: max(length, 1)] if length % 2 else content)
+    try:
+        assert isinstance(read_torch_trace(path), Timeline)
+    except ProfileError as error:
+        assert "\n" not in str(error)
+
+
+categories = st.sampled_from(
+    ["kernel", "gpu_memcpy", "gpu_memset", "cuda_runtime", "cuda_driver", "cpu_op", "user_annotation", "x"]
+)
+fields = st.fixed_dictionaries(
+    {
+        "ph": st.just("X"),
+        "cat": categories,
+        "ts": st.floats() | values,
+        "dur": st.floats() | values,
+        "name": values,
+        "tid": values,
+    },
+    optional={"args": values | st.dictionaries(st.sampled_from(["device", "stream", "bytes", "correlation"]), values)},
+)
+
+
+@given(st.lists(fields, max_size=8))
+def test_any_events_are_survived(events):
+    timeline = read_torch_trace({"traceEvents": events})
+    assert len(timeline.events) <= len(events)
+    assert timeline.headline()
