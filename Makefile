@@ -3,13 +3,14 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test gpu-test slow-test lint sandbox train clean help
+.PHONY: demo test gpu-test slow-test coverage lint sandbox train clean help
 
 help:
 	@echo "make demo       the whole course loop on this machine, to a graded report"
 	@echo "make test       all tests that need no GPU"
 	@echo "make slow-test  tests that take minutes (verdict stability, fresh-environment checks)"
 	@echo "make gpu-test   tests that need an NVIDIA GPU and a TensorRT in COURSE_ENVIRONMENTS or in this environment"
+	@echo "make coverage   make test with a table of the lines that no test runs (twice as long)"
 	@echo "make lint       ruff and mypy"
 	@echo "make train      train the course's networks again (about 3 minutes)"
 
@@ -21,6 +22,10 @@ test: $(VENV)/.installed-test sandbox lint
 
 slow-test: $(VENV)/.installed-test sandbox
 	$(BIN)/python -m pytest -m slow
+
+coverage: $(VENV)/.installed-test sandbox
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest; $(BIN)/coverage combine --quiet && $(BIN)/coverage report
 
 gpu-test: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -m gpu

@@ -11,8 +11,11 @@ from __future__ import annotations
 
 import json
 import os
+import platform
+import subprocess
 import sys
 import time
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +54,11 @@ def main() -> None:
     rows.append({"feature": "scratch memory of 4 contexts", "bytes_separate": separate, "bytes_shared": shared})
     for row in rows:
         print(json.dumps(row), flush=True)
-    output.write_text(json.dumps({"tensorrt": trt.__version__, "rows": rows}, indent=1) + "\n")
+    query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+    device, _, driver = subprocess.run(query, capture_output=True, text=True).stdout.strip().partition(", ")
+    machine = {"date": date.today().isoformat(), "device": device, "driver": driver, "python": platform.python_version()}
+    versions = {"tensorrt": trt.__version__}
+    output.write_text(json.dumps({**machine, "versions": versions, "network": model.stem, "rows": rows}, indent=1) + "\n")
     sys.stdout.flush()
     os._exit(0)  # TensorRT and pycuda disagree on who leaves first
 

@@ -26,7 +26,7 @@ WORKER_MODULES = {
     for name in (
         *("worker", "wire", "base", "layers", "layer_sources", "environments", "cuda_driver", "backends", "build", "cache"),
         *("ort", "ort_session", "onnx_file", "openvino_cpu", "torch_engine", "torch_graphs", "torch_trt"),
-        *("torch_trt_keywords", "torch_trt_options"),
+        *("ort_layers", "torch_trt_keywords", "torch_trt_options"),
         *("progress", "cuda_graph", "cuda_stream", "trt"),
         *(
             f"trt.{name}"
@@ -38,7 +38,8 @@ WORKER_MODULES = {
 
 COMMAND = "the course command"
 FLOORS = {
-    **dict.fromkeys(("course_lib", "errors", "files", "lazy", "style"), 0),
+    "errors": -1,
+    **dict.fromkeys(("course_lib", "bars", "files", "lazy", "model_file", "style"), 0),
     **dict.fromkeys(("recipe", "models", "precision", "plugins", "migration"), 1),
     "engines": 2,
     **dict.fromkeys(("profiling", "benchmark"), 3),

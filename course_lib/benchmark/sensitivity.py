@@ -11,6 +11,7 @@ sensitivity one layer at a time and on leaving the worst ones in float.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from html import escape
@@ -18,9 +19,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from course_lib.bars import track
 from course_lib.benchmark.accuracy import Deviation, deviation
 from course_lib.benchmark.one_node import Feeds, OneNode, Outputs, reduction, runner, weights_overflow
 from course_lib.errors import CourseError
+from course_lib.model_file import open_model
 
 if TYPE_CHECKING:
     import onnx
@@ -141,7 +144,7 @@ class Sensitivity:
 
 
 def sensitivity(
-    model: onnx.ModelProto,
+    model: onnx.ModelProto | str | os.PathLike[str],
     feeds: Feeds | Iterable[Feeds],
     *,
     dtype: DType = "fp16",
@@ -155,7 +158,7 @@ def sensitivity(
     (for FP16 those on integers, for INT8 all but Conv, Gemm and MatMul with a constant weight) are not ranked.
 
     Args:
-        model: float32, every node with a name of its own. It is not changed.
+        model: a file or a model in memory; float32, every node with a name of its own. It is not changed.
         feeds: one batch of inputs by name, or several; real data, since random inputs excite other channels.
         dtype: "fp16" and "bf16" as `cast` reduces, "int8" as `insert_qdq` does.
         ranges: for "int8", the largest magnitude of each activation, as from `calibrate`.
@@ -173,6 +176,7 @@ def sensitivity(
     if not batches:
         raise CourseError("there is no batch to measure on: give one or more real ones")
     reduce = reduction(dtype, ranges)
+    model = open_model(model)
     names = _unique_names(model)
     if nodes is not None and (unknown := set(nodes) - set(names)):
         raise CourseError(f"nodes names {min(unknown)!r}, which the model does not have")
@@ -191,7 +195,7 @@ def sensitivity(
     rows: list[NodeError] = []
     too_large: set[str] = set()  # nodes with a weight beyond the type's largest number, which `cast` refuses
     chosen = [node for node in model.graph.node if nodes is None or node.name in nodes]
-    for node in _bar(chosen, f"sensitivity to {dtype}", progress):
+    for node in track(chosen, f"sensitivity to {dtype}", shown=progress):
         alone = one.cut(node.name)
         if weights_overflow(alone, dtype):
             too_large.add(node.name)
@@ -230,10 +234,3 @@ def _floats(outputs: Outputs) -> Outputs:
 
 def _all_lost(reference: list[Outputs]) -> Deviation:
     return deviation(reference, [tuple(np.full_like(output, np.nan) for output in outputs) for outputs in reference])
-
-
-def _bar(steps: list[Any], doing: str, shown: bool) -> Iterable[Any]:
-    from rich.console import Console
-    from rich.progress import track
-
-    return track(steps, doing, disable=not shown, transient=True, console=Console(stderr=True))

@@ -137,8 +137,11 @@ def compile_plan(name: str, model: Path, recipe: Mapping[str, Any], report: Repo
     return builder.compile_plan(importlib.import_module(name), name, model, recipe, operators, report)
 
 
-def load(source: Plan | ModelSource) -> Engine:
+def load(source: Plan | ModelSource, *, weight_budget_bytes: int | None = None) -> Engine:
     """An engine in this process, from a plan or from the source of a PyTorch module.
+
+    Args:
+        weight_budget_bytes: for TensorRT, how much of the weights may stay on the device; see `trt.loaded.load`.
 
     Raises:
         BackendUnavailable: the backend cannot run here.
@@ -166,7 +169,7 @@ def load(source: Plan | ModelSource) -> Engine:
         raise PlanError(f"the backend {name} makes no plans: this one is not what it says")
     from course_lib.engines.trt.runtime import TensorRTEngine
 
-    return TensorRTEngine(importlib.import_module(name), source)
+    return TensorRTEngine(importlib.import_module(name), source, weight_budget_bytes=weight_budget_bytes)
 
 
 def _operators(model: Path, *, for_tensorrt: bool) -> dict[str, str]:

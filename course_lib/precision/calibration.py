@@ -17,7 +17,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from course_lib.bars import track
 from course_lib.errors import CourseError
+from course_lib.model_file import open_model
 from course_lib.precision.calibrators import Calibrator
 from course_lib.precision.histogram import BINS, Histogram, StreamingHistogram
 from course_lib.precision.probe import Probe, serialized
@@ -159,7 +161,7 @@ def observe(
         CourseError: no batch; one that the model refuses; a tensor that is unknown, not of a float type, or holds NaN or
             infinity; batches that change from one pass to the next; a cache that cannot be written.
     """
-    proto = _loaded(model)
+    proto = open_model(model)
     probe = Probe.of(proto, tensors, bins)
     model_sha256 = hashlib.sha256(serialized(proto)).hexdigest()
     store, expected = None, None
@@ -174,7 +176,9 @@ def observe(
     start = store.load(probe.counted) if store else Progress(0, {})
 
     data, histograms, done = _Data(), dict(start.histograms), 0
-    for done, found in enumerate(_bar(_counted(probe, data.through(batches), start.batches), total, progress), 1):
+    for done, found in enumerate(
+        track(_counted(probe, data.through(batches), start.batches), "calibrating", total=total, shown=progress), 1
+    ):
         if found is not None:
             for name, histogram in found.items():
                 histograms.setdefault(name, StreamingHistogram(name, bins)).merge(histogram)
@@ -255,23 +259,3 @@ def _in_order(pool: ThreadPoolExecutor, function: Callable[[_In], _Out], items: 
 def _cores() -> int:
     """Cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _bar(steps: Iterable[_Out], total: int | None, shown: bool) -> Iterable[_Out]:
-    from rich.console import Console
-    from rich.progress import track
-
-    return track(steps, "calibrating", total=total, disable=not shown, transient=True, console=Console(stderr=True))
-
-
-def _loaded(model: onnx.ModelProto | str | os.PathLike[str]) -> onnx.ModelProto:
-    import onnx
-
-    if isinstance(model, onnx.ModelProto):
-        return model
-    try:
-        return onnx.load(model)
-    except OSError as error:
-        raise CourseError(f"{os.fspath(model)} cannot be read: {error.strerror or error}") from None
-    except Exception as error:  # protobuf's implementations raise different classes
-        raise CourseError(f"{os.fspath(model)} is no ONNX model ({type(error).__name__})") from None

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from course_lib.engines import Layer, LayerTable, LayerTensor
 from course_lib.engines.ort_layers import dtype_word, parse_ort_profile
 from course_lib.errors import BuildError, EngineError
+from course_lib.model_file import open_model
 from course_lib.profiling.layer_times import LayerTimings
 from course_lib.profiling.ort_nodes import swallowed_nodes
 
@@ -59,7 +60,7 @@ def profile_onnxruntime(
     import numpy as np
     import onnx
 
-    named = _named(_loaded(model))
+    named = _named(open_model(model))
     feeds = {name: np.asarray(array) for name, array in feeds.items()}
     with TemporaryDirectory() as folder:
         saved = Path(folder, "optimized.onnx")
@@ -68,19 +69,6 @@ def profile_onnxruntime(
     operators = {node.name: node.op_type for node in named.graph.node}
     table = _described(parse_ort_profile(text, operators), named, optimized, feeds)
     return table, LayerTimings.from_ort_profile(text, skip=_WARM_UP).with_table(table)
-
-
-def _loaded(model: Any) -> onnx.ModelProto:
-    import onnx
-
-    if not isinstance(model, (str, os.PathLike)):
-        return model
-    try:
-        return onnx.load(model)
-    except OSError as error:
-        raise BuildError(f"{model}: {error.strerror or error}") from None
-    except Exception as error:  # protobuf's own class, which differs between its versions
-        raise BuildError(f"{model} is not an ONNX model, or only a part of one ({type(error).__name__})") from None
 
 
 def _named(model: onnx.ModelProto) -> onnx.ModelProto:

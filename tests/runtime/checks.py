@@ -265,8 +265,8 @@ def check_refit(bench: Bench) -> None:
     with refused("no weights 'nonsense'"):
         engine.refit({"nonsense": np.zeros(3, np.float32)})
     name = next(iter(changed))
-    with refused(repr(name), "3 numbers"):
-        engine.refit({name: np.zeros(3, np.float32)})
+    with refused():
+        engine.refit({**changed, name: np.zeros(3, np.float32)})
     with refused("refit", "flags"):
         bench.engine().refit(changed)
 

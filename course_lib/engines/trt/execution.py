@@ -189,9 +189,11 @@ class Execution:
         profile = check_profiles(self._loaded.recipe, feeds) or 0
         if profile != self._profile:
             self._switch(profile)
-        for name, array in feeds.items():
-            if not self._context.set_input_shape(name, array.shape):
-                raise EngineError(f"input {name!r} refuses shape {array.shape}: {self._log.take()}")
+        for name in (
+            info.name for info in self.inputs if -1 in info.shape
+        ):  # fixed ones need no telling, and 8.6 may fail on it
+            if not self._context.set_input_shape(name, feeds[name].shape):
+                raise EngineError(f"input {name!r} refuses shape {feeds[name].shape}: {self._log.take()}")
         for info in self.outputs:
             if min((0, *dimensions(self._context.get_tensor_shape(info.name)))) < 0 and info.name not in self._allocators:
                 self._allocators[info.name] = output_allocator(self._loaded.trt, self._buffers[info.name])

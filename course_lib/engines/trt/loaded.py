@@ -104,7 +104,7 @@ def load(trt: Any, plan: Plan, weight_budget_bytes: int | None = None) -> Loaded
         _set_weight_budget(trt, engine, log, weight_budget_bytes)
     names = [engine.get_tensor_name(i) for i in range(engine.num_io_tensors)]
     dtypes = {name: engine.get_tensor_dtype(name).name for name in names}
-    infos = {n: TensorInfo(n, dimensions(engine.get_tensor_shape(n)), _DTYPES.get(dtypes[n], dtypes[n].lower())) for n in names}
+    infos = {n: TensorInfo(n, _shape(engine, n), _DTYPES.get(dtypes[n], dtypes[n].lower())) for n in names}
     is_input = {name: engine.get_tensor_mode(name) == trt.TensorIOMode.INPUT for name in names}
     return Loaded(
         trt,
@@ -115,6 +115,13 @@ def load(trt: Any, plan: Plan, weight_budget_bytes: int | None = None) -> Loaded
         inputs=tuple(infos[name] for name in names if is_input[name]),
         outputs=tuple(infos[name] for name in names if not is_input[name]),
     )
+
+
+def _shape(engine: Any, name: str) -> tuple[int, ...]:
+    shape = dimensions(engine.get_tensor_shape(name))
+    if shape == (-1,) and hasattr(engine, "get_binding_shape"):  # 8.6 tells some shapes only through its older interface
+        shape = dimensions(engine.get_binding_shape(name))
+    return shape
 
 
 def dimensions(shape: Any) -> tuple[int, ...]:
