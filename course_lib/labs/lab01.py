@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from course_lib.benchmark import compare, speedup
+from course_lib.benchmark import compare, speedup, sqnr_db
 from course_lib.engines import ModelSource, Plan
 from course_lib.errors import BuildError, CourseError, EngineError, PrecisionError, RecipeError
 from course_lib.labs.base import Bench, Examination, Lab, Outcome, Task, TimedWorker, clearly
@@ -135,7 +135,7 @@ class FirstEngine(Lab):
         if have.shape != want.shape:
             raise EngineError(f"the engine answers with shape {have.shape[1:]} per image, PyTorch with {want.shape[1:]}")
         eager_right, right = (float((logits.argmax(1) == fresh.labels).mean()) for logits in (want, have))
-        sqnr = _sqnr_db(want, have)
+        sqnr = float(np.clip(sqnr_db(want, have), -120, 120))  # JSON has no infinity
         figures = {"accuracy_eager": eager_right, "accuracy": right, "sqnr_db": sqnr}
         loss = 100 * (eager_right - right)
         said = f"{100 * right:.1f} % of {FRESH_IMAGES} fresh images right, PyTorch {100 * eager_right:.1f} %; logits at {sqnr:.0f} dB."
@@ -213,15 +213,6 @@ def _logits(engine: TimedWorker, images: np.ndarray, batches: list[int]) -> np.n
         if done == len(images):
             break
     return np.concatenate(parts).astype(np.float64)
-
-
-def _sqnr_db(want: np.ndarray, have: np.ndarray) -> float:
-    """Signal-to-noise ratio of `have` in decibels, with `want` as the signal; capped at 120."""
-    noise = float(np.square(want - have).sum())
-    signal = float(np.square(want).sum())
-    if not np.isfinite(noise) or signal == 0:
-        return -120.0
-    return min(120.0, 10 * float(np.log10(signal / noise))) if noise > 0 else 120.0
 
 
 def _accepts(recipe: Recipe, batch: int) -> bool:
