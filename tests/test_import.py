@@ -30,7 +30,18 @@ WORKER_MODULES = {
         *("progress", "cuda_graph", "cuda_stream", "trt"),
         *(
             f"trt.{name}"
-            for name in ("builder", "config", "execution", "loaded", "log", "memory", "progress", "refit", "runtime")
+            for name in (
+                "builder",
+                "config",
+                "execution",
+                "loaded",
+                "log",
+                "memory",
+                "profiler",
+                "progress",
+                "refit",
+                "runtime",
+            )
         ),
         "trt.timing_cache",
     )

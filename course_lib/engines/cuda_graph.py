@@ -45,6 +45,34 @@ class CudaGraph:
         self._driver.launch(self._executable, stream)
 
 
+class Replay:
+    """The graph of work whose shapes and addresses now and then change.
+
+    Attributes:
+        captured: the state that the graph holds; None before the first capture.
+    """
+
+    def __init__(self) -> None:
+        self.captured: Any = None
+        self._warm: Any = None
+        self._graph: CudaGraph | None = None
+
+    def run(self, stream: int, state: Any, enqueue: Callable[[], None]) -> None:
+        """Enqueue the work: plainly the first time in a new state, captured the second time, replayed from then on.
+
+        Args:
+            state: everything that a graph holds; two equal states need no new capture.
+        """
+        if self.captured != state:
+            if self._warm != state:
+                enqueue()
+                self._warm = state
+                return
+            self._graph, self.captured = CudaGraph(stream, enqueue), state
+        assert self._graph is not None
+        self._graph.launch(stream)
+
+
 class _Driver:
     """The six calls of libcuda that graphs take."""
 

@@ -83,9 +83,8 @@ def _preload() -> None:
     import onnxruntime
 
     if hasattr(onnxruntime, "preload_dlls"):
-        with contextlib.redirect_stdout(
-            io.StringIO()
-        ):  # it prints what it misses; what matters is told when the provider fails
+        # it prints what it misses; what matters is told when the provider fails
+        with contextlib.redirect_stdout(io.StringIO()):
             onnxruntime.preload_dlls()
 
 

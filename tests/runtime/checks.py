@@ -191,11 +191,11 @@ def check_a_graph_is_captured_and_captured_again(bench: Bench) -> None:
     captured = []
     for first, count in [(0, 1)] * 3 + [(8, 1)] + [(0, 8)] * 3 + [(9, 8)] + [(5, 1)] * 3:
         bench.right(execution.infer(bench.images(first, count)), first, count)
-        captured.append(execution._captured)
+        captured.append(execution._replay.captured)
     distinct = [state for i, state in enumerate(captured) if state is not None and state != captured[i - 1]]
     assert captured[0] is None and len(distinct) == 3, "a graph for batch 1, one for 8, one for 1 again"
     assert execution.time_ms(bench.images(0, 3)) > 0
-    assert execution._captured[1] == ((3, *SHAPE),), "timed a replay, not the capture"
+    assert execution._replay.captured[1] == ((3, *SHAPE),), "timed a replay, not the capture"
 
 
 def check_a_graph_over_two_profiles(bench: Bench) -> None:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from course_lib.engines.base import Feeds, check_feeds, check_profiles
-from course_lib.engines.cuda_graph import CudaGraph
+from course_lib.engines.cuda_graph import Replay
 from course_lib.engines.trt.loaded import Loaded, Scratch, dimensions
 from course_lib.engines.trt.memory import Buffer, cuda, output_allocator
+from course_lib.engines.trt.profiler import keep_times
 from course_lib.errors import EngineError
 
 if TYPE_CHECKING:
@@ -38,10 +39,7 @@ class Execution:
         self._profile = self._context.active_optimization_profile
         self._buffers = {info.name: Buffer() for info in (*self.inputs, *self.outputs)}
         self._allocators: dict[str, Any] = {}
-        self._wants_graph = graph
-        self._graph: CudaGraph | None = None
-        self._captured: Any = None  # profile, shapes and addresses that the graph holds
-        self._warm: Any = None  # those of the last plain run
+        self._replay = Replay() if graph else None
         self._kept: dict[str, torch.Tensor] = {}  # outputs that the graph writes to
         self._under_way = False
 
@@ -87,7 +85,7 @@ class Execution:
         """See `Engine.time_ms`. Device time between two events around the run; copies are not counted, nor is a capture."""
         self._upload(feeds)
         addresses = self._own_addresses()
-        while self._wants_graph and not self._allocators and self._captured != self._state(addresses):
+        while self._replay and not self._allocators and self._replay.captured != self._state(addresses):
             self._enqueue(self.stream.handle, addresses)
         self._synchronize()
         begin, end = cuda().Event(), cuda().Event()
@@ -98,11 +96,8 @@ class Execution:
         return float(begin.time_till(end))
 
     def layer_times(self, feeds: Feeds, *, runs: int = 10) -> list[tuple[str, float]]:
-        """What each layer took, in milliseconds: one row a layer and run, in order of execution. Slower than a run without.
-
-        Source: NVIDIA TensorRT API, `IProfiler.report_layer_time`.
-        """
-        profiler = _profiler(self._loaded.trt)
+        """What each layer took, in milliseconds: one row a layer and run, in order of execution. Slower than a run without."""
+        profiler = keep_times(self._loaded.trt)
         self.infer(feeds)  # a first run loads kernels
         self._context.profiler = profiler
         self._context.enqueue_emits_profile = False
@@ -168,10 +163,10 @@ class Execution:
         shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
         wanted = self.output_shapes(shapes)
         outputs = self._kept
-        if not self._wants_graph or {name: tuple(tensor.shape) for name, tensor in outputs.items()} != wanted:
+        if not self._replay or {name: tuple(tensor.shape) for name, tensor in outputs.items()} != wanted:
             dtypes = {info.name: getattr(torch, info.dtype) for info in self.outputs}
             outputs = {name: torch.empty(shape, dtype=dtypes[name], device="cuda") for name, shape in wanted.items()}
-            self._kept = outputs if self._wants_graph else {}
+            self._kept = outputs if self._replay else {}
         addresses = {name: tensor.data_ptr() for name, tensor in {**tensors, **outputs}.items()}
         self.run_at(addresses, shapes, torch.cuda.current_stream().cuda_stream)
         return outputs
@@ -216,27 +211,19 @@ class Execution:
                 self._buffers[info.name].grow(_size(self._shape(info.name), info.dtype))
         return {name: buffer.address for name, buffer in self._buffers.items() if name not in self._allocators}
 
+    def _enqueue(self, stream: int, addresses: Mapping[str, int]) -> None:
+        """Kernel by kernel, or as a graph."""
+        for name, address in addresses.items():
+            self._context.set_tensor_address(name, address)
+        if self._replay is None or self._allocators:  # memory cannot be asked for during a capture
+            self._run(stream)
+        else:
+            self._replay.run(stream, self._state(addresses), lambda: self._run(stream))
+
     def _state(self, addresses: Mapping[str, int]) -> Any:
         """What a graph must have been captured with to be the right one."""
         shapes = tuple(tuple(self._context.get_tensor_shape(info.name)) for info in self.inputs)
         return self._profile, shapes, tuple(sorted(addresses.items()))
-
-    def _enqueue(self, stream: int, addresses: Mapping[str, int]) -> None:
-        """Kernel by kernel, or as a graph: the first run with new shapes or addresses is plain, the second is captured."""
-        for name, address in addresses.items():
-            self._context.set_tensor_address(name, address)
-        if not self._wants_graph or self._allocators:  # memory cannot be asked for during a capture
-            self._run(stream)
-            return
-        state = self._state(addresses)
-        if self._captured != state:
-            if self._warm != state:
-                self._run(stream)
-                self._warm = state
-                return
-            self._graph, self._captured = CudaGraph(stream, lambda: self._run(stream)), state
-        assert self._graph is not None
-        self._graph.launch(stream)
 
     def _run(self, stream: int) -> None:
         if not self._context.execute_async_v3(stream):
@@ -277,15 +264,3 @@ def _size(shape: tuple[int, ...], dtype: str) -> int:
         return int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
     except TypeError:
         raise EngineError(f"an output is {dtype}, a type that numpy does not have: use run_tensors()") from None
-
-
-def _profiler(trt: Any) -> Any:
-    class Profiler(trt.IProfiler):
-        def __init__(self) -> None:
-            trt.IProfiler.__init__(self)
-            self.rows: list[tuple[str, float]] = []
-
-        def report_layer_time(self, layer_name: str, ms: float) -> None:
-            self.rows.append((layer_name, ms))
-
-    return Profiler()
