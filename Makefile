@@ -17,8 +17,9 @@ help:
 demo: $(VENV)/.installed sandbox
 	$(BIN)/course demo
 
+# Two processes, a file of tests to one of them: each has a core of its own, so that tests which measure still can.
 test: $(VENV)/.installed-test sandbox lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 slow-test: $(VENV)/.installed-test sandbox
 	$(BIN)/python -m pytest -m slow
