@@ -1,0 +1,178 @@
+"""The RoPE kernel behind one call: out of a compiled library (for the host or for a GPU), or compiled by pycuda at run time."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from course_lib.errors import BackendUnavailable, EngineError
+from course_lib.plugins.compilers import FOLDER, SOURCE, compile_for_host, compile_with_nvcc, nvcc
+from course_lib.plugins.reference import check_shapes
+
+DTYPES = ("float32", "float16", "bfloat16")  # in the order of RopeType in rope.h
+VECTOR_BYTES = 16
+BLOCK_THREADS = 256
+
+Shape = Sequence[int]  # batch, sequence, heads, head size
+
+
+class Launcher(Protocol):
+    """Enqueues one rotation. Addresses are numbers; what `rope/rope.h` says of them holds.
+
+    Raises:
+        EngineError: CUDA refused the launch.
+    """
+
+    def __call__(
+        self, dtype: str, x: int, cos: int, sin: int, y: int, shape: Shape, *, interleaved: bool = False, stream: int = 0
+    ) -> None: ...
+
+
+class RopeLibrary:
+    """A library that `compilers` made of `rope/rope.cu`, or of another source with the interface in `rope/rope.h`.
+
+    Args:
+        path: of the shared library. Made by nvcc it takes device pointers and a stream, otherwise host pointers.
+    """
+
+    def __init__(self, path: Path) -> None:
+        library = ctypes.CDLL(str(path))
+        self._launch = library.rope_launch
+        self._launch.argtypes = [*[ctypes.c_int] * 2, *[ctypes.c_void_p] * 4, *[ctypes.c_int64] * 4, ctypes.c_void_p]
+        self._geometry = library.rope_geometry
+        self._geometry.argtypes = [*[ctypes.c_int] * 5, ctypes.POINTER(ctypes.c_uint)]
+        self._geometry.restype = None
+
+    def __call__(
+        self, dtype: str, x: int, cos: int, sin: int, y: int, shape: Shape, *, interleaved: bool = False, stream: int = 0
+    ) -> None:
+        """Rotate, as `Launcher` says."""
+        status = self._launch(_type_number(dtype), interleaved, x, cos, sin, y, *shape, stream)
+        if status != 0:
+            raise EngineError(f"the RoPE kernel was not launched for {dtype} of shape {tuple(shape)}: CUDA error {status}")
+
+    def geometry(self, shape: Shape, width: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Grid and block of a launch whose threads load `width` numbers at once."""
+        six = (ctypes.c_uint * 6)()
+        self._geometry(*shape, width, six)
+        return tuple(six[:3]), tuple(six[3:])
+
+
+class PycudaRope:
+    """The same source, compiled by pycuda in the running process; a pycuda context must be current.
+
+    pycuda launches on its own `Stream` objects only and cannot adopt a stream that somebody else made, so this serves programs
+    that own their stream, and a plugin, to which TensorRT hands a stream's number, takes a `RopeLibrary`.
+    """
+
+    def __init__(self) -> None:
+        try:
+            from pycuda.compiler import SourceModule
+        except ImportError:
+            raise BackendUnavailable("compiling at run time needs pycuda: pip install pycuda") from None
+        self._module = SourceModule(pycuda_source(), **pycuda_options())
+
+    def __call__(
+        self, dtype: str, x: int, cos: int, sin: int, y: int, shape: Shape, *, interleaved: bool = False, stream: Any = None
+    ) -> None:
+        """Rotate, as `Launcher` says, but on a `pycuda.driver.Stream`; None is the default stream."""
+        if not np.prod(shape):
+            return
+        width = vector_width(dtype, (x, cos, sin, y), shape[3])
+        kernel = self._module.get_function(kernel_name(dtype, interleaved=interleaved, width=width))
+        kernel.prepare("PPPPiiii")
+        grid, block = geometry(shape, width)
+        kernel.prepared_async_call(grid, block, stream, x, cos, sin, y, *shape)
+
+
+def pycuda_source() -> str:
+    """The CUDA C++ that pycuda compiles: the one source, whose header it finds through `pycuda_options`."""
+    return SOURCE.read_text(encoding="utf-8")
+
+
+def pycuda_options() -> dict[str, Any]:
+    """Arguments of ``pycuda.compiler.SourceModule`` beside the source."""
+    # pycuda would wrap the source into extern "C", which templates refuse; the kernels have plain names of their own
+    return {"nvcc": nvcc(), "options": ["-std=c++17", "-O3"], "no_extern_c": True, "include_dirs": [str(FOLDER)]}
+
+
+def kernel_name(dtype: str, *, interleaved: bool, width: int) -> str:
+    """The entry point in the compiled module."""
+    return f"rope_{DTYPES[_type_number(dtype)]}_{'interleaved' if interleaved else 'halves'}_{'scalar' if width == 1 else 'vector'}"
+
+
+def vector_width(dtype: str, addresses: Sequence[int], head_size: int) -> int:
+    """How many numbers a thread may load at once: 16 bytes where every address allows it, else one number."""
+    width = VECTOR_BYTES // (4 if dtype == "float32" else 2)
+    aligned = all(address % VECTOR_BYTES == 0 for address in addresses) and head_size // 2 % width == 0
+    return width if aligned else 1
+
+
+def geometry(shape: Shape, width: int) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
+    """Grid and block, as `rope_geometry` in `rope/rope.cu` chooses them."""
+    batch, sequence, heads, head_size = shape
+    lanes = min(-(-(head_size // 2) // width), BLOCK_THREADS)
+    rows = BLOCK_THREADS // lanes
+    heads_at_once = -(-heads // -(-heads // rows))
+    positions = min(rows // heads_at_once, 64, sequence)
+    return (-(-sequence // positions), min(batch, 65535), 1), (lanes, heads_at_once, positions)
+
+
+@cache
+def host_launcher() -> RopeLibrary:
+    """The kernel on this machine's processor, compiled once.
+
+    Raises:
+        BackendUnavailable: no C++ compiler.
+    """
+    return RopeLibrary(compile_for_host())
+
+
+@cache
+def cuda_launcher() -> RopeLibrary:
+    """The kernel on this machine's GPU, compiled once by nvcc.
+
+    Raises:
+        BackendUnavailable: no nvcc.
+    """
+    return RopeLibrary(compile_with_nvcc())  # needs a GPU
+
+
+def rope_on_host(
+    x: np.ndarray, cos: np.ndarray, sin: np.ndarray, *, interleaved: bool = False, launch: Launcher | None = None
+) -> np.ndarray:
+    """Run the CUDA kernel itself, on the processor: `rope.cu` compiled by the host's compiler.
+
+    Args:
+        x: float32, float16 or (with the package ml_dtypes) bfloat16, shape ``(batch, sequence, heads, head_size)``.
+        cos, sin: float32, shape ``(rows, head_size / 2)`` with at least `sequence` rows.
+        interleaved: as in `reference.rope`.
+        launch: another compiled kernel that takes host pointers; None is the course's.
+
+    Returns:
+        an array like `x`.
+
+    Raises:
+        ValueError: shapes or dtypes that do not fit.
+        BackendUnavailable: no C++ compiler.
+    """
+    check_shapes(x.shape, cos.shape, sin.shape)
+    if cos.dtype != np.float32 or sin.dtype != np.float32:
+        raise ValueError(f"cos and sin need the dtype float32, got {cos.dtype} and {sin.dtype}")
+    _type_number(x.dtype.name)
+    x, cos, sin = (np.ascontiguousarray(array) for array in (x, cos, sin))
+    y = np.empty_like(x)
+    run = launch or host_launcher()
+    run(x.dtype.name, x.ctypes.data, cos.ctypes.data, sin.ctypes.data, y.ctypes.data, x.shape, interleaved=interleaved)
+    return y
+
+
+def _type_number(dtype: str) -> int:
+    if dtype not in DTYPES:
+        raise ValueError(f"the kernel rotates {', '.join(DTYPES)}, not {dtype}")
+    return DTYPES.index(dtype)

@@ -1,0 +1,199 @@
+"""rope.cu itself, compiled by the host's compiler."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from course_lib.errors import BackendUnavailable, BuildError, EngineError
+from course_lib.plugins import compilers, host_launcher, rope, rope_on_host, rope_tables
+from course_lib.plugins.launchers import geometry, vector_width
+from tests.plugins.rope_cases import DTYPES, Case, excess, make_case, random_shapes
+
+SHAPES = random_shapes(60, seed=20, largest=60_000)
+
+
+def run(case: Case) -> np.ndarray:
+    return rope_on_host(case.x, case.cos, case.sin, interleaved=case.interleaved)
+
+
+@pytest.mark.parametrize("interleaved", [False, True])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_sixty_random_shapes_within_one_rounding_of_float64(dtype: str, interleaved: bool) -> None:
+    assert len(SHAPES) >= 50 and len({shape[3] for shape in SHAPES}) > 15
+    worst = max(excess(run(make_case(s, dtype, interleaved=interleaved, seed=i)), make_case(s, dtype, interleaved=interleaved, seed=i))
+                for i, s in enumerate(SHAPES))  # fmt: skip
+    assert 0.05 < worst <= 1, worst  # far below, the bound would prove nothing
+
+
+def test_the_bound_notices_one_more_rounding() -> None:
+    """A kernel that rounds its products to FP16 before it adds them is off by more than `excess` allows."""
+    case = make_case((2, 40, 4, 64), "float16", interleaved=False, seed=1)
+    a, b = case.x[..., :32], case.x[..., 32:]
+    c, s = (table[:, None].astype(np.float16) for table in (case.cos, case.sin))
+    sloppy = np.concatenate([a * c - b * s, b * c + a * s], axis=-1)
+    assert sloppy.dtype == np.float16 and excess(sloppy, case) > 2
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.tuples(st.integers(0, 3), st.integers(0, 70), st.integers(0, 35), st.integers(0, 40).map(lambda half: 2 * half)),
+    st.sampled_from(list(DTYPES)),
+    st.booleans(),
+    st.integers(0, 3),
+    st.integers(0, 2**32 - 1),
+)
+def test_any_shape(shape: tuple[int, ...], dtype: str, interleaved: bool, spare: int, seed: int) -> None:
+    case = make_case(shape, dtype, interleaved=interleaved, seed=seed, spare=spare)
+    assert excess(run(case), case) <= 1
+
+
+@pytest.mark.parametrize("shape", [(1, 2, 3, 4096), (1, 1, 300, 64), (1, 200, 1, 2), (3, 1, 1, 1030), (70_000, 1, 1, 2)])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_sizes_beyond_one_block(shape: tuple[int, ...], dtype: str) -> None:
+    case = make_case(shape, dtype, interleaved=False, seed=9)
+    assert excess(run(case), case) <= 1
+
+
+@pytest.mark.parametrize("interleaved", [False, True])
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("which", ["x", "cos", "sin", "y"])
+def test_memory_that_is_not_aligned_for_vectors(dtype: str, which: str, interleaved: bool) -> None:
+    """One number off: every pointer alone must lead to the scalar path, and nothing beside the result may change."""
+    case = make_case((2, 5, 3, 64), dtype, interleaved=interleaved, seed=4)
+    arrays = {"x": case.x, "cos": case.cos, "sin": case.sin, "y": np.zeros_like(case.x)}
+    memory, views = {}, {}
+    for name, array in arrays.items():
+        memory[name] = np.full(array.nbytes + 96, 0xA5, np.uint8)
+        start = -memory[name].ctypes.data % 32 + (array.itemsize if name == which else 0)
+        views[name] = memory[name][start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+        views[name][...] = array
+    addresses = [views[name].ctypes.data for name in arrays]
+    assert vector_width(dtype, addresses, 64) == 1
+    before = {name: memory[name].copy() for name in arrays}
+    host_launcher()(dtype, *addresses, case.x.shape, interleaved=interleaved)
+    assert excess(views["y"], case) <= 1
+    views["y"][...] = 0
+    assert all(np.array_equal(memory[name], before[name]) for name in arrays)
+
+
+def test_every_float16_and_bfloat16_survives() -> None:
+    """Turned by nothing, each bit pattern comes back: widening and rounding to itself."""
+    for kind in (np.float16, ml_dtypes.bfloat16):
+        bits = np.arange(65536, dtype=np.uint16)
+        numbers = bits[np.isfinite(bits.view(kind).astype(np.float32))].view(kind)
+        x = np.concatenate([numbers, np.zeros(-len(numbers) % 32, kind)]).reshape(1, 1, -1, 32)
+        y = rope_on_host(x, np.ones((1, 16), np.float32), np.zeros((1, 16), np.float32))
+        assert np.array_equal(y.astype(np.float32), x.astype(np.float32))
+
+
+@pytest.mark.parametrize("kind", [np.float16, ml_dtypes.bfloat16])
+def test_rounding_is_to_nearest_even(kind: type) -> None:
+    """With x = (1, 0) the result is the cosine, rounded: ties, subnormal numbers, overflow, infinity and NaN as NumPy rounds them."""
+    steps = np.arange(0, 0x8000, 7, dtype=np.uint16).view(kind).astype(np.float32)
+    steps = steps[np.isfinite(steps)]
+    ties = steps[:-1] + (steps[1:] - steps[:-1]) / 2
+    rng = np.random.default_rng(0)
+    random = rng.standard_normal(20_000) * 10.0 ** rng.uniform(-12, 6, 20_000)
+    special = [65504, 65519.996, 65520, 65536, 3.4e38, np.inf, np.nan, 2**-24, 2**-25, 2**-26, 3 * 2**-26, 1e-40]
+    beside = [np.nextafter(ties, np.float32(end)) for end in (0, np.inf)]
+    values = np.concatenate([steps, ties, *beside, random, special]).astype(np.float32)
+    values = np.concatenate([values, -values, np.zeros(-2 * len(values) % 64, np.float32)])
+    half = len(values)
+    x = np.concatenate([np.ones(half), np.zeros(half)]).astype(kind).reshape(1, 1, 1, -1)
+    y = rope_on_host(x, values[None], np.zeros((1, half), np.float32))[0, 0, 0, :half]
+    with np.errstate(over="ignore"):
+        assert np.array_equal(y.astype(np.float32), values.astype(kind).astype(np.float32), equal_nan=True)
+
+
+@pytest.mark.parametrize("width", [1, 4, 8])
+def test_python_and_the_source_agree_on_grid_and_block(width: int) -> None:
+    shapes = [*SHAPES, (1, 1, 32, 128), (8, 4096, 32, 128), (70_000, 3, 5, 64), (1, 1 << 30, 1, 2), (1, 1, 1 << 30, 2)]
+    for shape in shapes:
+        grid, block = geometry(shape, width)
+        assert (grid, block) == host_launcher().geometry(shape, width)
+        assert 1 <= np.prod(block) <= 256 and block[2] <= 64 and grid[1] <= 65535 and grid[0] < 2**31
+
+
+def test_a_block_is_full_at_the_usual_shapes() -> None:
+    for heads, width in ((32, 8), (8, 8), (1, 8), (32, 4), (40, 8)):
+        block = geometry((8, 4096, heads, 128), width)[1]
+        assert np.prod(block) >= 160, (heads, width, block)
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "error", "said"),
+    [
+        ((1, 1, 1, 3), "float32", EngineError, "CUDA error 1"),
+        ((-1, 1, 1, 4), "float32", EngineError, "CUDA error 1"),
+        ((1, (1 << 30) + 1, 1, 4), "float32", EngineError, "CUDA error 1"),
+        ((1, 1, 1, 4), "float64", ValueError, "not float64"),
+    ],
+)
+def test_launches_that_are_refused(shape: tuple[int, ...], dtype: str, error: type[Exception], said: str) -> None:
+    with pytest.raises(error, match=said):
+        host_launcher()(dtype, 0, 0, 0, 0, shape)
+
+
+def test_inputs_that_are_refused() -> None:
+    x, (cos, sin) = np.zeros((1, 3, 2, 8), np.float32), rope_tables(3, 8)
+    with pytest.raises(ValueError, match="not float64"):
+        rope_on_host(x.astype(np.float64), cos, sin)
+    with pytest.raises(ValueError, match="cos and sin need the dtype float32"):
+        rope_on_host(x, cos.astype(np.float16), sin)
+    with pytest.raises(ValueError, match="at least 3 rows"):
+        rope_on_host(x, cos[:2], sin[:2])
+
+
+def test_inputs_that_are_not_contiguous() -> None:
+    whole = make_case((2, 6, 3, 32), "float32", interleaved=False, seed=5)
+    x = np.asfortranarray(whole.x)[:, ::2]
+    cos, sin = whole.cos[::2], whole.sin[::2]
+    assert np.allclose(rope_on_host(x, cos, sin), rope(x, cos, sin), atol=1e-6)
+
+
+# ---- compiling
+
+
+def test_a_compiled_kernel_is_found_again_and_a_changed_one_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(compilers.CACHE_VARIABLE, str(tmp_path / "kernels"))
+    source = tmp_path / "mine.cu"
+    source.write_text('extern "C" int answer() { return 41; }\n')
+    first = compilers.compile_for_host(source)
+    stamp = first.stat().st_mtime_ns
+    assert compilers.compile_for_host(source) == first and first.stat().st_mtime_ns == stamp
+    (tmp_path / "beside.h").write_text("// a header that the source may include\n")
+    assert compilers.compile_for_host(source) != first
+    assert compilers.compile_for_host(source, flags=["-DX"]) not in (first, compilers.compile_for_host(source))
+    assert first.parent == tmp_path / "kernels" and not [p for p in first.parent.iterdir() if p.is_dir()]
+
+
+def test_the_cache_lies_in_the_users_own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(compilers.CACHE_VARIABLE, raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert compilers.cache_folder() == tmp_path / "tensorrt-course" / "kernels"
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+    assert compilers.cache_folder() == Path("~/.cache/tensorrt-course/kernels").expanduser()
+
+
+def test_a_source_that_does_not_compile_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(compilers.CACHE_VARIABLE, str(tmp_path))
+    source = tmp_path / "wrong.cu"
+    source.write_text("int f() { return nothing; }\n")
+    with pytest.raises(BuildError, match=r"refuses wrong.cu: .*nothing") as refused:
+        compilers.compile_for_host(source)
+    assert len(str(refused.value).splitlines()) == 1
+
+
+def test_compilers_that_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda name, path=None: None)
+    with pytest.raises(BackendUnavailable, match="C\\+\\+ compiler"):
+        compilers.compile_for_host()
+    with pytest.raises(BackendUnavailable, match="nvcc"):
+        compilers.compile_with_nvcc()
