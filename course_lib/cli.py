@@ -262,6 +262,37 @@ def grade(
 
 
 @app.command()
+def migrate(
+    paths: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="PATH...", exists=True, help="programs, notebooks, scripts, READMEs, folders", show_default=False
+        ),
+    ],
+    to: Annotated[str, typer.Option(help="a version: 8.6, 10.15, 10.16, 11.0, 11.4 or rtx")] = "11.4",
+    as_json: AsJson = False,
+) -> None:
+    """What in this code TensorRT removed, deprecated or ignores, and what replaces it.
+
+    Status 1 when something is removed or ignored, 2 when a file cannot be read, 0 otherwise.
+    """
+    from course_lib import console
+    from course_lib.migration import report, scan, scanner
+
+    try:
+        scanner.target_version(to)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    found = scan(paths, to)
+    if not _show(as_json, report.document(found)):
+        for title, columns, rows in report.tables(found):
+            console.table(title, columns, rows)
+        print("\n".join(report.summary(found)))
+    if found.fails or found.unread:
+        raise typer.Exit(1 if found.fails else 2)
+
+
+@app.command()
 def demo(as_json: AsJson = False) -> None:
     """The whole loop on a real model: build, measure, grade, report."""
     from course_lib import console

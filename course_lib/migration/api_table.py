@@ -105,6 +105,23 @@ class ApiTable:
         owner, _, last = name.rpartition(".")
         return next((kind["properties"][last] for kind in self._lineage(owner) if last in kind["properties"]), "")
 
+    def type_of(self, name: str) -> str:
+        """The type of a property as the binding declares it, such as ``"ICudaEngine"``; empty where it tells none."""
+        owner, _, last = name.rpartition(".")
+        return next((kind["types"][last] for kind in self._lineage(owner) if last in kind["types"]), "")
+
+    def deprecated(self, name: str) -> str:
+        """What the docstring says where it calls a name deprecated; empty where it does not. A base class counts."""
+        owner, _, last = name.rpartition(".")
+        names = [f"{base}.{last}" for base in self.lineage(owner)] if owner else [name]
+        return next((text for one in (name, *names) if (text := self._content["deprecated"].get(one))), "")
+
+    def lineage(self, name: str) -> tuple[str, ...]:
+        """A class and its bases, nearest first; empty if this version has no such class."""
+        if name not in self._content["classes"]:
+            return ()
+        return (name, *(found for base in self.bases(name) for found in self.lineage(base)))
+
     def members(self, name: str) -> tuple[str, ...]:
         """Methods, properties and attributes of a class and its bases."""
         groups = ("methods", "properties", "attributes")
@@ -115,8 +132,7 @@ class ApiTable:
         return tuple(self._content["classes"][name]["bases"])
 
     def _lineage(self, name: str) -> list[Mapping[str, Any]]:
-        kind = self._content["classes"].get(name)
-        return [] if kind is None else [kind, *(found for base in kind["bases"] for found in self._lineage(base))]
+        return [self._content["classes"][one] for one in self.lineage(name)]
 
 
 def _signatures(overloads: list[dict[str, Any]]) -> tuple[Signature, ...]:

@@ -2,7 +2,7 @@
 
 The bindings are an extension module of about a megabyte, on PyPI for every version. It asks the loader for TensorRT's
 libraries and a dozen functions in them; empty stand-ins satisfy the loader, and since pybind11 writes each signature into a
-docstring, importing the module tells the whole API. Nothing of it is called.
+docstring, importing the module tells the whole API, and what NVIDIA calls deprecated. Nothing of it is called.
 
 ``python -m course_lib.migration.bindings`` writes the tables in `api/`; with ``--check`` it compares them with a fresh reading.
 """
@@ -25,6 +25,7 @@ from typing import Any
 from course_lib.errors import CourseError
 from course_lib.files import write_atomically
 from course_lib.migration import import_bindings
+from course_lib.migration.deprecations import parse_deprecations
 from course_lib.migration.signatures import parse_signatures
 
 CACHE_VARIABLE = "COURSE_BINDINGS"
@@ -84,7 +85,8 @@ def read_bindings(version: str) -> dict[str, Any]:
 
     Returns:
         ``wheel`` (file, name, version, sha256), ``classes`` (bases, methods with their overloads as of `parse_signatures`,
-        properties as "r", "w" or "rw", attributes), ``enums`` (members and numbers), ``functions``, ``values``.
+        properties as "r", "w" or "rw", their types, attributes), ``enums`` (members and numbers), ``functions``, ``values``,
+        ``deprecated`` (the sentence of the docstring, by full name).
 
     Raises:
         ValueError: no such version.
@@ -103,9 +105,12 @@ def read_bindings(version: str) -> dict[str, Any]:
     digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
     for kind in found["classes"].values():
         kind["methods"] = {name: parse_signatures(doc) for name, doc in kind["methods"].items()}
+        kind["types"] = {name: read[0]["returns"] for name, doc in kind["types"].items() if (read := parse_signatures(doc))}
         if not kind["methods"].get("__init__", True):  # made by TensorRT only
             del kind["methods"]["__init__"]
     found["functions"] = {name: parse_signatures(doc) for name, doc in found["functions"].items()}
+    docs = found.pop("docs")
+    found["deprecated"] = {name: text for owner, doc in docs.items() for name, text in parse_deprecations(owner, doc)}
     return {"wheel": {"file": wheel.name, "name": release.package, "version": release.version, "sha256": digest}, **found}
 
 

@@ -20,8 +20,8 @@ _MACHINERY = ("attr", "value")  # loop variables that the package leaves in its 
 
 
 def describe_module(module: ModuleType) -> dict[str, Any]:
-    """Classes, enums, functions and constants of a binding module."""
-    found: dict[str, Any] = {"classes": {}, "enums": {}, "functions": {}, "values": {}}
+    """Classes, enums, functions and constants of a binding module, and the docstrings that speak of deprecation."""
+    found: dict[str, Any] = {"classes": {}, "enums": {}, "functions": {}, "values": {}, "docs": {}}
     for name in sorted(vars(module)):
         thing = getattr(module, name)
         if name.startswith("_") or name in _MACHINERY or isinstance(thing, ModuleType):
@@ -30,6 +30,7 @@ def describe_module(module: ModuleType) -> dict[str, Any]:
             _describe_class(name, thing, found)
         elif callable(thing):
             found["functions"][name] = _text(thing)
+            _keep_doc(name, thing, found)
         else:
             found["values"][name] = str(thing)
     return found
@@ -39,7 +40,10 @@ def _describe_class(name: str, kind: type, found: dict[str, Any]) -> None:
     members = getattr(kind, "__members__", None)
     if members is not None:
         found["enums"][name] = {member: int(value) for member, value in members.items()}
-    methods, properties, attributes = {}, {}, {}
+        for member, (_, doc) in getattr(kind, "__entries").items():
+            _keep_doc(f"{name}.{member}", doc, found)
+    _keep_doc(name, kind, found)
+    methods, properties, attributes, types = {}, {}, {}, {}
     for key, value in sorted(vars(kind).items()):
         if key.startswith("_") and key not in _SPECIAL:
             continue
@@ -47,6 +51,8 @@ def _describe_class(name: str, kind: type, found: dict[str, Any]) -> None:
             continue
         if isinstance(value, property):
             properties[key] = ("r" if value.fget else "") + ("w" if value.fset else "")
+            types[key] = inspect.getdoc(value.fget) or "" if value.fget else ""
+            _keep_doc(f"{name}.{key}", value, found)
         elif isinstance(value, type):
             if value.__module__ == kind.__module__ and value.__qualname__ == f"{name}.{key}":
                 _describe_class(f"{name}.{key}", value, found)
@@ -54,11 +60,20 @@ def _describe_class(name: str, kind: type, found: dict[str, Any]) -> None:
                 attributes[key] = value.__qualname__
         elif callable(value) or isinstance(value, staticmethod):
             methods[key] = _text(value)
+            if not key.startswith("_"):
+                _keep_doc(f"{name}.{key}", value, found)
         else:
             attributes[key] = str(value)
     if methods or properties or attributes or members is None:
         bases = [base.__name__ for base in kind.__bases__ if base.__module__ == kind.__module__]
-        found["classes"][name] = {"bases": bases, "methods": methods, "properties": properties, "attributes": attributes}
+        content = {"methods": methods, "properties": properties, "types": types, "attributes": attributes}
+        found["classes"][name] = {"bases": bases, **content}
+
+
+def _keep_doc(name: str, thing: Any, found: dict[str, Any]) -> None:
+    doc = thing if isinstance(thing, str) else inspect.getdoc(thing)
+    if doc and "deprecated" in doc.lower():
+        found["docs"][name] = doc
 
 
 def _text(function: Any) -> str:

@@ -38,7 +38,8 @@ def quick_rope(trt: Any, launch: Launcher | None = None) -> Any:
         raise BackendUnavailable(f"TensorRT {trt.__version__} has no quick plugins: they came with 10.6") from None
     Described: TypeAlias = trtp.TensorDesc
     Tensor: TypeAlias = trtp.Tensor
-    dtypes = {trt.DataType.FLOAT: "float32", trt.DataType.HALF: "float16", trt.DataType.BF16: "bfloat16"}
+    dtypes = {trt.DataType.FLOAT: "float32", trt.DataType.HALF: "float16"}
+    dtypes[trt.DataType.BF16] = "bfloat16"  # not in TensorRT 8.6
 
     @trtp.register(ID)
     def describe(x: Described, cos: Described, sin: Described, interleaved: bool) -> Described:

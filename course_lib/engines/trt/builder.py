@@ -67,7 +67,7 @@ def compile_plan(
 
     watch = monitor(trt, report) if report else None  # the config keeps no reference
     if watch is not None:
-        config.progress_monitor = watch
+        config.progress_monitor = watch  # not in TensorRT 8.6
     started = time.perf_counter()
     serialized = builder.build_serialized_network(network, config)
     seconds = time.perf_counter() - started

@@ -1,0 +1,51 @@
+"""One place in old code that a version of TensorRT removed, deprecated, ignores or changed."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+Severity = Literal["removed", "ignored", "deprecated", "changed"]
+SEVERITIES: tuple[Severity, ...] = ("removed", "ignored", "changed", "deprecated")
+FAILING: tuple[Severity, ...] = ("removed", "ignored")  # what a continuous integration should stop at
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What is wrong with a name.
+
+    Attributes:
+        name: the old name or flag.
+        severity: ``"removed"``: the line fails. ``"ignored"``: it is accepted and does nothing. ``"deprecated"``: it works, and
+            will go. ``"changed"``: it works, and does something else than it did or than is often said.
+        since: the version, such as ``"10.0"``; empty where nobody wrote it down.
+        use: what to write instead.
+        lecture: number of the lecture that teaches it.
+    """
+
+    name: str
+    severity: Severity
+    since: str
+    use: str
+    lecture: int
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A verdict and where it was found; `cell` counts the cells of a notebook from 1, and `line` the lines in it."""
+
+    file: str
+    line: int
+    cell: int | None
+    verdict: Verdict
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for ``course migrate --json``."""
+        verdict = asdict(self.verdict)
+        return {
+            "file": self.file,
+            "line": self.line,
+            "cell": self.cell,
+            **verdict,
+            "lecture": f"lecture {self.verdict.lecture}",
+        }

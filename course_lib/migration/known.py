@@ -1,0 +1,115 @@
+"""What all versions together know of TensorRT's classes: which exist or existed, what a call returns, what a property holds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+
+from course_lib.migration.api_table import ApiTable
+
+RELEASES_IN_ORDER = ("8.6.1", "10.15", "10.16", "11.0", "11.4")
+RTX = "rtx-1.7.1"
+_CLASS_IN_TYPE = re.compile(r"\bI?[A-Z]\w+")
+_SPELLED_OTHERWISE = {
+    "IBuilder": "Builder",
+    "IRuntime": "Runtime",
+    "IRefitter": "Refitter",
+    "IOnnxParser": "OnnxParser",
+    "IParserError": "ParserError",
+}
+
+# Gone before 8.6, the oldest version with bindings to read: (first version without it, names). Source: NVIDIA's release notes and
+# samples of TensorRT 5 to 8.
+_BEFORE_8_6: tuple[tuple[str, str], ...] = (
+    (
+        "5.0",
+        "infer utils parsers lite OnnxConfig OnnxParser.convert_to_trt_network OnnxParser.report_parsing_info",
+    ),
+    (
+        "8.0",
+        "Builder.build_cuda_engine Builder.max_workspace_size Builder.fp16_mode Builder.int8_mode Builder.int8_calibrator "
+        "Builder.strict_type_constraints Builder.debug_sync Builder.refittable Builder.half2_mode "
+        "Builder.min_find_iterations Builder.average_find_iterations Builder.engine_capability Builder.allow_gpu_fallback "
+        "Builder.default_device_type Builder.default_DLA_core Builder.DLA_core Builder.set_device_type Builder.get_device_type "
+        "Builder.is_device_type_set Builder.reset_device_type Builder.can_run_on_DLA "
+        "ICudaEngine.max_workspace_size ICudaEngine.get_workspace_size "
+        "IPlugin IPluginExt IPluginFactory IPluginLayer IRNNLayer IOutputDimensionsFormula ICaffePluginFactory IUffPluginFactory "
+        "INetworkDefinition.add_rnn INetworkDefinition.add_plugin_ext "
+        "INetworkDefinition.pooling_output_dimensions_formula INetworkDefinition.convolution_output_dimensions_formula "
+        "INetworkDefinition.deconvolution_output_dimensions_formula "
+        "CaffeParser.plugin_factory UffParser.plugin_factory LayerType.RNN DimensionType",
+    ),
+)
+# Taught in many places, and in no version of the Python API.
+NEVER_EXISTED = ("Profiler.get_layer_timing", "ICudaEngine.get_device_memory_size", "ICudaEngine.get_binding_size")
+# Methods that a user's class overrides: newer bindings accept them without listing them.
+_OVERRIDDEN = ("IOutputAllocator.", "IPluginCreator.tensorrt_version", "IGpuAllocator.free")
+
+
+@cache
+def gone_before_8_6() -> dict[str, str]:
+    """Name to the first version without it."""
+    return {name: version for version, names in _BEFORE_8_6 for name in names.split()}
+
+
+def older_than(target: str) -> tuple[ApiTable, ...]:
+    """The tables of the versions before one, oldest first. Everything comes before TensorRT for RTX."""
+    end = RELEASES_IN_ORDER.index(target) if target in RELEASES_IN_ORDER else len(RELEASES_IN_ORDER)
+    return tuple(ApiTable.load(version) for version in RELEASES_IN_ORDER[:end])
+
+
+def all_tables() -> tuple[ApiTable, ...]:
+    return tuple(ApiTable.load(version) for version in (*RELEASES_IN_ORDER, RTX))
+
+
+def existed(name: str, target: str) -> bool:
+    """Whether a version before `target` had the name."""
+    if name.startswith(_OVERRIDDEN):
+        return False
+    return name in gone_before_8_6() or any(table.has(name) for table in older_than(target))
+
+
+def exists_anywhere(name: str) -> bool:
+    """Whether any version has or had the name."""
+    return name in gone_before_8_6() or name in NEVER_EXISTED or any(table.has(name) for table in all_tables())
+
+
+@cache
+def classes() -> frozenset[str]:
+    """Names of all classes and enums of all versions."""
+    historic = {name.partition(".")[0] for name in (*gone_before_8_6(), *NEVER_EXISTED)}
+    return frozenset(historic | {name for table in all_tables() for name in (*table.classes(), *table.enums())})
+
+
+@cache
+def enums() -> frozenset[str]:
+    """Names of all enums of all versions."""
+    return frozenset(name for table in all_tables() for name in table.enums())
+
+
+@cache
+def owners_of(member: str) -> tuple[str, ...]:
+    """Classes that have, or once had, a member of that name, without those that inherit it; those that 8.6 still had come first."""
+    found = [owner for owner in sorted(classes()) if exists_anywhere(f"{owner}.{member}")]
+    inherited = {owner for owner in found for table in all_tables() if set(table.lineage(owner)[1:]) & set(found)}
+    declaring = [owner for owner in found if owner not in inherited]
+    return tuple(sorted(declaring, key=lambda owner: f"{owner}.{member}" in gone_before_8_6()))  # the latest first
+
+
+@cache
+def result_of(name: str) -> str:
+    """The class that a function, method or property gives; ``"list:X"`` for a sequence of them; empty where it is none."""
+    for table in all_tables():
+        texts = [overload.returns for overload in table.signature(name)] or [table.type_of(name)]
+        for text in texts:
+            if found := next(_classes_in(text), ""):
+                return f"list:{found}" if text.lower().startswith(("list", "sequence", "tuple")) else found
+    return ""
+
+
+def _classes_in(text: str) -> Iterator[str]:
+    for word in _CLASS_IN_TYPE.findall(text):
+        word = _SPELLED_OTHERWISE.get(word, word)
+        if word in classes():
+            yield word

@@ -1,0 +1,375 @@
+"""The scan on programs written for this test: every comment in them says what must be found on its line, and nothing else may be."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from course_lib.errors import CourseError
+from course_lib.migration import scan
+from course_lib.migration.scanner import Scan, scan_source, target_version
+from course_lib.migration.sources import from_python
+
+SAMPLES = Path(__file__).parent / "samples"
+_EXPECTED = re.compile(r"# .*?\b(removed|ignored|changed|deprecated) (.+)$")
+
+Found = set[tuple[int, str, str]]
+
+
+def expected(path: Path) -> Found:
+    wanted = set()
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        if comment := _EXPECTED.search(line):
+            wanted |= {(number, comment[1], name) for name in comment[2].split(", ")}
+    return wanted
+
+
+def found(result: Scan) -> Found:
+    return {(one.line, one.verdict.severity, one.verdict.name) for one in result.findings}
+
+
+def of(code: str, to: str = "11.4") -> list[tuple[int, str, str]]:
+    """Line, severity and name of what a program holds."""
+    verdicts, _ = scan_source(from_python(code), target_version(to))
+    return [(place.line, verdict.severity, verdict.name) for place, verdict in verdicts]
+
+
+def names(code: str, to: str = "11.4") -> list[str]:
+    return [name for _, _, name in of(code, to)]
+
+
+@pytest.mark.parametrize("path", sorted(SAMPLES.glob("*.py")), ids=lambda path: path.stem)
+def test_a_sample_holds_what_its_comments_say(path: Path) -> None:
+    assert found(scan([path])) == expected(path)
+
+
+def test_the_samples_would_show_a_miss() -> None:
+    counts = {path.stem: len(expected(path)) for path in SAMPLES.glob("*.py")}
+    assert counts == {"builder_7": 40, "runtime_8": 30, "python_2": 4, "torch_tensorrt_old": 10, "guarded": 0, "current": 0}
+
+
+def test_a_notebook_is_read_cell_by_cell() -> None:
+    result = scan([SAMPLES / "old.ipynb"])
+    assert [(one.cell, one.line, one.verdict.name) for one in result.findings] == [
+        (1, 3, "trtexec --best"),
+        (2, 2, "pip install nvidia-tensorrt"),
+        (3, 2, "trtexec --fp16"),
+        (4, 1, "trtexec --workspace"),
+        (4, 4, "Builder.build_cuda_engine"),  # `builder` comes from cell 2
+        (5, 3, "Builder.max_batch_size"),
+        (6, 2, "trtexec --int8"),
+        (6, 3, "trtexec --best"),
+    ]
+
+
+def test_python_2_is_scanned_and_said_to_be() -> None:
+    result = scan([SAMPLES / "python_2.py"])
+    assert len(result.notes) == 1 and "not Python 3 (line 6" in result.notes[0] and not result.unread
+
+
+# ---- the version decides
+
+
+def test_the_target_decides() -> None:
+    code = "import tensorrt as trt\nflag = trt.BuilderFlag.FP16\n"
+    assert of(code, "8.6") == []
+    assert of(code, "10.16") == [(2, "deprecated", "BuilderFlag.FP16")]
+    assert of(code, "11.0") == of(code, "rtx") == [(2, "removed", "BuilderFlag.FP16")]
+    assert names("import tensorrt as trt\ntrt.Builder(x).max_workspace_size = 1", "8.6") == ["Builder.max_workspace_size"]
+
+
+def test_deprecation_comes_from_nvidias_docstrings_and_from_the_rules() -> None:
+    code = "import tensorrt as trt\ndef f(network: trt.INetworkDefinition):\n"
+    code += "    network.add_attention()\n    network.add_plugin_v2([], p)\n"
+    assert of(code) == [
+        (3, "deprecated", "INetworkDefinition.add_attention"),
+        (4, "deprecated", "INetworkDefinition.add_plugin_v2"),
+    ]
+    assert of(code, "8.6") == []
+    strongly = "import tensorrt as trt\ntrt.NetworkDefinitionCreationFlag.STRONGLY_TYPED"
+    assert of(strongly) == [(2, "deprecated", "NetworkDefinitionCreationFlag.STRONGLY_TYPED")] and of(strongly, "10.16") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [("11.4", "11.4"), ("8.6", "8.6.1"), ("11", "11.4"), ("10", "10.16"), ("rtx", "rtx-1.7.1"), ("8.6.1", "8.6.1")],
+)
+def test_a_version_may_be_shortened(text: str, version: str) -> None:
+    assert target_version(text) == version
+
+
+@pytest.mark.parametrize("text", ["9", "", "1", "11.", "x", "12.0"])
+def test_an_unknown_version_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="no table of TensorRT"):
+        target_version(text)
+
+
+# ---- which names are TensorRT's
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import tensorrt\ntensorrt.BuilderFlag.FP16",
+        "import tensorrt as t\nt.BuilderFlag.FP16",
+        "from tensorrt import BuilderFlag as F\nF.FP16",
+        "from tensorrt import *\nBuilderFlag.FP16",
+        "import tensorrt_rtx as trt\ntrt.BuilderFlag.FP16",
+        "trt = importlib.import_module('tensorrt')\ntrt.BuilderFlag.FP16",
+        "trt = mod.lazy_import('tensorrt>=8.5')\ntrt.BuilderFlag.FP16",
+        "import tensorrt as trt\ntrt.tensorrt.BuilderFlag.FP16",
+        "import tensorrt as trt\ngetattr(trt.BuilderFlag, 'FP16')",
+        "def f(trt):\n    return trt.BuilderFlag.FP16",
+        "import tensorrt as trt\nflags = trt.BuilderFlag\nflags.FP16",
+    ],
+)
+def test_the_module_is_known_under_any_name(code: str) -> None:
+    assert names(code)[-1:] == ["BuilderFlag.FP16"]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "from tensorflow.python.compiler.tensorrt import trt_convert as trt\ntrt.BuilderFlag.FP16",
+        "import tensorrt as trt\nimport argparse\nparser = argparse.ArgumentParser()\nparser.register_input(1)",
+        "import tensorrt as trt\nself.max_workspace_size = args.max_workspace_size",
+        "import tensorrt as trt\nfrom sqlalchemy import create_engine\nengine = create_engine('x')\nengine.num_bindings",
+        "import tensorrt as trt\nconfig = {}\nconfig.max_workspace_size",
+        "import tensorrt as trt\nengine = 'path'\nengine.num_bindings",
+        "import tensorrt as trt\nthing.execute()\nthing.precision\nthing.max_batch_size\nthing.build_engine()",
+        "import tensorrt as trt\ndef num_bindings(self): ...\nx.num_bindings",
+        "x.max_workspace_size = 1; y.algorithm_selector",  # a file that does not speak of it
+    ],
+)
+def test_what_is_not_tensorrts_is_left_alone(code: str) -> None:
+    assert names(code) == []
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import tensorrt as trt\nwith trt.Builder(x) as b, b.create_builder_config() as c:\n    c.max_workspace_size = 1",
+        "import tensorrt as trt\ndef make():\n    return trt.Builder(x).create_builder_config()\nc = make()\nc.max_workspace_size = 1",
+        "import tensorrt as trt\nclass A:\n    def b(self):\n        self.c.max_workspace_size = 1\n"
+        "    def a(self):\n        self.c = trt.Builder(x).create_builder_config()",
+        "import tensorrt as trt\nc: 'trt.IBuilderConfig'\nc.max_workspace_size = 1",
+        "import tensorrt as trt\nfrom typing import Optional\ndef f(c: Optional[trt.IBuilderConfig] = None):\n    c.max_workspace_size = 1",
+        "import tensorrt as trt\nif (c := trt.Builder(x).create_builder_config()):\n    setattr(c, 'max_workspace_size', 1)",
+        "import tensorrt as trt\nasync def f(my_config):\n    my_config.max_workspace_size = 1",
+        "import tensorrt as trt\nc, d = trt.Builder(x).create_builder_config(), 2\nc.max_workspace_size = 1",
+        "import tensorrt as trt\nf = lambda config: config.max_workspace_size",
+        "import tensorrt as trt\nstack.enter_context(trt.Builder(x)).create_builder_config().max_workspace_size = 1",
+    ],
+)
+def test_types_are_followed(code: str) -> None:
+    assert names(code) == ["IBuilderConfig.max_workspace_size"]
+
+
+# ---- conditions
+
+
+@pytest.mark.parametrize(
+    ("test", "reached"),
+    [
+        ("hasattr(engine, 'num_bindings')", False),
+        ("not hasattr(engine, 'num_io_tensors')", False),
+        ("hasattr(engine, 'num_io_tensors')", True),
+        ("hasattr(trt, 'IPluginV3')", True),
+        ("hasattr(options, 'verbose')", True),  # no question about TensorRT
+        ("int(trt.__version__.split('.')[0]) < 10", False),
+        ("int(trt.__version__.split('.')[0]) >= 7", True),
+        ("tuple(map(int, trt.__version__.split('.')[:2])) < (8, 5)", False),
+        ("LooseVersion(trt.__version__) < LooseVersion('8.5')", False),
+        ("trt_version() >= '7.0'", True),
+        ("trt.__version__ >= '10'", True),
+        ("trt.__version__ < '10'", False),
+        ("trt.__version__ >= '7'", True),  # as text it is not, and it was meant to be
+        ("TRT_BUILD > 8601 and IS_TRT8", False),  # unclear: whoever wrote it knows
+        ("'FP16' in trt.BuilderFlag.__members__", False),
+        ("'FP16' not in dir(trt.BuilderFlag)", True),
+        ("old and int(trt.__version__.split('.')[0]) < 10", False),
+        ("old or int(trt.__version__.split('.')[0]) < 10", True),
+        ("verbose", True),
+    ],
+)
+def test_code_that_is_not_reached_is_not_reported(test: str, reached: bool) -> None:
+    code = f"import tensorrt as trt\ndef f(engine: trt.ICudaEngine):\n    if {test}:\n        engine.num_bindings\n"
+    assert ("ICudaEngine.num_bindings" in names(code)) is reached
+
+
+def test_the_other_branch_is_the_one_that_counts() -> None:
+    code = "import tensorrt as trt\ndef f(engine, new):\n    return engine.num_io_tensors if {} else engine.num_bindings\n"
+    assert names(code.format("hasattr(engine, 'num_io_tensors')")) == []
+    assert names(code.format("hasattr(engine, 'num_bindings')")) == ["ICudaEngine.num_bindings"]
+    assert names(code.format("new")) == ["ICudaEngine.num_bindings"]
+
+
+def test_an_early_return_guards_what_follows_and_a_refusal_does_not() -> None:
+    code = "import tensorrt as trt\ndef f(engine):\n    if {}:\n        {}\n    return engine.num_bindings\n"
+    assert names(code.format("hasattr(engine, 'num_io_tensors')", "return engine.num_io_tensors")) == []
+    assert names(code.format("int(trt.__version__.split('.')[0]) < 7", "raise RuntimeError('too old')")) == [
+        "ICudaEngine.num_bindings"
+    ]
+    assert names(code.format("TRT_BUILD < 7000", "raise RuntimeError('too old')")) == ["ICudaEngine.num_bindings"]
+
+
+def test_a_function_that_is_called_under_a_condition_only_is_under_it_too() -> None:
+    code = (
+        "import tensorrt as trt\nNEW = hasattr(trt, 'IPluginV3')\ndef old(engine):\n    return engine.num_bindings\n"
+        "def f(engine):\n    return 0 if NEW else old(engine)\n"
+    )
+    assert names(code) == [] and names(code + "old(e)\n") == ["ICudaEngine.num_bindings"]
+
+
+# ---- keywords, comments, lost lines
+
+
+def test_a_keyword_that_is_gone_is_found_in_the_tables() -> None:
+    code = "import tensorrt as trt\nlayer = trt.Builder(x).create_network().add_resize(input=1, output_dims=2)\n"
+    assert names(code) == []  # only what an older version knew is reported: a typing error is not the scan's business
+
+
+def test_folklore_needs_the_words_beside_it() -> None:
+    code = "import tensorrt as trt\n# {}\nconfig.set_flag(trt.BuilderFlag.REFIT)\n"
+    assert of(code.format("saves memory by reuse")) == [(3, "changed", "BuilderFlag.REFIT")]
+    assert of(code.format("weights are updated every night")) == []
+
+
+def test_lines_that_no_python_parses_are_searched_for_names() -> None:
+    code = "import tensorrt as trt\n  ) trt.UffParser() config.max_workspace_size = 1\nx = trt.BuilderFlag.FP16\n"
+    assert names(code) == ["UffParser", "IBuilderConfig.max_workspace_size", "BuilderFlag.FP16"]
+
+
+def test_polygraphys_config_is_read() -> None:
+    code = "from polygraphy.backend.trt import CreateConfig\nCreateConfig(fp16=True, int8=False, memory_pool_limits={})\n"
+    assert names(code) == ["CreateConfig(fp16=)"] and names(code, "10.16") == []
+    assert names("CreateConfig(max_workspace_size=1, calibrator=c)", "10.16") == ["CreateConfig(max_workspace_size=)"]
+
+
+# ---- Torch-TensorRT
+
+
+@pytest.mark.parametrize(
+    ("arguments", "to", "found"),
+    [
+        ("enabled_precisions={torch.half}", "11.4", ["ignored torch_tensorrt.compile(enabled_precisions=)"]),
+        ("enabled_precisions={torch.half}", "10.16", ["removed torch_tensorrt.compile(enabled_precisions=)"]),
+        ("enabled_precisions={torch.float32}", "10.16", []),
+        ("enabled_precisions={torch.half}", "8.6", []),  # no wheel of that time was read
+        ("calibrator=c, ir='ts', enabled_precisions={torch.half}", "11.4", ["removed torch_tensorrt.compile(calibrator=)"]),
+        ("arg_inputs=[t.Input(shape=(1,), shapes=2)], truncate_double=True", "11.4", ["ignored torch_tensorrt.Input(shapes=)"]),
+        ("cache_built_engines=True, immutable_weights=False", "11.4", []),
+        ("**{'refit': True}", "11.4", ["ignored torch_tensorrt.compile(refit=)"]),
+    ],
+)
+def test_keywords_of_torch_tensorrt(arguments: str, to: str, found: list[str]) -> None:
+    code = f"import torch\nimport torch_tensorrt as t\nmodel_trt = t.compile(m, {arguments})\n"
+    assert [f"{severity} {name}" for _, severity, name in of(code, to)] == found
+
+
+# ---- files
+
+
+def test_folders_are_searched(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "x.py").write_text("import tensorrt as trt\ntrt.UffParser()\n")
+    (tmp_path / "Dockerfile").write_text("FROM x\nRUN trtexec --onnx=m --fp16\n")
+    (tmp_path / "requirements-gpu.txt").write_text("numpy\ntensorrt==8.6.1  # old\nnvidia-pyindex\n")
+    (tmp_path / "README.md").write_text(
+        "Use --fp16 with trtexec.\n\n```python\nimport tensorrt as trt\n...\nbuilder.max_batch_size = 1\n```\n\n    trtexec --best\n"
+    )
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".git" / "y.py").write_text("import uff\n")
+    (tmp_path / "picture.png").write_bytes(b"\x89PNG")
+    result = scan([tmp_path])
+    assert result.files == 4 and result.fails
+    assert [(Path(one.file).name, one.line, one.verdict.name) for one in result.findings] == [
+        ("Dockerfile", 2, "trtexec --fp16"),
+        ("README.md", 6, "Builder.max_batch_size"),
+        ("README.md", 9, "trtexec --best"),
+        ("x.py", 2, "UffParser"),
+        ("requirements-gpu.txt", 2, "pip install tensorrt==8.6.1"),
+        ("requirements-gpu.txt", 3, "pip install nvidia-pyindex"),
+    ]
+
+
+def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    for name, content in {
+        "a.ipynb": b"{",
+        "b.ipynb": b"[]",
+        "c.py": b"\0\0\0\0",
+        "d.py": b"\xff\xfe" + "import uff".encode("utf-16-le"),
+        "e.py": b"\xef\xbb\xbfimport uff\r\n",
+        "f.ipynb": b'{"cells": [3, {"cell_type": "code"}, {"cell_type": "code", "source": "import uff"}]}',
+        "g.ipynb": b'{"worksheets": [{"cells": [{"cell_type": "code", "input": ["import uff"]}]}]}',
+    }.items():
+        (tmp_path / name).write_bytes(content)
+    result = scan([tmp_path])
+    assert [text.partition(": ")[2].split(",")[0] for text in result.unread] == [
+        "not a notebook",
+        "not a notebook",
+        "not a text file",
+    ]
+    assert result.files == 4 and [one.verdict.name for one in result.findings] == ["import uff"] * 4
+
+
+def test_a_path_that_does_not_exist_is_an_error() -> None:
+    with pytest.raises(CourseError, match="no/such: no such file or folder"):
+        scan(["no/such"])
+
+
+def test_a_tower_of_brackets_is_no_crash() -> None:
+    nested = "import tensorrt as trt\nx = " + "(" * 3000 + "1" + ")" * 3000 + "\ntrt.UffParser()\n"
+    assert "UffParser" in names(nested)
+    long_sum = "import tensorrt as trt\nx = " + "+".join(["1"] * 20000) + "\n"
+    verdicts, problem = scan_source(from_python(long_sum), "11.4")
+    assert verdicts == [] and "nested" in problem
+
+
+_PIECES = (
+    *(
+        "import tensorrt as trt",
+        "trt.BuilderFlag.FP16",
+        "if x:",
+        "    y = trt.Builder(z)",
+        "print 'a'",
+        "def f(a, (b, c)):",
+        "else:",
+    ),
+    *(
+        "\twith open(p) as f:",
+        "exec 'x'",
+        "'''",
+        "x = `y`",
+        ")",
+        "except E, e:",
+        "!trtexec --fp16",
+        "%matplotlib",
+        "class A(trt.B):",
+    ),
+    *(
+        "engine.num_bindings",
+        "raise E, 'x'",
+        "\\",
+        "lambda: (yield)",
+        "@d",
+        "async def f():",
+        "0777",
+        "x.y.z = w",
+        "\f",
+        "\0",
+        "é = 1",
+    ),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.sampled_from(_PIECES) | st.text(max_size=20), max_size=12))
+def test_no_text_makes_the_scan_fail(lines: list[str]) -> None:
+    source = from_python("\n".join(lines))
+    found_in, _ = scan_source(source, "11.4")
+    assert all(1 <= place.line <= len(source.programs[0].places) for place, _ in found_in)

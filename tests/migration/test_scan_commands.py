@@ -1,0 +1,109 @@
+"""Command lines: trtexec, Polygraphy, Nsight Systems, pip."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from course_lib.migration import scan
+from course_lib.migration.commands import join_lines, judge_command, judge_requirement
+from course_lib.migration.sources import read
+
+SAMPLES = Path(__file__).parent / "samples"
+
+
+def said(line: str, to: str = "11.4") -> list[str]:
+    return [f"{verdict.severity} {verdict.name}" for verdict in judge_command(line, to)]
+
+
+def test_a_shell_script() -> None:
+    assert [(one.line, one.verdict.severity, one.verdict.name) for one in scan([SAMPLES / "build_old.sh"]).findings] == [
+        (3, "removed", "trtexec --explicitBatch"),
+        (3, "removed", "trtexec --workspace"),
+        (3, "removed", "trtexec --fp16"),
+        (5, "removed", "trtexec --int8"),
+        (5, "removed", "trtexec --calib"),
+        (5, "removed", "trtexec --buildOnly"),
+        (6, "deprecated", "trtexec --streams"),
+        (6, "removed", "trtexec --tacticSources=CUDNN"),
+        (8, "removed", "polygraphy --fp16"),
+        (8, "removed", "polygraphy --workspace"),
+        (8, "changed", "polygraphy --validate"),
+        (9, "removed", "polygraphy --save-tactics"),
+        (10, "removed", "nsys gpukernsum"),
+        (10, "changed", ".qdrep"),
+        (11, "deprecated", "pip install nvidia-pyindex"),
+        (11, "deprecated", "pip install pytorch-quantization"),
+        (11, "changed", "pip install tensorrt==8.6.1"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("./bin/trtexec --fp16", ["removed trtexec --fp16"]),
+        ("$ time trtexec --fp16 | tee log", ["removed trtexec --fp16"]),
+        ("$(TRTEXEC) --fp16", ["removed trtexec --fp16"]),
+        ('["trtexec", "--fp16"]', ["removed trtexec --fp16"]),
+        ("trtexec.exe --fp16", ["removed trtexec --fp16"]),
+        ("trtexec -fp16", ["removed trtexec --fp16"]),
+        ("RUN cd x && trtexec --onnx=a; trtexec --best", ["removed trtexec --best"]),
+        ("trtexec --preview=+fasterDynamicShapes0805", ["removed trtexec --preview=+fasterDynamicShapes0805"]),
+        ("trtexec --inputIOFormats=fp16:chw --saveEngine=fp16.plan", []),
+        ("trtexec --onnx=a && other --fp16", []),
+        ("echo trtexec_fp16.log --fp16", []),
+        ("# trtexec --fp16", []),
+        ("trtexec --onnx=a # --fp16", []),
+        ("mytrtexec --fp16", []),
+        ("polygraphy run m.onnx --trt --tactic-replay r.json", ["removed polygraphy --tactic-replay"]),
+        ("polygraphy run m.onnx --trt --int8 --load-tactics t", ["removed polygraphy --int8", "removed polygraphy --load-tactics"]),
+        ("polygraphy run m.onnx --trt --pool-limit workspace:1G", []),
+        ("nsys profile --stop-on-range-end=true ./app", ["removed nsys --stop-on-range-end"]),
+        ("nsys stats --report cuda_gpu_kern_sum,cuda_api_sum a.nsys-rep", []),
+        ("nsys stats -r cuda_gpu_kern_sum,gpumemtimesum a.nsys-rep", ["removed nsys gpumemtimesum"]),
+        ("pip3 install --upgrade nvidia-tensorrt", ["deprecated pip install nvidia-tensorrt"]),
+        ("python -m pip install 'tensorrt==10.0.1'", ["changed pip install tensorrt==10.0.1"]),
+        ("pip install tensorrt-cu12==8.6.1.post1", ["changed pip install tensorrt-cu12==8.6.1"]),
+        ("pip install tensorrt>=8.6 tensorrt_llm==0.9 mytensorrt==1.0", []),
+        ("pip uninstall nvidia-tensorrt", []),
+    ],
+)  # fmt: skip
+def test_one_line(line: str, found: list[str]) -> None:
+    assert said(line) == found
+
+
+def test_the_version_decides() -> None:
+    line = "trtexec --fp16 --workspace=1 --streams=2"
+    assert said(line, "8.6.1") == ["deprecated trtexec --streams"]
+    assert said(line, "10.16") == ["removed trtexec --workspace", "deprecated trtexec --streams"]
+    assert said("pip install tensorrt==10.0", "10.16") == []
+
+
+def test_requirements() -> None:
+    assert [one.name for one in judge_requirement("tensorrt == 8.5.3.1 ; python_version<'3.11'", "11.4")] == [
+        "pip install tensorrt==8.5.3.1"
+    ]
+    assert judge_requirement("tensorrt", "11.4") == judge_requirement("# tensorrt==8", "11.4") == []
+
+
+def test_lines_are_joined() -> None:
+    assert list(join_lines("a \\\n b\\\n c\nd\\")) == [(1, "a   b  c"), (4, "d")]
+    assert list(join_lines("")) == [(1, "")]
+
+
+def test_fences_of_a_page(tmp_path: Path) -> None:
+    page = tmp_path / "a.md"
+    page.write_text("trtexec --fp16\n```sh\na\n```\n~~~py\nx = 1\n~~~\n$ b\n```\nc\n````\n    d\n")
+    source = read(page)
+    assert [(place.line, text.strip()) for place, text in source.commands] == [(3, "a"), (8, "$ b"), (10, "c"), (12, "d")]
+    assert [program.text for program in source.programs] == ["x = 1"]
+
+
+@given(st.text(alphabet="trtexec polygahynsuip-=&|;#\"'\\[]$()\n fp16", max_size=80) | st.text(max_size=60))
+def test_any_line_is_read(line: str) -> None:
+    for verdict in judge_command(line, "11.4"):
+        assert verdict.use
+    assert sum(text.count("\n") for _, text in join_lines(line)) == 0

@@ -1,0 +1,98 @@
+"""`course migrate`: tables for people, one JSON document for programs, an exit status for continuous integration."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from course_lib import cli
+
+OLD = "import tensorrt as trt\nbuilder = trt.Builder(trt.Logger())\nbuilder.max_workspace_size = 1 << 30\n"
+NEW = "import tensorrt as trt\nconfig = trt.Builder(trt.Logger()).create_builder_config()\n"
+
+
+def course(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+    monkeypatch.setenv("COURSE_DEBUG", "")
+    monkeypatch.setattr(sys, "argv", ["course", "migrate", *map(str, arguments)])
+    with pytest.raises(SystemExit) as left:
+        cli.main()
+    assert left.value.code is None or isinstance(left.value.code, int)
+    return left.value.code or 0, *capsys.readouterr()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "old.py").write_text(OLD)
+    (tmp_path / "new.py").write_text(NEW)
+    return tmp_path
+
+
+def test_findings_fail(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, err = course(monkeypatch, capsys, folder)
+    assert status == 1 and err == ""
+    for text in ("old.py", "3", "removed", "Builder.max_workspace_size", "set_memory_pool_limit", "8.0", "lecture 2"):
+        assert text in out
+    assert out.endswith("2 files read for TensorRT 11.4: 1 removed\n") and "new.py" not in out
+
+
+def test_nothing_to_change(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = course(monkeypatch, capsys, folder / "new.py", "--to", "11")
+    assert (status, out) == (0, "1 file read for TensorRT 11.4: nothing to change\n")
+
+
+def test_what_is_deprecated_does_not_fail(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.py").write_text("import tensorrt as trt\ntrt.BuilderFlag.FP16\n")
+    status, out, _ = course(monkeypatch, capsys, tmp_path, "--to", "10.16")
+    assert status == 0 and "deprecated" in out and "10.12" in out
+    assert course(monkeypatch, capsys, tmp_path, "--to", "11.0")[0] == 1
+
+
+def test_json_is_one_document(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, err = course(monkeypatch, capsys, folder, "--json")
+    document: dict[str, Any] = json.loads(out)
+    assert status == 1 and err == ""
+    assert document["target"] == "11.4" and document["files"] == 2 and document["notes"] == document["unread"] == []
+    assert document["counts"] == {"removed": 1, "ignored": 0, "changed": 0, "deprecated": 0}
+    assert document["findings"] == [
+        {
+            "file": str(folder / "old.py"),
+            "line": 3,
+            "cell": None,
+            "name": "Builder.max_workspace_size",
+            "severity": "removed",
+            "since": "8.0",
+            "use": "config.set_memory_pool_limit(trt.MemoryPoolType.WORKSPACE, size)",
+            "lecture": "lecture 2",
+        }
+    ]
+
+
+def test_cells_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    cell = {"cell_type": "code", "source": ["!trtexec --fp16"]}
+    (tmp_path / "a.ipynb").write_text(json.dumps({"cells": [{"cell_type": "markdown", "source": []}, cell]}))
+    assert "cell 2, 1" in course(monkeypatch, capsys, tmp_path)[1]
+
+
+def test_a_file_that_cannot_be_read_is_status_2(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.ipynb").write_text("{")
+    status, out, _ = course(monkeypatch, capsys, tmp_path)
+    assert status == 2 and "note: " in out and "not a notebook" in out and out.count("\n") == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [(("no/such",), "does not exist"), ((".", "--to", "9.1"), "no table of TensorRT '9.1': there are 8.6.1"), ((), "PATH")],
+)
+def test_a_wrong_command_line_is_one_line_and_status_2(
+    arguments: tuple[str, ...], text: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, out, err = course(monkeypatch, capsys, *arguments)
+    assert status == 2 and out == "" and text in err and err.count("\n") == 1
