@@ -6,6 +6,7 @@ For each NAME the folder holds NAME.onnx and the inputs NAME.0.npy, NAME.1.npy, 
 written as NAME.0.out.npy and so on, once without and once with a CUDA graph (NAME.0.graph.npy).
 """
 
+import faulthandler
 import json
 import os
 import sys
@@ -18,39 +19,37 @@ import tensorrt as trt
 
 from course_lib.engines.base import Plan
 from course_lib.engines.layer_sources import parse_inspector
+from course_lib.engines.trt.config import configure, network_flags
 from course_lib.engines.trt.memory import cuda
 from course_lib.engines.trt.runtime import TensorRTEngine
 
 _, _, plugin, folder, *names = sys.argv
-BATCHES, LENGTHS = (1, 2, 5), (1, 64, 300)  # min, opt, max
+BOUNDS, BATCHES, LENGTHS = ("min", "opt", "max"), (1, 2, 5), (1, 64, 300)
+RECIPE = {"workspace_mib": 64, "optimization_level": 3, "flags": [], "targets": [], "hardware_compatibility": "none"}
+faulthandler.enable()  # a plugin that fails takes the process along
 cuda()
 log = trt.Logger(trt.Logger.WARNING)
 assert trt.get_plugin_registry().load_library(plugin), "the registry refuses the library"
 
 for name in names:
     builder = trt.Builder(log)
-    explicit = getattr(trt.NetworkDefinitionCreationFlag, "EXPLICIT_BATCH", None)
-    network = builder.create_network(0 if explicit is None else 1 << int(explicit))
+    network = builder.create_network(network_flags(trt))
     parser = trt.OnnxParser(network, log)
     parsed = parser.parse_from_file(f"{folder}/{name}.onnx")
     assert parsed, [str(parser.get_error(i).desc()) for i in range(parser.num_errors)]
-    config = builder.create_builder_config()
-    config.profiling_verbosity = trt.ProfilingVerbosity.DETAILED
-    if "float16" in name and hasattr(trt.BuilderFlag, "FP16"):
-        config.set_flag(trt.BuilderFlag.FP16)
-    if sources := os.environ.get("COURSE_TACTIC_SOURCES"):
-        config.set_tactic_sources(sum(1 << int(trt.TacticSource.__members__[one]) for one in sources.split(",")))
     heads, head_size = network.get_input(0).shape[2:]
-    shapes = [(batch, length, heads, head_size) for batch, length in zip(BATCHES, LENGTHS, strict=True)]
-    profile = builder.create_optimization_profile()
-    profile.set_shape("x", *shapes)
-    config.add_optimization_profile(profile)
+    shapes = [[batch, length, heads, head_size] for batch, length in zip(BATCHES, LENGTHS, strict=True)]
+    recipe = {
+        **RECIPE,
+        "precision": name.split("-")[0].replace("float", "fp"),
+        "profiles": [{"x": dict(zip(BOUNDS, shapes, strict=True))}],
+    }
+    config, _ = configure(trt, builder, network, recipe, "tensorrt")
     data = bytes(builder.build_serialized_network(network, config))
     engine = trt.Runtime(log).deserialize_cuda_engine(data)
     text = engine.create_engine_inspector().get_engine_information(trt.LayerInformationFormat.JSON)
     table = parse_inspector(text)
     print(json.dumps({name: [kernel.name for kernel in table.kernels], "bytes": len(data)}))
-    recipe = {"profiles": [{"x": {"min": list(shapes[0]), "opt": list(shapes[1]), "max": list(shapes[2])}}]}
     runner = TensorRTEngine(trt, Plan("tensorrt", trt.__version__, data, "", recipe, (), table, 0.0))
     captured = runner.execution(graph=True)
     for file in sorted(Path(folder).glob(f"{name}.[0-9]*.npy")):

@@ -19,6 +19,7 @@ import pytest
 import torch
 
 import course_lib
+from benchmarks import rope as rope_benchmark
 from course_lib.engines import split_target
 from course_lib.errors import BackendUnavailable
 from course_lib.plugins import PycudaRope, RopeLibrary, build_plugin, compilers, cuda_launcher, rope_model, rope_tables
@@ -27,7 +28,6 @@ from tests.gpu.test_tensorrt import pytestmark, target  # noqa: F401  (the same 
 from tests.plugins.rope_cases import DTYPES, Case, excess, make_case, random_shapes
 
 SHAPES = [*random_shapes(60, seed=7, largest=4_000_000), (1, 1, 32, 128), (1, 2048, 32, 128), (3, 5, 7, 66), (5, 3, 9, 130)]
-TORCH = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 LARGE = (8, 4096, 32, 128)
 INCLUDES = [Path(name) for name in os.environ.get("COURSE_TENSORRT_INCLUDE", "").split(os.pathsep) if name]
 Launch = Callable[..., None]
@@ -215,76 +215,15 @@ def test_the_engine_is_equal_to_torch_at_every_batch_and_length(answers):
 # ---- speed
 
 
-def _eager(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
-    a, b = x.float().chunk(2, dim=-1)
-    c, s = cos[: x.shape[1], None], sin[: x.shape[1], None]
-    return torch.cat((a * c - b * s, b * c + a * s), dim=-1).to(x.dtype)
-
-
-def _captured(calls: list[Callable[[], Any]]) -> torch.cuda.CUDAGraph:
-    stream = torch.cuda.Stream()
-    with torch.cuda.stream(stream):
-        for call in calls:
-            call()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for call in calls:
-            call()
-    return graph
-
-
-def _times_us(graphs: dict[str, torch.cuda.CUDAGraph], calls: int, rounds: int = 15) -> dict[str, float]:
-    """Median device time of one call in microseconds, the candidates one after the other in every round."""
-    times: dict[str, list[float]] = {name: [] for name in graphs}
-    for _ in range(rounds):
-        for name, graph in graphs.items():
-            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            begin.record()
-            graph.replay()
-            end.record()
-            torch.cuda.synchronize()
-            times[name].append(1000 * begin.elapsed_time(end) / calls)
-    return {name: float(np.median(several[3:])) for name, several in times.items()}
-
-
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("shape", [LARGE, (1, 2048, 32, 128), (1, 1, 32, 128)], ids=str)
+@pytest.mark.parametrize("shape", rope_benchmark.SHAPES, ids=str)
 def test_speed_beside_a_copy_and_a_compiled_function(launch, shape, dtype):
-    """Device times under a CUDA graph. Inputs rotate, so that no cache holds the next one; of single tokens there are 64 sets."""
-    kind = TORCH[dtype]
-    size = int(np.prod(shape)) * torch.finfo(kind).bits // 8
-    sets = int(np.clip(4 * 50_000_000 // (2 * size), 2, 64))
-    pairs = [tuple(torch.randn(shape, device="cuda").to(kind) for _ in range(2)) for _ in range(sets)]
-    cos, sin = (torch.from_numpy(table).cuda() for table in rope_tables(shape[1], shape[3]))
-    torch._dynamo.reset()  # or the ninth shape and type would run uncompiled, with a warning
-    compiled = torch.compile(_eager, dynamic=False)
-    reused = 10 if sets < 10 else 1
-
-    def ours(x: torch.Tensor, y: torch.Tensor) -> None:
-        stream = torch.cuda.current_stream().cuda_stream
-        launch(dtype, x.data_ptr(), cos.data_ptr(), sin.data_ptr(), y.data_ptr(), shape, stream=stream)
-
-    each: dict[str, Callable[[Any, Any], Any]] = {
-        "ours": ours,
-        "copy": lambda x, y: y.copy_(x),
-        "compiled": lambda x, y: compiled(x, cos, sin),
-        "empty": lambda x, y: torch.cuda._sleep(0),
-    }
-    graphs = {
-        name: _captured([lambda x=x, y=y, call=call: call(x, y) for _ in range(reused) for x, y in pairs])
-        for name, call in each.items()
-    }
-    times = _times_us(graphs, reused * sets)
-    share = times["copy"] / times["ours"]
-    record = {"shape": shape, "dtype": dtype, **{f"{name}_us": round(value, 3) for name, value in times.items()}}
-    print(json.dumps({**record, "terabytes_per_s": round(2 * size / times["ours"] / 1e6, 3), "share_of_copy": round(share, 4),
-                      "device": torch.cuda.get_device_name()}))  # fmt: skip
-    x, y = pairs[0]
-    ours(x, y)
-    assert _is_right(y, x, cos, sin)
-    assert times["ours"] <= 1.02 * times["compiled"] + 0.1, "2 % and 0.1 us: what two measurements of one kernel differ by"
+    """Device times under CUDA graphs, as `benchmarks/rope.py` records them."""
+    seen = rope_benchmark.race(launch, shape, dtype)
+    print(json.dumps(seen.record()))
+    median = {name: float(np.median(times)) for name, times in seen.times_us.items()}
+    assert median["ours"] <= 1.02 * median["compiled"] + 0.1, "2 % and 0.1 us: what two measurements of one kernel differ by"
     if shape == LARGE:
-        assert share >= (0.95 if dtype == "float32" else 0.93)
+        assert seen.speed_over(seen.fastest_copy).median >= (0.95 if dtype == "float32" else 0.93)
     if shape == (1, 1, 32, 128):
-        assert times["ours"] <= times["empty"] + 1
+        assert median["ours"] <= median["empty"] + 1

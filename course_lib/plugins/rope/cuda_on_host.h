@@ -51,6 +51,7 @@ struct alignas(16) uint4 {
 };
 
 inline void __stcs(uint4* to, uint4 words) { *to = words; }
+inline uint4 __ldcs(const uint4* from) { return *from; }
 
 inline uint32_t bits_of(float value) {
   uint32_t bits;
