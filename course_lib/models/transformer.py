@@ -32,16 +32,17 @@ class EncoderBlock(nn.Module):
         self.up = nn.Linear(width, 4 * width)
         self.down = nn.Linear(4 * width, width)
 
-    def forward(self, x: Tensor) -> Tensor:
-        x = x + self.attention(self.norm1(x))
+    def forward(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
+        x = x + self.attention(self.norm1(x), bias)
         return x + self.down(gelu(self.up(self.norm2(x))))
 
-    def attention(self, x: Tensor) -> Tensor:
+    def attention(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
+        """`bias` is added to the scores, any shape that fits ``(N, heads, S, S)``."""
         # One projection, its columns ordered by head and then by query, key, value, so that (N, S, 3*width) is cut into
         # heads first, (N, heads, S, 3*width/heads), and into q, k and v last. Cut the other way round, TensorRT for RTX
         # takes the projection and its bias apart: 45 kernels instead of 37 in half precision.
         q, k, v = self.qkv(x).unflatten(-1, (self.heads, -1)).transpose(1, 2).chunk(3, dim=-1)
-        return self.out(scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
+        return self.out(scaled_dot_product_attention(q, k, v, attn_mask=bias).transpose(1, 2).flatten(2))
 
 
 class Encoder(nn.Module):

@@ -1,0 +1,370 @@
+"""Lab 05 against its reference, mistakes that learners make, and cheats for its metric."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from course_lib import labs
+from course_lib.benchmark import Comparison, Measurement
+from course_lib.engines import build, load
+from course_lib.labs import Bench, Examination, lab05_figures, lab05_search, lab05_service, lab05_traffic
+from course_lib.labs.lab05 import DynamicShapes
+from course_lib.labs.lab05_service import Service, bill, profile, recipe
+from course_lib.labs.lab05_traffic import LARGEST
+from course_lib.recipe import Recipe
+from tests.labs.untouched import leave_untouched
+
+LAB = labs.find("lab05")
+assert isinstance(LAB, DynamicShapes)
+YESTERDAY = lab05_traffic.yesterday().counts()
+BEST = ((2, 36), (9, 96), LARGEST)  # the reference's boxes
+
+
+class Modelled:
+    """An engine that takes so long as its shape has tokens, give or take 2 %."""
+
+    def __init__(self, faster: float = 1.0) -> None:
+        self.faster, self.rng = faster, np.random.default_rng(0)
+
+    def time_ms(self, feeds) -> float:
+        batch, length = feeds["mask"].shape
+        return (60 + batch * length) / 20 / self.faster * self.rng.normal(1, 0.02)
+
+
+def modelled_race(self, model, bench, recipe, plan, hidden):
+    """The race of the lab, run by engines whose times are known."""
+    best = lab05_service.recipe(*lab05_search.cheapest(lab05_search.by_tokens(), hidden))
+    optimum = bill(best, hidden)
+    services = {
+        "eager": Service(Modelled(0.9), [LARGEST], [1.0]),
+        "one profile": Service(Modelled(), [LARGEST], [1.0]),
+        "reference": Service(Modelled(), lab05_service.boxes(best), optimum.shares),
+        "yours": Service(Modelled(), lab05_service.boxes(recipe), bill(recipe, hidden).shares),
+    }
+    feeds = lab05_service.batch(np.random.default_rng(0), (64, 512))
+    latencies = {name: np.array([one.time_ms(feeds) for _ in range(30)]) for name, one in services.items()}
+    return Comparison("eager", {name: Measurement(times) for name, times in latencies.items()}, {}, 0.0, "precise"), optimum
+
+
+@pytest.fixture
+def hand_in(tmp_path, monkeypatch):
+    """Examine a recipe with a true account, timed by engines that are modelled; built by NVIDIA's compiler where a test asks for it."""
+    monkeypatch.setattr(DynamicShapes, "_race", modelled_race)
+
+    def examine(given: Recipe | str, *, account: object = None, only: str | None = None, built: bool = False) -> Examination:
+        if not built:
+            monkeypatch.setattr(Bench, "build", lambda self, model, recipe: None)
+        text = given if isinstance(given, str) else given.dumps()
+        (tmp_path / "recipe.toml").write_text(text)
+        if account is None:
+            truth = bill(given, YESTERDAY) if isinstance(given, Recipe) else None
+            account = {"shares": truth.shares, "padding": truth.padding} if truth else {}
+        (tmp_path / "account.json").write_text(account if isinstance(account, str) else json.dumps(account))
+        return LAB.examine(tmp_path, Bench(seed=1), only=only)
+
+    return examine
+
+
+def tiers(examined: Examination) -> dict[str, str]:
+    return {outcome.task.id: outcome.tier for outcome in examined.outcomes}
+
+
+def said(examined: Examination, task: str) -> str:
+    return next(f"{outcome.message} {outcome.hint}" for outcome in examined.outcomes if outcome.task.id == task)
+
+
+# ---- the reference and other right answers
+
+
+def test_reference_has_full_marks(tmp_path):
+    LAB.write_reference(tmp_path)
+    examined = LAB.examine(tmp_path, Bench(measure_s=12))
+    assert tiers(examined) == {"cover": "full", "account": "full", "cost": "full"}, examined.outcomes
+    assert examined.points == examined.max_points == 10
+    assert 0.9 <= examined.figures["saving"] <= 1.1
+
+
+def test_the_untouched_release_has_none(tmp_path):
+    leave_untouched(LAB.name, tmp_path)
+    examined = LAB.examine(tmp_path, Bench())
+    assert (examined.points, examined.max_points) == (0, 10), examined.outcomes
+
+
+@pytest.mark.parametrize("boxes", [BEST, ((2, 32), (9, 104), LARGEST), ((3, 32), (8, 128), LARGEST)])
+def test_more_than_one_choice_is_right(hand_in, boxes):
+    assert tiers(hand_in(recipe(*boxes))) == {"cover": "full", "account": "full", "cost": "full"}
+
+
+def test_profiles_side_by_side_are_as_good_as_nested_ones(hand_in):
+    tiles = Recipe(profiles=(profile((16, 32)), profile((9, 128), (1, 33)), profile(LARGEST, (10, 33))))
+    examined = hand_in(tiles, built=True)
+    assert tiers(examined)["cover"] == "full" and tiers(examined)["account"] == "full"
+
+
+# ---- mistakes
+
+
+def test_mistake_one_profile_for_everything(hand_in):
+    examined = hand_in(recipe(LARGEST))
+    assert tiers(examined) == {"cover": "full", "account": "full", "cost": "none"}
+    assert "pay for most of the padding" in said(examined, "cost")
+
+
+def test_mistake_the_largest_profile_first(hand_in):
+    """It accepts everything, so the others never see a batch; the account that assumes the best fit is wrong as well."""
+    right = bill(recipe(*BEST), YESTERDAY)
+    wrong = {"shares": right.shares[::-1], "padding": right.padding}
+    examined = hand_in(recipe(*BEST[::-1]), account=wrong)
+    assert tiers(examined) == {"cover": "full", "account": "none", "cost": "none"}
+    assert "first profile that accepts it" in said(examined, "account")
+
+
+def test_mistake_only_the_most_frequent_shapes_are_spared(hand_in):
+    examined = hand_in(recipe((1, 12), (1, 24), LARGEST))
+    assert tiers(examined)["cost"] == "none"
+    assert "padding" in said(examined, "cost")
+
+
+def test_half_of_the_way_is_worth_half(hand_in):
+    examined = hand_in(recipe((4, 32), LARGEST))
+    assert tiers(examined)["cost"] == "partial" and examined.points == 7.5
+
+
+def test_mistake_a_gap_between_two_profiles(hand_in):
+    examined = hand_in(Recipe(profiles=(profile((16, 32)), profile(LARGEST, (1, 40)))))
+    assert tiers(examined) == {"cover": "none", "account": "full", "cost": "none"}
+    assert "such as 1 x 33" in said(examined, "cover") and "a service that refuses" in said(examined, "cost")
+
+
+def test_mistake_tuned_to_the_longest_of_yesterday(hand_in):
+    """What yesterday did not hold comes today."""
+    seen = np.argwhere(YESTERDAY).max(axis=0) + 1
+    narrow = (int(seen[0]) - 1, int(seen[1]))
+    examined = hand_in(recipe((2, 36), narrow))
+    assert tiers(examined)["cover"] != "full" and tiers(examined)["cost"] == "none"
+    assert "Which corner is left out?" in said(examined, "cover")
+
+
+def test_mistake_four_profiles(hand_in):
+    examined = hand_in(recipe((1, 16), *BEST))
+    assert examined.points == 0 and "has 4 profiles, the service takes 1 to 3" in said(examined, "cover")
+
+
+def test_mistake_the_mask_has_other_bounds_than_the_tokens(hand_in):
+    text = (
+        recipe(*BEST)
+        .dumps()
+        .replace("max = [16, 128] }", "max = [16, 64] }")
+        .replace("opt = [16, 128], max", "opt = [16, 64], max")
+    )
+    examined = hand_in(text, account={"shares": [0.5, 0.4, 0.1], "padding": 0.7}, built=True)
+    assert tiers(examined)["cover"] != "full" and tiers(examined)["cost"] == "none", examined.outcomes
+
+
+def test_mistake_the_mask_is_forgotten(hand_in):
+    text = "\n".join(line for line in recipe(*BEST).dumps().splitlines() if not line.startswith("mask"))
+    examined = hand_in(text, account={"shares": [0.5, 0.4, 0.1], "padding": 0.7}, built=True)
+    assert examined.points == 0 and "names both inputs" in said(examined, "cover")
+
+
+def test_mistake_padding_counted_in_batches(hand_in):
+    right = bill(recipe(*BEST), YESTERDAY)
+    examined = hand_in(recipe(*BEST), account={"shares": right.shares, "padding": 0.3}, only="account")
+    assert tiers(examined) == {"account": "partial"} and "b * s of them are text" in said(examined, "account")
+
+
+@pytest.mark.parametrize(
+    ("account", "complaint"),
+    [
+        ("no JSON", "is not JSON"),
+        ("[" * 4000, "is not JSON"),
+        ("[]", "needs exactly the keys"),
+        ({"shares": [1.0], "padding": 0.5}, "expected 3 numbers"),
+        ('{"shares": [NaN, 0, 1], "padding": 0.5}', "expected 3 numbers"),
+        ({"shares": [0.5, 0.5, 0], "padding": "much"}, "padding: expected a number"),
+        ({"shares": [0.5, 0.5, 0], "padding": True}, "padding: expected a number"),
+        ({"shares": [0.5, 0.5, 10**400], "padding": 0.5}, "expected 3 numbers"),
+    ],
+)
+def test_an_account_that_is_none(hand_in, account, complaint):
+    examined = hand_in(recipe(*BEST), account=account, only="account")
+    assert tiers(examined) == {"account": "none"} and complaint in said(examined, "account")
+
+
+def test_files_that_are_missing(tmp_path):
+    assert all("recipe.toml is missing" in outcome.message for outcome in LAB.examine(tmp_path, Bench()).outcomes)
+    recipe(*BEST).save(tmp_path / "recipe.toml")
+    assert "account.json is missing" in LAB.examine(tmp_path, Bench(), only="account").outcomes[0].message
+
+
+# ---- cheats
+
+
+def test_cheat_profiles_that_hold_exactly_the_recorded_traffic(hand_in):
+    """Without the contract's largest shape there is less to pad to, until another day comes."""
+    longest = int(np.argwhere(YESTERDAY.sum(axis=0)).max()) + 1
+    examined = hand_in(recipe((2, 36), (9, longest), (13, longest)))
+    assert tiers(examined)["cost"] == "none" and "refused" in said(examined, "cost")
+
+
+@pytest.mark.parametrize("precision", ["int8", "fp16"])
+def test_cheat_a_faster_type(hand_in, precision):
+    examined = hand_in(f'precision = "{precision}"\n' + recipe(*BEST).dumps())
+    assert examined.points == 0 and "compared in fp32" in said(examined, "cover")
+
+
+def test_cheat_a_shape_larger_than_the_machine(hand_in):
+    examined = hand_in(recipe((2, 36), (1 << 30, 1 << 30)))
+    assert examined.points == 0 and "no batch is larger than 16 x 128" in said(examined, "cover")
+
+
+def test_cheat_inputs_that_the_network_does_not_have(hand_in):
+    text = recipe(*BEST).dumps().replace("mask", "musk")
+    assert hand_in(text, account={"shares": [1, 0, 0], "padding": 0}, built=True).points == 0
+
+
+# ---- the pieces
+
+
+def test_padding_does_not_change_an_answer(tmp_path):
+    LAB.write_model(tmp_path / "model.onnx")
+    engine = load(build(tmp_path / "model.onnx", recipe(LARGEST), backend="onnxruntime"))
+    rng = np.random.default_rng(0)
+    feeds = lab05_service.batch(rng, (3, 21))
+    padded = {"tokens": rng.random((16, 128, 32), dtype=np.float32), "mask": np.zeros((16, 128), np.float32)}
+    padded["tokens"][:3, :21], padded["mask"][:3, :21] = feeds["tokens"], 1
+    padded["mask"][3:, 0] = 1  # a text of nothing would divide by zero
+    alone, together = engine.infer(feeds)["logits"], engine.infer(padded)["logits"][:3]
+    np.testing.assert_allclose(together, alone, rtol=1e-3, atol=1e-3)
+
+
+def test_without_padding_it_is_the_encoder():
+    from course_lib.labs.lab05_network import masked_encoder
+    from course_lib.models import encoder
+
+    tokens = torch.rand(2, 32, 32)
+    with torch.no_grad():
+        torch.testing.assert_close(masked_encoder()(tokens, torch.ones(2, 32)), encoder()(tokens))
+
+
+def test_the_exported_network_has_the_inputs_that_profiles_name(tmp_path):
+    LAB.write_model(tmp_path / "model.onnx")
+    graph = onnx.load(tmp_path / "model.onnx").graph
+    assert [one.name for one in graph.input] == ["tokens", "mask"] and [one.name for one in graph.output] == ["logits"]
+
+
+def test_traffic_keeps_the_contract_and_is_bursty_and_long_tailed():
+    day = lab05_traffic.traffic(seed=3)
+    assert day.batch.min() >= 1 and day.batch.max() <= 16 and day.length.min() >= 1 and day.length.max() <= 128
+    assert (np.diff(day.sent_s) > 0).all()
+    per_second = np.bincount(day.sent_s.astype(int), weights=day.batch)
+    assert per_second.var() > 10 * per_second.mean(), "a Poisson process would have them equal"
+    assert np.percentile(day.length, 99) > 5 * np.median(day.length)
+    assert len(day) > 5000 and (day.counts() > 0).sum() > 300
+
+
+def test_two_days_differ_and_one_seed_gives_one_day():
+    assert (lab05_traffic.traffic(1).counts() == lab05_traffic.traffic(1).counts()).all()
+    assert (lab05_traffic.traffic(None).counts() != lab05_traffic.traffic(None).counts()).any()
+
+
+@given(st.integers(0, 2**31), st.floats(0, 500))
+def test_no_other_choice_is_cheaper(seed, fixed):
+    """Against pricing by routing every shape, one by one, on random choices."""
+    rng = np.random.default_rng(seed)
+    counts = rng.poisson(0.3, LARGEST) * rng.integers(0, 50, LARGEST)
+    latency = lab05_search.by_tokens(fixed) * rng.uniform(1, 1.2)
+
+    def cost(boxes):
+        ordered = sorted(boxes, key=lambda box: latency[box[0] - 1, box[1] - 1])
+        taken = bill(recipe(*ordered), counts)
+        return sum(share * latency[b - 1, s - 1] for share, (b, s) in zip(taken.shares, ordered, strict=True))
+
+    if counts.sum() == 0:
+        return
+    best = cost(lab05_search.cheapest(latency, counts))
+    candidates = lab05_search.CANDIDATES
+    for _ in range(20):
+        i, j = rng.integers(0, len(candidates), 2)
+        assert best <= cost([candidates[i], candidates[j], LARGEST]) * (1 + 1e-9)
+
+
+def test_interpolation_goes_through_what_was_measured():
+    known = {(b, s): float(b * 3 + s) for b in (1, 8, 16) for s in (4, 64, 128)}
+    everywhere = lab05_search.interpolated(known)
+    assert everywhere.shape == LARGEST
+    for (b, s), value in known.items():
+        assert everywhere[b - 1, s - 1] == pytest.approx(value)
+    assert everywhere[3, 31] == pytest.approx(4 * 3 + 32), "bilinear is exact for a plane"
+    assert everywhere[0, 0] == known[1, 4], "constant beyond the grid"
+
+
+def test_the_first_profile_that_accepts_takes_a_batch():
+    nested = recipe((2, 32), (8, 64), LARGEST)
+    taken = lab05_service.routes(nested)
+    assert (taken[:2, :32] == 0).all() and taken[2, 31] == 1 and taken[7, 64] == 2 and taken[15, 127] == 2
+    assert lab05_service.boxes(nested) == [(2, 32), (8, 64), LARGEST]
+
+
+def test_the_bill_of_a_small_example():
+    counts = np.zeros(LARGEST, int)
+    counts[0, 9], counts[3, 19], counts[15, 127] = 6, 3, 1  # 1 x 10, 4 x 20, 16 x 128
+    paid = bill(recipe((2, 16), (4, 32)), counts)
+    assert paid.shares == (0.6, 0.3) and paid.refused == 0.1
+    computed, text = 6 * 2 * 16 + 3 * 4 * 32, 6 * 10 + 3 * 80
+    assert paid.padding == pytest.approx(1 - text / computed)
+
+
+def test_the_bench_on_a_machine_where_profiles_cost_the_same(hand_in, monkeypatch):
+    """Nothing to grade is said, not guessed."""
+    monkeypatch.setattr(Modelled, "time_ms", lambda self, feeds: float(self.rng.normal(1, 0.01)))
+    examined = hand_in(recipe(*BEST))
+    assert tiers(examined)["cost"] == "inconclusive" and "cannot" not in said(examined, "cover")
+    assert examined.points == 5 and "too little to tell profiles apart" in said(examined, "cost")
+
+
+def test_the_self_check_of_a_task_does_not_run_the_others(tmp_path, monkeypatch):
+    LAB.write_reference(tmp_path)
+    monkeypatch.setattr(DynamicShapes, "_race", None)
+    assert tiers(LAB.examine(tmp_path, Bench(), only="cover")) == {"cover": "full"}
+    monkeypatch.setattr(Bench, "build", None)
+    assert tiers(LAB.examine(tmp_path, Bench(), only="account")) == {"account": "full"}
+
+
+def test_an_engine_with_other_answers_has_no_cost(tmp_path, monkeypatch):
+    """Nobody can hand one in here; a backend that computes wrongly would be found all the same."""
+    from course_lib.labs import lab05_network
+
+    LAB.write_reference(tmp_path)
+    monkeypatch.setattr(DynamicShapes, "source", type(LAB.source)("course_lib.labs.lab05_network:MaskedEncoder"))
+    examined = LAB.examine(tmp_path, Bench(), only="cost")
+    assert lab05_network.HIDDEN < 0
+    assert tiers(examined)["cost"] == "none" and "are not PyTorch's" in said(examined, "cost")
+
+
+def test_paths_are_not_kept(tmp_path: Path):
+    """The lab writes the network beside nothing of the learner's."""
+    LAB.write_reference(tmp_path)
+    LAB.examine(tmp_path, Bench(), only="cover")
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["account.json", "recipe.toml"]
+
+
+def test_every_figure_has_axes_units_and_a_takeaway():
+    day = lab05_traffic.yesterday()
+    figures = [
+        lab05_figures.traffic(day),
+        lab05_figures.latency(lab05_search.by_tokens()),
+        lab05_figures.routed(YESTERDAY, BEST, "three boxes"),
+    ]
+    for figure in figures:
+        assert figure._repr_png_().startswith(b"\x89PNG")
+        assert all(axes.get_ylabel() and (axes.get_xlabel() or axes.get_label() == "<colorbar>") for axes in figure.axes)
+        assert figure.get_suptitle() or figure.axes[0].get_title()
