@@ -113,7 +113,7 @@ class Plan:
         """
         path = Path(path)
         known = {**self.summary(), "layers": self.layers.to_json()}
-        known["sha256"] = _digest(self.data, known)
+        known["digest"] = _digest(self.data, known)
         written: list[tuple[str, Path]] = []
         try:
             for target, content in ((path, self.data), (_beside(path), json.dumps(known).encode())):
@@ -139,7 +139,7 @@ class Plan:
         path = Path(path)
         try:
             data, known = path.read_bytes(), json.loads(_beside(path).read_bytes())
-            if known.pop("sha256") != _digest(data, known):
+            if known.pop("digest") != _digest(data, known):
                 raise PlanError(f"{path} is corrupt: its contents are not what was built; build it again")
             known["layers"] = LayerTable.from_json(known["layers"])
             for key in ("targets", "notes"):
@@ -166,8 +166,8 @@ def _beside(plan: Path) -> Path:
 
 
 def _digest(data: bytes, description: Mapping[str, Any]) -> str:
-    """One digest over the engine and what is said about it."""
-    digest = hashlib.sha256(data)
+    """One digest over the engine and what is said about it. BLAKE2, as many a processor has no instructions for SHA."""
+    digest = hashlib.blake2b(data, digest_size=32)
     digest.update(json.dumps(description, sort_keys=True).encode())
     return digest.hexdigest()
 

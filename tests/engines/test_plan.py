@@ -82,7 +82,7 @@ def test_a_plan_of_unknown_origin(saved: Path) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "not JSON", "\x00\xff", "[]", "{}", "null", "5", '"text"', "[" * 50_000, '{"sha256": 1}', '{"sha256": null, "layers": 5}'],
+    ["", "not JSON", "\x00\xff", "[]", "{}", "null", "5", '"text"', "[" * 50_000, '{"digest": 1}', '{"digest": null, "layers": 5}'],
     ids=["empty", "text", "bytes", "list", "object", "null", "number", "string", "nested", "keys missing", "wrong types"],
 )  # fmt: skip
 def test_a_description_that_is_none(text: str, saved: Path) -> None:
@@ -90,7 +90,7 @@ def test_a_description_that_is_none(text: str, saved: Path) -> None:
     _refused(saved, "build it again")
 
 
-@pytest.mark.parametrize("key", ["sha256", "backend", "targets", "layers"])
+@pytest.mark.parametrize("key", ["digest", "backend", "targets", "layers"])
 @pytest.mark.parametrize("value", [None, 5, "text", [1], {"layers": [1]}, {"layers": [], "operators": 5}, "absent"], ids=str)
 def test_a_description_with_a_wrong_value(key: str, value: object, saved: Path) -> None:
     known = json.loads(_description(saved).read_text())
