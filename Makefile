@@ -46,9 +46,9 @@ $(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(BIN)/pip install --quiet -c constraints.txt -e .
 	touch $@
 
-$(VENV)/.installed-test: $(VENV)/.installed
+$(VENV)/.installed-test: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(BIN)/pip install --quiet -c constraints.txt -e '.[test]'
-	touch $@
+	touch $(VENV)/.installed $@
 
 # Hand-ins run in bubblewrap. Root installs it; anybody else is told how, and the demo grades its own two files without it.
 sandbox:
