@@ -69,6 +69,9 @@ def test_every_lecture_section_that_a_lab_names_exists(name):
     taught = [line for cell in cells for line in cell.source.splitlines() if line.startswith("*Taught in")]
     assert taught
     for line in taught:
+        number = re.search(r"lecture (\d\d)", line)[1]
+        if not list(ROOT.glob(f"lectures/{number}_*.ipynb")):
+            continue  # not written yet; once it is, the line needs a link
         target = re.search(r"\]\((\S+?)\)", line)[1]
         lecture = nbformat.read((ROOT / "labs" / name / target).resolve(), as_version=4)
         headings = {text.lstrip("# ") for cell in lecture.cells for text in cell.source.splitlines() if text.startswith("#")}

@@ -96,11 +96,11 @@ def read_bindings(version: str) -> dict[str, Any]:
     if version not in RELEASES:
         raise ValueError(f"no version {version!r}: there are {', '.join(RELEASES)}")
     release = RELEASES[version]
-    wheel = _download(release)
+    wheel = download(release)
     with tempfile.TemporaryDirectory() as folder:
         with zipfile.ZipFile(wheel) as archive:
             archive.extractall(folder)
-        _make_libraries(release.libraries, Path(folder))
+        make_libraries(release.libraries, Path(folder))
         found = _import(release, folder)
     digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
     for kind in found["classes"].values():
@@ -114,7 +114,12 @@ def read_bindings(version: str) -> dict[str, Any]:
     return {"wheel": {"file": wheel.name, "name": release.package, "version": release.version, "sha256": digest}, **found}
 
 
-def _download(release: Release) -> Path:
+def download(release: Release) -> Path:
+    """The wheel of a release, from the package index once and from then on from a cache folder.
+
+    Raises:
+        BindingsUnavailable: the index cannot be reached or does not have it.
+    """
     folder = _cache_folder() / f"python{sys.version_info[0]}.{sys.version_info[1]}"  # each Python has a wheel of its own
     pattern = f"{release.package.replace('-', '_')}-{release.version}-*.whl"
     if not any(folder.glob(pattern)):
@@ -143,7 +148,12 @@ def _download_error(release: Release, said: str) -> BindingsUnavailable:
     return BindingsUnavailable(f"{wanted} cannot be fetched for Python {sys.version_info[0]}.{sys.version_info[1]}: {reason}")
 
 
-def _make_libraries(names: tuple[str, ...], folder: Path) -> None:
+def make_libraries(names: tuple[str, ...], folder: Path) -> None:
+    """Empty libraries by these names, enough for the bindings to be imported on a machine without TensorRT.
+
+    Raises:
+        BindingsUnavailable: there is no C compiler, or it failed.
+    """
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
         raise BindingsUnavailable("reading the bindings needs a C compiler (cc, gcc or clang): install one, such as gcc")

@@ -152,13 +152,13 @@ def test_a_failed_download_says_why(
 def test_a_missing_compiler_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("shutil.which", lambda name: None)
     with pytest.raises(BindingsUnavailable, match=r"needs a C compiler \(cc, gcc or clang\)"):
-        bindings._make_libraries(("liba.so",), tmp_path)
+        bindings.make_libraries(("liba.so",), tmp_path)
 
 
 def test_a_compiler_that_fails_is_quoted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("shutil.which", lambda name: "/bin/false")
     with pytest.raises(BindingsUnavailable, match="the C compiler /bin/false failed"):
-        bindings._make_libraries(("liba.so",), tmp_path)
+        bindings.make_libraries(("liba.so",), tmp_path)
 
 
 def test_a_module_that_cannot_be_imported_is_an_error(tmp_path: Path) -> None:

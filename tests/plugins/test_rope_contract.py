@@ -30,8 +30,8 @@ CHECKS = [node.name.removeprefix("check_") for node in ast.parse(SCRIPT.read_tex
 def results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str | None]:
     release, folder = RELEASES[request.param], tmp_path_factory.mktemp("bindings")
     try:
-        wheel = bindings._download(release)
-        bindings._make_libraries(release.libraries, folder)
+        wheel = bindings.download(release)
+        bindings.make_libraries(release.libraries, folder)
     except BindingsUnavailable as absent:
         pytest.skip(str(absent))
     with zipfile.ZipFile(wheel) as archive:

@@ -1,0 +1,33 @@
+"""Which layers of an engine multiply on integers, read from its layer table."""
+
+from __future__ import annotations
+
+import math
+
+from course_lib.engines import Layer, LayerTable
+
+_WEIGHTED = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
+
+
+def int8_layers(table: LayerTable) -> tuple[list[str], list[str]]:
+    """The layers that multiply by weights, in order: those that do it in INT8, and those that do it in a float type.
+
+    They are named by their ONNX nodes, so that it counts once when a compiler cuts a convolution into several kernels; by their
+    kernels where the table was made without the graph.
+    """
+    weighted = [name for name, operator in table.operators.items() if operator in _WEIGHTED]
+    if not table.operators:
+        weighted = [kernel.name for kernel in table.kernels if kernel.weights]
+    integer = {name for kernel in table.kernels if _on_integers(kernel) for name in (kernel.name, *kernel.onnx_nodes)}
+    return [name for name in weighted if name in integer], [name for name in weighted if name not in integer]
+
+
+def weights(table: LayerTable) -> int:
+    """How many weights the kernels hold, scales and biases included: nearly the same however a network is quantized."""
+    return sum(math.prod(tensor.shape) for kernel in table.kernels for tensor in kernel.weights)
+
+
+def _on_integers(kernel: Layer) -> bool:
+    """Whether both factors are INT8. TensorRT 8.6 does not tell the type of activations with dynamic shapes: there the weight decides."""
+    reads = {tensor.dtype for tensor in kernel.inputs if tensor.dtype}
+    return "Int8" in {tensor.dtype for tensor in kernel.weights} and ("Int8" in reads or not reads)

@@ -1,0 +1,130 @@
+"""The network of lab 04: an encoder that is right in FP32 and loud inside. It is yours to read, to take apart and to write again.
+
+What training left in it is known from large language models: a residual stream whose values are large, norms written out in
+primitives, channels of an MLP that a learned gain drives up, attention whose scale is applied after the product. In exact
+arithmetic none of it matters: whatever makes a number large is undone further on.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import gelu
+
+from course_lib.models import Signature, encoder
+from course_lib.models.transformer import Encoder, EncoderBlock
+
+STREAM = 72.0  # the whole residual stream is that much louder; norms take it back out
+GAINS = (1.0, 2.0**15, 2.0**6, 1.0)  # by block: what the loudest channels of the MLP are multiplied by
+SHARPNESS = (2.0**6, 1.0, 2.0**12, 2.0**4)  # by block: what queries times keys are larger by
+LOUD_CHANNELS = 6  # of an MLP with a gain
+
+
+class Norm(nn.Module):
+    """Layer norm as the paper writes it, over the last axis."""
+
+    def __init__(self, trained: nn.LayerNorm) -> None:
+        super().__init__()
+        self.weight, self.bias = trained.weight, trained.bias
+        self.eps = trained.eps * STREAM**2  # relative to the stream it is what it was
+
+    def forward(self, x: Tensor) -> Tensor:
+        centred = x - x.mean(dim=-1, keepdim=True)
+        variance = (centred * centred).mean(dim=-1, keepdim=True)
+        return centred / torch.sqrt(variance + self.eps) * self.weight + self.bias
+
+
+class Attention(nn.Module):
+    """Self-attention with a learned temperature for its scores; ``(N, S, width)``."""
+
+    def __init__(self, trained: EncoderBlock, sharpness: float) -> None:
+        super().__init__()
+        self.heads, self.qkv, self.out = trained.heads, trained.qkv, trained.out
+        self.width = self.out.in_features // self.heads  # of one head
+        self.temperature = self.width**0.5 * sharpness
+        for values in (self.qkv.weight.data, self.qkv.bias.data):
+            values.unflatten(0, (self.heads, 3, self.width))[:, :2] *= sharpness**0.5  # queries and keys, not values
+
+    def forward(self, x: Tensor) -> Tensor:
+        n, s, _ = x.shape
+        q, k, v = self.qkv(x).view(n, s, self.heads, 3 * self.width).transpose(1, 2).split(self.width, dim=-1)
+        mixed = self.scores(q, k).softmax(dim=-1) @ v
+        return self.out(mixed.transpose(1, 2).reshape(n, s, self.heads * self.width))
+
+    def scores(self, q: Tensor, k: Tensor) -> Tensor:
+        """How much each token looks at each other one; from ``(N, heads, S, width)`` to ``(N, heads, S, S)``."""
+        return q @ k.transpose(-1, -2) / self.temperature
+
+
+class GainedMLP(nn.Module):
+    """A two-layer perceptron with a learned gain for each inner channel; ``(N, S, width)``."""
+
+    gain: Tensor
+
+    def __init__(self, trained: EncoderBlock, loudest: float) -> None:
+        super().__init__()
+        self.up, self.down = trained.up, trained.down
+        busiest = self.down.weight.data.norm(dim=0).topk(LOUD_CHANNELS).indices
+        gain = 1 + 0.1 * _noise(self.up.out_features)
+        gain[busiest] *= loudest
+        self.down.weight.data /= gain
+        self.register_buffer("gain", gain)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.down(gelu(self.up(x)) * self.gain)
+
+
+class Block(nn.Module):
+    """Attention and perceptron, each behind a norm and inside a residual; ``(N, S, width)``."""
+
+    def __init__(self, trained: EncoderBlock, loudest: float, sharpness: float) -> None:
+        super().__init__()
+        self.norm1: nn.Module = Norm(trained.norm1)
+        self.attention: nn.Module = Attention(trained, sharpness)
+        self.norm2: nn.Module = Norm(trained.norm2)
+        self.mlp: nn.Module = GainedMLP(trained, loudest)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + self.attention(self.norm1(x))
+        return x + self.mlp(self.norm2(x))
+
+
+class LoudEncoder(nn.Module):
+    """``tokens`` ``(N, S, 32)`` to ``logits`` ``(N, 10)``, the digits encoder's answers."""
+
+    positions: Tensor
+
+    def __init__(self, trained: Encoder) -> None:
+        super().__init__()
+        for layer in trained.modules():
+            if isinstance(layer, nn.Linear):  # another training run: near the shipped weights, and not the same
+                layer.weight.data += 0.1 * layer.weight.data.std() * _noise(*layer.weight.shape)
+        blocks = [block for block in trained.blocks if isinstance(block, EncoderBlock)]
+        for writer in (trained.embed, *(layer for block in blocks for layer in (block.out, block.down))):
+            writer.weight.data *= STREAM
+            writer.bias.data *= STREAM
+        self.embed = trained.embed
+        self.register_buffer("positions", trained.positions * STREAM)
+        self.blocks = nn.ModuleList(map(Block, blocks, GAINS, SHARPNESS))
+        self.norm: nn.Module = Norm(trained.norm)
+        self.head = trained.head
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        x = self.embed(tokens) + self.positions[: tokens.shape[1]]
+        for block in self.blocks:
+            x = block(x)
+        return self.head(self.norm(x).mean(dim=1))
+
+    def signature(self) -> Signature:
+        return Signature(inputs={"tokens": ("batch", "sequence", 32)}, outputs=("logits",), sizes={"sequence": 32})
+
+
+def loud_encoder() -> LoudEncoder:
+    """The network as it was given, trained and in eval mode."""
+    return LoudEncoder(encoder()).eval().requires_grad_(False)
+
+
+def _noise(*shape: int) -> Tensor:
+    """Normally distributed, not trained: the same on every machine."""
+    return torch.from_numpy(np.random.RandomState(4).standard_normal(shape).astype(np.float32))

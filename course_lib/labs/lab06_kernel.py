@@ -1,0 +1,199 @@
+"""A learner's rope.cu, compiled and run in a process of its own: what its threads computed and which memory they touched."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+
+from course_lib.engines.worker import Launcher
+from course_lib.errors import EngineError
+from course_lib.labs import lab06_compile_child, lab06_run_child
+from course_lib.labs.confined import ask
+from course_lib.labs.lab06_cases import WIDTHS, Case
+from course_lib.plugins import compilers
+
+TIME_LIMIT_S = 40.0
+_MAX_PROGRAM, _MAX_ANSWER = 16 << 20, 96 << 20
+_CUDA = Path(__file__).resolve().parent / "lab06_cuda"
+_BUFFERS = ("x", "cos", "sin", "y", "memory")
+_REPORT = np.dtype(
+    [
+        *((name, "i8") for name in ("fault", "error")),
+        *(("block", "i8", 3), ("thread", "i8", 3)),
+        *((name, "i8") for name in ("buffer", "offset", "size", "is_write", "threads", "accesses", "y_bytes")),
+    ]
+)
+ACCESS = np.dtype(
+    [
+        ("site", "u8"),
+        ("block", "u4"),
+        ("thread", "u4"),
+        ("offset", "u4"),
+        ("buffer", "u1"),
+        ("size", "u1"),
+        ("is_write", "?"),
+        ("_", "u1"),
+    ]
+)
+_OUTSIDE, _MISALIGNED, _READ_ONLY, _ON_HOST, _CRASH, _TIME = range(1, 7)
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """What came of one case.
+
+    Attributes:
+        fault: why it was stopped, empty where it came to its end.
+        kind: ``""``, or in one word what kind of fault it was.
+        excess: largest error as a share of what is allowed; infinite where a number is missing or not finite.
+        wrong: numbers with an error above what is allowed.
+        accesses: of dtype `ACCESS`, in the order in which threads ran one after the other; empty unless they were recorded.
+        threads: how many were launched.
+    """
+
+    case: Case
+    fault: str
+    kind: str
+    excess: float
+    wrong: int
+    accesses: np.ndarray
+    threads: int
+
+    @property
+    def right(self) -> bool:
+        return not self.fault and self.wrong == 0
+
+    def message(self) -> str:
+        """What is wrong with a run that is not right."""
+        if self.fault:
+            return f"{self.case}: {self.fault}."
+        far = (
+            f"the worst {self.excess:.3g} times as far off as allowed"
+            if np.isfinite(self.excess)
+            else "some missing or not finite"
+        )
+        return f"{self.case}: {self.wrong} of {np.prod(self.case.shape)} numbers wrong, {far}."
+
+
+def read_source(file: Path) -> str:
+    """The text of a hand-in's file.
+
+    Raises:
+        EngineError: it is missing or no text.
+    """
+    if not file.is_file():
+        raise EngineError(f"{file.name} is missing: the notebook's cell that writes it has not run or has failed")
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise EngineError(f"{file.name} cannot be read as text: {error}"[:200]) from None
+
+
+def compile_program(source: str, driver: str, launcher: Launcher | None, *, gpu: bool = False) -> bytes:
+    """The program made of the text of rope.cu and a driver of lab06_cuda. It is a stranger's: run it with `run_program` only.
+
+    Raises:
+        EngineError: it does not compile, or contains what a kernel must not.
+    """
+    include = [str(_CUDA), str(compilers.FOLDER)]
+    request = {"source": source, "driver": str(_CUDA / driver), "include": include, "gpu": gpu}
+    answer = ask(
+        _python(lab06_compile_child),
+        json.dumps(request).encode() + b"\n",
+        launcher=launcher,
+        time_limit_s=TIME_LIMIT_S,
+        max_bytes=_MAX_PROGRAM,
+    )
+    if answer[:3] != b"ok ":
+        raise EngineError(" ".join(answer[3:].decode(errors="replace").split())[:400])
+    return answer[3:]
+
+
+def run_program(program: bytes, question: bytes, launcher: Launcher | None, *, max_bytes: int = _MAX_ANSWER) -> bytes:
+    """What a compiled program answers.
+
+    Raises:
+        EngineError: nothing, too much, or not in time.
+    """
+    message = f"{len(program):<20}".encode() + program + question
+    return ask(_python(lab06_run_child), message, launcher=launcher, time_limit_s=TIME_LIMIT_S, max_bytes=max_bytes)
+
+
+def run_kernel(source: str, cases: Sequence[Case], launcher: Launcher | None = None) -> list[Run]:
+    """Compile `source` for the host and run it on each case, one after the other.
+
+    Raises:
+        EngineError: it does not compile, contains what a kernel must not, or its process answered nonsense.
+    """
+    program = compile_program(source, "examine_on_host.cpp", launcher)
+    question = np.array([len(cases)], np.int64).tobytes() + b"".join(case.wire().tobytes() for case in cases)
+    answer = run_program(program, question, launcher)
+    runs: list[Run] = []
+    for case in cases:
+        if answer:
+            run, answer = _read(case, answer)
+        else:
+            run = _stopped(case, "it was not run: an earlier case took all the time", "ended")
+        runs.append(run)
+    return runs
+
+
+def _python(script: ModuleType) -> list[str]:
+    return [sys.executable, "-I", str(Path(str(script.__file__)).resolve())]
+
+
+def _read(case: Case, answer: bytes) -> tuple[Run, bytes]:
+    """The first report of an answer that may be hostile, and what is left of the answer."""
+    if len(answer) < _REPORT.itemsize:
+        raise EngineError("the kernel's process answered nonsense")
+    report = np.frombuffer(answer, _REPORT, 1)[0]
+    body = answer[_REPORT.itemsize :]
+    width, count, recorded = WIDTHS[case.dtype], int(np.prod(case.shape)), int(report["accesses"])
+    if report["fault"]:
+        return _stopped(case, *_said(case, report), threads=int(report["threads"])), body
+    size = count * width
+    if report["y_bytes"] != size or recorded < 0 or len(body) < size + recorded * ACCESS.itemsize:
+        raise EngineError("the kernel's process answered nonsense")
+    accesses = np.frombuffer(body, ACCESS, recorded, size)
+    left = body[size + recorded * ACCESS.itemsize :]
+    if report["error"]:
+        reason = f"rope_launch returned the CUDA error {report['error']}"
+        if report["error"] == 9:
+            reason += (
+                ": a grid or block that CUDA refuses (a grid's y and z end at 65535, a block at 1024 threads, its z at 64)"
+            )
+        return _stopped(case, reason, "refused"), left
+    excess = case.excess(np.frombuffer(body, np.uint32 if width == 4 else np.uint16, count))
+    wrong = int((excess > 1).sum())
+    return Run(case, "", "", float(excess.max(initial=0)), wrong, accesses, int(report["threads"])), left
+
+
+def _stopped(case: Case, reason: str, kind: str, threads: int = 0) -> Run:
+    return Run(case, reason, kind, np.inf, int(np.prod(case.shape)), np.zeros(0, ACCESS), threads)
+
+
+def _said(case: Case, report: np.void) -> tuple[str, str]:
+    """A fault in words: who, what, where."""
+    block, thread = (f"({', '.join(str(int(n)) for n in report[name])})" for name in ("block", "thread"))
+    who = f"thread {thread} of block {block}"
+    size, buffer = int(report["size"]), _BUFFERS[min(max(int(report["buffer"]), 0), 4)]
+    does = f"{'writes' if report['is_write'] else 'reads'} {size} bytes"
+    width = WIDTHS[case.dtype] if buffer in "xy" else 4
+    count = int(np.prod(case.shape)) if buffer in "xy" else case.rows * case.shape[3] // 2
+    where = f"at {buffer}[{int(report['offset']) // width}]"
+    return {
+        _OUTSIDE: (f"{who} {does} {where}, and {buffer} has {count} numbers", "outside")
+        if buffer != "memory"
+        else (f"{who} {does} far from x, cos, sin and y", "outside"),
+        _MISALIGNED: (f"{who} {does} at once {where}, an address that is no multiple of {size}", "misaligned"),
+        _READ_ONLY: (f"{who} writes into {buffer}, which is an input", "input"),
+        _ON_HOST: (f"rope_launch itself touches {buffer}: that memory is the GPU's, only a kernel may", "host"),
+        _CRASH: (f"{who} crashed (signal {int(report['error'])})", "crash"),
+        _TIME: (f"it was stopped after 5 s of work, in {who}", "time"),
+    }.get(int(report["fault"]), ("the kernel's process answered nonsense", "ended"))

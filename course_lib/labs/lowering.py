@@ -1,0 +1,69 @@
+"""A hand-in's Q/DQ model lowered for ONNX Runtime, in a process of its own: reading a stranger's file is not the judge's work."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+
+import course_lib
+from course_lib.engines import Plan, ort_session, split_target
+from course_lib.engines.worker import Launcher
+from course_lib.errors import CourseError, EngineError
+from course_lib.labs.base import Bench
+from course_lib.labs.confined import ask
+from course_lib.recipe import Recipe
+
+_LIBRARY = str(Path(course_lib.__file__).resolve().parent.parent)
+_CHILD = "import sys; sys.path.insert(0, sys.argv[1]); from course_lib.labs.lowering import main; main()"
+_DONE, _REFUSED = b"+", b"-"
+
+
+def wanted(bench: Bench) -> bool:
+    """Whether engines run by ONNX Runtime on a CPU, where INT8 is fast only after lowering."""
+    return split_target(bench.runner)[0] == "onnxruntime" and ort_session.device() == "cpu"
+
+
+def runnable(model: Path, recipe: Recipe, bench: Bench) -> Plan:
+    """A plan of the lowered copy of a model, for the bench's runner.
+
+    Raises:
+        EngineError: the model cannot be lowered.
+        BuildError: the runner refuses the copy.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder, "model.onnx")
+        copy.write_bytes(lowered(model.read_bytes(), launcher=bench.launcher))
+        return bench.runnable(copy, recipe)
+
+
+def lowered(model: bytes, *, launcher: Launcher | None = None, time_limit_s: float = 60.0) -> bytes:
+    """`precision.lower_for_onnxruntime` for a serialized model.
+
+    Raises:
+        EngineError: the model is refused, or the process died or took too long.
+    """
+    answer = ask(
+        [sys.executable, "-I", "-c", _CHILD, _LIBRARY],
+        model,
+        launcher=launcher,
+        time_limit_s=time_limit_s,
+        max_bytes=2 * len(model) + (1 << 20),
+    )
+    if answer[:1] != _DONE:
+        raise EngineError(f"the model cannot be lowered for ONNX Runtime: {answer[1:301].decode(errors='replace')}")
+    return answer[1:]
+
+
+def main() -> None:
+    """The child's end: a model on standard input, its lowered copy or one line of complaint on standard output."""
+    import onnx
+
+    from course_lib.precision import lower_for_onnxruntime
+
+    try:
+        model = onnx.load_model_from_string(sys.stdin.buffer.read())
+        answer = _DONE + lower_for_onnxruntime(model).SerializeToString()
+    except Exception as error:  # a file can be broken in more ways than protobuf and onnx have classes for
+        answer = _REFUSED + " ".join((str(error) if isinstance(error, CourseError) else repr(error)).split())[:300].encode()
+    sys.stdout.buffer.write(answer)

@@ -1,0 +1,90 @@
+"""The race of a lab: PyTorch eager, the reference and the hand-in interleaved, and the tier that the hand-in clearly reaches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from course_lib.benchmark import Comparison, compare, speedup
+from course_lib.labs.base import Lab, Outcome, TimedWorker, clearly
+
+Latencies = Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Pace:
+    """A speed to reach: a share of the reference engine's, and a factor over PyTorch eager."""
+
+    of_reference: float
+    over_eager: float
+
+    def reached(self, latencies: Latencies) -> bool | None:
+        """Whether the hand-in clearly reaches both: yes, no, or None while the intervals hold both answers."""
+        of_reference = clearly(speedup(latencies["reference"], latencies["yours"]), self.of_reference)
+        over_eager = clearly(speedup(latencies["eager"], latencies["yours"]), self.over_eager)
+        if of_reference is False or over_eager is False:
+            return False
+        return None if of_reference is None or over_eager is None else True
+
+    def __str__(self) -> str:
+        return f"{self.of_reference:g} of the reference's speed and {self.over_eager:g}x over PyTorch eager"
+
+
+@dataclass(frozen=True)
+class Tiers:
+    """The paces for all points and for a part of them."""
+
+    full: Pace
+    partial: Pace
+
+    def tier(self, latencies: Latencies) -> tuple[str, bool]:
+        """The tier of `Outcome`, and whether the points for the partial one are earned."""
+        full, partial = self.full.reached(latencies), self.partial.reached(latencies)
+        if full:
+            return "full", True
+        if partial:
+            return ("inconclusive" if full is None else "partial"), True
+        return ("inconclusive" if partial is None else "none"), False
+
+    def decided(self, latencies: Latencies) -> bool:
+        """Enough was measured: the tier is clear, and both ratios are known to within 5 %."""
+        ratios = (speedup(latencies[name], latencies["yours"]) for name in ("eager", "reference"))
+        return self.tier(latencies)[0] != "inconclusive" and all(ratio.half_width <= 0.05 for ratio in ratios)
+
+
+def race(
+    eager: TimedWorker,
+    reference: TimedWorker,
+    yours: TimedWorker,
+    feeds: Callable[[], Mapping[str, np.ndarray]],
+    tiers: Tiers,
+    *,
+    time_limit_s: float,
+) -> Comparison:
+    """Measure until the tier is clear or the time is up."""
+    return compare(
+        {"eager": eager, "reference": reference, "yours": yours},
+        feeds,
+        baseline="eager",
+        time_limit_s=time_limit_s,
+        min_rounds=100,
+        settled=tiers.decided,
+    )
+
+
+def outcome(lab: Lab, comparison: Comparison, tiers: Tiers, hint: str) -> Outcome:
+    """The outcome of the lab's task ``speed``: all of its points, half, or none."""
+    tier, partial = tiers.tier(comparison.latencies())
+    message = said(comparison.latencies())
+    if tier == "full":
+        return lab.outcome("speed", "full", message)
+    return lab.outcome("speed", tier, f"{message} Full points need {tiers.full}.", hint, share=0.5 if partial else 0.0)
+
+
+def said(latencies: Latencies) -> str:
+    """Both ratios of a race in one sentence."""
+    over_eager = speedup(latencies["eager"], latencies["yours"])
+    of_reference = speedup(latencies["reference"], latencies["yours"])
+    return f"{over_eager} over PyTorch eager, {of_reference} of the reference's speed."

@@ -1,0 +1,781 @@
+"""Lab 06 against its reference, other right answers, mistakes that learners make, cheats, and hostile hand-ins."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import nbformat
+import numpy as np
+import pytest
+
+from course_lib import labs
+from course_lib.errors import EngineError, ExaminerFault
+from course_lib.grading import sandbox
+from course_lib.grading.judge import judge
+from course_lib.labs import Bench, Examination, lab06, lab06_cases, lab06_contract, lab06_gpu, lab06_kernel, lab06_reference
+from course_lib.labs.lab06_cases import Case
+from course_lib.labs.lab06_compile_child import first_error
+from course_lib.labs.lab06_figures import angle_figure, sectors_figure
+from course_lib.labs.lab06_judgement import judge_memory, judge_speed
+from course_lib.labs.lab06_kernel import ACCESS, Run, run_kernel
+from course_lib.labs.lab06_memory import requests, traffic
+from course_lib.migration.bindings import BindingsUnavailable, NoNetwork
+from course_lib.plugins import rope
+from course_lib.plugins.compilers import SOURCE
+from tests.plugins import rope_cases
+
+LAB = labs.find("lab06")
+ROOT = Path(__file__).resolve().parents[2]
+FULL = {"kernel": "full", "memory": "full", "plugin": "full"}
+
+
+def written_by(notebook: Path, file: str) -> str:
+    """What a notebook's cell writes."""
+    cells = nbformat.read(notebook, as_version=4).cells
+    (source,) = (cell.source for cell in cells if cell.source.startswith(f"%%writefile {file}\n"))
+    return source.partition("\n")[2]
+
+
+KERNEL = written_by(ROOT / "solutions" / LAB.name / f"{LAB.name}.ipynb", "rope.cu")
+PLUGIN = written_by(ROOT / "solutions" / LAB.name / f"{LAB.name}.ipynb", "rope_plugin.py")
+SCALAR = KERNEL.replace("const bool wide = aligned &&", "const bool wide = false && aligned &&")
+
+
+def changed(text: str, *edits: tuple[str, str]) -> str:
+    for old, new in edits:
+        assert old in text, old
+        text = text.replace(old, new)
+    return text
+
+
+@pytest.fixture(scope="module")
+def contract() -> None:
+    """Skip where the bindings can neither be found nor fetched."""
+    try:
+        lab06_contract._bindings()
+    except BindingsUnavailable as absent:
+        pytest.skip(str(absent))
+
+
+@pytest.fixture
+def hand_in(tmp_path, monkeypatch):
+    """Examine a kernel or a plugin; on few cases, to be quick."""
+
+    def few(rng):
+        shapes = [
+            ((2, 16, 4, 64), 0),
+            ((3, 5, 7, 64), 0),
+            ((1, 17, 3, 66), 0),
+            ((1, 70000, 1, 2), 0),
+            ((2, 3, 4, 64), 1),
+        ]
+        return [
+            Case(shape, dtype, interleaved, int(rng.integers(1 << 32)), 1, shifted)
+            for shape, shifted in shapes
+            for dtype in ("float32", "float16", "bfloat16")
+            for interleaved in (False, True)
+        ]
+
+    def small(rng):
+        sizes = [("float32", False), ("float32", True), ("float16", False), ("float16", True)]
+        return [Case((2, 8, 3, 128), dtype, flag, int(rng.integers(1 << 32)), watched=True) for dtype, flag in sizes]
+
+    monkeypatch.setattr(lab06, "cases", few)
+    monkeypatch.setattr(lab06, "watched_cases", small)
+
+    def examine(kernel: str | None = None, plugin: str | None = None, only: str | None = None, **options) -> Examination:
+        if kernel is not None:
+            (tmp_path / "rope.cu").write_text(kernel)
+        if plugin is not None:
+            (tmp_path / "rope_plugin.py").write_text(plugin)
+        return LAB.examine(
+            tmp_path, Bench(**options), only=only or (None if kernel and plugin else "plugin" if plugin else None)
+        )
+
+    return examine
+
+
+def tiers(examined: Examination) -> dict[str, str]:
+    return {outcome.task.id: outcome.tier for outcome in examined.outcomes if outcome.task.id != "plugin" or outcome.points}
+
+
+def outcome(examined: Examination, task: str):
+    return next(outcome for outcome in examined.outcomes if outcome.task.id == task)
+
+
+# ---- whole hand-ins
+
+
+def test_reference_has_full_marks(tmp_path, contract):
+    LAB.write_reference(tmp_path)
+    examined = LAB.examine(tmp_path, Bench())
+    assert tiers(examined) == FULL, examined.outcomes
+    assert examined.points == examined.max_points == 10
+    assert examined.figures["rotations"] == examined.figures["right"] > 100
+
+
+def test_solution_has_full_marks(tmp_path, contract):
+    """A thread for each pack, where the reference turns several heads in one."""
+    (tmp_path / "rope.cu").write_text(KERNEL)
+    (tmp_path / "rope_plugin.py").write_text(PLUGIN)
+    assert tiers(LAB.examine(tmp_path, Bench())) == FULL
+
+
+def test_untouched_release_has_none(tmp_path, contract):
+    released = ROOT / "labs" / LAB.name / f"{LAB.name}.ipynb"  # its cells with a place for a solution write the two files
+    for name in LAB.artefacts:
+        (tmp_path / name).write_text(written_by(released, name))
+    examined = LAB.examine(tmp_path, Bench())
+    assert examined.points == 0 and examined.max_points == 10
+    assert all("still empty" in found.message + found.hint for found in examined.outcomes), examined.outcomes
+
+
+def test_nothing_handed_in_has_none(tmp_path):
+    examined = LAB.examine(tmp_path, Bench())
+    assert examined.points == 0
+    assert [found.message.split(" is missing")[0] for found in examined.outcomes] == ["rope.cu", "rope.cu", "rope_plugin.py"]
+    assert all(found.hint for found in examined.outcomes)
+
+
+@pytest.mark.skipif(bool(sandbox.problem()), reason="no sandbox works here")
+def test_judge_in_its_sandbox(tmp_path, contract):
+    LAB.write_reference(tmp_path)
+    verdict = judge(LAB, tmp_path)
+    assert (verdict.score, verdict.fault) == (10, ""), verdict.examination
+    json.dumps(verdict.to_json(), allow_nan=False)
+
+
+# ---- kernels: other right ones, and mistakes
+
+
+def one_result_a_thread() -> str:
+    """A kernel whose threads make one number each."""
+    body = """
+template <typename T>
+__global__ void rotate(const T* x, const float* cos, const float* sin, T* y, bool interleaved, Sizes n) {
+  for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < n.batch * n.sequence * n.heads * n.head_size;
+       i += int64_t(gridDim.x) * blockDim.x) {
+    const int64_t half = n.head_size / 2, at = i % n.head_size, pair = interleaved ? at / 2 : at % half;
+    const bool is_b = interleaved ? at % 2 : at >= half;
+    const int64_t table = i / n.head_size / n.heads % n.sequence * half + pair, apart = interleaved ? 1 : half;
+    const float mine = widen(x[i]), other = widen(x[is_b ? i - apart : i + apart]);
+    y[i] = narrow<T>(mine * __ldg(cos + table) + (is_b ? 1 : -1) * other * __ldg(sin + table));
+  }
+}
+"""
+    launch = """
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(40);
+  config.blockDim = dim3(128);
+  return cudaLaunchKernelEx(&config, rotate<T>, x, cos, sin, y, interleaved, n);
+"""
+    first, _, rest = KERNEL.partition("// ### BEGIN SOLUTION")
+    _, _, rest = rest.partition("// ### END SOLUTION")
+    second, _, rest = rest.partition("// ### BEGIN SOLUTION")
+    return first + body + second + launch + rest.partition("// ### END SOLUTION")[2]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "memory", "words"),
+    [
+        (SCALAR, "partial", "16 bytes at a time"),
+        (one_result_a_thread(), "partial", "loads each number once"),
+        (changed(KERNEL, ("16 / sizeof(T)", "8 / sizeof(T)")), "partial", "16 bytes at a time"),
+    ],
+    ids=["a pair a thread", "a number a thread", "vectors of 8 bytes"],
+)
+def test_other_right_kernels(hand_in, kernel, memory, words):
+    examined = hand_in(kernel)
+    assert tiers(examined) == {"kernel": "full", "memory": memory}, examined.outcomes
+    assert words in outcome(examined, "memory").hint
+
+
+# the change, tiers of kernel and memory, words of the message, words of the hint
+MISTAKES = {
+    "no thread too many is sent home": (
+        [("  if (thread >= threads) return;\n", "")],
+        "partial",
+        "none",
+        "and x has",
+        "Compare a thread's number",
+    ),
+    "vectors without asking for alignment": (
+        [("aligned && n.head_size", "n.head_size")],
+        "partial",
+        "full",
+        "no multiple of",
+        "multiple of 16",
+    ),
+    "vectors without asking for the head size": (
+        [("aligned && n.head_size / 2 % kWide == 0", "aligned")],
+        "partial",
+        "full",
+        "no multiple of",
+        "multiple of 16",
+    ),
+    "only halves": (
+        [("2 * i + 1 : i + kWidth", "i + kWidth : i + kWidth"), ("kInterleaved ? 2 * i : i,", "i,")],
+        "partial",
+        "none",
+        "interleaved",
+        "2i + 1",
+    ),
+    "rounded in between": (
+        [("narrow<T>(x_a * c - x_b * s)", "narrow<T>(widen(narrow<T>(x_a * c)) - widen(narrow<T>(x_b * s)))")],
+        "partial",
+        "none",
+        "times as far off",
+        "round once",
+    ),
+    "the new a turns b": (
+        [("narrow<T>(x_b * c + x_a * s)", "narrow<T>(x_b * c + widen(out[a / kWidth].value[a % kWidth]) * s)")],
+        "none",
+        "none",
+        "numbers wrong",
+        "need the old x_a",
+    ),
+    "heads forgotten in the position": (
+        [("row / heads % sequence", "row % sequence")],
+        "none",
+        "none",
+        "numbers wrong",
+        "by hand",
+    ),
+    "table rows of a whole head": (
+        [("% sequence * half + pair", "% sequence * 2 * half + pair")],
+        "none",
+        "none",
+        "reads",
+        "pairs before",
+    ),
+    "blocks rounded down": ([("(threads + 255) / 256", "threads / 256")], "partial", "none", "some missing", "never written"),
+    "blocks in the grid's y": (
+        [
+            ("dim3((threads + 255) / 256)", "dim3(1, (threads + 255) / 256)"),
+            ("int64_t(blockIdx.x)", "int64_t(blockIdx.y)"),
+            ("dim3(256)", "dim3(1)"),
+            ("(threads + 255) / 256", "threads"),
+        ],
+        "partial",
+        "none",
+        "error 9",
+        "grid's x",
+    ),
+    "angles instead of tables": (
+        [
+            (
+                "const float c = cos[table + i], s",
+                "const float c = cosf(float(row / heads % sequence) * powf(1e4f, float(-pair - i) / half)), s",
+            )
+        ],
+        "none",
+        "none",
+        "numbers wrong",
+        "by hand",
+    ),
+    "a thread for each head": (
+        [
+            ("const int64_t row = thread / packs;", "const int64_t row = thread;"),
+            ("  const int pair = thread % packs * kWidth;\n", "  for (int pair = 0; pair < half; pair += kWidth) {\n"),
+            ("*reinterpret_cast<Numbers*>(y + second) = out[1];\n", "*reinterpret_cast<Numbers*>(y + second) = out[1];\n  }\n"),
+            ("n.heads * (half / kWidth)", "n.heads"),
+        ],
+        "full",
+        "none",
+        "of the sectors",
+        "neighbours",
+    ),
+    "every thread rotates a whole block": (
+        [
+            (
+                "  const int64_t thread = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;",
+                "  const int64_t thread = int64_t(blockIdx.x) * blockDim.x + threadIdx.x / 2;",
+            ),
+            ("(threads + 255) / 256", "(threads + 127) / 128"),
+            ("* blockDim.x +", "* (blockDim.x / 2) +"),
+        ],
+        "full",
+        "none",
+        "more than once",
+        "Who else writes",
+    ),
+    "a semicolon forgotten": (
+        [("Numbers out[2];", "Numbers out[2]")],
+        "none",
+        "none",
+        "does not compile. Line 5",
+        "first error",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_mistakes(hand_in, name):
+    edits, kernel, memory, said, hint = MISTAKES[name]
+    examined = hand_in(changed(KERNEL, *edits))
+    assert tiers(examined) == {"kernel": kernel, "memory": memory}, examined.outcomes
+    found = outcome(examined, "kernel" if kernel != "full" else "memory")
+    assert said in found.message and hint in found.hint, found
+
+
+# ---- kernels that cheat, and hostile ones
+
+SERIAL = [
+    ("  if (thread >= threads) return;\n", "  if (thread != 0) return;\n  for (int64_t t = 0; t < threads; ++t) {\n"),
+    ("thread / packs", "t / packs"),
+    ("thread % packs", "t % packs"),
+    ("*reinterpret_cast<Numbers*>(y + second) = out[1];\n", "*reinterpret_cast<Numbers*>(y + second) = out[1];\n  }\n"),
+]
+ON_THE_HOST = [("  constexpr int kWide = 16", "  y[0] = x[0];\n  constexpr int kWide = 16")]
+COUNTER = [
+    (
+        "template <typename T, int kWidth, bool kInterleaved>",
+        "int64_t rope_next;\ntemplate <typename T, int kWidth, bool kInterleaved>",
+    ),
+    ("const int64_t thread = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;", "const int64_t thread = rope_next++;"),
+]
+STATIC = "#include <cstdint>\nint rope_made() { return 1; }\nint rope_global = rope_made();\n"
+FORGER = """
+extern "C" long write(int, const void*, unsigned long) { return 0; }
+"""
+CHEATS = {
+    "one thread does it all": (changed(KERNEL, *SERIAL), "1 thread(s) wrote all of y"),
+    "rope_launch does it on the host": (changed(KERNEL, *ON_THE_HOST), "rope_launch itself touches"),
+    "threads count themselves": (changed(KERNEL, *COUNTER), "all threads share"),
+    "threads count themselves in a function": (
+        changed(
+            KERNEL,
+            (
+                "const int64_t thread = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;",
+                "static int64_t next; const int64_t thread = next++;",
+            ),
+        ),
+        "all threads share",
+    ),
+    "one thread under many names": (
+        changed(
+            KERNEL, *SERIAL, ("t < threads; ++t) {\n", "t < threads; ++t) {\n  threadIdx.x = t % 256, blockIdx.x = t / 256;\n")
+        ),
+        "1 thread(s) wrote all of y",
+    ),
+    "the course's kernel by its name": ('#include "../../plugins/rope/rope.cu"\n', "includes"),
+    "it runs before main": (STATIC + KERNEL, "before any launch"),
+    "it replaces the way answers go": (KERNEL + FORGER, "defines write"),
+    "it replaces the watch": (KERNEL + 'extern "C" void __asan_load4_noabort(void*) {}\n', "contains '__asan_load4_noabort'"),
+    "assembler": (changed(KERNEL, ("  Numbers out[2];\n", '  Numbers out[2];\n  asm volatile("nop");\n')), "contains 'asm'"),
+    "unwatched by an attribute": (
+        changed(
+            KERNEL,
+            (
+                "struct Sizes {",
+                "#define QUIET __attr##ibute__\nQUIET((no_sanitize_address)) inline void f() {}\nstruct Sizes {",
+            ),
+        ),
+        "contains",
+    ),
+    "a constructor by an attribute": (KERNEL + "[[gnu::constructor]] static void first() {}\n", "contains 'gnu'"),
+    "unwatched by a pragma": ("#pragma GCC optimize(3)\n" + KERNEL, "contains '#pragma'"),
+}
+
+
+@pytest.mark.parametrize("name", CHEATS)
+def test_cheats_score_nothing(hand_in, name):
+    kernel, said = CHEATS[name]
+    examined = hand_in(kernel)
+    assert examined.points == 0, examined.outcomes
+    assert said in outcome(examined, "kernel").message and outcome(examined, "kernel").hint
+
+
+HOSTILE = {
+    "a system's header": ("#include </etc/passwd>\n" + KERNEL, "includes </etc/passwd>"),
+    "an include in disguise": ("#  /* */ include <fstream>\n" + KERNEL, "includes <fstream>"),
+    "a macro's include": ("#define F </etc/passwd>\n#include F\n" + KERNEL, "includes F"),
+    "files": (
+        KERNEL + 'extern "C" int system(const char*);\nint rope_it() { return system("id"); }\n',
+        "uses system, which a kernel cannot call",
+    ),
+    "fork": (KERNEL + 'extern "C" int fork();\nint rope_it() { return fork(); }\n', "uses fork"),
+    "printing": (changed(KERNEL, ("  Numbers out[2];\n", '  Numbers out[2];\n  printf("%d", 1);\n')), "printf"),
+    "no launch": (KERNEL.replace("int rope_launch(", "int rope_start("), "defines no function rope_launch"),
+    "no text": ("\x00\xff", "does not compile"),
+    "templates without end": (
+        "template <int n> struct F { static constexpr int v = F<n + 1>::v; };\n" + "constexpr int v = F<0>::v;\n" + KERNEL,
+        "does not compile",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_kernels_get_their_reason(hand_in, name):
+    kernel, said = HOSTILE[name]
+    examined = hand_in(kernel, only="kernel")
+    assert examined.points == 0
+    assert said in outcome(examined, "kernel").message, examined.outcomes
+
+
+def stopped(body: str, shape=(1, 1, 2, 4)) -> Run:
+    text = changed(SCALAR, ("  Numbers out[2];\n", f"  Numbers out[2];\n  {body}\n"))
+    return run_kernel(text, [Case(shape, "float32", False, 1), Case(shape, "float32", False, 2)])[0]
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "said"),
+    [
+        ("const_cast<T*>(x)[0] = x[1];", "input", "writes into x"),
+        ("y[(int64_t(1) << 40)] = x[0];", "outside", "far from x"),
+        ("y[-1] = x[0];", "outside", "y[-1], and y has 8 numbers"),
+        ("*reinterpret_cast<volatile int64_t*>(y + 1) = 1;", "misaligned", "writes 8 bytes at once at y[1]"),
+        ("volatile int zero = 0; out[0].value[0] = narrow<T>(7 / zero);", "crash", "crashed"),
+        ("memcpy(y + 8, x, 4);", "outside", "y[8]"),
+        ("for (volatile int i = 0;;) i = 1;", "time", "stopped after 5 s"),
+    ],
+)
+def test_faults_are_told(body, kind, said):
+    run = stopped(body)
+    assert run.kind == kind and said in run.fault and not run.right
+    assert "thread (0, 0, 0) of block (0, 0, 0)" in run.fault
+
+
+# ---- memory, on accesses that one can count by hand
+
+
+def accesses(*rows: tuple[int, int, int, int, bool], site: int = 7) -> np.ndarray:
+    """Rows of thread, offset, size, buffer, is_write."""
+    return np.array(
+        [(site, 0, thread, offset, buffer, size, is_write, 0) for thread, offset, size, buffer, is_write in rows], ACCESS
+    )
+
+
+def watched(found: np.ndarray, shape=(1, 1, 1, 64)) -> Run:
+    return Run(Case(shape, "float32", False, 0), "", "", 0.0, 0, found, 64)
+
+
+def test_sectors_of_requests():
+    dense = accesses(*((t, 4 * t, 4, 0, False) for t in range(64)), *((t, 4 * t, 4, 3, True) for t in range(64)))
+    found = traffic(watched(dense))
+    assert (found.used, found.width, found.writers, found.read_once, found.written_once) == (1.0, 4.0, 64, True, True)
+    spread = accesses(*((t, 4 * ((t * 8) % 64 + t // 8), 4, 0, False) for t in range(64)))
+    assert traffic(watched(spread)).used == 0.5  # 32 threads, 4 of the 8 numbers in each of 8 sectors
+    alone = accesses(*((32 * t, 4 * t, 4, 0, False) for t in range(64)))  # each in a warp of its own
+    assert traffic(watched(alone)).used == 1 / 8
+    again = accesses(*((t, 4 * t, 4, 0, False) for t in range(64)), *((t, 4 * t, 4, 0, False) for t in range(64)))
+    assert not traffic(watched(again)).read_once
+    assert len(np.unique(requests(again))) == 4  # two warps, two times
+    wide = accesses(*((t, 16 * t, 16, 0, False) for t in range(16)))
+    assert traffic(watched(wide)).width == 16
+
+
+def test_nothing_recorded_is_nothing_used():
+    found = traffic(watched(accesses()))
+    assert (found.used, found.width, found.written_once) == (0, 0, False)
+
+
+# ---- numbers
+
+
+@pytest.mark.parametrize("dtype", rope_cases.DTYPES)
+def test_errors_are_judged_as_the_plugin_tests_do(dtype):
+    """Against an implementation of the bound that the course's own kernel is tested by."""
+    case = Case((2, 5, 3, 16), dtype, True, seed=9, spare=2)
+    kind = rope_cases.DTYPES[dtype]
+    cos, sin = case.tables()
+    exact = rope(case.x(), cos, sin, interleaved=True)
+    steps = np.random.default_rng(1).uniform(-2, 2, exact.shape) * np.finfo(np.float32).eps
+    y = (exact * (1 + (steps if dtype == "float32" else 2000 * steps))).astype(kind)
+    theirs = rope_cases.excess(y, rope_cases.Case(case.x().astype(kind), cos.astype(np.float32), sin.astype(np.float32), True))
+    ours = case.excess(y.view(np.uint32 if y.itemsize == 4 else np.uint16)).max()
+    assert ours == pytest.approx(theirs, rel=1e-3)
+
+
+def test_drawn_numbers():
+    case = Case((2, 3, 2, 8), "float16", False, seed=3, spare=4)
+    x, (cos, _) = case.x(), case.tables()
+    assert x.shape == (2, 3, 2, 8) and cos.shape == (7, 4)
+    assert np.abs(x).min() >= 1 / 32 and np.abs(x).max() < 8 and np.abs(cos).max() < 1 and (x < 0).any()
+    assert (case.token(4) == x[1, 1]).all()
+    assert not (Case((2, 3, 2, 8), "float16", False, seed=4).x() == x).all()
+
+
+def test_cases_are_the_ones_promised():
+    found = lab06_cases.cases(np.random.default_rng(0))
+    shapes = {case.shape for case in found}
+    assert (1, 1, 32, 128) in shapes and len(found) > 100
+    assert {case.dtype for case in found} == {"float32", "float16", "bfloat16"} and {case.shifted for case in found} == {
+        0,
+        1,
+        2,
+        3,
+        4,
+    }
+    assert any(shape[0] % 2 and shape[2] % 2 for shape in shapes) and {64, 66, 254, 256} <= {shape[3] for shape in shapes}
+    assert len({case.seed for case in found}) == len(found)
+
+
+@pytest.mark.parametrize("answer", [b"", b"x" * 50, b"\xff" * 500, np.zeros(15, np.int64).tobytes()])
+def test_nonsense_from_the_kernels_process(monkeypatch, answer):
+    monkeypatch.setattr(lab06_kernel, "compile_program", lambda *_: b"")
+    monkeypatch.setattr(lab06_kernel, "run_program", lambda *_: answer)
+    case = Case((1, 1, 1, 2), "float32", False, 1)
+    if not answer:
+        assert not run_kernel("", [case])[0].right
+    else:
+        with pytest.raises(EngineError, match="nonsense"):
+            found = run_kernel("", [case])
+            raise EngineError("nonsense" if not found[0].right else "taken for right")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('rope.cu(12): error: identifier "foo" is undefined', "Line 12: identifier"),
+        ("rope.cu:3:7: error: expected ';'\nrope.cu:9:1: error: more", "Line 3: expected ';'"),
+        ("x.o: undefined reference to `rope_launch'", "defines no function rope_launch"),
+        ("", "said nothing"),
+    ],
+)
+def test_first_error(text, said):
+    assert said in first_error(text)
+
+
+# ---- the plugin
+
+PLUGINS = {
+    "the clone forgets": (
+        [("return RopePlugin(self.interleaved)", "return RopePlugin()")],
+        "partial",
+        "copies",
+        "What does your clone know",
+    ),
+    "nobody keeps the array": (
+        [
+            ("self.kept = np.array([self.interleaved]", "kept = np.array([self.interleaved]"),
+            (
+                '"interleaved", self.kept, trt.PluginFieldType.INT32)])\n        ### END',
+                '"interleaved", kept, trt.PluginFieldType.INT32)])\n        ### END',
+            ),
+        ],
+        "partial",
+        "fields",
+        "keeps no array alive",
+    ),
+    "always FP32 out": ([("return [input_types[0]]", "return [trt.DataType.FLOAT]")], "partial", "output types", "type of x"),
+    "a shape of its own": (
+        [("[trt.DimsExprs(inputs[0])]", "[trt.DimsExprs([builder.constant(n) for n in (1, 128, 32, 128)])]")],
+        "partial",
+        "output shapes",
+        "expressions",
+    ),
+    "the shape of a table": (
+        [("[trt.DimsExprs(inputs[0])]", "[trt.DimsExprs(inputs[1])]")],
+        "partial",
+        "output shapes",
+        "expressions",
+    ),
+    "any format will do": (
+        [("        if tensor.format != trt.TensorFormat.LINEAR:\n            return False\n", "")],
+        "partial",
+        "formats",
+        "Position 0",
+    ),
+    "any type will do": (
+        [("            return tensor.type in DTYPES\n", "            return True\n")],
+        "partial",
+        "formats",
+        "Position 0",
+    ),
+    "its own stream": (
+        [("self.interleaved, stream)\n        ### END", "self.interleaved, 0)\n        ### END")],
+        "partial",
+        "enqueue",
+        "stream is TensorRT's",
+    ),
+    "the first shape for ever": (
+        [("tuple(x.dims)", 'self.__dict__.setdefault("shape", tuple(x.dims))')],
+        "partial",
+        "enqueue",
+        "at each call",
+    ),
+    "a base is not initialised": (
+        [("        trt.IPluginV3OneRuntime.__init__(self)\n", "")],
+        "none",
+        "IPluginV3OneRuntime.__init__",
+        "four bases",
+    ),
+    "three mistakes": (
+        [
+            ("return [input_types[0]]", "return []"),
+            ("[trt.DimsExprs(inputs[0])]", "[]"),
+            ("return tensor.type in DTYPES", "return True"),
+        ],
+        "none",
+        "4 of 7",
+        "type of x",
+    ),
+    "another name": ([('"LabRope"', '"MyRope"')], "partial", "names", "name, version and namespace"),
+}
+
+
+@pytest.mark.parametrize("name", PLUGINS)
+def test_plugins_with_mistakes(hand_in, contract, name):
+    edits, tier, said, hint = PLUGINS[name]
+    found = outcome(hand_in(plugin=changed(PLUGIN, *edits)), "plugin")
+    assert found.tier == tier and said in found.message and hint in found.hint, found
+
+
+def test_another_right_plugin(hand_in, contract):
+    """Expressions one by one, fields by index, and a clone by copying its state."""
+    plugin = changed(
+        PLUGIN,
+        ("[trt.DimsExprs(inputs[0])]", "[trt.DimsExprs([inputs[0][i] for i in range(4)])]"),
+        ("{field.name: field.data for field in fields}", "{fields[i].name: fields[i].data for i in range(len(fields))}"),
+        (
+            "return RopePlugin(self.interleaved)",
+            "copy = RopePlugin()\n        copy.__dict__.update(self.__dict__)\n        return copy",
+        ),
+    )
+    assert outcome(hand_in(plugin=plugin), "plugin").tier == "full"
+
+
+PLUGIN_CHEATS = {
+    "answers from memory": (
+        "import json, os\nfor fd in range(3, 20):\n    try:\n        os.write(fd, json.dumps({'nonce': 1, 'fields': []}).encode())\n"
+        "    except OSError:\n        pass\nos._exit(0)\n",
+        "nonsense",
+    ),
+    "megabytes": (
+        "import os\nwhile True:\n    for fd in range(3, 20):\n        try:\n            os.write(fd, b'x' * 65536)\n"
+        "        except OSError:\n            pass\n",
+        "more than",
+    ),
+    "the course's plugin by its name": ("from course_lib.plugins import rope_plugin\n", "may import tensorrt, numpy"),
+    "it leaves": ("import os\nos._exit(0)\n", "without an answer"),
+    "it exits": ("raise SystemExit(0)\n", "SystemExit"),
+    "always yes": (
+        "class Yes:\n    def __init__(self, *a): pass\n    def __getattr__(self, name): return lambda *a: True\n"
+        "RopePlugin = RopeCreator = Yes\n",
+        "0 of 7",
+    ),
+    "no class": ("x = 1\n", "defines no class RopePlugin"),
+    "no Python": ("class {\n", "SyntaxError"),
+}
+
+
+@pytest.mark.parametrize("name", PLUGIN_CHEATS)
+def test_plugins_that_cheat_or_are_hostile(hand_in, contract, name):
+    plugin, said = PLUGIN_CHEATS[name]
+    found = outcome(hand_in(plugin=plugin), "plugin")
+    assert found.points == 0 and said in found.message and found.hint, found
+
+
+def test_a_plugin_that_never_ends_is_stopped(hand_in, contract, monkeypatch):
+    monkeypatch.setattr(lab06_contract, "TIME_LIMIT_S", 2.0)
+    assert "within 2 s" in outcome(hand_in(plugin="while True: pass\n"), "plugin").message
+
+
+def test_without_the_bindings_an_instructor_decides(hand_in, monkeypatch):
+    def offline():
+        raise NoNetwork("pip reached no registry")
+
+    monkeypatch.setattr(lab06_contract, "_bindings", offline)
+    found = outcome(hand_in(plugin=PLUGIN), "plugin")
+    assert (found.tier, found.points) == ("inconclusive", 0) and "no registry" in found.message
+
+
+def test_questions_are_drawn_anew():
+    first, second = (lab06_contract._questions(np.random.default_rng(seed)) for seed in (1, 2))
+    assert first.keys() == second.keys()
+    assert [q.arguments for q in first["enqueue"]] != [q.arguments for q in second["enqueue"]]
+    assert {q.expected for q in first["format"]} == {True, False}
+
+
+def test_the_reference_plugin_is_the_solutions_without_its_marks():
+    marks = ("### BEGIN SOLUTION", "### END SOLUTION")
+    lines = [line for line in PLUGIN.splitlines() if line.strip() not in marks]
+    assert [line.partition("  # ")[0] for line in lines] == [
+        line.partition("  # ")[0] for line in lab06_reference.PLUGIN.splitlines()
+    ]
+
+
+# ---- on a GPU, as far as it can be seen without one
+
+
+@pytest.fixture
+def played(monkeypatch):
+    """A program that rotates in numpy what the GPU would, or less right."""
+
+    def play(worse: float = 0.0, error: int = 0):
+        def run(program, question, launcher, *, max_bytes):
+            kind, interleaved, *shape, rows, seed, launches, first, step, _ = np.frombuffer(question, np.int64).tolist()
+            if error:
+                return np.int64(error).tobytes()
+            answer = np.int64(0).tobytes()
+            for which in (0, 1):
+                last = max(i for i in range(launches) if i % 2 == which)
+                spare = rows - shape[1]
+                row = last % (spare // 8 + 1) * 8
+                case = Case(tuple(shape), lab06_gpu.DTYPES[kind], bool(interleaved), seed, spare)
+                x = Case(tuple(shape), lab06_gpu.DTYPES[kind], bool(interleaved), seed + 16 * which, spare).x()
+                cos, sin = (table[row:] for table in case.tables())
+                y = rope(x, cos, sin, interleaved=bool(interleaved)).reshape(-1, shape[2] * shape[3]) * (1 + worse)
+                answer += y[np.arange(first, len(y), step)].astype(rope_cases.DTYPES[lab06_gpu.DTYPES[kind]]).tobytes()
+            return answer
+
+        monkeypatch.setattr(lab06_gpu, "run_program", run)
+        monkeypatch.setattr(lab06_gpu, "compile_program", lambda *a, **k: b"")
+        monkeypatch.setattr(lab06_gpu, "usable", lambda: True)
+        monkeypatch.setattr(lab06_gpu, "BIG", (2, 64, 2, 8))
+
+    return play
+
+
+def test_gpu_answers_are_checked(played):
+    played()
+    assert lab06_gpu.wrong_on_gpu("", (3, 5, 7, 66), np.random.default_rng(1), None) == ""
+    played(worse=0.01)
+    assert "numbers wrong" in lab06_gpu.wrong_on_gpu("", (3, 5, 7, 66), np.random.default_rng(1), None)
+    played(error=700)
+    with pytest.raises(EngineError, match="CUDA error 700"):
+        lab06_gpu.GpuKernel(b"", None).wrong_numbers(Case((1, 1, 1, 2), "float32", False, 1))
+    with pytest.raises(ExaminerFault, match="cannot be timed"):
+        lab06_gpu.reference_s(Case((1, 1, 1, 2), "float32", False, 1), None)
+
+
+def test_with_a_gpu_the_clock_decides(hand_in, played, monkeypatch):
+    played()
+    seconds = {"yours": 1e-3, "reference": 0.9e-3, "copy": 0.8e-3}
+    monkeypatch.setattr(lab06_gpu.GpuKernel, "launch_s", lambda self, case, **_: seconds["yours"])
+    monkeypatch.setattr(lab06_gpu, "reference_s", lambda case, launcher: (seconds["reference"], seconds["copy"]))
+    examined = hand_in(KERNEL)
+    assert tiers(examined) == {"kernel": "full", "memory": "full"} and "TB/s" in outcome(examined, "memory").message
+    for seconds["yours"], tier in ((2e-3, "partial"), (20e-3, "none")):
+        assert tiers(hand_in(KERNEL, only="memory")) == {"memory": tier}
+    played(worse=0.01)
+    examined = hand_in(KERNEL)
+    assert tiers(examined) == {"kernel": "partial", "memory": "none"} and "On the GPU" in outcome(examined, "kernel").message
+
+
+def test_time_of_a_launch_from_outside():
+    def clock(launches: int) -> float:
+        return 0.7 + 2e-4 * launches
+
+    assert lab06_gpu.per_launch(clock) == pytest.approx(2e-4, rel=1e-6)
+
+
+@pytest.mark.parametrize(("yours", "tier"), [(1.0, "full"), (1.2, "full"), (1.3, "partial"), (4.0, "partial"), (6.0, "none")])
+def test_tiers_of_speed(yours, tier):
+    case = Case(lab06_gpu.BIG, "float16", False, 1)
+    judged = judge_speed(case, yours * 1e-4, 1e-4, 0.92e-4, "")
+    assert judged.tier == tier and (not judged.hint) == (tier == "full")
+
+
+# ---- pictures
+
+
+def test_pictures():
+    run = run_kernel(SOURCE.read_text(), [Case((1, 8, 2, 64), "float16", True, 1, watched=True)])[0]
+    figure = sectors_figure({"interleaved": run})
+    assert "32 sectors, 50 %" in figure.axes[0].get_title()
+    assert judge_memory({run: traffic(run)}).tier == "full"
+    floor, fp32, table = (line.get_ydata().max() for line in angle_figure().axes[0].lines[:3])
+    assert floor > 1 and 1e-4 < fp32 < 1e-2 and table < 1e-7

@@ -1,0 +1,54 @@
+"""Lowering in a process of its own gives what lowering here gives, and one line for everything that cannot be lowered."""
+
+from __future__ import annotations
+
+import onnx
+import pytest
+
+from course_lib.engines import ort_session
+from course_lib.errors import EngineError
+from course_lib.labs import Bench, lowering
+from course_lib.precision import LOWERED, insert_qdq, lower_for_onnxruntime, lowering_helps
+
+
+@pytest.fixture(scope="module")
+def quantized(small_onnx) -> onnx.ModelProto:
+    from course_lib.precision import activations
+
+    model = onnx.load(small_onnx)
+    return insert_qdq(model, dict.fromkeys(activations(model), 4.0))
+
+
+def test_same_copy_as_here(quantized):
+    assert lowering.lowered(quantized.SerializeToString()) == lower_for_onnxruntime(quantized).SerializeToString()
+
+
+def test_plan_is_the_copys(quantized, service_recipe, tmp_path):
+    path = tmp_path / "model.onnx"
+    onnx.save(quantized, path)
+    recipe = service_recipe.model_copy(update={"precision": "int8"})
+    plan = lowering.runnable(path, recipe, Bench(runner="onnxruntime"))
+    marked = {entry.key for entry in onnx.load_model_from_string(plan.data).metadata_props}
+    assert (LOWERED in marked) == lowering_helps()
+
+
+@pytest.mark.parametrize("what", ["garbage", "nothing", "float", "lowered"])
+def test_refused_in_one_line(quantized, small_onnx, what):
+    if what == "lowered" and not lowering_helps():
+        pytest.skip("nothing is lowered on this CPU")
+    data = {
+        "garbage": b"\xff" * 1000,
+        "nothing": b"",
+        "float": small_onnx.read_bytes(),
+        "lowered": lower_for_onnxruntime(quantized, {"avx_vnni"}).SerializeToString(),
+    }[what]
+    with pytest.raises(EngineError, match=r"^the model cannot be lowered for ONNX Runtime: \S.*$"):
+        lowering.lowered(data)
+
+
+def test_wanted_where_onnxruntime_runs_on_a_cpu(monkeypatch):
+    monkeypatch.setattr(ort_session, "device", lambda: "cpu")
+    assert lowering.wanted(Bench(runner="onnxruntime"))
+    assert not lowering.wanted(Bench(runner="tensorrt"))
+    monkeypatch.setattr(ort_session, "device", lambda: "cuda")
+    assert not lowering.wanted(Bench(runner="onnxruntime"))
