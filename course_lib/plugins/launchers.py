@@ -17,7 +17,6 @@ from course_lib.plugins.reference import check_shapes
 DTYPES = ("float32", "float16", "bfloat16")  # in the order of RopeType in rope.h
 VECTOR_BYTES = 16
 BLOCK_THREADS = 256
-FEW_TOKENS = 128
 
 Shape = Sequence[int]  # batch, sequence, heads, head size
 
@@ -118,13 +117,10 @@ def geometry(shape: Shape, width: int) -> tuple[tuple[int, int, int], tuple[int,
     """Grid and block, as `rope_geometry` in `rope/rope.cu` chooses them."""
     batch, sequence, heads, head_size = shape
     lanes = min(-(-(head_size // 2) // width), BLOCK_THREADS)
-    few = batch * sequence < FEW_TOKENS
-    rows = max(1, (BLOCK_THREADS // 2 if few else BLOCK_THREADS) // lanes)
-    rounds = -(-heads // rows)
-    heads_at_once = -(-heads // rounds)
+    rows = BLOCK_THREADS // lanes
+    heads_at_once = -(-heads // -(-heads // rows))
     positions = min(rows // heads_at_once, 64, sequence)
-    blocks = -(-sequence // positions), min(batch, 65535), min(rounds, 65535) if few else 1
-    return blocks, (lanes, heads_at_once, positions)
+    return (-(-sequence // positions), min(batch, 65535), 1), (lanes, heads_at_once, positions)
 
 
 @cache

@@ -34,7 +34,6 @@
 namespace {
 
 constexpr int kThreads = 256;     // a block at most
-constexpr int kFewTokens = 128;   // as many blocks as a large GPU has multiprocessors
 constexpr int kVectorBytes = 16;  // the widest load and store of one thread
 
 // ---- Numbers: whatever the storage type, the arithmetic is float32.
@@ -91,8 +90,8 @@ __device__ inline void store(T* to, const Pack<T, kWidth>& pack) {
   }
 }
 
-// ---- The kernel. A grid's x and a block's z walk along the sequence, a grid's y along the batch, a grid's z and a block's y along
-// the heads and a block's x along a head; each loop strides, so any grid and any block give the right answer. No index needs a division.
+// ---- The kernel. A grid's x and a block's z walk along the sequence, a grid's y along the batch, a block's y along the heads
+// and its x along a head; each loop strides, so any grid and any block give the right answer. No index needs a division.
 // A dimension fits into 32 bits (rope_launch checks), a product of dimensions may not.
 
 template <typename T, int kWidth, bool kInterleaved>
@@ -108,7 +107,7 @@ __device__ void rotate(const T* __restrict__ x, const float* __restrict__ cos, c
       const int second = first + (kInterleaved ? kWidth : half);
 
       for (int sample = blockIdx.y; sample < batch; sample += gridDim.y) {
-        for (int head = blockIdx.z * blockDim.y + threadIdx.y; head < heads; head += gridDim.z * blockDim.y) {
+        for (int head = threadIdx.y; head < heads; head += blockDim.y) {
           const int64_t start = ((int64_t(sample) * sequence + position) * heads + head) * head_size;
           const Pack<T, kWidth> in[2] = {load_once<kWidth>(x + start + first), load_once<kWidth>(x + start + second)};
           Pack<T, kWidth> out[2];
@@ -164,7 +163,6 @@ Kernel* const kKernels[3][2][2] = {ROPE_TABLE(float32), ROPE_TABLE(float16), ROP
 const int kTypeBytes[3] = {4, 2, 2};
 
 int smaller(int a, int b) { return a < b ? a : b; }
-int larger(int a, int b) { return a > b ? a : b; }
 int divide_up(int a, int b) { return a / b + (a % b != 0); }
 bool is_dimension(int64_t size) { return 0 <= size && size <= 1 << 30; }  // twice that still fits: a loop may step beyond
 
@@ -172,14 +170,13 @@ bool is_dimension(int64_t size) { return 0 <= size && size <= 1 << 30; }  // twi
 
 extern "C" void rope_geometry(int batch, int sequence, int heads, int head_size, int width, unsigned int* six) {
   const int lanes = smaller(divide_up(head_size / 2, width), kThreads);
-  const bool few = int64_t(batch) * sequence < kFewTokens;  // then a token's heads are spread over blocks that load side by side
-  const int rows = larger(1, (few ? kThreads / 2 : kThreads) / lanes);
+  const int rows = kThreads / lanes;
   const int rounds = divide_up(heads, rows);                                   // of a block over the heads,
   const int heads_at_once = divide_up(heads, rounds);                          // all of them equally full
   const int positions = smaller(smaller(rows / heads_at_once, 64), sequence);  // 64: CUDA's limit of a block's z
   six[0] = divide_up(sequence, positions);
-  six[1] = smaller(batch, 65535);  // CUDA's limit of a grid's y, and of its z
-  six[2] = few ? smaller(rounds, 65535) : 1;
+  six[1] = smaller(batch, 65535);  // CUDA's limit of a grid's y
+  six[2] = 1;
   six[3] = lanes;
   six[4] = heads_at_once;
   six[5] = positions;
