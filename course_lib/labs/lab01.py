@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import itertools
-import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 
-from course_lib.benchmark import compare, speedup, sqnr_db
 from course_lib.engines import ModelSource, Plan
 from course_lib.errors import BuildError, CourseError, EngineError, PrecisionError, RecipeError
-from course_lib.labs.base import Bench, Examination, Lab, Outcome, Task, TimedWorker, clearly
-from course_lib.models import fresh_digits
+from course_lib.labs import race
+from course_lib.labs.answers import decibels, fresh_images, logits
+from course_lib.labs.base import Bench, Examination, Lab, Outcome, Task, TimedWorker
+from course_lib.labs.race import Pace, Tiers
+from course_lib.labs.reference import reference_engine
 from course_lib.recipe import Profile, Recipe
 
 SERVICE = (1, 32)  # smallest and largest batch that the service of the story sends
@@ -27,8 +26,8 @@ FULL_LOSS, PARTIAL_LOSS = 0.5, 3.0
 # The engine must compute the given network, not one that happens to get digits right: signal-to-noise of its logits against
 # PyTorch's. Measured: FP16 65 dB, INT8 with min-max ranges 34, the small classifier, which is as accurate, 10.
 MIN_SQNR_DB = 18.0
-# Points for speed: a share of the reference engine's speed, and a factor over PyTorch eager, both measured beside it.
-FULL_SPEED, PARTIAL_SPEED = (0.85, 1.15), (0.5, 1.05)
+SPEED = Tiers(full=Pace(of_reference=0.85, over_eager=1.15), partial=Pace(of_reference=0.5, over_eager=1.05))
+_HINT_FOR_SPEED = "Which number type is fast on the machine that runs your engine? Measure the variants side by side."
 
 
 class FirstEngine(Lab):
@@ -101,69 +100,40 @@ class FirstEngine(Lab):
                 wrong = "A wrong engine has no speed: get the answers right first."
                 speed = () if not with_speed else self.nothing(wrong, accuracy.hint, ("speed",))
                 return Examination((profile, accuracy, *speed), plan, figures=figures)
-            reference = stack.enter_context(self._reference_engine(bench))
-            batch = batches[0]
-            rng = bench.rng()
-            comparison = compare(
-                {"eager": eager, "reference": reference, "yours": candidate},
-                lambda: {"image": rng.uniform(0, 1, (batch, 1, 32, 32)).astype(np.float32)},
-                baseline="eager",
+            reference = stack.enter_context(reference_engine(self, bench, reference_recipe()))
+            rng, shape = bench.rng(), (batches[0], 1, 32, 32)
+            comparison = race.race(
+                eager,
+                reference,
+                candidate,
+                lambda: {"image": rng.random(shape, dtype=np.float32)},
+                SPEED,
                 time_limit_s=bench.measure_s,
-                min_rounds=100,
-                settled=_decided,
             )
-        return Examination((profile, accuracy, self._speed(comparison.latencies())), plan, comparison, figures)
-
-    @contextmanager
-    def _reference_engine(self, bench: Bench) -> Iterator[TimedWorker]:
-        """The reference beside the hand-in, in the same kind of process: equal conditions."""
-        with tempfile.TemporaryDirectory() as folder:
-            self.write_reference(Path(folder), opset=bench.opset)
-            model, recipe = Path(folder, "model.onnx"), reference_recipe()
-            plan = bench.runnable(model, recipe)
-        with bench.reference(plan) as engine:
-            yield engine
+        outcomes = (profile, accuracy, race.outcome(self, comparison, SPEED, _HINT_FOR_SPEED))
+        return Examination(outcomes, plan, comparison, figures)
 
     def _accuracy(
         self, eager: TimedWorker, candidate: TimedWorker, batches: list[int], bench: Bench
     ) -> tuple[Outcome, dict[str, float]]:
         """Classify fresh images with both, in batches of every size, and compare answers and logits."""
-        seed = bench.seed if bench.seed is not None else int(np.random.SeedSequence().generate_state(1)[0])
-        fresh = fresh_digits(FRESH_IMAGES, seed=seed)
-        want = _logits(eager, fresh.images, batches)
-        have = _logits(candidate, fresh.images, batches)
-        if have.shape != want.shape:
-            raise EngineError(f"the engine answers with shape {have.shape[1:]} per image, PyTorch with {want.shape[1:]}")
-        eager_right, right = (float((logits.argmax(1) == fresh.labels).mean()) for logits in (want, have))
-        sqnr = float(np.clip(sqnr_db(want, have), -120, 120))  # JSON has no infinity
+        fresh = fresh_images(bench, FRESH_IMAGES)
+        want, have = (logits(engine, fresh.images, batches) for engine in (eager, candidate))
+        eager_right, right = (float((answers.argmax(1) == fresh.labels).mean()) for answers in (want, have))
+        sqnr = decibels(want, have)
         figures = {"accuracy_eager": eager_right, "accuracy": right, "sqnr_db": sqnr}
         loss = 100 * (eager_right - right)
-        said = f"{100 * right:.1f} % of {FRESH_IMAGES} fresh images right, PyTorch {100 * eager_right:.1f} %; logits at {sqnr:.0f} dB."
-        if sqnr < MIN_SQNR_DB or not np.isfinite(have).all():
+        found = f"{100 * right:.1f} % of {FRESH_IMAGES} fresh images right, PyTorch {100 * eager_right:.1f} %; logits at {sqnr:.0f} dB."
+        if sqnr < MIN_SQNR_DB:
             hint = "Is it the same network? Export the given classifier in eval mode, and look at the logits of a batch of 3."
             return self.outcome(
-                "accuracy", "none", f"{said} At least {MIN_SQNR_DB:g} dB count as the same network.", hint
+                "accuracy", "none", f"{found} At least {MIN_SQNR_DB:g} dB count as the same network.", hint
             ), figures
         if loss <= FULL_LOSS:
-            return self.outcome("accuracy", "full", said), figures
+            return self.outcome("accuracy", "full", found), figures
         hint = "Which step changed the numbers: the export, the cast, or the build? Compare logits after each."
         tier = "partial" if loss <= PARTIAL_LOSS else "none"
-        return self.outcome("accuracy", tier, f"{said} At most {FULL_LOSS} points may be lost.", hint, share=0.5), figures
-
-    def _speed(self, latencies: Mapping[str, np.ndarray]) -> Outcome:
-        over_eager = speedup(latencies["eager"], latencies["yours"])
-        of_reference = speedup(latencies["reference"], latencies["yours"])
-        said = f"{over_eager} over PyTorch eager, {of_reference} of the reference's speed."
-        full, partial = _reaches(latencies, FULL_SPEED), _reaches(latencies, PARTIAL_SPEED)
-        wanted = f"Full points need {FULL_SPEED[0]:g} of the reference and {FULL_SPEED[1]:g}x over eager."
-        hint = "Which number type is fast on the machine that runs your engine? Measure the variants side by side."
-        if full:
-            return self.outcome("speed", "full", said)
-        if partial:
-            tier = "inconclusive" if full is None else "partial"
-            return self.outcome("speed", tier, f"{said} {wanted}", hint, share=0.5)
-        tier = "inconclusive" if partial is None else "none"
-        return self.outcome("speed", tier, f"{said} {wanted}", hint, share=0.0)
+        return self.outcome("accuracy", tier, f"{found} At most {FULL_LOSS} points may be lost.", hint, share=0.5), figures
 
 
 def reference_recipe() -> Recipe:
@@ -177,42 +147,6 @@ def _exported(opset: int | None) -> bytes:
     from course_lib.models import classifier, export_onnx
 
     return export_onnx(classifier("wide"), opset=opset).SerializeToString()
-
-
-def _reaches(latencies: Mapping[str, np.ndarray], thresholds: tuple[float, float]) -> bool | None:
-    """Whether the hand-in clearly reaches both factors: yes, no, or None while the intervals hold both answers."""
-    of_reference = clearly(speedup(latencies["reference"], latencies["yours"]), thresholds[0])
-    over_eager = clearly(speedup(latencies["eager"], latencies["yours"]), thresholds[1])
-    if of_reference is False or over_eager is False:
-        return False
-    return None if of_reference is None or over_eager is None else True
-
-
-def _decided(latencies: Mapping[str, np.ndarray]) -> bool:
-    """Enough was measured: the tier is clear, and both ratios are known to within 5 %."""
-    clear = _reaches(latencies, FULL_SPEED) or (
-        _reaches(latencies, FULL_SPEED) is False and _reaches(latencies, PARTIAL_SPEED) is not None
-    )
-    ratios = (speedup(latencies[name], latencies["yours"]) for name in ("eager", "reference"))
-    return bool(clear) and all(ratio.half_width <= 0.05 for ratio in ratios)
-
-
-def _logits(engine: TimedWorker, images: np.ndarray, batches: list[int]) -> np.ndarray:
-    """Logits of all images, sent in batches of the given sizes in turn: an engine that is right at batch 1 can be wrong at 3."""
-    parts: list[np.ndarray] = []
-    done = 0
-    for size in itertools.cycle(batches):
-        begin = min(done, len(images) - size)  # the last batch overlaps the one before it, so that its size is an accepted one
-        outputs = engine.infer({"image": images[begin : begin + size]})
-        if list(outputs) != ["logits"]:
-            raise EngineError(f"the engine's outputs are {', '.join(outputs) or 'none'}, expected one called logits")
-        if len(outputs["logits"]) != size:
-            raise EngineError(f"a batch of {size} images was answered with {len(outputs['logits'])} rows")
-        parts.append(outputs["logits"][done - begin :])
-        done = begin + size
-        if done == len(images):
-            break
-    return np.concatenate(parts).astype(np.float64)
 
 
 def _accepts(recipe: Recipe, batch: int) -> bool:

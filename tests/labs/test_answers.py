@@ -77,3 +77,8 @@ def test_decibels_are_json(value):
 def test_images_come_from_the_graders_seed_or_from_nowhere():
     assert np.array_equal(fresh_images(Bench(seed=1), 4).images, fresh_images(Bench(seed=1), 4).images)
     assert not np.array_equal(fresh_images(Bench(), 4).images, fresh_images(Bench(), 4).images)
+
+
+def test_no_batch_size_is_a_programmers_mistake():
+    with pytest.raises(ValueError, match="at least one"):
+        logits(Engine(), IMAGES, [])

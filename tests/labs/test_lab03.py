@@ -1,0 +1,442 @@
+"""Lab 03 against its reference, mistakes that learners make, and cheats for its metrics."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import itertools
+import json
+from contextlib import nullcontext
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+
+from course_lib import labs
+from course_lib.engines import Plan, build, load
+from course_lib.errors import ExaminerFault
+from course_lib.grading import sandbox
+from course_lib.grading.judge import judge
+from course_lib.labs import Bench, Examination, lab03, lab03_reference
+from course_lib.labs.lab03_data import FULL_INK, calibration_scans, faulty_scans
+from course_lib.labs.lab03_quality import Quality, quality
+from course_lib.models import classifier, export_onnx, fresh_digits
+from course_lib.precision import (
+    EntropyCalibrator,
+    MinMaxCalibrator,
+    MSECalibrator,
+    PercentileCalibrator,
+    activations,
+    cpu_features,
+    insert_qdq,
+    lowering_helps,
+    observe,
+)
+from course_lib.recipe import Recipe
+from tests.labs import hostile
+from tests.labs.untouched import leave_untouched
+
+LAB = labs.find("lab03")
+RECIPE = lab03_reference.recipe()
+needs_vnni = pytest.mark.skipif(not lowering_helps(), reason=f"no 8-bit dot products among {len(cpu_features())} CPU features")
+
+
+@pytest.fixture(scope="module")
+def network() -> onnx.ModelProto:
+    return lab03_reference.observed()[0]
+
+
+@pytest.fixture(scope="module")
+def seen():
+    return lab03_reference.observed()[1]
+
+
+@pytest.fixture(scope="module")
+def layers(network) -> list[str]:
+    """Names of the ten layers with weights, in the network's order."""
+    return [node.name for node in network.graph.node if node.op_type in ("Conv", "Gemm")]
+
+
+@pytest.fixture(scope="module")
+def good(network, seen, layers):
+    """The reference's ranges, and some for the tensors that are shortcuts where layers stay in float."""
+    spared = [activations(network, exclude=layers[start:stop]) for start in range(10) for stop in range(start, 11)]
+    return {**dict.fromkeys(itertools.chain(*spared), 5.0), **seen.ranges(PercentileCalibrator(99.9))}
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("reference")
+    LAB.write_reference(folder)
+    return folder
+
+
+class Quick(Bench):
+    """Engines answer in this process, and nothing is built twice."""
+
+    def build(self, model, recipe):
+        return _built(model.read_bytes(), recipe.dumps(), self.builder)
+
+    def runnable(self, model, recipe, built=None):
+        return _built(model.read_bytes(), recipe.dumps(), self.runner)
+
+    def baseline(self, source):
+        return nullcontext(load(source))
+
+    reference = engine = baseline
+
+
+@cache
+def _built(model: bytes, recipe: str, backend: str) -> Plan:
+    return build(onnx.load_model_from_string(model), Recipe.loads(recipe), backend=backend)
+
+
+@pytest.fixture
+def hand_in(tmp_path, reference, monkeypatch):
+    """Examine a hand-in that is right except for what is given; images are few, to be quick."""
+    monkeypatch.setattr(lab03, "FRESH_IMAGES", 64)
+
+    def examine(
+        *,
+        model: onnx.ModelProto | None = None,
+        text: str | None = None,
+        source: str | None = None,
+        only: str | None = None,
+    ) -> Examination:
+        for name in LAB.artefacts:
+            (tmp_path / name).write_bytes((reference / name).read_bytes())
+        if model is not None:
+            (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
+        if text is not None:
+            (tmp_path / "recipe.toml").write_text(text)
+        if source is not None:
+            (tmp_path / "calibrator.py").write_text(source)
+        return LAB.examine(tmp_path, Quick(measure_s=3), only=only)
+
+    return examine
+
+
+def tiers(examined: Examination) -> dict[str, str]:
+    return {outcome.task.id: outcome.tier for outcome in examined.outcomes}
+
+
+def hint(examined: Examination, task: str) -> str:
+    return next(outcome.hint for outcome in examined.outcomes if outcome.task.id == task)
+
+
+# ---- whole hand-ins
+
+
+def test_the_judge_gives_the_reference_full_marks(reference):
+    """In the sandbox, where there is one."""
+    verdict = judge(LAB, reference, trusted=bool(sandbox.problem()))
+    examined = verdict.examination
+    assert examined is not None, verdict.fault
+    assert tiers(examined) == dict.fromkeys(("calibrator", "sqnr", "kernels", "speed"), "full"), examined.outcomes
+    assert (verdict.score, verdict.max_score) == (10, 10)
+    assert 28 <= examined.figures["sqnr_db"] <= 32  # seen on 15 sets of images: 29.3 to 30.2
+    if lowering_helps():
+        assert examined.comparison.speedups["yours"].median >= 2
+
+
+def test_nothing_handed_in_has_none(tmp_path):
+    examined = LAB.examine(tmp_path, Bench())
+    assert examined.points == 0 and examined.max_points == 10
+    assert [outcome.message.split(" is missing")[0] for outcome in examined.outcomes] == ["calibrator.py", *["model.onnx"] * 3]
+    assert all(outcome.hint for outcome in examined.outcomes)
+
+
+def test_untouched_release_has_none(tmp_path):
+    leave_untouched(LAB.name, tmp_path)
+    examined = LAB.examine(tmp_path, Bench())
+    assert examined.points == 0
+    assert "still empty" in hint(examined, "calibrator")
+
+
+def test_min_max_on_the_faulty_scans(hand_in, network, seen):
+    """Right kernels, wrong answers: and a wrong engine has no speed."""
+    examined = hand_in(model=insert_qdq(network, seen.ranges(MinMaxCalibrator())))
+    assert tiers(examined) == {"calibrator": "full", "sqnr": "none", "kernels": "full", "speed": "none"}
+    assert examined.points == 5
+    assert "How many scans set it?" in hint(examined, "sqnr")
+    assert examined.figures["sqnr_db"] < 5
+
+
+@needs_vnni
+def test_copy_that_answers_otherwise_costs_the_speed_alone(hand_in, monkeypatch):
+    """A cheat: a model that is right as it stands and saves its work once it is lowered."""
+    monkeypatch.setattr(lab03, "argmax_agreement", lambda model, lowered: 0.5)
+    examined = hand_in()
+    assert tiers(examined) == {"calibrator": "full", "sqnr": "full", "kernels": "full", "speed": "none"}
+    assert "keeps its answer for only 50 %" in examined.outcomes[-1].message
+
+
+@needs_vnni
+def test_pairs_on_biases_cost_the_speed(hand_in, network, good):
+    model = insert_qdq(network, good)
+    for node in [node for node in model.graph.node if node.op_type in ("Conv", "Gemm")]:
+        bias = next(numpy_helper.to_array(i) for i in model.graph.initializer if i.name == node.input[2])
+        add_pair(model.graph, node.input[2], float(np.abs(bias).max()) / 127, [node])
+    examined = hand_in(model=model)
+    assert tiers(examined) == {"calibrator": "full", "sqnr": "full", "kernels": "full", "speed": "none"}, examined.outcomes
+    assert "on biases" in hint(examined, "speed")
+
+
+def test_without_vnni_the_points_for_speed_follow_the_layers(hand_in, network, good, layers, monkeypatch):
+    monkeypatch.setattr(lab03, "lowering_helps", lambda: False)
+    monkeypatch.setattr(lab03.lowering, "wanted", lambda bench: True)
+    examined = hand_in(model=insert_qdq(network, good, exclude=layers[:3]), source="")
+    assert tiers(examined) == {"calibrator": "none", "sqnr": "full", "kernels": "partial", "speed": "partial"}
+    assert examined.points == 0 + 3 + 1 + 1
+    assert "no VNNI" in examined.outcomes[-1].message and examined.comparison is None
+
+
+def add_pair(graph: onnx.GraphProto, tensor: str, scale: float, readers: list[onnx.NodeProto]) -> None:
+    """A Q/DQ pair for `tensor` in front of its readers."""
+    name = f"more/{tensor}"
+    graph.initializer.append(numpy_helper.from_array(np.array(scale, np.float32), f"{name}/scale"))
+    graph.initializer.append(numpy_helper.from_array(np.array(0, np.int8), f"{name}/zero_point"))
+    parameters = [f"{name}/scale", f"{name}/zero_point"]
+    place = min(index for index, node in enumerate(graph.node) if node in readers)
+    graph.node.insert(place, helper.make_node("QuantizeLinear", [tensor, *parameters], [f"{name}/q"], name=f"{name}/quantize"))
+    pair = helper.make_node("DequantizeLinear", [f"{name}/q", *parameters], [f"{name}/dq"], name=f"{name}/dequantize")
+    graph.node.insert(place + 1, pair)
+    for node in readers:
+        for position, read in enumerate(node.input):
+            if read == tensor:
+                node.input[position] = f"{name}/dq"
+
+
+# ---- SQNR: the same judgement, on engines in this process
+
+
+class InProcess:
+    """An engine without a process of its own."""
+
+    def __init__(self, model: onnx.ModelProto) -> None:
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads, options.log_severity_level = 1, 3
+        self._session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+
+    def infer(self, feeds):
+        return {"logits": self._session.run(None, feeds)[0]}
+
+
+@pytest.fixture(scope="module")
+def judged(network, good):
+    """The quality of a model, on few images."""
+    fresh = fresh_digits(32, seed=11)
+
+    class Remembered(InProcess):
+        """It answers the same images again for every model that is judged."""
+
+        def infer(self, feeds):
+            known, key = self.__dict__.setdefault("known", {}), feeds["image"].tobytes()
+            if key not in known:
+                known[key] = super().infer(feeds)
+            return known[key]
+
+    eager, reference = Remembered(network), Remembered(insert_qdq(network, good))
+    return lambda model: quality(eager, reference, InProcess(model), fresh)
+
+
+def clean_min_max(network, seen):
+    scans = np.delete(calibration_scans(), faulty_scans(), axis=0)[:250].astype(np.float32) / FULL_INK
+    batches = [{"image": scans[begin : begin + 50]} for begin in range(0, len(scans), 50)]
+    return observe(network, batches, tensors=activations(network), progress=False).ranges(MinMaxCalibrator())
+
+
+# ranges, tier, words of the hint
+RANGES = {
+    "percentile 99.95": (lambda _, seen: seen.ranges(PercentileCalibrator(99.95)), "full", ""),
+    "entropy": (lambda _, seen: seen.ranges(EntropyCalibrator()), "full", ""),
+    "min-max without the faulty scans": (clean_min_max, "full", ""),
+    "percentile a little low": (lambda _, seen: seen.ranges(PercentileCalibrator(99.8)), "partial", "loses by clipping"),
+    "percentile too low": (lambda _, seen: seen.ranges(PercentileCalibrator(99)), "none", "loses by clipping"),
+    "percentile too high": (lambda _, seen: seen.ranges(PercentileCalibrator(99.99)), "none", "steps are too coarse"),
+    "mean squared error": (lambda _, seen: seen.ranges(MSECalibrator()), "none", "steps are too coarse"),
+    "min-max": (lambda _, seen: seen.ranges(MinMaxCalibrator()), "none", "steps are too coarse"),
+    "ink from 0 to 255": (
+        lambda _, seen: {name: 255 * amax for name, amax in seen.ranges(PercentileCalibrator(99.9)).items()},
+        "none",
+        "ink from 0 to 1",
+    ),
+    "scales so large that everything is 0": (lambda _, seen: dict.fromkeys(seen, 1e9), "none", "ink from 0 to 1"),
+}
+
+
+@pytest.mark.parametrize("name", RANGES)
+def test_ranges(judged, network, seen, name):
+    ranges, tier, words = RANGES[name]
+    found = judged(insert_qdq(network, ranges(network, seen)))
+    assert found.tier == tier, found
+    assert words in found.hint() and bool(found.hint()) == (tier != "full")
+
+
+def test_one_scale_for_all_channels_and_float_ends_are_right_as_well(judged, network, good, layers):
+    assert judged(insert_qdq(network, good, per_channel=False)).tier == "full"
+    assert judged(insert_qdq(network, good, exclude=[layers[0], layers[-1]])).tier == "full"
+
+
+def test_margins():
+    """What the thresholds say about figures that lie between two of the rules above."""
+    found = Quality(30, 30, 40, 0.99, 0.99, 1)
+    expected = ["full", "partial", "partial", "none"]
+    assert [dataclasses.replace(found, sqnr_db=db).tier for db in (25.1, 24.9, 21.1, 20.9)] == expected
+    assert [dataclasses.replace(found, accuracy=share).tier for share in (0.971, 0.969, 0.951, 0.949)] == expected
+    assert dataclasses.replace(found, sqnr_db=17, reference_sqnr_db=18).tier == "none"  # the floor holds whatever the reference
+
+
+def test_answers_without_numbers(network):
+    class Odd:
+        def infer(self, feeds):
+            return {"logits": np.full((len(feeds["image"]), 10), np.nan, np.float32)}
+
+    eager = InProcess(network)
+    found = quality(eager, eager, Odd(), fresh_digits(8, seed=1))
+    assert (found.tier, found.sqnr_db) == ("none", -120)
+    assert "NaN" in found.hint() and all(np.isfinite(value) for value in found.figures().values())
+
+
+# ---- layers
+
+
+@pytest.fixture(scope="module")
+def reference_plan(network, good):
+    return build(insert_qdq(network, good), RECIPE, backend="tensorrt_rtx")
+
+
+@pytest.mark.parametrize(
+    ("start", "stop", "tier"),
+    [(0, 2, "full"), (9, 10, "full"), (3, 8, "partial"), (0, 6, "none")],
+)
+def test_layers_left_in_float(reference_plan, network, good, layers, start, stop, tier):
+    plan = build(insert_qdq(network, good, exclude=layers[start:stop]), RECIPE, backend="tensorrt_rtx")
+    outcome = LAB._kernels(plan, reference_plan)
+    assert (outcome.tier, outcome.points) == (tier, {"full": 2, "partial": 1, "none": 0}[tier])
+    assert f"{10 - stop + start} of 10 layers" in outcome.message
+    if tier != "full":
+        assert layers[start] in outcome.message and "both of its inputs" in outcome.hint
+
+
+def test_small_layers_in_int8_beside_the_float_network(hand_in, network, layers, good):
+    """A cheat: INT8 layers that compute next to nothing prove the label, while the network itself stays float."""
+    model, before = copy.deepcopy(network), "image"
+    for node in model.graph.node:
+        node.output[:] = ["true_logits" if name == "logits" else name for name in node.output]
+    model.graph.initializer.append(numpy_helper.from_array(np.full((1, 1, 1, 1), 1e-6, np.float32), "tiny"))
+    for index in range(12):
+        model.graph.node.append(helper.make_node("Conv", [before, "tiny"], [f"decoy{index}"], name=f"decoy{index}"))
+        before = f"decoy{index}"
+    model.graph.node.append(helper.make_node("GlobalAveragePool", [before], ["mean"], name="mean"))
+    model.graph.node.append(helper.make_node("Flatten", ["mean"], ["flat"], name="flat"))
+    model.graph.node.append(helper.make_node("Add", ["true_logits", "flat"], ["logits"], name="add"))
+    ranges = {**good, **{f"decoy{index}": 1.0 for index in range(12)}}
+    examined = hand_in(model=insert_qdq(model, ranges, exclude=layers))
+    assert tiers(examined) == {"calibrator": "full", "sqnr": "none", "kernels": "none", "speed": "none"}, examined.outcomes
+    assert "of 22 layers" in examined.outcomes[2].message
+
+
+def test_smaller_network_scores_nothing(hand_in):
+    """A cheat: the small classifier reads digits as well and is several times as fast."""
+    small = export_onnx(classifier("small"), opset=17)
+    examined = hand_in(model=insert_qdq(small, dict.fromkeys(activations(small), 5.0)), only="speed")
+    assert (tiers(examined), examined.points) == (dict.fromkeys(("sqnr", "kernels", "speed"), "none"), 0)
+    assert "another network" in examined.outcomes[1].message
+
+
+def without_activation_pairs(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Only the weights stay quantized."""
+    changed, constants = copy.deepcopy(model), {initializer.name for initializer in model.graph.initializer}
+    source = {node.output[0]: node.input[0] for node in changed.graph.node if node.op_type == "QuantizeLinear"}
+    source = {result: tensor for result, tensor in source.items() if tensor not in constants}
+    renamed = {node.output[0]: source[node.input[0]] for node in changed.graph.node if node.input[0] in source}
+    kept = [node for node in changed.graph.node if node.output[0] not in source and node.output[0] not in renamed]
+    for node in kept:
+        node.input[:] = [renamed.get(name, name) for name in node.input]
+    del changed.graph.node[:]
+    changed.graph.node.extend(kept)
+    return changed
+
+
+def test_quantized_weights_alone_are_no_int8_engine(hand_in, network, good):
+    examined = hand_in(model=without_activation_pairs(insert_qdq(network, good)), only="kernels")
+    assert {outcome.tier for outcome in examined.outcomes} == {"none"}
+    assert "0 of 10 layers" in examined.outcomes[0].message and "both of its inputs" in examined.outcomes[0].hint
+
+
+def test_reference_without_int8_layers_is_the_examiners_fault(reference_plan):
+    empty = dataclasses.replace(reference_plan, layers=type(reference_plan.layers)())
+    with pytest.raises(ExaminerFault, match="no INT8 layer"):
+        LAB._kernels(reference_plan, empty)
+
+
+# ---- what is refused before anything runs
+
+
+def test_float_engine_that_is_called_int8(hand_in, network):
+    """A cheat: the label alone."""
+    examined = hand_in(model=network, only="sqnr")
+    assert tiers(examined) == dict.fromkeys(("sqnr", "kernels", "speed"), "none")
+    assert "none of" in examined.outcomes[0].message and "Q/DQ pairs" in hint(examined, "sqnr")
+
+
+def test_float_engine_that_is_called_float(hand_in, network):
+    """A cheat: without any quantization there is no quantization noise."""
+    examined = hand_in(model=network, text=RECIPE.model_copy(update={"precision": "fp32"}).dumps(), only="sqnr")
+    assert examined.points == 0
+    assert 'asks for "int8"' in examined.outcomes[0].message
+
+
+def test_asymmetric_zero_points_are_refused(hand_in, network, good):
+    model = insert_qdq(network, good)
+    (zero_point,) = (i for i in model.graph.initializer if i.name == "image/zero_point")
+    zero_point.CopyFrom(numpy_helper.from_array(np.array(-128, np.int8), zero_point.name))
+    examined = hand_in(model=model, only="kernels")
+    assert examined.points == 0
+    assert "every zero point is 0" in hint(examined, "kernels")
+
+
+@pytest.mark.parametrize("change", hostile.CHANGES, ids=lambda change: change.__name__)
+def test_hostile_model_is_one_short_line(hand_in, network, good, change):
+    examined = hand_in(model=hostile.changed(insert_qdq(network, good), change), only="sqnr")
+    assert tiers(examined)["sqnr"] == "none"
+    for outcome in examined.outcomes:
+        assert len(outcome.message.splitlines()) == 1 and len(outcome.message) < 1200, outcome
+    json.dumps(dict(examined.figures), allow_nan=False)
+
+
+@pytest.mark.parametrize("text", ["precison = 'int8'", "precision = 'int9'", "[[profile]]\nimage = 3", "\x00"])
+def test_broken_recipe_is_one_line(hand_in, text):
+    examined = hand_in(text=text, only="kernels")
+    assert examined.points == 0
+    assert all("\n" not in outcome.message for outcome in examined.outcomes)
+
+
+def test_profile_without_the_batch_that_is_measured(hand_in):
+    examined = hand_in(
+        text=Recipe(precision="int8", profiles=[{"image": dict.fromkeys(("min", "opt", "max"), (1, 1, 32, 32))}]).dumps(),
+        only="sqnr",
+    )
+    assert tiers(examined) == {"sqnr": "none", "kernels": "full", "speed": "none"}
+    assert "batch of 4" in hint(examined, "sqnr")
+
+
+# ---- the recording
+
+
+def test_recording_is_what_the_story_says():
+    scans = calibration_scans()
+    assert (scans.dtype, scans.shape) == (np.uint16, (1000, 1, 32, 32))
+    overdriven, stuck, inverted = faulty_scans()
+    highest = scans.reshape(1000, -1).max(1)
+    assert sorted(np.flatnonzero(highest > 2 * FULL_INK)) == sorted((overdriven, stuck))
+    ink = (scans / FULL_INK).reshape(1000, -1).mean(1)
+    assert set(np.argsort(ink)[-3:]) == {overdriven, stuck, inverted}
+    scans[:] = 0
+    assert calibration_scans().any()
