@@ -170,7 +170,7 @@ def test_release_and_its_check(course: Course, own_course: Path) -> None:
     assert notebook.read_text() == "{}", "a check changes nothing"
     made = course("release", "lab01", "--json")
     assert made.status == 0 and made.document() == {"released": [str(own_course / "labs/lab01_first_engine")]}
-    assert course("release", "--check", "--json").document() == {"stale": {}}
+    assert course("release", "lab01", "--check", "--json").document() == {"stale": {}}
     assert "BEGIN SOLUTION" not in notebook.read_text()
 
 

@@ -32,15 +32,31 @@ def test_committed_clean(path):
     assert all(not cell.outputs and cell.execution_count is None for cell in code)
 
 
-@pytest.mark.parametrize("path", [*LECTURES, *SOLUTIONS], ids=name_of)
-def test_runs_top_to_bottom(path, tmp_path):
+def executed(path: Path, tmp_path: Path) -> nbformat.NotebookNode:
+    """A notebook with its outputs, run in a copy of its folder; raises on the first cell that fails."""
     folder = tmp_path / path.parent.relative_to(ROOT)
     shutil.copytree(path.parent, folder)
     notebook = nbformat.read(path, as_version=4)
-    client = NotebookClient(notebook, timeout=180, kernel_name="python3", resources={"metadata": {"path": str(folder)}})
-    client.execute()  # raises on the first cell that fails
-    said = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
+    return NotebookClient(notebook, timeout=180, kernel_name="python3", resources={"metadata": {"path": str(folder)}}).execute()
+
+
+@pytest.mark.parametrize("path", [*LECTURES, *SOLUTIONS], ids=name_of)
+def test_runs_top_to_bottom(path, tmp_path, monkeypatch):
+    """The checks of a lab examine nothing here, as when it is graded: `test_solution_passes_its_checks` runs them."""
+    monkeypatch.setenv("NBGRADER_EXECUTION", "autograde")
+    cells = executed(path, tmp_path).cells
+    said = [output for cell in cells if cell.cell_type == "code" for output in cell.outputs]
     assert [output for output in said if output.output_type == "stream" and output.name == "stderr"] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", SOLUTIONS, ids=name_of)
+def test_solution_passes_its_checks(path, tmp_path):
+    checks = [cell for cell in executed(path, tmp_path).cells if cell.cell_type == "code" and "lab.check(" in cell.source]
+    assert checks
+    for cell in checks:
+        said = "".join(str(output.get("data", {}).get("text/plain", "")) for output in cell.outputs)
+        assert "tier='full'" in said, (cell.source, said)
 
 
 @pytest.mark.parametrize("name", labs.names())
