@@ -59,7 +59,7 @@ class FirstEngine(Lab):
             return Examination((profile,), plan)
         try:
             return self._run(folder, bench, recipe, plan, profile, with_speed=only in (None, "speed"))
-        except EngineError as error:
+        except (EngineError, BuildError) as error:
             hint = "Load your engine in the notebook and run the same batch: the error appears there too."
             return Examination((profile, *self.nothing(str(error), hint, ("accuracy", "speed"))), plan)
 

@@ -81,7 +81,7 @@ class DynamicShapes(Lab):
                 return Examination((cover, *account, *self.nothing(said, cover.hint, ("cost",))), plan)
             try:
                 comparison, optimum = self._race(model, bench, recipe, plan, hidden)
-            except EngineError as error:
+            except (EngineError, BuildError) as error:
                 hint = "Load the engine in the notebook and run the largest shape of each profile: the error appears there too."
                 return Examination((cover, *account, *self.nothing(str(error), hint, ("cost",))), plan)
         latencies = comparison.latencies()
