@@ -23,6 +23,8 @@ _MARKERS = (
 )
 _TENSOR_MARKERS = (" Name: ", ", Dimensions: [", "], Strides: [", ", Datatype: ", ", Format: ")
 _ONNX_LAYER = re.compile(r"\[ONNX Layer: ([^\]\x1e]+)")
+# Between the nodes in a layer's name of TensorRT 8.6, such as "/a/Conv + PWN(PWN(/b/Sigmoid), /b/Mul)" and "/c/Conv || /d/Conv".
+_BETWEEN_NODES = re.compile(r" \+ | \|\| |, |PWN\(|\)(?=$|\)|,| \+| \|\|)")
 _WORDS_OF_DTYPE = (  # how TensorRT 8.6 spells a datatype inside a format's description
     ("FP32", "Float"), ("FP16", "Half"), ("BF16", "BFloat16"), ("Int8", "Int8"), ("INT8", "Int8"), ("FP8", "FP8"),
     ("Int32", "Int32"), ("INT32", "Int32"), ("Int64", "Int64"), ("INT64", "Int64"), ("BOOL", "Bool"), ("Bool", "Bool"),
@@ -108,7 +110,7 @@ def _inspected(row: dict[str, Any]) -> Layer:
     name, metadata = str(row.get("Name", "")), str(row.get("Metadata", ""))
     nodes = _ONNX_LAYER.findall(metadata)
     if not nodes and row.get("LayerType") != "Reformat" and "ForeignNode" not in name:  # that one names a whole subgraph
-        nodes = [part for part in re.split(r" \+ |PWN\(|\)$", name) if part and not part.startswith("(Unnamed")]
+        nodes = [part for part in _BETWEEN_NODES.split(name) if part and not part.startswith("(Unnamed")]
     weights = row.get("Weights")
     constants: tuple[LayerTensor, ...] = ()
     if isinstance(weights, dict) and weights.get("Type"):
