@@ -97,6 +97,10 @@ def test_datatypes_inside_a_format_as_8_6_spells_them(described: str, dtype: str
 def test_names_serve_where_8_6_has_no_metadata() -> None:
     assert _inspected(Name="/conv/Conv + /relu/Relu", LayerType="CaskConvolution").onnx_nodes == ("/conv/Conv", "/relu/Relu")
     assert _inspected(Name="PWN(/a/Relu)", LayerType="PointWiseV2").onnx_nodes == ("/a/Relu",)
+    nested = _inspected(Name="/a/Conv + PWN(PWN(/b/Sigmoid), /b/Mul)", LayerType="CaskConvolution")
+    assert nested.onnx_nodes == ("/a/Conv", "/b/Sigmoid", "/b/Mul")
+    merged = _inspected(Name="/c/Conv || /d/Conv", LayerType="CaskConvolution")
+    assert merged.onnx_nodes == ("/c/Conv", "/d/Conv")
     assert _inspected(Name="Reformatting CopyNode for /a/Relu", LayerType="Reformat").onnx_nodes == ()
 
 
