@@ -1,0 +1,143 @@
+"""The file `causes.json` of lab 07: who makes the pipeline slow, each with a range of the timeline and its share as evidence."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from course_lib.errors import CourseError
+from course_lib.profiling import Timeline
+
+FILE = "causes.json"
+MAX_BYTES = 64 << 10
+# Each suspect, and the range that holds what it costs and nothing else.
+RANGES = {
+    "batch": "infer",
+    "compression": "decode",
+    "conversion": "hand over",
+    "engine": "open engine",
+    "lock": "lock",
+    "logging": "log",
+    "pixels": "normalise",
+    "self-test": "self-test",
+}
+GUILTY = ("batch", "conversion", "engine", "pixels")
+MATTERS = 0.05  # share of the time from which on a guilty suspect has to be named; on a fast GPU `batch` may have less
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The name of a range and its share of the recorded time, 0 to 1."""
+
+    range: str
+    share: float
+
+
+def shares(timeline: Timeline) -> dict[str, float]:
+    """Share of the recorded time that each range takes. Ranges inside ranges count in both."""
+    span_us = timeline.span_us or 1.0
+    return {row.name: row.total_us / span_us for row in timeline.summary() if row.kind == "range"}
+
+
+def write(path: Path, timeline: Timeline) -> None:
+    """The right answer, with the evidence of a recording of the given pipeline."""
+    measured = shares(timeline)
+    causes = {suspect: {"range": RANGES[suspect], "share": round(measured[RANGES[suspect]], 3)} for suspect in GUILTY}
+    path.write_text(json.dumps(causes, indent=2), encoding="utf-8")
+
+
+def read(path: Path) -> dict[str, Evidence]:
+    """Evidence by suspect, as `causes.json` says it.
+
+    Raises:
+        CourseError: no such file, too long, not JSON, or not of this form.
+    """
+    try:
+        with open(path, "rb") as file:
+            text = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise CourseError(f"{FILE} cannot be read ({error.strerror}): the notebook's cell that writes it has not run") from None
+    if len(text) > MAX_BYTES:
+        raise CourseError(f"{FILE} is longer than {MAX_BYTES} bytes: one range and one share for each cause are enough")
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        raise CourseError(f"{FILE} is not JSON: write it with json.dump") from None
+    if not isinstance(found, dict):
+        raise CourseError(
+            f'{FILE} has to be an object such as {{"lock": {{"range": "lock", "share": 0.4}}}}, found {found!r:.60}'
+        )
+    return {_suspect(suspect): _evidence(suspect, one) for suspect, one in found.items()}
+
+
+def _suspect(name: str) -> str:
+    if name not in RANGES:
+        raise CourseError(f"{FILE} names {name[:40]!r}; the suspects are {', '.join(RANGES)}")
+    return name
+
+
+def _evidence(suspect: str, found: object) -> Evidence:
+    if isinstance(found, dict) and found.keys() == {"range", "share"}:
+        name, share = found["range"], found["share"]
+        number = isinstance(share, (int, float)) and not isinstance(share, bool)
+        if isinstance(name, str) and number and 0 <= share <= 1 and math.isfinite(share):
+            return Evidence(name, float(share))
+    raise CourseError(f'{FILE} needs for {suspect!r} {{"range": its name, "share": a number from 0 to 1}}, found {found!r:.60}')
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What is wrong with some causes: guilty suspects that are not named, innocent ones that are, and evidence that does not hold."""
+
+    missing: tuple[str, ...]
+    innocent: tuple[str, ...]
+    evidence: Mapping[str, str]
+
+    @property
+    def wrong(self) -> int:
+        """How many suspects were judged wrongly."""
+        return len(self.missing) + len(self.innocent) + len(self.evidence)
+
+    def message(self) -> str:
+        """What is wrong, one sentence each; who is missing or innocent is counted, not named."""
+        parts = [f"{self.wrong} of {len(RANGES)} suspects are judged wrongly."]
+        if self.missing:
+            parts.append(f"{len(self.missing)} that cost time are not named.")
+        if self.innocent:
+            parts.append(f"Innocent, or nearly: {', '.join(self.innocent)}.")
+        parts += [f"{suspect}: {problem}." for suspect, problem in self.evidence.items()]
+        return " ".join(parts)
+
+    def hint(self) -> str:
+        """Where to look first."""
+        if self.innocent:
+            return "Ugly is not slow. What share of the whole time would be gone without it, all its bars together?"
+        if self.missing:
+            return "Sum every range over the whole recording: many short bars can cost more than one long bar. Who needs what they do?"
+        return "The innermost range that holds the cause, and its share of the whole recording of the given pipeline, 0 to 1."
+
+
+def judge(causes: Mapping[str, Evidence], measured: Mapping[str, float]) -> Judged:
+    """Compare what is named with the `shares` of the examiner's own recording of the given pipeline."""
+    problems = {suspect: _problem(suspect, one, measured) for suspect, one in causes.items() if suspect in GUILTY}
+    return Judged(
+        missing=tuple(s for s in GUILTY if s not in causes and measured.get(RANGES[s], 0.0) >= MATTERS),
+        innocent=tuple(suspect for suspect in causes if suspect not in GUILTY),
+        evidence={suspect: problem for suspect, problem in problems.items() if problem},
+    )
+
+
+def _problem(suspect: str, evidence: Evidence, measured: Mapping[str, float]) -> str:
+    """Why this is no evidence; empty where it is."""
+    name = evidence.range
+    if name not in measured:
+        return f"no range {name[:40]!r} in the given pipeline's timeline"
+    if name != RANGES[suspect]:
+        return f"{name!r} is not the range that holds this cause and nothing else"
+    share = measured[name]
+    if abs(evidence.share - share) > max(0.05, 0.35 * share):
+        return f"{name!r} takes {100 * share:.0f} % of the time, not {100 * evidence.share:.0f} %"
+    return ""

@@ -1,0 +1,120 @@
+"""How fast a pipeline of lab 07 has to be: yardsticks are the reference with causes left in, measured in the same session."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
+
+import numpy as np
+
+from course_lib.benchmark import Comparison, compare, speedup
+from course_lib.labs import lab07_service as services
+from course_lib.labs.base import Bench, TimedWorker, clearly
+from course_lib.labs.lab07_answers import check
+from course_lib.labs.lab07_causes import GUILTY
+from course_lib.labs.lab07_stream import Stream, fresh_stream, usual_sizes
+
+REQUESTS = 3  # of a stream that is timed
+FLOOR = {"full": 2.0, "partial": 1.1}  # over the given pipeline, whatever the yardsticks say
+# Share of the throughput with 1, 2 or 3 causes left in that counts as having reached it: halfway, as a ratio, to the fastest
+# pipeline with one cause more, as measured on a CPU.
+AS_FAST = {1: 0.82, 2: 0.9, 3: 0.87}
+Latencies = Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Restarted:
+    """The hand-in, started anew for each stream: while others are timed none of its threads is alive to slow them down."""
+
+    start: Callable[[], AbstractContextManager[TimedWorker]]
+    truth: TimedWorker
+    fresh: Callable[[], Stream]
+
+    def time_ms(self, feeds: Stream) -> float:
+        """From the first byte sent to the last received, after another stream that warms up.
+
+        Raises:
+            EngineError: it failed, or the answers are not the given pipeline's.
+        """
+        expected = services.answers(self.truth, feeds)
+        with self.start() as service:
+            services.answers(service, self.fresh())
+            started = time.perf_counter()
+            found = services.answers(service, feeds)
+            elapsed_ms = 1e3 * (time.perf_counter() - started)
+        check(expected, found)
+        return elapsed_ms
+
+
+def race(source: str, bench: Bench, *, floor_only: bool = False) -> Comparison:
+    """The given pipeline, the reference, the reference with each one cause left in, and the hand-in, interleaved.
+
+    Args:
+        floor_only: the given pipeline, the reference and the hand-in are enough.
+
+    Raises:
+        EngineError: the hand-in failed.
+    """
+    rng = bench.rng()
+
+    def fresh() -> Stream:
+        return fresh_stream(usual_sizes(rng, REQUESTS), rng)
+
+    texts = {"given": services.given(), "reference": services.reference()}
+    if not floor_only:
+        texts |= {cause: services.reference((cause,)) for cause in GUILTY}
+    with ExitStack() as stack:
+        ours = {name: stack.enter_context(services.started(text, bench, ours=True)) for name, text in texts.items()}
+        yours = Restarted(lambda: services.started(source, bench), ours["reference"], fresh)
+        return compare(
+            {**ours, "yours": yours},
+            fresh,
+            baseline="given",
+            time_limit_s=bench.measure_s,
+            warmup=1,
+            min_rounds=10,
+            settled=(lambda found: above(found, "partial") is not None) if floor_only else decided,
+        )
+
+
+def above(latencies: Latencies, tier: str) -> bool | None:
+    """Whether the hand-in clearly beats the given pipeline by the tier's floor: yes, no, or None while the interval holds both."""
+    return clearly(speedup(latencies["given"], latencies["yours"]), FLOOR[tier])
+
+
+def reached(latencies: Latencies, left: int) -> bool | None:
+    """Whether the hand-in is as fast as the reference with its `left` costliest causes left in: yes, no, or None.
+
+    What causes cost adds up: the pipeline does one thing after the other.
+    """
+    reference = latencies["reference"]
+    costs = sorted((latencies[cause] - reference for cause in GUILTY), key=lambda cost: -float(np.median(cost)))
+    yardstick = reference + np.sum(costs[:left], axis=0)
+    as_fast = clearly(speedup(np.maximum(yardstick, 1e-3), latencies["yours"]), AS_FAST[left])
+    floor = above(latencies, "full" if left == 1 else "partial")
+    if as_fast is False or floor is False:
+        return False
+    return None if as_fast is None or floor is None else True
+
+
+def fixes(latencies: Latencies) -> tuple[int, bool]:
+    """What the hand-in's throughput is worth in fixed causes, 0 to 3, and whether measuring could tell it from one more."""
+    for left in (1, 2, 3):
+        if reached(latencies, left):
+            return 4 - left, all(reached(latencies, more) is not None for more in range(1, left))
+    return 0, all(reached(latencies, left) is not None for left in (1, 2, 3))
+
+
+def decided(latencies: Latencies) -> bool:
+    """Enough was measured."""
+    return fixes(latencies)[1]
+
+
+def said(latencies: Latencies) -> str:
+    """Both ratios in one sentence."""
+    over = speedup(latencies["given"], latencies["yours"])
+    return (
+        f"{over} over the given pipeline, {speedup(latencies['reference'], latencies['yours'])} of the reference's throughput."
+    )

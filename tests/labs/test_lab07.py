@@ -1,0 +1,626 @@
+"""Lab 07 against its reference, mistakes that learners make, and cheats for its metrics."""
+
+from __future__ import annotations
+
+import json
+import time
+from functools import cache
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from course_lib import labs, style
+from course_lib.benchmark import compare
+from course_lib.engines import load
+from course_lib.errors import CourseError, EngineError, ExaminerFault
+from course_lib.grading import sandbox
+from course_lib.grading.judge import judge
+from course_lib.labs import Bench, Examination, lab07_answers, lab07_causes, lab07_child, lab07_figures, lab07_pace
+from course_lib.labs import lab07_service as services
+from course_lib.labs.lab07_causes import GUILTY, RANGES, Evidence
+from course_lib.labs.lab07_network import exported
+from course_lib.labs.lab07_stream import fresh_stream, usual_sizes
+from course_lib.models import digits
+from course_lib.profiling import Event, Timeline
+from tests.labs.untouched import leave_untouched
+
+LAB = labs.find("lab07")
+
+# ---- pipelines that learners write
+
+THREADS = '''
+import queue
+import threading
+import zlib
+
+import numpy as np
+
+
+class Pipeline:
+    """Prepares the next requests while the engine works on this one. A scan still goes through Python numbers."""
+
+    def __init__(self, open_engine, span):
+        self.engine = open_engine()
+
+    def run(self, requests):
+        ready = queue.Queue(maxsize=4)
+        threading.Thread(target=self.fill, args=(requests, ready), daemon=True).start()
+        while (images := ready.get()) is not None:
+            if isinstance(images, Exception):
+                raise images
+            yield np.concatenate([self.engine.infer(images[i : i + 32]) for i in range(0, len(images), 32)])
+
+    def fill(self, requests, ready):
+        try:
+            for scans in requests:
+                ready.put(np.stack([self.prepare(scan) for scan in scans]))
+            ready.put(None)
+        except Exception as error:
+            ready.put(error)
+
+    def prepare(self, scan):
+        grey = np.array(list(zlib.decompress(scan)), np.float32).reshape(64, 64)
+        return 1 - grey.reshape(1, 32, 2, 32, 2).mean((2, 4)) / 255
+'''
+AVERAGED = '''
+import zlib
+
+import numpy as np
+
+
+class Pipeline:
+    """One engine, one request at a time, four strided views instead of loops."""
+
+    def __init__(self, open_engine, span):
+        self.engine, self.span = open_engine(), span
+
+    def run(self, requests):
+        return map(self.one, requests)
+
+    def one(self, scans):
+        grey = np.stack([np.frombuffer(zlib.decompress(scan), np.uint8).reshape(64, 64) for scan in scans]).astype(np.float32)
+        paper = (grey[:, ::2, ::2] + grey[:, ::2, 1::2] + grey[:, 1::2, ::2] + grey[:, 1::2, 1::2]) / 4
+        images = (1 - paper / 255)[:, None]
+        parts = [images[: len(images) // 2], images[len(images) // 2 :]] if len(images) > 32 else [images]
+        return np.concatenate([self.engine.infer(part) for part in parts])
+'''
+BROKEN_THREAD = (
+    THREADS.replace("requests, ready):\n        try:", "requests, ready):\n        if True:")
+    .replace("        except Exception as error:\n            ready.put(error)\n", "")
+    .replace("ready.put(np.stack", "ready.put(1 / 0 or np.stack")
+)
+
+
+def changed(text: str, *pairs: tuple[str, str]) -> str:
+    for old, new in pairs:
+        assert old in text, old
+        text = text.replace(old, new)
+    return text
+
+
+REFERENCE = services.reference()
+YIELD = "yield np.concatenate(rows)"
+
+# text, tier of equality, words of the message, words of the hint
+WRONG = {
+    "last partial batch dropped": (
+        changed(
+            REFERENCE,
+            ("range(0, len(images), BATCH)", "range(0, len(images) - BATCH + 1, BATCH)"),
+            (YIELD, "yield np.concatenate([images[:0, 0, 0, :10], *rows])"),
+        ),
+        "none",
+        "its answer 0 rows",
+        "last batch",
+    ),
+    "batches of 33": (changed(REFERENCE, ("else 32", "else 33")), "none", "outside every profile", "1 to 32 images"),
+    "rows in another order": (
+        changed(REFERENCE, (YIELD, "yield np.concatenate(rows)[::-1]")),
+        "none",
+        "another order",
+        "order of the requests",
+    ),
+    "the last request never answered": (
+        changed(REFERENCE, ("for scans in requests", "for scans in list(requests)[:-1]")),
+        "none",
+        "1 requests were sent and 0 answers",
+        "One answer for each request",
+    ),
+    "every second scan skipped": (
+        changed(
+            REFERENCE,
+            ("images = self.prepare(scans)", "images = self.prepare(scans[::2])"),
+            (YIELD, "yield np.repeat(np.concatenate(rows), 2, axis=0)[: len(scans)]"),
+        ),
+        "none",
+        "off by",
+        "scan by scan",
+    ),
+    "every second row and column instead of the mean": (
+        changed(REFERENCE, ("else at_once(grey)", "else np.float32(1) - grey[:, ::2, ::2] / np.float32(255)")),
+        "partial",
+        "is rounding",
+        "rounds, clips or scales",
+    ),
+    "sums in eight bits": (changed(REFERENCE, (".astype(np.uint16)", "")), "none", "off by", "scan by scan"),
+    "255 instead of 256": (
+        changed(REFERENCE, ("1 / (4 * 255)", "1 / (4 * 256)")),
+        "partial",
+        "is rounding",
+        "rounds, clips or scales",
+    ),
+    "a thread that dies": (BROKEN_THREAD, "none", "no answer to", "A thread that dies"),
+    "nothing written yet": (
+        changed(
+            REFERENCE, ("        for scans in requests:", "        raise NotImplementedError\n        for scans in requests:")
+        ),
+        "none",
+        "NotImplementedError",
+        "still empty",
+    ),
+    "another name": (changed(REFERENCE, ("class Pipeline", "class MyPipeline")), "none", "no class Pipeline", "record(source)"),
+    "no Python": ("class Pipeline(", "none", "SyntaxError", "record(source)"),
+    "it leaves": (changed(REFERENCE, ("import json", "import json, sys\nsys.exit(3)")), "none", "SystemExit", "record(source)"),
+    "it is killed": (
+        changed(REFERENCE, ("import json", "import json, os\nos._exit(0)")),
+        "none",
+        "the worker ended",
+        "record(source)",
+    ),
+    "answers of another shape": (
+        changed(REFERENCE, (YIELD, "yield np.concatenate(rows).argmax(1)")),
+        "none",
+        "expected (scans, 10)",
+        "record(source)",
+    ),
+    "NaN": (changed(REFERENCE, (YIELD, "yield np.concatenate(rows) * np.nan")), "none", "off by", "scan by scan"),
+    # cheats
+    "memorised answers": (
+        changed(REFERENCE, (YIELD, "yield np.eye(10)[[len(s) % 10 for s in scans]]")),
+        "none",
+        "off by",
+        "scan by scan",
+    ),
+    "a smaller network": (
+        changed(
+            REFERENCE, (YIELD, "yield images.reshape(len(images), -1) @ np.random.default_rng(1).random((1024, 10)) / 500")
+        ),
+        "none",
+        "off by",
+        "scan by scan",
+    ),
+    "the examiner's own pipeline": (
+        "from course_lib.labs.lab07_reference import Pipeline",
+        "none",
+        "may import numpy",
+        "record(source)",
+    ),
+}
+
+
+@pytest.fixture
+def hand_in(tmp_path, monkeypatch):
+    """Examine a pipeline's equality with the course's own fast one, which answers as the given does."""
+    monkeypatch.setattr(services, "given", lambda: REFERENCE)
+    monkeypatch.setattr(services, "TIME_LIMIT_S", 4.0)
+
+    def examine(source: str) -> Examination:
+        (tmp_path / "pipeline.py").write_text(source)
+        return LAB.examine(tmp_path, Bench(measure_s=1), only="equal")
+
+    return examine
+
+
+def tiers(examined: Examination) -> dict[str, str]:
+    return {outcome.task.id: outcome.tier for outcome in examined.outcomes}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_mistake_in_the_answers(hand_in, monkeypatch, name):
+    source, tier, words, hint = WRONG[name]
+    raced = []
+    monkeypatch.setattr(lab07_pace, "race", lambda *_, **__: raced.append(1) or _measured_as(2.0))
+    examined = hand_in(source)
+    equal = examined.outcomes[0]
+    assert (equal.task.id, equal.tier) == ("equal", tier), equal
+    assert words in equal.message and "\n" not in equal.message and len(equal.message) < 400, equal
+    assert hint in equal.hint, equal
+    assert bool(raced) == (tier != "none")
+    json.dumps(dict(examined.figures), allow_nan=False)
+
+
+def _measured_as(factor: float):
+    class Measured:
+        def latencies(self):
+            return {"given": np.full(10, 100.0), "yours": np.full(10, 100.0 / factor)}
+
+    return Measured()
+
+
+def test_equality_counts_only_beyond_the_given_pipeline(hand_in, monkeypatch):
+    """The given pipeline is equal to itself; that is no work."""
+    monkeypatch.setattr(lab07_pace, "race", lambda *_, **__: _measured_as(1.05))
+    assert tiers(hand_in(REFERENCE)) == {"equal": "none"}
+    monkeypatch.setattr(lab07_pace, "race", lambda *_, **__: _measured_as(1.2))
+    assert tiers(hand_in(REFERENCE)) == {"equal": "full"}
+
+
+# ---- whole hand-ins
+
+
+def test_the_judge_gives_the_reference_full_marks(tmp_path):
+    """In the sandbox, where there is one."""
+    LAB.write_reference(tmp_path)
+    verdict = judge(LAB, tmp_path, trusted=bool(sandbox.problem()))
+    examined = verdict.examination
+    assert examined is not None, verdict.fault
+    assert tiers(examined) == dict.fromkeys(("causes", "equal", "throughput"), "full"), examined.outcomes
+    assert (verdict.score, verdict.max_score) == (10, 10)
+    assert examined.comparison.speedups["yours"].median > 8  # seen: 27 to 33
+
+
+def test_nothing_handed_in_has_none(tmp_path):
+    examined = LAB.examine(tmp_path, Bench())
+    assert (examined.points, examined.max_points) == (0, 10)
+    assert all(outcome.hint and "\n" not in outcome.message for outcome in examined.outcomes)
+
+
+def test_untouched_release_has_none(tmp_path):
+    leave_untouched(LAB.name, tmp_path)
+    examined = LAB.examine(tmp_path, Bench())
+    assert examined.points == 0
+    assert "still empty" in examined.outcomes[1].hint
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe\x00", b"#" * (1 << 17)])
+def test_a_pipeline_that_is_no_text_is_one_line(tmp_path, content):
+    (tmp_path / "pipeline.py").write_bytes(content)
+    equal = LAB.examine(tmp_path, Bench(), only="equal").outcomes[0]
+    assert equal.points == 0 and equal.message.startswith("pipeline.py ") and "\n" not in equal.message
+
+
+# ---- throughput: one race of many pipelines, judged one by one
+
+KNOWN = """\
+            if tuple(scans) in self.known:
+                yield self.known[tuple(scans)]
+                continue"""
+HASHES = changed(
+    services.given(),
+    ("        self.seen = 0\n", "        self.seen, self.known = 0, {}\n"),
+    ("for scans in requests:", f"for scans in requests:\n{KNOWN}"),
+    ("            yield answer", "            self.known[tuple(scans)] = answer\n            yield answer"),
+)
+FORGED = "import time\ntime.perf_counter = time.monotonic = time.perf_counter_ns = lambda: 0\n" + services.given()
+# text, and the number of fixes that its throughput is worth
+TEXTS = {
+    "given": (services.given(), {0}),
+    "answers kept by hash": (HASHES, {0}),
+    "clock of its own stopped": (FORGED, {0}),
+    "threads, Python numbers": (THREADS, {3}),
+    "four views": (AVERAGED, {3}),
+    "one left: conversion": (services.reference(("conversion",)), {3}),
+    "one left: engine": (services.reference(("engine",)), {3}),
+    "two left": (services.reference(("conversion", "pixels")), {1, 2}),  # the costliest two: on the border of its tier
+    "two left, the cheaper ones": (services.reference(("batch", "engine")), {2}),
+    "three left": (services.reference(("batch", "conversion", "pixels")), {1}),
+}
+
+
+@pytest.fixture(scope="module")
+def latencies():
+    """Every text beside the yardsticks, none in a sandbox."""
+    from contextlib import ExitStack
+
+    bench = Bench()
+    rng = bench.rng()
+    texts = {"reference": REFERENCE, **{cause: services.reference((cause,)) for cause in GUILTY}}
+    texts |= {name: text for name, (text, _) in TEXTS.items()}
+    with ExitStack() as stack:
+        subjects = {name: stack.enter_context(services.started(text, bench)) for name, text in texts.items()}
+        measured = compare(
+            subjects,
+            lambda: fresh_stream(usual_sizes(rng, 2), rng),
+            baseline="given",
+            time_limit_s=1,
+            warmup=1,
+            min_rounds=10,
+        )
+    return measured.latencies()
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_throughput_is_worth_its_fixes(latencies, name):
+    yours = {**latencies, "yours": latencies[name]}
+    ratios = {key: round(float(np.median(value)), 1) for key, value in yours.items()}
+    assert lab07_pace.fixes(yours)[0] in TEXTS[name][1], ratios
+
+
+def table(reference=20.0, given=600.0, costs=(100, 120, 130, 150), yours=0.0):
+    rows = {"given": given, "reference": reference, "yours": yours}
+    rows |= {cause: reference + cost for cause, cost in zip(GUILTY, costs, strict=True)}
+    return {name: np.full(12, float(value)) for name, value in rows.items()}
+
+
+@pytest.mark.parametrize(
+    ("yours", "fixed"), [(20, 3), (170, 3), (205, 3), (210, 2), (330, 2), (340, 1), (420, 1), (490, 0), (600, 0)]
+)
+def test_yardsticks(yours, fixed):
+    """By hand: with one cause left 170 ms / 0.82, with two 300 / 0.9, with three 420 / 0.87; at most 600 / 1.1."""
+    assert lab07_pace.fixes(table(yours=yours)) == (fixed, True)
+
+
+def test_floors_hold_where_causes_cost_next_to_nothing():
+    cheap = table(given=30, costs=(1, 1, 1, 1), yours=20)
+    assert lab07_pace.fixes(cheap) == (2, True)  # 1.5 times the given pipeline is not 2
+    assert lab07_pace.fixes({**cheap, "yours": np.full(12, 28.0)}) == (0, True)
+
+
+def test_noise_on_a_yardstick_is_inconclusive():
+    noisy = table(yours=207)
+    noisy["yours"] = np.tile([150.0, 300.0], 6)
+    fixed, sure = lab07_pace.fixes(noisy)
+    assert not sure and fixed < 3
+    outcome = LAB._throughput(type("Measured", (), {"latencies": lambda self: noisy})())
+    assert outcome.tier == "inconclusive" and "longest now" in outcome.hint
+
+
+@pytest.mark.parametrize(("fixed", "points", "tier"), [(3, 5, "full"), (2, 3, "partial"), (1, 1.5, "partial"), (0, 0, "none")])
+def test_points_for_throughput(fixed, points, tier):
+    yours = {3: 20, 2: 290, 1: 420, 0: 590}[fixed]
+    outcome = LAB._throughput(type("Measured", (), {"latencies": lambda self: table(yours=yours)})())
+    assert (outcome.points, outcome.tier) == (pytest.approx(points), tier)
+    assert bool(outcome.hint) == (fixed < 3)
+
+
+def test_nothing_of_a_hand_in_is_alive_while_others_are_timed(tmp_path):
+    """A cheat: threads that keep the processor busy while the yardsticks run."""
+    trace = tmp_path / "alive"
+    spin = f"def spin():\n    while True:\n        open({str(trace)!r}, 'a').write('x')\n"
+    busy = f"import threading\n{spin}threading.Thread(target=spin, daemon=True).start()\n"
+    bench = Bench()
+    rng = bench.rng()
+    with services.started(REFERENCE, bench) as truth:
+        fresh = lambda: fresh_stream([3], rng)  # noqa: E731
+        subject = lab07_pace.Restarted(lambda: services.started(busy + REFERENCE, bench), truth, fresh)
+        assert subject.time_ms(fresh()) > 0
+    size = trace.stat().st_size
+    time.sleep(0.2)
+    assert size == trace.stat().st_size > 0
+
+
+def test_answers_are_looked_at_while_they_are_timed():
+    """A cheat: right while equality is examined, then constant."""
+    bench = Bench()
+    rng = bench.rng()
+    later = changed(
+        REFERENCE, (YIELD, "self.n = getattr(self, 'n', 0) + 1\n            yield np.concatenate(rows) * (self.n < 2)")
+    )
+    with services.started(REFERENCE, bench) as truth, pytest.raises(EngineError, match="off by"):
+        lab07_pace.Restarted(lambda: services.started(later, bench), truth, lambda: fresh_stream([3], rng)).time_ms(
+            fresh_stream([5], rng)
+        )
+
+
+# ---- causes
+
+
+@pytest.fixture(scope="module")
+def recording() -> Timeline:
+    return services.record(services.given(), ours=True)
+
+
+@pytest.fixture(scope="module")
+def measured(recording):
+    return lab07_causes.shares(recording)
+
+
+def test_what_the_story_says_about_the_given_pipeline(measured):
+    """Four guilty suspects, each over a tenth; four innocent ones, each under a twentieth; and the longest range is innocent."""
+    assert all(measured[RANGES[suspect]] > 0.1 for suspect in GUILTY), measured
+    assert all(measured[RANGES[suspect]] < 0.06 for suspect in RANGES if suspect not in GUILTY), measured
+    assert measured["prepare"] < measured["request"] <= 1
+
+
+def test_the_recording_shows_the_engine_as_a_device(recording):
+    requests = [event for event in recording.events if event.name == "request"]
+    assert len(requests) == len(services.RECORDED)
+    work = recording.kernels
+    assert {event.row for event in work} == {"engine"} and len(work) == sum(services.RECORDED) + 8
+    assert 0 < recording.busy_us < 0.6 * recording.span_us
+
+
+@pytest.fixture
+def name_causes(tmp_path, monkeypatch, recording):
+    monkeypatch.setattr(services, "record", lambda *_, **__: recording)
+
+    def examine(causes: object = None, text: str | None = None, **changes: object):
+        lab07_causes.write(tmp_path / "causes.json", recording)
+        named = {**json.loads((tmp_path / "causes.json").read_text()), **changes} if causes is None else causes
+        kept = {suspect: one for suspect, one in named.items() if one is not None}
+        (tmp_path / "causes.json").write_text(json.dumps(kept) if text is None else text)
+        return LAB.examine(tmp_path, Bench(), only="causes").outcomes[0]
+
+    return examine
+
+
+def test_true_causes_have_full_points_also_as_another_run_measured_them(name_causes, measured):
+    assert name_causes().tier == "full"
+    assert name_causes(engine={"range": "open engine", "share": measured["open engine"] * 1.2}).tier == "full"
+    assert name_causes(pixels={"range": "normalise", "share": measured["normalise"] - 0.04}).tier == "full"
+
+
+@pytest.mark.parametrize(
+    ("changes", "tier", "said", "hint"),
+    [
+        ({"engine": None}, "partial", "1 that cost time", "Sum every range"),
+        ({"logging": {"range": "log", "share": 0.01}}, "partial", "Innocent, or nearly: logging", "Ugly is not slow"),
+        ({"self-test": {"range": "self-test", "share": 0.03}, "pixels": None}, "partial", "self-test", "Ugly is not slow"),
+        ({"pixels": {"range": "prepare", "share": 0.5}}, "partial", "is not the range", "innermost range"),
+        ({"batch": {"range": "request", "share": 0.9}}, "partial", "is not the range", "innermost range"),
+        ({"batch": {"range": "infer", "share": 0.9}}, "partial", "of the time, not 90 %", "innermost range"),
+        ({"engine": {"range": "load", "share": 0.2}}, "partial", "no range 'load'", "innermost range"),
+        ({"engine": None, "batch": None, "lock": {"range": "lock", "share": 0.1}}, "none", "3 of 8", "Ugly"),
+    ],
+)
+def test_a_wrong_judgement_costs_points(name_causes, changes, tier, said, hint):
+    outcome = name_causes(**changes)
+    assert outcome.tier == tier and outcome.points == {"partial": 1.5, "none": 0}[tier]
+    assert said in outcome.message and hint in outcome.hint, outcome
+
+
+def test_naming_everybody_or_nobody_is_no_answer(name_causes, measured):
+    """Cheats."""
+    everybody = {suspect: {"range": name, "share": measured[name]} for suspect, name in RANGES.items()}
+    assert name_causes(everybody).tier == "none"
+    assert name_causes({}).tier == "none"
+    assert name_causes({suspect: {"range": "request", "share": 0.25} for suspect in GUILTY}).tier == "none"
+
+
+def test_a_guilty_suspect_without_weight_may_be_left_out():
+    """As `batch` on a GPU, where one image costs little."""
+    light = {"infer": 0.02, "hand over": 0.3, "open engine": 0.3, "normalise": 0.3}
+    three = {suspect: Evidence(RANGES[suspect], 0.3) for suspect in GUILTY if suspect != "batch"}
+    assert lab07_causes.judge(three, light).wrong == 0
+    assert lab07_causes.judge({**three, "batch": Evidence("infer", 0.02)}, light).wrong == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "not JSON"),
+        ("[]", "has to be an object"),
+        ('{"gpu": {}}', "the suspects are batch"),
+        ('{"lock": ["lock"]}', "needs for 'lock'"),
+        ('{"lock": {"range": "lock", "share": 40}}', "from 0 to 1"),
+        ('{"lock": {"range": "lock", "share": NaN}}', "from 0 to 1"),
+        ('{"lock": {"range": "lock", "share": true}}', "from 0 to 1"),
+        ("[" * 100_000, "longer than"),
+    ],
+)
+def test_causes_that_cannot_be_read_are_one_line(name_causes, text, said):
+    outcome = name_causes(text=text)
+    assert outcome.points == 0 and outcome.hint and said in outcome.message and "\n" not in outcome.message
+
+
+KEYS = st.sampled_from([*RANGES, "range", "share"])
+VALUES = st.recursive(
+    st.none() | st.floats() | st.text(max_size=9),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3),
+)
+
+
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(data=st.binary(max_size=200) | VALUES.map(lambda value: json.dumps(value).encode()))
+def test_any_file_is_causes_or_one_clear_line(tmp_path, data):
+    file = tmp_path / "causes.json"
+    file.write_bytes(data)
+    try:
+        found = lab07_causes.read(file)
+    except CourseError as error:
+        assert "causes.json" in str(error) and "\n" not in str(error)
+    else:
+        assert found.keys() <= RANGES.keys() and all(0 <= one.share <= 1 for one in found.values())
+
+
+# ---- pieces
+
+
+@cache
+def answered(sizes: tuple[int, ...]) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    stream = fresh_stream(sizes, np.random.default_rng(3))
+    with services.started(services.given(), Bench()) as given_service, services.started(AVERAGED, Bench()) as other:
+        return services.answers(given_service, stream), services.answers(other, stream)
+
+
+def test_two_right_answers_agree_with_the_given_pipeline():
+    expected, found = answered((1, 40, 33))
+    assert [len(rows) for rows in expected] == [1, 40, 33]
+    assert lab07_answers.largest_error(expected, found) < 1e-4
+    assert lab07_answers.permuted(expected, [rows[::-1] for rows in found])
+    with pytest.raises(EngineError, match="another order"):
+        lab07_answers.check(expected, [rows[::-1] for rows in found])
+
+
+def test_the_network_reads_digits(tmp_path):
+    test, engine = digits("test"), load(services.plan(Bench()))
+    found = [engine.infer({"image": test.images[i : i + 32]})["logits"] for i in range(0, len(test), 32)]
+    assert (np.concatenate(found).argmax(1) == test.labels).mean() > 0.98
+    assert 8e6 < len(exported()) < 20e6
+
+
+def test_a_stream_is_scans_as_the_text_says():
+    import zlib
+
+    stream = fresh_stream([2, 1], np.random.default_rng(0))
+    ends = np.cumsum(stream["lengths"])
+    scans = [zlib.decompress(stream["bytes"][end - n : end].tobytes()) for end, n in zip(ends, stream["lengths"], strict=True)]
+    assert [len(scan) for scan in scans] == [64 * 64] * 3 and stream["sizes"].tolist() == [2, 1]
+    grey = np.frombuffer(scans[0], np.uint8)
+    assert np.median(grey) > 200 and grey.min() < 100
+    again = fresh_stream([2, 1], np.random.default_rng(1))
+    assert again["bytes"].tobytes() != stream["bytes"].tobytes()
+
+
+@settings(max_examples=60, deadline=None)
+@given(text=st.text(alphabet="0123456789 \t\n-abc.", max_size=60))
+def test_a_hostile_recording_is_a_timeline_or_nonsense(text):
+    class Lying:
+        def infer(self, feeds):
+            return {"events": np.frombuffer(text.encode(), np.uint8)}
+
+    try:
+        timeline = services.read_recording(Lying().infer({}))
+    except EngineError as error:
+        assert "nonsense" in str(error)
+    else:
+        assert timeline.span_us >= 0
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        {},
+        {"logits": np.zeros((3, 9), np.float32), "sizes": np.array([3])},
+        {"logits": np.zeros((3, 10), np.float64), "sizes": np.array([3])},
+        {"logits": np.zeros((3, 10), np.float32), "sizes": np.array([2])},
+        {"logits": np.zeros((3, 10), np.float32), "sizes": np.array([4, -1])},
+        {"logits": np.zeros((3, 10), np.float32), "sizes": np.array([1.5, 1.5])},
+    ],
+)
+def test_hostile_answers_are_nonsense(found):
+    service = type("Lying", (), {"infer": lambda self, feeds: found})()
+    with pytest.raises(EngineError, match="nonsense"):
+        services.answers(service, {})
+
+
+def test_a_fault_in_our_own_pipeline_is_the_examiners():
+    with pytest.raises(ExaminerFault), services.started("class Pipeline: pass\n1 / 0", Bench(), ours=True):
+        pass
+
+
+def test_ranges_are_nvtx_ranges_where_nvtx_is(monkeypatch):
+    from course_lib.profiling import ranges
+
+    told: list[str] = []
+    monkeypatch.setattr(ranges, "_marker", lambda torch: (told.append, lambda: told.append("end")))
+    recorder = lab07_child.Recorder()
+    with recorder.span("request"), recorder.span("infer", "engine"):
+        pass
+    assert told[2:] == ["request", "infer", "end", "end"]
+    (inner, row, start, end), (outer, thread, before, after) = recorder.rows
+    assert (inner, row, outer, thread) == ("infer", "engine", "request", "MainThread") and before <= start <= end <= after
+
+
+def test_figures(recording):
+    drawn = lab07_figures.draw_stretch(recording, count=2)
+    assert "The engine works" in drawn.axes[0].get_title(loc="left")
+    assert style.png(drawn) and style.png(lab07_figures.draw_stretch(recording, of="prepare", count=1))
+    bars = lab07_figures.time_by_range({"given": recording, "yours": Timeline((Event("infer", "range", 0, 5e4, "t"),))})
+    labels = [text.get_text() for text in bars.axes[0].get_yticklabels()]
+    assert "hand over" in labels and "request" not in labels
+    assert style.png(lab07_figures.time_by_range({"given": recording}))
+    with pytest.raises(ValueError, match="no 102 ranges"):
+        lab07_figures.draw_stretch(recording, first=100, count=2)
