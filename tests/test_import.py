@@ -19,7 +19,8 @@ MODULES = sorted(
 HEAVY = ("torch", "onnxruntime", "tensorrt", "tensorrt_rtx")
 # These define torch modules or export them; `course_lib.models` imports each when one of its names is used.
 TORCH_MODULES = {
-    f"course_lib.models.{name}" for name in ("export", "residual_cnn", "resnet", "training", "transformer", "weights")
+    f"course_lib.models.{name}"
+    for name in ("detector_training", "export", "grid_detector", "residual_cnn", "resnet", "training", "transformer", "weights")
 } | {f"course_lib.labs.{name}" for name in ("lab02_network", "lab02_reference", "lab04_network", "lab05_network")}
 WORKER_MODULES = {
     f"course_lib.engines.{name}"

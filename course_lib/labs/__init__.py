@@ -9,7 +9,17 @@ from course_lib.labs.base import Bench, Examination, Lab, Outcome, Task
 
 __all__ = ["Bench", "Examination", "Lab", "Outcome", "Task", "find", "names"]
 
-_MODULES = {"lab01_first_engine": "course_lib.labs.lab01"}
+_MODULES = {
+    "lab01_first_engine": "course_lib.labs.lab01",
+    "lab02_fusion": "course_lib.labs.lab02",
+    "lab03_calibration": "course_lib.labs.lab03",
+    "lab04_mixed_precision": "course_lib.labs.lab04",
+    "lab05_dynamic_shapes": "course_lib.labs.lab05",
+    "lab06_plugin": "course_lib.labs.lab06",
+    "lab07_profiling": "course_lib.labs.lab07",
+    "lab08_serving": "course_lib.labs.lab08",
+    "lab09_capstone": "course_lib.labs.lab09",
+}
 
 
 def names() -> tuple[str, ...]:

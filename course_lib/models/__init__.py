@@ -8,20 +8,35 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from course_lib.lazy import lazy
+from course_lib.models.digit_video import Frame, video
 from course_lib.models.digits import Digits, digits, fresh_digits
 
 if TYPE_CHECKING:
     from course_lib.models.export import Signature, export_onnx
+    from course_lib.models.grid_detector import detector
     from course_lib.models.residual_cnn import classifier
     from course_lib.models.resnet import resnet50
     from course_lib.models.transformer import encoder
 
-__all__ = ["Digits", "Signature", "classifier", "digits", "encoder", "export_onnx", "fresh_digits", "resnet50"]
+__all__ = [
+    "Digits",
+    "Frame",
+    "Signature",
+    "classifier",
+    "detector",
+    "digits",
+    "encoder",
+    "export_onnx",
+    "fresh_digits",
+    "resnet50",
+    "video",
+]
 
 # where each name comes from that needs torch
 _LAZY = {
     "Signature": "export",
     "classifier": "residual_cnn",
+    "detector": "grid_detector",
     "encoder": "transformer",
     "export_onnx": "export",
     "resnet50": "resnet",

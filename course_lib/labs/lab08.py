@@ -1,0 +1,161 @@
+"""Lab 08, serving: an engine server that survives bad disks, upgrades and bad requests, and the same in Triton's words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from course_lib.errors import EngineError
+from course_lib.labs import lab08_reference, lab08_triton
+from course_lib.labs.base import Bench, Examination, Lab, Outcome, Task
+from course_lib.labs.lab08_bench import play, recipe
+from course_lib.labs.lab08_findings import Finding, finding
+from course_lib.labs.lab08_network import Scorer
+from course_lib.labs.lab08_scenes import CACHE_SCENES, REQUEST_SCENES
+from course_lib.labs.lab08_speed import FULL, PARTIAL, measured
+
+SERVER_FILES = ("store.py", "server.py")
+MOST_LOST = {"cache": 3, "requests": 1}  # scenes that may be lost for half of the points, if no answer is wrong
+
+
+class Serving(Lab):
+    """Hand in `store.py`, `server.py` and `config.pbtxt`."""
+
+    name = "lab08_serving"
+    title = "Lab 08: serving"
+    artefacts: ClassVar = {"store.py": 64 << 10, "server.py": 64 << 10, "config.pbtxt": 64 << 10}
+    tasks = (
+        Task("cache", "A cache that outlives what happens to it", 3),
+        Task("requests", "Right answers or clean errors", 2),
+        Task("throughput", "Requests that share a run", 2),
+        Task("triton", "The same service in Triton", 3),
+    )
+
+    def write_reference(self, folder: Path, *, opset: int | None = None) -> None:
+        """One file a plan with a digest in front, and one thread that batches."""
+        lab08_reference.write(folder)
+
+    def write_given(self, folder: str | Path = ".") -> None:
+        """What the notebook starts from: the scorer and its recipe."""
+        Path(folder, "scorer.onnx").write_bytes(Scorer(seed=8, hidden=256).onnx())
+        recipe().save(Path(folder, "recipe.toml"))
+
+    def examine(self, folder: Path, bench: Bench, only: str | None = None) -> Examination:
+        """Play the scenes, take the times, read the configuration; what the server loses costs Triton's part nothing."""
+        wanted = [task.id for task in self.tasks if only in (None, task.id)]
+        outcomes: list[Outcome] = []
+        figures: dict[str, float] = {}
+        served = [task for task in wanted if task != "triton"]
+        if served:
+            outcomes += self._serve(folder, bench, served, figures)
+        if "triton" in wanted:
+            outcomes.append(self._triton(folder / "config.pbtxt", bench))
+        return Examination(tuple(outcomes), figures=figures)
+
+    def findings(self, folder: str | Path = ".", *, task: str = "cache") -> list[Finding]:
+        """What the scenes of a task show, for a figure in the notebook.
+
+        Raises:
+            EngineError: the files cannot be read, or the server's process took too long.
+        """
+        scenes = CACHE_SCENES if task == "cache" else REQUEST_SCENES
+        return self._findings(_sources(Path(folder)), list(scenes), Bench())
+
+    def _serve(self, folder: Path, bench: Bench, tasks: list[str], figures: dict[str, float]) -> list[Outcome]:
+        try:
+            yours = _sources(folder)
+        except EngineError as error:
+            return list(self.nothing(str(error), "Tasks 1 and 2 write these files: run their cells first.", tasks))
+        outcomes: list[Outcome] = []
+        try:
+            scenes = {"cache": CACHE_SCENES, "requests": REQUEST_SCENES}
+            played = [name for task in tasks if task in scenes for name in scenes[task]]
+            found = self._findings(yours, played, bench) if played else []
+            for task in [task for task in tasks if task in scenes]:
+                outcomes.append(self._behaviour(task, [one for one in found if one.scene in scenes[task]]))
+        except EngineError as error:
+            hint = "Start your server in the notebook and send it one request: the same happens there."
+            outcomes += self.nothing(f"the server: {error}", hint, [task for task in tasks if task != "throughput"])
+        if "throughput" in tasks:
+            outcomes.append(self._throughput(yours, bench, figures))
+        return outcomes
+
+    def _findings(self, yours: dict[str, str], names: Sequence[str], bench: Bench) -> list[Finding]:
+        scenes, truth = play(yours, names, bench)
+        found = [finding(scene, truth.wrong(scene)) for scene in scenes]
+        if [one.scene for one in found] != list(names):
+            raise EngineError("the process that runs the server left out a part of its report")
+        return found
+
+    def _behaviour(self, task: str, found: Sequence[Finding]) -> Outcome:
+        lost = sorted((one for one in found if not one.survived), key=lambda one: not one.wrong)
+        message = f"{len(found) - len(lost)} of {len(found)} survived."
+        if not lost:
+            return self.outcome(task, "full", message)
+        others = f" Also lost: {', '.join(one.scene for one in lost[1:])}." if lost[1:] else ""
+        message += f" {lost[0]}.{others}"
+        half = len(lost) <= MOST_LOST[task] and not any(one.wrong for one in found)
+        empty = "NotImplementedError" in lost[0].trouble
+        hint = "A part of your files is still empty: solve task 1 first." if empty else lost[0].hint
+        return self.outcome(task, "partial" if half else "none", message, hint, share=0.5)
+
+    def _throughput(self, yours: dict[str, str], bench: Bench, figures: dict[str, float]) -> Outcome:
+        try:
+            found = measured(yours, bench)
+        except EngineError as error:
+            hint = "A server that does not answer has no throughput: get tasks 1 and 2 right first."
+            return self.outcome("throughput", "none", str(error), hint)
+        if found.wrong:
+            hint = "Each answer has to reach the request that it belongs to: which rows of a run are whose?"
+            return self.outcome("throughput", "none", f"{found.wrong} answers under load were wrong.", hint)
+        figures |= found.figures()
+        full, partial = (found.reaches(pace) for pace in (FULL, PARTIAL))
+        if full and found.prompt:
+            return self.outcome("throughput", "full", found.message())
+        hint = "Eight rows in one run cost little more than one. What do 15 requests do while the engine works on one?"
+        if not found.prompt:
+            hint = "Batching must not keep a request waiting that has no company. How long does yours wait, and why that long?"
+        undecided = (full is None and found.prompt) or (not full and partial is None)
+        tier = "inconclusive" if undecided else "partial" if partial else "none"
+        return self.outcome(
+            "throughput", tier, f"{found.message()} Full points need {FULL}.", hint, share=0.5 if partial else 0
+        )
+
+    def _triton(self, file: Path, bench: Bench) -> Outcome:
+        if not file.is_file():
+            return self.outcome("triton", "none", _missing(file), "Task 4 writes it: run its cell, then this one again.")
+        try:
+            found = lab08_triton.mistakes(lab08_triton.read(file.read_bytes(), bench.launcher))
+        except EngineError as error:
+            return self.outcome(
+                "triton", "none", str(error), "Line and column stand in front. A list is [ ... ], a message { ... }."
+            )
+        if not found:
+            return self.outcome("triton", "full", "Triton would load the scorer, batch for it, and keep two versions of it.")
+        first, graves = found[0], [mistake for mistake in found if mistake.grave]
+        others = f" And {len(found) - 1} more." if found[1:] else ""
+        tier = "none" if graves or len(found) > 2 else "partial"
+        return self.outcome("triton", tier, f"{first.message}.{others}", first.hint, share=0.5)
+
+
+def _sources(folder: Path) -> dict[str, str]:
+    """The server's files as text.
+
+    Raises:
+        EngineError: a file is missing or no text.
+    """
+    for name in SERVER_FILES:
+        if not (folder / name).is_file():
+            raise EngineError(_missing(folder / name))
+    try:
+        return {name: (folder / name).read_text(encoding="utf-8") for name in SERVER_FILES}
+    except (OSError, UnicodeDecodeError):
+        raise EngineError("store.py or server.py cannot be read as text") from None
+
+
+def _missing(file: Path) -> str:
+    return f"{file.name} is missing: the notebook's cell that writes it has not run or has failed"
+
+
+lab = Serving()

@@ -1,0 +1,119 @@
+"""What the scenes of lab 08 tell: which faults a server survived, and what a learner should look at where it did not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from course_lib.labs.lab08_scenes import FAILING_RUNS
+from course_lib.labs.lab08_stage import Reply, Scene
+
+WITHOUT_PLAN = "without a plan"
+_CLIENTS_OF_ENGINE_FAILS = 4
+_TRUST = "A plan with flipped bits loads and answers. What do you compare its bytes with before you load them?"
+_KEY = "What does a plan depend on? Everything that is on the list belongs into its key."
+HINTS = {
+    "warm start": "Where does a plan go after it was built, and under what name does the next start look for it?",
+    "bits flipped": _TRUST,
+    "half a file": _TRUST,
+    "empty files": "A file that is there and empty is no plan either. Every way in which reading can fail ends in a build.",
+    "another version": f"TensorRT was upgraded between the two starts. {_KEY}",
+    "another device": f"The cache moved to a machine with another GPU. {_KEY}",
+    "retrained network": f"The new network has the name of the old one. {_KEY}",
+    "another recipe": f"The recipe now promises more rows. {_KEY}",
+    "compiler killed": "If the compiler fails there is nothing to keep: the next start has to find an empty place.",
+    "server killed": "Half of a file had the name of a whole one. Which call gives a file its name at once, and when do you call it?",
+    "full disk": "The plan is in memory and right; only the copy on the disk failed. Who else needs that copy?",
+    "two at once": "Both servers write at the same moment. Do their temporary files have names of their own?",
+    "malformed requests": "Check name, dtype, rank, rows, columns and finiteness before a request meets others, and raise ValueError.",
+    "many clients": "Which variable do two threads share here? Each request needs a place of its own for its answer.",
+    "engine fails": "An exception in the thread that runs the engine has to reach the requests of that run and must not end the thread.",
+    "rollout": "Build and load the new engine first, with no lock held; then one assignment puts it in place.",
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one scene showed.
+
+    Attributes:
+        wrong: how many answers were wrong, the one thing that a server must never do.
+        trouble: what else went wrong, one line; empty where the server survived.
+    """
+
+    scene: str
+    wrong: int
+    trouble: str
+
+    @property
+    def survived(self) -> bool:
+        return not (self.wrong or self.trouble)
+
+    @property
+    def hint(self) -> str:
+        return "" if self.survived else HINTS[self.scene]
+
+    def __str__(self) -> str:
+        said = f"{self.wrong} wrong answer{'s' if self.wrong > 1 else ''}" if self.wrong else self.trouble or "survived"
+        return f"{self.scene}: {said}"
+
+
+def finding(scene: Scene, wrong: Sequence[Reply]) -> Finding:
+    """What a scene shows, once the judge has found the wrong answers in it."""
+    return Finding(scene.name, len(wrong), _not_up(scene) or _rollout(scene) or _unanswered(scene) or _special(scene))
+
+
+def _not_up(scene: Scene) -> str:
+    return f"a server did not come up: {scene.failed}" if scene.failed else ""
+
+
+def _unanswered(scene: Scene) -> str:
+    """Well-formed requests that got no scores; a failing engine may cost the requests of its runs their answer."""
+    asked = [reply for reply in scene.replies if reply.rows and reply.kind != WITHOUT_PLAN]
+    lost = [reply for reply in asked if reply.status != "ok"]
+    if scene.name == "engine fails":
+        most = len(FAILING_RUNS) * _CLIENTS_OF_ENGINE_FAILS
+        if len(lost) <= most and all(reply.status == "error" for reply in lost):
+            return ""
+    if not lost:
+        return ""
+    first = lost[0]
+    why = first.text or "no answer came in time"
+    return f"{len(lost)} of {len(asked)} requests were not answered: {why}"
+
+
+def _special(scene: Scene) -> str:
+    for step, builds in scene.builds.items():
+        if step in _WARM_STEPS.get(scene.name, ()) and builds:
+            return f"the {step} asked the compiler again, although the plan had been built before"
+    if scene.flags.get("cached") is False:
+        return "nothing lay in the cache after the first start"
+    return _accepted(scene)
+
+
+_WARM_STEPS = {
+    "warm start": ("second start",),
+    **dict.fromkeys(("bits flipped", "half a file", "empty files", "server killed"), ("start after that",)),
+    "two at once": ("next start",),
+}
+
+
+def _accepted(scene: Scene) -> str:
+    """Malformed requests that got anything else than a ValueError."""
+    for reply in scene.replies:
+        if reply.kind and not reply.rows and reply.status != "refused":
+            got = {"ok": "was answered", "none": "got no answer in time"}.get(reply.status, f"ended in {reply.text}")
+            return f"a request with {reply.kind} {got}, expected a ValueError"
+    return ""
+
+
+def _rollout(scene: Scene) -> str:
+    if scene.name != "rollout":
+        return ""
+    if not scene.flags.get("answered meanwhile"):
+        return "requests had to wait while the new network was built"
+    if scene.flags.get("reload") != "ok":
+        return "reload did not come back"
+    if scene.flags.get("second reload") == "ok":
+        return "reload said nothing about a network that could not be built"
+    return ""

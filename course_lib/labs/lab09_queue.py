@@ -1,0 +1,76 @@
+"""Frames arrive at a fixed rate, the detector takes its time: what that means for each frame, computed and not waited for."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from course_lib.labs.lab09_detections import NOTHING, Detections
+from course_lib.labs.lab09_settings import Settings
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What happened to the frames that were sent to the detector.
+
+    Attributes:
+        period_ms: from one frame of the source to the next.
+        every: one frame in so many was sent.
+        latency_ms: from a frame's arrival to its boxes, ``(sent,)``; NaN where the frame was lost.
+        waiting: frames in the queue just after each arrival, ``(sent,)``.
+    """
+
+    period_ms: float
+    every: int
+    latency_ms: np.ndarray
+    waiting: np.ndarray
+
+    @property
+    def lost_share(self) -> float:
+        """Part of the sent frames that were dropped."""
+        return float(np.isnan(self.latency_ms).mean())
+
+    @property
+    def p99_ms(self) -> float:
+        """Latency that 99 % of the answered frames stay under."""
+        return float(np.nanpercentile(self.latency_ms, 99))
+
+    def shown(self, found: Sequence[Detections], frames: int) -> list[Detections]:
+        """The boxes on each of the source's frames: a skipped frame shows those of the one before, a lost frame none."""
+        lost = np.isnan(self.latency_ms)
+        return [NOTHING if lost[index // self.every] else found[index // self.every] for index in range(frames)]
+
+
+def replay(call_ms: np.ndarray, sent: int, settings: Settings, period_ms: float) -> Replay:
+    """Send `sent` frames through a queue to a detector whose k-th call takes ``call_ms[k]``.
+
+    A call begins when the detector is free and a full batch waits. The last call takes what is left.
+    """
+    arrivals = np.arange(sent) * period_ms * settings.every
+    done = np.full(sent, np.nan)
+    lengths = np.zeros(sent, dtype=int)
+    queue: deque[int] = deque()
+    durations = iter(np.resize(call_ms, sent))
+    free_at = 0.0
+
+    def serve(until: float, now: float, at_least: int) -> float:
+        """Begin the calls that begin by `until`; `now` is the last arrival. Returns when the detector is free again."""
+        free = free_at
+        while len(queue) >= at_least and free <= until:
+            free = max(free, now) + next(durations)
+            for _ in range(min(settings.batch, len(queue))):
+                done[queue.popleft()] = free
+        return free
+
+    for index, now in enumerate(arrivals):
+        free_at = serve(now, arrivals[max(index - 1, 0)], settings.batch)
+        queue.append(index)
+        free_at = serve(now, now, settings.batch)
+        if len(queue) > settings.queue:
+            queue.popleft() if settings.drop == "oldest" else queue.pop()
+        lengths[index] = len(queue)
+    free_at = serve(np.inf, arrivals[-1], 1)
+    return Replay(period_ms, settings.every, done - arrivals, lengths)

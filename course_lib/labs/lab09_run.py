@@ -1,0 +1,75 @@
+"""One run of lab 09: three detectors in their workers look at one new video."""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+from contextlib import ExitStack
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from course_lib.engines import ModelSource, Plan
+from course_lib.errors import BuildError
+from course_lib.labs import lab09_reference, lowering
+from course_lib.labs.base import Bench
+from course_lib.labs.lab09_pipeline import Subject, record
+from course_lib.labs.lab09_settings import Settings
+from course_lib.labs.lab09_trial import Trial
+from course_lib.labs.reference import ours
+from course_lib.models.digit_video import video
+from course_lib.recipe import Recipe
+
+GIVEN = ModelSource("course_lib.models:detector")
+
+
+def run(folder: Path, bench: Bench, frames: int) -> tuple[Trial, Plan]:
+    """Build a hand-in and show it, the reference and PyTorch's detector a video of so many frames.
+
+    Returns:
+        What they answered, and the plan that NVIDIA's compiler made of the hand-in.
+
+    Raises:
+        RecipeError: settings.toml or recipe.toml is missing or wrong.
+        BuildError: the model is missing or refused.
+        EngineError: the engine refuses the frames, or answers with something else than detections.
+    """
+    settings = Settings.load(folder / "settings.toml")
+    recipe, plan = _built(folder, bench)
+    seed = bench.seed if bench.seed is not None else int(np.random.SeedSequence().generate_state(1)[0])
+    scenes = list(itertools.islice(video(seed), frames))
+    with ExitStack() as stack:
+        yours = stack.enter_context(bench.engine(_runnable(folder, recipe, bench, plan)))
+        eager = stack.enter_context(bench.baseline(GIVEN))
+        with ours():
+            theirs = _reference(bench)
+        subjects = {
+            "eager": Subject(eager, lab09_reference.SETTINGS),
+            "reference": Subject(stack.enter_context(bench.reference(theirs)), lab09_reference.SETTINGS),
+            "yours": Subject(yours, settings),
+        }
+        return Trial(scenes, settings, record(subjects, scenes)), plan
+
+
+def _built(folder: Path, bench: Bench) -> tuple[Recipe, Plan]:
+    for name in ("model.onnx", "recipe.toml"):
+        if not (folder / name).is_file():
+            raise BuildError(f"{name} is missing: the notebook's cell that writes it has not run or has failed")
+    recipe = Recipe.load(folder / "recipe.toml")
+    return recipe, bench.build(folder / "model.onnx", recipe)
+
+
+def _runnable(folder: Path, recipe: Recipe, bench: Bench, plan: Plan | None = None) -> Plan:
+    """What the bench's runner executes; for ONNX Runtime on a CPU, INT8 is lowered first."""
+    model = folder / "model.onnx"
+    if recipe.precision == "int8" and lowering.wanted(bench):
+        return lowering.runnable(model, recipe, bench)
+    return bench.runnable(model, recipe, plan)
+
+
+@lru_cache(maxsize=1)
+def _reference(bench: Bench) -> Plan:
+    with tempfile.TemporaryDirectory() as scratch:
+        lab09_reference.write(Path(scratch))
+        return _runnable(Path(scratch), lab09_reference.recipe(), bench)

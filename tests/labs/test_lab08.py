@@ -1,0 +1,358 @@
+"""Lab 08 against its reference, other right answers, mistakes that learners make, and cheats for its metrics."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from course_lib import labs
+from course_lib.engines import Plan, build
+from course_lib.errors import EngineError, ExaminerFault
+from course_lib.grading import sandbox
+from course_lib.grading.judge import judge
+from course_lib.labs import Bench, lab08_figures, lab08_reference, lab08_triton, lab08_triton_child
+from course_lib.labs.lab08_findings import HINTS, Finding, finding
+from course_lib.labs.lab08_isolation import descendants
+from course_lib.labs.lab08_network import Scorer
+from course_lib.labs.lab08_scenes import CACHE_SCENES, REQUEST_SCENES
+from course_lib.labs.lab08_speed import Load
+from course_lib.labs.lab08_stage import Reply, Scene
+from course_lib.recipe import Recipe
+from tests.labs import lab08_hand_ins as hand_ins
+from tests.labs.untouched import leave_untouched
+
+LAB = labs.find("lab08")
+
+
+class Quick(Bench):
+    """Always the same networks, which are built once."""
+
+    def runnable(self, model, recipe, built=None):
+        return _built(model.read_bytes(), recipe.dumps())
+
+
+@cache
+def _built(model: bytes, recipe: str) -> Plan:
+    import onnx
+
+    return build(onnx.load_model_from_string(model), Recipe.loads(recipe), backend="onnxruntime")
+
+
+BENCH = Quick(runner="onnxruntime", seed=8, measure_s=3.0)
+
+
+def write(folder: Path, sources: dict[str, str], config: str = lab08_reference.CONFIG) -> Path:
+    for name, text in {**sources, "config.pbtxt": config}.items():
+        (folder / name).write_text(text)
+    return folder
+
+
+def played(sources: dict[str, str], *names: str) -> list[Finding]:
+    return LAB._findings(sources, names, BENCH)
+
+
+# ---- whole hand-ins
+
+
+def test_the_judge_gives_the_reference_full_marks(tmp_path):
+    """In the sandbox, where there is one."""
+    LAB.write_reference(tmp_path)
+    verdict = judge(LAB, tmp_path, bench=Bench(measure_s=6), trusted=bool(sandbox.problem()))
+    assert verdict.examination is not None, verdict.fault
+    assert (verdict.score, verdict.max_score) == (10, 10), verdict.examination.outcomes
+    assert verdict.examination.figures["over_one_at_a_time"] > 1.5
+
+
+def test_nothing_handed_in_has_none(tmp_path):
+    examined = LAB.examine(tmp_path, Bench())
+    assert examined.points == 0 and examined.max_points == 10
+    assert all("is missing" in outcome.message and outcome.hint for outcome in examined.outcomes)
+
+
+def test_untouched_release_has_none(tmp_path):
+    leave_untouched(LAB.name, tmp_path)
+    examined = LAB.examine(tmp_path, BENCH)
+    assert examined.points == 0
+    assert "still empty" in examined.outcomes[0].hint
+
+
+def test_another_design_is_right_as_well(tmp_path):
+    examined = LAB.examine(write(tmp_path, hand_ins.ANOTHER), dataclasses.replace(BENCH, measure_s=10))
+    assert [outcome.tier for outcome in examined.outcomes] == ["full"] * 4, examined.outcomes
+
+
+def test_what_the_notebook_starts_from_survives_with_a_good_store(tmp_path):
+    """Task 1 can be solved before the others."""
+    write(tmp_path, hand_ins.GIVEN)
+    cached, requests = (LAB.examine(tmp_path, BENCH, only=task).outcomes[0] for task in ("cache", "requests"))
+    assert (cached.tier, requests.tier) == ("full", "none")
+
+
+def test_a_file_that_ends_in_a_task_not_done_still_serves():
+    """As the released server.py does."""
+    unfinished = hand_ins.changed("import queue", "import queue  #", hand_ins.REFERENCE)
+    unfinished["server.py"] += "\nraise NotImplementedError  # your code here\n"
+    assert played(unfinished, "warm start")[0].survived
+
+
+# ---- mistakes
+
+
+@pytest.mark.parametrize("mistake", hand_ins.MISTAKES)
+def test_mistake(mistake):
+    sources, scene, words = hand_ins.MISTAKES[mistake]
+    (found,) = played(sources, scene)
+    assert not found.survived and words in str(found) and found.hint == HINTS[scene], found
+
+
+def test_three_faults_lost_leave_half_and_a_wrong_answer_leaves_nothing():
+    def outcome(lost: int, wrong: int = 0):
+        found = [Finding(name, wrong if n == 0 else 0, "trouble" if n < lost else "") for n, name in enumerate(CACHE_SCENES)]
+        return LAB._behaviour("cache", found)
+
+    assert [outcome(n).points for n in (0, 1, 3, 4)] == [3, 1.5, 1.5, 0]
+    assert outcome(1, wrong=1).tier == "none" and "1 wrong answer" in outcome(1, wrong=1).message
+
+
+def test_a_key_without_the_version_costs_half_of_the_cache_and_nothing_else(tmp_path):
+    write(tmp_path, hand_ins.MISTAKES["the key has no version"][0])
+    outcome = LAB.examine(tmp_path, BENCH, only="cache").outcomes[0]
+    assert outcome.tier == "partial" and "11 of 12" in outcome.message and "TensorRT was upgraded" in outcome.hint
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("class Other: ...", "defines no class Server"),
+        ("import torch", "may import numpy and Python's own modules"),
+        ("this is no Python", "SyntaxError"),
+        ("import os; os._exit(0)", "its process died"),
+        ("raise SystemExit", "SystemExit"),
+    ],
+)
+def test_a_server_that_does_not_start(source, words):
+    (found,) = played(hand_ins.with_server(source), "warm start")
+    assert "did not come up" in found.trouble and words in found.trouble
+
+
+def test_a_server_that_ends_what_the_scenes_need():
+    vandal = "import os, signal\nclass Server:\n def __init__(self, *given): os.kill(os.getppid(), signal.SIGKILL)"
+    assert not any(found.survived for found in played(hand_ins.with_server(vandal), "warm start", "many clients"))
+
+
+def test_a_server_that_answers_something_else():
+    answer = "class Server:\n def __init__(self, *given): ...\n def answer(self, feeds): return {}"
+    for returned, words in (
+        ("5", "returned int"),
+        ("{}", "found nothing"),
+        ("{'scores': feeds['features']}", "float32 (1, 256)"),
+    ):
+        (found,) = played(hand_ins.with_server(answer.replace("{}", returned)), "warm start")
+        assert words in found.trouble
+
+
+# ---- cheats
+
+
+@pytest.mark.parametrize("cheat", ["CONSTANT", "ERRORS", "FORGED"])
+def test_answers_that_nobody_computed_survive_nothing(cheat):
+    names = ("warm start", "bits flipped", "two at once", "many clients")
+    assert not any(found.survived for found in played(getattr(hand_ins, cheat), *names))
+
+
+def test_constant_answers_have_no_throughput(tmp_path):
+    assert LAB.examine(write(tmp_path, hand_ins.CONSTANT), BENCH, only="throughput").points == 0
+
+
+def test_memorised_answers_score_nothing(tmp_path):
+    outcome = LAB.examine(write(tmp_path, hand_ins.MEMORISED), BENCH, only="throughput").outcomes[0]
+    assert outcome.tier == "none" and "were wrong" in outcome.message
+    assert played(hand_ins.MEMORISED, "many clients")[0].wrong
+
+
+def test_stopped_clocks_and_a_busy_process_gain_nothing(tmp_path):
+    outcome = LAB.examine(write(tmp_path, hand_ins.CLOCKS), BENCH, only="throughput").outcomes[0]
+    assert outcome.points == 0, outcome
+
+
+# ---- throughput, by times that are given
+
+
+def times(yours: float, naive: float = 300.0, tail: float = 20.0, alone: float = 4.0) -> Load:
+    noise = np.linspace(0.99, 1.01, 20)
+    bursts = {"yours": yours * noise, "reference": 100 * noise, "naive": naive * noise}
+    return Load(
+        bursts,
+        {"yours": np.full(9, tail), "reference": np.full(9, 20.0)},
+        {"yours": np.full(9, alone), "naive": np.full(9, 3.0)},
+    )
+
+
+@pytest.mark.parametrize(
+    ("load", "tier", "words"),
+    [
+        (times(100), "full", ""),
+        (times(150), "full", ""),
+        (times(240), "partial", "What do 15 requests do"),
+        (times(290), "none", "What do 15 requests do"),
+        (times(100, naive=130), "partial", "What do 15 requests do"),
+        (times(100, alone=30), "partial", "has no company"),
+        (times(100, tail=90), "partial", "has no company"),
+        (times(100 / 0.5), "inconclusive", "What do 15 requests do"),
+    ],
+)
+def test_tiers_of_throughput(load, tier, words, monkeypatch):
+    monkeypatch.setattr("course_lib.labs.lab08.measured", lambda yours, bench: load)
+    outcome = LAB._throughput({}, BENCH, {})
+    assert outcome.tier == tier and words in outcome.hint
+    assert outcome.points == {"full": 2, "none": 0}.get(tier, 1)
+
+
+def test_a_reference_that_fails_is_nobodys_fault(monkeypatch, tmp_path):
+    monkeypatch.setattr("course_lib.labs.lab08_speed.sources", lambda *name: hand_ins.with_server("raise KeyError"))
+    with pytest.raises(ExaminerFault, match="did not come up"):
+        LAB.examine(write(tmp_path, hand_ins.REFERENCE), BENCH, only="throughput")
+
+
+# ---- Triton
+
+_ = lab08_reference.CONFIG
+RIGHT = {
+    "backend instead of platform": _.replace('platform: "tensorrt_plan"', 'backend: "tensorrt"').replace('name: "scorer"', ""),
+    "two groups, all versions, no preference": _.replace("count: 2 }", "count: 1 }, { count: 1 gpus: 0 }")
+    .replace("latest { num_versions: 2 }", "all { }")
+    .replace("preferred_batch_size: [ 8, 16 ]", "")
+    .replace("max_batch_size: 16", "max_batch_size: 8"),
+    "two versions by number": _.replace("latest { num_versions: 2 }", "specific { versions: [ 1, 2 ] }"),
+}
+# change, tier, words of the message, words of the hint
+WRONG = {
+    "no batch": (("max_batch_size: 16", "max_batch_size: 0"), "none", "max_batch_size is 0", "cannot batch"),
+    "batch in dims": (("[ 256 ]", "[ -1, 256 ]"), "none", "[-1, 256]", "in front of dims"),
+    "too large a batch": (("size: 16", "size: 32"), "none", "ends at 16", "engine refuses"),
+    "preferred beyond": (("[ 8, 16 ]", "[ 8, 32 ]"), "none", "within 1 to", "prefers batches"),
+    "wrong platform": (("tensorrt_plan", "onnxruntime_onnx"), "none", "onnxruntime_onnx", "model.plan"),
+    "wrong name": (('name: "features"', 'name: "input"'), "none", "expected features", "I/O tensors"),
+    "wrong model name": (('"scorer"', '"payments"'), "none", "payments", "its folder"),
+    "wrong type": (("TYPE_FP32 dims: [ 8 ]", "TYPE_FP16 dims: [ 8 ]"), "none", "TYPE_FP16", "float32"),
+    "on the CPU": (("KIND_GPU", "KIND_CPU"), "none", "not on the GPU", "KIND_GPU"),
+    "another GPU": (("count: 2", "count: 2 gpus: 1"), "none", "another GPU", "KIND_GPU"),
+    "one instance": (("count: 2", "count: 1"), "partial", "one instance", "execution context"),
+    "milliseconds": (("microseconds: 1000", "microseconds: 1000000"), "partial", "1000000", "millionth"),
+    "no batching": (("dynamic_batching", "parameters { key: 'x' } #"), "partial", "no dynamic_batching", "Nobody batches"),
+    "one version": (("num_versions: 2", "num_versions: 1"), "partial", "keeps one version", "roll back"),
+    "no protobuf text": (("platform:", "platform ="), "none", "does not parse", "Line and column"),
+    "no such field": (("max_batch_size", "max_batchsize"), "none", "no field named", "Line and column"),
+}
+
+
+def triton(folder: Path, text: str):
+    (folder / "config.pbtxt").write_text(text)
+    return LAB.examine(folder, Bench(), only="triton").outcomes[0]
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_other_configurations_are_right(name, tmp_path):
+    assert triton(tmp_path, RIGHT[name]).tier == "full"
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_configurations_that_are_wrong(name, tmp_path):
+    (old, new), tier, message, hint = WRONG[name]
+    assert old in lab08_reference.CONFIG
+    outcome = triton(tmp_path, lab08_reference.CONFIG.replace(old, new))
+    assert (outcome.tier, outcome.points) == (tier, 1.5 if tier == "partial" else 0)
+    assert message in outcome.message and hint in outcome.hint
+
+
+def test_an_empty_and_a_binary_configuration(tmp_path):
+    assert triton(tmp_path, "").points == 0
+    with pytest.raises(EngineError, match="does not parse"):
+        lab08_triton.read(b"\xff\xfe\x00", None)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.one_of(st.text(), st.integers(0, len(_)).map(lambda n: _[:n]), st.tuples(st.integers(0, len(_)), st.text(max_size=9)))
+)
+def test_no_text_breaks_the_parser_or_the_judgement(text):
+    if isinstance(text, tuple):
+        text = _[: text[0]] + text[1] + _[text[0] :]
+    try:
+        config = lab08_triton_child.parsed(text)
+    except ValueError:
+        return
+    for mistake in lab08_triton.mistakes(config):
+        assert mistake.message and mistake.hint and len(mistake.message) < 500
+
+
+def test_a_missing_schema_is_nobodys_fault(monkeypatch):
+    monkeypatch.setattr(lab08_triton, "ask", lambda *given, **limits: b'{"missing": "pip install tritonclient"}')
+    with pytest.raises(ExaminerFault, match="tritonclient"):
+        lab08_triton.read(b"", None)
+
+
+# ---- pieces
+
+
+def test_the_scorer_is_what_its_onnx_file_says():
+    import onnxruntime
+
+    scorer = Scorer(seed=3, hidden=64)
+    session = onnxruntime.InferenceSession(scorer.onnx(), providers=["CPUExecutionProvider"])
+    features = np.random.default_rng(0).normal(size=(5, 256)).astype(np.float32)
+    assert np.abs(session.run(None, {"features": features})[0] - scorer.scores(features)).max() < 1e-4
+
+
+def test_every_scene_has_a_hint():
+    assert set(HINTS) == set(CACHE_SCENES | REQUEST_SCENES)
+
+
+def test_findings_of_a_rollout_and_of_a_scene_not_played():
+    good = {"answered meanwhile": True, "reload": "ok", "second reload": "error"}
+    assert finding(Scene("rollout", flags=good), []).survived
+    assert "did not come back" in finding(Scene("rollout", flags={**good, "reload": "none"}), []).trouble
+    assert "could not be built" in finding(Scene("rollout", flags={**good, "second reload": "ok"}), []).trouble
+    assert "nothing lay in the cache" in finding(Scene("bits flipped", flags={"cached": False}), []).trouble
+    lost = Scene("many clients", replies=[Reply(0, 1, "old", "none", "")])
+    assert "no answer came in time" in finding(lost, []).trouble
+
+
+def test_a_process_below_another_is_found():
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(30)"]) as process:
+        assert process.pid in descendants(os.getpid())
+        process.kill()
+
+
+def test_figures():
+    found = [
+        Finding("warm start", 0, ""),
+        Finding("full disk", 0, "a server did not come up: OSError " + 20 * "long "),
+        Finding("two at once", 2, ""),
+    ]
+    assert lab08_figures.survival(found)._suptitle.get_text() == "1 of 3 faults survived, 2 wrong answers"
+    drawn = lab08_figures.windows({0: times(100), 10: times(80, alone=14)})
+    assert "costs a lone request 10 ms and changes throughput by +25 %" in drawn._suptitle.get_text()
+
+
+def test_windows_are_tried_on_the_learners_own_text():
+    tried = lab08_figures.try_windows(hand_ins.REFERENCE, [0, 20], measure_s=2)
+    assert np.median(tried[20].lone_ms["yours"]) - np.median(tried[0].lone_ms["yours"]) > 10
+    with pytest.raises(ValueError, match="WINDOW_S"):
+        lab08_figures.try_windows(hand_ins.GIVEN, [0])
+
+
+def test_the_notebook_may_ask_for_findings(tmp_path, monkeypatch):
+    monkeypatch.setattr("course_lib.labs.lab08.CACHE_SCENES", {"warm start": CACHE_SCENES["warm start"]})
+    assert [str(found) for found in LAB.findings(write(tmp_path, hand_ins.REFERENCE))] == ["warm start: survived"]
+    with pytest.raises(EngineError, match="is missing"):
+        LAB.findings(tmp_path / "nowhere")

@@ -1,0 +1,338 @@
+"""Lab 09 against its reference, mistakes that learners make, and cheats for its metrics."""
+
+from __future__ import annotations
+
+import copy
+from contextlib import nullcontext
+from functools import cache
+from types import SimpleNamespace
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from course_lib import labs
+from course_lib.engines import Plan, build, load
+from course_lib.labs import Bench, Examination, lab09, lab09_figures, lab09_pipeline, lab09_reference, lab09_run, lowering
+from course_lib.labs.lab09_settings import Settings
+from course_lib.labs.lab09_trial import Trial
+from course_lib.models import detector, export_onnx
+from course_lib.precision import MinMaxCalibrator, PercentileCalibrator, activations, insert_qdq, lower_for_onnxruntime, observe
+from course_lib.recipe import Profile, Recipe
+from tests.labs.untouched import leave_untouched
+
+LAB = labs.find("lab09")
+SEED, FRAMES = 1, 100
+GOOD = lab09_reference.SETTINGS
+CALL_MS = {"eager": 12.0, "reference": 3.0}  # the camera then has a period of 4.2 ms, and the budget is 6.3
+
+
+class Quick(Bench):
+    """Engines answer in this process, and nothing is built twice."""
+
+    def build(self, model, recipe):
+        return _built(model.read_bytes(), recipe.dumps(), self.builder)
+
+    def runnable(self, model, recipe, built=None):
+        return _built(model.read_bytes(), recipe.dumps(), self.runner)
+
+    def engine(self, plan):
+        engine = load(plan)
+        return nullcontext(SimpleNamespace(worker=engine, infer=engine.infer))
+
+    reference = baseline = engine
+
+
+@cache
+def _built(model: bytes, recipe: str, backend: str) -> Plan:
+    return build(onnx.load_model_from_string(model), Recipe.loads(recipe), backend=backend)
+
+
+@cache
+def _lowered(model: bytes) -> bytes:
+    return lower_for_onnxruntime(onnx.load_model_from_string(model)).SerializeToString()
+
+
+@cache
+def network(side: int = 128) -> onnx.ModelProto:
+    return export_onnx(detector(side), opset=17)
+
+
+@cache
+def seen():
+    batches = [{"frames": part} for part in np.split(lab09_reference.calibration_frames(), 16)]
+    return observe(network(), batches, tensors=activations(network()), progress=False)
+
+
+def recipe(batch: int = 1, side: int = 128, *, precision: str = "fp32", name: str = "frames", channels: int = 1) -> Recipe:
+    shape = (batch, channels, side, side)
+    return Recipe(precision=precision, profiles=(Profile(**{name: {"min": shape, "opt": shape, "max": shape}}),))
+
+
+@pytest.fixture
+def hand_in(tmp_path, monkeypatch):
+    """Examine a hand-in on a short video with call times that are known: `call_ms` is what a call of yours takes."""
+    real = lab09_run.record
+
+    def examine(
+        model: onnx.ModelProto | None = None,
+        settings: Settings | str = GOOD,
+        asked: Recipe | None = None,
+        *,
+        call_ms: float = 3.0,
+    ) -> Examination:
+        def modelled(subjects, frames):
+            recorded = real(subjects, frames)
+            times = {**CALL_MS, "yours": call_ms}
+            return {
+                name: lab09_pipeline.Recording(own.found, np.full(len(own.call_ms), times[name]))
+                for name, own in recorded.items()
+            }
+
+        monkeypatch.setattr(lab09_run, "record", modelled)
+        monkeypatch.setattr(lab09_pipeline, "PASSES", 1)
+        monkeypatch.setattr(lab09, "FRAMES", FRAMES)
+        monkeypatch.setattr(lowering, "lowered", lambda model, launcher=None: _lowered(model))
+        onnx.save(model or network(), tmp_path / "model.onnx")
+        (asked or recipe()).save(tmp_path / "recipe.toml")
+        (tmp_path / "settings.toml").write_text(settings if isinstance(settings, str) else settings.dumps())
+        return LAB.examine(tmp_path, Quick(seed=SEED))
+
+    return examine
+
+
+def tiers(examined: Examination) -> dict[str, str]:
+    return {outcome.task.id: outcome.tier for outcome in examined.outcomes}
+
+
+def said(examined: Examination, task: str) -> str:
+    return next(f"{outcome.message} {outcome.hint}" for outcome in examined.outcomes if outcome.task.id == task)
+
+
+def nothing(examined: Examination) -> bool:
+    return examined.points == 0 and len(examined.outcomes) == 3
+
+
+FULL = {"detect": "full", "latency": "full", "frames": "full"}
+
+
+# ---- right answers
+
+
+@pytest.mark.timeout(180)
+def test_reference_has_full_marks(tmp_path):
+    """The real thing: workers, 1000 frames, measured times. Checks of single tasks share one run."""
+    LAB.write_reference(tmp_path)
+    checks = [LAB.examine(tmp_path, BENCH, only=task.id) for task in LAB.tasks]
+    assert [tiers(check) for check in checks] == [{task: "full"} for task in FULL], [check.outcomes for check in checks]
+    assert sum(check.points for check in checks) == 10
+    assert checks[0].figures == checks[2].figures and checks[0].figures["mean_ap"] > 0.8
+    assert checks[0].figures["eager_ms"] > checks[0].figures["period_ms"]  # PyTorch would not have kept up
+
+
+BENCH = Bench()
+
+
+def test_the_untouched_release_has_none(tmp_path):
+    leave_untouched(LAB.name, tmp_path)
+    examined = LAB.examine(tmp_path, Bench())
+    assert (examined.points, examined.max_points) == (0, 10), examined.outcomes
+    assert "is missing" in examined.outcomes[0].message
+
+
+def test_more_than_one_answer_is_right(hand_in):
+    assert tiers(hand_in()) == FULL  # float, where it is fast enough
+    integer = insert_qdq(network(), seen().ranges(PercentileCalibrator(99.99)), exclude=["/stem/Conv"])
+    assert tiers(hand_in(integer, GOOD.model_copy(update={"queue": 3, "drop": "newest"}), recipe(precision="int8"))) == FULL
+    assert tiers(hand_in(settings=GOOD.model_copy(update={"confidence": 0.25, "overlap": 0.6}), call_ms=4.0)) == FULL
+
+
+def yolo(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The detector as a YOLO export looks: colours, 192 pixels resized inside, another input name and 80 classes, digits last."""
+    made = copy.deepcopy(model)
+    graph = made.graph
+    graph.input[0].CopyFrom(helper.make_tensor_value_info("images", TensorProto.FLOAT, ["batch", 3, 192, 192]))
+    constants = {"mix": np.full((1, 3, 1, 1), 1 / 3, np.float32), "scales": np.array([1, 1, 2 / 3, 2 / 3], np.float32)}
+    constants |= {"stretch": np.repeat([1.5, 1.0], [4, 10]).astype(np.float32).reshape(1, 14, 1)}
+    constants |= {"boxes_end": np.array([4]), "zero": np.array([0]), "end": np.array([14]), "rows": np.array([1])}
+    constants |= {"others": np.zeros((1, 70, 256), np.float32)}
+    graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in constants.items())
+    for node in graph.node:
+        node.output[:] = ["own" if name == "detections" else name for name in node.output]
+    head = [
+        helper.make_node("Conv", ["images", "mix"], ["grey"], name="mix_colours"),
+        helper.make_node("Resize", ["grey", "", "scales"], ["frames"], name="resize", mode="linear"),
+    ]
+    tail = [
+        helper.make_node("Mul", ["own", "stretch"], ["stretched"], name="stretch_boxes"),
+        helper.make_node("Slice", ["stretched", "zero", "boxes_end", "rows"], ["boxes"], name="boxes"),
+        helper.make_node("Slice", ["stretched", "boxes_end", "end", "rows"], ["digits"], name="digits"),
+        helper.make_node("Concat", ["boxes", "others", "digits"], ["output0"], name="all_classes", axis=1),
+    ]
+    nodes = [*head, *graph.node, *tail]
+    del graph.node[:]
+    graph.node.extend(nodes)
+    graph.output[0].CopyFrom(helper.make_tensor_value_info("output0", TensorProto.FLOAT, [1, 84, 256]))
+    graph.input[0].type.tensor_type.shape.dim[0].dim_value = 1
+    return made
+
+
+def test_a_yolo_file_goes_through_the_same_interface(hand_in):
+    settings = Settings(size=192, confidence=0.3, queue=2, classes=list(range(70, 80)))
+    examined = hand_in(yolo(network()), settings, recipe(1, 192, name="images", channels=3), call_ms=4.0)
+    assert tiers(examined) == FULL, examined.outcomes
+
+
+# ---- mistakes
+
+
+def test_mistake_confidence_too_high(hand_in):
+    examined = hand_in(settings=GOOD.model_copy(update={"confidence": 0.6}))
+    assert tiers(examined)["detect"] == "partial" and "just below your `confidence`" in said(examined, "detect")
+    assert nothing(hand_in(settings=GOOD.model_copy(update={"confidence": 0.95})))
+
+
+def test_mistake_confidence_too_low(hand_in):
+    examined = hand_in(settings=GOOD.model_copy(update={"confidence": 0.03}))
+    assert tiers(examined)["detect"] in ("partial", "none") and "precision over recall" in said(examined, "detect")
+
+
+def test_mistake_no_suppression(hand_in):
+    examined = hand_in(settings=GOOD.model_copy(update={"overlap": 1.0}))
+    assert tiers(examined)["detect"] in ("partial", "none") and "removes the doubles" in said(examined, "detect")
+
+
+def test_mistake_pixels_divided_twice(hand_in):
+    model = copy.deepcopy(network())
+    model.graph.initializer.append(numpy_helper.from_array(np.array(255, np.float32), "again"))
+    model.graph.node.insert(0, helper.make_node("Div", ["frames", "again"], ["divided"], name="normalise"))
+    first = next(node for node in model.graph.node if node.op_type == "Sub")
+    first.input[0] = "divided"
+    examined = hand_in(model)
+    assert nothing(examined) and "pixels from 0 to 1" in said(examined, "detect")
+
+
+def test_mistake_calibrated_on_blank_frames(hand_in):
+    blank = observe(
+        network(), [{"frames": np.full((8, 1, 128, 128), 0.37, np.float32)}], tensors=activations(network()), progress=False
+    )
+    ranges = {name: max(amax, 1e-3) for name, amax in blank.ranges(MinMaxCalibrator()).items()}
+    examined = hand_in(insert_qdq(network(), ranges), asked=recipe(precision="int8"))
+    assert nothing(examined) and "calibration data" in said(examined, "detect")
+
+
+def test_mistake_a_batch_of_eight_that_waits(hand_in):
+    examined = hand_in(settings=GOOD.model_copy(update={"batch": 8, "queue": 8}), asked=recipe(8), call_ms=14.0)
+    assert tiers(examined) == {**FULL, "latency": "none"} and "waits 29.4 ms for the last one" in said(examined, "latency")
+
+
+def test_mistake_skipped_frames(hand_in):
+    twice, thrice = (hand_in(settings=GOOD.model_copy(update={"every": every}), call_ms=6.0) for every in (2, 3))
+    assert tiers(twice) == {**FULL, "detect": "partial"} and "have moved on" in said(twice, "detect")
+    assert nothing(thrice)
+
+
+def test_mistake_a_detector_that_is_too_slow(hand_in):
+    short = hand_in(call_ms=5.0)
+    assert tiers(short)["frames"] == "none" and "longer queue" in said(short, "frames")
+    long = hand_in(settings=GOOD.model_copy(update={"queue": 40}), call_ms=5.0)
+    assert tiers(long)["latency"] == "none" and "faster than they are answered" in said(long, "latency")
+
+
+def test_mistake_fewer_pixels_than_the_graph_has(hand_in):
+    examined = hand_in(settings=GOOD.model_copy(update={"size": 96}))
+    assert nothing(examined) and "one batch of prepared frames" in said(examined, "detect")
+
+
+def test_mistake_a_fixed_batch_and_a_profile_that_promises_more(hand_in):
+    fixed = export_onnx(detector(), dynamic_batch=False, opset=17)
+    examined = hand_in(fixed, GOOD.model_copy(update={"batch": 2}), recipe(2))
+    assert nothing(examined) and "Which batches does the graph allow?" in said(examined, "detect")
+
+
+def test_settings_that_are_none(hand_in):
+    examined = hand_in(settings="confidence = 3")
+    assert (
+        nothing(examined)
+        and "settings.toml: confidence" in said(examined, "detect")
+        and "Settings()" in said(examined, "detect")
+    )
+
+
+def test_files_that_are_missing(tmp_path):
+    GOOD.save(tmp_path / "settings.toml")
+    assert "model.onnx is missing" in said(LAB.examine(tmp_path, Quick()), "frames")
+
+
+def test_a_machine_that_cannot_tell_is_no_ones_fault(hand_in, monkeypatch):
+    monkeypatch.setitem(CALL_MS, "eager", 3.2)
+    assert tiers(hand_in()) == {"detect": "full", "latency": "inconclusive", "frames": "inconclusive"}
+
+
+# ---- cheats
+
+
+def constant(answer: np.ndarray) -> onnx.ModelProto:
+    """A detector that does not look: the same answer to every frame."""
+    graph = helper.make_graph(
+        [
+            helper.make_node("ReduceMax", ["frames"], ["most"], name="look", keepdims=0),
+            helper.make_node("Mul", ["most", "nil"], ["nothing"], name="away"),
+            helper.make_node("Add", ["answer", "nothing"], ["detections"], name="answer"),
+        ],
+        "constant",
+        [helper.make_tensor_value_info("frames", TensorProto.FLOAT, [1, 1, 128, 128])],
+        [helper.make_tensor_value_info("detections", TensorProto.FLOAT, answer.shape)],
+        [numpy_helper.from_array(answer, "answer"), numpy_helper.from_array(np.array(0, np.float32), "nil")],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
+def memorised() -> np.ndarray:
+    """What the first frame of the notebook's video shows."""
+    from course_lib.models import video
+
+    frame = next(video(seed=1000))
+    answer = np.zeros((1, 14, len(frame.boxes)), np.float32)
+    answer[0, :4], answer[0, 4 + frame.classes, range(len(frame.boxes))] = frame.boxes.T, 0.9
+    return answer
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        np.zeros((1, 14, 256), np.float32),
+        memorised(),
+        np.full((1, 14, 256), np.nan, np.float32),
+        np.random.default_rng(0).uniform(0, 128, (1, 14, 25_000)).astype(np.float32),
+        np.zeros((1, 14, 40_000), np.float32),
+    ],
+    ids=["nothing", "memorised", "nan", "bomb", "huge"],
+)
+def test_cheat_an_answer_without_looking(hand_in, answer):
+    examined = hand_in(constant(answer), call_ms=0.1)
+    assert nothing(examined), examined.outcomes
+
+
+def test_cheat_hard_frames_dropped(hand_in):
+    """A detector ten times too slow with the shortest queue: what it answers is in time, the rest is lost and counts as missed."""
+    assert nothing(hand_in(call_ms=40.0))
+
+
+# ---- what the notebook shows
+
+
+def test_figures_have_axes_and_a_takeaway(hand_in, monkeypatch):
+    trials: list[Trial] = []
+    monkeypatch.setattr(lab09, "lab09_verdict", SimpleNamespace(verdict=lambda lab, trial: trials.append(trial) or ()))
+    hand_in(call_ms=5.0)
+    (trial,) = trials
+    for figure in (
+        lab09_figures.frames(trial, [3, 40]),
+        lab09_figures.precision_recall(trial),
+        lab09_figures.latencies(trial),
+        lab09_figures.queue(trial),
+    ):
+        assert figure._repr_png_().startswith(b"\x89PNG")
+        assert all(axes.get_xlabel() and axes.get_ylabel() and axes.get_title() for axes in figure.axes)
