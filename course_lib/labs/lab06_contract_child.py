@@ -87,7 +87,8 @@ class Examiner:
         kind = getattr(
             self.trt, {"CORE": "IPluginV3OneCore", "BUILD": "IPluginV3OneBuild", "RUNTIME": "IPluginV3OneRuntime"}[capability]
         )
-        return isinstance(plugin.get_capability_interface(self.trt.PluginCapabilityType.__members__[capability]), kind)
+        asked = self.trt.PluginCapabilityType.__members__[capability]  # not in TensorRT 8.6
+        return isinstance(plugin.get_capability_interface(asked), kind)
 
     def creator_fields(self) -> Any:
         creator = self.names["RopeCreator"]()
@@ -99,7 +100,8 @@ class Examiner:
 
     def default_fields(self) -> Any:
         creator = self.names["RopeCreator"]()
-        return self._fields(creator.create_plugin("rope", self.trt.PluginFieldCollection([]), self.trt.TensorRTPhase.BUILD))
+        phase = self.trt.TensorRTPhase.BUILD  # not in TensorRT 8.6
+        return self._fields(creator.create_plugin("rope", self.trt.PluginFieldCollection([]), phase))
 
     def copies(self, interleaved: bool) -> Any:
         plugin = self._plugin(interleaved)
@@ -116,15 +118,15 @@ class Examiner:
 
     def output_shapes(self) -> Any:
         builder = Constants()
-        inputs = [self.trt.DimsExprs(rank) for rank in (4, 2, 2)]
+        inputs = [self.trt.DimsExprs(rank) for rank in (4, 2, 2)]  # not in TensorRT 8.6
         found = self._plugin(False).get_output_shapes(inputs, [], builder)
         return [[len(shape) for shape in found], builder.asked]
 
     def format(self, position: int, types: list[str], formats: list[str]) -> Any:
         tensors = []
         for dtype, form in zip(types, formats, strict=True):
-            tensor = self.trt.DynamicPluginTensorDesc()
-            tensor.desc = self._described([1], dtype, form)
+            tensor = self.trt.DynamicPluginTensorDesc()  # not in TensorRT 8.6
+            tensor.desc = self._described([1], dtype, form)  # not in TensorRT 8.6
             tensors.append(tensor)
         return bool(self._plugin(False).supports_format_combination(position, tensors, 3))
 
@@ -145,7 +147,7 @@ class Examiner:
     def _plugin(self, interleaved: bool, phase: str = "BUILD") -> Any:
         kept = np.array([interleaved], np.int32)
         fields = self.trt.PluginFieldCollection([self.trt.PluginField("interleaved", kept, self.trt.PluginFieldType.INT32)])
-        return self.names["RopeCreator"]().create_plugin("rope", fields, self.trt.TensorRTPhase.__members__[phase])
+        return self.names["RopeCreator"]().create_plugin("rope", fields, self.trt.TensorRTPhase.__members__[phase])  # not in TensorRT 8.6
 
     def _fields(self, plugin: Any) -> list[Any]:
         fields = plugin.get_fields_to_serialize()
@@ -158,8 +160,8 @@ class Examiner:
         return self.trt.DataType.__members__[name]
 
     def _described(self, shape: list[int], dtype: str, form: str = "LINEAR") -> Any:
-        tensor = self.trt.PluginTensorDesc()
-        tensor.dims, tensor.type, tensor.format = (
+        tensor = self.trt.PluginTensorDesc()  # not in TensorRT 8.6
+        tensor.dims, tensor.type, tensor.format = (  # not in TensorRT 8.6
             self.trt.Dims(shape),
             self._type(dtype),
             self.trt.TensorFormat.__members__[form],
