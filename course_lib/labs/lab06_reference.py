@@ -7,7 +7,11 @@ import numpy as np
 import tensorrt as trt
 
 NAME, VERSION, NAMESPACE = "LabRope", "1", "lab06"
-DTYPES = {trt.DataType.FLOAT: "float32", trt.DataType.HALF: "float16", trt.DataType.BF16: "bfloat16"}
+DTYPES = {
+    trt.DataType.FLOAT: "float32",
+    trt.DataType.HALF: "float16",
+    trt.DataType.BF16: "bfloat16",  # not in TensorRT 8.6
+}
 
 
 def launch(dtype, x, cos, sin, y, shape, interleaved, stream):
@@ -20,12 +24,12 @@ def launch(dtype, x, cos, sin, y, shape, interleaved, stream):
     ctypes.CDLL("./librope.so").rope_launch(kind, int(interleaved), *pointers, *numbers, ctypes.c_void_p(stream))
 
 
-class RopePlugin(trt.IPluginV3, trt.IPluginV3OneCore, trt.IPluginV3OneBuild, trt.IPluginV3OneRuntime):
+class RopePlugin(trt.IPluginV3, trt.IPluginV3OneCore, trt.IPluginV3OneBuild, trt.IPluginV3OneRuntime):  # not in TensorRT 8.6
     def __init__(self, interleaved=False):
-        trt.IPluginV3.__init__(self)
-        trt.IPluginV3OneCore.__init__(self)
-        trt.IPluginV3OneBuild.__init__(self)
-        trt.IPluginV3OneRuntime.__init__(self)
+        trt.IPluginV3.__init__(self)  # not in TensorRT 8.6
+        trt.IPluginV3OneCore.__init__(self)  # not in TensorRT 8.6
+        trt.IPluginV3OneBuild.__init__(self)  # not in TensorRT 8.6
+        trt.IPluginV3OneRuntime.__init__(self)  # not in TensorRT 8.6
         self.plugin_name, self.plugin_version, self.plugin_namespace = NAME, VERSION, NAMESPACE
         self.num_outputs = 1
         self.interleaved = bool(interleaved)
@@ -47,7 +51,7 @@ class RopePlugin(trt.IPluginV3, trt.IPluginV3OneCore, trt.IPluginV3OneBuild, trt
         return [input_types[0]]
 
     def get_output_shapes(self, inputs, shape_inputs, builder):
-        return [trt.DimsExprs(inputs[0])]
+        return [trt.DimsExprs(inputs[0])]  # not in TensorRT 8.6
 
     def supports_format_combination(self, pos, in_out, num_inputs):
         tensor = in_out[pos].desc
@@ -77,9 +81,9 @@ class RopePlugin(trt.IPluginV3, trt.IPluginV3OneCore, trt.IPluginV3OneBuild, trt
         launch(DTYPES[x.type], *inputs, outputs[0], tuple(x.dims), self.interleaved, stream)
 
 
-class RopeCreator(trt.IPluginCreatorV3One):
+class RopeCreator(trt.IPluginCreatorV3One):  # not in TensorRT 8.6
     def __init__(self):
-        trt.IPluginCreatorV3One.__init__(self)
+        trt.IPluginCreatorV3One.__init__(self)  # not in TensorRT 8.6
         self.name, self.plugin_version, self.plugin_namespace = NAME, VERSION, NAMESPACE
         self.kept = np.array([], np.int32)
         self.field_names = trt.PluginFieldCollection([trt.PluginField("interleaved", self.kept, trt.PluginFieldType.INT32)])
