@@ -6,6 +6,25 @@ import os
 import secrets
 from pathlib import Path
 
+from course_lib.errors import CourseError
+
+
+def cache_folder(name: str) -> Path:
+    """``$XDG_CACHE_HOME/tensorrt-course/NAME``, or below ``~/.cache`` where that variable is not an absolute path.
+
+    Not the shared temporary folder: what lies here is loaded and executed.
+
+    Raises:
+        CourseError: this user has no home folder.
+
+    Source: XDG Base Directory Specification 0.8.
+    """
+    base = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    try:
+        return (base if base.is_absolute() else Path.home() / ".cache") / "tensorrt-course" / name
+    except RuntimeError:
+        raise CourseError(f"this user has no home folder to keep {name} in: set XDG_CACHE_HOME to a folder") from None
+
 
 def write_temporary(target: Path, content: bytes | memoryview) -> str:
     """A finished temporary file in the folder of `target`, ready to be renamed; on an error it leaves none.

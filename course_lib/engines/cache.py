@@ -32,6 +32,7 @@ from course_lib.engines.environments import HERE, split_target
 from course_lib.engines.progress import Report
 from course_lib.engines.worker import Launcher, Worker
 from course_lib.errors import BuildError, PlanError, WorkerDied
+from course_lib.files import cache_folder
 
 if TYPE_CHECKING:
     import onnx
@@ -85,21 +86,6 @@ class Entry:
     idle_s: float
 
 
-def default_folder() -> Path:
-    """``$XDG_CACHE_HOME/tensorrt-course/plans``, or below ``~/.cache`` where that variable is not an absolute path.
-
-    Raises:
-        PlanError: this user has no home folder.
-
-    Source: XDG Base Directory Specification 0.8.
-    """
-    base = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    try:
-        return (base if base.is_absolute() else Path.home() / ".cache") / "tensorrt-course" / "plans"
-    except RuntimeError:
-        raise PlanError("this user has no home folder to keep plans in: set XDG_CACHE_HOME to a folder") from None
-
-
 @dataclass(frozen=True)
 class PlanCache:
     """The plans kept in one folder, which need not exist yet. Any number of processes and threads may share it.
@@ -108,7 +94,7 @@ class PlanCache:
     'plans'
     """
 
-    folder: Path = field(default_factory=default_folder)
+    folder: Path = field(default_factory=lambda: cache_folder("plans"))
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "folder", Path(self.folder).absolute())

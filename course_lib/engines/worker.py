@@ -112,7 +112,7 @@ class Worker:
             header, arrays = self._ask(request, {"model": np.frombuffer(model, np.uint8)}, timeout_s=timeout_s, report=report)
         else:
             header, arrays = self._ask({**request, "model": str(model)}, timeout_s=timeout_s, report=report)
-        return self._read(lambda: _plan(header["plan"], arrays["data"]))
+        return self._read(lambda: received_plan(header["plan"], arrays["data"]))
 
     def load(self, source: Plan | ModelSource) -> None:
         """Load an engine in the worker; afterwards `inputs` and `outputs` describe it."""
@@ -246,7 +246,7 @@ def _load(request: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
     from course_lib.engines import backends
 
     if "plan" in request:
-        return backends.load(_plan(request["plan"], arrays["data"]))
+        return backends.load(received_plan(request["plan"], arrays["data"]))
     source = request["source"]
     return backends.load(ModelSource(**{**source, "arguments": tuple(source["arguments"])}))
 
@@ -259,7 +259,8 @@ def _infos(rows: Any) -> tuple[TensorInfo, ...]:
     return tuple(TensorInfo(str(row["name"]), tuple(map(int, row["shape"])), str(row["dtype"])) for row in rows)
 
 
-def _plan(described: dict[str, Any], data: np.ndarray) -> Plan:
+def received_plan(described: dict[str, Any], data: np.ndarray) -> Plan:
+    """A plan as it came over the wire: its description without data, and the data."""
     values = {**described, "layers": LayerTable.from_json(described["layers"])}
     for key in ("targets", "notes"):
         values[key] = tuple(values[key])

@@ -14,6 +14,7 @@ from course_lib.errors import BuildError, CourseError, EngineError, PrecisionErr
 from course_lib.labs import race
 from course_lib.labs.answers import decibels, fresh_images, logits
 from course_lib.labs.base import Bench, Examination, Lab, Outcome, Task, TimedWorker
+from course_lib.labs.handed_in import missing
 from course_lib.labs.race import Pace, Tiers
 from course_lib.labs.reference import reference_engine
 from course_lib.recipe import Profile, Recipe
@@ -66,7 +67,7 @@ class FirstEngine(Lab):
     def _build(self, folder: Path, bench: Bench) -> tuple[Recipe, Plan]:
         for name in self.artefacts:
             if not (folder / name).is_file():
-                raise BuildError(f"{name} is missing: the notebook's cell that writes it has not run or has failed")
+                raise BuildError(missing(name))
         recipe = Recipe.load(folder / "recipe.toml")
         return recipe, bench.build(folder / "model.onnx", recipe)
 

@@ -13,6 +13,7 @@ from course_lib.engines import ModelSource, Plan
 from course_lib.errors import BuildError, CourseError, EngineError, ExaminerFault, PrecisionError
 from course_lib.labs import lab02_causes
 from course_lib.labs.base import Bench, Examination, Lab, Outcome, Task
+from course_lib.labs.handed_in import missing
 from course_lib.labs.lab02_causes import PARTS
 from course_lib.labs.lab02_counts import OPSET, RECIPE, costs, given_layers, reference_kernels
 from course_lib.labs.lab02_equality import PARTIAL_DB, Equality, equality
@@ -89,7 +90,7 @@ class Fusion(Lab):
     def _build(self, model: Path, bench: Bench) -> Plan:
         """The hand-in's engine, after a look for operators that would hide kernels from the count."""
         if not model.is_file():
-            raise BuildError("model.onnx is missing: the notebook's cell that writes it has not run or has failed")
+            raise BuildError(missing("model.onnx"))
         if hidden := CONTROL_FLOW & operators(model.read_bytes(), launcher=bench.launcher):
             raise BuildError(
                 f"model.onnx holds {', '.join(sorted(hidden))}: the layer table shows a loop's kernels once, however often they run"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from course_lib.engines import LayerTable
 from course_lib.errors import CourseError
+from course_lib.labs.handed_in import read_json
 
 FILE = "causes.json"
 MAX_BYTES = 64 << 10
@@ -36,17 +36,7 @@ def read(path: Path) -> Causes:
     Raises:
         CourseError: no such file, too long, not JSON, or not an object that gives a list of names for each of some suspects.
     """
-    try:
-        with open(path, "rb") as file:
-            text = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise CourseError(f"{FILE} cannot be read ({error.strerror}): the notebook's cell that writes it has not run") from None
-    if len(text) > MAX_BYTES:
-        raise CourseError(f"{FILE} is longer than {MAX_BYTES} bytes: name a node or two for each cause")
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        raise CourseError(f"{FILE} is not JSON: write it with json.dump") from None
+    found = read_json(path, MAX_BYTES, "name a node or two for each cause")
     if not isinstance(found, dict):
         raise CourseError(f'{FILE} has to be an object such as {{"casts": ["/standardise/Cast"]}}, found {found!r:.60}')
     for suspect, nodes in found.items():

@@ -17,6 +17,7 @@ from course_lib.errors import BuildError, CourseError, EngineError, ExaminerFaul
 from course_lib.labs import lab03_reference, lowering, race
 from course_lib.labs.answers import fresh_images, logits
 from course_lib.labs.base import Bench, Examination, Lab, Outcome, Task, TimedWorker
+from course_lib.labs.handed_in import missing
 from course_lib.labs.int8_layers import int8_layers, weights
 from course_lib.labs.lab03_calibrator import ask_calibrator
 from course_lib.labs.lab03_histograms import questions
@@ -81,7 +82,9 @@ class Calibration(Lab):
     def _calibrator(self, source: Path, bench: Bench) -> Outcome:
         """The better of the functions that calibrator.py defines, on histograms drawn anew."""
         if not source.is_file():
-            return self.outcome("calibrator", "none", _missing(source), "Task 1 writes it: run its cell, then this one again.")
+            return self.outcome(
+                "calibrator", "none", missing(source.name), "Task 1 writes it: run its cell, then this one again."
+            )
         try:
             answered = ask_calibrator(source, questions(bench.rng()), bench.launcher)
         except EngineError as error:
@@ -181,7 +184,7 @@ class Calibration(Lab):
 def _built(folder: Path, bench: Bench) -> _Engine:
     for name in ("model.onnx", "recipe.toml"):
         if not (folder / name).is_file():
-            raise BuildError(_missing(folder / name))
+            raise BuildError(missing(name))
     recipe = Recipe.load(folder / "recipe.toml")
     if recipe.precision != "int8":
         raise PrecisionError(f'recipe.toml says precision = "{recipe.precision}", this lab asks for "int8"')
@@ -209,10 +212,6 @@ def _check_same_answers(model: TimedWorker, copy: TimedWorker, fresh: Digits) ->
     share = argmax_agreement(logits(model, images, [BATCH]), logits(copy, images, [BATCH]))
     if share < SAME_ANSWERS:
         raise EngineError(f"lowered for ONNX Runtime, the model keeps its answer for only {100 * share:.0f} % of the images")
-
-
-def _missing(file: Path) -> str:
-    return f"{file.name} is missing: the notebook's cell that writes it has not run or has failed"
 
 
 def _hint_for_build(error: CourseError) -> str:

@@ -14,6 +14,7 @@ from course_lib.engines.worker import Launcher
 from course_lib.errors import EngineError
 from course_lib.labs import lab03_child
 from course_lib.labs.confined import ask
+from course_lib.labs.handed_in import read_text
 from course_lib.labs.lab03_child import METHODS
 from course_lib.labs.lab03_histograms import Question
 
@@ -82,16 +83,15 @@ class Answers:
         return "Count values, not bins: add up the counts from zero until `percent` per cent of all values are inside."
 
 
-def ask_calibrator(source: Path, questions: Sequence[Question], launcher: Launcher | None) -> list[Answers]:
+def ask_calibrator(
+    source: Path, questions: Sequence[Question], launcher: Launcher | None, *, max_bytes: int = 64 << 10
+) -> list[Answers]:
     """Run ``calibrator.py`` on the questions: one `Answers` for each function that it defines.
 
     Raises:
         EngineError: it is no text, fails as a whole, took too long, or its process answered nonsense.
     """
-    try:
-        text = source.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise EngineError(f"calibrator.py cannot be read as text: {error}"[:_LONGEST]) from None
+    text = read_text(source, max_bytes)
     asked = {method: [question.wire(method) for question in questions] for method in METHODS}
     command = [sys.executable, "-I", str(Path(lab03_child.__file__).resolve())]
     answer = ask(

@@ -14,6 +14,7 @@ from course_lib.labs import lab04_findings, lab04_reference, lab04_speed
 from course_lib.labs.answers import fresh_images
 from course_lib.labs.base import Bench, Examination, Lab, Outcome, Task
 from course_lib.labs.emulation import emulated
+from course_lib.labs.handed_in import missing
 from course_lib.labs.lab04_error import PARTIAL_DB, Error, error
 from course_lib.labs.lab04_kernels import Kernels, prove, reference_kernels, runnable
 from course_lib.labs.lab04_reference import BATCH, ROWS
@@ -172,7 +173,7 @@ def _recipe(folder: Path) -> Recipe:
     """The hand-in's recipe, after a look whether it is for this lab."""
     for name in ("model.onnx", "recipe.toml"):
         if not (folder / name).is_file():
-            raise BuildError(f"{name} is missing: the notebook's cell that writes it has not run or has failed")
+            raise BuildError(missing(name))
     recipe = Recipe.load(folder / "recipe.toml")
     if recipe.precision != "fp16":
         raise PrecisionError(f'recipe.toml says precision = "{recipe.precision}", this lab asks for "fp16"')

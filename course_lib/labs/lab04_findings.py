@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import math
 import os
-import sys
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from course_lib.errors import CourseError
+from course_lib.labs.handed_in import read_toml
 from course_lib.labs.lab04_ranges import LARGEST, by_node, written
 
 if TYPE_CHECKING:
     import numpy as np
     import onnx
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 FILE = "findings.toml"
 MAX_BYTES = 64 << 10
@@ -46,17 +41,7 @@ def read(path: Path) -> Findings:
     Raises:
         CourseError: no such file, too long, not TOML, or not a table `largest` of at most `MOST_NODES` numbers.
     """
-    try:
-        with open(path, "rb") as file:
-            text = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise CourseError(f"{FILE} cannot be read ({error.strerror}): the notebook's cell that writes it has not run") from None
-    if len(text) > MAX_BYTES:
-        raise CourseError(f"{FILE} is longer than {MAX_BYTES} bytes: name the nodes that break and no others")
-    try:
-        found = tomllib.loads(text.decode())
-    except (ValueError, RecursionError):
-        raise CourseError(f"{FILE} is not TOML: write it with lab04_findings.write") from None
+    found = read_toml(path, MAX_BYTES, "name the nodes that break and no others")
     largest = found.get("largest")
     if found.keys() != {"largest"} or not isinstance(largest, dict) or not largest:
         raise CourseError(f'{FILE} has to be one table [largest] with lines such as "/norm/Mul" = 70000.0')

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import gelu
 
-from course_lib.models import Signature, encoder
+from course_lib.models import encoder
 from course_lib.models.transformer import Encoder, EncoderBlock
 
 STREAM = 72.0  # the whole residual stream is that much louder; norms take it back out
@@ -90,13 +90,11 @@ class Block(nn.Module):
         return x + self.mlp(self.norm2(x))
 
 
-class LoudEncoder(nn.Module):
+class LoudEncoder(Encoder):
     """``tokens`` ``(N, S, 32)`` to ``logits`` ``(N, 10)``, the digits encoder's answers."""
 
-    positions: Tensor
-
     def __init__(self, trained: Encoder) -> None:
-        super().__init__()
+        nn.Module.__init__(self)  # every part is made of the trained encoder's
         for layer in trained.modules():
             if isinstance(layer, nn.Linear):  # another training run: near the shipped weights, and not the same
                 layer.weight.data += 0.1 * layer.weight.data.std() * _noise(*layer.weight.shape)
@@ -107,17 +105,8 @@ class LoudEncoder(nn.Module):
         self.embed = trained.embed
         self.register_buffer("positions", trained.positions * STREAM)
         self.blocks = nn.ModuleList(map(Block, blocks, GAINS, SHARPNESS))
-        self.norm: nn.Module = Norm(trained.norm)
+        self.norm = Norm(trained.norm)  # type: ignore[assignment]  # written out in primitives
         self.head = trained.head
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        x = self.embed(tokens) + self.positions[: tokens.shape[1]]
-        for block in self.blocks:
-            x = block(x)
-        return self.head(self.norm(x).mean(dim=1))
-
-    def signature(self) -> Signature:
-        return Signature(inputs={"tokens": ("batch", "sequence", 32)}, outputs=("logits",), sizes={"sequence": 32})
 
 
 def loud_encoder() -> LoudEncoder:

@@ -17,6 +17,7 @@ from course_lib.engines import ModelSource, Plan
 from course_lib.errors import BuildError, CourseError, EngineError, PrecisionError, RecipeError
 from course_lib.labs import lab05_account, lab05_search, lab05_service, lab05_traffic
 from course_lib.labs.base import Bench, Examination, Lab, Outcome, Task, TimedWorker, clearly
+from course_lib.labs.handed_in import missing
 from course_lib.labs.lab05_service import Bill, Box, Service
 from course_lib.labs.lab05_traffic import LARGEST
 from course_lib.labs.reference import ours
@@ -175,7 +176,7 @@ class DynamicShapes(Lab):
 def _recipe(folder: Path) -> Recipe:
     path = folder / "recipe.toml"
     if not path.is_file():
-        raise RecipeError("recipe.toml is missing: the notebook's cell that writes it has not run or has failed")
+        raise RecipeError(missing("recipe.toml"))
     recipe = Recipe.load(path)
     if not 1 <= len(recipe.profiles) <= MOST:
         raise RecipeError(f"recipe.toml has {len(recipe.profiles)} profiles, the service takes 1 to {MOST}")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from course_lib.errors import CourseError
+from course_lib.labs.handed_in import read_json
 from course_lib.labs.lab05_service import Bill
 
 MAX_BYTES = 4 << 10
@@ -28,12 +29,7 @@ def read(path: Path, *, profiles: int) -> Account:
     Raises:
         CourseError: missing, not JSON, or not the two entries asked for; one line.
     """
-    try:
-        found = json.loads(path.read_bytes()[:MAX_BYTES])
-    except FileNotFoundError:
-        raise CourseError("account.json is missing: the notebook's cell that writes it has not run or has failed") from None
-    except (OSError, ValueError, RecursionError):
-        raise CourseError("account.json is not JSON") from None
+    found = read_json(path, MAX_BYTES, "it holds two entries")
     if not isinstance(found, dict) or set(found) != {"shares", "padding"}:
         raise CourseError('account.json needs exactly the keys "shares" and "padding"')
     shares = found["shares"]

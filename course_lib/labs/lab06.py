@@ -9,10 +9,11 @@ from typing import ClassVar
 from course_lib.errors import EngineError
 from course_lib.labs import lab06_gpu, lab06_reference
 from course_lib.labs.base import Bench, Examination, Lab, Outcome, Task
+from course_lib.labs.handed_in import read_text
 from course_lib.labs.lab06_cases import cases, watched_cases
 from course_lib.labs.lab06_contract import Check, check_contract
 from course_lib.labs.lab06_judgement import Judgement, judge_memory, judge_rotations, judge_speed, serial
-from course_lib.labs.lab06_kernel import Run, read_source, run_kernel
+from course_lib.labs.lab06_kernel import Run, run_kernel
 from course_lib.labs.lab06_memory import Traffic, traffic
 from course_lib.migration.bindings import BindingsUnavailable
 from course_lib.plugins.compilers import SOURCE
@@ -52,7 +53,7 @@ class RopeLab(Lab):
         tasks = [only] if only else ["kernel", "memory"]
         rng = bench.rng()
         try:
-            source = read_source(file)
+            source = read_text(file, self.artefacts[file.name])
             runs = run_kernel(source, [*watched_cases(rng), *(cases(rng) if "kernel" in tasks else [])], bench.launcher)
         except EngineError as error:
             return self.nothing(str(error), _hint_for_source(str(error)), tasks), {}
@@ -107,7 +108,7 @@ class RopeLab(Lab):
 
     def _plugin(self, file: Path, bench: Bench) -> Outcome:
         try:
-            checks = check_contract(read_source(file), bench.rng(), bench.launcher)
+            checks = check_contract(read_text(file, self.artefacts[file.name]), bench.rng(), bench.launcher)
         except BindingsUnavailable as error:
             return self.outcome("plugin", "inconclusive", f"Not examined, TensorRT's bindings are missing: {error}", share=0.0)
         except EngineError as error:

@@ -81,20 +81,6 @@ class Run:
         return f"{self.case}: {self.wrong} of {np.prod(self.case.shape)} numbers wrong, {far}."
 
 
-def read_source(file: Path) -> str:
-    """The text of a hand-in's file.
-
-    Raises:
-        EngineError: it is missing or no text.
-    """
-    if not file.is_file():
-        raise EngineError(f"{file.name} is missing: the notebook's cell that writes it has not run or has failed")
-    try:
-        return file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise EngineError(f"{file.name} cannot be read as text: {error}"[:200]) from None
-
-
 def compile_program(source: str, driver: str, launcher: Launcher | None, *, gpu: bool = False) -> bytes:
     """The program made of the text of rope.cu and a driver of lab06_cuda. It is a stranger's: run it with `run_program` only.
 

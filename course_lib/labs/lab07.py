@@ -10,6 +10,7 @@ from course_lib.errors import CourseError, EngineError
 from course_lib.labs import lab07_causes, lab07_pace
 from course_lib.labs import lab07_service as services
 from course_lib.labs.base import Bench, Examination, Lab, Outcome, Task
+from course_lib.labs.handed_in import read_text
 from course_lib.labs.lab07_answers import CLOSE, SIZES, TOLERANCE, check, largest_error
 from course_lib.labs.lab07_child import FILE
 from course_lib.labs.lab07_pace import FLOOR
@@ -60,7 +61,7 @@ class Profiling(Lab):
 
     def _pipeline(self, file: Path, bench: Bench, only: str | None) -> Examination:
         try:
-            source = _source(file)
+            source = read_text(file, _MOST_BYTES, "a pipeline takes no more than a page or two")
             equal, error = self._equal(source, bench)
         except EngineError as wrong:
             return Examination(self.nothing(str(wrong), _hint(str(wrong)), ("equal", "throughput")))
@@ -106,17 +107,6 @@ class Profiling(Lab):
         hint = "Record your own pipeline: which range is the longest now, and does anybody need what it does?"
         tier = "inconclusive" if not sure else "partial" if fixed else "none"
         return self.outcome("throughput", tier, message, hint, share=_POINTS[fixed])
-
-
-def _source(file: Path) -> str:
-    if not file.is_file():
-        raise EngineError(f"{FILE} is missing: the notebook's cell that writes it has not run or has failed")
-    try:
-        if file.stat().st_size > _MOST_BYTES:
-            raise EngineError(f"{FILE} is longer than {_MOST_BYTES:,} bytes: a pipeline takes no more than a page or two")
-        return file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise EngineError(f"{FILE} cannot be read as text: {error}"[:200]) from None
 
 
 def _hint(message: str) -> str:

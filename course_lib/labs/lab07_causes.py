@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from course_lib.errors import CourseError
+from course_lib.labs.handed_in import read_json
 from course_lib.profiling import Timeline
 
 FILE = "causes.json"
@@ -55,17 +56,7 @@ def read(path: Path) -> dict[str, Evidence]:
     Raises:
         CourseError: no such file, too long, not JSON, or not of this form.
     """
-    try:
-        with open(path, "rb") as file:
-            text = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise CourseError(f"{FILE} cannot be read ({error.strerror}): the notebook's cell that writes it has not run") from None
-    if len(text) > MAX_BYTES:
-        raise CourseError(f"{FILE} is longer than {MAX_BYTES} bytes: one range and one share for each cause are enough")
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        raise CourseError(f"{FILE} is not JSON: write it with json.dump") from None
+    found = read_json(path, MAX_BYTES, "one range and one share for each cause are enough")
     if not isinstance(found, dict):
         raise CourseError(
             f'{FILE} has to be an object such as {{"lock": {{"range": "lock", "share": 0.4}}}}, found {found!r:.60}'

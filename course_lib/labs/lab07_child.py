@@ -108,13 +108,6 @@ class Host:
         return {"logits": rows, "sizes": np.array([len(answer) for answer in answers], np.int64)}
 
 
-def _plan(described: dict[str, Any], data: np.ndarray) -> Any:
-    from course_lib.engines import LayerTable, Plan
-
-    lists = {key: tuple(described[key]) for key in ("targets", "notes")}
-    return Plan(**{**described, **lists, "data": data.tobytes(), "layers": LayerTable.from_json(described["layers"])})
-
-
 def _unnamed(name: str) -> AbstractContextManager[None]:
     return nullcontext()
 
@@ -130,6 +123,7 @@ def serve(library: str) -> None:
     """Answer a `Worker`'s requests until standard input closes; what the learner's code prints goes to the log."""
     sys.path.insert(0, library)
     from course_lib.engines import wire
+    from course_lib.engines.worker import received_plan
 
     reader, writer = os.dup(0), os.dup(1)
     os.dup2(2, 1)
@@ -142,7 +136,7 @@ def serve(library: str) -> None:
         try:
             answer: dict[str, np.ndarray] = {}
             if request["do"] == "load":
-                host = Host(_plan(request["plan"], arrays["data"]))
+                host = Host(received_plan(request["plan"], arrays["data"]))
             else:
                 assert host is not None
                 answer = host.answer(arrays)

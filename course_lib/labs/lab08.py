@@ -9,6 +9,7 @@ from typing import ClassVar
 from course_lib.errors import EngineError
 from course_lib.labs import lab08_reference, lab08_triton
 from course_lib.labs.base import Bench, Examination, Lab, Outcome, Task
+from course_lib.labs.handed_in import missing, read_text
 from course_lib.labs.lab08_bench import play, recipe
 from course_lib.labs.lab08_findings import Finding, finding
 from course_lib.labs.lab08_network import Scorer
@@ -60,11 +61,13 @@ class Serving(Lab):
             EngineError: the files cannot be read, or the server's process took too long.
         """
         scenes = CACHE_SCENES if task == "cache" else REQUEST_SCENES
-        return self._findings(_sources(Path(folder)), list(scenes), Bench())
+        return self._findings(
+            {name: read_text(Path(folder, name), self.artefacts[name]) for name in SERVER_FILES}, list(scenes), Bench()
+        )
 
     def _serve(self, folder: Path, bench: Bench, tasks: list[str], figures: dict[str, float]) -> list[Outcome]:
         try:
-            yours = _sources(folder)
+            yours = {name: read_text(folder / name, self.artefacts[name]) for name in SERVER_FILES}
         except EngineError as error:
             return list(self.nothing(str(error), "Tasks 1 and 2 write these files: run their cells first.", tasks))
         outcomes: list[Outcome] = []
@@ -124,7 +127,7 @@ class Serving(Lab):
 
     def _triton(self, file: Path, bench: Bench) -> Outcome:
         if not file.is_file():
-            return self.outcome("triton", "none", _missing(file), "Task 4 writes it: run its cell, then this one again.")
+            return self.outcome("triton", "none", missing(file.name), "Task 4 writes it: run its cell, then this one again.")
         try:
             found = lab08_triton.mistakes(lab08_triton.read(file.read_bytes(), bench.launcher))
         except EngineError as error:
@@ -137,25 +140,6 @@ class Serving(Lab):
         others = f" And {len(found) - 1} more." if found[1:] else ""
         tier = "none" if graves or len(found) > 2 else "partial"
         return self.outcome("triton", tier, f"{first.message}.{others}", first.hint, share=0.5)
-
-
-def _sources(folder: Path) -> dict[str, str]:
-    """The server's files as text.
-
-    Raises:
-        EngineError: a file is missing or no text.
-    """
-    for name in SERVER_FILES:
-        if not (folder / name).is_file():
-            raise EngineError(_missing(folder / name))
-    try:
-        return {name: (folder / name).read_text(encoding="utf-8") for name in SERVER_FILES}
-    except (OSError, UnicodeDecodeError):
-        raise EngineError("store.py or server.py cannot be read as text") from None
-
-
-def _missing(file: Path) -> str:
-    return f"{file.name} is missing: the notebook's cell that writes it has not run or has failed"
 
 
 lab = Serving()

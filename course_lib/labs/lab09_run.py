@@ -14,6 +14,7 @@ from course_lib.engines import ModelSource, Plan
 from course_lib.errors import BuildError
 from course_lib.labs import lab09_reference, lowering
 from course_lib.labs.base import Bench
+from course_lib.labs.handed_in import missing
 from course_lib.labs.lab09_pipeline import Subject, record
 from course_lib.labs.lab09_settings import Settings
 from course_lib.labs.lab09_trial import Trial
@@ -55,7 +56,7 @@ def run(folder: Path, bench: Bench, frames: int) -> tuple[Trial, Plan]:
 def _built(folder: Path, bench: Bench) -> tuple[Recipe, Plan]:
     for name in ("model.onnx", "recipe.toml"):
         if not (folder / name).is_file():
-            raise BuildError(f"{name} is missing: the notebook's cell that writes it has not run or has failed")
+            raise BuildError(missing(name))
     recipe = Recipe.load(folder / "recipe.toml")
     return recipe, bench.build(folder / "model.onnx", recipe)
 

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from course_lib.errors import RecipeError
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from course_lib.errors import EngineError, RecipeError
+from course_lib.labs.handed_in import read_toml
 
 FILE, MAX_BYTES = "settings.toml", 16 << 10
 _Part = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
@@ -63,17 +58,11 @@ class Settings(BaseModel):
             RecipeError: missing, not TOML, an unknown key, or a value that is not allowed; one line.
         """
         try:
-            with path.open("rb") as file:
-                text = file.read(MAX_BYTES + 1)
-            if len(text) > MAX_BYTES:
-                raise RecipeError(f"{FILE} is longer than {MAX_BYTES:,} bytes")
-            return cls(**tomllib.loads(text.decode()))
-        except FileNotFoundError:
-            raise RecipeError(f"{FILE} is missing: the notebook's cell that writes it has not run or has failed") from None
+            return cls(**read_toml(path, MAX_BYTES))
+        except EngineError as error:
+            raise RecipeError(str(error)) from None
         except ValidationError as error:
             raise RecipeError(f"{FILE}: {_complaint(error)}") from None
-        except (OSError, ValueError, RecursionError) as error:
-            raise RecipeError(f"{FILE} is not TOML: {' '.join(str(error).split())[:120]}") from None
 
     def dumps(self) -> str:
         """All settings as TOML text."""

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from course_lib.errors import CourseError
-from course_lib.files import write_atomically
+from course_lib.files import cache_folder, write_atomically
 from course_lib.migration import import_bindings
 from course_lib.migration.deprecations import parse_deprecations
 from course_lib.migration.signatures import parse_signatures
@@ -120,7 +120,8 @@ def download(release: Release) -> Path:
     Raises:
         BindingsUnavailable: the index cannot be reached or does not have it.
     """
-    folder = _cache_folder() / f"python{sys.version_info[0]}.{sys.version_info[1]}"  # each Python has a wheel of its own
+    cache = Path(os.environ.get(CACHE_VARIABLE) or cache_folder("bindings"))
+    folder = cache / f"python{sys.version_info[0]}.{sys.version_info[1]}"  # each Python has a wheel of its own
     pattern = f"{release.package.replace('-', '_')}-{release.version}-*.whl"
     if not any(folder.glob(pattern)):
         arguments = ("download", "--no-deps", "--only-binary", ":all:", "--retries", "1", "--dest", str(folder))
@@ -129,13 +130,6 @@ def download(release: Release) -> Path:
         if done.returncode != 0:
             raise _download_error(release, done.stdout + done.stderr)
     return next(folder.glob(pattern))
-
-
-def _cache_folder() -> Path:
-    """Not the shared temporary folder: what lies in it is imported."""
-    base = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    base = base if base.is_absolute() else Path("~/.cache").expanduser()
-    return Path(os.environ.get(CACHE_VARIABLE) or base / "tensorrt-course" / "bindings")
 
 
 def _download_error(release: Release, said: str) -> BindingsUnavailable:

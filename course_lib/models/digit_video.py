@@ -12,8 +12,7 @@ from typing import Literal
 
 import numpy as np
 
-from course_lib.models.digits import _bilinear_matrix as bilinear
-from course_lib.models.digits import digits, perturb
+from course_lib.models.digits import bilinear_matrix, digits, perturb
 
 SIDE = 128  # pixels of a frame, both ways
 SCENE_FRAMES = 25  # after that many frames the camera looks elsewhere, at other digits
@@ -57,7 +56,7 @@ class _Actor:
         free = SIDE - np.array([height, width])
         there = (self.start * free + self.velocity * time) % (2 * free)
         row, column = np.rint(np.minimum(there, 2 * free - there)).astype(int)  # back at each edge
-        ink = bilinear(self.ink.shape[0], height) @ self.ink @ bilinear(self.ink.shape[1], width).T
+        ink = bilinear_matrix(self.ink.shape[0], height) @ self.ink @ bilinear_matrix(self.ink.shape[1], width).T
         return ink, int(row), int(column)
 
 
@@ -88,7 +87,7 @@ def prepared(images: np.ndarray, side: int = SIDE, *, channels: int = 1) -> np.n
     """
     pixels = images.astype(np.float32) / 255
     if side != SIDE:
-        weights = bilinear(SIDE, side).astype(np.float32)
+        weights = bilinear_matrix(SIDE, side).astype(np.float32)
         pixels = weights @ pixels @ weights.T
     return np.ascontiguousarray(np.broadcast_to(pixels[:, None], (len(pixels), channels, side, side)))
 

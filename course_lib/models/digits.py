@@ -39,7 +39,7 @@ class Digits:
         """
         if rows == SIDE:
             return self.images[:, 0]
-        return (_bilinear_matrix(SIDE, rows) @ self.images[:, 0]).astype(np.float32)
+        return (bilinear_matrix(SIDE, rows) @ self.images[:, 0]).astype(np.float32)
 
 
 def digits(split: Literal["train", "test"]) -> Digits:
@@ -120,7 +120,7 @@ def _all_digits() -> tuple[np.ndarray, np.ndarray]:
     from sklearn.datasets import load_digits
 
     scans = load_digits()
-    enlarge = _bilinear_matrix(8, SIDE)
+    enlarge = bilinear_matrix(8, SIDE)
     images = enlarge @ (scans.images / 16) @ enlarge.T  # ink is counted from 0 to 16 in the scans
     return images.astype(np.float32)[:, None], scans.target.astype(np.int64)
 
@@ -134,7 +134,7 @@ def _split_indices() -> dict[str, np.ndarray]:
     return {"train": train, "test": test}
 
 
-def _bilinear_matrix(before: int, after: int) -> np.ndarray:
+def bilinear_matrix(before: int, after: int) -> np.ndarray:
     """``(after, before)`` weights that resample one axis linearly, pixel centres aligned and edges held."""
     centres = np.clip((np.arange(after) + 0.5) * before / after - 0.5, 0, before - 1)
     return np.maximum(0, 1 - np.abs(centres[:, None] - np.arange(before)))

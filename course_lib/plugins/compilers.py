@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 
 from course_lib.errors import BackendUnavailable, BuildError
+from course_lib.files import cache_folder
 
 CACHE_VARIABLE = "COURSE_KERNELS"
 FOLDER = Path(__file__).parent / "rope"
@@ -80,11 +81,9 @@ def nvcc() -> str:
     return found
 
 
-def cache_folder() -> Path:
-    """Where compiled libraries are kept. Not the shared temporary folder: what lies here is loaded and executed."""
-    base = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    base = base if base.is_absolute() else Path("~/.cache").expanduser()
-    return Path(os.environ.get(CACHE_VARIABLE) or base / "tensorrt-course" / "kernels")
+def kernel_folder() -> Path:
+    """Where compiled libraries are kept."""
+    return Path(os.environ.get(CACHE_VARIABLE) or cache_folder("kernels"))
 
 
 def _generate(architecture: str) -> str:
@@ -92,7 +91,7 @@ def _generate(architecture: str) -> str:
 
 
 def _compiled(command: tuple[str, ...], sources: Sequence[Path], read: Sequence[Path] = ()) -> Path:
-    folder = cache_folder()
+    folder = kernel_folder()
     library = folder / f"{sources[0].stem}-{_fingerprint(command, sources, read)}.so"
     if library.exists():
         return library

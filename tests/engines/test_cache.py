@@ -26,7 +26,7 @@ from course_lib import engines
 from course_lib.engines import Plan
 from course_lib.engines import cache as module
 from course_lib.engines.cache import PlanCache, key_of, made_of
-from course_lib.errors import BackendUnavailable, BuildError, PlanError, PrecisionError
+from course_lib.errors import BackendUnavailable, BuildError, CourseError, PlanError, PrecisionError
 from course_lib.recipe import Profile, Recipe
 
 RTX, ORT = "tensorrt_rtx", "onnxruntime"
@@ -112,7 +112,7 @@ def test_a_hit_for_the_wide_classifier_takes_less_than_50_ms(cache: PlanCache, w
         built = cache.build(wide_onnx, service_recipe, backend=RTX)
         seconds.append(time.perf_counter() - started)
         assert built.outcome == "hit" and len(built.plan.data) > 4_000_000
-    assert min(seconds) < 0.050  # whatever else the machine does can only slow a hit down
+    assert sorted(seconds)[4] < 0.050
 
 
 def test_a_build_that_fails_leaves_nothing(cache: PlanCache, small_onnx: Path, service_recipe: Recipe, tmp_path: Path) -> None:
@@ -778,7 +778,7 @@ def test_the_default_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     monkeypatch.delenv("XDG_CACHE_HOME")
     assert PlanCache().folder == Path("/home/student/.cache/tensorrt-course/plans")
     monkeypatch.setattr(Path, "home", lambda: (_ for _ in ()).throw(RuntimeError))
-    with pytest.raises(PlanError, match="XDG_CACHE_HOME"):
+    with pytest.raises(CourseError, match="XDG_CACHE_HOME"):
         PlanCache()
 
 

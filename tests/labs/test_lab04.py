@@ -225,7 +225,7 @@ def test_nothing_handed_in_has_none(tmp_path, bench):
     assert examined.points == 0
     assert "model.onnx is missing" in said(examined, "error")
     assert "Task 2 writes" in said(examined, "kernels", "hint")
-    assert "findings.toml cannot be read" in said(examined, "find")
+    assert "findings.toml is missing" in said(examined, "find")
 
 
 def test_a_plain_cast_is_fast_and_wrong(hand_in, given):

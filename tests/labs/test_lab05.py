@@ -327,7 +327,7 @@ def test_the_bench_on_a_machine_where_profiles_cost_the_same(hand_in, monkeypatc
     """Nothing to grade is said, not guessed."""
     monkeypatch.setattr(Modelled, "time_ms", lambda self, feeds: float(self.rng.normal(1, 0.01)))
     examined = hand_in(recipe(*BEST))
-    assert tiers(examined)["cost"] == "inconclusive" and "cannot" not in said(examined, "cover")
+    assert tiers(examined)["cost"] == "inconclusive"
     assert examined.points == 5 and "too little to tell profiles apart" in said(examined, "cost")
 
 
@@ -341,12 +341,9 @@ def test_the_self_check_of_a_task_does_not_run_the_others(tmp_path, monkeypatch)
 
 def test_an_engine_with_other_answers_has_no_cost(tmp_path, monkeypatch):
     """Nobody can hand one in here; a backend that computes wrongly would be found all the same."""
-    from course_lib.labs import lab05_network
-
     LAB.write_reference(tmp_path)
     monkeypatch.setattr(DynamicShapes, "source", type(LAB.source)("course_lib.labs.lab05_network:MaskedEncoder"))
     examined = LAB.examine(tmp_path, Bench(), only="cost")
-    assert lab05_network.HIDDEN < 0
     assert tiers(examined)["cost"] == "none" and "are not PyTorch's" in said(examined, "cost")
 
 

@@ -597,7 +597,7 @@ PLUGINS = {
         "at each call",
     ),
     "a base is not initialised": (
-        [("        trt.IPluginV3OneRuntime.__init__(self)\n", "")],
+        [("        trt.IPluginV3OneRuntime.__init__(self)  # not in TensorRT 8.6\n", "")],
         "none",
         "IPluginV3OneRuntime.__init__",
         "four bases",

@@ -304,14 +304,15 @@ TEXTS = {
     "one left: conversion": (services.reference(("conversion",)), {3}),
     "one left: engine": (services.reference(("engine",)), {3}),
     "two left": (services.reference(("conversion", "pixels")), {1, 2}),  # the costliest two: on the border of its tier
-    "two left, the cheaper ones": (services.reference(("batch", "engine")), {1, 2}),  # beside other work, too
+    "two left, the cheaper ones": (services.reference(("batch", "engine")), {2}),
     "three left": (services.reference(("batch", "conversion", "pixels")), {1}),
 }
+SETTLED = [name for name, (_, fixed) in TEXTS.items() if len(fixed) == 1]
 
 
 @pytest.fixture(scope="module")
 def latencies():
-    """Every text beside the yardsticks, none in a sandbox."""
+    """Every text beside the yardsticks, none in a sandbox; measured like a hand-in, until it is known what each is worth."""
     from contextlib import ExitStack
 
     bench = Bench()
@@ -324,9 +325,10 @@ def latencies():
             subjects,
             lambda: fresh_stream(usual_sizes(rng, 2), rng),
             baseline="given",
-            time_limit_s=1,
+            time_limit_s=60,
             warmup=1,
             min_rounds=10,
+            settled=lambda found: all(lab07_pace.fixes({**found, "yours": found[name]})[1] for name in SETTLED),
         )
     return measured.latencies()
 

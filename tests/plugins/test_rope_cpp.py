@@ -26,14 +26,6 @@ ENTRY = {8: "getPluginCreators", 10: "getCreators", 11: "getCreators"}  # what l
 needs_headers = pytest.mark.skipif(not INCLUDES, reason="COURSE_TENSORRT_INCLUDE names no TensorRT headers")
 
 
-@pytest.fixture(scope="module")
-def nvcc() -> str:
-    try:
-        return compilers.nvcc()
-    except BackendUnavailable as absent:
-        pytest.skip(str(absent))
-
-
 @needs_headers
 @pytest.mark.parametrize("include", INCLUDES, ids=str)
 def test_it_compiles_without_a_warning_and_needs_nothing_of_tensorrt(nvcc: str, include: Path) -> None:

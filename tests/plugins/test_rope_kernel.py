@@ -177,9 +177,9 @@ def test_a_compiled_kernel_is_found_again_and_a_changed_one_is_not(tmp_path: Pat
 def test_the_cache_lies_in_the_users_own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(compilers.CACHE_VARIABLE, raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert compilers.cache_folder() == tmp_path / "tensorrt-course" / "kernels"
+    assert compilers.kernel_folder() == tmp_path / "tensorrt-course" / "kernels"
     monkeypatch.setenv("XDG_CACHE_HOME", "relative")
-    assert compilers.cache_folder() == Path("~/.cache/tensorrt-course/kernels").expanduser()
+    assert compilers.kernel_folder() == Path("~/.cache/tensorrt-course/kernels").expanduser()
 
 
 def test_a_source_that_does_not_compile_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

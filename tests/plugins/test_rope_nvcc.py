@@ -20,14 +20,6 @@ KERNELS = {kernel_name(d, interleaved=i, width=w): (d, w) for d in DTYPES for i 
 
 
 @pytest.fixture(scope="module")
-def nvcc() -> str:
-    try:
-        return compilers.nvcc()
-    except BackendUnavailable as absent:
-        pytest.skip(str(absent))
-
-
-@pytest.fixture(scope="module")
 def ptx(nvcc: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """The body of each kernel."""
     output = tmp_path_factory.mktemp("ptx") / "rope.ptx"

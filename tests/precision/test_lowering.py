@@ -57,8 +57,8 @@ def _logits(model: onnx.ModelProto, x: np.ndarray) -> np.ndarray:
 @needs_vnni
 @pytest.mark.parametrize("name", ["small", "wide", "encoder"])
 def test_every_digit_keeps_its_class(name: str) -> None:
-    """450 held-out digits and 200 fresh ones. Logits differ by a few steps of rounding."""
-    x = np.concatenate([_images(name, digits("test")), _images(name, fresh_digits(200, seed=5))])
+    """450 held-out digits and 1000 fresh ones. Logits differ by a few steps of rounding."""
+    x = np.concatenate([_images(name, digits("test")), _images(name, fresh_digits(1000, seed=5))])
     before = _logits(quantized(name), x)
     for round_sums, largest in ((False, 0.03), (True, 0.06)):
         after = _logits(lower_for_onnxruntime(quantized(name), round_sums=round_sums), x)
