@@ -6,8 +6,6 @@ import copy
 import dataclasses
 import itertools
 import json
-from contextlib import nullcontext
-from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +14,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 from course_lib import labs
-from course_lib.engines import Plan, build, load
+from course_lib.engines import build
 from course_lib.errors import ExaminerFault
 from course_lib.grading import sandbox
 from course_lib.grading.judge import judge
@@ -37,6 +35,7 @@ from course_lib.precision import (
 )
 from course_lib.recipe import Recipe
 from tests.labs import hostile
+from tests.labs.quick import Quick
 from tests.labs.untouched import leave_untouched
 
 LAB = labs.find("lab03")
@@ -72,26 +71,6 @@ def reference(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("reference")
     LAB.write_reference(folder)
     return folder
-
-
-class Quick(Bench):
-    """Engines answer in this process, and nothing is built twice."""
-
-    def build(self, model, recipe):
-        return _built(model.read_bytes(), recipe.dumps(), self.builder)
-
-    def runnable(self, model, recipe, built=None):
-        return _built(model.read_bytes(), recipe.dumps(), self.runner)
-
-    def baseline(self, source):
-        return nullcontext(load(source))
-
-    reference = engine = baseline
-
-
-@cache
-def _built(model: bytes, recipe: str, backend: str) -> Plan:
-    return build(onnx.load_model_from_string(model), Recipe.loads(recipe), backend=backend)
 
 
 @pytest.fixture
