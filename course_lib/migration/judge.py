@@ -38,12 +38,19 @@ def judge(use: Use, table: ApiTable, comments: Mapping[int, str]) -> list[Verdic
         return _comparison(use, table)
     if use.how in ("with", "len") and not table.has(use.name.rpartition(".")[0]):
         return []  # the class itself is gone, and said to be where it is named
+    said = verdict_on(use.name, table)
     if not table.has(use.name):
-        return [_removed(use.name, table)] if _is_gone(use.name, table) else []
-    if use.how == "write" and (since := _read_only_since(use.name, table)):
+        return [said] if said else []
+    if use.how == "write" and (since := read_only_since(use.name, table)):
         return [_verdict(f"{use.name} (assignment)", "removed", since, rule_for(use.name))]
-    said = _deprecated(use.name, table)
     return [*([said] if said else []), *_keywords(use, table), *_folklore(use, comments)]
+
+
+def verdict_on(name: str, table: ApiTable) -> Verdict | None:
+    """The verdict on a name by itself, in whatever way it is used; None where nothing is wrong with it."""
+    if table.has(name):
+        return _deprecated(name, table)
+    return _removed(name, table) if _is_gone(name, table) else None
 
 
 def _comparison(use: Use, table: ApiTable) -> list[Verdict]:
@@ -85,7 +92,8 @@ def removed_in(name: str, target: str) -> str:
     return f"{without.partition('.')[0]}.0"
 
 
-def _read_only_since(name: str, table: ApiTable) -> str:
+def read_only_since(name: str, table: ApiTable) -> str:
+    """The version from which on a property cannot be assigned any more; empty where it can, or never could."""
     now = table.access(name)
     if not now or "w" in now:
         return ""

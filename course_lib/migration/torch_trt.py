@@ -13,7 +13,7 @@ from course_lib.migration.uses import Use
 _TABLE = Path(__file__).parents[1] / "engines" / "torch_trt_keywords.json"
 _FITTING = {"10.15": "2.11", "10.16": "2.12", "11.0": "2.13"}  # from 11.1 on the newest; none is known for 8.6
 _LECTURE = 13
-_INSTEAD = {
+INSTEAD = {  # keyword of an older release: what to do now
     "enabled_precisions": "the types are the module's own: call module.half() or module.bfloat16(), or pass enable_autocast=True",
     "use_explicit_typing": "the types are always the module's own: leave it out",
     "calibrator": "quantize the module with modelopt: its Q/DQ nodes become INT8 layers",
@@ -64,7 +64,7 @@ def judge(use: Use, target: str) -> list[Verdict]:
         return []
     name = use.name
     if name.startswith(("torch_tensorrt.ptq", "torch_tensorrt.ts.ptq")):
-        return [_verdict(name, "removed", version, _INSTEAD["calibrator"])]
+        return [_verdict(name, "removed", version, INSTEAD["calibrator"])]
     if not isinstance(use.node, ast.Call):
         return []
     if name in ("torch_tensorrt.compile", "torch_tensorrt.dynamo.compile"):
@@ -117,7 +117,7 @@ def _compile(given: dict[str, ast.expr], version: str) -> list[Verdict]:
     ir = given.get("ir")
     if isinstance(ir, ast.Constant) and ir.value in ("ts", "torchscript", "fx"):
         lost = [name for name in ("calibrator",) if name in given]
-        return [_verdict(f"torch_tensorrt.compile({one}=)", "removed", version, _INSTEAD[one]) for one in lost]
+        return [_verdict(f"torch_tensorrt.compile({one}=)", "removed", version, INSTEAD[one]) for one in lost]
     taken, ignored = keywords(version, "compile")
     found = [
         _swallowed(f"torch_tensorrt.compile({name}=)", name, version)
@@ -125,9 +125,7 @@ def _compile(given: dict[str, ast.expr], version: str) -> list[Verdict]:
         if name in ignored or name not in taken
     ]  # fmt: skip
     if "enabled_precisions" in given and "enabled_precisions" not in ignored and _asks_for_less(given["enabled_precisions"]):
-        found.append(
-            _verdict("torch_tensorrt.compile(enabled_precisions=)", "removed", version, _INSTEAD["enabled_precisions"])
-        )
+        found.append(_verdict("torch_tensorrt.compile(enabled_precisions=)", "removed", version, INSTEAD["enabled_precisions"]))
     if (operators := given.get("torch_executed_ops")) is not None and "::" in ast.unparse(operators):
         advice = 'names such as "torch.ops.aten.mul.Tensor": "aten::mul" matches nothing'
         found.append(_verdict("torch_tensorrt.compile(torch_executed_ops=)", "ignored", version, advice))
@@ -138,7 +136,7 @@ def _compile(given: dict[str, ast.expr], version: str) -> list[Verdict]:
 
 
 def _swallowed(shown: str, name: str, version: str) -> Verdict:
-    return _verdict(shown, "ignored", version, _INSTEAD.get(name, "nothing reads it: leave it out"))
+    return _verdict(shown, "ignored", version, INSTEAD.get(name, "nothing reads it: leave it out"))
 
 
 def _asks_for_less(node: ast.expr) -> bool:

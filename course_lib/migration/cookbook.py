@@ -1,0 +1,119 @@
+"""The cookbook of old code as a page: each old name, in which version it went, what replaces it, and the lecture that teaches that."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+
+from course_lib.migration import known, tool_rules, torch_trt
+from course_lib.migration.api_table import ApiTable
+from course_lib.migration.judge import read_only_since, verdict_on
+from course_lib.migration.known import RELEASES_IN_ORDER
+from course_lib.migration.rules import RULES, Rule
+
+_MOST_NAMES = 12  # a row of them all would be unreadable
+
+
+def page(lectures: Mapping[int, str] | None = None) -> str:
+    """Markdown, for the newest version that has a table.
+
+    Args:
+        lectures: where to find a lecture, by its number; the others are given as numbers.
+    """
+    links = {number: f"[{number}]({target})" for number, target in (lectures or {}).items()}
+    newest = ApiTable.load(RELEASES_IN_ORDER[-1])
+    tools = (*tool_rules.TRTEXEC, *tool_rules.POLYGRAPHY, *tool_rules.NSYS, tool_rules.QDREP, *tool_rules.PACKAGES.values())
+    text = [
+        "# Cookbook of old code",
+        "",
+        f"Names that code for TensorRT 5 to 10 uses, seen from {newest.version}. Which version has which name is read from NVIDIA's own",
+        f"Python bindings ({', '.join(RELEASES_IN_ORDER)}); `course migrate PATH...` finds them in your programs, notebooks and scripts.",
+        "",
+        "## Python",
+        "",
+        *_table(("old name, behind `trt.`", "what became of it", "write instead", "lecture"), _api_rows(newest, links)),
+        "",
+        "## Torch-TensorRT",
+        "",
+        "Keywords of `torch_tensorrt.compile` that older releases read. Newer ones swallow unknown keywords without a word.",
+        "",
+        *_table(("keyword", "write instead"), ((f"`{name}`", use) for name, use in torch_trt.INSTEAD.items())),
+        "",
+        "## Command lines and packages",
+        "",
+        *_table(
+            ("tool", "flags or names", "what became of them", "use instead", "lecture"),
+            (
+                (
+                    rule.tool,
+                    _code(rule.flags),
+                    f"{rule.severity} {rule.since}".strip(),
+                    _plain(rule.use),
+                    links.get(rule.lecture, str(rule.lecture)),
+                )
+                for rule in tools
+            ),
+        ),
+    ]
+    return "\n".join(text) + "\n"
+
+
+def _api_rows(newest: ApiTable, links: Mapping[int, str]) -> Iterator[tuple[str, ...]]:
+    for rule in RULES:
+        matching = {name for pattern in rule.names for name in _matching(rule, pattern)}
+        names = sorted(matching, key=lambda name: (name not in rule.names, name))  # those that a person wrote down come first
+        fates: dict[str, list[str]] = {}
+        for name in names:
+            if fate := _fate(name, newest) or rule.severity:
+                fates.setdefault(fate, []).append(name)
+        for fate, of_fate in fates.items():
+            more = f" and {len(of_fate) - _MOST_NAMES} more" if len(of_fate) > _MOST_NAMES else ""
+            yield _code(of_fate[:_MOST_NAMES]) + more, fate, _plain(rule.use), links.get(rule.lecture, str(rule.lecture))
+
+
+def _fate(name: str, table: ApiTable) -> str:
+    if verdict := verdict_on(name, table):
+        return f"{verdict.severity} {verdict.since}".strip()
+    since = read_only_since(name, table)
+    return f"read-only since {since}" if since else ""
+
+
+def _matching(rule: Rule, pattern: str) -> Iterator[str]:
+    if "*" not in pattern:
+        yield pattern
+    else:
+        yield from (name for name in _all_names() if Rule((pattern,), rule.use, rule.lecture).matches(name))
+
+
+@cache
+def _all_names() -> frozenset[str]:
+    """Every name of every version, a member once, by the class that declares it."""
+    names = set(known.gone_before_8_6())
+    for table in known.all_tables():
+        names |= {*table.classes(), *table.enums(), *table.functions()}
+        names |= {f"{enum}.{member}" for enum in table.enums() for member in table.enum(enum)}
+        for owner in table.classes():
+            inherited = {member for base in table.bases(owner) for member in table.members(base)}
+            names |= {f"{owner}.{member}" for member in table.members(owner) if member not in inherited}
+    return frozenset(name for name in names if "__" not in name)
+
+
+def _table(heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
+    yield f"| {' | '.join(heads)} |"
+    yield "|---" * len(heads) + "|"
+    for row in rows:
+        yield f"| {' | '.join(row)} |"
+
+
+def _code(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def _plain(text: str) -> str:
+    """Text that a Markdown table shows as it is."""
+    return text.replace("|", r"\|").replace("<", "&lt;").replace("*", r"\*").replace("_", r"\_")
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())
