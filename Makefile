@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test gpu-test slow-test coverage lint sandbox train clean help
+.PHONY: demo test gpu-test slow-test coverage lint book sandbox train clean help
 
 help:
 	@echo "make demo       the whole course loop on this machine, to a graded report"
@@ -12,6 +12,7 @@ help:
 	@echo "make gpu-test   tests that need an NVIDIA GPU and a TensorRT in COURSE_ENVIRONMENTS or in this environment"
 	@echo "make coverage   make test with a table of the lines that no test runs (twice as long)"
 	@echo "make lint       ruff and mypy"
+	@echo "make book       the course as a static site: build/book/html/index.html"
 	@echo "make train      train the course's networks again (about 3 minutes)"
 
 demo: $(VENV)/.installed sandbox
@@ -34,6 +35,9 @@ gpu-test: $(VENV)/.installed-test
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+book: $(VENV)/.installed-test
+	$(BIN)/python docs/make_book.py
 
 train: $(VENV)/.installed
 	for name in small wide encoder; do $(BIN)/python -m course_lib.models.training $$name || exit 1; done

@@ -1,0 +1,104 @@
+"""Figures of number formats: how far they reach, and where on the line their numbers lie."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from course_lib import style
+from course_lib.precision.formats import FORMATS, Format
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_POINTS = 1 << 14  # tried along a line: more numbers than a screen has pixels
+
+
+def format_ranges(formats: Sequence[Format] = tuple(FORMATS.values())) -> Figure:
+    """From the smallest to the largest positive number of each format, on one logarithmic axis."""
+    figure = style.figure(8.0, 0.9 + 0.32 * len(formats))
+    axes = figure.add_subplot()
+    draw_ranges(axes, formats)
+    for row, shown in enumerate(formats):
+        bits = f"{shown.exponent_bits} + {shown.mantissa_bits} bits" if shown.exponent_bits else "7 bits"
+        axes.annotate(bits, (1.0, row), (4, 0), xycoords=("axes fraction", "data"), textcoords="offset points", va="center")
+    axes.set_xlabel("positive numbers (log); pale: subnormal, with fewer bits of mantissa")
+    axes.set_title("The bits of the exponent decide the range; right: bits of exponent + mantissa", loc="left")
+    return figure
+
+
+def draw_ranges(axes: Axes, formats: Sequence[Format], chosen: str = "") -> None:
+    """The bars of `format_ranges`; with ``chosen``, the other formats are grey."""
+    for row, shown in enumerate(formats):
+        hue = style.colour(row) if chosen in ("", shown.name) else "#BBBBBB"
+        axes.barh(row, shown.smallest_normal - shown.smallest, left=shown.smallest, color=hue, alpha=0.35, height=0.6)
+        axes.barh(row, shown.largest - shown.smallest_normal, left=shown.smallest_normal, color=hue, height=0.6)
+    axes.set_xscale("log")
+    axes.set_xlim(1e-46, 1e40)
+    axes.set_xticks([10.0**power for power in range(-45, 40, 15)])
+    axes.set_yticks(range(len(formats)), [shown.name for shown in formats], fontsize=8)
+    axes.invert_yaxis()
+    axes.tick_params(axis="y", length=0)
+
+
+def number_lines(formats: Sequence[Format], low: float, high: float) -> Figure:
+    """Every number of each format between two positive ones, as a tick; where ticks are denser than pixels they make a bar.
+
+    Args:
+        formats: one line each.
+        low, high: ends of the stretch, 0 < low < high.
+
+    Raises:
+        ValueError: a stretch that is empty or not positive.
+    """
+    if not 0 < low < high < np.inf:
+        raise ValueError(f"a stretch has 0 < low < high, got {low} and {high}")
+    figure = style.figure(8.0, 1.0 + 0.42 * len(formats))
+    axes = figure.add_subplot()
+    counts = {}
+    for row, shown in enumerate(formats):
+        numbers = np.unique(shown.round(np.linspace(low, high, _POINTS)))
+        numbers = numbers[(numbers >= low) & (numbers <= high)]
+        axes.vlines(numbers, row - 0.32, row + 0.32, color=style.colour(row), lw=0.8)
+        counts[shown.name] = shown.count(low, high)
+        text = f"{counts[shown.name]:,}"
+        axes.annotate(text, (1.0, row), (6, 0), xycoords=("axes fraction", "data"), textcoords="offset points", va="center")
+    axes.set_yticks(range(len(formats)), [shown.name for shown in formats])
+    axes.tick_params(axis="y", length=0)
+    axes.set(xlim=(low, high), ylim=(len(formats) - 0.4, -0.6), xlabel="value; right: how many numbers lie on this stretch")
+    most, least = max(counts, key=counts.__getitem__), min(counts, key=counts.__getitem__)
+    axes.set_title(f"From {low:g} to {high:g}: {most} has {counts[most]:,} numbers, {least} has {counts[least]:,}", loc="left")
+    return figure
+
+
+def running_sums(step: float, count: int, formats: Sequence[Format]) -> Figure:
+    """The same small number added again and again, every partial sum rounded to the format.
+
+    Args:
+        step: what is added, positive.
+        count: how often, at least once.
+        formats: one curve each.
+
+    Raises:
+        ValueError: a step that is not positive, or a count below 1.
+    """
+    if not 0 < step < np.inf or count < 1:
+        raise ValueError(f"need a positive step and a count of 1 or more, got {step} and {count}")
+    figure = style.figure(7.5, 3.2)
+    axes = figure.add_subplot()
+    stuck = []
+    for index, shown in enumerate(formats):
+        sums = np.zeros(count + 1)
+        for at in range(count):
+            sums[at + 1] = shown.round(sums[at] + step)
+        axes.plot(sums, color=style.colour(index), lw=2, label=f"{shown.name}: {sums[-1]:.6g}")
+        stuck += [f"{shown.name} at {sums[-1]:g}"] if sums[-1] == sums[-2] else []
+    axes.plot([0, count], [0, count * step], color="#777777", lw=1, ls="--", label=f"exact: {count * step:.6g}")
+    axes.set(xlabel=f"how often {step:g} was added", ylabel="running sum", xlim=(0, count), ylim=(0, None))
+    axes.legend(frameon=False, fontsize=8)
+    takeaway = f"The sum stops growing: {', '.join(stuck)}" if stuck else "No sum has stopped growing"
+    axes.set_title(takeaway, loc="left")
+    return figure

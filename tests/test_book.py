@@ -1,0 +1,88 @@
+"""The book is whole: it builds without a warning, every link inside leads somewhere, and no solution is in it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import nbformat
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+class Links(HTMLParser):
+    """What a page links to, and the anchors that it has."""
+
+    def __init__(self, page: Path) -> None:
+        super().__init__()
+        self.targets: list[str] = []
+        self.anchors: set[str] = set()
+        self.feed(page.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        for key, value in attrs:
+            if key in ("href", "src") and value:
+                self.targets.append(value)
+            elif key in ("id", "name") and value:
+                self.anchors.add(value)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The book without outputs: `make book` runs the lectures, and another test does."""
+    folder = tmp_path_factory.mktemp("book")
+    command = [sys.executable, str(ROOT / "docs" / "make_book.py"), "--no-execute", "--output", str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=400)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return folder / "html"
+
+
+@pytest.fixture(scope="module")
+def pages(site: Path) -> dict[Path, Links]:
+    return {page: Links(page) for page in site.rglob("*.html") if "_static" not in page.parts}
+
+
+def test_every_notebook_and_package_has_a_page(pages: dict[Path, Links], site: Path) -> None:
+    expected = [
+        path.relative_to(ROOT).with_suffix(".html")
+        for kind in ("lectures/*.ipynb", "labs/*/*.ipynb")
+        for path in ROOT.glob(kind)
+    ]
+    expected += [Path("cookbook.html"), Path("names_by_version.html"), Path("instructors.html"), Path("search.html")]
+    expected += [Path("reference/engines.html"), Path("api/engines.html")]
+    assert [str(page) for page in expected if site / page not in pages] == []
+
+
+def test_no_link_inside_is_dead(pages: dict[Path, Links]) -> None:
+    dead = []
+    for page, links in pages.items():
+        for target in links.targets:
+            parts = urlsplit(target)
+            if parts.scheme or parts.netloc:
+                continue
+            file = (page.parent / unquote(parts.path)).resolve() if parts.path else page
+            if file.is_dir():
+                file /= "index.html"
+            if not file.exists() or (parts.fragment and file in pages and unquote(parts.fragment) not in pages[file].anchors):
+                dead.append(f"{page.name}: {target}")
+    assert dead == []
+
+
+def test_no_solution_is_in_it(pages: dict[Path, Links]) -> None:
+    text = "".join(page.read_text(encoding="utf-8") for page in pages)
+    for path in ROOT.glob("solutions/*/*.ipynb"):
+        for cell in nbformat.read(path, as_version=4).cells:
+            solved = [part.split("### END SOLUTION")[0] for part in cell.source.split("### BEGIN SOLUTION")[1:]]
+            for line in (line.strip() for part in solved for line in part.splitlines()):
+                if len(line) > 50:
+                    assert line not in text, f"{path.name}: {line}"
+    assert "Rubric" not in text
+
+
+def test_the_search_knows_the_lectures(site: Path) -> None:
+    index = (site / "searchindex.js").read_text(encoding="utf-8")
+    assert '"lectures/02_architecture_and_workflow"' in index and "calibr" in index
