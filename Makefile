@@ -3,12 +3,13 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test gpu-test slow-test coverage lint book sandbox train clean help
+.PHONY: demo test gpu-test slow-test browser-test coverage lint book sandbox train clean help
 
 help:
 	@echo "make demo       the whole course loop on this machine, to a graded report"
 	@echo "make test       all tests that need no GPU"
 	@echo "make slow-test  tests that take minutes (verdict stability, fresh-environment checks)"
+	@echo "make browser-test  JupyterLab, widgets and formgrader in a real browser; screenshots in test-artefacts/"
 	@echo "make gpu-test   tests that need an NVIDIA GPU and a TensorRT in COURSE_ENVIRONMENTS or in this environment"
 	@echo "make coverage   make test with a table of the lines that no test runs (twice as long)"
 	@echo "make lint       ruff and mypy"
@@ -24,6 +25,12 @@ test: $(VENV)/.installed-test sandbox lint
 
 slow-test: $(VENV)/.installed-test sandbox
 	$(BIN)/python -m pytest -m slow
+
+# Chromium comes from Debian. Root installs it; anybody else is told how.
+browser-test: $(VENV)/.installed-test sandbox
+	@command -v chromium >/dev/null || { [ "$$(id -u)" = 0 ] && apt-get update -qq && apt-get install -y -qq chromium >/dev/null; } || \
+	  echo "no chromium: sudo apt-get install chromium"
+	$(BIN)/python -m pytest -m browser
 
 coverage: $(VENV)/.installed-test sandbox
 	$(BIN)/coverage erase

@@ -29,6 +29,7 @@ BackendName = Annotated[
     str | None, typer.Option("--backend", "-b", help="a backend of `course doctor`, or backend@environment")
 ]
 TimeLimit = Annotated[float, typer.Option(help="stop the compiler after this many seconds")]
+START = "lectures/00_start_here.ipynb"
 LabName = Annotated[str, typer.Argument(help="a lab, such as lab01", show_default=False)]
 
 
@@ -307,7 +308,7 @@ def demo(as_json: AsJson = False) -> None:
 def lab(as_json: AsJson = False) -> None:
     """Open JupyterLab at the course. With --json, say first what is started where; Jupyter's own messages go to stderr."""
     os.chdir(_root())
-    command = [sys.executable, "-m", "jupyterlab", "--ServerApp.root_dir=."]
+    command = [sys.executable, "-m", "jupyterlab", "--ServerApp.root_dir=.", f"--LabApp.default_url=/lab/tree/{START}"]
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         command.append("--allow-root")  # Jupyter refuses root, who is the usual user of a rented GPU machine
     _show(as_json, {"root": os.getcwd(), "command": command, "pid": os.getpid()})
@@ -316,11 +317,11 @@ def lab(as_json: AsJson = False) -> None:
 
 
 def _root() -> Path:
-    """The course's folder: COURSE_ROOT, or the nearest folder above this one, or above the library, that holds solutions."""
+    """The course's folder: COURSE_ROOT, or the nearest folder above this one, or above the library, that holds labs."""
     named = os.environ.get("COURSE_ROOT")
     places = [Path(named)] if named else [Path.cwd(), *Path.cwd().parents, Path(__file__).resolve().parent.parent]
     for place in places:
-        if (place / "solutions").is_dir() and (place / "nbgrader_config.py").is_file():
+        if (place / "labs").is_dir() and (place / "nbgrader_config.py").is_file():
             return place.resolve()
     raise CourseError("the course's folder was not found: go there, or name it in the variable COURSE_ROOT")
 

@@ -1,0 +1,103 @@
+"""A JupyterLab on a copy of the course, and a browser that looks at it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+ARTEFACTS = ROOT / "test-artefacts"
+TOKEN = "read-the-course"
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+@pytest.fixture(scope="session")
+def course(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the course's folders, so that nothing in the repository changes."""
+    folder = tmp_path_factory.mktemp("course")
+    for name in ("lectures", "labs", "solutions"):
+        shutil.copytree(ROOT / name, folder / name)
+    shutil.copy(ROOT / "nbgrader_config.py", folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def jupyter(course: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of what `course lab` starts. The application object is exposed, to ask it when cells are done."""
+    port, log = _free_port(), tmp_path_factory.mktemp("jupyter") / "log"
+    home = tmp_path_factory.mktemp("home")
+    settings = home / ".jupyter"
+    settings.mkdir()
+    (settings / "jupyter_server_config.py").write_text(
+        "c.LabServerApp.expose_app_in_browser = True\nc.LabApp.expose_app_in_browser = True\n"
+    )
+    environment = {
+        **os.environ,
+        "COURSE_ROOT": str(course),
+        "JUPYTER_PORT": str(port),
+        "JUPYTER_TOKEN": TOKEN,
+        "JUPYTER_CONFIG_DIR": str(settings),
+        "IPYTHONDIR": str(home / "ipython"),
+        "BROWSER": "true",
+        "PYTHONPATH": str(ROOT),
+    }
+    with open(log, "wb") as output:
+        server = subprocess.Popen(
+            [sys.executable, "-m", "course_lib.cli", "lab"], env=environment, stdout=output, stderr=output
+        )
+    address = f"http://127.0.0.1:{port}"
+    try:
+        for _ in range(240):
+            if server.poll() is not None:
+                break
+            try:
+                urllib.request.urlopen(f"{address}/api?token={TOKEN}", timeout=2)
+                yield address
+                break
+            except OSError:
+                time.sleep(0.5)
+        else:
+            pytest.fail(f"JupyterLab did not start: {log.read_text()[-2000:]}")
+        if server.poll() is not None:
+            pytest.fail(f"JupyterLab ended: {log.read_text()[-2000:]}")
+    finally:
+        server.terminate()
+        server.wait(30)
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """Chromium without a window."""
+    api = pytest.importorskip("playwright.sync_api")
+    program = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chromium-browser")
+    if not program:
+        pytest.skip("no chromium: apt-get install chromium")
+    with api.sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield started
+        started.close()
+
+
+@pytest.fixture
+def page(browser, request):
+    """A page whose last look is kept as a test artefact."""
+    ARTEFACTS.mkdir(exist_ok=True)
+    opened = browser.new_page(viewport={"width": 1400, "height": 1000})
+    opened.set_default_timeout(60_000)
+    yield opened
+    opened.screenshot(path=ARTEFACTS / f"{request.node.name}.png")
+    opened.close()

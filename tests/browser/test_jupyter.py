@@ -1,0 +1,99 @@
+"""A learner's first hour: from the start page to a lecture, its widget, a lab's check, and an instructor's formgrader."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.browser.conftest import ARTEFACTS, TOKEN
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(900)]
+
+# The notebook in front: its cells' ids, execution counts and kinds, and whether the kernel is busy.
+STATE = """() => {
+  const panel = window.jupyterapp.shell.currentWidget;
+  if (!panel || !panel.content || !panel.content.model || !panel.sessionContext) return null;
+  return {
+    path: panel.context.path,
+    status: panel.sessionContext.kernelDisplayStatus,
+    cells: Array.from(panel.content.model.cells, c => ({id: c.id, type: c.type, count: c.executionCount ?? null})),
+  };
+}"""
+SHOW = """id => {
+  const content = window.jupyterapp.shell.currentWidget.content;
+  const index = content.widgets.findIndex(w => w.model.id === id);
+  content.activeCellIndex = index;
+  content.deselectAll();
+  content.widgets[index].node.setAttribute("data-shown", id);
+  return content.scrollToItem(index, "start");
+}"""
+
+
+def opened(page, path):
+    """Wait until the notebook is in front and its kernel answers."""
+    page.wait_for_function(
+        f"() => {{ const s = ({STATE})(); return s && s.path.endsWith('{path}') && s.status === 'idle'; }}", timeout=120_000
+    )
+
+
+def start(page, jupyter):
+    page.goto(f"{jupyter}/?token={TOKEN}")  # where `course lab` sends a browser
+    page.wait_for_function("() => window.jupyterapp && window.jupyterapp.restored", timeout=120_000)
+    opened(page, "00_start_here.ipynb")
+
+
+def test_lecture_03_from_the_start_page_to_its_slider(page, jupyter):
+    start(page, jupyter)
+    page.screenshot(path=ARTEFACTS / "start_page.png")
+    page.get_by_role("link", name="3. Graph optimization and fusion").click()
+    opened(page, "03_graph_optimization_and_fusion.ipynb")
+
+    page.get_by_role("menuitem", name="Run", exact=True).click()
+    page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
+    last = next(cell["id"] for cell in reversed(page.evaluate(STATE)["cells"]) if cell["type"] == "code")
+    page.wait_for_function(
+        f"() => {{ const s = ({STATE})(); return s.status === 'idle' && s.cells.find(c => c.id === '{last}').count; }}",
+        timeout=300_000,
+    )
+    counts = [cell["count"] for cell in page.evaluate(STATE)["cells"] if cell["type"] == "code"]
+    assert counts == list(range(1, len(counts) + 1))
+
+    page.evaluate(SHOW, "precision-explorer")
+    cell = page.locator('[data-shown="precision-explorer"]')
+    picture, slider = cell.locator("img.widget-image").first, cell.get_by_role("slider").first
+    picture.wait_for()
+    slider.scroll_into_view_if_needed()
+    before, box = picture.get_attribute("src"), picture.bounding_box()
+    slider.focus()
+    for _ in range(3):
+        page.keyboard.press("ArrowRight")
+    page.wait_for_function(
+        "([image, before]) => image.src !== before && image.complete && image.naturalWidth > 100",
+        arg=[picture.element_handle(), before],
+    )
+    after = picture.bounding_box()
+    assert (after["width"], after["height"]) == (box["width"], box["height"])  # no layout shift
+
+
+def test_an_unsolved_check_of_lab_01_gives_a_hint(page, jupyter):
+    page.goto(f"{jupyter}/lab/tree/labs/lab01_first_engine/lab01_first_engine.ipynb?token={TOKEN}")
+    page.wait_for_function("() => window.jupyterapp && window.jupyterapp.restored", timeout=120_000)
+    opened(page, "lab01_first_engine.ipynb")
+    for cell in ("setup", "check-profile"):
+        page.evaluate(SHOW, cell)
+        page.locator(f'[data-shown="{cell}"]').click()
+        page.keyboard.press("Shift+Enter")
+        page.wait_for_function(
+            f"() => {{ const s = ({STATE})(); return s.status === 'idle' && s.cells.find(c => c.id === '{cell}').count; }}",
+            timeout=120_000,
+        )
+    output = page.locator('[data-shown="check-profile"] .jp-OutputArea')
+    output.get_by_text("model.onnx is missing").wait_for()
+    assert "Task 1" in output.inner_text()
+    output.scroll_into_view_if_needed()
+
+
+def test_formgrader_lists_the_labs(page, jupyter):
+    page.goto(f"{jupyter}/formgrader?token={TOKEN}")
+    page.get_by_text("lab01_first_engine").first.wait_for()
+    listed = page.locator("#main-page, body").first.inner_text()
+    assert all(f"lab0{number}_" in listed for number in range(1, 10))
