@@ -19,9 +19,9 @@ help:
 demo: $(VENV)/.installed sandbox
 	$(BIN)/course demo
 
-# Two processes, a file of tests to one of them: each has a core of its own, so that tests which measure still can.
+# Two processes: each has a core of its own, so that tests which measure still can. `tests/conftest.py` says what goes where.
 test: $(VENV)/.installed-test sandbox lint
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder
 
 slow-test: $(VENV)/.installed-test sandbox
 	$(BIN)/python -m pytest -m slow

@@ -11,6 +11,16 @@ import pytest
 from course_lib.recipe import Profile, Recipe
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Beside each other (`-n 2 --dist loadgroup`): tests of a file share a process and its fixtures. Those marked `alone` share
+    nothing, take longest and go first, so that no core waits at the end for the other."""
+    for item in items:
+        if not item.get_closest_marker("alone"):
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+    items.sort(key=lambda item: item.get_closest_marker("alone") is None)
+
+
 @pytest.fixture(scope="session")
 def onnx_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("onnx")

@@ -14,7 +14,7 @@ from course_lib.profiling.roofline_figure import roofline
 from course_lib.profiling.timeline_figure import draw_timeline
 from course_lib.profiling.torch_trace import read_torch_trace
 
-FOLDER = Path(__file__).parents[1] / "data" / "profiles_h200"
+FOLDER = Path(__file__).parents[2] / "benchmarks" / "results" / "profiles_h200"
 H200_BF16_FLOPS, H200_BYTES_PER_SECOND = 989e12, 4.8e12  # data sheet, dense
 
 

@@ -281,6 +281,13 @@ def test_long_timelines_are_in_milliseconds_and_pageable_copies_have_their_own_c
     assert legend == ["copy", "pageable copy", "GPU idle"]
 
 
+def test_a_device_that_is_no_gpu_is_called_by_its_name():
+    figure = draw_timeline(STEP, device="engine")
+    legend = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
+    assert {"engine busy", "engine idle"} < set(legend)
+    assert figure.axes[0].get_title(loc="left").startswith("engine busy 44 %")
+
+
 def test_deep_ranges_stay_within_three_rows():
     nested = Timeline(tuple(Event(f"r{i}", "range", i, 100 - 2 * i, "thread 1") for i in range(6)))
     assert row_names(draw_timeline(nested)) == ["ranges", "", ""]

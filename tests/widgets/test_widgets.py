@@ -14,7 +14,7 @@ from course_lib.engines import Layer, LayerTable, LayerTensor
 from course_lib.profiling import read_ncu, read_torch_trace
 from course_lib.widgets import LayerViewer, PrecisionExplorer, ProfileExplorer, RooflineViewer, TimelineViewer
 
-RECORDED = Path(__file__).parents[1] / "data" / "profiles_h200"
+RECORDED = Path(__file__).parents[2] / "benchmarks" / "results" / "profiles_h200"
 
 
 def layers(dtype: str = "Float", first: str = "conv_relu") -> LayerTable:
