@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import onnx
@@ -12,8 +11,11 @@ import pytest
 from course_lib import labs
 from course_lib.grading import sandbox
 from course_lib.grading.judge import judge
-from course_lib.labs import lab03_reference
+from course_lib.labs import lab03_reference, lab05_service, lab05_traffic, lab09_reference
 from course_lib.precision import PercentileCalibrator, insert_qdq
+from tests.labs import lab08_hand_ins
+from tests.labs.lab04_hand_ins import with_layer_norms
+from tests.labs.test_lab07 import THREADS
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
@@ -30,11 +32,47 @@ def a_lower_percentile(folder: Path) -> None:
     onnx.save(insert_qdq(network, seen.ranges(PercentileCalibrator(99.85))), folder / "model.onnx")
 
 
-@pytest.mark.parametrize(("name", "change"), [("lab02", one_kernel_more), ("lab03", a_lower_percentile)])
-def test_twenty_gradings_one_verdict(name: str, change: Callable[[Path], None], tmp_path):
+def layer_norms(folder: Path) -> None:
+    onnx.save(with_layer_norms(), folder / "model.onnx")
+
+
+def other_boxes(folder: Path) -> None:
+    found = lab05_service.recipe((2, 32), (9, 104), lab05_traffic.LARGEST)
+    found.save(folder / "recipe.toml")
+    truth = lab05_service.bill(found, lab05_traffic.yesterday().counts())
+    (folder / "account.json").write_text(json.dumps({"shares": list(truth.shares), "padding": truth.padding}))
+
+
+def threads(folder: Path) -> None:
+    (folder / "pipeline.py").write_text(THREADS)
+
+
+def another_server(folder: Path) -> None:
+    for name, text in lab08_hand_ins.ANOTHER.items():
+        (folder / name).write_text(text)
+
+
+def other_settings(folder: Path) -> None:
+    found = lab09_reference.SETTINGS.model_copy(update={"queue": 3, "drop": "newest"})
+    (folder / "settings.toml").write_text(found.dumps())
+
+
+ANSWERS = {
+    "lab02": one_kernel_more,
+    "lab03": a_lower_percentile,
+    "lab04": layer_norms,
+    "lab05": other_boxes,
+    "lab07": threads,
+    "lab08": another_server,
+    "lab09": other_settings,
+}
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_twenty_gradings_one_verdict(name: str, tmp_path: Path):
     lab = labs.find(name)
     lab.write_reference(tmp_path)
-    change(tmp_path)
+    ANSWERS[name](tmp_path)
     for _ in range(20):
         verdict = judge(lab, tmp_path, trusted=bool(sandbox.problem()))
         assert verdict.examination is not None, verdict.fault
