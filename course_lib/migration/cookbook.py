@@ -8,6 +8,7 @@ from functools import cache
 
 from course_lib.migration import known, tool_rules, torch_trt
 from course_lib.migration.api_table import ApiTable
+from course_lib.migration.history import names
 from course_lib.migration.judge import read_only_since, verdict_on
 from course_lib.migration.known import RELEASES_IN_ORDER
 from course_lib.migration.rules import RULES, Rule
@@ -62,9 +63,9 @@ def page(lectures: Mapping[int, str] | None = None) -> str:
 def _api_rows(newest: ApiTable, links: Mapping[int, str]) -> Iterator[tuple[str, ...]]:
     for rule in RULES:
         matching = {name for pattern in rule.names for name in _matching(rule, pattern)}
-        names = sorted(matching, key=lambda name: (name not in rule.names, name))  # those that a person wrote down come first
+        ordered = sorted(matching, key=lambda name: (name not in rule.names, name))  # those that a person wrote down come first
         fates: dict[str, list[str]] = {}
-        for name in names:
+        for name in ordered:
             if fate := _fate(name, newest) or rule.severity:
                 fates.setdefault(fate, []).append(name)
         for fate, of_fate in fates.items():
@@ -88,15 +89,8 @@ def _matching(rule: Rule, pattern: str) -> Iterator[str]:
 
 @cache
 def _all_names() -> frozenset[str]:
-    """Every name of every version, a member once, by the class that declares it."""
-    names = set(known.gone_before_8_6())
-    for table in known.all_tables():
-        names |= {*table.classes(), *table.enums(), *table.functions()}
-        names |= {f"{enum}.{member}" for enum in table.enums() for member in table.enum(enum)}
-        for owner in table.classes():
-            inherited = {member for base in table.bases(owner) for member in table.members(base)}
-            names |= {f"{owner}.{member}" for member in table.members(owner) if member not in inherited}
-    return frozenset(name for name in names if "__" not in name)
+    """Every name of every version."""
+    return frozenset(known.gone_before_8_6()).union(*(names(version) for version in (*RELEASES_IN_ORDER, known.RTX)))
 
 
 def _table(heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
