@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from course_lib.migration import ApiTable
 from course_lib.migration.history import draw_history, history, names
 
@@ -10,7 +12,7 @@ def test_steps_add_up() -> None:
     steps = history()
     assert [step.version for step in steps] == ["8.6.1", "10.15", "10.16", "11.0", "11.4"]
     assert (steps[0].added, steps[0].gone) == (0, 0)
-    for before, step in zip(steps, steps[1:], strict=False):
+    for before, step in itertools.pairwise(steps):
         assert before.kept + before.added == step.kept + step.gone
         assert step.kept + step.added == len(names(step.version))
 
