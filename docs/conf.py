@@ -17,7 +17,7 @@ html_css_files = ["course.css"]
 html_last_updated_fmt = None
 
 nb_execution_mode = "cache"  # set to "off" by `make_book.py --no-execute`
-nb_execution_excludepatterns = ["labs/*"]  # a lab is for its reader to solve
+nb_execution_excludepatterns = ["labs/*/*"]  # a lab is for its reader to solve
 nb_execution_timeout = 300
 nb_execution_raise_on_error = True
 nb_execution_show_tb = True

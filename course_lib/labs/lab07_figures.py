@@ -32,13 +32,10 @@ def draw_stretch(timeline: Timeline, *, of: str = "request", first: int = 2, cou
     if len(drawn) < count or count < 1:
         raise ValueError(f"the recording has no {first + count} ranges {of!r}: does the pipeline name them so?")
     start, end = drawn[0].start_us, max(event.end_us for event in drawn)
-    figure = draw_timeline(timeline, start_us=start, end_us=end)
+    figure = draw_timeline(timeline, start_us=start, end_us=end, device="engine")
     axes, shown = figure.axes[0], timeline.window(start, end)
     busy = 100 * shown.busy_us / shown.span_us
     axes.set_title(f"The engine works {busy:.0f} % of these {time_text(shown.span_us)}; grey: it waits", loc="left", pad=24)
-    legend = axes.get_legend()
-    for text in legend.get_texts() if legend else ():
-        text.set_text({"kernel": "engine's work", "GPU idle": "engine idle"}.get(text.get_text(), text.get_text()))
     return figure
 
 

@@ -179,12 +179,12 @@ class Timeline:
         rows = (SummaryRow(*key, len(values), math.fsum(values)) for key, values in durations.items())
         return tuple(sorted(rows, key=lambda row: (-row.total_us, row.name)))
 
-    def headline(self) -> str:
-        """The timeline in one line: how busy the device was, and what the host did in the longest gap."""
+    def headline(self, device: str = "GPU") -> str:
+        """The timeline in one line: how busy the device, called by this name, was, and what the host did in the longest gap."""
         if not self.device_events:
             return f"No device work in {time_text(self.span_us)}"
         share = self.busy_us / self.span_us if self.span_us else 1.0
-        text = f"GPU busy {100 * share:.0f} % of {time_text(self.span_us)}"
+        text = f"{device} busy {100 * share:.0f} % of {time_text(self.span_us)}"
         gaps = self.gaps()
         if not gaps:
             return text

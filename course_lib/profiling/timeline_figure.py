@@ -55,7 +55,12 @@ class _Row:
 
 
 def draw_timeline(
-    timeline: Timeline, *, start_us: float | None = None, end_us: float | None = None, faults: Sequence[Fault] = ()
+    timeline: Timeline,
+    *,
+    start_us: float | None = None,
+    end_us: float | None = None,
+    faults: Sequence[Fault] = (),
+    device: str = "GPU",
 ) -> Figure:
     """What ran when, one row a thread and a stream, with the idle time of the device shaded.
 
@@ -63,6 +68,7 @@ def draw_timeline(
         timeline: what to draw; thousands of events are fine, bars closer than a pixel become one.
         start_us, end_us: zoom; by default the whole stretch that the timeline looks at, with a little room on both sides.
         faults: of `find_faults`; each gets a row with the time that it cost.
+        device: what the device is called, where it is no GPU.
 
     Raises:
         ValueError: the timeline has no events, or the zoom ends before it starts.
@@ -87,9 +93,9 @@ def draw_timeline(
     for place, row in enumerate(rows):
         for kind, bars in row.bars.items():
             _draw(axes, place, kind, bars, shown, size)
-    device = [place for place, row in enumerate(rows) if row.device]
-    if device:
-        _shade_gaps(axes, shown, (device[0] - 0.5, device[-1] + 0.5), size)
+    places = [place for place, row in enumerate(rows) if row.device]
+    if places:
+        _shade_gaps(axes, shown, (places[0] - 0.5, places[-1] + 0.5), size)
     axes.set_xlim(shown.start_us / size, shown.end_us / size)
     axes.set_ylim(len(rows) - 0.4, -0.6)
     axes.set_yticks(range(len(rows)), [row.name for row in rows], fontsize=8)
@@ -98,8 +104,8 @@ def draw_timeline(
     notes = ["; paler bars: many short events with pauses between them"] if pauses else []
     notes += [f"; {left_out} more rows are not drawn"] if left_out else []
     axes.set_xlabel(f"time ({unit}){''.join(notes)}")
-    _legend(axes, rows, idle=bool(device))
-    axes.set_title(timeline.window(start, end).headline() if zoomed else timeline.headline(), loc="left", pad=24)
+    _legend(axes, rows, device, idle=bool(places))
+    axes.set_title((timeline.window(start, end) if zoomed else timeline).headline(device), loc="left", pad=24)
     return figure
 
 
@@ -200,12 +206,25 @@ def _shade_gaps(axes: Axes, shown: Timeline, height: tuple[float, float], size: 
             axes.text((start + end) / 2 / size, sum(height) / 2, text, fontsize=6.5, ha="center", va="center", color="#555555")
 
 
-def _legend(axes: Axes, rows: Sequence[_Row], *, idle: bool) -> None:
+def _legend(axes: Axes, rows: Sequence[_Row], device: str, *, idle: bool) -> None:
     from matplotlib.patches import Patch
 
     present = {kind for row in rows for kind, bars in row.bars.items() if bars}
-    handles = [Patch(color=colour, label=kind) for kind, colour in _COLOURS.items() if kind in present and kind != "fault"]
-    handles += [Patch(color=_IDLE, label="GPU idle")] if idle else []
+    names = {} if device == "GPU" else {"kernel": f"{device} busy"}  # only a GPU has kernels
+    handles = [
+        Patch(color=colour, label=names.get(kind, kind))
+        for kind, colour in _COLOURS.items()
+        if kind in present and kind != "fault"
+    ]
+    handles += [Patch(color=_IDLE, label=f"{device} idle")] if idle else []
     axes.legend(
-        handles=handles, ncols=len(handles), frameon=False, fontsize=8, loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0
+        handles=handles,
+        ncols=len(handles),
+        frameon=False,
+        fontsize=8,
+        handlelength=1.4,
+        columnspacing=1.2,
+        loc="lower left",
+        bbox_to_anchor=(0, 1),
+        borderaxespad=0,
     )

@@ -1,0 +1,139 @@
+"""Figures of single latencies: call after call, as a distribution, and under a machine that changes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from course_lib import style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from course_lib.benchmark.statistics import Measurement
+
+_BINS = 60
+
+
+def over_calls(series: Mapping[str, np.ndarray], title: str) -> Figure:
+    """Latency over the number of the call, both axes logarithmic, one line a series.
+
+    Args:
+        series: milliseconds in the order of the calls, by name.
+        title: the takeaway.
+    """
+    figure = style.figure(7.5, 3.0)
+    axes = figure.add_subplot()
+    for index, (name, values) in enumerate(series.items()):
+        axes.loglog(np.arange(1, len(values) + 1), values, "o-", ms=4, lw=1, color=style.colour(index), label=name)
+    axes.set(xlabel="number of the call since the engine was loaded", ylabel="latency (ms)")
+    _plain_numbers(axes)
+    axes.legend(frameon=False)
+    axes.set_title(title)
+    return figure
+
+
+def distribution(measured: Measurement, title: str) -> Figure:
+    """How often each latency came, the counts on a logarithmic axis, with the mean and three percentiles.
+
+    Args:
+        measured: at least 100 calls, so that there is a 99th percentile to speak of.
+        title: the takeaway.
+
+    Raises:
+        ValueError: fewer calls.
+    """
+    values = measured.latencies_ms
+    if len(values) < 100:
+        raise ValueError(f"a 99th percentile needs at least 100 calls, got {len(values)}: measure longer")
+    figure = style.figure(8.0, 3.2)
+    axes = figure.add_subplot()
+    edges = np.geomspace(values.min(), values.max() * 1.001, _BINS)
+    axes.hist(values, edges.tolist(), color="#BBBBBB")
+    marks = {
+        "median": measured.median_ms,
+        "mean": float(values.mean()),
+        "p99": measured.percentile_ms(99),
+        "slowest": values.max(),
+    }
+    for index, (name, value) in enumerate(marks.items()):
+        axes.axvline(value, color=style.colour(index), lw=2, ls="--" if name == "mean" else "-", label=f"{name} {value:.2f} ms")
+    axes.set(xscale="log", yscale="log", xlabel="latency of one call (ms, logarithmic)", ylabel=f"calls, of {len(values):,}")
+    _plain_numbers(axes, y=False)
+    axes.legend(frameon=False)
+    axes.set_title(title)
+    return figure
+
+
+def schedules(panels: Mapping[str, Mapping[str, tuple[np.ndarray, np.ndarray]]], title: str) -> Figure:
+    """Latencies over the number of the call in the whole session, one panel a way of measuring, one colour a subject.
+
+    Args:
+        panels: by the panel's title, for each subject its places in the session and its latencies in milliseconds.
+        title: the takeaway.
+    """
+    figure = style.figure(9.0, 3.2)
+    columns = np.atleast_1d(figure.subplots(1, len(panels), sharey=True))
+    for axes, (name, subjects) in zip(columns, panels.items(), strict=True):
+        for index, (subject, (places, values)) in enumerate(subjects.items()):
+            axes.plot(places, values, ".", ms=4, alpha=0.5, color=style.colour(index))
+            median = float(np.median(values))
+            axes.axhline(
+                median, color=style.colour(index), lw=1.5, ls=("-", "--")[index % 2], label=f"{subject}: {median:.1f} ms"
+            )
+        axes.set_title(name, fontsize=9, weight="normal")
+        axes.set_xlabel("calls of the session, in order")
+        axes.set_ylim(bottom=0)
+        axes.legend(frameon=False, fontsize=8, title="median", title_fontsize=8, loc="lower right")
+    columns[0].set_ylabel("latency (ms)")
+    columns[0].set_ylim(
+        top=1.05 * max(float(np.percentile(v, 99)) for subjects in panels.values() for _, v in subjects.values())
+    )
+    figure.suptitle(title, fontsize=10, weight="bold")
+    return figure
+
+
+def batch_sweep(measured: Mapping[int, Measurement]) -> Figure:
+    """Latency of a call over the batch on the left; on the right the throughput that each batch buys with its latency.
+
+    Args:
+        measured: latencies by batch size.
+    """
+    sizes = list(measured)
+    medians = np.array([measured[size].median_ms for size in sizes])
+    slow = np.array([measured[size].percentile_ms(99) for size in sizes])
+    rates = 1e3 * np.array(sizes) / medians
+    figure = style.figure(9.0, 3.2)
+    left, right = figure.subplots(1, 2)
+    left.loglog(sizes, slow, "o-", color=style.colour(1), label="p99")
+    left.loglog(sizes, medians, "o-", color=style.colour(0), label="median")
+    left.loglog(sizes, medians[0] * np.array(sizes), color="#777777", lw=1, ls="--", label="n calls of batch 1")
+    left.set(xlabel="batch size n", ylabel="latency of the call (ms)")
+    left.set_xticks(sizes, [str(size) for size in sizes])
+    _plain_numbers(left, x=False)
+    left.minorticks_off()
+    left.legend(frameon=False)
+    right.plot(medians, rates, "o-", color=style.colour(2))
+    for size, x, y in zip(sizes, medians, rates, strict=True):
+        right.annotate(str(size), (x, y), (4, -10), textcoords="offset points", fontsize=8)
+    right.set(xscale="log", xlabel="latency of the call (ms)", ylabel="throughput (images/s)")
+    _plain_numbers(right, y=False)
+    right.margins(y=0.15)
+    best = int(np.argmax(rates))
+    gain, price = rates[best] / rates[0], medians[best] / medians[0]
+    takeaway = f"Batch {sizes[best]}: {gain:.1f} times the throughput of batch {sizes[0]}, {price:.1f} times the latency"
+    figure.suptitle(takeaway, fontsize=10, weight="bold")
+    return figure
+
+
+def _plain_numbers(axes: Axes, *, x: bool = True, y: bool = True) -> None:
+    """0.5 instead of 5 x 10^-1 on logarithmic axes."""
+    from matplotlib.ticker import FuncFormatter, LogLocator
+
+    for axis in [axis for axis, wanted in ((axes.xaxis, x), (axes.yaxis, y)) if wanted]:
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axis.set_minor_locator(LogLocator(subs=()))

@@ -1,0 +1,78 @@
+"""Requests that come when they come: how long they wait for an engine that answers one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from course_lib import style
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def response_ms(service_ms: np.ndarray, between_ms: np.ndarray) -> np.ndarray:
+    """Time from arrival to answer of each request, shape ``(n,)``, in milliseconds: waiting and being served.
+
+    Args:
+        service_ms: how long the engine works on each request, shape ``(n,)``.
+        between_ms: from the arrival before to each arrival, shape ``(n,)``; the first does not matter.
+
+    Raises:
+        ValueError: the shapes differ.
+
+    Source: Lindley (1952), The theory of queues with a single server: ``wait[i] = max(0, wait[i-1] + service[i-1] - between[i])``.
+    """
+    if service_ms.shape != between_ms.shape:
+        raise ValueError(
+            f"need a service time and an arrival for each request, got shapes {service_ms.shape} and {between_ms.shape}"
+        )
+    waits = np.zeros(len(service_ms))
+    for index in range(1, len(waits)):
+        waits[index] = max(0.0, waits[index - 1] + service_ms[index - 1] - between_ms[index])
+    return waits + service_ms
+
+
+def over_load(
+    service_ms: np.ndarray, loads: Sequence[float], *, requests: int = 20_000, seed: int = 0
+) -> dict[float, np.ndarray]:
+    """Response times in milliseconds by load, for requests that come at random (a Poisson process).
+
+    Args:
+        service_ms: measured times of the engine; each request draws one of them.
+        loads: share of the time that the engine works, above 0 and below 1.
+
+    Raises:
+        ValueError: a load of 1 or more: the queue would grow for ever.
+    """
+    if not all(0 < load < 1 for load in loads):
+        raise ValueError(f"a load lies between 0 and 1, got {list(loads)}: from 1 on the queue grows for ever")
+    rng = np.random.default_rng(seed)
+    served = rng.choice(service_ms, requests)
+    gaps = rng.exponential(served.mean(), requests)
+    return {load: response_ms(served, gaps / load) for load in loads}
+
+
+def draw_over_load(responses: Mapping[float, np.ndarray], alone_ms: float) -> Figure:
+    """Median and 99th percentile of the response time over the load.
+
+    Args:
+        responses: of `over_load`.
+        alone_ms: median time of a request that comes alone.
+    """
+    figure = style.figure(7.5, 3.2)
+    axes = figure.add_subplot()
+    loads = [100 * load for load in responses]
+    for index, percent in enumerate((50, 99)):
+        values = [float(np.percentile(times, percent)) for times in responses.values()]
+        axes.plot(loads, values, "o-", color=style.colour(index), label="median" if percent == 50 else "99th percentile")
+    axes.axhline(alone_ms, color="#777777", lw=1, ls="--", label="a call alone")
+    axes.set_ylim(bottom=0)
+    axes.set(xlabel="load: share of the time that the engine works (%)", ylabel="from arrival to answer (ms)")
+    axes.legend(frameon=False)
+    axes.set_title(
+        f"At {loads[-1]:.0f} % load one request in 100 takes more than {values[-1] / alone_ms:.0f} times the time of a call"
+    )
+    return figure
