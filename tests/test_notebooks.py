@@ -16,6 +16,7 @@ from course_lib.grading.release import stale
 ROOT = Path(__file__).resolve().parent.parent
 LECTURES = sorted(ROOT.glob("lectures/*.ipynb"))
 SOLUTIONS = sorted(ROOT.glob("solutions/*/*.ipynb"))
+LESSONS = [path for path in LECTURES if not path.name.startswith("00")]
 NOTEBOOKS = [*LECTURES, *SOLUTIONS, *sorted(ROOT.glob("labs/*/*.ipynb"))]
 
 
@@ -54,6 +55,32 @@ def test_runs_top_to_bottom(path, tmp_path, monkeypatch):
     cells = executed(path, tmp_path).cells
     said = [output for cell in cells if cell.cell_type == "code" for output in cell.outputs]
     assert [output for output in said if output.output_type == "stream" and output.name == "stderr"] == []
+    if path in LESSONS:
+        assert sum("image/png" in output.get("data", {}) for output in said) >= 4, "a lecture has at least four figures"
+
+
+@pytest.mark.parametrize("path", LESSONS, ids=name_of)
+def test_a_lecture_has_what_every_lecture_has(path):
+    cells = nbformat.read(path, as_version=4).cells
+    text = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
+    assert cells[0].source.startswith(f"# {int(path.name[:2])}. ") and "**After this lecture you can**" in cells[0].source
+    assert all(word in cells[0].source for word in ("**You need**", "**It takes**", "**It prepares**"))
+    questions = re.findall(r"\*\*Question\.\*\*.*?<details><summary>Answer</summary>", text, re.DOTALL)
+    assert len(questions) >= 3
+    for part in (
+        "**Common misconception.**",
+        "**Migration box.**",
+        "## Pitfalls",
+        "## Explain it to a colleague",
+        "## Summary",
+        "## Sources",
+    ):
+        assert part in text, part
+    assert re.search(r"\*\*Next:\*\* .*\]\(.*ipynb\)", text)
+
+
+def test_there_are_fourteen_lectures():
+    assert [path.name[:2] for path in LESSONS] == [f"{number:02}" for number in range(1, 15)]
 
 
 @pytest.mark.slow

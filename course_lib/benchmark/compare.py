@@ -95,7 +95,8 @@ def compare(
         time_limit_s: stop after this many seconds all the same, once 10 rounds are done.
         warmup: rounds that are run first and not counted.
         min_rounds: rounds before intervals are looked at, at least 10. With 30 a "95 %" interval holds the truth in about 89 of 100 cases
-            of independent noise, with 100 in 95, and in 92 when neighbouring rounds correlate by half (simulated, see the tests).
+            of independent noise, with 100 in 93 to 95, and in 92 when neighbouring rounds correlate by half (simulated, see the
+            tests and lecture 11).
         settled: an own stopping rule on the latencies by name, instead of `half_width`.
 
     Raises:
