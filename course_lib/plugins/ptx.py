@@ -1,0 +1,48 @@
+"""How wide the memory accesses are that nvcc made of a kernel, read off its PTX."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+from course_lib.errors import BuildError
+from course_lib.plugins.compilers import FOLDER, SOURCE, nvcc
+
+_ENTRY = re.compile(r"\.entry\s+(\w+)")
+_ACCESS = re.compile(r"\b(ld|st)\.global(?:\.\w+)*?(?:\.v(\d))?\.[bsuf](8|16|32|64)\b")
+
+
+def count_accesses(ptx: str) -> dict[str, Counter[str]]:
+    """For each kernel how many instructions load and store how many bytes of global memory at once.
+
+    Returns:
+        by kernel, counts by ``"ld 16"``, ``"st 2"``, ...; a text without kernels gives an empty dict.
+    """
+    found: dict[str, Counter[str]] = {}
+    kernel = None
+    for line in ptx.splitlines():
+        if entry := _ENTRY.search(line):
+            kernel = found.setdefault(entry[1], Counter())
+        elif kernel is not None and (access := _ACCESS.search(line)):
+            kernel[f"{access[1]} {int(access[2] or 1) * int(access[3]) // 8}"] += 1
+    return found
+
+
+def global_accesses(source: Path = SOURCE, *, architecture: str = "sm_90") -> dict[str, Counter[str]]:
+    """Compile a source to PTX and count, as `count_accesses` does. No GPU is needed.
+
+    Raises:
+        BackendUnavailable: no nvcc.
+        BuildError: nvcc refused the source.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        output = Path(folder) / "kernels.ptx"
+        command = [nvcc(), "-std=c++17", "-O3", "--ptx", f"-arch={architecture}", f"-I{FOLDER}", str(source), "-o", str(output)]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode != 0:
+            reason = " ".join((done.stdout + done.stderr).split())[:300]
+            raise BuildError(f"nvcc refuses {source.name}: {reason}")
+        return count_accesses(output.read_text(encoding="utf-8"))

@@ -1,0 +1,47 @@
+"""Which plan loads on which GPU generation, by the course's own check, as a grid."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from course_lib import style
+from course_lib.engines.base import Plan, check_target
+from course_lib.errors import PlanError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def runs_on(plan: Plan, capability: str) -> bool:
+    """Whether a plan was compiled for this compute capability, such as ``"sm89"``."""
+    try:
+        check_target(plan, capability)
+    except PlanError:
+        return False
+    return True
+
+
+def draw_targets(plans: Mapping[str, Plan], devices: Mapping[str, str], title: str) -> Figure:
+    """A row a plan, a column a device; filled where the plan loads, a cross where it is refused.
+
+    Args:
+        plans: by name.
+        devices: a device's name by its compute capability.
+        title: the takeaway.
+    """
+    figure = style.figure(7.5, 1.3 + 0.42 * len(plans))
+    axes = figure.add_subplot()
+    capabilities: Sequence[str] = list(devices)
+    for row, plan in enumerate(plans.values()):
+        for column, capability in enumerate(capabilities):
+            loads = runs_on(plan, capability)
+            axes.plot(column, row, "o" if loads else "x", ms=11 if loads else 7, color=style.colour(2 if loads else 1))
+    axes.set_xticks(range(len(devices)), [f"{name}\n{capability}" for capability, name in devices.items()], fontsize=8)
+    axes.set_yticks(range(len(plans)), list(plans))
+    axes.set(xlim=(-0.5, len(devices) - 0.5), ylim=(len(plans) - 0.5, -0.5))
+    for side in ("left", "bottom"):
+        axes.spines[side].set_visible(False)
+    axes.tick_params(length=0)
+    axes.set_title(title)
+    return figure
