@@ -30,6 +30,7 @@ slow-test: $(VENV)/.installed-test sandbox
 browser-test: $(VENV)/.installed-test sandbox
 	@command -v chromium >/dev/null || { [ "$$(id -u)" = 0 ] && apt-get update -qq && apt-get install -y -qq chromium >/dev/null; } || \
 	  echo "no chromium: sudo apt-get install chromium"
+	$(BIN)/pip install --quiet -c constraints.txt -e '.[browser]'
 	$(BIN)/python -m pytest -m browser
 
 coverage: $(VENV)/.installed-test sandbox

@@ -43,7 +43,7 @@ def executed(path: Path, tmp_path: Path) -> nbformat.NotebookNode:
 
 
 # The longest of them: `make slow-test` runs all solutions, with their checks.
-LONG = ("lab02", "lab03", "lab05", "lab08", "lab09")
+LONG = ("lab02", "lab03", "lab04", "lab05", "lab07", "lab08", "lab09")
 QUICK = [path for path in SOLUTIONS if not path.name.startswith(LONG)]
 
 
