@@ -44,7 +44,7 @@ def on_bindings(*functions: Callable[..., Any], version: str = "10.16") -> str:
     except BindingsUnavailable as absent:
         return f"not run here: {absent}"
     sources = [textwrap.dedent(inspect.getsource(function)) for function in functions]
-    head = f"import sys\nimport {RELEASES[version].module} as trt\nsys.modules['tensorrt'] = trt\n"
+    head = f"from __future__ import annotations\nimport sys\nimport {RELEASES[version].module} as trt\nsys.modules['tensorrt'] = trt\n"
     paths = os.pathsep.join((str(folder), str(Path(__file__).resolve().parents[2])))
     command = [sys.executable, "-c", "\n".join([head, *sources, f"{functions[-1].__name__}(trt)"])]
     environment = {**os.environ, "LD_LIBRARY_PATH": str(folder), "PYTHONPATH": paths}

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from course_lib import style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.cm import ScalarMappable
     from matplotlib.figure import Figure
 
 WARP = 32  # threads
@@ -67,6 +66,7 @@ def request_figure(requests: Sequence[Request], title: str) -> Figure:
         requests: drawn from top to bottom, their first `SHOWN` bytes.
         title: the takeaway.
     """
+    import numpy as np
     from matplotlib import colormaps
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import Normalize
@@ -74,8 +74,9 @@ def request_figure(requests: Sequence[Request], title: str) -> Figure:
     figure = style.figure(8.0, 0.9 + 0.48 * len(requests))
     axes = figure.add_subplot()
     colours = ScalarMappable(Normalize(0, WARP - 1), colormaps["viridis"])
+    shades = colours.to_rgba(np.arange(WARP))
     for row, one in enumerate(requests):
-        _strip(axes, row, one, colours)
+        _strip(axes, row, one, shades)
     axes.set_yticks(range(len(requests)), [one.name for one in requests])
     axes.set(xlim=(0, SHOWN), ylim=(len(requests) - 0.5, -0.5), xticks=range(0, SHOWN + 1, 64))
     axes.set_xlabel(f"byte (of a model without caches; the first {SHOWN} bytes)")
@@ -85,10 +86,10 @@ def request_figure(requests: Sequence[Request], title: str) -> Figure:
     return figure
 
 
-def _strip(axes: Axes, row: int, one: Request, colours: ScalarMappable) -> None:
+def _strip(axes: Axes, row: int, one: Request, shades: Any) -> None:
     fetched = [(sector * SECTOR, SECTOR) for sector in one.sectors if sector * SECTOR < SHOWN]
     axes.broken_barh(fetched, (row - 0.36, 0.72), facecolors="#d8d8d8", edgecolors="white", linewidths=0.6)
     needed = [(thread, offset) for thread, offset in enumerate(one.offsets) if offset < SHOWN]
     places = [(offset, one.size) for _, offset in needed]
-    axes.broken_barh(places, (row - 0.26, 0.52), facecolors=[colours.to_rgba(thread) for thread, _ in needed])
+    axes.broken_barh(places, (row - 0.26, 0.52), facecolors=[shades[thread] for thread, _ in needed])
     axes.text(1.01 * SHOWN, row, f"{len(one.sectors)} sectors\n{one.used:.0%} needed", va="center", fontsize=8)

@@ -118,7 +118,9 @@ def _expanded(node: onnx.NodeProto, dtype: int) -> list[onnx.NodeProto]:
 
     (wide,) = add("Cast", x, to=TensorProto.FLOAT)
     (length,) = add("Shape", x, start=1, end=2)
-    c, s = (add("Unsqueeze", *add("Slice", table, constant([0]), length), constant([1]))[0] for table in (cos, sin))
+    c, s = (
+        add("Unsqueeze", *add("Slice", table, constant([0]), length, constant([0])), constant([1]))[0] for table in (cos, sin)
+    )
     if interleaved:  # (..., head size) as (..., pairs, 2): a pair's numbers stand next to each other
         (paired,) = add("Reshape", wide, constant([0, 0, 0, -1, 2]))
         a, b = (add("Squeeze", part, constant([4]))[0] for part in add("Split", paired, outputs=2, axis=4))

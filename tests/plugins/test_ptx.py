@@ -1,0 +1,53 @@
+"""Widths of memory accesses: counted in a text by hand, and in what nvcc makes of the course's kernels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from course_lib.errors import BuildError
+from course_lib.plugins.ptx import count_accesses, global_accesses
+
+PTX = """
+.visible .entry first(
+\tld.param.u64 \t%rd1, [first_param_0];
+\tld.global.nc.v4.f32 \t{%f1, %f2, %f3, %f4}, [%rd3];
+\tld.global.cs.v4.u32 \t{%r1, %r2, %r3, %r4}, [%rd4];
+\tld.global.nc.u16 \t%rs1, [%rd5];
+\tst.global.f32 \t[%rd6], %f1;
+.visible .entry second(
+\tst.shared.f32 [%rd6], %f1;
+\tst.global.v2.b64 [%rd6], {%rd1, %rd2};
+"""
+
+
+def test_counted_by_hand() -> None:
+    assert count_accesses(PTX) == {"first": {"ld 16": 2, "ld 2": 1, "st 4": 1}, "second": {"st 16": 1}}
+    assert count_accesses("ld.global.u16 %rs1, [%rd5];") == {}  # before any kernel
+
+
+@given(st.text(alphabet="lds.tgobavu0123456789 entry\n"), st.integers(0, len(PTX)))
+def test_any_text_can_be_counted(text: str, cut: int) -> None:
+    for found in count_accesses(PTX[:cut] + text).values():
+        assert all(count > 0 for count in found.values())
+
+
+def test_vector_kernels_move_16_bytes(nvcc: str) -> None:
+    found = global_accesses()
+    assert len(found) == 12
+    for kernel, counts in found.items():
+        number = 4 if "float32" in kernel else 2
+        if kernel.endswith("vector"):
+            assert set(counts) == {"ld 16", "st 16"} and counts["st 16"] == 2, kernel
+        else:
+            assert set(counts) == {f"ld {number}", "ld 4", f"st {number}"} and counts[f"st {number}"] == 2, kernel
+
+
+def test_a_source_that_does_not_compile(nvcc: str, tmp_path: Path) -> None:
+    file = tmp_path / "wrong.cu"
+    file.write_text("not C++")
+    with pytest.raises(BuildError, match=r"nvcc refuses wrong\.cu"):
+        global_accesses(file)
