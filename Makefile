@@ -20,7 +20,7 @@ demo: $(VENV)/.installed sandbox
 	$(BIN)/course demo
 
 # Two processes: each has a core of its own, so that tests which measure still can. `tests/conftest.py` says what goes where.
-test: $(VENV)/.installed-test sandbox lint
+test: $(VENV)/.installed-test sandbox
 	$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder
 
 slow-test: $(VENV)/.installed-test sandbox

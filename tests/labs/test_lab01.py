@@ -53,6 +53,7 @@ def hints(examined: Examination) -> str:
     return " ".join(outcome.hint for outcome in examined.outcomes)
 
 
+@pytest.mark.slow
 def test_reference_has_full_marks(tmp_path):
     LAB.write_reference(tmp_path)
     examined = LAB.examine(tmp_path, BENCH)
@@ -109,6 +110,7 @@ def test_promised_half_precision_on_a_float_graph(hand_in):
     assert "number types" in hints(examined)
 
 
+@pytest.mark.slow
 def test_half_precision_in_the_graph_is_accurate(hand_in):
     half = export_onnx(classifier("wide"), dtype="fp16")
     examined = hand_in(network=half, text=recipe(precision="fp16").dumps(), only="accuracy")
@@ -156,6 +158,7 @@ class ThreeTimes(nn.Module):
         return self.network.signature()
 
 
+@pytest.mark.slow
 def test_slow_engine_loses_the_points_for_speed(hand_in):
     examined = hand_in(network=export_onnx(ThreeTimes()))
     assert tiers(examined) == {"profile": "full", "accuracy": "full", "speed": "none"}

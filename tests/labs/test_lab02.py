@@ -148,6 +148,7 @@ def test_rewritten_parts_compute_the_same():
     assert sqnr_db(want, rewritten()(images).numpy()) > 120
 
 
+@pytest.mark.slow
 def test_what_each_suspect_costs_is_what_the_course_says():
     """Recorded for TensorRT for RTX 1.7.1: the notebook's text and the reference's causes rest on it."""
     measured = costs("tensorrt_rtx")
@@ -394,6 +395,7 @@ class OneMatrix(nn.Module):
         return slow_classifier().signature()
 
 
+@pytest.mark.slow
 def test_one_giant_matrix_is_another_function(hand_in):
     examined = hand_in(OneMatrix())
     assert tiers(examined) == {"equality": "none", "kernels": "none"}

@@ -153,6 +153,7 @@ def test_copy_that_answers_otherwise_costs_the_speed_alone(hand_in, monkeypatch)
     assert "keeps its answer for only 50 %" in examined.outcomes[-1].message
 
 
+@pytest.mark.slow
 @needs_vnni
 def test_pairs_on_biases_cost_the_speed(hand_in, network, good):
     model = insert_qdq(network, good)

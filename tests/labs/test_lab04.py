@@ -185,6 +185,7 @@ def test_the_judge_gives_the_reference_full_marks(reference):
     assert examined.figures["sqnr_db"] > 62  # thresholds follow the reference, and its own floor is 50
 
 
+@pytest.mark.slow
 def test_divided_queries_and_a_gain_folded_into_the_weights(hand_in):
     examined = hand_in(with_layer_norms())
     assert tiers(examined) == FULL, examined.outcomes
@@ -226,6 +227,7 @@ def test_a_plain_cast_is_fast_and_wrong(hand_in, given):
     assert "wrong engine" in said(examined, "kernels")
 
 
+@pytest.mark.slow
 def test_attention_kept_in_fp32_is_split(hand_in, given):
     examined = hand_in(cast(given, "fp16", keep=[*KEEP, *SCORES]))
     assert tiers(examined) == {"error": "full", "kernels": "partial"}
@@ -592,6 +594,7 @@ def test_on_a_gpu_mixed_has_to_be_fast(fp32_ms, reference_ms, yours_ms, tier):
     assert "over the FP32 engine" in outcome.message
 
 
+@pytest.mark.slow
 def test_on_a_gpu_with_tensorrt_8_the_outcome_says_who_did_what(reference, monkeypatch, bench):
     """Answers and kernels as the types say, speed of the engine that runs there."""
     assert not lab04_speed.graded(Bench(runner="onnxruntime"))

@@ -84,6 +84,7 @@ def said(examined: Examination, task: str) -> str:
 # ---- the reference and other right answers
 
 
+@pytest.mark.slow
 def test_reference_has_full_marks(tmp_path):
     LAB.write_reference(tmp_path)
     examined = LAB.examine(tmp_path, Bench(measure_s=12))
@@ -339,6 +340,7 @@ def test_the_self_check_of_a_task_does_not_run_the_others(tmp_path, monkeypatch)
     assert tiers(LAB.examine(tmp_path, Bench(), only="account")) == {"account": "full"}
 
 
+@pytest.mark.slow
 def test_an_engine_with_other_answers_has_no_cost(tmp_path, monkeypatch):
     """Nobody can hand one in here; a backend that computes wrongly would be found all the same."""
     LAB.write_reference(tmp_path)

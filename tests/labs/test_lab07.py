@@ -333,6 +333,7 @@ def latencies():
     return measured.latencies()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TEXTS)
 def test_throughput_is_worth_its_fixes(latencies, name):
     yours = {**latencies, "yours": latencies[name]}

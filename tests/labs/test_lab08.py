@@ -85,6 +85,7 @@ def test_untouched_release_has_none(tmp_path):
     assert "still empty" in examined.outcomes[0].hint
 
 
+@pytest.mark.slow
 def test_another_design_is_right_as_well(tmp_path):
     examined = LAB.examine(write(tmp_path, hand_ins.ANOTHER), dataclasses.replace(BENCH, measure_s=10))
     assert [outcome.tier for outcome in examined.outcomes] == ["full"] * 4, examined.outcomes
@@ -179,6 +180,7 @@ def test_memorised_answers_score_nothing(tmp_path):
     assert played(hand_ins.MEMORISED, "many clients")[0].wrong
 
 
+@pytest.mark.slow
 def test_stopped_clocks_and_a_busy_process_gain_nothing(tmp_path):
     outcome = LAB.examine(write(tmp_path, hand_ins.CLOCKS), BENCH, only="throughput").outcomes[0]
     assert outcome.points == 0, outcome
@@ -344,6 +346,7 @@ def test_figures():
     assert "costs a lone request 10 ms and changes throughput by +25 %" in drawn._suptitle.get_text()
 
 
+@pytest.mark.slow
 def test_windows_are_tried_on_the_learners_own_text():
     tried = lab08_figures.try_windows(hand_ins.REFERENCE, [0, 20], measure_s=2)
     assert np.median(tried[20].lone_ms["yours"]) - np.median(tried[0].lone_ms["yours"]) > 10

@@ -120,6 +120,7 @@ FULL = {"detect": "full", "latency": "full", "frames": "full"}
 # ---- right answers
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_reference_has_full_marks(tmp_path):
     """The real thing: workers, 1000 frames, measured times. Checks of single tasks share one run."""
