@@ -21,7 +21,7 @@ demo: $(VENV)/.installed sandbox
 
 # Two processes: each has a core of its own, so that tests which measure still can. `tests/conftest.py` says what goes where.
 test: $(VENV)/.installed-test sandbox
-	$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 2 --dist loadscope --no-loadscope-reorder
 
 slow-test: $(VENV)/.installed-test sandbox
 	$(BIN)/python -m pytest -m slow

@@ -10,15 +10,24 @@ import pytest
 
 from course_lib.recipe import Profile, Recipe
 
+# They share no fixture with their file's other tests and take longest, so they go first and to whichever process is free.
+ALONE = ("tests/test_notebooks.py::test_runs_top_to_bottom", "tests/test_lint.py")
 
-@pytest.hookimpl(tryfirst=True)
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Beside each other (`-n 2 --dist loadgroup`): tests of a file share a process and its fixtures. Those marked `alone` share
-    nothing, take longest and go first, so that no core waits at the end for the other."""
-    for item in items:
-        if not item.get_closest_marker("alone"):
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
-    items.sort(key=lambda item: item.get_closest_marker("alone") is None)
+    items.sort(key=lambda item: not item.nodeid.startswith(ALONE))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """With `-n 2`: the tests of a file share a process, and with it the fixtures of their module."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFile(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return nodeid if nodeid.startswith(ALONE) else nodeid.partition("::")[0]
+
+    return ByFile(config, log)
 
 
 @pytest.fixture(scope="session")

@@ -47,7 +47,6 @@ LONG = ("lab02", "lab03", "lab04", "lab05", "lab07", "lab08", "lab09")
 QUICK = [path for path in SOLUTIONS if not path.name.startswith(LONG)]
 
 
-@pytest.mark.alone
 @pytest.mark.parametrize("path", [*LECTURES, *QUICK], ids=name_of)
 def test_runs_top_to_bottom(path, tmp_path, monkeypatch):
     """The checks of a lab examine nothing here, as when it is graded: `test_solution_passes_its_checks` runs them."""
