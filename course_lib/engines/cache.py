@@ -21,6 +21,7 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -47,6 +48,7 @@ _KEY = re.compile(r"[0-9a-f]{64}")
 _TEMPORARY = ".temporary-"  # only the holder of the lock has any; those that another finds were left by a killed process
 _LOCK_WAIT_S = 30.0  # a store takes well under a second; a cache must not keep a build waiting behind a stopped process
 _CHUNK = 1 << 20
+_RACY_S = 1.0  # far above the tick of any file system's clock
 
 
 @dataclass(frozen=True)
@@ -111,7 +113,7 @@ class PlanCache:
     ) -> Built:
         """`engines.build`, unless the plan is at hand already; the arguments are the same.
 
-        A hit reads and hashes the model and the plan, and no more. With ``name@environment`` it also starts that
+        A hit reads and hashes the plan, and the model where this process has not done so yet, and no more. With ``name@environment`` it also starts that
         interpreter once, to ask for the backend's version. A build that fails leaves nothing in the cache. A plan that
         cannot be cached (read-only folder, full disk) is returned all the same.
 
@@ -355,7 +357,7 @@ def _model_sha256(model: Model) -> tuple[str, bool]:
     if not isinstance(model, (str, os.PathLike)):
         return hashlib.sha256(model.SerializeToString()).hexdigest(), False  # in memory: there is nothing beside it
     try:
-        return _sha256(Path(model), b"location")
+        return _sha256_once(Path(model), b"location")
     except FileNotFoundError:
         raise BuildError(f"{model}: no such file") from None
     except OSError as error:
@@ -394,6 +396,24 @@ def _locations(message: Any) -> Iterator[str]:
                 yield child.value
             else:
                 yield from _locations(child)
+
+
+def _sha256_once(path: Path, word: bytes) -> tuple[str, bool]:
+    """`_sha256`, from memory where this process has read the file and nothing has touched it since.
+
+    A change within the clock's tick of the last one leaves the same times behind, so a file that was touched just now is read
+    again (git calls such an entry racy). Nobody can set the time of the last change of a file's status.
+    """
+    status = path.stat()
+    if time.time() - status.st_ctime < _RACY_S:
+        return _sha256(path, word)
+    touched = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    return _sha256_of(path, word, touched)
+
+
+@lru_cache(maxsize=256)
+def _sha256_of(path: Path, word: bytes, touched: tuple[int, ...]) -> tuple[str, bool]:
+    return _sha256(path, word)
 
 
 def _sha256(path: Path, word: bytes = b"") -> tuple[str, bool]:

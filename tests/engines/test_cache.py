@@ -115,6 +115,31 @@ def test_a_hit_for_the_wide_classifier_takes_less_than_50_ms(cache: PlanCache, w
     assert sorted(seconds)[4] < 0.050
 
 
+def test_a_model_is_hashed_again_only_after_something_touched_it(monkeypatch, small_onnx: Path, tmp_path: Path) -> None:
+    monkeypatch.setattr(module, "_RACY_S", 0.05)
+    hashed: list[Path] = []
+    really = module._sha256
+    monkeypatch.setattr(module, "_sha256", lambda path, word=b"": (hashed.append(path), really(path, word))[1])
+    model = Path(shutil.copyfile(small_onnx, tmp_path / "model.onnx"))
+    times = model.stat()
+
+    def digests(calls: int) -> set[str]:
+        time.sleep(0.06)
+        return {made_of(model, backend=ORT)["model"] for _ in range(calls)}
+
+    (first,) = digests(5)
+    assert len(hashed) == 1
+    content = bytearray(model.read_bytes())
+    content[-1] ^= 1
+    model.write_bytes(content)
+    os.utime(model, ns=(times.st_atime_ns, times.st_mtime_ns))  # as long as before, and seemingly as old
+    assert model.stat().st_mtime_ns == times.st_mtime_ns
+    (second,) = digests(5)
+    assert len(hashed) == 2 and second != first
+    made_of(model.rename(tmp_path / "moved.onnx"), backend=ORT)
+    assert len(hashed) == 3, "it was touched less than the clock's tick ago"
+
+
 def test_a_build_that_fails_leaves_nothing(cache: PlanCache, small_onnx: Path, service_recipe: Recipe, tmp_path: Path) -> None:
     for _ in range(2):
         with pytest.raises(PrecisionError):
