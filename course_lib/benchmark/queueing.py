@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,6 +12,34 @@ from course_lib import style
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What a queue did with the frames offered to it, one entry a frame.
+
+    Attributes:
+        latency_ms: from a frame's arrival until its answer; NaN where it was lost.
+        waiting: frames in the queue just after it came.
+    """
+
+    latency_ms: np.ndarray
+    waiting: np.ndarray
+
+    @property
+    def lost_share(self) -> float:
+        """Part of the frames that were dropped, 0 to 1."""
+        return float(np.isnan(self.latency_ms).mean())
+
+    @property
+    def p99_ms(self) -> float:
+        """Latency that 99 % of the answered frames stay under."""
+        return float(np.nanpercentile(self.latency_ms, 99))
+
+    @property
+    def worst_ms(self) -> float:
+        """Longest latency of an answered frame."""
+        return float(np.nanmax(self.latency_ms))
 
 
 def response_ms(service_ms: np.ndarray, between_ms: np.ndarray) -> np.ndarray:

@@ -13,6 +13,8 @@ from typing import Literal
 
 import numpy as np
 
+from course_lib.benchmark.queueing import Answers
+
 Call = Callable[[], object]
 Full = Literal["drop oldest", "drop newest", "wait"]
 
@@ -55,27 +57,14 @@ def resident_mib() -> float:
 
 
 @dataclass(frozen=True)
-class Served:
-    """What happened to the frames of `serve`, one entry a frame.
+class Served(Answers):
+    """What happened to the frames of `serve`.
 
     Attributes:
-        offered_s: when the frame came, in seconds from the first.
-        latency_ms: from then until its answer; NaN where it was lost.
-        waiting: frames in the queue just after it came.
+        offered_s: when each frame came, in seconds from the first.
     """
 
     offered_s: np.ndarray
-    latency_ms: np.ndarray
-    waiting: np.ndarray
-
-    @property
-    def lost_share(self) -> float:
-        return float(np.isnan(self.latency_ms).mean())
-
-    @property
-    def worst_ms(self) -> float:
-        """Longest latency of an answered frame."""
-        return float(np.nanmax(self.latency_ms))
 
 
 def serve(
@@ -106,7 +95,7 @@ def serve(
             due = max(due, time.perf_counter() if full == "wait" else due) + period_ms / 1e3
         line.close()
         answered.result()
-    return Served(line.offered - line.offered[0], 1e3 * (line.answered - line.offered), line.waiting)
+    return Served(1e3 * (line.answered - line.offered), line.waiting, offered_s=line.offered - line.offered[0])
 
 
 class _Line:

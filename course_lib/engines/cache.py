@@ -113,9 +113,9 @@ class PlanCache:
     ) -> Built:
         """`engines.build`, unless the plan is at hand already; the arguments are the same.
 
-        A hit reads and hashes the plan, and the model where this process has not done so yet, and no more. With ``name@environment`` it also starts that
-        interpreter once, to ask for the backend's version. A build that fails leaves nothing in the cache. A plan that
-        cannot be cached (read-only folder, full disk) is returned all the same.
+        A hit reads and hashes the plan, and the model where this process has not done so yet, and no more. With
+        ``name@environment`` it also starts that interpreter once, to ask for the backend's version. A build that fails leaves
+        nothing in the cache. A plan that cannot be cached (read-only folder, full disk) is returned all the same.
 
         Raises:
             BackendUnavailable, BuildError, PrecisionError: as `engines.build`.

@@ -14,6 +14,8 @@ import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from course_lib.engines.torch_trt_keywords import of_version
+
 TABLE = Path(__file__).with_suffix(".json")
 _PREFIX = "torch.ops."
 _FOLDER = "torch_tensorrt/dynamo/conversion/"
@@ -37,10 +39,8 @@ def converted(operator: str, version: str) -> bool:
     Raises:
         ValueError: a version that is not in the table.
     """
-    known = table()
-    if version not in known:
-        raise ValueError(f"no converters of Torch-TensorRT {version!r} were read: there are {', '.join(known)}")
-    return operator in known[version] or operator.rpartition(".")[0] in known[version]
+    row = of_version(table(), version, "converters")
+    return operator in row or operator.rpartition(".")[0] in row
 
 
 def read_wheel(path: Path) -> tuple[str, list[str]]:

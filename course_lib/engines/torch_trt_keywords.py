@@ -16,6 +16,7 @@ import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 TABLE = Path(__file__).with_suffix(".json")
 
@@ -26,6 +27,7 @@ _SAID_TO_DO_NOTHING = (
     r"(\w+) \(bool\): [^\n]*only applicable to torch\.compile",
 )
 Keywords = dict[str, list[str]]  # what a function reads, by the function's name
+Row = TypeVar("Row")
 
 
 def table() -> dict[str, Keywords]:
@@ -36,6 +38,17 @@ def table() -> dict[str, Keywords]:
     """
     known: dict[str, Keywords] = json.loads(TABLE.read_bytes())
     return known
+
+
+def of_version(known: Mapping[str, Row], version: str, what: str) -> Row:
+    """The row of a version ``"major.minor"`` in a table that was made from wheels; `what` the table holds is for the message.
+
+    Raises:
+        ValueError: no wheel of that version was read.
+    """
+    if version not in known:
+        raise ValueError(f"no {what} of Torch-TensorRT {version!r} were read: there are {', '.join(known)}")
+    return known[version]
 
 
 def read_wheel(path: Path) -> tuple[str, Keywords]:

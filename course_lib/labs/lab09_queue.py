@@ -8,35 +8,22 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from course_lib.benchmark.queueing import Answers
 from course_lib.labs.lab09_detections import NOTHING, Detections
 from course_lib.labs.lab09_settings import Settings
 
 
 @dataclass(frozen=True)
-class Replay:
+class Replay(Answers):
     """What happened to the frames that were sent to the detector.
 
     Attributes:
         period_ms: from one frame of the source to the next.
         every: one frame in so many was sent.
-        latency_ms: from a frame's arrival to its boxes, ``(sent,)``; NaN where the frame was lost.
-        waiting: frames in the queue just after each arrival, ``(sent,)``.
     """
 
     period_ms: float
     every: int
-    latency_ms: np.ndarray
-    waiting: np.ndarray
-
-    @property
-    def lost_share(self) -> float:
-        """Part of the sent frames that were dropped."""
-        return float(np.isnan(self.latency_ms).mean())
-
-    @property
-    def p99_ms(self) -> float:
-        """Latency that 99 % of the answered frames stay under."""
-        return float(np.nanpercentile(self.latency_ms, 99))
 
     def shown(self, found: Sequence[Detections], frames: int) -> list[Detections]:
         """The boxes on each of the source's frames: a skipped frame shows those of the one before, a lost frame none."""
@@ -73,4 +60,4 @@ def replay(call_ms: np.ndarray, sent: int, settings: Settings, period_ms: float)
             queue.popleft() if settings.drop == "oldest" else queue.pop()
         lengths[index] = len(queue)
     free_at = serve(np.inf, arrivals[-1], 1)
-    return Replay(period_ms, settings.every, done - arrivals, lengths)
+    return Replay(done - arrivals, lengths, period_ms=period_ms, every=settings.every)

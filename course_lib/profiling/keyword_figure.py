@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 from course_lib import style
-from course_lib.engines.torch_trt_keywords import table
+from course_lib.engines.torch_trt_keywords import of_version, table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -25,12 +25,10 @@ def fate(keyword: str, version: str) -> Fate:
     Raises:
         ValueError: a version that is not in the table.
     """
-    known = table()
-    if version not in known:
-        raise ValueError(f"no keywords of Torch-TensorRT {version!r} were read: there are {', '.join(known)}")
-    if keyword in known[version]["ignored"]:
+    row = of_version(table(), version, "keywords")
+    if keyword in row["ignored"]:
         return "taken and ignored"
-    return "read" if keyword in known[version]["compile"] else "swallowed"
+    return "read" if keyword in row["compile"] else "swallowed"
 
 
 def draw_keywords(keywords: Sequence[str], title: str) -> Figure:
