@@ -102,6 +102,7 @@ def doctor(as_json: AsJson = False) -> None:
     from course_lib.engines import available_backends, default_builder, default_runner, environments
     from course_lib.engines.cuda_driver import capability
     from course_lib.grading import sandbox
+    from course_lib.grading.confinement import enforced_by
 
     found = {
         "course": __version__,
@@ -112,6 +113,7 @@ def doctor(as_json: AsJson = False) -> None:
         "builds_with": default_builder(),
         "runs_with": default_runner(),
         "sandbox": sandbox.problem() or "ok",
+        "limits": enforced_by(),
     }
     if not _show(as_json, found):
         console.doctor(found)
@@ -240,9 +242,16 @@ def grade(
     builder: Annotated[str | None, typer.Option(help="backend that proves layers and profiles")] = None,
     runner: Annotated[str | None, typer.Option(help="backend that runs and is measured")] = None,
     trusted: Annotated[bool, typer.Option("--trusted", help="without the sandbox; only for files of your own")] = False,
+    workers: Annotated[int, typer.Option(min=1, help="processes on this machine; with GPUs, each gets one in turn")] = 1,
+    scheduler: Annotated[
+        str | None, typer.Option(help="address of a Dask scheduler whose workers grade instead, such as tcp://10.0.0.1:8786")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Autograde hand-ins under CLASSROOM/submitted/STUDENT/LAB and write reports and feedback."""
+    """Autograde hand-ins under CLASSROOM/submitted/STUDENT/LAB and write reports and feedback.
+
+    After an interruption the same command goes on where it was.
+    """
     from course_lib import console, labs
     from course_lib.grading.classroom import Classroom
 
@@ -255,10 +264,57 @@ def grade(
         raise CourseError(
             f"nothing handed in: expected {room.folder / 'submitted' / (missing or ['STUDENT'])[0] / chosen.name}"
         )
-    grades = room.grade(chosen, students)
+    if workers > 1 and scheduler:
+        raise typer.BadParameter("--workers starts processes here, --scheduler names those of a cluster: give one of the two")
+    grades = room.grade(chosen, students, workers=workers, scheduler=scheduler, progress=sys.stderr.isatty())
     if not _show(as_json, {"lab": chosen.name, "grades": [one.to_json() for one in grades]}):
         console.grades(chosen, grades)
     if any(one.error for one in grades):
+        raise typer.Exit(1)
+
+
+@app.command()
+def report(
+    lab: LabName,
+    classroom: Annotated[str, typer.Option(help="folder of hand-ins and grades")] = "classroom",
+    csv: Annotated[Path | None, typer.Option(help="also write the final points to this file")] = None,
+    form: Annotated[str, typer.Option("--format", help="of the CSV file: nbgrader, moodle or canvas")] = "nbgrader",
+    leaderboard: Annotated[bool, typer.Option("--leaderboard", help="also write a page with ranks, for everybody")] = False,
+    anonymous: Annotated[bool, typer.Option("--anonymous", help="the leaderboard with pseudonyms")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """A class on one lab: points, hard tasks, who needs an instructor, who was late, identical files. Writes a page."""
+    from course_lib import console, labs
+    from course_lib.grading.class_files import write
+    from course_lib.grading.classroom import Classroom
+
+    made = write(labs.find(lab), Classroom(_root(), classroom), csv, form, leaderboard=leaderboard, anonymous=anonymous)
+    if not _show(as_json, made.to_json()):
+        console.class_report(made)
+
+
+@app.command()
+def verify(
+    verdict: Annotated[Path, typer.Argument(help="the JSON beside a report: CLASSROOM/reports/STUDENT/LAB.json")],
+    classroom: Annotated[Path | None, typer.Option(help="whose key must have signed it; default: the one it lies in")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Whether a verdict is as the grader signed it, and follows from the latencies it holds. Status 1 when not."""
+    from course_lib.grading import recompute, signature
+
+    try:
+        document = json.loads(verdict.read_bytes())
+    except ValueError as error:
+        raise CourseError(f"{verdict} is no verdict: expected JSON as `course grade` writes it ({error})") from None
+    room = classroom or verdict.absolute().parent.parent.parent
+    key = signature.public_key(signature.signing_key(room)) if (room / signature.KEY_FILE).exists() else None
+    found = recompute.contradictions(document, key)
+    if not _show(as_json, {"verdict": str(verdict), "key": key, "contradictions": found}):
+        print(
+            "\n".join(found)
+            or f"{verdict}: signed by {'this classroom' if key else 'the key it names'}, and follows from its record"
+        )
+    if found:
         raise typer.Exit(1)
 
 

@@ -11,6 +11,7 @@ from rich.table import Table
 
 if TYPE_CHECKING:
     from course_lib.engines import Plan
+    from course_lib.grading.class_files import ClassFiles
     from course_lib.grading.classroom import Grade
     from course_lib.labs import Examination, Lab
 
@@ -86,6 +87,42 @@ def grades(lab: Lab, graded: Sequence[Grade]) -> None:
     """One row a hand-in."""
     rows = [(one.student, f"{one.score:g} / {one.max_score:g}", f"{one.waiting:g}", one.error or one.report) for one in graded]
     table(lab.title, ("student", "points", "by hand", "report"), rows)
+
+
+def class_report(made: ClassFiles) -> None:
+    """The tables of a class, and where its pages are."""
+    report = made.report
+    tasks = report.hand_ins[0].tasks
+    rows = [
+        (
+            one.student,
+            *(f"{task.points:g} {task.tier}" for task in one.tasks),
+            f"{one.final:g} / {one.max_score:g}",
+            f"-{one.penalty:g}" if one.penalty else "",
+            one.speedup or "",
+            "; ".join(one.waiting),
+        )
+        for one in report.hand_ins
+    ]
+    table(report.title, ("student", *(task.id for task in tasks), "final", "late", "speedup", "needs you because"), rows)
+    difficulty = report.difficulty()
+    tiers = [tier for tier in next(iter(difficulty.values())) if any(shares[tier] for shares in difficulty.values())]
+    shares = [(title, *(f"{100 * found[tier]:.0f} %" for tier in tiers)) for title, found in difficulty.items()]
+    table("share of the class", ("task", *tiers), shares)
+    if report.alike:
+        table(
+            "identical files",
+            ("file", "students", "how to read it"),
+            [(a.file, ", ".join(a.students), a.reading) for a in report.alike],
+        )
+    if made.places:
+        places = [(p.rank, p.student, p.name, f"{p.points:g}", p.speedup or "") for p in made.places]
+        table("leaderboard", ("rank", "student", "published as", "points", "speedup"), places)
+    for said, names in (("not graded yet", report.ungraded), ("handed nothing in", report.missing)):
+        if names:
+            print(f"{said}: {', '.join(names)}")
+    for path in made.files:
+        print(path)
 
 
 def demo(shown: Mapping[str, Any]) -> None:

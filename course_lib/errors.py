@@ -39,5 +39,8 @@ class ExaminerFault(CourseError):
     """Something of the course's own failed during an examination: nobody's points may depend on it."""
 
 
+WORKER_ENDED = "the worker ended"  # so begins the message of a `WorkerDied` that ended by itself, or that somebody killed
+
+
 class WorkerDied(EngineError):
     """A worker process ended, hung or answered nonsense; the text holds the end of its log."""

@@ -121,7 +121,8 @@ def compare(
             continue
         next_look = int(1.3 * len(rounds))  # looking costs a bootstrap: look rarely
         latencies = dict(zip(names, np.array(rounds).T, strict=True))
-        speedups = {name: speedup(latencies[baseline], latencies[name]) for name in names if name != baseline}
+        # a fixed seed: whoever holds the latencies can compute the intervals again
+        speedups = {name: speedup(latencies[baseline], latencies[name], seed=0) for name in names if name != baseline}
         narrow = settled(latencies) if settled else all(s.half_width <= half_width for s in speedups.values())
         if narrow or out_of_time:
             stopped = "precise" if narrow else "time"

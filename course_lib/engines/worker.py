@@ -29,7 +29,7 @@ from course_lib.engines.base import Feeds, ModelSource, Plan, TensorInfo
 from course_lib.engines.environments import HERE, Environment
 from course_lib.engines.layers import LayerTable
 from course_lib.engines.progress import Report, at_most_every
-from course_lib.errors import BackendUnavailable, CourseError, WorkerDied
+from course_lib.errors import WORKER_ENDED, BackendUnavailable, CourseError, WorkerDied
 
 _T = TypeVar("_T")
 Launcher = Callable[[Sequence[str]], list[str]]  # wraps the worker's command, for example in a sandbox
@@ -161,7 +161,7 @@ class Worker:
             self._kill()
             raise WorkerDied(f"no answer to {request['do']!r} within {limit:g} s: the worker was stopped") from None
         except (EOFError, BrokenPipeError):
-            raise WorkerDied(f"the worker ended during {request['do']!r}: {self._last_words()}") from None
+            raise WorkerDied(f"{WORKER_ENDED} during {request['do']!r}: {self._last_words()}") from None
         except WorkerDied:
             self._kill()
             raise

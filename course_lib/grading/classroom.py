@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import shutil
-import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from course_lib.errors import CourseError
+from course_lib.files import write_atomically
+from course_lib.grading.hand_in import WORK, Job, Result, reason
+from course_lib.grading.journal import Journal
 from course_lib.labs import Lab
 
 
@@ -48,12 +52,12 @@ class Classroom:
         work: folder of hand-ins, gradebook, reports and feedback, relative to `root`.
         trusted: grade without the sandbox; for the course's own files only.
         bench: fields of `course_lib.labs.Bench` that differ from the default.
-        limits: settings of `course_lib.grading.kernel.SandboxedExecute` that differ from the default, such as ``timeout`` (of
-            one cell, in seconds) and ``total_timeout_s``.
+        limits: settings of `course_lib.grading.kernel.SandboxedExecute` that differ from ``nbgrader_config.py``, such as
+            ``timeout`` (of one cell, in seconds) and ``total_timeout_s``.
     """
 
     root: Path
-    work: str = "classroom"
+    work: str = WORK
     trusted: bool = False
     bench: Mapping[str, Any] = field(default_factory=dict)
     limits: Mapping[str, Any] = field(default_factory=dict)
@@ -72,54 +76,94 @@ class Classroom:
         shutil.rmtree(target, ignore_errors=True)
         shutil.copytree(source, target, symlinks=True)
 
-    def grade(self, lab: Lab, students: list[str]) -> list[Grade]:
-        """Autograde, write feedback, and read the gradebook.
+    def grade(
+        self, lab: Lab, students: list[str], *, workers: int = 1, scheduler: str | None = None, progress: bool = False
+    ) -> list[Grade]:
+        """Grade each hand-in in a folder of its own, and write what came of it into the gradebook, here and one by one.
+
+        After an interruption the same call goes on where it was: what is in the gradebook already is not graded again.
+
+        Args:
+            lab: which.
+            students: whose.
+            workers, scheduler: see `farm.graded`.
+            progress: show a bar.
 
         Raises:
             SandboxMissing: no sandbox works here and the classroom is not `trusted`.
-            CourseError: the lab's solution cannot be registered with nbgrader.
+            CourseError: the lab's solution cannot be registered with nbgrader, another process grades the lab, or the scheduler
+                does not answer.
         """
-        from course_lib.grading import sandbox
+        from course_lib.bars import track
+        from course_lib.grading import farm, sandbox
 
-        if not self.trusted:
+        if not self.trusted and scheduler is None:
             sandbox.require()
         self.folder.mkdir(parents=True, exist_ok=True)
-        warnings.filterwarnings("ignore", message="Object of type .* not in session", module="nbgrader")
-        api = self._api()
-        self._register(api, lab)
-        errors = {}
-        for student in students:
-            done = api.autograde(lab.name, student)
-            if done["success"]:
-                done = api.generate_feedback(lab.name, student)
-            errors[student] = "" if done["success"] else _reason(done)
+        journal, errors = Journal(self.folder / "jobs" / lab.name), dict.fromkeys(students, "")
+        with journal.held():
+            course = self._registered(lab)
+            results = farm.graded(self._jobs(lab, students, course, journal, errors), workers=workers, scheduler=scheduler)
+            for result in track(results, f"grading {lab.name}", total=len(students), shown=progress):
+                errors[result.student] = result.error
+                if result.entry:
+                    journal.keep(result)
+                    self._record(lab, result, journal)
+            journal.finish(students)
         return [self._grade(lab, student, errors[student]) for student in students]
 
+    def _jobs(self, lab: Lab, students: list[str], course: bytes, journal: Journal, errors: dict[str, str]) -> Iterator[Job]:
+        """What is left to do; what an interrupted batch has done is only recorded."""
+        from course_lib.grading import parcel
+
+        for student in students:
+            try:
+                files = parcel.pack(self.folder / "submitted" / student / lab.name)
+            except CourseError as error:
+                errors[student] = str(error)
+                continue
+            job = Job(lab.name, student, files, course, self.trusted, self.bench, self._settings)
+            if kept := journal.kept(student, job.digest):
+                errors[student] = kept.error
+                self._record(lab, kept, journal)
+            elif not journal.recorded(student, job.digest):
+                yield job
+
+    def _record(self, lab: Lab, result: Result, journal: Journal) -> None:
+        """Files, then gradebook, then the mark that both are done. Done twice it comes to the same."""
+        from course_lib.grading import gradebook, parcel, signature
+
+        shutil.rmtree(self.folder / "autograded" / result.student / lab.name, ignore_errors=True)
+        shutil.rmtree(self.folder / "feedback" / result.student / lab.name, ignore_errors=True)
+        parcel.unpack(result.files, self.folder)
+        verdict = self.folder / "reports" / result.student / f"{lab.name}.json"
+        known = signature.signed(json.loads(verdict.read_bytes()), signature.signing_key(self.folder))
+        write_atomically(verdict, json.dumps(known).encode())
+        if gradebook.record(self.folder / "gradebook.db", lab, result.student, result.entry, self._settings):
+            self._api().generate_feedback(lab.name, result.student)  # with what an instructor gave by hand
+        journal.mark(result)
+
+    @cached_property
+    def _settings(self) -> dict[str, dict[str, Any]]:
+        from course_lib.grading.nbgrader_bridge import own_settings
+
+        settings = own_settings(self.root)
+        return {**settings, "SandboxedExecute": {**settings.get("SandboxedExecute", {}), **self.limits}}
+
     def _api(self) -> Any:
-        from nbgrader.apps.api import NbGraderAPI
-        from nbgrader.coursedir import CourseDirectory
-        from traitlets.config import Config
+        from course_lib.grading.nbgrader_bridge import api
 
-        from course_lib.grading.nbgrader_bridge import configure
+        log = logging.FileHandler(self.folder / "nbgrader.log", delay=True)
+        return api(self.root, self.work, trusted=self.trusted, bench=self.bench, settings=self._settings, log=log)
 
-        config = Config()
-        configure(config, root=self.root, work=self.work, trusted=self.trusted)
-        config.GradeArtefacts.bench = dict(self.bench)
-        config.SandboxedExecute.update(self.limits)
-        config.CourseDirectory.release_directory = f"{self.work}/release"  # labs/ changes with `course release` only
-        log = logging.getLogger("course.nbgrader")
-        if not log.handlers:
-            log.addHandler(logging.FileHandler(self.folder / "nbgrader.log"))
-            log.propagate = False
-            log.setLevel(logging.INFO)
-        api = NbGraderAPI(CourseDirectory(config=config), config=config)
-        api.log = log
-        return api
+    def _registered(self, lab: Lab) -> bytes:
+        """Tell nbgrader of the lab, and pack what grading it needs."""
+        from course_lib.grading import gradebook
 
-    def _register(self, api: Any, lab: Lab) -> None:
-        done = api.generate_assignment(lab.name)
+        done = self._api().generate_assignment(lab.name)
         if not done["success"]:
-            raise CourseError(f"nbgrader cannot read the solution of {lab.name}: {_reason(done)}")
+            raise CourseError(f"nbgrader cannot read the solution of {lab.name}: {reason(done)}")
+        return gradebook.template(self.folder, self.root / "solutions", lab)
 
     def _grade(self, lab: Lab, student: str, error: str) -> Grade:
         from nbgrader.api import Gradebook, MissingEntry
@@ -145,9 +189,3 @@ class Classroom:
             feedback=self.folder / "feedback" / student / lab.name / f"{lab.name}.html",
             error=error,
         )
-
-
-def _reason(done: Mapping[str, Any]) -> str:
-    """The last line of nbgrader's log or traceback that says something."""
-    lines = [line.strip() for text in (done.get("error"), done.get("log")) for line in (text or "").splitlines()]
-    return next((line for line in reversed(lines) if line), "no reason given")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
+from contextlib import ExitStack
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +21,10 @@ from nbgrader.preprocessors import Execute
 from traitlets import Bool, Float, Integer
 
 from course_lib import labs
+from course_lib.engines.worker import Launcher
 from course_lib.errors import CourseError
 from course_lib.grading import artefacts, sandbox
+from course_lib.grading.confinement import confined
 
 _TOO_LONG = "a cell ran longer than it may"
 
@@ -29,24 +34,18 @@ class OutputFlood(Exception):
 
 
 class SandboxedKernelManager(AsyncKernelManager):
-    """Starts the kernel inside the sandbox. It sees its scratch folder and the folder of its sockets, nothing else."""
+    """Starts the kernel by way of `launch`, which puts the sandbox around it; None where it is trusted."""
 
-    trusted = Bool(False)
-    scratch = ""
-    sockets = ""
+    launch: Launcher | None = None
+    words: Any = subprocess.DEVNULL  # where the kernel's own standard error goes
 
     def format_kernel_cmd(self, extra_arguments: list[str] | None = None) -> list[str]:
         kernel = [sys.executable, "-m", "ipykernel_launcher", "-f", self.connection_file, *(extra_arguments or [])]
-        if self.trusted:
-            return kernel
-        walls = sandbox.Sandbox(
-            writable=(Path(self.scratch), Path(self.sockets)), environment={"NBGRADER_EXECUTION": "autograde"}
-        )
-        return walls.command(kernel)
+        return self.launch(kernel) if self.launch else kernel
 
     async def start_kernel(self, **options: Any) -> Any:
         """What a kernel prints past its notebook is no message of the grader's."""
-        return await super().start_kernel(stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **options)
+        return await super().start_kernel(stdout=subprocess.DEVNULL, stderr=self.words, **options)
 
 
 class SandboxedExecute(Execute):
@@ -63,16 +62,34 @@ class SandboxedExecute(Execute):
     def preprocess(self, nb: NotebookNode, resources: Any, km: Any = None) -> tuple[NotebookNode, Any]:
         if not self.trusted:
             sandbox.require()
+        for last in (False, True):  # a kernel that died is given one more chance: something else may have killed it
+            done, resources = self._attempt(deepcopy(nb), resources, km)
+            if not self._died or last:
+                return done, resources
+            self.log.warning("the kernel died: the notebook is run once more")
+        raise AssertionError("the second attempt is the last")
+
+    def _attempt(self, nb: NotebookNode, resources: Any, km: Any) -> tuple[NotebookNode, Any]:
+        """One run of the notebook in a sandbox and scratch folder of its own. `_died` says whether the kernel ended by itself."""
         home = Path(resources["metadata"]["path"])
-        with tempfile.TemporaryDirectory(prefix="run-") as scratch, tempfile.TemporaryDirectory(prefix="ipc-") as sockets:
+        self._died = False
+        with ExitStack() as stack:
+            scratch, self._sockets = (
+                stack.enter_context(tempfile.TemporaryDirectory(prefix=name)) for name in ("run-", "ipc-")
+            )
+            self._words = stack.enter_context(tempfile.TemporaryFile())
+            walls = sandbox.Sandbox(
+                writable=(Path(scratch), Path(self._sockets)), environment={"NBGRADER_EXECUTION": "autograde"}
+            )
+            self._launch = None if self.trusted else stack.enter_context(confined(walls))
             artefacts.copy_plain(home, Path(scratch))
-            self._scratch, self._sockets = scratch, sockets
             self._started, self._printed, self._stopped = time.monotonic(), 0, ""
             resources["metadata"]["path"] = scratch
             try:
                 nb, resources = super().preprocess(nb, resources, km)
             except Exception as error:  # whatever a learner's kernel does, the batch goes on
                 self.log.error("the notebook could not be run: %r", error)
+                self._died = True
                 for cell in nb.cells:
                     _fail(cell, f"the notebook could not be run: {error}")
             finally:
@@ -82,7 +99,7 @@ class SandboxedExecute(Execute):
 
     def create_kernel_manager(self) -> Any:
         manager = super().create_kernel_manager()
-        manager.trusted, manager.scratch, manager.sockets = self.trusted, self._scratch, self._sockets
+        manager.launch, manager.words = self._launch, self._words
         # the default ipc path is relative to the working directory, which is another one inside the sandbox
         manager.transport, manager.ip = "ipc", f"{self._sockets}/kernel"
         manager.connection_file = f"{self._sockets}/kernel.json"
@@ -97,7 +114,9 @@ class SandboxedExecute(Execute):
         try:
             cell, resources = super().preprocess_cell(cell, resources, index)
         except (DeadKernelError, OutputFlood) as error:
-            self._stop(str(error) or "the kernel died")
+            limit = self._limit()
+            self._died = isinstance(error, DeadKernelError) and not limit
+            self._stop(limit or str(error) or "the kernel died")
             _fail(cell, self._stopped)
             return cell, resources
         except CellTimeoutError:  # it ran too long and ignored the interrupt
@@ -121,6 +140,12 @@ class SandboxedExecute(Execute):
     def _get_timeout(self, cell: NotebookNode | None) -> int:
         left = int(self.total_timeout_s - (time.monotonic() - self._started))
         return max(1, min(self.timeout or left, left))
+
+    def _limit(self) -> str:
+        """The limit that the supervisor stopped the kernel for, if it did; see `supervise`."""
+        self._words.seek(max(0, self._words.seek(0, os.SEEK_END) - 300))
+        last = (self._words.read().decode(errors="replace").strip().splitlines() or [""])[-1]
+        return f"the notebook {last.removeprefix('stopped: ')}" if last.startswith("stopped: ") else ""
 
     def _stop(self, reason: str) -> None:
         self._stopped = reason

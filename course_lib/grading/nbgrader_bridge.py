@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import sys
+import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +26,7 @@ from traitlets.config import Config
 
 from course_lib import labs
 from course_lib.errors import CourseError
-from course_lib.grading import artefacts, report
+from course_lib.grading import artefacts, late, report, signature
 from course_lib.grading.judge import Verdict, judge
 from course_lib.grading.kernel import SandboxedExecute
 from course_lib.labs import Bench, Lab
@@ -33,6 +36,7 @@ _ACTIVE = (
     "text/html", "text/markdown", "text/latex", "image/svg+xml", "application/javascript",
     "application/vnd.jupyter.widget-view+json",
 )  # fmt: skip
+_SETTINGS = ("SandboxedExecute", "GradeArtefacts", "LatePenalty")  # what an instructor may set
 
 
 def configure(config: Config, *, root: Path, work: str = "classroom", trusted: bool = False) -> None:
@@ -62,6 +66,71 @@ def configure(config: Config, *, root: Path, work: str = "classroom", trusted: b
     config.SandboxedExecute.timeout = 240
     config.SandboxedExecute.trusted = config.GradeArtefacts.trusted = trusted
     config.GradeArtefacts.work = str(root / work)
+    late.configure(config)
+
+
+def api(
+    root: Path,
+    work: str,
+    *,
+    trusted: bool,
+    bench: Mapping[str, Any],
+    settings: Mapping[str, Mapping[str, Any]],
+    log: logging.Handler,
+) -> Any:
+    """nbgrader's API for a classroom, and nothing of it on the terminal.
+
+    Args:
+        root, work, trusted: as in `configure`.
+        bench: fields of `course_lib.labs.Bench` that differ from the default.
+        settings: what else differs, by class and trait.
+        log: where nbgrader's messages go.
+    """
+    from nbgrader.apps.api import NbGraderAPI
+    from nbgrader.coursedir import CourseDirectory
+
+    warnings.filterwarnings("ignore", message="Object of type .* not in session", module="nbgrader")
+    config: Any = Config()
+    configure(config, root=root, work=work, trusted=trusted)
+    config.GradeArtefacts.bench = dict(bench)
+    config.CourseDirectory.release_directory = f"{work}/release"  # labs/ changes with `course release` only
+    for name, traits in settings.items():
+        config[name].update(traits)
+    logger = logging.Logger("nbgrader", logging.INFO)
+    log.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+    logger.addHandler(log)
+    made = NbGraderAPI(CourseDirectory(config=config), config=config)
+    made.log = logger
+    return made
+
+
+def own_settings(root: Path) -> dict[str, dict[str, Any]]:
+    """What an instructor has set in ``nbgrader_config.py`` for the classes that grade, by class and trait; plain values only.
+
+    Raises:
+        CourseError: the file cannot be run.
+    """
+    from traitlets.config.loader import PyFileConfigLoader
+
+    if not (root / "nbgrader_config.py").is_file():
+        return {}
+    try:
+        loaded = PyFileConfigLoader("nbgrader_config.py", path=str(root)).load_config()
+    except Exception as error:  # whatever a Python file may raise
+        raise CourseError(f"{root / 'nbgrader_config.py'} cannot be used ({type(error).__name__}: {error})") from None
+    by_itself: Any = Config()
+    configure(by_itself, root=root)
+    return {
+        name: {
+            trait: value for trait, value in loaded[name].items() if value != by_itself[name].get(trait) and _is_plain(value)
+        }
+        for name in _SETTINGS
+        if name in loaded
+    }
+
+
+def _is_plain(value: object) -> bool:
+    return isinstance(value, (str, int, float, bool, type(None)))
 
 
 def _put_this_environment_on_path() -> None:
@@ -122,6 +191,7 @@ class GradeArtefacts(NbGraderPreprocessor):
     trusted = Bool(False, help="judge without the sandbox; for the course's own files only").tag(config=True)
     work = Unicode("classroom", help="folder for verdicts and reports").tag(config=True)
     bench = Dict({}, help="fields of course_lib.labs.Bench, such as builder and runner").tag(config=True)
+    sign = Bool(True, help="sign verdicts with the classroom's key").tag(config=True)
 
     def preprocess(self, nb: NotebookNode, resources: Any) -> tuple[NotebookNode, Any]:
         lab = _lab(resources)
@@ -155,7 +225,10 @@ class GradeArtefacts(NbGraderPreprocessor):
         folder = Path(self.work, "reports", student)
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{lab.name}.html").write_text(report.page(lab, verdict, student), encoding="utf-8")
-        (folder / f"{lab.name}.json").write_text(json.dumps(verdict.to_json(), indent=1), encoding="utf-8")
+        known = verdict.to_json()
+        if self.sign:
+            known = signature.signed(known, signature.signing_key(Path(self.work)))
+        (folder / f"{lab.name}.json").write_text(json.dumps(known), encoding="utf-8")
 
 
 def _lab(resources: Any) -> Lab | None:

@@ -1,72 +1,127 @@
-"""The report on one hand-in as a single HTML page that loads nothing from anywhere."""
+"""The feedback on one hand-in as a single HTML page: points with reasons, the race, the layers, and how to repeat it.
+
+Nothing hidden is in it: no seed, no data, no file of the reference; those stay in the verdict's JSON, which is the instructor's.
+"""
 
 from __future__ import annotations
 
-import base64
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from html import escape
 from typing import Any
 
-from course_lib import style
+from course_lib import labs
+from course_lib.benchmark import Comparison
+from course_lib.grading import pages, speed_figure
 from course_lib.grading.judge import Verdict
-from course_lib.labs import Lab
+from course_lib.grading.layer_feedback import LayerFeedback
+from course_lib.grading.speed_figure import Ratio
+from course_lib.labs import Examination, Lab, Outcome
 
-_PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>{title}</title><style>
-body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; color: #1a1a1a; background: #fff }}
-h1 {{ margin-bottom: 0 }} .score {{ font-size: 2.2rem; font-weight: 700 }} .of {{ color: #555; font-size: 1.1rem; font-weight: 400 }}
-.task {{ border-left: 5px solid #d55e00; padding: .2rem 1rem; margin: .8rem 0; background: #f7f7f7 }}
-.full {{ border-color: #009e73 }} .partial, .inconclusive {{ border-color: #e69f00 }}
-.hint {{ font-style: italic }} img {{ max-width: 100% }} .wide {{ overflow-x: auto }}
-table {{ border-collapse: collapse; font-size: .8rem }} td, th {{ padding: .2rem .6rem; text-align: left; border-bottom: 1px solid #ddd }}
-caption {{ text-align: left; font-weight: 600; padding: .4rem 0 }} footer {{ color: #555; font-size: .8rem; margin-top: 2rem }}
-</style></head><body>{body}</body></html>
-"""
+_TIERS = {"full": "all points", "partial": "part of the points", "none": "no points yet", "inconclusive": "inconclusive"}
+_SHOWN = 4  # layers that a cell of the table names
 
 
 def page(lab: Lab, verdict: Verdict, student: str) -> str:
     """The whole page."""
-    return _PAGE.format(
-        title=escape(f"{lab.title}: {student}"), body=f"<h1>{escape(lab.title)}</h1><p>{escape(student)}</p>{body(verdict)}"
-    )
+    head = f'<header><h1>{escape(lab.title)}</h1><p class="soft">Feedback for {escape(student)}</p></header>'
+    return pages.page(f"{lab.title}: {student}", pages.block([head, *_parts(verdict)], tag="main"))
 
 
 def body(verdict: Verdict) -> str:
     """The report without the page around it, for nbgrader's feedback."""
+    return pages.block(_parts(verdict))
+
+
+def _parts(verdict: Verdict) -> Iterator[str]:
     if verdict.examination is None:
-        return f"<p><b>Not graded yet:</b> the examiner itself failed ({escape(verdict.fault)}). An instructor will run it again.</p>"
-    found = verdict.examination
-    parts = [f'<p class="score">{verdict.score:g} <span class="of">of {verdict.max_score:g} points</span></p>']
+        yield f'<p class="note"><b>Not graded yet:</b> the examiner itself failed ({escape(verdict.fault)}). '
+        yield "An instructor will run it again.</p>"
+        return
+    found, lab = verdict.examination, labs.find(verdict.lab)
+    yield f'<p class="total">{verdict.score:g} <span>of {verdict.max_score:g} points</span></p>'
     if verdict.needs_instructor:
-        parts.append("<p><b>Inconclusive:</b> measuring could not decide a tier. An instructor will look at it.</p>")
-    for outcome in found.outcomes:
-        hint = f'<br><span class="hint">Hint: {escape(outcome.hint)}</span>' if outcome.hint else ""
-        parts.append(
-            f'<div class="task {escape(outcome.tier)}"><b>{escape(outcome.task.title)}</b>: {outcome.points:g} of '
-            f"{outcome.task.points:g}<br>{escape(outcome.message)}{hint}</div>"
-        )
+        yield '<p class="note"><b>Inconclusive:</b> measuring could not decide a tier. An instructor will look at it.</p>'
+    yield "".join(_task(outcome) for outcome in found.outcomes)
     if found.comparison:
-        image = base64.b64encode(style.png(found.comparison.plot(about="yours"))).decode()
-        measured = found.comparison
-        rounds = len(measured.measurements[measured.baseline].latencies_ms)
-        parts.append("<h2>How fast</h2>" + f'<img alt="latencies of the three engines" src="data:image/png;base64,{image}">')
-        parts.append(
-            f"<p>{rounds} rounds in {measured.seconds:.0f} s, all engines in shuffled order in each, one thread, the way to "
-            "the engine's process and back included. "
-            f"Stopped because {'the tier was clear' if measured.stopped == 'precise' else 'the time was up'}.</p>"
-        )
-    if found.plan and found.plan.layers.kernels:
-        table = found.plan.layers._repr_html_()
-        parts.append(f'<h2>What your network became</h2><div class="wide">{table}</div>')
-    parts.append(f"<footer>{_provenance(verdict.provenance)}</footer>")
-    return "".join(parts)
+        yield from _race(lab, found.comparison)
+    if layers := getattr(verdict, "layers", None):
+        yield from _beside_the_reference(layers)
+    yield from _kernels(found)
+    yield from _how_to_repeat(lab, verdict.provenance)
 
 
-def _provenance(known: Mapping[str, Any]) -> str:
-    versions = ", ".join(f"{name} {version}" for name, version in known["backends"].items())
-    files = ", ".join(f"{name} {digest[:12]}" for name, digest in known["sha256"].items()) or "no files"
-    return escape(
-        f"Graded {known['date']} on {known['machine']}; Python {known['python']}, {versions}; built by {known['builder']}, "
-        f"run by {known['runner']}; sandbox: {known['sandbox']}; handed in: {files}"
+def _task(outcome: Outcome) -> str:
+    hint = f'<p class="hint">Hint: {escape(outcome.hint)}</p>' if outcome.hint else ""
+    return (
+        f'<section class="task {escape(outcome.tier)}"><p><b>{escape(outcome.task.title)}</b>: {outcome.points:g} of '
+        f'{outcome.task.points:g} <span class="soft">({_TIERS.get(outcome.tier, escape(outcome.tier))})</span></p>'
+        f"<p>{escape(outcome.message)}</p>{hint}</section>"
     )
+
+
+def _race(lab: Lab, comparison: Comparison) -> Iterator[str]:
+    ratios = speed_figure.ratios(comparison, speed_figure.tiers(lab))
+    yield "<h2>How fast</h2>"
+    yield pages.figure(speed_figure.draw(comparison, ratios), speed_figure.said(comparison, ratios))
+    if any(ratio.full is not None for ratio in ratios):
+        rows = [_boundaries(ratio) for ratio in ratios]
+        columns = ("your speed", "measured", "part of the points from", "all points from", "the whole interval lies")
+        yield pages.table(
+            columns, rows, caption="A tier is reached when the whole interval lies above its boundary, in every row."
+        )
+    rounds = len(comparison.measurements[comparison.baseline].latencies_ms)
+    end = "the tier was clear" if comparison.stopped == "precise" else "the time was up"
+    yield (
+        f'<p class="soft">{rounds} rounds in {comparison.seconds:.0f} s, all subjects in shuffled order in each, the way to the '
+        f"engine's process and back included. Stopped because {end}.</p>"
+    )
+
+
+def _boundaries(ratio: Ratio) -> tuple[str, ...]:
+    bounds = [(ratio.partial, "part of the points"), (ratio.full, "all points")]
+    passed = [name for bound, name in bounds if bound is not None and ratio.interval.low >= bound]
+    across = [name for bound, name in bounds if bound is not None and not ratio.interval.excludes(bound)]
+    where = f"across the boundary of {across[-1]}" if across else f"above that of {passed[-1]}" if passed else "below both"
+    return (f"against {ratio.over}", str(ratio.interval), f"{ratio.partial:g}", f"{ratio.full:g}", where)
+
+
+def _beside_the_reference(layers: LayerFeedback) -> Iterator[str]:
+    yield "<h2>Beside the reference</h2><ul>" + "".join(f"<li>{escape(text)}</li>" for text in layers.sentences) + "</ul>"
+    rows = [
+        (
+            one.operators,
+            ", ".join(one.layers[:_SHOWN]) + (", ..." if len(one.layers) > _SHOWN else ""),
+            *one.kernels,
+            *one.types,
+        )
+        for one in layers.differences
+    ]
+    columns = ("operators", "layers of your graph", "your kernels", "reference", "you read", "the reference reads")
+    yield pages.table(columns, rows, caption="Only where the two engines differ, and types only where they do.")
+
+
+def _kernels(found: Examination) -> Iterator[str]:
+    if not found.plan or not found.plan.layers.kernels:
+        return
+    table = found.plan.layers
+    keys = ("kernel", "operators" if table.operators else "onnx", "reads", "weights", "writes", "shape", "format")
+    counts = ", ".join(f"{n} with {dtype}" for dtype, n in table.dtype_counts().most_common())
+    caption = f"{len(table.operators) or '?'} ONNX nodes became {len(table.kernels)} kernels ({counts})."
+    yield "<h2>What your network became</h2>"
+    yield pages.table(keys, [[row[key] for key in keys] for row in table.rows()], caption=caption)
+
+
+def _how_to_repeat(lab: Lab, known: Mapping[str, Any]) -> Iterator[str]:
+    versions = ", ".join(f"{name} {version}" for name, version in known["backends"].items())
+    files = ", ".join(f"{name} (SHA-256 {digest[:12]}...)" for name, digest in known["sha256"].items()) or "no files"
+    yield (
+        "<h2>How to repeat it</h2><p>In the folder with your files, on a machine of the same kind:</p>"
+        f"<pre>course check {escape(lab.name)} .\ncourse doctor</pre><p>The first runs the grader's own examination with hints, on "
+        "data that it draws anew: figures differ a little from run to run, tiers should not. The second says what your machine "
+        f"builds and runs with; the grader built with {escape(str(known['builder']))} and ran with {escape(str(known['runner']))}.</p>"
+    )
+    footer = (
+        f"Graded {known['date']} on {known['machine']}; course {known['course']}, Python {known['python']}, {versions}; "
+        f"sandbox: {known['sandbox']}; handed in: {files}."
+    )
+    yield f"<footer>{escape(footer)}</footer>"

@@ -36,7 +36,9 @@ class Sandbox:
         writable: folders shown writable, at their own paths.
         cpu_seconds: processor time of one process.
         file_bytes: largest file that may be written.
-        memory_bytes: address space of one process; not limited where a GPU is, whose driver reserves far more than it uses.
+        address_bytes: address space of one process; not limited where a GPU is, whose driver reserves far more than it uses.
+        processes, memory_bytes: of all processes inside together, threads counted as processes; see `confinement`.
+        disk_bytes, files: that `writable` folders may hold; see `confinement`.
         environment: variables set inside; of the grader's own only those in `_INHERITED` are passed on.
     """
 
@@ -44,7 +46,11 @@ class Sandbox:
     writable: tuple[Path, ...] = ()
     cpu_seconds: int = 300
     file_bytes: int = 256 << 20
-    memory_bytes: int = 12 * _GIB
+    address_bytes: int = 12 * _GIB
+    processes: int = 512
+    memory_bytes: int = 6 * _GIB
+    disk_bytes: int = 1 * _GIB
+    files: int = 20_000
     environment: dict[str, str] = field(default_factory=dict)
 
     def command(self, argv: Sequence[str]) -> list[str]:
@@ -52,7 +58,7 @@ class Sandbox:
         devices = [path for name in _GPU_DEVICES if (path := Path("/dev", name)).exists()]
         limits = ["--core=0", "--nproc=4096", f"--cpu={self.cpu_seconds}", f"--fsize={self.file_bytes}"]
         if not devices:
-            limits.append(f"--as={self.memory_bytes}")
+            limits.append(f"--as={self.address_bytes}")
         walls = ["bwrap", "--unshare-all", "--unshare-user", "--uid", NOBODY, "--gid", NOBODY, "--cap-drop", "ALL"]
         walls += ["--die-with-parent", "--new-session", "--clearenv"]
         walls += ["--proc", "/proc", "--dev", "/dev", "--size", str(2 * _GIB), "--tmpfs", "/tmp"]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from html import escape
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 
@@ -86,6 +86,20 @@ class Examination:
         return sum(outcome.task.points for outcome in self.outcomes)
 
 
+_T = TypeVar("_T")
+
+
+class Measuring(Protocol):
+    """Takes a measurement by calling what takes it; the grader waits for its turn first, and repeats one that was disturbed."""
+
+    def __call__(self, take: Callable[[], _T], /) -> _T: ...
+
+
+def at_once(take: Callable[[], _T], /) -> _T:
+    """`Measuring` without waiting and without a second look: for a learner's own check."""
+    return take()
+
+
 @dataclass(frozen=True)
 class Bench:
     """Where and how a hand-in is examined. A learner's self-check uses the default, the grader brings sandbox and secrets.
@@ -96,6 +110,7 @@ class Bench:
         seed: of the fresh data; None draws one from the operating system.
         measure_s: longest time spent on measuring latencies, in seconds.
         build_s: longest time for one build, in seconds.
+        measured: everything that times a hand-in goes through it.
     """
 
     builder: str = field(default_factory=default_builder)
@@ -104,6 +119,7 @@ class Bench:
     seed: int | None = field(default=None, repr=False)
     measure_s: float = 25.0
     build_s: float = 120.0
+    measured: Measuring = field(default=at_once, repr=False)
 
     @property
     def opset(self) -> int | None:
@@ -194,6 +210,13 @@ class Lab(ABC):
     @abstractmethod
     def examine(self, folder: Path, bench: Bench, only: str | None = None) -> Examination:
         """Examine the hand-in in `folder`; with `only`, spend time on what that task needs and nothing else."""
+
+    def speed_tier(self, latencies: Mapping[str, np.ndarray]) -> str | None:
+        """The tier of the task ``speed`` that follows from the latencies of `Examination.comparison` and nothing else, by subject.
+
+        With it a verdict can be computed again from its record. None in a lab that judges speed otherwise.
+        """
+        return None
 
     def check(self, task: str, folder: str | Path = ".") -> Outcome:
         """A learner's check of one task, for a notebook cell. The grader runs the same examination on fresh secret data.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
@@ -103,16 +104,19 @@ class FirstEngine(Lab):
                 return Examination((profile, accuracy, *speed), plan, figures=figures)
             reference = stack.enter_context(reference_engine(self, bench, reference_recipe()))
             rng, shape = bench.rng(), (batches[0], 1, 32, 32)
-            comparison = race.race(
-                eager,
-                reference,
-                candidate,
-                lambda: {"image": rng.random(shape, dtype=np.float32)},
-                SPEED,
-                time_limit_s=bench.measure_s,
+
+            def images() -> dict[str, np.ndarray]:
+                return {"image": rng.random(shape, dtype=np.float32)}
+
+            comparison = bench.measured(
+                lambda: race.race(eager, reference, candidate, images, SPEED, time_limit_s=bench.measure_s)
             )
         outcomes = (profile, accuracy, race.outcome(self, comparison, SPEED, _HINT_FOR_SPEED))
         return Examination(outcomes, plan, comparison, figures)
+
+    def speed_tier(self, latencies: Mapping[str, np.ndarray]) -> str:
+        """See `Lab.speed_tier`."""
+        return SPEED.tier(latencies)[0]
 
     def _accuracy(
         self, eager: TimedWorker, candidate: TimedWorker, batches: list[int], bench: Bench

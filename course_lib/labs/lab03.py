@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -168,10 +168,17 @@ class Calibration(Lab):
             try:
                 engine = stack.enter_context(bench.engine(yours.lowered(bench)))
                 _check_same_answers(answered, engine, fresh)
-                comparison = race.race(eager, theirs, engine, _feeds(fresh, bench), SPEED, time_limit_s=bench.measure_s)
+                feeds = _feeds(fresh, bench)
+                comparison = bench.measured(
+                    lambda: race.race(eager, theirs, engine, feeds, SPEED, time_limit_s=bench.measure_s)
+                )
             except (EngineError, BuildError) as error:
                 return self.outcome("speed", "none", str(error), hint), None
         return race.outcome(self, comparison, SPEED, hint), comparison
+
+    def speed_tier(self, latencies: Mapping[str, np.ndarray]) -> str:
+        """See `Lab.speed_tier`."""
+        return SPEED.tier(latencies)[0]
 
     def _speed_by_kernels(self, kernels: Outcome) -> Outcome:
         """Without 8-bit dot products INT8 is slow on a CPU, whoever made it: the points are those for INT8 layers."""

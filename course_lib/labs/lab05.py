@@ -129,24 +129,27 @@ class DynamicShapes(Lab):
             yours = stack.enter_context(bench.engine(bench.runnable(model, recipe, plan)))
             _same_answers(eager, yours, recipe, rng)
             one = stack.enter_context(_ours(bench, model, lab05_service.recipe(LARGEST)))
-            latency = lab05_search.measured(lambda box: one.time_ms(lab05_service.cut(full, box)))
+            latency = bench.measured(lambda: lab05_search.measured(lambda box: one.time_ms(lab05_service.cut(full, box))))
             best = lab05_service.recipe(*lab05_search.cheapest(latency, hidden))
             three = stack.enter_context(_ours(bench, model, best))
             optimum = lab05_service.bill(best, hidden)
             boxes, shares = lab05_service.boxes(recipe), lab05_service.bill(recipe, hidden).shares
-            comparison = compare(
-                {
-                    "eager": Service(eager, [LARGEST], [1.0]),
-                    "one profile": Service(one, [LARGEST], [1.0]),
-                    "reference": Service(three, lab05_service.boxes(best), optimum.shares),
-                    "yours": Service(yours, boxes, shares),
-                },
-                lambda: full,
-                baseline="eager",
-                time_limit_s=bench.measure_s,
-                min_rounds=30,
-                warmup=2,
-                settled=_decided,
+            services = {
+                "eager": Service(eager, [LARGEST], [1.0]),
+                "one profile": Service(one, [LARGEST], [1.0]),
+                "reference": Service(three, lab05_service.boxes(best), optimum.shares),
+                "yours": Service(yours, boxes, shares),
+            }
+            comparison = bench.measured(
+                lambda: compare(
+                    services,
+                    lambda: full,
+                    baseline="eager",
+                    time_limit_s=bench.measure_s,
+                    min_rounds=30,
+                    warmup=2,
+                    settled=_decided,
+                )
             )
         return comparison, optimum
 

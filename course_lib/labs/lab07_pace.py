@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -68,7 +69,8 @@ def race(source: str, bench: Bench, *, floor_only: bool = False) -> Comparison:
     with ExitStack() as stack:
         ours = {name: stack.enter_context(services.started(text, bench, ours=True)) for name, text in texts.items()}
         yours = Restarted(lambda: services.started(source, bench), ours["reference"], fresh)
-        return compare(
+        measuring = partial(
+            compare,
             {**ours, "yours": yours},
             fresh,
             baseline="given",
@@ -77,6 +79,7 @@ def race(source: str, bench: Bench, *, floor_only: bool = False) -> Comparison:
             min_rounds=10,
             settled=(lambda found: above(found, "partial") is not None) if floor_only else decided,
         )
+        return bench.measured(measuring)
 
 
 def above(latencies: Latencies, tier: str) -> bool | None:

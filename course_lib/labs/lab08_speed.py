@@ -106,7 +106,7 @@ def beside(servers: Mapping[str, Sources], bench: Bench) -> Load:
         ExaminerFault: one of the others did not.
     """
     first = next(iter(servers))
-    answer, scenes, truth = load(servers, bench, ROUNDS * (BURST + LONE))
+    answer, scenes, truth = bench.measured(lambda: load(servers, bench, ROUNDS * (BURST + LONE)))
     if failed := str(answer.get("failed", "")):
         error = EngineError if answer.get("who") == first else ExaminerFault
         raise error(f"the server did not come up: {failed}")

@@ -50,7 +50,7 @@ def run(folder: Path, bench: Bench, frames: int) -> tuple[Trial, Plan]:
             "reference": Subject(stack.enter_context(bench.reference(theirs)), lab09_reference.SETTINGS),
             "yours": Subject(yours, settings),
         }
-        return Trial(scenes, settings, record(subjects, scenes)), plan
+        return Trial(scenes, settings, bench.measured(lambda: record(subjects, scenes))), plan
 
 
 def _built(folder: Path, bench: Bench) -> tuple[Recipe, Plan]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from course_lib.benchmark import Comparison, compare, speedup
+from course_lib.benchmark import Comparison, Interval, compare, speedup
 from course_lib.labs.base import Lab, Outcome, TimedWorker, clearly
 
 Latencies = Mapping[str, np.ndarray]
@@ -22,11 +22,9 @@ class Pace:
 
     def reached(self, latencies: Latencies) -> bool | None:
         """Whether the hand-in clearly reaches both: yes, no, or None while the intervals hold both answers."""
-        of_reference = clearly(speedup(latencies["reference"], latencies["yours"]), self.of_reference)
-        over_eager = clearly(speedup(latencies["eager"], latencies["yours"]), self.over_eager)
-        if of_reference is False or over_eager is False:
-            return False
-        return None if of_reference is None or over_eager is None else True
+        over_eager, of_reference = ratios(latencies)
+        answers = (clearly(of_reference, self.of_reference), clearly(over_eager, self.over_eager))
+        return False if False in answers else None if None in answers else True
 
     def __str__(self) -> str:
         return f"{self.of_reference:g} of the reference's speed and {self.over_eager:g}x over PyTorch eager"
@@ -50,8 +48,13 @@ class Tiers:
 
     def decided(self, latencies: Latencies) -> bool:
         """Enough was measured: the tier is clear, and both ratios are known to within 5 %."""
-        ratios = (speedup(latencies[name], latencies["yours"]) for name in ("eager", "reference"))
-        return self.tier(latencies)[0] != "inconclusive" and all(ratio.half_width <= 0.05 for ratio in ratios)
+        return self.tier(latencies)[0] != "inconclusive" and all(ratio.half_width <= 0.05 for ratio in ratios(latencies))
+
+
+def ratios(latencies: Latencies) -> tuple[Interval, Interval]:
+    """The hand-in's speed over PyTorch eager's and over the reference's; always the same for the same latencies."""
+    eager, reference = (speedup(latencies[name], latencies["yours"], seed=0) for name in ("eager", "reference"))
+    return eager, reference
 
 
 def race(
@@ -85,6 +88,5 @@ def outcome(lab: Lab, comparison: Comparison, tiers: Tiers, hint: str) -> Outcom
 
 def said(latencies: Latencies) -> str:
     """Both ratios of a race in one sentence."""
-    over_eager = speedup(latencies["eager"], latencies["yours"])
-    of_reference = speedup(latencies["reference"], latencies["yours"])
+    over_eager, of_reference = ratios(latencies)
     return f"{over_eager} over PyTorch eager, {of_reference} of the reference's speed."

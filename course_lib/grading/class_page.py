@@ -1,0 +1,80 @@
+"""The page of a class: figures and tables for the instructor, and the leaderboard as a page that may be published."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from html import escape
+
+from course_lib.grading import class_figures, pages
+from course_lib.grading.class_report import ClassReport, HandIn
+from course_lib.grading.leaderboard import Place
+
+
+def page(report: ClassReport) -> str:
+    """The whole class; for the instructor alone."""
+    return pages.page(f"{report.title}: class report", pages.block(_parts(report), tag="main"))
+
+
+def board(report: ClassReport, places: Sequence[Place]) -> str:
+    """The leaderboard by itself: ranks, published names, points and speedups, and nothing else."""
+    rows = [(place.rank, place.name, place.points, str(place.speedup or "not raced")) for place in places]
+    over = f"speedup over {report.baseline}" if report.baseline else "speedup"
+    parts = [
+        f'<h1>Leaderboard</h1><p class="soft">{escape(report.title)}</p>',
+        pages.table(("rank", "name", "points", over), rows),
+        '<p class="soft">Ranked by points, then by the lower end of the 95 % interval of the speedup. Who has equal points and an '
+        "interval that overlaps with the first of a rank shares it: measuring cannot tell them apart.</p>",
+    ]
+    return pages.page(f"{report.title}: leaderboard", pages.block(parts, tag="main"))
+
+
+def late(one: HandIn) -> str:
+    """How late, in days or hours."""
+    days, hours = divmod(one.late_s / 3600, 24)
+    return f"{days:.0f} d {hours:.0f} h" if days else f"{hours:.1f} h"
+
+
+def _parts(report: ClassReport) -> Iterator[str]:
+    counts = [f"{len(report.hand_ins)} graded", f"{len(report.waiting)} need you", f"{len(report.late)} late"]
+    counts += [
+        f"{len(names)} {said}" for names, said in ((report.ungraded, "not graded yet"), (report.missing, "missing")) if names
+    ]
+    yield f'<h1>{escape(report.title)}</h1><p class="soft">{", ".join(counts)}</p>'
+    figures = (class_figures.distribution(report), class_figures.difficulty(report), class_figures.scatter(report))
+    yield f'<div class="figures">{"".join(pages.figure(*drawn) for drawn in figures if drawn)}</div>'
+    yield "<h2>Needs an instructor</h2>"
+    rows = [(one.student, reason) for one in report.waiting for reason in one.waiting]
+    yield pages.table(("student", "why"), rows) or "<p>Nobody.</p>"
+    yield "<h2>Late</h2>"
+    late_rows = [(one.student, late(one), one.score, one.penalty, one.final) for one in report.late]
+    yield pages.table(("student", "late by", "points", "penalty", "final"), late_rows) or "<p>Nobody.</p>"
+    yield "<h2>Identical files</h2>"
+    alike = [(one.file, ", ".join(one.students), one.reading) for one in report.alike]
+    yield pages.table(("file", "students", "how to read it"), alike) or "<p>None.</p>"
+    yield (
+        '<p class="soft">Equal files are a reason to ask, no proof: what the course\'s own export writes is the same for everybody, and '
+        "short files have few right answers. Look first at files of which most of the class has a version of its own.</p>"
+    )
+    yield "<h2>Everybody</h2>"
+    yield _everybody(report)
+    for names, said in ((report.ungraded, "Handed in, not graded yet"), (report.missing, "Handed nothing in")):
+        if names:
+            yield f"<p><b>{said}:</b> {escape(', '.join(names))}</p>"
+
+
+def _everybody(report: ClassReport) -> str:
+    titles = [task.title for task in report.hand_ins[0].tasks]
+    columns = ("student", *titles, "all points", "penalty", "final", report.quality or "quality", "speedup")
+    rows = [
+        (
+            one.student,
+            *(f"{task.points:g} ({task.tier})" for task in one.tasks),
+            f"{one.score:g} of {one.max_score:g}",
+            one.penalty,
+            one.final,
+            "" if one.quality is None else f"{one.quality:.4g}",
+            one.speedup or "",
+        )
+        for one in report.hand_ins
+    ]
+    return pages.table(columns, rows)

@@ -1,0 +1,119 @@
+"""Hand-ins graded by several processes, on this machine or on a Dask cluster; lost workers' hand-ins go to the others."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+
+from course_lib.errors import CourseError
+from course_lib.grading.hand_in import Job, Result, examine
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+ATTEMPTS = 3  # a hand-in that has taken so many workers with it is left to an instructor
+_CONNECT_S = 15
+_QUIET = logging.ERROR
+_IN_FLIGHT = 2  # jobs by worker that are sent ahead: hand-ins are large, and a cluster may grow
+
+
+def graded(jobs: Iterable[Job], *, workers: int = 1, scheduler: str | None = None) -> Iterator[Result]:
+    """Results in the order in which they come.
+
+    Args:
+        jobs: made as they are needed.
+        workers: processes on this machine; with 1 and no scheduler it happens in this process. Where there are GPUs, each gets one
+            of them in turn.
+        scheduler: address of a Dask scheduler, such as ``tcp://10.0.0.1:8786``, instead. Its workers need this course installed;
+            they need not share a file system with this process.
+
+    Raises:
+        CourseError: the scheduler does not answer.
+    """
+    if workers == 1 and scheduler is None:
+        yield from map(examine, jobs)
+        return
+    with ExitStack() as stack:
+        yield from _farmed(iter(jobs), stack.enter_context(_client(workers, scheduler)))
+
+
+def _farmed(jobs: Iterator[Job], client: Client) -> Iterator[Result]:
+    from distributed import as_completed
+
+    running: dict[Any, Job] = {}
+
+    def send() -> Any:
+        for job in jobs:
+            future = client.submit(examine, job, pure=False)
+            running[future] = job
+            return future
+        return None
+
+    room = _IN_FLIGHT * max(1, len(client.scheduler_info(n_workers=-1)["workers"]))
+    sent = as_completed([future for _ in range(room) if (future := send())], loop=client.loop)
+    for future in sent:
+        job = running.pop(future)
+        yield _result(future, job)
+        future.release()
+        if following := send():
+            sent.add(following)
+
+
+def _result(future: Any, job: Job) -> Result:
+    error = future.exception()
+    if error is None:
+        result: Result = future.result()
+        return result
+    if isinstance(error, CourseError):
+        raise error  # no sandbox on that machine, and the like: it will be the same for everybody
+    said = f"its worker ended {ATTEMPTS} times, or the grader failed ({type(error).__name__}: {error})"
+    return Result(job.lab, job.student, job.digest, b"", {}, " ".join(said.split())[:500])
+
+
+@contextmanager
+def _client(workers: int, scheduler: str | None) -> Iterator[Client]:
+    from distributed import Client
+
+    with ExitStack() as stack:
+        where = scheduler or stack.enter_context(_cluster(workers))
+        try:
+            client = stack.enter_context(Client(where, timeout=_CONNECT_S, set_as_default=False))
+        except (OSError, TimeoutError, ValueError) as error:
+            raise CourseError(
+                f"no Dask scheduler answers at {scheduler} ({error}): expected something like tcp://10.0.0.1:8786"
+            ) from None
+        yield client
+
+
+def _cluster(workers: int) -> Any:
+    """A cluster of processes on this machine. A process that dies is started again."""
+    import dask
+    from distributed import Nanny, Scheduler, SpecCluster
+
+    dask.config.set({"distributed.scheduler.allowed-failures": ATTEMPTS - 1, "distributed.comm.timeouts.connect": _CONNECT_S})
+    devices = gpus()
+    pinned = [{"CUDA_VISIBLE_DEVICES": devices[index % len(devices)]} if devices else {} for index in range(workers)]
+    options = [{"nthreads": 1, "memory_limit": 0, "env": env, "dashboard": False, "silence_logs": _QUIET} for env in pinned]
+    return SpecCluster(
+        workers={index: {"cls": Nanny, "options": one} for index, one in enumerate(options)},
+        scheduler={"cls": Scheduler, "options": {"dashboard": False, "port": 0, "host": "127.0.0.1"}},
+        silence_logs=_QUIET,
+    )
+
+
+def gpus() -> list[str]:
+    """The GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them; empty without nvidia-smi."""
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if named is not None:
+        return [name for name in named.split(",") if name]
+    try:
+        ran = subprocess.run(
+            ["nvidia-smi", "--query-gpu=index", "--format=csv,noheader"], capture_output=True, text=True, timeout=20
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+    return ran.stdout.split() if ran.returncode == 0 else []

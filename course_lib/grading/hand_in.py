@@ -1,0 +1,166 @@
+"""One hand-in graded from beginning to end in a folder of its own: bytes in, bytes out, so that any process of any machine can do it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from course_lib import labs
+from course_lib.errors import CourseError
+from course_lib.grading import gradebook, parcel
+from course_lib.labs import Lab
+
+WORK = "classroom"
+_LARGEST_NOTEBOOK = 20 << 20
+RESULTS = ("autograded", "feedback", "reports")
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a process needs to grade one hand-in.
+
+    Attributes:
+        lab, student: whose.
+        files: the hand-in, packed.
+        course: the lab's release and a gradebook that knows the lab and nobody's grades, packed; see `gradebook.template`.
+        trusted: run without the sandbox.
+        bench: see `Classroom`.
+        settings: nbgrader's configuration by class, see `nbgrader_bridge.api`.
+    """
+
+    lab: str
+    student: str
+    files: bytes = field(repr=False)
+    course: bytes = field(repr=False)
+    trusted: bool = False
+    bench: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    @property
+    def digest(self) -> str:
+        """Of the hand-in: the same files are graded once in a batch."""
+        return hashlib.sha256(self.files).hexdigest()
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of it.
+
+    Attributes:
+        files: `RESULTS` and nbgrader's log, packed.
+        entry: what goes into the gradebook, see `gradebook.entry`; empty where nbgrader failed.
+        error: why it was graded without something that should be there, or not at all.
+    """
+
+    lab: str
+    student: str
+    digest: str
+    files: bytes = field(repr=False)
+    entry: Mapping[str, Any] = field(repr=False)
+    error: str = ""
+
+    def to_bytes(self) -> bytes:
+        head = {"lab": self.lab, "student": self.student, "digest": self.digest, "entry": self.entry, "error": self.error}
+        return json.dumps(head).encode() + b"\n" + self.files
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> Result:
+        """What `to_bytes` wrote.
+
+        Raises:
+            CourseError: it is something else, or only a part of it.
+        """
+        head, _, files = content.partition(b"\n")
+        try:
+            return cls(**json.loads(head), files=files)
+        except (ValueError, TypeError):
+            raise CourseError("the result of a grading cannot be read") from None
+
+
+def examine(job: Job) -> Result:
+    """Run the notebook, judge the files, write report and feedback, all of it in a temporary folder.
+
+    Raises:
+        SandboxMissing: no sandbox works here and the job is not `trusted`.
+    """
+    lab = labs.find(job.lab)
+    with tempfile.TemporaryDirectory(prefix="grading-") as folder:
+        root = Path(folder)
+        parcel.unpack(job.course, root)
+        submitted = root / WORK / "submitted" / job.student / lab.name
+        submitted.mkdir(parents=True)
+        parcel.unpack(job.files, submitted)
+        release = root / WORK / "release" / lab.name / f"{lab.name}.ipynb"
+        said = [_mend_timestamp(submitted)]
+        if why := _unreadable(submitted / release.name):
+            said.append(f"the notebook cannot be read ({why}): the empty one was run in its place")
+            shutil.copyfile(release, submitted / release.name)
+        if failed := _autograde(job, lab, root):
+            said.append(f"nbgrader failed on the notebook ({failed}): the empty one was run in its place")
+            shutil.copyfile(release, submitted / release.name)
+            failed = _autograde(job, lab, root)
+        entry = {} if failed else gradebook.entry(root / WORK / "gradebook.db", lab, job.student)
+        files = parcel.pack(root / WORK, (*RESULTS, "nbgrader.log"))
+        return Result(lab.name, job.student, job.digest, files, entry, "; ".join(filter(None, [*said, failed])))
+
+
+def _unreadable(path: Path) -> str:
+    """Why a notebook cannot be read, or ""."""
+    import nbformat
+
+    try:
+        if path.stat().st_size > _LARGEST_NOTEBOOK:
+            raise ValueError(f"{path.stat().st_size >> 20} MiB, at most {_LARGEST_NOTEBOOK >> 20} are taken")
+        nbformat.validate(nbformat.read(path, as_version=4))
+        return ""
+    except FileNotFoundError:
+        return "it is missing or no plain file"
+    except Exception as error:  # whatever a learner's file does to a parser
+        return " ".join(f"{type(error).__name__}: {error}".split())[:200]
+
+
+def _mend_timestamp(submitted: Path) -> str:
+    """nbgrader gives up on a hand-in whose time cannot be read."""
+    from nbgrader.utils import parse_utc
+
+    path = submitted / "timestamp.txt"
+    try:
+        parse_utc(path.read_text(encoding="utf-8").strip()[:100])
+        return ""
+    except FileNotFoundError:
+        return ""
+    except Exception:  # the parser's own classes and arithmetic
+        path.unlink()
+        return "timestamp.txt holds no time: nothing is known of when it was handed in"
+
+
+def _autograde(job: Job, lab: Lab, root: Path) -> str:
+    """nbgrader's autograde and feedback; why it failed, or ""."""
+    from course_lib.grading.nbgrader_bridge import api
+
+    log = logging.FileHandler(root / WORK / "nbgrader.log")
+    settings = {
+        **job.settings,
+        "GradeArtefacts": {**job.settings.get("GradeArtefacts", {}), "sign": False},
+    }  # its key is elsewhere
+    try:
+        nbgrader = api(root, WORK, trusted=job.trusted, bench=job.bench, settings=settings, log=log)
+        done = nbgrader.autograde(lab.name, job.student)
+        if done["success"]:
+            done = nbgrader.generate_feedback(lab.name, job.student)
+        return "" if done["success"] else reason(done)
+    finally:
+        log.close()
+
+
+def reason(done: Mapping[str, Any]) -> str:
+    """The last line of nbgrader's log or traceback that says something."""
+    lines = [line.strip() for text in (done.get("error"), done.get("log")) for line in (text or "").splitlines()]
+    return next((line for line in reversed(lines) if line), "no reason given")

@@ -1,0 +1,192 @@
+"""A class read from its gradebook and verdicts, and the page made of it."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import timedelta
+from html.parser import HTMLParser
+
+import pytest
+from nbgrader.api import Gradebook
+
+from course_lib.errors import CourseError
+from course_lib.grading import class_page
+from course_lib.grading.class_files import write
+from course_lib.grading.class_report import read
+from course_lib.grading.similarity import alike, digests
+from tests.grading.classes import class_of_30, faulty, new_room, put, verdict
+from tests.grading.conftest import LAB
+
+
+@pytest.fixture(scope="module")
+def room(tmp_path_factory):
+    made = new_room(tmp_path_factory.mktemp("class"))
+    class_of_30(made)
+    return made
+
+
+@pytest.fixture(scope="module")
+def report(room):
+    return read(LAB, room)
+
+
+def test_points_are_those_of_the_gradebook(report):
+    of = {one.student: one for one in report.hand_ins}
+    assert len(of) == 30
+    assert (of["full00"].score, of["full00"].max_score, of["full00"].judged) == (11, 12, 10)
+    assert (of["part0"].score, of["part0"].penalty, of["part0"].final) == (9.5, 1.5, 8)
+    assert [task.points for task in of["part3"].tasks] == [3, 1.5, 4]
+    assert (of["none0"].final, of["none0"].speedup, of["none0"].quality) == (0, None, None)
+
+
+def test_difficulty_is_the_share_of_each_tier(report):
+    shares = report.difficulty()
+    accuracy, speed = shares[LAB.tasks[1].title], shares[LAB.tasks[2].title]
+    assert {tier: round(30 * share) for tier, share in accuracy.items()} == {
+        "full": 22, "partial": 4, "none": 3, "inconclusive": 0, "ungraded": 1,
+    }  # fmt: skip
+    assert round(30 * speed["inconclusive"]) == 1 and sum(speed.values()) == pytest.approx(1)
+
+
+def test_who_needs_an_instructor_and_why(report):
+    reasons = {one.student: " ".join(one.waiting) for one in report.waiting}
+    assert reasons.keys() == {"unsure", "writer", "unlucky"}
+    assert "inconclusive" in reasons["unsure"] and LAB.tasks[2].title in reasons["unsure"]
+    assert "'written'" in reasons["writer"]
+    assert reasons["unlucky"].count("the examiner failed: the reference cannot be built: out of memory") == 1
+
+
+def test_who_was_late(report):
+    assert [(one.student, one.late_s, one.penalty) for one in report.late] == [("part0", 108000, 1.5), ("part1", 108000, 1.5)]
+    assert class_page.late(report.late[0]) == "1 d 6 h"
+
+
+def test_points_by_hand_settle_what_was_inconclusive_until_it_is_graded_again(tmp_path):
+    room = new_room(tmp_path)
+    put(room, "ada", verdict(tiers=("full", "full", "inconclusive")), by_hand={"speed": 3.0})
+    with Gradebook(f"sqlite:///{room.folder / 'gradebook.db'}") as gradebook:
+        grade = gradebook.find_grade("speed", LAB.name, LAB.name, "ada")
+        grade.needs_manual_grade = False  # as formgrader leaves it
+        gradebook.db.commit()
+        assert read(LAB, room).waiting == () and read(LAB, room).hand_ins[0].judged == 9
+        grade.needs_manual_grade = True  # as grading again leaves it
+        gradebook.db.commit()
+    assert "before the last grading" in read(LAB, room).waiting[0].waiting[0]
+
+
+def test_those_without_a_grade_are_not_forgotten(room, report, tmp_path):
+    own = new_room(tmp_path)
+    put(own, "ada", verdict())
+    put(own, "ben", None)
+    with Gradebook(f"sqlite:///{own.folder / 'gradebook.db'}") as gradebook:
+        gradebook.add_student("cleo")
+    (own.folder / "submitted/dora" / LAB.name).mkdir(parents=True)
+    found = read(LAB, own)
+    assert (found.ungraded, found.missing) == (("dora",), ("cleo",))
+    assert {task.tier for task in found.hand_ins[1].tasks} == {"ungraded"} and "grade this hand-in again" in found.waiting[
+        0
+    ].waiting[0]
+    assert "dora" in class_page.page(found) and "cleo" in class_page.page(found)
+
+
+def test_nothing_graded_and_a_damaged_verdict_are_clear_errors(tmp_path):
+    room = new_room(tmp_path)
+    with pytest.raises(CourseError, match="`course grade lab01_first_engine` comes first"):
+        read(LAB, room)
+    put(room, "ada", verdict())
+    path = room.folder / "reports/ada" / f"{LAB.name}.json"
+    for text in ("{", "[]", "{}"):
+        path.write_text(text)
+        with pytest.raises(CourseError, match="is no verdict: grade ada again"):
+            read(LAB, room)
+    (room.folder / "gradebook.db").unlink()
+    with pytest.raises(CourseError, match="comes first"):
+        read(LAB, room)
+
+
+# ---- identical files
+
+
+def test_equal_files_are_read_with_care(report):
+    recipe, model = report.alike
+    assert (recipe.file, recipe.students, recipe.telling) == ("recipe.toml", ("part0", "part1", "part2", "part3"), True)
+    assert (model.file, len(model.students), model.telling) == ("model.onnx", 26, False)
+    assert "worth a look: 23 versions among 26" in recipe.reading and "only 1 version among 26" in model.reading
+
+
+def test_what_everybody_was_given_is_left_out(tmp_path):
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub/given.py").write_bytes(b"abc")
+    given = digests(tmp_path)
+    assert given == {"ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"}  # FIPS 180-2, "abc"
+    files = {name: {"store.py": next(iter(given))} for name in ("ada", "ben")}
+    assert alike(files, given=given) == () and len(alike(files)) == 1
+
+
+def test_a_class_of_two_tells_nothing():
+    assert [one.telling for one in alike({"ada": {"a.py": "x"}, "ben": {"a.py": "x"}})] == [False]
+
+
+# ---- the page
+
+
+class Tags(HTMLParser):
+    def __init__(self, text):
+        super().__init__()
+        self.names, self.attributes = set(), []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.names.add(tag)
+        self.attributes += attrs
+
+
+def test_the_page_shows_the_class_and_loads_nothing(report):
+    text = class_page.page(report)
+    tags = Tags(text)
+    assert tags.names.isdisjoint({"script", "link", "iframe", "object", "img"})
+    links = [value for name, value in tags.attributes if name in ("src", "href", "xlink:href") and not value.startswith("#")]
+    assert links == [] and "url(http" not in text
+    assert "30 graded, 3 need you, 2 late" in text
+    alts = [value for name, value in tags.attributes if name == "aria-label"]
+    assert len(alts) == 3 and "median 11 of 12" in alts[0] and "73 % full" in alts[1] and "full00: 0.98, 1.50x" in alts[2]
+
+
+HOSTILE = '<img src=x onerror="alert(1)">&"\''
+
+
+def test_whatever_a_learner_names_is_escaped(tmp_path):
+    room = new_room(tmp_path)
+    found = verdict(tiers=("full", "inconclusive", "full"), model_onnx="same")
+    found["tasks"][1]["message"] = f"'{HOSTILE}' is no recipe"
+    found["provenance"]["sha256"] = {HOSTILE: "same"}
+    for student in (f"a {HOSTILE}", f"b {HOSTILE}"):
+        student = student.replace("/", "")
+        put(room, student, found, late=timedelta(hours=1), first_name=HOSTILE)
+    made = write(LAB, room, leaderboard=True)
+    for path in made.files:
+        text = path.read_text()
+        assert "img" not in Tags(text).names and "onerror" not in {name for name, _ in Tags(text).attributes}
+        assert "&lt;img src=x" in text
+
+
+def test_a_class_in_which_nobody_was_raced(tmp_path):
+    room = new_room(tmp_path)
+    put(room, "ada", verdict(tiers=("none",) * 3, speedup=0))
+    put(room, "ben", faulty())
+    found = read(LAB, room)
+    assert (found.quality, found.baseline) == ("", "")
+    assert len([name for name, _ in Tags(class_page.page(found)).attributes if name == "aria-label"]) == 2
+
+
+def test_files_and_json(room, tmp_path):
+    made = write(LAB, room, tmp_path / "grades.csv", "moodle", leaderboard=True, anonymous=True)
+    names = [path.name for path in made.files]
+    assert names == [f"{LAB.name}.html", f"{LAB.name}.leaderboard.html", "grades.csv"] and all(
+        path.is_file() for path in made.files
+    )
+    document = json.loads(json.dumps(made.to_json()))
+    assert len(document["hand_ins"]) == 30 and document["hand_ins"][0]["final"] == 11 and len(document["leaderboard"]) == 30
+    published = made.files[1].read_text()
+    assert not re.search(r"full\d\d|part\d|none\d|unsure|writer", published)

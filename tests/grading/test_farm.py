@@ -1,0 +1,222 @@
+"""A class graded by several processes: nothing lost, nothing twice, whatever ends in between."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+
+from course_lib.errors import CourseError
+from course_lib.grading import farm, gradebook, hand_in, parcel
+from course_lib.grading.classroom import Classroom
+from course_lib.grading.hand_in import Job, Result
+from course_lib.grading.journal import Journal
+from tests.grading.conftest import LAB, needs_sandbox, new_course, submit
+
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.fixture(scope="module")
+def room(tmp_path_factory) -> Classroom:
+    room = Classroom(new_course(tmp_path_factory.mktemp("course")))
+    room.folder.mkdir()
+    return room
+
+
+@pytest.fixture(scope="module")
+def course(room) -> bytes:
+    return room._registered(LAB)
+
+
+def empty(room: Classroom, student: str) -> Path:
+    """A hand-in that is graded fast: a notebook that does nothing, and no files."""
+    folder = room.folder / "submitted" / student / LAB.name
+    folder.mkdir(parents=True, exist_ok=True)
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(f"print({student!r})")])
+    nbformat.write(notebook, folder / f"{LAB.name}.ipynb")
+    return folder
+
+
+def job(room: Classroom, student: str, course: bytes) -> Job:
+    return Job(LAB.name, student, parcel.pack(room.folder / "submitted" / student / LAB.name), course, bench=room.bench)
+
+
+@needs_sandbox
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "it is missing or no plain file"),
+        (b"{not json", "NotJSONError"),
+        (b'{"cells": [{"cell_type": "code"}], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}', "cannot be read"),
+        (b" " * (21 << 20), "21 MiB, at most 20 are taken"),
+    ],
+    ids=["absent", "no JSON", "no notebook", "too large"],
+)
+def test_a_notebook_that_cannot_be_read_costs_nothing_else(room, course, reference, content, said):
+    folder = room.folder / "submitted" / "odd" / LAB.name
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    if content is not None:
+        (folder / f"{LAB.name}.ipynb").write_bytes(content)
+    (folder / "timestamp.txt").write_text("when I felt like it")
+    result = hand_in.examine(job(room, "odd", course))
+    assert said in result.error and "the empty one was run in its place" in result.error
+    assert "timestamp.txt holds no time" in result.error
+    grades = result.entry["notebooks"][LAB.name]["grades"]
+    assert {grades[task.id]["auto_score"] for task in LAB.tasks} == {0.0}
+
+
+@needs_sandbox
+@pytest.mark.slow
+def test_two_processes_grade_a_class(tmp_path, reference):
+    room = Classroom(new_course(tmp_path))
+    for student in ("ada", "bob", "cy"):
+        empty(room, student)
+    folder = submit(room, "dee", reference=reference)
+    assert (folder / "model.onnx").exists()
+    grades = {grade.student: grade for grade in room.grade(LAB, room.students(LAB), workers=2)}
+    assert {name: grade.score for name, grade in grades.items()} == {"ada": 0, "bob": 0, "cy": 0, "dee": 10}
+    assert all(grade.error == "" and grade.report.is_file() and grade.feedback.is_file() for grade in grades.values())
+    printed = json.loads((room.folder / f"autograded/ada/{LAB.name}/{LAB.name}.ipynb").read_text())["cells"][0]["outputs"]
+    assert printed[0]["text"] in ("ada\n", ["ada\n"])
+    assert list((room.folder / "jobs" / LAB.name).iterdir()) == [room.folder / "jobs" / LAB.name / "lock"]
+
+
+def test_what_is_recorded_is_not_graded_again(room, course, monkeypatch):
+    """A batch that was interrupted after one record, and between a result and its record."""
+    for student in ("a", "b", "c"):
+        empty(room, student)
+    graded: list[str] = []
+
+    def examined(one: Job) -> Result:
+        graded.append(one.student)
+        if graded == ["a", "b"]:
+            raise KeyboardInterrupt
+        return fake_result(one, course, points=len(graded))
+
+    monkeypatch.setattr(farm, "examine", examined)
+    monkeypatch.setattr("course_lib.grading.sandbox.require", lambda: None)
+    with pytest.raises(KeyboardInterrupt):
+        room.grade(LAB, ["a", "b", "c"])
+    journal = Journal(room.folder / "jobs" / LAB.name)
+    assert journal.recorded("a", job(room, "a", course).digest) and not journal.recorded("b", job(room, "b", course).digest)
+    journal.keep(fake_result(job(room, "b", course), course, points=1.5))
+    graded.append("again")
+    assert [grade.score for grade in room.grade(LAB, ["a", "b", "c"])] == [1, 1.5, 4]
+    assert graded == ["a", "b", "again", "c"]
+    assert not journal.recorded("a", job(room, "a", course).digest)
+
+    graded.clear()
+    assert [grade.score for grade in room.grade(LAB, ["a"])] == [1], "a finished batch is graded anew"
+    assert graded == ["a"]
+
+
+def fake_result(one: Job, course: bytes, points: float) -> Result:
+    grades = {task.id: {"auto_score": 0.0, "needs_manual_grade": False} for task in LAB.tasks}
+    grades[LAB.tasks[0].id]["auto_score"] = points
+    entry = {"timestamp": None, "notebooks": {LAB.name: {"grades": grades, "comments": {}}}}
+    return Result(LAB.name, one.student, one.digest, verdict_file(one.student), entry)
+
+
+def verdict_file(student: str) -> bytes:
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        target = Path(folder, "reports", student, f"{LAB.name}.json")
+        target.parent.mkdir(parents=True)
+        target.write_text("{}")
+        return parcel.pack(Path(folder))
+
+
+def test_a_hand_in_that_changed_is_graded_again(room, course):
+    empty(room, "eve")
+    first = job(room, "eve", course)
+    journal = Journal(room.folder / "jobs" / "other")
+    with journal.held():
+        journal.mark(fake_result(first, course, 1))
+        assert journal.recorded("eve", first.digest)
+        (room.folder / "submitted" / "eve" / LAB.name / "more.txt").write_text("x")
+        assert not journal.recorded("eve", job(room, "eve", course).digest)
+        with pytest.raises(CourseError, match="another process grades other"), journal.held():
+            pass
+        (journal.folder / "eve.result").write_bytes(b"half of a res")
+        assert journal.kept("eve", first.digest) is None
+
+
+def test_points_given_by_hand_stay(room, course):
+    from nbgrader.api import Gradebook
+
+    empty(room, "fay")
+    result = fake_result(job(room, "fay", course), course, points=2)
+    book = room.folder / "gradebook.db"
+    assert gradebook.record(book, LAB, "fay", result.entry) is False
+    with Gradebook(f"sqlite:///{book}") as opened:
+        grade = opened.find_grade(LAB.tasks[1].id, LAB.name, LAB.name, "fay")
+        grade.manual_score = 1.0
+        opened.db.commit()
+    assert gradebook.record(book, LAB, "fay", result.entry) is True
+    with Gradebook(f"sqlite:///{book}") as opened:
+        grades = {grade.name: grade for grade in opened.find_submission(LAB.name, "fay").notebooks[0].grades}
+        assert grades[LAB.tasks[0].id].score == 2.0
+        assert (grades[LAB.tasks[1].id].score, grades[LAB.tasks[1].id].needs_manual_grade) == (1.0, True)
+
+
+class Lost(Exception):
+    """In the place of Dask's KilledWorker."""
+
+
+class Future:
+    def __init__(self, error: BaseException | None = None, value: Any = None) -> None:
+        self._error, self._value = error, value
+
+    def exception(self) -> BaseException | None:
+        return self._error
+
+    def result(self) -> Any:
+        return self._value
+
+
+def test_what_is_lost_for_good_says_so_and_no_sandbox_ends_the_batch(room, course):
+    empty(room, "gus")
+    one = job(room, "gus", course)
+    lost = farm._result(Future(Lost("gus")), one)
+    assert lost.entry == {} and "its worker ended 3 times, or the grader failed (Lost: gus)" in lost.error
+    with pytest.raises(CourseError, match="no sandbox"):
+        farm._result(Future(CourseError("no sandbox")), one)
+    assert farm._result(Future(value=lost), one) is lost
+
+
+def test_no_scheduler_is_one_clear_line(monkeypatch):
+    monkeypatch.setattr(farm, "_CONNECT_S", 1)
+    with pytest.raises(CourseError, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:9"):
+        list(farm.graded([], scheduler="tcp://127.0.0.1:9"))
+    with pytest.raises(CourseError, match="no Dask scheduler answers at nonsense"):
+        list(farm.graded([], scheduler="nonsense://x"))
+
+
+def test_each_process_has_a_gpu(monkeypatch, tmp_path):
+    program = tmp_path / "nvidia-smi"
+    program.write_text("#!/bin/sh\nprintf '0\\n1\\n'\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert farm.gpus() == ["0", "1"]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,GPU-5")
+    assert farm.gpus() == ["3", "GPU-5"]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert farm.gpus() == []
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+    program.unlink()
+    assert farm.gpus() == []
+
+
+def test_results_survive_the_way():
+    result = Result("lab", "s\n", "d", b"\x00\n{}", {"timestamp": None}, "why")
+    assert Result.from_bytes(result.to_bytes()) == result
+    for broken in (b"", b"{}", b"[]\n", result.to_bytes()[:20]):
+        with pytest.raises(CourseError, match="cannot be read"):
+            Result.from_bytes(broken)

@@ -1,0 +1,143 @@
+"""The device's turns and its health: one measurement at a time, and again when something disturbed it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from course_lib.errors import CourseError
+from course_lib.grading import health
+from course_lib.grading.health import Device, Gpu, Snapshot, compared
+
+CALM = Snapshot(0.0, 0.0, 0.0, 0.5, 3000.0, 50.0, Gpu(1980.0, 40.0, False, 0))
+
+
+def after(seconds: float = 10.0, **changes: object) -> Snapshot:
+    return replace(CALM, at_s=seconds, **changes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, ()),
+        ({"waited_s": 2.4, "stolen_s": 2.4, "clock_mhz": 2500.0, "load": 9.0}, ()),
+        ({"waited_s": 4.0}, ("the judge waited for a processor 40 % of the time",)),
+        ({"stolen_s": 3.0}, ("other virtual machines had the processors 30 % of the time",)),
+        ({"clock_mhz": 2000.0}, ("the processors' clock went from 3000 to 2000 MHz",)),
+        ({"clock_mhz": None}, ()),
+        ({"gpu": Gpu(1980.0, 90.0, True, 0)}, ("the GPU lowered its clock at 90 degrees",)),
+        ({"gpu": Gpu(1980.0, 40.0, False, 2)}, ("2 other processes used the GPU",)),
+    ],
+)
+def test_what_disturbs(changes, said):
+    found = compared(CALM, after(**changes))
+    assert found.disturbed == said
+    assert found.seconds == 10 and found.to_json()["disturbed"] == said
+
+
+def device(*pairs: tuple[Snapshot, Snapshot]) -> Device:
+    moments = iter([moment for pair in pairs for moment in pair])
+    return Device("test", snapshot=lambda: next(moments))
+
+
+def test_a_disturbed_measurement_is_repeated_and_all_are_on_record():
+    bad, good = (CALM, after(waited_s=9.0)), (CALM, after())
+    taken = iter("abc")
+    one = device(bad, bad, good)
+    assert one.measured(lambda: next(taken)) == "c"
+    assert [bool(record.disturbed) for record in one.records] == [True, True, False]
+    taken = iter("abcd")
+    assert device(bad, bad, bad).measured(lambda: next(taken)) == "c", "three times, then it counts as it is"
+    taken = iter("ab")
+    assert device(good).measured(lambda: next(taken)) == "a"
+
+
+def test_long_measurements_are_not_repeated(monkeypatch):
+    clock = iter([0.0, 31.0])
+    monkeypatch.setattr(health.time, "monotonic", lambda: next(clock))
+    taken = iter("ab")
+    assert device((CALM, after(waited_s=9.0))).measured(lambda: next(taken)) == "a"
+
+
+def test_one_at_a_time(tmp_path):
+    """Another process measures: this one waits until it is done, or dead."""
+    code = """
+import sys, time
+from course_lib.grading.health import Device
+def take():
+    print("in", flush=True)
+    time.sleep(float(sys.argv[1]))
+Device("test-alone").measured(take)
+"""
+    other = subprocess.Popen([sys.executable, "-c", code, "1.0"], stdout=subprocess.PIPE)
+    assert other.stdout.readline() == b"in\n"
+    started = time.monotonic()
+    assert Device("test-alone").measured(lambda: 7) == 7
+    assert time.monotonic() - started > 0.7
+    other.wait()
+    other.stdout.close()
+    killed = subprocess.Popen([sys.executable, "-c", code, "60"], stdout=subprocess.PIPE)
+    assert killed.stdout.readline() == b"in\n"
+    killed.kill()
+    killed.wait()
+    killed.stdout.close()
+    started = time.monotonic()
+    assert Device("test-alone").measured(lambda: 8) == 8
+    assert time.monotonic() - started < 5
+
+
+def test_a_planted_link_is_not_followed(monkeypatch, tmp_path):
+    monkeypatch.setattr(health.tempfile, "gettempdir", lambda: str(tmp_path))
+    (tmp_path / f"course-test-{health.os.getuid()}.lock").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(CourseError, match=r"cannot be opened .*: remove it"):
+        Device("test").measured(lambda: 1)
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_the_machine_itself():
+    before = health.snapshot()
+    end = time.monotonic() + 0.2
+    while time.monotonic() < end:
+        pass
+    found = compared(before, health.snapshot())
+    assert 0.2 <= found.seconds < 5 and 0 <= found.waiting <= 1 and found.load >= 0
+    assert Device.here().name == "cpu" or Device.here().name.startswith("gpu")
+
+
+def test_what_nvidia_smi_says(monkeypatch, tmp_path):
+    program = tmp_path / "nvidia-smi"
+    program.write_text(
+        "#!/bin/sh\ncase $2 in\n--query-gpu*) echo '1, 1980, 41, Not Active, Active';;\n*) echo 1; echo $PPID;;\nesac\n"
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    assert health.gpu() == Gpu(1980.0, 41.0, True, 1), "process 1 is a stranger, this one is not"
+    program.write_text("#!/bin/sh\necho '[N/A]'\n")
+    assert health.gpu() is None
+    program.write_text("#!/bin/sh\nexit 9\n")
+    assert health.gpu() is None
+    program.unlink()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert health.gpu() is None
+
+
+def test_the_device_is_named_by_the_gpus_in_sight(monkeypatch):
+    monkeypatch.setattr(health.cuda_driver, "capability", lambda: "sm90")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3")
+    assert Device.here().name == "gpu2+3"
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+    assert Device.here().name == "gpuall"
+
+
+def test_what_a_system_does_not_tell_is_left_out(monkeypatch, tmp_path):
+    (tmp_path / "cpu0/cpufreq").mkdir(parents=True)
+    (tmp_path / "cpu0/cpufreq/scaling_cur_freq").write_text("2500000\n")
+    (tmp_path / "cpu1/cpufreq").mkdir(parents=True)
+    (tmp_path / "cpu1/cpufreq/scaling_cur_freq").write_text("broken\n")
+    assert health._numbers(str(tmp_path), "cpu[0-9]*/cpufreq/scaling_cur_freq") == [2500000.0]
+    assert health._numbers(str(Path("/nowhere")), "*") == []

@@ -1,0 +1,106 @@
+"""One process of a batch killed at any moment: after a rerun every score is there, once, and right. Takes minutes: `make slow-test`."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from course_lib.grading.classroom import Classroom
+from course_lib.grading.supervise import descendants
+from tests.grading.conftest import LAB, ROOT, needs_sandbox, new_course
+from tests.grading.test_farm import empty
+
+pytestmark = [pytest.mark.slow, needs_sandbox, pytest.mark.timeout(1800)]
+
+WITH_POINTS = ("s03", "s07", "s11", "s15")  # of 20, s00 to s19
+COMMAND = [sys.executable, "-m", "course_lib.cli", "grade", LAB.name, "--workers", "2", "--json"]
+
+
+@pytest.fixture
+def room(tmp_path, reference) -> Classroom:
+    room = Classroom(new_course(tmp_path))
+    shutil.copyfile(ROOT / "nbgrader_config.py", tmp_path / "nbgrader_config.py")
+    for index in range(20):
+        folder = empty(room, f"s{index:02}")
+        for name in LAB.artefacts if folder.parent.name in WITH_POINTS else ():
+            shutil.copyfile(reference / name, folder / name)
+    return room
+
+
+def running(room: Classroom, marks: tuple[str, ...]) -> Callable[[int], int | None]:
+    """Finds one descendant of the grader whose command holds one of the marks."""
+
+    def find(grader: int) -> int | None:
+        found = []
+        for pid in descendants(grader):
+            try:
+                command = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
+            except OSError:
+                continue
+            if pid != grader and any(mark in command for mark in marks) and "supervise.py" not in command:
+                found.append(pid)
+        return random.choice(found) if found else None
+
+    return find
+
+
+VICTIMS = {
+    "the grader": None,
+    "a worker of the pool": ("multiprocessing.spawn", "multiprocessing-fork", "forkserver"),
+    "a kernel": ("ipykernel_launcher",),
+    "a runner": ("course_lib.engines.worker",),
+}
+
+
+@pytest.mark.parametrize("victim", VICTIMS)
+def test_after_a_rerun_every_score_is_there_once(room, victim):
+    seed = random.randrange(10**6)
+    random.seed(seed)
+    print(f"{victim}, seed {seed}")
+    killed = 0
+    for attempt in range(4):
+        grader = subprocess.Popen(COMMAND, env={**os.environ, "COURSE_ROOT": str(room.root)}, stdout=subprocess.PIPE, text=True)
+        find = (lambda pid: pid) if VICTIMS[victim] is None else running(room, VICTIMS[victim])
+        if not killed:
+            killed = kill_one(grader, find)
+        said, _ = grader.communicate(timeout=900)
+        if grader.returncode == 0:
+            break
+        assert attempt < 3, said
+    assert killed
+    grades = {row["student"]: (row["score"], row["error"]) for row in json.loads(said)["grades"]}
+    assert grades == {f"s{index:02}": (10.0 if f"s{index:02}" in WITH_POINTS else 0.0, "") for index in range(20)}
+    assert in_the_gradebook(room) == {name: score for name, (score, _) in grades.items()}
+    assert [path.name for path in (room.folder / "jobs" / LAB.name).iterdir()] == ["lock"]
+
+
+def kill_one(grader: subprocess.Popen, find: Callable[[int], int | None]) -> int:
+    """At a random moment of the batch, one process of the grader's own."""
+    time.sleep(random.uniform(8, 25))
+    end = time.monotonic() + 60
+    while time.monotonic() < end and grader.poll() is None:
+        if pid := find(grader.pid):
+            os.kill(pid, signal.SIGKILL)
+            return pid
+        time.sleep(0.02)
+    return 0
+
+
+def in_the_gradebook(room: Classroom) -> dict[str, float]:
+    from nbgrader.api import Gradebook
+
+    with Gradebook(f"sqlite:///{room.folder / 'gradebook.db'}") as book:
+        submissions = book.assignment_submissions(LAB.name)
+        assert len(submissions) == len({one.student.id for one in submissions}) == 20
+        ids = {task.id for task in LAB.tasks}
+        return {one.student.id: sum(g.score for nb in one.notebooks for g in nb.grades if g.name in ids) for one in submissions}

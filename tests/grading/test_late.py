@@ -1,0 +1,89 @@
+"""Late penalties, by themselves and through nbgrader's own step."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from nbformat.v4 import new_notebook
+from nbgrader.api import Gradebook
+from nbgrader.preprocessors import AssignLatePenalties
+from traitlets import TraitError
+from traitlets.config import Config
+
+from course_lib.grading.class_report import read
+from course_lib.grading.late import LatePenalty, charge, configure
+from tests.grading.classes import new_room, put, verdict
+from tests.grading.conftest import LAB
+
+DAY = 86_400
+
+
+@pytest.mark.parametrize(
+    ("settings", "score", "late_s", "penalty"),
+    [
+        ({}, 10, 5 * DAY, 0),
+        ({"per_day": 10}, 8, 1, 0.8),  # a day counts from its first second
+        ({"per_day": 10}, 8, DAY, 0.8),
+        ({"per_day": 10}, 8, DAY + 1, 1.6),
+        ({"per_day": 10, "most": 50}, 8, 30 * DAY, 4),
+        ({"per_day": 10}, 8, 30 * DAY, 8),  # never more than there is
+        ({"per_day": 1.5, "unit": "points"}, 8, DAY + 1, 3),
+        ({"per_day": 1.5, "unit": "points", "most": 2}, 8, DAY + 1, 2),
+        ({"per_day": 1.5, "unit": "points"}, 1, DAY + 1, 1),
+    ],
+)
+def test_by_hand(settings, score, late_s, penalty):
+    assert LatePenalty(**settings).late_submission_penalty("ada", score, late_s) == pytest.approx(penalty)
+
+
+def test_wrong_settings_are_refused():
+    with pytest.raises(TraitError):
+        LatePenalty(per_day=-1)
+    with pytest.raises(TraitError):
+        LatePenalty(unit="hours")
+
+
+def test_nbgrader_takes_it_off_and_the_report_shows_it(tmp_path):
+    """The step that autograde runs, on a hand-in two days late with 9.5 + 1 points, of which one by hand."""
+    room = new_room(tmp_path)
+    put(room, "ada", verdict(tiers=("full", "partial", "full")), late=timedelta(days=1, hours=1))
+    put(room, "ben", verdict())
+    config = Config()
+    configure(config)
+    config.LatePenalty.per_day, config.LatePenalty.most = 10, 15
+    for student in ("ada", "ben"):
+        known = {
+            "notebook": LAB.name,
+            "assignment": LAB.name,
+            "student": student,
+            "db_url": f"sqlite:///{room.folder / 'gradebook.db'}",
+        }
+        AssignLatePenalties(config=config).preprocess(new_notebook(), {"nbgrader": known})
+    ada, ben = read(LAB, room).hand_ins
+    assert (ada.score, ada.penalty, ada.final) == (9.5, pytest.approx(0.15 * 9.5), pytest.approx(0.85 * 9.5))
+    assert (ben.penalty, ben.final) == (0, 11)
+    with Gradebook(f"sqlite:///{room.folder / 'gradebook.db'}") as gradebook:
+        assert gradebook.find_submission(LAB.name, "ada").late_submission_penalty == pytest.approx(1.425)
+
+
+def test_points_by_hand_that_came_later_are_charged_too(tmp_path):
+    room = new_room(tmp_path)
+    put(room, "ada", verdict(), late=timedelta(hours=5), written=None)
+    put(room, "ben", verdict(), penalty=3.0)  # of an earlier due date
+    config = Config({"LatePenalty": {"per_day": 10}})
+    with Gradebook(f"sqlite:///{room.folder / 'gradebook.db'}") as gradebook:
+        for student, penalty in (("ada", 1.0), ("ben", 0.0)):
+            submission = gradebook.find_submission(LAB.name, student)
+            charge(submission, config)
+            gradebook.db.commit()
+            assert submission.late_submission_penalty == pytest.approx(penalty)
+        gradebook.find_grade("written", LAB.name, LAB.name, "ada").manual_score = 2.0
+        gradebook.db.commit()
+        charge(gradebook.find_submission(LAB.name, "ada"), config)
+        gradebook.db.commit()
+        assert read(LAB, room).hand_ins[0].final == pytest.approx(0.9 * 12)
+        gradebook.grant_extension(LAB.name, "ada", hours=6)
+        charge(gradebook.find_submission(LAB.name, "ada"), config)
+        gradebook.db.commit()
+    assert (read(LAB, room).hand_ins[0].final, read(LAB, room).late) == (12, ())

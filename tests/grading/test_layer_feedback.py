@@ -1,0 +1,119 @@
+"""A hand-in's layers beside the reference's, in words: hand-made tables, and the real reference of lab 01."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from course_lib import labs
+from course_lib.engines import Layer, LayerTable, Plan
+from course_lib.engines.layers import LayerTensor
+from course_lib.grading import layer_feedback
+from course_lib.grading.layer_feedback import compared, compared_with_reference
+from course_lib.labs import Bench
+from course_lib.models import classifier, export_onnx
+from course_lib.recipe import Profile, Recipe
+
+OPERATORS = {"/a/Conv": "Conv", "/a/Relu": "Relu", "/b/Conv": "Conv", "/b/Relu": "Relu", "/head/Gemm": "Gemm"}
+
+
+def kernel(*nodes: str, dtype: str = "Int8") -> Layer:
+    tensor = LayerTensor("x", (1,), dtype)
+    return Layer("+".join(nodes), "kernel", inputs=(tensor,), outputs=(tensor,), onnx_nodes=nodes)
+
+
+def table(*kernels: Layer, operators: dict[str, str] = OPERATORS) -> LayerTable:
+    return LayerTable(kernels, operators)
+
+
+REFERENCE = table(kernel("/a/Conv", "/a/Relu"), kernel("/b/Conv", "/b/Relu"), kernel("/head/Gemm", dtype="Float"))
+
+
+def test_what_stayed_wide_is_named():
+    yours = table(
+        kernel("/a/Conv", "/a/Relu", dtype="Float"),
+        kernel("/b/Conv", "/b/Relu", dtype="Float"),
+        kernel("/head/Gemm", dtype="Float"),
+    )
+    found = compared(yours, REFERENCE)
+    assert found.sentences == (
+        "Your engine has 3 kernels, as many as the reference.",
+        "Two layers compute in FP32 where the reference does in INT8: /a/Conv, /b/Conv.",
+        "2 operators between layers compute in FP32 where the reference does in INT8.",
+    )
+    assert [(one.layers, one.kernels, one.types) for one in found.differences] == [
+        (("/a/Conv",), (1, 1), ("FP32", "INT8")),
+        (("/b/Conv",), (1, 1), ("FP32", "INT8")),
+    ]
+    assert json.loads(json.dumps(found.to_json()))["kernels"] == [3, 3]
+
+
+def test_what_was_taken_apart_is_counted():
+    yours = table(*(kernel(node) for node in list(OPERATORS)[:4]), kernel("/head/Gemm", dtype="Float"))
+    found = compared(yours, REFERENCE)
+    assert found.sentences == (
+        "Your engine has 5 kernels, 2 more than the reference.",
+        "Apart in your engine, one kernel in the reference: Conv + Relu in 2 places.",
+    )
+    assert [one.kernels for one in found.differences] == [(2, 1), (2, 1)]
+
+
+def test_fewer_kernels():
+    found = compared(table(kernel(*list(OPERATORS)[:4]), kernel("/head/Gemm", dtype="Float")), REFERENCE)
+    assert found.sentences[0] == "Your engine has 2 kernels, 1 fewer than the reference."
+    assert "One kernel in your engine, apart in the reference: Conv + Relu + Conv + Relu in 1 place." in found.sentences
+
+
+def test_nodes_of_the_reference_alone_are_never_named():
+    reference = table(*REFERENCE, kernel("/secret/Mul"), operators={**OPERATORS, "/secret/Mul": "Mul"})
+    yours = table(*REFERENCE, kernel("/mine/Transpose"), operators={**OPERATORS, "/mine/Transpose": "Transpose"})
+    found = compared(yours, reference)
+    assert "Only your graph has: 1 Transpose." in found.sentences
+    assert "secret" not in json.dumps(found.to_json())
+    assert [one.layers for one in found.differences] == [("/mine/Transpose",)]
+
+
+def test_a_graph_with_names_of_its_own():
+    renamed = {f"/x{name}": operator for name, operator in OPERATORS.items()}
+    found = compared(table(*(kernel(name) for name in renamed), operators=renamed), REFERENCE)
+    assert len(found.sentences) == 2 and "calls its layers otherwise" in found.sentences[1]
+
+
+def test_long_lists_are_cut():
+    many = {f"/layer{n}/Conv": "Conv" for n in range(12)}
+    wide, narrow = (table(*(kernel(name, dtype=dtype) for name in many), operators=many) for dtype in ("Float", "Half"))
+    assert (
+        compared(wide, narrow)
+        .sentences[1]
+        .startswith("12 layers compute in FP32 where the reference does in FP16: /layer0/Conv, ")
+    )
+    assert compared(wide, narrow).sentences[1].endswith("/layer5/Conv and 6 more.")
+
+
+# ---- with the reference of a lab
+
+
+@pytest.fixture(scope="module")
+def half(tmp_path_factory) -> Plan:
+    path = tmp_path_factory.mktemp("half") / "model.onnx"
+    export_onnx(classifier("wide"), path, dtype="fp16")
+    sizes = {"min": (1, 1, 32, 32), "opt": (1, 1, 32, 32), "max": (32, 1, 32, 32)}
+    return Bench().build(path, Recipe(precision="fp16", profiles=(Profile(image=sizes),)))
+
+
+def test_half_precision_beside_lab_01s_reference(half):
+    lab = labs.find("lab01")
+    found = compared_with_reference(lab, half, Bench())
+    assert any("FP16 where the reference does in FP32" in sentence for sentence in found.sentences)
+    assert all(layer in half.layers.operators for one in found.differences for layer in one.layers)
+    layer_feedback._reference.cache_info()  # built once a process
+    before = layer_feedback._reference.cache_info().misses
+    assert compared_with_reference(lab, half, Bench()) == found and layer_feedback._reference.cache_info().misses == before
+
+
+def test_nothing_to_compare(half, monkeypatch):
+    assert compared_with_reference(labs.find("lab07"), half, Bench()) is None, "no model is handed in"
+    bare = Plan(**{**vars(half), "layers": LayerTable()})
+    assert compared_with_reference(labs.find("lab01"), bare, Bench()) is None, "the builder tells no kernels"
+    assert compared_with_reference(labs.find("lab01"), half, Bench(builder="absent")) is None, "the reference cannot be built"

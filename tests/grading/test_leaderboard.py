@@ -1,0 +1,64 @@
+"""Ranks that measuring can defend, and pseudonyms that only the classroom can tell."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from course_lib.benchmark import Interval
+from course_lib.errors import CourseError
+from course_lib.grading.class_report import HandIn, TaskResult
+from course_lib.grading.leaderboard import own_key, pseudonym, ranked
+
+
+def hand_in(student: str, points: float, low: float = 0.0, high: float = 0.0) -> HandIn:
+    speed = Interval((low + high) / 2, low, high) if high else None
+    return HandIn(student, (TaskResult("speed", "Speed", "full", points, 10),), points, 12, speedup=speed)
+
+
+def ranks(*hand_ins: HandIn) -> list[tuple[int, str]]:
+    return [(place.rank, place.name) for place in ranked(hand_ins)]
+
+
+def test_points_come_first_then_the_lower_end_and_overlaps_share_a_rank():
+    assert ranks(
+        hand_in("fewer", 9, 5.0, 5.1),
+        hand_in("lucky", 10, 1.0, 3.9),  # the best median of a wide interval
+        hand_in("first", 10, 2.0, 2.1),
+        hand_in("close", 10, 1.95, 2.05),
+        hand_in("slow", 10, 1.2, 1.3),
+    ) == [(1, "first"), (1, "close"), (3, "slow"), (3, "lucky"), (5, "fewer")]
+
+
+def test_who_was_not_raced_comes_after_those_who_were():
+    assert ranks(hand_in("b", 10), hand_in("a", 10), hand_in("raced", 10, 1.0, 1.1)) == [(1, "raced"), (2, "a"), (2, "b")]
+
+
+@given(st.lists(st.tuples(st.sampled_from([8.0, 10.0]), st.floats(0.1, 5), st.floats(0, 2)), max_size=12))
+def test_a_rank_counts_everybody_above_it(rows):
+    places = ranked([hand_in(f"s{n}", points, low, low + width + 0.01) for n, (points, low, width) in enumerate(rows)])
+    assert [place.rank for place in places] == sorted(place.rank for place in places)
+    for place in places:
+        better = [one for one in places if one.points > place.points]
+        beaten_by = [one for one in places if one.points == place.points and one.speedup.low > place.speedup.high]
+        assert place.rank > len(better) and (place.rank > 1 + len(better) or not beaten_by)
+        assert sum(one.rank < place.rank for one in places) == place.rank - 1
+
+
+def test_pseudonyms_are_stable_and_need_the_key():
+    places = ranked([hand_in("ada", 10), hand_in("ben", 10)], key=b"k" * 32)
+    assert {place.name for place in places} == {pseudonym(b"k" * 32, "ada"), pseudonym(b"k" * 32, "ben")}
+    assert pseudonym(b"k" * 32, "ada") != pseudonym(b"l" * 32, "ada")
+    assert [place.name for place in places] == sorted(place.name for place in places), "order within a rank tells nothing"
+    # HMAC-SHA256 of RFC 4231, test case 2, cut to 40 bits: 5bdcc146bf in base32
+    assert pseudonym(b"Jefe", "what do ya want for nothing?") == "lpomcrv7"
+
+
+def test_the_key_is_made_once_and_for_its_owner_alone(tmp_path):
+    key = own_key(tmp_path)
+    assert own_key(tmp_path) == key and len(key) == 32
+    assert (tmp_path / "leaderboard.key").stat().st_mode & 0o777 == 0o600
+    (tmp_path / "leaderboard.key").write_bytes(b"short")
+    with pytest.raises(CourseError, match="should hold 32 bytes and holds 5"):
+        own_key(tmp_path)

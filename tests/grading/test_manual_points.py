@@ -1,0 +1,141 @@
+"""Points given by hand outlive grading again: through nbgrader's interface and through a running formgrader."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from datetime import datetime
+
+import nbformat
+import onnx
+import pytest
+from nbgrader.api import Gradebook
+
+from course_lib.grading.class_report import read
+from course_lib.grading.classroom import Classroom
+from course_lib.labs.lab01 import reference_recipe
+from tests.grading.conftest import LAB, ROOT, new_course, submit
+
+pytestmark = pytest.mark.timeout(300)
+
+
+def gradebook(room: Classroom) -> Gradebook:
+    return Gradebook(f"sqlite:///{room.folder / 'gradebook.db'}")
+
+
+@pytest.fixture(scope="module")
+def room(tmp_path_factory) -> Classroom:
+    """A hand-in with an answer to the written question, graded once; our own files, so without the sandbox.
+
+    Its recipe is right and its model is another one: 3 of 10 points, and no time goes into a race.
+    """
+    root = new_course(tmp_path_factory.mktemp("course"))
+    shutil.copy(ROOT / "nbgrader_config.py", root)
+    made = Classroom(root, trusted=True, bench={"builder": "onnxruntime", "runner": "onnxruntime"})
+    folder = submit(made, "ada")
+    onnx.save(one_relu(), folder / "model.onnx")
+    reference_recipe().save(folder / "recipe.toml")
+    path = folder / f"{LAB.name}.ipynb"
+    notebook = nbformat.read(path, as_version=4)
+    written = next(cell for cell in notebook.cells if cell.metadata.get("nbgrader", {}).get("grade_id") == "written")
+    written.source = "Because the kernels of the engine were fused."
+    nbformat.write(notebook, path)
+    (folder / "timestamp.txt").write_text("2026-05-02 18:00:00 UTC")
+    assert made.grade(LAB, ["ada"])[0].error == ""
+    with gradebook(made) as opened:
+        opened.update_or_create_assignment(LAB.name, duedate=datetime(2026, 5, 1, 12))
+    return made
+
+
+def one_relu() -> onnx.ModelProto:
+    image, logits = (onnx.helper.make_tensor_value_info(name, 1, ("n", 1, 32, 32)) for name in ("image", "logits"))
+    graph = onnx.helper.make_graph([onnx.helper.make_node("Relu", ["image"], ["logits"], name="relu")], "g", [image], [logits])
+    return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=9)
+
+
+def written(opened: Gradebook):
+    return opened.find_grade("written", LAB.name, LAB.name, "ada")
+
+
+def test_the_question_waits_until_somebody_gives_points(room):
+    found = read(LAB, room).hand_ins[0]
+    assert found.waiting == ("written question 'written' waits for points",)
+    assert found.late_s == 30 * 3600
+
+
+def test_points_by_hand_are_still_there_after_grading_again(room):
+    with gradebook(room) as opened:
+        grade = written(opened)
+        grade.manual_score, grade.needs_manual_grade = 1.5, False
+        opened.db.commit()
+    again = room.grade(LAB, ["ada"])[0]
+    with gradebook(room) as opened:
+        assert written(opened).manual_score == 1.5
+        assert opened.find_submission(LAB.name, "ada").score == again.score + 1.5
+    found = read(LAB, room).hand_ins[0]
+    assert found.score == found.judged + 1.5 and found.max_score == 12 and found.judged == again.score == 3
+    assert found.waiting == ("written: points were given by hand before the last grading, look whether they still fit",)
+
+
+def test_points_through_a_running_formgrader(room, tmp_path):
+    """PUT as the page does, then the question no longer waits."""
+    with gradebook(room) as opened:
+        identity = written(opened).id
+    with served(room, tmp_path) as address:
+        body = json.dumps({"manual_score": 2.0, "extra_credit": 0}).encode()
+        request = urllib.request.Request(f"{address}/formgrader/api/grade/{identity}", body, method="PUT")
+        answer = json.load(urllib.request.urlopen(authorized(request), timeout=20))
+    assert answer["manual_score"] == 2.0
+    found = read(LAB, room).hand_ins[0]
+    assert found.score == found.judged + 2 and found.waiting == ()
+
+
+TOKEN = "grade-with-care"
+
+
+def authorized(request: urllib.request.Request) -> urllib.request.Request:
+    request.add_header("Authorization", f"token {TOKEN}")
+    return request
+
+
+class served:
+    """A Jupyter server with formgrader in the room's course, stopped at the end."""
+
+    def __init__(self, room: Classroom, home):
+        self.room, self.home = room, home
+
+    def __enter__(self) -> str:
+        with socket.socket() as found:
+            found.bind(("127.0.0.1", 0))
+            port = found.getsockname()[1]
+        command = [sys.executable, "-m", "jupyter_server", "--no-browser", "--allow-root", f"--port={port}", "--port-retries=0",
+                   f"--IdentityProvider.token={TOKEN}", "--ServerApp.root_dir=."]  # fmt: skip
+        environment = {
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "JUPYTER_CONFIG_DIR": str(self.home),
+            "JUPYTER_DATA_DIR": str(self.home),
+        }
+        self.log = open(self.home / "log", "wb")
+        self.process = subprocess.Popen(command, cwd=self.room.root, env=environment, stdout=self.log, stderr=self.log)
+        address = f"http://127.0.0.1:{port}"
+        for _ in range(120):
+            try:
+                urllib.request.urlopen(authorized(urllib.request.Request(f"{address}/formgrader/api/status")), timeout=2)
+                return address
+            except (urllib.error.URLError, OSError):
+                time.sleep(0.25)
+        self.__exit__()
+        pytest.fail(f"formgrader did not start: {(self.home / 'log').read_text()[-2000:]}")
+
+    def __exit__(self, *_: object) -> None:
+        self.process.terminate()
+        self.process.wait(20)
+        self.log.close()

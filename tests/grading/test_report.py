@@ -1,0 +1,126 @@
+"""The page that a learner gets."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from html import escape
+
+import pytest
+
+from course_lib import labs
+from course_lib.benchmark import Comparison, Measurement, speedup
+from course_lib.grading import report, speed_figure
+from course_lib.grading.judge import Verdict, judge
+from course_lib.grading.layer_feedback import Difference, LayerFeedback
+from course_lib.labs import Examination, lab01
+from tests.grading.classes import real_verdict
+from tests.grading.conftest import LAB
+from tests.grading.test_class_report import HOSTILE, Tags
+
+LAYERS = LayerFeedback(
+    (15, 13),
+    (
+        "Your engine has 15 kernels, 2 more than the reference.",
+        f"Three layers read FP32 where the reference reads INT8: {HOSTILE}.",
+    ),
+    (Difference(("/stem/Conv", HOSTILE), "Conv + Relu", (2, 1), ("FP32", "INT8")),),
+)
+
+
+def with_layers(verdict: Verdict) -> Verdict:
+    return replace(verdict, layers=LAYERS)
+
+
+@pytest.fixture(scope="module")
+def page() -> str:
+    return report.page(LAB, with_layers(real_verdict()), f"ada {HOSTILE}")
+
+
+def test_it_says_what_was_earned_and_why(page):
+    verdict = real_verdict()
+    assert f"{verdict.score:g} <span>of 10 points" in page
+    for outcome in verdict.examination.outcomes:
+        assert outcome.task.title in page and escape(outcome.message) in page
+
+
+def test_it_loads_nothing_and_escapes_what_a_learner_names(page):
+    tags = Tags(page)
+    assert tags.names.isdisjoint({"script", "link", "iframe", "object", "img"})
+    assert [value for name, value in tags.attributes if name in ("src", "href") and not value.startswith("#")] == []
+    assert "onerror" not in {name for name, _ in tags.attributes}
+    assert page.count("&lt;img src=x") == 4  # the title, the heading, a sentence, a cell of the table
+
+
+def test_the_race_is_there_with_its_boundaries_and_in_words(page):
+    comparison = real_verdict().examination.comparison
+    alt = next(value for name, value in Tags(page).attributes if name == "aria-label")
+    assert f"yours {comparison.measurements['yours'].median_ms:.3g} ms" in alt
+    assert str(comparison.speedups["yours"]) in alt and str(comparison.ratio("reference", "yours", seed=0)) in alt
+    assert "partial points from 0.5, full points from 0.85" in alt and "partial points from 1.05, full points from 1.15" in alt
+    assert "0.85</td>" in page and "1.15</td>" in page
+
+
+def test_the_layers_are_told_in_words_and_as_a_table(page):
+    assert "Your engine has 15 kernels, 2 more than the reference." in page
+    assert "/stem/Conv" in page and ">INT8</td>" in page
+
+
+def test_it_says_how_to_repeat_it(page):
+    known = real_verdict().provenance
+    assert f"course check {LAB.name} ." in page
+    assert known["builder"] in page and known["runner"] in page and known["course"] in page
+    assert all(version in page for version in known["backends"].values())
+    assert known["sha256"]["model.onnx"][:12] in page
+
+
+def test_nothing_hidden_is_in_it(page):
+    """Neither the seed of the fresh data nor a whole digest; and whatever else provenance holds one day stays out, too."""
+    known = real_verdict().provenance
+    assert str(known["seed"]) not in page and known["sha256"]["model.onnx"] not in page
+    more = replace(real_verdict(), provenance={**known, "health": "planted-4711", "key": "planted-4711"})
+    assert "planted-4711" not in report.page(LAB, more, "ada")
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "where"),
+    [
+        (0.3, 0.4, "below both"),
+        (0.45, 0.55, "across the boundary of part of the points"),
+        (0.6, 0.7, "above that of part of the points"),
+        (0.8, 0.9, "across the boundary of all points"),
+        (0.9, 1.0, "above that of all points"),
+        (0.4, 0.9, "across the boundary of all points"),
+    ],
+)
+def test_where_a_speed_lies_between_the_boundaries(low, high, where):
+    ratio = speed_figure.Ratio("reference", speed_figure.Interval((low + high) / 2, low, high), partial=0.5, full=0.85)
+    assert report._boundaries(ratio)[-1] == where
+
+
+def test_a_lab_without_paces_shows_its_race_without_boundaries():
+    rng = [1.0 + n % 7 / 100 for n in range(50)]
+    import numpy as np
+
+    given, yours = np.array(rng), np.array(rng) / 2
+    measured = {"given": Measurement(given), "yours": Measurement(yours)}
+    race = Comparison("given", measured, {"yours": speedup(given, yours)}, 1.0, "time")
+    lab = labs.find("lab07")
+    assert speed_figure.tiers(lab) is None and speed_figure.tiers(LAB) is lab01.SPEED
+    found = Examination(lab.nothing("too slow"), comparison=race)
+    page = report.page(lab, replace(real_verdict(), lab=lab.name, examination=found), "ada")
+    assert "against\ngiven" not in page and "Your speed divided by that of given: 2.00x [2.00-2.00]." in page
+    assert "part of the points from" not in page and "the time was up" in page
+
+
+def test_a_hand_in_without_files(tmp_path):
+    verdict = judge(LAB, tmp_path, trusted=True)
+    page = report.page(LAB, verdict, "ada")
+    assert "0 <span>of 10 points" in page and "handed in: no files" in page and "How fast" not in page
+
+
+def test_a_fault_of_the_examiners_and_an_inconclusive_verdict_say_that_somebody_will_look():
+    faulty = replace(real_verdict(), examination=None, fault=f"disk full {HOSTILE}")
+    assert "the examiner itself failed (disk full &lt;img" in report.body(faulty)
+    found = real_verdict().examination
+    unsure = replace(found, outcomes=(replace(found.outcomes[0], tier="inconclusive"), *found.outcomes[1:]))
+    assert "<b>Inconclusive:</b>" in report.body(replace(real_verdict(), examination=unsure))
