@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import os
 import secrets
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from course_lib.errors import CourseError
@@ -24,6 +28,21 @@ def cache_folder(name: str) -> Path:
         return (base if base.is_absolute() else Path.home() / ".cache") / "tensorrt-course" / name
     except RuntimeError:
         raise CourseError(f"this user has no home folder to keep {name} in: set XDG_CACHE_HOME to a folder") from None
+
+
+@contextmanager
+def scratch_folder(prefix: str) -> Iterator[Path]:
+    """A temporary folder that goes whatever somebody else's program left in it: Python's own removal gives up in deep ones."""
+    folder = tempfile.mkdtemp(prefix=prefix)
+    try:
+        yield Path(folder)
+    finally:
+        remove_tree(Path(folder))
+
+
+def remove_tree(folder: Path) -> None:
+    """Take a folder away, however deep it is; do nothing where there is none."""
+    subprocess.run(["rm", "-rf", "--", str(folder)], check=False, stderr=subprocess.DEVNULL)
 
 
 def write_temporary(target: Path, content: bytes | memoryview) -> str:

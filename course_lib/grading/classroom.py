@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from course_lib.errors import CourseError
-from course_lib.files import write_atomically
+from course_lib.files import remove_tree, write_atomically
 from course_lib.grading.hand_in import WORK, Job, Result, reason
 from course_lib.grading.journal import Journal
 from course_lib.labs import Lab
@@ -73,7 +73,7 @@ class Classroom:
     def hand_in(self, student: str, lab: Lab, source: Path) -> None:
         """Put a folder into the classroom as this student's hand-in."""
         target = self.folder / "submitted" / student / lab.name
-        shutil.rmtree(target, ignore_errors=True)
+        remove_tree(target)
         shutil.copytree(source, target, symlinks=True)
 
     def grade(
@@ -117,12 +117,13 @@ class Classroom:
         from course_lib.grading import parcel
 
         for student in students:
-            try:
-                files = parcel.pack(self.folder / "submitted" / student / lab.name)
-            except CourseError as error:
-                errors[student] = str(error)
-                continue
-            job = Job(lab.name, student, files, course, self.trusted, self.bench, self._settings)
+            first = (f"{lab.name}.ipynb", "timestamp.txt", *lab.artefacts)
+            packed = parcel.pack(self.folder / "submitted" / student / lab.name, (*first, "."))
+            too_much = ", ".join(packed.left_out[:3]) + (", ..." if len(packed.left_out) > 3 else "")
+            said = (
+                f"more than {parcel.MOST_BYTES >> 20} MiB or {parcel.MOST_FILES} files: left out {too_much}" if too_much else ""
+            )
+            job = Job(lab.name, student, packed.content, course, said, self.trusted, self.bench, self._settings)
             if kept := journal.kept(student, job.digest):
                 errors[student] = kept.error
                 self._record(lab, kept, journal)
@@ -133,8 +134,8 @@ class Classroom:
         """Files, then gradebook, then the mark that both are done. Done twice it comes to the same."""
         from course_lib.grading import gradebook, parcel, signature
 
-        shutil.rmtree(self.folder / "autograded" / result.student / lab.name, ignore_errors=True)
-        shutil.rmtree(self.folder / "feedback" / result.student / lab.name, ignore_errors=True)
+        for kind in ("autograded", "feedback"):
+            remove_tree(self.folder / kind / result.student / lab.name)
         parcel.unpack(result.files, self.folder)
         verdict = self.folder / "reports" / result.student / f"{lab.name}.json"
         known = signature.signed(json.loads(verdict.read_bytes()), signature.signing_key(self.folder))

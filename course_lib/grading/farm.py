@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from course_lib.errors import CourseError
 from course_lib.grading.hand_in import Job, Result, examine
+from course_lib.grading.sandbox import SandboxMissing
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -32,13 +33,28 @@ def graded(jobs: Iterable[Job], *, workers: int = 1, scheduler: str | None = Non
             they need not share a file system with this process.
 
     Raises:
+        SandboxMissing: a machine cannot confine hand-ins.
         CourseError: the scheduler does not answer.
     """
     if workers == 1 and scheduler is None:
-        yield from map(examine, jobs)
+        yield from map(examined, jobs)
         return
     with ExitStack() as stack:
         yield from _farmed(iter(jobs), stack.enter_context(_client(workers, scheduler)))
+
+
+def examined(job: Job) -> Result:
+    """`examine`, where whatever fails on one hand-in is that one's result: the batch goes on.
+
+    Raises:
+        SandboxMissing: nothing can be graded here.
+    """
+    try:
+        return examine(job)
+    except SandboxMissing:
+        raise
+    except Exception as error:
+        return _failed(job, f"the grader failed ({type(error).__name__}: {error})")
 
 
 def _farmed(jobs: Iterator[Job], client: Client) -> Iterator[Result]:
@@ -48,7 +64,7 @@ def _farmed(jobs: Iterator[Job], client: Client) -> Iterator[Result]:
 
     def send() -> Any:
         for job in jobs:
-            future = client.submit(examine, job, pure=False)
+            future = client.submit(examined, job, pure=False)
             running[future] = job
             return future
         return None
@@ -68,9 +84,12 @@ def _result(future: Any, job: Job) -> Result:
     if error is None:
         result: Result = future.result()
         return result
-    if isinstance(error, CourseError):
-        raise error  # no sandbox on that machine, and the like: it will be the same for everybody
-    said = f"its worker ended {ATTEMPTS} times, or the grader failed ({type(error).__name__}: {error})"
+    if isinstance(error, SandboxMissing):
+        raise error
+    return _failed(job, f"its worker ended {ATTEMPTS} times ({type(error).__name__}: {error})")
+
+
+def _failed(job: Job, said: str) -> Result:
     return Result(job.lab, job.student, job.digest, b"", {}, " ".join(said.split())[:500])
 
 

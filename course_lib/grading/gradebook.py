@@ -33,7 +33,7 @@ def template(classroom: Path, source: Path, lab: Lab) -> bytes:
         shutil.copytree(classroom / "release" / lab.name, work / "release" / lab.name)
         ignored = shutil.ignore_patterns(*lab.artefacts, ".ipynb_checkpoints", "*.ipynb")
         shutil.copytree(source / lab.name, Path(folder, "solutions", lab.name), ignore=ignored)
-        return parcel.pack(Path(folder))
+        return parcel.pack(Path(folder)).content
 
 
 def entry(path: Path, lab: Lab, student: str) -> dict[str, Any]:

@@ -6,7 +6,6 @@ import hashlib
 import json
 import logging
 import shutil
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,12 +13,13 @@ from typing import Any
 
 from course_lib import labs
 from course_lib.errors import CourseError
+from course_lib.files import scratch_folder
 from course_lib.grading import gradebook, parcel
 from course_lib.labs import Lab
 
 WORK = "classroom"
 _LARGEST_NOTEBOOK = 20 << 20
-RESULTS = ("autograded", "feedback", "reports")
+RESULTS = ("reports", "feedback", "autograded")
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,7 @@ class Job:
         lab, student: whose.
         files: the hand-in, packed.
         course: the lab's release and a gradebook that knows the lab and nobody's grades, packed; see `gradebook.template`.
+        said: what is wrong with the hand-in already.
         trusted: run without the sandbox.
         bench: see `Classroom`.
         settings: nbgrader's configuration by class, see `nbgrader_bridge.api`.
@@ -39,6 +40,7 @@ class Job:
     student: str
     files: bytes = field(repr=False)
     course: bytes = field(repr=False)
+    said: str = ""
     trusted: bool = False
     bench: Mapping[str, Any] = field(default_factory=dict)
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -91,14 +93,13 @@ def examine(job: Job) -> Result:
         SandboxMissing: no sandbox works here and the job is not `trusted`.
     """
     lab = labs.find(job.lab)
-    with tempfile.TemporaryDirectory(prefix="grading-") as folder:
-        root = Path(folder)
+    with scratch_folder("grading-") as root:
         parcel.unpack(job.course, root)
         submitted = root / WORK / "submitted" / job.student / lab.name
         submitted.mkdir(parents=True)
         parcel.unpack(job.files, submitted)
         release = root / WORK / "release" / lab.name / f"{lab.name}.ipynb"
-        said = [_mend_timestamp(submitted)]
+        said = [job.said, _mend_timestamp(submitted)]
         if why := _unreadable(submitted / release.name):
             said.append(f"the notebook cannot be read ({why}): the empty one was run in its place")
             shutil.copyfile(release, submitted / release.name)
@@ -107,7 +108,9 @@ def examine(job: Job) -> Result:
             shutil.copyfile(release, submitted / release.name)
             failed = _autograde(job, lab, root)
         entry = {} if failed else gradebook.entry(root / WORK / "gradebook.db", lab, job.student)
-        files = parcel.pack(root / WORK, (*RESULTS, "nbgrader.log"))
+        files = parcel.pack(
+            root / WORK, (*RESULTS, "nbgrader.log"), times=4
+        ).content  # two copies of the hand-in, and what was written
         return Result(lab.name, job.student, job.digest, files, entry, "; ".join(filter(None, [*said, failed])))
 
 

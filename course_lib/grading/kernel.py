@@ -23,6 +23,7 @@ from traitlets import Bool, Float, Integer
 from course_lib import labs
 from course_lib.engines.worker import Launcher
 from course_lib.errors import CourseError
+from course_lib.files import scratch_folder
 from course_lib.grading import artefacts, sandbox
 from course_lib.grading.confinement import confined
 
@@ -74,9 +75,7 @@ class SandboxedExecute(Execute):
         home = Path(resources["metadata"]["path"])
         self._died = False
         with ExitStack() as stack:
-            scratch, self._sockets = (
-                stack.enter_context(tempfile.TemporaryDirectory(prefix=name)) for name in ("run-", "ipc-")
-            )
+            scratch, self._sockets = (str(stack.enter_context(scratch_folder(name))) for name in ("run-", "ipc-"))
             self._words = stack.enter_context(tempfile.TemporaryFile())
             walls = sandbox.Sandbox(
                 writable=(Path(scratch), Path(self._sockets)), environment={"NBGRADER_EXECUTION": "autograde"}

@@ -15,6 +15,7 @@ from course_lib.grading import farm, gradebook, hand_in, parcel
 from course_lib.grading.classroom import Classroom
 from course_lib.grading.hand_in import Job, Result
 from course_lib.grading.journal import Journal
+from course_lib.grading.sandbox import SandboxMissing
 from tests.grading.conftest import LAB, needs_sandbox, new_course, submit
 
 pytestmark = pytest.mark.timeout(600)
@@ -42,7 +43,8 @@ def empty(room: Classroom, student: str) -> Path:
 
 
 def job(room: Classroom, student: str, course: bytes) -> Job:
-    return Job(LAB.name, student, parcel.pack(room.folder / "submitted" / student / LAB.name), course, bench=room.bench)
+    packed = parcel.pack(room.folder / "submitted" / student / LAB.name, (f"{LAB.name}.ipynb", "."))
+    return Job(LAB.name, student, packed.content, course, bench=room.bench)
 
 
 @needs_sandbox
@@ -129,7 +131,7 @@ def verdict_file(student: str) -> bytes:
         target = Path(folder, "reports", student, f"{LAB.name}.json")
         target.parent.mkdir(parents=True)
         target.write_text("{}")
-        return parcel.pack(Path(folder))
+        return parcel.pack(Path(folder)).content
 
 
 def test_a_hand_in_that_changed_is_graded_again(room, course):
@@ -184,10 +186,28 @@ def test_what_is_lost_for_good_says_so_and_no_sandbox_ends_the_batch(room, cours
     empty(room, "gus")
     one = job(room, "gus", course)
     lost = farm._result(Future(Lost("gus")), one)
-    assert lost.entry == {} and "its worker ended 3 times, or the grader failed (Lost: gus)" in lost.error
-    with pytest.raises(CourseError, match="no sandbox"):
-        farm._result(Future(CourseError("no sandbox")), one)
+    assert lost.entry == {} and "its worker ended 3 times (Lost: gus)" in lost.error
+    with pytest.raises(SandboxMissing, match="no sandbox"):
+        farm._result(Future(SandboxMissing("no sandbox")), one)
     assert farm._result(Future(value=lost), one) is lost
+
+
+def test_what_fails_on_one_hand_in_does_not_end_the_batch(room, course, monkeypatch):
+    empty(room, "hal")
+    one = job(room, "hal", course)
+
+    def fails(error: Exception) -> Any:
+        def examine(_: Job) -> Result:
+            raise error
+
+        return examine
+
+    monkeypatch.setattr(farm, "examine", fails(RecursionError("deep\ndown")))
+    (result,) = farm.graded([one])
+    assert result.entry == {} and result.error == "the grader failed (RecursionError: deep down)"
+    monkeypatch.setattr(farm, "examine", fails(SandboxMissing("no sandbox")))
+    with pytest.raises(SandboxMissing):
+        list(farm.graded([one]))
 
 
 def test_no_scheduler_is_one_clear_line(monkeypatch):

@@ -22,7 +22,7 @@ from tests.grading.test_farm import empty
 
 pytestmark = [pytest.mark.slow, needs_sandbox, pytest.mark.timeout(1800)]
 
-WITH_POINTS = ("s03", "s07", "s11", "s15")  # of 20, s00 to s19
+WITH_POINTS = ("s01", "s04", "s07", "s10", "s13", "s16")  # of 20, s00 to s19
 COMMAND = [sys.executable, "-m", "course_lib.cli", "grade", LAB.name, "--workers", "2", "--json"]
 
 
@@ -86,9 +86,8 @@ def test_after_a_rerun_every_score_is_there_once(room, victim):
 
 def kill_one(grader: subprocess.Popen, find: Callable[[int], int | None]) -> int:
     """At a random moment of the batch, one process of the grader's own."""
-    time.sleep(random.uniform(8, 25))
-    end = time.monotonic() + 60
-    while time.monotonic() < end and grader.poll() is None:
+    time.sleep(random.uniform(8, 20))
+    while grader.poll() is None:
         if pid := find(grader.pid):
             os.kill(pid, signal.SIGKILL)
             return pid

@@ -23,7 +23,7 @@ from course_lib.grading.classroom import Classroom
 from course_lib.labs.lab01 import reference_recipe
 from tests.grading.conftest import LAB, ROOT, new_course, submit
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]  # a batch graded twice, and a server of its own
 
 
 def gradebook(room: Classroom) -> Gradebook:

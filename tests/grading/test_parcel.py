@@ -19,12 +19,12 @@ def test_there_and_back(tmp_path):
     (source / "deep/er/ä b").write_text("x")
     target.mkdir()
     (target / "a").write_text("old")
-    parcel.unpack(parcel.pack(source), target)
+    parcel.unpack(parcel.pack(source).content, target)
     assert {path.relative_to(target).as_posix(): path.read_bytes() for path in target.rglob("*") if path.is_file()} == {
         "a": b"\x00" * 10, "deep/er/ä b": b"x",
     }  # fmt: skip
     assert parcel.pack(source) == parcel.pack(source)
-    parcel.unpack(parcel.pack(source, ("deep", "absent"), without=("ä b",)), target)
+    parcel.unpack(parcel.pack(source, ("deep", "absent")).content, target)
 
 
 def test_only_plain_files_travel(tmp_path):
@@ -36,23 +36,29 @@ def test_only_plain_files_travel(tmp_path):
     (source / "folder").symlink_to(tmp_path)
     os.link(secret, source / "hard")
     os.mkfifo(source / "pipe")
-    with tarfile.open(fileobj=io.BytesIO(parcel.pack(source))) as tar:
-        assert tar.getnames() == ["plain"]
+    assert names(parcel.pack(source)) == ["plain"]
+    assert names(parcel.pack(source, ("link", "hard", "pipe", "plain"))) == ["plain"]
     whole = tmp_path / "link to it"
     whole.symlink_to(source)
     assert parcel.pack(tmp_path, ("absent",)) == parcel.pack(tmp_path / "nothing")
 
 
-def test_limits(tmp_path, monkeypatch):
-    for name in "abc":
+def test_what_is_too_much_is_left_out_and_named(tmp_path, monkeypatch):
+    for name in "abcd":
         (tmp_path / name).write_bytes(b"1234")
-    monkeypatch.setattr(parcel, "MOST_FILES", 2)
-    with pytest.raises(CourseError, match="or 2 files"):
-        parcel.pack(tmp_path)
-    monkeypatch.setattr(parcel, "MOST_FILES", 3)
+    (tmp_path / "b").write_bytes(bytes(100))
     monkeypatch.setattr(parcel, "MOST_BYTES", 11)
-    with pytest.raises(CourseError, match="holds more than"):
-        parcel.pack(tmp_path)
+    packed = parcel.pack(tmp_path, ("c", "."))
+    assert names(packed) == ["c", "a"] and packed.left_out == ("b", "d")
+    assert names(parcel.pack(tmp_path, times=100)) == ["a", "b", "c", "d"]
+    monkeypatch.setattr(parcel, "MOST_BYTES", 1000)
+    monkeypatch.setattr(parcel, "MOST_FILES", 3)
+    assert parcel.pack(tmp_path).left_out == ("d",)
+
+
+def names(packed: parcel.Parcel) -> list[str]:
+    with tarfile.open(fileobj=io.BytesIO(packed.content)) as tar:
+        return tar.getnames()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,143 @@
+"""A class graded by several processes in sandboxes, beside plain nbgrader and the same engine grading, one after the other.
+
+    python benchmarks/throughput.py [--hand-ins 50] [--workers 2] [--output FILE.json]
+
+Every hand-in is lab 01's solved notebook, which builds its engine when it is run. *Plain* is `nbgrader autograde` with nbgrader's own
+preprocessors and no sandbox, followed by the judge without a sandbox; *alone* is `course grade` with one process; *farm* is `course grade
+--workers N`. Plain and alone are timed on fewer hand-ins; rates are hand-ins a second.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import shutil
+import tempfile
+import time
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from course_lib import labs
+from course_lib.engines import available_backends
+from course_lib.grading.classroom import Classroom
+from course_lib.grading.judge import judge, provenance_of_machine
+from course_lib.grading.nbgrader_bridge import configure
+
+LAB = labs.find("lab01")
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--hand-ins", type=int, default=50, help="graded by the farm")
+    parser.add_argument("--serial", type=int, default=8, help="graded one after the other, plain and alone")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--output", type=Path)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        plain, alone = Path(folder, "plain"), classroom(Path(folder, "alone"), options.serial)
+        prepare(plain, options.serial)
+        seconds, scores = {}, {}
+        started = time.monotonic()
+        scores["plain"] = [graded_plainly(plain, student(index)) for index in range(options.serial)]
+        seconds["plain"] = time.monotonic() - started
+        started = time.monotonic()
+        scores["alone"] = [grade.score for grade in alone.grade(LAB, alone.students(LAB))]
+        seconds["alone"] = time.monotonic() - started
+        print({name: round(taken, 1) for name, taken in seconds.items()}, scores, flush=True)
+        farm = classroom(Path(folder, "farm"), options.hand_ins)
+        started = time.monotonic()
+        grades = farm.grade(LAB, farm.students(LAB), workers=options.workers)
+        farm_s = time.monotonic() - started
+        scores["farm"] = [grade.score for grade in grades]
+    each = {name: taken / options.serial for name, taken in seconds.items()}
+    found = {
+        "hand_ins": options.hand_ins,
+        "serial_hand_ins": options.serial,
+        "workers": options.workers,
+        "plain_s_each": round(each["plain"], 2),
+        "alone_s_each": round(each["alone"], 2),
+        "overhead_s_each": round(each["alone"] - each["plain"], 2),
+        "farm_s": round(farm_s, 1),
+        "farm_s_each": round(farm_s / options.hand_ins, 2),
+        "rate_over_plain": round(each["plain"] * options.hand_ins / farm_s, 2),
+        "equal_scores": len({score for values in scores.values() for score in values}) == 1,
+        "errors": [grade.error for grade in grades if grade.error],
+    }
+    print(json.dumps(found, indent=1))
+    if options.output:
+        about = {
+            "date": date.today().isoformat(),
+            "machine": provenance_of_machine(),
+            "command": "python benchmarks/throughput.py",
+        }
+        versions = {one.name: one.version for one in available_backends() if one.version}
+        options.output.write_text(json.dumps({**about, "versions": versions, **found}, indent=1) + "\n")
+
+
+def student(index: int) -> str:
+    return f"s{index:02}"
+
+
+def course(root: Path) -> Path:
+    for name in ("solutions", "labs"):
+        shutil.copytree(ROOT / name / LAB.name, root / name / LAB.name, ignore=shutil.ignore_patterns(*LAB.artefacts))
+    return root
+
+
+def classroom(root: Path, hand_ins: int) -> Classroom:
+    room = Classroom(course(root))
+    for index in range(hand_ins):
+        room.hand_in(student(index), LAB, root / "solutions" / LAB.name)
+    return room
+
+
+def prepare(root: Path, hand_ins: int) -> None:
+    """The same class for nbgrader alone, the assignment registered."""
+    classroom(root, hand_ins)
+    done = nbgrader(root).generate_assignment(LAB.name)
+    assert done["success"], done
+
+
+def nbgrader(root: Path) -> Any:
+    from nbgrader.apps.api import NbGraderAPI
+    from nbgrader.coursedir import CourseDirectory
+    from nbgrader.preprocessors import (
+        AssignLatePenalties,
+        CheckCellMetadata,
+        Execute,
+        IgnorePattern,
+        LimitOutput,
+        SaveAutoGrades,
+    )
+    from traitlets.config import Config
+
+    config: Any = Config()
+    configure(config, root=root)
+    config.Autograde.autograde_preprocessors = [
+        Execute,
+        IgnorePattern,
+        LimitOutput,
+        SaveAutoGrades,
+        AssignLatePenalties,
+        CheckCellMetadata,
+    ]
+    config.ExecutePreprocessor.timeout = config.Execute.timeout = 240
+    config.CourseDirectory.release_directory = "classroom/release"
+    api = NbGraderAPI(CourseDirectory(config=config), config=config)
+    api.log = logging.Logger("plain")
+    return api
+
+
+def graded_plainly(root: Path, name: str) -> float:
+    """nbgrader's autograde, its feedback, and the judge on the files that the notebook left."""
+    api = nbgrader(root)
+    for done in (api.autograde(LAB.name, name), api.generate_feedback(LAB.name, name)):
+        assert done["success"], done
+    return judge(LAB, root / "classroom" / "autograded" / name / LAB.name, trusted=True).score
+
+
+if __name__ == "__main__":
+    main()
