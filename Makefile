@@ -3,12 +3,13 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test gpu-test slow-test browser-test coverage lint book sandbox train clean help
+.PHONY: demo test gpu-test slow-test attack-test browser-test coverage lint book sandbox train clean help
 
 help:
 	@echo "make demo       the whole course loop on this machine, to a graded report"
 	@echo "make test       all tests that need no GPU"
 	@echo "make slow-test  tests that take minutes (verdict stability, fresh-environment checks)"
+	@echo "make attack-test  every way to cheat the grader that we know, each as a hand-in (about 15 minutes)"
 	@echo "make browser-test  JupyterLab, widgets and formgrader in a real browser; screenshots in test-artefacts/"
 	@echo "make gpu-test   tests that need an NVIDIA GPU and a TensorRT in COURSE_ENVIRONMENTS or in this environment"
 	@echo "make coverage   make test with a table of the lines that no test runs (twice as long)"
@@ -25,6 +26,10 @@ test: $(VENV)/.installed-test sandbox
 
 slow-test: $(VENV)/.installed-test sandbox
 	$(BIN)/python -m pytest -m slow
+
+# The quick part of it, tests/grading/test_attacks.py, is in `make test`. As root it is also run as an ordinary user.
+attack-test: $(VENV)/.installed-test sandbox
+	$(BIN)/python -m pytest -m 'slow or not slow' tests/attacks
 
 # Chromium comes from Debian. Root installs it; anybody else is told how.
 browser-test: $(VENV)/.installed-test sandbox

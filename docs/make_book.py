@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import re
 import shutil
 import sys
 from importlib import import_module
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))  # for the tests' catalogue of attacks
 PACKAGES = ("recipe", "models", "precision", "plugins", "migration", "engines", "profiling", "benchmark", "widgets", "labs")
 
 
@@ -34,6 +36,8 @@ def prepare(source: Path) -> None:
         shutil.copy(notebook, target)
     (source / "cookbook.md").write_text(_cookbook(), encoding="utf-8")
     (source / "names_by_version.md").write_text(_names_by_version(), encoding="utf-8")
+    gamed = source / "how_benchmarks_are_gamed.md"
+    gamed.write_text(_with_hand_ins(gamed.read_text(encoding="utf-8")), encoding="utf-8")
     (source / "reference").mkdir()
     for package in PACKAGES:
         (source / "reference" / f"{package}.md").write_text(_reference(f"course_lib.{package}"), encoding="utf-8")
@@ -51,6 +55,15 @@ def _names_by_version() -> str:
     rows, _ = conformance.check(conformance.course_folders())
     learners = [row for row in rows if not all(file.startswith("solutions/") for file in row.files)]
     return conformance.page(learners)
+
+
+def _with_hand_ins(page: str) -> str:
+    """The page with a table of the tests' attacks where it asks for one. A learner's copy of the course has no tests."""
+    if not (ROOT / "tests" / "attacks").is_dir():
+        return page
+    from tests.attacks import catalogue
+
+    return re.sub(r"<!-- hand-ins: (\w+) -->", lambda found: catalogue.table(found[1]), page)
 
 
 def _reference(name: str) -> str:

@@ -1,0 +1,167 @@
+"""Makers of engines that cheat: another network, or the given one with something before or behind it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import onnx
+import torch
+from onnx import NodeProto, TensorProto, helper, numpy_helper
+
+from course_lib.models import classifier, digits, export_onnx
+from tests.attacks.models import behind, hand_in, rewrite
+from tests.attacks.scene import Scene
+from tests.labs import hostile
+
+CLASSES = 10
+
+
+def float_called_half(folder: Path, scene: Scene) -> None:
+    (folder / "recipe.toml").write_text('precision = "fp16"\n' + (folder / "recipe.toml").read_text())
+
+
+# ---- other networks
+
+
+def smaller_network(folder: Path, scene: Scene) -> None:
+    hand_in(folder, export_onnx(classifier("small")))
+
+
+def random_weights(folder: Path, scene: Scene) -> None:
+    hand_in(folder, export_onnx(classifier("wide", pretrained=False)))
+
+
+def pruned_network(folder: Path, scene: Scene) -> None:
+    network = classifier("wide")
+    with torch.no_grad():
+        for layer in network.modules():
+            if isinstance(layer, torch.nn.Conv2d):
+                weakest = layer.weight.abs().sum(dim=(1, 2, 3)).argsort()[: layer.out_channels // 2]
+                layer.weight[weakest] = 0
+    hand_in(folder, export_onnx(network))
+
+
+class _Constant(torch.nn.Module):
+    def forward(self, image):
+        return torch.tensor([[9.0] + [0.0] * 9]) + 0 * image.mean(dim=(1, 2, 3))[:, None]
+
+    def signature(self):
+        return classifier("small").signature()
+
+
+class _Memory(torch.nn.Module):
+    """Knows some digits of the course by heart, with the network's logits for them."""
+
+    def __init__(self, known: int, exact: bool) -> None:
+        super().__init__()
+        images = torch.from_numpy(digits("test").images[:known])
+        network = classifier("wide").eval()
+        with torch.no_grad():
+            self.logits = torch.nn.Parameter(network(images))
+        self.images, self.exact = torch.nn.Parameter(images.flatten(1)), exact
+
+    def forward(self, image):
+        flat = image.flatten(1)
+        distance = (self.images**2).sum(1) - 2 * flat @ self.images.T + (flat**2).sum(1, keepdim=True)
+        found = self.logits[distance.argmin(1)]
+        return found * (distance.min(1, keepdim=True).values < 1e-3) if self.exact else found
+
+    def signature(self):
+        return classifier("small").signature()
+
+
+def constants_baked_in(folder: Path, scene: Scene) -> None:
+    hand_in(folder, export_onnx(_Constant()))
+
+
+def memorised_digits(folder: Path, scene: Scene) -> None:
+    hand_in(folder, export_onnx(_Memory(200, exact=False)))
+
+
+def exact_on_known_images(folder: Path, scene: Scene) -> None:
+    hand_in(folder, export_onnx(_Memory(450, exact=True)))
+
+
+# ---- the given network with something before or behind it
+
+
+def wrong_outside_the_tested_batches(folder: Path, scene: Scene) -> None:
+    behind(
+        folder,
+        [
+            helper.make_node("Shape", ["image"], ["shape"], name="shape"),
+            helper.make_node("Slice", ["shape", "nil", "one"], ["batch_size"], name="first"),
+            helper.make_node("Equal", ["batch_size", "tested"], ["hits"], name="compare"),
+            helper.make_node("Cast", ["hits"], ["as_numbers"], name="cast", to=TensorProto.FLOAT),
+            helper.make_node("ReduceMax", ["as_numbers"], ["known"], name="any", keepdims=0),
+            helper.make_node("Mul", ["true_logits", "known"], ["logits"], name="gate"),
+        ],
+        nil=np.array([0]), one=np.array([1]), tested=np.array([1, 3, 8, 32]),
+    )  # fmt: skip
+
+
+def lazy_half_of_the_time(folder: Path, scene: Scene) -> None:
+    behind(
+        folder,
+        [
+            helper.make_node("RandomUniform", [], ["drawn"], name="draw", shape=[1], low=0.0, high=1.0),
+            helper.make_node("Greater", ["drawn", "half"], ["works"], name="compare"),
+            helper.make_node("Cast", ["works"], ["gate"], name="cast", to=TensorProto.FLOAT),
+            helper.make_node("Mul", ["true_logits", "gate"], ["logits"], name="gate"),
+        ],
+        half=np.array([0.5], np.float32),
+    )
+
+
+def fast_for_noise(folder: Path, scene: Scene) -> None:
+    """Digits are mostly paper; uniform noise is half ink."""
+    _instead(folder, [helper.make_node("ReduceMean", ["image"], ["measure"], name="mean", keepdims=0)], above=0.45)
+
+
+def keeps_a_table(folder: Path, scene: Scene) -> None:
+    """Of one entry, the image without ink: its largest pixel is not above 0."""
+    look = [
+        helper.make_node("ReduceMax", ["image"], ["most"], name="most", keepdims=0),
+        helper.make_node("Neg", ["most"], ["measure"], name="negative"),
+    ]
+    _instead(folder, look, above=-1e-6)
+
+
+def answers_nothing(folder: Path, scene: Scene) -> None:
+    rewrite(folder, hostile.no_numbers)
+
+
+def answers_without_end(folder: Path, scene: Scene) -> None:
+    rewrite(folder, hostile.a_million_answers_for_each_image)
+
+
+def _instead(folder: Path, look: Sequence[NodeProto], *, above: float) -> None:
+    """Ten zeros instead of the network for images whose ``measure``, computed by `look`, is above a number."""
+    model = onnx.load(folder / "model.onnx")
+    whole = copy.deepcopy(model.graph)
+    logits = helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["batch", CLASSES])
+    network = helper.make_graph(whole.node, "network", [], [logits])
+    nothing = helper.make_graph(
+        [
+            helper.make_node("Shape", ["image"], ["sizes"], name="sizes"),
+            helper.make_node("Slice", ["sizes", "from", "to"], ["rows"], name="rows"),
+            helper.make_node("Concat", ["rows", "classes"], ["size"], name="size", axis=0),
+            helper.make_node("Expand", ["zero", "size"], ["logits"], name="zeros"),
+        ],
+        "nothing",
+        [],
+        [logits],
+    )
+    del model.graph.node[:]
+    model.graph.node.extend([
+        *look,
+        helper.make_node("Greater", ["measure", "border"], ["shortcut"], name="compare"),
+        helper.make_node("If", ["shortcut"], ["logits"], name="if", then_branch=nothing, else_branch=network),
+    ])  # fmt: skip
+    constants = {"border": np.array(above, np.float32), "zero": np.array([[0.0]], np.float32)}
+    constants |= {"from": np.array([0]), "to": np.array([1]), "classes": np.array([CLASSES])}
+    model.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in constants.items())
+    hand_in(folder, model)

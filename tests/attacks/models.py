@@ -1,0 +1,145 @@
+"""Makers of hand-ins whose model attacks a parser, a compiler or a reader, and the parts that all makers of models share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import NodeProto, TensorProto, helper, numpy_helper
+
+from course_lib.labs.lab01 import reference_recipe
+from course_lib.models import classifier, export_onnx
+from tests.attacks.scene import Scene
+from tests.labs import hostile
+
+# ---- parts
+
+
+def hand_in(folder: Path, model: onnx.ModelProto) -> None:
+    (folder / "model.onnx").write_bytes(model.SerializeToString())
+    reference_recipe().save(folder / "recipe.toml")
+
+
+def rewrite(folder: Path, change: hostile.Change) -> None:
+    hand_in(folder, hostile.changed(onnx.load(folder / "model.onnx"), change))
+
+
+def new_model(nodes: Sequence[NodeProto], constants: dict[str, np.ndarray] | None = None) -> onnx.ModelProto:
+    graph = helper.make_graph(
+        nodes,
+        "graph",
+        [helper.make_tensor_value_info("image", TensorProto.FLOAT, ["batch", 1, 32, 32])],
+        [helper.make_tensor_value_info("logits", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(array, name) for name, array in (constants or {}).items()],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
+def behind(folder: Path, nodes: Sequence[NodeProto], domain: str = "", **constants: np.ndarray) -> None:
+    """Let `nodes` make the logits from the true ones."""
+    model = onnx.load(folder / "model.onnx")
+    for node in model.graph.node:
+        node.output[:] = ["true_logits" if name == "logits" else name for name in node.output]
+    model.graph.node.extend(nodes)
+    model.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in constants.items())
+    if domain:
+        model.opset_import.append(helper.make_opsetid(domain, 1))
+    hand_in(folder, model)
+
+
+# ---- hand-ins
+
+
+def weights_larger_than_any_memory(folder: Path, scene: Scene) -> None:
+    rewrite(folder, hostile.weights_larger_than_any_memory)
+
+
+def weights_elsewhere(folder: Path, scene: Scene) -> None:
+    rewrite(folder, hostile.weights_in_a_file_elsewhere)
+
+
+def weights_in_a_secret(folder: Path, scene: Scene) -> None:
+    def outside(model: onnx.ModelProto) -> None:
+        tensor = model.graph.initializer[0]
+        tensor.ClearField("raw_data")
+        tensor.data_location = TensorProto.EXTERNAL
+        tensor.external_data.add(key="location", value=str(scene.secret))
+
+    rewrite(folder, outside)
+
+
+def a_million_nodes(folder: Path, scene: Scene) -> None:
+    nodes = [helper.make_node("Neg", [f"{n}"], [f"{n + 1}"]) for n in range(1_000_000)]
+    nodes[0].input[0], nodes[-1].output[0] = "image", "logits"
+    hand_in(folder, new_model(nodes))
+
+
+def a_loop_without_end(folder: Path, scene: Scene) -> None:
+    """Rounds are counted in 64 bits; each leaves the condition true."""
+    loop = helper.make_graph(
+        [
+            helper.make_node("Identity", ["going"], ["on"], name="on"),
+            helper.make_node("Mul", ["state", "state"], ["next"], name="square"),
+        ],
+        "body",
+        [
+            helper.make_tensor_value_info("round", TensorProto.INT64, []),
+            helper.make_tensor_value_info("going", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("state", TensorProto.FLOAT, None),
+        ],
+        [
+            helper.make_tensor_value_info("on", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("next", TensorProto.FLOAT, None),
+        ],
+    )
+    constants = {"rounds": np.array(2**62), "yes": np.array(True)}
+    nodes = [
+        helper.make_node("ReduceMean", ["image"], ["mean"], name="mean", keepdims=1),
+        helper.make_node("Loop", ["rounds", "yes", "mean"], ["logits"], name="loop", body=loop),
+    ]
+    hand_in(folder, new_model(nodes, constants))
+
+
+def branches_in_branches(folder: Path, scene: Scene) -> None:
+    """Each condition is a message in a message in a message; a parser of protocol buffers stops at a hundred levels."""
+
+    def branch(node: NodeProto) -> onnx.GraphProto:
+        return helper.make_graph([node], "branch", [], [helper.make_tensor_value_info("logits", TensorProto.FLOAT, None)])
+
+    straight = helper.make_node("Identity", ["image"], ["logits"], name="straight")
+    node = straight
+    for depth in range(30):
+        node = helper.make_node(
+            "If", ["yes"], ["logits"], name=f"if{depth}", then_branch=branch(node), else_branch=branch(straight)
+        )
+    hand_in(folder, new_model([node], {"yes": np.array(True)}))
+
+
+def own_operator(folder: Path, scene: Scene) -> None:
+    behind(
+        folder, [helper.make_node("Mine", ["true_logits"], ["logits"], name="mine", domain="my.library")], domain="my.library"
+    )
+
+
+def compiled_part(folder: Path, scene: Scene) -> None:
+    node = helper.make_node(
+        "EPContext", ["true_logits"], ["logits"], name="part", domain="com.microsoft",
+        embed_mode=0, ep_cache_context=str(scene.secret), source="TensorRTExecutionProvider", main_context=1,
+    )  # fmt: skip
+    behind(folder, [node], domain="com.microsoft")
+
+
+def names_that_are_no_text(folder: Path, scene: Scene) -> None:
+    model = onnx.load(folder / "model.onnx")
+    model.graph.node[0].name = "name-of-ten"
+    data = model.SerializeToString().replace(b"name-of-ten", b"\xff\xfe\xed\xa0\x80name")
+    (folder / "model.onnx").write_bytes(data)
+
+
+def scripts_in_names(folder: Path, scene: Scene) -> None:
+    model = export_onnx(classifier("wide", pretrained=False))
+    for number, node in enumerate(model.graph.node):
+        node.name = f'<script>alert({number})</script>"onload="alert(1)'
+    hand_in(folder, model)

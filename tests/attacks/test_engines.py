@@ -1,0 +1,68 @@
+"""Engines that cheat and models that attack: what the judge makes of them, one after the other, and of an honest engine at the end.
+
+Their notebooks do nothing, so the judge gets their files without nbgrader's way around it, which `test_attacks` goes.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from course_lib.grading import report
+from course_lib.grading.classroom import Classroom
+from course_lib.grading.judge import Verdict, judge
+from tests.attacks.active import active_content
+from tests.attacks.catalogue import Attack, attacks
+from tests.attacks.scene import SECRET, Scene
+from tests.grading.conftest import LAB, needs_sandbox
+
+pytestmark = [needs_sandbox, pytest.mark.slow, pytest.mark.timeout(1800)]
+
+WINS = {
+    "fast_for_noise": "lab 01 times uniform noise, and does not look at the answers that it times",
+    "wrong_outside_the_tested_batches": "lab 01 asks for batches of 1, 3, 8 and 32 and for no other",
+}
+ENGINES = [
+    pytest.param(
+        attack,
+        marks=[
+            *([pytest.mark.slow] if attack.slow else []),
+            *([pytest.mark.xfail(strict=True, reason=WINS[attack.name])] if attack.name in WINS else []),
+        ],
+        id=attack.name,
+    )
+    for attack in attacks()
+    if attack.by_engine
+]
+
+
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory: pytest.TempPathFactory, reference: Path) -> Scene:
+    scene = Scene(Classroom(tmp_path_factory.mktemp("course")), reference)
+    scene.secret.write_text(SECRET)
+    return scene
+
+
+def judged(scene: Scene, attack: Attack, folder: Path) -> Verdict:
+    for name in LAB.artefacts if attack.honest_files else ():
+        shutil.copyfile(scene.reference / name, folder / name)
+    scene.craft(attack, folder)
+    return judge(LAB, folder)
+
+
+@pytest.mark.parametrize("attack", ENGINES)
+def test_engine_gets_what_its_honest_part_earns(scene, tmp_path, attack):
+    verdict = judged(scene, attack, tmp_path)
+    page = tmp_path / "report.html"
+    page.write_text(report.page(LAB, verdict, attack.name), encoding="utf-8")
+    assert (verdict.score, verdict.fault) == (attack.score, ""), verdict.to_json()["tasks"]
+    assert attack.said in page.read_text()
+    assert active_content(page) == set()
+    assert SECRET not in page.read_text()
+
+
+def test_honest_engine_has_full_marks_after_them(reference):
+    verdict = judge(LAB, reference)
+    assert verdict.score == verdict.max_score == 10, verdict.to_json()["tasks"]

@@ -1,0 +1,49 @@
+"""Hand-ins of labs where a learner's own program is examined. Each lab's tests in tests/labs have more of them."""
+
+from __future__ import annotations
+
+import resource
+from collections import defaultdict
+
+import pytest
+
+from course_lib import labs
+from course_lib.grading import report
+from course_lib.grading.judge import Verdict
+from course_lib.grading.sandbox import Sandbox
+from course_lib.labs import Bench
+from tests.attacks.catalogue import attacks
+from tests.grading.conftest import needs_sandbox
+
+WINS = {
+    "lab03_half_a_character": "the report cannot be written: UnicodeEncodeError",
+    "lab03_takes_the_courses_own": "the hook that forbids imports can be removed, and the course is there",
+    "lab07_announces_gigabytes": "a message may have four gigabytes in every lab, and the judge keeps them",
+    "lab07_takes_the_reference": "the hook that forbids imports can be removed, and the reference is there",
+    "lab08_speaks_for_its_supervisor": "/proc/1/fd/1 inside the sandbox is bwrap's own standard output, the pipe to the judge",
+}
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+OTHERS = [
+    pytest.param(
+        attack, marks=[pytest.mark.xfail(strict=True, reason=WINS[attack.name])] if attack.name in WINS else [], id=attack.name
+    )
+    for attack in attacks()
+    if attack.lab != "lab01"
+]
+MOST_KEPT = 1 << 30  # bytes that the judge's own process may grow by
+
+
+@needs_sandbox
+@pytest.mark.parametrize("attack", OTHERS)
+def test_attacker_earns_nothing_and_is_told_why(tmp_path, attack):
+    lab = labs.find(attack.lab)
+    lab.write_reference(tmp_path)
+    (tmp_path / attack.file).write_text(attack.source)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    examined = lab.examine(tmp_path, Bench(launcher=Sandbox().command, measure_s=2), only=attack.task)
+    (outcome,) = [found for found in examined.outcomes if found.task.id == attack.task]
+    assert outcome.points == 0
+    assert attack.said in outcome.message and "\n" not in outcome.message
+    provenance = defaultdict(str, backends={}, sha256={})
+    assert report.page(lab, Verdict(lab.name, examined, "", provenance), "ada").encode()
+    assert (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) << 10 < MOST_KEPT
