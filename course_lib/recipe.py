@@ -135,8 +135,11 @@ class Recipe(_Value):
         """Read a recipe from TOML text; see `load`."""
         try:
             return cls(**tomllib.loads(text))
-        except tomllib.TOMLDecodeError as error:
-            raise RecipeError(f"not valid TOML: {error}") from None
+        except (
+            ValueError,
+            RecursionError,
+        ) as error:  # TOMLDecodeError is a ValueError; int() refuses thousands of digits with another
+            raise RecipeError(f"not valid TOML: {str(error)[:300]}") from None
 
     def dumps(self) -> str:
         """The recipe as TOML text; keys with their default value are left out."""

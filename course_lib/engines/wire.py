@@ -53,11 +53,14 @@ def send(
             _write(descriptor, array.reshape(-1).view(np.uint8).data, deadline)
 
 
-def receive(descriptor: int, deadline: float | None = None) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def receive(
+    descriptor: int, deadline: float | None = None, most_bytes: int = MAX_ARRAYS
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Read one message: its header and its arrays.
 
     Args:
         deadline: a time on ``time.monotonic()``; None waits for ever.
+        most_bytes: that all arrays together may have.
 
     Raises:
         TimeoutError: nothing complete arrived before the deadline.
@@ -75,7 +78,7 @@ def receive(descriptor: int, deadline: float | None = None) -> tuple[dict[str, A
         sizes = [int(np.dtype(dtype).itemsize) * math.prod(shape) for _, dtype, shape in described]
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise WorkerDied(f"the worker answered nonsense ({error})") from None
-    if sum(sizes) > MAX_ARRAYS:
+    if sum(sizes) > most_bytes:
         raise WorkerDied(f"arrays of {sum(sizes)} bytes were announced, more than any honest worker sends")
     arrays = {}
     for (name, dtype, shape), size in zip(described, sizes, strict=True):

@@ -56,14 +56,22 @@ class Worker:
         environment: the interpreter to start.
         launcher: wraps the command; the judge passes its sandbox here.
         timeout_s: longest wait for any one answer; `build` and others may override it.
+        most_bytes: largest answer; what is announced as larger ends the worker.
 
     Raises:
         BackendUnavailable: the interpreter or its launcher cannot be started.
         WorkerDied: from any method, when the process ended, hung or answered nonsense.
     """
 
-    def __init__(self, environment: Environment = HERE, *, launcher: Launcher | None = None, timeout_s: float = 60.0) -> None:
-        self.timeout_s = timeout_s
+    def __init__(
+        self,
+        environment: Environment = HERE,
+        *,
+        launcher: Launcher | None = None,
+        timeout_s: float = 60.0,
+        most_bytes: int = wire.MAX_ARRAYS,
+    ) -> None:
+        self.timeout_s, self.most_bytes = timeout_s, most_bytes
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 (closed in close)
         command = [*environment.command, "-c", _BOOTSTRAP, _LIBRARY]
         command = launcher(command) if launcher else command
@@ -153,10 +161,10 @@ class Worker:
         assert self._process.stdin is not None and self._process.stdout is not None
         try:
             wire.send(self._process.stdin.fileno(), request, arrays, deadline)
-            header, answer = wire.receive(self._process.stdout.fileno(), deadline)
+            header, answer = wire.receive(self._process.stdout.fileno(), deadline, self.most_bytes)
             while "progress" in header:
                 self._progress(header["progress"], report)
-                header, answer = wire.receive(self._process.stdout.fileno(), deadline)
+                header, answer = wire.receive(self._process.stdout.fileno(), deadline, self.most_bytes)
         except TimeoutError:
             self._kill()
             raise WorkerDied(f"no answer to {request['do']!r} within {limit:g} s: the worker was stopped") from None

@@ -114,21 +114,28 @@ class Classroom:
 
     def _jobs(self, lab: Lab, students: list[str], course: bytes, journal: Journal, errors: dict[str, str]) -> Iterator[Job]:
         """What is left to do; what an interrupted batch has done is only recorded."""
-        from course_lib.grading import parcel
-
         for student in students:
-            first = (f"{lab.name}.ipynb", "timestamp.txt", *lab.artefacts)
-            packed = parcel.pack(self.folder / "submitted" / student / lab.name, (*first, "."))
-            too_much = ", ".join(packed.left_out[:3]) + (", ..." if len(packed.left_out) > 3 else "")
-            said = (
-                f"more than {parcel.MOST_BYTES >> 20} MiB or {parcel.MOST_FILES} files: left out {too_much}" if too_much else ""
-            )
-            job = Job(lab.name, student, packed.content, course, said, self.trusted, self.bench, self._settings)
+            packed, said = self._packed(lab, student)
+            job = Job(lab.name, student, packed, course, said, self.trusted, self.bench, self._settings)
             if kept := journal.kept(student, job.digest):
                 errors[student] = kept.error
                 self._record(lab, kept, journal)
             elif not journal.recorded(student, job.digest):
                 yield job
+
+    def _packed(self, lab: Lab, student: str) -> tuple[bytes, str]:
+        """A hand-in's plain files, and what is wrong with it already."""
+        from course_lib.grading import parcel
+
+        folder = self.folder / "submitted" / student / lab.name
+        if folder.is_symlink() or folder.parent.is_symlink():  # to a neighbour's, perhaps
+            return parcel.pack(folder, ()).content, "the folder is a link: nothing in it was taken"
+        packed = parcel.pack(folder, (f"{lab.name}.ipynb", "timestamp.txt", *lab.artefacts, "."))
+        if not packed.left_out:
+            return packed.content, ""
+        names = ", ".join(packed.left_out[:3]) + (", ..." if len(packed.left_out) > 3 else "")
+        limits = f"{parcel.MOST_BYTES >> 20} MiB, {parcel.MOST_FILES} files with usual names"
+        return packed.content, f"left out {names}: a hand-in may have {limits}"
 
     def _record(self, lab: Lab, result: Result, journal: Journal) -> None:
         """Files, then gradebook, then the mark that both are done. Done twice it comes to the same."""

@@ -18,7 +18,7 @@ from course_lib.grading import gradebook, parcel
 from course_lib.labs import Lab
 
 WORK = "classroom"
-_LARGEST_NOTEBOOK = 20 << 20
+_LARGEST_NOTEBOOK, _MOST_CELLS = 20 << 20, 500
 RESULTS = ("reports", "feedback", "autograded")
 
 
@@ -121,7 +121,10 @@ def _unreadable(path: Path) -> str:
     try:
         if path.stat().st_size > _LARGEST_NOTEBOOK:
             raise ValueError(f"{path.stat().st_size >> 20} MiB, at most {_LARGEST_NOTEBOOK >> 20} are taken")
-        nbformat.validate(nbformat.read(path, as_version=4))
+        notebook = nbformat.read(path, as_version=4)
+        nbformat.validate(notebook)
+        if len(notebook.cells) > _MOST_CELLS:
+            raise ValueError(f"{len(notebook.cells)} cells, at most {_MOST_CELLS} are taken")
         return ""
     except FileNotFoundError:
         return "it is missing or no plain file"

@@ -128,10 +128,7 @@ class SandboxedExecute(Execute):
 
     def process_message(self, msg: Any, cell: NotebookNode, cell_index: int) -> Any:
         content = msg["content"]
-        if msg["msg_type"] == "stream":
-            self._printed += len(content.get("text", ""))
-        else:
-            self._printed += sum(len(str(value)) for value in (content.get("data") or {}).values())
+        self._printed += len(str(content))  # text, data, metadata, tracebacks: whatever comes is kept
         if self._printed > self.max_output_bytes:
             raise OutputFlood(f"the notebook printed more than {self.max_output_bytes / 1e6:g} MB")
         return super().process_message(msg, cell, cell_index)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import sys
 import warnings
 from collections.abc import Mapping
@@ -159,14 +160,22 @@ class StripActiveContent(NbGraderPreprocessor):
     def preprocess_cell(self, cell: NotebookNode, resources: Any, index: int) -> tuple[NotebookNode, Any]:
         locked = cell.metadata.get("nbgrader", {}).get("locked", False)
         if cell.cell_type == "markdown" and not locked:
-            cell.source = cell.source.replace("<", "&lt;")
+            cell.source = _as_text(cell.source)
             cell.pop("attachments", None)
         if cell.cell_type == "raw":
             cell.source = ""
         for output in cell.get("outputs", []):
+            if "metadata" in output:
+                output["metadata"] = {}  # a picture's size becomes an attribute of its tag as it stands
             for kind in _ACTIVE:
                 (output.get("data") or {}).pop(kind, None)
         return cell, resources
+
+
+def _as_text(markdown: str) -> str:
+    """Markdown that shows its own source: no tags, no addresses, and nothing that a renderer could take for ever on."""
+    fence = "`" * (3 + max((len(run) for run in re.findall("`+", markdown)), default=0))
+    return f"{fence}text\n{markdown}\n{fence}"
 
 
 class WithholdCellPoints(NbGraderPreprocessor):

@@ -51,6 +51,9 @@ def pack(folder: Path, names: Sequence[str] = (".",), *, times: int = 1) -> Parc
                 if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
                     continue
                 name = path.relative_to(folder).as_posix()
+                if not _usual(name):
+                    left_out.append(ascii(name)[:100])
+                    continue
                 if size + status.st_size > times * MOST_BYTES or len(taken) >= times * MOST_FILES:
                     left_out.append(name)
                     continue
@@ -76,9 +79,14 @@ def unpack(parcel: bytes, folder: Path) -> None:
             content = tar.extractfile(entry)
             assert content is not None
             target.parent.mkdir(parents=True, exist_ok=True)
-            temporary = target.with_name(f".{target.name}.partial")
+            temporary = target.with_name(".partial")
             temporary.write_bytes(content.read())
             temporary.replace(target)
+
+
+def _usual(name: str) -> bool:
+    """Whether every file system and every text can hold a name."""
+    return name.isprintable() and len(name.encode()) <= 1000 and max(len(part.encode()) for part in name.split("/")) <= 200
 
 
 def _files(folder: Path, names: Sequence[str]) -> Iterator[Path]:

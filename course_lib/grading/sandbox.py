@@ -78,7 +78,10 @@ class Sandbox:
         inside |= {name: os.environ[name] for name in _INHERITED if name in os.environ}
         for name, value in inside.items():
             walls += ["--setenv", name, value]
-        return ["prlimit", *limits, *walls, "--chdir", str(self.writable[0]) if self.writable else "/tmp", "--", *argv]
+        # bubblewrap's own process is in the sandbox as number 1, and its environment can be read there: it gets none of the grader's
+        clean = ["env", "-i", f"PATH={os.environ.get('PATH', os.defpath)}"]
+        folder = str(self.writable[0]) if self.writable else "/tmp"
+        return [*clean, "prlimit", *limits, *walls, "--chdir", folder, "--", *argv]
 
 
 def require() -> None:

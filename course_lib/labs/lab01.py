@@ -18,6 +18,7 @@ from course_lib.labs.base import Bench, Examination, Lab, Outcome, Task, TimedWo
 from course_lib.labs.handed_in import missing
 from course_lib.labs.race import Pace, Tiers
 from course_lib.labs.reference import reference_engine
+from course_lib.models import Digits
 from course_lib.recipe import Profile, Recipe
 
 SERVICE = (1, 32)  # smallest and largest batch that the service of the story sends
@@ -88,7 +89,8 @@ class FirstEngine(Lab):
     def _run(
         self, folder: Path, bench: Bench, recipe: Recipe, plan: Plan, profile: Outcome, *, with_speed: bool
     ) -> Examination:
-        batches = [n for n in (1, 3, 8, 32) if _accepts(recipe, n)]
+        drawn = bench.rng().integers(SERVICE[0] + 1, SERVICE[1], 2)  # nobody knows all sizes that are asked for
+        batches = [n for n in (1, 3, 8, 32, *map(int, drawn)) if _accepts(recipe, n)]
         if not batches:
             hint = "min is the smallest shape that the engine accepts, max the largest."
             nothing = self.nothing("The engine accepts no batch of 1, 3, 8 or 32 images.", hint, ("accuracy", "speed"))
@@ -97,16 +99,20 @@ class FirstEngine(Lab):
             eager = stack.enter_context(bench.baseline(self.source))
             runnable = bench.runnable(folder / "model.onnx", recipe, plan)
             candidate = stack.enter_context(bench.engine(runnable))
-            accuracy, figures = self._accuracy(eager, candidate, batches, bench)
+            fresh = fresh_images(bench, FRESH_IMAGES)
+            accuracy, figures = self._accuracy(eager, candidate, batches, fresh)
             if accuracy.tier == "none" or not with_speed:
                 wrong = "A wrong engine has no speed: get the answers right first."
                 speed = () if not with_speed else self.nothing(wrong, accuracy.hint, ("speed",))
                 return Examination((profile, accuracy, *speed), plan, figures=figures)
             reference = stack.enter_context(reference_engine(self, bench, reference_recipe()))
-            rng, shape = bench.rng(), (batches[0], 1, 32, 32)
+            rng = bench.rng()
 
             def images() -> dict[str, np.ndarray]:
-                return {"image": rng.random(shape, dtype=np.float32)}
+                begin = int(
+                    rng.integers(FRESH_IMAGES - batches[0])
+                )  # digits, as before: an engine cannot tell that it is timed
+                return {"image": fresh.images[begin : begin + batches[0]]}
 
             comparison = bench.measured(
                 lambda: race.race(eager, reference, candidate, images, SPEED, time_limit_s=bench.measure_s)
@@ -119,10 +125,9 @@ class FirstEngine(Lab):
         return SPEED.tier(latencies)[0]
 
     def _accuracy(
-        self, eager: TimedWorker, candidate: TimedWorker, batches: list[int], bench: Bench
+        self, eager: TimedWorker, candidate: TimedWorker, batches: list[int], fresh: Digits
     ) -> tuple[Outcome, dict[str, float]]:
         """Classify fresh images with both, in batches of every size, and compare answers and logits."""
-        fresh = fresh_images(bench, FRESH_IMAGES)
         want, have = (logits(engine, fresh.images, batches) for engine in (eager, candidate))
         eager_right, right = (float((answers.argmax(1) == fresh.labels).mean()) for answers in (want, have))
         sqnr = decibels(want, have)

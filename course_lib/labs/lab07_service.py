@@ -13,7 +13,7 @@ import numpy as np
 from course_lib.engines import Environment, Plan, Worker, split_target
 from course_lib.errors import EngineError
 from course_lib.labs import lab07_child, lab07_given, lab07_network, lab07_reference
-from course_lib.labs.base import Bench, TimedWorker
+from course_lib.labs.base import MOST_ANSWERED, Bench, TimedWorker
 from course_lib.labs.lab07_child import ENGINE_ROW
 from course_lib.labs.lab07_stream import Stream, fresh_stream, usual_sizes
 from course_lib.labs.reference import ours as our_work
@@ -73,7 +73,9 @@ def started(source: str, bench: Bench, *, ours: bool = False, record: bool = Fal
     _, environment = split_target(bench.runner)
     # The worker adds arguments that start its own end; the child reads the last one, the library's folder.
     child = Environment("pipeline", (*environment.command, "-I", str(Path(lab07_child.__file__).resolve())))
-    with TimedWorker.start(Worker(child, launcher=bench.launcher, timeout_s=TIME_LIMIT_S), runner, ours=ours) as service:
+    with TimedWorker.start(
+        Worker(child, launcher=bench.launcher, timeout_s=TIME_LIMIT_S, most_bytes=MOST_ANSWERED), runner, ours=ours
+    ) as service:
         service.infer({"source": np.frombuffer(source.encode(), np.uint8), "record": np.array(record)})
         yield service
 

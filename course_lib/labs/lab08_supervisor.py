@@ -45,9 +45,10 @@ def main() -> None:
         }
         if question["do"] == "scenes":
             (stage,) = stages.values()
-            wire.send(1, *play(stage, question["scenes"], question["time_limit_s"]))
+            header, told = play(stage, question["scenes"], question["time_limit_s"])
         else:
-            wire.send(1, *load(stages, question["seed"], question["time_limit_s"]))
+            header, told = load(stages, question["seed"], question["time_limit_s"])
+        wire.send(1, {**header, "token": question["token"]}, told)
 
 
 def play(stage: Stage, names: list[str], time_limit_s: float) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

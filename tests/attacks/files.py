@@ -109,6 +109,13 @@ def endless_time(folder: Path, scene: Scene) -> None:
     (folder / "timestamp.txt").write_text("9" * 1_000_000)
 
 
+def other_notebooks(folder: Path, scene: Scene) -> None:
+    for name in ("other.ipynb", "lab02_fusion.ipynb", "-.ipynb", "*.ipynb"):
+        shutil.copyfile(path(folder), folder / name)
+    (folder / ".ipynb_checkpoints").mkdir()
+    (folder / ".ipynb_checkpoints" / path(folder).name).symlink_to(scene.secret)
+
+
 def giant_file(folder: Path, scene: Scene) -> None:
     with open(folder / "holes.bin", "wb") as file:
         file.truncate(512 << 20)
@@ -152,6 +159,16 @@ def own_modules(folder: Path, scene: Scene) -> None:
 def oversized_model(folder: Path, scene: Scene) -> None:
     with open(folder / "model.onnx", "wb") as file:
         file.truncate(100 << 20)
+
+
+def compiled_model(folder: Path, scene: Scene) -> None:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.optimized_model_filepath = str(folder / "compiled.ort")
+    options.add_session_config_entry("session.save_model_format", "ORT")
+    onnxruntime.InferenceSession(folder / "model.onnx", options, providers=["CPUExecutionProvider"])
+    (folder / "compiled.ort").replace(folder / "model.onnx")
 
 
 def zip_bomb(folder: Path, scene: Scene) -> None:
