@@ -304,8 +304,10 @@ def verify(
 
     try:
         document = json.loads(verdict.read_bytes())
-    except ValueError as error:
-        raise CourseError(f"{verdict} is no verdict: expected JSON as `course grade` writes it ({error})") from None
+    except ValueError:
+        document = None
+    if not isinstance(document, dict):
+        raise CourseError(f"{verdict} is no verdict: expected the JSON that `course grade` writes beside a report")
     room = classroom or verdict.absolute().parent.parent.parent
     key = signature.public_key(signature.signing_key(room)) if (room / signature.KEY_FILE).exists() else None
     found = recompute.contradictions(document, key)

@@ -20,21 +20,7 @@ pytestmark = [needs_sandbox, pytest.mark.slow, pytest.mark.timeout(1800)]
 
 # Attacks that still win: each is graded alone, so that the batch says something about all others.
 WINS = {
-    "brings_a_giant_file": "its holes take more than a parcel may hold, and the whole batch ends with an exception",
-    "brings_deep_folders": "the whole batch ends with a RecursionError",
-    "brings_odd_names": "a name of 250 bytes cannot be unpacked, and the whole batch ends with an exception",
-    "digs_a_hole": "its scratch folder cannot be removed by Python, stays behind, and the notebook is run twice",
-    "draws_a_script": "the width of a picture becomes an attribute of its tag as it stands",
-    "floods_by_errors": "the text of errors does not count as output",
-    "floods_by_metadata": "metadata does not count as output",
-    "is_a_link_to_a_neighbour": "a folder that is a link is graded as the neighbour's",
-    "leads_the_grader_to_a_socket": "the client connects wherever the kernel's sockets lead",
-    "markdown_without_end": "rendering has no time limit",
-    "notebook_of_countless_cells": "neither cells nor rendering have a limit",
-    "reads_the_graders_memory": "/proc/1/environ inside the sandbox is the grader's environment: bwrap's own is not cleared",
-    "recipe_is_nested": "RecursionError of tomllib ends the grading without a report",
-    "recipe_with_a_number_without_end": "ValueError of int() ends the grading without a report",
-    "writes_active_markdown": "addresses in Markdown are links and pictures",
+    "leads_the_grader_to_a_socket": "the client connects again wherever the kernel's sockets lead; it gets no further than a handshake",
 }
 ALL = [attack for attack in attacks() if attack.lab == "lab01" and not attack.by_engine]
 BATCH = [attack for attack in ALL if not attack.slow and attack.name not in WINS]
@@ -142,10 +128,7 @@ def test_attacker_that_takes_long_gains_nothing(tmp_path, reference, attack):
 @pytest.mark.parametrize(
     "attack",
     [
-        # one that takes minutes is not run before it is mended
-        pytest.param(
-            one, marks=pytest.mark.xfail(strict=True, run="countless" not in one.name, reason=WINS[one.name]), id=one.name
-        )
+        pytest.param(one, marks=pytest.mark.xfail(strict=True, reason=WINS[one.name]), id=one.name)
         for one in ALL
         if one.name in WINS
     ],

@@ -19,18 +19,10 @@ from tests.attacks.scene import SECRET, Scene
 from tests.grading.conftest import LAB, needs_sandbox
 
 pytestmark = [needs_sandbox, pytest.mark.slow, pytest.mark.timeout(1800)]
-
-WINS = {
-    "fast_for_noise": "lab 01 times uniform noise, and does not look at the answers that it times",
-    "wrong_outside_the_tested_batches": "lab 01 asks for batches of 1, 3, 8 and 32 and for no other",
-}
 ENGINES = [
     pytest.param(
         attack,
-        marks=[
-            *([pytest.mark.slow] if attack.slow else []),
-            *([pytest.mark.xfail(strict=True, reason=WINS[attack.name])] if attack.name in WINS else []),
-        ],
+        marks=[pytest.mark.slow] if attack.slow else [],
         id=attack.name,
     )
     for attack in attacks()

@@ -15,12 +15,10 @@ from course_lib.labs import Bench
 from tests.attacks.catalogue import attacks
 from tests.grading.conftest import needs_sandbox
 
+# What these two import lies in the course that every learner has: they could have copied its text as well.
 WINS = {
-    "lab03_half_a_character": "the report cannot be written: UnicodeEncodeError",
     "lab03_takes_the_courses_own": "the hook that forbids imports can be removed, and the course is there",
-    "lab07_announces_gigabytes": "a message may have four gigabytes in every lab, and the judge keeps them",
     "lab07_takes_the_reference": "the hook that forbids imports can be removed, and the reference is there",
-    "lab08_speaks_for_its_supervisor": "/proc/1/fd/1 inside the sandbox is bwrap's own standard output, the pipe to the judge",
 }
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 OTHERS = [
