@@ -61,7 +61,7 @@ def run(root: Path, say: Callable[[str], None] | None = print) -> dict[str, Any]
     grades = room.grade(lab, ["solution", "untouched"])
     if failed := [one for one in grades if one.error]:
         raise CourseError(
-            f"the hand-in {failed[0].student!r} could not be graded: {failed[0].error}; see {room.folder}/nbgrader.log"
+            f"the hand-in {failed[0].student!r} could not be graded: {failed[0].error}; see {failed[0].report.with_suffix('.log')}"
         )
     tell("3/3  reports and feedback are written")
     return {

@@ -56,7 +56,7 @@ class Result:
     """What came of it.
 
     Attributes:
-        files: `RESULTS` and nbgrader's log, packed.
+        files: `RESULTS`, packed; nbgrader's log is beside the report.
         entry: what goes into the gradebook, see `gradebook.entry`; empty where nbgrader failed.
         error: why it was graded without something that should be there, or not at all.
     """
@@ -108,10 +108,8 @@ def examine(job: Job) -> Result:
             shutil.copyfile(release, submitted / release.name)
             failed = _autograde(job, lab, root)
         entry = {} if failed else gradebook.entry(root / WORK / "gradebook.db", lab, job.student)
-        files = parcel.pack(
-            root / WORK, (*RESULTS, "nbgrader.log"), times=4
-        ).content  # two copies of the hand-in, and what was written
-        return Result(lab.name, job.student, job.digest, files, entry, "; ".join(filter(None, [*said, failed])))
+        packed = parcel.pack(root / WORK, RESULTS, times=4)  # two copies of the hand-in, and what was written
+        return Result(lab.name, job.student, job.digest, packed.content, entry, "; ".join(filter(None, [*said, failed])))
 
 
 def _unreadable(path: Path) -> str:
@@ -151,19 +149,19 @@ def _autograde(job: Job, lab: Lab, root: Path) -> str:
     """nbgrader's autograde and feedback; why it failed, or ""."""
     from course_lib.grading.nbgrader_bridge import api
 
-    log = logging.FileHandler(root / WORK / "nbgrader.log")
-    settings = {
-        **job.settings,
-        "GradeArtefacts": {**job.settings.get("GradeArtefacts", {}), "sign": False},
-    }  # its key is elsewhere
+    log = root / WORK / "reports" / job.student / f"{lab.name}.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    handler = logging.FileHandler(log)
+    unsigned = {**job.settings.get("GradeArtefacts", {}), "sign": False}  # the classroom's key is not here
+    settings = {**job.settings, "GradeArtefacts": unsigned}
     try:
-        nbgrader = api(root, WORK, trusted=job.trusted, bench=job.bench, settings=settings, log=log)
+        nbgrader = api(root, WORK, trusted=job.trusted, bench=job.bench, settings=settings, log=handler)
         done = nbgrader.autograde(lab.name, job.student)
         if done["success"]:
             done = nbgrader.generate_feedback(lab.name, job.student)
         return "" if done["success"] else reason(done)
     finally:
-        log.close()
+        handler.close()
 
 
 def reason(done: Mapping[str, Any]) -> str:
