@@ -69,7 +69,8 @@ def main() -> None:
     if options.output:
         about = {
             "date": date.today().isoformat(),
-            "machine": provenance_of_machine(),
+            "device": provenance_of_machine(),
+            "driver": "none: no GPU",
             "command": "python benchmarks/verdicts.py",
         }
         versions = {one.name: one.version for one in available_backends() if one.version}

@@ -75,7 +75,15 @@ def _reachable(program: Path) -> bool:
 def test_all_attacks_as_an_ordinary_user(home):
     own = {"HOME": str(home / "own"), "TMPDIR": str(home / "own"), "PATH": f"{home}/venv/bin:/usr/local/bin:/usr/bin:/bin"}
     command = ["setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups", str(home / "venv/bin/python"), "-m", "pytest"]
-    command += ["-p", "no:cacheprovider", "-rs", "tests/attacks/test_attacks.py", "tests/attacks/test_engines.py"]
+    command += [
+        "-p",
+        "no:cacheprovider",
+        "-rs",
+        "-m",
+        "slow or not slow",
+        "tests/attacks/test_attacks.py",
+        "tests/attacks/test_engines.py",
+    ]
     ran = subprocess.run(
         command, cwd=home / "course", env={**own, "PYTHONDONTWRITEBYTECODE": "1"}, capture_output=True, text=True, timeout=3000
     )

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.attacks.active import active_content
+from tests.attacks.blocked import assert_blocked, assert_no_trace
 from tests.attacks.catalogue import Attack, attacks
 from tests.attacks.scene import HONEST, NO_WALL, PARTLY, SECRET, WRONG, Scene, grade
 from tests.grading.conftest import LAB, needs_sandbox
@@ -26,7 +26,6 @@ ALL = [attack for attack in attacks() if attack.lab == "lab01" and not attack.by
 BATCH = [attack for attack in ALL if not attack.slow and attack.name not in WINS]
 SLOW_TO_READ = ("floods_by_trifles", "markdown_without_end", "notebook_of_countless_cells", "notebook_of_50_megabytes")
 LONGEST_READ_S = 20.0  # of a hand-in that is made to be slow to read; an empty one takes 2
-LARGEST = 20 << 20  # bytes of all pages of one hand-in
 
 
 @pytest.fixture(scope="module")
@@ -36,34 +35,6 @@ def graded(tmp_path_factory: pytest.TempPathFactory, reference: Path) -> Scene:
 
 def each(chosen: list[Attack]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("attack", chosen, ids=[attack.name for attack in chosen])
-
-
-# ---- what must be true of one
-
-
-def assert_blocked(scene: Scene, attack: Attack) -> None:
-    """It has the points of its honest part, a report and feedback that are safe to open, and a reason where one is due."""
-    found = scene.grades[attack.name]
-    assert found.score == attack.score, found.error or found.report.read_text()[-2000:]
-    assert attack.refused in found.error if attack.refused else found.error == ""
-    assert found.report.is_file() and found.feedback.is_file()
-    assert attack.said in found.report.read_text() or attack.said in found.feedback.read_text()
-    assert NO_WALL not in scene.outputs(attack.name), "the attack itself says that it got through"
-    assert active_content(found.feedback) - scene.usual == set()
-    assert active_content(found.report) == set()
-    assert sum(path.stat().st_size for path in scene.pages(attack.name)) < LARGEST
-
-
-def assert_no_trace(scene: Scene) -> None:
-    """Nothing left its sandbox, and nobody's secret is in anybody's output."""
-    assert scene.calls == []
-    assert scene.left == {}
-    assert scene.rubbish == []
-    planted = [scene.root / "labs/planted", scene.room.folder / "planted", Path("/usr/planted"), Path("/etc/planted")]
-    assert [path for path in planted if path.exists()] == []
-    pages = [path for path in scene.pages() if "prints_a_page" not in str(path)]
-    assert [path for path in pages if SECRET.encode() in path.read_bytes()] == []
-    assert scene.secret.read_text() == SECRET
 
 
 # ---- the batch
@@ -142,13 +113,12 @@ def test_attacker_that_is_known_to_win(tmp_path, reference, attack):
     assert time.monotonic() - started < LONGEST_READ_S + 10
 
 
-@pytest.mark.parametrize("name", ["calls_home", "tries_every_socket", "writes_outside"])
+@pytest.mark.parametrize("name", ["calls_home", "tries_every_socket"])
 def test_without_the_sandbox_it_wins(tmp_path, reference, name):
     """That the tests above can fail."""
     scene = grade(tmp_path, reference, [attack for attack in ALL if attack.name == name], trusted=True, controls=False)
     won = {
         "calls_home": scene.calls == ["/stolen"],
         "tries_every_socket": NO_WALL in scene.outputs(name) and len(scene.calls) >= 2,
-        "writes_outside": (scene.root / "labs/planted").exists(),
     }
     assert won[name]
