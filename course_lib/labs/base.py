@@ -120,7 +120,7 @@ class Bench:
     seed: int | None = field(default=None, repr=False)
     measure_s: float = 25.0
     build_s: float = 120.0
-    measured: Measuring = field(default=at_once, repr=False)
+    measured: Measuring = field(default_factory=lambda: at_once, repr=False)
 
     @property
     def opset(self) -> int | None:
