@@ -75,7 +75,7 @@ def main() -> None:
             "command": "python benchmarks/throughput.py",
         }
         versions = {one.name: one.version for one in available_backends() if one.version}
-        options.output.write_text(json.dumps({**about, "versions": versions, **found}, indent=1) + "\n")
+        options.output.write_text(json.dumps({**about, "versions": versions, "rows": [found]}, indent=1) + "\n")
 
 
 def student(index: int) -> str:

@@ -1,6 +1,6 @@
 """The process that runs a learner's server: source text in, requests in, answers out, over two pipes.
 
-It is started as a file, with ``python -I``, in the environment of the engines. Only `nursery` starts it anew each time it is asked,
+It is started as a file, in the environment of the engines. Only `nursery` starts it anew each time it is asked,
 by a fork, so that a start costs no imports. What the server gets from us, its `engines`,
 behaves as TensorRT does: a plan belongs to one version and one device, and an execution context to one thread at a time.
 """
@@ -264,7 +264,7 @@ def nursery(asked: socket.socket) -> None:
 
 def main() -> None:
     """Import what every server needs, then wait on standard input, a socket. Servers cannot look into each other."""
-    sys.path.insert(0, sys.argv[1])
+    sys.path[0] = sys.argv[1]  # in place of this file's folder
     sys.dont_write_bytecode = True  # a disk that is full for the server is no matter of its imports
     with contextlib.suppress(ImportError):
         __import__(sys.argv[2])

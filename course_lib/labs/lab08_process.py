@@ -94,7 +94,7 @@ class Nursery:
         self._socket, theirs = socket.socketpair()
         quiet = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
         with theirs:
-            command = [*interpreter, "-I", str(child), str(library), backend]
+            command = [*interpreter, str(child), str(library), backend]
             self._process = subprocess.Popen(command, stdin=theirs.fileno(), env=quiet)
 
     def __enter__(self) -> Nursery:
