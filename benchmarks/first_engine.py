@@ -10,21 +10,20 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
-import subprocess
+import sys
 import tempfile
 from contextlib import ExitStack
-from datetime import date
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
 import numpy as np
 
+from benchmarks.machine import machine
 from course_lib import labs
 from course_lib.benchmark import compare
 from course_lib.engines import ModelSource, Worker, build, default_runner, split_target
-from course_lib.engines.cuda_driver import capability
 from course_lib.grading import sandbox
 from course_lib.grading.judge import judge
 from course_lib.labs import Bench
@@ -106,26 +105,6 @@ def lab01(target: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         lab.write_reference(Path(folder), opset=bench.opset)
         return judge(lab, Path(folder), bench=bench, trusted=bool(sandbox.problem())).to_json()
-
-
-def machine(target: str) -> dict[str, Any]:
-    """Device, driver, versions and date."""
-    query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
-    gpu = subprocess.run(query, capture_output=True, text=True).stdout.strip() if capability() else ""
-    device, _, driver = gpu.partition(", ")
-    with Worker(split_target(target)[1]) as engine, Worker() as here:
-        versions = {b["name"]: b["version"] for worker in (here, engine) for b in worker.backends() if b["version"]}
-    return {
-        "date": date.today().isoformat(),
-        "device": device or platform.processor() or platform.machine(),
-        "driver": driver,
-        "compute_capability": capability(),
-        "cores": os.cpu_count(),
-        "python": platform.python_version(),
-        "target": target,
-        "versions": versions,
-        "sandbox": sandbox.problem() or "bubblewrap",
-    }
 
 
 if __name__ == "__main__":

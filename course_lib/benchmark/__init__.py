@@ -2,6 +2,7 @@
 
 from course_lib.benchmark.accuracy import Deviation, argmax_agreement, deviation, relative_error, sqnr_db
 from course_lib.benchmark.compare import Comparison, Subject, compare
+from course_lib.benchmark.device_clock import DeviceClock
 from course_lib.benchmark.records import Record, recorded
 from course_lib.benchmark.sensitivity import KeepList, NodeError, Sensitivity, sensitivity
 from course_lib.benchmark.statistics import Interval, Measurement, measure, speedup
@@ -9,6 +10,7 @@ from course_lib.benchmark.statistics import Interval, Measurement, measure, spee
 __all__ = [
     "Comparison",
     "Deviation",
+    "DeviceClock",
     "Interval",
     "KeepList",
     "Measurement",

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 _RESAMPLES = 1000
+Clock = Callable[[Callable[[], object]], float]  # runs a call and says how many milliseconds it took
 
 
 @dataclass(frozen=True)
@@ -82,17 +83,23 @@ def speedup(baseline_ms: np.ndarray, candidate_ms: np.ndarray, *, level: float =
     return Interval(float(np.median(ratios)), float(low), float(high))
 
 
-def measure(call: Callable[[], object], *, seconds: float = 1.0, warmup: int = 5) -> Measurement:
-    """Latencies of `call` on this process's clock, for at least `seconds` and at least 10 calls after `warmup` calls.
+def timed_ms(call: Callable[[], object]) -> float:
+    """One call on the wall clock, in milliseconds."""
+    started = time.perf_counter()
+    call()
+    return 1e3 * (time.perf_counter() - started)
 
-    `call` must not return before its work is done: on a GPU it has to synchronize, otherwise this times the launch.
+
+def measure(call: Callable[[], object], *, seconds: float = 1.0, warmup: int = 5, clock: Clock = timed_ms) -> Measurement:
+    """Latencies of `call`, for at least `seconds` and at least 10 calls after `warmup` calls.
+
+    By default they are this process's wall clock's, and `call` must not return before its work is done: on a GPU it has to
+    synchronize, otherwise this times the launch. With ``clock=DeviceClock()`` they are the GPU's own, and `call` only enqueues.
     """
     for _ in range(warmup):
         call()
     latencies: list[float] = []
     end = time.perf_counter() + seconds
     while len(latencies) < 10 or time.perf_counter() < end:
-        started = time.perf_counter()
-        call()
-        latencies.append(1e3 * (time.perf_counter() - started))
+        latencies.append(clock(call))
     return Measurement(np.array(latencies))

@@ -7,27 +7,19 @@ from __future__ import annotations
 
 import json
 import platform
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from course_lib.benchmark.statistics import Interval, speedup
+from course_lib.benchmark.statistics import Interval, speedup, timed_ms
 from course_lib.errors import CourseError
 
 if TYPE_CHECKING:
     import torch
 
 Tactics = Mapping[str, Callable[[], object]]
-
-
-def timed_ms(call: Callable[[], object]) -> float:
-    """One call on the wall clock, in milliseconds."""
-    started = time.perf_counter()
-    call()
-    return 1e3 * (time.perf_counter() - started)
 
 
 def first_impression(tactics: Tactics) -> str:

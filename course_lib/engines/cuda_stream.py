@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
+from course_lib.engines import two_clocks
 from course_lib.errors import BackendUnavailable, EngineError
 
 _NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING: not ordered with the default stream
@@ -44,8 +45,15 @@ class CudaStream:
         self.handle = int(stream.value or 0)
 
     def time_ms(self, enqueue: Callable[[], None]) -> float:
-        """Device time in milliseconds between two events on this stream, around what `enqueue` puts there."""
+        """Device time in milliseconds between two events on this stream, around what `enqueue` puts there.
+
+        Raises:
+            EngineError: the driver refuses, or work went to another stream; see `two_clocks`.
+        """
         self._call("cuCtxSetCurrent", self._context)  # a stream is only known where its context is current
+        return two_clocks.event_ms(lambda: self._between_events(enqueue), lambda: self._call("cuCtxSynchronize"))
+
+    def _between_events(self, enqueue: Callable[[], None]) -> float:
         self._call("cuStreamSynchronize", self._stream)
         self._call("cuEventRecord", self._begin, self._stream)
         enqueue()

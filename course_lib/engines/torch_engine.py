@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from course_lib.engines import two_clocks
 from course_lib.engines.base import Feeds, ModelSource, TensorInfo, check_feeds
 from course_lib.engines.torch_graphs import GraphedCallable
 from course_lib.errors import BackendUnavailable, EngineError
@@ -71,6 +72,9 @@ class TorchEngine:
 
         What a variant does once for a shape, compiling and capturing, happens before the clock starts; so does the copy to
         where a CUDA graph reads its inputs.
+
+        Raises:
+            EngineError: the feeds do not fit, torch fails, or the module leaves work on another stream than the current one.
         """
         check_feeds(self.inputs, feeds)
         with self._torch.inference_mode(), _one_line():
@@ -79,14 +83,17 @@ class TorchEngine:
                 started = time.perf_counter()
                 call()
                 return 1e3 * (time.perf_counter() - started)
-            cuda = self._torch.cuda
-            begin, end = cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)
-            cuda.synchronize()
-            begin.record()
-            call()
-            end.record()
-            end.synchronize()
-            return float(begin.elapsed_time(end))
+            return two_clocks.event_ms(lambda: self._between_events(call), self._torch.cuda.synchronize)
+
+    def _between_events(self, call: _Call) -> float:
+        cuda = self._torch.cuda
+        begin, end = cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)
+        cuda.synchronize()
+        begin.record()
+        call()
+        end.record()
+        end.synchronize()
+        return float(begin.elapsed_time(end))
 
     def _to_device(self, feeds: Feeds) -> list[Any]:
         arrays = (feeds[info.name] for info in self.inputs)
@@ -110,5 +117,7 @@ class TorchEngine:
 def _one_line() -> Iterator[None]:
     try:
         yield
+    except EngineError:
+        raise
     except Exception as error:  # its compiler raises classes that are no RuntimeError, and explains in paragraphs
         raise EngineError(f"torch failed: {(' '.join(str(error).split()) or type(error).__name__)[:300]}") from None

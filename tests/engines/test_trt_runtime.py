@@ -4,6 +4,7 @@ and what can only be provoked."""
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -63,6 +64,20 @@ def test_load_takes_a_plan_of_this_backend(bench: checks.Bench, monkeypatch: pyt
     engine = engines.load(bench.plan())
     assert isinstance(engine, TensorRTEngine)
     bench.right(engine.infer(bench.images(0, 2)), 0, 2)
+
+
+def test_what_a_plugin_runs_on_a_stream_of_its_own_is_noticed(bench: checks.Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    execution, own = bench.engine().execution(), cuda_double.Stream()
+    assert execution.time_ms(bench.images(0, 2)) > 0
+    run = execution._run
+
+    def with_plugin(stream: int) -> None:
+        run(stream)
+        gpu.current().enqueue(own.handle, lambda: time.sleep(0.002), "cuLaunchKernel")
+
+    monkeypatch.setattr(execution, "_run", with_plugin)
+    with pytest.raises(EngineError, match="the GPU was still at work"):
+        execution.time_ms(bench.images(0, 2))
 
 
 # ---- torch tensors: on the device, so here they are stand-ins with the few methods that are asked of them
@@ -181,7 +196,7 @@ def test_an_illegal_address_is_an_error_at_the_next_synchronization(bench: check
 def test_a_profile_that_the_engine_does_not_have(bench: checks.Bench) -> None:
     execution = bench.engine().execution()
     with pytest.raises(EngineError, match="profile 7 cannot be used: "):
-        execution._switch(7)
+        execution._made_for(7)
 
 
 def test_an_output_in_a_type_that_numpy_does_not_have(bench: checks.Bench) -> None:

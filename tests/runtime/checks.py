@@ -170,6 +170,7 @@ def check_profiles_are_switched(bench: Bench) -> None:
     execution = bench.engine(profiles=(FEW, MANY)).execution()
     for first, count in ((0, 1), (0, 32), (1, 4), (2, 5), (3, 2), (9, 32)):
         bench.right(execution.infer(bench.images(first, count)), first, count)
+    assert {number: context.active_optimization_profile for number, context in execution._contexts.items()} == {0: 0, 1: 1}
     with refused("outside every profile"):
         execution.infer({"image": np.zeros((33, *SHAPE), np.float32)})
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from course_lib.engines import two_clocks
 from course_lib.engines.base import Feeds, check_feeds, check_profiles
 from course_lib.engines.cuda_graph import Replay
 from course_lib.engines.trt.loaded import Loaded, Scratch, dimensions
@@ -19,7 +20,10 @@ if TYPE_CHECKING:
 
 
 class Execution:
-    """An `IExecutionContext` with a stream and buffers of its own. Any number may run at a time, each used by one thread.
+    """Execution contexts, one a profile in use, on a stream with buffers. Any number may run at a time, each used by one thread.
+
+    A context that goes to another profile prepares it anew: TensorRT 8.6 spent 30 to 50 ms on that for a small encoder whose
+    run takes 2 (on an H200). So each profile has its own, and of those one runs at a time.
 
     Args:
         loaded: the engine.
@@ -34,9 +38,10 @@ class Execution:
     def __init__(self, loaded: Loaded, *, graph: bool = False, scratch: Scratch | None = None) -> None:
         self.inputs, self.outputs = loaded.inputs, loaded.outputs
         self._loaded, self._log = loaded, loaded.log
-        self._context = loaded.create_context(scratch)
+        self._context, self._scratch = loaded.create_context(scratch), scratch
         self.stream = cuda().Stream()
         self._profile = self._context.active_optimization_profile
+        self._contexts = {self._profile: self._context}
         self._buffers = {info.name: Buffer() for info in (*self.inputs, *self.outputs)}
         self._allocators: dict[str, Any] = {}
         self._replay = Replay() if graph else None
@@ -82,12 +87,19 @@ class Execution:
         return {info.name: self._buffers[info.name].array(self._shape(info.name), info.dtype) for info in self.outputs}
 
     def time_ms(self, feeds: Feeds) -> float:
-        """See `Engine.time_ms`. Device time between two events around the run; copies are not counted, nor is a capture."""
+        """See `Engine.time_ms`. Device time between two events around the run; copies are not counted, nor is a capture.
+
+        Raises:
+            EngineError: the feeds do not fit, the engine fails, or something in it, such as a plugin, runs on another stream.
+        """
         self._upload(feeds)
         addresses = self._own_addresses()
         while self._replay and not self._allocators and self._replay.captured != self._state(addresses):
             self._enqueue(self.stream.handle, addresses)
         self._synchronize()
+        return two_clocks.event_ms(lambda: self._between_events(addresses), lambda: self._synchronize(cuda().Context))
+
+    def _between_events(self, addresses: Mapping[str, int]) -> float:
         begin, end = cuda().Event(), cuda().Event()
         begin.record(self.stream)
         self._enqueue(self.stream.handle, addresses)
@@ -183,26 +195,29 @@ class Execution:
         """Choose the profile and tell the context the shapes of its inputs."""
         profile = check_profiles(self._loaded.recipe, feeds) or 0
         if profile != self._profile:
-            self._switch(profile)
+            if profile not in self._contexts:
+                self._contexts[profile] = self._made_for(profile)
+            self._profile, self._context = profile, self._contexts[profile]
         for name in (
             info.name for info in self.inputs if -1 in info.shape
         ):  # fixed ones need no telling, and 8.6 may fail on it
             if not self._context.set_input_shape(name, feeds[name].shape):
                 raise EngineError(f"input {name!r} refuses shape {feeds[name].shape}: {self._log.take()}")
         for info in self.outputs:
-            if min((0, *dimensions(self._context.get_tensor_shape(info.name)))) < 0 and info.name not in self._allocators:
-                self._allocators[info.name] = output_allocator(self._loaded.trt, self._buffers[info.name])
-                self._context.set_output_allocator(info.name, self._allocators[info.name])
+            if min((0, *dimensions(self._context.get_tensor_shape(info.name)))) < 0:
+                allocator = self._allocators.setdefault(info.name, output_allocator(self._loaded.trt, self._buffers[info.name]))
+                self._context.set_output_allocator(info.name, allocator)
 
-    def _switch(self, profile: int) -> None:
+    def _made_for(self, profile: int) -> Any:
+        context = self._loaded.create_context(self._scratch)
         try:
-            done = self._context.set_optimization_profile_async(profile, self.stream.handle)
+            done = context.set_optimization_profile_async(profile, self.stream.handle)
         except RuntimeError:  # since 10; 8.6 returns False
             done = False
         if not done:
             raise EngineError(f"profile {profile} cannot be used: {self._log.take()}")
         self._synchronize()
-        self._profile = profile
+        return context
 
     def _own_addresses(self) -> dict[str, int]:
         """Of the buffers, made large enough for the shapes of now; not of outputs that an allocator serves."""
@@ -229,9 +244,10 @@ class Execution:
         if not self._context.execute_async_v3(stream):
             raise EngineError(f"the engine failed to run: {self._log.take()}")
 
-    def _synchronize(self) -> None:
+    def _synchronize(self, what: Any = None) -> None:
+        """Wait for the stream, or for all of the context where that is passed."""
         try:
-            self.stream.synchronize()
+            (what or self.stream).synchronize()
         except cuda().Error as error:  # such as an illegal address: the device is lost for this process
             raise EngineError(f"the GPU failed while it ran: {error}; start a new process") from None
 

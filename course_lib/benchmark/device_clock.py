@@ -1,0 +1,46 @@
+"""The clock for work on a GPU: what its kernels take, without their launches, from memory that no cache holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from course_lib.engines import two_clocks
+
+_WIPED_BYTES = 256 << 20  # more than any L2 cache: an H200 has 60 MB
+
+
+class DeviceClock:
+    """Times a call that enqueues work on torch's current stream, between two device events.
+
+    Before the first event 256 MiB are overwritten. That keeps the GPU at work while the host enqueues the events and the call, so
+    that it waits for no launch between the two; and it leaves nothing of the call's data in the L2 cache. Work that takes longer
+    to launch, such as a network of many small kernels, belongs into a CUDA graph. What two events around an empty kernel are
+    apart is in every measurement: kernels that are not much longer are timed many at a time, in a CUDA graph.
+
+    Source: the same procedure as ``triton.testing.do_bench``; benchmarks/timing.py sets the two side by side.
+    """
+
+    def __init__(self) -> None:
+        import torch
+
+        self._torch = torch
+        self._wiped = torch.empty(_WIPED_BYTES // 4, dtype=torch.int32, device="cuda")
+
+    def __call__(self, call: Callable[[], object]) -> float:
+        """Milliseconds of one call.
+
+        Raises:
+            EngineError: the call leaves work on another stream than torch's current one.
+        """
+        return two_clocks.event_ms(lambda: self._between_events(call), self._torch.cuda.synchronize)
+
+    def _between_events(self, call: Callable[[], object]) -> float:
+        cuda = self._torch.cuda
+        begin, end = cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)
+        cuda.synchronize()
+        self._wiped.zero_()
+        begin.record()
+        call()
+        end.record()
+        end.synchronize()
+        return float(begin.elapsed_time(end))

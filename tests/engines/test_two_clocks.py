@@ -1,0 +1,127 @@
+"""Work that device events do not see, on a device that is played: what the host's clock sees of it is an error, and nothing else is."""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from course_lib.engines import ModelSource, cuda_stream, load, two_clocks
+from course_lib.errors import EngineError
+
+SAID = r"^the events say 1\.500 ms, and \d\.\d\d\d ms later the GPU was still at work"
+
+
+class Device:
+    """One that is at work for a while after its events; `hidden_ms` of each call in turn, then none."""
+
+    def __init__(self, *hidden_ms: float) -> None:
+        self._hidden: Iterator[float] = iter(hidden_ms)
+        self._until, self.calls = 0.0, 0
+
+    def call(self) -> None:
+        self.calls += 1
+        self._until = time.perf_counter() + next(self._hidden, 0.0) / 1e3
+
+    def timed(self) -> float:
+        self.call()
+        return 1.5
+
+    def wait(self) -> None:
+        while time.perf_counter() < self._until:
+            pass
+
+
+def test_a_call_that_leaves_nothing_is_timed_once() -> None:
+    device = Device()
+    assert two_clocks.event_ms(device.timed, device.wait) == 1.5
+    assert device.calls == 1
+
+
+def test_work_that_outlasts_the_events_is_an_error() -> None:
+    device = Device(*[2.0] * 5)
+    with pytest.raises(EngineError, match=SAID) as raised:
+        two_clocks.event_ms(device.timed, device.wait)
+    assert device.calls == 5 and len(str(raised.value).splitlines()) == 1
+
+
+def test_what_holds_the_host_up_now_and_then_is_no_error() -> None:
+    device = Device(3.0, 3.0)
+    assert two_clocks.event_ms(device.timed, device.wait) == 1.5
+    assert device.calls == 3
+
+
+def test_the_wait_after_long_work_takes_longer_and_is_no_error() -> None:
+    waits = iter([0.00014, 0.0])
+    assert two_clocks.event_ms(lambda: 55.0, lambda: time.sleep(next(waits, 0.0))) == 55.0
+
+
+def test_a_host_that_is_slow_to_ask_is_no_error() -> None:
+    assert two_clocks.event_ms(lambda: 1.5, lambda: time.sleep(0.002)) == 1.5
+
+
+# ---- the engines' clocks
+
+
+class Driver:
+    """libcuda as far as a `CudaStream` asks for it: events are 1.5 ms apart, whatever goes on elsewhere."""
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+
+    def __getattr__(self, name: str) -> Any:
+        def call(*arguments: Any) -> int:
+            if name == "cuEventElapsedTime":
+                arguments[0]._obj.value = 1.5
+            if name == "cuCtxSynchronize":
+                self._device.wait()
+            return 0
+
+        return call
+
+
+@pytest.mark.parametrize("hides", [False, True])
+def test_of_a_stream(monkeypatch: pytest.MonkeyPatch, hides: bool) -> None:
+    device = Device(*[2.0] * 5 * hides)
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: Driver(device))
+    stream = cuda_stream.CudaStream()
+    if not hides:
+        assert stream.time_ms(device.call) == 1.5
+        return
+    with pytest.raises(EngineError, match=SAID):
+        stream.time_ms(device.call)
+
+
+class Event:
+    """One of torch's."""
+
+    def __init__(self, enable_timing: bool) -> None:
+        assert enable_timing
+
+    def record(self) -> None: ...
+
+    def synchronize(self) -> None: ...
+
+    def elapsed_time(self, end: Event) -> float:
+        return 1.5
+
+
+@pytest.mark.parametrize("hides", [False, True])
+def test_of_an_engine_of_torchs(monkeypatch: pytest.MonkeyPatch, hides: bool) -> None:
+    engine: Any = load(ModelSource("course_lib.models:classifier", ("small",)))
+    device, feeds = Device(*[2.0] * 5 * hides), {"image": np.zeros((1, 1, 32, 32), np.float32)}
+    monkeypatch.setattr(engine, "_prepare", lambda tensors: device.call)
+    monkeypatch.setattr(engine, "_device", "cuda")
+    monkeypatch.setattr(engine, "_to_device", lambda feeds: [])
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr(torch.cuda, "synchronize", device.wait)
+    if not hides:
+        assert engine.time_ms(feeds) == 1.5
+        return
+    with pytest.raises(EngineError, match=SAID):
+        engine.time_ms(feeds)
