@@ -23,7 +23,7 @@ _T = TypeVar("_T")
 _ATTEMPTS, _LONGEST_S = 3, 60.0  # a measurement is repeated so often, if it does not take longer than that in all
 # A measurement is disturbed from here on. Paired ratios with intervals bear a good deal; see benchmarks/verdicts.py for how much.
 MOST_WAITING, MOST_STOLEN, LEAST_CLOCK = 0.25, 0.25, 0.8
-_ASKED = "index,clocks.sm,temperature.gpu,clocks_event_reasons.hw_slowdown,clocks_event_reasons.sw_thermal_slowdown"
+_ASKED = "uuid,clocks.sm,temperature.gpu,clocks_event_reasons.hw_slowdown,clocks_event_reasons.sw_thermal_slowdown"
 
 
 @dataclass(frozen=True)
@@ -34,12 +34,14 @@ class Gpu:
         clock_mhz, celsius: of the streaming multiprocessors.
         slowed: the hardware or the driver lowers the clock for heat or power.
         strangers: processes on it that are not the grader's.
+        uuid: which of all GPUs of all machines it is.
     """
 
     clock_mhz: float
     celsius: float
     slowed: bool
     strangers: int
+    uuid: str
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,7 @@ class Snapshot:
         stolen_s: how long a processor of the machine was with another virtual machine, on average.
         load: processes that run or wait, the average of the last minute.
         clock_mhz, celsius: of the processors, where the system says so.
+        unix_s: the date, as seconds since 1970.
     """
 
     at_s: float
@@ -60,6 +63,7 @@ class Snapshot:
     clock_mhz: float | None
     celsius: float | None
     gpu: Gpu | None
+    unix_s: float
 
 
 @dataclass(frozen=True)
@@ -72,6 +76,7 @@ class Health:
         load: see `Snapshot`, at the end.
         clock_mhz, celsius, gpu: before and after.
         disturbed: why it does not count, empty where it does.
+        began, ended: when, as seconds since 1970. The device was this measurement's alone from the one to the other.
     """
 
     seconds: float
@@ -82,6 +87,8 @@ class Health:
     celsius: tuple[float | None, float | None]
     gpu: tuple[Gpu | None, Gpu | None]
     disturbed: tuple[str, ...]
+    began: float
+    ended: float
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values."""
@@ -158,15 +165,16 @@ def compared(before: Snapshot, after: Snapshot) -> Health:
     return Health(
         seconds=round(seconds, 3), waiting=round(waiting, 4), stolen=round(stolen, 4), load=after.load,
         clock_mhz=(before.clock_mhz, after.clock_mhz), celsius=(before.celsius, after.celsius), gpu=(before.gpu, after.gpu),
-        disturbed=tuple(dict.fromkeys(why)),
+        disturbed=tuple(dict.fromkeys(why)), began=before.unix_s, ended=after.unix_s,
     )  # fmt: skip
 
 
 def snapshot() -> Snapshot:
     """The machine now. What a system does not tell is left out."""
+    now, date = time.monotonic(), time.time()
     return Snapshot(
-        time.monotonic(), _waited_s(), _stolen_s(), round(os.getloadavg()[0], 2), _clock_mhz(), _celsius(),
-        gpu() if cuda_driver.capability() else None,
+        now, _waited_s(), _stolen_s(), round(os.getloadavg()[0], 2), _clock_mhz(), _celsius(),
+        gpu() if cuda_driver.capability() else None, date,
     )  # fmt: skip
 
 
@@ -209,10 +217,10 @@ def gpu() -> Gpu | None:
     first = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0] or "0"
     rows, users = _nvidia_smi(first, f"--query-gpu={_ASKED}"), _nvidia_smi(first, "--query-compute-apps=pid")
     try:
-        _, clock, celsius, *slowed = rows[0]
+        uuid, clock, celsius, *slowed = rows[0]
         ours = set(descendants(os.getpid()))
         strangers = sum(int(row[0]) not in ours for row in users)
-        return Gpu(float(clock), float(celsius), "Active" in slowed, strangers)
+        return Gpu(float(clock), float(celsius), "Active" in slowed, strangers, uuid)
     except (IndexError, ValueError):
         return None
 

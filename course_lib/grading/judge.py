@@ -17,7 +17,7 @@ from typing import Any
 
 from course_lib import __version__
 from course_lib.engines import available_backends
-from course_lib.errors import WORKER_ENDED, CourseError, ExaminerFault
+from course_lib.errors import WORKER_ENDED, BackendUnavailable, CourseError, ExaminerFault
 from course_lib.grading import artefacts, sandbox
 from course_lib.grading.confinement import confined, enforced_by
 from course_lib.grading.health import Device
@@ -104,13 +104,13 @@ def judge(
         bench = replace(bench or Bench(), launcher=launcher, seed=secrets.randbits(32), measured=device.measured)
         taken = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         refused = _take(lab, folder, taken)
-        provenance = _provenance(lab, bench, taken, trusted)
+        provenance = {**_provenance(lab, bench, taken, trusted), "device": device.name}
         if refused:
             nothing = lab.nothing(refused, "Run the whole notebook: it writes the files.")
             return Verdict(lab.name, Examination(nothing), "", provenance)
         try:
             found = _examined(lab, taken, bench)
-        except ExaminerFault as error:
+        except (ExaminerFault, BackendUnavailable) as error:  # such as a GPU that has gone
             return Verdict(lab.name, None, str(error), provenance)
         provenance["health"] = [record.to_json() for record in device.records]
         layers = compared_with_reference(lab, found.plan, bench) if found.plan else None
@@ -121,10 +121,10 @@ def _examined(lab: Lab, taken: Path, bench: Bench) -> Examination:
     """Once more where a process ended that something else may have killed, and longer where measuring could not decide.
 
     Raises:
-        ExaminerFault: the examiner itself failed, twice.
+        ExaminerFault, BackendUnavailable: the examiner itself failed, twice.
     """
     found: Examination | None = None
-    with suppress(ExaminerFault):
+    with suppress(ExaminerFault, BackendUnavailable):
         found = lab.examine(taken, bench)
     if found is None or any(WORKER_ENDED in outcome.message for outcome in found.outcomes):
         found = lab.examine(taken, bench)

@@ -18,7 +18,8 @@ from course_lib.errors import CourseError
 INSTALL = "apt-get install bubblewrap (Debian, Ubuntu) or dnf install bubblewrap (Fedora)"
 NOBODY = "65534"
 _PACKAGE = Path(course_lib.__file__).resolve().parent
-_GPU_DEVICES = ("nvidia0", "nvidiactl", "nvidia-uvm", "nvidia-uvm-tools")
+_DEVICES = Path("/dev")
+_GPU_DEVICES = ("nvidia[0-9]*", "nvidiactl", "nvidia-uvm", "nvidia-uvm-tools")  # all GPUs: the variable below says which is used
 _INHERITED = ("LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "COURSE_TACTIC_SOURCES")  # where drivers are, and which device
 _GIB = 1 << 30
 
@@ -55,7 +56,7 @@ class Sandbox:
 
     def command(self, argv: Sequence[str]) -> list[str]:
         """`argv` as it has to be started to run inside."""
-        devices = [path for name in _GPU_DEVICES if (path := Path("/dev", name)).exists()]
+        devices = [path for pattern in _GPU_DEVICES for path in sorted(_DEVICES.glob(pattern))]
         limits = ["--core=0", "--nproc=4096", f"--cpu={self.cpu_seconds}", f"--fsize={self.file_bytes}"]
         if not devices:
             limits.append(f"--as={self.address_bytes}")

@@ -24,6 +24,7 @@ BIG = (8, 4096, 32, 128)
 _SPARE = 64  # rows of the tables beyond the sequence: launches begin at different rows
 _WORTH_S = 1.5  # seconds of launches to time
 _MOST = 20_000
+_NO_DEVICE = {35, 46, 100, 802, 803, 804}  # cudaError_t: no driver, no device, or none that can be used
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,7 @@ class GpuKernel:
 
         Raises:
             EngineError: CUDA refused it, or it answered nonsense.
+            ExaminerFault: there is no GPU any more.
         """
         asked = Question(case, launches, case.seed % step, step)
         bits = np.frombuffer(self._ask(asked), np.uint32 if WIDTHS[case.dtype] == 4 else np.uint16)
@@ -103,6 +105,8 @@ class GpuKernel:
         answer = run_program(self.program, asked.wire(), self.launcher, max_bytes=256 << 20)
         error = int(np.frombuffer(answer, np.int64, 1)[0]) if len(answer) >= 8 else -1
         if error:
+            if error in _NO_DEVICE:
+                raise ExaminerFault(f"the GPU has gone: CUDA error {error}")
             raise EngineError(f"on the GPU the kernel failed with CUDA error {error}")
         return answer[8:]
 

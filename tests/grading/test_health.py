@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 import subprocess
 import sys
 import time
@@ -14,11 +16,11 @@ from course_lib.errors import CourseError
 from course_lib.grading import health
 from course_lib.grading.health import Device, Gpu, Snapshot, compared
 
-CALM = Snapshot(0.0, 0.0, 0.0, 0.5, 3000.0, 50.0, Gpu(1980.0, 40.0, False, 0))
+CALM = Snapshot(0.0, 0.0, 0.0, 0.5, 3000.0, 50.0, Gpu(1980.0, 40.0, False, 0, "GPU-7"), 1000.0)
 
 
 def after(seconds: float = 10.0, **changes: object) -> Snapshot:
-    return replace(CALM, at_s=seconds, **changes)  # type: ignore[arg-type]
+    return replace(CALM, **{"at_s": seconds, "unix_s": 1000.0 + seconds, **changes})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -30,14 +32,15 @@ def after(seconds: float = 10.0, **changes: object) -> Snapshot:
         ({"stolen_s": 3.0}, ("other virtual machines had the processors 30 % of the time",)),
         ({"clock_mhz": 2000.0}, ("the processors' clock went from 3000 to 2000 MHz",)),
         ({"clock_mhz": None}, ()),
-        ({"gpu": Gpu(1980.0, 90.0, True, 0)}, ("the GPU lowered its clock at 90 degrees",)),
-        ({"gpu": Gpu(1980.0, 40.0, False, 2)}, ("2 other processes used the GPU",)),
+        ({"gpu": Gpu(1980.0, 90.0, True, 0, "GPU-7")}, ("the GPU lowered its clock at 90 degrees",)),
+        ({"gpu": Gpu(1980.0, 40.0, False, 2, "GPU-7")}, ("2 other processes used the GPU",)),
     ],
 )
 def test_what_disturbs(changes, said):
     found = compared(CALM, after(**changes))
     assert found.disturbed == said
     assert found.seconds == 10 and found.to_json()["disturbed"] == said
+    assert (found.began, found.ended) == (1000, 1010)
 
 
 def device(*pairs: tuple[Snapshot, Snapshot]) -> Device:
@@ -91,6 +94,24 @@ Device("test-alone").measured(take)
     assert time.monotonic() - started < 5
 
 
+def test_measurements_of_two_processes_have_intervals_that_do_not_overlap(tmp_path):
+    """As the provenance shows of each device that it was used by one timing at a time."""
+    code = """
+import json, time
+from course_lib.grading.health import Device
+device = Device("test-intervals")
+for _ in range(5):
+    device.measured(lambda: time.sleep(0.05))
+print(json.dumps([(record.began, record.ended) for record in device.records]))
+"""
+    both = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    found = [json.loads(process.communicate(timeout=60)[0]) for process in both]
+    assert all(len(intervals) >= 5 for intervals in found)
+    all_of_them = sorted(interval for intervals in found for interval in intervals)
+    assert all(ended - began >= 0.05 for began, ended in all_of_them)
+    assert all(ended <= began for (_, ended), (began, _) in itertools.pairwise(all_of_them)), all_of_them
+
+
 def test_a_planted_link_is_not_followed(monkeypatch, tmp_path):
     monkeypatch.setattr(health.tempfile, "gettempdir", lambda: str(tmp_path))
     (tmp_path / f"course-test-{health.os.getuid()}.lock").symlink_to(tmp_path / "elsewhere")
@@ -112,11 +133,11 @@ def test_the_machine_itself():
 def test_what_nvidia_smi_says(monkeypatch, tmp_path):
     program = tmp_path / "nvidia-smi"
     program.write_text(
-        "#!/bin/sh\ncase $2 in\n--query-gpu*) echo '1, 1980, 41, Not Active, Active';;\n*) echo 1; echo $PPID;;\nesac\n"
+        "#!/bin/sh\ncase $2 in\n--query-gpu*) echo 'GPU-7, 1980, 41, Not Active, Active';;\n*) echo 1; echo $PPID;;\nesac\n"
     )
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    assert health.gpu() == Gpu(1980.0, 41.0, True, 1), "process 1 is a stranger, this one is not"
+    assert health.gpu() == Gpu(1980.0, 41.0, True, 1, "GPU-7"), "process 1 is a stranger, this one is not"
     program.write_text("#!/bin/sh\necho '[N/A]'\n")
     assert health.gpu() is None
     program.write_text("#!/bin/sh\nexit 9\n")

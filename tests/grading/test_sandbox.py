@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from course_lib.engines import Worker
+from course_lib.grading import sandbox
 from course_lib.grading.sandbox import Sandbox
 from tests.grading.conftest import LAB, ROOT, needs_sandbox, new_course
 
@@ -39,6 +40,18 @@ def test_writes_only_where_it_may(tmp_path):
     ran = inside(code, Sandbox(writable=(tmp_path,)))
     assert "Read-only file system" in ran.stderr or "Permission denied" in ran.stderr
     assert (tmp_path / "made").exists() and not Path("/usr/made").exists()
+
+
+def test_every_gpu_is_inside_and_a_variable_says_which_is_used(monkeypatch, tmp_path):
+    for name in ("nvidia0", "nvidia1", "nvidia10", "nvidiactl", "nvidia-uvm", "nvidia-modeset", "sda"):
+        (tmp_path / name).touch()
+    monkeypatch.setattr(sandbox, "_DEVICES", tmp_path)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    command = Sandbox().command(["true"])
+    bound = [Path(command[at + 1]).name for at, word in enumerate(command) if word == "--dev-bind"]
+    assert bound == ["nvidia0", "nvidia1", "nvidia10", "nvidiactl", "nvidia-uvm"]
+    assert command[command.index("CUDA_VISIBLE_DEVICES") + 1] == "1"
+    assert not [word for word in command if word.startswith("--as=")], "a driver reserves far more addresses than it uses"
 
 
 @needs_sandbox

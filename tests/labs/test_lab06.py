@@ -739,6 +739,9 @@ def test_gpu_answers_are_checked(played):
         lab06_gpu.GpuKernel(b"", None).wrong_numbers(Case((1, 1, 1, 2), "float32", False, 1))
     with pytest.raises(ExaminerFault, match="cannot be timed"):
         lab06_gpu.reference_s(Case((1, 1, 1, 2), "float32", False, 1), None)
+    played(error=100)
+    with pytest.raises(ExaminerFault, match="the GPU has gone: CUDA error 100"):
+        lab06_gpu.GpuKernel(b"", None).wrong_numbers(Case((1, 1, 1, 2), "float32", False, 1))
 
 
 def test_with_a_gpu_the_clock_decides(hand_in, played, monkeypatch):

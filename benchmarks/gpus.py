@@ -1,0 +1,213 @@
+"""Grading throughput by the number of GPUs, and proof from the signed verdicts that each GPU was used by one timing at a time.
+
+    python benchmarks/gpus.py OUTPUT.json --gpus 1 2 --hand-ins 6 12 [--seconds 540] [--trusted]
+
+Each hand-in is lab 01's reference under a name of its own, with a notebook that prints that name. For each number of GPUs a course
+folder of its own is graded by `course grade lab01 --workers GPUS`, which gives every worker one GPU; one hand-in is graded before,
+so that all libraries are in memory. `--hand-ins` is one number for all, or one for each; as many for each GPU make runs of equal
+length. `--gpus 0` grades with one worker and no GPU. The engines are those of the TensorRT that is found in this environment or in
+COURSE_ENVIRONMENTS, elsewhere the course's default. Without the sandbox nothing is graded, unless `--trusted` says to do without.
+
+A run that is not through when `--seconds` are over is ended; the script then goes on where it was if it is started again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import nbformat
+
+from benchmarks.recording import Row, about, one_line, rows_of, save
+from benchmarks.throughput import LAB, ROOT, course
+from course_lib.engines import Worker, available_backends, environments
+from course_lib.grading import farm, signature
+from course_lib.grading.classroom import Classroom
+from course_lib.labs import Bench
+
+
+@dataclass(frozen=True)
+class Timing:
+    """One measurement of one hand-in, as its verdict's provenance tells it; seconds since 1970."""
+
+    device: str
+    began: float
+    ended: float
+    disturbed: tuple[str, ...]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("output", type=Path)
+    parser.add_argument("--gpus", type=int, nargs="+", default=[1, 2, 4])
+    parser.add_argument("--hand-ins", type=int, nargs="+", default=[40])
+    parser.add_argument("--seconds", type=float, default=540)
+    parser.add_argument("--trusted", action="store_true", help="without the sandbox")
+    options = parser.parse_args()
+    counts = options.hand_ins * len(options.gpus) if len(options.hand_ins) == 1 else options.hand_ins
+    devices = farm.gpus()
+    if len(counts) != len(options.gpus) or max(options.gpus) > len(devices):
+        parser.error(f"need one --hand-ins or one for each of --gpus, and so many GPUs; here are {len(devices)}")
+    ends = time.monotonic() + options.seconds
+    target, versions = found_tensorrt()
+    known, rows = about(versions), rows_of(options.output)
+    grader = Grader(target, options.trusted, ends)
+    grader.warm_up(devices)
+    for gpus, hand_ins in zip(options.gpus, counts, strict=True):
+        if gpus in [row["gpus"] for row in rows]:
+            continue
+        try:
+            row = grader.row(devices[:gpus], hand_ins)
+        except Exception as error:  # one row's failure is its own
+            row = {"failed": one_line(error)}
+        rows = with_ratios([*rows, {"gpus": gpus, "hand_ins": hand_ins, **row}])
+        print(json.dumps(rows[-1]), flush=True)
+        save(options.output, known, rows, target=target or "the course's default")
+
+
+def found_tensorrt() -> tuple[str | None, dict[str, str]]:
+    """The first TensorRT that runs here, as ``tensorrt@ENVIRONMENT``, with versions; None and this environment's backends elsewhere."""
+    for name, environment in environments().items():
+        with Worker(environment) as worker:
+            for one in worker.backends():
+                if one["name"] == "tensorrt" and not one["no_run"]:
+                    return f"tensorrt@{name}", {"tensorrt": one["version"]}
+    return None, {one.name: one.version for one in available_backends() if one.version}
+
+
+@dataclass(frozen=True)
+class Grader:
+    """Runs `course grade`, until a moment of `time.monotonic` at most."""
+
+    target: str | None
+    trusted: bool
+    ends: float
+
+    def warm_up(self, devices: Sequence[str]) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            self._graded(self._room(Path(folder), 1), devices[:1])
+
+    def row(self, devices: Sequence[str], hand_ins: int) -> Row:
+        """Grade so many hand-ins on these GPUs; what came of it and how long it took."""
+        with tempfile.TemporaryDirectory() as folder:
+            room = self._room(Path(folder), hand_ins)
+            started = time.monotonic()
+            grades = self._graded(room, devices)
+            seconds = time.monotonic() - started
+            return {
+                "workers": max(1, len(devices)),
+                "seconds": round(seconds, 1),
+                "hand_ins_per_minute": round(60 * hand_ins / seconds, 3),
+                "full_marks": sum(grade["score"] == grade["max_score"] for grade in grades),
+                "errors": sorted({grade["error"] for grade in grades if grade["error"]}),
+                **use_of_devices(timings(room)),
+            }
+
+    def _room(self, root: Path, hand_ins: int) -> Classroom:
+        room = Classroom(course(root))
+        shutil.copyfile(ROOT / "nbgrader_config.py", root / "nbgrader_config.py")
+        files = root / "reference"
+        files.mkdir()
+        LAB.write_reference(files, opset=Bench(builder=self.target).opset if self.target else None)
+        for index in range(hand_ins):
+            name = f"student{index:02}"
+            notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(f"print({name!r})")])
+            nbformat.write(notebook, files / f"{LAB.name}.ipynb")
+            room.hand_in(name, LAB, files)
+        return room
+
+    def _graded(self, room: Classroom, devices: Sequence[str]) -> list[dict[str, Any]]:
+        command = [sys.executable, "-m", "course_lib.cli", "grade", LAB.name, "--json", "--workers", str(max(1, len(devices)))]
+        command += ["--builder", self.target, "--runner", self.target] if self.target else []
+        command += ["--trusted"] if self.trusted else []
+        seen = {"COURSE_ROOT": str(room.root), "CUDA_VISIBLE_DEVICES": ",".join(devices), "PYTHONPATH": str(ROOT)}
+        process = subprocess.Popen(
+            command,
+            env={**os.environ, **seen},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        try:
+            out, err = process.communicate(timeout=max(1.0, self.ends - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            done = len(list((room.folder / "reports").glob(f"*/{LAB.name}.json")))
+            raise TimeoutError(f"the time was up after {done} hand-ins") from None
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        if not out.startswith("{"):
+            raise RuntimeError((err.strip().splitlines() or ["course grade said nothing"])[-1])
+        grades: list[dict[str, Any]] = json.loads(out)["grades"]
+        return grades
+
+
+# ---- what the verdicts say
+
+
+def timings(room: Classroom) -> list[Timing]:
+    """Every measurement of every hand-in; each verdict must be as the classroom signed it."""
+    key = signature.public_key(signature.signing_key(room.folder))
+    found = []
+    for path in sorted((room.folder / "reports").glob(f"*/{LAB.name}.json")):
+        verdict = json.loads(path.read_bytes())
+        signature.check(verdict, key)
+        known = verdict["provenance"]
+        for record in known.get("health", []):
+            gpu = record["gpu"][0]
+            device = gpu["uuid"] if gpu else known["device"]
+            found.append(Timing(device, record["began"], record["ended"], tuple(record["disturbed"])))
+    return found
+
+
+def use_of_devices(found: Iterable[Timing]) -> Row:
+    """Measurements and the seconds they took by device, how many overlap another one on their device, and what disturbed them."""
+    by_device: dict[str, list[Timing]] = {}
+    for one in sorted(found, key=lambda timing: timing.began):
+        by_device.setdefault(one.device, []).append(one)
+    return {
+        "devices": {
+            device: {"measurements": len(each), "seconds": round(sum(one.ended - one.began for one in each), 1)}
+            for device, each in by_device.items()
+        },
+        "overlapping": sum(_overlapping(each) for each in by_device.values()),
+        "disturbed": sorted({reason for each in by_device.values() for one in each for reason in one.disturbed}),
+    }
+
+
+def _overlapping(in_order: Sequence[Timing]) -> int:
+    """Measurements that began before an earlier one had ended."""
+    latest, count = 0.0, 0
+    for one in in_order:
+        count += one.began < latest
+        latest = max(latest, one.ended)
+    return count
+
+
+def with_ratios(rows: Sequence[Row]) -> list[Row]:
+    """Each row with its rate over that of one GPU, where there is such a row."""
+    one = next((row["hand_ins_per_minute"] for row in rows if row["gpus"] == 1 and "failed" not in row), None)
+    return [
+        {**row, "rate_over_one_gpu": round(row["hand_ins_per_minute"] / one, 3)} if one and "failed" not in row else row
+        for row in rows
+    ]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,141 @@
+"""What TensorRT 8.6 has and the course's recipes do not ask for every day: a precision for each layer, the legacy calibrator; memory
+and streams that pycuda shares with torch; and the labs with a server and with a pipeline, graded on the GPU.
+
+The other features are in the neighbours: refit, contexts, streams, profiles, CUDA graphs, profiler and version-compatible plans in
+test_runtime.py, timing cache and inspector in test_tensorrt.py, calibrators in test_int8.py, plugins in test_rope.py.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import course_lib
+from course_lib import labs
+from course_lib.engines import split_target
+from course_lib.labs import Bench
+from course_lib.models import classifier, digits, export_onnx
+from course_lib.precision import read_cache
+from tests.gpu.test_int8 import SCRIPT as WITH_CALIBRATOR
+from tests.gpu.test_labs import graded
+from tests.gpu.test_tensorrt import pytestmark, target  # noqa: F401  (the same marks, the same fixture)
+from tests.labs.untouched import leave_untouched
+
+torch = pytest.importorskip("torch")
+
+
+def run(target: str, script: Path, *arguments: object) -> str:  # noqa: F811
+    """The last line that a script prints in TensorRT's interpreter."""
+    library = str(Path(course_lib.__file__).resolve().parent.parent)
+    command = [*split_target(target)[1].command, str(script), library, *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=500, env={**os.environ, "PYTHONPATH": ""})
+    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
+    print(done.stdout.strip())
+    return (done.stdout.strip().splitlines() or [""])[-1]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("onnx") / "small.onnx"
+    export_onnx(classifier("small"), path, opset=17)
+    return path
+
+
+# ---- TensorRT 8.6
+
+
+def test_each_layer_has_the_precision_that_it_was_told(target, model, tmp_path):  # noqa: F811
+    images = digits("test").images[:8]
+    np.save(tmp_path / "images.npy", images)
+    said = run(
+        target, Path(__file__).with_name("precision_by_layer.py"), model, tmp_path / "images.npy", tmp_path / "logits.npy"
+    )
+    found = json.loads(said)
+    types = [set(each) for each in found["types"].values()]
+    assert len(types) >= 5 and types[0] == types[-1] == {"Float"} and all(each == {"Half"} for each in types[1:-1]), types
+    assert 0 < found["rows"] <= found["layers"] and json.loads(found["first layer"], strict=False)
+    with torch.inference_mode():
+        want = classifier("small")(torch.from_numpy(images.copy())).numpy()
+    assert np.abs(np.load(tmp_path / "logits.npy") - want).max() <= 2e-2 * np.abs(want).max()
+
+
+def test_the_legacy_calibrator(target, model, tmp_path):  # noqa: F811
+    """The third of TensorRT's algorithms, a percentile; the other two are in test_int8.py."""
+    samples, test = digits("train").images[:1000], digits("test")
+    paths = {name: tmp_path / name for name in ("samples.npy", "images.npy", "ranges.cache", "logits.npy")}
+    np.save(paths["samples.npy"], samples)
+    np.save(paths["images.npy"], test.images)
+    run(target, WITH_CALIBRATOR, model, "legacy", *paths.values())
+    accuracy = float((np.load(paths["logits.npy"]).argmax(1) == test.labels).mean())
+    with torch.inference_mode():
+        eager = float((classifier("small")(torch.from_numpy(test.images.copy())).numpy().argmax(1) == test.labels).mean())
+    ranges = read_cache(paths["ranges.cache"].read_text())
+    print(json.dumps({"kind": "legacy", "tensors": len(ranges), "accuracy": accuracy, "eager": eager}))
+    assert len(ranges) >= 10 and abs(accuracy - eager) <= 0.01
+
+
+# ---- pycuda and torch in one process
+
+
+class Shown:
+    """Device memory of pycuda's as torch reads it. Source: the CUDA Array Interface, version 3."""
+
+    def __init__(self, address: int, count: int) -> None:
+        self.__cuda_array_interface__ = {"shape": (count,), "typestr": "<f4", "data": (address, False), "version": 3}
+
+
+def test_pycuda_and_torch_share_memory_and_the_order_of_a_stream():
+    pytest.importorskip("pycuda.driver")
+    from course_lib.engines.trt.memory import Buffer, cuda
+
+    driver: Any = cuda()
+    count = 1 << 20
+    x = torch.arange(count, dtype=torch.float32, device="cuda")
+    torch.cuda.synchronize()
+    stream = driver.Stream()
+    memory, back = driver.mem_alloc(4 * count), driver.pagelocked_empty(count, np.float32)
+    with torch.cuda.stream(torch.cuda.ExternalStream(stream.handle)):
+        torch.cuda._sleep(50_000_000)  # whoever does not wait reads what was there before
+        x.mul_(2)
+    driver.memcpy_dtod_async(memory, x.data_ptr(), 4 * count, stream)
+    driver.memcpy_dtoh_async(back, memory, stream)
+    assert not stream.is_done(), "all of it was only enqueued"
+    stream.synchronize()
+    assert np.array_equal(back, 2 * np.arange(count, dtype=np.float32))
+    assert torch.equal(torch.as_tensor(Shown(int(memory), count), device="cuda"), x)
+
+    buffer, sent = Buffer(), np.random.default_rng().random(1000, np.float32)
+    buffer.upload(sent, stream)
+    stream.synchronize()
+    assert torch.equal(torch.as_tensor(Shown(buffer.address, 1000), device="cuda").cpu(), torch.from_numpy(sent))
+
+
+# ---- labs
+
+
+@pytest.fixture(params=["lab08", "lab09"])
+def lab(request):
+    return labs.find(request.param)
+
+
+@pytest.fixture
+def bench(target) -> Bench:  # noqa: F811
+    return Bench(builder=target, runner=target)
+
+
+def test_a_labs_reference_has_full_marks(lab, bench, tmp_path):
+    lab.write_reference(tmp_path, opset=bench.opset)
+    verdict = graded(lab, tmp_path, bench)
+    assert (verdict.fault, verdict.score) == ("", verdict.max_score)
+
+
+def test_a_labs_untouched_release_has_none(lab, bench, tmp_path):
+    leave_untouched(lab.name, tmp_path)
+    verdict = graded(lab, tmp_path, bench)
+    assert (verdict.fault, verdict.score) == ("", 0)
