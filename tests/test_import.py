@@ -20,7 +20,10 @@ HEAVY = ("torch", "onnxruntime", "tensorrt", "tensorrt_rtx")
 # These define torch modules or export them; `course_lib.models` imports each when one of its names is used.
 TORCH_MODULES = {
     f"course_lib.models.{name}"
-    for name in ("detector_training", "export", "grid_detector", "residual_cnn", "resnet", "training", "transformer", "weights")
+    for name in (
+        *("bert", "detector_training", "export", "grid_detector", "residual_cnn", "resnet", "training", "transformer"),
+        *("u_net", "vision_transformer", "weights"),
+    )
 } | {f"course_lib.labs.{name}" for name in ("lab02_network", "lab02_reference", "lab04_network", "lab05_network")}
 WORKER_MODULES = {
     f"course_lib.engines.{name}"
@@ -28,7 +31,7 @@ WORKER_MODULES = {
         *("worker", "wire", "base", "layers", "layer_sources", "environments", "cuda_driver", "backends", "build", "cache"),
         *("ort", "ort_session", "onnx_file", "openvino_cpu", "torch_engine", "torch_graphs", "torch_trt"),
         *("ort_layers", "torch_trt_keywords", "torch_trt_options"),
-        *("progress", "cuda_graph", "cuda_stream", "trt"),
+        *("progress", "cuda_graph", "cuda_stream", "two_clocks", "trt"),
         *(
             f"trt.{name}"
             for name in (

@@ -1,0 +1,1 @@
+"""The parts of `networks.py`: what is measured, how it is built, and the processes that hold it."""

@@ -1,0 +1,109 @@
+"""A process that holds several candidates and times them, each on inputs of its own copy of the pool: no input goes through a pipe.
+
+It runs in any interpreter that has numpy and the candidates' backend, and speaks `course_lib.engines.wire`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+import numpy as np
+
+from course_lib.engines import cuda_driver, wire
+from course_lib.engines.backends import load
+from course_lib.engines.base import ModelSource, Plan
+from course_lib.engines.trt.runtime import TensorRTEngine, shared_scratch
+from course_lib.errors import BackendUnavailable
+
+
+class Held:
+    """The candidates by name.
+
+    Args:
+        inputs: file of an array ``(images, ...)``, float32, that inputs are cut from.
+        tf32: let torch use TF32 in matrix products, too; by default it does so in convolutions only.
+    """
+
+    def __init__(self, inputs: str, tf32: bool) -> None:
+        self._pool = np.load(inputs)
+        self._tf32 = tf32
+        self._plans: dict[str, Any] = {}
+        self._subjects: dict[str, Any] = {}
+        self._names: dict[str, str] = {}  # of each candidate's input
+
+    def load(self, name: str, source: dict[str, Any] | None = None, plan: str = "", graph: bool = False) -> None:
+        """Add a candidate: a torch model by its source, or a plan's file, plain or replayed as a CUDA graph."""
+        if source is not None:
+            _set_up_torch(self._tf32, "compile" in source["variant"])
+            engine = load(ModelSource(**{**source, "arguments": tuple(source["arguments"])}))
+            subject: Any = engine
+        else:
+            if plan not in self._plans:
+                self._plans[plan] = _loaded(plan)
+            engine, scratch = self._plans[plan]
+            subject = engine.execution(graph=graph, scratch=scratch) if scratch else engine
+        self._subjects[name], self._names[name] = subject, engine.inputs[0].name
+
+    def infer(self, name: str, batch: int, index: int) -> dict[str, np.ndarray]:
+        return dict(self._subjects[name].infer(self._feeds(name, batch, index)))
+
+    def time(self, name: str, batch: int, index: int) -> float:
+        return float(self._subjects[name].time_ms(self._feeds(name, batch, index)))
+
+    def _feeds(self, name: str, batch: int, index: int) -> dict[str, np.ndarray]:
+        first = batch * (index % (len(self._pool) // batch))
+        return {self._names[name]: self._pool[first : first + batch]}
+
+
+def _set_up_torch(tf32: bool, compiles: bool) -> None:
+    import torch
+
+    if tf32:
+        torch.set_float32_matmul_precision("high")
+    if compiles:
+        import torch._dynamo  # takes seconds
+
+        config: Any = torch._dynamo.config
+        config.automatic_dynamic_shapes = False  # each batch gets kernels of its own, which is the best that compiling can do
+        config.cache_size_limit = 64  # torch's older name, which the newer ones keep
+
+
+def _loaded(path: str) -> tuple[Any, Any]:
+    """An engine, and for TensorRT the scratch memory that its executions share: one of them runs at a time."""
+    plan = Plan.load(path)
+    engine: Any = load(plan)
+    if plan.backend == "onnxruntime" and cuda_driver.capability() and engine.device == "cpu":
+        raise BackendUnavailable("this onnxruntime has no CUDA provider")
+    return engine, shared_scratch(engine) if isinstance(engine, TensorRTEngine) else None
+
+
+def main() -> None:
+    """Answer requests until standard input closes; every failure is an answer."""
+    reader, writer = os.dup(0), os.dup(1)
+    os.dup2(2, 1)  # what libraries print must not end up between messages
+    held: Held | None = None
+    while True:
+        try:
+            request, _ = wire.receive(reader)
+        except EOFError:
+            os._exit(0)  # TensorRT and pycuda disagree on who leaves first
+        try:
+            what, header, arrays = request.pop("do"), {}, {}
+            if what == "open":
+                held = Held(**request)
+            else:
+                answer = getattr(held, what)(**request)
+                arrays = answer if what == "infer" else {}
+                header = {"ms": answer} if what == "time" else {}
+            wire.send(writer, header, arrays)
+        except Exception as error:
+            wire.send(writer, {"error": type(error).__name__, "message": str(error)})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,297 @@
+"""`benchmarks/networks.py`: the whole way on a CPU, continuing, candidates that fail or die, and TensorRT's part on a stand-in."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from time import monotonic
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+from benchmarks.headline import building, cases, child, material, measuring, trt_build
+from course_lib.engines import cuda_driver, cuda_graph
+from course_lib.engines.trt import memory
+from course_lib.errors import CourseError, EngineError, WorkerDied
+from tests.doubles import gpu, rig
+from tests.doubles.install import install
+
+SCRIPT = Path(__file__).parents[2] / "benchmarks" / "networks.py"
+CACHES = (cuda_driver.capability, cuda_graph.driver, memory._primary)
+
+
+def run(*arguments: object) -> str:
+    done = subprocess.run([sys.executable, str(SCRIPT), *map(str, arguments)], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_whole_way_and_its_continuation(tmp_path: Path) -> None:
+    output = tmp_path / "record.json"
+    smoke = ("--smoke", "--folder", tmp_path / "built", "--output", output, "--networks", "bert", "detector")
+    run(*smoke)
+    record = json.loads(output.read_text())
+    for key in ("date", "device", "driver", "versions", "command", "settings"):
+        assert record[key], key
+    rows = {(row["network"], row["batch"], row["candidate"]): row for row in record["rows"]}
+    wide, engines = ["eager fp32", "eager tf32"], ["onnxruntime fp32/TF32", "onnxruntime fp16", "onnxruntime int8"]
+    assert list(rows) == [
+        *[("BERT-base", batch, name) for batch in (1, 2) for name in (*wide, "eager fp16", *engines)],
+        *[("detector", batch, name) for batch in (1, 2) for name in (wide[0], "eager fp16", *engines)],
+    ]
+    for (network, _, name), row in rows.items():
+        assert "failed" not in row and row["ms"] > 0 and row["rounds"] >= 10
+        assert network != "detector" or row["mean_ap"] > 0.8
+        if name != "eager fp32":
+            gain = row["speedup"]["eager fp32"]
+            assert gain["low"] <= gain["median"] <= gain["high"]
+            assert row["relative_error"] < (5e-2 if row["dtype"] == "int8" else 1e-2)
+    int8, half = (rows["BERT-base", 1, f"onnxruntime {dtype}"]["relative_error"] for dtype in ("int8", "fp16"))
+    assert int8 > half > 1e-5
+    assert set(rows["BERT-base", 2, "onnxruntime fp32/TF32"]["speedup"]) == set(wide)
+
+    cut = record["rows"][:-5]  # all but the last network's last batch size
+    output.write_text(json.dumps({**record, "rows": cut}))
+    said = run(*smoke)
+    again = json.loads(output.read_text())["rows"]
+    assert again[:-5] == cut, "what was there was measured again"
+    assert [(row["network"], row["batch"]) for row in again[-5:]] == [("detector", 2)] * 5
+    assert '"kept": true' in said and "BERT-base" not in said
+    assert run("show", output).count("\n| 1 |") == 11
+
+
+def test_a_command_without_its_folder_is_refused() -> None:
+    for arguments, said in (((), "choose build, measure or show"), (("build",), "build needs --folder")):
+        done = subprocess.run([sys.executable, str(SCRIPT), *arguments], capture_output=True, text=True)
+        assert done.returncode == 2 and said in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_target_that_cannot_build_is_one_line_and_leaves_nothing(tmp_path: Path) -> None:
+    for target, said in (("nobody", "no backend 'nobody'"), ("tensorrt@gone", "no environment 'gone'")):
+        command = [sys.executable, str(SCRIPT), "build", "--folder", str(tmp_path), "--target", target]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 1 and done.stderr.startswith("error: ") and said in done.stderr
+        assert not list(tmp_path.iterdir())
+
+
+def test_the_candidates_on_a_gpu() -> None:
+    bert, resnet = (next(n for n in cases.NETWORKS if n.name == name) for name in ("bert", "resnet50"))
+    found = {c.name: c for c in cases.candidates(bert, "tensorrt@trt8", gpu=True)}
+    assert next(iter(found)) == cases.BASELINE
+    assert [c.name for c in found.values() if c.group == "tensorrt"] == [
+        f"TensorRT {dtype}{graph}" for dtype in ("fp32/TF32", "fp16", "int8") for graph in ("", " + CUDA graph")
+    ]
+    engine = found["TensorRT fp32/TF32"]
+    assert (engine.same, engine.plan) == ("eager tf32", "tensorrt.fp32"), "TF32 is compared with TF32"
+    assert set(cases.rivals(engine, list(found.values()))) == {"eager fp32", "eager tf32", "cuda graph tf32", "compile tf32"}
+    assert set(cases.rivals(found["TensorRT int8"], list(found.values()))) == {
+        "eager fp32", "eager fp16", "cuda graph fp16", "compile fp16", "compile+cuda graph fp16"
+    }  # fmt: skip
+    assert "eager tf32" not in [c.name for c in cases.candidates(resnet, "tensorrt@trt8", gpu=True)]
+    without = cases.candidates(resnet, "tensorrt@trt8", gpu=True, compiled=False)
+    assert not any("compile" in c.name for c in without)
+
+
+# ---- candidates that fail
+
+
+class Fake:
+    """Stands for `Holder`: answers 1, in a millisecond; `dies` and `fails` name what does otherwise."""
+
+    made: list[str]
+    dies: str = "eager fp16"
+    fails: str = "onnxruntime int8"
+    late: str = ""  # fails with `error` while it is timed
+    error: Exception
+
+    def __init__(self, group: str, *_: Any) -> None:
+        self.made.append(group)
+
+    def hold(self, network: Any, candidate: Any, folder: Path) -> None:
+        if candidate.name == self.dies:
+            raise WorkerDied("the worker ended during 'load': SIGSEGV")
+        if candidate.name == self.fails:
+            raise EngineError("two\nlines")
+
+    def answer(self, candidate: Any, batch: int, index: int) -> np.ndarray:
+        return np.full((batch, 3), np.nan if candidate.name == "onnxruntime fp16" else 1.0)
+
+    def time(self, candidate: Any, batch: int, index: int) -> float:
+        if candidate.name == self.late and index == 3:
+            raise self.error
+        return 1.0 if candidate.name == "eager fp32" else 0.5
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A folder in which everything was built, and processes that are none."""
+    Fake.made, Fake.dies, Fake.late = [], "eager fp16", ""
+    monkeypatch.setattr(measuring, "open_holder", Fake)
+    np.save(tmp_path / "resnet50.inputs.npy", np.zeros((4, 1)))
+    for dtype in ("fp32", "fp16", "int8"):
+        (tmp_path / f"resnet50.onnxruntime.{dtype}.json").write_text('{"build_s": 1}')
+    return building.Site(tmp_path, "onnxruntime", (1, 2), (), gpu=False, small=True)
+
+
+def test_a_candidate_that_dies_or_fails_ends_nothing_else(site: Any) -> None:
+    network = cases.SMALL[0]
+    with measuring.Case(site, network) as case:
+        rows = {row["candidate"]: row for row in case.rows(1, 0.05)}
+    assert Fake.made == ["torch", "torch", "onnxruntime"], "the group of the dead one begins anew"
+    assert {name: row.get("failed") for name, row in rows.items()} == {
+        "eager fp32": None,
+        "eager fp16": "the worker ended during 'load': SIGSEGV",
+        "onnxruntime fp32/TF32": None,
+        "onnxruntime fp16": "the answer has values that are not finite",
+        "onnxruntime int8": "two lines",
+    }
+    assert rows["onnxruntime fp32/TF32"]["speedup"] == {"eager fp32": {"median": 2.0, "low": 2.0, "high": 2.0}}
+    assert measuring.is_done(list(rows.values()), site, network, 1)
+    assert not measuring.is_done(list(rows.values()), site, network, 2)
+    assert all("\n" not in measuring.line(row) for row in rows.values())
+
+
+@pytest.mark.parametrize("error", [EngineError("the device was at work"), WorkerDied("the worker ended")])
+def test_who_fails_while_it_is_timed_is_left_out(site: Any, error: Exception) -> None:
+    Fake.dies, Fake.late, Fake.error = "nobody", "onnxruntime fp32/TF32", error
+    with measuring.Case(site, cases.SMALL[0]) as case:
+        rows = {row["candidate"]: row for row in case.rows(1, 0.05)}
+        assert rows["onnxruntime fp32/TF32"]["failed"] == f"while onnxruntime fp32/TF32 was timed: {error}"
+        assert rows["eager fp16"]["speedup"]["eager fp32"]["median"] == 2.0
+        Fake.late = ""
+        again = {row["candidate"]: row for row in case.rows(2, 0.05)}
+    assert "failed" not in again["onnxruntime fp32/TF32"]
+    assert Fake.made.count("onnxruntime") == (2 if isinstance(error, WorkerDied) else 1)
+
+
+def test_without_the_baseline_every_row_says_so(site: Any) -> None:
+    Fake.dies = "eager fp32"
+    with measuring.Case(site, cases.SMALL[0]) as case:
+        failed = [row["failed"] for row in case.rows(1, 0.05)]
+    assert failed[1:3] == ["eager fp32 failed"] * 2 and failed[0].startswith("the worker ended")
+
+
+def test_an_engine_that_was_not_built_has_a_failed_row_or_none(site: Any) -> None:
+    network = cases.SMALL[0]
+    (site.folder / "resnet50.onnxruntime.fp32.json").write_text('{"failed": "qdq: no tactic"}')
+    (site.folder / "resnet50.onnxruntime.fp16.json").unlink()
+    with measuring.Case(site, network) as case:
+        rows = {row["candidate"]: row for row in case.rows(1, 0.05)}
+    assert rows["onnxruntime fp32/TF32"]["failed"] == "qdq: no tactic"
+    assert "onnxruntime fp16" not in rows
+
+
+# ---- building
+
+
+def test_the_ways_to_int8_are_tried_in_turn(site: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    bert = cases.SMALL[1]
+    asked = []
+
+    def attempt(site: Any, network: Any, dtype: str, way: Any, deadline: float) -> dict[str, Any]:
+        asked.append(way)
+        if len(asked) == 1:
+            raise EngineError("crashed")
+        return {"failed": "no tactic"} if len(asked) == 2 else {"build_s": 3}
+
+    monkeypatch.setattr(building, "_attempt", attempt)
+    found = building._tensorrt(site, bert, "int8", 0.0)
+    assert found == {"build_s": 3, "way": "calibrator", "refused": ["qdq: crashed", "qdq per tensor: no tactic"]}
+    assert [way.file for way in asked] == [".qdq", ".qdq-per-tensor", ""] and asked[-1].calibrate
+
+
+def test_what_has_no_time_is_left_for_the_next_run(site: Any) -> None:
+    assert building._kept(site, "some", lambda: {"build_s": 1}, monotonic() - 1) == ("some", {"left": "no time"})
+
+    def too_long() -> dict[str, Any]:
+        raise TimeoutError
+
+    assert building._kept(site, "some", too_long, monotonic() + 9) == ("some", {"left": "not finished in time"})
+    assert not (site.folder / "some.json").exists()
+    assert building._kept(site, "some", lambda: {"build_s": 1}, monotonic() + 9) == ("some", {"build_s": 1})
+    assert building._kept(site, "some", too_long, monotonic() - 1) == ("some", {"build_s": 1, "kept": True})
+
+
+def test_a_process_that_fails_is_one_line() -> None:
+    finished = building._finished
+    with pytest.raises(CourseError, match=r"-c ended with 3: last"):
+        finished([sys.executable, "-c", "import sys; print('first\\nlast', file=sys.stderr); sys.exit(3)"], monotonic() + 60)
+    with pytest.raises(TimeoutError):
+        finished([sys.executable, "-c", "import time; time.sleep(60)"], monotonic() + 0.1)
+
+
+@pytest.fixture
+def trt() -> Iterator[Any]:
+    """A stand-in for TensorRT 10 with its driver, pycuda and a GPU, all on the host."""
+    patch = pytest.MonkeyPatch()
+    module = install(patch, "10.16")
+    patch.setattr(memory, "_of_this_thread", type(memory._of_this_thread)())
+    patch.setattr("course_lib.engines.backends._version", lambda *_: "10.16")  # it has no package's metadata
+    for cached in CACHES:
+        cached.cache_clear()
+    gpu.reset()
+    yield module
+    patch.undo()
+    for cached in CACHES:
+        cached.cache_clear()
+
+
+def test_a_plan_with_three_profiles_runs_plain_and_as_a_graph(trt: Any, tmp_path: Path) -> None:
+    """`trt_build` and `child` on the stand-in: the profile follows the batch, and a graph answers as the plain engine does."""
+    network = cases.Network("linear", "linear", "none")
+    onnx.save(rig.linear(), material.onnx_file(network, tmp_path))
+    site = building.Site(tmp_path, "tensorrt", (1, 8, 64), (), gpu=True)
+    recipe = building._recipe(site, network).wire()
+    request = {
+        "model": str(tmp_path / "linear.onnx"),
+        "plan": str(tmp_path / "linear.plan"),
+        "recipe": recipe,
+        "calibration": None,
+    }
+    found = trt_build.build(trt, request)
+    assert found["build_s"] >= 0 and found["plan_mb"] >= 0
+
+    pool = np.random.default_rng(0).standard_normal((128, 4), dtype=np.float32)
+    np.save(tmp_path / "pool.npy", pool)
+    held = child.Held(str(tmp_path / "pool.npy"), tf32=False)
+    held.load("plain", plan=request["plan"])
+    held.load("graph", plan=request["plan"], graph=True)
+    assert len(held._plans) == 1, "one engine for both"
+    for batch, index, first in ((1, 3, 3), (8, 1, 8), (64, 1, 64), (64, 2, 0), (1, 3, 3)):
+        want = np.maximum(pool[first : first + batch] @ rig.WEIGHTS, 0)
+        for name in ("plain", "graph", "graph"):
+            np.testing.assert_allclose(held.infer(name, batch, index)["y"], want, rtol=1e-5, atol=1e-6)
+            assert held.time(name, batch, index) >= 0
+    with pytest.raises(EngineError, match="outside every profile"):
+        held.infer("plain", 2, 0)
+
+
+def test_calibration_asks_for_batches_of_its_own_profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What TensorRT 8.6 is given: every sample once, in batches, with a profile of exactly that shape."""
+    samples = np.arange(48, dtype=np.float32).reshape(24, 2)
+    np.save(tmp_path / "samples.npy", samples)
+    given: dict[str, Any] = {}
+
+    def calibrator(trt: Any, kind: str, batches: Any, cache: str) -> str:
+        given.update(kind=kind, batches=list(batches), cache=cache)
+        return "calibrator"
+
+    monkeypatch.setattr("course_lib.precision.trt_calibrators.trt_calibrator", calibrator)
+    profile = SimpleNamespace(set_shape=lambda name, *shapes: given.update(profile=(name, shapes)))
+    builder = SimpleNamespace(create_optimization_profile=lambda: profile)
+    network = SimpleNamespace(get_input=lambda _: SimpleNamespace(name="image"))
+    config = SimpleNamespace(set_calibration_profile=lambda one: given.update(set=one))
+    wanted = {"data": str(tmp_path / "samples.npy"), "batch": 8, "kind": "entropy", "cache": "c"}
+    trt_build._calibrate(None, builder, network, config, wanted)
+    assert config.int8_calibrator == "calibrator" and given["set"] is profile
+    assert given["profile"] == ("image", ((8, 2),) * 3)
+    np.testing.assert_array_equal(np.concatenate([batch["image"] for batch in given["batches"]]), samples)

@@ -1,0 +1,85 @@
+"""The networks with random weights that only speed and agreement are measured with: shapes, sizes, exports, reproducibility."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+import torch
+
+from course_lib.models import bert_base, export_onnx, unet, vit_b16
+
+# the same code as at full size, in a hundredth of a second
+SMALL: dict[str, Callable[..., Any]] = {
+    "bert": lambda seed=0: bert_base(2, 64, 4, 16, seed=seed),
+    "vit": lambda seed=0: vit_b16(2, 64, 4, 48, seed=seed),
+    "unet": lambda seed=0: unet(8, 4, 32, seed=seed),
+}
+
+
+def run(model: Any, x: torch.Tensor) -> np.ndarray:
+    with torch.no_grad():
+        return model(x).numpy()
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "fp16"])
+@pytest.mark.parametrize("name", SMALL)
+def test_opset_17_agrees_with_torch_at_every_batch(name: str, dtype: str) -> None:
+    model = SMALL[name]()
+    exported = export_onnx(model, opset=17, dtype=dtype)  # type: ignore[arg-type]
+    assert [entry.version for entry in exported.opset_import if entry.domain == ""] == [17]
+    session = onnxruntime.InferenceSession(exported.SerializeToString(), providers=["CPUExecutionProvider"])
+    signature = model.signature()
+    assert [value.name for value in session.get_outputs()] == list(signature.outputs)
+    for batch in (1, 3, 8):
+        (x,) = signature.example(batch=batch)
+        (have,) = session.run(None, {next(iter(signature.inputs)): x.numpy()})
+        want = run(model, x)
+        assert have.shape == want.shape
+        error = np.linalg.norm(have - want) / np.linalg.norm(want)
+        assert error < (1e-5 if dtype == "fp32" else 1e-2)
+        assert dtype == "fp32" or error > 1e-5, "half precision that rounds nothing is no half precision"
+
+
+def test_sizes() -> None:
+    sizes = {name: sum(p.numel() for p in make().parameters()) for name, make in (("vit", vit_b16), ("unet", unet))}
+    assert sizes == {"vit": 86_567_656, "unet": 31_037_698}  # ViT-B/16 as in torchvision
+    block = 12 * 768**2 + 13 * 768  # four projections and a perceptron four times as wide, their biases, two layer norms
+    assert sum(p.numel() for p in bert_base().parameters()) == 12 * block + 128 * 768 + 4 * 768
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_weights_depend_on_the_seed_alone(name: str) -> None:
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    once, again, other = (SMALL[name](seed).state_dict() for seed in (1, 1, 2))
+    assert torch.equal(before, torch.get_rng_state()), "the learner's own random numbers must not move"
+    assert all(torch.equal(value, again[key]) for key, value in once.items())
+    assert not all(torch.equal(value, other[key]) for key, value in once.items())
+
+
+@pytest.mark.parametrize(
+    ("make", "batch"),
+    [(lambda: bert_base(), 2), (lambda: vit_b16(), 2), (lambda: unet(side=64), 2)],
+    ids=["bert", "vit", "unet"],
+)
+def test_full_size_is_well_scaled(make: Callable[[], Any], batch: int) -> None:
+    """Every activation far from FP16's limits, answers of a sane size, another answer for another input."""
+    model, largest = make(), [0.0]
+    for module in model.modules():
+        module.register_forward_hook(lambda _, __, y: largest.append(float(y.abs().max())))
+    y = run(model, model.signature().example(batch=batch)[0])
+    assert np.isfinite(y).all() and 0.05 < y.std() < 20
+    assert max(largest) < 1000
+    assert np.linalg.norm(y[0] - y[1]) > 0.05 * np.linalg.norm(y[0])
+    assert not model.training
+
+
+def test_sides_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(ValueError, match="multiple of 16, got 100"):
+        vit_b16(side=100)
+    with pytest.raises(ValueError, match="multiple of 16, got 40"):
+        unet(side=40)
