@@ -9,8 +9,8 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from course_lib.engines import LayerTable
+from course_lib.engines.cache import PlanCache
 from course_lib.errors import ExaminerFault
-from course_lib.labs.base import Bench
 from course_lib.labs.lab02_causes import PARTS
 from course_lib.labs.reference import ours
 from course_lib.recipe import Profile, Recipe
@@ -48,7 +48,7 @@ def costs(builder: str) -> Mapping[str, int]:
 
 
 def _layers(network: nn.Module, builder: str) -> LayerTable:
-    """No sandbox: this is the course's own network.
+    """No sandbox: this is the course's own network. And kept: TensorRT 8.6 takes minutes for all eleven of them.
 
     Raises:
         ExaminerFault: it cannot be built, or the builder tells no kernels.
@@ -59,7 +59,7 @@ def _layers(network: nn.Module, builder: str) -> LayerTable:
         model = Path(folder, "model.onnx")
         export_onnx(network, model, opset=OPSET)
         with ours():
-            layers = Bench(builder=builder).build(model, RECIPE).layers
+            layers = PlanCache().build(model, RECIPE, backend=builder).plan.layers
     if not layers.kernels:
         raise ExaminerFault(f"{builder} does not tell which kernels its engines have")
     return layers

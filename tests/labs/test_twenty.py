@@ -1,4 +1,4 @@
-"""Who passes the self-check passes the grade: 20 gradings of answers that are right, though not the reference's. `make slow-test`."""
+"""Who passes the self-check passes the grade: 20 gradings of answers that are right, most of them not the reference's. `make slow-test`."""
 
 from __future__ import annotations
 
@@ -18,6 +18,10 @@ from tests.labs.lab04_hand_ins import with_layer_norms
 from tests.labs.test_lab07 import THREADS
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+
+
+def the_reference(folder: Path) -> None:
+    """Nothing else: whoever learns from it and writes the same passes, too."""
 
 
 def one_kernel_more(folder: Path) -> None:
@@ -58,10 +62,12 @@ def other_settings(folder: Path) -> None:
 
 
 ANSWERS = {
+    "lab01": the_reference,
     "lab02": one_kernel_more,
     "lab03": a_lower_percentile,
     "lab04": layer_norms,
     "lab05": other_boxes,
+    "lab06": the_reference,
     "lab07": threads,
     "lab08": another_server,
     "lab09": other_settings,
