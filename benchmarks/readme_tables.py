@@ -1,0 +1,233 @@
+"""What README.md says about each recorded file: a sentence on how it was measured, and a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from benchmarks.markdown import Data, device, error, page, ratio, ratios, source, table, those, torch, versions
+
+
+def first_engine(data: Data) -> str:
+    names = {"digits wide": "digits classifier, wide", "ResNet-50": "ResNet-50 (random weights)"}
+    rows = {(row["network"], row["batch"], row["precision"]): row for row in data["rows"]}
+    lines = []
+    for network, title in names.items():
+        for batch in (1, 32):
+            engines = [rows[network, batch, precision] for precision in ("fp32", "fp16")]
+            cells = [cell for row in engines for cell in (ratio(row["speedup"], 1), error(row["relative_error"]))]
+            lines.append((title, batch, *cells))
+    about = f"""Measured on one {device(data)}, TensorRT {data["versions"]["tensorrt"]} against torch {torch(data)} eager in FP32
+        (TF32 in its convolutions), two interpreters interleaved, device time of one call, {source("first_engine_h200", data)};
+        ratio [95 % interval]):"""
+    after = "Eager here is PyTorch as it comes: CUDA graphs and `torch.compile`, which also cut launch overhead, were not part of this run."
+    head = ("network", "batch", "engine FP32/TF32", "relative error", "engine FP16", "relative error")
+    return page(about, table(head, lines), after)
+
+
+def runtime(data: Data) -> str:
+    rows: dict[str, list[Data]] = {}
+    for row in data["rows"]:
+        rows.setdefault(row["feature"], []).append(row)
+    graphs, streams, refit = rows["CUDA graph"], rows["streams"], rows["refit"][0]
+    scratch = rows["scratch memory of 4 contexts"][0]
+    megabytes = [scratch[key] / 1e6 for key in ("bytes_shared", "bytes_separate")]
+    lines = [
+        (f"CUDA graph, batch {those(graphs, 'batch')}", "device time of one run", ratios(graphs, "device_speedup")),
+        (
+            f"{those(streams, 'streams')} streams, batch 8",
+            "requests a second, copies included",
+            ratios(streams, "throughput_gain"),
+        ),
+        ("refit of the last layer", f"{1e3 * refit['refit_s']:.0f} ms instead of a build of {refit['build_s']:.0f} s", ""),
+        ("scratch memory shared by 4 contexts", f"{megabytes[0]:.0f} MB instead of {megabytes[1]:.0f} MB", ""),
+    ]
+    about = f"""What the runtime's features are worth on one {device(data)}, digits classifier (wide) in FP32/TF32,
+        TensorRT {data["versions"]["tensorrt"]}, {source("runtime_h200", data)}; ratio [95 % interval] within one run):"""
+    return page(about, table(("feature", "measured", "gain"), lines))
+
+
+def rope(data: Data) -> str:
+    lines = []
+    for row in data["rows"]:
+        shape, speed = tuple(row["shape"]), row["speed_over"]
+        if shape[1] < 4096 and row["dtype"] != "float16":
+            continue
+        copied = speed.get("copy") or speed["negation"]
+        us = row["us"]["ours"]
+        time = f"{us:.0f} us" if us >= 100 else f"{us:.1f} us"
+        time += f", an empty kernel {row['us']['empty']:.1f}" if shape[1] == 1 else ""
+        kind = {"float32": "FP32", "float16": "FP16", "bfloat16": "BF16"}[row["dtype"]]
+        of_copy = ratio(copied, 2, unit="")
+        lines.append((f"{' x '.join(map(str, shape))}, {kind}", time, of_copy, ratio(speed["compiled"], 2)))
+    about = f"""The course's RoPE kernel on one {device(data)}, inputs rotated so that no cache holds them, device time under CUDA graphs
+        beside the faster of two copies and `torch.compile`, torch {torch(data)}, {source("rope_h200", data)}; ratio of speeds
+        [95 % interval] within one run):"""
+    return page(about, table(("shape, type", "time", "of a copy's speed", "over torch.compile"), lines))
+
+
+def timing(data: Data) -> str:
+    lines = []
+    for row in data["rows"]:
+        if "failed" in row:
+            lines.append((row["kernel"], f"failed: {row['failed']}", "", ""))
+            continue
+        lines.append((row["kernel"], f"{row['ours_us']:.4g} us", ratio(row["over_do_bench"], 3), ratio(row["over_graph"], 3)))
+    about = f"""Whether the course's clock tells the truth: `measure` beside `triton.testing.do_bench` and beside CUDA graphs replayed
+        under the host's clock, {device(data)}, torch {torch(data)}, Triton {data["versions"]["triton"]},
+        {source("timing_h200", data)}; ratio ours / theirs [95 % interval]):"""
+    return page(
+        about, table(("kernel", "one launch", "over do_bench", "many launches, over the graph"), lines), _verdicts(data)
+    )
+
+
+def _verdicts(data: Data) -> str:
+    """The same comparison again and again, and work that the events do not see."""
+    said = []
+    for pair in data.get("verdicts", []):
+        tiers = " and ".join(f"{count} times {tier}" for tier, count in pair["tiers"].items())
+        said.append(
+            f"Work that is {pair['pair']} was compared with its reference {sum(pair['tiers'].values())} times: {tiers}."
+        )
+    if hidden := data.get("hidden_stream"):
+        times = f"{hidden['host_ms']:.2f} ms of the host's time in which its events saw {hidden['events_ms']:.2f} ms"
+        said.append(f"A kernel on a hidden stream, {times}, was {'not ' if hidden['said'].startswith('not') else ''}noticed.")
+    return " ".join(said)
+
+
+def networks(data: Data) -> str:
+    """The faster of each engine's two ways to run, plain and as a CUDA graph, beside PyTorch's fastest."""
+    best: dict[tuple[str, str, int], Data] = {}
+    for row in data["rows"]:
+        key = row["network"], row["dtype"], row["batch"]
+        if (
+            row["candidate"].startswith("TensorRT")
+            and "failed" not in row
+            and row["ms"] < best.get(key, {"ms": float("inf")})["ms"]
+        ):
+            best[key] = row
+    batches = sorted({batch for _, _, batch in best})
+    lines = []
+    for network, dtype in dict.fromkeys((network, dtype) for network, dtype, _ in best):
+        mine = [best.get((network, dtype, batch)) for batch in batches]
+        worst = error(max(row["relative_error"] for row in mine if row))
+        precision = [row["mean_ap"] for row in mine if row and "mean_ap" in row]
+        note = f", mean AP {min(precision):.3f}" if precision else ""
+        lines.append((network, "FP32/TF32" if dtype == "fp32" else dtype.upper(), *map(_over_torch, mine), worst + note))
+    about = f"""TensorRT {data["versions"]["tensorrt"]} against torch {torch(data)} on one {device(data)},
+        the faster of an engine as it is and in a CUDA graph, device time of one call, {source("networks_h200", data)}).
+        In each cell: the speedup over eager FP32 [95 % interval]; behind the semicolon that over the fastest of PyTorch's ways
+        (eager, `torch.compile`, CUDA graph) in the same type, for INT8 in FP16. Below 1 PyTorch is faster.
+        `python benchmarks/networks.py show` prints every row, and why."""
+    return page(about, table(("network", "engine", *(f"batch {batch}" for batch in batches), "relative error"), lines))
+
+
+def _over_torch(row: Data | None) -> str:
+    if row is None:
+        return "not measured"
+    rivals = [speed["median"] for name, speed in row["speedup"].items() if name != "eager fp32" or row["same_dtype"] == name]
+    return f"{ratio(row['speedup']['eager fp32'], 1)}; {min(rivals):.2f}x"
+
+
+def gpus(data: Data) -> str:
+    lines = []
+    for row in data["rows"]:
+        if "failed" in row:
+            lines.append((row["gpus"], row["hand_ins"], f"failed: {row['failed']}", "", "", ""))
+            continue
+        rate, gain = (
+            f"{row['hand_ins_per_minute']:.1f}",
+            f"{row['rate_over_one_gpu']:.2f}x" if "rate_over_one_gpu" in row else "",
+        )
+        lines.append((row["gpus"], row["hand_ins"], row["full_marks"], rate, gain, row["overlapping"]))
+    about = f"""Grading lab 01's reference with several GPUs of one host, a worker a GPU, {device(data)}, {versions(data)},
+        {source("gpus_h200", data)}; from the signed verdicts: timings that overlapped another on the same GPU):"""
+    return page(
+        about, table(("GPUs", "hand-ins", "full marks", "hand-ins a minute", "over one GPU", "overlapping timings"), lines)
+    )
+
+
+def networks_cpu(data: Data) -> str:
+    """Speedups over eager, and what they cost."""
+    rows = {(row["network"], row["batch"], row["candidate"]): row for row in data["rows"]}
+    candidates = [name for name in dict.fromkeys(row["candidate"] for row in data["rows"]) if name != "eager"]
+    lines = []
+    for network, batch in dict.fromkeys((row["network"], row["batch"]) for row in data["rows"]):
+        eager = rows[network, batch, "eager"]
+        cells = [_over_eager(rows.get((network, batch, name), {"failed": "not measured"})) for name in candidates]
+        lines.append((network, batch, f"{eager['ms']:.2f} ms" if "ms" in eager else "failed", *cells))
+    notes = "; ".join(filter(None, (_cost(data["rows"], name) for name in candidates)))
+    about = f"""Without a GPU: {data["device"]}, {versions(data)}, {source("networks_cpu", data)}; speedup over eager [95 % interval],
+        interleaved, one thread each, the machine's load {data["load_at_start"]:.1f} at the start):"""
+    return page(
+        about, table(("network", "batch", "eager", *candidates), lines), f"On held-out digits, the worst of all rows. {notes}."
+    )
+
+
+def _over_eager(row: Data) -> str:
+    return "failed" if "failed" in row else ratio(row["speedup"], 2)
+
+
+def _cost(rows: Sequence[Data], candidate: str) -> str:
+    """The worst that a candidate did to the outputs and to the accuracy."""
+    mine = [row for row in rows if row["candidate"] == candidate and "failed" not in row]
+    if not mine:
+        return ""
+    lost = max(0.0, *(row["eager_accuracy"] - row["accuracy"] for row in mine))
+    return f"{candidate}: relative error at most {error(max(row['relative_error'] for row in mine))}, accuracy lost {100 * lost:.1f} points"
+
+
+def engines(data: Data) -> str:
+    """Two tables: latency over batch by profile, and everything else that has a gain."""
+    rows = [row for row in data["rows"] if "failed" not in row]
+    about = f"""What profiles, settings, fusion and caches are worth on one {device(data)}, TensorRT {data["versions"]["tensorrt"]},
+        {data["network"]}; {source("engines_h200", data)}; device time unless it says host; ratio [95 % interval] within one run):"""
+    return page(about, _profiles(rows), _gains(rows))
+
+
+def _profiles(rows: Sequence[Data]) -> str:
+    found = {(row["batch"], row["engine"]): row for row in rows if row.get("group") == "profiles"}
+    names = list(dict.fromkeys(engine for _, engine in found))
+    lines = []
+    for batch in sorted({batch for batch, _ in found}):
+        cells = [f"{1e3 * found[batch, names[0]]['ms']:.0f} us"]
+        lines.append((batch, *cells, *(ratio(found[batch, name]["speedup"], 2) for name in names[1:])))
+    return table(("batch", *names[:1], *(f"{name}, over it" for name in names[1:])), lines)
+
+
+def _gains(rows: Sequence[Data]) -> str:
+    builds = {row["engine"]: row for row in rows if row["table"] == "build"}
+    lines = []
+    for group, engine in dict.fromkeys((row["group"], row["engine"]) for row in rows if "speedup" in row and "group" in row):
+        if group == "profiles":
+            continue
+        mine = [row for row in rows if row.get("group") == group and row["engine"] == engine]
+        new, old = builds[engine], builds[mine[0]["over"]]
+        if group.startswith("fusion"):
+            what, how = f"{engine} over {mine[0]['over']}", f"{new['kernels']} kernels instead of {old['kernels']}"
+        else:
+            what = f"{engine} instead of {'1024 MiB' if group == 'workspace' else 'level 3'}"
+            how = f"build {new['compiler_s']:.1f} s instead of {old['compiler_s']:.1f} s"
+        lines.append((what, f"batch {those(mine, 'batch')}; {how}", ratios(mine, "speedup")))
+    cached = {row["from"]: row["build_s"] for row in rows if row["table"] == "cache"}
+    if cached:
+        lines.append(
+            ("a plan from nothing, " + ", ".join(list(cached)[1:]), ", ".join(f"{s:.3g} s" for s in cached.values()), "")
+        )
+    for row in rows:
+        if row["table"] == "switch":
+            ways = row["ms"]
+            measured = f"host, {ways['a context a profile']:.3g} ms instead of {ways['one context']:.3g} ms a run"
+            lines.append((f"a context a profile, {row['engine']}", measured, ratio(row["speedup"], 2)))
+    return table(("what", "measured", "gain"), lines)
+
+
+TABLES: Mapping[str, Callable[[Data], str]] = {
+    "networks_h200": networks,
+    "first_engine_h200": first_engine,
+    "runtime_h200": runtime,
+    "rope_h200": rope,
+    "timing_h200": timing,
+    "engines_h200": engines,
+    "gpus_h200": gpus,
+    "networks_cpu": networks_cpu,
+}

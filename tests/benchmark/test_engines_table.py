@@ -1,0 +1,251 @@
+"""The engines' table: the whole script on ONNX Runtime, the recipes, profiles that take turns on a stand-in, and the figures."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+
+from benchmarks import engines, readme_tables
+from benchmarks.engine_parts import cases, latency, profile_switch
+from benchmarks.engine_parts.cases import DEFAULT, EVERY_OUTPUT, GROUPS, SPECS, SWITCHED, Group
+from benchmarks.engine_parts.run import Run, line
+from course_lib.benchmark import engine_figures
+from course_lib.engines import Plan, build, cuda_driver, cuda_graph
+from course_lib.engines.layers import LayerTable
+from course_lib.engines.trt import loaded, memory
+from course_lib.engines.trt.timing_cache import FOLDER_VARIABLE
+from course_lib.errors import CourseError, EngineError
+from tests.doubles import gpu, rig
+from tests.doubles.install import install
+
+
+def run(monkeypatch, *command) -> None:
+    monkeypatch.setattr(sys, "argv", ["engines.py", *map(str, command)])
+    engines.main()
+
+
+def table(path, name: str) -> list[dict]:
+    return [row for row in json.loads(path.read_text())["rows"] if row["table"] == name]
+
+
+# ---- the whole script
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """With the ONNX files of all networks."""
+    path = tmp_path_factory.mktemp("networks")
+    cases.export(Run("onnxruntime", path, path / "x.json", 0.0, 0.0, {}), 17, "small")  # the opset that TensorRT 8.6 reads
+    return path
+
+
+@pytest.fixture
+def few(monkeypatch, folder, tmp_path) -> None:
+    """Three builds and one group at one batch size; nothing is exported again."""
+    shutil.copytree(folder, tmp_path / "engines.plans")
+    monkeypatch.setattr(engines, "TIMED", {DEFAULT: SPECS[DEFAULT]})
+    monkeypatch.setattr(engines, "OTHERS", {name: SPECS[name] for name in ("tuned at 1", "two profiles, classifier")})
+    monkeypatch.setattr(latency, "GROUPS", (Group("profiles", (DEFAULT, "tuned at 1", "tuned at 64"), (2,)),))
+    monkeypatch.setenv(FOLDER_VARIABLE, "/nowhere")
+
+
+def test_the_script_on_onnxruntime_and_a_second_run_that_goes_on(few, monkeypatch, tmp_path, capsys) -> None:
+    output = tmp_path / "engines.json"
+    command = (output, "--target", "onnxruntime", "--size", "small", "--seconds", "0.05")
+    run(monkeypatch, *command)
+    first, second = table(output, "latency")
+    assert (first["engine"], second["engine"], second["over"], second["batch"]) == (DEFAULT, "tuned at 1", DEFAULT, 2)
+    assert first["ms"] > 0 and second["speedup"]["low"] <= second["speedup"]["high"] and second["rounds"] >= 10
+    assert table(output, "build")[0]["engine"] == DEFAULT and len(table(output, "build")) == 3
+    sources = {row["from"]: row for row in table(output, "cache")}
+    assert sources["plan cache"]["outcome"] == "hit" and sources["plan cache"]["build_s"] < sources["timing cache"]["build_s"]
+    assert "onnxruntime has no execution contexts" in table(output, "switch")[0]["failed"]
+    assert "two profiles, classifier: failed: " in capsys.readouterr().out
+    assert os.environ[FOLDER_VARIABLE] == "/nowhere"
+
+    (tmp_path / "engines.plans" / "tuned-at-1.plan").unlink()  # as on another machine
+    run(monkeypatch, *command)
+    said = capsys.readouterr().out.splitlines()
+    assert [text.partition(":")[0] for text in said] == ["build, tuned at 1", "switch, two profiles, classifier"]
+    assert len(json.loads(output.read_text())["rows"]) == 3 + 3 + 2 + 1
+
+
+def test_nothing_is_begun_when_the_time_is_up(few, monkeypatch, tmp_path, capsys) -> None:
+    run(monkeypatch, tmp_path / "engines.json", "--target", "onnxruntime", "--size", "small", "--minutes", "0")
+    assert capsys.readouterr().out == ""
+
+
+def test_a_build_that_fails_has_a_row_and_the_others_go_on(few, monkeypatch, tmp_path) -> None:
+    monkeypatch.setattr(engines, "OTHERS", {"tuned at 1": SPECS["tuned at 1"]})
+    output, plain = tmp_path / "engines.json", engines.built
+
+    def built(run, name, jobs):
+        if name == DEFAULT:
+            raise CourseError("no memory\nleft")
+        return plain(run, name, jobs)
+
+    monkeypatch.setattr(engines, "built", built)
+    run(monkeypatch, output, "--target", "onnxruntime", "--size", "small", "--seconds", "0.05")
+    default, other = table(output, "build")
+    assert default == {"table": "build", "engine": DEFAULT, "failed": "CourseError: no memory left"} and other["build_s"] > 0
+    assert table(output, "latency") == []
+
+
+# ---- recipes and graphs
+
+
+def test_every_network_of_an_engine_is_exported(folder) -> None:
+    assert {path.stem for path in folder.glob("*.onnx")} == {spec.network for spec in SPECS.values()}
+
+
+def test_recipes_say_what_the_names_say() -> None:
+    assert SPECS["level 5"].recipe().optimization_level == 5 and SPECS["workspace 16 MiB"].recipe().workspace_mib == 16
+    three = SPECS["three profiles"].recipe().profiles
+    assert [profile["image"].opt[0] for profile in three] == [1, 8, 64]
+    for group in GROUPS:  # every batch size has a profile
+        for name in group.engines:
+            for batch in group.batches:
+                assert any(profile["image"].contains((batch, 1, 32, 32)) for profile in SPECS[name].recipe().profiles)
+    for name, shapes in SWITCHED.items():  # each shape is in its own profile only
+        for place, inputs in enumerate(shapes):
+            fits = [all(p[key].contains(shape) for key, shape in inputs.items()) for p in SPECS[name].recipe().profiles]
+            assert fits == [place == 0, place == 1]
+
+
+def test_every_tensor_as_an_output_keeps_the_function_and_costs_kernels(folder) -> None:
+    model, marked = (onnx.load(folder / f"{name}.onnx") for name in ("wide", "outputs"))
+    onnx.checker.check_model(marked)
+    assert len(marked.graph.output) > len(model.graph.output) + 10
+    image = np.random.default_rng(0).random((2, 1, 32, 32), dtype=np.float32)
+    answers = [
+        onnxruntime.InferenceSession(m.SerializeToString()).run(["logits"], {"image": image})[0] for m in (model, marked)
+    ]
+    np.testing.assert_allclose(*answers, rtol=1e-4, atol=1e-4)
+    recipe = SPECS[EVERY_OUTPUT].recipe()
+    fused, apart = (build(m, recipe, backend="tensorrt_rtx") for m in (model, marked))
+    assert len(apart.layers.kernels) > len(fused.layers.kernels)
+
+
+# ---- profiles that take turns
+
+
+@pytest.fixture
+def module(monkeypatch):
+    caches = (cuda_driver.capability, cuda_graph.driver, memory._primary)
+    trt = install(monkeypatch, "10.16")
+    monkeypatch.setattr(memory, "_of_this_thread", type(memory._of_this_thread)())
+    for cached in caches:
+        cached.cache_clear()
+    gpu.reset()
+    yield trt
+    monkeypatch.undo()
+    for cached in caches:
+        cached.cache_clear()
+
+
+def two_profiles(trt) -> loaded.Loaded:
+    data = bytes(rig.plan(trt, batches=((1, 2, 2), (3, 8, 8))))
+    return loaded.load(trt, Plan("tensorrt", trt.__version__, data, "", {"profiles": []}, (), LayerTable((), {}), 0.0))
+
+
+def test_profiles_take_turns(module) -> None:
+    found = profile_switch.compared(two_profiles(module), [{"x": (2, 4)}, {"x": (8, 4)}], seconds=0.2)
+    assert set(found["ms"]) == {"one context", "a context a profile", "no other profile"} and found["rounds"] >= 10
+    assert 0 < found["speedup"]["low"] <= found["speedup"]["median"] <= found["speedup"]["high"]
+
+
+def test_a_shape_of_the_other_profile_and_a_profile_too_many_are_refused(module) -> None:
+    engine = two_profiles(module)
+    with pytest.raises(EngineError, match=r"input 'x' refuses shape \(8, 4\)"):
+        profile_switch.compared(engine, [{"x": (8, 4)}, {"x": (2, 4)}], seconds=0.1)
+    with pytest.raises(EngineError, match="profile 2 cannot be used"):
+        profile_switch.Context(engine, memory.cuda().Stream()).switch(2)
+
+
+def test_the_child_is_started_with_the_plan_and_its_answer_is_the_row(monkeypatch, tmp_path) -> None:
+    script = tmp_path / "child.py"
+    script.write_text("import sys, json; print('noise'); print(json.dumps({'ms': {'one context': 1.0}, 'said': sys.argv[1:]}))")
+    monkeypatch.setattr(latency, "_SWITCH", script)
+    one = SimpleNamespace(target="tensorrt", plan_file=lambda name: tmp_path / name, seconds=3)
+    assert latency.switch(one, "p", [{"x": [1]}])["said"] == [str(tmp_path / "p"), '[{"x": [1]}]', "3"]
+    script.write_text("raise SystemExit('no pycuda here')")
+    with pytest.raises(RuntimeError, match="no pycuda here"):
+        latency.switch(one, "p", [])
+
+
+# ---- showing
+
+
+def speed(median: float) -> dict:
+    return {"median": median, "low": 0.9 * median, "high": 1.1 * median}
+
+
+@pytest.fixture
+def rows() -> list[dict]:
+    found = [{"table": "build", "engine": name, "compiler_s": 5.0, "build_s": 6.0, "kernels": 13} for name in SPECS]
+    found += [
+        {"table": "cache", "from": name, "build_s": s}
+        for name, s in (("no cache", 16.0), ("timing cache", 6), ("plan cache", 2.0))
+    ]
+    for group in GROUPS:
+        for batch in group.batches:
+            for place, name in enumerate(group.engines):
+                row = {
+                    "table": "latency",
+                    "group": group.name,
+                    "engine": name,
+                    "batch": batch,
+                    "ms": 0.1 + 0.1 * place * (batch == 4),
+                }
+                found.append({**row, "speedup": speed(1 + place / 10), "over": group.engines[0]} if place else row)
+    for name, ms in zip(SWITCHED, (0.4, 40.0), strict=True):
+        ways = {"one context": ms, "a context a profile": 0.2, "no other profile": 0.1}
+        found.append({"table": "switch", "engine": name, "ms": ways, "speedup": speed(ms / 0.2)})
+    return [*found, {"table": "build", "engine": "x", "failed": "no memory"}]
+
+
+TITLES = {
+    "batches": "At batch 4, the engine 'three profiles' takes 4.00 times as long as the best",
+    "settings": "Builds of 5 to 5 s, engines of 1.10 to 1.50 times the default's speed",
+    "caches": "From the plan cache a plan comes 8 times as fast",
+    "switch": "Another profile in every run: 200 times as long (encoder)",
+    "fusion": "The same function in fewer kernels is 1.10 to 1.10 times as fast",
+}
+
+
+@pytest.mark.parametrize("name", engine_figures.FIGURES)
+def test_a_figure_says_what_its_rows_say(name, rows) -> None:
+    figure = engine_figures.FIGURES[name](rows)
+    assert TITLES[name] in (figure.get_suptitle(), figure.axes[0].get_title())
+    with pytest.raises(CourseError, match="the record has no rows"):
+        engine_figures.FIGURES[name]([row for row in rows if row["table"] == "build"])
+
+
+def test_show_prints_and_draws(rows, tmp_path, monkeypatch, capsys) -> None:
+    record = tmp_path / "engines.json"
+    record.write_text(json.dumps({"rows": rows}))
+    run(monkeypatch, record, "--show", "--figures", tmp_path / "figures")
+    assert capsys.readouterr().out.splitlines() == list(map(line, rows))
+    assert sorted(path.stem for path in (tmp_path / "figures").glob("*.png")) == sorted(engine_figures.FIGURES)
+
+
+def test_the_readme_has_a_line_for_every_gain(rows) -> None:
+    data = {"date": "2026-11-22", "device": "D", "driver": "1", "versions": {"tensorrt": "8.6.0"}, "network": "n", "rows": rows}
+    said = readme_tables.engines(data).splitlines()
+    assert "| 4 | 100 us | 1.10x [0.99-1.21] | 1.20x [1.08-1.32] | 1.30x [1.17-1.43] |" in said
+    assert (
+        "| level 0 instead of level 3 | batch 8, 64; build 5.0 s instead of 5.0 s | 1.10x [0.99-1.21], 1.10x [0.99-1.21] |"
+        in said
+    )
+    assert "| a plan from nothing, timing cache, plan cache | 16 s, 6 s, 2 s | |" in said
+    assert (
+        "| a context a profile, two profiles, encoder | host, 0.2 ms instead of 40 ms a run | 200.00x [180.00-220.00] |" in said
+    )
