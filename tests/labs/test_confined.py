@@ -22,6 +22,21 @@ def test_bytes_go_in_and_come_out():
     assert run(echo, question) == question[::-1]
 
 
+def test_what_was_asked_cannot_be_read_again():
+    """Whoever else has the pipe open, such as a sandbox's first process, holds nothing of the question any more."""
+    again = """
+import os, select, sys
+sys.stdin.buffer.read()
+end = os.open("/proc/self/fd/0", os.O_RDONLY | os.O_NONBLOCK)
+print("again:", os.read(end, 100))
+"""
+    assert run(again, b"a secret" * 50_000) == b"again: b''\n"
+
+
+def test_whoever_does_not_read_may_answer():
+    assert run("print('answer')", b"x" * (8 << 20)) == b"answer\n"
+
+
 def test_launcher_wraps_the_command():
     assert run("import os; print(os.environ['SEEN'])", launcher=lambda argv: ["env", "SEEN=inside", *argv]) == b"inside\n"
 
