@@ -32,6 +32,7 @@ def run(*arguments: object) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_the_whole_way_and_its_continuation(tmp_path: Path) -> None:
     output = tmp_path / "record.json"
     smoke = ("--smoke", "--folder", tmp_path / "built", "--output", output, "--networks", "bert", "detector")
