@@ -1,5 +1,5 @@
 """What TensorRT 8.6 has and the course's recipes do not ask for every day: a precision for each layer, the legacy calibrator; memory
-and streams that pycuda shares with torch; and the labs with a server and with a pipeline, graded on the GPU.
+and streams that pycuda shares with torch.
 
 The other features are in the neighbours: refit, contexts, streams, profiles, CUDA graphs, profiler and version-compatible plans in
 test_runtime.py, timing cache and inspector in test_tensorrt.py, calibrators in test_int8.py, plugins in test_rope.py.
@@ -17,15 +17,11 @@ import numpy as np
 import pytest
 
 import course_lib
-from course_lib import labs
 from course_lib.engines import split_target
-from course_lib.labs import Bench
 from course_lib.models import classifier, digits, export_onnx
 from course_lib.precision import read_cache
 from tests.gpu.test_int8 import SCRIPT as WITH_CALIBRATOR
-from tests.gpu.test_labs import graded
 from tests.gpu.test_tensorrt import pytestmark, target  # noqa: F401  (the same marks, the same fixture)
-from tests.labs.untouched import leave_untouched
 
 torch = pytest.importorskip("torch")
 
@@ -114,28 +110,3 @@ def test_pycuda_and_torch_share_memory_and_the_order_of_a_stream():
     buffer.upload(sent, stream)
     stream.synchronize()
     assert torch.equal(torch.as_tensor(Shown(buffer.address, 1000), device="cuda").cpu(), torch.from_numpy(sent))
-
-
-# ---- labs
-
-
-@pytest.fixture(params=["lab08", "lab09"])
-def lab(request):
-    return labs.find(request.param)
-
-
-@pytest.fixture
-def bench(target) -> Bench:  # noqa: F811
-    return Bench(builder=target, runner=target)
-
-
-def test_a_labs_reference_has_full_marks(lab, bench, tmp_path):
-    lab.write_reference(tmp_path, opset=bench.opset)
-    verdict = graded(lab, tmp_path, bench)
-    assert (verdict.fault, verdict.score) == ("", verdict.max_score)
-
-
-def test_a_labs_untouched_release_has_none(lab, bench, tmp_path):
-    leave_untouched(lab.name, tmp_path)
-    verdict = graded(lab, tmp_path, bench)
-    assert (verdict.fault, verdict.score) == ("", 0)

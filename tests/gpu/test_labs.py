@@ -13,7 +13,7 @@ from course_lib.labs import Bench, Lab
 from tests.gpu.test_tensorrt import pytestmark, target  # noqa: F401  (the same marks, the same fixture)
 from tests.labs.untouched import leave_untouched
 
-LABS = ("lab01", "lab02", "lab03", "lab04", "lab05", "lab06")
+LABS = ("lab01", "lab02", "lab03", "lab04", "lab05", "lab06", "lab08", "lab09")
 
 
 @pytest.fixture(params=LABS)
