@@ -19,7 +19,12 @@ INSTALL = "apt-get install bubblewrap (Debian, Ubuntu) or dnf install bubblewrap
 NOBODY = "65534"
 _PACKAGE = Path(course_lib.__file__).resolve().parent
 _DEVICES = Path("/dev")
-_GPU_DEVICES = ("nvidia[0-9]*", "nvidiactl", "nvidia-uvm", "nvidia-uvm-tools")  # all GPUs: the variable below says which is used
+_GPU_DEVICES = (
+    "nvidia[0-9]*",
+    "nvidiactl",
+    "nvidia-uvm",
+    "nvidia-uvm-tools",
+)  # all GPUs: the variable below says which is used
 _INHERITED = ("LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "COURSE_TACTIC_SOURCES")  # where drivers are, and which device
 _GIB = 1 << 30
 
@@ -63,6 +68,7 @@ class Sandbox:
         walls = ["bwrap", "--unshare-all", "--unshare-user", "--uid", NOBODY, "--gid", NOBODY, "--cap-drop", "ALL"]
         walls += ["--die-with-parent", "--new-session", "--clearenv"]
         walls += ["--proc", "/proc", "--dev", "/dev", "--size", str(2 * _GIB), "--tmpfs", "/tmp"]
+        walls += ["--size", str(_GIB), "--tmpfs", "/dev/shm"]  # it would take half of the machine's memory otherwise
         for path in _system_paths():
             walls += (
                 ["--symlink", str(path.readlink()), str(path)] if path.is_symlink() else ["--ro-bind", str(path), str(path)]

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 _LOOK_S = 0.2
-_PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 def main(limits: dict[str, Any], command: list[str]) -> int:
@@ -53,7 +52,7 @@ def exceeded(limits: dict[str, Any], pid: int) -> str:
         tree = list(descendants(pid))
         if len(tree) > limits["processes"]:
             return f"started more than {limits['processes']} processes"
-        if sum(map(_resident_bytes, tree)) > limits["memory_bytes"]:
+        if sum(map(_resident_bytes, tree)) + _bytes_of_memory_files(tree) > limits["memory_bytes"]:
             return f"used more than {limits['memory_bytes'] / 2**30:g} GiB of memory"
     for folder in limits["folders"]:
         if written(folder, limits["disk_bytes"], limits["files"]):
@@ -99,12 +98,26 @@ def out_of_memory(groups: list[str]) -> bool:
 
 
 def _resident_bytes(pid: int) -> int:
-    """Memory in RAM that this process shares with no file; shared pages would be counted for each."""
-    try:
-        _, resident, shared, *_ = Path(f"/proc/{pid}/statm").read_text().split()
-    except (OSError, ValueError):
-        return 0
-    return (int(resident) - int(shared)) * _PAGE
+    """Memory in RAM that is no file's. What several processes map and share counts for each of them."""
+    kib = 0
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith(("RssAnon:", "RssShmem:")):
+                kib += int(line.split()[1])
+    return kib << 10
+
+
+def _bytes_of_memory_files(pids: list[int]) -> int:
+    """What lies in files that live in memory and have no name (memfd_create), which nobody need map to fill."""
+    sizes: dict[tuple[int, int], int] = {}
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            for entry in Path(f"/proc/{pid}/fd").iterdir():
+                with contextlib.suppress(OSError):
+                    if str(entry.readlink()).startswith("/memfd:"):
+                        file = entry.stat()
+                        sizes[file.st_dev, file.st_ino] = file.st_blocks * 512
+    return sum(sizes.values())
 
 
 def _say(reason: str) -> None:

@@ -55,6 +55,19 @@ for _ in range(8):
 time.sleep(3)
 print("got all", flush=True)
 """
+HIDES = """
+import os, time
+for _ in range(40):
+    os.write(os.memfd_create("hidden"), bytes(20 << 20)); time.sleep(0.05)
+print("got all", flush=True)
+"""
+MAPS = """
+import mmap, time
+held = []
+for _ in range(40):
+    held.append(mmap.mmap(-1, 20 << 20)); held[-1].write(b"x" * (20 << 20)); time.sleep(0.05)
+print("got all", flush=True)
+"""
 FILLS = """
 import os, time
 for index in range(60):
@@ -93,7 +106,9 @@ def test_processes(grouped):
 
 
 @ways
-@pytest.mark.parametrize("code", [ALLOCATES, SPREADS], ids=["one process", "many"])
+@pytest.mark.parametrize(
+    "code", [ALLOCATES, SPREADS, HIDES, MAPS], ids=["one process", "many", "files without a name", "shared maps"]
+)
 def test_memory(grouped, code):
     ran = run(code, Sandbox(memory_bytes=256 * MIB), grouped=grouped)
     assert "got all" not in ran.stdout or (code == SPREADS and grouped)  # there the kernel ends single children
