@@ -109,7 +109,11 @@ def _client(workers: int, scheduler: str | None) -> Iterator[Client]:
 
 
 def _cluster(workers: int) -> Any:
-    """A cluster of processes on this machine. A process that dies is started again."""
+    """A cluster of processes on this machine. A process that dies is started again.
+
+    Raises:
+        CourseError: one died before it had started.
+    """
     import dask
     from distributed import Nanny, Scheduler, SpecCluster
 
@@ -117,11 +121,16 @@ def _cluster(workers: int) -> Any:
     devices = gpus()
     pinned = [{"CUDA_VISIBLE_DEVICES": devices[index % len(devices)]} if devices else {} for index in range(workers)]
     options = [{"nthreads": 1, "memory_limit": 0, "env": env, "dashboard": False, "silence_logs": _QUIET} for env in pinned]
-    return SpecCluster(
-        workers={index: {"cls": Nanny, "options": one} for index, one in enumerate(options)},
-        scheduler={"cls": Scheduler, "options": {"dashboard": False, "port": 0, "host": "127.0.0.1"}},
-        silence_logs=_QUIET,
-    )
+    try:
+        return SpecCluster(
+            workers={index: {"cls": Nanny, "options": one} for index, one in enumerate(options)},
+            scheduler={"cls": Scheduler, "options": {"dashboard": False, "port": 0, "host": "127.0.0.1"}},
+            silence_logs=_QUIET,
+        )
+    except RuntimeError as error:  # such as: a process was killed before it had come up
+        raise CourseError(
+            f"the {workers} processes that grade could not be started ({error}): give the same command again"
+        ) from None
 
 
 def gpus() -> list[str]:

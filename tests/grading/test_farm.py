@@ -240,3 +240,14 @@ def test_results_survive_the_way():
     for broken in (b"", b"{}", b"[]\n", result.to_bytes()[:20]):
         with pytest.raises(CourseError, match="cannot be read"):
             Result.from_bytes(broken)
+
+
+def test_a_process_killed_before_it_has_started_is_one_line(monkeypatch):
+    import distributed
+
+    def fails(**_):
+        raise RuntimeError("Nanny failed to start.")
+
+    monkeypatch.setattr(distributed, "SpecCluster", fails)
+    with pytest.raises(CourseError, match=r"2 processes .* could not be started \(Nanny failed to start\.\): give the same"):
+        farm._cluster(2)
