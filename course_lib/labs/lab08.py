@@ -122,7 +122,7 @@ class Serving(Lab):
         undecided = (full is None and found.prompt) or (not full and partial is None)
         tier = "inconclusive" if undecided else "partial" if partial else "none"
         return self.outcome(
-            "throughput", tier, f"{found.message()} Full points need {FULL}.", hint, share=0.5 if partial else 0
+            "throughput", tier, f"{found.message()} Full points need {found.asked(FULL)}.", hint, share=0.5 if partial else 0
         )
 
     def _triton(self, file: Path, bench: Bench) -> Outcome:

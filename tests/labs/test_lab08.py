@@ -206,7 +206,10 @@ def times(yours: float, naive: float = 300.0, tail: float = 20.0, alone: float =
         (times(150), "full", ""),
         (times(240), "partial", "What do 15 requests do"),
         (times(290), "none", "What do 15 requests do"),
-        (times(100, naive=130), "partial", "What do 15 requests do"),
+        (times(100, naive=130), "full", ""),  # batching gains no more there
+        (times(114, naive=130), "partial", "What do 15 requests do"),
+        (times(127, naive=130), "none", "What do 15 requests do"),
+        (times(100, naive=103), "none", "What do 15 requests do"),
         (times(100, alone=30), "partial", "has no company"),
         (times(100, tail=90), "partial", "has no company"),
         (times(100 / 0.5), "inconclusive", "What do 15 requests do"),
@@ -217,6 +220,13 @@ def test_tiers_of_throughput(load, tier, words, monkeypatch):
     outcome = LAB._throughput({}, BENCH, {})
     assert outcome.tier == tier and words in outcome.hint
     assert outcome.points == {"full": 2, "none": 0}.get(tier, 1)
+
+
+def test_what_full_points_need_is_said(monkeypatch):
+    monkeypatch.setattr("course_lib.labs.lab08.measured", lambda yours, bench: times(240, naive=200))
+    assert "and 1.5x that of one request" in LAB._throughput({}, BENCH, {}).message
+    monkeypatch.setattr("course_lib.labs.lab08.measured", lambda yours, bench: times(140, naive=150))
+    assert "and 1.3x that of one request" in LAB._throughput({}, BENCH, {}).message
 
 
 def test_a_reference_that_fails_is_nobodys_fault(monkeypatch, tmp_path):
