@@ -13,11 +13,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import numpy as np
 import torch
 
+from benchmarks.recording import about
 from course_lib.benchmark.statistics import Interval, speedup
 from course_lib.plugins import RopeLibrary, rope_tables
 from course_lib.plugins.compilers import SOURCE, compile_with_nvcc
@@ -143,10 +142,7 @@ def main() -> None:
         for dtype in DTYPES:
             rows.append(race(launch, shape, dtype).record())
             print(json.dumps(rows[-1]), flush=True)
-    query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
-    device, _, driver = subprocess.run(query, capture_output=True, text=True).stdout.strip().partition(", ")
-    versions = {"torch": torch.__version__, "cuda": torch.version.cuda}
-    machine = {"date": date.today().isoformat(), "device": device, "driver": driver, "versions": versions}
+    machine = about({"torch": torch.__version__, "cuda": torch.version.cuda})
     arguments.output.write_text(json.dumps({**machine, "rows": rows}, indent=1) + "\n")
 
 

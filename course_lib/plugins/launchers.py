@@ -16,7 +16,7 @@ from course_lib.plugins.reference import check_shapes
 
 DTYPES = ("float32", "float16", "bfloat16")  # in the order of RopeType in rope.h
 VECTOR_BYTES = 16
-BLOCK_THREADS = 256
+BLOCK_THREADS = 512  # at most
 
 Shape = Sequence[int]  # batch, sequence, heads, head size
 
@@ -116,8 +116,9 @@ def vector_width(dtype: str, addresses: Sequence[int], head_size: int) -> int:
 def geometry(shape: Shape, width: int) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
     """Grid and block, as `rope_geometry` in `rope/rope.cu` chooses them."""
     batch, sequence, heads, head_size = shape
-    lanes = min(-(-(head_size // 2) // width), BLOCK_THREADS)
-    rows = BLOCK_THREADS // lanes
+    threads = BLOCK_THREADS if width == 4 else BLOCK_THREADS // 2
+    lanes = min(-(-(head_size // 2) // width), threads)
+    rows = threads // lanes
     heads_at_once = -(-heads // -(-heads // rows))
     positions = min(rows // heads_at_once, 64, sequence)
     return (-(-sequence // positions), min(batch, 65535), 1), (lanes, heads_at_once, positions)

@@ -118,13 +118,13 @@ def test_python_and_the_source_agree_on_grid_and_block(width: int) -> None:
     for shape in shapes:
         grid, block = geometry(shape, width)
         assert (grid, block) == host_launcher().geometry(shape, width)
-        assert 1 <= np.prod(block) <= 256 and block[2] <= 64 and grid[1] <= 65535 and grid[0] < 2**31
+        assert 1 <= np.prod(block) <= (512 if width == 4 else 256) and block[2] <= 64 and grid[1] <= 65535 and grid[0] < 2**31
 
 
 def test_a_block_is_full_at_the_usual_shapes() -> None:
     for heads, width in ((32, 8), (8, 8), (1, 8), (32, 4), (40, 8)):
         block = geometry((8, 4096, heads, 128), width)[1]
-        assert np.prod(block) >= 160, (heads, width, block)
+        assert np.prod(block) >= (320 if width == 4 else 160), (heads, width, block)
 
 
 @pytest.mark.parametrize(

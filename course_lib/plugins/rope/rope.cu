@@ -33,7 +33,7 @@
 
 namespace {
 
-constexpr int kThreads = 256;     // a block at most
+constexpr int kThreads = 512;     // a block at most
 constexpr int kVectorBytes = 16;  // the widest load and store of one thread
 
 // ---- Numbers: whatever the storage type, the arithmetic is float32.
@@ -164,13 +164,19 @@ const int kTypeBytes[3] = {4, 2, 2};
 
 int smaller(int a, int b) { return a < b ? a : b; }
 int divide_up(int a, int b) { return a / b + (a % b != 0); }
+
+// A block that turns all of a token's 32 heads of 128 at once. On an H200 at (8, 4096, 32, 128) it had 0.98 of a copy's speed in
+// FP32 and a block of half as many threads 0.96; in FP16 it is these 256 that had 0.97, and 512, two tokens, 0.90.
+int block_threads(int width) { return width == 4 ? kThreads : kThreads / 2; }
+
 bool is_dimension(int64_t size) { return 0 <= size && size <= 1 << 30; }  // twice that still fits: a loop may step beyond
 
 }  // namespace
 
 extern "C" void rope_geometry(int batch, int sequence, int heads, int head_size, int width, unsigned int* six) {
-  const int lanes = smaller(divide_up(head_size / 2, width), kThreads);
-  const int rows = kThreads / lanes;
+  const int threads = block_threads(width);
+  const int lanes = smaller(divide_up(head_size / 2, width), threads);
+  const int rows = threads / lanes;
   const int rounds = divide_up(heads, rows);                                   // of a block over the heads,
   const int heads_at_once = divide_up(heads, rounds);                          // all of them equally full
   const int positions = smaller(smaller(rows / heads_at_once, 64), sequence);  // 64: CUDA's limit of a block's z
