@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -138,9 +139,16 @@ def about(site: Site) -> dict[str, Any]:
             "compile": "one batch size at a time: automatic_dynamic_shapes off; batches " + ", ".join(map(str, COMPILED)),
             "engine profiles": f"one engine, an optimization profile for each of the batch sizes {list(site.profiles)}",
             "int8": "same dtype for it means eager fp16: eager has no INT8",
-            "tactic sources": os.environ.get("COURSE_TACTIC_SOURCES", "all"),
+            "tactic sources": tactic_sources(site.target),
         },
     }
+
+
+def tactic_sources(target: str) -> str:
+    """What the variable says in the target's own interpreter, whose command may set it."""
+    ask = "import os; print(os.environ.get('COURSE_TACTIC_SOURCES') or 'all')"
+    command = [*split_target(target)[1].command, "-c", ask]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout.strip()
 
 
 def smoke(folder: Path, names: list[str], output: Path | None) -> dict[str, Any]:

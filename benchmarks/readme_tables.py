@@ -146,6 +146,28 @@ def gpus(data: Data) -> str:
     )
 
 
+def labs(data: Data) -> str:
+    """How often each lab's reference had all points, and its untouched release none."""
+    rows: dict[str, dict[str, list[Data]]] = {}
+    for row in data["rows"]:
+        rows.setdefault(row["lab"], {}).setdefault(row["kind"], []).append(row)
+    lines = []
+    for lab, kinds in sorted(rows.items()):
+        reference, untouched = (
+            [one for one in kinds.get(kind, []) if "failed" not in one] for kind in ("reference", "untouched")
+        )
+        full = sum(one["score"] == one["max_score"] and not one["fault"] for one in reference)
+        none = sum(one["score"] == 0 and not one["fault"] for one in untouched)
+        seconds = f"{max(one['seconds'] for one in reference):.0f} s" if reference else "not finished"
+        lines.append(
+            (lab, f"{full} of {len(kinds.get('reference', []))}", f"{none} of {len(kinds.get('untouched', []))}", seconds)
+        )
+    about = f"""Whole gradings in the sandbox with TensorRT {data["versions"]["tensorrt"]} on one {device(data)},
+        {source("labs_h200", data)}): gradings of the reference that gave all points, of the untouched release that gave none, and
+        the longest grading of the reference:"""
+    return page(about, table(("lab", "reference, all points", "untouched, none", "longest"), lines))
+
+
 def networks_cpu(data: Data) -> str:
     """Speedups over eager, and what they cost."""
     rows = {(row["network"], row["batch"], row["candidate"]): row for row in data["rows"]}
@@ -180,7 +202,8 @@ def engines(data: Data) -> str:
     """Two tables: latency over batch by profile, and everything else that has a gain."""
     rows = [row for row in data["rows"] if "failed" not in row]
     about = f"""What profiles, settings, fusion and caches are worth on one {device(data)}, TensorRT {data["versions"]["tensorrt"]},
-        {data["network"]}; {source("engines_h200", data)}; device time unless it says host; ratio [95 % interval] within one run):"""
+        {data["network"]}; {source("engines_h200", data)}; device time unless it says host; ratio [95 % interval] within one run).
+        The default was built alone, workspace sizes and levels two at a time: their build times are too long rather than too short."""
     return page(about, _profiles(rows), _gains(rows))
 
 
@@ -229,5 +252,6 @@ TABLES: Mapping[str, Callable[[Data], str]] = {
     "timing_h200": timing,
     "engines_h200": engines,
     "gpus_h200": gpus,
+    "labs_h200": labs,
     "networks_cpu": networks_cpu,
 }

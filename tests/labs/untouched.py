@@ -16,11 +16,13 @@ WRITE_FILE = "%%writefile "
 
 def leave_untouched(name: str, folder: Path) -> None:
     """Run ``labs/NAME`` in `folder` as the grader does, in a process of its own, without Jupyter."""
-    command = [sys.executable, __file__, str(ROOT / "labs" / name / f"{name}.ipynb")]
+    notebook = ROOT / "labs" / name / f"{name}.ipynb"
+    command = [sys.executable, __file__, str(notebook)]
     environment = {**os.environ, "NBGRADER_EXECUTION": "autograde", "MPLBACKEND": "agg", "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]
-    assert "NotImplementedError" in done.stdout, "the release holds no place for a solution"
+    # Places in cells raise when they run; lab 06's are in a file that a cell writes.
+    assert "NotImplementedError" in notebook.read_text(), "the release holds no place for a solution"
 
 
 def main(notebook: str) -> None:

@@ -1,0 +1,119 @@
+"""Whole gradings of the labs with the TensorRT that is here: the reference has to have all points, the untouched release none.
+
+    python benchmarks/labs.py OUTPUT.json [--labs lab01 lab05] [--kinds reference untouched] [--times 10] [--target tensorrt@trt8]
+        [--seconds 540] [--longest 300]
+
+Each grading is `judge`'s, in the sandbox, in a process of its own, which is ended after `--longest` seconds. Rounds of all labs follow
+each other, so that an interrupted run has something of each; started again, the script goes on where it was. Without the sandbox
+nothing is graded, unless `--trusted` says to do without.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from benchmarks.machine import machine
+from benchmarks.recording import Row, one_line, rows_of, save
+from course_lib import labs
+from course_lib.engines import default_runner
+from course_lib.grading.judge import judge
+from course_lib.labs import Bench
+from tests.labs.untouched import leave_untouched
+
+LABS = ("lab01", "lab02", "lab03", "lab04", "lab05", "lab06", "lab08", "lab09")  # 07 is about the host's side
+KINDS = ("reference", "untouched")
+
+
+def main() -> None:
+    options = parsed()
+    if options.one:
+        print(json.dumps(graded(*options.one, options.target, options.trusted)), flush=True)
+        os._exit(0)  # nothing that a library does at the end may change what was said
+    rows, ends = rows_of(options.output), time.monotonic() + options.seconds
+    known = machine(options.target)
+    for lab, kind in missing(rows, options):
+        limit = min(options.longest, ends - time.monotonic())
+        if limit < options.shortest:
+            return
+        rows.append({"lab": lab, "kind": kind, **in_a_process(lab, kind, options, limit)})
+        print(json.dumps(rows[-1]), flush=True)
+        save(options.output, known, rows)
+
+
+def parsed() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("output", type=Path)
+    parser.add_argument("--labs", nargs="+", choices=LABS, default=LABS)
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)
+    parser.add_argument("--times", type=int, default=1, help="how often each is graded")
+    parser.add_argument("--target", default=default_runner(), help="builds and runs the engines")
+    parser.add_argument(
+        "--seconds", type=float, default=540, help="for all; no grading is begun that could not have --shortest"
+    )
+    parser.add_argument("--shortest", type=float, default=30)
+    parser.add_argument("--longest", type=float, default=300, help="of one grading")
+    parser.add_argument("--trusted", action="store_true", help="without the sandbox")
+    parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def missing(rows: list[Row], options: argparse.Namespace) -> Iterator[tuple[str, str]]:
+    """What is still to be graded, round by round."""
+    asked = [(lab, kind) for lab in options.labs for kind in options.kinds]
+    done = {pair: sum((row["lab"], row["kind"]) == pair for row in rows) for pair in asked}
+    return (pair for turn in range(options.times) for pair in asked if done[pair] <= turn)
+
+
+def in_a_process(lab: str, kind: str, options: argparse.Namespace, limit: float) -> Row:
+    command = [sys.executable, __file__, str(options.output), "--one", lab, kind, "--target", options.target]
+    process = subprocess.Popen(
+        [*command, *(["--trusted"] if options.trusted else [])],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        out, err = process.communicate(timeout=limit)
+        return dict(json.loads(out.splitlines()[-1]))
+    except subprocess.TimeoutExpired:
+        return {"failed": f"not graded within {limit:.0f} s"}
+    except (IndexError, ValueError):
+        return {"failed": (err.strip().splitlines() or ["it said nothing"])[-1][:300]}
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def graded(name: str, kind: str, target: str, trusted: bool) -> Row:
+    """One grading: what it gave and how long it took, what was handed in being made before."""
+    lab, bench = labs.find(name), Bench(builder=target, runner=target)
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            if kind == "reference":
+                lab.write_reference(Path(folder), opset=bench.opset)
+            else:
+                leave_untouched(lab.name, Path(folder))
+            started = time.monotonic()
+            verdict = judge(lab, Path(folder), bench=bench, trusted=trusted).to_json()
+    except Exception as error:  # one grading's failure is its own
+        return {"failed": one_line(error)}
+    tasks = {task["task"]["id"]: {"tier": task["tier"], "message": task["message"]} for task in verdict["tasks"]}
+    found = {key: verdict[key] for key in ("score", "max_score", "fault")}
+    return {**found, "seconds": round(time.monotonic() - started, 1), "tasks": tasks, "figures": verdict["figures"]}
+
+
+if __name__ == "__main__":
+    main()
