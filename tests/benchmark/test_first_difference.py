@@ -11,14 +11,15 @@ from onnx import numpy_helper
 from course_lib import style
 from course_lib.benchmark.first_difference import Place, Places, against_torch, module_outputs, tensors
 from course_lib.errors import CourseError
-from course_lib.models import classifier, digits, export_onnx
+from course_lib.models import digits
+from tests.exported import exported, network
 
 
 @pytest.fixture(scope="module")
 def pair():
-    model = classifier("small")
+    model = network("small")
     images = digits("test").images[:4]
-    return export_onnx(model), model, images, module_outputs(model, torch.from_numpy(images))
+    return exported("small"), model, images, module_outputs(model, torch.from_numpy(images))
 
 
 def with_zero(model, name):

@@ -17,9 +17,10 @@ from course_lib.benchmark.accuracy import relative_error
 from course_lib.benchmark.one_node import runner
 from course_lib.benchmark.sensitivity import Sensitivity, sensitivity
 from course_lib.errors import CourseError, EngineError
-from course_lib.models import classifier, digits, encoder, export_onnx
+from course_lib.models import digits
 from course_lib.precision import MinMaxCalibrator, activations, calibrate, cast, fake_quantize, insert_qdq
 from course_lib.precision.emulation import emulate
+from tests.exported import exported
 
 
 def toy(
@@ -162,11 +163,6 @@ def test_it_is_deterministic_and_changes_nothing() -> None:
 
 
 # ---- the course's networks
-
-
-@cache
-def exported(name: str) -> onnx.ModelProto:
-    return export_onnx(encoder() if name == "encoder" else classifier(name))  # type: ignore[arg-type]
 
 
 def batches(name: str, split: Any = "test", count: int = 2) -> list[dict[str, np.ndarray]]:
