@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from course_lib.engines.backends import backend as find
 from course_lib.engines.base import Plan
-from course_lib.engines.environments import split_target
+from course_lib.engines.environments import HERE, split_target
 from course_lib.engines.progress import Report, bar
 from course_lib.engines.worker import Launcher, Worker
 from course_lib.errors import BuildError, WorkerDied
@@ -31,6 +31,82 @@ def default_runner() -> str:
     return next(name for name in ("tensorrt", "tensorrt_rtx", "onnxruntime") if not find(name).no_run)
 
 
+class Compiler:
+    """One process that compiles several models, one after the other: the start of a TensorRT takes longer than a small build.
+
+    Use it as a context manager; leaving it ends the process, which the first build starts. After a build that failed because the
+    process died or took too long, the next one starts another.
+
+    Args:
+        backend: a backend's name, ``name@environment`` for one in another interpreter; default `default_builder`.
+        launcher: wraps the command of the compiler's process in a sandbox, which then gets the model's bytes and no path:
+            weights in files beside the model are out of its reach.
+
+    Raises:
+        BackendUnavailable: no such backend or environment.
+    """
+
+    def __init__(self, backend: str | None = None, *, launcher: Launcher | None = None) -> None:
+        self.backend, self.launcher = backend or default_builder(), launcher
+        self._name, self._environment = split_target(self.backend)
+        find(self._name)  # an unknown name is an error here, before a process starts
+        self._worker: Worker | None = None
+        self._version = "" if self._environment != HERE else find(self._name).version
+
+    def __enter__(self) -> Compiler:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end()
+
+    def build(
+        self,
+        model: onnx.ModelProto | str | os.PathLike[str],
+        recipe: Recipe | None = None,
+        *,
+        time_limit_s: float = 600.0,
+        progress: bool | Report = False,
+    ) -> Plan:
+        """As the function `build`."""
+        if recipe is None:
+            from course_lib.recipe import Recipe
+
+            recipe = Recipe()
+        shown = bar("building") if progress is True else contextlib.nullcontext(progress or None)
+        with tempfile.TemporaryDirectory() as folder, shown as report:
+            path = _file(model, Path(folder))
+            try:
+                source = path.read_bytes() if self.launcher else path
+                return self._started().build(self._name, source, recipe.wire(), timeout_s=time_limit_s, report=report)
+            except WorkerDied as error:
+                self._end()
+                raise BuildError(f"the compiler did not finish: {error}") from None
+
+    def version(self) -> str:
+        """The backend's; in another interpreter the process that compiles is asked, once and before it has seen a model.
+
+        Raises:
+            BuildError: it does not answer.
+        """
+        if not self._version:
+            try:
+                self._version = next(row["version"] for row in self._started().backends() if row["name"] == self._name)
+            except WorkerDied as error:
+                self._end()
+                raise BuildError(f"the environment {self._environment.name!r} does not answer: {error}") from None
+        return self._version
+
+    def _started(self) -> Worker:
+        if self._worker is None:
+            self._worker = Worker(self._environment, launcher=self.launcher)
+        return self._worker
+
+    def _end(self) -> None:
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            worker.close()
+
+
 def build(
     model: onnx.ModelProto | str | os.PathLike[str],
     recipe: Recipe | None = None,
@@ -45,10 +121,8 @@ def build(
     Args:
         model: an ONNX file, or a model in memory.
         recipe: defaults to ``Recipe()``.
-        backend: a backend's name, ``name@environment`` for one in another interpreter; default `default_builder`.
+        backend, launcher: see `Compiler`.
         time_limit_s: the compiler is stopped after this many seconds.
-        launcher: wraps the command of the compiler's process in a sandbox, which then gets the model's bytes and no path:
-            weights in files beside the model are out of its reach.
         progress: show a bar, or call a function with the share done and the name of the phase. TensorRT tells since version 10.
 
     Raises:
@@ -56,20 +130,8 @@ def build(
         BuildError: the model or the recipe is refused, or the compiler crashed or took too long.
         PrecisionError: the layers do not have the recipe's precision.
     """
-    name, environment = split_target(backend or default_builder())
-    find(name)  # an unknown name is an error here, before a process starts
-    if recipe is None:
-        from course_lib.recipe import Recipe
-
-        recipe = Recipe()
-    shown = bar("building") if progress is True else contextlib.nullcontext(progress or None)
-    with tempfile.TemporaryDirectory() as folder, Worker(environment, launcher=launcher) as worker, shown as report:
-        path = _file(model, Path(folder))
-        try:
-            source = path.read_bytes() if launcher else path
-            return worker.build(name, source, recipe.wire(), timeout_s=time_limit_s, report=report)
-        except WorkerDied as error:
-            raise BuildError(f"the compiler did not finish: {error}") from None
+    with Compiler(backend, launcher=launcher) as compiler:
+        return compiler.build(model, recipe, time_limit_s=time_limit_s, progress=progress)
 
 
 def _file(model: Any, folder: Path) -> Path:

@@ -26,13 +26,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from course_lib.engines import cuda_driver
-from course_lib.engines.backends import backend as find
 from course_lib.engines.base import Plan
-from course_lib.engines.build import build, default_builder
-from course_lib.engines.environments import HERE, split_target
+from course_lib.engines.build import Compiler, default_builder
+from course_lib.engines.environments import split_target
 from course_lib.engines.progress import Report
-from course_lib.engines.worker import Launcher, Worker
-from course_lib.errors import BuildError, PlanError, WorkerDied
+from course_lib.engines.worker import Launcher
+from course_lib.errors import BuildError, PlanError
 from course_lib.files import cache_folder
 
 if TYPE_CHECKING:
@@ -120,7 +119,21 @@ class PlanCache:
         Raises:
             BackendUnavailable, BuildError, PrecisionError: as `engines.build`.
         """
-        ingredients = made_of(model, recipe, backend=backend, launcher=launcher)
+        with Compiler(backend, launcher=launcher) as compiler:
+            return self.build_with(compiler, model, recipe, time_limit_s=time_limit_s, progress=progress)
+
+    def build_with(
+        self,
+        compiler: Compiler,
+        model: Model,
+        recipe: Recipe | None = None,
+        *,
+        time_limit_s: float = 600.0,
+        progress: bool | Report = False,
+    ) -> Built:
+        """`build` with a compiler that builds others, too: its process starts for the first plan that is not at hand."""
+        asked = {"backend": compiler.backend, "version": compiler.version()}
+        ingredients = made_of(model, recipe, launcher=compiler.launcher, **asked)
         entry = self.folder / key_of(ingredients)
         who = f"{ingredients['backend']} {ingredients['version']}"
         outcome: Literal["built", "rebuilt"] = "built"
@@ -131,7 +144,7 @@ class PlanCache:
                 return Built(plan, "hit", f"cached for this model, recipe, device and {who}")
         except PlanError as error:
             outcome, reason = "rebuilt", f"the cached plan was not used: {error}"
-        plan = build(model, recipe, backend=backend, time_limit_s=time_limit_s, launcher=launcher, progress=progress)
+        plan = compiler.build(model, recipe, time_limit_s=time_limit_s, progress=progress)
         try:
             if plan.onnx_sha256 != ingredients["model"] or (ingredients["files"] and _files(model) != ingredients["files"]):
                 raise PlanError("the model changed while it was compiled")
@@ -245,9 +258,16 @@ class PlanCache:
 
 
 def made_of(
-    model: Model, recipe: Recipe | None = None, *, backend: str | None = None, launcher: Launcher | None = None
+    model: Model,
+    recipe: Recipe | None = None,
+    *,
+    backend: str | None = None,
+    launcher: Launcher | None = None,
+    version: str | None = None,
 ) -> dict[str, Any]:
     """Everything that a build depends on, as plain JSON values; the arguments are those of `engines.build`.
+
+    The backend's version is asked for where it is not given, in another interpreter by starting it.
 
     The device is a compute capability, as it is for TensorRT itself: two GPUs of one capability share plans. Each can run
     them, though the kernels were chosen for the speed of the one that built them.
@@ -256,14 +276,9 @@ def made_of(
         BackendUnavailable: there is no such backend or environment.
         BuildError: the model cannot be read, or the environment does not answer.
     """
-    name, environment = split_target(backend or default_builder())
-    version = find(name).version
-    if environment != HERE:
-        try:
-            with Worker(environment) as worker:
-                version = next(row["version"] for row in worker.backends() if row["name"] == name)
-        except WorkerDied as error:
-            raise BuildError(f"the environment {environment.name!r} does not answer: {error}") from None
+    if version is None:
+        with Compiler(backend) as compiler:
+            version = compiler.version()
     if recipe is None:
         from course_lib.recipe import Recipe
 
@@ -276,7 +291,7 @@ def made_of(
         # which files this process reads.
         "files": _files(model) if more and launcher is None else {},
         "recipe": recipe.wire(),
-        "backend": name,
+        "backend": split_target(backend or default_builder())[0],
         "version": version,
         "device": list(recipe.targets) or [cuda_driver.capability() or "no GPU"],
         "tactic_sources": os.environ.get("COURSE_TACTIC_SOURCES", ""),  # see trt.builder

@@ -16,7 +16,7 @@ import onnx
 import pytest
 
 from course_lib import engines
-from course_lib.engines import Plan
+from course_lib.engines import Compiler, Plan
 from course_lib.errors import BackendUnavailable, BuildError, CourseError, EngineError, PrecisionError, RecipeError
 from course_lib.recipe import Profile, Recipe
 
@@ -246,6 +246,30 @@ def test_a_compiler_that_dies_is_named_by_its_signal(name: str, small_onnx: Path
     code = f"import os, sys; print('a last word', file=sys.stderr, flush=True); os.kill(os.getpid(), {getattr(signal, name).value})"
     words = ["did not finish", name, "a last word"]
     _refused(BuildError, words, small_onnx, service_recipe, launcher=lambda command: [sys.executable, "-c", code])
+
+
+# ---- several models in one process
+
+
+def test_one_process_compiles_several_models(
+    small_onnx: Path, small_plan: Plan, one_node: Callable[..., Any], service_recipe: Recipe
+) -> None:
+    with Compiler(RTX) as compiler:
+        assert compiler.version() == small_plan.version
+        other = compiler.build(one_node("Relu"))
+        process = compiler._worker
+        with pytest.raises(BuildError, match=r"no profile|optimization profile"):
+            compiler.build(small_onnx)
+        plan = compiler.build(small_onnx, service_recipe)
+        assert process is not None and compiler._worker is process
+    assert plan.layers == small_plan.layers and len(other.layers.kernels) == 1
+
+
+def test_after_a_build_that_took_too_long_the_next_has_a_process_of_its_own(small_onnx: Path, service_recipe: Recipe) -> None:
+    with Compiler(RTX) as compiler:
+        with pytest.raises(BuildError, match="did not finish"):
+            compiler.build(small_onnx, service_recipe, time_limit_s=0.01)
+        assert compiler.build(small_onnx, service_recipe).layers.kernels
 
 
 # ---- names that pretend to be a part of the layer table

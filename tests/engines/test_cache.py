@@ -23,13 +23,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from course_lib import engines
-from course_lib.engines import Plan
+from course_lib.engines import Compiler, Plan
 from course_lib.engines import cache as module
 from course_lib.engines.cache import PlanCache, key_of, made_of
 from course_lib.errors import BackendUnavailable, BuildError, CourseError, PlanError, PrecisionError
 from course_lib.recipe import Profile, Recipe
 
 RTX, ORT = "tensorrt_rtx", "onnxruntime"
+builds = sys.modules[Compiler.__module__]  # `engines.build` is the function
 
 
 @pytest.fixture
@@ -42,7 +43,7 @@ def no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     def build(*_: Any, **__: Any) -> Plan:
         raise AssertionError("a compiler was started")
 
-    monkeypatch.setattr(module, "build", build)
+    monkeypatch.setattr(Compiler, "build", build)
 
 
 @pytest.fixture
@@ -50,11 +51,11 @@ def pretend(monkeypatch: pytest.MonkeyPatch, small_plan: Plan) -> list[Recipe]:
     """Builds take no time: the small classifier's plan is there already. Lists the recipes that were asked for."""
     asked: list[Recipe] = []
 
-    def build(model: Any, recipe: Recipe, **_: Any) -> Plan:
+    def build(self: Compiler, model: Any, recipe: Recipe, **_: Any) -> Plan:
         asked.append(recipe)
         return replace(small_plan, recipe=recipe.wire())
 
-    monkeypatch.setattr(module, "build", build)
+    monkeypatch.setattr(Compiler, "build", build)
     return asked
 
 
@@ -84,7 +85,7 @@ def test_the_second_build_comes_from_the_cache(
     first = cache.build(small_onnx, service_recipe, backend=backend)
     assert first.outcome == "built" and "not in the cache" in first.reason and "not cached" not in first.reason
     assert _entry(cache).name == _key(small_onnx, service_recipe, backend=backend)
-    monkeypatch.setattr(module, "build", None)  # nothing is compiled from here on
+    monkeypatch.setattr(Compiler, "build", None)  # nothing is compiled from here on
     for model in (small_onnx, str(small_onnx)):
         second = cache.build(model, service_recipe, backend=backend)
         assert (second.outcome, second.plan) == ("hit", first.plan) and backend in second.reason
@@ -160,13 +161,15 @@ def test_a_model_that_changes_while_it_is_compiled_is_not_cached(
 ) -> None:
     model = Path(shutil.copy(small_onnx, tmp_path / "model.onnx"))
 
+    compiled = Compiler.build
+
     def build(*arguments: Any, **options: Any) -> Plan:
         changed = onnx.load(model)
         changed.doc_string = "changed"
         onnx.save(changed, model)
-        return engines.build(*arguments, **options)
+        return compiled(*arguments, **options)
 
-    monkeypatch.setattr(module, "build", build)
+    monkeypatch.setattr(Compiler, "build", build)
     built = cache.build(model, service_recipe, backend=ORT)
     assert built.outcome == "built" and "not cached: the model changed while it was compiled" in built.reason
     assert cache.entries() == ()
@@ -205,7 +208,7 @@ def test_every_ingredient_changes_the_key(
         keys.append(_key(other, service_recipe, backend=RTX))
 
     for patch in (
-        lambda p: p.setattr(module, "find", lambda name: engines.Backend(name, "1.8")),
+        lambda p: p.setattr(builds, "find", lambda name: engines.Backend(name, "1.8")),
         lambda p: p.setattr(module.cuda_driver, "capability", lambda: "sm121"),
         lambda p: p.setattr(module, "FORMAT", module.FORMAT + 1),
         lambda p: p.setenv("COURSE_TACTIC_SOURCES", "CUBLAS"),
@@ -222,7 +225,7 @@ def test_another_version_of_the_backend_builds_again(
     cache: PlanCache, small_onnx: Path, service_recipe: Recipe, pretend: list[Recipe], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert cache.build(small_onnx, service_recipe, backend=RTX).outcome == "built"
-    monkeypatch.setattr(module, "find", lambda name: engines.Backend(name, "1.8"))
+    monkeypatch.setattr(builds, "find", lambda name: engines.Backend(name, "1.8"))
     built = cache.build(small_onnx, service_recipe, backend=RTX)
     assert built.outcome == "built" and "tensorrt_rtx 1.8" in built.reason
     assert len(cache.entries()) == 2 == len(pretend)
@@ -540,7 +543,7 @@ from course_lib.errors import PlanError
 from course_lib.recipe import Recipe
 folder, model, plan, kind = sys.argv[1:]
 plan = Plan.load(plan)
-module.build = lambda *_, **__: plan
+module.Compiler.build = lambda *_, **__: plan
 cache, recipe = module.PlanCache(folder), Recipe(**plan.recipe)
 ingredients = module.made_of(model, recipe, backend=plan.backend)
 entry = cache.folder / module.key_of(ingredients)
@@ -607,7 +610,7 @@ from course_lib.engines import Plan, cache as module
 from course_lib.recipe import Recipe
 folder, model, plan = sys.argv[1:]
 plan = Plan.load(plan)
-module.build = lambda *_, **__: plan
+module.Compiler.build = lambda *_, **__: plan
 cache, recipe = module.PlanCache(folder), Recipe(**plan.recipe)
 ingredients = module.made_of(model, recipe, backend=plan.backend)
 entry = cache.folder / module.key_of(ingredients)
