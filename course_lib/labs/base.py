@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
 from functools import cache
@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 import numpy as np
 
 from course_lib.benchmark import Comparison, Interval
-from course_lib.engines import ModelSource, Plan, Worker, build, default_builder, default_runner, split_target
+from course_lib.engines import Compiler, ModelSource, Plan, Worker, build, default_builder, default_runner, split_target
 from course_lib.engines.environments import HERE
 from course_lib.engines.worker import Launcher
 from course_lib.errors import CourseError, EngineError, ExaminerFault
@@ -139,6 +139,11 @@ class Bench:
         if built is not None and self.runner == self.builder:
             return built
         return build(model, recipe, backend=self.runner, time_limit_s=self.build_s, launcher=self.launcher)
+
+    def runnables(self, wanted: Sequence[tuple[Path, Recipe]]) -> list[Plan]:
+        """`runnable` for several models of the course's own: one process for all, whose start takes longer than small builds."""
+        with Compiler(self.runner, launcher=self.launcher) as compiler:
+            return [compiler.build(model, recipe, time_limit_s=self.build_s) for model, recipe in wanted]
 
     def engine(self, plan: Plan) -> AbstractContextManager[TimedWorker]:
         """A worker that holds the plan, behind the examiner's clock."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
+from course_lib.engines.cache import PlanCache
 from course_lib.errors import CourseError, ExaminerFault
 from course_lib.labs.base import Bench, Lab, TimedWorker
 from course_lib.recipe import Recipe
@@ -28,10 +29,13 @@ def ours() -> Iterator[None]:
 def reference_engine(lab: Lab, bench: Bench, recipe: Recipe) -> AbstractContextManager[TimedWorker]:
     """The reference's ``model.onnx`` with `recipe` in a worker like the hand-in's: equal conditions.
 
+    Its plan is kept, so that a class is compared with one engine, and TensorRT builds it once.
+
     Raises:
         ExaminerFault: it cannot be built or loaded.
     """
     with tempfile.TemporaryDirectory() as folder, ours():
         lab.write_reference(Path(folder), opset=bench.opset)
-        plan = bench.runnable(Path(folder, "model.onnx"), recipe)
+        model = Path(folder, "model.onnx")
+        plan = PlanCache().build(model, recipe, backend=bench.runner, time_limit_s=bench.build_s).plan
     return bench.reference(plan)

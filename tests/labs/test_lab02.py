@@ -620,10 +620,11 @@ def test_a_builder_that_needs_no_rewriting_is_the_examiners_fault(reference, ben
         LAB.examine(reference, bench, only="kernels")
 
 
-def test_a_runner_that_fails_on_the_reference_is_the_examiners_fault(reference):
-    class Refusing(Quick):
-        def runnable(self, model, recipe, built=None):
-            raise BuildError("no such operator")
+def test_a_runner_that_fails_on_the_reference_is_the_examiners_fault(reference, bench, monkeypatch):
+    def refuse(*_, **__):
+        raise BuildError("no such operator")
 
+    LAB.examine(reference, bench, only="kernels")  # the builder has counted by now
+    monkeypatch.setattr("course_lib.labs.reference.PlanCache.build", refuse)
     with pytest.raises(ExaminerFault, match="cannot be made ready: no such operator"):
-        LAB.examine(reference, Refusing(), only="equality")
+        LAB.examine(reference, bench, only="equality")
