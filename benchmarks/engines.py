@@ -38,6 +38,7 @@ from benchmarks.recording import Row, about, rows_of
 from course_lib.engines import Plan, Worker, build, default_runner, split_target
 from course_lib.engines.cache import Built, PlanCache
 from course_lib.engines.trt.timing_cache import FOLDER_VARIABLE
+from course_lib.errors import CourseError
 from course_lib.labs import Bench
 
 
@@ -167,7 +168,10 @@ def show(file: Path, figures: Path | None) -> None:
     if figures:
         figures.mkdir(parents=True, exist_ok=True)
         for name, draw in FIGURES.items():
-            (figures / f"{name}.png").write_bytes(png(draw(rows)))
+            try:
+                (figures / f"{name}.png").write_bytes(png(draw(rows)))
+            except CourseError as error:
+                print(f"no {name}.png: {error}")
 
 
 if __name__ == "__main__":

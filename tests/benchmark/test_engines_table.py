@@ -59,7 +59,7 @@ def few(monkeypatch, folder, tmp_path) -> None:
 
 def test_the_script_on_onnxruntime_and_a_second_run_that_goes_on(few, monkeypatch, tmp_path, capsys) -> None:
     output = tmp_path / "engines.json"
-    command = (output, "--target", "onnxruntime", "--size", "small", "--seconds", "0.05")
+    command = (output, "--target", "onnxruntime", "--size", "small", "--seconds", "0.3")
     run(monkeypatch, *command)
     first, second = table(output, "latency")
     assert (first["engine"], second["engine"], second["over"], second["batch"]) == (DEFAULT, "tuned at 1", DEFAULT, 2)
@@ -93,7 +93,7 @@ def test_a_build_that_fails_has_a_row_and_the_others_go_on(few, monkeypatch, tmp
         return plain(run, name, jobs)
 
     monkeypatch.setattr(engines, "built", built)
-    run(monkeypatch, output, "--target", "onnxruntime", "--size", "small", "--seconds", "0.05")
+    run(monkeypatch, output, "--target", "onnxruntime", "--size", "small", "--seconds", "0.3")
     default, other = table(output, "build")
     assert default == {"table": "build", "engine": DEFAULT, "failed": "CourseError: no memory left"} and other["build_s"] > 0
     assert table(output, "latency") == []
