@@ -20,9 +20,10 @@ help:
 demo: $(VENV)/.installed sandbox
 	$(BIN)/course demo
 
-# Two processes: each has a core of its own, so that tests which measure still can. `tests/conftest.py` says what goes where.
+# Two processes: each has a core of its own, so that tests which measure still can, and one thread, because more would wait for each
+# other. `tests/conftest.py` says what goes where.
 test: $(VENV)/.installed-test sandbox
-	$(BIN)/python -m pytest -n 2 --dist loadscope --no-loadscope-reorder
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadscope --no-loadscope-reorder
 
 slow-test: $(VENV)/.installed-test sandbox
 	$(BIN)/python -m pytest -m slow

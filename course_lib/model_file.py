@@ -15,12 +15,14 @@ def open_model(model: onnx.ModelProto | str | os.PathLike[str]) -> onnx.ModelPro
     """The model in a file, or the one that is given.
 
     Raises:
-        BuildError: no such file, or it holds no ONNX model.
+        BuildError: no such file, or it holds no ONNX model; or something that is neither.
     """
-    if not isinstance(model, (str, os.PathLike)):
-        return model
     import onnx
 
+    if isinstance(model, onnx.ModelProto):
+        return model
+    if not isinstance(model, (str, os.PathLike)):
+        raise BuildError(f"expected an ONNX model or the path of one, got {type(model).__name__}")
     try:
         return onnx.load(model)
     except OSError as error:

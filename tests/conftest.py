@@ -12,6 +12,7 @@ from course_lib.recipe import Profile, Recipe
 
 # They share no fixture with their file's other tests and take longest, so they go first and to whichever process is free.
 ALONE = ("tests/test_notebooks.py::test_runs_top_to_bottom", "tests/test_lint.py")
+GRADING = "tests/grading/"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -20,12 +21,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """With `-n 2`: the tests of a file share a process, and with it the fixtures of their module."""
+    """With `-n 2`: the tests of a file share a process, and with it its fixtures; those of grading share a judged hand-in."""
     from xdist.scheduler import LoadScopeScheduling
 
     class ByFile(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return nodeid if nodeid.startswith(ALONE) else nodeid.partition("::")[0]
+            if nodeid.startswith(ALONE):
+                return nodeid
+            return GRADING if nodeid.startswith(GRADING) else nodeid.partition("::")[0]
 
     return ByFile(config, log)
 
@@ -35,49 +38,39 @@ def onnx_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("onnx")
 
 
-def _export(path: Path, model: Any, **options: Any) -> Path:
-    from course_lib.models import export_onnx
+def _exported(folder: Path, name: str, dtype: str = "fp32") -> Path:
+    import onnx
 
-    export_onnx(model, path, **options)
+    from tests.exported import exported
+
+    path = folder / f"{name}{'' if dtype == 'fp32' else '_' + dtype}.onnx"
+    onnx.save(exported(name, dtype=dtype), path)
     return path
 
 
 @pytest.fixture(scope="session")
 def wide_onnx(onnx_folder: Path) -> Path:
-    from course_lib.models import classifier
-
-    return _export(onnx_folder / "wide.onnx", classifier("wide"))
+    return _exported(onnx_folder, "wide")
 
 
 @pytest.fixture(scope="session")
 def wide_fp16_onnx(onnx_folder: Path) -> Path:
-    from course_lib.models import classifier
-
-    return _export(onnx_folder / "wide_fp16.onnx", classifier("wide"), dtype="fp16")
+    return _exported(onnx_folder, "wide", "fp16")
 
 
 @pytest.fixture(scope="session")
 def small_onnx(onnx_folder: Path) -> Path:
-    from course_lib.models import classifier
-
-    return _export(onnx_folder / "small.onnx", classifier("small"))
+    return _exported(onnx_folder, "small")
 
 
 @pytest.fixture(scope="session")
-def resnet50_model() -> Any:
-    from course_lib.models import resnet50
-
-    return resnet50()
+def resnet50_onnx(onnx_folder: Path) -> Path:
+    return _exported(onnx_folder, "resnet50")
 
 
 @pytest.fixture(scope="session")
-def resnet50_onnx(onnx_folder: Path, resnet50_model: Any) -> Path:
-    return _export(onnx_folder / "resnet50.onnx", resnet50_model)
-
-
-@pytest.fixture(scope="session")
-def resnet50_fp16_onnx(onnx_folder: Path, resnet50_model: Any) -> Path:
-    return _export(onnx_folder / "resnet50_fp16.onnx", resnet50_model, dtype="fp16")
+def resnet50_fp16_onnx(onnx_folder: Path) -> Path:
+    return _exported(onnx_folder, "resnet50", "fp16")
 
 
 @pytest.fixture(scope="session")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import getpass
+import os
 import re
 import shutil
+import tempfile
 from pathlib import Path
 
 import nbformat
@@ -18,6 +21,8 @@ LECTURES = sorted(ROOT.glob("lectures/*.ipynb"))
 SOLUTIONS = sorted(ROOT.glob("solutions/*/*.ipynb"))
 LESSONS = [path for path in LECTURES if not path.name.startswith("00")]
 NOTEBOOKS = [*LECTURES, *SOLUTIONS, *sorted(ROOT.glob("labs/*/*.ipynb"))]
+# torch's own choice of a folder: what one notebook compiles serves all
+INDUCTOR = f"{tempfile.gettempdir()}/torchinductor_{getpass.getuser()}"
 
 
 def name_of(path: Path) -> str:
@@ -39,7 +44,11 @@ def executed(path: Path, tmp_path: Path) -> nbformat.NotebookNode:
     folder = tmp_path / path.parent.relative_to(ROOT)
     shutil.copytree(path.parent, folder)
     notebook = nbformat.read(path, as_version=4)
-    return NotebookClient(notebook, timeout=180, kernel_name="python3", resources={"metadata": {"path": str(folder)}}).execute()
+    where = {"metadata": {"path": str(folder)}}
+    # A kernel with torch in it takes two seconds to leave by itself. Ended at once it leaves its temporary files.
+    client = NotebookClient(notebook, timeout=180, kernel_name="python3", resources=where, shutdown_kernel="immediate")
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
+        return client.execute(env={"TORCHINDUCTOR_CACHE_DIR": INDUCTOR, **os.environ, "TMPDIR": scratch})
 
 
 # The longest of them: `make slow-test` runs all solutions, with their checks.

@@ -11,7 +11,7 @@ import numpy as np
 
 from course_lib import style
 from course_lib.benchmark.accuracy import relative_error
-from course_lib.benchmark.one_node import Feeds, runner
+from course_lib.benchmark.one_node import Feeds, every_tensor
 from course_lib.errors import CourseError
 from course_lib.model_file import open_model
 
@@ -64,22 +64,12 @@ class Places:
 def tensors(model: onnx.ModelProto | str | os.PathLike[str], feeds: Feeds) -> dict[str, np.ndarray]:
     """What every node of a model makes, by the node's name, in the graph's order; its first output where it has several.
 
-    All of them are marked as outputs, so nothing is fused away.
-
     Raises:
         EngineError: ONNX Runtime refuses the model or the feeds.
     """
-    import onnx
-
     opened = open_model(model)
-    marked = onnx.ModelProto()
-    marked.CopyFrom(opened)
-    makers = {node.output[0]: node.name or node.output[0] for node in opened.graph.node}
-    known = {value.name for value in opened.graph.output}
-    marked.graph.output.extend(onnx.ValueInfoProto(name=name) for name in makers if name not in known)
-    names = [value.name for value in marked.graph.output]
-    made = dict(zip(names, runner(marked)(feeds), strict=True))
-    return {maker: made[name] for name, maker in makers.items()}
+    made = every_tensor(opened, feeds)
+    return {node.name or node.output[0]: made[node.output[0]] for node in opened.graph.node}
 
 
 def module_outputs(module: torch.nn.Module, *inputs: torch.Tensor) -> dict[str, np.ndarray]:

@@ -120,6 +120,25 @@ def runner(model: onnx.ModelProto, shared: Mapping[str, Any] | None = None) -> C
     return run
 
 
+def every_tensor(model: onnx.ModelProto, feeds: Feeds) -> dict[str, np.ndarray]:
+    """What the nodes of a model make on one batch, by the tensor's name, in the graph's order. The model is not changed.
+
+    All of them are marked as outputs, so nothing is fused away.
+
+    Raises:
+        EngineError: ONNX Runtime refuses the model or the batch.
+    """
+    import onnx
+
+    marked = onnx.ModelProto()
+    marked.CopyFrom(model)
+    made = [name for node in model.graph.node for name in node.output if name]
+    known = {value.name for value in model.graph.output}
+    marked.graph.output.extend(onnx.ValueInfoProto(name=name) for name in made if name not in known)
+    values = dict(zip((value.name for value in marked.graph.output), runner(marked)(feeds), strict=True))
+    return {name: values[name] for name in made}
+
+
 def reduction(dtype: str, ranges: Mapping[str, float] | None) -> Reduce:
     """How to reduce a model, be it whole or one node. A model with nothing to reduce comes back as it is.
 

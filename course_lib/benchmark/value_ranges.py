@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from course_lib import style
-from course_lib.benchmark.one_node import Feeds, runner
+from course_lib.benchmark.one_node import Feeds, every_tensor
 from course_lib.errors import CourseError
 from course_lib.model_file import open_model
 from course_lib.precision.formats import Format, format_named
@@ -98,17 +98,9 @@ def value_ranges(model: onnx.ModelProto | str | os.PathLike[str], feeds: Feeds, 
 
 
 def _tensors(model: onnx.ModelProto, feeds: Feeds) -> Iterator[tuple[str, np.ndarray]]:
-    import onnx
-
     yield from feeds.items()
-    open_everywhere = onnx.ModelProto()
-    open_everywhere.CopyFrom(model)
-    makers: Mapping[str, str] = {name: node.name or name for node in model.graph.node for name in node.output if name}
-    known = {value.name for value in model.graph.output}
-    open_everywhere.graph.output.extend(onnx.ValueInfoProto(name=name) for name in makers if name not in known)
-    names = [value.name for value in open_everywhere.graph.output]
-    made = dict(zip(names, runner(open_everywhere)(feeds), strict=True))
-    yield from ((maker, made[name]) for name, maker in makers.items())
+    makers = {name: node.name or name for node in model.graph.node for name in node.output}
+    yield from ((makers[name], values) for name, values in every_tensor(model, feeds).items())
 
 
 def _row(node: str, values: np.ndarray, shown: Format) -> TensorRange:

@@ -10,7 +10,7 @@ import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -100,7 +100,7 @@ class Device:
     """What a grading measures on: one measurement at a time on this machine, each with its health on record.
 
     Attributes:
-        name: ``"cpu"``, or ``"gpu"`` with the numbers that CUDA_VISIBLE_DEVICES leaves.
+        name: ``"cpu"``, or the names of the GPUs with ``+`` between them. Whoever shares one of them waits.
         records: one for each measurement, those that were repeated included.
         snapshot: reads the machine.
     """
@@ -111,10 +111,8 @@ class Device:
 
     @classmethod
     def here(cls) -> Device:
-        """The GPU that this process sees, otherwise the processor."""
-        if cuda_driver.capability() is None:
-            return cls("cpu")
-        return cls(f"gpu{os.environ.get('CUDA_VISIBLE_DEVICES', '').replace(',', '+') or 'all'}")
+        """The GPUs that this process sees, otherwise the processor."""
+        return cls("+".join(sorted(cuda_driver.uuids())) or "cpu")
 
     def measured(self, take: Callable[[], _T]) -> _T:
         """What `take` returns, once nobody else measures here; taken up to three times in a minute while something disturbs it."""
@@ -130,20 +128,26 @@ class Device:
         return taken
 
     @contextlib.contextmanager
-    def _alone(self) -> Any:
-        """A file that one process can hold; the system frees it when that process ends, however it ends."""
-        path = Path(tempfile.gettempdir(), f"course-{self.name}-{os.getuid()}.lock")
-        try:
-            descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            raise CourseError(
-                f"{path} keeps two measurements apart and cannot be opened ({error.strerror}): remove it"
-            ) from None
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+    def _alone(self) -> Iterator[None]:
+        """All of the device's locks, taken in one order everywhere: two processes never wait for each other."""
+        with contextlib.ExitStack() as held:
+            for name in sorted(self.name.split("+")):
+                held.enter_context(_locked(Path(tempfile.gettempdir(), f"course-{name}-{os.getuid()}.lock")))
             yield
-        finally:
-            os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """A file that one process can hold; the system frees it when that process ends, however it ends."""
+    try:
+        descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise CourseError(f"{path} keeps two measurements apart and cannot be opened ({error.strerror}): remove it") from None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def compared(before: Snapshot, after: Snapshot) -> Health:

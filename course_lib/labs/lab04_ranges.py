@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from course_lib import style
+from course_lib.benchmark.one_node import every_tensor
 
 if TYPE_CHECKING:
     import onnx
@@ -24,20 +25,8 @@ def written(model: onnx.ModelProto, tokens: np.ndarray) -> dict[str, float]:
         model: float32, in memory. It is not changed.
         tokens: one batch of its input, ``(N, S, 32)``.
     """
-    import onnx
-    import onnxruntime
-
-    showing = onnx.ModelProto()
-    showing.CopyFrom(model)
-    there = {value.name for value in showing.graph.output}
-    made = [name for node in model.graph.node for name in node.output if name and name not in there]
-    showing.graph.output.extend(onnx.ValueInfoProto(name=name) for name in made)
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    session = onnxruntime.InferenceSession(showing.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    names = [value.name for value in session.get_outputs()]
-    values = zip(names, session.run(names, {"tokens": tokens}), strict=True)
-    return {name: float(np.abs(value).max()) for name, value in values if value.dtype == np.float32}
+    made = every_tensor(model, {"tokens": tokens})
+    return {name: float(np.abs(values).max()) for name, values in made.items() if values.dtype == np.float32}
 
 
 def by_node(model: onnx.ModelProto, largest: Mapping[str, float]) -> dict[str, float]:

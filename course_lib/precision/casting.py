@@ -49,9 +49,9 @@ def cast(
 
     Raises:
         CourseError: an unknown dtype, a kept node that does not exist, a weight beyond the type's largest number, a tensor of
-            unknown type, subgraphs (If, Loop), or a copy that was lowered for ONNX Runtime.
+            unknown type, subgraphs (If, Loop), a copy that was lowered for ONNX Runtime, or no valid model.
     """
-    if dtype not in _HALVES:
+    if dtype not in tuple(_HALVES):
         raise CourseError(f"dtype must be 'fp16' or 'bf16', got {dtype!r}")
     refuse_lowered(model)
     if unknown := set(keep) - {node.name for node in model.graph.node}:
@@ -65,6 +65,10 @@ def cast(
 
 def _typed(model: onnx.ModelProto, dtype: str) -> ir.Model:
     """The model with the type of every tensor, and with its Constant nodes turned into initializers."""
+    try:
+        onnx.checker.check_model(model)
+    except onnx.checker.ValidationError as error:  # such as weights that are missing
+        raise CourseError(f"this is no valid ONNX model: {' '.join(str(error).split())[:200]}") from None
     try:
         if dtype == "bf16" and next(i.version for i in model.opset_import if i.domain in ("", "ai.onnx")) < _BF16_OPSET:
             model = version_converter.convert_version(model, _BF16_OPSET)

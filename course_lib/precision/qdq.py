@@ -217,8 +217,12 @@ def refuse_lowered(model: onnx.ModelProto) -> None:
     """Stop a copy that was lowered for ONNX Runtime from going where only TensorRT-legal models belong.
 
     Raises:
-        CourseError: the model carries the mark.
+        CourseError: the model carries the mark, or is none.
     """
+    if not isinstance(model, onnx.ModelProto):
+        raise CourseError(
+            f"expected an ONNX model in memory, got {type(model).__name__}: onnx.load(path) reads one from a file"
+        )
     if any(entry.key == LOWERED for entry in model.metadata_props):
         raise CourseError("this copy was lowered for ONNX Runtime and is for nothing else: use the model it was made from")
 

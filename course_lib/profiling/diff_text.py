@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
+from course_lib import style
 from course_lib.profiling.dtypes import traits
 
 if TYPE_CHECKING:
@@ -14,9 +15,18 @@ if TYPE_CHECKING:
     from course_lib.profiling.diff import Change, TableDiff, Together
 
 _WORDS = {"kept": "", "appeared": "added", "vanished": "gone"}  # the other kinds speak for themselves
-_TINTS = {  # of a table's rows: what is one kernel less, one more, or in another place
-    "merged": "#d9efe6", "regrouped": "#e3edf7", "repeated": "#e3edf7", "split": "#fae3d3", "appeared": "#fdf0d0", "vanished": "#eeeeee",
-}  # fmt: skip
+# of a table's rows: what is one kernel less, in another place, or one more; transparent, so that dark themes stay readable
+_TINTS = {
+    kind: f"{colour}33"
+    for kind, colour in (
+        ("merged", style.colour(2)),
+        ("regrouped", style.colour(0)),
+        ("repeated", style.colour(0)),
+        ("split", style.colour(1)),
+        ("appeared", style.colour(4)),
+        ("vanished", "#808080"),
+    )
+}
 _MOST = 3  # patterns that a sentence names before it counts the rest
 
 

@@ -16,7 +16,7 @@ from course_lib import style
 from course_lib.benchmark.accuracy import relative_error
 from course_lib.benchmark.one_node import runner
 from course_lib.benchmark.sensitivity import Sensitivity, sensitivity
-from course_lib.errors import CourseError, EngineError
+from course_lib.errors import BuildError, CourseError, EngineError
 from course_lib.models import digits
 from course_lib.precision import MinMaxCalibrator, activations, calibrate, cast, fake_quantize, insert_qdq
 from course_lib.precision.emulation import emulate
@@ -277,6 +277,10 @@ def test_errors_say_what_to_do() -> None:
         ranked(model, feeds, dtype="fp8")
     with pytest.raises(CourseError, match="INT8 needs the range of each activation: pass ranges=calibrate"):
         ranked(model, feeds, dtype="int8")
+    with pytest.raises(BuildError, match=r"nowhere\.onnx cannot be read: No such file"):
+        ranked("nowhere.onnx", feeds)
+    with pytest.raises(BuildError, match="expected an ONNX model or the path of one, got NoneType"):
+        ranked(None, feeds)
     with pytest.raises(CourseError, match="there is no batch to measure on"):
         ranked(model, [])
     with pytest.raises(CourseError, match="nodes names 'b', which the model does not have"):

@@ -32,6 +32,14 @@ class LibCuda:
         device._obj.value = ordinal
         return SUCCESS if ordinal == 0 else INVALID_VALUE
 
+    def cuDeviceGetCount(self, count: Any) -> int:
+        count._obj.value = 1
+        return SUCCESS
+
+    def cuDeviceGetUuid(self, name: Any, device: Any) -> int:
+        name[:] = range(16)
+        return SUCCESS
+
     def cuDeviceGetAttribute(self, value: Any, attribute: int, device: Any) -> int:
         value._obj.value = gpu.current().capability[_ATTRIBUTES[attribute]]
         return SUCCESS

@@ -64,6 +64,21 @@ def test_a_plan_says_where_it_comes_from(small_onnx: Path, small_plan: Plan, ser
     assert any("compiled for sm89" in note for note in small_plan.notes)
 
 
+def test_on_a_gpu_that_tensorrt_for_rtx_does_not_support_it_compiles_for_another_and_says_so(
+    small_onnx: Path, service_recipe: Recipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import tensorrt_rtx
+
+    from course_lib.engines import cuda_driver
+    from course_lib.engines.trt.builder import compile_plan
+
+    for here, target, said in (("sm90", "sm89", "does not support the GPU here (sm90)"), ("sm120", "sm120", "")):
+        monkeypatch.setattr(cuda_driver, "capability", lambda here=here: here)
+        plan = compile_plan(tensorrt_rtx, RTX, small_onnx, service_recipe.wire(), {})
+        assert plan.targets == (target,) and plan.layers.kernels
+        assert [note for note in plan.notes if "compiled for" in note] == [note for note in plan.notes if said and said in note]
+
+
 def test_half_precision_is_proved_on_the_layers(wide_fp16_onnx: Path, service_recipe: Recipe) -> None:
     plan = engines.build(wide_fp16_onnx, service_recipe.model_copy(update={"precision": "fp16"}), backend=RTX)
     assert plan.layers.dtype_counts()["Half"] >= 12

@@ -6,12 +6,14 @@ import itertools
 import json
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from course_lib.engines import cuda_driver
 from course_lib.errors import CourseError
 from course_lib.grading import health
 from course_lib.grading.health import Device, Gpu, Snapshot, compared
@@ -127,7 +129,7 @@ def test_the_machine_itself():
         pass
     found = compared(before, health.snapshot())
     assert 0.2 <= found.seconds < 5 and 0 <= found.waiting <= 1 and found.load >= 0
-    assert Device.here().name == "cpu" or Device.here().name.startswith("gpu")
+    assert Device.here().name == "cpu" or Device.here().name.startswith("GPU-")
 
 
 def test_what_nvidia_smi_says(monkeypatch, tmp_path):
@@ -147,12 +149,55 @@ def test_what_nvidia_smi_says(monkeypatch, tmp_path):
     assert health.gpu() is None
 
 
-def test_the_device_is_named_by_the_gpus_in_sight(monkeypatch):
-    monkeypatch.setattr(health.cuda_driver, "capability", lambda: "sm90")
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3")
-    assert Device.here().name == "gpu2+3"
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
-    assert Device.here().name == "gpuall"
+class TwoGpus:
+    """A driver with two GPUs in sight, the second of which has the smaller name."""
+
+    def cuDeviceGetCount(self, count):
+        count._obj.value = 2
+        return 0
+
+    def cuDeviceGet(self, device, ordinal):
+        device._obj.value = ordinal
+        return 0
+
+    def cuDeviceGetUuid(self, name, device):
+        name[:] = [0xAB - device.value, *range(1, 16)]
+        return 0
+
+
+NAMES = [f"GPU-{first}010203-0405-0607-0809-0a0b0c0d0e0f" for first in ("ab", "aa")]
+
+
+def test_the_device_is_named_by_the_gpus_that_the_driver_lets_this_process_see(monkeypatch):
+    """Not by CUDA_VISIBLE_DEVICES, where "0", a name and nothing at all may mean the same GPU."""
+    assert cuda_driver.capability() or (Device.here().name == "cpu" and cuda_driver.uuids() == ())
+    monkeypatch.setattr(cuda_driver, "capability", lambda: "sm90")
+    monkeypatch.setattr(cuda_driver.ctypes, "CDLL", lambda _: TwoGpus())
+    assert cuda_driver.uuids() == tuple(NAMES)
+    assert Device.here().name == "+".join(reversed(NAMES))
+
+
+def waits_for(mine: str, other: str) -> bool:
+    """Whether a measurement on `mine` is still waiting while another process measures on `other`."""
+    code = (
+        "import sys; from course_lib.grading.health import Device; "
+        f"Device({other!r}).measured(lambda: (print('in', flush=True), sys.stdin.read()))"
+    )
+    done = threading.Event()
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout.readline() == b"in\n"
+        thread = threading.Thread(target=lambda: Device(mine).measured(done.set))
+        thread.start()
+        waited = not done.wait(0.7)
+        process.stdin.close()
+    thread.join(10)
+    assert done.is_set()
+    return waited
+
+
+def test_whoever_shares_a_gpu_waits_and_nobody_else():
+    assert waits_for("test-a", "test-b+test-a") and waits_for("test-c+test-a", "test-a+test-b")
+    assert not waits_for("test-a", "test-b")
 
 
 def test_what_a_system_does_not_tell_is_left_out(monkeypatch, tmp_path):

@@ -10,9 +10,8 @@ import pytest
 
 from course_lib.errors import CourseError
 from course_lib.grading import signature
-from course_lib.grading.judge import judge
 from course_lib.grading.recompute import contradictions
-from tests.grading.conftest import LAB
+from tests.grading.classes import real_verdict
 
 
 @pytest.fixture(scope="module")
@@ -21,9 +20,9 @@ def key(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def document(key, reference):
+def document(key):
     """A real verdict, as it lies on disk."""
-    verdict = judge(LAB, reference, trusted=True)
+    verdict = real_verdict()
     assert verdict.score == 10
     return json.loads(json.dumps(signature.signed(verdict.to_json(), key)))
 

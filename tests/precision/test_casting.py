@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -13,18 +12,13 @@ from onnx import TensorProto, helper, numpy_helper, parser
 
 from course_lib import engines
 from course_lib.errors import CourseError
-from course_lib.models import classifier, encoder, export_onnx
 from course_lib.precision.casting import cast
 from course_lib.precision.qdq import activations, insert_qdq
 from course_lib.recipe import Profile, Recipe
+from tests.exported import exported
 
 PROOF = {"fp16": "Half", "bf16": "BFloat16"}
 KEPT = ("/blocks/1/norm1/LayerNormalization", "/blocks/2/up/MatMul", "/blocks/2/up/Add", "/blocks/2/Gelu")
-
-
-@cache
-def exported(name: str, opset: int | None = None, dtype: Any = "fp32") -> onnx.ModelProto:
-    return export_onnx(encoder() if name == "encoder" else classifier(name), opset=opset, dtype=dtype)  # type: ignore[arg-type]
 
 
 def recipe(name: str, precision: Any) -> Recipe:
@@ -36,7 +30,7 @@ def recipe(name: str, precision: Any) -> Recipe:
 
 def run(model: onnx.ModelProto, x: np.ndarray) -> np.ndarray:
     options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
+    options.log_severity_level, options.intra_op_num_threads = 3, 1
     session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     return np.asarray(session.run(None, {model.graph.input[0].name: x})[0])
 
@@ -188,7 +182,40 @@ def test_a_weight_beyond_fp16_is_named_kept_or_clamped() -> None:
     cast(with_weight(65519.0), "fp16")  # rounds down to the largest number
 
 
+def _weights_elsewhere(model: onnx.ModelProto) -> None:
+    (weight,) = model.graph.initializer
+    weight.ClearField("float_data")
+    weight.data_location = TensorProto.EXTERNAL
+    weight.external_data.add(key="location", value="nowhere.bin")
+
+
+@pytest.mark.parametrize("dtype", ["fp16", "bf16"])
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda model: model.graph.ClearField("initializer"), "input 'w'"),
+        (lambda model: model.ClearField("opset_import"), "opset_import"),
+        (lambda model: model.Clear(), "ir_version"),
+        (_weights_elsewhere, r"nowhere\.bin"),
+    ],
+)
+def test_an_invalid_model_is_one_clear_line(spoil: Any, said: str, dtype: Any) -> None:
+    model = toy("y = Mul (x, w)", "float[4] w = {1, 2, 3, 4}")
+    spoil(model)
+    with pytest.raises(CourseError, match=f"no valid ONNX model: .*{said}") as raised:
+        cast(model, dtype)
+    assert len(str(raised.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize("reads", [lambda m: cast(m, "fp16"), lambda m: insert_qdq(m, {}), activations])
+def test_a_path_is_no_model(reads: Any) -> None:
+    with pytest.raises(CourseError, match=r"expected an ONNX model in memory, got str: onnx.load\(path\) reads one"):
+        reads("model.onnx")
+
+
 def test_other_refusals() -> None:
+    with pytest.raises(CourseError, match=r"\['fp16'\]"):
+        cast(exported("small"), ["fp16"])  # type: ignore[arg-type]
     with pytest.raises(CourseError, match="'int8'"):
         cast(exported("small"), "int8")  # type: ignore[arg-type]
     with pytest.raises(CourseError, match="'/nonsense', which the model does not have"):

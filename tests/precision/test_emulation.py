@@ -12,10 +12,11 @@ import pytest
 import torch
 from onnx import parser
 
-from course_lib.models import encoder, export_onnx
+from course_lib.models import encoder
 from course_lib.models.digits import digits
 from course_lib.precision import cast
 from course_lib.precision.emulation import emulate
+from tests.exported import exported
 
 NUMPY: dict[str, Any] = {"fp16": np.float16, "bf16": ml_dtypes.bfloat16}
 
@@ -90,7 +91,7 @@ def _agrees(model: onnx.ModelProto, *shapes: tuple[int, ...]) -> None:
 def test_a_whole_encoder_errs_as_much_as_in_pytorchs_half_precision() -> None:
     """ONNX Runtime leaves roundings out where it casts up anyway, and would promise a quarter of this error."""
     network, tokens = encoder(), digits("test").tokens()[:32]
-    model = export_onnx(network)
+    model = exported("encoder")
     exact = run(model, tokens=tokens)
     with torch.no_grad():
         half = network.half()(torch.tensor(tokens).half()).float().numpy()

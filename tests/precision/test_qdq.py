@@ -17,17 +17,13 @@ from onnx.reference import ReferenceEvaluator
 
 from course_lib import engines
 from course_lib.errors import CourseError
-from course_lib.models import classifier, digits, encoder, export_onnx
+from course_lib.models import classifier, digits, export_onnx
 from course_lib.precision.lowering import lower_for_onnxruntime
 from course_lib.precision.qdq import activations, fake_quantize, insert_qdq, scale_of
 from course_lib.recipe import Profile, Recipe
+from tests.exported import exported
 
 MODELS = [("small", None), ("wide", None), ("encoder", None), ("small", 17), ("encoder", 17)]
-
-
-@cache
-def exported(name: str, opset: int | None = None) -> onnx.ModelProto:
-    return export_onnx(encoder() if name == "encoder" else classifier(name), opset=opset)  # type: ignore[arg-type]
 
 
 @cache
@@ -57,7 +53,7 @@ def inputs(name: str, split: Any) -> np.ndarray:
 
 def run(model: onnx.ModelProto, x: np.ndarray, outputs: list[str] | None = None, *, optimized: bool = True) -> list[np.ndarray]:
     options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
+    options.log_severity_level, options.intra_op_num_threads = 3, 1
     if not optimized:
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])

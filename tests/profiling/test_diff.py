@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,12 +20,13 @@ from hypothesis import strategies as st
 from course_lib import engines
 from course_lib.engines import Layer, LayerTable, LayerTensor
 from course_lib.engines.layer_sources import parse_inspector
-from course_lib.models import classifier, encoder, export_onnx
 from course_lib.precision import activations, cast, insert_qdq
+from course_lib.profiling import diff_text
 from course_lib.profiling.diff import TableDiff, diff
 from course_lib.profiling.kernel_groups import matched_groups
 from course_lib.profiling.ort_profile import profile_onnxruntime
 from course_lib.recipe import Profile, Recipe
+from tests.exported import exported
 
 RECORDED = Path(__file__).parents[1] / "data" / "tensorrt86_h200"
 
@@ -266,17 +266,28 @@ def test_a_thousand_kernels_are_compared_at_once() -> None:
     assert time.monotonic() - started < 10
 
 
+def test_rows_are_readable_in_a_light_and_a_dark_notebook() -> None:
+    """The text's contrast, by the formula of WCAG 2, on a row's colour over JupyterLab's two grounds; 7 is its highest demand."""
+
+    def luminance(rgb: Any) -> float:
+        linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in rgb]
+        return float(np.dot([0.2126, 0.7152, 0.0722], linear))
+
+    for kind, tint in diff_text._TINTS.items():
+        *colour, alpha = (int(tint[i : i + 2], 16) / 255 for i in (1, 3, 5, 7))
+        for ground, text in ((1.0, 0.0), (0x11 / 255, 1.0)):
+            behind = [alpha * c + (1 - alpha) * ground for c in colour]
+            written = [0.87 * text + 0.13 * c for c in behind]  # JupyterLab's text lets a little of the ground through
+            dark, light = sorted((luminance(written), luminance(behind)))
+            assert (light + 0.05) / (dark + 0.05) > 7, (kind, ground)
+
+
 # ---- a real compiler
 
 
 @cache
-def plain(name: str) -> onnx.ModelProto:
-    return export_onnx(encoder() if name == "encoder" else classifier("small"))
-
-
-@cache
 def built(name: str, precision: Any) -> LayerTable:
-    model = plain(name)
+    model = exported(name)
     if precision == "fp16":
         model = cast(model, "fp16")
     if precision == "int8":
@@ -329,7 +340,7 @@ def test_every_kernel_of_a_real_diff_is_told_once() -> None:
 
 def test_onnx_runtime_beside_tensorrt() -> None:
     feeds = {"image": np.zeros((8, 1, 32, 32), np.float32)}
-    ours, _ = profile_onnxruntime(plain("small"), feeds, level="extended", runs=1)
+    ours, _ = profile_onnxruntime(exported("small"), feeds, level="extended", runs=1)
     compared = diff(ours, built("small", "fp32"))
     assert not compared.only_before and not compared.only_after and not compared.retyped
     assert {str(f) for f in compared.fused} == {"Conv + Add + Relu"} and not compared.parted

@@ -17,11 +17,11 @@ from onnx import TensorProto, helper, numpy_helper, parser
 
 from course_lib.engines import Layer, LayerTable, LayerTensor
 from course_lib.errors import BuildError, EngineError
-from course_lib.models import classifier, encoder, export_onnx
 from course_lib.precision import activations, cast, insert_qdq, lower_for_onnxruntime
 from course_lib.profiling.ort_nodes import original_tensors, swallowed_nodes
 from course_lib.profiling.ort_profile import _described, profile_onnxruntime
 from course_lib.profiling.value_numbering import Values
+from tests.exported import exported
 
 LEVELS = ("disabled", "basic", "extended", "all")
 MODELS = (
@@ -40,7 +40,7 @@ MODELS = (
 def model(name: str) -> onnx.ModelProto:
     network, _, variant = name.partition(" ")
     if variant in ("", "with BatchNorm"):
-        return export_onnx(encoder() if network == "encoder" else classifier("small"), keep_batchnorm=bool(variant))
+        return exported(network, keep_batchnorm=bool(variant))
     if variant == "fp16":
         return cast(model(network), "fp16")
     ranges = {tensor: 2.0 + 0.1 * place for place, tensor in enumerate(activations(model(network)))}

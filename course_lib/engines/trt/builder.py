@@ -19,7 +19,7 @@ from course_lib.engines.layer_sources import parse_build_log, parse_inspector
 from course_lib.engines.layers import LayerTable
 from course_lib.engines.progress import Report
 from course_lib.engines.trt import timing_cache
-from course_lib.engines.trt.config import configure, network_flags
+from course_lib.engines.trt.config import DEFAULT_TARGET, configure, network_flags
 from course_lib.engines.trt.log import keep_log
 from course_lib.engines.trt.progress import monitor
 from course_lib.errors import BuildError
@@ -142,8 +142,10 @@ def _layers(trt: Any, log: Any, data: bytes, operators: Mapping[str, str]) -> La
 
 def _notes(recipe: Mapping[str, Any], targets: tuple[str, ...], layers: LayerTable) -> list[str]:
     notes = []
-    if cuda_driver.capability() is None and not recipe["targets"]:
-        notes.append(f"no GPU here, so the plan was compiled for {targets[0]}; say `targets` in the recipe for another one")
+    here = cuda_driver.capability()
+    if not recipe["targets"] and targets == (DEFAULT_TARGET,) and here != DEFAULT_TARGET:
+        why = f"this version does not support the GPU here ({here})" if here else "no GPU here"
+        notes.append(f"{why}, so the plan was compiled for {targets[0]}; say `targets` in the recipe for another one")
     if not any(kernel.dtypes for kernel in layers.kernels):
         notes.append("this version does not tell the datatypes of these layers, so the precision is not proved")
     return notes

@@ -13,7 +13,7 @@ from course_lib.engines import cuda_driver
 from course_lib.errors import BuildError
 
 MIB = 1 << 20
-DEFAULT_TARGET = "sm89"  # where the build machine has no GPU to ask
+DEFAULT_TARGET = "sm89"  # where the build machine has no GPU to ask, or one that TensorRT for RTX does not support
 
 
 def configure(trt: Any, builder: Any, network: Any, recipe: Mapping[str, Any], backend: str) -> tuple[Any, tuple[str, ...]]:
@@ -95,7 +95,7 @@ def _set_hardware_compatibility(trt: Any, config: Any, recipe: Mapping[str, Any]
 
 
 def _set_targets(trt: Any, config: Any, recipe: Mapping[str, Any], backend: str) -> tuple[str, ...]:
-    """Compute capabilities to compile for: the recipe's, otherwise this GPU's, otherwise `DEFAULT_TARGET`.
+    """Compute capabilities to compile for: the recipe's, otherwise this GPU's if it is supported, otherwise `DEFAULT_TARGET`.
 
     With ``hardware_compatibility = "ampere_plus"`` the plan runs on every later one too, which is written ``"sm80+"``.
     """
@@ -105,7 +105,7 @@ def _set_targets(trt: Any, config: Any, recipe: Mapping[str, Any], backend: str)
             raise BuildError(f"{backend} builds for the GPU at hand ({here}), the recipe's targets are {', '.join(targets)}")
         return ("sm80+",) if recipe["hardware_compatibility"] == "ampere_plus" else (here,) if here else ()
     known = {name.lower(): value for name, value in trt.ComputeCapability.__members__.items() if name.startswith("SM")}
-    chosen = tuple(targets) or (here or DEFAULT_TARGET,)
+    chosen = tuple(targets) or (here if here in known else DEFAULT_TARGET,)
     if unknown := [target for target in chosen if target not in known]:
         raise BuildError(f"{backend} {trt.__version__} cannot compile for {unknown[0]}: it knows {', '.join(known)}")
     config.num_compute_capabilities = len(chosen)
