@@ -29,8 +29,8 @@ LONGEST_READ_S = 20.0  # of a hand-in that is made to be slow to read; an empty 
 
 
 @pytest.fixture(scope="module")
-def graded(tmp_path_factory: pytest.TempPathFactory, reference: Path) -> Scene:
-    return grade(tmp_path_factory.mktemp("course"), reference, BATCH)
+def graded(course_folder: Path, reference: Path) -> Scene:
+    return grade(course_folder, reference, BATCH)
 
 
 def each(chosen: list[Attack]) -> pytest.MarkDecorator:

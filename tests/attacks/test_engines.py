@@ -31,8 +31,8 @@ ENGINES = [
 
 
 @pytest.fixture(scope="module")
-def scene(tmp_path_factory: pytest.TempPathFactory, reference: Path) -> Scene:
-    scene = Scene(Classroom(tmp_path_factory.mktemp("course")), reference)
+def scene(course_folder: Path, reference: Path) -> Scene:
+    scene = Scene(Classroom(course_folder), reference)
     scene.secret.write_text(SECRET)
     return scene
 

@@ -20,8 +20,8 @@ SOME = [attack for attack in attacks() if attack.name in NAMES]
 
 
 @pytest.fixture(scope="module")
-def graded(tmp_path_factory, reference) -> Scene:
-    return grade(tmp_path_factory.mktemp("course"), reference, SOME)
+def graded(course_folder, reference) -> Scene:
+    return grade(course_folder, reference, SOME)
 
 
 @pytest.mark.parametrize("attack", SOME, ids=lambda attack: attack.name)
