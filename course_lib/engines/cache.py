@@ -132,8 +132,8 @@ class PlanCache:
         progress: bool | Report = False,
     ) -> Built:
         """`build` with a compiler that builds others, too: its process starts for the first plan that is not at hand."""
-        asked = {"backend": compiler.backend, "version": compiler.version()}
-        ingredients = made_of(model, recipe, launcher=compiler.launcher, **asked)
+        backend, launcher = compiler.backend, compiler.launcher
+        ingredients = made_of(model, recipe, backend=backend, launcher=launcher, version=compiler.version())
         entry = self.folder / key_of(ingredients)
         who = f"{ingredients['backend']} {ingredients['version']}"
         outcome: Literal["built", "rebuilt"] = "built"

@@ -114,8 +114,8 @@ def _ask(
     files = {name: scorer.onnx() for name, scorer in models.items()}
     arrays = {f"model {name}": np.frombuffer(data, np.uint8) for name, data in files.items()}
     rows = []
-    for number, plan in enumerate(_built([(files[name], asked) for name, asked in built], bench)):
-        name, asked = built[number]
+    plans = _built([(files[name], asked) for name, asked in built], bench)
+    for number, ((name, asked), plan) in enumerate(zip(built, plans, strict=True)):
         rows.append({"model": hashlib.sha256(files[name]).hexdigest(), "recipe": asked.wire(), "plan": plan.summary()})
         arrays[f"plan {number}"] = np.frombuffer(plan.data, np.uint8)
     question |= {"models": list(files), "plans": rows, "recipes": {"wide": recipe().wire(), "narrow": recipe(4).wire()}}
@@ -146,10 +146,12 @@ def _ask(
 
 def _built(wanted: Sequence[tuple[bytes, Recipe]], bench: Bench) -> list[Plan]:
     with tempfile.TemporaryDirectory() as folder, ours():
-        paths = [Path(folder, f"{number}.onnx") for number in range(len(wanted))]
-        for path, (model, _) in zip(paths, wanted, strict=True):
+        written = []
+        for number, (model, recipe) in enumerate(wanted):
+            path = Path(folder, f"{number}.onnx")
             path.write_bytes(model)
-        return bench.runnables([(path, recipe) for path, (_, recipe) in zip(paths, wanted, strict=True)])
+            written.append((path, recipe))
+        return bench.runnables(written)
 
 
 def _scenes(answer: dict[str, Any], arrays: dict[str, np.ndarray]) -> list[Scene]:

@@ -99,7 +99,7 @@ class Load:
     def asked(self, pace: Pace) -> str:
         """A pace in words."""
         factor = pace.factor(self.reference_over_naive)
-        return f"{pace.of_reference:g} of the reference's throughput and {factor:.2g}x that of one request at a time"
+        return f"{pace.of_reference:g} of the reference's throughput and {factor:.3g}x that of one request at a time"
 
     def message(self) -> str:
         of_reference, over_naive = self.ratios

@@ -51,7 +51,7 @@ def cast(
         CourseError: an unknown dtype, a kept node that does not exist, a weight beyond the type's largest number, a tensor of
             unknown type, subgraphs (If, Loop), a copy that was lowered for ONNX Runtime, or no valid model.
     """
-    if dtype not in tuple(_HALVES):
+    if dtype not in tuple(_HALVES):  # a tuple: a list, too, can be looked for in it
         raise CourseError(f"dtype must be 'fp16' or 'bf16', got {dtype!r}")
     refuse_lowered(model)
     if unknown := set(keep) - {node.name for node in model.graph.node}:
