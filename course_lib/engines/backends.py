@@ -123,7 +123,7 @@ def compile_plan(name: str, model: Path, recipe: Mapping[str, Any], report: Repo
     found = backend(name)
     if found.no_build:
         raise BackendUnavailable(f"{name} cannot build here: {found.no_build}")
-    operators = _operators(model, for_tensorrt=name.startswith("tensorrt"))
+    operators = operators_of(model, for_tensorrt=name.startswith("tensorrt"))
     if name == "onnxruntime":
         from course_lib.engines import ort
 
@@ -172,8 +172,12 @@ def load(source: Plan | ModelSource, *, weight_budget_bytes: int | None = None) 
     return TensorRTEngine(importlib.import_module(name), source, weight_budget_bytes=weight_budget_bytes)
 
 
-def _operators(model: Path, *, for_tensorrt: bool) -> dict[str, str]:
-    """Operator type of each node by its name; empty where the environment has no onnx package."""
+def operators_of(model: Path, *, for_tensorrt: bool = False) -> dict[str, str]:
+    """Operator type of each node by its name; empty where the environment has no onnx package.
+
+    Raises:
+        BuildError: this is no ONNX model, or with `for_tensorrt` none for TensorRT.
+    """
     try:
         import onnx
     except ImportError:

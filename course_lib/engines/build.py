@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from course_lib.engines.backends import backend as find
+from course_lib.engines.backends import operators_of
 from course_lib.engines.base import Plan
 from course_lib.engines.environments import HERE, split_target
 from course_lib.engines.progress import Report, bar
@@ -77,10 +79,11 @@ class Compiler:
             path = _file(model, Path(folder))
             try:
                 source = path.read_bytes() if self.launcher else path
-                return self._started().build(self._name, source, recipe.wire(), timeout_s=time_limit_s, report=report)
+                plan = self._started().build(self._name, source, recipe.wire(), timeout_s=time_limit_s, report=report)
             except WorkerDied as error:
                 self._end()
                 raise BuildError(f"the compiler did not finish: {error}") from None
+            return plan if self.launcher or plan.layers.operators else _with_operators(plan, path)
 
     def version(self) -> str:
         """The backend's; in another interpreter the process that compiles is asked, once and before it has seen a model.
@@ -132,6 +135,11 @@ def build(
     """
     with Compiler(backend, launcher=launcher) as compiler:
         return compiler.build(model, recipe, time_limit_s=time_limit_s, progress=progress)
+
+
+def _with_operators(plan: Plan, model: Path) -> Plan:
+    """The operators by name, for a compiler whose interpreter has no onnx package: TensorRT 8.6 has one of its own."""
+    return replace(plan, layers=replace(plan.layers, operators=operators_of(model)))
 
 
 def _file(model: Any, folder: Path) -> Path:

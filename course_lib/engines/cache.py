@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     Model = onnx.ModelProto | str | os.PathLike[str]
 
-FORMAT = 1  # raise it when the course's own part of a build changes: what `compile_plan` asks of a compiler or notes in a plan
+FORMAT = 2  # raise it when the course's own part of a build changes: what `compile_plan` asks of a compiler or notes in a plan
 _PLAN, _DESCRIPTION, _ENTRY = "model.plan", "model.plan.json", "entry.json"
 _KEY = re.compile(r"[0-9a-f]{64}")
 _TEMPORARY = ".temporary-"  # only the holder of the lock has any; those that another finds were left by a killed process

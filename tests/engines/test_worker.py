@@ -6,7 +6,6 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from course_lib import engines
 from course_lib.engines import Environment, ModelSource, Plan, TensorInfo, Worker, wire
 from course_lib.errors import BackendUnavailable, BuildError, EngineError, WorkerDied
 from course_lib.recipe import Recipe
+from tests import bare
 
 IMAGE = {"image": np.linspace(0, 1, 3 * 1024, dtype=np.float32).reshape(3, 1, 32, 32)}
 TORCH = ModelSource("course_lib.models:classifier", ("small",))
@@ -113,14 +113,8 @@ def test_a_module_in_the_folder_of_the_learner_is_not_imported(tmp_path: Path, m
 
 @pytest.fixture(scope="session")
 def bare_python(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A command for an interpreter that sees numpy and ONNX Runtime of this one and no other package."""
-    folder = tmp_path_factory.mktemp("bare")
-    site = Path(np.__file__).parents[1]
-    for name in ("numpy", "onnxruntime"):
-        tops = {Path(file).parts[0] for file in distribution(name).files or ()} - {"..", "__pycache__"}
-        for top in tops:
-            (folder / top).symlink_to(site / top)
-    return f"env PYTHONPATH={folder} {sys.executable} -S"
+    """An interpreter with numpy and ONNX Runtime."""
+    return bare.bare_python(tmp_path_factory.mktemp("bare"), "numpy", "onnxruntime")
 
 
 def test_a_worker_in_a_named_environment(
@@ -132,6 +126,7 @@ def test_a_worker_in_a_named_environment(
     assert name == "onnxruntime"
     plan = engines.build(small_onnx, service_recipe, backend="onnxruntime@bare")
     assert plan.data == small_ort_plan.data
+    assert plan.layers.operators == small_ort_plan.layers.operators  # though there is no onnx package there
     with Worker(environment) as bare, Worker() as here:
         bare.load(plan)
         here.load(small_ort_plan)

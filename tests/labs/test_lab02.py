@@ -32,6 +32,7 @@ from course_lib.labs.lab02_network import SlowClassifier, slow_classifier
 from course_lib.labs.lab02_reference import Mean, repaired, rewritten
 from course_lib.labs.operators import operators
 from course_lib.models import classifier, digits, export_onnx, fresh_digits
+from tests.bare import bare_python
 from tests.labs import hostile
 from tests.labs.untouched import leave_untouched
 
@@ -490,6 +491,15 @@ def test_a_wrong_judgement_costs_points(name_causes, changes, tier, said):
     assert tiers(examined) == {"causes": tier}, examined.outcomes
     assert said in message(examined, "causes")
     assert "alone back" in hint(examined, "causes")
+
+
+def test_a_compiler_without_the_onnx_package_has_the_same_evidence(tmp_path, monkeypatch):
+    """TensorRT 8.6's interpreter has none: on the H200 the reference lost its points, for no node was known there."""
+    command = bare_python(tmp_path, "numpy", "tensorrt-rtx-cu13", "tensorrt-rtx-cu13-libs", "tensorrt-rtx-cu13-bindings")
+    monkeypatch.setenv("COURSE_ENVIRONMENTS", f"bare={command}")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    there = given_layers("tensorrt_rtx@bare")
+    assert there.operators == given_layers("tensorrt_rtx").operators != {}
 
 
 def test_naming_everybody_is_no_answer(name_causes, bench):
