@@ -98,8 +98,17 @@ class Grader:
     ends: float
 
     def warm_up(self, devices: Sequence[str]) -> None:
+        """One hand-in, said with its time: where this one fails, nothing after it could be measured.
+
+        Raises:
+            RuntimeError: it did not get all points, and why.
+        """
         with tempfile.TemporaryDirectory() as folder:
-            self._graded(self._room(Path(folder), 1), devices[:1])
+            started = time.monotonic()
+            [grade] = self._graded(self._room(Path(folder), 1), devices[:1])
+            print(f"warm-up: {grade['score']} of {grade['max_score']} in {time.monotonic() - started:.0f} s", flush=True)
+            if grade["score"] != grade["max_score"]:
+                raise RuntimeError(grade["error"] or "the reference did not get all points")
 
     def row(self, devices: Sequence[str], hand_ins: int) -> Row:
         """Grade so many hand-ins on these GPUs; what came of it and how long it took."""

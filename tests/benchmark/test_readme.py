@@ -131,7 +131,7 @@ def test_no_page_states_a_figure_without_its_record() -> None:
 
 def test_the_lectures_state_figures_that_are_checked() -> None:
     stated = [figure for _, text in claims.pages() if claims.GPU.search(text) for figure in figures(text)]
-    assert Figure("2.12", "ms") in stated and Figure("0.449") in stated and len(stated) > 30
+    assert Figure("2.11", "ms") in stated and Figure("0.449") in stated and len(stated) > 30
 
 
 CITED = "On an H200 (`benchmarks/results/first_try_h200.json`) "

@@ -17,6 +17,7 @@ import pytest
 
 from course_lib import engines
 from course_lib.engines import Compiler, Plan
+from course_lib.engines.trt.builder import _advise
 from course_lib.errors import BackendUnavailable, BuildError, CourseError, EngineError, PrecisionError, RecipeError
 from course_lib.recipe import Profile, Recipe
 
@@ -446,3 +447,11 @@ def test_names_that_tensorrt_itself_gives_are_no_forgeries(name: str) -> None:
 
     assert _BUILDERS_OWN_NAME.fullmatch(name)
     assert not _BUILDERS_OWN_NAME.fullmatch(name.replace("]", ", Datatype: Half]"))
+
+
+def test_a_gpu_without_memory_is_not_called_a_small_workspace() -> None:
+    """As TensorRT 8.6.0 says it on a GPU that others have filled, seen on an H200."""
+    out_of_memory = "2: [virtualMemoryBuffer.cpp::resizePhysical::145] Error Code 2: OutOfMemory (no further information)"
+    no_tactic = "10: Could not find any implementation for node {ForeignNode[a...b]} due to insufficient workspace."
+    assert "GPU ran out of memory" in _advise([out_of_memory, no_tactic])
+    assert "raise `workspace_mib`" in _advise([no_tactic])

@@ -29,7 +29,9 @@ _FORGED_NAME = re.compile(r"[\[\]{},]|Datatype|LayerType")
 _BUILDERS_OWN_NAME = re.compile(r"\(Unnamed Layer\* \d+\) \[[\w ]+\](_output(_\d+)?)?")
 
 _ADVICE = (  # what the compiler's messages mean, and what to do
-    (r"workspace|OutOfMemory", "the workspace is too small for any tactic of this network: raise `workspace_mib` in the recipe"),
+    # "Error Code 2: OutOfMemory" from the buffer that tactics are timed in; a small workspace is named as such
+    (r"OutOfMemory|out of memory", "the GPU ran out of memory: lower the profile's `max` or `workspace_mib`, or free the GPU"),
+    (r"workspace", "the workspace is too small for any tactic of this network: raise `workspace_mib` in the recipe"),
     (r"Could not find any implementation", "no tactic implements a part of this network here: raise `workspace_mib` or rewrite it"),
     (r"must have same input types|strongly typed", "the graph mixes number types: cast both inputs of the node to one type"),
 )  # fmt: skip
