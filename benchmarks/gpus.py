@@ -156,15 +156,22 @@ class Grader:
             out, err = process.communicate(timeout=max(1.0, self.ends - time.monotonic()))
         except subprocess.TimeoutExpired:
             done = len(list((room.folder / "reports").glob(f"*/{LAB.name}.json")))
-            raise TimeoutError(f"the time was up after {done} hand-ins") from None
+            _end(process)
+            said = (process.communicate()[1].strip().splitlines() or ["nothing"])[-1]
+            raise TimeoutError(f"the time was up after {done} hand-ins; it last said: {said}") from None
         finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            _end(process)
         if not out.startswith("{"):
             raise RuntimeError((err.strip().splitlines() or ["course grade said nothing"])[-1])
         grades: list[dict[str, Any]] = json.loads(out)["grades"]
         return grades
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """And all that it started."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 # ---- what the verdicts say
