@@ -120,11 +120,12 @@ def _cluster(workers: int) -> Any:
     dask.config.set({"distributed.scheduler.allowed-failures": ATTEMPTS - 1, "distributed.comm.timeouts.connect": _CONNECT_S})
     devices = gpus()
     pinned = [{"CUDA_VISIBLE_DEVICES": devices[index % len(devices)]} if devices else {} for index in range(workers)]
-    options = [{"nthreads": 1, "memory_limit": 0, "env": env, "dashboard": False, "silence_logs": _QUIET} for env in pinned]
+    here = {"dashboard": False, "host": "127.0.0.1"}  # what comes in at these ports is run: no other machine may reach them
+    options = [{"nthreads": 1, "memory_limit": 0, "env": env, "silence_logs": _QUIET, **here} for env in pinned]
     try:
         return SpecCluster(
             workers={index: {"cls": Nanny, "options": one} for index, one in enumerate(options)},
-            scheduler={"cls": Scheduler, "options": {"dashboard": False, "port": 0, "host": "127.0.0.1"}},
+            scheduler={"cls": Scheduler, "options": {"port": 0, **here}},
             silence_logs=_QUIET,
         )
     except RuntimeError as error:  # such as: a process was killed before it had come up

@@ -251,3 +251,13 @@ def test_a_process_killed_before_it_has_started_is_one_line(monkeypatch):
     monkeypatch.setattr(distributed, "SpecCluster", fails)
     with pytest.raises(CourseError, match=r"2 processes .* could not be started \(Nanny failed to start\.\): give the same"):
         farm._cluster(2)
+
+
+def test_nobody_else_on_the_network_reaches_the_processes():
+    """What comes in at their ports is run as the grader."""
+    import psutil
+
+    with farm._cluster(1):
+        ports = [port for child in psutil.Process().children(recursive=True) for port in child.net_connections("tcp")]
+    listening = {port.laddr.ip for port in ports if port.status == psutil.CONN_LISTEN}
+    assert listening == {"127.0.0.1"}
