@@ -59,7 +59,7 @@ def build_command(options: argparse.Namespace) -> None:
         missing = next((row["no_build"] for row in worker.backends() if row["name"] == name), f"no backend {name!r}")
     if missing:
         raise BackendUnavailable(f"{site.target}: {missing}")
-    build(site, named(NETWORKS, options.networks), options.jobs, time.monotonic() + 60 * options.minutes)
+    build(site, named(NETWORKS, options.networks), options.jobs, time.monotonic() + 60 * options.minutes, options.first)
 
 
 def measure_command(options: argparse.Namespace) -> None:
@@ -94,10 +94,10 @@ def site_of(options: argparse.Namespace) -> Site:
     return Site(options.folder.resolve(), options.target, tuple(options.profiles), COMPILED, gpu=gpu)
 
 
-def build(site: Site, networks: list[Network], jobs: int, deadline: float) -> None:
+def build(site: Site, networks: list[Network], jobs: int, deadline: float, first: str = building.FIRST) -> None:
     """Build what is missing, and say of each piece what came of it."""
     started = time.monotonic()
-    for name, result in building.build_all(site, networks, jobs=jobs, deadline=deadline):
+    for name, result in building.build_all(site, networks, jobs=jobs, deadline=deadline, first=first):
         print(f"{time.monotonic() - started:5.0f} s  {name:32} {json.dumps(result)}", flush=True)
 
 
@@ -182,6 +182,12 @@ def parsed() -> argparse.Namespace:
         command.add_argument("--minutes", type=float, default=9, help="nothing new is begun after these")
         if name == "build":
             command.add_argument("--jobs", type=int, default=4, help="at a time")
+            command.add_argument(
+                "--first",
+                default=building.FIRST,
+                choices=("fp32", "fp16", "int8"),
+                help="which of a network's engines is built first",
+            )
         else:
             command.add_argument("--batches", type=int, nargs="*", default=list(BATCHES), choices=list(BATCHES))
             command.add_argument("--seconds", type=float, default=20, help="longest measuring of one network at one batch size")
