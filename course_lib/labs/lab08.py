@@ -18,6 +18,7 @@ from course_lib.labs.lab08_speed import FULL, PARTIAL, measured
 
 SERVER_FILES = ("store.py", "server.py")
 MOST_LOST = {"cache": 3, "requests": 1}  # scenes that may be lost for half of the points, if no answer is wrong
+MOST_AGAIN = 2  # scenes that are played once more because something came too late: a machine that stalls does so in few
 
 
 class Serving(Lab):
@@ -85,6 +86,15 @@ class Serving(Lab):
         return outcomes
 
     def _findings(self, yours: dict[str, str], names: Sequence[str], bench: Bench) -> list[Finding]:
+        """What the scenes show; a few that were lost for being late may be the machine's fault, and are played once more."""
+        found = self._played(yours, names, bench)
+        late = [one.scene for one in found if one.late]
+        if not 0 < len(late) <= MOST_AGAIN:
+            return found
+        again = {one.scene: one for one in self._played(yours, late, bench)}
+        return [again.get(one.scene, one) for one in found]
+
+    def _played(self, yours: dict[str, str], names: Sequence[str], bench: Bench) -> list[Finding]:
         scenes, truth = play(yours, names, bench)
         found = [finding(scene, truth.wrong(scene)) for scene in scenes]
         if [one.scene for one in found] != list(names):

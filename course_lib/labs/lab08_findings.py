@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from course_lib.labs.lab08_process import NOT_UP
 from course_lib.labs.lab08_scenes import FAILING_RUNS
 from course_lib.labs.lab08_stage import Reply, Scene
 
@@ -39,11 +40,13 @@ class Finding:
     Attributes:
         wrong: how many answers were wrong, the one thing that a server must never do.
         trouble: what else went wrong, one line; empty where the server survived.
+        late: no answer was wrong, and a server or an answer did not come in time: its own fault, or that of a machine that stalled.
     """
 
     scene: str
     wrong: int
     trouble: str
+    late: bool = False
 
     @property
     def survived(self) -> bool:
@@ -60,7 +63,13 @@ class Finding:
 
 def finding(scene: Scene, wrong: Sequence[Reply]) -> Finding:
     """What a scene shows, once the judge has found the wrong answers in it."""
-    return Finding(scene.name, len(wrong), _not_up(scene) or _rollout(scene) or _unanswered(scene) or _special(scene))
+    trouble = _not_up(scene) or _rollout(scene) or _unanswered(scene) or _special(scene)
+    return Finding(scene.name, len(wrong), trouble, bool(trouble) and not wrong and _late(scene))
+
+
+def _late(scene: Scene) -> bool:
+    unanswered = any(reply.status == "none" for reply in scene.replies if reply.kind != WITHOUT_PLAN)
+    return NOT_UP in scene.failed or unanswered or scene.flags.get("reload") == "none"
 
 
 def _not_up(scene: Scene) -> str:

@@ -25,6 +25,7 @@ from course_lib.errors import WorkerDied
 from course_lib.labs.lab08_isolation import descendants, send
 
 READY_S, ANSWER_S = 10.0, 5.0  # longest wait for a server to come up or to reload, and for one answer
+NOT_UP = "it was not up after"
 
 
 @dataclass
@@ -149,7 +150,7 @@ class ServerProcess:
     def wait_ready(self) -> str:
         """Wait until the server is up: an empty line, or why it is not."""
         if not self._up.finished.wait(READY_S):
-            return f"it was not up after {READY_S:g} s"
+            return f"{NOT_UP} {READY_S:g} s"
         return {"ok": "", "none": "its process died"}.get(self._up.status, self._up.text)
 
     def wait_build(self, time_limit_s: float) -> None:

@@ -19,7 +19,7 @@ from course_lib.engines import Plan, build
 from course_lib.errors import EngineError, ExaminerFault
 from course_lib.grading import sandbox
 from course_lib.grading.judge import judge
-from course_lib.labs import Bench, lab08_figures, lab08_reference, lab08_triton, lab08_triton_child
+from course_lib.labs import Bench, lab08, lab08_figures, lab08_reference, lab08_triton, lab08_triton_child
 from course_lib.labs.lab08_findings import HINTS, Finding, finding
 from course_lib.labs.lab08_isolation import descendants
 from course_lib.labs.lab08_network import Scorer
@@ -337,6 +337,36 @@ def test_findings_of_a_rollout_and_of_a_scene_not_played():
     assert "nothing lay in the cache" in finding(Scene("bits flipped", flags={"cached": False}), []).trouble
     lost = Scene("many clients", replies=[Reply(0, 1, "old", "none", "")])
     assert "no answer came in time" in finding(lost, []).trouble
+
+
+NOT_UP_IN_TIME = {"failed": "it was not up after 10 s"}
+
+
+@pytest.mark.parametrize(
+    ("plays", "lost"),
+    [
+        ([{"a": NOT_UP_IN_TIME}, {}], []),  # the machine stalled once
+        ([{"a": NOT_UP_IN_TIME}, {"a": NOT_UP_IN_TIME}], ["a"]),
+        ([{"a": NOT_UP_IN_TIME, "b": {"failed": "its process died"}}, {}], ["b"]),  # nobody can be late in dying
+        ([{"a": NOT_UP_IN_TIME, "b": NOT_UP_IN_TIME, "c": NOT_UP_IN_TIME}], ["a", "b", "c"]),  # not the machine
+        ([{"a": {"replies": [Reply(0, 1, "old", "none", "")]}}, {}], []),
+        ([{"a": {"replies": [Reply(0, 1, "old", "none", "")]}, "wrong": "a"}], ["a"]),  # a wrong answer is never late
+    ],
+)
+def test_what_came_too_late_is_played_once_more(monkeypatch, plays, lost):
+    class Truth:
+        def __init__(self, wrong):
+            self.wrong = lambda scene: [object()] if scene.name == wrong else []
+
+    def play(sources, names, bench):
+        told = rest.pop(0)
+        return [Scene(name, **told.get(name, {})) for name in names], Truth(told.get("wrong"))
+
+    rest = list(plays)
+    monkeypatch.setattr(lab08, "play", play)
+    found = LAB._findings({}, ["a", "b", "c", "d"], BENCH)
+    assert [one.scene for one in found] == ["a", "b", "c", "d"] and not rest
+    assert [one.scene for one in found if not one.survived] == lost
 
 
 def test_a_process_below_another_is_found():
