@@ -76,7 +76,7 @@ class Site:
 def build_all(
     site: Site, networks: list[Network], *, jobs: int, deadline: float, first: str = FIRST
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Do what is missing, TensorRT's engine of type `first` before all else; yields the name of each piece and what came of it.
+    """Do what is missing, of each network TensorRT's engine of type `first` first; yields each piece's name and result as it ends.
 
     What was not started or not finished at the deadline, a time on ``time.monotonic()``, is left for the next run.
     """

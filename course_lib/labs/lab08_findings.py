@@ -40,7 +40,7 @@ class Finding:
     Attributes:
         wrong: how many answers were wrong, the one thing that a server must never do.
         trouble: what else went wrong, one line; empty where the server survived.
-        late: no answer was wrong, and a server or an answer did not come in time: its own fault, or that of a machine that stalled.
+        late: no answer was wrong, and a server did not come up in time or an answer did not come: its fault, or a stalled machine's.
     """
 
     scene: str

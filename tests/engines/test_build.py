@@ -450,7 +450,7 @@ def test_names_that_tensorrt_itself_gives_are_no_forgeries(name: str) -> None:
 
 
 def test_a_gpu_without_memory_is_not_called_a_small_workspace() -> None:
-    """As TensorRT 8.6.0 says it on a GPU that others have filled, seen on an H200."""
+    """On a full GPU; the first line as issue 3882 of NVIDIA/TensorRT has it, from version 8.5."""
     out_of_memory = "2: [virtualMemoryBuffer.cpp::resizePhysical::145] Error Code 2: OutOfMemory (no further information)"
     no_tactic = "10: Could not find any implementation for node {ForeignNode[a...b]} due to insufficient workspace."
     assert "GPU ran out of memory" in _advise([out_of_memory, no_tactic])

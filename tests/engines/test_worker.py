@@ -19,7 +19,7 @@ from course_lib import engines
 from course_lib.engines import Environment, ModelSource, Plan, TensorInfo, Worker, wire
 from course_lib.errors import BackendUnavailable, BuildError, EngineError, WorkerDied
 from course_lib.recipe import Recipe
-from tests import bare
+from tests.bare import bare_python as interpreter_with
 
 IMAGE = {"image": np.linspace(0, 1, 3 * 1024, dtype=np.float32).reshape(3, 1, 32, 32)}
 TORCH = ModelSource("course_lib.models:classifier", ("small",))
@@ -114,7 +114,7 @@ def test_a_module_in_the_folder_of_the_learner_is_not_imported(tmp_path: Path, m
 @pytest.fixture(scope="session")
 def bare_python(tmp_path_factory: pytest.TempPathFactory) -> str:
     """An interpreter with numpy and ONNX Runtime."""
-    return bare.bare_python(tmp_path_factory.mktemp("bare"), "numpy", "onnxruntime")
+    return interpreter_with(tmp_path_factory.mktemp("bare"), "numpy", "onnxruntime")
 
 
 def test_a_worker_in_a_named_environment(
