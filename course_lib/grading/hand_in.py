@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import re
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from course_lib.labs import Lab
 
 WORK = "classroom"
 _LARGEST_NOTEBOOK, _MOST_CELLS = 20 << 20, 500
+_EXCEPTION = re.compile(r"[A-Za-z_][\w.]*: .")  # a message of several lines begins here, and its last line may say nothing
 RESULTS = ("reports", "feedback", "autograded")
 
 
@@ -165,6 +167,10 @@ def _autograde(job: Job, lab: Lab, root: Path) -> str:
 
 
 def reason(done: Mapping[str, Any]) -> str:
-    """The last line of nbgrader's log or traceback that says something."""
-    lines = [line.strip() for text in (done.get("error"), done.get("log")) for line in (text or "").splitlines()]
-    return next((line for line in reversed(lines) if line), "no reason given")
+    """What nbgrader's log or traceback ends with: the exception of the last traceback, otherwise the last line that says something."""
+    for text in (done.get("log"), done.get("error")):
+        lines = [line.strip("\n") for line in (text or "").splitlines() if line.strip()]
+        began = max((number for number, line in enumerate(lines) if line.startswith("Traceback")), default=len(lines))
+        if lines:
+            return next((line for line in lines[began:] if _EXCEPTION.match(line)), lines[-1]).strip()
+    return "no reason given"
