@@ -48,5 +48,5 @@ def test_recorded_speeds() -> None:
     drawn = speed_figure(rows)
     share, gain = ([bar.get_width() for bar in axes.patches] for axes in drawn.axes)  # type: ignore[attr-defined]
     assert len(share) == len(gain) == len(rows) and max(share) < 1
-    assert (share[0], share[1]) == (0.9442, 0.9637)  # the negation was the faster copy of FP32, the copy that of FP16
-    assert (gain[1], gain[7]) == (1.1628, 0.7815)
+    assert (share[0], share[1]) == (0.9497, 0.9441)  # the negation was the faster copy of FP32, the copy that of FP16
+    assert (gain[1], gain[7]) == (1.1355, 0.7896)
