@@ -52,6 +52,8 @@ def test_the_whole_way_and_its_continuation(tmp_path: Path) -> None:
         if name != "eager fp32":
             gain = row["speedup"]["eager fp32"]
             assert gain["low"] <= gain["median"] <= gain["high"]
+            low, middle, high = row["alone_ms"]
+            assert 0 < low <= middle <= high
             assert row["relative_error"] < (5e-2 if row["dtype"] == "int8" else 1e-2)
     int8, half = (rows["BERT-base", 1, f"onnxruntime {dtype}"]["relative_error"] for dtype in ("int8", "fp16"))
     assert int8 > half > 1e-5
