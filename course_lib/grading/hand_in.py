@@ -7,7 +7,8 @@ import json
 import logging
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -110,6 +111,7 @@ def examine(job: Job) -> Result:
             shutil.copyfile(release, submitted / release.name)
             failed = _autograde(job, lab, root)
         entry = {} if failed else gradebook.entry(root / WORK / "gradebook.db", lab, job.student)
+        said.append("" if failed else _page(job, lab, root, release))
         packed = parcel.pack(root / WORK, RESULTS, times=4)  # two copies of the hand-in, and what was written
         return Result(lab.name, job.student, job.digest, packed.content, entry, "; ".join(filter(None, [*said, failed])))
 
@@ -148,7 +150,30 @@ def _mend_timestamp(submitted: Path) -> str:
 
 
 def _autograde(job: Job, lab: Lab, root: Path) -> str:
-    """nbgrader's autograde and feedback; why it failed, or ""."""
+    """The notebook run and the files judged; why that failed, or ""."""
+    with _nbgrader(job, lab, root) as nbgrader:
+        done = nbgrader.autograde(lab.name, job.student)
+    return "" if done["success"] else reason(done)
+
+
+def _page(job: Job, lab: Lab, root: Path, release: Path) -> str:
+    """The learner's page, made of the empty notebook where none can be made of the learner's; what is wrong with it, or "".
+
+    The points are known by then, and stay.
+    """
+    with _nbgrader(job, lab, root) as nbgrader:
+        done = nbgrader.generate_feedback(lab.name, job.student)
+        if done["success"]:
+            return ""
+        why = reason(done)
+        shutil.copyfile(release, root / WORK / "autograded" / job.student / lab.name / release.name)
+        shown = nbgrader.generate_feedback(lab.name, job.student)["success"]
+    return f"nbgrader could not show the notebook ({why}): " + ("the page shows the empty one" if shown else "there is no page")
+
+
+@contextmanager
+def _nbgrader(job: Job, lab: Lab, root: Path) -> Iterator[Any]:
+    """nbgrader's API for this folder; its log is beside the report."""
     from course_lib.grading.nbgrader_bridge import api
 
     log = root / WORK / "reports" / job.student / f"{lab.name}.log"
@@ -157,11 +182,7 @@ def _autograde(job: Job, lab: Lab, root: Path) -> str:
     unsigned = {**job.settings.get("GradeArtefacts", {}), "sign": False}  # the classroom's key is not here
     settings = {**job.settings, "GradeArtefacts": unsigned}
     try:
-        nbgrader = api(root, WORK, trusted=job.trusted, bench=job.bench, settings=settings, log=handler)
-        done = nbgrader.autograde(lab.name, job.student)
-        if done["success"]:
-            done = nbgrader.generate_feedback(lab.name, job.student)
-        return "" if done["success"] else reason(done)
+        yield api(root, WORK, trusted=job.trusted, bench=job.bench, settings=settings, log=handler)
     finally:
         handler.close()
 

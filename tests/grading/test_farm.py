@@ -9,12 +9,14 @@ from typing import Any
 
 import nbformat
 import pytest
+from nbgrader.apps.api import NbGraderAPI
 
 from course_lib.errors import CourseError
-from course_lib.grading import farm, gradebook, hand_in, parcel
+from course_lib.grading import farm, gradebook, hand_in, nbgrader_bridge, parcel
 from course_lib.grading.classroom import Classroom
 from course_lib.grading.hand_in import Job, Result
 from course_lib.grading.journal import Journal
+from course_lib.grading.judge import judge
 from course_lib.grading.sandbox import SandboxMissing
 from tests.grading.conftest import LAB, needs_sandbox, new_course, submit
 
@@ -70,6 +72,29 @@ def test_a_notebook_that_cannot_be_read_costs_nothing_else(room, course, referen
     assert "timestamp.txt holds no time" in result.error
     grades = result.entry["notebooks"][LAB.name]["grades"]
     assert {grades[task.id]["auto_score"] for task in LAB.tasks} == {0.0}
+
+
+@needs_sandbox
+@pytest.mark.parametrize(("failures", "said"), [(1, "the page shows the empty one"), (2, "there is no page")])
+def test_a_page_that_cannot_be_made_costs_no_points_and_no_second_grading(room, course, tmp_path, monkeypatch, failures, said):
+    """As where nbconvert's templates are missing, or a notebook has what it cannot show."""
+    real, pages, judged = NbGraderAPI.generate_feedback, [], []
+    no_templates = {"success": False, "error": "Traceback:\nValueError: no template:\n/usr/share/jupyter\n", "log": ""}
+
+    def page(*arguments: Any) -> Any:
+        pages.append(arguments)
+        return no_templates if len(pages) <= failures else real(*arguments)
+
+    monkeypatch.setattr(NbGraderAPI, "generate_feedback", page)
+    monkeypatch.setattr(nbgrader_bridge, "judge", lambda *given, **named: judged.append(given) or judge(*given, **named))
+    empty(room, "pageless")
+    result = hand_in.examine(job(room, "pageless", course))
+    assert result.error == f"nbgrader could not show the notebook (ValueError: no template:): {said}"
+    assert set(result.entry["notebooks"][LAB.name]["grades"]) >= {task.id for task in LAB.tasks}
+    assert (len(judged), len(pages)) == (1, 2)
+    parcel.unpack(result.files, tmp_path)
+    shown = [page.read_text() for page in (tmp_path / "feedback").rglob("*.html")]
+    assert len(shown) == 2 - failures and all("NotImplementedError" in text and "pageless" not in text for text in shown)
 
 
 @needs_sandbox
