@@ -165,9 +165,11 @@ def _page(job: Job, lab: Lab, root: Path, release: Path) -> str:
         done = nbgrader.generate_feedback(lab.name, job.student)
         if done["success"]:
             return ""
-        why = reason(done)
-        shutil.copyfile(release, root / WORK / "autograded" / job.student / lab.name / release.name)
+        why, graded = reason(done), root / WORK / "autograded" / job.student / lab.name / release.name
+        content = graded.read_bytes()
+        shutil.copyfile(release, graded)
         shown = nbgrader.generate_feedback(lab.name, job.student)["success"]
+        graded.write_bytes(content)  # the instructor's copy is the learner's
     return f"nbgrader could not show the notebook ({why}): " + ("the page shows the empty one" if shown else "there is no page")
 
 
@@ -193,5 +195,5 @@ def reason(done: Mapping[str, Any]) -> str:
         lines = [line.strip("\n") for line in (text or "").splitlines() if line.strip()]
         began = max((number for number, line in enumerate(lines) if line.startswith("Traceback")), default=len(lines))
         if lines:
-            return next((line for line in lines[began:] if _EXCEPTION.match(line)), lines[-1]).strip()
+            return next((line for line in lines[began:] if _EXCEPTION.match(line)), lines[-1]).strip()[:300]
     return "no reason given"

@@ -94,6 +94,7 @@ def test_a_page_that_cannot_be_made_costs_no_points_and_no_second_grading(room, 
     assert (len(judged), len(pages)) == (1, 2)
     parcel.unpack(result.files, tmp_path)
     shown = [page.read_text() for page in (tmp_path / "feedback").rglob("*.html")]
+    assert "pageless" in (tmp_path / "autograded" / "pageless" / LAB.name / f"{LAB.name}.ipynb").read_text()
     assert len(shown) == 2 - failures and all("NotImplementedError" in text and "pageless" not in text for text in shown)
 
 
