@@ -36,7 +36,7 @@ for _parameter in ("asan-instrumentation-with-call-threshold", "asan-stack", "as
 _MATHS = r"(?:sin|cos|sincos|fma|fabs|sqrt|pow|exp2?|floor|ceil|fmin|fmax|rint)f?"
 _HOST_CALLS = rf"__asan_\w+|_Z14watched_launch\w+|memcpy|_GLOBAL_OFFSET_TABLE_|{_MATHS}"
 _GPU_CALLS = (
-    r"__cuda\w+|__cxa_guard_\w+|cudaLaunchKernel\w*|cudaGetLastError|cudaPeekAtLastError|cudaFuncSetAttribute|atexit|__dso_handle|mem(cpy|set)"
+    r"__cuda\w+|__cxa_guard_\w+|cudaLaunchKernel\w*|cudaGetLastError|cudaPeekAtLastError|cudaFunc(?:Set|Get)Attributes?|atexit|__dso_handle|mem(cpy|set)"
     r"|_GLOBAL_OFFSET_TABLE_|__fatbin\w*|__stack_chk_fail|_ZTV\w+|__gxx_personality_v0|_Unwind_Resume"
 )
 _THREAD = ("gridDim", "blockDim", "blockIdx", "threadIdx")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import nbformat
@@ -13,7 +14,17 @@ from course_lib import labs
 from course_lib.errors import EngineError, ExaminerFault
 from course_lib.grading import sandbox
 from course_lib.grading.judge import judge
-from course_lib.labs import Bench, Examination, lab06, lab06_cases, lab06_contract, lab06_gpu, lab06_kernel, lab06_reference
+from course_lib.labs import (
+    Bench,
+    Examination,
+    lab06,
+    lab06_cases,
+    lab06_compile_child,
+    lab06_contract,
+    lab06_gpu,
+    lab06_kernel,
+    lab06_reference,
+)
 from course_lib.labs.lab06_cases import Case
 from course_lib.labs.lab06_compile_child import first_error
 from course_lib.labs.lab06_figures import angle_figure, sectors_figure
@@ -756,6 +767,16 @@ def test_with_a_gpu_the_clock_decides(hand_in, played, monkeypatch):
     played(worse=0.01)
     examined = hand_in(KERNEL)
     assert tiers(examined) == {"kernel": "partial", "memory": "none"} and "On the GPU" in outcome(examined, "kernel").message
+
+
+def test_the_kernel_that_others_are_timed_beside_may_call_what_it_calls():
+    """On a GPU the course's own kernel goes through the same checks of words and symbols as a learner's."""
+    text = re.sub(r"//.*", "", SOURCE.read_text())
+    assert not lab06_compile_child._WORDS.search(text)
+    device_side = {"cudaTriggerProgrammaticLaunchCompletion", "cudaGridDependencySynchronize"}
+    called = set(re.findall(r"\b(cuda[A-Z]\w+)\(", text)) - device_side
+    assert called == {"cudaFuncGetAttributes", "cudaLaunchKernelEx"}
+    assert all(re.fullmatch(lab06_compile_child._GPU_CALLS, name) for name in called)
 
 
 def test_time_of_a_launch_from_outside():

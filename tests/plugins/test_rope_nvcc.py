@@ -66,6 +66,21 @@ def test_the_indices_need_no_division(ptx: dict[str, str]) -> None:
     assert not any(re.search(r"\b(div|rem)\.[su]", body) for body in ptx.values())
 
 
+@pytest.mark.parametrize("name", KERNELS)
+def test_no_memory_is_touched_before_the_wait(ptx: dict[str, str], name: str) -> None:
+    """A kernel that may be launched early must not overtake those before it."""
+    assert re.findall(r"griddepcontrol\.(\w+)", ptx[name]) == ["launch_dependents", "wait"]
+    before, _, after = ptx[name].partition("griddepcontrol.wait")
+    touched = re.compile(r"\b(ld|st)\.global")
+    assert not touched.search(before) and touched.search(after)
+
+
+def test_there_is_no_wait_for_an_architecture_that_has_none(nvcc: str, tmp_path: Path) -> None:
+    output = tmp_path / "rope.ptx"
+    subprocess.run([nvcc, "-std=c++17", "-O3", "-arch=sm_80", "-ptx", str(compilers.SOURCE), "-o", str(output)], check=True)
+    assert ".entry" in output.read_text() and "griddepcontrol" not in output.read_text()
+
+
 def test_registers_leave_room_for_enough_threads(nvcc: str, tmp_path: Path) -> None:
     """At 64 registers or fewer four blocks of 256 threads share a multiprocessor: enough loads in flight to fill the memory bus."""
     flags = ("-std=c++17", "-O3", "-arch=sm_90", "-cubin", "-Xptxas=-v")

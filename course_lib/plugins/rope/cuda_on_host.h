@@ -9,7 +9,7 @@
 
 #define __global__
 #define __device__
-#define __launch_bounds__(threads)
+#define __launch_bounds__(...)
 
 struct dim3 {
   unsigned int x, y, z;

@@ -36,6 +36,18 @@ namespace {
 constexpr int kThreads = 512;     // a block at most
 constexpr int kVectorBytes = 16;  // the widest load and store of one thread
 
+// ---- One kernel after the other. From compute capability 9.0 on, a kernel may be launched while the one before it still runs
+// (programmatic dependent launch; `rope_launch` asks for it): its blocks take their places as soon as there is room, and wait
+// here. What is saved is the way from the end of one kernel to the begin of the next: in one tuning run on an H200, with one token,
+// 1.1 us a launch instead of 1.6.
+
+__device__ inline void wait_for_earlier_kernels() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  cudaTriggerProgrammaticLaunchCompletion();  // whoever comes after this kernel and waits like it may be launched now
+  cudaGridDependencySynchronize();            // all earlier kernels are through, and what they wrote can be read
+#endif
+}
+
 // ---- Numbers: whatever the storage type, the arithmetic is float32.
 
 __device__ inline float widen(float value) { return value; }
@@ -136,6 +148,7 @@ __device__ void rotate(const T* __restrict__ x, const float* __restrict__ cos, c
   extern "C" __global__ void __launch_bounds__(kThreads)                                                                      \
       NAME(const void* __restrict__ x, const float* __restrict__ cos, const float* __restrict__ sin, void* __restrict__ y,    \
            int batch, int sequence, int heads, int head_size) {                                                               \
+    wait_for_earlier_kernels();                                                                                               \
     rotate<T, WIDTH, INTERLEAVED>(static_cast<const T*>(x), cos, sin, static_cast<T*>(y), batch, sequence, heads, head_size); \
   }
 
@@ -168,6 +181,14 @@ int divide_up(int a, int b) { return a / b + (a % b != 0); }
 // A block that turns all of a token's 32 heads of 128 at once. In one tuning run on an H200, at (8, 4096, 32, 128), it had 0.98 of a
 // copy's speed in FP32 and a block of half as many threads 0.96; in FP16 these 256 had 0.97, and 512, two tokens, 0.90.
 int block_threads(int width) { return width == 4 ? kThreads : kThreads / 2; }
+
+#ifndef ROPE_ON_HOST
+// Whether the code that this device runs has the wait in it: what was compiled for an older architecture has none.
+bool waits_for_earlier_kernels(Kernel* kernel) {
+  cudaFuncAttributes known;
+  return cudaFuncGetAttributes(&known, kernel) == cudaSuccess && known.ptxVersion >= 90;
+}
+#endif
 
 bool is_dimension(int64_t size) { return 0 <= size && size <= 1 << 30; }  // twice that still fits: a loop may step beyond
 
@@ -205,6 +226,13 @@ extern "C" int rope_launch(int type, int interleaved, const void* x, const float
   config.gridDim = dim3(six[0], six[1], six[2]);
   config.blockDim = dim3(six[3], six[4], six[5]);
   config.stream = static_cast<cudaStream_t>(stream);
-  return cudaLaunchKernelEx(&config, kKernels[type][interleaved != 0][aligned], x, cos, sin, y, int(batch), int(sequence),
-                            int(heads), int(head_size));
+  Kernel* const kernel = kKernels[type][interleaved != 0][aligned];
+#ifndef ROPE_ON_HOST
+  cudaLaunchAttribute early{};
+  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  early.val.programmaticStreamSerializationAllowed = 1;
+  config.attrs = &early;
+  config.numAttrs = waits_for_earlier_kernels(kernel) ? 1 : 0;
+#endif
+  return cudaLaunchKernelEx(&config, kernel, x, cos, sin, y, int(batch), int(sequence), int(heads), int(head_size));
 }
