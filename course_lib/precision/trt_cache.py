@@ -6,6 +6,9 @@ hexadecimal digits, highest byte first. The scale is ``amax / 127``::
     TRT-8600-EntropyCalibration2
     image: 3c010a14
 
+The legacy calibrator's names neither: its first line holds a number and the two parameters of that calibrator, regression cutoff and
+quantile, as bits of float64: ``0 3ff0000000000000 3fefff2e48e8a71e`` (8.6.0, seen on a GPU; what the 0 says is not known).
+
 Source: the same reading in ONNX Runtime's TensorRT provider (``ReadDynamicRange``: scale times 127 is the dynamic range).
 """
 
@@ -19,6 +22,8 @@ from collections.abc import Mapping
 from course_lib.errors import CourseError
 
 _HEADER = re.compile(r"TRT-(\d+)-(\w+)")
+_LEGACY_HEADER = re.compile(r"\d+ [0-9a-f]{16} [0-9a-f]{16}")
+_LEGACY = "LegacyCalibration"
 _STEPS = 127  # on either side of zero
 
 
@@ -28,11 +33,13 @@ def write_cache(ranges: Mapping[str, float], version: int = 8600, *, algorithm: 
     Args:
         ranges: tensor name to amax, such as `Ranges`.
         version: TensorRT's, as it spells it in the header: 8600 for 8.6.0. TensorRT reads a cache only under its own header.
-        algorithm: ``"EntropyCalibration2"``, ``"MinMaxCalibration"`` or ``"LegacyCalibration"``, to match the calibrator.
+        algorithm: ``"EntropyCalibration2"`` or ``"MinMaxCalibration"``, to match the calibrator.
 
     Raises:
-        CourseError: a range that is not positive and finite in float32, or a name with a line break in it.
+        CourseError: a legacy cache, a range that is not positive and finite in float32, or a name with a line break in it.
     """
+    if algorithm == _LEGACY:
+        raise CourseError("a legacy calibrator's cache cannot be written, only read: use EntropyCalibration2 or MinMaxCalibration")
     lines = [f"TRT-{version}-{algorithm}"]
     for name, amax in ranges.items():
         if "\n" in name or "\r" in name or not name:
@@ -64,12 +71,14 @@ def read_cache(text: str) -> dict[str, float]:
 
 
 def read_header(text: str) -> tuple[int, str]:
-    """Version and algorithm of a cache, such as ``(8600, "EntropyCalibration2")``.
+    """Version and algorithm of a cache, such as ``(8600, "EntropyCalibration2")``. A legacy cache tells no version: it is 0.
 
     Raises:
         CourseError: the first line is no header.
     """
     first = text.partition("\n")[0].strip()
+    if _LEGACY_HEADER.fullmatch(first):
+        return 0, _LEGACY
     if not (match := _HEADER.fullmatch(first)):
         raise CourseError(
             f"no TensorRT calibration cache: its first line is {first[:80]!r}, not 'TRT-8600-EntropyCalibration2'"

@@ -34,6 +34,16 @@ def test_a_foreign_cache_is_read_and_written_back() -> None:
     assert write_cache(ranges) == SAMPLE.replace(" 800000", " 00800000")  # leading zeros may be missing, we write them
 
 
+def test_a_legacy_cache_as_an_h200_wrote_it() -> None:
+    """Its first line: a regression cutoff of 1 and a quantile of 0.9999, as bits of float64."""
+    text = "0 3ff0000000000000 3fefff2e48e8a71e\nimage: 3c010204\n/Relu_output_0: 3d403b06\n"
+    assert struct.pack(">2d", 1.0, 0.9999).hex(" ", 8) == "3ff0000000000000 3fefff2e48e8a71e"
+    assert read_header(text) == (0, "LegacyCalibration")
+    assert read_cache(text)["image"] == pytest.approx(1.0, rel=1e-6)
+    with pytest.raises(CourseError, match="only read"):
+        write_cache({"image": 1.0}, algorithm="LegacyCalibration")
+
+
 @given(st.dictionaries(st.text("abc/.:_ 0", min_size=1).map(str.strip).filter(bool), st.floats(1e-30, 1e30)))
 def test_what_was_written_is_read(ranges: dict[str, float]) -> None:
     text = write_cache(ranges, 8601, algorithm="MinMaxCalibration")
