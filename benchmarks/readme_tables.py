@@ -140,7 +140,8 @@ def gpus(data: Data) -> str:
         )
         lines.append((row["gpus"], row["hand_ins"], row["full_marks"], rate, gain, row["overlapping"]))
     about = f"""Grading lab 01's reference with several GPUs of one host, a worker a GPU, {device(data)}, {versions(data)},
-        {source("gpus_h200", data)}; from the signed verdicts: timings that overlapped another on the same GPU):"""
+        {source("gpus_h200", data)}; from the signed verdicts: timings that overlapped another on the same GPU; one
+        run a row, so there is no interval):"""
     return page(
         about, table(("GPUs", "hand-ins", "full marks", "hand-ins a minute", "over one GPU", "overlapping timings"), lines)
     )
@@ -203,8 +204,17 @@ def engines(data: Data) -> str:
     rows = [row for row in data["rows"] if "failed" not in row]
     about = f"""What profiles, settings, fusion and caches are worth on one {device(data)}, TensorRT {data["versions"]["tensorrt"]},
         {data["network"]}; {source("engines_h200", data)}; device time unless it says host; ratio [95 % interval] within one run).
-        The default was built alone, workspace sizes and levels two at a time: their build times are too long rather than too short."""
+        {_built(rows)}"""
     return page(about, _profiles(rows), _gains(rows))
+
+
+def _built(rows: Sequence[Data]) -> str:
+    """How many builds shared the machine where their times are shown."""
+    settings = ("workspace", "level")
+    jobs = max((row["jobs"] for row in rows if row["table"] == "build" and row["engine"].startswith(settings)), default=1)
+    if jobs == 1:
+        return "The engines whose build times are shown were built one at a time."
+    return f"The default was built alone, the other settings {jobs} at a time: their build times are too long rather than too short."
 
 
 def _profiles(rows: Sequence[Data]) -> str:

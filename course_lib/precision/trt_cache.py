@@ -6,8 +6,9 @@ hexadecimal digits, highest byte first. The scale is ``amax / 127``::
     TRT-8600-EntropyCalibration2
     image: 3c010a14
 
-The legacy calibrator's names neither: its first line holds a number and the two parameters of that calibrator, regression cutoff and
-quantile, as bits of float64: ``0 3ff0000000000000 3fefff2e48e8a71e`` (8.6.0, seen on a GPU; what the 0 says is not known).
+The legacy calibrator's names neither: its first line holds a number and the two parameters of that calibrator, regression
+cutoff and quantile, as bits of float64: ``0 3ff0000000000000 3fefff2e48e8a71e`` (8.6.0, seen on a GPU; what the 0 says is not
+known).
 
 Source: the same reading in ONNX Runtime's TensorRT provider (``ReadDynamicRange``: scale times 127 is the dynamic range).
 """
@@ -39,7 +40,9 @@ def write_cache(ranges: Mapping[str, float], version: int = 8600, *, algorithm: 
         CourseError: a legacy cache, a range that is not positive and finite in float32, or a name with a line break in it.
     """
     if algorithm == _LEGACY:
-        raise CourseError("a legacy calibrator's cache cannot be written, only read: use EntropyCalibration2 or MinMaxCalibration")
+        raise CourseError(
+            "a legacy calibrator's cache cannot be written, only read: use EntropyCalibration2 or MinMaxCalibration"
+        )
     lines = [f"TRT-{version}-{algorithm}"]
     for name, amax in ranges.items():
         if "\n" in name or "\r" in name or not name:

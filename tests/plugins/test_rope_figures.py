@@ -47,6 +47,7 @@ def test_recorded_speeds() -> None:
     rows = recorded("rope_h200").rows
     drawn = speed_figure(rows)
     share, gain = ([bar.get_width() for bar in axes.patches] for axes in drawn.axes)  # type: ignore[attr-defined]
-    assert len(share) == len(gain) == len(rows) and max(share) < 1
-    assert (share[0], share[1]) == (0.9497, 0.9441)  # the negation was the faster copy of FP32, the copy that of FP16
-    assert (gain[1], gain[7]) == (1.1355, 0.7896)
+    assert len(share) == len(gain) == len(rows)
+    assert max(share[:6]) < 1 < share[7]  # with one token a copy is its launch, and ours begins early
+    assert (share[0], share[1]) == (0.9494, 0.9465)  # the negation was the faster copy of FP32, the copy that of FP16
+    assert (gain[1], gain[7]) == (1.1448, 1.1658)
