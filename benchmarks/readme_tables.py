@@ -211,7 +211,9 @@ def engines(data: Data) -> str:
 def _built(rows: Sequence[Data]) -> str:
     """How many builds shared the machine where their times are shown."""
     settings = ("workspace", "level")
-    jobs = max((row["jobs"] for row in rows if row["table"] == "build" and row["engine"].startswith(settings)), default=1)
+    jobs = max(
+        (row.get("jobs", 1) for row in rows if row["table"] == "build" and row["engine"].startswith(settings)), default=1
+    )
     if jobs == 1:
         return "The engines whose build times are shown were built one at a time."
     return f"The default was built alone, the other settings {jobs} at a time: their build times are too long rather than too short."

@@ -89,7 +89,8 @@ def test_drift_that_hits_both_leaves_the_interval_narrow() -> None:
 def test_equal_seeds_give_equal_intervals() -> None:
     pairs = _independent(50, 0)
     assert speedup(*pairs, seed=7) == speedup(*pairs, seed=7)
-    assert len({speedup(*pairs).low for _ in range(5)}) > 1, "without a seed nobody can know the draw beforehand"
+    drawn = [speedup(*pairs) for _ in range(20)]  # medians of few values repeat: five low ends were once all equal
+    assert len({(one.low, one.high) for one in drawn}) > 1, "without a seed nobody can know the draw beforehand"
 
 
 def test_a_higher_level_gives_a_wider_interval() -> None:
