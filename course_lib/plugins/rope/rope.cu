@@ -178,8 +178,8 @@ const int kTypeBytes[3] = {4, 2, 2};
 int smaller(int a, int b) { return a < b ? a : b; }
 int divide_up(int a, int b) { return a / b + (a % b != 0); }
 
-// A block that turns all of a token's 32 heads of 128 at once. In one tuning run on an H200, at (8, 4096, 32, 128), it had 0.98 of
-// a copy's speed in FP32 and a block of half as many threads 0.96; in FP16 these 256 had 0.97, and 512, two tokens, 0.90.
+// A block that turns all of a token's 32 heads of 128 at once. In one tuning run on an H200, at (8, 4096, 32, 128), it had 0.98
+// of a copy's speed in FP32 and a block of half as many threads 0.96; in FP16 these 256 had 0.97, and 512, two tokens, 0.90.
 int block_threads(int width) { return width == 4 ? kThreads : kThreads / 2; }
 
 #ifndef ROPE_ON_HOST
