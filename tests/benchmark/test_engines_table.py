@@ -249,3 +249,12 @@ def test_the_readme_has_a_line_for_every_gain(rows) -> None:
     assert (
         "| a context a profile, two profiles, encoder | host, 0.2 ms instead of 40 ms a run | 200.00x [180.00-220.00] |" in said
     )
+
+
+@pytest.mark.parametrize(("jobs", "said"), [(1, "were built one at a time"), (2, "the other settings 2 at a time")])
+def test_the_readme_says_how_many_builds_there_were_at_a_time(rows, jobs, said) -> None:
+    for row in rows:
+        if row["table"] == "build":
+            row["jobs"] = jobs if row["engine"] in cases.TIMED else 6
+    known = {"date": "2026-11-22", "device": "D", "driver": "1", "versions": {"tensorrt": "8.6.0"}, "network": "n"}
+    assert said in " ".join(readme_tables.engines({**known, "rows": rows}).split())

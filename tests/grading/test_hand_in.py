@@ -8,7 +8,7 @@ TRACEBACK = """Traceback (most recent call last):
   File "/site-packages/nbconvert/exporters/templateexporter.py", line 633, in get_template_names
     raise ValueError(msg)
 ValueError: No template sub-directory with name 'classic' found in the following paths:
-\t/root/.local/share/jupyter
+\t/home/learner/.local/share/jupyter
 \t/usr/share/jupyter
 """
 
