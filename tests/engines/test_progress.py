@@ -131,7 +131,8 @@ with Worker() as worker:
     child = int(parent.stdout.readline())
     deadline = time.monotonic() + 30
     compiler = psutil.Process(child)
-    while sum(compiler.cpu_times()[:2]) < 2:  # user and system; by then it compiles. No report: the next one would end a compiler that nobody listens to
+    # Two seconds of user and system time: by then it compiles. No report: the next one would end a compiler that nobody listens to.
+    while sum(compiler.cpu_times()[:2]) < 2:
         assert parent.poll() is None and time.monotonic() < deadline, "it never began to compile"
         time.sleep(0.05)
     parent.kill()
