@@ -26,13 +26,14 @@ def bench(models: Sequence[Path], recipe: Recipe, *, backend: str | None, batch:
     """
     target = backend or default_runner()
     _, environment = split_target(target)
+    names = _distinct([str(model) for model in models])
     with ExitStack() as stack:
         workers: dict[str, Worker] = {}
-        for model in models:
+        for index, model in enumerate(models):
             plan = Plan.load(model) if model.suffix == ".plan" else build(model, recipe, backend=target)
             worker = stack.enter_context(Worker(environment))
             worker.load(plan)
-            workers[str(model) if str(model) not in workers else f"{model} (2)"] = worker
+            workers[names[index]] = worker
         inputs = next(iter(workers.values())).inputs
         if any(worker.inputs != inputs for worker in workers.values()):
             raise CourseError("the models have different inputs, so they cannot be measured on the same data")
@@ -45,6 +46,12 @@ def bench(models: Sequence[Path], recipe: Recipe, *, backend: str | None, batch:
             time_limit_s=seconds,
         )
     return {"backend": target, "batch": batch, **measured.to_json()}
+
+
+def _distinct(names: Sequence[str]) -> list[str]:
+    """Each name once: the second and later occurrences are numbered."""
+    seen = [names[:index].count(name) for index, name in enumerate(names)]
+    return [f"{name} ({before + 1})" if before else name for name, before in zip(names, seen, strict=True)]
 
 
 def _random(inputs: tuple[TensorInfo, ...], batch: int, rng: np.random.Generator) -> Feeds:

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, RootModel, ValidationError, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, RootModel, ValidationError, field_validator, model_validator
 
 from course_lib.errors import RecipeError
 
@@ -61,7 +61,22 @@ class ShapeRange(_Value):
         )
 
 
-class Profile(RootModel[dict[str, ShapeRange]]):
+class _FrozenDict(dict[str, ShapeRange]):
+    """A dictionary that cannot change, so that it has a hash."""
+
+    def _refuse(self, *_: object, **__: object) -> Any:
+        raise TypeError("a profile cannot change: make a new one")
+
+    __setitem__ = __delitem__ = __ior__ = update = setdefault = pop = popitem = clear = _refuse
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(frozenset(self.items()))
+
+    def __reduce__(self) -> tuple[Any, ...]:  # pickle would set the items one by one
+        return type(self), (dict(self),)
+
+
+class Profile(RootModel[Annotated[dict[str, ShapeRange], AfterValidator(_FrozenDict)]]):
     """An optimization profile: one `ShapeRange` per input with dynamic dimensions.
 
     >>> Profile(image=dict(min=(1, 1, 32, 32), opt=(8, 1, 32, 32), max=(32, 1, 32, 32)))["image"].opt

@@ -122,11 +122,13 @@ def test_layers_for_people(course: Course, model: Path, recipe: Path) -> None:
 def test_bench(course: Course, model: Path, recipe: Path, small_ort_plan: Plan, tmp_path: Path) -> None:
     small_ort_plan.save(tmp_path / "same.plan")
     before = _files(tmp_path)
-    arguments = ["bench", model, "-r", recipe, "-b", ORT, "--against", tmp_path / "same.plan", "--batch", 2, "--seconds", 1]
+    plan = str(tmp_path / "same.plan")
+    against = ["--against", plan, "--against", plan, "--against", model]
+    arguments = ["bench", model, "-r", recipe, "-b", ORT, *against, "--batch", 2, "--seconds", 1]
     document = course(*arguments, "--json").document()
     assert document["backend"] == ORT and document["batch"] == 2 and document["baseline"] == str(model)
-    assert document["median_ms"].keys() == {str(model), str(tmp_path / "same.plan")}
-    speed = document["speedup"][str(tmp_path / "same.plan")]
+    assert list(document["median_ms"]) == [str(model), plan, f"{plan} (2)", f"{model} (2)"], "every file, equal or not"
+    speed = document["speedup"][plan]
     assert 0.5 < speed["low"] <= speed["median"] <= speed["high"] < 2
     assert _files(tmp_path) == before
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import sys
 from pathlib import Path
 
@@ -174,6 +176,26 @@ def test_values_are_frozen(service_recipe: Recipe) -> None:
     for value, field in ((service_recipe, "precision"), (profile, "root"), (profile["image"], "min")):
         with pytest.raises(ValidationError, match="frozen"):
             setattr(value, field, getattr(value, field))
+
+
+def test_equal_values_have_one_hash_and_no_part_of_them_changes(service_recipe: Recipe) -> None:
+    again = Recipe.loads(service_recipe.dumps())
+    assert again == service_recipe and hash(again) == hash(service_recipe) and len({again, service_recipe}) == 1
+    assert hash(Recipe()) != hash(service_recipe) and hash(Recipe()) == hash(Recipe())
+    shapes = service_recipe.profiles[0].root
+    bigger = ShapeRange(min=(1,), opt=(1,), max=(1,))
+    for change in (
+        lambda: shapes.__setitem__("image", bigger),
+        lambda: shapes.update(image=bigger),
+        lambda: shapes.setdefault("other", bigger),
+        lambda: shapes.pop("image"),
+        lambda: shapes.__ior__({"image": bigger}),
+        shapes.clear,
+    ):
+        with pytest.raises(TypeError, match="make a new one"):
+            change()
+    for copied in (copy.deepcopy(service_recipe), pickle.loads(pickle.dumps(service_recipe))):
+        assert copied == service_recipe and hash(copied) == hash(service_recipe)
 
 
 def test_a_range_contains_its_ends_and_nothing_else() -> None:

@@ -72,9 +72,9 @@ class Worker:
         most_bytes: int = wire.MAX_ARRAYS,
     ) -> None:
         self.timeout_s, self.most_bytes = timeout_s, most_bytes
-        self._log = tempfile.TemporaryFile()  # noqa: SIM115 (closed in close)
         command = [*environment.command, "-c", _BOOTSTRAP, _LIBRARY]
         command = launcher(command) if launcher else command
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 (closed in close)
         try:
             self._process = subprocess.Popen(
                 command,
@@ -85,6 +85,7 @@ class Worker:
                 start_new_session=True,
             )
         except OSError as error:
+            self._log.close()
             raise BackendUnavailable(f"cannot start {command[0]!r}: {error.strerror}") from None
         assert self._process.stdin is not None
         os.set_blocking(self._process.stdin.fileno(), False)  # a worker that does not read must not stop us either

@@ -120,7 +120,9 @@ class Classroom:
             if kept := journal.kept(student, job.digest):
                 errors[student] = kept.error
                 self._record(lab, kept, journal)
-            elif not journal.recorded(student, job.digest):
+            elif (error := journal.recorded(student, job.digest)) is not None:
+                errors[student] = error
+            else:
                 yield job
 
     def _packed(self, lab: Lab, student: str) -> tuple[bytes, str]:

@@ -6,9 +6,9 @@ import contextlib
 import csv
 import fcntl
 import os
+import platform
 import statistics
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 from course_lib.engines import cuda_driver
 from course_lib.errors import CourseError
+from course_lib.files import cache_folder
 from course_lib.grading.supervise import descendants
 
 _T = TypeVar("_T")
@@ -132,8 +133,15 @@ class Device:
         """All of the device's locks, taken in one order everywhere: two processes never wait for each other."""
         with contextlib.ExitStack() as held:
             for name in sorted(self.name.split("+")):
-                held.enter_context(_locked(Path(tempfile.gettempdir(), f"course-{name}-{os.getuid()}.lock")))
+                held.enter_context(_locked(_lock_folder() / f"{platform.node()}-{name}.lock"))
             yield
+
+
+def _lock_folder() -> Path:
+    """A folder that only this user can write to: in the shared temporary one, another user's file of that name would stop us."""
+    folder = cache_folder("locks")
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder
 
 
 @contextlib.contextmanager

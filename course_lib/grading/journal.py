@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -54,15 +55,15 @@ class Journal:
 
     def mark(self, result: Result) -> None:
         """It is in the gradebook."""
-        self._write(self._mark(result.student), result.digest.encode())
+        self._write(self._mark(result.student), json.dumps([result.digest, result.error]).encode())
         self._result(result.student).unlink(missing_ok=True)
 
-    def recorded(self, student: str, digest: str) -> bool:
-        """Whether exactly this hand-in went into the gradebook in this batch."""
-        try:
-            return self._mark(student).read_text() == digest
-        except FileNotFoundError:
-            return False
+    def recorded(self, student: str, digest: str) -> str | None:
+        """The `Result.error` of exactly this hand-in if it went into the gradebook in this batch, otherwise None."""
+        with contextlib.suppress(FileNotFoundError, ValueError):
+            recorded, error = json.loads(self._mark(student).read_bytes())
+            return str(error) if recorded == digest else None
+        return None
 
     def finish(self, students: Iterable[str]) -> None:
         """The batch is done: the next one grades them anew."""

@@ -38,6 +38,13 @@ def contradictions(document: Mapping[str, Any], expected_key: str | None = None)
 def _contradictions(document: Mapping[str, Any]) -> Iterator[str]:
     lab = labs.find(document["lab"])
     points = {task.id: task.points for task in lab.tasks}
+    listed = [row["task"]["id"] for row in document["tasks"]]
+    if missing := [task for task in points if task not in listed]:
+        yield f"the tasks {', '.join(missing)} of {lab.name} are missing"
+    if twice := sorted({task for task in listed if listed.count(task) > 1}):
+        yield f"the tasks {', '.join(twice)} are listed more than once"
+    if document["max_score"] != sum(points.values()):
+        yield f"the verdict says {document['max_score']:g} points can be earned, {lab.name} has {sum(points.values()):g}"
     for row in document["tasks"]:
         if points.get(row["task"]["id"]) != row["task"]["points"]:
             yield f"{lab.name} has no task {row['task']['id']!r} worth {row['task']['points']:g} points"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,22 @@ def test_a_model_may_travel_as_bytes(small_onnx: Path, service_recipe: Recipe) -
 def test_a_launcher_wraps_the_command() -> None:
     with Worker(launcher=lambda command: ["env", "COURSE_ENVIRONMENTS=", *command]) as worker:
         assert {found["name"] for found in worker.backends()} >= {"tensorrt", "onnxruntime", "torch"}
+
+
+def test_a_worker_that_cannot_be_started_leaves_no_file_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = []
+    make = tempfile.TemporaryFile
+    monkeypatch.setattr(tempfile, "TemporaryFile", lambda: opened.append(make()) or opened[-1])
+
+    def refuse(command: Sequence[str]) -> list[str]:
+        raise BackendUnavailable("this launcher wraps nothing")
+
+    with pytest.raises(BackendUnavailable, match="cannot start '/nowhere/python'"):
+        Worker(Environment("nowhere", ("/nowhere/python",)))
+    assert [log.closed for log in opened] == [True]
+    with pytest.raises(BackendUnavailable, match="wraps nothing"):
+        Worker(launcher=refuse)
+    assert all(log.closed for log in opened)
 
 
 def test_what_is_printed_in_a_worker_does_not_disturb_it(tmp_path: Path) -> None:

@@ -131,12 +131,15 @@ def test_what_is_recorded_is_not_graded_again(room, course, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         room.grade(LAB, ["a", "b", "c"])
     journal = Journal(room.folder / "jobs" / LAB.name)
-    assert journal.recorded("a", job(room, "a", course).digest) and not journal.recorded("b", job(room, "b", course).digest)
+    assert journal.recorded("a", job(room, "a", course).digest) == "a had no notebook"
+    assert journal.recorded("b", job(room, "b", course).digest) is None
     journal.keep(fake_result(job(room, "b", course), course, points=1.5))
     graded.append("again")
-    assert [grade.score for grade in room.grade(LAB, ["a", "b", "c"])] == [1, 1.5, 4]
+    grades = room.grade(LAB, ["a", "b", "c"])
+    assert [grade.score for grade in grades] == [1, 1.5, 4]
+    assert [grade.error for grade in grades] == ["a had no notebook", "b had no notebook", "c had no notebook"], "all are kept"
     assert graded == ["a", "b", "again", "c"]
-    assert not journal.recorded("a", job(room, "a", course).digest)
+    assert journal.recorded("a", job(room, "a", course).digest) is None
 
     graded.clear()
     assert [grade.score for grade in room.grade(LAB, ["a"])] == [1], "a finished batch is graded anew"
@@ -147,7 +150,7 @@ def fake_result(one: Job, course: bytes, points: float) -> Result:
     grades = {task.id: {"auto_score": 0.0, "needs_manual_grade": False} for task in LAB.tasks}
     grades[LAB.tasks[0].id]["auto_score"] = points
     entry = {"timestamp": None, "notebooks": {LAB.name: {"grades": grades, "comments": {}}}}
-    return Result(LAB.name, one.student, one.digest, verdict_file(one.student), entry)
+    return Result(LAB.name, one.student, one.digest, verdict_file(one.student), entry, f"{one.student} had no notebook")
 
 
 def verdict_file(student: str) -> bytes:
@@ -166,9 +169,11 @@ def test_a_hand_in_that_changed_is_graded_again(room, course):
     journal = Journal(room.folder / "jobs" / "other")
     with journal.held():
         journal.mark(fake_result(first, course, 1))
-        assert journal.recorded("eve", first.digest)
+        assert journal.recorded("eve", first.digest) == "eve had no notebook"
+        (journal.folder / "eve.recorded").write_text(first.digest)
+        assert journal.recorded("eve", first.digest) is None, "a mark of an older version, without the reason"
         (room.folder / "submitted" / "eve" / LAB.name / "more.txt").write_text("x")
-        assert not journal.recorded("eve", job(room, "eve", course).digest)
+        assert journal.recorded("eve", job(room, "eve", course).digest) is None
         with pytest.raises(CourseError, match="another process grades other"), journal.held():
             pass
         (journal.folder / "eve.result").write_bytes(b"half of a res")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 import json
+import stat
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from dataclasses import replace
@@ -115,11 +117,25 @@ print(json.dumps([(record.began, record.ended) for record in device.records]))
 
 
 def test_a_planted_link_is_not_followed(monkeypatch, tmp_path):
-    monkeypatch.setattr(health.tempfile, "gettempdir", lambda: str(tmp_path))
-    (tmp_path / f"course-test-{health.os.getuid()}.lock").symlink_to(tmp_path / "elsewhere")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    locks = health.cache_folder("locks")
+    locks.mkdir(parents=True)
+    (locks / f"{health.platform.node()}-test.lock").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(CourseError, match=r"cannot be opened .*: remove it"):
         Device("test").measured(lambda: 1)
     assert not (tmp_path / "elsewhere").exists()
+
+
+def test_no_other_user_can_stop_a_measurement(monkeypatch, tmp_path):
+    """The lock is not where everybody writes: whatever lies in the shared temporary folder, nothing of it is opened."""
+    shared, home = tmp_path / "shared", tmp_path / "home"
+    shared.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(shared))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(home))
+    assert Device("test+other").measured(lambda: 9) == 9
+    locks = home / "tensorrt-course" / "locks"
+    assert len(list(locks.iterdir())) == 2 and stat.S_IMODE(locks.stat().st_mode) == 0o700
+    assert not list(shared.iterdir())
 
 
 def test_the_machine_itself():

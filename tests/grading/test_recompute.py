@@ -63,11 +63,24 @@ def slower(found):
     found["comparison"]["latencies_ms"]["yours"] = [3 * ms for ms in found["comparison"]["latencies_ms"]["yours"]]
 
 
+def drop_a_task(found):
+    """With a score that fits what is left."""
+    found["score"] -= found["tasks"].pop(1)["points"]
+
+
+def list_a_task_twice(found):
+    found["tasks"].append(copy.deepcopy(found["tasks"][0]))
+    found["score"] += found["tasks"][0]["points"]
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
         (lambda found: found["tasks"][0].update(points=99), "99 of"),
         (lambda found: found["tasks"][0]["task"].update(points=99), "has no task"),
+        (lambda found: found.update(max_score=20), "the verdict says 20 points can be earned, lab01_first_engine has 10"),
+        (drop_a_task, "the tasks accuracy of lab01_first_engine are missing"),
+        (list_a_task_twice, "the tasks profile are listed more than once"),
         (lambda found: found.update(score=11), "do not sum up to it"),
         (lambda found: found["comparison"]["speedup"]["yours"].update(median=9.0), "the verdict says 9.00x"),
         (slower, "the tier 'none' for speed, the verdict says 'full'"),
