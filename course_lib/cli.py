@@ -375,12 +375,10 @@ def lab(as_json: AsJson = False) -> None:
 
 
 def _root() -> Path:
-    """The course's folder: COURSE_ROOT, or the nearest folder above this one, or above the library, that holds labs."""
-    named = os.environ.get("COURSE_ROOT")
-    places = [Path(named)] if named else [Path.cwd(), *Path.cwd().parents, Path(__file__).resolve().parent.parent]
-    for place in places:
-        if (place / "labs").is_dir() and (place / "nbgrader_config.py").is_file():
-            return place.resolve()
+    from course_lib.files import course_folder
+
+    if found := course_folder():
+        return found
     raise CourseError("the course's folder was not found: go there, or name it in the variable COURSE_ROOT")
 
 

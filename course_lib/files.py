@@ -30,6 +30,14 @@ def cache_folder(name: str) -> Path:
         raise CourseError(f"this user has no home folder to keep {name} in: set XDG_CACHE_HOME to a folder") from None
 
 
+def course_folder() -> Path | None:
+    """COURSE_ROOT, or the nearest folder above this one, or above the library, that holds the labs."""
+    named = os.environ.get("COURSE_ROOT")
+    places = [Path(named)] if named else [Path.cwd(), *Path.cwd().parents, Path(__file__).resolve().parent.parent]
+    found = (place for place in places if (place / "labs").is_dir() and (place / "nbgrader_config.py").is_file())
+    return next((place.resolve() for place in found), None)
+
+
 @contextmanager
 def scratch_folder(prefix: str) -> Iterator[Path]:
     """A temporary folder that goes whatever somebody else's program left in it: Python's own removal gives up in deep ones."""

@@ -5,15 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
 import course_lib
-from course_lib.engines.environments import environments
 from course_lib.errors import CourseError
+from course_lib.grading.interpreter_folders import SYSTEM, TooMuchShown, readable_for_interpreters
 
 INSTALL = "apt-get install bubblewrap (Debian, Ubuntu) or dnf install bubblewrap (Fedora)"
 NOBODY = "65534"
@@ -73,7 +72,7 @@ class Sandbox:
             walls += (
                 ["--symlink", str(path.readlink()), str(path)] if path.is_symlink() else ["--ro-bind", str(path), str(path)]
             )
-        for path in (*_python_paths(), _PACKAGE, *self.readable):
+        for path in (*readable_for_interpreters(), _PACKAGE, *self.readable):
             walls += ["--ro-bind", str(path), str(path)]
         walls += ["--tmpfs", str(_PACKAGE / "grading")]  # how grading works is nobody's business inside
         for path in self.writable:
@@ -110,6 +109,8 @@ def problem() -> str:
             return f"{tool} is not installed: {package}"
     try:
         tried = subprocess.run(Sandbox().command(["/usr/bin/true"]), capture_output=True, text=True, timeout=30)
+    except TooMuchShown as error:
+        return str(error)
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"bubblewrap does not start: {error}"
     if tried.returncode == 0:
@@ -119,25 +120,5 @@ def problem() -> str:
 
 
 def _system_paths() -> list[Path]:
-    named = (
-        "/usr",
-        "/lib",
-        "/lib64",
-        "/bin",
-        "/opt",
-        "/etc/ld.so.cache",
-        "/etc/ld.so.conf",
-        "/etc/ld.so.conf.d",
-        "/etc/alternatives",
-        "/etc/fonts",
-    )
-    return [path for path in map(Path, named) if path.exists()]
-
-
-def _python_paths() -> list[Path]:
-    """This interpreter's folders, and those of every other environment's."""
-    folders = {Path(sys.prefix), Path(sys.base_prefix)}
-    for word in (word for environment in environments().values() for word in environment.command if word.startswith("/")):
-        program = Path(word)
-        folders.add(program.parent.parent if program.parent.name == "bin" else program.parent)
-    return sorted(folder for folder in folders if folder not in (Path("/usr"), Path("/")))
+    named = ("/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives", "/etc/fonts")
+    return [path for path in (*SYSTEM, *map(Path, named)) if path.exists()]

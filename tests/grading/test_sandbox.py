@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from course_lib.engines import Worker
-from course_lib.grading import sandbox
+from course_lib.errors import CourseError
+from course_lib.grading import interpreter_folders, sandbox
 from course_lib.grading.sandbox import Sandbox
 from tests.grading.conftest import LAB, ROOT, needs_sandbox, new_course
 
@@ -40,6 +41,56 @@ def test_writes_only_where_it_may(tmp_path):
     ran = inside(code, Sandbox(writable=(tmp_path,)))
     assert "Read-only file system" in ran.stderr or "Permission denied" in ran.stderr
     assert (tmp_path / "made").exists() and not Path("/usr/made").exists()
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """Somebody's home folder with the key that signs verdicts in it."""
+    folder = tmp_path / "home" / "ada"
+    (folder / "bin").mkdir(parents=True)
+    (folder / "signing.key").write_text("secret")
+    monkeypatch.setattr(interpreter_folders, "_homes", lambda: {folder})
+    interpreter_folders._reported.cache_clear()
+    return folder
+
+
+@needs_sandbox
+def test_an_interpreter_that_is_linked_from_a_home_folder_shows_nothing_else_of_it(home, monkeypatch):
+    (home / "bin" / "python").symlink_to(sys.executable)
+    monkeypatch.setenv("COURSE_ENVIRONMENTS", f"x={home}/bin/python")
+    ran = inside(f"import os; print(os.listdir({str(home)!r}))")
+    assert ran.stdout.strip() == "['bin']", ran.stderr
+    command = Sandbox().command([f"{home}/bin/python", "-c", "print(6 * 7)"])
+    assert subprocess.run(command, capture_output=True, text=True).stdout.strip() == "42"
+
+
+@pytest.mark.parametrize("where", ["prefix", "path", "libraries"])
+def test_an_interpreter_that_needs_a_home_folder_is_refused(home, monkeypatch, where):
+    if where == "prefix":
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", home], check=True)
+        command = f"{home}/bin/python"
+    else:
+        variable = {"path": "PYTHONPATH", "libraries": "LD_LIBRARY_PATH"}[where]
+        command = f"env {variable}={home.parent} {sys.executable}"
+    monkeypatch.setenv("COURSE_ENVIRONMENTS", f"x={command}")
+    with pytest.raises(CourseError, match=f"hand-ins would see the home folder {home}: .* in a folder of its own"):
+        Sandbox().command(["true"])
+    monkeypatch.setattr(sandbox, "problem", sandbox.problem.__wrapped__)
+    assert str(home) in sandbox.problem()
+    with pytest.raises(sandbox.SandboxMissing):
+        sandbox.require()
+
+
+def test_an_interpreter_around_the_course_is_refused(tmp_path, monkeypatch):
+    """Made with `python -m venv .` in the course's folder, its prefix holds solutions and grades."""
+    root = new_course(tmp_path)
+    (root / "nbgrader_config.py").touch()
+    monkeypatch.setenv("COURSE_ROOT", str(root))
+    monkeypatch.setattr(sys, "prefix", str(root))
+    with pytest.raises(CourseError, match="hand-ins would see the course's folder with solutions and grades"):
+        Sandbox().command(["true"])
+    monkeypatch.setattr(sys, "prefix", str(root / ".venv"))
+    assert Sandbox().command(["true"])
 
 
 def test_every_gpu_is_inside_and_a_variable_says_which_is_used(monkeypatch, tmp_path):
