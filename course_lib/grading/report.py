@@ -15,7 +15,7 @@ from course_lib.grading import pages, speed_figure
 from course_lib.grading.judge import Verdict
 from course_lib.grading.layer_feedback import LayerFeedback
 from course_lib.grading.speed_figure import Ratio
-from course_lib.labs import Examination, Lab, Outcome
+from course_lib.labs import Examination, Lab, Outcome, criteria
 
 _TIERS = {"full": "all points", "partial": "part of the points", "none": "no points yet", "inconclusive": "inconclusive"}
 _SHOWN = 4  # layers that a cell of the table names
@@ -55,7 +55,7 @@ def _task(outcome: Outcome) -> str:
     return (
         f'<section class="task {escape(outcome.tier)}"><p><b>{escape(outcome.task.title)}</b>: {outcome.points:g} of '
         f'{outcome.task.points:g} <span class="soft">({_TIERS.get(outcome.tier, escape(outcome.tier))})</span></p>'
-        f"<p>{escape(outcome.message)}</p>{hint}</section>"
+        f"<p>{escape(outcome.message)}</p>{criteria.as_html(outcome.criteria)}{hint}</section>"
     )
 
 

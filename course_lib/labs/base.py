@@ -7,7 +7,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from html import escape
 from pathlib import Path
@@ -20,6 +20,8 @@ from course_lib.engines import Compiler, ModelSource, Plan, Worker, build, defau
 from course_lib.engines.environments import HERE
 from course_lib.engines.worker import Launcher
 from course_lib.errors import CourseError, EngineError, ExaminerFault
+from course_lib.labs import criteria as judging
+from course_lib.labs.criteria import Criterion
 from course_lib.recipe import Recipe
 
 
@@ -41,6 +43,7 @@ class Outcome:
             `points` are then those of the lower one and an instructor has to look.
         message: what was expected and what was found.
         hint: where to look, empty at full points.
+        criteria: each requirement that was judged, with what was found and the bound that was used.
     """
 
     task: Task
@@ -48,17 +51,32 @@ class Outcome:
     points: float
     message: str
     hint: str = ""
+    criteria: tuple[Criterion, ...] = ()
+
+    @property
+    def mark(self) -> str:
+        """The tier in a word for the learner."""
+        return _MARKS[self.tier][0]
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
     def _repr_html_(self) -> str:
-        mark, colour = {"full": ("passed", "#009E73"), "partial": ("partly", "#E69F00")}.get(self.tier, ("not yet", "#D55E00"))
-        hint = f"<br><i>Hint: {escape(self.hint)}</i>" if self.hint else ""
+        mark, colour = _MARKS[self.tier]
+        hint = f"<i>Hint: {escape(self.hint)}</i>" if self.hint else ""
         return (
             f'<div style="border-left:4px solid {colour};padding:.3em .8em"><b>{escape(self.task.title)}: {mark}</b> '
-            f"({self.points:g} of {self.task.points:g} points)<br>{escape(self.message)}{hint}</div>"
+            f"({self.points:g} of {self.task.points:g} points)<br>{escape(self.message)}"
+            f"{judging.as_html(self.criteria) or '<br>' * bool(hint)}{hint}</div>"
         )
+
+
+_MARKS = {
+    "full": ("passed", "#009E73"),
+    "partial": ("partly", "#E69F00"),
+    "inconclusive": ("inconclusive", "#E69F00"),
+    "none": ("not yet", "#D55E00"),
+}
 
 
 @dataclass(frozen=True)
@@ -250,6 +268,27 @@ class Lab(ABC):
         points = task.points * share if tier in ("full", "partial", "inconclusive") else 0.0
         # a hand-in's own words may be in the message, with halves of characters that no file can hold
         return Outcome(task, tier, points, message.encode(errors="replace").decode(), hint)
+
+    def judged(
+        self, task_id: str, full: Sequence[Criterion], half: Sequence[Criterion], hint: str, *, context: str = ""
+    ) -> Outcome:
+        """The outcome that follows from criteria: all points, half of them, none, or inconclusive.
+
+        Args:
+            full: what all points need.
+            half: what half of the points need.
+            hint: where to look; dropped at full points, and where only the machine is to blame.
+            context: a sentence in front of the summary, such as what was measured on what.
+        """
+        tier, half_earned = judging.tier(full, half)
+        shown = tuple(full) if half_earned else (*full, *half)
+        message = " ".join(part for part in (context, judging.summary(shown, tier)) if part)
+        if tier == "full":
+            hint = ""
+        elif tier == "inconclusive" and judging.all_met(full) is None:
+            hint = "Close other programs, then run this check again: it measures anew."
+        made = self.outcome(task_id, tier, message, hint, share=1.0 if tier == "full" else 0.5 if half_earned else 0.0)
+        return replace(made, criteria=shown)
 
     def nothing(self, message: str, hint: str = "", tasks: Iterable[str] | None = None) -> tuple[Outcome, ...]:
         """No points for any task (or `tasks`), for one and the same reason."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from course_lib.benchmark import Comparison, Interval, compare, speedup
 from course_lib.labs.base import Lab, Outcome, TimedWorker, clearly
+from course_lib.labs.criteria import ALL, HALF, Criterion, tier
 
 Latencies = Mapping[str, np.ndarray]
 
@@ -20,14 +21,17 @@ class Pace:
     of_reference: float
     over_eager: float
 
-    def reached(self, latencies: Latencies) -> bool | None:
-        """Whether the hand-in clearly reaches both: yes, no, or None while the intervals hold both answers."""
+    def criteria(self, latencies: Latencies, needed_for: str = ALL) -> tuple[Criterion, Criterion]:
+        """Both requirements against the measured ratios; one is undecided while its interval holds the bound."""
         over_eager, of_reference = ratios(latencies)
-        answers = (clearly(of_reference, self.of_reference), clearly(over_eager, self.over_eager))
-        return False if False in answers else None if None in answers else True
+        return (
+            _criterion("speed over PyTorch eager", over_eager, self.over_eager, needed_for),
+            _criterion("speed over the reference engine", of_reference, self.of_reference, needed_for),
+        )
 
-    def __str__(self) -> str:
-        return f"{self.of_reference:g} of the reference's speed and {self.over_eager:g}x over PyTorch eager"
+
+def _criterion(name: str, ratio: Interval, bound: float, needed_for: str) -> Criterion:
+    return Criterion(name, str(ratio), f"at least {bound:g}x", clearly(ratio, bound), needed_for)
 
 
 @dataclass(frozen=True)
@@ -39,12 +43,11 @@ class Tiers:
 
     def tier(self, latencies: Latencies) -> tuple[str, bool]:
         """The tier of `Outcome`, and whether the points for the partial one are earned."""
-        full, partial = self.full.reached(latencies), self.partial.reached(latencies)
-        if full:
-            return "full", True
-        if partial:
-            return ("inconclusive" if full is None else "partial"), True
-        return ("inconclusive" if partial is None else "none"), False
+        return tier(*self.criteria(latencies))
+
+    def criteria(self, latencies: Latencies) -> tuple[tuple[Criterion, ...], tuple[Criterion, ...]]:
+        """What all points need, and what half of them need."""
+        return self.full.criteria(latencies), self.partial.criteria(latencies, HALF)
 
     def decided(self, latencies: Latencies) -> bool:
         """Enough was measured: the tier is clear, and both ratios are known to within 5 %."""
@@ -79,14 +82,4 @@ def race(
 
 def outcome(lab: Lab, comparison: Comparison, tiers: Tiers, hint: str) -> Outcome:
     """The outcome of the lab's task ``speed``: all of its points, half, or none."""
-    tier, partial = tiers.tier(comparison.latencies())
-    message = said(comparison.latencies())
-    if tier == "full":
-        return lab.outcome("speed", "full", message)
-    return lab.outcome("speed", tier, f"{message} Full points need {tiers.full}.", hint, share=0.5 if partial else 0.0)
-
-
-def said(latencies: Latencies) -> str:
-    """Both ratios of a race in one sentence."""
-    over_eager, of_reference = ratios(latencies)
-    return f"{over_eager} over PyTorch eager, {of_reference} of the reference's speed."
+    return lab.judged("speed", *tiers.criteria(comparison.latencies()), hint)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from course_lib import labs
-from course_lib.labs.race import Pace, Tiers, outcome, race, said
+from course_lib.labs.race import Pace, Tiers, outcome, race
 
 TIERS = Tiers(full=Pace(of_reference=0.8, over_eager=1.5), partial=Pace(of_reference=0.5, over_eager=1.1))
 
@@ -45,10 +46,10 @@ def test_a_clear_tier_with_vague_ratios_is_not_decided():
     assert not TIERS.decided(measured)
 
 
-def test_said_names_both_ratios():
-    assert said(latencies(1.0, 2.0, noise=1e-6)) == (
-        "2.00x [2.00-2.00] over PyTorch eager, 1.00x [1.00-1.00] of the reference's speed."
-    )
+def test_the_criteria_name_ratio_bound_and_answer():
+    over_eager, of_reference = TIERS.full.criteria(latencies(0.7, 2.0, noise=1e-6))
+    assert str(over_eager) == "speed over PyTorch eager: found 2.00x [2.00-2.00], all points need at least 1.5x: met"
+    assert (of_reference.found, of_reference.bound, of_reference.met) == ("0.70x [0.70-0.70]", "at least 0.8x", False)
 
 
 def test_race_measures_the_three_on_the_same_inputs():
@@ -78,9 +79,16 @@ def test_race_measures_the_three_on_the_same_inputs():
         (0.4, 2.0, "none", 0),
     ],
 )
-def test_outcome_says_what_full_points_need(of_reference, over_eager, tier, points):
+def test_outcome_says_which_criterion_costs_points(of_reference, over_eager, tier, points):
     comparison = SimpleNamespace(latencies=lambda: latencies(of_reference, over_eager))
     found = outcome(labs.find("lab01"), comparison, TIERS, "Look again.")
     assert (found.task.id, found.tier, found.points) == ("speed", tier, points)
-    wanted = "Full points need 0.8 of the reference's speed and 1.5x over PyTorch eager."
-    assert (wanted in found.message, found.hint) == ((False, "") if tier == "full" else (True, "Look again."))
+    named = "speed over the reference engine is " in found.message
+    busy = found.message.startswith("Inconclusive: the machine is busy. Not decided: ")
+    assert (named, busy) == (tier != "full", tier == "inconclusive")
+    # a machine that is busy is no reason to change the engine, unless a bound was missed as well
+    between = (tier, points) == ("inconclusive", 2)
+    wanted = "Close other programs, then run this check again: it measures anew." if between else "Look again."
+    assert found.hint == ("" if tier == "full" else wanted)
+    for shown in (found._repr_html_(), json.dumps(found.to_json())):
+        assert all(criterion.name in shown and criterion.bound in shown for criterion in found.criteria)
