@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -11,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from course_lib import __version__
-from course_lib.errors import CourseError
+from course_lib.errors import BackendUnavailable, CourseError
 
 app = typer.Typer(
     help="The TensorRT course: build engines, measure them, check and grade labs.",
@@ -57,6 +58,10 @@ def main() -> None:
         _leave(error, f"{error.format_message().rstrip('.')}; `course --help` lists what there is", status=2)
     except CourseError as error:
         _leave(error, str(error))
+    except ModuleNotFoundError as error:
+        from course_lib.installation import advice
+
+        _leave(error, advice(error))
     except KeyboardInterrupt as error:
         _leave(error, "interrupted")
     except BrokenPipeError:  # the reader, such as `head`, has seen enough
@@ -98,20 +103,25 @@ def _plan(model: Path, recipe: Path | None, backend: str | None, time_limit: flo
 @app.command()
 def doctor(as_json: AsJson = False) -> None:
     """What this machine can do, and what to install."""
-    from course_lib import console
+    from course_lib import console, installation
     from course_lib.engines import available_backends, default_builder, default_runner, environments
+    from course_lib.engines.backends import backend
     from course_lib.engines.cuda_driver import capability
     from course_lib.grading import sandbox
     from course_lib.grading.confinement import enforced_by
 
+    builder, runner = backend(default_builder()), None
+    with contextlib.suppress(BackendUnavailable):
+        runner = default_runner()
     found = {
         "course": __version__,
         "python": sys.version.split()[0],
+        "missing": installation.missing_packages(),
         "gpu": capability(),
-        "backends": [backend.to_json() for backend in available_backends()],
+        "backends": [one.to_json() for one in available_backends()],
         "environments": {name: list(environment.command) for name, environment in environments().items()},
-        "builds_with": default_builder(),
-        "runs_with": default_runner(),
+        "builds_with": None if builder.no_build else builder.name,
+        "runs_with": runner,
         "sandbox": sandbox.problem() or "ok",
         "limits": enforced_by(),
     }

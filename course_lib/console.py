@@ -9,6 +9,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from course_lib.installation import INSTALL
+
 if TYPE_CHECKING:
     from course_lib.engines import Plan
     from course_lib.grading.class_files import ClassFiles
@@ -38,7 +40,9 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> 
 def doctor(found: Mapping[str, Any]) -> None:
     """The machine and its backends."""
     print(f"course {found['course']}, Python {found['python']}, GPU: {found['gpu'] or 'none'}")
-    print(f"engines are built with {found['builds_with']} and run with {found['runs_with']}")
+    print(f"engines are built with {found['builds_with'] or 'nothing'} and run with {found['runs_with'] or 'nothing'}")
+    if found["missing"]:
+        print(f"missing packages: {', '.join(found['missing'])}; {INSTALL}")
     print(f"sandbox for grading: {found['sandbox']}")
     rows = [(b["name"], b["version"] or "-", b["no_build"] or "yes", b["no_run"] or "yes") for b in found["backends"]]
     table("backends", ("backend", "version", "builds here", "runs here"), rows)
@@ -79,6 +83,8 @@ def outcomes(lab: Lab, examined: Examination) -> None:
     for one in examined.outcomes:
         colour = _COLOURS.get(one.tier, "red")
         out.print(f"[{colour}]{one.points:g}/{one.task.points:g}[/] {escape(one.task.title)}: {escape(one.message)}")
+        for criterion in one.criteria:
+            out.print(f"      {escape(str(criterion))}")
         if one.hint:
             out.print(f"      [italic]Hint: {escape(one.hint)}[/]")
 

@@ -15,7 +15,7 @@ from course_lib.engines.base import Plan
 from course_lib.engines.environments import HERE, split_target
 from course_lib.engines.progress import Report, bar
 from course_lib.engines.worker import Launcher, Worker
-from course_lib.errors import BuildError, WorkerDied
+from course_lib.errors import BackendUnavailable, BuildError, WorkerDied
 
 if TYPE_CHECKING:
     import onnx
@@ -24,13 +24,22 @@ if TYPE_CHECKING:
 
 
 def default_builder() -> str:
-    """``"tensorrt"`` where it can build, otherwise TensorRT for RTX, which needs no GPU to build."""
+    """``"tensorrt"`` where it can build, otherwise TensorRT for RTX, which needs no GPU to build but may not be installed."""
     return "tensorrt_rtx" if find("tensorrt").no_build else "tensorrt"
 
 
 def default_runner() -> str:
-    """The first of TensorRT, TensorRT for RTX and ONNX Runtime that can run engines here."""
-    return next(name for name in ("tensorrt", "tensorrt_rtx", "onnxruntime") if not find(name).no_run)
+    """The first of TensorRT, TensorRT for RTX and ONNX Runtime that can run engines here.
+
+    Raises:
+        BackendUnavailable: none of them can.
+    """
+    candidates = [find(name) for name in ("tensorrt", "tensorrt_rtx", "onnxruntime")]
+    for candidate in candidates:
+        if not candidate.no_run:
+            return candidate.name
+    reasons = "; ".join(f"{candidate.name}: {candidate.no_run}" for candidate in candidates)
+    raise BackendUnavailable(f"no backend can run engines here ({reasons}). Install onnxruntime, which needs no GPU")
 
 
 class Compiler:

@@ -51,7 +51,9 @@ def readable_for_interpreters() -> list[Path]:
 def _reported(command: tuple[str, ...]) -> tuple[Path, ...]:
     """The interpreter's own answer; nothing from one that does not answer, which no worker can be started with either."""
     try:
-        asked = subprocess.run([*command, "-s", "-c", _ASK], capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+        asked = subprocess.run(
+            [*command, "-s", "-c", _ASK], capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL
+        )
         answered = json.loads(asked.stdout.splitlines()[-1])
     except (OSError, subprocess.TimeoutExpired, ValueError, IndexError):
         return ()
