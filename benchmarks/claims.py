@@ -4,7 +4,7 @@
 
 Looked at are the Markdown cells of the lectures, and the paragraphs of README.md that are not written by `readme.py`. Where one of
 them names a data-centre GPU and holds figures of speed or error (``1.87 ms``, ``2.4x``, ``3.9 TB/s``, ``2e-3``, a number alone in a
-table's cell), it has to name at least one ``benchmarks/results/NAME.json``, and each figure has to be in one of those, rounded as
+table's cell), it has to name at least one ``course_lib/records/NAME.json``, and each figure has to be in one of those, rounded as
 it is written. A sentence that says "data sheet" or "NVIDIA's data" is somebody else's claim.
 """
 
@@ -25,7 +25,7 @@ from course_lib.benchmark.records import RESULTS
 
 LECTURES = README.parent / "lectures"
 GPU = re.compile(r"\b[AH]\d00\b")
-RECORD = re.compile(r"benchmarks/results/(\w+)\.json")
+RECORD = re.compile(r"course_lib/records/(\w+)\.json")
 SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6}
 UNITS = {**SECONDS, "x": 1.0, "times": 1.0, "%": 0.01, "TB/s": 1e12, "GB/s": 1e9, "TFLOP/s": 1e12}
 NUMBER = r"\d+(?:\.\d+)?(?:e-?\d+)?"
@@ -87,9 +87,9 @@ def problems(where: str, text: str) -> list[str]:
         return []
     names = RECORD.findall(text)
     if not names:
-        return [f"{where}: says {stated[0]} of a GPU and names no benchmarks/results/NAME.json"]
+        return [f"{where}: says {stated[0]} of a GPU and names no course_lib/records/NAME.json"]
     if missing := [name for name in names if not (RESULTS / f"{name}.json").is_file()]:
-        return [f"{where}: there is no benchmarks/results/{missing[0]}.json"]
+        return [f"{where}: there is no course_lib/records/{missing[0]}.json"]
     known = [leaf for name in names for leaf in leaves(json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8")))]
     return [f"{where}: {figure} is not in {', '.join(names)}" for figure in stated if not any(map(figure.is_in, known))]
 

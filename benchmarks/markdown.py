@@ -56,4 +56,4 @@ def versions(data: Data) -> str:
 
 def source(name: str, data: Data) -> str:
     """The date and the file, in a parenthesis that the caller closes."""
-    return f"{data['date']} (`benchmarks/results/{name}.json`"
+    return f"{data['date']} (`course_lib/records/{name}.json`"

@@ -2,7 +2,7 @@
 
     python benchmarks/readme.py [--check]
 
-A block of README begins with ``<!-- from benchmarks/results/NAME.json -->`` and ends with ``<!-- end -->``; what stands between is
+A block of README begins with ``<!-- from course_lib/records/NAME.json -->`` and ends with ``<!-- end -->``; what stands between is
 replaced by what `readme_tables` makes of that record. A block whose record was not made yet stays empty. ``--check`` writes
 nothing: it exits with 1 and one line where README says something else than the records.
 """
@@ -24,7 +24,7 @@ from course_lib.files import write_atomically
 
 README = Path(__file__).resolve().parent.parent / "README.md"
 BLOCK = re.compile(
-    r"(?P<begin>^<!-- from benchmarks/results/(?P<name>\w+)\.json -->\n)(?P<text>.*?)(?P<end>^<!-- end -->$)", re.M | re.S
+    r"(?P<begin>^<!-- from course_lib/records/(?P<name>\w+)\.json -->\n)(?P<text>.*?)(?P<end>^<!-- end -->$)", re.M | re.S
 )
 
 

@@ -1,6 +1,6 @@
 """Records a slow pipeline and its repair with torch.profiler, and a few kernels with Nsight Compute, for lecture 12 and its tests.
 
-    PYTHONPATH=. python benchmarks/record_profiles.py benchmarks/results/profiles_DEVICE
+    PYTHONPATH=. python benchmarks/record_profiles.py course_lib/records/profiles_DEVICE
 
 Needs an NVIDIA GPU, torch with CUDA, and ncu for the last part. Writes slow.json.gz, repaired.json.gz, kernels.csv, record.json.
 Both pipelines compute the same; the slow one has four faults planted in it: host work between launches, pageable blocking

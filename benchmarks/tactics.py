@@ -2,19 +2,19 @@
 
     python benchmarks/tactics.py
 
-reads the engine inspector's JSON and `IProfiler`'s calls in ``tests/data/tensorrt86_h200`` and writes ``results/tactics_h200.json``.
+reads the engine inspector's JSON and `IProfiler`'s calls in ``course_lib/records/tensorrt86_h200``, writes ``course_lib/records/tactics_h200.json``.
 """
 
 from __future__ import annotations
 
 import gzip
 import json
-from pathlib import Path
 from statistics import median
 from typing import Any
 
-HERE = Path(__file__).resolve().parent
-RECORDED = HERE.parent / "tests" / "data" / "tensorrt86_h200"
+from course_lib.benchmark.records import RESULTS
+
+RECORDED = RESULTS / "tensorrt86_h200"
 
 
 def rows(precision: str) -> list[dict[str, Any]]:
@@ -47,7 +47,7 @@ def main() -> None:
         "convolutions; tactics from the engine inspector, ms: median of three runs at batch 64 by IProfiler",
         "rows": [row for precision in ("fp32", "fp16", "int8") for row in rows(precision)],
     }
-    (HERE / "results" / "tactics_h200.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    (RESULTS / "tactics_h200.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Results that were measured on another machine and recorded under ``benchmarks/results``: shown with the machine's name or not at all."""
+"""Results that were measured on another machine and recorded in ``course_lib/records``: shown with the machine's name or not at all."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from course_lib.errors import CourseError
 
-RESULTS = Path(__file__).resolve().parents[2] / "benchmarks" / "results"
+RESULTS = Path(__file__).resolve().parents[1] / "records"
 
 
 @dataclass(frozen=True)
@@ -34,11 +34,11 @@ class Record:
     def source(self) -> str:
         """One line for under a figure: device, versions, date and file."""
         versions = ", ".join(f"{name} {version}" for name, version in self.versions.items())
-        return f"recorded on {self.device}, driver {self.driver}, {versions}, {self.date} (benchmarks/results/{self.name}.json)"
+        return f"recorded on {self.device}, driver {self.driver}, {versions}, {self.date} (course_lib/records/{self.name}.json)"
 
 
 def recorded(name: str) -> Record:
-    """The results recorded as ``benchmarks/results/NAME.json``.
+    """The results recorded as ``course_lib/records/NAME.json``.
 
     Raises:
         CourseError: there is no such record, or it does not say where it was measured.
@@ -46,9 +46,7 @@ def recorded(name: str) -> Record:
     path = RESULTS / f"{name}.json"
     if not path.is_file():
         known = ", ".join(sorted(file.stem for file in RESULTS.glob("*.json")))
-        raise CourseError(
-            f"no recorded results {name!r}: there are {known or 'none'} (benchmarks/ comes with a clone of the course)"
-        )
+        raise CourseError(f"no recorded results {name!r}: there are {known or 'none'}")
     data = json.loads(path.read_text(encoding="utf-8"))
     missing = [key for key in ("device", "driver", "versions", "date", "rows") if not data.get(key)]
     if missing:

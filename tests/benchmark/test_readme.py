@@ -42,7 +42,7 @@ def test_a_changed_figure_is_noticed_and_mended(tmp_path, monkeypatch, capsys) -
 
 
 def test_a_block_without_a_table_is_refused_and_one_without_a_record_is_empty(monkeypatch, tmp_path) -> None:
-    block = "<!-- from benchmarks/results/{}.json -->\nold\n<!-- end -->"
+    block = "<!-- from course_lib/records/{}.json -->\nold\n<!-- end -->"
     with pytest.raises(CourseError, match=r"a block for 'moon': there are tables for .*rope_h200"):
         readme.written(block.format("moon"))
     monkeypatch.setattr(readme, "RESULTS", tmp_path)
@@ -134,7 +134,7 @@ def test_the_lectures_state_figures_that_are_checked() -> None:
     assert Figure("2.11", "ms") in stated and Figure("0.449") in stated and len(stated) > 30
 
 
-CITED = "On an H200 (`benchmarks/results/first_try_h200.json`) "
+CITED = "On an H200 (`course_lib/records/first_try_h200.json`) "
 
 
 @pytest.mark.parametrize(
@@ -158,9 +158,9 @@ def test_claims_with_a_record_and_no_claims_pass(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("An H200 took 1.87 ms", "here: says 1.87 ms of a GPU and names no benchmarks/results/NAME.json"),
-        ("On an A100, 3 times as fast", "here: says 3 times of a GPU and names no benchmarks/results/NAME.json"),
-        ("On an H200 (`benchmarks/results/moon.json`) 1.87 ms", "here: there is no benchmarks/results/moon.json"),
+        ("An H200 took 1.87 ms", "here: says 1.87 ms of a GPU and names no course_lib/records/NAME.json"),
+        ("On an A100, 3 times as fast", "here: says 3 times of a GPU and names no course_lib/records/NAME.json"),
+        ("On an H200 (`course_lib/records/moon.json`) 1.87 ms", "here: there is no course_lib/records/moon.json"),
         (CITED + "it took 1.88 ms", "here: 1.88 ms is not in first_try_h200"),
         (CITED + "it went from 0.55 to 0.48 ms", "here: 0.48 ms is not in first_try_h200"),
         (CITED + "it took 1.87 us", "here: 1.87 us is not in first_try_h200"),

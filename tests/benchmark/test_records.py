@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import re
+import sys
+from pathlib import Path
+
 import pytest
 
 from course_lib.benchmark import records
 from course_lib.benchmark.records import RESULTS, recorded
 from course_lib.errors import CourseError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 NAMES = sorted(file.stem for file in RESULTS.glob("*.json"))
 
@@ -26,3 +36,24 @@ def test_what_is_missing_is_said(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(records, "RESULTS", tmp_path)
     with pytest.raises(CourseError, match=r"moon\.json does not say its date"):
         recorded("moon")
+
+
+def test_records_travel_with_the_package() -> None:
+    """What an instructor hands out is lectures, labs and the library: no file of another folder is read by a notebook."""
+    root = Path(__file__).resolve().parents[2]
+    notebooks = [*root.glob("lectures/*.ipynb"), *root.glob("solutions/*/*.ipynb")]
+    assert notebooks and root / "course_lib" in RESULTS.parents
+    outside = re.compile(r"RESULTS\.parent|[\"'](benchmarks|tests|docs|solutions)[/\"']|\btests/data\b")
+    for path in notebooks:
+        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+        code = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+        assert not outside.search(code), path.name
+
+
+def test_every_data_file_is_in_the_package() -> None:
+    """A file that the package list in pyproject.toml forgets is missing wherever the course is installed from a wheel."""
+    root = Path(__file__).resolve().parents[2]
+    listed = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]["package-data"]
+    packed = {path for package, globs in listed.items() for glob in globs for path in (root / package.replace(".", "/")).glob(glob)}
+    found = {path for path in (root / "course_lib").rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc")}
+    assert found <= packed, sorted(str(path.relative_to(root)) for path in found - packed)

@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from course_lib import engines
+from course_lib.benchmark.records import RESULTS
 from course_lib.engines import Layer, LayerTable, LayerTensor
 from course_lib.engines.layer_sources import parse_inspector
 from course_lib.precision import activations, cast, insert_qdq
@@ -28,7 +28,7 @@ from course_lib.profiling.ort_profile import profile_onnxruntime
 from course_lib.recipe import Profile, Recipe
 from tests.exported import exported
 
-RECORDED = Path(__file__).parents[1] / "data" / "tensorrt86_h200"
+RECORDED = RESULTS / "tensorrt86_h200"
 
 
 def kernel(name: str, *nodes: str, dtype: str = "Float", layout: str = "", kind: str = "kgen", writes: str = "") -> Layer:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from course_lib.benchmark.records import RESULTS
 from course_lib.profiling import faults
 from course_lib.profiling.faults import find_faults
 from course_lib.profiling.nsys_reader import read_nsys
@@ -241,7 +240,7 @@ def test_a_window_is_judged_alone():
 
 
 def test_the_real_report_waits_for_every_copy_and_for_its_host():
-    real = Path(__file__).parents[1] / "data" / "nsys" / "saxpy_mpi_cuda.sqlite"
+    real = RESULTS / "nsys" / "saxpy_mpi_cuda.sqlite"
     found = {fault.name: fault for fault in find_faults(read_nsys(real))}
     assert set(found) == {"idle GPU", "blocking calls", "pageable copies"}
     assert len(found["pageable copies"].events) == 15

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,11 +13,12 @@ from hypothesis import strategies as st
 from matplotlib.patches import Rectangle
 
 from course_lib import style
+from course_lib.benchmark.records import RESULTS
 from course_lib.engines import Layer, LayerTable, LayerTensor
 from course_lib.engines.layer_sources import parse_inspector
 from course_lib.profiling.layer_times import LayerTimings
 
-RECORDED = Path(__file__).parents[1] / "data" / "tensorrt86_h200"
+RECORDED = RESULTS / "tensorrt86_h200"
 ROWS = [
     ["conv", 3.0],
     ["relu", 1.0],

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from course_lib.benchmark.records import RESULTS
 from course_lib.errors import CourseError, ProfileError
 from course_lib.profiling.cuda_calls import allocates, call_kind, is_cuda_call, outermost, plain_name
 from course_lib.profiling.nsys_reader import read_nsys
 from course_lib.profiling.timeline import Event, Timeline
 
-REAL = Path(__file__).parents[1] / "data" / "nsys" / "saxpy_mpi_cuda.sqlite"
+REAL = RESULTS / "nsys" / "saxpy_mpi_cuda.sqlite"
 THREAD = (4242 << 24) + 17  # of process 4242
 STRINGS = {
     1: "cudaMemcpyAsync_v3020", 2: "cudaStreamSynchronize_v3020", 3: "void n::relu<4>(float*)", 4: "relu", 5: "read", 6: "ioctl",
