@@ -269,8 +269,8 @@ def made_of(
 
     The backend's version is asked for where it is not given, in another interpreter by starting it.
 
-    The device is a compute capability, as it is for TensorRT itself: two GPUs of one capability share plans. Each can run
-    them, though the kernels were chosen for the speed of the one that built them.
+    The device is the model of the GPU and its compute capability: TensorRT warns that an engine may be slow, or fail, on another
+    model. With ``hardware_compatibility = "same_compute_capability"`` the plan is built for all models of one, which then share it.
 
     Raises:
         BackendUnavailable: there is no such backend or environment.
@@ -293,9 +293,16 @@ def made_of(
         "recipe": recipe.wire(),
         "backend": split_target(backend or default_builder())[0],
         "version": version,
-        "device": list(recipe.targets) or [cuda_driver.capability() or "no GPU"],
+        "device": list(recipe.targets) or _device(shared=recipe.hardware_compatibility == "same_compute_capability"),
         "tactic_sources": os.environ.get("COURSE_TACTIC_SOURCES", ""),  # see trt.builder
     }
+
+
+def _device(*, shared: bool) -> list[str]:
+    capability = cuda_driver.capability()
+    if capability is None:
+        return ["no GPU"]
+    return [capability] if shared else [capability, cuda_driver.model()]
 
 
 def key_of(ingredients: dict[str, Any]) -> str:

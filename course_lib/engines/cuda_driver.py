@@ -16,13 +16,10 @@ def capability() -> str | None:
     TensorRT's own calls cannot be asked: without a driver ``trt.Runtime(logger)`` returns an object around nothing, and the
     next call on it ends the process.
     """
-    try:
-        driver = ctypes.CDLL("libcuda.so.1")
-    except OSError:
+    if (driver := _driver()) is None:
         return None
     device, major, minor = ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
     calls = (
-        lambda: driver.cuInit(0),
         lambda: driver.cuDeviceGet(ctypes.byref(device), 0),
         lambda: driver.cuDeviceGetAttribute(ctypes.byref(major), _MAJOR, device),
         lambda: driver.cuDeviceGetAttribute(ctypes.byref(minor), _MINOR, device),
@@ -30,6 +27,16 @@ def capability() -> str | None:
     if any(call() != 0 for call in calls):
         return None
     return f"sm{major.value}{minor.value}"
+
+
+@cache
+def model() -> str:
+    """The first GPU's name, such as ``"NVIDIA H200"``; empty where no driver or no GPU answers."""
+    if (driver := _driver()) is None:
+        return ""
+    device, name = ctypes.c_int(), ctypes.create_string_buffer(256)
+    known = driver.cuDeviceGet(ctypes.byref(device), 0) == 0 == driver.cuDeviceGetName(name, len(name), device)
+    return name.value.decode(errors="replace") if known else ""
 
 
 def uuids() -> tuple[str, ...]:
@@ -47,3 +54,12 @@ def uuids() -> tuple[str, ...]:
         if driver.cuDeviceGet(ctypes.byref(device), ordinal) == 0 == driver.cuDeviceGetUuid(name, device):
             found.append(f"GPU-{uuid.UUID(bytes=bytes(name))}")
     return tuple(dict.fromkeys(found))
+
+
+def _driver() -> ctypes.CDLL | None:
+    """NVIDIA's driver, ready to be asked; None where there is none or it finds no device."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return None
+    return driver if driver.cuInit(0) == 0 else None

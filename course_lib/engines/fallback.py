@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from course_lib.engines.base import Feeds, Plan
-from course_lib.engines.ort_session import first_line
+from course_lib.engines.ort_session import first_line, session_options
 from course_lib.errors import BackendUnavailable, CourseError, EngineError
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ class TensorRTProvider:
             raise BackendUnavailable(
                 f"onnxruntime {onnxruntime.__version__} was built for {named}, without TensorRT: pip install onnxruntime-gpu"
             )
-        options = onnxruntime.SessionOptions()
+        options = session_options(threads=0)  # as many as there are cores, its own choice
         options.log_severity_level = _FATAL_ONLY
         providers = [_TENSORRT, "CUDAExecutionProvider", "CPUExecutionProvider"]
         try:

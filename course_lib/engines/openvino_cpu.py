@@ -6,6 +6,7 @@ Source: OpenVINO's documentation, "CPU Device" and "High-level Performance Hints
 from __future__ import annotations
 
 import hashlib
+import platform
 import re
 import time
 from collections.abc import Mapping
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from course_lib.engines.base import Feeds, Plan, TensorInfo, check_feeds, check_profiles
+from course_lib.engines.cpu_features import has_byte_dot_products
 from course_lib.engines.layers import Layer, LayerTable, LayerTensor
 from course_lib.engines.onnx_file import self_contained
 from course_lib.errors import BuildError, EngineError, PrecisionError
@@ -31,7 +33,8 @@ _WORDS = {  # OpenVINO's element types in the words of layer tables
 def compile_plan(backend: str, model: Path, recipe: Mapping[str, Any], operators: Mapping[str, str]) -> Plan:
     """Compile once for the layer table, and keep the model with its recipe.
 
-    The recipe's precision is what floating point computes in. A processor without that type computes wider, which is refused.
+    The recipe's precision is what floating point computes in. A processor without that type computes wider, which is refused, and
+    so is INT8 on an x86 processor whose 8-bit kernels saturate: its answers would be wrong.
 
     Raises:
         BuildError: OpenVINO refuses the model, or does not know the precision.
@@ -128,6 +131,12 @@ def _compile(data: bytes, precision: str) -> Any:
 
 
 def _check_precision(layers: LayerTable, precision: str) -> None:
+    if precision == "int8" and platform.machine() in ("x86_64", "AMD64") and not has_byte_dot_products():
+        # oneDNN's kernels for AVX2 and plain AVX-512; OpenVINO has no setting that avoids them
+        raise PrecisionError(
+            "OpenVINO's INT8 kernels saturate on this processor, which has no 8-bit dot products (VNNI), "
+            "and its answers would be wrong: build the model for onnxruntime, or the float model with precision fp32"
+        )
     try:
         layers.check_precision(precision)
     except PrecisionError:

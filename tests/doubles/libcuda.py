@@ -40,6 +40,10 @@ class LibCuda:
         name[:] = range(16)
         return SUCCESS
 
+    def cuDeviceGetName(self, name: Any, length: int, device: Any) -> int:
+        name.value = b"NVIDIA Stand-in"
+        return SUCCESS
+
     def cuDeviceGetAttribute(self, value: Any, attribute: int, device: Any) -> int:
         value._obj.value = gpu.current().capability[_ATTRIBUTES[attribute]]
         return SUCCESS

@@ -221,6 +221,22 @@ def test_every_ingredient_changes_the_key(
     assert len({base, *keys}) == len(keys) and keys[6] == _key(small_onnx, Recipe(), backend=RTX) == keys[11]
 
 
+def test_another_model_of_gpu_builds_again_unless_the_recipe_says_that_it_may_be_shared(
+    small_onnx: Path, service_recipe: Recipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An L40S and an RTX 4090 are both sm89. TensorRT warns of performance and errors where a plan meets another model."""
+    monkeypatch.setattr(module.cuda_driver, "capability", lambda: "sm89")
+    shared = service_recipe.model_copy(update={"hardware_compatibility": "same_compute_capability"})
+    keys = {}
+    for name in ("NVIDIA L40S", "NVIDIA GeForce RTX 4090"):
+        monkeypatch.setattr(module.cuda_driver, "model", lambda name=name: name)
+        keys[name] = [_key(small_onnx, recipe, backend=RTX) for recipe in (service_recipe, shared)]
+    (own, together), (own_too, together_too) = keys.values()
+    assert own != own_too and together == together_too
+    monkeypatch.setattr(module.cuda_driver, "capability", lambda: "sm86")
+    assert _key(small_onnx, shared, backend=RTX) != together
+
+
 def test_another_version_of_the_backend_builds_again(
     cache: PlanCache, small_onnx: Path, service_recipe: Recipe, pretend: list[Recipe], monkeypatch: pytest.MonkeyPatch
 ) -> None:

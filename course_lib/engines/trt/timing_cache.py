@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,8 @@ def file_for(trt: Any, backend: str) -> Path | None:
     folder = os.environ.get(FOLDER_VARIABLE)
     if not folder or trt.__name__ == "tensorrt_rtx":
         return None
-    return Path(folder, f"{backend}-{trt.__version__}-{cuda_driver.capability()}.timings")
+    model = re.sub(r"[^A-Za-z0-9]+", "_", cuda_driver.model())
+    return Path(folder, f"{backend}-{trt.__version__}-{cuda_driver.capability()}-{model}.timings")
 
 
 def use(config: Any, file: Path) -> Any:
