@@ -270,7 +270,14 @@ class Lab(ABC):
         return Outcome(task, tier, points, message.encode(errors="replace").decode(), hint)
 
     def judged(
-        self, task_id: str, full: Sequence[Criterion], half: Sequence[Criterion], hint: str, *, context: str = ""
+        self,
+        task_id: str,
+        full: Sequence[Criterion],
+        half: Sequence[Criterion],
+        hint: str,
+        *,
+        context: str = "",
+        cause: str = judging.BUSY,
     ) -> Outcome:
         """The outcome that follows from criteria: all points, half of them, none, or inconclusive.
 
@@ -279,10 +286,11 @@ class Lab(ABC):
             half: what half of the points need.
             hint: where to look; dropped at full points, and where only the machine is to blame.
             context: a sentence in front of the summary, such as what was measured on what.
+            cause: why a criterion can be undecided.
         """
         tier, half_earned = judging.tier(full, half)
         shown = tuple(full) if half_earned else (*full, *half)
-        message = " ".join(part for part in (context, judging.summary(shown, tier)) if part)
+        message = " ".join(part for part in (context, judging.summary(shown, tier, cause)) if part)
         if tier == "full":
             hint = ""
         elif tier == "inconclusive" and judging.all_met(full) is None:

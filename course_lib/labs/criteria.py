@@ -8,7 +8,7 @@ from html import escape
 
 ALL, HALF = "all points", "half of the points"
 _ANSWERS = {True: "met", False: "not met", None: "not decided"}
-BUSY = "Inconclusive: the machine is busy."
+BUSY = "the machine is busy"
 
 
 @dataclass(frozen=True)
@@ -54,13 +54,14 @@ def tier(full: Iterable[Criterion], half: Iterable[Criterion]) -> tuple[str, boo
     return ("inconclusive" if part is None else "none"), False
 
 
-def summary(criteria: Iterable[Criterion], found_tier: str) -> str:
-    """One line that names the criteria that cost points."""
+def summary(criteria: Iterable[Criterion], found_tier: str, cause: str = BUSY) -> str:
+    """One line that names the criteria that cost points, and for an inconclusive tier its `cause`."""
     criteria = tuple(criteria)
     undecided, failed = ([one for one in criteria if one.met is answer] for answer in (None, False))
     if found_tier == "inconclusive":
-        return f"{BUSY} Not decided: {'; '.join(map(_short, undecided))}."
-    return f"Not met: {'; '.join(map(_short, failed))}." if failed else "Every criterion is met."
+        return f"Inconclusive: {cause}. Not decided: {'; '.join(map(_short, undecided))}."
+    lowest = [one for one in failed if one.needed_for == HALF] or failed
+    return f"Not met: {'; '.join(map(_short, lowest))}." if failed else "Every criterion is met."
 
 
 def as_html(criteria: Iterable[Criterion]) -> str:

@@ -51,7 +51,16 @@ class Scored:
 
 def quality(found: Sequence[Detections], truth: Sequence[Frame]) -> Quality:
     """Figures for what is shown in each frame of a video."""
-    all_boxes = scored(found, truth)
+    return _quality(scored(found, truth))
+
+
+def resampled(found: Sequence[Detections], truth: Sequence[Frame], picks: Sequence[np.ndarray]) -> list[Quality]:
+    """Figures for other videos made of the same frames; `picks` holds the frames' numbers of each."""
+    hits = [_hits(boxes, frame) for boxes, frame in zip(found, truth, strict=True)]
+    return [_quality(_merged([found[k] for k in pick], [truth[k] for k in pick], [hits[k] for k in pick])) for pick in picks]
+
+
+def _quality(all_boxes: Scored) -> Quality:
     precisions = [_average_precision(*all_boxes.curve(int(digit))) for digit in np.flatnonzero(all_boxes.truths)]
     right, shown = int(all_boxes.hits.sum()), len(all_boxes.hits)
     return Quality(
@@ -63,7 +72,10 @@ def quality(found: Sequence[Detections], truth: Sequence[Frame]) -> Quality:
 
 def scored(found: Sequence[Detections], truth: Sequence[Frame]) -> Scored:
     """Which of the boxes found a digit. Within a frame, boxes choose in the order of their scores."""
-    hits = [_hits(boxes, frame) for boxes, frame in zip(found, truth, strict=True)]
+    return _merged(found, truth, [_hits(boxes, frame) for boxes, frame in zip(found, truth, strict=True)])
+
+
+def _merged(found: Sequence[Detections], truth: Sequence[Frame], hits: Sequence[np.ndarray]) -> Scored:
     scores = np.concatenate([boxes.scores for boxes in found])
     order = np.argsort(-scores, kind="stable")
     return Scored(
