@@ -58,7 +58,7 @@ def test_json_is_one_document(folder: Path, monkeypatch: pytest.MonkeyPatch, cap
     document: dict[str, Any] = json.loads(out)
     assert status == 1 and err == ""
     assert document["target"] == "11.4" and document["files"] == 2 and document["notes"] == document["unread"] == []
-    assert document["counts"] == {"removed": 1, "ignored": 0, "changed": 0, "deprecated": 0}
+    assert document["counts"] == {"removed": 1, "unknown": 0, "ignored": 0, "changed": 0, "deprecated": 0}
     assert document["findings"] == [
         {
             "file": str(folder / "old.py"),

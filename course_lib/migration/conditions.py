@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 from course_lib.migration import known, naming
 from course_lib.migration.api_table import ApiTable
+from course_lib.migration.evaluate import asks_the_installer
 from course_lib.migration.guards import All, AnyOf, Condition, Has, Not, VersionTest
 from course_lib.migration.inference import Scope
 
@@ -38,6 +39,8 @@ def holds_version(node: ast.expr, scope: Scope) -> bool:
     """Whether TensorRT's version goes into the value of an expression."""
     for part in ast.walk(node):
         if isinstance(part, ast.Attribute) and part.attr == "__version__" and scope.guessed(part.value)[0] == "trt":
+            return True
+        if asks_the_installer(part):
             return True
         if isinstance(part, ast.Name | ast.Attribute) and ast.unparse(part) in scope.program.version_values:
             return True

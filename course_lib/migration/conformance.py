@@ -94,6 +94,7 @@ def _program(program: Program, file: str) -> tuple[list[_Place], list[str]]:
         if use.how in ("import", "compare", "with", "len", "index") or use.name.startswith(("torch.", "polygraphy.")):
             continue
         reached, wrong = _reached(use, meant, comments.get(use.line, ""))
+        reached = tuple(one for one in reached if all(ApiTable.load(one).has(base) for base in use.derived_from))
         problems += [f"{where}: {use.name}: {text}" for text in wrong]
         for name, versions, lacking in _names(use, reached):
             places.append(_Place(file, line, name, versions, reached))

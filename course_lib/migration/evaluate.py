@@ -30,6 +30,7 @@ _ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Div: operator.truediv,
 }
 _NUMBERS = ("Version", "LooseVersion", "StrictVersion", "parse", "parse_version", "version")
+_PARTS = ("major", "minor", "micro", "release")  # of a Version of packaging
 _TEXT_METHODS = ("split", "startswith", "strip", "rstrip", "lstrip", "replace", "partition", "rpartition", "rsplit", "lower")
 _BUILT_IN: dict[str, Callable[..., Any]] = {
     "int": int, "float": float, "str": str, "tuple": tuple, "list": list, "len": len, "bool": bool, "min": min, "max": max,
@@ -40,6 +41,10 @@ _LARGEST_MAJOR = 100  # a larger number is a version in some encoding, such as 8
 
 class Unknown(Exception):
     """The expression depends on something else than the version."""
+
+
+# What an odd expression, such as ``int("x")`` or a number of a million digits, may end in.
+_NO_ANSWER = (Unknown, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, MemoryError, RecursionError)
 
 
 class _Meant(str):
@@ -62,9 +67,23 @@ def outcomes(test: ast.expr, version: str, names: Mapping[str, ast.expr]) -> set
     for meant in (False, True):
         try:
             found.add(bool(_Evaluation(version, names, meant=meant).value(test)))
-        except (Unknown, ValueError, TypeError, IndexError, AttributeError, KeyError, ZeroDivisionError):
+        except _NO_ANSWER:
             return set()
     return found
+
+
+def asks_the_installer(node: ast.AST) -> bool:
+    """``importlib.metadata.version("tensorrt")`` and ``pkg_resources.get_distribution("tensorrt").version``"""
+    if isinstance(node, ast.Attribute) and node.attr == "version":
+        node = node.value
+        names: tuple[str, ...] = ("get_distribution", "distribution")
+    else:
+        names = ("version",)
+    if not (isinstance(node, ast.Call) and len(node.args) == 1 and isinstance(node.args[0], ast.Constant)):
+        return False
+    called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+    asked = str(node.args[0].value).replace("-", "_").lower()
+    return called in names and asked.startswith("tensorrt") and not asked.startswith("tensorrt_llm")
 
 
 class _Evaluation:
@@ -86,8 +105,10 @@ class _Evaluation:
     def _value(self, node: ast.expr) -> Any:
         if isinstance(node, ast.Constant):
             return node.value
-        if isinstance(node, ast.Attribute) and node.attr == "__version__":
+        if (isinstance(node, ast.Attribute) and node.attr == "__version__") or asks_the_installer(node):
             return self.version
+        if isinstance(node, ast.Attribute) and node.attr in _PARTS and isinstance(numbers := self.value(node.value), list):
+            return numbers if node.attr == "release" else (numbers + [0, 0])[_PARTS.index(node.attr)]
         if isinstance(node, ast.Name) and node.id in self.bound:
             return self.bound[node.id]
         if isinstance(node, ast.Name | ast.Attribute) and (text := ast.unparse(node)) in self.names:
@@ -97,7 +118,10 @@ class _Evaluation:
         if isinstance(node, ast.Subscript):
             return self.value(node.value)[self._index(node.slice)]
         if isinstance(node, ast.BinOp) and type(node.op) in _ARITHMETIC:
-            return _ARITHMETIC[type(node.op)](self.value(node.left), self.value(node.right))
+            left, right = self.value(node.left), self.value(node.right)
+            if isinstance(node.op, ast.Mult) and not (isinstance(left, int | float) and isinstance(right, int | float)):
+                raise Unknown  # a text or list many times over is no version
+            return _ARITHMETIC[type(node.op)](left, right)
         if isinstance(node, ast.UnaryOp):
             inner = self.value(node.operand)
             return not inner if isinstance(node.op, ast.Not) else -inner

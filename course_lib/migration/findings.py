@@ -1,13 +1,13 @@
-"""One place in old code that a version of TensorRT removed, deprecated, ignores or changed."""
+"""One place in old code that a version of TensorRT removed, deprecated, ignores, changed or never had."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-Severity = Literal["removed", "ignored", "deprecated", "changed"]
-SEVERITIES: tuple[Severity, ...] = ("removed", "ignored", "changed", "deprecated")
-FAILING: tuple[Severity, ...] = ("removed", "ignored")  # what a continuous integration should stop at
+Severity = Literal["removed", "unknown", "ignored", "deprecated", "changed"]
+SEVERITIES: tuple[Severity, ...] = ("removed", "unknown", "ignored", "changed", "deprecated")
+FAILING: tuple[Severity, ...] = ("removed", "unknown", "ignored")  # what a continuous integration should stop at
 
 
 @dataclass(frozen=True)
@@ -16,8 +16,8 @@ class Verdict:
 
     Attributes:
         name: the old name or flag.
-        severity: ``"removed"``: the line fails. ``"ignored"``: it is accepted and does nothing. ``"deprecated"``: it works, and
-            will go. ``"changed"``: it works, and does something else than it did or than is often said.
+        severity: ``"removed"``: the line fails. ``"unknown"``: it fails, and did in every version, because none has this name.
+            ``"ignored"``: it is accepted and does nothing. ``"deprecated"``: it works, and will go. ``"changed"``: it works, and does something else than it did or than is often said.
         since: the version, such as ``"10.0"``; empty where nobody wrote it down.
         use: what to write instead.
         lecture: number of the lecture that teaches it.

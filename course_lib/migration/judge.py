@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import difflib
 import re
 from collections.abc import Mapping
+from functools import cache
 
 from course_lib.migration import known
 from course_lib.migration.api_table import ApiTable
@@ -40,7 +42,7 @@ def judge(use: Use, table: ApiTable, comments: Mapping[int, str]) -> list[Verdic
         return []  # the class itself is gone, and said to be where it is named
     said = verdict_on(use.name, table)
     if not table.has(use.name):
-        return [said] if said else []
+        return [said] if said else _unknown(use)
     if use.how == "write" and (since := read_only_since(use.name, table)):
         return [_verdict(f"{use.name} (assignment)", "removed", since, rule_for(use.name))]
     return [*([said] if said else []), *_keywords(use, table), *_folklore(use, comments)]
@@ -50,7 +52,22 @@ def verdict_on(name: str, table: ApiTable) -> Verdict | None:
     """The verdict on a name by itself, in whatever way it is used; None where nothing is wrong with it."""
     if table.has(name):
         return _deprecated(name, table)
-    return _removed(name, table) if _is_gone(name, table) else None
+    if table.has(declared := _as_declared(name)):
+        return None  # the class is gone, and said to be where it is named; what it inherited is still there
+    if name in known.NEVER_EXISTED:
+        return _verdict(name, "unknown", "never existed", rule_for(name))
+    return _removed(declared, table) if _is_gone(name, table) else None
+
+
+def _unknown(use: Use) -> list[Verdict]:
+    """The verdict on a name that no version has, where the program makes certain what it belongs to."""
+    if not use.exact or known.exists_anywhere(use.name):
+        return []
+    owner, _, member = use.name.rpartition(".")
+    near = difflib.get_close_matches(member, known.names_of(owner), n=1, cutoff=0.75)
+    holder = f"trt.{owner}" if owner else "trt"
+    advice = f"{holder} has {near[0]}" if near else f"look up what {holder} has: it never had this"
+    return [_verdict(use.name, "unknown", "never existed", None, advice)]
 
 
 def _comparison(use: Use, table: ApiTable) -> list[Verdict]:
@@ -62,15 +79,14 @@ def _comparison(use: Use, table: ApiTable) -> list[Verdict]:
 def _is_gone(name: str, table: ApiTable) -> bool:
     if name == "ICudaEngine.__getitem__(str)":
         return version_number(table.version) >= (10,)
-    return name in known.NEVER_EXISTED or known.existed(name, table.version)
+    return known.existed(name, table.version)
 
 
 def _removed(name: str, table: ApiTable) -> Verdict:
-    name = _as_declared(name)
-    since = "never existed" if name in known.NEVER_EXISTED else removed_in(name, table.version)
-    return _verdict(name, "removed", since, rule_for(name) or rule_for(name.partition(".")[0]))
+    return _verdict(name, "removed", removed_in(name, table.version), rule_for(name) or rule_for(name.partition(".")[0]))
 
 
+@cache
 def _as_declared(name: str) -> str:
     """A member by the class that declares it: a layer's `precision` is ``ILayer.precision``."""
     owner, _, member = name.rpartition(".")
@@ -81,7 +97,7 @@ def _as_declared(name: str) -> str:
 
 def removed_in(name: str, target: str) -> str:
     """The version that removed a name. NVIDIA removes with the first release of a major version only."""
-    if since := known.gone_before_8_6().get(name):
+    if since := known.gone_early(name):
         return since
     order = [*(version for version in known.RELEASES_IN_ORDER if version != target), target]
     had = [index for index, version in enumerate(order[:-1]) if ApiTable.load(version).has(name)]

@@ -20,11 +20,17 @@ _SPELLED_OTHERWISE = {
 }
 
 # Gone before 8.6, the oldest version with bindings to read: (first version without it, names). Source: NVIDIA's release notes and
-# samples of TensorRT 5 to 8.
+# samples of TensorRT 3 to 8; the published source of the bindings of 8.0 to 8.5 has no name that is neither here nor in a table.
 _BEFORE_8_6: tuple[tuple[str, str], ...] = (
     (
         "5.0",
-        "infer utils parsers lite OnnxConfig OnnxParser.convert_to_trt_network OnnxParser.report_parsing_info",
+        "infer utils parsers lite OnnxConfig OnnxParser.convert_to_trt_network OnnxParser.report_parsing_info "
+        "Builder.set_max_batch_size Builder.set_max_workspace_size Builder.set_half2_mode Builder.set_fp16_mode "
+        "Builder.set_int8_mode Builder.set_int8_calibrator Builder.set_debug_sync Builder.destroy INetworkDefinition.destroy "
+        "ICudaEngine.get_nb_bindings ICudaEngine.get_binding_dimensions ICudaEngine.get_binding_data_type "
+        "ICudaEngine.get_max_batch_size ICudaEngine.get_nb_layers ICudaEngine.destroy IExecutionContext.enqueue "
+        "IExecutionContext.get_engine IExecutionContext.set_profiler IExecutionContext.set_debug_sync IExecutionContext.destroy "
+        "Runtime.destroy OnnxParser.destroy UffParser.destroy CaffeParser.destroy IHostMemory.destroy",
     ),
     (
         "8.0",
@@ -38,11 +44,19 @@ _BEFORE_8_6: tuple[tuple[str, str], ...] = (
         "INetworkDefinition.add_rnn INetworkDefinition.add_plugin_ext "
         "INetworkDefinition.pooling_output_dimensions_formula INetworkDefinition.convolution_output_dimensions_formula "
         "INetworkDefinition.deconvolution_output_dimensions_formula "
-        "CaffeParser.plugin_factory UffParser.plugin_factory LayerType.RNN DimensionType",
+        "CaffeParser.plugin_factory UffParser.plugin_factory LayerType.RNN DimensionType DimsCHW DimsNCHW "
+        "TensorFormat.NCHW TensorFormat.NC2HW2 TensorFormat.NHWC8",
     ),
 )
 # Taught in many places, and in no version of the Python API.
-NEVER_EXISTED = ("Profiler.get_layer_timing", "ICudaEngine.get_device_memory_size", "ICudaEngine.get_binding_size")
+NEVER_EXISTED = (
+    "Profiler.get_layer_timing",
+    "IProfiler.get_layer_timing",
+    "ICudaEngine.get_device_memory_size",
+    "ICudaEngine.get_binding_size",
+)
+# Modules of TensorRT 3 and 4 beneath `tensorrt`: whatever they held went with them.
+GONE_MODULES = ("infer", "utils", "parsers", "lite")
 # Methods that a user's class overrides: newer bindings accept them without listing them.
 _OVERRIDDEN = ("IOutputAllocator.", "IPluginCreator.tensorrt_version", "IGpuAllocator.free")
 
@@ -53,32 +67,72 @@ def gone_before_8_6() -> dict[str, str]:
     return {name: version for version, names in _BEFORE_8_6 for name in names.split()}
 
 
+def gone_early(name: str) -> str:
+    """The first version without a name that was gone before 8.6, the names in `GONE_MODULES` included; empty for any other."""
+    module = name.partition(".")[0]
+    return gone_before_8_6().get(module if module in GONE_MODULES else name, "")
+
+
+_MADE_BY_GONE_MODULES = {
+    "create_infer_builder": "Builder",
+    "create_infer_runtime": "Runtime",
+    "create_uff_parser": "UffParser",
+    "create_caffe_parser": "CaffeParser",
+    "uff_to_trt_engine": "ICudaEngine",
+    "caffe_to_trt_engine": "ICudaEngine",
+    "uff_file_to_trt_engine": "ICudaEngine",
+    "load_engine": "ICudaEngine",
+}
+
+
+def result_of_gone(name: str) -> str:
+    """The class that a function of one of `GONE_MODULES` gave; empty where it gave none of TensorRT's."""
+    return _MADE_BY_GONE_MODULES.get(name.rpartition(".")[2], "")
+
+
+@cache
 def older_than(target: str) -> tuple[ApiTable, ...]:
     """The tables of the versions before one, oldest first. Everything comes before TensorRT for RTX."""
     end = RELEASES_IN_ORDER.index(target) if target in RELEASES_IN_ORDER else len(RELEASES_IN_ORDER)
     return tuple(ApiTable.load(version) for version in RELEASES_IN_ORDER[:end])
 
 
+@cache
 def all_tables() -> tuple[ApiTable, ...]:
     return tuple(ApiTable.load(version) for version in (*RELEASES_IN_ORDER, RTX))
 
 
+@cache
 def existed(name: str, target: str) -> bool:
     """Whether a version before `target` had the name."""
     if name.startswith(_OVERRIDDEN):
         return False
-    return name in gone_before_8_6() or any(table.has(name) for table in older_than(target))
+    return bool(gone_early(name)) or any(table.has(name) for table in older_than(target))
 
 
+@cache
 def exists_anywhere(name: str) -> bool:
-    """Whether any version has or had the name."""
-    return name in gone_before_8_6() or name in NEVER_EXISTED or any(table.has(name) for table in all_tables())
+    """Whether any version has or had the name, or is often said to."""
+    return bool(gone_early(name)) or name in NEVER_EXISTED or any(table.has(name) for table in all_tables())
+
+
+@cache
+def knows_all_members(owner: str) -> bool:
+    """Whether the tables tell all that a class or enum ever had: a name that they lack exists in no version."""
+    return any(owner in (*table.classes(), *table.enums()) for table in all_tables())
+
+
+@cache
+def is_final(owner: str) -> bool:
+    """Whether no class is derived from one, in TensorRT or in a program: an object of it has the members of its table alone."""
+    derived = any(owner in table.bases(name) for table in all_tables() for name in table.classes())
+    return not derived and not any(table.signature(f"{owner}.__init__") for table in all_tables())
 
 
 @cache
 def classes() -> frozenset[str]:
     """Names of all classes and enums of all versions."""
-    historic = {name.partition(".")[0] for name in (*gone_before_8_6(), *NEVER_EXISTED)}
+    historic = {name.partition(".")[0] for name in (*gone_before_8_6(), *NEVER_EXISTED)} - set(GONE_MODULES)
     return frozenset(historic | {name for table in all_tables() for name in (*table.classes(), *table.enums())})
 
 
@@ -86,6 +140,19 @@ def classes() -> frozenset[str]:
 def enums() -> frozenset[str]:
     """Names of all enums of all versions."""
     return frozenset(name for table in all_tables() for name in table.enums())
+
+
+@cache
+def names_of(owner: str) -> tuple[str, ...]:
+    """Public members of a class or enum in the newest version that has it; the module's own names for an empty `owner`."""
+    for table in (*reversed(older_than("")), all_tables()[-1]):
+        if not owner:
+            found = (*table.classes(), *table.enums(), *table.functions(), *table.values())
+        else:
+            found = (*table.members(owner), *table.enum(owner))
+        if found:
+            return tuple(name for name in found if not name.startswith("_") and "." not in name)
+    return ()
 
 
 @cache
@@ -103,9 +170,21 @@ def result_of(name: str) -> str:
     for table in all_tables():
         texts = [overload.returns for overload in table.signature(name)] or [table.type_of(name)]
         for text in texts:
-            if found := next(_classes_in(text), ""):
-                return f"list:{found}" if text.lower().startswith(("list", "sequence", "tuple")) else found
+            if found := _type_in(text):
+                return found
     return ""
+
+
+@cache
+def parameters_of(name: str) -> tuple[str, ...]:
+    """The types of a method's parameters, as `result_of` tells types; empty if no version has the method."""
+    overloads = next((found for table in all_tables() if (found := table.signature(name))), ())
+    return tuple(_type_in(one.type) for one in overloads[0].parameters) if overloads else ()
+
+
+def _type_in(text: str) -> str:
+    found = next(_classes_in(text), "")
+    return f"list:{found}" if found and text.lower().startswith(("list", "sequence", "tuple")) else found
 
 
 def _classes_in(text: str) -> Iterator[str]:

@@ -31,17 +31,21 @@ execute_async execute_async_v2 set_binding_shape all_shape_inputs_specified
 create_execution_context_without_device_memory get_device_memory_size set_calibration_profile algorithm_selector
 platform_has_fast_fp16 platform_has_fast_int8 platform_has_tf32 output_type_is_set precision_is_set reset_precision
 set_output_type set_dynamic_range add_fully_connected add_rnn_v2 register_input register_output
+get_plugin_creator plugin_creator_list algorithm_variant get_algorithm_io_info get_layer_timing
+get_nb_bindings get_binding_dimensions get_binding_data_type set_max_workspace_size set_half2_mode set_int8_calibrator
 """
 DISTINCTIVE = frozenset(_DISTINCTIVE.split())
 # Receivers that are an object of the program's own, or its options.
 _OWN = re.compile(
-    r"(self|cls|args?|opts?|options|flags|params|hparams|cfg|conf|config|configs|settings|\w+_(args|opts?|cfg|config))", re.I
+    r"(\w+_)?(args?|opts?|options?|flags|h?params|parameters|cfg|conf|configs?|settings?|spec|specs)|self|cls", re.I
 )
+_TENSOR_NAME = re.compile(r"(\w+_)?(name|tensor|key|blob)", re.I)
+_SERIALIZED = re.compile(r"(serialized|plan|raw|encoded|bytes)_", re.I)
 
 _LIBRARIES = """
 argparse numpy torch torchvision onnx onnxruntime onnxsim onnx_graphsurgeon tensorflow keras jax flax cv2 PIL matplotlib yaml
 pycuda cuda cupy numba psutil tqdm requests transformers diffusers omegaconf hydra ray dask pandas scipy sklearn skimage
-librosa openvino openvino_genai tvm ncnn mnn paddle mxnet pynvml nvtx click typer fire absl pytest sqlalchemy flask
+zmq glfw OpenGL librosa openvino openvino_genai tvm ncnn mnn paddle mxnet pynvml nvtx click typer fire absl pytest sqlalchemy flask
 fastapi grpc tritonclient pytorch_lightning lightning configparser configargparse logging pydantic
 """
 _OTHER_LIBRARIES = frozenset((*_LIBRARIES.split(), *getattr(sys, "stdlib_module_names", ())))
@@ -52,6 +56,8 @@ def guess(name: str) -> str:
     plain = name.strip("_").lower()
     if plain == "trt":
         return "trt"
+    if _SERIALIZED.match(plain):
+        return ""  # `serialized_engine` is the bytes of one
     last = plain.rpartition("_")[2]
     if last in _CONVENTIONAL:
         return _CONVENTIONAL[last]
@@ -62,6 +68,11 @@ def guess(name: str) -> str:
 def names_a_version(name: str) -> bool:
     """Whether a variable holds TensorRT's version, or the answer to a question about it."""
     return _VERSION.fullmatch(name.strip("_")) is not None
+
+
+def names_a_tensor(name: str) -> bool:
+    """Whether a variable of unknown type holds a tensor's name, so that indexing an engine with it asks for a binding's number."""
+    return _TENSOR_NAME.fullmatch(name) is not None
 
 
 def is_own_object(name: str) -> bool:

@@ -28,6 +28,13 @@ INSTEAD = {  # keyword of an older release: what to do now
     "input_shapes": "inputs=[torch_tensorrt.Input(shape=...)] or example tensors",
     "input_signature": "inputs=[...], or kwarg_inputs={...}",
 }
+# Keywords that `compile` reads out of ``**kwargs`` under their old names: severity, and the keyword that must be given as False for it.
+_OLD_NAMES: dict[str, tuple[Severity, str]] = {
+    "truncate_long_and_double": ("deprecated", ""),
+    "refit": ("removed", "immutable_weights"),  # raises unless immutable_weights=False is given too
+    "make_refittable": ("removed", "immutable_weights"),
+}
+_READ_BY_TORCH_COMPILE = ("pass_through_build_failures",)
 _REDUCED = ("half", "float16", "bfloat16", "int8", "uint8", "fp16", "bf16", "char", "f16", "i8", "f8", "fp8", "float8")
 
 
@@ -68,12 +75,12 @@ def judge(use: Use, target: str) -> list[Verdict]:
     if not isinstance(use.node, ast.Call):
         return []
     if name in ("torch_tensorrt.compile", "torch_tensorrt.dynamo.compile"):
-        return _compile(_given(use), version)
+        return [*_positional(use.node, name, version), *_compile(_given(use), version)]
     if name in ("torch_tensorrt.Input", "torch_tensorrt.save"):
         function = name.rpartition(".")[2]
         taken, _ = keywords(version, function)
         unknown = [one.arg for one in use.node.keywords if one.arg and one.arg not in taken]
-        return [_verdict(f"{name}({one}=)", "ignored", version, "no version of it reads this: leave it out") for one in unknown]
+        return [_verdict(f"{name}({one}=)", "ignored", version, _nobody_reads(one, function)) for one in unknown]
     return []
 
 
@@ -93,9 +100,12 @@ def judge_torch(use: Use, target: str, *, compiled: bool) -> list[Verdict]:
     taken, ignored = keywords(version, "compile")
     keys = [str(key.value) for key in options.keys if isinstance(key, ast.Constant)]
     return [
-        _swallowed(f'torch.compile(options={{"{key}"}})', str(key), version)
+        _verdict(name, "deprecated", version, INSTEAD[key])
+        if _OLD_NAMES.get(key, ("", ""))[0] == "deprecated"
+        else _swallowed(name, key, version)
         for key in keys
-        if key in ignored or key not in taken
+        for name in (f'torch.compile(options={{"{key}"}})',)
+        if key not in _READ_BY_TORCH_COMPILE and (key in ignored or key not in taken)
     ]
 
 
@@ -113,17 +123,29 @@ def _given(use: Use) -> dict[str, ast.expr]:
     return given
 
 
+def _positional(call: ast.Call, name: str, version: str) -> list[Verdict]:
+    """``compile(module, {"input_shapes": ...})`` was TRTorch's form: in that place there is `ir` now."""
+    second = call.args[1] if len(call.args) > 1 and name == "torch_tensorrt.compile" else None
+    if not isinstance(second, ast.Dict):
+        return []
+    advice = "write the settings as keywords, inputs=[...]: the second argument is `ir` now"
+    return [_verdict("torch_tensorrt.compile(module, {...})", "removed", version, advice)]
+
+
 def _compile(given: dict[str, ast.expr], version: str) -> list[Verdict]:
     ir = given.get("ir")
     if isinstance(ir, ast.Constant) and ir.value in ("ts", "torchscript", "fx"):
         lost = [name for name in ("calibrator",) if name in given]
         return [_verdict(f"torch_tensorrt.compile({one}=)", "removed", version, INSTEAD[one]) for one in lost]
     taken, ignored = keywords(version, "compile")
+    by_torch_compile = isinstance(ir, ast.Constant) and ir.value == "torch_compile"
     found = [
-        _swallowed(f"torch_tensorrt.compile({name}=)", name, version)
+        _old_name(name, given, version)
+        if name in _OLD_NAMES
+        else _swallowed(f"torch_tensorrt.compile({name}=)", name, version)
         for name in given
-        if name in ignored or name not in taken
-    ]  # fmt: skip
+        if (name in ignored or name not in taken) and not (by_torch_compile and name in _READ_BY_TORCH_COMPILE)
+    ]
     if "enabled_precisions" in given and "enabled_precisions" not in ignored and _asks_for_less(given["enabled_precisions"]):
         found.append(_verdict("torch_tensorrt.compile(enabled_precisions=)", "removed", version, INSTEAD["enabled_precisions"]))
     if (operators := given.get("torch_executed_ops")) is not None and "::" in ast.unparse(operators):
@@ -135,8 +157,22 @@ def _compile(given: dict[str, ast.expr], version: str) -> list[Verdict]:
     return found
 
 
+def _old_name(name: str, given: dict[str, ast.expr], version: str) -> Verdict:
+    severity, needed = _OLD_NAMES[name]
+    met = needed and _is(given.get(needed), False)
+    return _verdict(f"torch_tensorrt.compile({name}=)", "deprecated" if met else severity, version, INSTEAD[name])
+
+
 def _swallowed(shown: str, name: str, version: str) -> Verdict:
-    return _verdict(shown, "ignored", version, INSTEAD.get(name, "nothing reads it: leave it out"))
+    return _verdict(shown, "ignored", version, INSTEAD.get(name) or _nobody_reads(name, "compile"))
+
+
+def _nobody_reads(name: str, function: str) -> str:
+    """What to do about a keyword that a version does not read: another one may."""
+    readers = [one for one in versions() if name in keywords(one, function)[0] - keywords(one, function)[1]]
+    if readers:
+        return f"leave it out, or use Torch-TensorRT {readers[0] if len(readers) == 1 else f'{readers[0]} to {readers[-1]}'}"
+    return "no version that was read takes it: leave it out"
 
 
 def _asks_for_less(node: ast.expr) -> bool:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from course_lib.migration import known, naming
 from course_lib.migration.guards import Condition
 from course_lib.migration.inference import SUBMODULES, Program
 from course_lib.migration.walk import Walk
 
-_PASSES = 3  # a function used before its definition, a class used before its attributes are known
+_MOST_PASSES = 4  # a function used before its definition, a class used before its attributes are known
+
+
+_PACKAGES = ("tensorrt_bindings", "tensorrt_lean", "tensorrt_dispatch")
+_OF_ANY_OBJECT = ("name", "value", "mro")  # of enum members, and of classes
 
 
 @dataclass(frozen=True)
@@ -22,6 +26,8 @@ class Use:
         name: as behind ``trt.``, such as ``"ICudaEngine.num_bindings"``; ``"torch_tensorrt.compile"``; ``"import:uff"`` for a module.
         how: ``"read"``, ``"write"``, ``"call"``, ``"base"``, ``"import"``, ``"with"``, ``"len"``, ``"index"`` or ``"compare"``.
         certain: the receiver's type is known, rather than told by a conventional name.
+        derived_from: the classes of TensorRT's that the class around is derived from: without them its methods are not reached.
+        exact: nothing in the program speaks against that type (`Scope.exact`).
         condition: what must be true of the version for this place to be reached; None where nothing is asked.
         node: the expression.
         names: what variables and functions hold that come from the version, as `evaluate.outcomes` takes them.
@@ -36,6 +42,8 @@ class Use:
     node: ast.AST
     names: Mapping[str, ast.expr] = field(default_factory=dict)
     settings: Mapping[str, ast.Dict] = field(default_factory=dict)
+    exact: bool = False
+    derived_from: tuple[str, ...] = ()
 
 
 def collect(tree: ast.Module, *, evidence: bool = True) -> list[Use]:
@@ -45,9 +53,18 @@ def collect(tree: ast.Module, *, evidence: bool = True) -> list[Use]:
         evidence: the text speaks of TensorRT at all; without it, names alone count for nothing.
     """
     program = Program()
-    for _ in range(_PASSES):
+    before: object = None
+    for _ in range(_MOST_PASSES):
         collector = _Collector(program, evidence=evidence)
         collector.visit(tree)
+        if not collector.uses:
+            break  # nothing of TensorRT's to follow
+        now = collector.state()
+        if now == before:
+            break
+        before = now
+    else:  # not at rest: what looked certain may not be
+        return sorted((replace(use, exact=False) for use in collector.uses), key=lambda use: use.line)
     return sorted(collector.uses, key=lambda use: use.line)
 
 
@@ -55,17 +72,32 @@ class _Collector(Walk):
     def __init__(self, program: Program, *, evidence: bool) -> None:
         super().__init__(program, evidence=evidence)
         self.uses: list[Use] = []
+        self._assigned = ""  # the type of the value of the assignment around
 
-    def found(self, name: str, node: ast.AST, how: str, *, certain: bool = True) -> None:
+    def visit_Assign(self, node: ast.Assign) -> None:
+        self._assigned = self.scope.type_of(node.value)
+        super().visit_Assign(node)
+        self._assigned = ""
+
+    def state(self) -> object:
+        """What this walk learned; a further walk is of no use once it stays the same."""
+        program = self.program
+        sites = {name: [site is not None for site in found] for name, found in program.call_sites.items()}
+        learned = (program.variables, program.attributes, program.returns, program.bases)
+        return sites, [dict(one) for one in learned], len(self.uses), set(program.probes), set(program.serialized), program.bound
+
+    def found(self, name: str, node: ast.AST, how: str, *, certain: bool = True, exact: bool = False) -> None:
         super().found(name, node, how, certain=certain)
         values = (self.program.version_values, self.program.settings)
-        self.uses.append(Use(name, getattr(node, "lineno", 0), how, certain, self.condition, node, *values))
+        self.uses.append(Use(name, getattr(node, "lineno", 0), how, certain, self.condition, node, *values, exact, self._derived_from))
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
         names, certain = self._named(node)
         how = "write" if isinstance(node.ctx, ast.Store) else "read"
         for name in names:
-            self.found(name, node, how, certain=certain)
+            self.found(name, node, how, certain=certain, exact=self._is_exact(node))
+        if how == "write" and not names:
+            names = self._by_what_it_is_assigned(node)
         if not names or not self._is_one_name(node.value):
             self.visit(node.value)
 
@@ -77,7 +109,7 @@ class _Collector(Walk):
     def visit_Call(self, node: ast.Call) -> None:
         names, certain = self._named(node.func) if isinstance(node.func, ast.Attribute | ast.Name) else ([], True)
         for name in names:
-            self.found(name, node, "call", certain=certain)
+            self.found(name, node, "call", certain=certain, exact=self._is_exact(node.func))
         inner = node.func.value if isinstance(node.func, ast.Attribute) else node.func
         if not isinstance(node.func, ast.Name) and not self._is_one_name(inner):
             self.visit(inner)
@@ -88,7 +120,7 @@ class _Collector(Walk):
 
     def _is_one_name(self, node: ast.expr) -> bool:
         """Whether an expression and the attribute behind it are one use, as ``trt.Enum`` and ``MEMBER`` are."""
-        return self.scope.type_of(node).startswith(("class:", "torch_tensorrt."))
+        return self.scope.type_of(node).startswith(("class:", "torch_tensorrt.", "gone:"))
 
     def _special_call(self, node: ast.Call) -> None:
         text = ast.unparse(node.func) if isinstance(node.func, ast.Attribute | ast.Name) else ""
@@ -101,6 +133,8 @@ class _Collector(Walk):
         if by_name and (owner == "trt" or owner in known.classes()):
             full = f"{named!s}" if owner == "trt" else f"{owner}.{named!s}"
             self.found(full, node, "read" if text == "getattr" else "write", certain=certain)
+        if text.endswith("deserialize_cuda_engine") and node.args and isinstance(node.args[0], ast.Name):
+            self.program.serialized.add((self.scope.places[0], node.args[0].id))
         if text in ("torch.jit.save", "torch.compile"):
             self.found(text, node, "call")
         if text.rpartition(".")[2] in ("CreateConfig", "create_config"):
@@ -113,9 +147,32 @@ class _Collector(Walk):
 
     def visit_Subscript(self, node: ast.Subscript) -> None:
         kind, certain = self.scope.guessed(node.value)
-        if kind == "ICudaEngine" and self.scope.type_of(node.slice) == "str":
+        if kind == "ICudaEngine" and self._is_name(node.slice, guess=certain or isinstance(node.value, ast.Name)):
             self.found("ICudaEngine.__getitem__(str)", node, "index", certain=certain)
         self.generic_visit(node)
+
+    def _is_name(self, node: ast.expr, *, guess: bool) -> bool:
+        """Whether an engine is indexed with a tensor's name, rather than with its number, which still works.
+
+        Args:
+            guess: a variable that is called like a name counts; not for `self.engine`, which may hold several engines by name.
+        """
+        kind = self.scope.type_of(node)
+        called = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+        return kind == "str" or (guess and kind == "key") or (guess and not kind and naming.names_a_tensor(called))
+
+    def _is_exact(self, node: ast.expr) -> bool:
+        """Whether the tables tell all that may stand behind the dot, as far as this program says."""
+        if not isinstance(node, ast.Attribute) or isinstance(node.ctx, ast.Store) and self.scope.exact(node.value) == "trt":
+            return False
+        if (".", node.attr) in self.program.bindings and self.scope.exact(node.value).startswith(("trt", "class:")):
+            return False  # the program adds such an attribute to something
+        holder = self.scope.exact(node.value)
+        if holder == "trt":
+            return not naming.is_other_library(node.attr)  # `trt.os` is there by accident
+        return known.knows_all_members(holder.removeprefix("class:")) and not (
+            node.attr in _OF_ANY_OBJECT or node.attr.startswith("_")
+        )
 
     def _named(self, node: ast.Attribute | ast.Name) -> tuple[list[str], bool]:
         """What an attribute or a name means in TensorRT, most likely one thing, and whether that is certain."""
@@ -125,7 +182,9 @@ class _Collector(Walk):
             return ([kind.removeprefix(known_start)] if known_start or kind.startswith("torch_tensorrt.") else []), True
         holder, certain = self.scope.guessed(node.value)
         if holder == "trt":
-            return ([] if node.attr.startswith("__") or node.attr in ("tensorrt", *SUBMODULES) else [node.attr]), True
+            return ([] if node.attr.startswith("__") or node.attr in ("tensorrt", *SUBMODULES, *_PACKAGES) else [node.attr]), True
+        if holder.startswith("gone:"):
+            return ([f"{holder[5:]}.{node.attr}"] if isinstance(node.value, ast.Attribute) else []), True
         if holder.startswith("class:"):
             return ([f"{holder[6:]}.{node.attr}"] if not node.attr.startswith("__") else [holder[6:]]), True
         if holder.startswith("torch_tensorrt"):
@@ -149,3 +208,12 @@ class _Collector(Walk):
             return []
         receiver = getattr(node.value, "id", getattr(node.value, "attr", ""))
         return [] if naming.is_own_object(receiver) else [f"{owner}.{node.attr}" for owner in known.owners_of(node.attr)[:1]]
+
+    def _by_what_it_is_assigned(self, node: ast.Attribute) -> list[str]:
+        """``anything.precision = trt.float16``: nothing but a layer has a precision that is one of TensorRT's types."""
+        receiver = getattr(node.value, "id", getattr(node.value, "attr", ""))
+        typed = self._assigned == "DataType" and not self.scope.type_of(node.value)
+        if not self.evidence or node.attr != "precision" or not typed or naming.is_own_object(receiver):
+            return []
+        self.found("ILayer.precision", node, "write", certain=False)
+        return ["ILayer.precision"]

@@ -15,7 +15,7 @@ from course_lib.migration.scanner import Scan, scan_source, target_version
 from course_lib.migration.sources import from_python
 
 SAMPLES = Path(__file__).parent / "samples"
-_EXPECTED = re.compile(r"# .*?\b(removed|ignored|changed|deprecated) (.+)$")
+_EXPECTED = re.compile(r"# [^#]*?\b(removed|unknown|ignored|changed|deprecated) ([^#]+)")
 
 Found = set[tuple[int, str, str]]
 
@@ -23,8 +23,8 @@ Found = set[tuple[int, str, str]]
 def expected(path: Path) -> Found:
     wanted = set()
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-        if comment := _EXPECTED.search(line):
-            wanted |= {(number, comment[1], name) for name in comment[2].split(", ")}
+        for comment in _EXPECTED.finditer(line):
+            wanted |= {(number, comment[1], name.strip()) for name in comment[2].split(",")}
     return wanted
 
 
@@ -263,7 +263,7 @@ def test_polygraphys_config_is_read() -> None:
         ("calibrator=c, ir='ts', enabled_precisions={torch.half}", "11.4", ["removed torch_tensorrt.compile(calibrator=)"]),
         ("arg_inputs=[t.Input(shape=(1,), shapes=2)], truncate_double=True", "11.4", ["ignored torch_tensorrt.Input(shapes=)"]),
         ("cache_built_engines=True, immutable_weights=False", "11.4", []),
-        ("**{'refit': True}", "11.4", ["ignored torch_tensorrt.compile(refit=)"]),
+        ("**{'refit': True}", "11.4", ["removed torch_tensorrt.compile(refit=)"]),
     ],
 )
 def test_keywords_of_torch_tensorrt(arguments: str, to: str, found: list[str]) -> None:

@@ -35,8 +35,8 @@ class Runner:
 def by_number(engine: ICudaEngine, i: int) -> str:
     engine.get_location(i)  # removed ICudaEngine.get_location
     engine.get_profile_shape(0, i)  # removed ICudaEngine.get_profile_shape
-    engine.get_device_memory_size()  # removed ICudaEngine.get_device_memory_size
-    engine.get_binding_size(i)  # removed ICudaEngine.get_binding_size
+    engine.get_device_memory_size()  # unknown ICudaEngine.get_device_memory_size
+    engine.get_binding_size(i)  # unknown ICudaEngine.get_binding_size
     engine.create_execution_context_without_device_memory()  # removed ICudaEngine.create_execution_context_without_device_memory
     return engine.get_binding_name(i)  # removed ICudaEngine.get_binding_name
 
@@ -57,7 +57,7 @@ def refit(engine, logger):
 def timing(context):
     profiler = trt.Profiler()
     context.profiler = profiler
-    print(profiler.get_layer_timing(0))  # removed Profiler.get_layer_timing
+    print(profiler.get_layer_timing(0))  # unknown Profiler.get_layer_timing
 
 
 class Swish(trt.IPluginV2DynamicExt):  # deprecated IPluginV2DynamicExt

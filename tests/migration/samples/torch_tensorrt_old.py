@@ -13,7 +13,7 @@ trt_model = torch_tensorrt.compile(  # ignored torch_tensorrt.compile(enabled_pr
     calibrator=None,
 )
 torch.jit.save(trt_model, "model.ts")  # changed torch.jit.save
-other = torch_tensorrt.compile(model, inputs=[], **settings)  # ignored torch_tensorrt.compile(enabled_precisions=), torch_tensorrt.compile(truncate_long_and_double=)
+other = torch_tensorrt.compile(model, inputs=[], **settings)  # ignored torch_tensorrt.compile(enabled_precisions=) # deprecated torch_tensorrt.compile(truncate_long_and_double=)
 third = torch_tensorrt.compile(model, inputs=[], torch_executed_ops={"aten::mul"})  # ignored torch_tensorrt.compile(torch_executed_ops=)
 fourth = torch_tensorrt.compile(model, inputs=[], cache_built_engines=True)  # ignored torch_tensorrt.compile(cache_built_engines=)
 calibrator = torch_tensorrt.ptq.DataLoaderCalibrator([])  # removed torch_tensorrt.ptq.DataLoaderCalibrator
