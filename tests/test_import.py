@@ -54,7 +54,7 @@ WORKER_MODULES = {
 COMMAND = "the course command"
 FLOORS = {
     "errors": -1,
-    **dict.fromkeys(("course_lib", "bars", "files", "lazy", "model_file", "style"), 0),
+    **dict.fromkeys(("course_lib", "bars", "files", "installation", "lazy", "model_file", "style"), 0),
     **dict.fromkeys(("recipe", "models", "precision", "plugins", "migration"), 1),
     "engines": 2,
     **dict.fromkeys(("profiling", "benchmark"), 3),
@@ -62,7 +62,7 @@ FLOORS = {
     "grading": 5,
     COMMAND: 6,
 }
-COMMAND_MODULES = {"cli", "console", "demo", "bench_files"}
+COMMAND_MODULES = {"__main__", "cli", "console", "demo", "bench_files"}
 
 BLOCK = """
 import sys
@@ -84,9 +84,9 @@ def _run(code: str) -> str:
     return done.stdout
 
 
-def test_importing_the_library_takes_less_than_150_ms() -> None:
-    code = "import time; start = time.perf_counter(); import course_lib; print(time.perf_counter() - start)"
-    assert min(float(_run(code)) for _ in range(5)) < 0.150
+def test_importing_the_library_loads_that_one_module() -> None:
+    code = "import sys; before = set(sys.modules); import course_lib; print(sorted(set(sys.modules) - before))"
+    assert _run(code).strip() == "['course_lib']"
 
 
 def test_importing_the_library_loads_nothing_heavy() -> None:
@@ -153,4 +153,4 @@ def test_no_two_modules_import_each_other() -> None:
 def test_nothing_imports_the_command() -> None:
     for module in MODULES:
         for imported, line, _ in _imports(module):
-            assert imported != "course_lib.cli", f"{module}:{line}"
+            assert imported != "course_lib.cli" or module == "course_lib.__main__", f"{module}:{line}"

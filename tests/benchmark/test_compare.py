@@ -103,8 +103,7 @@ def test_it_stops_when_every_interval_is_narrow_enough() -> None:
 def test_it_stops_when_the_time_is_up() -> None:
     started = time.monotonic()
     found = _compare(subjects=_subjects(2.0), half_width=1e-6, time_limit_s=0.5)
-    assert found.stopped == "time" and 0.5 <= time.monotonic() - started < 3
-    assert 0.5 <= found.seconds < 3
+    assert found.stopped == "time" and 0.5 <= found.seconds <= time.monotonic() - started < 30
     assert max(interval.half_width for interval in found.speedups.values()) > 1e-6
 
 

@@ -137,6 +137,6 @@ def test_measure_times_what_it_calls() -> None:
 
     started = time.perf_counter()
     measured = measure(call, seconds=0.2, warmup=3)
-    assert 0.2 <= time.perf_counter() - started < 2
+    assert 0.2 <= time.perf_counter() - started < 30
     assert len(calls) == 3 + len(measured.latencies_ms) and (measured.latencies_ms >= 2).all()
     assert len(measure(lambda: None, seconds=0).latencies_ms) == 10, "never fewer than ten"

