@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TypeVar
+import html
+import time
+from collections.abc import Iterable, Iterator, Sized
+from typing import Any, TypeVar
 
 _Step = TypeVar("_Step")
+_UPDATE_S = 0.2  # at least this long between two updates in a notebook
 
 
 def track(steps: Iterable[_Step], doing: str, *, total: int | None = None, shown: bool = True) -> Iterable[_Step]:
@@ -14,7 +17,66 @@ def track(steps: Iterable[_Step], doing: str, *, total: int | None = None, shown
     Args:
         total: their number, where `steps` has no length.
     """
+    if shown and in_notebook():
+        return _in_notebook(steps, doing, total)
     from rich.console import Console
     from rich.progress import track as rich_track
 
     return rich_track(steps, doing, total=total, disable=not shown, transient=True, console=Console(stderr=True))
+
+
+def in_notebook() -> bool:
+    """Whether this is a Jupyter kernel."""
+    try:
+        from IPython import get_ipython
+    except ImportError:
+        return False
+    return hasattr(get_ipython(), "kernel")
+
+
+class NotebookBar:
+    """A bar in a cell's output. It has no thread and no widget: only `show` draws, and never more often than every 0.2 s.
+
+    Rich draws in a notebook through an output widget that two threads write. Each update is then several messages that the
+    front end answers, and while a busy machine answers late, `nbconvert` waits.
+    """
+
+    def __init__(self, doing: str) -> None:
+        self._doing = doing
+        self._handle: Any = None
+        self._drawn = -_UPDATE_S
+
+    def show(self, share: float | None, detail: str = "") -> None:
+        """Draw the bar at `share`, 0 to 1, or at no share where the end is unknown."""
+        now = time.monotonic()
+        if now - self._drawn < _UPDATE_S:
+            return
+        self._drawn = now
+        text = f"{self._doing} {'' if share is None else f'{share:.0%}'} {detail}".rstrip()
+        value = "" if share is None else f' value="{share:.3f}"'
+        self._draw({"text/plain": text, "text/html": f"<progress{value}></progress> {html.escape(text)}"})
+
+    def close(self) -> None:
+        """Leave the output empty."""
+        if self._handle is not None:
+            self._draw({"text/plain": "", "text/html": ""})
+
+    def _draw(self, data: dict[str, str]) -> None:
+        from IPython.display import display
+
+        if self._handle is None:
+            self._handle = display(data, raw=True, display_id=True)
+        else:
+            self._handle.update(data, raw=True)
+
+
+def _in_notebook(steps: Iterable[_Step], doing: str, total: int | None) -> Iterator[_Step]:
+    count = total if total is not None else len(steps) if isinstance(steps, Sized) else None
+    bar = NotebookBar(doing)
+    try:
+        bar.show(0.0 if count else None)
+        for done, step in enumerate(steps, 1):
+            yield step
+            bar.show(done / count if count else None)
+    finally:
+        bar.close()

@@ -6,6 +6,8 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator
 
+from course_lib.bars import NotebookBar, in_notebook
+
 Report = Callable[[float, str], None]  # share done from 0 to 1, and the name of what is being done
 
 
@@ -26,6 +28,13 @@ def at_most_every(seconds: float, report: Report) -> Report:
 @contextlib.contextmanager
 def bar(title: str) -> Iterator[Report]:
     """A progress bar on standard error, or in a notebook; it vanishes when the work is done."""
+    if in_notebook():
+        drawn = NotebookBar(title)
+        try:
+            yield lambda share, phase: drawn.show(share, phase[:40])
+        finally:
+            drawn.close()
+        return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
