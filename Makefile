@@ -3,12 +3,13 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test gpu-test slow-test attack-test browser-test coverage lint book sandbox train clean help
+.PHONY: demo test gpu-test slow-test no-vnni-test attack-test browser-test coverage lint book sandbox train clean help
 
 help:
 	@echo "make demo       the whole course loop on this machine, to a graded report"
 	@echo "make test       all tests that need no GPU"
 	@echo "make slow-test  tests that take minutes (verdict stability, fresh-environment checks)"
+	@echo "make no-vnni-test  INT8 tests on an emulated CPU without VNNI (QEMU; a few minutes)"
 	@echo "make attack-test  every way to cheat the grader that we know, each as a hand-in (about 15 minutes)"
 	@echo "make browser-test  JupyterLab, widgets and formgrader in a real browser; screenshots in test-artefacts/"
 	@echo "make gpu-test   tests that need an NVIDIA GPU and a TensorRT in COURSE_ENVIRONMENTS or in this environment"
@@ -38,6 +39,14 @@ browser-test: $(VENV)/.installed-test sandbox
 	  echo "no chromium: sudo apt-get install chromium"
 	$(BIN)/pip install --quiet -c constraints.txt -e '.[browser]'
 	$(BIN)/python -m pytest -m browser
+
+# INT8 on a CPU without 8-bit dot products: QEMU emulates one with AVX2, and a copy of /proc/cpuinfo hides the rest.
+no-vnni-test: $(VENV)/.installed-test
+	@command -v qemu-x86_64 >/dev/null || { [ "$$(id -u)" = 0 ] && apt-get update -qq && apt-get install -y -qq qemu-user >/dev/null; } || \
+	  { echo "no qemu-x86_64: sudo apt-get install qemu-user"; exit 1; }
+	@mkdir -p build/no-vnni/proc && sed -E 's/ (avx512|avx_vnni|amx)[a-z0-9_]*//g' /proc/cpuinfo > build/no-vnni/proc/cpuinfo
+	OMP_NUM_THREADS=1 qemu-x86_64 -L $(CURDIR)/build/no-vnni -cpu Haswell-noTSX,-pcid,-x2apic,-tsc-deadline,-invpcid \
+	  $(BIN)/python -m pytest -m instructions --timeout=1800 --durations=5
 
 coverage: $(VENV)/.installed-test sandbox
 	$(BIN)/coverage erase

@@ -21,17 +21,15 @@ Source: ONNX Runtime documentation, "Quantize ONNX Models", on U8S8 and on VNNI;
 from __future__ import annotations
 
 from collections.abc import Collection
-from functools import cache
-from pathlib import Path
 
 import numpy as np
 import onnx
 import onnx_ir as ir
 
+from course_lib.engines.cpu_features import cpu_features as cpu_features  # part of this package's interface
+from course_lib.engines.cpu_features import has_byte_dot_products
 from course_lib.errors import CourseError
 from course_lib.precision.qdq import LOWERED, constant_of, initializer, insert_pair, refuse_lowered
-
-VNNI = frozenset({"avx512_vnni", "avx_vnni", "amx_int8"})
 
 
 def lower_for_onnxruntime(
@@ -72,20 +70,10 @@ def lower_for_onnxruntime(
 def lowering_helps(isa: Collection[str] | None = None) -> bool:
     """Whether a CPU with these instruction sets (None: this one) multiplies unsigned with signed bytes and sums them in 32 bits.
 
-    Without, x86 kernels sum pairs of products in 16 bits, which overflow, so that lowering would change results; and CPUs of
-    other makers have no preference for unsigned.
+    On other x86 CPUs a session has to avoid the fast kernels (see `course_lib.engines.ort_session.session_options`), so there is
+    nothing to gain; and CPUs of other makers have no preference for unsigned.
     """
-    return not VNNI.isdisjoint(cpu_features() if isa is None else isa)
-
-
-@cache
-def cpu_features() -> frozenset[str]:
-    """This CPU's flags as the kernel lists them in ``/proc/cpuinfo``; empty where there is no such list."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return frozenset()
-    return frozenset(next((line.partition(":")[2] for line in lines if line.startswith("flags")), "").split())
+    return has_byte_dot_products(isa)
 
 
 def _shift(quantize: ir.Node, zero_points: dict[int, ir.Value]) -> None:

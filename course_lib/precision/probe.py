@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from course_lib.engines.ort_session import session_options
 from course_lib.errors import CourseError
 from course_lib.precision.histogram import StreamingHistogram
 
@@ -134,9 +135,7 @@ def serialized(model: onnx.ModelProto) -> bytes:
 def _session(data: bytes) -> Any:
     import onnxruntime
 
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1  # batches run side by side instead
-    options.log_severity_level = 3
+    options = session_options()  # one thread: batches run side by side instead
     try:
         return onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # as above

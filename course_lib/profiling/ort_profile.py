@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from course_lib.engines import Layer, LayerTable, LayerTensor
 from course_lib.engines.ort_layers import dtype_word, parse_ort_profile
+from course_lib.engines.ort_session import session_options
 from course_lib.errors import BuildError, EngineError
 from course_lib.model_file import open_model
 from course_lib.profiling.layer_times import LayerTimings
@@ -89,9 +90,7 @@ def _profile(model: onnx.ModelProto, feeds: Any, level: str, runs: int, threads:
     """The text of the profile; the graph that was run is written to `saved`."""
     import onnxruntime
 
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
-    options.log_severity_level = 3
+    options = session_options(threads)
     options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, _LEVELS[level])
     options.optimized_model_filepath = str(saved)
     options.enable_profiling = True

@@ -13,10 +13,12 @@ from onnx import numpy_helper, parser
 
 from course_lib import engines
 from course_lib.benchmark import compare
+from course_lib.engines.cpu_features import VNNI
+from course_lib.engines.ort_session import session_options
 from course_lib.errors import BuildError, CourseError
 from course_lib.models import digits, fresh_digits
 from course_lib.precision.casting import cast
-from course_lib.precision.lowering import VNNI, cpu_features, lower_for_onnxruntime, lowering_helps
+from course_lib.precision.lowering import cpu_features, lower_for_onnxruntime, lowering_helps
 from course_lib.precision.qdq import LOWERED, activations, insert_qdq, scale_of
 from tests.exported import exported
 
@@ -42,9 +44,7 @@ def _images(name: str, data: Any) -> np.ndarray:
 
 
 def _session(model: onnx.ModelProto) -> onnxruntime.InferenceSession:
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level, options.intra_op_num_threads = 3, 1
-    return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return onnxruntime.InferenceSession(model.SerializeToString(), session_options(), providers=["CPUExecutionProvider"])
 
 
 def _logits(model: onnx.ModelProto, x: np.ndarray) -> np.ndarray:
@@ -55,14 +55,13 @@ def _logits(model: onnx.ModelProto, x: np.ndarray) -> np.ndarray:
 # ---- agreement
 
 
-@needs_vnni
 @pytest.mark.parametrize("name", ["small", pytest.param("wide", marks=pytest.mark.slow), "encoder"])
 def test_every_digit_keeps_its_class(name: str) -> None:
     """450 held-out digits and 1000 fresh ones. Logits differ by a few steps of rounding. "wide" has the nodes of "small"."""
     x = np.concatenate([_images(name, digits("test")), _images(name, fresh_digits(1000, seed=5))])
     before = _logits(quantized(name), x)
     for round_sums, largest in ((False, 0.03), (True, 0.06)):
-        after = _logits(lower_for_onnxruntime(quantized(name), round_sums=round_sums), x)
+        after = _logits(lower_for_onnxruntime(quantized(name), ISA, round_sums=round_sums), x)
         assert (after.argmax(1) == before.argmax(1)).mean() == 1.0
         assert np.abs(after - before).max() < (0.0 if name == "encoder" else largest * np.abs(before).max()) + 1e-5
 

@@ -16,6 +16,7 @@ from onnx import TensorProto, helper, numpy_helper, parser
 from onnx.reference import ReferenceEvaluator
 
 from course_lib import engines
+from course_lib.engines.ort_session import session_options
 from course_lib.errors import CourseError
 from course_lib.models import classifier, digits, export_onnx
 from course_lib.precision.lowering import lower_for_onnxruntime
@@ -52,8 +53,7 @@ def inputs(name: str, split: Any) -> np.ndarray:
 
 
 def run(model: onnx.ModelProto, x: np.ndarray, outputs: list[str] | None = None, *, optimized: bool = True) -> list[np.ndarray]:
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level, options.intra_op_num_threads = 3, 1
+    options = session_options()
     if not optimized:
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
@@ -247,7 +247,7 @@ def test_numbers_agree_with_a_fake_quantized_torch_network(name: str, opset: int
     assert sqnr_db(found, fused) > 40
 
 
-@pytest.mark.parametrize("name", ["small", "wide", "encoder"])
+@pytest.mark.parametrize("name", ["small", "wide", pytest.param("encoder", marks=pytest.mark.instructions)])
 def test_held_out_accuracy_stays(name: str) -> None:
     x, labels = inputs(name, "test"), digits("test").labels
     (wide,), (narrow,) = run(exported(name), x), run(quantized(name), x)
