@@ -70,11 +70,13 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(BIN)/pip install --quiet -c constraints.txt -e .
+	@echo "installing the course and its packages into $(VENV): PyTorch, ONNX Runtime, TensorRT-RTX, JupyterLab (2.3 GB on the disk, several minutes)"
+	$(BIN)/pip install -c constraints.txt -e .
 	touch $@
 
 $(VENV)/.installed-test: pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(BIN)/pip install --quiet -c constraints.txt -e '.[test]'
+	@echo "installing the course, its packages and the tests' into $(VENV): PyTorch, ONNX Runtime, TensorRT-RTX, JupyterLab (2.3 GB on the disk, several minutes)"
+	$(BIN)/pip install -c constraints.txt -e '.[test]'
 	touch $(VENV)/.installed $@
 
 # Hand-ins run in bubblewrap. Root installs it; anybody else is told how, and the demo grades its own two files without it.

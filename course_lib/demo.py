@@ -32,9 +32,10 @@ def run(root: Path, say: Callable[[str], None] | None = print) -> dict[str, Any]
     model = folder / "model"
     model.mkdir(parents=True)
 
-    tell("1/3  the digits classifier: PyTorch to ONNX to an engine, accuracy and speed against PyTorch eager")
+    tell("The demo takes about 3 minutes on two cores and downloads nothing.")
+    tell("1/3  the digits classifier: PyTorch to ONNX to an engine, accuracy and speed against PyTorch eager (about 1 minute)")
     lab.write_reference(model)
-    found = lab.examine(model, Bench())
+    found = lab.examine(model, Bench(begins=lambda name, about_s: tell(f"     {name} (about {about_s:.0f} s)")))
     plan, comparison = found.plan, found.comparison
     if plan is None or comparison is None:
         raise CourseError("the demo's own engine failed: " + "; ".join(outcome.message for outcome in found.outcomes))
@@ -51,14 +52,17 @@ def run(root: Path, say: Callable[[str], None] | None = print) -> dict[str, Any]
     problem = sandbox.problem()
     if problem:
         tell(f"     no sandbox ({problem}): the two hand-ins are the course's own, so they are graded with --trusted")
-    tell("2/3  nbgrader autogrades two hand-ins of lab 01: the reference solution and the untouched release")
+    tell("2/3  nbgrader autogrades two hand-ins of lab 01: the reference solution and the untouched release (about 2 minutes)")
     room = Classroom(root, WORK, trusted=bool(problem))
     room.hand_in("solution", lab, root / "solutions" / lab.name)
     room.hand_in("untouched", lab, root / "labs" / lab.name)
     for student in ("solution", "untouched"):  # what running the notebooks in place may have left there
         for name in lab.artefacts:
             (room.folder / "submitted" / student / lab.name / name).unlink(missing_ok=True)
-    grades = room.grade(lab, ["solution", "untouched"])
+    grades = []
+    for student in ("solution", "untouched"):
+        tell(f"     the hand-in {student!r}: its notebook runs, then its files are examined")
+        grades += room.grade(lab, [student])
     if failed := [one for one in grades if one.error]:
         raise CourseError(
             f"the hand-in {failed[0].student!r} could not be graded: {failed[0].error}; see {failed[0].report.with_suffix('.log')}"

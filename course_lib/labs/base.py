@@ -105,6 +105,7 @@ class Examination:
 
 
 _T = TypeVar("_T")
+_BUILD_S = 10.0  # a usual build with the start of its process
 MOST_ANSWERED = 256 << 20  # bytes of one answer of a hand-in's engine
 
 
@@ -119,6 +120,10 @@ def at_once(take: Callable[[], _T], /) -> _T:
     return take()
 
 
+def silently(name: str, about_s: float) -> None:
+    """`Bench.begins` where nobody is told."""
+
+
 @dataclass(frozen=True)
 class Bench:
     """Where and how a hand-in is examined. A learner's self-check uses the default, the grader brings sandbox and secrets.
@@ -130,6 +135,7 @@ class Bench:
         measure_s: longest time spent on measuring latencies, in seconds.
         build_s: longest time for one build, in seconds.
         measured: everything that times a hand-in goes through it.
+        begins: is told the name of each step as it begins, and about how many seconds it takes.
     """
 
     builder: str = field(default_factory=default_builder)
@@ -139,6 +145,7 @@ class Bench:
     measure_s: float = 25.0
     build_s: float = 120.0
     measured: Measuring = field(default_factory=lambda: at_once, repr=False)
+    begins: Callable[[str, float], None] = field(default=silently, repr=False, compare=False)
 
     @property
     def opset(self) -> int | None:
@@ -150,6 +157,7 @@ class Bench:
 
     def build(self, model: Path, recipe: Recipe) -> Plan:
         """The engine as NVIDIA's compiler makes it, the proof of precision, fusion and profiles."""
+        self.begins("building the engine", _BUILD_S)
         return build(model, recipe, backend=self.builder, time_limit_s=self.build_s, launcher=self.launcher)
 
     def runnable(self, model: Path, recipe: Recipe, built: Plan | None = None) -> Plan:
@@ -301,6 +309,17 @@ class Lab(ABC):
     def nothing(self, message: str, hint: str = "", tasks: Iterable[str] | None = None) -> tuple[Outcome, ...]:
         """No points for any task (or `tasks`), for one and the same reason."""
         return tuple(self.outcome(t, "none", message, hint) for t in (tasks or [task.id for task in self.tasks]))
+
+
+def grouped(outcomes: Iterable[Outcome]) -> list[list[Outcome]]:
+    """Outcomes in their order, those next to each other together that lost their points for the same reason."""
+    groups: list[list[Outcome]] = []
+    for one in outcomes:
+        if groups and one.tier == "none" and (one.message, one.hint) == (groups[-1][-1].message, groups[-1][-1].hint):
+            groups[-1].append(one)
+        else:
+            groups.append([one])
+    return groups
 
 
 @cache

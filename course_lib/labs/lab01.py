@@ -100,11 +100,13 @@ class FirstEngine(Lab):
             runnable = bench.runnable(folder / "model.onnx", recipe, plan)
             candidate = stack.enter_context(bench.engine(runnable))
             fresh = fresh_images(bench, FRESH_IMAGES)
+            bench.begins("accuracy: fresh images through PyTorch and your engine", 5)
             accuracy, figures = self._accuracy(eager, candidate, batches, fresh)
             if accuracy.tier == "none" or not with_speed:
                 wrong = "A wrong engine has no speed: get the answers right first."
                 speed = () if not with_speed else self.nothing(wrong, accuracy.hint, ("speed",))
                 return Examination((profile, accuracy, *speed), plan, figures=figures)
+            bench.begins("speed: PyTorch, the reference and your engine, interleaved", bench.measure_s)
             reference = stack.enter_context(reference_engine(self, bench, reference_recipe()))
             rng = bench.rng()
 
@@ -174,6 +176,8 @@ def _hint_for_build(error: CourseError) -> str:
         return "`precision` is a promise about the graph. Which function of the course changes the graph's number types?"
     if "is missing" in str(error):
         return "Task 1 writes model.onnx and task 2 writes recipe.toml: solve them first, then run their cells again."
+    if "is always" in str(error):
+        return "The exported batch is fixed. Export again with a dynamic batch: then the profile decides which batches are accepted."
     if "profile" in str(error):
         return "The exported batch is dynamic, so the recipe needs a profile: min, opt and max for `image`."
     return "Build it in the notebook with course_lib.engines.build: the same error appears there."

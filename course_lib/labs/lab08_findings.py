@@ -40,6 +40,7 @@ class Finding:
     Attributes:
         wrong: how many answers were wrong, the one thing that a server must never do.
         trouble: what else went wrong, one line; empty where the server survived.
+        busy: it was late, and so was the reference: nothing is decided.
         late: no answer was wrong, and a server did not come up in time or an answer did not come: its fault, or a stalled machine's.
     """
 
@@ -47,6 +48,7 @@ class Finding:
     wrong: int
     trouble: str
     late: bool = False
+    busy: bool = False
 
     @property
     def survived(self) -> bool:

@@ -23,6 +23,7 @@ from course_lib.models.digit_video import video
 from course_lib.recipe import Recipe
 
 GIVEN = ModelSource("course_lib.models:detector")
+_FRAME_S = 0.03  # what all detectors and passes take for a frame, on a CPU
 _EVERY_OF_FIRST = 4  # of the first version only the median time of a call is used: a part of the frames will do
 
 
@@ -41,6 +42,7 @@ def run(folder: Path, bench: Bench, frames: int) -> tuple[Trial, Plan]:
     recipe, plan = _built(folder, bench)
     seed = bench.seed if bench.seed is not None else int(np.random.SeedSequence().generate_state(1)[0])
     scenes = list(itertools.islice(video(seed), frames))
+    bench.begins(f"detect, latency and frames: four detectors on {frames} new frames", frames * _FRAME_S)
     with ExitStack() as stack:
         yours = stack.enter_context(bench.engine(_runnable(folder, recipe, bench, plan)))
         eager = stack.enter_context(bench.baseline(GIVEN))

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from course_lib import labs
+from course_lib import console, labs
 from course_lib.labs import Bench, Examination
 from course_lib.models import classifier, export_onnx
 from course_lib.recipe import Profile, Recipe
@@ -100,6 +100,16 @@ def test_fixed_batch_is_no_engine_for_the_service(hand_in):
     examined = hand_in(network=export_onnx(classifier("wide"), dynamic_batch=False, batch=1))
     assert set(tiers(examined).values()) == {"none"}
     assert "always 1" in examined.outcomes[0].message
+    assert "batch is fixed" in hints(examined) and "is dynamic" not in hints(examined)
+
+
+def test_a_reason_that_several_tasks_share_is_printed_once(hand_in, capsys):
+    console.outcomes(LAB, hand_in(network=export_onnx(classifier("wide"), dynamic_batch=False, batch=1)))
+    shown = capsys.readouterr().out
+    assert shown.count("always 1") == shown.count("Hint:") == 1
+    assert all(task.title in shown for task in LAB.tasks)
+    console.outcomes(LAB, hand_in(text=recipe(low=8).dumps(), only="profile"))
+    assert capsys.readouterr().out.count("Batch 1 is refused") == 1
 
 
 def test_promised_half_precision_on_a_float_graph(hand_in):

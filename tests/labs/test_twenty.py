@@ -1,8 +1,14 @@
-"""Who passes the self-check passes the grade: 20 gradings of answers that are right, most of them not the reference's. `make slow-test`."""
+"""Who passes the self-check passes the grade: 20 gradings of answers that are right, most of them not the reference's. `make slow-test`.
+
+And ten checks of each reference while another process keeps a core busy: the same points, or "inconclusive" with the criterion named.
+"""
 
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import onnx
@@ -11,7 +17,7 @@ import pytest
 from course_lib import labs
 from course_lib.grading import sandbox
 from course_lib.grading.judge import judge
-from course_lib.labs import lab03_reference, lab05_service, lab05_traffic, lab09_reference
+from course_lib.labs import Bench, Outcome, lab03_reference, lab05_service, lab05_traffic, lab09_reference
 from course_lib.precision import PercentileCalibrator, insert_qdq
 from tests.labs import lab08_hand_ins
 from tests.labs.lab04_hand_ins import with_layer_norms
@@ -31,9 +37,9 @@ def one_kernel_more(folder: Path) -> None:
     export_onnx(rewritten(still=["branches"]), folder / "model.onnx", opset=17)
 
 
-def a_lower_percentile(folder: Path) -> None:
+def a_percentile(folder: Path) -> None:
     network, seen = lab03_reference.observed()
-    onnx.save(insert_qdq(network, seen.ranges(PercentileCalibrator(99.85))), folder / "model.onnx")
+    onnx.save(insert_qdq(network, seen.ranges(PercentileCalibrator(99.99))), folder / "model.onnx")
 
 
 def layer_norms(folder: Path) -> None:
@@ -64,7 +70,7 @@ def other_settings(folder: Path) -> None:
 ANSWERS = {
     "lab01": the_reference,
     "lab02": one_kernel_more,
-    "lab03": a_lower_percentile,
+    "lab03": a_percentile,
     "lab04": layer_norms,
     "lab05": other_boxes,
     "lab06": the_reference,
@@ -85,3 +91,29 @@ def test_twenty_gradings_one_verdict(name: str, tmp_path: Path):
         print(json.dumps(dict(verdict.examination.figures)), verdict.examination.outcomes[-1].message, flush=True)
         lost = [f"{outcome.task.id}: {outcome.message}" for outcome in verdict.examination.outcomes if outcome.tier != "full"]
         assert verdict.score == verdict.max_score, "; ".join(lost)
+
+
+@pytest.fixture
+def busy_core() -> Iterator[None]:
+    """Another process computes without a pause for as long as the test takes."""
+    with subprocess.Popen([sys.executable, "-c", "while True: sum(range(10**6))"]) as process:
+        yield
+        process.kill()
+
+
+def settled(outcome: Outcome) -> bool:
+    """Full points, or a named criterion that the busy machine left open."""
+    open_criteria = [one for one in outcome.criteria if one.met is None]
+    named = bool(open_criteria) and all(one.name in outcome.message for one in open_criteria[:1])
+    return outcome.tier == "full" or (outcome.tier == "inconclusive" and named)
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_ten_checks_under_load_give_the_same_points_or_none_by_luck(name: str, tmp_path: Path, busy_core: None):
+    lab = labs.find(name)
+    lab.write_reference(tmp_path)
+    for _ in range(10):
+        found = lab.examine(tmp_path, Bench())
+        print(json.dumps([(one.task.id, one.tier, one.points) for one in found.outcomes]), flush=True)
+        lost = [f"{one.task.id}: {one.tier}, {one.message}" for one in found.outcomes if not settled(one)]
+        assert not lost, "; ".join(lost)

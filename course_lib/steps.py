@@ -1,0 +1,61 @@
+"""Long work told step by step: each step is named as it begins, with an estimate; on a terminal a bar moves with the time."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+_NEARLY = 0.98  # where the bar waits if a step takes longer than estimated
+
+
+class Steps(AbstractContextManager["Steps"]):
+    """Names the steps of long work on standard error: with a bar on a terminal, one plain line a step otherwise.
+
+    Args:
+        shown: False prints nothing.
+    """
+
+    def __init__(self, *, shown: bool = True) -> None:
+        self._shown = shown
+        self._progress: Progress | None = None
+        self._task: TaskID | None = None
+
+    def __enter__(self) -> Steps:
+        if self._shown and sys.stderr.isatty():
+            self._progress = _progress()
+            self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._progress:
+            self._progress.stop()
+
+    def begin(self, name: str, about_s: float) -> None:
+        """The step before has ended, and this one begins; it takes about so many seconds."""
+        if not self._shown:
+            return
+        if self._progress is None:
+            print(f"{name} (about {about_s:.0f} s)", file=sys.stderr, flush=True)
+            return
+        if self._task is not None:
+            self._progress.remove_task(self._task)
+        self._task = self._progress.add_task(name, total=about_s)
+
+
+def _progress() -> Progress:
+    from rich.console import Console
+    from rich.progress import Progress, ProgressColumn, TextColumn, TimeElapsedColumn
+    from rich.progress_bar import ProgressBar
+
+    class Elapsed(ProgressColumn):
+        """A bar that fills with the time that has passed, because the work itself tells nothing until it is done."""
+
+        def render(self, task: Any) -> ProgressBar:
+            return ProgressBar(total=task.total, completed=min(task.elapsed or 0.0, _NEARLY * task.total), width=30)
+
+    columns = (TextColumn("{task.description}"), Elapsed(), TimeElapsedColumn(), TextColumn("of about {task.total:.0f} s"))
+    return Progress(*columns, transient=True, console=Console(stderr=True))

@@ -1,0 +1,56 @@
+"""Long work names each step as it begins: a line a step in a pipe, a bar on a terminal, nothing where it must stay silent."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+
+import pytest
+
+from course_lib import labs
+from course_lib.labs import Bench
+from course_lib.steps import Steps
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_pipe_gets_one_line_a_step(capsys):
+    with Steps() as steps:
+        steps.begin("building", 10)
+        steps.begin("measuring", 24.6)
+    shown = capsys.readouterr()
+    assert (shown.out, shown.err) == ("", "building (about 10 s)\nmeasuring (about 25 s)\n")
+
+
+def test_a_terminal_gets_a_bar_and_an_estimate(monkeypatch):
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    with Steps() as steps:
+        steps.begin("building", 10)
+        steps.begin("measuring", 25)
+    assert "measuring" in terminal.getvalue() and "of about 25 s" in terminal.getvalue()
+
+
+def test_silent_steps_say_nothing(capsys, monkeypatch):
+    monkeypatch.setattr("sys.stderr", Terminal())
+    with Steps(shown=False) as steps:
+        steps.begin("building", 10)
+    assert not capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["lab08"])
+def test_a_lab_names_the_task_that_it_examines(name, tmp_path):
+    lab, told = labs.find(name), []
+    lab.write_reference(tmp_path)
+    lab.examine(tmp_path, Bench(begins=lambda step, about_s: told.append((step, about_s))), only="triton")
+    assert [step.partition(":")[0] for step, _ in told] == ["triton"] and told[0][1] > 0
+
+
+def test_who_is_told_makes_no_other_bench():
+    """What is kept for a bench, such as the reference's plan, stays valid."""
+    bench = Bench(seed=1, measured=lambda take: take())
+    assert dataclasses.replace(bench, begins=print) == bench
