@@ -31,6 +31,7 @@ BackendName = Annotated[
 ]
 TimeLimit = Annotated[float, typer.Option(help="stop the compiler after this many seconds")]
 START = "lectures/00_start_here.ipynb"
+_CHECK_S = 60.0  # a usual check of a whole lab, on two cores
 LabName = Annotated[str, typer.Argument(help="a lab, such as lab01", show_default=False)]
 
 
@@ -200,9 +201,12 @@ def check(
     """A learner's own check of a hand-in, with hints. Status 1 when points are missing."""
     from course_lib import console, labs
     from course_lib.labs import Bench
+    from course_lib.steps import Steps
 
     chosen = labs.find(lab)
-    examined = chosen.examine(_hand_in_folder(chosen, folder), Bench())
+    with Steps(shown=not as_json) as steps:
+        steps.begin(f"{chosen.title}: {', '.join(task.id for task in chosen.tasks)}", _CHECK_S)
+        examined = chosen.examine(_hand_in_folder(chosen, folder), Bench(begins=steps.begin))
     known = {"lab": chosen.name, "score": examined.points, "max_score": examined.max_points}
     if not _show(as_json, {**known, "tasks": [outcome.to_json() for outcome in examined.outcomes]}):
         console.outcomes(chosen, examined)
