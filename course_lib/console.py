@@ -77,12 +77,16 @@ def _interval(values: Mapping[str, float] | None) -> str:
 
 
 def outcomes(lab: Lab, examined: Examination) -> None:
-    """One line a task, and its hint."""
+    """Each task with what was found and a hint; a reason that several tasks share is printed once, after the last of them."""
+    from course_lib.labs.base import grouped
+
     out = _console()
     out.print(f"[bold]{escape(lab.title)}[/]: {examined.points:g} of {examined.max_points:g} points")
-    for one in examined.outcomes:
-        colour = _COLOURS.get(one.tier, "red")
-        out.print(f"[{colour}]{one.points:g}/{one.task.points:g}[/] {escape(one.task.title)}: {escape(one.message)}")
+    for group in grouped(examined.outcomes):
+        one, colour = group[-1], _COLOURS.get(group[-1].tier, "red")
+        for task in (each.task for each in group):
+            said = f" {escape(one.message)}" if task == one.task else ""
+            out.print(f"[{colour}]{one.points:g}/{task.points:g} {one.mark}[/] {escape(task.title)}:{said}")
         for criterion in one.criteria:
             out.print(f"      {escape(str(criterion))}")
         if one.hint:
