@@ -68,7 +68,7 @@ class Calibration(Lab):
     source = ModelSource("course_lib.models:classifier", ("wide",))
 
     def write_reference(self, folder: Path, *, opset: int | None = None) -> None:
-        """Percentile calibration on all scans, the faulty ones included."""
+        """Min-max over the scans that are no brighter than ink can be."""
         lab03_reference.write(folder)
 
     def examine(self, folder: Path, bench: Bench, only: str | None = None) -> Examination:

@@ -16,10 +16,15 @@ from course_lib.labs import lab03_child
 from course_lib.labs.confined import ask
 from course_lib.labs.handed_in import read_text
 from course_lib.labs.lab03_child import METHODS
+from course_lib.labs.lab03_entropy import broken_rule
 from course_lib.labs.lab03_histograms import Question
 
 TIME_LIMIT_S = 30.0
 _MAX_ANSWER = 64 << 10
+_ENTROPY_HINT = (
+    "Compare with `course_lib.precision.divergence` for one candidate after the other, and check the rules of task 1: the candidates, the "
+    "first bin, the groups, what is in Q, the count 0.0001 for a bin that Q leaves empty, and equal candidates."
+)
 _LONGEST = 200  # characters of a learner's text in a message
 
 
@@ -74,12 +79,14 @@ class Answers:
             return "The function is still empty: write its body in task 1 and run the cell, which writes calibrator.py."
         if errors:
             return "Call it in the notebook with the histogram of a tensor: the same error appears there, with all its lines."
+        if self.method == "entropy":
+            thresholds = [(question.histogram, float(found)) for question, found in self.wrong]
+            rule = broken_rule([pair for pair in thresholds if math.isfinite(pair[1])])
+            return f"Your thresholds look as if one rule of task 1 were missing: {rule}" if rule else _ENTROPY_HINT
         if all(_one_bin(question.bins_off(self.method, float(found))) for question, found in self.wrong):
             return "One bin beside: bin k ends at (k + 1) * bin_width, and its values lie below that border."
         if self.clean_are_right:
             return "Smooth histograms are right. Which line of yours goes wrong with empty bins, with many zeros, or at 100 per cent?"
-        if self.method == "entropy":
-            return "Compare with `divergence` for one candidate after the other. Are all bins from the 128th on candidates?"
         return "Count values, not bins: add up the counts from zero until `percent` per cent of all values are inside."
 
 

@@ -18,6 +18,7 @@ from course_lib.errors import EngineError
 from course_lib.grading import sandbox
 from course_lib.labs import Bench, Outcome, lab03_calibrator, lab03_child
 from course_lib.labs.lab03_calibrator import _read, ask_calibrator
+from course_lib.labs.lab03_entropy import Reading
 from course_lib.labs.lab03_histograms import questions
 from course_lib.labs.lab03_reference import CALIBRATOR
 from course_lib.precision import EntropyCalibrator, MinMaxCalibrator, MSECalibrator, PercentileCalibrator
@@ -63,8 +64,45 @@ def divergence(counts, kept):
     seen = p > 0
     return np.sum(p[seen] * np.log(p[seen] / q[seen]))
 """,
+    "entropy, group by group with slices": """
+import math
+def entropy(counts, bin_width):
+    counts = [float(count) for count in counts]
+    counts[0] = counts[1]
+    used = max(128, max(index + 1 for index, count in enumerate(counts) if count))
+    best, threshold = math.inf, used
+    for n in range(128, used + 1):
+        if not any(counts[:n]):
+            continue
+        p = counts[:n - 1] + [counts[n - 1] + sum(counts[n:])]
+        q = []
+        for group in range(128):
+            bins = counts[-(-group * n // 128):-(-(group + 1) * n // 128)]
+            filled = sum(count > 0 for count in bins)
+            q += [sum(bins) / filled if count > 0 else 0.0 for count in bins]
+        q = [1e-4 if seen > 0 and kept == 0 else kept for seen, kept in zip(p, q)]
+        all_p, all_q = sum(p), sum(q)
+        kl = sum(a / all_p * math.log((a / all_p) / (b / all_q)) for a, b in zip(p, q) if a > 0)
+        if kl <= best:
+            best, threshold = kl, n
+    return threshold * bin_width
+""",
     "a wrong entropy beside a right percentile": CALIBRATOR + "\ndef entropy(counts, bin_width):\n    return 1.0\n",
 }
+
+ENTROPY = RIGHT["entropy, one candidate after the other"]
+# What a learner's entropy leaves out or does differently, and what the hint has to name.
+OTHER_RULES = {
+    "no count for empty bins": (
+        ("    q[(p > 0) & (q == 0)] = 1e-4\n", ""), ("seen = p > 0", "seen = (p > 0) & (q > 0)"), "gets the count 0.0001"),
+    "a tiny count for empty bins": (("1e-4", "1e-10"), "gets the count 0.0001"),
+    "zeros left in the first bin": (("    counts[0] = counts[1]\n", ""), "first bin is given the count of the second"),
+    "spread over all bins of a group": (
+        ("inside > 0, 128)", "inside >= 0, 128)"), ("np.where(inside > 0,", "np.where(inside >= 0,"), "that were not empty"),
+    "clipped values in Q": (("np.bincount(level, inside, 128)", "np.bincount(level, p, 128)"), "not in Q"),
+    "groups of equal width and a rest": (
+        ("level = np.arange(kept) * 128 // kept", "level = np.minimum(np.arange(kept) // (kept // 128), 127)"), "k * 128 // n"),
+}  # fmt: skip
 
 # source, tier, words of the message or the hint
 WRONG = {
@@ -162,6 +200,22 @@ def test_mistake_loses_its_tier_and_is_told_where_to_look(check, name):
     outcome = check(source, seed=4)
     assert (outcome.tier, outcome.points) == (tier, 1.5 if tier == "partial" else 0), outcome
     assert words in f"{outcome.message} {outcome.hint}", outcome
+
+
+@pytest.mark.parametrize("name", OTHER_RULES)
+def test_entropy_by_another_rule_is_told_which_rule(check, name):
+    *changes, words = OTHER_RULES[name]
+    source = ENTROPY
+    for old, new in changes:
+        assert old in source
+        source = source.replace(old, new)
+    outcome = check(source, seed=4)
+    assert outcome.tier != "full" and words in outcome.hint, outcome
+
+
+def test_the_readings_agree_with_the_calibrator_where_no_rule_is_broken():
+    for question in questions(np.random.default_rng(7)):
+        assert Reading().border(question.histogram) == question.border("entropy"), question.name
 
 
 @pytest.mark.parametrize("name", HOSTILE)
