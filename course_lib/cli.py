@@ -204,9 +204,10 @@ def check(
     from course_lib.steps import Steps
 
     chosen = labs.find(lab)
+    where = _hand_in_folder(chosen, folder)
     with Steps(shown=not as_json) as steps:
         steps.begin(f"{chosen.title}: {', '.join(task.id for task in chosen.tasks)}", _CHECK_S)
-        examined = chosen.examine(_hand_in_folder(chosen, folder), Bench(begins=steps.begin))
+        examined = chosen.examine(where, Bench(begins=steps.begin))
     known = {"lab": chosen.name, "score": examined.points, "max_score": examined.max_points}
     if not _show(as_json, {**known, "tasks": [outcome.to_json() for outcome in examined.outcomes]}):
         console.outcomes(chosen, examined)
