@@ -140,6 +140,13 @@ def test_check_of_an_empty_folder_gives_hints_and_a_status(course: Course, tmp_p
     assert document["score"] == 0 < document["max_score"]
     assert all(task["tier"] == "none" and "model.onnx" in task["message"] and task["hint"] for task in document["tasks"])
     assert list(tmp_path.iterdir()) == []
+    assert done.err == ""
+
+
+def test_check_names_its_tasks_as_it_begins(course: Course, tmp_path: Path) -> None:
+    done = course("check", "lab01", tmp_path)
+    assert done.err == "Lab 01: your first engine: profile, accuracy, speed (about 60 s)\n"
+    assert done.out.count("model.onnx is missing") == 1 and "0/4 not yet Faster than PyTorch" in done.out
 
 
 def test_check_of_the_reference(course: Course, tmp_path: Path) -> None:
@@ -147,6 +154,10 @@ def test_check_of_the_reference(course: Course, tmp_path: Path) -> None:
 
     labs.find("lab01").write_reference(tmp_path)
     done = course("check", "lab01", tmp_path, "--json")
+    assert done.err == ""
+    for task in done.document()["tasks"]:
+        assert (task["task"]["id"] == "speed") == bool(task["criteria"])
+        assert all({"name", "found", "bound", "met"} <= set(criterion) for criterion in task["criteria"])
     earned = {task["task"]["id"]: task["tier"] for task in done.document()["tasks"]}
     speed = earned.pop("speed", None)
     assert set(earned.values()) == {"full"} and speed in ("full", "partial", "inconclusive"), (
