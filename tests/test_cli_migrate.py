@@ -76,7 +76,8 @@ def test_json_is_one_document(folder: Path, monkeypatch: pytest.MonkeyPatch, cap
 def test_cells_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     cell = {"cell_type": "code", "source": ["!trtexec --fp16"]}
     (tmp_path / "a.ipynb").write_text(json.dumps({"cells": [{"cell_type": "markdown", "source": []}, cell]}))
-    assert "cell 2, 1" in course(monkeypatch, capsys, tmp_path)[1]
+    assert f"{tmp_path / 'a.ipynb'}:cell 2:1: removed trtexec --fp16: " in course(monkeypatch, capsys, tmp_path)[1]
+    assert "cell 2, 1" in course(monkeypatch, capsys, tmp_path, "--format", "table")[1]
 
 
 def test_a_file_that_cannot_be_read_is_status_2(
@@ -89,10 +90,57 @@ def test_a_file_that_cannot_be_read_is_status_2(
 
 @pytest.mark.parametrize(
     ("arguments", "text"),
-    [(("no/such",), "does not exist"), ((".", "--to", "9.1"), "no table of TensorRT '9.1': there are 8.6.1"), ((), "PATH")],
+    [
+        (("no/such",), "does not exist"),
+        ((".", "--format", "xml"), "no format 'xml': there are table"),
+        ((".", "--to", "9.1"), "no table of TensorRT '9.1': there are 8.6.1"),
+        ((), "PATH"),
+    ],
 )
 def test_a_wrong_command_line_is_one_line_and_status_2(
     arguments: tuple[str, ...], text: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     status, out, err = course(monkeypatch, capsys, *arguments)
     assert status == 2 and out == "" and text in err and err.count("\n") == 1
+
+
+@pytest.mark.parametrize("output", ["lines", "json", "sarif", "github", "table"])
+def test_each_format_has_the_finding(
+    output: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, out, err = course(monkeypatch, capsys, folder, "--format", output)
+    assert status == 1 and err == "" and "Builder.max_workspace_size" in out
+    start = {"lines": f"{folder / 'old.py'}:3: removed Builder", "github": "::error file="}.get(output, "")
+    assert out.startswith(start)
+    if output in ("json", "sarif"):
+        assert isinstance(json.loads(out), dict)
+
+
+def test_a_pipe_gets_lines_and_a_terminal_a_table(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    piped = course(monkeypatch, capsys, folder)[1]
+    assert piped.startswith(f"{folder / 'old.py'}:3: removed Builder.max_workspace_size: config.set_memory_pool_limit(")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert "taught in" in course(monkeypatch, capsys, folder)[1] and "taught in" not in piped
+
+
+def test_an_unknown_name_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.py").write_text("import tensorrt as trt\ntrt.Builder(trt.Logger()).build_serialised_network(1, 2)\n")
+    status, out, _ = course(monkeypatch, capsys, tmp_path)
+    assert status == 1 and "unknown Builder.build_serialised_network: trt.Builder has build_serialized_network" in out
+
+
+def test_what_was_asked_for_is_said(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = course(monkeypatch, capsys, folder, "--to", "10.3", "--exclude", "old.py")
+    assert status == 0 and out.count("10.15") == 2 and "there is no table of TensorRT 10.3" in out
+    (folder / "a.cpp").write_text("int main() {}\n")
+    status, out, _ = course(monkeypatch, capsys, folder / "a.cpp")
+    assert status == 2 and "a.cpp: not read" in out
+
+
+def test_the_help_explains_the_formats(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = course(monkeypatch, capsys, "--help")
+    assert status == 0
+    for text in ("sarif", "github", "path:line: severity name: advice", "migrate: ignore", "--exclude"):
+        assert text in " ".join(out.split())

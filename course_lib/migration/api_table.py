@@ -30,7 +30,7 @@ class Signature:
     returns: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # there is one object for a version, so identity is equality, and it can be a key
 class ApiTable:
     """The names of one version. A name is written as in user code behind ``trt.``: ``"IExecutionContext.set_tensor_address"``.
 

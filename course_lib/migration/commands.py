@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from course_lib.migration.findings import Verdict
 from course_lib.migration.guards import version_number
@@ -11,11 +11,22 @@ from course_lib.migration.known import RTX
 from course_lib.migration.tool_rules import NSYS, PACKAGES, POLYGRAPHY, QDREP, TRTEXEC, ToolRule
 
 _TOOLS = re.compile(
-    r"""(?:^|[\s/;&|(`"'\[!=,@])(trtexec|polygraphy|nsys|pip3?)(?:\.exe)?(?=[\s"',)\]]|$)|\$[({]?(TRTEXEC|NSYS|POLYGRAPHY)[)}]?"""
+    r"""(?:^|[\s/;&|(`"'\[!=,@])(trtexec|polygraphy|nsys|pip3?)(?:\.exe)?(?=[\s"',)\]]|$)|\$[({]?(\w+)[)}]?(?=[\s"',)\]]|$)"""
 )
+_NAMED_TOOL = re.compile(
+    r"""^\s*(?:export\s+|set\s+|ENV\s+|ARG\s+|readonly\s+|local\s+|\$)?(\w+)\s*[:?]?=\s*["'(]?\s*[^\s"'=]*?\b(trtexec|polygraphy|nsys)(?:\.exe)?["')]?\s*$""",
+    re.I,
+)
+# A variable of a script that is set elsewhere, by its usual names.
+VARIABLES = {"trtexec": "trtexec", "trt": "trtexec", "trt_exec": "trtexec", "nsys": "nsys", "polygraphy": "polygraphy"}
 _END_OF_COMMAND = re.compile(r"&&|\|\|?|;|(?<![\w$])`")
 _WORD = re.compile(r"[^\s\"'\[\],`]+")
-_PINNED = re.compile(r"(?<![\w-])(tensorrt(?:[-_](?:cu\d+|bindings|libs|lean|dispatch))*)\s*(?:==|~=|<=|<)\s*v?(\d+(?:\.\d+)*)")
+_PACKAGE = r"tensorrt(?:[-_](?:cu\d+|bindings|libs|lean|dispatch))*"
+_PINNED = re.compile(rf"(?<![\w-])({_PACKAGE})(?:\[\w+\])?\s*(?:===?|~=|<=|<|=(?=\d))\s*v?(\d+(?:\.\d+)*)")
+_IN_TABLE = re.compile(
+    rf"""^\s*["']?({_PACKAGE})["']?\s*=\s*(?:\{{.*?version\s*=\s*)?["'](?:===?|~=|<=|<|\^|~)?\s*v?(\d+(?:\.\d+)*)"""
+)
+_FILE_OF_NSYS = re.compile(r"[\w$}*)]\.qdrep\b")
 _RULES = {"trtexec": TRTEXEC, "polygraphy": POLYGRAPHY, "nsys": NSYS}
 
 
@@ -33,26 +44,45 @@ def join_lines(text: str) -> Iterator[tuple[int, str]]:
         yield start, " ".join(parts)
 
 
-def judge_command(line: str, target: str) -> list[Verdict]:
-    """The verdicts on one command line; none for one that runs no tool of TensorRT's."""
+def tool_variables(lines: Iterable[str]) -> dict[str, str]:
+    """Variables of a script that hold a tool, in lower case: ``TRT=/usr/src/tensorrt/bin/trtexec`` gives ``{"trt": "trtexec"}``."""
+    found = (match for line in lines if (match := _NAMED_TOOL.match(line)))
+    return VARIABLES | {match[1].lower(): match[2].lower() for match in found}
+
+
+def judge_command(line: str, target: str, variables: Mapping[str, str] = VARIABLES) -> list[Verdict]:
+    """The verdicts on one command line; none for one that runs no tool of TensorRT's.
+
+    Args:
+        variables: what `tool_variables` found in the script around.
+    """
     found: list[Verdict] = []
     line = _without_comment(line)
     for match in _TOOLS.finditer(line):
-        tool = (match[1] or match[2]).lower().rstrip("3")
+        tool = (match[1] or variables.get(match[2].lower(), "")).lower().rstrip("3")
+        if not tool:
+            continue
         rest = _END_OF_COMMAND.split(line[match.end() :], maxsplit=1)[0]
         words = _WORD.findall(rest)
         if tool == "pip":
             found += _pip(rest, words, target)
         else:
             found += [one for word in _flags(words) for one in _flag(tool, word, target)]
-            if tool == "nsys" and ".qdrep" in rest:
-                found.append(_verdict(QDREP, ".qdrep"))
+    if _FILE_OF_NSYS.search(line):
+        found.append(_verdict(QDREP, ".qdrep"))
     return list(dict.fromkeys(found))
 
 
 def judge_requirement(line: str, target: str) -> list[Verdict]:
     """The verdict on one line of a requirements file."""
-    return _pip(_without_comment(line), _WORD.findall(_without_comment(line)), target, installs=True)
+    line = _without_comment(line)
+    return _pip(line, _WORD.findall(line), target, installs=True)
+
+
+def judge_pin(line: str, target: str) -> list[Verdict]:
+    """The verdict on a version of TensorRT that a project file asks for: ``"tensorrt==8.6.1"``, ``tensorrt = "^8.6"``."""
+    line = _without_comment(line)
+    return _pinned(_IN_TABLE.search(line) or _PINNED.search(line), target)
 
 
 def _without_comment(text: str) -> str:
@@ -91,11 +121,14 @@ def _pip(text: str, words: Sequence[str], target: str, *, installs: bool = False
         return []
     named = [re.split(r"[=<>~!\[;]", word, maxsplit=1)[0].lower().replace("_", "-") for word in words]
     found = [_verdict(rule, f"pip install {name}") for name in named if (rule := PACKAGES.get(name)) and _applies(rule, target)]
-    pinned = _PINNED.search(text)
-    if pinned and target != RTX and version_number(pinned[2])[:1] < version_number(target)[:1]:
-        advice = f"pip install '{pinned[1]}=={version_number(target)[0]}.*', with the replacements above"
-        found.append(Verdict(f"pip install {pinned[1]}=={pinned[2]}", "changed", "", advice, 14))
-    return found
+    return [*found, *_pinned(_PINNED.search(text), target)]
+
+
+def _pinned(pin: re.Match[str] | None, target: str) -> list[Verdict]:
+    if pin is None or target == RTX or version_number(pin[2])[:1] >= version_number(target)[:1]:
+        return []
+    advice = f"pip install '{pin[1]}=={version_number(target)[0]}.*', with the replacements above"
+    return [Verdict(f"pip install {pin[1]}=={pin[2]}", "changed", "", advice, 14)]
 
 
 def _verdict(rule: ToolRule, name: str) -> Verdict:

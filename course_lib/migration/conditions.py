@@ -30,13 +30,15 @@ def condition_of(test: ast.expr, scope: Scope) -> Condition | None:
         return scope.program.conditions[text]
     if isinstance(test, ast.Call) and (asked := _call(test, scope)):
         return asked
-    if holds_version(test, scope) or _names_a_version(test):
+    if scope.program.speaks_of_versions and (holds_version(test, scope) or _names_a_version(test)):
         return VersionTest(test, scope.program.version_values)
     return None
 
 
 def holds_version(node: ast.expr, scope: Scope) -> bool:
     """Whether TensorRT's version goes into the value of an expression."""
+    if not scope.program.speaks_of_versions:
+        return False
     for part in ast.walk(node):
         if isinstance(part, ast.Attribute) and part.attr == "__version__" and scope.guessed(part.value)[0] == "trt":
             return True
@@ -58,6 +60,17 @@ def members_of(node: ast.expr, scope: Scope) -> str:
     if isinstance(node, ast.Attribute) and node.attr in _ENUM_LISTS:
         return scope.guessed(node.value)[0].removeprefix("class:")
     return ""
+
+
+def speaks_of_versions(tree: ast.AST) -> bool:
+    """Whether any name in a program could hold a version; where none does, no test needs to be looked at."""
+    for part in ast.walk(tree):
+        name = part.attr if isinstance(part, ast.Attribute) else getattr(part, "id", "") or getattr(part, "name", "")
+        if isinstance(name, str) and name and ("version" in name.lower() or naming.names_a_version(name)):
+            return True
+        if asks_the_installer(part):
+            return True
+    return False
 
 
 def _names_a_version(node: ast.expr) -> bool:

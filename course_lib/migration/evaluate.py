@@ -108,7 +108,7 @@ class _Evaluation:
         if (isinstance(node, ast.Attribute) and node.attr == "__version__") or asks_the_installer(node):
             return self.version
         if isinstance(node, ast.Attribute) and node.attr in _PARTS and isinstance(numbers := self.value(node.value), list):
-            return numbers if node.attr == "release" else (numbers + [0, 0])[_PARTS.index(node.attr)]
+            return numbers if node.attr == "release" else [*numbers, 0, 0][_PARTS.index(node.attr)]
         if isinstance(node, ast.Name) and node.id in self.bound:
             return self.bound[node.id]
         if isinstance(node, ast.Name | ast.Attribute) and (text := ast.unparse(node)) in self.names:

@@ -17,7 +17,8 @@ class Verdict:
     Attributes:
         name: the old name or flag.
         severity: ``"removed"``: the line fails. ``"unknown"``: it fails, and did in every version, because none has this name.
-            ``"ignored"``: it is accepted and does nothing. ``"deprecated"``: it works, and will go. ``"changed"``: it works, and does something else than it did or than is often said.
+            ``"ignored"``: it is accepted and does nothing. ``"deprecated"``: it works, and will go. ``"changed"``: it works, and
+            does something else than it did or than is often said.
         since: the version, such as ``"10.0"``; empty where nobody wrote it down.
         use: what to write instead.
         lecture: number of the lecture that teaches it.

@@ -2,9 +2,9 @@
 
 A type is a text: ``"trt"`` for the module, ``"class:Builder"`` for a class or enum, ``"Builder"`` for an object of it,
 ``"list:ILayer"``, ``"list:str"``, ``"user:Name"`` for an object of a class of the program's own and ``"userclass:Name"`` for that class,
-``"torch_tensorrt"`` and ``"torch_tensorrt.ts"`` for modules of Torch-TensorRT, ``"compiled"`` for what its `compile` returns,
-``"str"``, ``"key"`` for what a dictionary goes by, ``"container"`` for a list or dictionary of anything, ``"other"`` for what is known not to be TensorRT's, and ``""`` for
-what is not known.
+``"torch_tensorrt"`` and ``"torch_tensorrt.ts"`` for modules of Torch-TensorRT, ``"gone:infer"`` for a module of TensorRT 3,
+``"compiled"`` for what its `compile` returns, ``"str"``, ``"key"`` for what a dictionary goes by, ``"container"`` for a list or
+dictionary of anything, ``"other"`` for what is known not to be TensorRT's, and ``""`` for what is not known.
 
 Two questions are answered. `Scope.type_of` tells the likely type, which is enough to say that a known name is gone. `Scope.exact` tells
 the type only where nothing in the program speaks against it: every binding of every variable on the way gives that same type. That is
@@ -23,9 +23,8 @@ from course_lib.migration.guards import Condition
 OTHER = "other"
 _IMPORTERS = ("import_module", "lazy_import", "__import__")
 _TENSORRT = ("tensorrt", "tensorrt_rtx", "tensorrt_bindings", "tensorrt_dispatch", "tensorrt_lean", "tensorrt_rtx_bindings")
-_BUILT_IN = frozenset(
-    "open bytes bytearray memoryview str int float bool len range sum min max abs repr hash id input print".split()
-)
+_NOT_TENSORRTS = "open bytes bytearray memoryview str int float bool len range sum min max abs repr hash id input print"
+_BUILT_IN = frozenset(_NOT_TENSORRTS.split())
 _BYTES = ("read", "read_bytes", "tobytes", "getvalue", "encode")  # methods whose result is text or bytes, whatever has them
 SUBMODULES = ("plugin",)  # written in Python beside the bindings: no table lists what they hold
 _TORCH_TENSORRT = ("torch_tensorrt", "trtorch")
@@ -48,6 +47,7 @@ class Program:
     call_sites: dict[str, list[Condition | None]] = field(default_factory=dict)
     probes: set[int] = field(default_factory=set)  # lines of `try` whose handlers go another way to TensorRT
     serialized: set[tuple[str, str]] = field(default_factory=set)  # (function, variable) that is deserialized, hence bytes
+    speaks_of_versions: bool = True  # whether any name in it could hold one; most programs ask for no version
     shared: set[str] = field(default_factory=set)  # names that some function binds for others; "*" for any name
     # Exact types of all bindings, by (function, variable), (".", attribute) and ("()", function); those of the walk before decide.
     bound: dict[tuple[str, str], set[str]] = field(default_factory=dict)
@@ -207,8 +207,8 @@ class Scope:
                 return f"gone:{name}"
             if name in known.classes():
                 return f"class:{name}"
-            if values := next((values for table in known.all_tables() if name in (values := table.values())), None):
-                return values[name].partition(".")[0]
+            if value := known.value_of(name):
+                return value.partition(".")[0]  # trt.float16 is a DataType
             return f"function:trt.{name}" if known.result_of(name) else OTHER if name.startswith("__") else ""
         if holder.startswith("class:"):
             if name.startswith("__"):

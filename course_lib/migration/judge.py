@@ -48,6 +48,7 @@ def judge(use: Use, table: ApiTable, comments: Mapping[int, str]) -> list[Verdic
     return [*([said] if said else []), *_keywords(use, table), *_folklore(use, comments)]
 
 
+@cache
 def verdict_on(name: str, table: ApiTable) -> Verdict | None:
     """The verdict on a name by itself, in whatever way it is used; None where nothing is wrong with it."""
     if table.has(name):
@@ -156,8 +157,8 @@ def _parameters(function: str, table: ApiTable) -> set[str]:
 
 
 def _folklore(use: Use, comments: Mapping[int, str]) -> list[Verdict]:
-    said = " ".join(comments.get(line, "") for line in (use.line - 1, use.line))
     rules = [rule for rule in RULES if rule.mention and rule.matches(use.name)]
+    said = " ".join(comments.get(line, "") for line in (use.line - 1, use.line)) if rules else ""
     return [_verdict(use.name, "changed", "", rule) for rule in rules if re.search(rule.mention, said, re.I)]
 
 

@@ -156,6 +156,12 @@ def names_of(owner: str) -> tuple[str, ...]:
 
 
 @cache
+def value_of(name: str) -> str:
+    """What a constant of the module stands for, such as ``"DataType.HALF"`` for ``float16``; empty for any other name."""
+    return next((found for table in all_tables() if (found := table.values().get(name))), "")
+
+
+@cache
 def owners_of(member: str) -> tuple[str, ...]:
     """Classes that have, or once had, a member of that name, without those that inherit it; those that 8.6 still had come first."""
     found = [owner for owner in sorted(classes()) if exists_anywhere(f"{owner}.{member}")]

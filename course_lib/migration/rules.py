@@ -224,8 +224,8 @@ _PRECISION = (
           "INetworkDefinition.add_input INetworkDefinition.add_cast"),
     _rule("Builder.platform_has_*", "ask for the compute capability, such as torch.cuda.get_device_capability()", 5),
     _rule(
-        "IInt8*Calibrator* CalibrationAlgoType* *.int8_calibrator Builder.set_int8_calibrator IBuilderConfig.*calibration_profile QuantizationFlag* "
-        "IBuilderConfig.*quantization_flag*",
+        "IInt8*Calibrator* CalibrationAlgoType* *.int8_calibrator Builder.set_int8_calibrator "
+        "IBuilderConfig.*calibration_profile QuantizationFlag* IBuilderConfig.*quantization_flag*",
         "calibrate outside TensorRT and put Q/DQ nodes into the graph (modelopt, onnxruntime.quantization)",
         6,
         "INetworkDefinition.add_quantize INetworkDefinition.add_dequantize",
@@ -246,7 +246,8 @@ _TACTICS = (
 )  # fmt: skip
 
 _RUNTIME = (
-    _rule("ICudaEngine.num_bindings ICudaEngine.get_nb_bindings ICudaEngine.__len__", "engine.num_io_tensors", 10, "ICudaEngine.num_io_tensors"),
+    _rule("ICudaEngine.num_bindings ICudaEngine.get_nb_bindings ICudaEngine.__len__", "engine.num_io_tensors", 10,
+          "ICudaEngine.num_io_tensors"),
     _rule("ICudaEngine.get_binding_name ICudaEngine.__getitem__*",
           "engine.get_tensor_name(i); tensors go by name, not by number", 10,
           "ICudaEngine.get_tensor_name"),
@@ -254,9 +255,11 @@ _RUNTIME = (
           "tensors go by name: engine.get_tensor_name(i), context.set_tensor_address(name, address)", 10,
           "ICudaEngine.get_tensor_name IExecutionContext.set_tensor_address"),
     _rule("ICudaEngine.get_nb_layers", "engine.num_layers", 10, "ICudaEngine.num_layers"),
-    _rule("ICudaEngine.get_binding_shape ICudaEngine.get_binding_dimensions", "engine.get_tensor_shape(name)", 10, "ICudaEngine.get_tensor_shape"),
+    _rule("ICudaEngine.get_binding_shape ICudaEngine.get_binding_dimensions", "engine.get_tensor_shape(name)", 10,
+          "ICudaEngine.get_tensor_shape"),
     _rule("IExecutionContext.get_binding_shape", "context.get_tensor_shape(name)", 10, "IExecutionContext.get_tensor_shape"),
-    _rule("ICudaEngine.get_binding_dtype ICudaEngine.get_binding_data_type", "engine.get_tensor_dtype(name)", 10, "ICudaEngine.get_tensor_dtype"),
+    _rule("ICudaEngine.get_binding_dtype ICudaEngine.get_binding_data_type", "engine.get_tensor_dtype(name)", 10,
+          "ICudaEngine.get_tensor_dtype"),
     _rule("ICudaEngine.binding_is_input", "engine.get_tensor_mode(name) == trt.TensorIOMode.INPUT", 10,
           "ICudaEngine.get_tensor_mode TensorIOMode.INPUT"),
     _rule("ICudaEngine.is_execution_binding ICudaEngine.is_shape_binding", "engine.is_shape_inference_io(name)", 8,

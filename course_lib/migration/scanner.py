@@ -6,22 +6,33 @@ import ast
 import io
 import re
 import tokenize
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from course_lib.errors import CourseError
 from course_lib.migration import judge, known, modules, naming, polygraphy, python2, torch_trt
 from course_lib.migration.api_table import ApiTable
-from course_lib.migration.commands import judge_command, judge_requirement
+from course_lib.migration.commands import judge_command, judge_pin, judge_requirement, tool_variables
 from course_lib.migration.findings import FAILING, SEVERITIES, Finding, Verdict
+from course_lib.migration.guards import version_number
 from course_lib.migration.sources import Place, Program, Source, find, read
 from course_lib.migration.uses import Use, collect
 
 NEWEST = known.RELEASES_IN_ORDER[-1]
 _EVIDENCE = re.compile(r"tensorrt|\btrt\b|pycuda|trt_|_trt|trtorch|\buff\b|graphsurgeon|pytorch_quantization", re.I)
 _CHAIN = re.compile(r"\b(?:trt|tensorrt)\.([A-Z]\w*(?:\.\w+)?|[a-z]\w*)")
+_TOOL_IN_TEXT = re.compile(r"trtexec|polygraphy|nsys|pip|qdrep")
 _MEMBER = re.compile(r"(\w*)\.(\w+)")
+
+
+# Every finding needs one of these words in its file; `_SHORT` are those that other words contain.
+_WORDS = (b"tensorrt", b"pycuda", b"trtorch", b"trtexec", b"graphsurgeon", b"pytorch_quantization", b"pytorch-quantization")
+_TOOL_WORDS = (b"polygraphy", b"createconfig", b"create_config", b"nsys", b"qdrep", b"pyindex")
+_SHORT = re.compile(rb"\btrt\b|trt_|_trt|\buff\b|\\u00[4-7]")  # the last: letters of JSON that are written as numbers
+_POLYGRAPHY = re.compile(r"create_?config", re.I)
+_IGNORE = re.compile(r"#\s*migrate:\s*ignore\b(?:\[([^\]]*)\])?")
 
 
 @dataclass(frozen=True)
@@ -29,11 +40,13 @@ class Scan:
     """What a scan found.
 
     Attributes:
-        target: the version that was asked about.
+        target: the version whose table answered.
         files: how many files were read.
         findings: by file, cell and line.
-        notes: programs of which a part could not be parsed, one line each.
+        notes: programs of which a part could not be parsed, one line each, and one on the table where it is not that of the version
+            that was asked about.
         unread: files that could not be read at all, one line each.
+        silenced: how many findings the comment ``# migrate: ignore`` keeps back.
     """
 
     target: str
@@ -41,10 +54,11 @@ class Scan:
     findings: tuple[Finding, ...]
     notes: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
+    silenced: int = 0
 
     @property
     def fails(self) -> bool:
-        """Whether something was removed or is ignored."""
+        """Whether something was removed, is ignored, or never existed."""
         return any(finding.verdict.severity in FAILING for finding in self.findings)
 
     def counts(self) -> dict[str, int]:
@@ -53,24 +67,33 @@ class Scan:
 
 
 def target_version(text: str) -> str:
-    """The table that a version such as ``"11.4"``, ``"8.6"``, ``"11"`` or ``"rtx"`` means.
+    """The table for a version such as ``"11.4"``, ``"8.6"``, ``"11"`` or ``"rtx"``.
+
+    A version without a table, such as ``"10.3"``, gets that of its major version which is nearest: the newest one that is not newer,
+    or else the oldest. NVIDIA removes names with the first release of a major version only.
 
     Raises:
-        ValueError: there is no such table.
+        ValueError: there is no table of that major version.
     """
     versions = (*known.RELEASES_IN_ORDER, known.RTX)
     fitting = [one for one in versions if one == text or one.startswith((f"{text}.", f"{text}-"))]
-    if not text or not fitting:
+    if text and fitting:
+        return fitting[-1]
+    same_major = [one for one in versions[:-1] if re.fullmatch(rf"{one.partition('.')[0]}(\.\d+)+", text)]
+    if not same_major:
         raise ValueError(f"no table of TensorRT {text!r}: there are {', '.join(versions)}")
-    return fitting[-1]
+    older = [one for one in same_major if version_number(one) <= version_number(text)]
+    return older[-1] if older else same_major[0]
 
 
-def scan(paths: Sequence[str | Path], to: str = NEWEST) -> Scan:
+def scan(paths: Sequence[str | Path], to: str = NEWEST, exclude: Sequence[str] = (), *, prefilter: bool = True) -> Scan:
     """Read files, and folders with all that is in them, and list what TensorRT `to` removed, deprecated, changed or ignores.
 
     Args:
         paths: Python programs (also Python 2), notebooks, shell scripts, Dockerfiles, Makefiles, READMEs, requirements files.
         to: a version that `target_version` knows.
+        exclude: patterns of what to leave out of the folders, as of `sources.find`.
+        prefilter: pass over files without a word of TensorRT's before they are parsed; nothing is found in those.
 
     Raises:
         CourseError: a path does not exist.
@@ -79,37 +102,77 @@ def scan(paths: Sequence[str | Path], to: str = NEWEST) -> Scan:
     target = target_version(to)
     findings: list[Finding] = []
     notes: list[str] = []
+    if to and not (target == to or target.startswith((f"{to}.", f"{to}-"))):
+        notes.append(f"there is no table of TensorRT {to}: the one of {target} is used")
     unread: list[str] = []
-    files = find([Path(path) for path in paths])
+    silenced = 0
+    files = find([Path(path) for path in paths], exclude)
     for path in files:
         try:
-            source = read(path)
+            source = read(path, may_hold_findings if prefilter else None)
+            found, problem = scan_source(source, target)
         except CourseError as error:
             unread.append(str(error))
             continue
-        found, problem = scan_source(source, target)
-        findings += [Finding(str(path), place.line, place.cell, verdict) for place, verdict in found]
+        except Exception as error:  # one odd file must not end the scan of all others
+            unread.append(f"{path}: cannot be analyzed ({type(error).__name__}: {error}); please report it")
+            continue
+        quiet = _silenced(source) if found else {}
+        kept = [(place, verdict) for place, verdict in found if not _is_silenced(verdict, quiet.get(place))]
+        silenced += len(found) - len(kept)
+        findings += [Finding(str(path), place.line, place.cell, verdict) for place, verdict in kept]
         if problem:
             notes.append(f"{path}: not Python 3 ({problem}): the lines that cannot be parsed were searched for names only")
-    return Scan(target, len(files) - len(unread), tuple(findings), tuple(notes), tuple(unread))
+    return Scan(target, len(files) - len(unread), tuple(findings), tuple(notes), tuple(unread), silenced)
+
+
+def may_hold_findings(data: bytes) -> bool:
+    """Whether a file names TensorRT or one of its tools at all; no finding is possible in one that does not."""
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return True  # UTF-16, where no word can be searched for
+    text = data.lower()
+    return any(word in text for word in (*_WORDS, *_TOOL_WORDS)) or _SHORT.search(text) is not None
+
+
+def _silenced(source: Source) -> dict[Place, frozenset[str]]:
+    """Places that a comment ``# migrate: ignore[name, ...]`` stands on, or alone on the line above, with the names; no name is all."""
+    found: dict[Place, frozenset[str]] = {}
+    programs = ((program.place(number), line) for program in source.programs for number, line in _numbered(program.text))
+    for place, line in (*programs, *source.commands, *source.pins):
+        if comment := _IGNORE.search(line):
+            names = frozenset(name.strip() for name in (comment[1] or "").split(",")) - {""}
+            below = Place(place.line + 1, place.cell)
+            found[below if not line[: comment.start()].strip() else place] = names
+    return found
+
+
+def _numbered(text: str) -> Iterator[tuple[int, str]]:
+    return enumerate(text.split("\n"), 1)
+
+
+def _is_silenced(verdict: Verdict, names: frozenset[str] | None) -> bool:
+    return names is not None and (not names or verdict.name in names)
 
 
 def scan_source(source: Source, target: str) -> tuple[list[tuple[Place, Verdict]], str]:
     """The verdicts on one file with their places, in order, and why it did not parse, if so."""
     found: dict[tuple[Place, Verdict], None] = {}
-    judged = judge_requirement if source.requirements else judge_command
+    variables = tool_variables(line for _, line in source.commands)
     for place, line in source.commands:
-        found.update(dict.fromkeys((place, verdict) for verdict in judged(line, target)))
+        verdicts = judge_requirement(line, target) if source.requirements else judge_command(line, target, variables)
+        found.update(dict.fromkeys((place, verdict) for verdict in verdicts))
+    for place, line in source.pins:
+        found.update(dict.fromkeys((place, verdict) for verdict in judge_pin(line, target)))
     problem = ""
     evidence = any(_EVIDENCE.search(program.text) for program in source.programs)
     for program in source.programs:
         parsed = python2.parse(program.text)
         problem = problem or _located(parsed.problem, program)
         try:
-            verdicts = [*_python(parsed, program.text, target, evidence=evidence), *_strings(parsed.tree, target)]
+            python = [*_python(parsed, program.text, target, evidence=evidence), *_strings(parsed.tree, program.text, target)]
         except RecursionError:
-            problem, verdicts = "an expression is nested too deeply", []
-        found.update(dict.fromkeys((program.place(line), verdict) for line, verdict in verdicts))
+            problem, python = "an expression is nested too deeply", []
+        found.update(dict.fromkeys((program.place(line), verdict) for line, verdict in python))
     order = sorted(found, key=lambda one: (one[0].cell or 0, one[0].line))
     return order, "" if source.excerpts else problem
 
@@ -122,9 +185,9 @@ def _located(problem: str, program: Program) -> str:
 
 
 def _python(parsed: python2.Parsed, text: str, target: str, *, evidence: bool) -> Iterator[tuple[int, Verdict]]:
-    if not evidence and not any(name in text for name in naming.DISTINCTIVE):
+    if not evidence and not _POLYGRAPHY.search(text):
         return
-    table, comments = ApiTable.load(target), comments_of(text)
+    table, comments = ApiTable.load(target), Comments(text)
     uses = [*collect(parsed.tree, evidence=evidence), *_names_in_lost_lines(parsed.lost)]
     torch_tensorrt = any(use.name.startswith(("import:torch_tensorrt", "import:trtorch")) for use in uses)
     for use in uses:
@@ -132,7 +195,7 @@ def _python(parsed: python2.Parsed, text: str, target: str, *, evidence: bool) -
             yield use.line, verdict
 
 
-def _judge(use: Use, table: ApiTable, comments: dict[int, str], *, torch_tensorrt: bool) -> list[Verdict]:
+def _judge(use: Use, table: ApiTable, comments: Mapping[int, str], *, torch_tensorrt: bool) -> list[Verdict]:
     if use.name.startswith("import:"):
         return modules.judge_import(use.name[7:], table.version)
     if use.name.startswith("torch_tensorrt"):
@@ -162,6 +225,26 @@ def _names_in_lost_lines(lost: Sequence[tuple[int, str]]) -> Iterator[Use]:
             yield Use(name, line, "read", False, None, ast.Pass())
 
 
+class Comments(Mapping[int, str]):
+    """The comments of a program by line; the text is cut into tokens once somebody asks."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    @cached_property
+    def _found(self) -> dict[int, str]:
+        return comments_of(self._text)
+
+    def __getitem__(self, line: int) -> str:
+        return self._found[line]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._found)
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+
 def comments_of(text: str) -> dict[int, str]:
     """Comments by line, as far as the text can be cut into tokens."""
     found: dict[int, str] = {}
@@ -174,21 +257,35 @@ def comments_of(text: str) -> dict[int, str]:
     return found
 
 
-def _strings(tree: ast.Module, target: str) -> Iterator[tuple[int, Verdict]]:
+def _strings(tree: ast.Module, text: str, target: str) -> Iterator[tuple[int, Verdict]]:
     """Verdicts on command lines that a program holds as text or as a list of words; not those in docstrings."""
-    documentation = {
-        id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-    }
+    if not _TOOL_IN_TEXT.search(text):
+        return
+    documentation = set()
+    held: dict[str, str] = {}  # what variables hold, such as the path of a tool
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            documentation.add(id(node.value))
+        elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            held.update({target.id: node.value.value for target in node.targets if isinstance(target, ast.Name)})
     for node in ast.walk(tree):
         if isinstance(node, ast.List | ast.Tuple):
-            words = [part.value for part in node.elts if isinstance(part, ast.Constant) and isinstance(part.value, str)]
-            text = " ".join(word for word in words if " " not in word)
-        elif isinstance(node, ast.JoinedStr):
-            text = "".join(str(part.value) if isinstance(part, ast.Constant) else "X" for part in node.values)
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documentation:
-            text = node.value
+            line = " ".join(word for word in (_text_of(part, held) for part in node.elts) if " " not in word)
+        elif isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and id(node) not in documentation):
+            line = _text_of(node, held)
         else:
             continue
-        for offset, line in enumerate(text.split("\n")):
-            if re.search(r"trtexec|polygraphy|nsys|pip", line):
-                yield from ((node.lineno + (offset if "\n" in text else 0), verdict) for verdict in judge_command(line, target))
+        if _TOOL_IN_TEXT.search(line):
+            for offset, one in enumerate(line.split("\n")):
+                yield from ((node.lineno + (offset if "\n" in line else 0), verdict) for verdict in judge_command(one, target))
+
+
+def _text_of(node: ast.expr, held: Mapping[str, str]) -> str:
+    """The text of a string, or of a variable that holds one; ``X`` for the parts of an f-string that are not known."""
+    if isinstance(node, ast.Constant):
+        return node.value if isinstance(node.value, str) else ""
+    if isinstance(node, ast.Name):
+        return held.get(node.id, "")
+    if isinstance(node, ast.JoinedStr):
+        return "".join(_text_of(part, held) for part in node.values)
+    return (_text_of(node.value, held) or "X") if isinstance(node, ast.FormattedValue) else ""

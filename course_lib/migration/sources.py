@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import fnmatch
 import json
 import re
 import textwrap
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,17 @@ from course_lib.migration.commands import join_lines
 PYTHON = (".py", ".pyw", ".pyi")
 NOTEBOOK = (".ipynb",)
 SHELL = (".sh", ".bash", ".zsh", ".mk", ".dockerfile", ".yml", ".yaml", ".bat", ".ps1", ".cfg", ".toml")
+PROJECT = ("pyproject.toml", "setup.py", "setup.cfg", "pipfile", "environment.yml", "environment.yaml")
+UNREAD = {  # what holds code for TensorRT and is not read
+    **dict.fromkeys((".c", ".cc", ".cpp", ".cxx", ".h", ".hh", ".hpp", ".cu", ".cuh", ".inl"), "C++ and CUDA"),
+    **dict.fromkeys((".java", ".kt", ".cs", ".rs", ".go", ".js", ".ts", ".swift", ".m", ".mm"), "its language"),
+}
 MARKDOWN = (".md", ".rst", ".markdown")
 _BY_NAME = ("dockerfile", "makefile", "gnumakefile", "jenkinsfile")
 _SKIPPED = ("node_modules", "__pycache__", "site-packages", "build", "dist")
 _LARGEST = 20 << 20  # a notebook may hold pictures; source text is never larger
 
+_UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # how such a text begins
 _FENCE = re.compile(r"^\s*(```+|~~~+)\s*\{?\.?([\w+-]*)")
 _PYTHON_BLOCKS = ("python", "py", "python3", "ipython")
 _MAGIC = re.compile(r"^(\s*)(?:[\w, ]+=\s*)?([!%?].*|.*\?)$")
@@ -57,17 +64,22 @@ class Source:
         programs: its Python code: one program, or one for each block of a README.
         commands: its command lines.
         requirements: the commands are lines of a requirements file.
+        pins: lines of a project file, which may ask for a version of TensorRT.
         excerpts: the programs are excerpts in a text, which need not be complete.
     """
 
     programs: tuple[Program, ...] = ()
     commands: tuple[tuple[Place, str], ...] = ()
     requirements: bool = False
+    pins: tuple[tuple[Place, str], ...] = ()
     excerpts: bool = False
 
 
-def find(paths: Sequence[Path]) -> list[Path]:
+def find(paths: Sequence[Path], exclude: Sequence[str] = ()) -> list[Path]:
     """The files to read: those named, and within folders those whose name says that they hold code or commands.
+
+    Args:
+        exclude: patterns such as ``"third_party"``, ``"*_pb2.py"`` or ``"docs/*.md"``: what they match within a folder is left out.
 
     Raises:
         CourseError: a path that does not exist.
@@ -75,14 +87,20 @@ def find(paths: Sequence[Path]) -> list[Path]:
     found: dict[Path, None] = {}
     for path in paths:
         if path.is_dir():
-            found.update(
-                dict.fromkeys(sorted(one for one in path.rglob("*") if one.is_file() and _is_wanted(one.relative_to(path))))
-            )
+            inside = ((one, one.relative_to(path)) for one in path.rglob("*"))
+            wanted = (one for one, name in inside if _is_wanted(name) and not _is_excluded(name, exclude) and one.is_file())
+            found.update(dict.fromkeys(sorted(wanted)))
         elif path.is_file():
             found[path] = None
         else:
             raise CourseError(f"{path}: no such file or folder")
     return list(found)
+
+
+def _is_excluded(path: Path, patterns: Sequence[str]) -> bool:
+    """Whether a pattern matches the path within the folder, one of the folders above it, or one part of it."""
+    names = (path.as_posix(), *(str(one.as_posix()) for one in path.parents), *path.parts)
+    return any(fnmatch.fnmatch(name, pattern.rstrip("/")) for pattern in patterns for name in names)
 
 
 def _is_wanted(path: Path) -> bool:
@@ -92,40 +110,56 @@ def _is_wanted(path: Path) -> bool:
 
 
 def _is_named(path: Path) -> bool:
-    return path.name.lower().startswith(_BY_NAME)
+    return path.name.lower().startswith(_BY_NAME) or path.name.lower() in PROJECT
 
 
 def _is_requirements(path: Path) -> bool:
-    return path.suffix == ".txt" and "requirements" in path.name.lower()
+    name = path.name.lower()
+    return path.suffix in (".txt", ".in") and ("requirements" in name or name.startswith("constraints"))
 
 
-def read(path: Path) -> Source:
+def read(path: Path, only_if: Callable[[bytes], bool] | None = None) -> Source:
     """Take a file apart.
 
+    Args:
+        only_if: asked of the bytes first; a file that it says no to is handed back as empty.
+
     Raises:
-        CourseError: it cannot be read, is not text, or is no notebook although its name says so.
+        CourseError: it cannot be read, is not text, is in a language that is not understood, or is no notebook although its name
+            says so.
     """
+    if (language := UNREAD.get(path.suffix.lower())) is not None:
+        raise CourseError(f"{path}: not read: {language} is not understood, only Python, notebooks and command lines are")
     try:
         if path.stat().st_size > _LARGEST:
-            raise CourseError(f"{path}: {path.stat().st_size >> 20} MiB is too large for source code")
+            raise CourseError(f"{path}: not read: {path.stat().st_size >> 20} MiB is too large for source code")
         data = path.read_bytes()
     except OSError as error:
         raise CourseError(f"{path}: {error.strerror or error}") from None
-    text = _decoded(data)
-    if "\0" in text[:4096]:
+    if not data.startswith(_UTF_16) and b"\0" in data[:4096]:
         raise CourseError(f"{path}: not a text file")
+    if only_if is not None and path.suffix.lower() not in NOTEBOOK and not only_if(data):
+        return Source()  # a notebook is taken apart in any case, to say if it is damaged
+    return from_text(path, _decoded(data))
+
+
+def from_text(path: Path, text: str) -> Source:
+    """Take the text of a file apart by what the name says that it is; errors as of `read`."""
     suffix = path.suffix.lower()
     if suffix in NOTEBOOK:
         return _notebook(path, text)
+    pins = _lines(text) if path.name.lower() in PROJECT else ()
     if suffix in PYTHON or (not suffix and text.startswith("#!") and "python" in text.partition("\n")[0]):
-        return from_python(text)
+        return replace(from_python(text), pins=pins)
     if suffix in MARKDOWN:
         return _markdown(text)
     if _is_requirements(path):
-        return Source(
-            commands=tuple((Place(number), line) for number, line in enumerate(text.splitlines(), 1)), requirements=True
-        )
-    return Source(commands=tuple((Place(number), line) for number, line in join_lines(text)))
+        return Source(commands=_lines(text), requirements=True)
+    return Source(commands=tuple((Place(number), line) for number, line in join_lines(text)), pins=pins)
+
+
+def _lines(text: str) -> tuple[tuple[Place, str], ...]:
+    return tuple((Place(number), line) for number, line in enumerate(text.splitlines(), 1))
 
 
 def from_python(text: str) -> Source:
@@ -135,7 +169,7 @@ def from_python(text: str) -> Source:
 
 
 def _decoded(data: bytes) -> str:
-    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+    if data.startswith(_UTF_16):
         return data.decode("utf-16", errors="replace")
     return data.removeprefix(b"\xef\xbb\xbf").decode("utf-8", errors="replace")
 

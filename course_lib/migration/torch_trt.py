@@ -140,9 +140,7 @@ def _compile(given: dict[str, ast.expr], version: str) -> list[Verdict]:
     taken, ignored = keywords(version, "compile")
     by_torch_compile = isinstance(ir, ast.Constant) and ir.value == "torch_compile"
     found = [
-        _old_name(name, given, version)
-        if name in _OLD_NAMES
-        else _swallowed(f"torch_tensorrt.compile({name}=)", name, version)
+        _old_name(name, given, version) if name in _OLD_NAMES else _swallowed(f"torch_tensorrt.compile({name}=)", name, version)
         for name in given
         if (name in ignored or name not in taken) and not (by_torch_compile and name in _READ_BY_TORCH_COMPILE)
     ]

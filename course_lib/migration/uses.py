@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from course_lib.migration import known, naming
+from course_lib.migration.conditions import speaks_of_versions
 from course_lib.migration.guards import Condition
 from course_lib.migration.inference import SUBMODULES, Program
 from course_lib.migration.walk import Walk
@@ -52,7 +53,7 @@ def collect(tree: ast.Module, *, evidence: bool = True) -> list[Use]:
     Args:
         evidence: the text speaks of TensorRT at all; without it, names alone count for nothing.
     """
-    program = Program()
+    program = Program(speaks_of_versions=speaks_of_versions(tree))
     before: object = None
     for _ in range(_MOST_PASSES):
         collector = _Collector(program, evidence=evidence)
@@ -84,12 +85,21 @@ class _Collector(Walk):
         program = self.program
         sites = {name: [site is not None for site in found] for name, found in program.call_sites.items()}
         learned = (program.variables, program.attributes, program.returns, program.bases)
-        return sites, [dict(one) for one in learned], len(self.uses), set(program.probes), set(program.serialized), program.bound
+        return (
+            sites,
+            [dict(one) for one in learned],
+            len(self.uses),
+            set(program.probes),
+            set(program.serialized),
+            program.bound,
+        )
 
     def found(self, name: str, node: ast.AST, how: str, *, certain: bool = True, exact: bool = False) -> None:
         super().found(name, node, how, certain=certain)
         values = (self.program.version_values, self.program.settings)
-        self.uses.append(Use(name, getattr(node, "lineno", 0), how, certain, self.condition, node, *values, exact, self._derived_from))
+        self.uses.append(
+            Use(name, getattr(node, "lineno", 0), how, certain, self.condition, node, *values, exact, self._derived_from)
+        )
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
         names, certain = self._named(node)
@@ -127,7 +137,7 @@ class _Collector(Walk):
         kind, certain = self.scope.guessed(node.args[0]) if node.args else ("", True)
         owner = kind.removeprefix("class:")
         named = node.args[1].value if len(node.args) > 1 and isinstance(node.args[1], ast.Constant) else ""
-        if text == "len" and kind in known.classes():
+        if text == "len" and kind in known.classes() and (certain or self.evidence):
             self.found(f"{kind}.__len__", node, "len", certain=certain)
         by_name = (text, len(node.args)) in (("getattr", 2), ("setattr", 3)) and isinstance(named, str) and named
         if by_name and (owner == "trt" or owner in known.classes()):
@@ -147,7 +157,7 @@ class _Collector(Walk):
 
     def visit_Subscript(self, node: ast.Subscript) -> None:
         kind, certain = self.scope.guessed(node.value)
-        if kind == "ICudaEngine" and self._is_name(node.slice, guess=certain or isinstance(node.value, ast.Name)):
+        if kind == "ICudaEngine" and self._is_name(node.slice, guess=certain or self._is_one_engine(node.value)):
             self.found("ICudaEngine.__getitem__(str)", node, "index", certain=certain)
         self.generic_visit(node)
 
@@ -161,15 +171,21 @@ class _Collector(Walk):
         called = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
         return kind == "str" or (guess and kind == "key") or (guess and not kind and naming.names_a_tensor(called))
 
+    def _is_one_engine(self, node: ast.expr) -> bool:
+        """Whether something called an engine is one, by its form: a variable, or the engine of a context."""
+        of_context = isinstance(node, ast.Attribute) and self.scope.guessed(node.value)[0] == "IExecutionContext"
+        return isinstance(node, ast.Name) or of_context
+
     def _is_exact(self, node: ast.expr) -> bool:
         """Whether the tables tell all that may stand behind the dot, as far as this program says."""
-        if not isinstance(node, ast.Attribute) or isinstance(node.ctx, ast.Store) and self.scope.exact(node.value) == "trt":
+        if not isinstance(node, ast.Attribute) or (isinstance(node.ctx, ast.Store) and self.scope.exact(node.value) == "trt"):
             return False
         if (".", node.attr) in self.program.bindings and self.scope.exact(node.value).startswith(("trt", "class:")):
             return False  # the program adds such an attribute to something
         holder = self.scope.exact(node.value)
         if holder == "trt":
-            return not naming.is_other_library(node.attr)  # `trt.os` is there by accident
+            accident = naming.is_other_library(node.attr)  # `trt.os`
+            return not accident and not node.attr.startswith("_")
         return known.knows_all_members(holder.removeprefix("class:")) and not (
             node.attr in _OF_ANY_OBJECT or node.attr.startswith("_")
         )
@@ -182,7 +198,9 @@ class _Collector(Walk):
             return ([kind.removeprefix(known_start)] if known_start or kind.startswith("torch_tensorrt.") else []), True
         holder, certain = self.scope.guessed(node.value)
         if holder == "trt":
-            return ([] if node.attr.startswith("__") or node.attr in ("tensorrt", *SUBMODULES, *_PACKAGES) else [node.attr]), True
+            return (
+                [] if node.attr.startswith("__") or node.attr in ("tensorrt", *SUBMODULES, *_PACKAGES) else [node.attr]
+            ), True
         if holder.startswith("gone:"):
             return ([f"{holder[5:]}.{node.attr}"] if isinstance(node.value, ast.Attribute) else []), True
         if holder.startswith("class:"):

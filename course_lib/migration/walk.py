@@ -94,7 +94,7 @@ class Walk(ast.NodeVisitor):
             self.visit(node.value)
             self._assign(node.target, node.value)
         if annotated := self._annotated(node.annotation):
-            self.scope.bind(node.target, annotated, self._certain(annotated))
+            self.scope.bind(node.target, annotated, self._certain(node.annotation, annotated))
         self.visit(node.target)
 
     def visit_NamedExpr(self, node: ast.NamedExpr) -> None:
@@ -262,7 +262,7 @@ class Walk(ast.NodeVisitor):
             if one.annotation is not None:
                 self.visit(one.annotation)
             kind = self._annotated(one.annotation)
-            exact = self._certain(kind)
+            exact = self._certain(one.annotation, kind)
             if index == 0 and one.arg in ("self", "cls") and self.scope.owner:
                 kind = f"user:{self.scope.owner}"
                 exact = kind if one.arg == "self" else ""
@@ -275,9 +275,11 @@ class Walk(ast.NodeVisitor):
             self.scope.variables[one.arg] = kind
             self.program.note(self.scope.places[0], one.arg, exact)
 
-    def _certain(self, kind: str) -> str:
-        """An annotation's class where it leaves no doubt: an object of a class that programs derive from may be of theirs."""
-        return kind if known.is_final(kind) else ""
+    def _certain(self, annotation: ast.expr | None, kind: str) -> str:
+        """The class of an annotation that leaves no doubt: it names no second class, and no program derives from the first."""
+        named = [part for part in ast.walk(annotation) if isinstance(part, ast.Name | ast.Constant)] if annotation else []
+        names = {part.id if isinstance(part, ast.Name) else str(part.value) for part in named} - {"Optional", "typing", "None"}
+        return kind if len(names) == 1 and known.is_final(kind) else ""
 
     def _annotated(self, annotation: ast.expr | None) -> str:
         """The class an annotation names, also within ``Optional[...]``, ``X | None`` or quotes; "other" for a plain type."""

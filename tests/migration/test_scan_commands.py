@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from course_lib.migration import scan
-from course_lib.migration.commands import join_lines, judge_command, judge_requirement
+from course_lib.migration.commands import join_lines, judge_command, judge_pin, judge_requirement, tool_variables
 from course_lib.migration.sources import read
 
 SAMPLES = Path(__file__).parent / "samples"
@@ -69,6 +69,12 @@ def test_a_shell_script() -> None:
         ("pip install tensorrt-cu12==8.6.1.post1", ["changed pip install tensorrt-cu12==8.6.1"]),
         ("pip install tensorrt>=8.6 tensorrt_llm==0.9 mytensorrt==1.0", []),
         ("pip uninstall nvidia-tensorrt", []),
+        ("$TRT --fp16", ["removed trtexec --fp16"]),
+        ('"${TRT_EXEC}" --onnx=a --best', ["removed trtexec --best"]),
+        ("$OTHER --fp16", []),
+        ("cp out/report.qdrep /tmp", ["changed .qdrep"]),
+        ("nsys-ui *.qdrep", ["changed .qdrep"]),
+        ("echo qdrep", []),
     ],
 )  # fmt: skip
 def test_one_line(line: str, found: list[str]) -> None:
@@ -107,3 +113,43 @@ def test_any_line_is_read(line: str) -> None:
     for verdict in judge_command(line, "11.4"):
         assert verdict.use
     assert sum(text.count("\n") for _, text in join_lines(line)) == 0
+
+
+def test_a_variable_that_holds_a_tool_is_the_tool(tmp_path: Path) -> None:
+    assert tool_variables(["export BIN=/opt/trt/bin/trtexec", "N = 'nsys'", "X=trtexec.log"])["bin"] == "trtexec"
+    script = tmp_path / "a.sh"
+    script.write_text('EXE="/usr/src/tensorrt/bin/trtexec"\n$EXE --onnx=a \\\n  --fp16\n${EXE} --int8\n$X --fp16\n')
+    (tmp_path / "b.py").write_text(
+        "TOOL = '/bin/trtexec'\nrun([TOOL, '--fp16'])\nrun(f'{TOOL} --best')\nother = [NAME, '--fp16']\n"
+    )
+    assert [(Path(one.file).name, one.line, one.verdict.name) for one in scan([tmp_path]).findings] == [
+        ("a.sh", 2, "trtexec --fp16"),
+        ("a.sh", 4, "trtexec --int8"),
+        ("b.py", 2, "trtexec --fp16"),
+        ("b.py", 3, "trtexec --best"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ('dependencies = ["numpy", "tensorrt==8.6.1"]', ["pip install tensorrt==8.6.1"]),
+        ('    install_requires=["tensorrt-cu12 ~= 10.3"],', ["pip install tensorrt-cu12==10.3"]),
+        ('tensorrt = "^8.6"', ["pip install tensorrt==8.6"]),
+        ('tensorrt = { version = "8.5.*", source = "nvidia" }', ["pip install tensorrt==8.5"]),
+        ("  - tensorrt=8.6", ["pip install tensorrt==8.6"]),
+        ('tensorrt = ">=10"', []),
+        ('"tensorrt>=8.6"', []),
+        ('"tensorrt==11.4.*"', []),
+        ('# "tensorrt==8.6"', []),
+        ('"tensorrt-llm==0.9"', []),
+    ],
+)
+def test_a_pin_of_a_project_is_found(line: str, found: list[str]) -> None:
+    assert [one.name for one in judge_pin(line, "11.4")] == found
+
+
+@pytest.mark.parametrize("name", ["pyproject.toml", "setup.py", "setup.cfg", "environment.yml", "requirements.in"])
+def test_pins_are_read_in_project_files(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text("x = 1\ny = [\n  'tensorrt==8.6.1',\n]\n" if name == "setup.py" else "a\n\ntensorrt==8.6.1\n")
+    assert [(one.line, one.verdict.name) for one in scan([tmp_path]).findings] == [(3, "pip install tensorrt==8.6.1")]

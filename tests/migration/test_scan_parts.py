@@ -45,6 +45,13 @@ def outcome(test: str, version: str = "11.4.0.106", **names: str) -> set[bool]:
         ("os.environ['x'] == trt.__version__", set(), set()),
         ("trt.__version__ is None", set(), set()),
         ("int('x') > trt.__version__", set(), set()),
+        ("int(trt.__version__[0]) * 1e999 * 0 > 1", {False}, {False}),
+        ("float(trt.__version__[:3]) * 10 ** 9 > 1", set(), set()),
+        ("float(10.0 * 1e308 * 10) * int(trt.__version__[0]) / 0 > 1", set(), set()),
+        ("'a' * 10000000000 + trt.__version__ == 'a'", set(), set()),
+        ("[trt.__version__] * 10000000000 == []", set(), set()),
+        ("int(1e999) > int(trt.__version__[0])", set(), set()),
+        ("int('9' * 10) > len(trt.__version__)", set(), set()),
     ],
 )
 def test_a_version_check_is_worked_out(test: str, on_11: set[bool], on_8: set[bool]) -> None:

@@ -1,0 +1,231 @@
+"""What `course migrate` writes for machines, what it leaves out, and how fast it passes over what is not about TensorRT."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlparse
+
+import pytest
+
+from course_lib.migration import report, scan, scanner
+from course_lib.migration.findings import SEVERITIES
+from course_lib.migration.scanner import Scan, may_hold_findings, target_version
+
+SAMPLES = Path(__file__).parent / "samples"
+OLD = "import tensorrt as trt\ntrt.BuilderFlag.FP16\ntrt.UffParser()\n"
+
+
+@pytest.fixture(scope="module")
+def samples() -> Scan:
+    return scan([SAMPLES])
+
+
+def test_a_line_is_path_line_severity_name_and_advice(samples: Scan) -> None:
+    written = report.lines(samples)
+    assert len(written) == len(samples.findings) > 100 and all("\n" not in line for line in written)
+    for line, one in zip(written, samples.findings, strict=True):
+        place = f"cell {one.cell}:{one.line}" if one.cell else f"{one.line}"
+        assert line.startswith(f"{one.file}:{place}: {one.verdict.severity} {one.verdict.name}: {one.verdict.use}")
+
+
+def test_sarif_has_what_the_standard_requires(samples: Scan, tmp_path: Path) -> None:
+    (tmp_path / "bad, name %.ipynb").write_text("{")
+    unread = scan([tmp_path])
+    for found in (samples, unread):
+        log: dict[str, Any] = json.loads(json.dumps(report.sarif(found, "1.2.3")))
+        assert log["version"] == "2.1.0" and log["$schema"].endswith("sarif-2.1.0.json")
+        (run,) = log["runs"]
+        driver = run["tool"]["driver"]
+        assert driver["name"] and driver["version"] == "1.2.3"
+        assert [rule["id"] for rule in driver["rules"]] == list(SEVERITIES) and all(
+            rule["shortDescription"]["text"] for rule in driver["rules"]
+        )
+        (invocation,) = run["invocations"]
+        assert invocation["executionSuccessful"] is not bool(found.unread)
+        assert all(
+            one["level"] in ("error", "warning", "note") and one["message"]["text"]
+            for one in invocation["toolExecutionNotifications"]
+        )
+        assert len(invocation["toolExecutionNotifications"]) == len(found.unread) + len(found.notes)
+        assert len(run["results"]) == len(found.findings)
+        for result, finding in zip(run["results"], found.findings, strict=True):
+            assert driver["rules"][result["ruleIndex"]]["id"] == result["ruleId"] == finding.verdict.severity
+            assert result["level"] in ("error", "warning") and finding.verdict.name in result["message"]["text"]
+            (place,) = (location["physicalLocation"] for location in result["locations"])
+            assert Path(unquote(urlparse(place["artifactLocation"]["uri"]).path)) == Path(finding.file)
+            assert finding.cell or place["region"]["startLine"] == finding.line >= 1
+
+
+def test_annotations_are_escaped(tmp_path: Path) -> None:
+    (tmp_path / "a,b:c%.py").write_text(OLD)
+    (tmp_path / "bad.ipynb").write_text("{")
+    first, second, third = report.github(scan([tmp_path], "10.16"))
+    assert first.startswith("::warning file=") and "a%2Cb%3Ac%25.py,line=2,title=deprecated BuilderFlag.FP16::" in first
+    assert second.startswith("::error file=") and ",line=3," in second and third.startswith("::error::")
+
+
+# ---- what is left out
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("trt.UffParser()  # migrate: ignore", 0),
+        ("trt.UffParser()  # needed by the old board; migrate: ignore", 1),  # the comment begins with it
+        ("# migrate: ignore\ntrt.UffParser()", 0),
+        ("trt.UffParser()  # migrate: ignore[UffParser]", 0),
+        ("trt.UffParser()  # migrate: ignore[BuilderFlag.FP16]", 1),
+        ("trt.UffParser()  # migrate: ignore[ BuilderFlag.FP16, UffParser ]", 0),
+        ("trt.UffParser()  # migrate: ignored", 1),
+        ("x = '# migrate: ignore'\ntrt.UffParser()", 1),
+        ("trt.UffParser()  # migrate: ignore\ntrt.UffParser()", 1),
+    ],
+)
+def test_a_comment_keeps_a_finding_back(text: str, left: int, tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text(f"import tensorrt as trt\n{text}\n")
+    found = scan([tmp_path])
+    assert len(found.findings) == left and found.silenced == text.count("trt.UffParser()") - left
+    assert ("kept back" in report.summary(found)[-1]) is (found.silenced > 0)
+
+
+def test_comments_count_in_scripts_requirements_and_notebooks(tmp_path: Path) -> None:
+    (tmp_path / "a.sh").write_text("trtexec --fp16  # migrate: ignore\n# migrate: ignore\ntrtexec --best\ntrtexec --int8\n")
+    (tmp_path / "requirements.txt").write_text("tensorrt==8.6.1  # migrate: ignore\n")
+    cell = {"cell_type": "code", "source": "import tensorrt as trt\n# migrate: ignore\ntrt.UffParser()\ntrt.UffParser()"}
+    (tmp_path / "n.ipynb").write_text(json.dumps({"cells": [cell]}))
+    found = scan([tmp_path])
+    assert [(one.line, one.verdict.name) for one in found.findings] == [(4, "trtexec --int8"), (4, "UffParser")]
+    assert found.silenced == 4
+
+
+@pytest.mark.parametrize(
+    ("patterns", "left"),
+    [
+        ((), {"a.py", "docs/b.py", "docs/deep/c.py", "x_pb2.py"}),
+        (("docs",), {"a.py", "x_pb2.py"}),
+        (("docs/",), {"a.py", "x_pb2.py"}),
+        (("*_pb2.py", "a.*"), {"docs/b.py", "docs/deep/c.py"}),
+        (("docs/*.py",), {"a.py", "x_pb2.py"}),
+        (("deep",), {"a.py", "docs/b.py", "x_pb2.py"}),
+    ],
+)
+def test_folders_and_files_are_excluded(patterns: tuple[str, ...], left: set[str], tmp_path: Path) -> None:
+    for name in ("a.py", "docs/b.py", "docs/deep/c.py", "x_pb2.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(OLD)
+    found = scan([tmp_path], exclude=patterns)
+    assert {Path(one.file).relative_to(tmp_path).as_posix() for one in found.findings} == left
+
+
+# ---- versions without a table
+
+
+@pytest.mark.parametrize(
+    ("asked", "table"),
+    [
+        ("10.3", "10.15"),
+        ("10.15.1", "10.15"),
+        ("11.1", "11.0"),
+        ("11.3", "11.0"),
+        ("11.9", "11.4"),
+        ("8.5.3", "8.6.1"),
+        ("10.0", "10.15"),
+    ],
+)
+def test_a_version_in_between_gets_the_nearest_table(asked: str, table: str, tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text(OLD)
+    found = scan([tmp_path], asked)
+    assert target_version(asked) == found.target == table
+    assert found.notes == (f"there is no table of TensorRT {asked}: the one of {table} is used",)
+
+
+@pytest.mark.parametrize("asked", ["11.4", "8.6", "11", "rtx"])
+def test_a_version_with_a_table_gets_no_note(asked: str, tmp_path: Path) -> None:
+    assert scan([tmp_path], asked).notes == ()
+
+
+# ---- files that are not read, and odd ones
+
+
+@pytest.mark.parametrize("name", ["a.cpp", "a.cu", "a.h", "a.rs"])
+def test_another_language_is_said_not_to_be_read(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text("#include <NvInfer.h>\n")
+    found = scan([tmp_path / name])
+    assert found.files == 0 and len(found.unread) == 1 and "not read" in found.unread[0]
+
+
+@pytest.mark.parametrize("error", [MemoryError(), OverflowError("x"), RecursionError(), ValueError("odd")])
+def test_one_odd_file_does_not_end_the_scan(error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.py").write_text(OLD)
+    (tmp_path / "b.py").write_text(f"{OLD}# odd\n")
+    judged = scanner.scan_source
+
+    def odd(source: Any, target: str) -> Any:
+        if "odd" in source.programs[0].text:
+            raise error
+        return judged(source, target)
+
+    monkeypatch.setattr(scanner, "scan_source", odd)
+    found = scan([tmp_path])
+    assert len(found.findings) == 2 and len(found.unread) == 1 and "b.py: cannot be analyzed" in found.unread[0]
+
+
+@pytest.mark.parametrize(
+    "test", ["'a' * 10**12 > trt.__version__", "int('9' * 9**9) > 1", "float(10**400) < 1", "1e999 * int(trt.__version__) > 0"]
+)
+def test_an_odd_line_does_not_end_the_scan(test: str, tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text(f"{OLD}if {test}:\n    pass\ntrt.CaffeParser()\n")
+    found = scan([tmp_path])
+    assert found.unread == () and [one.line for one in found.findings if one.verdict.severity == "removed"] == [2, 3, 6]
+
+
+# ---- the look at the bytes
+
+
+def test_the_first_look_loses_no_finding(samples: Scan) -> None:
+    thorough = scan([SAMPLES], prefilter=False)
+    assert thorough.findings == samples.findings and thorough.files == samples.files
+    for target in ("8.6", "10.16", "rtx"):
+        assert scan([SAMPLES], target).findings == scan([SAMPLES], target, prefilter=False).findings
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import uff", "import graphsurgeon", "import trtorch", "import TensorRT", "def f(trt): trt.BuilderFlag.FP16", "$TRT --fp16",
+        "pip install nvidia-pyindex", "pip install pytorch-quantization", "import pytorch_quantization", "nsys stats -r gpukernsum",
+        "mv a.qdrep b", "polygraphy run a --fp16", "CreateConfig(fp16=True)", "create_config(fp16=True)", "my_trt.BuilderFlag",
+        "trtexec --fp16", '{"source": "import \\u0075ff"}', "TRT_EXEC --fp16", "pip install uff",
+    ],
+)  # fmt: skip
+def test_every_word_that_a_finding_needs_passes(text: str) -> None:
+    assert may_hold_findings(text.encode()) and may_hold_findings(f"\ufeff{text}".encode("utf-16"))
+
+
+@pytest.mark.parametrize(
+    "text", ["import torch", "buffer = stuff(shuffle)", "strtol(x)", "pip install numpy", "engine.num_bindings"]
+)
+def test_other_files_are_passed_over(text: str, tmp_path: Path) -> None:
+    assert not may_hold_findings(text.encode())
+    (tmp_path / "a.py").write_text(text)
+    (tmp_path / "a.sh").write_text(text)
+    assert scan([tmp_path], prefilter=False).findings == ()
+
+
+def test_the_first_look_pays(tmp_path: Path) -> None:
+    ordinary = "\n".join(
+        f"def f{n}(x, y=({n}, 'a')):\n    return [g(x.value[{n}]) for z in y if z.ok and buffer]" for n in range(60)
+    )
+    for number in range(60):
+        (tmp_path / f"m{number}.py").write_text(ordinary)
+
+    def seconds(*, prefilter: bool) -> float:
+        start = time.process_time()
+        scan([tmp_path], prefilter=prefilter)
+        return time.process_time() - start
+
+    seconds(prefilter=False)
+    assert min(seconds(prefilter=False) for _ in range(3)) > 3 * min(seconds(prefilter=True) for _ in range(3))
