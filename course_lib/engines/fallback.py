@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from course_lib.cpu_int8 import session_options
 from course_lib.engines.base import Feeds, Plan
-from course_lib.engines.ort_session import first_line, session_options
+from course_lib.engines.ort_session import first_line
 from course_lib.errors import BackendUnavailable, CourseError, EngineError
 
 if TYPE_CHECKING:

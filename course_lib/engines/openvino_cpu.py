@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from course_lib.cpu_int8 import has_byte_dot_products
 from course_lib.engines.base import Feeds, Plan, TensorInfo, check_feeds, check_profiles
-from course_lib.engines.cpu_features import has_byte_dot_products
 from course_lib.engines.layers import Layer, LayerTable, LayerTensor
 from course_lib.engines.onnx_file import self_contained
 from course_lib.errors import BuildError, EngineError, PrecisionError

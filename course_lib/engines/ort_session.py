@@ -12,12 +12,11 @@ import io
 from pathlib import Path
 from typing import Any
 
+from course_lib.cpu_int8 import session_options
 from course_lib.engines import cuda_driver
-from course_lib.engines.cpu_features import has_byte_dot_products
 from course_lib.errors import BackendUnavailable, BuildError
 
 CUDA, CPU = "CUDAExecutionProvider", "CPUExecutionProvider"
-PRECISE_INT8 = "session.x64quantprecision"
 _LEGACY_DEFAULT_STREAM = 1  # cudaStreamLegacy; ONNX Runtime takes the handle 0, which means the same, for "no stream given"
 
 
@@ -26,26 +25,6 @@ def device() -> str:
     import onnxruntime
 
     return "cuda" if cuda_driver.capability() and CUDA in onnxruntime.get_available_providers() else "cpu"
-
-
-def session_options(threads: int = 1) -> Any:
-    """`onnxruntime.SessionOptions` with which a model answers the same on every x86 CPU, and with errors only in the log.
-
-    ONNX Runtime's fast kernels for unsigned activations and signed weights (U8S8) saturate on a CPU without 8-bit dot products
-    (see `has_byte_dot_products`): logits at 36 dB fall to 20 dB and below. The entry makes ONNX Runtime take kernels that do not.
-    Where the CPU has those instructions the entry is left out: there it changes no bit and makes INT8 up to 1.8 times as slow.
-
-    Args:
-        threads: that work on one operator.
-    """
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
-    options.log_severity_level = 3
-    if not has_byte_dot_products():
-        options.add_session_config_entry(PRECISE_INT8, "1")
-    return options
 
 
 def open_session(data: bytes, where: str, *, stream: int = 0, tf32: bool = True) -> Any:

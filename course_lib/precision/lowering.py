@@ -26,8 +26,8 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
-from course_lib.engines.cpu_features import cpu_features as cpu_features  # part of this package's interface
-from course_lib.engines.cpu_features import has_byte_dot_products
+from course_lib.cpu_int8 import cpu_features as cpu_features  # part of this package's interface
+from course_lib.cpu_int8 import has_byte_dot_products
 from course_lib.errors import CourseError
 from course_lib.precision.qdq import LOWERED, constant_of, initializer, insert_pair, refuse_lowered
 
@@ -70,7 +70,7 @@ def lower_for_onnxruntime(
 def lowering_helps(isa: Collection[str] | None = None) -> bool:
     """Whether a CPU with these instruction sets (None: this one) multiplies unsigned with signed bytes and sums them in 32 bits.
 
-    On other x86 CPUs a session has to avoid the fast kernels (see `course_lib.engines.ort_session.session_options`), so there is
+    On other x86 CPUs a session has to avoid the fast kernels (see `course_lib.engines.cpu_int8.session_options`), so there is
     nothing to gain; and CPUs of other makers have no preference for unsigned.
     """
     return has_byte_dot_products(isa)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from course_lib.engines.ort_session import session_options
+from course_lib.cpu_int8 import session_options
 from course_lib.errors import CourseError
 from course_lib.precision.histogram import StreamingHistogram
 

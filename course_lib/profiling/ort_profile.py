@@ -9,9 +9,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal
 
+from course_lib.cpu_int8 import session_options
 from course_lib.engines import Layer, LayerTable, LayerTensor
 from course_lib.engines.ort_layers import dtype_word, parse_ort_profile
-from course_lib.engines.ort_session import session_options
 from course_lib.errors import BuildError, EngineError
 from course_lib.model_file import open_model
 from course_lib.profiling.layer_times import LayerTimings

@@ -13,8 +13,8 @@ import onnx
 import pytest
 
 from course_lib import engines
+from course_lib.cpu_int8 import has_byte_dot_products
 from course_lib.engines import Plan, Worker
-from course_lib.engines.cpu_features import has_byte_dot_products
 from course_lib.errors import BackendUnavailable, BuildError, CourseError, EngineError, PrecisionError
 from course_lib.models import digits
 from course_lib.precision import MinMaxCalibrator, calibrate, insert_qdq
@@ -197,9 +197,9 @@ def test_int8_that_would_saturate_is_refused_when_it_is_built_and_when_it_is_loa
     int8_onnx: Path, service_recipe: Recipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     int8 = service_recipe.model_copy(update={"precision": "int8"})
-    monkeypatch.setattr("course_lib.engines.cpu_features.cpu_features", lambda: frozenset({"avx512_vnni"}))
+    monkeypatch.setattr("course_lib.cpu_int8.cpu_features", lambda: frozenset({"avx512_vnni"}))
     plan = engines.backends.compile_plan(OV, int8_onnx, int8.wire())
-    monkeypatch.setattr("course_lib.engines.cpu_features.cpu_features", lambda: frozenset({"avx2", "avx512f"}))
+    monkeypatch.setattr("course_lib.cpu_int8.cpu_features", lambda: frozenset({"avx2", "avx512f"}))
     words = ["saturate on this processor", "VNNI", "onnxruntime"]
     _refused(PrecisionError, words, lambda: engines.backends.compile_plan(OV, int8_onnx, int8.wire()))
     _refused(PrecisionError, words, lambda: engines.load(plan))

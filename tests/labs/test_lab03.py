@@ -14,8 +14,8 @@ import pytest
 from onnx import helper, numpy_helper
 
 from course_lib import labs
+from course_lib.cpu_int8 import session_options
 from course_lib.engines import build
-from course_lib.engines.ort_session import session_options
 from course_lib.errors import ExaminerFault
 from course_lib.grading import sandbox
 from course_lib.grading.judge import judge
@@ -236,7 +236,11 @@ RANGES = {
     "mean squared error without the faulty scans": (clean(MSECalibrator()), "full", ""),
     "entropy without the faulty scans": (clean(EntropyCalibrator()), "full", ""),
     "percentile 99.99 without the faulty scans": (clean(PercentileCalibrator(99.99)), "full", ""),
-    "percentile 99.95, the best that clips": (lambda _, seen: seen.ranges(PercentileCalibrator(99.95)), "partial", "How many scans"),
+    "percentile 99.95, the best that clips": (
+        lambda _, seen: seen.ranges(PercentileCalibrator(99.95)),
+        "partial",
+        "How many scans",
+    ),
     "entropy": (lambda _, seen: seen.ranges(EntropyCalibrator()), "partial", ""),
     "percentile 99.9": (lambda _, seen: seen.ranges(PercentileCalibrator(99.9)), "partial", "loses by clipping"),
     "percentile a little low": (lambda _, seen: seen.ranges(PercentileCalibrator(99.8)), "none", "loses by clipping"),

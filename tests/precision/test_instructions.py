@@ -10,8 +10,8 @@ import onnxruntime
 import pytest
 from onnx import numpy_helper, parser
 
-from course_lib.engines import ort_session
-from course_lib.engines.cpu_features import VNNI, has_byte_dot_products
+from course_lib import cpu_int8
+from course_lib.cpu_int8 import VNNI, has_byte_dot_products
 from course_lib.models import digits
 from course_lib.precision import MSECalibrator, activations, insert_qdq, lower_for_onnxruntime, observe
 from course_lib.precision.placement import quantize_tensor
@@ -38,17 +38,17 @@ def test_the_flags_say_whether_onnx_runtimes_fast_kernels_saturate() -> None:
     """Also what `make no-vnni-test` rests on: there the instructions really are hidden, from the flags and from the kernels."""
     exact = 64 * 255 * 127
     assert (product(onnxruntime.SessionOptions()) == exact) == has_byte_dot_products()
-    assert product(ort_session.session_options()) == exact
+    assert product(cpu_int8.session_options()) == exact
 
 
 def test_the_entry_is_set_where_kernels_would_saturate_and_only_there(monkeypatch: pytest.MonkeyPatch) -> None:
     def entry() -> str:
-        return ort_session.session_options().get_session_config_entry(ort_session.PRECISE_INT8)
+        return cpu_int8.session_options().get_session_config_entry(cpu_int8.PRECISE_INT8)
 
-    monkeypatch.setattr("course_lib.engines.cpu_features.cpu_features", lambda: frozenset({"avx2", "avx512f"}))
+    monkeypatch.setattr("course_lib.cpu_int8.cpu_features", lambda: frozenset({"avx2", "avx512f"}))
     assert entry() == "1"
     for name in VNNI:
-        monkeypatch.setattr("course_lib.engines.cpu_features.cpu_features", lambda name=name: frozenset({"avx2", name}))
+        monkeypatch.setattr("course_lib.cpu_int8.cpu_features", lambda name=name: frozenset({"avx2", name}))
         with pytest.raises(RuntimeError):
             entry()
 
@@ -90,7 +90,7 @@ def answers(model: onnx.ModelProto, feeds: dict[str, np.ndarray]) -> list[np.nda
                 None, feeds
             )[0]
         )
-        for options in (unfused, ort_session.session_options())
+        for options in (unfused, cpu_int8.session_options())
     ]
 
 

@@ -13,8 +13,7 @@ from onnx import numpy_helper, parser
 
 from course_lib import engines
 from course_lib.benchmark import compare
-from course_lib.engines.cpu_features import VNNI
-from course_lib.engines.ort_session import session_options
+from course_lib.cpu_int8 import VNNI, session_options
 from course_lib.errors import BuildError, CourseError
 from course_lib.models import digits, fresh_digits
 from course_lib.precision.casting import cast

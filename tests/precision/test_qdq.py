@@ -16,7 +16,7 @@ from onnx import TensorProto, helper, numpy_helper, parser
 from onnx.reference import ReferenceEvaluator
 
 from course_lib import engines
-from course_lib.engines.ort_session import session_options
+from course_lib.cpu_int8 import session_options
 from course_lib.errors import CourseError
 from course_lib.models import classifier, digits, export_onnx
 from course_lib.precision.lowering import lower_for_onnxruntime

@@ -15,9 +15,8 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper, parser
 
+from course_lib.cpu_int8 import has_byte_dot_products, session_options
 from course_lib.engines import Layer, LayerTable, LayerTensor
-from course_lib.engines.cpu_features import has_byte_dot_products
-from course_lib.engines.ort_session import session_options
 from course_lib.errors import BuildError, EngineError
 from course_lib.precision import activations, cast, insert_qdq, lower_for_onnxruntime
 from course_lib.profiling.ort_nodes import original_tensors, swallowed_nodes
