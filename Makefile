@@ -3,10 +3,14 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test gpu-test slow-test no-vnni-test attack-test browser-test coverage lint book sandbox train clean help
+# Compiled Python is kept although the shell may say otherwise: each of hundreds of workers would compile the library again.
+export PYTHONDONTWRITEBYTECODE :=
+
+.PHONY: demo quick test durations gpu-test slow-test no-vnni-test attack-test browser-test coverage lint book sandbox train clean help
 
 help:
 	@echo "make demo       the whole course loop on this machine, to a graded report"
+	@echo "make quick      the tests of a working day: every package in a minute and a half"
 	@echo "make test       all tests that need no GPU"
 	@echo "make slow-test  tests that take minutes (verdict stability, fresh-environment checks)"
 	@echo "make no-vnni-test  INT8 tests on an emulated CPU without VNNI (QEMU; a few minutes)"
@@ -14,7 +18,7 @@ help:
 	@echo "make browser-test  JupyterLab, widgets and formgrader in a real browser; screenshots in test-artefacts/"
 	@echo "make gpu-test   tests that need an NVIDIA GPU and a TensorRT in COURSE_ENVIRONMENTS or in this environment"
 	@echo "make coverage   make test with a table of the lines that no test runs (twice as long)"
-	@echo "make lint       ruff and mypy"
+	@echo "make lint       style, format and types"
 	@echo "make book       the course as a static site: build/book/html/index.html"
 	@echo "make train      train the course's networks again (about 3 minutes)"
 
@@ -23,13 +27,23 @@ demo: $(VENV)/.installed sandbox
 
 # Two processes: each has a core of its own, so that tests which measure still can, and one thread, because more would wait for each
 # other. `tests/conftest.py` says what goes where.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadscope --no-loadscope-reorder --durations=15
+
 test: $(VENV)/.installed-test sandbox
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadscope --no-loadscope-reorder
+	$(PYTEST)
+
+quick: $(VENV)/.installed-test sandbox
+	$(BIN)/ruff check --quiet .
+	$(PYTEST) --quick
+
+# Which tests are left out of `make quick`.
+durations: $(VENV)/.installed-test sandbox
+	$(PYTEST) --record-long
 
 slow-test: $(VENV)/.installed-test sandbox
 	$(BIN)/python -m pytest -m slow
 
-# The quick part of it, tests/grading/test_attacks.py, is in `make test`. As root it is also run as an ordinary user.
+# The quick part of it, tests/attacks/test_some_attacks.py, is in `make test`. As root it is also run as an ordinary user.
 attack-test: $(VENV)/.installed-test sandbox
 	$(BIN)/python -m pytest -m 'slow or not slow' tests/attacks
 
@@ -57,6 +71,7 @@ gpu-test: $(VENV)/.installed-test
 
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
 book: $(VENV)/.installed-test

@@ -2,7 +2,8 @@
 
     python benchmarks/tactics.py
 
-reads the engine inspector's JSON and `IProfiler`'s calls in ``course_lib/records/tensorrt86_h200``, writes ``course_lib/records/tactics_h200.json``.
+reads the engine inspector's JSON and `IProfiler`'s calls in ``course_lib/records/tensorrt86_h200`` and writes
+``course_lib/records/tactics_h200.json``.
 """
 
 from __future__ import annotations

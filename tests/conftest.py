@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import course_lib.grading  # noqa: F401  (makes the import of nbformat quick)
 from course_lib.recipe import Profile, Recipe
+from tests import long_tests
 
 # They share no fixture with their file's other tests and take longest, so they go first and to whichever process is free.
 ALONE = ("tests/test_notebooks.py::test_runs_top_to_bottom", "tests/test_lint.py")
 GRADING = "tests/grading/"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--quick", action="store_true", help="leave out what takes longer than half a second; `make quick`")
+    parser.addoption("--record-long", action="store_true", help="write down what does; `make durations`")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--quick"):
+        config.pluginmanager.register(long_tests.Quick())
+    if config.getoption("--record-long") and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(long_tests.Recorder())
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -31,6 +46,17 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             return GRADING if nodeid.startswith(GRADING) else nodeid.partition("::")[0]
 
     return ByFile(config, log)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def alembic_is_asked_once() -> Iterator[None]:
+    """nbgrader starts a process for each new gradebook to ask which schema it has itself."""
+    import nbgrader.api
+
+    asked = nbgrader.api.get_alembic_version
+    nbgrader.api.get_alembic_version = cache(asked)
+    yield
+    nbgrader.api.get_alembic_version = asked
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""The course's networks as ONNX, exported once a process for all test modules: torch takes 2 to 7 seconds for each."""
+"""The course's networks as ONNX, exported once for all test modules and processes: torch takes 2 to 7 seconds for each."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import onnx
 
 from course_lib.models import classifier, encoder, export_onnx, resnet50
+from tests import unchanged
 
 
 @cache
@@ -27,4 +28,14 @@ def exported(
 
 @cache
 def _exported(name: str, opset: int | None, dtype: Any, keep_batchnorm: bool, **options: Any) -> onnx.ModelProto:
-    return export_onnx(network(name), opset=opset, dtype=dtype, keep_batchnorm=keep_batchnorm, **options)
+    def export() -> bytes:
+        made = export_onnx(network(name), opset=opset, dtype=dtype, keep_batchnorm=keep_batchnorm, **options)
+        return made.SerializeToString()
+
+    key = unchanged.key("export", name, opset, dtype, keep_batchnorm, options, files=_sources())
+    return onnx.load_from_string(unchanged.made(key, export))
+
+
+@cache
+def _sources() -> frozenset[Any]:
+    return frozenset(unchanged.imported("import course_lib.models"))

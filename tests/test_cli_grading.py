@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
+from course_lib import labs
 from course_lib.grading import signature
 from tests.test_cli import COURSE, Course, _is_one_line, course
 
@@ -16,8 +18,10 @@ __all__ = ["course"]  # the fixture
 @pytest.fixture
 def verdict(tmp_path: Path) -> Path:
     """A small verdict in a classroom whose key has signed it."""
-    tasks = [{"task": {"id": "profile", "title": "", "points": 3}, "tier": "full", "points": 3.0, "message": "", "hint": ""}]
-    known = {"lab": "lab01_first_engine", "score": 3.0, "tasks": tasks, "comparison": None}
+    points = {"profile": 3.0, "accuracy": 0.0, "speed": 0.0}
+    rows = [(asdict(task), points[task.id]) for task in labs.find("lab01").tasks]
+    tasks = [{"task": task, "tier": "full" if won else "none", "points": won, "message": "", "hint": ""} for task, won in rows]
+    known = {"lab": "lab01_first_engine", "score": 3.0, "max_score": 10, "fault": "", "tasks": tasks, "comparison": None}
     path = tmp_path / "classroom/reports/ada/lab01_first_engine.json"
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps(signature.signed(known, signature.signing_key(tmp_path / "classroom"))))

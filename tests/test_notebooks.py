@@ -15,6 +15,7 @@ from nbclient import NotebookClient
 
 from course_lib import labs
 from course_lib.grading.release import stale
+from tests import unchanged
 
 ROOT = Path(__file__).resolve().parent.parent
 LECTURES = sorted(ROOT.glob("lectures/*.ipynb"))
@@ -58,13 +59,21 @@ QUICK = [path for path in SOLUTIONS if not path.name.startswith(LONG)]
 
 @pytest.mark.parametrize("path", [*LECTURES, *QUICK], ids=name_of)
 def test_runs_top_to_bottom(path, tmp_path, monkeypatch):
-    """The checks of a lab examine nothing here, as when it is graded: `test_solution_passes_its_checks` runs them."""
+    """The checks of a lab examine nothing here, as when it is graded: `test_solution_passes_its_checks` runs them.
+
+    What ran once runs again when the notebook changes, or the library's packages that it imports, or an installed package.
+    """
+    source = path.read_text(encoding="utf-8")
+    key = unchanged.key("executed", files=[path, *unchanged.imported(source)])
+    if unchanged.known(key):
+        return
     monkeypatch.setenv("NBGRADER_EXECUTION", "autograde")
     cells = executed(path, tmp_path).cells
     said = [output for cell in cells if cell.cell_type == "code" for output in cell.outputs]
     assert [output for output in said if output.output_type == "stream" and output.name == "stderr"] == []
     if path in LESSONS:
         assert sum("image/png" in output.get("data", {}) for output in said) >= 4, "a lecture has at least four figures"
+    unchanged.remember(key)
 
 
 @pytest.mark.parametrize("path", LESSONS, ids=name_of)

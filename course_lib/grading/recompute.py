@@ -18,7 +18,7 @@ _CLOSE = 1e-9  # JSON keeps every digit of a float; what differs more was not co
 def contradictions(document: Mapping[str, Any], expected_key: str | None = None) -> list[str]:
     """What is wrong with a verdict, as sentences; empty where it holds.
 
-    Checked are the signature, the sum of the points, the tasks against the lab's own, every interval against the latencies it
+    Checked are the signature, the sum of the points, the tasks and what they are worth against the lab's own, every interval against the latencies it
     was computed from, and, for the labs that judge speed by the race alone, the tier against the intervals. The other tasks
     rest on fresh data: the seed and the digests in the provenance repeat them.
 
@@ -38,6 +38,10 @@ def contradictions(document: Mapping[str, Any], expected_key: str | None = None)
 def _contradictions(document: Mapping[str, Any]) -> Iterator[str]:
     lab = labs.find(document["lab"])
     points = {task.id: task.points for task in lab.tasks}
+    if document["fault"]:
+        if document["tasks"] or document["score"]:
+            yield "the examiner failed, so the verdict can hold no points"
+        return
     listed = [row["task"]["id"] for row in document["tasks"]]
     if missing := [task for task in points if task not in listed]:
         yield f"the tasks {', '.join(missing)} of {lab.name} are missing"

@@ -59,6 +59,15 @@ def resigned(document, key, change):
     return signature.signed(altered, key)
 
 
+def test_a_verdict_of_an_examiner_that_failed_holds_no_points(document, key):
+    def fail(found, score=0.0):
+        found.update(fault="the reference cannot be built", tasks=[], score=score, max_score=0.0, comparison=None)
+
+    assert contradictions(resigned(document, key, fail)) == []
+    paid = resigned(document, key, lambda found: fail(found, score=10.0))
+    assert contradictions(paid) == ["the examiner failed, so the verdict can hold no points"]
+
+
 def slower(found):
     found["comparison"]["latencies_ms"]["yours"] = [3 * ms for ms in found["comparison"]["latencies_ms"]["yours"]]
 

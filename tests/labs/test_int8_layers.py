@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import gzip
-from pathlib import Path
 
 import onnx
 import pytest
 
+from course_lib.benchmark.records import RESULTS
 from course_lib.engines import Layer, LayerTable, LayerTensor, build
 from course_lib.engines.layer_sources import parse_inspector
 from course_lib.labs.int8_layers import int8_layers
 from course_lib.precision import activations, insert_qdq
 
-RECORDED = Path(__file__).resolve().parents[1] / "data/tensorrt86_h200"
+RECORDED = RESULTS / "tensorrt86_h200"
 
 
 def test_each_convolution_counts_once_in_the_networks_order(small_onnx, service_recipe):

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
 from course_lib import style
+from course_lib.benchmark.records import RESULTS
 from course_lib.profiling.faults import find_faults
 from course_lib.profiling.ncu_reader import read_ncu
 from course_lib.profiling.roofline_figure import roofline
 from course_lib.profiling.timeline_figure import draw_timeline
 from course_lib.profiling.torch_trace import read_torch_trace
 
-FOLDER = Path(__file__).parents[2] / "benchmarks" / "results" / "profiles_h200"
+FOLDER = RESULTS / "profiles_h200"
 H200_BF16_FLOPS, H200_BYTES_PER_SECOND = 989e12, 4.8e12  # data sheet, dense
 
 

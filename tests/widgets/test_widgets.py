@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import base64
 from io import BytesIO
-from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from course_lib.benchmark.records import RESULTS
 from course_lib.engines import Layer, LayerTable, LayerTensor
 from course_lib.profiling import read_ncu, read_torch_trace
 from course_lib.widgets import LayerViewer, PrecisionExplorer, ProfileExplorer, RooflineViewer, TimelineViewer
 
-RECORDED = Path(__file__).parents[2] / "benchmarks" / "results" / "profiles_h200"
+RECORDED = RESULTS / "profiles_h200"
 
 
 def layers(dtype: str = "Float", first: str = "conv_relu") -> LayerTable:
