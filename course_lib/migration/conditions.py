@@ -64,13 +64,15 @@ def members_of(node: ast.expr, scope: Scope) -> str:
 
 def speaks_of_versions(tree: ast.AST) -> bool:
     """Whether any name in a program could hold a version; where none does, no test needs to be looked at."""
+    names = set()
     for part in ast.walk(tree):
-        name = part.attr if isinstance(part, ast.Attribute) else getattr(part, "id", "") or getattr(part, "name", "")
-        if isinstance(name, str) and name and ("version" in name.lower() or naming.names_a_version(name)):
-            return True
-        if asks_the_installer(part):
-            return True
-    return False
+        if isinstance(part, ast.Name):
+            names.add(part.id)
+        elif isinstance(part, ast.Attribute):
+            names.add(part.attr)
+        elif isinstance(part, ast.FunctionDef | ast.alias):
+            names.add(part.name)
+    return any("version" in name.lower() or "distribution" in name or naming.names_a_version(name) for name in names)
 
 
 def _names_a_version(node: ast.expr) -> bool:

@@ -16,6 +16,7 @@ _MOST_PASSES = 4  # a function used before its definition, a class used before i
 
 
 _PACKAGES = ("tensorrt_bindings", "tensorrt_lean", "tensorrt_dispatch")
+_SPECIAL = ("len", "getattr", "setattr", "save", "compile", "deserialize_cuda_engine", "CreateConfig", "create_config")
 _OF_ANY_OBJECT = ("name", "value", "mro")  # of enum members, and of classes
 
 
@@ -133,7 +134,10 @@ class _Collector(Walk):
         return self.scope.type_of(node).startswith(("class:", "torch_tensorrt.", "gone:"))
 
     def _special_call(self, node: ast.Call) -> None:
-        text = ast.unparse(node.func) if isinstance(node.func, ast.Attribute | ast.Name) else ""
+        called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        if called not in _SPECIAL:
+            return
+        text = ast.unparse(node.func)
         kind, certain = self.scope.guessed(node.args[0]) if node.args else ("", True)
         owner = kind.removeprefix("class:")
         named = node.args[1].value if len(node.args) > 1 and isinstance(node.args[1], ast.Constant) else ""
