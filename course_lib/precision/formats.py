@@ -6,6 +6,7 @@ the mantissa's how finely it divides each power of two. INT8 has neither: 256 eq
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import ml_dtypes
@@ -62,10 +63,20 @@ class Format:
         return pattern[0], pattern[1:border], pattern[border:]
 
     def spacing(self, value: float) -> float:
-        """The distance between the numbers of the format around ``value``."""
+        """The distance from ``value``, if the format has it, to the next larger magnitude.
+
+        Below the smallest normal number it is the same as there, because subnormal numbers, and zero, share one exponent. Beyond the
+        largest number it is the distance between the last two.
+
+        Raises:
+            ValueError: NaN.
+        """
+        if math.isnan(value):
+            raise ValueError("NaN has no neighbours: expected a number or an infinity")
         if self.name == "INT8":
             return self.smallest
-        return max(2.0 ** (np.frexp(abs(value))[1] - 1 - self.mantissa_bits), self.smallest)
+        magnitude = min(max(abs(value), self.smallest_normal), self.largest)
+        return 2.0 ** (math.frexp(magnitude)[1] - 1 - self.mantissa_bits)
 
     def count(self, low: float, high: float) -> int:
         """How many numbers of the format lie in ``[low, high]``, 0 < low <= high."""

@@ -23,7 +23,7 @@ from .test_widgets import layers, tensor
     [
         (70_000, "FP16", 1, "beyond FP16: the largest number is 65504, so a cast gives inf", "as inf."),
         (500, "FP8 E4M3", 1, "so a cast gives nan", "as nan."),
-        (1e-8, "FP16", 1, "too small for FP16: it becomes 0", "as 0, off by 1e-08"),
+        (1e-8, "FP16", 1, "too small for FP16: it becomes 0", "its neighbours are 5.96e-08 away"),
         (3e-7, "FP16", 1, "subnormal", "its neighbours are 5.96e-08 away"),
         (-5, "INT8", 0.01, "clipped to -1.28", "off by 3.72"),
         (0, "BF16", 1, "0 % off", "off by 0;"),
