@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import getpass
+import json
 import os
 import re
 import shutil
+import subprocess
+import sys
 import tempfile
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import nbformat
@@ -40,14 +45,33 @@ def test_committed_clean(path):
     assert all(not cell.outputs and cell.execution_count is None for cell in code)
 
 
-def executed(path: Path, tmp_path: Path) -> nbformat.NotebookNode:
+@pytest.fixture(scope="module")
+def warm(tmp_path_factory) -> Iterator[str]:
+    """The name of a kind of kernel that starts at once; see `warm_kernels`."""
+    folder = tmp_path_factory.mktemp("warm")
+    program, path = str(ROOT / "tests" / "warm_kernels.py"), str(folder / "socket")
+    server = subprocess.Popen([sys.executable, program, "serve", path], stdin=subprocess.PIPE)
+    kind = folder / "kernels" / "warm"
+    kind.mkdir(parents=True)
+    argv = [sys.executable, "-S", "-E", program, path, "{connection_file}"]
+    (kind / "kernel.json").write_text(json.dumps({"argv": argv, "display_name": "warm", "language": "python"}))
+    while not Path(path).exists():
+        assert server.poll() is None
+        time.sleep(0.05)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("JUPYTER_PATH", str(folder))
+        yield "warm"
+    server.communicate()
+
+
+def executed(path: Path, tmp_path: Path, kind: str = "python3") -> nbformat.NotebookNode:
     """A notebook with its outputs, run in a copy of its folder; raises on the first cell that fails."""
     folder = tmp_path / path.parent.relative_to(ROOT)
     shutil.copytree(path.parent, folder)
     notebook = nbformat.read(path, as_version=4)
     where = {"metadata": {"path": str(folder)}}
     # A kernel with torch in it takes two seconds to leave by itself. Ended at once it leaves its temporary files.
-    client = NotebookClient(notebook, timeout=180, kernel_name="python3", resources=where, shutdown_kernel="immediate")
+    client = NotebookClient(notebook, timeout=180, kernel_name=kind, resources=where, shutdown_kernel="immediate")
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
         return client.execute(env={"TORCHINDUCTOR_CACHE_DIR": INDUCTOR, **os.environ, "TMPDIR": scratch})
 
@@ -58,7 +82,7 @@ QUICK = [path for path in SOLUTIONS if not path.name.startswith(LONG)]
 
 
 @pytest.mark.parametrize("path", [*LECTURES, *QUICK], ids=name_of)
-def test_runs_top_to_bottom(path, tmp_path, monkeypatch):
+def test_runs_top_to_bottom(path, tmp_path, monkeypatch, request):
     """The checks of a lab examine nothing here, as when it is graded: `test_solution_passes_its_checks` runs them.
 
     What ran once runs again when the notebook changes, or the library's packages that it imports, or an installed package.
@@ -68,7 +92,7 @@ def test_runs_top_to_bottom(path, tmp_path, monkeypatch):
     if unchanged.known(key):
         return
     monkeypatch.setenv("NBGRADER_EXECUTION", "autograde")
-    cells = executed(path, tmp_path).cells
+    cells = executed(path, tmp_path, request.getfixturevalue("warm")).cells
     said = [output for cell in cells if cell.cell_type == "code" for output in cell.outputs]
     assert [output for output in said if output.output_type == "stream" and output.name == "stderr"] == []
     if path in LESSONS:
