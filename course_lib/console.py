@@ -126,8 +126,8 @@ def class_report(made: ClassFiles) -> None:
             [(a.file, ", ".join(a.students), a.reading) for a in report.alike],
         )
     if made.places:
-        places = [(p.rank, p.student, p.name, f"{p.points:g}", p.speedup or "") for p in made.places]
-        table("leaderboard", ("rank", "student", "published as", "points", "speedup"), places)
+        places = [(p.rank, p.student, p.name, f"{p.points:g}", p.speed or "") for p in made.places]
+        table("leaderboard", ("rank", "student", "published as", "points", "of the reference's speed"), places)
     for said, names in (("not graded yet", report.ungraded), ("handed nothing in", report.missing)):
         if names:
             print(f"{said}: {', '.join(names)}")

@@ -7,7 +7,7 @@ from html import escape
 
 from course_lib.grading import class_figures, pages
 from course_lib.grading.class_report import ClassReport, HandIn
-from course_lib.grading.leaderboard import Place
+from course_lib.grading.leaderboard import BETWEEN_SESSIONS, Place
 
 
 def page(report: ClassReport) -> str:
@@ -16,14 +16,14 @@ def page(report: ClassReport) -> str:
 
 
 def board(report: ClassReport, places: Sequence[Place]) -> str:
-    """The leaderboard by itself: ranks, published names, points and speedups, and nothing else."""
-    rows = [(place.rank, place.name, place.points, str(place.speedup or "not raced")) for place in places]
-    over = f"speedup over {report.baseline}" if report.baseline else "speedup"
+    """The leaderboard by itself: ranks, published names, points and speeds, and nothing else."""
+    rows = [(place.rank, place.name, place.points, str(place.speed or "not raced")) for place in places]
     parts = [
         f'<h1>Leaderboard</h1><p class="soft">{escape(report.title)}</p>',
-        pages.table(("rank", "name", "points", over), rows),
-        '<p class="soft">Ranked by points, then by the lower end of the 95 % interval of the speedup. Who has equal points and an '
-        "interval that overlaps with the first of a rank shares it: measuring cannot tell them apart.</p>",
+        pages.table(("rank", "name", "points", "speed relative to the reference"), rows),
+        '<p class="soft">Ranked by points, then by speed relative to the reference engine, measured in the same session [95 % interval]. '
+        f"Two engines share a rank if they have equal points and their intervals, widened by {100 * BETWEEN_SESSIONS:g} % for the "
+        "difference between two sessions, overlap.</p>",
     ]
     return pages.page(f"{report.title}: leaderboard", pages.block(parts, tag="main"))
 

@@ -8,7 +8,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from course_lib.benchmark import Interval
+import numpy as np
+
+from course_lib.benchmark import Interval, speedup
 from course_lib.errors import CourseError
 from course_lib.grading.classroom import Classroom
 from course_lib.grading.similarity import Alike, alike, digests
@@ -48,6 +50,8 @@ class HandIn:
         waiting: why an instructor has to look, one reason a line; empty when nothing waits.
         quality: the first of accuracy, mean average precision and signal-to-noise ratio that the lab measures.
         speedup: over the race's baseline, None where nothing was raced.
+        of_reference: speed relative to the reference of the same session, None where none was raced. A machine that is slow on the
+            day slows both, so this compares hand-ins that were graded at different times.
         sha256: digests of the files that were judged, by name.
     """
 
@@ -63,6 +67,7 @@ class HandIn:
     waiting: tuple[str, ...] = ()
     quality: float | None = None
     speedup: Interval | None = None
+    of_reference: Interval | None = None
     sha256: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -206,8 +211,16 @@ def _hand_in(lab: Lab, submission: Any, verdict: Mapping[str, Any], quality: str
         waiting=tuple(_reasons(lab, grades, tiers, verdict)),
         quality=verdict.get("figures", {}).get(quality),
         speedup=Interval(**speed) if speed else None,
+        of_reference=_of_reference(verdict),
         sha256=verdict.get("provenance", {}).get("sha256", {}),
     )
+
+
+def _of_reference(verdict: Mapping[str, Any]) -> Interval | None:
+    latencies = (verdict.get("comparison") or {}).get("latencies_ms", {})
+    if not {"reference", "yours"} <= latencies.keys():
+        return None
+    return speedup(np.array(latencies["reference"]), np.array(latencies["yours"]), seed=0)
 
 
 def _reasons(lab: Lab, grades: Mapping[str, Any], tiers: Mapping[str, Any], verdict: Mapping[str, Any]) -> Iterator[str]:

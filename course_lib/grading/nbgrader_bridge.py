@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from nbformat import NotebookNode
-from nbformat.v4 import new_output
+from nbformat.v4 import new_code_cell, new_output
 from nbgrader.api import Gradebook
 from nbgrader.preprocessors import (
     AssignLatePenalties,
@@ -155,12 +155,27 @@ def drop_special_files(assignment: str, student: str, notebooks: list[str]) -> N
 
 
 class StripActiveContent(NbGraderPreprocessor):
-    """Removes what would run in an instructor's browser from a learner's outputs, markdown and raw cells."""
+    """Removes what would run in an instructor's browser from a learner's outputs, markdown and raw cells.
+
+    A written answer that is empty, or still what was released, stays the released text to the letter: by its checksum nbgrader
+    knows that nothing was answered, and does not ask an instructor to grade it.
+    """
+
+    def preprocess(self, nb: NotebookNode, resources: Any) -> tuple[NotebookNode, Any]:
+        known = resources["nbgrader"]
+        with Gradebook(known["db_url"]) as gradebook:
+            notebook = gradebook.find_notebook(known["notebook"], known["assignment"])
+            self._released = {cell.name: (cell.source, cell.checksum) for cell in notebook.source_cells}
+        return super().preprocess(nb, resources)
 
     def preprocess_cell(self, cell: NotebookNode, resources: Any, index: int) -> tuple[NotebookNode, Any]:
-        locked = cell.metadata.get("nbgrader", {}).get("locked", False)
-        if cell.cell_type == "markdown" and not locked:
-            cell.source = _as_text(cell.source)
+        known = cell.metadata.get("nbgrader", {})
+        if cell.cell_type == "markdown" and not known.get("locked", False):
+            released, checksum = self._released.get(known.get("grade_id"), ("", ""))
+            if cell.source.strip() in ("", released.strip()):
+                cell.source, known["checksum"] = released, checksum
+            else:
+                cell.source = _as_text(cell.source)
             cell.pop("attachments", None)
         if cell.cell_type == "raw":
             cell.source = ""
@@ -210,12 +225,11 @@ class GradeArtefacts(NbGraderPreprocessor):
         verdict = judge(lab, Path(resources["metadata"]["path"]), bench=Bench(**self.bench), trusted=self.trusted)
         self._save_points(verdict, known)
         self._write(lab, verdict, known["student"])
+        for cell in nb.cells:
+            if cell.metadata.get("nbgrader", {}).get("grade_id") in _ids(lab):
+                cell.outputs = []
         shown = new_output("display_data", data={"text/html": report.body(verdict), "text/plain": f"{verdict.score:g} points"})
-        graded = [cell for cell in nb.cells if cell.metadata.get("nbgrader", {}).get("grade_id") in _ids(lab)]
-        for cell in graded:
-            cell.outputs = []
-        if graded:
-            graded[-1].outputs = [shown]
+        nb.cells.insert(0, new_code_cell("# your report", outputs=[shown]))  # where a reader of the feedback begins
         return nb, resources
 
     def _save_points(self, verdict: Verdict, known: Any) -> None:

@@ -30,13 +30,16 @@ _STYLE = """<style>
 .course-report figure { margin: .5em 0; overflow-x: auto } .course-report figure svg { max-width: 100%; height: auto; min-width: 24em }
 .course-report .figures { display: flex; flex-wrap: wrap; gap: 0 1em; align-items: flex-start }
 .course-report svg { fill: var(--ink) } .course-report .wide { overflow-x: auto }
-.course-report table { border-collapse: collapse; font-size: .9em; color: inherit }
+.course-report table { border-collapse: collapse; table-layout: auto; font-size: .9em; color: inherit }
 .course-report td, .course-report th { padding: .25em .8em .25em 0; text-align: left; vertical-align: top; border: 0;
   border-bottom: 1px solid var(--line); background: none; color: inherit }
 .course-report .short { white-space: nowrap } .course-report tr { background: none }
 .course-report td.number, .course-report th.number { text-align: right }
 .course-report caption { text-align: left; color: var(--soft); padding: .3em 0; caption-side: top }
 .course-report pre { background: var(--panel); color: inherit; padding: .7em 1em; overflow-x: auto; border: 0 }
+/* nbgrader's page takes the triangles away, and gives all columns of a table one width, whatever is in them */
+details > summary { display: list-item; cursor: pointer }
+.rendered_html table, .jp-RenderedHTMLCommon table { table-layout: auto }
 .course-report code { background: none; color: inherit; padding: 0 } .course-report li { margin: .2em 0 }
 </style>"""
 

@@ -31,6 +31,7 @@ def test_attacker_gains_nothing(graded, attack):
 
 def test_neighbours_have_what_they_earn(graded):
     assert {name: graded.grades[name].score for name in (HONEST, WRONG, PARTLY)} == {HONEST: 10, WRONG: 0, PARTLY: 3}
+    assert [graded.grades[name].waiting for name in (HONEST, WRONG, PARTLY)] == [0, 0, 0], "their written answers are untouched"
 
 
 def test_nothing_left_its_sandbox(graded):

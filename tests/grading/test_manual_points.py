@@ -48,7 +48,13 @@ def room(tmp_path_factory) -> Classroom:
     written.source = "Because the kernels of the engine were fused."
     nbformat.write(notebook, path)
     (folder / "timestamp.txt").write_text("2026-05-02 18:00:00 UTC")
-    assert made.grade(LAB, ["ada"])[0].error == ""
+    for student, answer in (("ben", None), ("cay", "  \n")):
+        path = submit(made, student) / f"{LAB.name}.ipynb"
+        notebook = nbformat.read(path, as_version=4)
+        cell = next(cell for cell in notebook.cells if cell.metadata.get("nbgrader", {}).get("grade_id") == "written")
+        cell.source = cell.source if answer is None else answer
+        nbformat.write(notebook, path)
+    assert [grade.error for grade in made.grade(LAB, ["ada", "ben", "cay"])] == [""] * 3
     with gradebook(made) as opened:
         opened.update_or_create_assignment(LAB.name, duedate=datetime(2026, 5, 1, 12))
     return made
@@ -62,6 +68,22 @@ def one_relu() -> onnx.ModelProto:
 
 def written(opened: Gradebook):
     return opened.find_grade("written", LAB.name, LAB.name, "ada")
+
+
+@pytest.mark.parametrize("student", ["ben", "cay"])
+def test_a_question_that_was_not_answered_waits_for_nobody(room, student):
+    """Released words, or none at all: no points, and the list of who needs an instructor is as long as it has to be."""
+    found = next(one for one in read(LAB, room).hand_ins if one.student == student)
+    assert found.waiting == () and found.score == 0
+    with gradebook(room) as opened:
+        grade = opened.find_grade("written", LAB.name, LAB.name, student)
+        assert (grade.auto_score, grade.needs_manual_grade) == (0, False)
+
+
+def test_the_report_is_the_first_thing_on_the_feedback_page(room):
+    page = (room.folder / "feedback" / "ada" / LAB.name / f"{LAB.name}.html").read_text()
+    assert page.index("course-report") < page.index("<h1")
+    assert "summary { display: list-item" in page and "table-layout: auto" in page
 
 
 def test_the_question_waits_until_somebody_gives_points(room):
