@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from benchmarks.markdown import Data, device, error, page, ratio, ratios, source, table, those, torch, versions
+from benchmarks.markdown import Data, device, error, page, ratio, ratios, source, table, tensorrt, those, torch, versions
+from course_lib.benchmark.headline import engine_type, int8_is_proved
 
 
 def first_engine(data: Data) -> str:
@@ -16,9 +17,9 @@ def first_engine(data: Data) -> str:
             engines = [rows[network, batch, precision] for precision in ("fp32", "fp16")]
             cells = [cell for row in engines for cell in (ratio(row["speedup"], 1), error(row["relative_error"]))]
             lines.append((title, batch, *cells))
-    about = f"""Measured on one {device(data)}, TensorRT {data["versions"]["tensorrt"]} against torch {torch(data)} eager in FP32
+    about = f"""Measured on one {device(data)}, {tensorrt(data)} against torch {torch(data)} eager in FP32
         (TF32 in its convolutions), two interpreters interleaved, device time of one call, {source("first_engine_h200", data)};
-        ratio [95 % interval]):"""
+        ratio [95 % interval]). Inputs are uniform noise."""
     after = "Eager here is PyTorch as it comes: CUDA graphs and `torch.compile`, which also cut launch overhead, were not part of this run."
     head = ("network", "batch", "engine FP32/TF32", "relative error", "engine FP16", "relative error")
     return page(about, table(head, lines), after)
@@ -42,7 +43,8 @@ def runtime(data: Data) -> str:
         ("scratch memory shared by 4 contexts", f"{megabytes[0]:.0f} MB instead of {megabytes[1]:.0f} MB", ""),
     ]
     about = f"""What the runtime's features are worth on one {device(data)}, digits classifier (wide) in FP32/TF32,
-        TensorRT {data["versions"]["tensorrt"]}, {source("runtime_h200", data)}; ratio [95 % interval] within one run):"""
+        {tensorrt(data)}, {source("runtime_h200", data)}; ratio [95 % interval] within one run).
+        Inputs are uniform noise."""
     return page(about, table(("feature", "measured", "gain"), lines))
 
 
@@ -112,20 +114,39 @@ def networks(data: Data) -> str:
         worst = error(max(row["relative_error"] for row in mine if row))
         precision = [row["mean_ap"] for row in mine if row and "mean_ap" in row]
         note = f", mean AP {min(precision):.3f}" if precision else ""
-        lines.append((network, "FP32/TF32" if dtype == "fp32" else dtype.upper(), *map(_over_torch, mine), worst + note))
-    about = f"""TensorRT {data["versions"]["tensorrt"]} against torch {torch(data)} on one {device(data)},
+        called = ", ".join(dict.fromkeys(engine_type(row) for row in mine if row))
+        lines.append((network, called, *map(_over_torch, mine), worst + note))
+    about = f"""{tensorrt(data)} against torch {torch(data)} on one {device(data)},
         the faster of an engine as it is and in a CUDA graph, device time of one call, {source("networks_h200", data)}).
-        In each cell: the speedup over eager FP32 [95 % interval]; behind the semicolon that over the fastest of PyTorch's ways
-        (eager, `torch.compile`, CUDA graph) in the same type, for INT8 in FP16. Below 1 PyTorch is faster.
+        In each cell: the speedup over eager PyTorch in the same type [95 % interval]; behind the semicolon that over the
+        fastest of PyTorch's ways (eager, `torch.compile`, CUDA graph) in the same type. The same type is FP32 with TF32 on both
+        sides, or FP16; INT8 is compared with FP16, because eager has no INT8. Below 1 PyTorch is faster.
+        Weights are random and inputs are Gaussian noise, except for the detector: it is trained and sees frames of a video.
         `python benchmarks/networks.py show` prints every row, and why."""
-    return page(about, table(("network", "engine", *(f"batch {batch}" for batch in batches), "relative error"), lines))
+    head = ("network", "engine", *(f"batch {batch}" for batch in batches), "relative error")
+    return page(about, table(head, lines), _asked(best))
 
 
 def _over_torch(row: Data | None) -> str:
     if row is None:
         return "not measured"
     rivals = [speed["median"] for name, speed in row["speedup"].items() if name != "eager fp32" or row["same_dtype"] == name]
-    return f"{ratio(row['speedup']['eager fp32'], 1)}; {min(rivals):.2f}x"
+    return f"{ratio(row['speedup'][row['same_dtype']], 2)}; {min(rivals):.2f}x"
+
+
+def _asked(best: Mapping[tuple[str, str, int], Data]) -> str:
+    """What an engine is that was asked for INT8 and has no Int8 layer; empty where there is none."""
+    said = {}
+    for (network, _, batch), row in best.items():
+        single = best.get((network, "fp32", batch), {})
+        if int8_is_proved(row) or "plan_mb" not in row or "plan_mb" not in single:
+            continue
+        sizes = f"Its plan has {row['plan_mb']:.0f} MB and FP32's has {single['plan_mb']:.0f} MB"
+        said[network] = (
+            f"{network}: the builder was asked for INT8, but no row of the layer table is Int8, so nothing proves an INT8 engine. "
+            f"{sizes}, as if only the weights were stored in 8 bits."
+        )
+    return " ".join(said.values())
 
 
 def gpus(data: Data) -> str:
@@ -163,7 +184,7 @@ def labs(data: Data) -> str:
         lines.append(
             (lab, f"{full} of {len(kinds.get('reference', []))}", f"{none} of {len(kinds.get('untouched', []))}", seconds)
         )
-    about = f"""Whole gradings in the sandbox with TensorRT {data["versions"]["tensorrt"]} on one {device(data)},
+    about = f"""Whole gradings in the sandbox with {tensorrt(data)} on one {device(data)},
         {source("labs_h200", data)}): gradings of the reference that gave all points, of the untouched release that gave none, and
         the longest grading of the reference:"""
     return page(about, table(("lab", "reference, all points", "untouched, none", "longest"), lines))
@@ -202,9 +223,9 @@ def _cost(rows: Sequence[Data], candidate: str) -> str:
 def engines(data: Data) -> str:
     """Two tables: latency over batch by profile, and everything else that has a gain."""
     rows = [row for row in data["rows"] if "failed" not in row]
-    about = f"""What profiles, settings, fusion and caches are worth on one {device(data)}, TensorRT {data["versions"]["tensorrt"]},
+    about = f"""What profiles, settings, fusion and caches are worth on one {device(data)}, {tensorrt(data)},
         {data["network"]}; {source("engines_h200", data)}; device time unless it says host; ratio [95 % interval] within one run).
-        {_built(rows)}"""
+        Inputs are uniform noise. {_built(rows)}"""
     return page(about, _profiles(rows), _gains(rows))
 
 

@@ -5,6 +5,7 @@ Rows are plain JSON values as the script writes them. A row with ``failed`` has 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -42,9 +43,37 @@ _DRAWN = (  # in the order of their colours
 )
 
 
+def int8_is_proved(row: Row) -> bool:
+    """Whether a row may be called INT8: its layer table has at least one Int8 layer. Rows of other types are always proved.
+
+    A builder may read a model with Q/DQ pairs, store 8-bit weights, and still compute in another type.
+    """
+    return row["dtype"] != "int8" or bool(row.get("kernel_dtypes", {}).get("Int8"))
+
+
+def engine_type(row: Row) -> str:
+    """The type of an engine as a table names it, such as ``FP16``; INT8 only where the layer table proves it."""
+    if not int8_is_proved(row):
+        return f"asked for INT8, layers: {', '.join(row.get('kernel_dtypes', {})) or 'not known'}"
+    return "FP32/TF32" if row["dtype"] == "fp32" else row["dtype"].upper()
+
+
+def nodes_on_cpu(rows: Sequence[Row]) -> list[str]:
+    """A line for each candidate of ONNX Runtime that left nodes on the CPU: its times include copies and waiting."""
+    found: dict[str, None] = {}
+    for row in rows:
+        for note in row.get("notes", ()):
+            if match := re.match(r"(\d+) nodes run on the CPU", note):
+                found[f"{row['network']}, {row['candidate']}: {match[1]} nodes ran on the CPU"] = None
+    return list(found)
+
+
 def losses(row: Row) -> list[str]:
-    """Torch's candidates of the same dtype that are faster than a TensorRT row, by the whole of the interval."""
-    if not row["candidate"].startswith("TensorRT") or "failed" in row:
+    """Torch's candidates of the same dtype that are faster than a TensorRT row, by the whole of the interval.
+
+    Empty for an engine that was asked for INT8 and has no Int8 layer: its type is not the one that it was compared in.
+    """
+    if not row["candidate"].startswith("TensorRT") or "failed" in row or not int8_is_proved(row):
         return []
     return [name for name, s in row["speedup"].items() if s["high"] < 1]
 
@@ -54,6 +83,8 @@ def explanation(row: Row, rows: Sequence[Row]) -> str:
 
     Where the same engine as a CUDA graph loses to none of them, the record itself tells the reason: launching kernels.
     """
+    if not int8_is_proved(row):
+        return f"not compared: {engine_type(row)}"
     lost = losses(row)
     if not lost:
         return ""
@@ -88,7 +119,7 @@ def _network_table(network: str, rows: Sequence[Row]) -> str:
         way = f", {row['way']}" if row["dtype"] == "int8" and "way" in row else ""
         cells = [
             row["batch"],
-            row["candidate"] + way,
+            _label(row) + way,
             f"{row['ms']:.3g}",
             same,
             _ratio(row, BASELINE),
@@ -97,7 +128,14 @@ def _network_table(network: str, rows: Sequence[Row]) -> str:
         cells += [f"{row['build_s']:.0f}" if "build_s" in row else "", explanation(row, rows)]
         lines.append(f"| {' | '.join(map(str, cells))} |")
     failed = [f"- batch {row['batch']}, {row['candidate']}: {row['failed']}" for row in own if "failed" in row]
-    return "\n".join([*lines, *(["", "Not measured:", *failed] if failed else [])])
+    below = [*(["", "Not measured:", *failed] if failed else []), *(f"\n{line}." for line in nodes_on_cpu(own))]
+    return "\n".join([*lines, *below])
+
+
+def _label(row: Row) -> str:
+    """The candidate's name, without a type that its layers do not have."""
+    name: str = row["candidate"]
+    return name if int8_is_proved(row) else name.replace(" int8", f" ({engine_type(row)})")
 
 
 def _ratio(row: Row, name: str) -> str:
@@ -108,12 +146,15 @@ def _ratio(row: Row, name: str) -> str:
 def draw_headline(rows: Sequence[Row], shown: Sequence[str] = ()) -> Figure:
     """Speedups over eager FP32 with their intervals: a panel for each batch size, networks below one another.
 
+    Engines that were asked for INT8 and have no Int8 layer are left out.
+
     Args:
         shown: names of candidates, at most as many as there are colours; by default the fastest way of each kind.
 
     Raises:
         CourseError: none of the rows is of a candidate to show.
     """
+    rows = [row for row in rows if int8_is_proved(row)]
     there = list(dict.fromkeys(row["candidate"] for row in rows if "failed" not in row and row["candidate"] != BASELINE))
     names = [name for name in shown or _DRAWN if name in there] or ([] if shown else there[: len(style.COLOURS)])
     if not names:

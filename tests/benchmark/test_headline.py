@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from course_lib import style
-from course_lib.benchmark.headline import draw_headline, explanation, headline_table, losses
+from course_lib.benchmark.headline import draw_headline, engine_type, explanation, headline_table, losses
 from course_lib.errors import CourseError
 
 
@@ -51,7 +51,15 @@ def test_a_loss_that_a_graph_heals_was_the_launches() -> None:
 
 def test_the_table_has_every_row_and_names_what_failed() -> None:
     failed = {"network": "BERT-base", "batch": 1, "candidate": "TensorRT int8", "dtype": "int8", "failed": "no tactic"}
-    detector = row("TensorRT int8", 1.0, {"eager fp32": 4.0, "eager fp16": 2.0}, network="detector", mean_ap=0.943, way="qdq")
+    detector = row(
+        "TensorRT int8",
+        1.0,
+        {"eager fp32": 4.0, "eager fp16": 2.0},
+        network="detector",
+        mean_ap=0.943,
+        way="qdq",
+        kernel_dtypes={"Int8": 9},
+    )
     table = headline_table([*ROWS, failed, {**detector, "dtype": "int8"}])
     lines = table.splitlines()
     assert [line for line in lines if line.startswith("###")] == ["### BERT-base", "### detector"]
@@ -79,6 +87,34 @@ def test_the_figure_has_a_panel_for_each_batch_and_says_what_it_shows() -> None:
     medians = [container.lines[0].get_xdata().tolist() for container in figure.axes[0].containers]
     assert medians == [[6.0], [12.0]]
     assert style.png(figure).startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("kernels", "called"),
+    [
+        ({"Float": 3, "Int8": 1}, "INT8"),
+        ({"Float": 3}, "asked for INT8, layers: Float"),
+        ({"Half": 4, "Float": 1}, "asked for INT8, layers: Half, Float"),
+        ({}, "asked for INT8, layers: not known"),
+    ],
+)
+def test_an_engine_is_called_int8_only_where_its_layers_prove_it(kernels: dict[str, int], called: str) -> None:
+    over = {"eager fp32": 20.0, "eager fp16": 0.5}
+    asked = [{**row(f"TensorRT int8{end}", 1.0, over, kernel_dtypes=kernels), "dtype": "int8"} for end in ("", " + CUDA graph")]
+    proved = called == "INT8"
+    assert engine_type(asked[0]) == called
+    assert losses(asked[0]) == (["eager fp16"] if proved else []), "an unproved type is not compared"
+    table = headline_table([*ROWS, *asked])
+    assert ("TensorRT int8" in table) is proved and (f"| TensorRT ({called}) + CUDA graph |" in table) is not proved
+    title = draw_headline([*ROWS, *asked]).get_suptitle()
+    assert ("up to 20.0 times" in title and "of 2 cases" in title) is proved
+    assert ("up to 12.0 times" in title and "of 1 cases" in title) is not proved
+
+
+def test_nodes_of_onnx_runtime_on_the_cpu_are_named_below_the_table() -> None:
+    noted = row("onnxruntime fp16", 2.0, {"eager fp32": 3.0}, notes=["as it stands", "168 nodes run on the CPU, the others"])
+    assert headline_table([*ROWS, noted]).endswith("\n\nBERT-base, onnxruntime fp16: 168 nodes ran on the CPU.")
+    assert "ran on the CPU" not in headline_table(ROWS)
 
 
 def test_a_record_without_tensorrt_is_drawn_as_well() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import subprocess
@@ -104,8 +105,54 @@ def test_a_networks_cell_has_the_faster_engine_and_pytorchs_fastest_way() -> Non
         "mean_ap": 0.91,
     }
     said = readme_tables.networks({**ABOUT, "rows": [plain, graph, failed, torch_row, single]}).splitlines()
-    assert "| BERT | FP16 | not measured | 2.0x [1.2-1.3]; 0.70x | 2e-3 |" in said
-    assert "| BERT | FP32/TF32 | 1.2x [1.2-1.3]; 1.23x | not measured | 2e-3, mean AP 0.910 |" in said
+    assert "| BERT | FP16 | not measured | 1.80x [1.20-1.30]; 0.70x | 2e-3 |" in said
+    assert "| BERT | FP32/TF32 | 1.23x [1.20-1.30]; 1.23x | not measured | 2e-3, mean AP 0.910 |" in said
+
+
+def test_tf32_is_compared_with_tf32() -> None:
+    speeds = {"eager fp32": {**INTERVAL, "median": 4.8}, "eager tf32": {**INTERVAL, "median": 1.1}}
+    row = {"network": "BERT", "batch": 64, "candidate": "TensorRT fp32/TF32", "dtype": "fp32", "same_dtype": "eager tf32"}
+    said = readme_tables.networks({**ABOUT, "rows": [{**row, "relative_error": 2e-3, "ms": 1.0, "speedup": speeds}]})
+    assert "| BERT | FP32/TF32 | 1.10x [1.20-1.30]; 1.10x | 2e-3 |" in said
+    assert "4.8" not in said, "strict FP32 is not what a TF32 engine replaces"
+
+
+def test_every_row_called_int8_has_int8_layers_in_its_record() -> None:
+    data = json.loads((RESULTS / "networks_h200.json").read_text())
+    layers = {(row["network"], row["dtype"]): row["kernel_dtypes"] for row in data["rows"] if "kernel_dtypes" in row}
+    said = readme_tables.networks(data)
+    called = re.findall(r"^\| ([^|]+) \| ([^|]*INT8[^|]*) \|", said, re.M)
+    assert len(called) == sum(dtype == "int8" for _, dtype in layers)
+    for network, name in called:
+        kernels = layers[network, "int8"]
+        assert name == ("INT8" if kernels.get("Int8") else f"asked for INT8, layers: {', '.join(kernels)}")
+    assert dict(called)["BERT-base"] == "asked for INT8, layers: Float"
+    assert "BERT-base: the builder was asked for INT8, but no row of the layer table is Int8" in " ".join(said.split())
+
+
+@pytest.mark.parametrize("name", readme_tables.TABLES)
+def test_an_early_access_release_is_called_one_in_every_table(name: str) -> None:
+    data = json.loads((RESULTS / f"{name}.json").read_text())
+    said = " ".join(readme_tables.TABLES[name](data).split())
+    named = re.findall(r"tensorrt 8\.6\.0( \(an early-access release\))?", said, re.I)
+    assert all(named) and bool(named) is (data["versions"].get("tensorrt") == "8.6.0")
+
+
+def test_tables_on_random_numbers_say_so() -> None:
+    for name, words in {
+        "networks_h200": "Weights are random and inputs are Gaussian noise",
+        "first_engine_h200": "Inputs are uniform noise",
+        "engines_h200": "Inputs are uniform noise",
+        "runtime_h200": "Inputs are uniform noise",
+    }.items():
+        assert words in " ".join(readme_tables.TABLES[name](json.loads((RESULTS / f"{name}.json").read_text())).split())
+
+
+def test_no_paragraph_of_readme_is_swallowed_by_a_table() -> None:
+    lines = readme.README.read_text(encoding="utf-8").splitlines()
+    pairs = itertools.pairwise(lines)
+    swallowed = [after for row, after in pairs if row.startswith("|") and after[:1] not in ("", "|", "<")]
+    assert swallowed == [], "Markdown makes a line right after a table a row of that table"
 
 
 def test_gpus_are_shown_with_their_gain() -> None:
