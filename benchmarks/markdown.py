@@ -6,8 +6,8 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-# NVIDIA, TensorRT 8.6.0 release notes: "8.6.0 Early Access (EA)"; the general release is 8.6.1.
-EARLY_ACCESS = {("tensorrt", "8.6.0")}
+from course_lib.benchmark.records import release
+
 Data = Mapping[str, Any]  # a record or one of its rows, as the JSON file holds it
 
 
@@ -54,15 +54,11 @@ def torch(data: Data) -> str:
 
 def tensorrt(data: Data) -> str:
     """TensorRT with its version, and with what NVIDIA calls that version where it is not a general release."""
-    return f"TensorRT {_release('tensorrt', data['versions']['tensorrt'])}"
+    return f"TensorRT {release('tensorrt', data['versions']['tensorrt'])}"
 
 
 def versions(data: Data) -> str:
-    return ", ".join(f"{name} {_release(name, version)}" for name, version in data["versions"].items())
-
-
-def _release(name: str, version: str) -> str:
-    return version + (" (an early-access release)" if (name, version) in EARLY_ACCESS else "")
+    return ", ".join(f"{name} {release(name, version)}" for name, version in data["versions"].items())
 
 
 def source(name: str, data: Data) -> str:

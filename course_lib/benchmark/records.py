@@ -11,6 +11,9 @@ from course_lib.errors import CourseError
 
 RESULTS = Path(__file__).resolve().parents[1] / "records"
 
+# NVIDIA, TensorRT 8.6.0 release notes: "8.6.0 Early Access (EA)"; the general release is 8.6.1.
+_EARLY_ACCESS = {("tensorrt", "8.6.0")}
+
 
 @dataclass(frozen=True)
 class Record:
@@ -33,8 +36,13 @@ class Record:
     @property
     def source(self) -> str:
         """One line for under a figure: device, versions, date and file."""
-        versions = ", ".join(f"{name} {version}" for name, version in self.versions.items())
+        versions = ", ".join(f"{name} {release(name, version)}" for name, version in self.versions.items())
         return f"recorded on {self.device}, driver {self.driver}, {versions}, {self.date} (course_lib/records/{self.name}.json)"
+
+
+def release(library: str, version: str) -> str:
+    """A version, and what its maker calls it where it is not a general release: ``8.6.0 (an early-access release)``."""
+    return version + (" (an early-access release)" if (library, version) in _EARLY_ACCESS else "")
 
 
 def recorded(name: str) -> Record:
