@@ -41,14 +41,17 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+@app.callback(invoke_without_command=True)
 def _options(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", help="print the version and leave", callback=_print_version, is_eager=True)
     ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="show tracebacks")] = False,
 ) -> None:
     os.environ["COURSE_DEBUG"] = "1" if debug else os.environ.get("COURSE_DEBUG", "")
+    if context.invoked_subcommand is None:
+        print(context.get_help())
 
 
 def main() -> None:
@@ -268,9 +271,10 @@ def grade(
     After an interruption the same command goes on where it was.
     """
     from course_lib import console, labs
+
+    chosen = labs.find(lab)  # before nbgrader is imported, so that a wrong name is said at once
     from course_lib.grading.classroom import Classroom
 
-    chosen = labs.find(lab)
     bench = {key: value for key, value in (("builder", builder), ("runner", runner)) if value}
     room = Classroom(_root(), classroom, trusted, bench)
     students = [student] if student else room.students(chosen)
@@ -402,10 +406,20 @@ def demo(as_json: AsJson = False) -> None:
 
 
 @app.command()
-def lab(as_json: AsJson = False) -> None:
-    """Open JupyterLab at the course. With --json, say first what is started where; Jupyter's own messages go to stderr."""
+def lab(
+    instructor: Annotated[bool, typer.Option("--instructor", help='with nbgrader\'s "Create Assignment"')] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Open JupyterLab at the course. With --json, say first what is started where; Jupyter's own messages go to stderr.
+
+    With --instructor it also has nbgrader's "Create Assignment", which learners do not need.
+    """
     os.chdir(_root())
     command = [sys.executable, "-m", "jupyterlab", "--ServerApp.root_dir=.", f"--LabApp.default_url=/lab/tree/{START}"]
+    command += ["--LabApp.news_url=None", "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"]  # no pop-ups
+    if not instructor:
+        own = str(Path(__file__).with_name("jupyter"))
+        os.environ["JUPYTER_CONFIG_PATH"] = os.pathsep.join(filter(None, (own, os.environ.get("JUPYTER_CONFIG_PATH"))))
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         command.append("--allow-root")  # Jupyter refuses root, who is the usual user of a rented GPU machine
     _show(as_json, {"root": os.getcwd(), "command": command, "pid": os.getpid()})

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from course_lib.installation import INSTALL
 
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from course_lib.grading.classroom import Grade
     from course_lib.labs import Examination, Lab
 
+_WIDE = 150  # columns from which every part of a layer table has room
 _COLOURS = {"full": "green", "partial": "yellow", "inconclusive": "yellow"}
 
 
@@ -27,13 +30,13 @@ def _console() -> Console:
     return out
 
 
-def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """Print one table."""
-    drawn = Table(title=title, title_justify="left", title_style="bold", header_style="bold")
+def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], *, one_line: bool = False) -> None:
+    """Print one table. Cells are plain values, or rich's `Text` for coloured ones; with `one_line` long cells end in dots."""
+    drawn = Table(title=title, title_justify="left", title_style="bold", header_style="bold cyan", box=box.SIMPLE_HEAD)
     for column in columns:
-        drawn.add_column(column, overflow="fold")
+        drawn.add_column(column, overflow="ellipsis" if one_line else "fold", no_wrap=one_line)
     for row in rows:
-        drawn.add_row(*(escape(str(value)) for value in row))
+        drawn.add_row(*(value if isinstance(value, Text) else escape(str(value)) for value in row))
     _console().print(drawn)
 
 
@@ -44,23 +47,38 @@ def doctor(found: Mapping[str, Any]) -> None:
     if found["missing"]:
         print(f"missing packages: {', '.join(found['missing'])}; {INSTALL}")
     print(f"sandbox for grading: {found['sandbox']}")
-    rows = [(b["name"], b["version"] or "-", b["no_build"] or "yes", b["no_run"] or "yes") for b in found["backends"]]
+    rows = [(b["name"], b["version"] or "-", _can(b["no_build"]), _can(b["no_run"])) for b in found["backends"]]
     table("backends", ("backend", "version", "builds here", "runs here"), rows)
 
 
+def _can(reason: str) -> Text:
+    return Text(reason, "yellow") if reason else Text("yes", "green")
+
+
 def layers(plan: Plan) -> None:
-    """The layer table of a plan."""
+    """The layer table of a plan: one line a kernel, on a narrow terminal without the ONNX nodes' names."""
     rows = plan.layers.rows()
     if not rows:
         print(f"{plan.backend} does not tell which kernels it runs; build with tensorrt or tensorrt_rtx to see them")
         return
-    columns = ("kernel", "kind", "onnx", "operators", "reads", "weights", "writes", "shape", "format")
+    columns: tuple[str, ...] = ("kernel", "kind", "onnx", "operators", "reads", "weights", "writes", "shape", "format")
+    title = f"{plan.backend} {plan.version} for {', '.join(plan.targets)}"
+    if _console().width < _WIDE:
+        columns = ("kernel", "operators", "types", "shape", "format")
+        rows = [{**row, "types": _types(row)} for row in rows]
+        title += "; the ONNX nodes of each kernel: a wider terminal, or --json"
     shown = [column for column in columns if any(row[column] for row in rows)]
-    table(f"{plan.backend} {plan.version} for {', '.join(plan.targets)}", shown, [[row[c] for c in shown] for row in rows])
+    table(title, shown, [[row[c] for c in shown] for row in rows], one_line=True)
     counts = ", ".join(f"{n} compute with {dtype}" for dtype, n in plan.layers.dtype_counts().most_common())
     print(f"{len(plan.layers.operators) or '?'} ONNX nodes became {len(rows)} kernels; {counts}")
     for note in plan.notes:
         print(f"note: {note}")
+
+
+def _types(row: Mapping[str, str]) -> str:
+    """What a kernel reads, weights included, and what it writes, if that is something else."""
+    read = ", ".join(sorted({kind for key in ("reads", "weights") for kind in row[key].split(", ") if kind}))
+    return read if row["writes"] in ("", read) else f"{read} to {row['writes']}"
 
 
 def bench(measured: Mapping[str, Any]) -> None:
@@ -94,9 +112,20 @@ def outcomes(lab: Lab, examined: Examination) -> None:
 
 
 def grades(lab: Lab, graded: Sequence[Grade]) -> None:
-    """One row a hand-in."""
-    rows = [(one.student, f"{one.score:g} / {one.max_score:g}", f"{one.waiting:g}", one.error or one.report) for one in graded]
-    table(lab.title, ("student", "points", "by hand", "report"), rows)
+    """One row a hand-in, then what went wrong, and where the pages are: a path in a column would be broken in the middle."""
+    rows = [(one.student, _points(one), f"{one.waiting:g}" if one.waiting else "") for one in graded]
+    table(lab.title, ("student", "points", "points by hand"), rows)
+    out = _console()
+    for one in graded:
+        if one.error:
+            out.print(f"[red]{escape(one.student)}[/]: {escape(one.error)}", soft_wrap=True)
+    if graded:
+        out.print(f"reports: {escape(str(graded[0].report.parent.parent))}/STUDENT/{lab.name}.html", soft_wrap=True)
+
+
+def _points(one: Grade) -> Text:
+    colour = "green" if one.score == one.max_score else "yellow" if one.score else "red"
+    return Text(f"{one.score:g} / {one.max_score:g}", colour)
 
 
 def class_report(made: ClassFiles) -> None:

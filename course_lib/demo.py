@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from html import escape
 from pathlib import Path
 from typing import Any
 
 from course_lib import labs
-from course_lib.engines import default_builder, default_runner
+from course_lib.engines import Plan, default_builder, default_runner
 from course_lib.errors import CourseError
-from course_lib.grading import sandbox
+from course_lib.grading import pages, sandbox
 from course_lib.grading.classroom import Classroom
 from course_lib.labs import Bench
 
@@ -40,9 +41,7 @@ def run(root: Path, say: Callable[[str], None] | None = print) -> dict[str, Any]
     if plan is None or comparison is None:
         raise CourseError("the demo's own engine failed: " + "; ".join(outcome.message for outcome in found.outcomes))
     layers = folder / "layers.html"
-    layers.write_text(
-        f'<!doctype html><meta charset="utf-8"><title>Layers</title>{plan.layers._repr_html_()}', encoding="utf-8"
-    )
+    layers.write_text(_layers_page(plan), encoding="utf-8")
     speed = comparison.speedups["yours"]
     types = ", ".join(f"{count} with {dtype}" for dtype, count in plan.layers.dtype_counts().most_common())
     tell(
@@ -78,3 +77,16 @@ def run(root: Path, say: Callable[[str], None] | None = print) -> dict[str, Any]
         "sandbox": problem or "bubblewrap",
         "hand_ins": [one.to_json() for one in grades],
     }
+
+
+def _layers_page(plan: Plan) -> str:
+    """Which kernels the engine has, as a page that looks like the reports."""
+    columns = ("kernel", "operators", "reads", "weights", "writes", "shape", "format", "onnx")
+    rows = [[row[column] for column in columns] for row in plan.layers.rows()]
+    found = f"{len(plan.layers.operators)} ONNX nodes became {len(rows)} kernels"
+    made = f"{plan.backend} {plan.version} for {', '.join(plan.targets)}"
+    head = f'<h1>{found}</h1><p class="soft">{escape(made)}</p>'
+    said = (
+        "<p>Each row is a kernel: a function that runs on the GPU. Its operators and ONNX nodes say what was fused into it.</p>"
+    )
+    return pages.page("Layers of the engine", pages.block([head, said, pages.table(columns, rows)], tag="main"))

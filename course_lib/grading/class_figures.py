@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 _COLOURS = {"full": 2, "partial": 4, "none": 1, "inconclusive": 3, "ungraded": 5}  # of `style.colour`
 _BINS = 10
+_NAMED = 12  # points that have room for a name beside them; the others tell theirs when pointed at
 
 
 def distribution(report: ClassReport) -> tuple[Figure, str]:
@@ -59,19 +60,26 @@ def difficulty(report: ClassReport) -> tuple[Figure, str]:
     return drawn, f"Share of the class in each tier. {told}."
 
 
-def scatter(report: ClassReport) -> tuple[Figure, str] | None:
-    """Speedup with its interval against the quality of the answers; None where nobody has both."""
-    both = [(one, one.speedup, one.quality) for one in report.hand_ins if one.speedup and one.quality is not None]
+def scatter(report: ClassReport) -> tuple[Figure, str, dict[str, str]] | None:
+    """Speed relative to the reference against the quality of the answers; None where nobody has both.
+
+    Returns:
+        The figure, the same in words, and whose each point is, by its ``gid``.
+    """
+    both = [(one, one.of_reference, one.quality) for one in report.hand_ins if one.of_reference and one.quality is not None]
     if not both:
         return None
     drawn = style.figure(6.5, 3.4)
     axes = drawn.add_subplot()
-    quality = np.array([found for _, _, found in both])
-    speed = np.array([found.median for _, found, _ in both])
-    errors = np.array([(found.median - found.low, found.high - found.median) for _, found, _ in both]).T
-    axes.errorbar(quality, speed, errors, fmt="o", ms=4, lw=1, color=style.colour(0), ecolor=style.colour(5))
+    speeds = np.array([speed.median for _, speed, _ in both])
+    names = {}
+    for number, (one, speed, quality) in enumerate(both):
+        axes.plot([quality, quality], [speed.low, speed.high], color=style.colour(5), lw=1)
+        axes.plot(quality, speed.median, "o", ms=4, color=style.colour(0), gid=f"hand-in-{number}")
+        names[f"hand-in-{number}"] = f"{one.student}: {quality:.4g}, {speed}"
+        if len(both) <= _NAMED:
+            axes.annotate(one.student, (quality, speed.median), (4, 3), textcoords="offset points", fontsize=7)
     axes.axhline(1, color="black", ls=":", lw=0.8)
-    axes.set(xlabel=report.quality, ylabel=f"times as fast as {report.baseline}")
-    axes.set_title(f"{len(both)} raced, from {speed.min():.2f} to {speed.max():.2f} times as fast as {report.baseline}")
-    rows = "; ".join(f"{one.student}: {found:.4g}, {interval}" for one, interval, found in both)
-    return drawn, f"Speedup over {report.baseline} against {report.quality}. {rows}."
+    axes.set(xlabel=report.quality, ylabel="speed relative to the reference")
+    axes.set_title(f"{len(both)} raced, at {speeds.min():.2f} to {speeds.max():.2f} of the reference's speed")
+    return drawn, f"Speed relative to the reference against {report.quality}. {'; '.join(names.values())}.", names

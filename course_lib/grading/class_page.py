@@ -42,19 +42,34 @@ def _parts(report: ClassReport) -> Iterator[str]:
     yield f'<h1>{escape(report.title)}</h1><p class="soft">{", ".join(counts)}</p>'
     figures = (class_figures.distribution(report), class_figures.difficulty(report), class_figures.scatter(report))
     yield f'<div class="figures">{"".join(pages.figure(*drawn) for drawn in figures if drawn)}</div>'
-    yield "<h2>Needs an instructor</h2>"
-    rows = [(one.student, reason) for one in report.waiting for reason in one.waiting]
-    yield pages.table(("student", "why"), rows) or "<p>Nobody.</p>"
-    yield "<h2>Late</h2>"
-    late_rows = [(one.student, late(one), one.score, one.penalty, one.final) for one in report.late]
-    yield pages.table(("student", "late by", "points", "penalty", "final"), late_rows) or "<p>Nobody.</p>"
-    yield "<h2>Identical files</h2>"
-    alike = [(one.file, ", ".join(one.students), one.reading) for one in report.alike]
-    yield pages.table(("file", "students", "how to read it"), alike) or "<p>None.</p>"
-    yield (
-        '<p class="soft">Equal files are a reason to ask, no proof: what the course\'s own export writes is the same for everybody, and '
-        "short files have few right answers. Look first at files of which most of the class has a version of its own.</p>"
-    )
+    if report.waiting:
+        yield "<h2>Who needs you</h2>"
+        yield pages.table(
+            ("student", "why"), [(_linked(report, one), reason) for one in report.waiting for reason in one.waiting]
+        )
+    if report.late:
+        yield "<h2>Late</h2>"
+        late_rows = [(_linked(report, one), late(one), one.score, one.penalty, one.final) for one in report.late]
+        yield pages.table(("student", "late by", "points", "penalty", "final"), late_rows)
+    if report.alike:
+        yield "<h2>Identical files</h2>"
+        alike = [(one.file, ", ".join(one.students), one.reading) for one in report.alike]
+        yield pages.table(("file", "students", "how to read it"), alike)
+        yield (
+            '<p class="soft">Equal files are a reason to ask, not a proof: what the course\'s own export writes is the same for everybody, '
+            "and short files have few right answers. Look first at files of which most of the class has its own version.</p>"
+        )
+    nothing = [
+        said
+        for found, said in (
+            (report.waiting, "needs you"),
+            (report.late, "was late"),
+            (report.alike, "has a file that equals another's"),
+        )
+        if not found
+    ]
+    if nothing:
+        yield f"<p>Nobody {', or '.join(nothing)}.</p>"
     yield "<h2>Everybody</h2>"
     yield _everybody(report)
     for names, said in ((report.ungraded, "Handed in, not graded yet"), (report.missing, "Handed nothing in")):
@@ -62,17 +77,24 @@ def _parts(report: ClassReport) -> Iterator[str]:
             yield f"<p><b>{said}:</b> {escape(', '.join(names))}</p>"
 
 
+def _linked(report: ClassReport, one: HandIn) -> pages.Link:
+    """The student's id, leading to the report beside this page."""
+    return pages.Link(one.student, f"{one.student}/{report.lab}.html")
+
+
 def _everybody(report: ClassReport) -> str:
     titles = [task.title for task in report.hand_ins[0].tasks]
-    columns = ("student", *titles, "all points", "penalty", "final", report.quality or "quality", "speedup")
+    speeds = ("of the reference's speed", f"over {report.baseline or 'PyTorch'}")
+    columns = ("student", *titles, "all points", "penalty", "final", report.quality or "quality", *speeds)
     rows = [
         (
-            one.student,
+            _linked(report, one),
             *(f"{task.points:g} ({task.tier})" for task in one.tasks),
             f"{one.score:g} of {one.max_score:g}",
             one.penalty,
             one.final,
             "" if one.quality is None else f"{one.quality:.4g}",
+            one.of_reference or "",
             one.speedup or "",
         )
         for one in report.hand_ins

@@ -36,8 +36,9 @@ def ranked(hand_ins: Iterable[HandIn], *, key: bytes | None = None) -> tuple[Pla
     """Best first: by the points that were judged, then by the speed relative to the reference, at the lower end of its interval.
 
     Hand-ins are raced in sessions of their own, on machines that differ and are busy at times. The ratio to the reference of the same
-    session cancels that, but for `BETWEEN_SESSIONS`. A hand-in shares a rank with the first of that rank if both have equal points and
-    their intervals, each widened by that much, overlap; the next rank counts everybody above it (1, 1, 3). Points given for written questions and late penalties stay private, so they do not count here.
+    session cancels that, but for `BETWEEN_SESSIONS`. A hand-in shares a rank with the first of that rank if both have equal points
+    and their intervals, each widened by that much, overlap; the next rank counts everybody above it (1, 1, 3). Points given for
+    written questions and late penalties stay private, so they do not count here.
 
     Args:
         key: for pseudonyms in place of names.

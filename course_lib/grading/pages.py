@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
 from io import StringIO
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -19,6 +21,7 @@ _STYLE = """<style>
 @media (prefers-color-scheme: dark) { main.course-report { --ink: #e8e8e6; --soft: #b0b0ac; --paper: #17181a; --panel: #222427;
   --line: #3c3f44; --full: #3fc79a; --partial: #e8b13c; --none: #ff8a4c; color-scheme: dark; } }
 .course-report h1 { font-size: 1.7em; line-height: 1.2; margin: 0 } .course-report h2 { font-size: 1.2em; margin: 2em 0 .5em }
+.course-report a { color: inherit; text-decoration: underline }
 .course-report .soft, .course-report footer { color: var(--soft) } .course-report footer { font-size: .85em; margin-top: 2em }
 .course-report .total { font-size: 2.4em; font-weight: 700; line-height: 1.1; margin: .4em 0 }
 .course-report .total span { font-size: .45em; font-weight: 400; color: var(--soft) }
@@ -64,8 +67,25 @@ def block(parts: Iterable[str], *, tag: str = "div") -> str:
     return f'{_STYLE}<{tag} class="course-report">{"".join(parts)}</{tag}>'
 
 
-def figure(drawn: Figure, alt: str) -> str:
-    """A matplotlib figure as inline SVG, its black in the page's ink. `alt` says in plain text what the figure shows, numbers included."""
+@dataclass(frozen=True)
+class Link:
+    """A cell of a table that leads to another page; `address` is a path relative to this one, not yet quoted."""
+
+    text: str
+    address: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def figure(drawn: Figure, alt: str, names: Mapping[str, str] | None = None) -> str:
+    """A matplotlib figure as inline SVG, its black in the page's ink.
+
+    Args:
+        drawn: the figure.
+        alt: says in plain text what the figure shows, numbers included.
+        names: what a browser says when it is pointed at a part, by the part's ``gid``.
+    """
     import matplotlib
 
     drawn.patch.set_alpha(0)
@@ -78,6 +98,8 @@ def figure(drawn: Figure, alt: str) -> str:
     svg = _BLACK.sub(r"\1: currentColor", svg[svg.index("<svg") :]).replace(
         "<svg", f'<svg role="img" aria-label="{escape(alt)}"', 1
     )
+    for part, name in (names or {}).items():
+        svg = svg.replace(f'<g id="{part}">', f'<g id="{part}"><title>{escape(name)}</title>', 1)
     return f"<figure>{svg}</figure>"
 
 
@@ -95,7 +117,10 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, caption: str
 
 def _cell(value: Any, at_right: bool) -> str:
     text = f"{value:g}" if isinstance(value, float) else str(value)
-    return f"<td{_class(text, at_right)}>{escape(text)}</td>"
+    shown = escape(text)
+    if isinstance(value, Link):
+        shown = f'<a href="{escape(quote(value.address))}">{shown}</a>'
+    return f"<td{_class(text, at_right)}>{shown}</td>"
 
 
 def _class(text: str, at_right: bool) -> str:

@@ -18,9 +18,9 @@ _CLOSE = 1e-9  # JSON keeps every digit of a float; what differs more was not co
 def contradictions(document: Mapping[str, Any], expected_key: str | None = None) -> list[str]:
     """What is wrong with a verdict, as sentences; empty where it holds.
 
-    Checked are the signature, the sum of the points, the tasks and what they are worth against the lab's own, every interval against the latencies it
-    was computed from, and, for the labs that judge speed by the race alone, the tier against the intervals. The other tasks
-    rest on fresh data: the seed and the digests in the provenance repeat them.
+    Checked are the signature, the sum of the points, the tasks and what they are worth against the lab's own, every interval against
+    the latencies it was computed from, and, for the labs that judge speed by the race alone, the tier against the intervals. The
+    other tasks rest on fresh data: the seed and the digests in the provenance repeat them.
 
     Args:
         document: the JSON beside a report.

@@ -6,6 +6,7 @@ import json
 import re
 from datetime import timedelta
 from html.parser import HTMLParser
+from urllib.parse import unquote
 
 import pytest
 from nbgrader.api import Gradebook
@@ -55,6 +56,25 @@ def test_who_needs_an_instructor_and_why(report):
     assert "inconclusive" in reasons["unsure"] and LAB.tasks[2].title in reasons["unsure"]
     assert "'written'" in reasons["writer"]
     assert reasons["unlucky"].count("the examiner failed: the reference cannot be built: out of memory") == 1
+
+
+def test_every_student_leads_to_a_report_and_every_point_has_a_name(room, report):
+    page = class_page.page(report)
+    addresses = [value for name, value in Tags(page).attributes if name == "href"]
+    assert {f"{one.student}/{LAB.name}.html" for one in report.hand_ins} == set(addresses)
+    assert all((room.folder / "reports" / unquote(address)).with_suffix(".json").is_file() for address in addresses)
+    raced = [one for one in report.hand_ins if one.of_reference]
+    assert raced and all(f"<title>{one.student}: " in page for one in raced)
+    headings = re.findall(r"<h\d>(.*?)</h\d>", page)
+    assert len(headings) == len(set(headings)) and "None." not in page
+
+
+def test_a_class_without_trouble_has_no_empty_sections(tmp_path):
+    room = new_room(tmp_path)
+    put(room, "ada #1", verdict())
+    page = class_page.page(read(LAB, room))
+    assert "Nobody needs you, or was late, or has a file that equals another's." in page
+    assert re.findall(r"<h2>(.*?)</h2>", page) == ["Everybody"] and 'href="ada%20%231/' in page
 
 
 def test_who_was_late(report):
@@ -147,10 +167,10 @@ def test_the_page_shows_the_class_and_loads_nothing(report):
     tags = Tags(text)
     assert tags.names.isdisjoint({"script", "link", "iframe", "object", "img"})
     links = [value for name, value in tags.attributes if name in ("src", "href", "xlink:href") and not value.startswith("#")]
-    assert links == [] and "url(http" not in text
+    assert all(re.fullmatch(r"[\w%.-]+/[\w.-]+\.html", link) for link in links) and "url(http" not in text, "reports beside it only"
     assert "30 graded, 3 need you, 2 late" in text
     alts = [value for name, value in tags.attributes if name == "aria-label"]
-    assert len(alts) == 3 and "median 11 of 12" in alts[0] and "73 % full" in alts[1] and "full00: 0.98, 1.50x" in alts[2]
+    assert len(alts) == 3 and "median 11 of 12" in alts[0] and "73 % full" in alts[1] and "full00: 0.98, " in alts[2]
 
 
 HOSTILE = '<img src=x onerror="alert(1)">&"\''
