@@ -43,6 +43,10 @@ class PrecisionExplorer(Shown):
         """The numbers; the arguments are those of `state`."""
         return number_text(*_number(**state)) if self._view is None else tensor_text(self._view, **state)
 
+    def idle(self, **state: Any) -> set[str]:
+        """The step of INT8 while another format is chosen."""
+        return {"scale"} if self._view is None and state["name"] != "INT8" else set()
+
 
 def _number(size: float, negative: bool, name: str, scale: float) -> tuple[float, str, float]:
     return -size if negative else size, name, scale
@@ -50,10 +54,10 @@ def _number(size: float, negative: bool, name: str, scale: float) -> tuple[float
 
 def _number_controls() -> dict[str, Any]:
     return {
-        "size": log_slider("Size of the value", 0.1, -9, 6),
+        "size": log_slider("Size of the value", 0.1, -9, 6, least=0.0, most=1e39),
         "negative": switch("Negative", False),
         "name": choice("Format", list(FORMATS), "FP16"),
-        "scale": log_slider("Step of INT8 (scale)", 0.01, -4, 2),
+        "scale": log_slider("Step of INT8 (scale)", 0.01, -4, 2, least=1e-9, most=1e9),
     }
 
 

@@ -43,6 +43,10 @@ class Shown(ABC):
     def text(self, *args: Any, **state: Any) -> str:
         """The numbers for values of the controls, in one or two sentences."""
 
+    def idle(self, **state: Any) -> set[str]:
+        """Names of the controls that have no effect at these values; they are disabled."""
+        return set()
+
     def html(self, **state: Any) -> str:
         """What stands between the controls and the picture, always three lines high; a screen reader says it when it changes."""
         place = "line-height:1.4;height:4.2em;overflow-y:auto"
@@ -55,6 +59,7 @@ class Shown(ABC):
     @cached_property
     def widget(self) -> Any:
         """The ipywidget: controls, text and picture in a column."""
+        self._disable_idle()
         for control in self.controls.values():
             control.observe(self._refresh, names="value")
         return toolkit().VBox([*self.controls.values(), self.line, self.picture])
@@ -74,8 +79,14 @@ class Shown(ABC):
 
     def _refresh(self, change: Any) -> None:
         state = self.state
+        self._disable_idle()
         self.line.value = self.html(**state)
         self.picture.value = style.png(self.figure(**state))
+
+    def _disable_idle(self) -> None:
+        idle = self.idle(**self.state)
+        for name, control in self.controls.items():
+            control.disabled = name in idle
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
         bundle = self.widget._repr_mimebundle_()

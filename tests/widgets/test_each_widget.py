@@ -7,7 +7,9 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
+import traitlets
 
+from course_lib.benchmark import recorded
 from course_lib.engines import LayerTable
 from course_lib.errors import CourseError
 from course_lib.profiling import Event, KernelMetrics, Timeline
@@ -39,6 +41,44 @@ def test_the_explorer_of_one_number_knows_its_sign():
     shown = PrecisionExplorer()
     shown.controls["negative"].value = True
     assert "stores -0.1 as -0.0999755859" in shown.text(**shown.state)
+
+
+@pytest.mark.parametrize(("name", "typed"), [("size", 70_000.0), ("size", 300.0), ("size", 0.0), ("scale", 0.0123456)])
+def test_a_typed_number_stays_as_it_was_typed(name, typed):
+    shown = PrecisionExplorer()
+    shown.controls[name].value = typed
+    assert shown.state[name] == typed
+
+
+def test_a_number_stays_within_its_limits():
+    shown = PrecisionExplorer(tensor(), "scores")
+    shown.controls["percent"].value = 33.333
+    assert shown.state["percent"] == 33.333
+    shown.controls["percent"].value = 140
+    assert shown.state["percent"] == 100.0
+    for useless in (math.nan, "12", None, True):
+        with pytest.raises(traitlets.TraitError):
+            shown.controls["percent"].value = useless
+
+
+def test_the_step_of_int8_is_disabled_where_it_has_no_effect():
+    shown = PrecisionExplorer()
+    _ = shown.widget
+    assert shown.controls["scale"].disabled
+    shown.controls["name"].value = "INT8"
+    assert not shown.controls["scale"].disabled
+    shown.controls["name"].value = "BF16"
+    assert shown.controls["scale"].disabled
+
+
+def test_a_choice_is_one_of_its_options():
+    control = PrecisionExplorer().controls["name"]
+    control.at = control.labels.index("BF16")  # what the browser sends
+    assert control.value == "BF16"
+    with pytest.raises(traitlets.TraitError, match="must be one of"):
+        control.value = "FP12"
+    with pytest.raises(traitlets.TraitError, match="found place 99"):
+        control.at = 99
 
 
 @pytest.mark.parametrize(("value", "name"), [(math.nan, "FP16"), (math.inf, "FP16"), (1.0, "FP12")])
@@ -93,15 +133,34 @@ def test_a_threshold_that_means_nothing(percent, name):
 
 
 def test_a_profile_over_traffic():
-    shown = ProfileExplorer({1: 1.0, 9: 9.0}, [1, 3, 5, 9, 5])
-    assert shown.state == {"low": 1, "opt": 5, "high": 9}  # what most requests have, and all that came
-    said = shown.text(low=2, opt=3, high=8)
+    shown = ProfileExplorer({5: {1: 1.0, 9: 9.0}}, [1, 3, 5, 9, 5])
+    assert shown.state == {"low": 1, "opt": 5, "high": 9}  # the measured opt, and all requests that came
+    said = shown.text(low=2, opt=5, high=8)
     assert "2 of 5 requests refused (40 %, of sizes 1 to 9)" in said
     assert "mean 4.33 ms, slowest 5 ms" in said  # 3, 5, 5: the curve is a straight line
     assert "0 of 5 requests refused (0 %)" in shown.text(low=1, opt=5, high=9)
-    assert "5 of 5" in shown.text(low=7, opt=7, high=8) and "Latency" not in shown.text(low=7, opt=7, high=8)
-    assert "no profile" in shown.text(low=5, opt=3, high=8)
-    assert "No profile" in shown.figure(low=5, opt=3, high=8).get_suptitle()
+    assert "not a profile" in shown.text(low=6, opt=5, high=8)
+    assert "Not a profile" in shown.figure(low=6, opt=5, high=8).get_suptitle()
+    nobody = ProfileExplorer({8: {1: 1.0, 9: 9.0}}, [1, 9])
+    assert "2 of 2" in nobody.text(low=7, opt=8, high=8) and "Latency" not in nobody.text(low=7, opt=8, high=8)
+
+
+def test_another_opt_is_another_measured_curve():
+    rows = [row for row in recorded("engines_h200").rows if row.get("group") == "profiles"]
+    curves = {opt: {row["batch"]: row["ms"] for row in rows if row["engine"] == f"tuned at {opt}"} for opt in (1, 8, 64)}
+    shown = ProfileExplorer(curves, [1] * 90 + [64] * 10)
+    assert shown.controls["opt"].options == [1, 8, 64] and shown.state["opt"] == 1
+    means = {}
+    for opt, curve in curves.items():
+        shown.controls["opt"].value = opt
+        means[opt] = 0.9 * curve[1] + 0.1 * curve[64]
+        assert f"tuned for {opt}: 0 of 100" in shown.text(**shown.state)
+        assert f"mean {means[opt]:.3g} ms, slowest {curve[64]:.3g} ms" in shown.text(**shown.state)
+        chosen = max(
+            shown.figure(**shown.state).axes[0].lines, key=lambda line: line.get_linewidth() * (len(line.get_xdata()) > 2)
+        )
+        assert list(chosen.get_ydata()) == list(curve.values())
+    assert f"opt 64: {means[64]:.3g} and {curves[64][64]:.3g} ms" in shown.text(low=1, opt=1, high=64)
 
 
 @pytest.mark.parametrize(
@@ -110,8 +169,13 @@ def test_a_profile_over_traffic():
      ({1: 1, 2: 2}, [0]), ({1: 1, 2: 2}, [1.5])],
 )  # fmt: skip
 def test_a_profile_explorer_refuses(curve, requests):
-    with pytest.raises(ValueError, match=r"curve maps|requests must"):
-        ProfileExplorer(curve, requests)
+    with pytest.raises(ValueError, match=r"the curve of opt 1 must|requests must"):
+        ProfileExplorer({1: curve}, requests)
+
+
+def test_a_profile_explorer_without_curves_is_refused():
+    with pytest.raises(ValueError, match="measure at least one engine"):
+        ProfileExplorer({}, [1])
 
 
 class Table(HTMLParser):
@@ -149,6 +213,25 @@ def test_the_changes_of_another_build_are_shown():
     assert "Half instead of Float in 2 kernels" in shown.text(**shown.state)
     with_changes, without = (Table(shown.html(dtype="all", search="", changes=on)).data for on in (True, False))
     assert "1 kernel unchanged" in with_changes and "1 kernel unchanged" not in without
+
+
+def test_the_changes_are_filtered_like_the_kernels():
+    shown = LayerViewer(layers(), layers("Half"))
+    assert set(shown.controls["dtype"].options) == {"all", "Float", "Half"}  # types of either build
+    pool = shown.html(dtype="all", search="pool", changes=True)
+    assert "MaxPool" in pool and "Conv" not in pool.partition("<tbody>")[2] and "unchanged" not in pool
+    assert "Softmax" not in shown.html(dtype="Half", search="", changes=True).partition("<tbody>")[2]
+    assert "1 kernel unchanged" in shown.html(dtype="Float", search="softmax", changes=True)
+    said = shown.text(dtype="Half", search="", changes=True)
+    assert "Before: 0 of 3 kernels" in said and "After: 2 of 3 kernels" in said
+
+
+def test_with_the_changes_the_chart_shows_both_builds():
+    shown = LayerViewer(layers(), layers("Half"))
+    both, one = (shown.figure(dtype="all", search="", changes=changes) for changes in (True, False))
+    assert len(both.axes) == 2 and len(one.axes) == 1
+    legends = [[text.get_text() for text in axes.get_legend().get_texts()] for axes in both.axes]
+    assert legends == [["computes with Float: 3"], ["computes with Float: 1", "computes with Half: 2"]]
 
 
 @pytest.mark.parametrize("tables", [(LayerTable(),), (layers(), LayerTable())])

@@ -37,7 +37,7 @@ def tensor() -> np.ndarray:
 MAKERS = {
     "number": (PrecisionExplorer, {"size": 1e5}),
     "tensor": (lambda: PrecisionExplorer(tensor(), "scores"), {"percent": 20.0}),
-    "profile": (lambda: ProfileExplorer({1: 0.5, 8: 1.0, 32: 3.0}, [1, 2, 2, 8, 30]), {"high": 16}),
+    "profile": (lambda: ProfileExplorer({8: {1: 0.5, 8: 1.0, 32: 3.0}}, [1, 2, 2, 8, 30]), {"high": 16}),
     "layers": (lambda: LayerViewer(layers(), layers("Half")), {"dtype": "Float", "search": "conv"}),
     "timeline": (lambda: TimelineViewer(read_torch_trace(RECORDED / "slow.json.gz")), {"zoom": (10.0, 20.0)}),
     "roofline": (lambda: RooflineViewer(read_ncu(RECORDED / "kernels.csv"), 989e12, 4.8e12), {"index": 2}),
