@@ -70,7 +70,11 @@ def test_nothing_to_run_an_engine_with(packages: Path, tmp_path: Path) -> None:
     done = course(packages, without, "check", "lab01", str(tmp_path))
     assert done.returncode == 1 and not done.stdout
     line = done.stderr.strip().splitlines()[-1]  # after the steps that began
-    assert "Traceback" not in done.stderr and line.startswith("course: no backend can run engines here (") and "onnxruntime: not installed" in line
+    assert (
+        "Traceback" not in done.stderr
+        and line.startswith("course: no backend can run engines here (")
+        and "onnxruntime: not installed" in line
+    )
 
 
 def test_a_version_that_does_not_fit_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,7 +35,9 @@ def key() -> str:
     return unchanged.key(files=unchanged.imported("from course_lib import engines"))
 
 
-@pytest.mark.parametrize("changed", ["models/resnet.py", "models/weights.bin", "recipe.py", "engines/__init__.py", "__init__.py"])
+@pytest.mark.parametrize(
+    "changed", ["models/resnet.py", "models/weights.bin", "recipe.py", "engines/__init__.py", "__init__.py"]
+)
 def test_a_change_anywhere_below_gives_another_key(library, changed):
     before = key()
     assert key() == before

@@ -167,7 +167,9 @@ def test_the_page_shows_the_class_and_loads_nothing(report):
     tags = Tags(text)
     assert tags.names.isdisjoint({"script", "link", "iframe", "object", "img"})
     links = [value for name, value in tags.attributes if name in ("src", "href", "xlink:href") and not value.startswith("#")]
-    assert all(re.fullmatch(r"[\w%.-]+/[\w.-]+\.html", link) for link in links) and "url(http" not in text, "reports beside it only"
+    assert all(re.fullmatch(r"[\w%.-]+/[\w.-]+\.html", link) for link in links) and "url(http" not in text, (
+        "reports beside it only"
+    )
     assert "30 graded, 3 need you, 2 late" in text
     alts = [value for name, value in tags.attributes if name == "aria-label"]
     assert len(alts) == 3 and "median 11 of 12" in alts[0] and "73 % full" in alts[1] and "full00: 0.98, " in alts[2]

@@ -49,7 +49,9 @@ def test_a_rank_counts_everybody_above_it(rows):
 @given(st.floats(0.3, 3), st.floats(-0.026, 0.026), st.floats(-0.026, 0.026))
 def test_equal_engines_graded_in_two_sessions_share_a_rank(speed, first, second):
     """Seen: two byte-identical hand-ins at 2.00x [1.88-2.10] and 1.65x [1.58-1.70] over PyTorch, 1.00x and 1.01x of the reference."""
-    ones = [hand_in(name, 10, 0.995 * speed * (1 + off), 1.005 * speed * (1 + off)) for name, off in (("a", first), ("b", second))]
+    ones = [
+        hand_in(name, 10, 0.995 * speed * (1 + off), 1.005 * speed * (1 + off)) for name, off in (("a", first), ("b", second))
+    ]
     assert [place.rank for place in ranked(ones)] == [1, 1]
 
 
