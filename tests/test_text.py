@@ -45,3 +45,29 @@ def test_no_link_in_the_repository_is_dead(path: Path) -> None:
 
 def test_the_check_finds_a_dead_link() -> None:
     assert LINK.findall("see [there](../labs/gone.ipynb) and ![a picture](x.png)") == ["../labs/gone.ipynb", "x.png"]
+
+
+# A file of the repository by its path: not a placeholder in capitals, not a part of an address or of another project's path.
+MENTION = re.compile(
+    r"(?<![\w/.-])(?:course_lib|tests|benchmarks|docs|lectures|solutions|labs)(?:/[\w-]+)+\.(?:py|ipynb|md|json|toml|cu|txt|png)\b"
+)
+MADE_UP = {
+    "labs/gone.ipynb",
+    "lectures/02.ipynb",
+    "docs/b.py",
+    "docs/deep/c.py",
+    "course_lib/records/moon.json",
+    "course_lib/records/my_laptop.json",
+}
+
+
+def test_every_file_that_is_named_exists() -> None:
+    """In docstrings, comments, messages, pages and the Makefile: a file that was moved is not looked for where it was."""
+    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True).stdout.split()
+    gone = set()
+    for name in tracked:
+        path = ROOT / name
+        if path.suffix in (".py", ".md", ".ipynb", ".toml", ".cu", ".h") or path.name == "Makefile":
+            found = set(MENTION.findall(path.read_text(encoding="utf-8"))) if path.is_file() else set()
+            gone |= {f"{name}: {file}" for file in found - MADE_UP if "NAME" not in file and not (ROOT / file).exists()}
+    assert gone == set()
