@@ -7,6 +7,12 @@ function element(tag, attributes) {
   return Object.assign(document.createElement(tag), attributes);
 }
 
+/** Calls `commit` when Enter is pressed in a text box or the box is left. In JupyterLab, Enter alone does not fire a change event. */
+function onCommit(box, commit) {
+  box.addEventListener("change", commit);
+  box.addEventListener("keydown", (event) => { if (event.key === "Enter") commit(); });
+}
+
 /** A slider and a text box for the same number: the box holds it exactly, the slider is as near as it gets. */
 function number(model, name, read, write) {
   const { low, high, least, most, step, log } = model.get("limits");
@@ -27,7 +33,7 @@ function number(model, name, read, write) {
     const place = first + slider.value * (last - first) / places;
     write(Number((log ? 10 ** place : place).toPrecision(log ? 3 : 12)));
   });
-  box.addEventListener("change", () => {
+  onCommit(box, () => {
     if (Number.isFinite(box.valueAsNumber)) write(Math.min(Math.max(box.valueAsNumber, least), most));
     show();
   });
@@ -67,7 +73,7 @@ const KINDS = {
 
   text(model, write) {
     const line = element("input", { type: "text", placeholder: model.get("placeholder") });
-    line.addEventListener("change", () => write(line.value));
+    onCommit(line, () => write(line.value));
     return { elements: [line], show: () => { line.value = model.get("value"); } };
   },
 };

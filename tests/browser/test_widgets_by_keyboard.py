@@ -115,6 +115,7 @@ def test_both_ends_of_a_range_can_be_typed(notebook, page):
         box.fill(typed)
         page.keyboard.press("Enter")
         assert box.input_value() == typed
+        page.keyboard.press("Tab")
     slider = cell.get_by_role("slider", name="Zoom (ms) from")
     assert slider.get_attribute("aria-valuetext") == "1.234"
 
