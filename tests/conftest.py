@@ -15,7 +15,6 @@ from tests import long_tests
 
 # They share no fixture with their file's other tests and take longest, so they go first and to whichever process is free.
 ALONE = ("tests/test_notebooks.py::test_runs_top_to_bottom", "tests/test_lint.py")
-GRADING = "tests/grading/"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -36,14 +35,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """With `-n 2`: the tests of a file share a process, and with it its fixtures; those of grading share a judged hand-in."""
+    """With `-n 2`: the tests of a file share a process, and with it its fixtures."""
     from xdist.scheduler import LoadScopeScheduling
 
     class ByFile(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            if nodeid.startswith(ALONE):
-                return nodeid
-            return GRADING if nodeid.startswith(GRADING) else nodeid.partition("::")[0]
+            return nodeid if nodeid.startswith(ALONE) else nodeid.partition("::")[0]
 
     return ByFile(config, log)
 
