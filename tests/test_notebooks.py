@@ -45,6 +45,13 @@ def test_committed_clean(path):
     assert all(not cell.outputs and cell.execution_count is None for cell in code)
 
 
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=name_of)
+def test_code_fits_the_page(path):
+    """The book shows 92 columns at 1440 pixels."""
+    cells = [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
+    assert [(cell["id"], line) for cell in cells for line in cell.source.splitlines() if len(line) > 92] == []
+
+
 @pytest.fixture(scope="module")
 def warm(tmp_path_factory) -> Iterator[str]:
     """The name of a kind of kernel that starts at once; see `warm_kernels`."""
