@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -20,8 +21,9 @@ def figure(width: float = 7.0, height: float = 3.0) -> Figure:
     from matplotlib.figure import Figure
 
     class Shown(Figure):
-        def _repr_png_(self) -> bytes:
-            return png(self)
+        def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> tuple[dict[str, str], dict[str, Any]]:
+            form, picture = picture_for_output(self)
+            return {form: picture, "text/plain": f"<figure: {alt_text(self)}>"}, {form: {"alt": alt_text(self)}}
 
     matplotlib.rcParams.update(
         {"axes.spines.top": False, "axes.spines.right": False, "axes.titlesize": 10, "axes.titleweight": "bold", "font.size": 9}
@@ -34,10 +36,37 @@ def colour(index: int) -> str:
     return COLOURS[index % len(COLOURS)]
 
 
+def alt_text(drawn: Figure) -> str:
+    """What the figure shows, in words: its title, the titles of its axes, and what the axes count."""
+    titles = [drawn.get_suptitle()]
+    labels = []
+    for axes in drawn.axes:
+        titles += [axes.get_title(loc=loc) for loc in ("left", "center", "right")]
+        labels += [" over ".join(label for label in (axes.get_ylabel(), axes.get_xlabel()) if label)]
+    said = [" ".join(text.replace("$", "").split()) for text in dict.fromkeys(titles + labels) if text]
+    return ". ".join(said) or "a figure without a title"
+
+
+def picture_for_output(drawn: Figure) -> tuple[str, str]:
+    """The MIME type and the content of the figure in a notebook: PNG in base64, or SVG where COURSE_FIGURES is "svg", as in the book."""
+    from base64 import b64encode
+
+    if os.environ.get("COURSE_FIGURES") == "svg":
+        return "image/svg+xml", _saved(drawn, "svg").decode()
+    return "image/png", b64encode(png(drawn)).decode()
+
+
 def png(drawn: Figure) -> bytes:
     """The figure as a PNG file."""
+    return _saved(drawn, "png")
+
+
+def _saved(drawn: Figure, form: str) -> bytes:
     from io import BytesIO
 
+    import matplotlib
+
     buffer = BytesIO()
-    drawn.savefig(buffer, format="png")
+    with matplotlib.rc_context({"svg.hashsalt": "course"}):  # equal figures are equal files
+        drawn.savefig(buffer, format=form, metadata={"Date": None} if form == "svg" else None)
     return buffer.getvalue()

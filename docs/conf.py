@@ -1,11 +1,22 @@
-"""Sphinx's settings for the course's book; `make_book.py` brings the sources together and runs it."""
+"""Sphinx's settings for the course's book; `make_book.py` brings the sources together and runs it.
+
+The pages load nothing from elsewhere, so that they can be read without a network, also from `file://`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from docutils.nodes import document
+    from sphinx.application import Sphinx
 
 project = "The TensorRT course"
 author = "The TensorRT course"
 copyright = "the authors of the TensorRT course, Apache-2.0"
 
-extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
-myst_enable_extensions = ["dollarmath", "html_image"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton", "sphinx-mathjax-offline"]
+myst_enable_extensions = ["dollarmath", "html_image", "tasklist"]
 myst_heading_anchors = 4
 default_role = "code"  # docstrings write `names` like this
 
@@ -23,7 +34,33 @@ nb_execution_raise_on_error = True
 nb_execution_show_tb = True
 nb_merge_streams = True
 # A widget needs a kernel, and a page has none: its static figure is shown.
-nb_mime_priority_overrides = [("html", "image/png", 0), ("html", "application/vnd.jupyter.widget-view+json", None)]
+nb_mime_priority_overrides = [
+    ("html", "image/svg+xml", 0),
+    ("html", "image/png", 1),
+    ("html", "application/vnd.jupyter.widget-view+json", None),
+]
+nb_ipywidgets_js: dict[str, dict[str, str]] = {}  # scripts from elsewhere, for widgets that are not shown
 napoleon_attr_annotations = False  # checks of pydantic are no text to read
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
+
+
+def setup(app: Sphinx) -> None:
+    """Corrections of what the extensions make of the course's sources."""
+    app.connect("doctree-read", _drop_empty_widgets)
+    app.connect("autodoc-process-docstring", _keep_colons, priority=400)  # before napoleon's 500
+
+
+def _drop_empty_widgets(app: Sphinx, tree: document) -> None:
+    """A progress bar is a widget whose text is `Output()`, and a page has no kernel to fill it."""
+    from docutils import nodes
+
+    for block in list(tree.findall(nodes.literal_block)):
+        if block.astext().strip() == "Output()":
+            block.parent.remove(block)
+
+
+def _keep_colons(app: Sphinx, what: str, name: str, thing: object, options: object, lines: list[str]) -> None:
+    """The first line of a property's docstring is a sentence. Napoleon takes what comes before its colon for a type."""
+    if what in ("property", "attribute", "data") and lines:
+        lines[0] = f": {lines[0]}"

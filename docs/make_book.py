@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import os
 import re
 import shutil
 import sys
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
@@ -53,8 +55,8 @@ def _names_by_version() -> str:
     from course_lib.migration import conformance
 
     rows, _ = conformance.check(conformance.course_folders())
-    learners = [row for row in rows if not all(file.startswith("solutions/") for file in row.files)]
-    return conformance.page(learners)
+    files = [tuple(file for file in row.files if not file.startswith("solutions/")) for row in rows]
+    return conformance.page([replace(row, files=left) for row, left in zip(rows, files, strict=True) if left])
 
 
 def _with_hand_ins(page: str) -> str:
@@ -96,6 +98,7 @@ def main() -> int:
     asked = parser.parse_args()
     source = asked.output / "source"
     prepare(source)
+    os.environ["COURSE_FIGURES"] = "svg"  # read by `course_lib.style` in the kernels
     cache = asked.output / "executed"  # a lecture that has not changed is not run again
     options = ["-D", "nb_execution_mode=off"] if asked.no_execute else ["-D", f"nb_execution_cache_path={cache}"]
     site = asked.output / "html"

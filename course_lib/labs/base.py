@@ -145,7 +145,7 @@ class Bench:
     measure_s: float = 25.0
     build_s: float = 120.0
     measured: Measuring = field(default_factory=lambda: at_once, repr=False)
-    begins: Callable[[str, float], None] = field(default=silently, repr=False, compare=False)
+    begins: Callable[[str, float], None] = field(default_factory=lambda: silently, repr=False, compare=False)
 
     @property
     def opset(self) -> int | None:

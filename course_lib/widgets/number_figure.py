@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from course_lib import style
+from course_lib.percent import in_percent
 from course_lib.precision.formats import FORMATS, Format, format_named
 from course_lib.precision.number_line import draw_ranges
 
@@ -73,7 +74,7 @@ def _takeaway(shown: Format, value: float) -> str:
     subnormal = shown.name != "INT8" and 0 < abs(nearest) < shown.smallest_normal
     error = abs(nearest - value) / abs(value) if value else 0.0
     end = ", in a subnormal number with few bits left" if subnormal else ""
-    return f"{shown.name} turns {value:.6g} into {nearest:.6g}: {100 * error:.2g} % off{end}"
+    return f"{shown.name} turns {value:.6g} into {nearest:.6g}: {in_percent(error)} off{end}"
 
 
 def _draw_bits(axes: Axes, shown: Format, value: float) -> None:

@@ -7,7 +7,6 @@ same output as a PNG file.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from base64 import b64encode
 from collections.abc import Mapping
 from functools import cached_property
 from html import escape
@@ -88,9 +87,11 @@ class Shown(ABC):
         for name, control in self.controls.items():
             control.disabled = name in idle
 
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
-        bundle = self.widget._repr_mimebundle_()
-        return {**bundle, "image/png": b64encode(self.picture.value).decode(), "text/plain": repr(self)}
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
+        drawn = self.static()
+        form, picture = style.picture_for_output(drawn)
+        bundle = {**self.widget._repr_mimebundle_(), form: picture, "text/plain": repr(self)}
+        return bundle, {form: {"alt": style.alt_text(drawn)}}
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {self.text(**self.state)}>"

@@ -12,7 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from course_lib import labs
+from course_lib import labs, style
 from course_lib.benchmark import Comparison, Measurement
 from course_lib.engines import build, load
 from course_lib.labs import Bench, Examination, lab05_figures, lab05_search, lab05_service, lab05_traffic
@@ -364,6 +364,6 @@ def test_every_figure_has_axes_units_and_a_takeaway():
         lab05_figures.routed(YESTERDAY, BEST, "three boxes"),
     ]
     for figure in figures:
-        assert figure._repr_png_().startswith(b"\x89PNG")
+        assert style.png(figure).startswith(b"\x89PNG")
         assert all(axes.get_ylabel() and (axes.get_xlabel() or axes.get_label() == "<colorbar>") for axes in figure.axes)
         assert figure.get_suptitle() or figure.axes[0].get_title()

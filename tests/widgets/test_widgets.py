@@ -52,7 +52,8 @@ def made(request):
 
 def test_the_bundle_has_the_widget_and_a_picture_for_pages_without_a_kernel(made):
     shown, _, _ = made
-    bundle = shown._repr_mimebundle_()
+    bundle, details = shown._repr_mimebundle_()
+    assert details["image/png"]["alt"].startswith(shown.static().get_suptitle() or "")
     assert bundle["application/vnd.jupyter.widget-view+json"]["model_id"] == shown.widget.model_id
     picture = base64.b64decode(bundle["image/png"], validate=True)
     assert picture.startswith(b"\x89PNG") and picture == shown.picture.value
@@ -80,7 +81,7 @@ def test_moving_a_control_draws_another_figure_of_the_same_size(made):
 
 def test_equal_widgets_draw_equal_figures(made):
     shown, make, _ = made
-    assert make()._repr_mimebundle_()["image/png"] == shown._repr_mimebundle_()["image/png"]
+    assert make()._repr_mimebundle_()[0]["image/png"] == shown._repr_mimebundle_()[0]["image/png"]
 
 
 def test_figure_and_text_need_no_kernel_and_change_nothing(made):
