@@ -13,10 +13,11 @@ from course_lib.labs.handed_in import read_text
 from course_lib.labs.lab06_cases import cases, watched_cases
 from course_lib.labs.lab06_contract import Check, check_contract
 from course_lib.labs.lab06_judgement import Judgement, judge_memory, judge_rotations, judge_speed, serial
-from course_lib.labs.lab06_kernel import Run, run_kernel
+from course_lib.labs.lab06_kernel import Run, compile_ptx, run_kernel
 from course_lib.labs.lab06_memory import Traffic, traffic
 from course_lib.migration.bindings import BindingsUnavailable
 from course_lib.plugins.compilers import SOURCE
+from course_lib.plugins.ptx import count_accesses
 
 MOST_BROKEN = 2  # parts of the plugin's contract that may be broken for half of its points
 _ODD_SHAPE = (3, 5, 7, 66)
@@ -92,7 +93,7 @@ class RopeLab(Lab):
                 "none", f"A wrong kernel's traffic says nothing: {wrong[0].message()}", "Get the numbers right first."
             )
         if not lab06_gpu.usable():
-            return judge_memory(watched)
+            return self._compiled(source, judge_memory(watched), watched, bench)
         case = lab06_gpu.big_case(bench.rng())
         try:
             yours = lab06_gpu.GpuKernel.compile(source, bench.launcher)
@@ -105,6 +106,18 @@ class RopeLab(Lab):
             )
         except EngineError as error:
             return Judgement("none", str(error), "Compile it with nvcc and run it: the same error appears there.")
+
+    def _compiled(self, source: str, judged: Judgement, watched: dict[Run, Traffic], bench: Bench) -> Judgement:
+        """What nvcc makes of a kernel that asks for the right accesses, where there is nvcc."""
+        if judged.tier != "full":
+            return judged
+        try:
+            return judge_memory(watched, count_accesses(compile_ptx(source, bench.launcher)))
+        except EngineError as error:
+            if "does not compile. Line" not in str(error):
+                return judged  # nvcc is missing or does not work here
+            hint = "The host's compiler is content, nvcc is not: what does your line need that a GPU does not have?"
+            return Judgement("partial", f"{judged.message} With nvcc, {error}", hint)
 
     def _plugin(self, file: Path, bench: Bench) -> Outcome:
         try:
@@ -128,13 +141,18 @@ def _judge_contract(checks: Sequence[Check]) -> Judgement:
     if not broken:
         return Judgement("full", said)
     tier = "partial" if len(broken) <= MOST_BROKEN else "none"
-    names = ", ".join(check.title for check in broken)
-    return Judgement(tier, f"{said} Broken: {names}. {broken[0].wrong}.", broken[0].hint)
+    found = " ".join(f"Broken, {check.title}: {check.wrong}." for check in broken)
+    hints = dict.fromkeys(check.hint for check in broken)
+    return Judgement(tier, f"{said} {found}", " ".join(hints))
 
 
 def _hint_for_source(error: str) -> str:
     for words, hint in (
         ("is missing", "Task 1 writes it: run its cell, then this one again."),
+        (
+            "<<<...>>>",
+            "As in lecture 9: a config with gridDim, blockDim and stream, then cudaLaunchKernelEx(&config, kernel, arguments...).",
+        ),
         ("still empty", "Write the missing part in task 1 and run its cell, which writes rope.cu."),
         ("all threads share", "Each thread computes its own number, from blockIdx, blockDim and threadIdx."),
         ("which a kernel cannot call", "A kernel computes alone: no library, no file, no output. What do you need it for?"),

@@ -22,6 +22,7 @@ HEADERS = {
     *("cstdint", "stdint.h", "cstring", "string.h", "cstddef", "stddef.h", "cmath", "math.h", "type_traits"),
 }
 COMPILE_S = 20
+PTX_ARCHITECTURE = "-arch=sm_90"  # an architecture to look at where there is no GPU
 _WORDS = re.compile(
     r"\b(_*asm_*|_*attribute_*|_*builtin\w*|_Pragma|gnu|no_sanitize\w*|__asan\w*|__wrap\w*|__real\w*|watched_launch)\b"
 )
@@ -47,8 +48,8 @@ class Refused(Exception):
     """A reason that a learner can act on."""
 
 
-def compiled(folder: Path, *, source: str, include: list[str], driver: str, gpu: bool) -> Path:
-    """A program made of `source` and `driver`.
+def compiled(folder: Path, *, source: str, include: list[str], driver: str = "", gpu: bool = True) -> Path:
+    """A program made of `source` and `driver`; without a driver the PTX that nvcc makes of `source`.
 
     Raises:
         Refused: it does not compile, or it is not only a kernel.
@@ -57,9 +58,15 @@ def compiled(folder: Path, *, source: str, include: list[str], driver: str, gpu:
     if "raise NotImplementedError" in source:
         raise Refused("is still empty: it has a line `raise NotImplementedError` where your code belongs")
     (folder / FILE).write_text(source)
-    compiler = [_find("nvcc"), "-std=c++17", "-O3", "-arch=native"] if gpu else [_find("g++"), *_HOST]
+    if not gpu and re.search(r"<<<.*?>>>", _without_comments(source), flags=re.DOTALL):
+        raise Refused("launches with <<<...>>>, which only nvcc knows: fill a cudaLaunchConfig_t and call cudaLaunchKernelEx")
+    architecture = "-arch=native" if driver else PTX_ARCHITECTURE
+    compiler = [_find("nvcc"), "-std=c++17", "-O3", architecture] if gpu else [_find("g++"), *_HOST]
     paths = [f"-I{path}" for path in include]
     _check_words(_run([*compiler, *paths, "-E", FILE], folder))
+    if not driver:
+        _run([*compiler, *paths, "--ptx", FILE, "-o", "rope.ptx"], folder)
+        return folder / "rope.ptx"
     _run([*compiler, *paths, *([] if gpu else _WATCHED), "-c", FILE, "-o", "rope.o"], folder)
     _check_symbols(_run(["nm", "-f", "sysv", "rope.o"], folder), _GPU_CALLS if gpu else _HOST_CALLS, gpu=gpu)
     program = folder / "program"
@@ -98,6 +105,11 @@ def first_error(text: str) -> str:
         if found := re.search(pattern, text):
             return said.format(*found.groups())
     return "does not compile: " + (text.strip().splitlines() or ["the compiler said nothing"])[-1]
+
+
+def _without_comments(source: str) -> str:
+    text = re.sub(r"\\\s*\n", "", source)
+    return re.sub(r"//[^\n]*", "", re.sub(r"/\*.*?\*/", " ", text, flags=re.DOTALL))
 
 
 def _check_includes(source: str) -> None:

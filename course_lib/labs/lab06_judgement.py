@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,13 +20,27 @@ FULL_WIDTH = 12.0  # bytes that a thread moves at once; vectors of 16 have 16, a
 # each head 0.015.
 FULL_SPEED, FULL_OF_COPY, PARTIAL_SPEED = 0.8, 0.7, 0.2
 
+_MARKS = {"bfloat16": "bfloat16", "__half": "float16", "float16": "float16"}  # in a kernel's name, which holds its types
+_NARROW_STORES = ("st 1", "st 2", "st 4", "st 8")
+_STREAM = "A launch without a stream goes to the default stream, before or after TensorRT's work: set config.stream = stream."
+_GUARD = (
+    "The last block has more threads than there are pairs left. Compare a thread's number with the number of pairs, and return "
+    "before it touches memory."
+)
+_STORE = "Store a pack as one uint4: copy its bytes into a uint4 with memcpy, and assign that to *reinterpret_cast<uint4*>(to)."
+_LOCAL = (
+    "An array whose index is known only at run time lies in memory: make that value a template's argument, and let the loop be "
+    "unrolled."
+)
 _HINTS = {
-    "outside": "Which threads have nothing to do? Compare a thread's number with the number of pairs before it touches memory.",
-    "misaligned": "An access of 16 bytes needs an address that is a multiple of 16. Ask for it before you choose the wide kernel.",
+    "outside": "Where does the row of this thread begin, and how many numbers has it? Try the smallest shape by hand.",
+    "table": "The tables have head_size / 2 numbers in a row, and the row is the position: row / heads % sequence.",
+    "misaligned": "An access of 16 bytes needs an address that is a multiple of 16. Test x and y, the tables if you load them wide "
+    "too, and half of the head size before you choose the wide kernel.",
     "input": "x, cos and sin are inputs: write into y.",
     "host": "rope_launch runs on the host. It hands the pointers on to the kernel and looks at their values only.",
     "refused": "Put the dimension that can be large into the grid's x, which goes up to 2^31 - 1.",
-    "time": "Does each loop come to its end? And is the number of threads near the number of pairs?",
+    "time": "Does each loop in this case come to its end? And is the number of threads near the number of pairs?",
     "crash": "A division by zero or a wild pointer: try the smallest shape by hand.",
     "ended": "Get the case before this one to its end first.",
 }
@@ -42,33 +56,91 @@ class Judgement:
 
 
 def judge_rotations(runs: Sequence[Run]) -> Judgement:
-    """Full where all are right; partial where all of float32, all plain shapes, or all of the halves are."""
+    """Full where all are right; partial where all of float32, all plain shapes, or all of the halves are.
+
+    Right answers on a stream other than the given one are partial. A kernel that touches memory outside of its buffers earns
+    nothing: on a GPU it destroys the tensors of others.
+    """
     wrong = [run for run in runs if not run.right]
     said = f"{len(runs) - len(wrong)} of {len(runs)} rotations right."
     if not wrong:
-        return Judgement("full", said)
+        if all(run.on_stream for run in runs):
+            return Judgement("full", said)
+        return Judgement(
+            "partial", f"{said} But the kernel was not launched on the stream that rope_launch was given.", _STREAM
+        )
+    first = _simplest(wrong)
+    outside = [run for run in wrong if run.kind in ("outside", "table")]
+    if outside:
+        first = _simplest(outside)
+        guard = " The kernel has no bounds guard: a thread without a pair went on." if first.in_surplus else ""
+        return Judgement("none", f"{said} {first.message()}{guard}", _hint(runs, first))
     groups = {
         "float32": [run for run in runs if run.case.dtype == "float32"],
         "plain shapes": [run for run in runs if run.case.plain],
         "halves": [run for run in runs if not run.case.interleaved],
     }
-    right = [name for name, group in groups.items() if all(run.right for run in group)]
-    first = min(wrong, key=lambda run: np.prod(run.case.shape))
-    return Judgement("partial" if right else "none", f"{said} {first.message()}", _hint(wrong, first, right))
+    right = any(all(run.right for run in group) for group in groups.values())
+    skipped = sum(run.kind == "ended" for run in wrong)
+    after = f" {skipped} cases after it were not run." if skipped else ""
+    return Judgement("partial" if right else "none", f"{said} {first.message()}{after}", _hint(runs, first))
 
 
-def _hint(wrong: Sequence[Run], first: Run, right: Sequence[str]) -> str:
+def _simplest(wrong: Sequence[Run]) -> Run:
+    """The case that never ended, if there is one, otherwise the smallest that ran."""
+    ran = [run for run in wrong if run.kind != "ended"] or wrong
+    return min(ran, key=lambda run: (run.kind != "time", np.prod(run.case.shape)))
+
+
+def _hint(runs: Sequence[Run], first: Run) -> str:
+    """Where to look, by the cases that are wrong and those that are right."""
     if first.kind:
-        return _HINTS[first.kind]
+        return _GUARD if first.in_surplus else _HINTS[first.kind]
+    wrong = [run for run in runs if not run.right and run.kind != "ended"]
     if all(not np.isfinite(run.excess) for run in wrong):
         return "Some numbers of y are never written. Do all threads together cover every pair, also where a size is odd?"
-    if "float32" in right:
-        return "Only the small types are wrong: compute in float32 and round once, at the end."
-    if "halves" in right:
-        return "Only interleaved pairs are wrong: there pair i is the numbers 2i and 2i + 1."
-    if "plain shapes" in right:
-        return "Only odd shapes are wrong: which size did you take for a multiple of another, and where do rows of the tables begin?"
-    return "Rotate one head by hand: y_a = x_a cos - x_b sin, y_b = x_b cos + x_a sin, and both need the old x_a and x_b."
+    right = [run for run in runs if run.right]
+    for hint, may_fail in _PATTERNS:
+        if all(may_fail(run.case) for run in wrong) and any(not may_fail(run.case) for run in right):
+            return hint
+    if all(run.wrong_first == 0 for run in wrong):
+        return "Only y_b is wrong. It needs the old x_a: keep x_a and x_b in variables before you write y_a."
+    if all(run.wrong_first == run.wrong for run in wrong):
+        return "Only y_a is wrong: y_a = x_a cos - x_b sin."
+    return (
+        "Every kind of case is wrong. Rotate one head by hand, with the numbers that stand in the tables: "
+        "y_a = x_a cos - x_b sin, y_b = x_b cos + x_a sin."
+    )
+
+
+# What is wrong where only such cases are; the more specific ones first.
+_PATTERNS: tuple[tuple[str, Callable[[Case], bool]], ...] = (
+    (
+        "Only small types are wrong: compute in float32 and round once, at the end.",
+        lambda case: case.dtype != "float32",
+    ),
+    (
+        "Only interleaved pairs are wrong: there pair i is the numbers 2i and 2i + 1.",
+        lambda case: case.interleaved,
+    ),
+    (
+        "Only halves are wrong: there pair i is the numbers i and i + head_size / 2.",
+        lambda case: not case.interleaved,
+    ),
+    (
+        "Only odd shapes are wrong: which size did you take for a multiple of another?",
+        lambda case: not case.plain,
+    ),
+    (
+        "Right with one head or one position, wrong with several of both: rows count heads first, so the position is "
+        "row / heads % sequence.",
+        lambda case: case.shape[1] > 1 and case.shape[2] > 1,
+    ),
+    (
+        "Right for the first position, wrong for others: a row of the tables has head_size / 2 numbers.",
+        lambda case: case.shape[1] > 1,
+    ),
+)
 
 
 def serial(traffics: Iterable[Traffic]) -> str:
@@ -79,30 +151,61 @@ def serial(traffics: Iterable[Traffic]) -> str:
     return f"{fewest} thread(s) wrote all of y: a GPU runs thousands at once, and less than a warp of {WARP} is no kernel"
 
 
-def judge_memory(watched: Mapping[Run, Traffic]) -> Judgement:
-    """By the accesses of a warp's threads, where no GPU can be asked."""
+def judge_memory(watched: Mapping[Run, Traffic], compiled: Mapping[str, Mapping[str, int]] | None = None) -> Judgement:
+    """By the accesses of a warp's threads and by what nvcc made of them, where no GPU can be asked.
+
+    Args:
+        watched: of each run with recorded accesses what its threads asked for.
+        compiled: by kernel, counts as of `course_lib.plugins.ptx.count_accesses`; None where nvcc could not be asked.
+    """
     worst = min(watched, key=lambda run: watched[run].used / USED[run.case.interleaved])
-    narrowest = min(found.width for found in watched.values())
-    found = watched[worst]
-    said = f"{_described(worst.case)}: {100 * found.used:.0f} % of the sectors touched are needed; "
-    said += f"threads move {narrowest:.0f} bytes at a time."
+    narrowest = min(watched, key=lambda run: watched[run].width)
+    found, width = watched[worst], watched[narrowest].width
+    said = f"{_described(worst.case)}: {100 * found.used:.0f} % of the sectors of x and y that are touched are needed; "
+    said += f"{_described(narrowest.case)}: threads ask for {width:.0f} bytes of x and y at a time."
     once = all(one.written_once for one in watched.values())
     if found.used < USED[worst.case.interleaved] or not once:
         if not once:
             return Judgement(
-                "none", f"{said} Numbers of y are written more than once.", "Who else writes the same number of y?"
+                "none", f"{said} Numbers of y are written more than once.", "Which other thread writes the same number of y?"
             )
-        wanted = f"At least {100 * USED[worst.case.interleaved]:.0f} % are asked for."
+        wanted = f"At least {100 * USED[worst.case.interleaved]:.0f} % are required."
         return Judgement(
             "none", f"{said} {wanted}", "Look at the threads of one warp: do neighbours touch neighbouring addresses?"
         )
     if not all(one.read_once for one in watched.values()):
         hint = "A pair needs both of its numbers twice. If one thread makes both results, it loads each number once."
         return Judgement("partial", f"{said} Numbers of x are read more than once.", hint)
-    if narrowest < FULL_WIDTH:
+    if width < FULL_WIDTH:
         hint = "Let each thread load and store 16 bytes at a time where addresses and head size allow it."
-        return Judgement("partial", f"{said} Full points need vectors of 16.", hint)
-    return Judgement("full", said)
+        return Judgement("partial", f"{said} Full points need 16 bytes.", hint)
+    if compiled is None:
+        return Judgement("full", f"{said} nvcc is not at hand, so what it makes of them was not judged.")
+    if problem := narrowed(compiled):
+        return Judgement("partial", f"{said} {problem[0]}", problem[1])
+    return Judgement("full", f"{said} nvcc makes loads and stores of 16 bytes of them.")
+
+
+def narrowed(compiled: Mapping[str, Mapping[str, int]]) -> tuple[str, str] | None:
+    """What keeps kernels that ask for 16 bytes at a time from moving them, and a hint; None where nothing does.
+
+    A kernel that loads or stores 16 bytes keeps its packs in registers, and stores both packs of a thread whole. A kernel
+    beside it, for addresses that are not aligned, may be narrow. Each number type needs a wide kernel.
+    """
+    widest: dict[str, int] = {}
+    for kernel, counts in compiled.items():
+        kind = next((name for mark, name in _MARKS.items() if mark in kernel), "float32")
+        stores, narrow = counts.get("st 16", 0), sum(n for what, n in counts.items() if what in _NARROW_STORES)
+        widest[kind] = max(widest.get(kind, 0), stores)
+        if not stores and not counts.get("ld 16", 0):
+            continue
+        if counts.get("local", 0):
+            return f"But nvcc put an array of the {kind} kernel into local memory, which is not in registers.", _LOCAL
+        if narrow and stores < 2:
+            return f"But nvcc made of the {kind} kernel {stores} store(s) of 16 bytes and {narrow} narrower ones.", _STORE
+    if missing := [kind for kind, stores in widest.items() if not stores] or (not widest and ["any type"]):
+        return f"But nvcc made no store of 16 bytes for {', '.join(missing)}.", _STORE
+    return None
 
 
 def _described(case: Case) -> str:

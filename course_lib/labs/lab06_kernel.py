@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 
@@ -26,7 +27,7 @@ _REPORT = np.dtype(
     [
         *((name, "i8") for name in ("fault", "error")),
         *(("block", "i8", 3), ("thread", "i8", 3)),
-        *((name, "i8") for name in ("buffer", "offset", "size", "is_write", "threads", "accesses", "y_bytes")),
+        *((name, "i8") for name in ("buffer", "offset", "size", "is_write", "threads", "accesses", "y_bytes", "wrong_stream")),
     ]
 )
 ACCESS = np.dtype(
@@ -53,8 +54,11 @@ class Run:
         kind: ``""``, or in one word what kind of fault it was.
         excess: largest error as a share of what is allowed; infinite where a number is missing or not finite.
         wrong: numbers with an error above what is allowed.
+        wrong_first: those of them that are the first number of a pair, `a`.
         accesses: of dtype `ACCESS`, in the order in which threads ran one after the other; empty unless they were recorded.
         threads: how many were launched.
+        on_stream: whether every launch was on the stream that rope_launch was given.
+        in_surplus: whether it was stopped beyond the end of x or y while more threads were launched than there are pairs.
     """
 
     case: Case
@@ -64,6 +68,9 @@ class Run:
     wrong: int
     accesses: np.ndarray
     threads: int
+    on_stream: bool = True
+    wrong_first: int = 0
+    in_surplus: bool = False
 
     @property
     def right(self) -> bool:
@@ -87,8 +94,20 @@ def compile_program(source: str, driver: str, launcher: Launcher | None, *, gpu:
     Raises:
         EngineError: it does not compile, or contains what a kernel must not.
     """
-    include = [str(_CUDA), str(compilers.FOLDER)]
-    request = {"source": source, "driver": str(_CUDA / driver), "include": include, "gpu": gpu}
+    return _compiled({"source": source, "driver": str(_CUDA / driver), "gpu": gpu}, launcher)
+
+
+def compile_ptx(source: str, launcher: Launcher | None) -> str:
+    """What nvcc makes of the text of rope.cu for compute capability 9.0, without a GPU.
+
+    Raises:
+        EngineError: it does not compile, or contains what a kernel must not.
+    """
+    return _compiled({"source": source}, launcher).decode(errors="replace")
+
+
+def _compiled(request: dict[str, Any], launcher: Launcher | None) -> bytes:
+    request |= {"include": [str(_CUDA), str(compilers.FOLDER)]}
     answer = ask(
         _python(lab06_compile_child),
         json.dumps(request).encode() + b"\n",
@@ -125,7 +144,7 @@ def run_kernel(source: str, cases: Sequence[Case], launcher: Launcher | None = N
         if answer:
             run, answer = _read(case, answer)
         else:
-            run = _stopped(case, "it was not run: an earlier case took all the time", "ended")
+            run = _stopped(case, "it was not run: an earlier case did not end", "ended")
         runs.append(run)
     return runs
 
@@ -142,7 +161,9 @@ def _read(case: Case, answer: bytes) -> tuple[Run, bytes]:
     body = answer[_REPORT.itemsize :]
     width, count, recorded = WIDTHS[case.dtype], int(np.prod(case.shape)), int(report["accesses"])
     if report["fault"]:
-        return _stopped(case, *_said(case, report), threads=int(report["threads"])), body
+        threads, end = int(report["threads"]), count * width
+        surplus = int(report["buffer"]) in (0, 3) and int(report["offset"]) >= end and threads > count // 2
+        return _stopped(case, *_said(case, report), threads=threads, in_surplus=surplus), body
     size = count * width
     if report["y_bytes"] != size or recorded < 0 or len(body) < size + recorded * ACCESS.itemsize:
         raise EngineError("the kernel's process answered nonsense")
@@ -156,12 +177,26 @@ def _read(case: Case, answer: bytes) -> tuple[Run, bytes]:
             )
         return _stopped(case, reason, "refused"), left
     excess = case.excess(np.frombuffer(body, np.uint32 if width == 4 else np.uint16, count))
-    wrong = int((excess > 1).sum())
-    return Run(case, "", "", float(excess.max(initial=0)), wrong, accesses, int(report["threads"])), left
+    far = excess > 1
+    first = far[..., ::2] if case.interleaved else far[..., : case.shape[3] // 2]
+    return Run(
+        case,
+        "",
+        "",
+        float(excess.max(initial=0)),
+        int(far.sum()),
+        accesses,
+        int(report["threads"]),
+        on_stream=not report["wrong_stream"],
+        wrong_first=int(first.sum()),
+    ), left
 
 
-def _stopped(case: Case, reason: str, kind: str, threads: int = 0) -> Run:
-    return Run(case, reason, kind, np.inf, int(np.prod(case.shape)), np.zeros(0, ACCESS), threads)
+def _stopped(case: Case, reason: str, kind: str, threads: int = 0, *, in_surplus: bool = False) -> Run:
+    numbers = int(np.prod(case.shape))
+    return Run(
+        case, reason, kind, np.inf, numbers, np.zeros(0, ACCESS), threads, wrong_first=numbers // 2, in_surplus=in_surplus
+    )
 
 
 def _said(case: Case, report: np.void) -> tuple[str, str]:
@@ -173,11 +208,12 @@ def _said(case: Case, report: np.void) -> tuple[str, str]:
     width = WIDTHS[case.dtype] if buffer in "xy" else 4
     count = int(np.prod(case.shape)) if buffer in "xy" else case.rows * case.shape[3] // 2
     where = f"at {buffer}[{int(report['offset']) // width}]"
+    outside = f"{who} {does} {where}, and {buffer} has {count} numbers"
+    if buffer == "memory":
+        outside = f"{who} {does} far from x, cos, sin and y"
     return {
-        _OUTSIDE: (f"{who} {does} {where}, and {buffer} has {count} numbers", "outside")
-        if buffer != "memory"
-        else (f"{who} {does} far from x, cos, sin and y", "outside"),
-        _MISALIGNED: (f"{who} {does} at once {where}, an address that is no multiple of {size}", "misaligned"),
+        _OUTSIDE: (outside, "table" if buffer in ("cos", "sin") else "outside"),
+        _MISALIGNED: (f"{who} {does} at once {where}, an address that is not a multiple of {size}", "misaligned"),
         _READ_ONLY: (f"{who} writes into {buffer}, which is an input", "input"),
         _ON_HOST: (f"rope_launch itself touches {buffer}: that memory is the GPU's, only a kernel may", "host"),
         _CRASH: (f"{who} crashed (signal {int(report['error'])})", "crash"),

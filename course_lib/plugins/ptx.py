@@ -12,6 +12,7 @@ from course_lib.errors import BuildError
 from course_lib.plugins.compilers import FOLDER, SOURCE, nvcc
 
 _ENTRY = re.compile(r"\.entry\s+(\w+)")
+_LOCAL = re.compile(r"\b(ld|st)\.local\b")  # an array that did not fit into registers
 _ACCESS = re.compile(r"\b(ld|st)\.global(?:\.\w+)*?(?:\.v(\d))?\.[bsuf](8|16|32|64)\b")
 
 
@@ -19,7 +20,8 @@ def count_accesses(ptx: str) -> dict[str, Counter[str]]:
     """For each kernel how many instructions load and store how many bytes of global memory at once.
 
     Returns:
-        by kernel, counts by ``"ld 16"``, ``"st 2"``, ...; a text without kernels gives an empty dict.
+        by kernel, counts by ``"ld 16"``, ``"st 2"``, ..., and ``"local"`` for loads and stores of arrays that are not in
+        registers; a text without kernels gives an empty dict.
     """
     found: dict[str, Counter[str]] = {}
     kernel = None
@@ -28,6 +30,8 @@ def count_accesses(ptx: str) -> dict[str, Counter[str]]:
             kernel = found.setdefault(entry[1], Counter())
         elif kernel is not None and (access := _ACCESS.search(line)):
             kernel[f"{access[1]} {int(access[2] or 1) * int(access[3]) // 8}"] += 1
+        elif kernel is not None and _LOCAL.search(line):
+            kernel["local"] += 1
     return found
 
 

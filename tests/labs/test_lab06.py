@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from course_lib import labs
-from course_lib.errors import EngineError, ExaminerFault
+from course_lib.errors import BackendUnavailable, EngineError, ExaminerFault
 from course_lib.grading import sandbox
 from course_lib.grading.judge import judge
 from course_lib.labs import (
@@ -28,11 +28,11 @@ from course_lib.labs import (
 from course_lib.labs.lab06_cases import Case
 from course_lib.labs.lab06_compile_child import first_error
 from course_lib.labs.lab06_figures import angle_figure, sectors_figure
-from course_lib.labs.lab06_judgement import judge_memory, judge_speed
+from course_lib.labs.lab06_judgement import judge_memory, judge_rotations, judge_speed, narrowed
 from course_lib.labs.lab06_kernel import ACCESS, Run, run_kernel
 from course_lib.labs.lab06_memory import requests, traffic
 from course_lib.migration.bindings import BindingsUnavailable, NoNetwork
-from course_lib.plugins import rope
+from course_lib.plugins import compilers, rope
 from course_lib.plugins.compilers import SOURCE
 from tests.plugins import rope_cases
 
@@ -66,6 +66,15 @@ def contract() -> None:
     try:
         lab06_contract._bindings()
     except BindingsUnavailable as absent:
+        pytest.skip(str(absent))
+
+
+@pytest.fixture
+def nvcc() -> None:
+    """Skip where NVIDIA's compiler is missing."""
+    try:
+        compilers.nvcc()
+    except BackendUnavailable as absent:
         pytest.skip(str(absent))
 
 
@@ -179,6 +188,7 @@ __global__ void rotate(const T* x, const float* cos, const float* sin, T* y, boo
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(40);
   config.blockDim = dim3(128);
+  config.stream = stream;
   return cudaLaunchKernelEx(&config, rotate<T>, x, cos, sin, y, interleaved, n);
 """
     first, _, rest = KERNEL.partition("// ### BEGIN SOLUTION")
@@ -206,23 +216,23 @@ def test_other_right_kernels(hand_in, kernel, memory, words):
 MISTAKES = {
     "no thread too many is sent home": (
         [("  if (thread >= threads) return;\n", "")],
-        "partial",
         "none",
-        "and x has",
+        "none",
+        "no bounds guard",
         "Compare a thread's number",
     ),
     "vectors without asking for alignment": (
         [("aligned && n.head_size", "n.head_size")],
         "partial",
         "full",
-        "no multiple of",
+        "not a multiple of",
         "multiple of 16",
     ),
     "vectors without asking for the head size": (
         [("aligned && n.head_size / 2 % kWide == 0", "aligned")],
         "partial",
         "full",
-        "no multiple of",
+        "not a multiple of",
         "multiple of 16",
     ),
     "only halves": (
@@ -244,21 +254,21 @@ MISTAKES = {
         "none",
         "none",
         "numbers wrong",
-        "need the old x_a",
+        "needs the old x_a",
     ),
     "heads forgotten in the position": (
         [("row / heads % sequence", "row % sequence")],
         "none",
         "none",
         "numbers wrong",
-        "by hand",
+        "row / heads % sequence",
     ),
     "table rows of a whole head": (
         [("% sequence * half + pair", "% sequence * 2 * half + pair")],
         "none",
         "none",
-        "reads",
-        "pairs before",
+        "at cos[",
+        "head_size / 2 numbers in a row",
     ),
     "blocks rounded down": ([("(threads + 255) / 256", "threads / 256")], "partial", "none", "some missing", "never written"),
     "blocks in the grid's y": (
@@ -309,7 +319,7 @@ MISTAKES = {
         "full",
         "none",
         "more than once",
-        "Who else writes",
+        "Which other thread writes",
     ),
     "a semicolon forgotten": (
         [("Numbers out[2];", "Numbers out[2]")],
@@ -328,6 +338,124 @@ def test_mistakes(hand_in, name):
     assert tiers(examined) == {"kernel": kernel, "memory": memory}, examined.outcomes
     found = outcome(examined, "kernel" if kernel != "full" else "memory")
     assert said in found.message and hint in found.hint, found
+
+
+def test_a_forgotten_stream_costs_points(hand_in):
+    examined = hand_in(changed(KERNEL, ("  config.stream = stream;\n", "")), only="kernel")
+    found = outcome(examined, "kernel")
+    assert (found.tier, found.points) == ("partial", 2) and "not launched on the stream" in found.message
+    assert "config.stream = stream" in found.hint
+
+
+def test_the_case_that_does_not_end_is_named(hand_in):
+    """It is the fifth of six: what comes after it is counted, and neither taken for wrong nor for the first failure."""
+    loop = "  if (heads == 7) for (volatile int i = 0;;) i = 1;\n  using Numbers"
+    found = outcome(hand_in(changed(KERNEL, ("  using Numbers", loop)), only="kernel"), "kernel")
+    assert "shape (3, 5, 7, 64)" in found.message and "was stopped after 5 s" in found.message, found
+    assert "cases after it were not run" in found.message and "each loop" in found.hint
+
+
+def run_of(shape, kind="", wrong=1, **named) -> Run:
+    return Run(Case(shape, "float32", False, 1), kind and "it failed", kind, 2.0, wrong, np.zeros(0, ACCESS), 1, **named)
+
+
+def test_the_simplest_case_that_ran_is_shown_first():
+    runs = [run_of((1, 1, 1, 2), "ended"), run_of((2, 3, 4, 8)), run_of((2, 2, 2, 8)), run_of((1, 1, 1, 4), wrong=0)]
+    assert "(2, 2, 2, 8)" in judge_rotations(runs).message
+    assert "(2, 3, 4, 8)" in judge_rotations([*runs, run_of((2, 3, 4, 8), "outside")]).message
+
+
+@pytest.mark.parametrize(
+    ("wrong_first", "hint"), [(0, "Only y_b is wrong"), (3, "Only y_a is wrong"), (1, "numbers that stand in the tables")]
+)
+def test_hints_name_the_half_of_a_pair_that_is_wrong(wrong_first, hint):
+    assert hint in judge_rotations([run_of((1, 2, 3, 8), wrong=3, wrong_first=wrong_first)]).hint
+
+
+def test_bytes_are_told_of_the_kernel_that_moves_them(hand_in):
+    """FP32 was said to move 2 bytes at a time: the width was that of another case."""
+    examined = hand_in(changed(KERNEL, ("aligned && n.head", "sizeof(T) == 4 && aligned && n.head")), only="memory")
+    message = outcome(examined, "memory").message
+    assert "float16, halves: threads ask for 2 bytes" in message and "float32, halves: threads" not in message
+
+
+def test_another_way_to_launch_is_explained(hand_in):
+    triple = changed(
+        KERNEL, ("  return cudaLaunchKernelEx(&config, kernel, x,", "  kernel<<<config.gridDim, config.blockDim>>>(x,")
+    )
+    found = outcome(hand_in(triple, only="kernel"), "kernel")
+    assert "<<<...>>>" in found.message and "cudaLaunchKernelEx" in found.message and "lecture 9" in found.hint
+    assert outcome(hand_in("// not kernel<<<1, 1>>>()\n" + KERNEL, only="kernel"), "kernel").tier == "full"
+
+
+# ---- what the compiler made
+
+WIDE = {"ld 16": 2, "st 16": 2, "ld 4": 8}
+
+
+@pytest.mark.parametrize(
+    ("compiled", "said"),
+    [
+        ({"a": WIDE}, ""),
+        ({"a": WIDE, "scalar": {"ld 4": 4, "st 4": 2}}, ""),
+        ({"both paths in one": {"ld 16": 2, "st 16": 2, "ld 4": 4, "st 4": 2}}, ""),
+        ({"I6__half": {"ld 16": 2, "st 16": 1, "st 2": 7}}, "1 store(s) of 16 bytes and 7 narrower"),
+        ({"a": WIDE, "I6__half": {"ld 16": 2, "st 2": 16}}, "float16 kernel 0 store(s)"),
+        ({"a": WIDE, "I6__half": {"ld 2": 2, "st 2": 2}}, "no store of 16 bytes for float16"),
+        ({"a": WIDE, "I13__nv_bfloat16": {**WIDE, "local": 12}}, "bfloat16 kernel into local memory"),
+        ({}, "no store of 16 bytes for any type"),
+    ],
+)
+def test_what_a_compiler_made_is_judged(compiled, said):
+    problem = narrowed(compiled)
+    assert said in problem[0] if said else problem is None
+
+
+def test_what_nvcc_made_of_a_hand_in_decides(hand_in, nvcc):
+    """A cheat: wide on the host, where accesses are watched, and narrow on a GPU."""
+    only_here = "#ifdef ROPE_ON_HOST\n  constexpr int kWide = 16 / sizeof(T);\n#else\n  constexpr int kWide = 1;\n#endif\n"
+    found = outcome(hand_in(changed(KERNEL, ("  constexpr int kWide = 16 / sizeof(T);\n", only_here)), only="memory"), "memory")
+    assert (found.tier, found.points) == ("partial", 1.5) and "no store of 16 bytes" in found.message
+    not_cuda = "\n#ifndef ROPE_ON_HOST\nint rope_it = nothing;\n#endif\n"
+    found = outcome(hand_in(KERNEL + not_cuda, only="memory"), "memory")
+    assert found.tier == "partial" and "With nvcc" in found.message and "Line" in found.message
+
+
+def test_an_array_indexed_at_run_time_is_seen(hand_in, nvcc):
+    at_run_time = changed(
+        KERNEL,
+        ("template <typename T, int kWidth, bool kInterleaved>\n", "template <typename T, int kWidth>\n"),
+        ("rotate(const T* x,", "rotate(bool kInterleaved, const T* x,"),
+        ("interleaved ? rotate<T, kWidth, true> : rotate<T, kWidth, false>", "rotate<T, kWidth>"),
+        ("kernel, x, cos", "kernel, interleaved, x, cos"),
+        ("  for (int i = 0; i < kWidth; ++i) {", "#pragma unroll 1\n  for (int i = 0; i < kWidth; ++i) {"),
+    )
+    found = outcome(hand_in(at_run_time, only="memory"), "memory")
+    assert found.tier == "partial" and "local memory" in found.message and "template's argument" in found.hint
+
+
+def test_without_nvcc_the_message_says_what_was_not_judged(hand_in, monkeypatch):
+    def absent(*_):
+        raise EngineError("rope.cu cannot be compiled: nvcc is not installed on this machine")
+
+    monkeypatch.setattr(lab06, "compile_ptx", absent)
+    found = outcome(hand_in(KERNEL, only="memory"), "memory")
+    assert found.tier == "full" and "nvcc is not at hand" in found.message
+
+
+def test_the_third_hint_gives_wide_stores(hand_in, nvcc):
+    """Its code, put in place of the solution's, is what it promises to be."""
+    cells = nbformat.read(ROOT / "solutions" / LAB.name / f"{LAB.name}.ipynb", as_version=4).cells
+    hint = next(cell.source for cell in cells if cell["id"] == "task-memory").partition("Hint 3")[2]
+    code = hint.partition("```cpp\n")[2].partition("```")[0]
+    kernel = changed(
+        KERNEL,
+        ("// A thread rotates kWidth", code + "\n// A thread rotates kWidth"),
+        ("*reinterpret_cast<Numbers*>(y + first) = out[0];", "store(y + first, out[0]);"),
+        ("*reinterpret_cast<Numbers*>(y + second) = out[1];", "store(y + second, out[1]);"),
+    )
+    found = outcome(hand_in(kernel, only="memory"), "memory")
+    assert found.tier == "full" and "nvcc makes loads and stores of 16 bytes" in found.message
 
 
 # ---- kernels that cheat, and hostile ones
@@ -523,7 +651,7 @@ def test_cases_are_the_ones_promised():
     assert len({case.seed for case in found}) == len(found)
 
 
-@pytest.mark.parametrize("answer", [b"", b"x" * 50, b"\xff" * 500, np.zeros(15, np.int64).tobytes()])
+@pytest.mark.parametrize("answer", [b"", b"x" * 50, b"\xff" * 500, np.zeros(16, np.int64).tobytes()])
 def test_nonsense_from_the_kernels_process(monkeypatch, answer):
     monkeypatch.setattr(lab06_kernel, "compile_program", lambda *_: b"")
     monkeypatch.setattr(lab06_kernel, "run_program", lambda *_: answer)
@@ -632,6 +760,16 @@ def test_plugins_with_mistakes(hand_in, contract, name):
     edits, tier, said, hint = PLUGINS[name]
     found = outcome(hand_in(plugin=changed(PLUGIN, *edits)), "plugin")
     assert found.tier == tier and said in found.message and hint in found.hint, found
+
+
+def test_every_broken_part_of_a_plugin_is_explained(hand_in, contract):
+    edits = [
+        ("return [input_types[0]]", "return [trt.DataType.FLOAT]"),
+        ("self.interleaved, stream)\n        ### END", "self.interleaved, 0)\n        ### END"),
+    ]
+    found = outcome(hand_in(plugin=changed(PLUGIN, *edits)), "plugin")
+    assert all(said in found.message for said in ("output types: get_output_data_types", "enqueue: enqueue of x", "expected"))
+    assert "type of x" in found.hint and "stream is TensorRT's" in found.hint
 
 
 def test_another_right_plugin(hand_in, contract):

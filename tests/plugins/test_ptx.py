@@ -21,11 +21,12 @@ PTX = """
 .visible .entry second(
 \tst.shared.f32 [%rd6], %f1;
 \tst.global.v2.b64 [%rd6], {%rd1, %rd2};
+\tst.local.v4.u32 [%rd7], {%r1, %r2, %r3, %r4};
 """
 
 
 def test_counted_by_hand() -> None:
-    assert count_accesses(PTX) == {"first": {"ld 16": 2, "ld 2": 1, "st 4": 1}, "second": {"st 16": 1}}
+    assert count_accesses(PTX) == {"first": {"ld 16": 2, "ld 2": 1, "st 4": 1}, "second": {"st 16": 1, "local": 1}}
     assert count_accesses("ld.global.u16 %rs1, [%rd5];") == {}  # before any kernel
 
 

@@ -14,12 +14,13 @@
 #define __host__
 
 // Runs `call(arguments)` once for each thread, or says what CUDA would say to such a grid.
-cudaError_t watched_launch(dim3 grid, dim3 block, void (*call)(void*), void* arguments);
+cudaError_t watched_launch(dim3 grid, dim3 block, cudaStream_t stream, void (*call)(void*), void* arguments);
 
 template <typename... Parameters, typename... Arguments>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...), Arguments... arguments) {
   auto thread = [&] { kernel(arguments...); };
-  return watched_launch(config->gridDim, config->blockDim, [](void* it) { (*static_cast<decltype(thread)*>(it))(); }, &thread);
+  return watched_launch(config->gridDim, config->blockDim, config->stream,
+                        [](void* it) { (*static_cast<decltype(thread)*>(it))(); }, &thread);
 }
 
 struct uint2 {

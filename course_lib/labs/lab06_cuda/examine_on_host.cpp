@@ -30,7 +30,7 @@ struct Case {
 enum Fault { kNone, kOutside, kMisaligned, kReadOnly, kOnHost, kCrash, kTime };
 
 struct Report {
-  int64_t fault, error, block[3], thread[3], buffer, offset, size, is_write, threads, accesses, y_bytes;
+  int64_t fault, error, block[3], thread[3], buffer, offset, size, is_write, threads, accesses, y_bytes, wrong_stream;
 };
 
 struct Access {
@@ -53,6 +53,7 @@ char *arena, *arena_end, *stack_top;
 Access* accesses;
 Report report;
 bool watched, in_kernel;
+void* stream_given;  // what rope_launch gets as its stream: it must come back with every launch
 volatile bool running;
 uint32_t first_block;
 dim3 launched[2], block_now, thread_now;  // blockIdx and threadIdx as they were given; a kernel could write to its own
@@ -152,12 +153,13 @@ extern "C" void* __wrap_memcpy(void* to, const void* from, size_t n) {
   return __real_memcpy(to, from, n);
 }
 
-cudaError_t watched_launch(dim3 grid, dim3 block, void (*call)(void*), void* arguments) {
+cudaError_t watched_launch(dim3 grid, dim3 block, cudaStream_t stream, void (*call)(void*), void* arguments) {
   const bool empty = !grid.x || !grid.y || !grid.z || !block.x || !block.y || !block.z;
   const bool large = grid.x > 2147483647u || grid.y > 65535 || grid.z > 65535 || block.x > 1024 || block.y > 1024 ||
                      block.z > 64 || uint64_t(block.x) * block.y * block.z > 1024;
   if (empty || large) return cudaErrorInvalidConfiguration;
   launched[0] = grid, launched[1] = block;
+  if (stream != stream_given) report.wrong_stream = 1;
   report.threads += int64_t(grid.x) * grid.y * grid.z * block.x * block.y * block.z;
   in_kernel = true;
   dim3 &b = block_now, &t = thread_now;
@@ -216,10 +218,11 @@ void run(const Case& c) {
   if (sigsetjmp(ended, 1)) return;
   stack_top = static_cast<char*>(__builtin_frame_address(0));
   limit_time(kTimeLimit);
+  stream_given = reinterpret_cast<void*>((uintptr_t(uint32_t(c.seed)) << 4) + 0x1000);  // a number, as TensorRT's is here
   running = true;
   const int error = rope_launch(int(c.type), int(c.interleaved), buffers[kX].data, reinterpret_cast<float*>(buffers[kCos].data),
                                 reinterpret_cast<float*>(buffers[kSin].data), buffers[kY].data, c.batch, c.sequence, c.heads,
-                                c.head_size, nullptr);
+                                c.head_size, stream_given);
   running = false;
   report.error = error;
 }
