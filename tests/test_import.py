@@ -54,7 +54,9 @@ WORKER_MODULES = {
 COMMAND = "the course command"
 FLOORS = {
     "errors": -1,
-    **dict.fromkeys(("course_lib", "bars", "cpu_int8", "files", "installation", "lazy", "model_file", "steps", "style"), 0),
+    **dict.fromkeys(
+        ("course_lib", "bars", "cpu_int8", "files", "installation", "lazy", "model_file", "percent", "steps", "style"), 0
+    ),
     **dict.fromkeys(("recipe", "models", "precision", "plugins", "migration"), 1),
     "engines": 2,
     **dict.fromkeys(("profiling", "benchmark"), 3),

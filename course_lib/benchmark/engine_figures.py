@@ -32,7 +32,7 @@ def draw_batches(rows: Sequence[Row]) -> Figure:
     axes.set_xscale("log", base=2)
     axes.set_xticks(batches, [str(batch) for batch in batches])
     axes.set(xlabel="batch size", ylabel="time over the\nbest engine's")
-    axes.legend(frameon=False, fontsize=8)
+    axes.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     worst = max(found, key=lambda row: row["ms"] / best[row["batch"]])
     times = worst["ms"] / best[worst["batch"]]
     axes.set_title(f"At batch {worst['batch']}, the engine {worst['engine']!r} takes {times:.2f} times as long as the best")
@@ -58,7 +58,7 @@ def draw_settings(rows: Sequence[Row]) -> Figure:
         _intervals(right, mine, places, index + 1, f"batch {batch}")
     right.axvline(1, color="0.4", lw=1, ls="--")
     right.set_xlabel("speed over the default")
-    right.legend(frameon=False, fontsize=8)
+    right.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     spread = [row["speedup"]["median"] for row in measured]
     built = sorted(seconds.values())
     takeaway = f"Builds of {built[0]:.0f} to {built[-1]:.0f} s, engines of {min(spread):.2f} to {max(spread):.2f} times the default's speed"
@@ -104,7 +104,7 @@ def draw_fusion(rows: Sequence[Row]) -> Figure:
     axes.set_yticks(range(len(found)), labels)
     axes.invert_yaxis()
     axes.set_xlabel("speed of the fused form over the other one")
-    axes.legend(frameon=False, fontsize=8)
+    axes.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     speeds = [row["speedup"]["median"] for row in found]
     axes.set_title(f"The same function in fewer kernels is {min(speeds):.2f} to {max(speeds):.2f} times as fast")
     return figure

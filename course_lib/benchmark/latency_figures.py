@@ -31,7 +31,7 @@ def over_calls(series: Mapping[str, np.ndarray], title: str) -> Figure:
         axes.loglog(np.arange(1, len(values) + 1), values, "o-", ms=4, lw=1, color=style.colour(index), label=name)
     axes.set(xlabel="number of the call since the engine was loaded", ylabel="latency (ms)")
     _plain_numbers(axes)
-    axes.legend(frameon=False)
+    axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     axes.set_title(title)
     return figure
 
@@ -63,7 +63,7 @@ def distribution(measured: Measurement, title: str) -> Figure:
         axes.axvline(value, color=style.colour(index), lw=2, ls="--" if name == "mean" else "-", label=f"{name} {value:.2f} ms")
     axes.set(xscale="log", yscale="log", xlabel="latency of one call (ms, logarithmic)", ylabel=f"calls, of {len(values):,}")
     _plain_numbers(axes, y=False)
-    axes.legend(frameon=False)
+    axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     axes.set_title(title)
     return figure
 
@@ -115,7 +115,7 @@ def batch_sweep(measured: Mapping[int, Measurement]) -> Figure:
     left.set_xticks(sizes, [str(size) for size in sizes])
     _plain_numbers(left, x=False)
     left.minorticks_off()
-    left.legend(frameon=False)
+    figure.legend(*left.get_legend_handles_labels(), loc="outside lower left", ncols=3, frameon=False)
     right.plot(medians, rates, "o-", color=style.colour(2))
     for size, x, y in zip(sizes, medians, rates, strict=True):
         right.annotate(str(size), (x, y), (4, -10), textcoords="offset points", fontsize=8)

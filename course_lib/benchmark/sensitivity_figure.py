@@ -8,6 +8,7 @@ import numpy as np
 
 from course_lib import style
 from course_lib.benchmark.accuracy import decibels
+from course_lib.percent import in_percent
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -51,7 +52,7 @@ def _label(row: NodeError) -> str:
         return f"{row.deviation.nonfinite} output values NaN or infinite"
     if row.deviation.relative_error == 0:
         return "no error"
-    return f"{100 * row.deviation.relative_error:.2g} %, {row.deviation.sqnr_db:.0f} dB"
+    return f"{in_percent(row.deviation.relative_error)}, {row.deviation.sqnr_db:.0f} dB"
 
 
 def _shortened(row: NodeError) -> str:

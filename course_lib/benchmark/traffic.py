@@ -1,6 +1,8 @@
-"""Requests of a small service, for choosing profiles: how many digits come at once on one day."""
+"""Requests of a small service, for choosing profiles: how many digits come at once on one day, and what a padded call costs."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -28,3 +30,19 @@ def mail_day(seed: int | None, *, requests: int = 4000) -> np.ndarray:
     for index, (digits, chances, _) in enumerate(_KINDS.values()):
         sizes = np.where(kind == index, rng.choice(digits, size=requests, p=chances), sizes)
     return sizes.astype(np.int64)
+
+
+def padded_latency(latency_ms: Mapping[int, float]) -> dict[int, float]:
+    """What a request of each size costs in a service that may pad it: the least time of its own size and of all larger ones.
+
+    A call is disturbed by the machine in one direction only, it becomes slower. So where a size was measured slower than a
+    larger one, the larger one's time is the better estimate, and a hump in the curve does not become the border of a profile.
+
+    Args:
+        latency_ms: milliseconds of a call by size.
+    """
+    price: dict[int, float] = {}
+    least = float("inf")
+    for size in sorted(latency_ms, reverse=True):
+        least = price[size] = min(least, latency_ms[size])
+    return dict(sorted(price.items()))

@@ -52,6 +52,21 @@ class Tuning:
         """How many times faster the best one is than another, with its uncertainty; needs 10 rounds."""
         return speedup(self.times_ms[tactic], self.times_ms[self.best])
 
+    def compared(self, tactic: str) -> str:
+        """`over` in words: which of the two is faster as far as this measurement tells.
+
+        `best` has the smallest median of all rounds, and `over` compares within each round. On a busy machine the two may
+        disagree: a load that lasts some rounds moves one median and leaves most pairs as they were.
+        """
+        ratio = self.over(tactic)
+        if ratio.low > 1:
+            says = "faster"
+        elif ratio.high < 1:
+            says = "slower within most rounds, in spite of its median: the machine was busy, tune again"
+        else:
+            says = "no difference shown"
+        return f"{self.best} over {tactic}: {ratio}, {says}"
+
 
 def tune(tactics: Tactics, *, rounds: int = 20, seed: int | None = None) -> Tuning:
     """Time every tactic once a round, in an order that is shuffled anew, so that a busy moment of the machine hits all alike."""

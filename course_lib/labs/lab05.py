@@ -21,6 +21,7 @@ from course_lib.labs.handed_in import missing
 from course_lib.labs.lab05_service import Bill, Box, Service
 from course_lib.labs.lab05_traffic import LARGEST
 from course_lib.labs.reference import ours
+from course_lib.percent import in_percent
 from course_lib.recipe import Recipe
 
 MOST = lab05_search.MOST
@@ -77,7 +78,7 @@ class DynamicShapes(Lab):
             bill = lab05_service.bill(recipe, hidden)
             if bill.refused:
                 said = (
-                    f"{100 * bill.refused:.2g} % of the hidden day's batches are refused: a service that refuses has no cost."
+                    f"{in_percent(bill.refused)} of the hidden day's batches are refused: a service that refuses has no cost."
                 )
                 return Examination((cover, *account, *self.nothing(said, cover.hint, ("cost",))), plan)
             try:

@@ -15,6 +15,7 @@ from course_lib.labs.lab07_answers import CLOSE, SIZES, TOLERANCE, check, larges
 from course_lib.labs.lab07_child import FILE
 from course_lib.labs.lab07_pace import FLOOR
 from course_lib.labs.lab07_stream import fresh_stream
+from course_lib.percent import in_percent
 
 _POINTS = {3: 1.0, 2: 0.6, 1: 0.3, 0: 0.0}  # share of the points for throughput, by fixed causes
 _MOST_BYTES = 64 << 10
@@ -90,7 +91,7 @@ class Profiling(Lab):
                 expected, found = (services.answers(service, stream) for service in (given, yours))
                 check(expected, found)
                 error = max(error, largest_error(expected, found))
-        message = f"Logits of {sum(map(sum, SIZES))} fresh scans in requests of 1 to 64: at most {100 * error:.2g} % off."
+        message = f"Logits of {sum(map(sum, SIZES))} fresh scans in requests of 1 to 64: at most {in_percent(error)} off."
         if error <= TOLERANCE:
             return self.outcome("equal", "full", message), error
         hint = "The same network on other pixels. Which step rounds, clips or scales otherwise than the given `normalise`?"

@@ -148,8 +148,11 @@ class TableDiff:
 
         What only moves values is left out beside `at_least` operators that compute.
         """
+        nodes = list(nodes)
         known = {**self.before.operators, **self.after.operators}
-        place = {node: index for index, node in enumerate(known)}
+        # A node that only the second graph has stands at the end of the union: take the order of the graph that has most of them.
+        order = max((self.before.operators, self.after.operators), key=lambda graph: sum(node in graph for node in nodes))
+        place = {node: index for index, node in enumerate({**order, **known})}
         ordered = sorted(nodes, key=lambda node: place.get(node, len(place)))
         types = [known.get(node) or node.rpartition("/")[2] for node in ordered]  # without a graph a name's end has to serve
         computing = [operator for operator in types if operator not in _MOVES]

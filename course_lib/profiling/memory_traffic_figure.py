@@ -55,7 +55,7 @@ def _stacked_bars(axes: Axes, names: Sequence[str], values: Sequence[tuple[int, 
     axes.set_yticks(rows, names, fontsize=8)
     axes.invert_yaxis()
     axes.set_xlabel("megabytes moved in one inference")
-    axes.legend(frameon=False, fontsize=8, loc="lower right")
+    axes.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))
 
 
 def draw_trips(before: Traffic, after: Traffic) -> Figure:
@@ -144,6 +144,6 @@ def growth(sizes: Sequence[int], variants: Mapping[str, Sequence[Traffic]], labe
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.yaxis.set_major_formatter("{x:g}")
     axes.set(xlabel=label, ylabel="megabytes moved")
-    axes.legend(frameon=False)
+    axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     axes.set_title(title)
     return figure

@@ -131,7 +131,7 @@ def traffic(sizes: np.ndarray, ends: Sequence[int] = (), *, name: str = "batch",
         axes.axvline(end + 0.5, color="#777777", lw=0.8, ls="--")
     axes.set(xlabel=f"{name} size of the request", ylabel="requests", xlim=(0, max(values.max(), *ends, 1) + 1))
     if ends:
-        axes.legend(frameon=False)
+        axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     most = int(np.argmax(counts))
     axes.set_title(
         title

@@ -46,6 +46,26 @@ def test_the_median_decides_not_the_mean():
     assert Tuning(times).best == "once disturbed"
 
 
+QUIET = np.ones(105)
+# The machine is idle, then busy with something that hits one tactic only, then busy with something that hits both; and again.
+BUSY, HIT_ONCE = np.tile([1.0, 10.0, 1.1, 1.0, 10.0], 21), np.tile([0.9, 9.0, 3.0, 0.9, 9.0], 21)
+
+
+@pytest.mark.parametrize(
+    ("best", "rival", "says"),
+    [
+        (QUIET, 2 * QUIET, "faster"),
+        (QUIET, np.random.default_rng(0).permutation([0.9] * 52 + [1.001] + [1.1] * 52), "no difference shown"),
+        (BUSY, HIT_ONCE, "slower within most rounds, in spite of its median"),
+    ],
+)
+def test_a_comparison_says_what_the_rounds_say(best: np.ndarray, rival: np.ndarray, says: str) -> None:
+    tuning = Tuning({"rival": rival, "best": best})
+    assert tuning.best == "best", "the smallest median of all rounds"
+    compared = tuning.compared("rival")
+    assert compared.startswith(f"best over rival: {tuning.over('rival')}, ") and says in compared
+
+
 def test_a_cached_choice_is_not_measured_again():
     calls: list[str] = []
     tactics = {"a": sleeping(0, calls, "a")}

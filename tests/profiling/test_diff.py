@@ -85,6 +85,15 @@ def test_several_that_became_several_others_are_regrouped() -> None:
     assert [str(f) for f in compared.fused] == ["Conv + Add"] and [str(f) for f in compared.parted] == ["Relu + Add"]
 
 
+def test_operators_stand_in_the_order_of_the_graph_that_has_them() -> None:
+    """The second graph has a node in the middle that the first one lacks, as after an export with a residual connection."""
+    before = LayerTable((kernel("a1", "conv", "relu"),), {"conv": "Conv", "relu": "Relu"})
+    after = LayerTable((kernel("b1", "conv", "add", "relu"),), {"conv": "Conv", "add": "Add", "relu": "Relu"})
+    for compared in (diff(before, after), diff(after, before)):
+        assert compared.operators(["relu", "add", "conv"]) == "Conv + Add + Relu"
+    assert diff(before, after).operators(iter(["relu", "unknown", "conv"])) == "Conv + Relu + unknown"
+
+
 def test_a_second_profile_repeats_every_kernel() -> None:
     compared = diff(table(kernel("a", "conv", "relu")), table(kernel("p0", "conv", "relu"), kernel("p1", "relu", "conv")))
     assert kinds(compared) == [("repeated", ["a"], ["p0", "p1"])] and not compared.fused and not compared.parted
