@@ -54,6 +54,8 @@ def test_every_data_file_is_in_the_package() -> None:
     """A file that the package list in pyproject.toml forgets is missing wherever the course is installed from a wheel."""
     root = Path(__file__).resolve().parents[2]
     listed = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]["package-data"]
-    packed = {path for package, globs in listed.items() for glob in globs for path in (root / package.replace(".", "/")).glob(glob)}
+    packed = {
+        path for package, globs in listed.items() for glob in globs for path in (root / package.replace(".", "/")).glob(glob)
+    }
     found = {path for path in (root / "course_lib").rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc")}
     assert found <= packed, sorted(str(path.relative_to(root)) for path in found - packed)
