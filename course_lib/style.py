@@ -68,5 +68,5 @@ def _saved(drawn: Figure, form: str) -> bytes:
 
     buffer = BytesIO()
     with matplotlib.rc_context({"svg.hashsalt": "course"}):  # equal figures are equal files
-        drawn.savefig(buffer, format=form, metadata={"Date": None} if form == "svg" else None)
+        drawn.savefig(buffer, format=form, metadata={"Date": None, "Title": alt_text(drawn)} if form == "svg" else None)
     return buffer.getvalue()

@@ -5,6 +5,9 @@ The pages load nothing from elsewhere, so that they can be read without a networ
 
 from __future__ import annotations
 
+import re
+from html import unescape
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -48,6 +51,7 @@ autodoc_typehints = "signature"
 def setup(app: Sphinx) -> None:
     """Corrections of what the extensions make of the course's sources."""
     app.connect("doctree-read", _drop_empty_widgets)
+    app.connect("doctree-read", _describe_figures)
     app.connect("autodoc-process-docstring", _keep_colons, priority=400)  # before napoleon's 500
 
 
@@ -58,6 +62,17 @@ def _drop_empty_widgets(app: Sphinx, tree: document) -> None:
     for block in list(tree.findall(nodes.literal_block)):
         if block.astext().strip() == "Output()":
             block.parent.remove(block)
+
+
+def _describe_figures(app: Sphinx, tree: document) -> None:
+    """The alt text of a figure is the title that `course_lib.style` writes into its SVG file."""
+    from docutils import nodes
+
+    for image in tree.findall(nodes.image):
+        file = Path(app.srcdir, image["uri"].lstrip("/"))
+        if "alt" not in image and file.suffix != ".png" and file.is_file():
+            if title := re.search(r"<dc:title>(.*?)</dc:title>", file.read_text(encoding="utf-8"), re.DOTALL):
+                image["alt"] = unescape(title[1])
 
 
 def _keep_colons(app: Sphinx, what: str, name: str, thing: object, options: object, lines: list[str]) -> None:

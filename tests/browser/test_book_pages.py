@@ -1,0 +1,136 @@
+"""Every page of the book as a reader without a network sees it, on a wide screen and on a telephone."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(900)]
+
+LOCAL = ("file:", "data:", "blob:")
+# Scrolling boxes are fine on a telephone; on a wide screen all code is seen at once.
+FAULTS = r"""wide => {
+  const faults = [], root = document.documentElement, article = document.querySelector(".bd-article");
+  const shown = element => element.textContent.trim().slice(0, 60);
+  if (root.scrollWidth > root.clientWidth + 1) faults.push(`the page scrolls: ${root.scrollWidth} > ${root.clientWidth}`);
+  if (!article) return faults;  // the search page and the like
+  for (const box of article.querySelectorAll("pre")) {
+    const scrolls = ["auto", "scroll"].includes(getComputedStyle(box).overflowX);
+    if (box.scrollWidth > box.clientWidth + 1 && (wide || !scrolls)) faults.push(`code is cut off: ${shown(box)}`);
+  }
+  for (const image of article.querySelectorAll("img")) {
+    if (!image.alt.trim()) faults.push(`no alt text: ${image.src.slice(-60)}`);
+    if (!image.complete || !image.naturalWidth) faults.push(`not loaded: ${image.src.slice(-60)}`);
+  }
+  for (const formula of article.querySelectorAll(".math")) {
+    if (!formula.querySelector("mjx-container")) faults.push(`raw formula: ${shown(formula)}`);
+  }
+  for (const error of article.querySelectorAll("mjx-merror")) faults.push(`wrong formula: ${shown(error)}`);
+  const text = article.cloneNode(true);
+  text.querySelectorAll("pre, code, dt.sig, mjx-container, script").forEach(element => element.remove());
+  const raw = text.textContent.match(/\\\(|\\\[|\$[^$\n]*\\[a-z]+[^$\n]*\$|^\s*\[ \] .*|Output\(\)/m);
+  if (raw) faults.push(`raw source: ${raw[0].slice(0, 60)}`);
+  return faults;
+}"""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The book without outputs; that with outputs where `make book` has left it in COURSE_BOOK."""
+    if built := os.environ.get("COURSE_BOOK"):
+        return Path(built)
+    folder = tmp_path_factory.mktemp("book")
+    command = [sys.executable, str(ROOT / "docs" / "make_book.py"), "--no-execute", "--output", str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=800)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return folder / "html"
+
+
+CELLS = {
+    "bars": "from course_lib import style\nfigure = style.figure()\naxes = figure.add_subplot(title='Twice as fast')\n"
+    "axes.set(xlabel='batch', ylabel='ms')\naxes.plot([1, 2])\nfigure",
+    "widget": "from course_lib.widgets import PrecisionExplorer\nPrecisionExplorer()",
+    "bar": "import ipywidgets\nipywidgets.Output()",
+    "long": "print('x' * 500)",
+    "table": "import html\nfrom IPython.display import HTML\n"
+    "HTML('<table><tr>' + '<td>a wide cell of a table</td>' * 40 + '</tr></table>')",
+}
+
+
+@pytest.fixture(scope="module")
+def executed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small book with the same settings whose one notebook has run: a figure, a widget, a progress bar, wide outputs."""
+    source = tmp_path_factory.mktemp("executed")
+    shutil.copy(ROOT / "docs" / "conf.py", source)
+    shutil.copytree(ROOT / "docs" / "_static", source / "_static")
+    text = "# Outputs\n\n- [ ] a task\n- [x] a task that is done\n\nInline $\\sqrt{x^2}$, and\n\n$$\\frac{a}{b}$$"
+    cells = [nbformat.v4.new_code_cell(cell, id=name) for name, cell in CELLS.items()]
+    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell(text, id="text"), *cells])
+    book.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    nbformat.write(book, source / "index.ipynb")
+    command = [sys.executable, "-m", "sphinx", "-W", "-q", "-D", "nb_execution_mode=force", str(source), str(source / "html")]
+    environment = {**os.environ, "COURSE_FIGURES": "svg", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return source / "html"
+
+
+def faults(browser, site: Path, width: int) -> list[str]:
+    """What is wrong on the pages of a site at a width in pixels; every request that leaves the machine is one."""
+    page = browser.new_page(viewport={"width": width, "height": 900})
+    outside: list[str] = []
+    page.route(lambda url: not url.startswith(LOCAL), lambda route: (outside.append(route.request.url), route.abort()))
+    found = []
+    pages = [file for file in sorted(site.rglob("*.html")) if "_static" not in file.parts]
+    assert pages
+    for file in pages:
+        page.goto(file.as_uri())
+        page.evaluate("async () => { if (window.MathJax?.startup) await MathJax.startup.promise; }")
+        found += [f"{file.relative_to(site)}: {fault}" for fault in page.evaluate(FAULTS, width > 1000)]
+    page.close()
+    return found + [f"loaded from elsewhere: {url}" for url in outside]
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+def test_no_page_has_a_fault(browser, site, width):
+    assert faults(browser, site, width) == []
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+def test_no_output_has_a_fault(browser, executed, width):
+    assert faults(browser, executed, width) == []
+
+
+def test_figures_are_sharp_and_described_and_tasks_are_boxes(browser, executed):
+    page = browser.new_page()
+    page.goto((executed / "index.html").as_uri())
+    images = page.locator(".bd-article img")
+    assert all(image.get_attribute("src").endswith(".svg") for image in images.all())
+    assert [image.get_attribute("alt").partition(".")[0] for image in images.all()] == ["Twice as fast", "FP16 turns 0"]
+    assert page.locator(".bd-article input[type=checkbox]").count() == 2
+    page.close()
+
+
+BAD = {
+    "raw formula": '<span class="math">\\(x\\)</span>',
+    "the page scrolls": '<div style="width:3000px">wide</div>',
+    "code is cut off": f'<pre style="overflow:hidden;white-space:pre">{"x" * 900}</pre>',
+    "no alt text": '<img src="data:image/gif;base64,R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7">',
+    "raw source": "<p>[ ] a task</p>",
+    "loaded from elsewhere": '<script src="https://example.com/a.js"></script>',
+}
+
+
+@pytest.mark.parametrize("fault", BAD)
+def test_the_check_finds(fault, browser, tmp_path):
+    (tmp_path / "index.html").write_text(
+        f'<body><article class="bd-article" style="overflow:visible">{BAD[fault]}</article></body>'
+    )
+    assert any(fault in one for one in faults(browser, tmp_path, 390))
