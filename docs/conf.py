@@ -70,9 +70,10 @@ def _describe_figures(app: Sphinx, tree: document) -> None:
 
     for image in tree.findall(nodes.image):
         file = Path(app.srcdir, image["uri"].lstrip("/"))
-        if "alt" not in image and file.suffix != ".png" and file.is_file():
-            if title := re.search(r"<dc:title>(.*?)</dc:title>", file.read_text(encoding="utf-8"), re.DOTALL):
-                image["alt"] = unescape(title[1])
+        if "alt" in image or file.suffix == ".png" or not file.is_file():
+            continue
+        if title := re.search(r"<dc:title>(.*?)</dc:title>", file.read_text(encoding="utf-8"), re.DOTALL):
+            image["alt"] = unescape(title[1])
 
 
 def _keep_colons(app: Sphinx, what: str, name: str, thing: object, options: object, lines: list[str]) -> None:
