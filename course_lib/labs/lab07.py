@@ -19,6 +19,7 @@ from course_lib.percent import in_percent
 
 _POINTS = {3: 1.0, 2: 0.6, 1: 0.3, 0: 0.0}  # share of the points for throughput, by fixed causes
 _MOST_BYTES = 64 << 10
+RECORDINGS = 3  # of the given pipeline, at most, where evidence does not agree with the first
 
 
 class Profiling(Lab):
@@ -53,8 +54,11 @@ class Profiling(Lab):
             return self.outcome(
                 "causes", "none", str(error), "Task 1 writes it: name suspects, ranges and shares as its text says."
             )
-        measured = lab07_causes.shares(services.record(services.given(), bench, ours=True))
-        judged = lab07_causes.judge(causes, measured)
+        measured = [lab07_causes.shares(services.record(services.given(), bench, ours=True))]
+        judged = lab07_causes.judge(causes, *measured)
+        while judged.evidence and len(measured) < RECORDINGS:  # load from elsewhere moves shares: look again before it counts
+            measured.append(lab07_causes.shares(services.record(services.given(), bench, ours=True)))
+            judged = lab07_causes.judge(causes, *measured)
         if not judged.wrong:
             return self.outcome("causes", "full", "All eight suspects are judged right, and the evidence holds.")
         tier = "partial" if judged.wrong <= 2 else "none"
@@ -104,8 +108,10 @@ class Profiling(Lab):
         message = lab07_pace.said(latencies)
         if fixed == 3:
             return self.outcome("throughput", "full", message)
-        message += f" That is worth {fixed} of the four fixes; three are needed, whichever they are."
-        hint = "Record your own pipeline: which range is the longest now, and does anybody need what it does?"
+        if not sure:
+            message += " Inconclusive: the machine is busy, and more time might show one fix more."
+        message += f" That is worth {fixed} of the three fixes that full points need."
+        hint = "Record your own pipeline: which range is the longest now, and does any answer need what it does?"
         tier = "inconclusive" if not sure else "partial" if fixed else "none"
         return self.outcome("throughput", tier, message, hint, share=_POINTS[fixed])
 
@@ -119,7 +125,8 @@ def _hint(message: str) -> str:
         "another order": "Whatever runs at the same time, answers leave in the order of the requests.",
         "answers came back": "One answer for each request. Who waits for the last one when the stream ends?",
         "rows": "The last batch of a request is rarely full: what happens to its scans?",
-        "no answer to": "A thread that dies takes no request any more, and whoever waits for it waits for ever: hand its exception on.",
+        "reads ahead": "A stream has no end in service. Answer a request before you read the one after the next.",
+        "no answer to": "A thread that dies takes no more requests, and the thread that waits for it never returns: hand its exception on.",
         "off by": "Compare your images with the given pipeline's, scan by scan, before any engine sees them.",
     }
     return next(

@@ -19,6 +19,9 @@ import numpy as np
 
 FILE = "pipeline.py"
 ENGINE_ROW = "engine"  # the row of a timeline on which the engine's own work stands
+START = "start"  # the row and the range of what happens once, before any request
+MOST_IN_HAND = 2  # requests that a pipeline may have read and not answered: one in the engine, the next one in preparation
+WAIT_S = 5.0  # for room to read one more
 _PERMITTED = {*sys.stdlib_module_names, "numpy"}
 
 
@@ -67,6 +70,34 @@ class PlainEngine:
             return self._engine.infer({"image": images})["logits"]
 
 
+class Requests:
+    """The stream as a pipeline gets it: a request comes only while fewer than `MOST_IN_HAND` are unanswered.
+
+    A thread that reads ahead waits, as it would at a socket. The thread that answers cannot wait for itself.
+    """
+
+    def __init__(self, requests: Iterator[list[bytes]]) -> None:
+        self._requests, self._in_hand = requests, 0
+        self._changed, self._answering = threading.Condition(), threading.current_thread()
+
+    def __iter__(self) -> Iterator[list[bytes]]:
+        for request in self._requests:
+            with self._changed:
+                wait_s = 0.0 if threading.current_thread() is self._answering else WAIT_S
+                if not self._changed.wait_for(lambda: self._in_hand < MOST_IN_HAND, wait_s):
+                    raise RuntimeError(
+                        f"reads ahead too far: it holds {MOST_IN_HAND} requests without an answer and asks for another one"
+                    )
+                self._in_hand += 1
+            yield request
+
+    def answered(self) -> None:
+        """One request less in hand."""
+        with self._changed:
+            self._in_hand -= 1
+            self._changed.notify_all()
+
+
 class Host:
     """What holds the pipeline between two questions."""
 
@@ -90,17 +121,24 @@ class Host:
         self._recorder = Recorder() if record else None
         span = self._recorder.span if self._recorder else _unnamed
         sys.meta_path.insert(0, NumpyOnly())
+        with self._recorder.span(START, START) if self._recorder else nullcontext():
+            self._pipeline = self._made(source, span)
+
+    def _made(self, source: str, span: Any) -> Any:
         names: dict[str, Any] = {"__name__": "pipeline"}
         exec(compile(source, FILE, "exec"), names)
         if "Pipeline" not in names:
             raise NameError("it defines no class Pipeline")
-        self._pipeline = names["Pipeline"](lambda: PlainEngine(self._plan, self._recorder), span)
+        return names["Pipeline"](lambda: PlainEngine(self._plan, self._recorder), span)
 
     def _run(self, stream: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         data, ends = stream["bytes"].tobytes(), np.cumsum(stream["lengths"]).tolist()
         scans = iter([data[start:end] for start, end in zip([0, *ends], ends, strict=False)])
-        requests = ([next(scans) for _ in range(size)] for size in stream["sizes"].tolist())
-        answers = [np.asarray(answer) for answer in self._pipeline.run(requests)]
+        requests = Requests([next(scans) for _ in range(size)] for size in stream["sizes"].tolist())
+        answers = []
+        for answer in self._pipeline.run(iter(requests)):
+            answers.append(np.asarray(answer))
+            requests.answered()
         for index, answer in enumerate(answers):
             if answer.ndim != 2 or answer.shape[1] != 10:
                 raise ValueError(f"answer {index} has shape {answer.shape}, expected (scans, 10)")

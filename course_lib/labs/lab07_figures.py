@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from course_lib import style
+from course_lib.labs.lab07_causes import serving
 from course_lib.labs.lab07_service import RECORDED
 from course_lib.profiling import Timeline, draw_timeline
 from course_lib.profiling.timeline import time_text
@@ -40,7 +41,7 @@ def draw_stretch(timeline: Timeline, *, of: str = "request", first: int = 2, cou
 
 
 def time_by_range(timelines: Mapping[str, Timeline]) -> Figure:
-    """Milliseconds a scan in each range, several recordings of `lab07_service.record` side by side, by their name in the legend."""
+    """Milliseconds per scan in each range while serving, of several recordings of `lab07_service.record`, by name in the legend."""
     spent = {name: _innermost_ms(timeline) for name, timeline in timelines.items()}
     ranges = sorted({r for found in spent.values() for r in found}, key=lambda r: max(s.get(r, 0.0) for s in spent.values()))
     figure = style.figure(8.0, 1.2 + 0.32 * len(ranges))
@@ -50,7 +51,7 @@ def time_by_range(timelines: Mapping[str, Timeline]) -> Figure:
         places = np.arange(len(ranges)) + (len(spent) / 2 - index - 0.5) * height
         bars = axes.barh(places, [found.get(r, 0.0) for r in ranges], height, color=style.colour(index), label=name)
         axes.bar_label(bars, fmt="%.2g", padding=2, fontsize=7.5)
-    totals = [timeline.span_us / 1e3 / sum(RECORDED) for timeline in timelines.values()]
+    totals = [serving(timeline).span_us / 1e3 / sum(RECORDED) for timeline in timelines.values()]
     axes.set_yticks(range(len(ranges)), ranges)
     axes.set(xlabel="time in the range (ms per scan)")
     axes.margins(x=0.1)
@@ -62,5 +63,5 @@ def time_by_range(timelines: Mapping[str, Timeline]) -> Figure:
 
 
 def _innermost_ms(timeline: Timeline) -> dict[str, float]:
-    rows = (row for row in timeline.summary() if row.kind == "range" and row.name not in _AROUND)
+    rows = (row for row in serving(timeline).summary() if row.kind == "range" and row.name not in _AROUND)
     return {row.name: row.total_us / 1e3 / sum(RECORDED) for row in rows}
