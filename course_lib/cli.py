@@ -416,10 +416,9 @@ def lab(
     """
     os.chdir(_root())
     command = [sys.executable, "-m", "jupyterlab", "--ServerApp.root_dir=.", f"--LabApp.default_url=/lab/tree/{START}"]
-    command += ["--LabApp.news_url=None", "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"]  # no pop-ups
-    if not instructor:
-        own = str(Path(__file__).with_name("jupyter"))
-        os.environ["JUPYTER_CONFIG_PATH"] = os.pathsep.join(filter(None, (own, os.environ.get("JUPYTER_CONFIG_PATH"))))
+    configured = [Path(__file__).with_name("jupyter") / who for who in ("everybody", *([] if instructor else ["learners"]))]
+    own = filter(None, (*map(str, configured), os.environ.get("JUPYTER_CONFIG_PATH")))
+    os.environ["JUPYTER_CONFIG_PATH"] = os.pathsep.join(own)
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         command.append("--allow-root")  # Jupyter refuses root, who is the usual user of a rented GPU machine
     _show(as_json, {"root": os.getcwd(), "command": command, "pid": os.getpid()})
