@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, ExitStack
@@ -56,7 +55,7 @@ class DynamicShapes(Lab):
         recipe = lab05_service.recipe(*lab05_search.cheapest(lab05_search.by_tokens(), counts))
         recipe.save(folder / "recipe.toml")
         bill = lab05_service.bill(recipe, counts)
-        (folder / "account.json").write_text(json.dumps({"shares": bill.shares, "padding": bill.padding}))
+        lab05_account.write(folder / "account.json", (bill.shares, bill.padding))
 
     def examine(self, folder: Path, bench: Bench, only: str | None = None) -> Examination:
         """Build, route, check the account, then pay for a day that nobody has seen."""
@@ -108,7 +107,7 @@ class DynamicShapes(Lab):
         try:
             claimed = lab05_account.read(folder / "account.json", profiles=len(recipe.profiles))
         except CourseError as error:
-            hint = '`{"shares": [...], "padding": ...}`: a part between 0 and 1 a profile, in the order of the recipe.'
+            hint = '`{"shares": [...], "padding": ...}`: a part between 0 and 1 for each profile, in the order of the recipe.'
             return self.outcome("account", "none", str(error), hint)
         right = lab05_account.judge(claimed, truth)
         if all(right.values()):

@@ -23,6 +23,31 @@ class Account:
     padding: float
 
 
+def write(path: Path | str, found: Any) -> Account:
+    """Write ``account.json`` from what a learner's `account` returned.
+
+    Args:
+        found: ``{"shares": numbers, "padding": number}``, or the two in this order; arrays of numpy are fine.
+
+    Returns:
+        what was written.
+
+    Raises:
+        CourseError: anything else; one line.
+    """
+    if isinstance(found, tuple | list) and len(found) == 2:
+        found = dict(zip(("shares", "padding"), found, strict=True))
+    try:
+        account = Account(tuple(float(share) for share in found["shares"]), float(found["padding"]))
+    except (TypeError, ValueError, KeyError, IndexError):
+        shown = " ".join(repr(found).split())[:60]
+        raise CourseError(
+            f'account(recipe) has to return {{"shares": [a number for each profile], "padding": a number}}, found {shown}'
+        ) from None
+    Path(path).write_text(json.dumps({"shares": account.shares, "padding": account.padding}), encoding="utf-8")
+    return account
+
+
 def read(path: Path, *, profiles: int) -> Account:
     """The account in ``account.json``.
 
@@ -35,7 +60,7 @@ def read(path: Path, *, profiles: int) -> Account:
     shares = found["shares"]
     if not isinstance(shares, list) or len(shares) != profiles or not all(map(_is_part, shares)):
         raise CourseError(
-            f"shares: expected {profiles} numbers between 0 and 1, one a profile, found {json.dumps(shares)[:60]}"
+            f"shares: expected {profiles} numbers between 0 and 1, one for each profile, found {json.dumps(shares)[:60]}"
         )
     if not _is_part(found["padding"]):
         raise CourseError(f"padding: expected a number between 0 and 1, found {json.dumps(found['padding'])[:60]}")

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from course_lib import labs, style
 from course_lib.benchmark import Comparison, Measurement
 from course_lib.engines import build, load
-from course_lib.labs import Bench, Examination, lab05_figures, lab05_search, lab05_service, lab05_traffic
+from course_lib.errors import CourseError
+from course_lib.labs import Bench, Examination, lab05_account, lab05_figures, lab05_search, lab05_service, lab05_traffic
 from course_lib.labs.lab05 import DynamicShapes
 from course_lib.labs.lab05_service import Service, bill, profile, recipe
 from course_lib.labs.lab05_traffic import LARGEST
@@ -367,3 +368,26 @@ def test_every_figure_has_axes_units_and_a_takeaway():
         assert style.png(figure).startswith(b"\x89PNG")
         assert all(axes.get_ylabel() and (axes.get_xlabel() or axes.get_label() == "<colorbar>") for axes in figure.axes)
         assert figure.get_suptitle() or figure.axes[0].get_title()
+
+
+@pytest.mark.parametrize(
+    "returned",
+    [
+        {"shares": [0.75, 0.25], "padding": 0.5},
+        ((0.75, 0.25), 0.5),
+        (np.array([0.75, 0.25], np.float32), np.float32(0.5)),
+        {"shares": np.array([0.75, 0.25]), "padding": np.float64(0.5)},
+    ],
+)
+def test_an_account_may_be_a_dictionary_or_a_pair(tmp_path, returned):
+    written = lab05_account.write(tmp_path / "account.json", returned)
+    assert written == lab05_account.read(tmp_path / "account.json", profiles=2) == lab05_account.Account((0.75, 0.25), 0.5)
+
+
+@pytest.mark.parametrize(
+    "returned", [None, 3, "ab", ({"shares": 1}, 2), {"shares": 0.5, "padding": 0.5}, (1, 2, 3), ([[1], [2]], "x")]
+)
+def test_other_accounts_are_refused_in_one_line(tmp_path, returned):
+    with pytest.raises(CourseError, match=r"account\(recipe\) has to return") as raised:
+        lab05_account.write(tmp_path / "account.json", returned)
+    assert "\n" not in str(raised.value) and not (tmp_path / "account.json").exists()
