@@ -610,3 +610,16 @@ def test_on_a_gpu_with_tensorrt_8_the_outcome_says_who_did_what(reference, monke
     assert examined.comparison is speed.comparison
     assert "TensorRT 8.6 takes types for permissions" in said(examined, "error")
     assert "of the reference's speed" in said(examined, "kernels")
+
+
+def test_the_text_names_the_gap_that_the_data_has(given):
+    """The weakest node that breaks, the strongest that does not, and the strongest finite one, as measured."""
+    from course_lib.benchmark import sensitivity
+
+    text = (Path(__file__).resolve().parents[2] / "solutions" / LAB.name / f"{LAB.name}.ipynb").read_text(encoding="utf-8")
+    assert "0.5 % to 100 % off" in text and "The gap lies between about 0.005 % and 0.5 %" in text
+    weakest, only_rounds, strongest = "/blocks.1/norm2/Mul", "/norm/Sqrt", "/norm/Mul"
+    nodes = (weakest, only_rounds, strongest)
+    rows = sensitivity(given, {"tokens": digits("test").tokens()[:16]}, nodes=nodes, progress=False).rows
+    error = {row.node: 100 * row.deviation.relative_error for row in rows}
+    assert error[only_rounds] < 0.01 < 0.5 < error[weakest] < 1 and 90 < error[strongest] <= 101, error
