@@ -84,7 +84,7 @@ def _distributions(axes: Axes, comparison: Comparison) -> None:
         axes.plot([measured.median_ms] * 2, [row, row + 0.72], lw=1.5, color="black")
         beyond = int((measured.latencies_ms > edges[-1]).sum())
         told = f"median {measured.median_ms:.3g} ms" + (f", {beyond} slower ones not drawn" if beyond else "")
-        axes.annotate(told, (1, row + 0.5), xycoords=("axes fraction", "data"), ha="right", fontsize=8)
+        axes.annotate(told, (1, row + 0.76), xycoords=("axes fraction", "data"), ha="right", fontsize=8)
     axes.set_yticks([row + 0.25 for row in range(len(names))], reversed(names))
     axes.set(ylim=(-0.1, len(names) + 0.05), xlim=(edges[0], edges[-1]), xlabel="latency of one call (ms)")
     axes.set_title("How long a call takes")
@@ -102,7 +102,7 @@ def _intervals(axes: Axes, found: tuple[Ratio, ...]) -> None:
     axes.axvline(1, lw=0.8, ls=":", color="black")
     axes.set_yticks(range(len(found)), [f"against\n{ratio.over}" for ratio in reversed(found)])
     axes.set(ylim=(-0.75, len(found) - 0.45), xlabel="times as fast (bar: 95 % interval)")
-    axes.margins(x=0.2)
+    axes.margins(x=0.35)  # room for the labels beside the outermost boundaries
     axes.set_title("Your speed, and where points begin")
 
 
