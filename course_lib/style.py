@@ -1,8 +1,13 @@
-"""How every figure of the course looks: one size, one set of colours that colour-blind readers can tell apart."""
+"""How every figure of the course looks: one size, one set of colours that colour-blind readers can tell apart.
+
+Also how long names look in its tables.
+"""
 
 from __future__ import annotations
 
 import os
+import re
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -45,6 +50,14 @@ def alt_text(drawn: Figure) -> str:
         labels += [" over ".join(label for label in (axes.get_ylabel(), axes.get_xlabel()) if label)]
     said = [" ".join(text.replace("$", "").split()) for text in dict.fromkeys(titles + labels) if text]
     return ". ".join(said) or "a figure without a title"
+
+
+def breakable_html(name: str) -> str:
+    """The name of a kernel or a node as HTML that may break between its parts.
+
+    Compilers write names of 80 characters without a space. In a table such a name would leave one word per line to the other columns.
+    """
+    return "<wbr>".join(escape(part) for part in re.split(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[/_.+:,])(?=[^/_.+:,])", name))
 
 
 def picture_for_output(drawn: Figure) -> tuple[str, str]:

@@ -10,6 +10,7 @@ from html import escape
 from typing import Any
 
 from course_lib.errors import PrecisionError
+from course_lib.style import breakable_html
 
 # Layer types of TensorRT's host-side bookkeeping. They launch nothing on the GPU, so they are not kernels.
 HOST_KINDS = frozenset({"shape_call", "signal", "wait", "cpu", "assert", "NoOp", "ShapeHostToDevice", "ShapeDeviceToHost"})
@@ -177,14 +178,14 @@ class LayerTable(Sequence[Layer]):
         if not rows:
             return "<p>No layer table: this backend does not tell which kernels it runs.</p>"
         columns = ["kernel", "operators" if self.operators else "onnx", "reads", "weights", "writes", "shape", "format"]
-        left = 'style="text-align:left"'
-        head = "".join(f"<th {left}>{column}</th>" for column in columns)
-        body = "".join(
-            f'<tr title="{escape(row["kind"])}: {escape(row["onnx"])}">'
-            + "".join(f"<td {left}>{escape(row[column])}</td>" for column in columns)
-            + "</tr>"
-            for row in rows
-        )
+        left, wide = 'style="text-align:left"', 'style="text-align:left;min-width:13em"'  # the first two columns hold lists
+        styles = dict.fromkeys(columns, left) | dict.fromkeys(columns[:2], wide)
+        head = "".join(f"<th {styles[column]}>{column}</th>" for column in columns)
+        body = ""
+        for row in rows:
+            cells = {column: escape(row[column]) for column in columns} | {"kernel": breakable_html(row["kernel"])}
+            body += f'<tr title="{escape(row["kind"])}: {escape(row["onnx"])}">'
+            body += "".join(f"<td {styles[column]}>{cell}</td>" for column, cell in cells.items()) + "</tr>"
         counts = ", ".join(f"{n} with {dtype}" for dtype, n in self.dtype_counts().most_common())
         nodes = f"{len(self.operators)} ONNX nodes became " if self.operators else ""
         caption = f"{nodes}{len(rows)} kernels ({counts})"

@@ -12,6 +12,7 @@ import numpy as np
 
 from course_lib.engines.ort_layers import ort_kernel_ms
 from course_lib.profiling.dtypes import joined
+from course_lib.style import breakable_html
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -168,13 +169,26 @@ class LayerTimings:
     def _repr_html_(self) -> str:
         """The longest layers as a table; the rest in one row."""
         shown = self.heaviest(15)
-        rows = [(f"{layer.ms:.4f}", f"{layer.share:.1%}", layer.name, self.operators(layer), layer.dtypes) for layer in shown]
+        rows = [
+            (
+                f"{layer.ms:.4f}",
+                f"{layer.share:.1%}",
+                breakable_html(layer.name),
+                escape(self.operators(layer)),
+                escape(layer.dtypes),
+            )
+            for layer in shown
+        ]
         if rest := len(self.names) - len(shown):
             left = max(0.0, self.total_ms - sum(layer.ms for layer in shown))
             rows.append((f"{left:.4f}", f"{left / (self.total_ms or 1.0):.1%}", f"{rest} others", "", ""))
-        left_aligned = 'style="text-align:left"'
-        head = "".join(f"<th {left_aligned}>{column}</th>" for column in ("ms", "share", "layer", "operators", "dtype"))
-        body = "".join("<tr>" + "".join(f"<td {left_aligned}>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+        columns = ("ms", "share", "layer", "operators", "dtype")
+        styles = [f"text-align:left{';min-width:13em' if name in ('layer', 'operators') else ''}" for name in columns]
+        head = "".join(f'<th style="{css}">{name}</th>' for name, css in zip(columns, styles, strict=True))
+        body = "".join(
+            "<tr>" + "".join(f'<td style="{css}">{cell}</td>' for cell, css in zip(row, styles, strict=True)) + "</tr>"
+            for row in rows
+        )
         caption = f"{self.takeaway()} ({len(self.ms)} run{'' if len(self.ms) == 1 else 's'}, medians)"
         return f"<table><caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 

@@ -25,6 +25,10 @@ FAULTS = r"""wide => {
     const scrolls = ["auto", "scroll"].includes(getComputedStyle(box).overflowX);
     if (box.scrollWidth > box.clientWidth + 1 && (wide || !scrolls)) faults.push(`code is cut off: ${shown(box)}`);
   }
+  for (const row of article.querySelectorAll(".cell_output tr")) {
+    const lines = row.getBoundingClientRect().height / parseFloat(getComputedStyle(row).lineHeight);
+    if (lines > 6) faults.push(`a row of ${Math.round(lines)} lines: ${shown(row)}`);
+  }
   for (const image of article.querySelectorAll("img")) {
     if (!image.alt.trim()) faults.push(`no alt text: ${image.src.slice(-60)}`);
     if (!image.complete || !image.naturalWidth) faults.push(`not loaded: ${image.src.slice(-60)}`);
@@ -58,6 +62,13 @@ CELLS = {
     "axes.set(xlabel='batch', ylabel='ms')\naxes.plot([1, 2])\nfigure",
     "widget": "from course_lib.widgets import PrecisionExplorer\nPrecisionExplorer()",
     "bar": "import ipywidgets\nipywidgets.Output()",
+    "layers": "from course_lib.engines.layers import Layer, LayerTable, LayerTensor\n"
+    "name = '__myl_MulAddMulMinMaxRounCastCastMulMulAddAddMoveReluMeanMulMinMaxRounCast_myl0_25'\n"
+    "nodes = ['Conv', 'QuantizeLinear', 'DequantizeLinear', 'Add', 'Relu', 'ReduceMean', 'QuantizeLinear']\n"
+    "data = (LayerTensor('data', (-1, 16, 32, 32), 'Float', 'NHWC'),)\n"
+    "operators = {f'/block3/{i}': node for i, node in enumerate(nodes)}\n"
+    "LayerTable((Layer(name, 'kgen', data, data, data, '', tuple(operators)),), operators)",
+    "times": "from course_lib.profiling import LayerTimings\nLayerTimings.from_rows([(f'{name}_{i}', 1.0) for i in range(3)])",
     "long": "print('x' * 500)",
     "table": "import html\nfrom IPython.display import HTML\n"
     "HTML('<table><tr>' + '<td>a wide cell of a table</td>' * 40 + '</tr></table>')",
