@@ -16,6 +16,7 @@ from course_lib.engines import ModelSource, Plan
 from course_lib.errors import BuildError, CourseError, EngineError, PrecisionError, RecipeError
 from course_lib.labs import lab05_account, lab05_search, lab05_service, lab05_traffic
 from course_lib.labs.base import Bench, Examination, Lab, Outcome, Task, TimedWorker, clearly
+from course_lib.labs.criteria import ALL, HALF, Criterion, all_met
 from course_lib.labs.handed_in import missing
 from course_lib.labs.lab05_service import Bill, Box, Service
 from course_lib.labs.lab05_traffic import LARGEST
@@ -163,17 +164,10 @@ class DynamicShapes(Lab):
         )
         if clearly(gain, WORTH_GRADING) is not True:
             hint = "On this machine padding costs too little to tell profiles apart."
-            return self.outcome(
-                "cost", "inconclusive", f"{said} Three profiles save no more than {gain} here.", hint, share=0.0
-            )
-        wanted = f"Full points need {100 * FULL[0]:.0f} % and {OVER_EAGER}x over eager."
+            worth = Criterion("what three profiles gain over one here", str(gain), f"at least {WORTH_GRADING:g}x", None)
+            return self.judged("cost", [worth], [worth], hint, context=said, cause="this machine cannot tell profiles apart")
         hint = "Sum latency times count over yesterday's shapes. Which shapes pay for most of the padding, and which box would spare them?"
-        full, partial = _reaches(latencies, FULL), _reaches(latencies, PARTIAL)
-        if full:
-            return self.outcome("cost", "full", said)
-        if partial:
-            return self.outcome("cost", "inconclusive" if full is None else "partial", f"{said} {wanted}", hint, share=0.5)
-        return self.outcome("cost", "inconclusive" if partial is None else "none", f"{said} {wanted}", hint, share=0.0)
+        return self.judged("cost", _criteria(latencies, FULL), _criteria(latencies, PARTIAL, HALF), hint, context=said)
 
 
 def _recipe(folder: Path) -> Recipe:
@@ -222,22 +216,32 @@ def _saving(latencies: Mapping[str, np.ndarray]) -> float:
     return (one - yours) / (one - best) if one > best else 0.0
 
 
-def _reaches(latencies: Mapping[str, np.ndarray], tier: tuple[float, float]) -> bool | None:
-    """Whether the hand-in clearly costs no more than a tier allows and beats eager: yes, no, or None while the intervals hold both."""
+def _criteria(latencies: Mapping[str, np.ndarray], tier: tuple[float, float], needed_for: str = ALL) -> list[Criterion]:
+    """What a tier needs: a batch that clearly costs no more than it allows, and a clear gain over PyTorch eager."""
     part, factor = tier
     one, best = latencies["one profile"], latencies["reference"]
     allowed = np.maximum(one - part * (one - best), factor * best)
+    found, most = (float(np.median(each)) for each in (latencies["yours"], allowed))
+    over_eager = speedup(latencies["eager"], latencies["yours"])
     cheap = clearly(speedup(allowed, latencies["yours"]), 1.0)
-    over_eager = clearly(speedup(latencies["eager"], latencies["yours"]), OVER_EAGER)
-    if cheap is False or over_eager is False:
-        return False
-    return None if cheap is None or over_eager is None else True
+    return [
+        Criterion(
+            "cost of a batch", f"{found:.2f} ms", f"at most {most:.2f} ms, {100 * part:.0f} % of the saving", cheap, needed_for
+        ),
+        Criterion(
+            "speed over PyTorch eager at the largest shape",
+            str(over_eager),
+            f"at least {OVER_EAGER:g}x",
+            clearly(over_eager, OVER_EAGER),
+            needed_for,
+        ),
+    ]
 
 
 def _decided(latencies: Mapping[str, np.ndarray]) -> bool:
     """Enough was measured: the tier is clear."""
-    full = _reaches(latencies, FULL)
-    return bool(full) or (full is False and _reaches(latencies, PARTIAL) is not None)
+    full = all_met(_criteria(latencies, FULL))
+    return bool(full) or (full is False and all_met(_criteria(latencies, PARTIAL)) is not None)
 
 
 def _spell(box: Box) -> str:
