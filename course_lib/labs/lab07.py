@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -10,6 +11,7 @@ from course_lib.errors import CourseError, EngineError
 from course_lib.labs import lab07_causes, lab07_pace
 from course_lib.labs import lab07_service as services
 from course_lib.labs.base import Bench, Examination, Lab, Outcome, Task
+from course_lib.labs.criteria import summary
 from course_lib.labs.handed_in import read_text
 from course_lib.labs.lab07_answers import CLOSE, SIZES, TOLERANCE, check, largest_error
 from course_lib.labs.lab07_child import FILE
@@ -105,15 +107,16 @@ class Profiling(Lab):
     def _throughput(self, comparison: Comparison) -> Outcome:
         latencies = comparison.latencies()
         fixed, sure = lab07_pace.fixes(latencies)
-        message = lab07_pace.said(latencies)
-        if fixed == 3:
-            return self.outcome("throughput", "full", message)
-        if not sure:
-            message += " Inconclusive: the machine is busy, and more time might show one fix more."
-        message += f" That is worth {fixed} of the three fixes that full points need."
+        tier = "full" if fixed == 3 else "inconclusive" if not sure else "partial" if fixed else "none"
+        lefts = [left for left in (1, 2, 3) if lab07_pace.reached(latencies, left) is None][:1] or [1]
+        criteria = lab07_pace.criteria(latencies, 1 if tier == "full" else lefts[0])
+        message = summary(criteria, tier)
+        if tier == "full":
+            return replace(self.outcome("throughput", tier, message), criteria=tuple(criteria))
+        message += f" This throughput is worth {fixed} of the three fixes that full points need."
         hint = "Record your own pipeline: which range is the longest now, and does any answer need what it does?"
-        tier = "inconclusive" if not sure else "partial" if fixed else "none"
-        return self.outcome("throughput", tier, message, hint, share=_POINTS[fixed])
+        outcome = self.outcome("throughput", tier, message, hint, share=_POINTS[fixed])
+        return replace(outcome, criteria=tuple(criteria))
 
 
 def _hint(message: str) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 from course_lib.benchmark import Comparison, compare, speedup
 from course_lib.labs import lab07_service as services
 from course_lib.labs.base import Bench, TimedWorker, clearly
+from course_lib.labs.criteria import ALL, Criterion, all_met
 from course_lib.labs.lab07_answers import check
 from course_lib.labs.lab07_causes import GUILTY
 from course_lib.labs.lab07_stream import Stream, fresh_stream, usual_sizes
@@ -93,11 +94,7 @@ def reached(latencies: Latencies, left: int) -> bool | None:
 
     What causes cost adds up: the pipeline does one thing after the other.
     """
-    as_fast = clearly(speedup(np.maximum(_with_left(latencies, left), 1e-3), latencies["yours"]), AS_FAST[left])
-    floor = above(latencies, "full" if left == 1 else "partial")
-    if as_fast is False or floor is False:
-        return False
-    return None if as_fast is None or floor is None else True
+    return all_met(criteria(latencies, left))
 
 
 def _with_left(latencies: Latencies, left: int) -> np.ndarray:
@@ -120,11 +117,23 @@ def decided(latencies: Latencies) -> bool:
     return fixes(latencies)[1]
 
 
-def said(latencies: Latencies) -> str:
-    """Both ratios, each with the bound for full points."""
+def criteria(latencies: Latencies, left: int = 1) -> list[Criterion]:
+    """What throughput needs with `left` of the causes left in: full points with one, the fewer of them the more points."""
     over, of_reference = (speedup(latencies[name], latencies["yours"]) for name in ("given", "reference"))
-    needed = AS_FAST[1] * float(np.median(latencies["reference"]) / np.median(_with_left(latencies, 1)))
-    return (
-        f"{over} over the given pipeline, full points need {FLOOR['full']:g}x; {of_reference} of the reference's throughput, "
-        f"full points need {needed:.2g}x, which is the reference with its costliest cause left in."
-    )
+    needed = AS_FAST[left] * float(np.median(latencies["reference"]) / np.median(_with_left(latencies, left)))
+    tier = "full" if left == 1 else "partial"
+    as_fast = clearly(speedup(np.maximum(_with_left(latencies, left), 1e-3), latencies["yours"]), AS_FAST[left])
+    without = "its costliest cause" if left == 1 else f"its {left} costliest causes"
+    needed_for = ALL if left == 1 else f"{4 - left} of 3 fixes"
+    return [
+        Criterion(
+            "throughput over the given pipeline", str(over), f"at least {FLOOR[tier]:g}x", above(latencies, tier), needed_for
+        ),
+        Criterion(
+            "throughput over the reference's",
+            str(of_reference),
+            f"at least about {needed:.2g}x, which is the reference with {without} left in",
+            as_fast,
+            needed_for,
+        ),
+    ]

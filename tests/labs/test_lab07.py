@@ -427,8 +427,10 @@ def test_a_thread_may_read_one_request_ahead():
 def test_the_bound_is_said_beside_the_ratio():
     """0.12x of the reference with all points read like a failure."""
     outcome = LAB._throughput(type("Measured", (), {"latencies": lambda self: table(yours=170)})())
-    assert outcome.tier == "full" and "full points need 2x" in outcome.message
-    assert "full points need 0.096x" in outcome.message and "costliest cause left in" in outcome.message
+    over, of_reference = outcome.criteria
+    assert outcome.tier == "full" and over.bound == "at least 2x" and over.met and of_reference.met
+    assert "which is the reference with its costliest cause left in" in of_reference.bound
+    assert "at least about 0.096x" in of_reference.bound
 
 
 @pytest.fixture(scope="module")
