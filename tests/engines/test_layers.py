@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from course_lib.engines import Layer, LayerTable, LayerTensor, Plan
 from course_lib.engines.layer_sources import parse_build_log, parse_inspector
 from course_lib.engines.layers import HOST_KINDS, PROOF
 from course_lib.errors import PrecisionError
+from course_lib.style import breakable_html
 
 DATA = Path(__file__).parents[1] / "data"
 LOG = (DATA / "tensorrt_rtx_small_fp16.log").read_text(encoding="utf-8")
@@ -176,6 +178,13 @@ def test_a_table_is_a_sequence_that_is_counted_and_drawn() -> None:
     assert row["reads"] == "Float, Half" and row["writes"] == "Half" and row["shape"] == "Nx3" and row["format"] == "NHWC"
     assert "<script>" not in LayerTable((Layer("<script>", "kgen"),))._repr_html_()
     assert "No layer table" in LayerTable()._repr_html_()
+
+
+def test_a_long_kernel_name_breaks_between_its_parts_and_stays_the_same_text() -> None:
+    name = "__myl_MulAddMulMinMaxRounCastCastMulMulAddAddMoveReluMeanMulMinMaxRounCast_myl0_25</b>"
+    html = LayerTable((Layer(name, "kgen"),))._repr_html_()
+    parts = breakable_html(name).split("<wbr>")
+    assert breakable_html(name) in html and escape(name) == "".join(parts) and max(map(len, parts)) <= 10
 
 
 tensors = st.builds(LayerTensor, st.text(), st.lists(st.integers(-1, 2**31)).map(tuple), st.text(), st.text())
