@@ -1,11 +1,14 @@
-"""The network of lab 04: an encoder that is right in FP32 and loud inside. It is yours to read, to take apart and to write again.
+"""The network of lab 04: an encoder that is right in FP32 and has large numbers inside. You may read it, take it apart and rewrite it.
 
 What training left in it is known from large language models: a residual stream whose values are large, norms written out in
-primitives, channels of an MLP that a learned gain drives up, attention whose scale is applied after the product. In exact
-arithmetic none of it matters: whatever makes a number large is undone further on.
+primitives, channels of an MLP that a learned gain drives up, attention whose scale is applied after the product, a gated activation
+with a steep gate, a norm whose input is scaled down. In exact arithmetic none of it matters: what makes a number large or small is
+undone further on.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -19,17 +22,24 @@ STREAM = 72.0  # the whole residual stream is that much louder; norms take it ba
 GAINS = (1.0, 2.0**15, 2.0**6, 1.0)  # by block: what the loudest channels of the MLP are multiplied by
 SHARPNESS = (2.0**6, 1.0, 2.0**12, 2.0**4)  # by block: what queries times keys are larger by
 LOUD_CHANNELS = 6  # of an MLP with a gain
+SWISH_BLOCK, STEEPNESS = 3, 5.0  # the MLP whose activation is Swish, and the factor in its gate
+QUIET_BLOCK, QUIET = 0, 2.0**-20  # the block whose second norm scales its input, and by what
 
 
 class Norm(nn.Module):
-    """Layer norm as the paper writes it, over the last axis."""
+    """Layer norm as the paper writes it, over the last axis.
 
-    def __init__(self, trained: nn.LayerNorm) -> None:
+    Args:
+        scale: multiplies the input. The result does not depend on it, because the norm divides it out again.
+    """
+
+    def __init__(self, trained: nn.LayerNorm, scale: float = 1.0) -> None:
         super().__init__()
-        self.weight, self.bias = trained.weight, trained.bias
-        self.eps = trained.eps * STREAM**2  # relative to the stream it is what it was
+        self.weight, self.bias, self.scale = trained.weight, trained.bias, scale
+        self.eps = trained.eps * (STREAM * scale) ** 2  # relative to the stream it is what it was
 
     def forward(self, x: Tensor) -> Tensor:
+        x = x if self.scale == 1 else x * self.scale
         centred = x - x.mean(dim=-1, keepdim=True)
         variance = (centred * centred).mean(dim=-1, keepdim=True)
         return centred / torch.sqrt(variance + self.eps) * self.weight + self.bias
@@ -62,9 +72,9 @@ class GainedMLP(nn.Module):
 
     gain: Tensor
 
-    def __init__(self, trained: EncoderBlock, loudest: float) -> None:
+    def __init__(self, trained: EncoderBlock, loudest: float, activation: Callable[[Tensor], Tensor] = gelu) -> None:
         super().__init__()
-        self.up, self.down = trained.up, trained.down
+        self.up, self.down, self.activation = trained.up, trained.down, activation
         busiest = self.down.weight.data.norm(dim=0).topk(LOUD_CHANNELS).indices
         gain = 1 + 0.1 * _noise(self.up.out_features)
         gain[busiest] *= loudest
@@ -72,18 +82,23 @@ class GainedMLP(nn.Module):
         self.register_buffer("gain", gain)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.down(gelu(self.up(x)) * self.gain)
+        return self.down(self.activation(self.up(x)) * self.gain)
+
+
+def swish(x: Tensor) -> Tensor:
+    """``x`` times the sigmoid of ``STEEPNESS * x``, the sigmoid in primitives."""
+    return x / (1 + torch.exp(-STEEPNESS * x))
 
 
 class Block(nn.Module):
     """Attention and perceptron, each behind a norm and inside a residual; ``(N, S, width)``."""
 
-    def __init__(self, trained: EncoderBlock, loudest: float, sharpness: float) -> None:
+    def __init__(self, trained: EncoderBlock, loudest: float, sharpness: float, place: int) -> None:
         super().__init__()
         self.norm1: nn.Module = Norm(trained.norm1)
         self.attention: nn.Module = Attention(trained, sharpness)
-        self.norm2: nn.Module = Norm(trained.norm2)
-        self.mlp: nn.Module = GainedMLP(trained, loudest)
+        self.norm2: nn.Module = Norm(trained.norm2, QUIET if place == QUIET_BLOCK else 1.0)
+        self.mlp: nn.Module = GainedMLP(trained, loudest, swish if place == SWISH_BLOCK else gelu)
 
     def forward(self, x: Tensor) -> Tensor:
         x = x + self.attention(self.norm1(x))
@@ -104,7 +119,7 @@ class LoudEncoder(Encoder):
             writer.bias.data *= STREAM
         self.embed = trained.embed
         self.register_buffer("positions", trained.positions * STREAM)
-        self.blocks = nn.ModuleList(map(Block, blocks, GAINS, SHARPNESS))
+        self.blocks = nn.ModuleList(map(Block, blocks, GAINS, SHARPNESS, range(len(blocks))))
         self.norm = Norm(trained.norm)  # type: ignore[assignment]  # written out in primitives
         self.head = trained.head
 

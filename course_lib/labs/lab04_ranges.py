@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 LARGEST = float(np.finfo(np.float16).max)  # 65 504
+SMALLEST = float(np.finfo(np.float16).smallest_subnormal)  # 6e-8
 _SHOWN = 28  # bars
 
 

@@ -21,7 +21,7 @@ def with_layer_norms() -> onnx.ModelProto:
     mlp.gain = torch.ones_like(mlp.gain)
     for name, module in list(network.named_modules()):
         if isinstance(module, Norm):
-            norm = nn.LayerNorm(128, eps=module.eps)
+            norm = nn.LayerNorm(128, eps=module.eps / module.scale**2)  # the operator needs no scaled input
             norm.weight, norm.bias = module.weight, module.bias
             network.set_submodule(name, norm)
     return cast(export_onnx(network, opset=OPSET), "fp16")
