@@ -147,9 +147,8 @@ class Examiner:
     def _plugin(self, interleaved: bool, phase: str = "BUILD") -> Any:
         kept = np.array([interleaved], np.int32)
         fields = self.trt.PluginFieldCollection([self.trt.PluginField("interleaved", kept, self.trt.PluginFieldType.INT32)])
-        return self.names["RopeCreator"]().create_plugin(
-            "rope", fields, self.trt.TensorRTPhase.__members__[phase]
-        )  # not in TensorRT 8.6
+        phases = self.trt.TensorRTPhase.__members__  # not in TensorRT 8.6
+        return self.names["RopeCreator"]().create_plugin("rope", fields, phases[phase])
 
     def _fields(self, plugin: Any) -> list[Any]:
         fields = plugin.get_fields_to_serialize()
