@@ -61,7 +61,7 @@ def difficulty(report: ClassReport) -> tuple[Figure, str]:
 
 
 def scatter(report: ClassReport) -> tuple[Figure, str, dict[str, str]] | None:
-    """Speed relative to the reference against the quality of the answers; None where nobody has both.
+    """Speed relative to the reference against the quality of the answers; None if no hand-in has both.
 
     Returns:
         The figure, the same in words, and whose each point is, by its ``gid``.
