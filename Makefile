@@ -6,26 +6,28 @@ BIN    := $(VENV)/bin
 # Compiled Python is kept although the shell may say otherwise: each of hundreds of workers would compile the library again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo quick test durations gpu-test slow-test no-vnni-test attack-test browser-test coverage lint book sandbox train clean help
+.PHONY: demo quick test durations gpu-test slow-test slurm-test image-test no-vnni-test attack-test browser-test coverage lint book sandbox train clean help
 
 help:
 	@echo "make demo       the whole course loop on this machine, to a graded report"
 	@echo "make quick      the tests of a working day: every package in a minute and a half"
 	@echo "make test       all tests that need no GPU"
 	@echo "make slow-test  tests that take minutes (verdict stability, fresh-environment checks)"
+	@echo "make slurm-test  a batch on a node of Slurm that the test starts (root; three minutes)"
+	@echo "make image-test  the image of Containerfile, built, and a batch graded in it (root; ten minutes)"
 	@echo "make no-vnni-test  INT8 tests on an emulated CPU without VNNI (QEMU; a few minutes)"
-	@echo "make attack-test  every way to cheat the grader that we know, each as a hand-in (about 15 minutes)"
-	@echo "make browser-test  JupyterLab, widgets and formgrader in a real browser; screenshots in test-artefacts/"
+	@echo "make attack-test  every way to cheat the grader that we know, each as a submission (about 15 minutes)"
+	@echo "make browser-test  JupyterLab, widgets and formgrader in a real browser; screenshots in test-artifacts/"
 	@echo "make gpu-test   tests that need an NVIDIA GPU and a TensorRT in COURSE_ENVIRONMENTS or in this environment"
 	@echo "make coverage   make test with a table of the lines that no test runs (twice as long)"
-	@echo "make lint       style, format and types"
+	@echo "make lint       style, format, words and types"
 	@echo "make book       the course as a static site: build/book/html/index.html"
 	@echo "make train      train the course's networks again (about 3 minutes)"
 
 demo: $(VENV)/.installed sandbox
 	$(BIN)/course demo
 
-# Two processes: each has a core of its own, so that tests which measure still can, and one thread, because more would wait for each
+# Two processes: each has its own core, so that tests which measure still can, and one thread, because more would wait for each
 # other. `tests/conftest.py` says what goes where.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadscope --no-loadscope-reorder --durations=15
 
@@ -42,6 +44,16 @@ durations: $(VENV)/.installed-test sandbox
 
 slow-test: $(VENV)/.installed-test sandbox
 	$(BIN)/python -m pytest -m slow
+
+# Both install what they need from Debian, as root; anybody else is told what is missing.
+slurm-test: $(VENV)/.installed-test sandbox
+	@command -v slurmctld >/dev/null || { apt-get update -qq && apt-get install -y -qq slurm-wlm munge >/dev/null; }
+	$(BIN)/pip install --quiet -c constraints.txt -e '.[slurm]'
+	$(BIN)/python -m pytest -m slow -rs tests/grading/test_slurm.py
+
+image-test: $(VENV)/.installed-test
+	@command -v buildah >/dev/null && command -v debootstrap >/dev/null || { apt-get update -qq && apt-get install -y -qq buildah debootstrap >/dev/null; }
+	$(BIN)/python -m pytest -m slow -rs tests/grading/test_image.py
 
 # The quick part of it, tests/attacks/test_some_attacks.py, is in `make test`. As root it is also run as an ordinary user.
 attack-test: $(VENV)/.installed-test sandbox
@@ -72,6 +84,7 @@ gpu-test: $(VENV)/.installed-test
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/codespell
 	$(BIN)/mypy
 
 book: $(VENV)/.installed-test
@@ -94,11 +107,11 @@ $(VENV)/.installed-test: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(BIN)/pip install -c constraints.txt -e '.[test]'
 	touch $(VENV)/.installed $@
 
-# Hand-ins run in bubblewrap. Root installs it; anybody else is told how, and the demo grades its own two files without it.
+# Submissions run in bubblewrap. Root installs it; anybody else is told how, and the demo grades its own two files without it.
 sandbox:
 	@command -v bwrap >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
 	  { echo "installing the sandbox (bubblewrap)"; apt-get update -qq && apt-get install -y -qq bubblewrap >/dev/null; }; } || \
-	  echo "no sandbox for hand-ins yet: sudo apt-get install bubblewrap"
+	  echo "no sandbox for submissions yet: sudo apt-get install bubblewrap"
 
 clean:
 	rm -rf $(VENV) demo build *.egg-info

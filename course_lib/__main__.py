@@ -6,10 +6,11 @@ import sys
 
 
 def main() -> None:
+    """Run the `course` command. If a package is missing, exit with one line of advice instead of a traceback."""
     try:
-        from course_lib.cli import main as run
+        from course_lib.cli.app import main as run
     except ModuleNotFoundError as error:
-        from course_lib.installation import advice
+        from course_lib.cli.installation import advice
 
         sys.exit(f"course: {advice(error)}")
     run()

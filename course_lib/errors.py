@@ -2,9 +2,31 @@
 
 from __future__ import annotations
 
+# Values of `CourseError.code` that more than one module reads.
+MISSING_FILE = "missing_file"  # a file was not handed in
+PRECISION = "precision"  # layers, or what the recipe says of them, are not of the expected number type
+PROFILE = "profile"  # the recipe's profiles and the model do not fit together
+FIXED_DIMENSION = "fixed_dimension"  # the same, because a dimension of the model is not dynamic
+OUTSIDE_PROFILES = "outside_profiles"  # a shape that no profile accepts
+ZERO_POINT = "zero_point"  # quantization that is not symmetric
+TWO_READINGS = "two_readings"  # a graph that a builder and a runner could read as two computations
+WORKER_ENDED = "worker_ended"  # a worker ended by itself, or something else ended it
+NO_ANSWER = "no_answer"  # a worker was stopped because it took too long
+
 
 class CourseError(Exception):
-    """Base of every error that a person can act on. The `course` command prints its text as one line, without a traceback."""
+    """Base of every error that a person can act on. The `course` command prints its text as one line, without a traceback.
+
+    Attributes:
+        code: which failure of its class it is, such as `MISSING_FILE`, or "" where no program asks. It stays the same when the text
+            changes, and it survives the way from a worker.
+    """
+
+    code = ""
+
+    def __init__(self, *args: object, code: str = "") -> None:
+        super().__init__(*args)
+        self.code = code or self.code
 
 
 class RecipeError(CourseError, ValueError):
@@ -16,11 +38,13 @@ class BackendUnavailable(CourseError):
 
 
 class BuildError(CourseError):
-    """The compiler refused a model or a recipe, crashed, or took too long."""
+    """The compiler rejected a model or a recipe, crashed, or took too long."""
 
 
 class PrecisionError(BuildError):
-    """An engine was built, but its layers do not have the precision that the recipe promised."""
+    """An engine was built, but its layers do not have the precision that the recipe declared."""
+
+    code = PRECISION
 
 
 class PlanError(CourseError):
@@ -28,7 +52,7 @@ class PlanError(CourseError):
 
 
 class EngineError(CourseError):
-    """An engine refused its inputs or failed while it ran."""
+    """An engine rejected its inputs or failed while it ran."""
 
 
 class ProfileError(CourseError):
@@ -36,10 +60,7 @@ class ProfileError(CourseError):
 
 
 class ExaminerFault(CourseError):
-    """Something of the course's own failed during an examination: nobody's points may depend on it."""
-
-
-WORKER_ENDED = "the worker ended"  # so begins the message of a `WorkerDied` that ended by itself, or that somebody killed
+    """Something of the course's own failed during an examination: no points may depend on it."""
 
 
 class WorkerDied(EngineError):

@@ -7,11 +7,11 @@ import os
 import re
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NoReturn
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, RootModel, ValidationError, field_validator, model_validator
 
-from course_lib.errors import RecipeError
+from course_lib.errors import PROFILE, RecipeError
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -27,7 +27,7 @@ _PRECISION_FLAGS = {"fp16", "bf16", "int8", "fp8", "fp4", "int4"}
 
 
 class _Value(BaseModel):
-    """Frozen, refuses unknown keys, and raises `RecipeError` with one line instead of pydantic's report."""
+    """Frozen, rejects unknown keys, and raises `RecipeError` with one line instead of pydantic's report."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -35,7 +35,7 @@ class _Value(BaseModel):
         try:
             super().__init__(**fields)
         except ValidationError as error:
-            raise RecipeError(_one_line(error, type(self))) from None
+            raise _rejection(error, type(self)) from None
 
 
 class ShapeRange(_Value):
@@ -64,15 +64,15 @@ class ShapeRange(_Value):
 class _FrozenDict(dict[str, ShapeRange]):
     """A dictionary that cannot change, so that it has a hash."""
 
-    def _refuse(self, *_: object, **__: object) -> Any:
+    def _reject(self, *_: object, **__: object) -> NoReturn:
         raise TypeError("a profile cannot change: make a new one")
 
-    __setitem__ = __delitem__ = __ior__ = update = setdefault = pop = popitem = clear = _refuse
+    __setitem__ = __delitem__ = __ior__ = update = setdefault = pop = popitem = clear = _reject
 
     def __hash__(self) -> int:  # type: ignore[override]
         return hash(frozenset(self.items()))
 
-    def __reduce__(self) -> tuple[Any, ...]:  # pickle would set the items one by one
+    def __reduce__(self) -> tuple[type[_FrozenDict], tuple[dict[str, ShapeRange]]]:  # pickle would set the items one by one
         return type(self), (dict(self),)
 
 
@@ -89,7 +89,7 @@ class Profile(RootModel[Annotated[dict[str, ShapeRange], AfterValidator(_FrozenD
         try:
             super().__init__(root if root is not None else inputs)
         except ValidationError as error:
-            raise RecipeError(_one_line(error, type(self))) from None
+            raise _rejection(error, type(self)) from None
 
     def __getitem__(self, name: str) -> ShapeRange:
         return self.root[name]
@@ -143,18 +143,16 @@ class Recipe(_Value):
         except (OSError, UnicodeDecodeError) as error:
             raise RecipeError(f"{path}: cannot be read as text: {error}") from None
         except RecipeError as error:
-            raise RecipeError(f"{path}: {error}") from None
+            raise RecipeError(f"{path}: {error}", code=error.code) from None
 
     @classmethod
     def loads(cls, text: str) -> Recipe:
         """Read a recipe from TOML text; see `load`."""
         try:
-            return cls(**tomllib.loads(text))
-        except (
-            ValueError,
-            RecursionError,
-        ) as error:  # TOMLDecodeError is a ValueError; int() refuses thousands of digits with another
+            fields = tomllib.loads(text)
+        except (ValueError, RecursionError) as error:  # int() rejects thousands of digits with its own ValueError
             raise RecipeError(f"not valid TOML: {str(error)[:300]}") from None
+        return cls(**fields)
 
     def dumps(self) -> str:
         """The recipe as TOML text; keys with their default value are left out."""
@@ -173,7 +171,7 @@ class Recipe(_Value):
         """Write the recipe as TOML."""
         Path(path).write_text(self.dumps(), encoding="utf-8")
 
-    def wire(self) -> dict[str, Any]:
+    def wire(self) -> dict[str, object]:
         """Plain JSON values, for a worker in an environment without pydantic."""
         return self.model_dump(mode="json")
 
@@ -182,10 +180,18 @@ def _toml_key(name: str) -> str:
     return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
+def _rejection(error: ValidationError, model: type[BaseModel]) -> RecipeError:
+    about_profiles = error.errors(include_url=False)[0]["loc"][:1] in (("profile",), ("profiles",))
+    return RecipeError(_one_line(error, model), code=PROFILE if about_profiles else "")
+
+
+_LONGEST_KEY = 60  # characters of a key that a message quotes
+
+
 def _one_line(error: ValidationError, model: type[BaseModel]) -> str:
     """Pydantic's first complaint as ``where: what was expected, what was found``."""
     first = error.errors(include_url=False)[0]
-    where = " ".join(".".join(str(part) for part in first["loc"]).split())  # a quoted key may hold line ends
+    where = " ".join(".".join(str(part)[:_LONGEST_KEY] for part in first["loc"]).split())  # a quoted key may hold line ends
     message = first["msg"].removeprefix("Value error, ")
     if first["type"] == "extra_forbidden":
         known = sorted(field.alias or name for name, field in model.model_fields.items())

@@ -1,4 +1,4 @@
-"""How every figure of the course looks: one size, one set of colours that colour-blind readers can tell apart.
+"""How every figure of the course looks: one size, one set of colors that color-blind readers can tell apart.
 
 Also how long names look in its tables.
 """
@@ -8,13 +8,13 @@ from __future__ import annotations
 import os
 import re
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 # Okabe and Ito (2008), Color Universal Design
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 
 
 def figure(width: float = 7.0, height: float = 3.0) -> Figure:
@@ -26,7 +26,7 @@ def figure(width: float = 7.0, height: float = 3.0) -> Figure:
     from matplotlib.figure import Figure
 
     class Shown(Figure):
-        def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> tuple[dict[str, str], dict[str, Any]]:
+        def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> tuple[dict[str, str], dict[str, object]]:
             form, picture = picture_for_output(self)
             return {form: picture, "text/plain": f"<figure: {alt_text(self)}>"}, {form: {"alt": alt_text(self)}}
 
@@ -36,9 +36,9 @@ def figure(width: float = 7.0, height: float = 3.0) -> Figure:
     return Shown(figsize=(width, height), dpi=110, layout="constrained")
 
 
-def colour(index: int) -> str:
-    """The colour of the series with this index."""
-    return COLOURS[index % len(COLOURS)]
+def color(index: int) -> str:
+    """The color of the series with this index."""
+    return COLORS[index % len(COLORS)]
 
 
 def alt_text(drawn: Figure) -> str:

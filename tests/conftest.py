@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import sys
+import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +15,15 @@ import pytest
 
 import course_lib.grading  # noqa: F401  (makes the import of nbformat quick)
 from course_lib.recipe import Profile, Recipe
-from tests import long_tests
+from tests import exports_once, long_tests, warm_processes
 
 # They share no fixture with their file's other tests and take longest, so they go first and to whichever process is free.
 ALONE = ("tests/test_notebooks.py::test_runs_top_to_bottom", "tests/test_lint.py")
+
+# torch.compile in tests: do not compile a program to see whether the compiler knows this CPU's vector instructions (seven seconds
+# with an empty cache), and compile in the process that asks for it instead of in one that imports torch first.
+os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")
+os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -22,15 +31,48 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--record-long", action="store_true", help="write down what does; `make durations`")
 
 
+# They test how processes start and end, so theirs start as a user's do.
+REAL_WORKERS = ("tests/engines/", "tests/doubles/")
+_end_of_session = contextlib.ExitStack()
+_running = ""
+
+
 def pytest_configure(config: pytest.Config) -> None:
+    controls = config.getoption("numprocesses", None) and not hasattr(config, "workerinput")
+    if controls and not config.getoption("--quick"):  # which starts so few processes that a server costs as much as it saves
+        folder = _end_of_session.enter_context(tempfile.TemporaryDirectory())
+        _end_of_session.enter_context(warm_processes.start(folder))
+    warm_processes.install_workers(wanted=lambda: not _running.startswith(REAL_WORKERS))
     if config.getoption("--quick"):
         config.pluginmanager.register(long_tests.Quick())
-    if config.getoption("--record-long") and not hasattr(config, "workerinput"):
-        config.pluginmanager.register(long_tests.Recorder())
+    if config.getoption("--record-long"):
+        config.pluginmanager.register(long_tests.FixtureClock())
+        if not hasattr(config, "workerinput"):
+            config.pluginmanager.register(long_tests.Recorder())
+
+
+def pytest_unconfigure() -> None:
+    _end_of_session.close()
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    global _running
+    _running = item.nodeid
+    if "course_lib.models.export" in sys.modules:  # to import it takes two seconds, and most tests do without
+        exports_once.install()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: not item.nodeid.startswith(ALONE))
+    """The longest first, so that no process has a long file left when the other has nothing."""
+    seconds: Counter[str] = Counter()
+    for name, took in long_tests.read().items():
+        seconds[_scope(name)] += took
+    items.sort(key=lambda item: (not item.nodeid.startswith(ALONE), -seconds[_scope(item.nodeid)]))
+
+
+def _scope(nodeid: str) -> str:
+    """What one process runs as a whole: a file, or a test that may run alone."""
+    return nodeid if nodeid.startswith(ALONE) else nodeid.partition("::")[0]
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -40,20 +82,18 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     class ByFile(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return nodeid if nodeid.startswith(ALONE) else nodeid.partition("::")[0]
+            return _scope(nodeid)
 
     return ByFile(config, log)
 
 
 @pytest.fixture(scope="session", autouse=True)
-def alembic_is_asked_once() -> Iterator[None]:
-    """nbgrader starts a process for each new gradebook to ask which schema it has itself."""
-    import nbgrader.api
+def nbgrader_compiles_once() -> Iterator[None]:
+    from tests import nbgrader_once
 
-    asked = nbgrader.api.get_alembic_version
-    nbgrader.api.get_alembic_version = cache(asked)
-    yield
-    nbgrader.api.get_alembic_version = asked
+    with pytest.MonkeyPatch.context() as patched:
+        nbgrader_once.install(patched)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""The course's networks as ONNX, exported once for all test modules and processes: torch takes 2 to 7 seconds for each."""
+"""The course's networks as ONNX, once for all test modules; `exports_once` shares them with other processes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import Any
 import onnx
 
 from course_lib.models import classifier, encoder, export_onnx, resnet50
-from tests import unchanged
+from tests.warm_processes import list_operators_once
+
+list_operators_once()
 
 
 @cache
@@ -28,14 +30,4 @@ def exported(
 
 @cache
 def _exported(name: str, opset: int | None, dtype: Any, keep_batchnorm: bool, **options: Any) -> onnx.ModelProto:
-    def export() -> bytes:
-        made = export_onnx(network(name), opset=opset, dtype=dtype, keep_batchnorm=keep_batchnorm, **options)
-        return made.SerializeToString()
-
-    key = unchanged.key("export", name, opset, dtype, keep_batchnorm, options, files=_sources())
-    return onnx.load_from_string(unchanged.made(key, export))
-
-
-@cache
-def _sources() -> frozenset[Any]:
-    return frozenset(unchanged.imported("import course_lib.models"))
+    return export_onnx(network(name), opset=opset, dtype=dtype, keep_batchnorm=keep_batchnorm, **options)

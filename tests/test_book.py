@@ -12,7 +12,7 @@ import nbformat
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-pytestmark = pytest.mark.slow  # a minute; `make book` refuses a dead link as well
+pytestmark = pytest.mark.slow  # a minute; `make book` rejects a dead link as well
 
 
 class Links(HTMLParser):

@@ -17,13 +17,15 @@ import onnx
 import pytest
 from rich.console import Console
 
-from course_lib import __version__, cli, console, labs
+from course_lib import __version__, labs
+from course_lib.cli import app, console
 from course_lib.engines import Plan
-from course_lib.grading.classroom import Grade
+from course_lib.grading.batch.classroom import Grade
+from course_lib.grading.judge.review import Points, Review
 from course_lib.recipe import Recipe
 
 RTX, ORT = "tensorrt_rtx", "onnxruntime"
-COURSE = Path(cli.__file__).parents[1]
+COURSE = Path(app.__file__).parents[2]
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ def course(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -
         monkeypatch.setattr(sys, "argv", ["course", *map(str, arguments)])
         capfd.readouterr()
         with pytest.raises(SystemExit) as left:
-            cli.main()
+            app.main()
         code = left.value.code
         assert code is None or isinstance(code, int), f"{code!r} would be printed by Python itself"
         return Done(code or 0, *capfd.readouterr())
@@ -154,15 +156,16 @@ def test_a_path_is_not_broken(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     monkeypatch.setattr(console, "_console", lambda: Console(width=60, force_terminal=False))
     folder = tmp_path / ("a-very-long-name-of-a-folder-" * 4)
     report = folder / "reports" / "ada" / "lab01_first_engine.html"
-    console.grades(labs.find("lab01"), [Grade("ada", 7, 10, 2, report, report, error="the notebook cannot be read")])
+    review = Review(Points(earned=7.0, open=2.0, maximum=10.0))
+    console.grades(labs.find("lab01"), [Grade("ada", review, report, report, error="the notebook cannot be read")])
     assert f"{folder}/reports/STUDENT/lab01_first_engine.html" in capsys.readouterr().out
 
 
 def test_a_wrong_lab_is_said_before_anything_heavy_is_imported() -> None:
     code = (
         "import sys; sys.argv = ['course', 'grade', 'lab77']\n"
-        "from course_lib import cli\n"
-        "try: cli.main()\n"
+        "from course_lib.cli import app\n"
+        "try: app.main()\n"
         "except SystemExit: print('nbgrader' in sys.modules, 'torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
@@ -414,7 +417,7 @@ def test_debug_shows_where_an_error_comes_from(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("COURSE_DEBUG", "")
     monkeypatch.setattr(sys, "argv", ["course", "--debug", "layers", "absent.onnx"])
     with pytest.raises(BuildError, match="no such file"):
-        cli.main()
+        app.main()
 
 
 # ---- the real executable

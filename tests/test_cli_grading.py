@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from course_lib import labs
-from course_lib.grading import signature
+from course_lib.grading.integrity import signature
 from tests.test_cli import COURSE, Course, _is_one_line, course
 
 __all__ = ["course"]  # the fixture
@@ -21,7 +21,8 @@ def verdict(tmp_path: Path) -> Path:
     points = {"profile": 3.0, "accuracy": 0.0, "speed": 0.0}
     rows = [(asdict(task), points[task.id]) for task in labs.find("lab01").tasks]
     tasks = [{"task": task, "tier": "full" if won else "none", "points": won, "message": "", "hint": ""} for task, won in rows]
-    known = {"lab": "lab01_first_engine", "score": 3.0, "max_score": 10, "fault": "", "tasks": tasks, "comparison": None}
+    known = {"lab": "lab01_first_engine", "score": 3.0, "max_score": 10, "fault": "", "tasks": tasks, "figures": {}}
+    known |= {"comparison": None, "table": None, "layers": None, "provenance": {}}
     path = tmp_path / "classroom/reports/ada/lab01_first_engine.json"
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps(signature.signed(known, signature.signing_key(tmp_path / "classroom"))))
@@ -31,9 +32,58 @@ def verdict(tmp_path: Path) -> Path:
 def test_a_verdict_that_holds(course: Course, verdict: Path) -> None:
     done = course("verify", verdict)
     assert done.status == 0 and "signed by this classroom, and follows from its record" in done.out
-    (verdict.parents[2] / signature.KEY_FILE).rename(verdict.parents[2] / "elsewhere")
-    assert "signed by the key it names" in course("verify", verdict).out
+    assert str(verdict.parents[2]) in done.out, "it says whose key"
     assert course("verify", verdict, "--json").document()["contradictions"] == []
+
+
+def _forged(verdict: Path, folder: Path) -> Path:
+    """The verdict with full points, signed with the forger's key."""
+    folder.mkdir(parents=True, exist_ok=True)
+    known = json.loads(verdict.read_text())
+    for row in known["tasks"]:
+        row |= {"tier": "full", "points": row["task"]["points"]}
+    known["score"] = known["max_score"]
+    del known["signature"]
+    path = folder / verdict.name
+    path.write_text(json.dumps(signature.signed(known, signature.signing_key(folder))))
+    return path
+
+
+def test_a_forged_verdict_fails_without_a_key(course: Course, verdict: Path, tmp_path: Path) -> None:
+    """Signed with another key, and no classroom's key to compare with: it once had status 0."""
+    forged = _forged(verdict, tmp_path / "elsewhere")
+    done = course("verify", forged)
+    assert done.status == 1 and "no key was compared" in done.out and "--classroom" in done.out
+    found = course("verify", forged, "--json")
+    assert (found.status, json.loads(found.out)["key"]) == (1, None)
+    assert course("verify", forged, "--classroom", verdict.parents[2]).out.startswith("the verdict was signed with another key")
+    empty = course("verify", forged, "--classroom", tmp_path / "absent")
+    assert empty.status == 1 and "no key was compared" in empty.out
+    assert not (tmp_path / "absent").exists(), "no key is made by looking for one"
+
+
+def test_a_classroom_that_lost_its_key(course: Course, verdict: Path) -> None:
+    (verdict.parents[2] / signature.KEY_FILE).rename(verdict.parents[2] / "kept")
+    assert course("verify", verdict).status == 1
+
+
+def test_a_submission_cannot_bring_a_classroom_with_a_key(course: Course, verdict: Path) -> None:
+    """A forged verdict, a key and the folders around them, all in a submission."""
+    own = verdict.parents[2] / "submitted/mallory/lab01_first_engine"
+    forged = _forged(verdict, own)
+    (own / "reports/mallory").mkdir(parents=True)
+    inside = forged.rename(own / "reports/mallory/lab01_first_engine.json")
+    assert (own / signature.KEY_FILE).is_file()
+    done = course("verify", inside)
+    assert done.status == 1 and "no key was compared" in done.out
+
+
+def test_nested_json_is_no_verdict(course: Course, tmp_path: Path) -> None:
+    path = tmp_path / "nested.json"
+    path.write_text("[" * 100_000)
+    _is_one_line(course("verify", path), ("nested.json is not a verdict",))
+    path.write_text('{"a":' * 100_000)
+    _is_one_line(course("verify", path), ("nested.json is not a verdict",))
 
 
 def test_an_altered_verdict(course: Course, verdict: Path) -> None:
@@ -54,12 +104,12 @@ def test_another_classroom(course: Course, verdict: Path, tmp_path: Path) -> Non
 def test_what_is_no_verdict(course: Course, tmp_path: Path) -> None:
     path = tmp_path / "report.json"
     path.write_text("<html>")
-    _is_one_line(course("verify", path), ("report.json is no verdict", "course grade"))
+    _is_one_line(course("verify", path), ("report.json is not a verdict", "course grade"))
     _is_one_line(course("verify", tmp_path / "absent.json"), ("absent.json", "No such file"))
     path.write_text("{}")
-    assert course("verify", path).out == "the verdict carries no signature\n"
+    assert course("verify", path).out.startswith("the verdict carries no signature\n")
     path.write_text("[1]")
-    _is_one_line(course("verify", path), ("report.json is no verdict",))
+    _is_one_line(course("verify", path), ("report.json is not a verdict",))
 
 
 def test_two_ways_at_once(course: Course, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

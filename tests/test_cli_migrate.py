@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from course_lib import cli
+from course_lib.cli import app
 
 OLD = "import tensorrt as trt\nbuilder = trt.Builder(trt.Logger())\nbuilder.max_workspace_size = 1 << 30\n"
 NEW = "import tensorrt as trt\nconfig = trt.Builder(trt.Logger()).create_builder_config()\n"
@@ -19,7 +19,7 @@ def course(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], 
     monkeypatch.setenv("COURSE_DEBUG", "")
     monkeypatch.setattr(sys, "argv", ["course", "migrate", *map(str, arguments)])
     with pytest.raises(SystemExit) as left:
-        cli.main()
+        app.main()
     assert left.value.code is None or isinstance(left.value.code, int)
     return left.value.code or 0, *capsys.readouterr()
 

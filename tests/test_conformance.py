@@ -27,7 +27,9 @@ def test_the_check_sees_the_course(course: tuple[list[Row], list[str]]) -> None:
     assert len(rows) > 120
     everywhere = rows["IExecutionContext.execute_async_v3"]
     assert everywhere.versions == everywhere.reached == EVERY
-    assert {"course_lib/engines/trt/execution.py", "lectures/02_architecture_and_workflow.ipynb"} <= set(everywhere.files)
+    assert {"course_lib/engines/backends/tensorrt/execution.py", "lectures/02_architecture_and_workflow.ipynb"} <= set(
+        everywhere.files
+    )
     assert rows["ICudaEngine.get_binding_shape"].reached == ("8.6.1",)
     assert rows["ICudaEngine.device_memory_size"].reached == ("8.6.1",)
     assert rows["ILayer.precision (assignment)"].reached == ("8.6.1",)
@@ -38,7 +40,9 @@ def test_the_check_sees_the_course(course: tuple[list[Row], list[str]]) -> None:
 def test_the_page_has_a_row_a_name(course: tuple[list[Row], list[str]]) -> None:
     text = page(course[0])
     assert text.count("\n| `") == len(course[0])
-    assert "| `ICudaEngine.get_binding_shape` | ✓ | ✗ | ✗ | ✗ | ✗ | ✗ | course_lib/engines/trt/loaded.py |" in text
+    assert (
+        "| `ICudaEngine.get_binding_shape` | ✓ | ✗ | ✗ | ✗ | ✗ | ✗ | course_lib/engines/backends/tensorrt/loaded.py |" in text
+    )
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -24,47 +25,31 @@ TORCH_MODULES = {
         *("bert", "detector_training", "export", "grid_detector", "residual_cnn", "resnet", "training", "transformer"),
         *("u_net", "vision_transformer", "weights"),
     )
-} | {f"course_lib.labs.{name}" for name in ("lab02_network", "lab02_reference", "lab04_network", "lab05_network")}
-WORKER_MODULES = {
-    f"course_lib.engines.{name}"
+} | {
+    f"course_lib.labs.{name}"
     for name in (
-        *("worker", "wire", "base", "layers", "layer_sources", "environments", "cuda_driver", "backends", "build", "cache"),
-        *("ort", "ort_session", "onnx_file", "openvino_cpu", "torch_engine", "torch_graphs", "torch_trt"),
-        *("ort_layers", "torch_trt_keywords", "torch_trt_options"),
-        *("progress", "cuda_graph", "cuda_stream", "two_clocks", "trt"),
-        *(
-            f"trt.{name}"
-            for name in (
-                "builder",
-                "config",
-                "execution",
-                "loaded",
-                "log",
-                "memory",
-                "profiler",
-                "progress",
-                "refit",
-                "runtime",
-            )
-        ),
-        "trt.timing_cache",
+        "lab02_fusion.network",
+        "lab02_fusion.reference",
+        "lab04_mixed_precision.network",
+        "lab05_dynamic_shapes.network",
     )
 }
-
-COMMAND = "the course command"
-FLOORS = {
-    "errors": -1,
-    **dict.fromkeys(
-        ("course_lib", "bars", "cpu_int8", "files", "installation", "lazy", "model_file", "percent", "steps", "style"), 0
-    ),
-    **dict.fromkeys(("recipe", "models", "precision", "plugins", "migration"), 1),
-    "engines": 2,
-    **dict.fromkeys(("profiling", "benchmark"), 3),
-    **dict.fromkeys(("labs", "widgets"), 4),
-    "grading": 5,
-    COMMAND: 6,
+NOT_IN_A_WORKER = ("course_lib.engines.backends.torch_tensorrt.converters",)
+# A worker may run in an environment that holds nothing of the course's: only TensorRT and numpy.
+WORKER_MODULES = {
+    module for module in MODULES if module.startswith("course_lib.engines") and not module.startswith(NOT_IN_A_WORKER)
 }
-COMMAND_MODULES = {"__main__", "cli", "console", "demo", "bench_files"}
+
+
+def _floors() -> dict[str, int]:
+    """The table of docs/architecture.md: number of the floor by package. `errors` lies below all of them."""
+    page = (PACKAGE.parent / "docs" / "architecture.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (\d) \| ([^|]+) \|", page, re.MULTILINE)
+    floors = {name: int(number) for number, packages in rows for name in re.findall(r"`(\w+)`", packages)}
+    return {"errors": -1, "course_lib": 0, **floors}
+
+
+FLOORS = _floors()
 
 BLOCK = """
 import sys
@@ -113,8 +98,7 @@ def test_a_worker_needs_numpy_and_the_standard_library_only() -> None:
 
 def _group(module: str) -> str:
     """The package of the table of floors that a module belongs to."""
-    name = module.split(".")[1] if "." in module else module
-    return COMMAND if name in COMMAND_MODULES else name
+    return module.split(".")[1] if "." in module else module
 
 
 def _imports(module: str) -> Iterator[tuple[str, int, bool]]:
@@ -152,7 +136,45 @@ def test_no_two_modules_import_each_other() -> None:
     assert not {pair for pair in pairs if pair[::-1] in pairs and pair[0] != pair[1]}
 
 
-def test_nothing_imports_the_command() -> None:
+def test_the_picture_of_the_floors_has_every_package_on_its_floor() -> None:
+    picture = (PACKAGE.parent / "docs" / "_static" / "architecture.svg").read_text(encoding="utf-8")
+    drawn: dict[str, int] = {}
+    for group in re.findall(r"<g><rect.*?</g>", picture):
+        number = int(re.findall(r'class="number"[^>]*>(\d)<', group)[0])
+        drawn |= dict.fromkeys(re.findall(r'class="name"[^>]*>(\w+)<', group), number)
+    assert drawn == {name: floor for name, floor in FLOORS.items() if 0 <= floor < 7 and name != "course_lib"}
+
+
+LABS = {module.split(".")[2] for module in MODULES if module.startswith("course_lib.labs.lab")}
+
+
+@pytest.mark.parametrize("module", [module for module in MODULES if module.startswith("course_lib.labs.")])
+def test_a_lab_imports_the_framework_and_itself(module: str) -> None:
+    own = module.split(".")[2]
+    others = LABS - {own}
+    for imported, line, _ in _imports(module):
+        assert not others & set(imported.split(".")[2:3]), f"{module}:{line} imports {imported}, which belongs to another lab"
+
+
+@pytest.mark.parametrize("module", [module for module in MODULES if ".sandboxed." in module])
+def test_what_runs_with_learner_code_imports_nothing_that_judges(module: str) -> None:
+    for imported, line, _ in _imports(module):
+        assert not {"judge", "reference", "grading"} & set(imported.split(".")), f"{module}:{line} imports {imported}"
+
+
+def test_every_lab_has_the_same_first_file() -> None:
+    assert {module.split(".")[2] for module in MODULES if module.endswith(".lab")} - {"framework"} == LABS
+
+
+def _named_after_their_module() -> Iterator[str]:
     for module in MODULES:
-        for imported, line, _ in _imports(module):
-            assert imported != "course_lib.cli" or module == "course_lib.__main__", f"{module}:{line}"
+        path = PACKAGE.parent.joinpath(*module.split(".")).with_suffix(".py")
+        own = module.rpartition(".")[2]
+        if path.is_file():
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+            yield from (module for node in tree.body if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.name == own)
+
+
+def test_no_function_bears_the_name_of_its_module() -> None:
+    """Imported from its package, such a name means the function or the module, by what was imported before."""
+    assert list(_named_after_their_module()) == []

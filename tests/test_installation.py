@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from course_lib.installation import DISTRIBUTION
+from course_lib.cli.installation import DISTRIBUTION
 from tests.grading.conftest import ROOT
 
 REQUIRED = sorted(
@@ -78,7 +78,7 @@ def test_nothing_to_run_an_engine_with(packages: Path, tmp_path: Path) -> None:
 
 
 def test_a_version_that_does_not_fit_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    from course_lib import installation
+    from course_lib.cli import installation
 
     assert installation.missing_packages() == ()
     real = metadata.version

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import json
 import os
 import re
 import shutil
-import subprocess
-import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,8 +17,8 @@ import pytest
 from nbclient import NotebookClient
 
 from course_lib import labs
-from course_lib.grading.release import stale
-from tests import unchanged
+from course_lib.grading.nbgrader.learner_version import stale
+from tests import unchanged, warm_processes
 
 ROOT = Path(__file__).resolve().parent.parent
 LECTURES = sorted(ROOT.glob("lectures/*.ipynb"))
@@ -54,21 +52,16 @@ def test_code_fits_the_page(path):
 
 @pytest.fixture(scope="module")
 def warm(tmp_path_factory) -> Iterator[str]:
-    """The name of a kind of kernel that starts at once; see `warm_kernels`."""
+    """The name of a kind of kernel that starts at once; see `warm_processes`."""
     folder = tmp_path_factory.mktemp("warm")
-    program, path = str(ROOT / "tests" / "warm_kernels.py"), str(folder / "socket")
-    server = subprocess.Popen([sys.executable, program, "serve", path], stdin=subprocess.PIPE)
     kind = folder / "kernels" / "warm"
     kind.mkdir(parents=True)
-    argv = [sys.executable, "-S", "-E", program, path, "{connection_file}"]
-    (kind / "kernel.json").write_text(json.dumps({"argv": argv, "display_name": "warm", "language": "python"}))
-    while not Path(path).exists():
-        assert server.poll() is None
-        time.sleep(0.05)
-    with pytest.MonkeyPatch.context() as patched:
+    here = contextlib.nullcontext() if warm_processes.VARIABLE in os.environ else warm_processes.start(str(folder))
+    with here, pytest.MonkeyPatch.context() as patched:
+        argv = [*warm_processes.command(), "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+        (kind / "kernel.json").write_text(json.dumps({"argv": argv, "display_name": "warm", "language": "python"}))
         patched.setenv("JUPYTER_PATH", str(folder))
         yield "warm"
-    server.communicate()
 
 
 def executed(path: Path, tmp_path: Path, kind: str = "python3") -> nbformat.NotebookNode:

@@ -8,8 +8,8 @@ import io
 import pytest
 
 from course_lib import labs
-from course_lib.labs import Bench
-from course_lib.steps import Steps
+from course_lib.cli.steps import Steps
+from course_lib.labs import Examiner
 
 
 class Terminal(io.StringIO):
@@ -46,11 +46,11 @@ def test_silent_steps_say_nothing(capsys, monkeypatch):
 def test_a_lab_names_the_task_that_it_examines(name, tmp_path):
     lab, told = labs.find(name), []
     lab.write_reference(tmp_path)
-    lab.examine(tmp_path, Bench(begins=lambda step, about_s: told.append((step, about_s))), only="triton")
+    lab.examine(tmp_path, Examiner(begins=lambda step, about_s: told.append((step, about_s))), only="triton")
     assert [step.partition(":")[0] for step, _ in told] == ["triton"] and told[0][1] > 0
 
 
 def test_who_is_told_makes_no_other_bench():
-    """What is kept for a bench, such as the reference's plan, stays valid."""
-    bench = Bench(seed=1, measured=lambda take: take())
-    assert dataclasses.replace(bench, begins=print) == bench
+    """What is kept for an examiner, such as the reference's plan, stays valid."""
+    examiner = Examiner(seed=1, measured=lambda take: take())
+    assert dataclasses.replace(examiner, begins=print) == examiner

@@ -15,7 +15,6 @@ ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = sorted([*ROOT.glob("lectures/*.ipynb"), *ROOT.glob("labs/*/*.ipynb"), *ROOT.glob("solutions/*/*.ipynb")])
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("docs/api/*.md"), *ROOT.glob("benchmarks/*.md")])
 LINK = re.compile(r"(?<!`)\[[^\]\n]*\]\(([^)\s]+)\)")
-KNOWN = "notin,precison"  # a name of Python's, a mistake that a test makes
 
 
 def words(path: Path) -> str:
@@ -25,12 +24,53 @@ def words(path: Path) -> str:
     return "\n".join(cell.source for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "markdown")
 
 
-def test_no_word_is_misspelt() -> None:
-    folders = ["lectures", "labs", "solutions", "docs", "course_lib", "tests", "benchmarks", "README.md", "CHANGELOG.md"]
-    skipped = "*.json,*.gz,*.sqlite,*.pt,*.csv,*.log,*.png,*.pyc"
-    command = [sys.executable, "-m", "codespell_lib", f"--skip={skipped}", f"--ignore-words-list={KNOWN}", *folders]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+def spelling(*paths: Path) -> subprocess.CompletedProcess[str]:
+    """As `make lint` and the hook before a commit call it; what is skipped and ignored is in pyproject.toml."""
+    return subprocess.run([sys.executable, "-m", "codespell_lib", *paths], cwd=ROOT, capture_output=True, text=True)
+
+
+def test_no_word_is_misspelled_british_or_on_the_list_of_words_to_avoid() -> None:
+    done = spelling()
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("word", [line.partition("->")[0] for line in (ROOT / "docs/words.txt").read_text().splitlines()])
+def test_a_planted_word_is_found(word: str, tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(f"Here {word} stands in a sentence.\n")
+    assert f"page.md:1: {word} ==> " in spelling(page).stdout
+
+
+@pytest.mark.parametrize(
+    ("line", "word"),
+    [
+        ("draw_colour = 1", "colour"),  # codespell:ignore
+        ("class ColourBar: ...", "Colour"),  # codespell:ignore
+        ("COLOURS = ()", "COLOURS"),  # codespell:ignore
+        ("def test_a_hand_in_is_graded(): ...", "hand_in"),  # codespell:ignore
+        ('    "the behaviour\\n",', "behaviour"),  # codespell:ignore
+        ("# the first Hand-in", "Hand-in"),  # codespell:ignore
+        ("recieve", "recieve"),  # codespell:ignore
+    ],
+)
+def test_a_planted_name_is_found(line: str, word: str, tmp_path: Path) -> None:
+    file = tmp_path / "planted.py"
+    file.write_text(line + "\n")
+    assert f"planted.py:1: {word} ==> " in spelling(file).stdout
+
+
+def test_what_is_right_is_not_reported(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        "There is no GPU. A plan is no longer valid, and it is no faster. You hand in a notebook of serialized colors.\n"
+    )
+    assert spelling(page).returncode == 0, spelling(page).stdout
+
+
+def test_a_skipped_file_is_skipped_however_it_is_named() -> None:
+    """The hook before a commit names files, `make lint` names none."""
+    done = spelling(Path("LICENSE"), Path("docs/words.txt"), Path("course_lib/records/nsys/README.md"))
+    assert done.returncode == 0, done.stdout
 
 
 @pytest.mark.parametrize("path", [*PAGES, *NOTEBOOKS], ids=lambda path: str(path.relative_to(ROOT)))

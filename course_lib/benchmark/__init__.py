@@ -1,10 +1,10 @@
-"""Sound measurement: interleaved, paired, with an interval, and with a word on why it stopped."""
+"""Sound measurement: interleaved, paired, with an interval, and with the reason why it stopped."""
 
 from course_lib.benchmark.accuracy import Deviation, argmax_agreement, deviation, relative_error, sqnr_db
-from course_lib.benchmark.compare import Comparison, Subject, compare
+from course_lib.benchmark.comparison import Comparison, Subject, compare
 from course_lib.benchmark.device_clock import DeviceClock
+from course_lib.benchmark.node_sensitivity import KeepList, NodeError, Sensitivity, sensitivity
 from course_lib.benchmark.records import Record, recorded
-from course_lib.benchmark.sensitivity import KeepList, NodeError, Sensitivity, sensitivity
 from course_lib.benchmark.statistics import Interval, Measurement, measure, speedup
 
 __all__ = [

@@ -53,12 +53,16 @@ def decibels(error: float) -> float:
 
 
 def argmax_agreement(want: ArrayLike, have: ArrayLike) -> float:
-    """The share of rows, along the last axis, whose largest element stands at the same place.
+    """The share of rows, along the last axis, whose largest element has the same index.
 
-    A row of `have` with NaN or infinity in it is a miss: nobody should trust its answer.
+    A row of `have` with NaN or infinity counts as a miss, because its answer cannot be trusted.
+
+    Args:
+        want: the reference, one or more dimensions.
+        have: the same shape.
 
     Raises:
-        ValueError: as in `relative_error`, or there is no row.
+        ValueError: as in `relative_error`, or the arrays have no rows.
     """
     want, have = _pair(want, have)
     if want.ndim == 0 or want.size == 0:
@@ -112,7 +116,7 @@ def deviation(want: Sequence[Sequence[np.ndarray]], have: Sequence[Sequence[np.n
     """Compare the outputs of two models.
 
     Args:
-        want, have: for each batch, the float outputs in one order. The reference is finite.
+        want, have: for each batch, the float outputs in one order, of any shape. The reference is finite.
 
     Raises:
         ValueError: as in `relative_error`.

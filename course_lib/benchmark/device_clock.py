@@ -1,10 +1,10 @@
-"""The clock for work on a GPU: what its kernels take, without their launches, from memory that no cache holds."""
+"""Time of the kernels of a call on a GPU, without their launches and with cold caches."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from course_lib.engines import two_clocks
+from course_lib.engines.cuda import two_clocks
 
 _WIPED_BYTES = 256 << 20  # more than any L2 cache: an H200 has 60 MB
 
@@ -14,8 +14,8 @@ class DeviceClock:
 
     Before the first event 256 MiB are overwritten. That keeps the GPU at work while the host enqueues the events and the call, so
     that it waits for no launch between the two; and it leaves nothing of the call's data in the L2 cache. Work that takes longer
-    to launch, such as a network of many small kernels, belongs into a CUDA graph. What two events around an empty kernel are
-    apart is in every measurement: kernels that are not much longer are timed many at a time, in a CUDA graph.
+    to launch, such as a network of many small kernels, should be timed as a CUDA graph. Every measurement includes the
+    time between two events around an empty kernel, so short kernels should be timed many at once, in a CUDA graph.
 
     Source: the same procedure as ``triton.testing.do_bench``; benchmarks/timing.py sets the two side by side.
     """

@@ -14,6 +14,7 @@ from course_lib.errors import CourseError, EngineError
 if TYPE_CHECKING:
     import numpy as np
     import onnx
+    import onnxruntime
 
 Feeds = Mapping[str, "np.ndarray"]
 Outputs = tuple["np.ndarray", ...]  # in the order of the graph's outputs
@@ -25,7 +26,7 @@ class OneNode:
     """Cuts single nodes out of a model and puts replacements in their places.
 
     Args:
-        model: float32, with the type of every tensor in its ``value_info``, every node with a name of its own.
+        model: float32, with the type of every tensor in its ``value_info``, every node with its own name.
     """
 
     def __init__(self, model: onnx.ModelProto) -> None:
@@ -41,7 +42,11 @@ class OneNode:
         self._shared = _share(self._skeleton)
 
     def cut(self, name: str) -> onnx.ModelProto:
-        """The node `name` as a model: its activations are the inputs, its weights and results are called as in the graph."""
+        """The node `name` as a model: its activations are the inputs, its weights and results are called as in the graph.
+
+        Raises:
+            CourseError: the type of one of its tensors is unknown.
+        """
         from onnx import helper
 
         node = self._model.graph.node[self._places[name]]
@@ -96,7 +101,7 @@ def runner(model: onnx.ModelProto, shared: Mapping[str, Any] | None = None) -> C
         shared: values of the initializers that are not in the model, as `_share` returns them; no others.
 
     Raises:
-        EngineError: ONNX Runtime refuses the model; the function raises it when it refuses a batch.
+        EngineError: ONNX Runtime rejects the model; the function raises it when it rejects a batch.
     """
     import onnxruntime
 
@@ -109,24 +114,24 @@ def runner(model: onnx.ModelProto, shared: Mapping[str, Any] | None = None) -> C
     try:
         session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime raises classes of its own binding, without a common public base
-        raise EngineError(f"onnxruntime refuses the model: {_first_line(error)}") from None
+        raise EngineError(f"onnxruntime rejects the model: {_first_line(error)}") from None
 
     def run(feeds: Feeds) -> Outputs:
         try:
             return tuple(session.run(None, dict(feeds)))
         except Exception as error:  # as above
-            raise EngineError(f"onnxruntime refused a batch: {_first_line(error)}") from None
+            raise EngineError(f"onnxruntime rejected a batch: {_first_line(error)}") from None
 
     return run
 
 
 def every_tensor(model: onnx.ModelProto, feeds: Feeds) -> dict[str, np.ndarray]:
-    """What the nodes of a model make on one batch, by the tensor's name, in the graph's order. The model is not changed.
+    """All tensors that a model computes on one batch, by name, in the graph's order. The model is not changed.
 
     All of them are marked as outputs, so nothing is fused away.
 
     Raises:
-        EngineError: ONNX Runtime refuses the model or the batch.
+        EngineError: ONNX Runtime rejects the model or the batch.
     """
     import onnx
 
@@ -146,7 +151,7 @@ def reduction(dtype: str, ranges: Mapping[str, float] | None) -> Reduce:
         CourseError: an unknown dtype, or no ranges for INT8.
     """
     from course_lib.precision import activations, cast, insert_qdq
-    from course_lib.precision.emulation import emulate
+    from course_lib.precision.quantization.emulation import emulate
 
     if dtype == "int8":
         if ranges is None:
@@ -159,7 +164,7 @@ def reduction(dtype: str, ranges: Mapping[str, float] | None) -> Reduce:
 
 
 def weights_overflow(alone: onnx.ModelProto, dtype: str) -> bool:
-    """Whether a node holds a finite weight that becomes infinite in this type, which `cast` refuses. Never for INT8."""
+    """Whether a node holds a finite weight that becomes infinite in this type, which `cast` rejects. Never for INT8."""
     import ml_dtypes
     from onnx import TensorProto, numpy_helper
 
@@ -170,7 +175,7 @@ def weights_overflow(alone: onnx.ModelProto, dtype: str) -> bool:
     return any(bool(((weight > largest) & (weight < float("inf"))).any()) for weight in weights)
 
 
-def _share(model: onnx.ModelProto) -> dict[str, Any]:
+def _share(model: onnx.ModelProto) -> dict[str, onnxruntime.OrtValue]:
     """Move the large initializers out of `model`, in place, and return them as ONNX Runtime's values by name."""
     import onnxruntime
     from onnx import TensorProto, numpy_helper

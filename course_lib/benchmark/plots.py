@@ -11,11 +11,11 @@ from course_lib import style
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from course_lib.benchmark.compare import Comparison
+    from course_lib.benchmark.comparison import Comparison
 
 
 def latencies(comparison: Comparison, about: str | None = None) -> Figure:
-    """One row a subject: every latency as a faint dot, the median as a bar, the speedup over the baseline beside it.
+    """One row per subject: every latency as a faint dot, the median as a bar, and the speedup over the baseline.
 
     The title states the result of the subject `about`, by default of the fastest.
     """
@@ -25,10 +25,10 @@ def latencies(comparison: Comparison, about: str | None = None) -> Figure:
     spread = np.random.default_rng(0)
     for row, name in enumerate(reversed(names)):
         values = comparison.measurements[name].latencies_ms
-        colour = style.colour(names.index(name))
-        axes.plot(values, row + spread.uniform(-0.25, 0.25, len(values)), ".", ms=2, alpha=0.25, color=colour)
+        color = style.color(names.index(name))
+        axes.plot(values, row + spread.uniform(-0.25, 0.25, len(values)), ".", ms=2, alpha=0.25, color=color)
         median = comparison.measurements[name].median_ms
-        axes.plot([median, median], [row - 0.34, row + 0.34], lw=2.5, color=colour)
+        axes.plot([median, median], [row - 0.34, row + 0.34], lw=2.5, color=color)
         label = f"{median:.2f} ms"
         if name in comparison.speedups:
             label += f", {comparison.speedups[name]}"

@@ -1,4 +1,4 @@
-"""Requests that come when they come: how long they wait for an engine that answers one after the other."""
+"""Response times of requests that wait for an engine, which answers one at a time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Answers:
-    """What a queue did with the frames offered to it, one entry a frame.
+    """What a queue did with the frames offered to it, one entry for each frame.
 
     Attributes:
         latency_ms: from a frame's arrival until its answer; NaN where it was lost.
@@ -43,7 +43,7 @@ class Answers:
 
 
 def response_ms(service_ms: np.ndarray, between_ms: np.ndarray) -> np.ndarray:
-    """Time from arrival to answer of each request, shape ``(n,)``, in milliseconds: waiting and being served.
+    """Time from arrival to answer of each request, shape ``(n,)``, in milliseconds: the wait and the service.
 
     Args:
         service_ms: how long the engine works on each request, shape ``(n,)``.
@@ -70,14 +70,19 @@ def over_load(
     """Response times in milliseconds by load, for requests that come at random (a Poisson process).
 
     Args:
-        service_ms: measured times of the engine; each request draws one of them.
+        service_ms: measured times of the engine, ``(n,)``; each request draws one of them.
         loads: share of the time that the engine works, above 0 and below 1.
+        requests: how many are simulated for each load.
+        seed: of the arrivals and the draws.
+
+    Returns:
+        ``(requests,)`` for each load.
 
     Raises:
-        ValueError: a load of 1 or more: the queue would grow for ever.
+        ValueError: a load of 1 or more: the queue would grow without bound.
     """
     if not all(0 < load < 1 for load in loads):
-        raise ValueError(f"a load lies between 0 and 1, got {list(loads)}: from 1 on the queue grows for ever")
+        raise ValueError(f"a load lies between 0 and 1, got {list(loads)}: at 1 or more the queue grows without bound")
     rng = np.random.default_rng(seed)
     served = rng.choice(service_ms, requests)
     gaps = rng.exponential(served.mean(), requests)
@@ -88,7 +93,7 @@ def draw_over_load(responses: Mapping[float, np.ndarray], alone_ms: float) -> Fi
     """Median and 99th percentile of the response time over the load.
 
     Args:
-        responses: of `over_load`.
+        responses: from `over_load`.
         alone_ms: median time of a request that comes alone.
     """
     figure = style.figure(7.5, 3.2)
@@ -96,7 +101,7 @@ def draw_over_load(responses: Mapping[float, np.ndarray], alone_ms: float) -> Fi
     loads = [100 * load for load in responses]
     for index, percent in enumerate((50, 99)):
         values = [float(np.percentile(times, percent)) for times in responses.values()]
-        axes.plot(loads, values, "o-", color=style.colour(index), label="median" if percent == 50 else "99th percentile")
+        axes.plot(loads, values, "o-", color=style.color(index), label="median" if percent == 50 else "99th percentile")
     axes.axhline(alone_ms, color="#777777", lw=1, ls="--", label="a call alone")
     axes.set_ylim(bottom=0)
     axes.set(xlabel="load: share of the time that the engine works (%)", ylabel="from arrival to answer (ms)")

@@ -41,7 +41,7 @@ class Record:
 
 
 def release(library: str, version: str) -> str:
-    """A version, and what its maker calls it where it is not a general release: ``8.6.0 (an early-access release)``."""
+    """A version, with a remark if it is not a general release: ``8.6.0 (an early-access release)``."""
     return version + (" (an early-access release)" if (library, version) in _EARLY_ACCESS else "")
 
 

@@ -42,7 +42,7 @@ class Measurement:
 
     @property
     def median_ms(self) -> float:
-        """Half of the calls were faster."""
+        """Median latency in milliseconds."""
         return float(np.median(self.latencies_ms))
 
     def percentile_ms(self, q: float) -> float:
@@ -54,8 +54,8 @@ def speedup(baseline_ms: np.ndarray, candidate_ms: np.ndarray, *, level: float =
     """Bootstrap interval of the median paired ratio ``baseline / candidate``.
 
     Pairs were timed one right after the other, so that drift of the machine hits both and cancels in the ratio. What does not
-    cancel comes in stretches (another process runs for a while), so neighbouring pairs are not independent: the bootstrap
-    resamples whole blocks of about sqrt(n) neighbours instead of single pairs, which keeps the interval honest.
+    cancel comes in stretches (another process runs for a while), so neighboring pairs are not independent: the bootstrap
+    resamples whole blocks of about sqrt(n) neighbors instead of single pairs, which keeps the interval honest.
 
     Args:
         baseline_ms, candidate_ms: latencies in milliseconds, shape ``(n,)``, paired by index, n >= 10.

@@ -32,7 +32,7 @@ class Tuning:
     """What a tuner measured.
 
     Attributes:
-        times_ms: for each tactic one time a round, shape ``(rounds,)``; times of the same round were taken side by side.
+        times_ms: for each tactic one time per round, shape ``(rounds,)``; times of the same round were taken side by side.
     """
 
     times_ms: Mapping[str, np.ndarray] = field(repr=False)
@@ -69,7 +69,7 @@ class Tuning:
 
 
 def tune(tactics: Tactics, *, rounds: int = 20, seed: int | None = None) -> Tuning:
-    """Time every tactic once a round, in an order that is shuffled anew, so that a busy moment of the machine hits all alike."""
+    """Time every tactic once per round, in a fresh random order, so that a busy moment of the machine affects all alike."""
     rng = np.random.default_rng(seed)
     names = list(tactics)
     times: dict[str, list[float]] = {name: [] for name in names}
@@ -94,7 +94,7 @@ class TuningCache:
     entries: Mapping[str, str] = field(default_factory=dict)
 
     def choose(self, problem: str, tactics: Tactics, *, rounds: int = 20) -> tuple[str, TuningCache]:
-        """The cached tactic where there is one that still exists; otherwise the best measured one, and a cache that knows it."""
+        """The cached tactic if it still exists, otherwise the best measured one, and a cache that holds it."""
         known = self.entries.get(problem)
         if known is not None and known in tactics:
             return known, self
@@ -102,7 +102,7 @@ class TuningCache:
         return best, self.edited(problem, best)
 
     def edited(self, problem: str, tactic: str) -> TuningCache:
-        """With the choice for one problem set by hand."""
+        """A copy in which the choice for one problem is set by hand."""
         return replace(self, entries={**self.entries, problem: tactic})
 
     def combine(self, other: TuningCache, *, ignore_mismatch: bool = False) -> TuningCache:
@@ -116,7 +116,7 @@ class TuningCache:
         return replace(self, entries={**other.entries, **self.entries})
 
     def dumps(self) -> str:
-        """As JSON."""
+        """The cache as JSON."""
         return json.dumps({"machine": self.machine, "entries": dict(self.entries)}, indent=1)
 
     @classmethod
@@ -132,14 +132,14 @@ class TuningCache:
             if not isinstance(machine, str) or not all(isinstance(value, str) for value in entries.values()):
                 raise TypeError
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-            raise CourseError("this is no tuning cache: expected JSON with a machine and entries, tune again") from None
+            raise CourseError("this is not a tuning cache: expected JSON with a machine and entries, tune again") from None
         return cls(machine, entries)
 
 
 def blocked_products(
     a: torch.Tensor, b: torch.Tensor, blocks: Sequence[tuple[int, int, int]]
 ) -> dict[str, Callable[[], torch.Tensor]]:
-    """One tactic a blocking: the product of two matrices, computed block by block into a result that is kept.
+    """One tactic per blocking: the product of two matrices, computed block by block into a result that is kept.
 
     Args:
         a, b: shapes ``(m, k)`` and ``(k, n)``.

@@ -1,4 +1,4 @@
-"""The layer table of a plan: which kernels the compiler chose, and what each one swallowed, reads and writes."""
+"""The layer table of a plan: which kernels the compiler chose, and what each one fuses, reads and writes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from html import escape
-from typing import Any
+from typing import Any, overload
 
 from course_lib.errors import PrecisionError
 from course_lib.style import breakable_html
@@ -72,7 +72,11 @@ class LayerTable(Sequence[Layer]):
     def __len__(self) -> int:
         return len(self.layers)
 
-    def __getitem__(self, index: Any) -> Any:
+    @overload
+    def __getitem__(self, index: int) -> Layer: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Layer, ...]: ...
+    def __getitem__(self, index: int | slice) -> Layer | tuple[Layer, ...]:
         return self.layers[index]
 
     def __iter__(self) -> Iterator[Layer]:
@@ -87,7 +91,7 @@ class LayerTable(Sequence[Layer]):
         """How many kernels compute with each datatype; a kernel that mixes two counts for both."""
         return Counter(dtype for kernel in self.kernels for dtype in kernel.dtypes)
 
-    def swallowed(self, layer: Layer) -> str:
+    def fused_operators(self, layer: Layer) -> str:
         """The ONNX operators inside one layer in the graph's order, such as ``"Conv + Add + Relu"``.
 
         Node names, in the compiler's order, where the graph is not at hand.
@@ -162,7 +166,7 @@ class LayerTable(Sequence[Layer]):
                 "kernel": kernel.name,
                 "kind": kernel.kind,
                 "onnx": ", ".join(kernel.onnx_nodes),
-                "operators": self.swallowed(kernel) if self.operators else "",
+                "operators": self.fused_operators(kernel) if self.operators else "",
                 "reads": types(kernel.inputs),
                 "weights": types(kernel.weights),
                 "writes": types(kernel.outputs),

@@ -24,7 +24,7 @@ def self_contained(model: Path) -> bytes:
         raise BuildError(
             "the model may keep weights in files beside it, which this environment cannot read: install onnx"
         ) from None
-    except (OSError, ValueError, onnx.checker.ValidationError) as error:
+    except Exception as error:  # protobuf's own classes, and a TypeError of onnx's for a location that is not text
         raise BuildError(
             f"the model's weights are not in it and cannot be read: {' '.join(str(error).split())[:200]}"
         ) from None

@@ -6,7 +6,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator
 
-from course_lib.bars import NotebookBar, in_notebook
+from course_lib._util.progress_bar import NotebookBar, in_notebook
 
 Report = Callable[[float, str], None]  # share done from 0 to 1, and the name of what is being done
 

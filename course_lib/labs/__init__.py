@@ -1,30 +1,37 @@
-"""The labs: one module a lab holds the problem, its checks with hints and its thresholds, for learner and grader alike."""
+"""The labs: one folder each, found by its name, and the framework that they share. In a lab's folder open `lab.py` first.
+
+A lab from another distribution is found as well: it names its module in the entry-point group ``course_lib.labs``, under the name
+of its folder, such as ``lab42_example = "example.lab"``.
+"""
 
 from __future__ import annotations
 
+import pkgutil
+from functools import cache
 from importlib import import_module
+from importlib.metadata import entry_points
 
 from course_lib.errors import CourseError
-from course_lib.labs.base import Bench, Examination, Lab, Outcome, Task
+from course_lib.labs.framework.examination import Examination, Examiner
+from course_lib.labs.framework.lab import Lab
+from course_lib.labs.framework.task import Outcome, Task
 
-__all__ = ["Bench", "Examination", "Lab", "Outcome", "Task", "find", "names"]
+__all__ = ["Examination", "Examiner", "Lab", "Outcome", "Task", "find", "names"]
 
-_MODULES = {
-    "lab01_first_engine": "course_lib.labs.lab01",
-    "lab02_fusion": "course_lib.labs.lab02",
-    "lab03_calibration": "course_lib.labs.lab03",
-    "lab04_mixed_precision": "course_lib.labs.lab04",
-    "lab05_dynamic_shapes": "course_lib.labs.lab05",
-    "lab06_plugin": "course_lib.labs.lab06",
-    "lab07_profiling": "course_lib.labs.lab07",
-    "lab08_serving": "course_lib.labs.lab08",
-    "lab09_capstone": "course_lib.labs.lab09",
-}
+
+@cache
+def _modules() -> dict[str, str]:
+    """The module that holds each lab, by the lab's full name."""
+    own = {
+        found.name: f"{__name__}.{found.name}.lab" for found in pkgutil.iter_modules(__path__) if found.name.startswith("lab")
+    }
+    added = {point.name: point.value for point in entry_points(group="course_lib.labs")}
+    return dict(sorted({**added, **own}.items()))
 
 
 def names() -> tuple[str, ...]:
     """Full names of all labs, which are also the names of their folders."""
-    return tuple(_MODULES)
+    return tuple(_modules())
 
 
 def find(name: str) -> Lab:
@@ -33,9 +40,9 @@ def find(name: str) -> Lab:
     Raises:
         CourseError: none or several labs begin like that.
     """
-    matches = [known for known in _MODULES if known == name or known.startswith(f"{name}_")]
+    matches = [known for known in names() if known == name or known.startswith(f"{name}_")]
     if len(matches) != 1:
-        raise CourseError(f"no lab {name!r}: the course has {', '.join(_MODULES)}")
-    lab = import_module(_MODULES[matches[0]]).lab
+        raise CourseError(f"no lab {name!r}: the course has {', '.join(names())}")
+    lab = import_module(_modules()[matches[0]]).lab
     assert isinstance(lab, Lab)
     return lab

@@ -7,22 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from course_lib.lazy import lazy
+from course_lib._util.lazy_names import lazy
 
 if TYPE_CHECKING:
-    from course_lib.migration.api_table import ApiTable
     from course_lib.migration.findings import Finding, Verdict
     from course_lib.migration.scanner import Scan, scan
+    from course_lib.migration.tables.api_table import ApiTable
 
-__all__ = ["ApiTable", "Finding", "Scan", "Verdict", "scan"]
-
-__getattr__, __dir__ = lazy(
-    __name__,
-    {
-        "ApiTable": "api_table",
-        "Finding": "findings",
-        "Verdict": "findings",
-        "Scan": "scanner",
-        "scan": "scanner",
-    },
-)
+__getattr__, __dir__, __all__ = lazy(__name__)

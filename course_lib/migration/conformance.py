@@ -16,11 +16,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from course_lib.migration import known, python2, torch_trt
-from course_lib.migration.api_table import ApiTable
+from course_lib.migration.analysis import python2
+from course_lib.migration.analysis.sources import Program, find, read
+from course_lib.migration.analysis.uses import Use, collect
+from course_lib.migration.rules import torch_trt
 from course_lib.migration.scanner import comments_of
-from course_lib.migration.sources import Program, find, read
-from course_lib.migration.uses import Use, collect
+from course_lib.migration.tables import known
+from course_lib.migration.tables.api_table import ApiTable
 
 EVERY = (*known.RELEASES_IN_ORDER, known.RTX)
 ROOT = Path(__file__).resolve().parents[2]
@@ -58,7 +60,7 @@ class _Place:
 
 
 def check(paths: Sequence[Path], root: Path = ROOT) -> tuple[list[Row], list[str]]:
-    """The names in files and folders, and what is wrong with them, one line a problem.
+    """The names in files and folders, and what is wrong with them, one line per problem.
 
     A problem is a name, keyword or assignment that a version lacks in which the place is reached; a condition that every version
     answers alike; a comment that says "only" or "not in" of a name that every version has.
@@ -87,9 +89,9 @@ def _program(program: Program, file: str) -> tuple[list[_Place], list[str]]:
         line = f"cell {place.cell}, line {place.line}" if place.cell else str(place.line)
         where = f"{file}:{line}"
         if use.name.startswith("torch_tensorrt"):
-            for name, versions, refusal in _torch(use):
+            for name, versions, rejection in _torch(use):
                 places.append(_Place(file, line, name, versions, versions))
-                problems += [f"{where}: {name} {refusal}"] if refusal else []
+                problems += [f"{where}: {name} {rejection}"] if rejection else []
             continue
         if use.how in ("import", "compare", "with", "len", "index") or use.name.startswith(("torch.", "polygraphy.")):
             continue

@@ -6,12 +6,14 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 
-from course_lib.migration import known, tool_rules, torch_trt
-from course_lib.migration.api_table import ApiTable
-from course_lib.migration.history import names
-from course_lib.migration.judge import read_only_since, verdict_on
-from course_lib.migration.known import RELEASES_IN_ORDER
-from course_lib.migration.rules import RULES, Rule
+from course_lib.migration.analysis.verdicts import read_only_since, verdict_on
+from course_lib.migration.rules import tools as tool_rules
+from course_lib.migration.rules import torch_trt
+from course_lib.migration.rules.names import RULES, Rule
+from course_lib.migration.tables import known
+from course_lib.migration.tables.api_table import ApiTable
+from course_lib.migration.tables.known import RELEASES_IN_ORDER
+from course_lib.migration.tables.release_history import names
 
 _MOST_NAMES = 12  # a row of them all would be unreadable
 
@@ -24,7 +26,7 @@ def page(lectures: Mapping[int, str] | None = None) -> str:
     """
     links = {number: f"[{number}]({target})" for number, target in (lectures or {}).items()}
     newest = ApiTable.load(RELEASES_IN_ORDER[-1])
-    tools = (*tool_rules.TRTEXEC, *tool_rules.POLYGRAPHY, *tool_rules.NSYS, tool_rules.QDREP, *tool_rules.PACKAGES.values())
+    tools = (*tool_rules.TRTEXEC, *tool_rules.POLYGRAPHY, *tool_rules.NSYS, *tool_rules.PACKAGES.values())
     text = [
         "# Cookbook of old code",
         "",
@@ -37,7 +39,7 @@ def page(lectures: Mapping[int, str] | None = None) -> str:
         "",
         "## Torch-TensorRT",
         "",
-        "Keywords of `torch_tensorrt.compile` that older releases read. Newer ones swallow unknown keywords without a word.",
+        "Keywords of `torch_tensorrt.compile` that older releases read. Newer ones ignore unknown keywords silently.",
         "",
         *_table(("keyword", "write instead"), ((f"`{name}`", use) for name, use in torch_trt.INSTEAD.items())),
         "",

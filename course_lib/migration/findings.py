@@ -19,7 +19,7 @@ class Verdict:
         severity: ``"removed"``: the line fails. ``"unknown"``: it fails, and did in every version, because none has this name.
             ``"ignored"``: it is accepted and does nothing. ``"deprecated"``: it works, and will go. ``"changed"``: it works, and
             does something else than it did or than is often said.
-        since: the version, such as ``"10.0"``; empty where nobody wrote it down.
+        since: the version, such as ``"10.0"``; empty if it is not recorded.
         use: what to write instead.
         lecture: number of the lecture that teaches it.
     """

@@ -23,7 +23,7 @@ _MEANING: dict[Severity, str] = {
 }
 
 
-def document(found: Scan) -> dict[str, Any]:
+def document(found: Scan) -> dict[str, object]:
     """Plain values: ``target``, ``files``, ``counts`` by severity, ``findings`` as of `Finding.to_json`, ``notes``, ``unread``,
     ``silenced``."""
     return {
@@ -59,7 +59,7 @@ def github(found: Scan) -> list[str]:
     return [*said, *(f"::error::{_data(text)}" for text in found.unread)]
 
 
-def sarif(found: Scan, version: str) -> dict[str, Any]:
+def sarif(found: Scan, version: str) -> dict[str, object]:
     """The findings as a SARIF 2.1.0 log, which code scanners and editors read.
 
     Args:
@@ -102,7 +102,7 @@ def _row(finding: Finding) -> tuple[str, ...]:
     return place, verdict.severity, verdict.name, verdict.since, verdict.use, f"lecture {verdict.lecture}"
 
 
-def _result(finding: Finding) -> dict[str, Any]:
+def _result(finding: Finding) -> dict[str, object]:
     verdict, path = finding.verdict, Path(finding.file)
     physical: dict[str, Any] = {"artifactLocation": {"uri": path.as_uri() if path.is_absolute() else quote(path.as_posix())}}
     if not finding.cell:  # the lines of a cell are not those of the file

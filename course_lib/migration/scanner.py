@@ -12,13 +12,16 @@ from functools import cached_property
 from pathlib import Path
 
 from course_lib.errors import CourseError
-from course_lib.migration import judge, known, modules, naming, polygraphy, python2, torch_trt
-from course_lib.migration.api_table import ApiTable
-from course_lib.migration.commands import judge_command, judge_pin, judge_requirement, tool_variables
+from course_lib.migration.analysis import naming, python2
+from course_lib.migration.analysis import verdicts as judge
+from course_lib.migration.analysis.commands import judge_command, judge_pin, judge_requirement, tool_variables
+from course_lib.migration.analysis.guards import version_number
+from course_lib.migration.analysis.sources import Place, Program, Source, find, read
+from course_lib.migration.analysis.uses import Use, collect
 from course_lib.migration.findings import FAILING, SEVERITIES, Finding, Verdict
-from course_lib.migration.guards import version_number
-from course_lib.migration.sources import Place, Program, Source, find, read
-from course_lib.migration.uses import Use, collect
+from course_lib.migration.rules import modules, polygraphy, torch_trt
+from course_lib.migration.tables import known
+from course_lib.migration.tables.api_table import ApiTable
 
 NEWEST = known.RELEASES_IN_ORDER[-1]
 _EVIDENCE = re.compile(r"tensorrt|\btrt\b|pycuda|trt_|_trt|trtorch|\buff\b|graphsurgeon|pytorch_quantization", re.I)
@@ -226,7 +229,7 @@ def _names_in_lost_lines(lost: Sequence[tuple[int, str]]) -> Iterator[Use]:
 
 
 class Comments(Mapping[int, str]):
-    """The comments of a program by line; the text is cut into tokens once somebody asks."""
+    """The comments of a program by line; the text is tokenized on first access."""
 
     def __init__(self, text: str) -> None:
         self._text = text

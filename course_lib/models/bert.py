@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from course_lib.models.export import Signature
+from course_lib.models.signature import Signature
 from course_lib.models.transformer import EncoderBlock
 
 
@@ -25,12 +25,14 @@ class BertEncoder(nn.Module):
         self.norm = nn.LayerNorm(width)
 
     def forward(self, tokens: Tensor) -> Tensor:
+        """``(N, sequence, width)`` to ``(N, sequence, width)``."""
         x = self.embedded(tokens + self.positions)
         for block in self.blocks:
             x = block(x)
         return self.norm(x)
 
     def signature(self) -> Signature:
+        """Name and shape of the input and the output; the batch is dynamic."""
         return Signature(inputs={"tokens": ("batch", *self.positions.shape)}, outputs=("states",))
 
 

@@ -17,7 +17,7 @@ from course_lib.models.grid_detector import STRIDE, Detector, detector
 
 STEPS, BATCH, LEARNING_RATE, WEIGHT_DECAY = 1250, 16, 5e-3, 0.01
 SIDES = (96, 112, 128)  # frames are shown at all of these, so that the network may be exported at each
-_NEAR = 0.3  # part of a box around its centre whose cells have to find it
+_NEAR = 0.3  # part of a box around its center whose cells have to find it
 
 
 def train_detector(*, seed: int = 0, progress: bool = True, steps: int = STEPS) -> float:
@@ -35,14 +35,14 @@ def train_detector(*, seed: int = 0, progress: bool = True, steps: int = STEPS) 
     losses = []
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        grids = {side: detector(side, pretrained=False).centres for side in SIDES}
+        grids = {side: detector(side, pretrained=False).centers for side in SIDES}
         model = detector(SIDE, pretrained=False).train()
         model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # CPU convolutions train in half the time
         optimizer = torch.optim.AdamW(model.parameters(), weight_decay=WEIGHT_DECAY)
         rate = torch.optim.lr_scheduler.OneCycleLR(optimizer, LEARNING_RATE, total_steps=steps)
         for frames in track(_batches(seed, steps), "training detector", total=steps, disable=not progress):
             side = int(rng.choice(SIDES))
-            model.side, model.centres = side, grids[side]
+            model.side, model.centers = side, grids[side]
             optimizer.zero_grad()
             loss = _loss(model, frames)
             loss.backward()
@@ -66,8 +66,8 @@ def _loss(model: Detector, frames: list[Frame]) -> Tensor:
     if scale != 1:
         images = interpolate(images, size=(model.side, model.side), mode="bilinear", align_corners=False)
     raw = model.raw(images)
-    centres = model.centres.numpy()
-    targets = [_targets(scale * frame.boxes, centres) for frame in frames]
+    centers = model.centers.numpy()
+    targets = [_targets(scale * frame.boxes, centers) for frame in frames]
     owner = torch.from_numpy(np.stack(targets))  # (N, cells): which box of its frame a cell has to find, -1 for none
     busy = owner >= 0
     objectness = binary_cross_entropy_with_logits(raw[:, 4], busy.float(), reduction="sum")
@@ -83,17 +83,17 @@ def _loss(model: Detector, frames: list[Frame]) -> Tensor:
     return (objectness + classes + 2 * (1 - overlap).sum()) / len(box)
 
 
-def _targets(boxes: np.ndarray, centres: np.ndarray) -> np.ndarray:
+def _targets(boxes: np.ndarray, centers: np.ndarray) -> np.ndarray:
     """The box that each cell has to find, -1 for none: the cells near a box's middle, in any case the one that holds it."""
-    owner = np.full(centres.shape[1], -1)
+    owner = np.full(centers.shape[1], -1)
     for index, (x, y, width, height) in enumerate(boxes):
-        away_x, away_y = np.abs(centres[0] - x), np.abs(centres[1] - y)
+        away_x, away_y = np.abs(centers[0] - x), np.abs(centers[1] - y)
         owner[(away_x <= max(_NEAR * width / 2, STRIDE / 2)) & (away_y <= max(_NEAR * height / 2, STRIDE / 2))] = index
     return owner
 
 
 def _iou(ours: Tensor, truth: Tensor) -> Tensor:
-    """Generalised intersection over union of pairs of boxes (Rezatofighi et al. 2019), in (-1, 1]."""
+    """Generalized intersection over union of pairs of boxes (Rezatofighi et al. 2019), in (-1, 1]."""
     low, high = ours[:, :2] - ours[:, 2:] / 2, ours[:, :2] + ours[:, 2:] / 2
     true_low, true_high = truth[:, :2] - truth[:, 2:] / 2, truth[:, :2] + truth[:, 2:] / 2
     inside = (torch.minimum(high, true_high) - torch.maximum(low, true_low)).clamp(min=0).prod(1)

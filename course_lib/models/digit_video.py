@@ -12,13 +12,13 @@ from typing import Literal
 
 import numpy as np
 
-from course_lib.models.digits import bilinear_matrix, digits, perturb
+from course_lib.models.digit_dataset import bilinear_matrix, digits, perturb
 
 SIDE = 128  # pixels of a frame, both ways
 SCENE_FRAMES = 25  # after that many frames the camera looks elsewhere, at other digits
 DIGITS = (2, 4)  # fewest and most in a scene
 HEIGHTS = (20.0, 38.0)  # pixels, before a digit grows and shrinks by a fifth
-FASTEST = 4.0  # pixels a frame along each axis
+FASTEST = 4.0  # pixels per frame along each axis
 _INK_SEEN = 0.3  # ink from which a pixel belongs to a digit's box
 
 
@@ -27,8 +27,8 @@ class Frame:
     """One image of a video and what is to be seen in it.
 
     Attributes:
-        image: uint8, shape ``(128, 128)``, grey.
-        boxes: float32, shape ``(n, 4)``: centre x, centre y, width and height in pixels, x to the right and y down.
+        image: uint8, shape ``(128, 128)``, gray.
+        boxes: float32, shape ``(n, 4)``: center x, center y, width and height in pixels, x to the right and y down.
         classes: int64, shape ``(n,)``, the digit 0-9 in each box.
     """
 
@@ -45,7 +45,7 @@ class _Actor:
     digit: int
     height: float
     start: np.ndarray  # in [0, 1) of the way that it has
-    velocity: np.ndarray  # pixels a frame
+    velocity: np.ndarray  # pixels per frame
     phase: float
     brightness: float
 
@@ -66,7 +66,7 @@ def video(seed: int, *, split: Literal["train", "test"] = "test", scene_frames: 
     Args:
         seed: of everything that happens.
         split: which scans play. No checkpoint has seen "test".
-        scene_frames: length of a scene; 1 makes every frame a picture of its own, for training.
+        scene_frames: length of a scene; 1 makes every frame its own picture, for training.
 
     Raises:
         ValueError: a negative seed, an unknown split, or scenes without a frame.
@@ -83,7 +83,7 @@ def prepared(images: np.ndarray, side: int = SIDE, *, channels: int = 1) -> np.n
     Args:
         images: uint8, ``(N, 128, 128)``.
         side: pixels; other than 128, frames are resized bilinearly.
-        channels: 3 repeats the grey for detectors that expect colours.
+        channels: 3 repeats the gray for detectors that expect colors.
     """
     pixels = images.astype(np.float32) / 255
     if side != SIDE:

@@ -6,9 +6,8 @@ import copy
 import logging
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
@@ -19,39 +18,10 @@ import torch
 from onnx_ir.passes.common import IdentityEliminationPass
 from torch import Tensor, nn
 
-from course_lib.files import write_atomically
+from course_lib._util.files import write_atomically
+from course_lib.models.signature import Signature
 
 FIRST_DYNAMO_OPSET = 18  # torch's current exporter writes nothing older; TensorRT 8.6 reads up to 17
-
-
-@dataclass(frozen=True)
-class Signature:
-    """What a network looks like from outside. Every network of the course returns one from its method ``signature()``.
-
-    Attributes:
-        inputs: each input's name and shape, in the order of ``forward``'s arguments; a dynamic dimension is a string, its
-            name. All inputs are float32.
-        outputs: names of what ``forward`` returns, in order.
-        sizes: example sizes of dynamic dimensions; those not named take 2. Never 1: torch.export would take it for fixed.
-    """
-
-    inputs: Mapping[str, tuple[int | str, ...]]
-    outputs: tuple[str, ...]
-    sizes: Mapping[str, int] = field(default_factory=dict)
-
-    def example(self, **sizes: int) -> tuple[Tensor, ...]:
-        """One float32 tensor an input, normally distributed, the same at every call; ``example(batch=8)`` sets a size."""
-        known = {**self.sizes, **sizes}
-        shapes = [[size if isinstance(size, int) else known.get(size, 2) for size in shape] for shape in self.inputs.values()]
-        generator = torch.Generator().manual_seed(0)  # an export must not advance the learner's own random numbers
-        return tuple(torch.randn(shape, generator=generator) for shape in shapes)
-
-    def dynamic(self) -> dict[str, dict[int, str]]:
-        """Input name to {axis: dimension name}, inputs without a dynamic dimension included."""
-        return {
-            name: {axis: size for axis, size in enumerate(shape) if isinstance(size, str)}
-            for name, shape in self.inputs.items()
-        }
 
 
 def export_onnx(
@@ -208,7 +178,7 @@ def _name_after_modules(model: onnx_ir.Model) -> None:
 def _module_path(node: onnx_ir.Node, previous: str) -> str:
     """The dotted path of the submodule that ``node`` belongs to; a node that says nothing belongs where the one before does.
 
-    A convolution that swallowed a batch norm claims to be the norm, but its weight knows better: it is called after both,
+    A convolution that absorbed a batch norm claims to be the norm, but its weight knows better: it is called after both,
     ``block1.conv1+norm1``, so that the fold is still visible in whatever a compiler makes of the graph.
     """
     scopes = node.metadata_props.get("namespace", "").split("/")  # ": Net/block1: Block/block1.conv1: Conv2d/conv: aten.conv"

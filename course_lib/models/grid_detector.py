@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from course_lib.models import weights
-from course_lib.models.export import Signature
 from course_lib.models.residual_cnn import ResidualBlock
+from course_lib.models.signature import Signature
 
-STRIDE = 8  # pixels a cell
+STRIDE = 8  # pixels per cell
 CLASSES = 10
 UNIT = 24.0  # pixels that a width or height of exp(0) means
 MEAN, STD = 0.37, 0.2  # of the video's pixels, in [0, 1]
@@ -22,11 +22,12 @@ MEAN, STD = 0.37, 0.2  # of the video's pixels, in [0, 1]
 class Detector(nn.Module):
     """``frames`` ``(N, 1, side, side)`` in [0, 1] to ``detections`` ``(N, 4 + 10, cells)``.
 
-    The first four rows are centre x, centre y, width and height in pixels of the input, the others a score a class in [0, 1].
-    There is a column a cell, ``(side / 8) ** 2``, row by row from the upper left. Nothing is suppressed yet.
+    The first four rows are center x, center y, width and height in pixels of the input. Each of the others is the score of one
+    class, in [0, 1]. Each cell has one column, ``(side / 8) ** 2`` in all, row by row from the upper left. Overlapping boxes are
+    not suppressed.
     """
 
-    centres: Tensor  # of the cells, (2, cells), in pixels
+    centers: Tensor  # of the cells, (2, cells), in pixels
 
     def __init__(self, side: int) -> None:
         super().__init__()
@@ -39,7 +40,7 @@ class Detector(nn.Module):
         self.head = nn.Conv2d(96, 5 + CLASSES, 1)
         cells = (torch.arange(side // STRIDE) + 0.5) * STRIDE
         y, x = torch.meshgrid(cells, cells, indexing="ij")
-        self.register_buffer("centres", torch.stack([x, y]).flatten(1), persistent=False)  # the weights fit every side
+        self.register_buffer("centers", torch.stack([x, y]).flatten(1), persistent=False)  # the weights fit every side
 
     def raw(self, frames: Tensor) -> Tensor:
         """What the loss sees, ``(N, 15, cells)``: offset x and y in cells, log width and height, objectness, class logits."""
@@ -47,28 +48,30 @@ class Detector(nn.Module):
         return self.head(self.block3(self.block2(self.block1(x)))).flatten(2)
 
     def boxes(self, raw: Tensor) -> Tensor:
-        """``(N, 4, cells)``: centre x, centre y, width and height in pixels."""
-        centre = self.centres + STRIDE * raw[:, :2]
-        return torch.cat([centre, UNIT * torch.exp(raw[:, 2:4])], dim=1)
+        """``(N, 4, cells)``: center x, center y, width and height in pixels."""
+        center = self.centers + STRIDE * raw[:, :2]
+        return torch.cat([center, UNIT * torch.exp(raw[:, 2:4])], dim=1)
 
     def forward(self, frames: Tensor) -> Tensor:
+        """``(N, 1, side, side)`` to ``(N, 14, cells)``: four rows of boxes, then a row of scores for each class."""
         raw = self.raw(frames)
         scores = torch.sigmoid(raw[:, 4:5]) * torch.softmax(raw[:, 5:], dim=1)
         return torch.cat([self.boxes(raw), scores], dim=1)
 
     def signature(self) -> Signature:
+        """Name and shape of the input and the output; the batch is dynamic."""
         return Signature(inputs={"frames": ("batch", 1, self.side, self.side)}, outputs=("detections",))
 
 
 def detector(side: int = 128, *, pretrained: bool = True) -> Detector:
-    """The digit detector in eval mode, for square grey frames.
+    """The digit detector in eval mode, for square gray frames.
 
     Args:
         side: of its input in pixels, a multiple of 8. The weights are the same at every side; they were trained at 96 to 128.
-        pretrained: load the shipped weights; otherwise freshly initialised from torch's global random generator.
+        pretrained: load the shipped weights; otherwise freshly initialized from torch's global random generator.
 
     Raises:
-        ValueError: a side that is no positive multiple of 8.
+        ValueError: `side` is not a positive multiple of 8.
     """
     if side < STRIDE or side % STRIDE:
         raise ValueError(f"side must be a positive multiple of {STRIDE}, got {side}")

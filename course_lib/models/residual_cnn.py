@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from course_lib.models import weights
-from course_lib.models.export import Signature
+from course_lib.models.signature import Signature
 
 CHANNELS = {"small": (16, 32, 64), "wide": (64, 128, 256)}
 
@@ -31,6 +31,7 @@ class ResidualBlock(nn.Module):
             self.shortcut = nn.Sequential(nn.Conv2d(before, after, 1, stride, bias=False), nn.BatchNorm2d(after))
 
     def forward(self, x: Tensor) -> Tensor:
+        """``(N, before, H, W)`` to ``(N, after, H/stride, W/stride)``."""
         y = torch.relu(self.norm1(self.conv1(x)))
         return torch.relu(self.norm2(self.conv2(y)) + self.shortcut(x))
 
@@ -49,11 +50,13 @@ class ResidualCNN(nn.Module):
         self.head = nn.Linear(third, 10)
 
     def forward(self, image: Tensor) -> Tensor:
+        """``(N, 1, 32, 32)`` to ``(N, 10)``."""
         x = torch.relu(self.norm(self.stem(image)))
         x = self.block3(self.block2(self.block1(x)))
         return self.head(x.mean(dim=(2, 3)))
 
     def signature(self) -> Signature:
+        """Name and shape of the input and the output; the batch is dynamic."""
         return Signature(inputs={"image": ("batch", 1, 32, 32)}, outputs=("logits",))
 
 
@@ -63,7 +66,7 @@ def classifier(size: Literal["small", "wide"], *, pretrained: bool = True) -> Re
     Args:
         size: "small" has 16, 32 and 64 channels and 77 754 parameters, "wide" 64, 128 and 256 channels and 1 226 442. Both
             get .996 of the 450 held-out digits right: "wide" is here for its arithmetic, not for its accuracy.
-        pretrained: load the shipped weights; otherwise freshly initialised from torch's global random generator.
+        pretrained: load the shipped weights; otherwise freshly initialized from torch's global random generator.
 
     Raises:
         ValueError: an unknown size.

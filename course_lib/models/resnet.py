@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from course_lib.models.export import Signature
+from course_lib.models.signature import Signature
 
 
 class Bottleneck(nn.Module):
@@ -29,6 +29,7 @@ class Bottleneck(nn.Module):
             self.shortcut = nn.Sequential(nn.Conv2d(before, after, 1, stride, bias=False), nn.BatchNorm2d(after))
 
     def forward(self, x: Tensor) -> Tensor:
+        """``(N, before, H, W)`` to ``(N, 4*inner, H/stride, W/stride)``."""
         y = torch.relu(self.norm1(self.conv1(x)))
         y = torch.relu(self.norm2(self.conv2(y)))
         return torch.relu(self.norm3(self.conv3(y)) + self.shortcut(x))
@@ -54,11 +55,13 @@ class ResNet50(nn.Module):
         self.head = nn.Linear(2048, 1000)
 
     def forward(self, image: Tensor) -> Tensor:
+        """``(N, 3, 224, 224)`` to ``(N, 1000)``."""
         x = self.pool(torch.relu(self.norm(self.stem(image))))
         x = self.stage4(self.stage3(self.stage2(self.stage1(x))))
         return self.head(x.mean(dim=(2, 3)))
 
     def signature(self) -> Signature:
+        """Name and shape of the input and the output; the batch is dynamic."""
         return Signature(inputs={"image": ("batch", 3, 224, 224)}, outputs=("logits",))
 
 

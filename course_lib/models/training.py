@@ -20,7 +20,7 @@ from torch.nn.functional import cross_entropy
 
 from course_lib.models import weights
 from course_lib.models.detector_training import train_detector
-from course_lib.models.digits import Digits, digits, fresh_digits, perturb
+from course_lib.models.digit_dataset import Digits, digits, fresh_digits, perturb
 from course_lib.models.residual_cnn import classifier
 from course_lib.models.transformer import encoder
 
@@ -117,6 +117,7 @@ def _batches(schedule: Schedule, rng: np.random.Generator) -> Iterator[Digits]:
 
 
 def main() -> None:
+    """Read the command line, train the network that it names, write the checkpoint and print the result."""
     parser = argparse.ArgumentParser(description="Train one of the course's networks and write its checkpoint.")
     parser.add_argument("name", choices=(*get_args(Name), "detector"))
     parser.add_argument("--seed", type=int, default=0)

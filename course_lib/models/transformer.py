@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.functional import gelu, scaled_dot_product_attention
 
 from course_lib.models import weights
-from course_lib.models.export import Signature
+from course_lib.models.signature import Signature
 
 LONGEST = 512  # tokens; the table of positions ends there
 
@@ -33,11 +33,12 @@ class EncoderBlock(nn.Module):
         self.down = nn.Linear(4 * width, width)
 
     def forward(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
+        """``(N, S, width)`` to ``(N, S, width)``; `bias` as in `attention`."""
         x = x + self.attention(self.norm1(x), bias)
         return x + self.down(gelu(self.up(self.norm2(x))))
 
     def attention(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
-        """`bias` is added to the scores, any shape that fits ``(N, heads, S, S)``."""
+        """``(N, S, width)`` to ``(N, S, width)``; `bias` is added to the scores and broadcasts to ``(N, heads, S, S)``."""
         # One projection, its columns ordered by head and then by query, key, value, so that (N, S, 3*width) is cut into
         # heads first, (N, heads, S, 3*width/heads), and into q, k and v last. Cut the other way round, TensorRT for RTX
         # takes the projection and its bias apart: 45 kernels instead of 37 in half precision.
@@ -59,12 +60,14 @@ class Encoder(nn.Module):
         self.register_buffer("positions", _sinusoids(LONGEST, width), persistent=False)
 
     def forward(self, tokens: Tensor) -> Tensor:
+        """``(N, S, 32)`` to ``(N, 10)``."""
         x = self.embed(tokens) + self.positions[: tokens.shape[1]]
         for block in self.blocks:
             x = block(x)
         return self.head(self.norm(x).mean(dim=1))
 
     def signature(self) -> Signature:
+        """Name and shape of the input and the output; the batch and the sequence length are dynamic."""
         return Signature(inputs={"tokens": ("batch", "sequence", 32)}, outputs=("logits",), sizes={"sequence": 32})
 
 
@@ -76,7 +79,7 @@ def encoder(*, pretrained: bool = True) -> Encoder:
     beyond them it runs but errs more, .79 at 64 rows.
 
     Args:
-        pretrained: load the shipped weights; otherwise freshly initialised from torch's global random generator.
+        pretrained: load the shipped weights; otherwise freshly initialized from torch's global random generator.
     """
     model = Encoder()
     if pretrained:

@@ -11,7 +11,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from course_lib.models.export import Signature
+from course_lib.models.signature import Signature
 
 CLASSES = 2
 
@@ -40,6 +40,7 @@ class UNet(nn.Module):
         self.head = nn.Conv2d(channels, CLASSES, 1)
 
     def forward(self, image: Tensor) -> Tensor:
+        """``(N, 3, side, side)`` to ``(N, 2, side, side)``."""
         x = self.first(image)
         skipped = []
         for down in self.down:
@@ -50,6 +51,7 @@ class UNet(nn.Module):
         return self.head(x)
 
     def signature(self) -> Signature:
+        """Name and shape of the input and the output; the batch is dynamic."""
         return Signature(inputs={"image": ("batch", 3, self.side, self.side)}, outputs=("mask",))
 
 
@@ -61,7 +63,7 @@ def unet(channels: int = 64, levels: int = 4, side: int = 256, *, seed: int = 0)
     Rectifiers, 2015), and FP16 stays close.
 
     Raises:
-        ValueError: `side` is no positive multiple of ``2**levels``.
+        ValueError: `side` is not a positive multiple of ``2**levels``.
     """
     if side < 1 or side % 2**levels:
         raise ValueError(f"side must be a positive multiple of {2**levels}, got {side}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from course_lib.models.export import Signature
+from course_lib.models.signature import Signature
 from course_lib.models.transformer import EncoderBlock
 
 PATCH = 16  # pixels on a side
@@ -29,6 +29,7 @@ class VisionTransformer(nn.Module):
         self.head = nn.Linear(width, CLASSES)
 
     def forward(self, image: Tensor) -> Tensor:
+        """``(N, 3, side, side)`` to ``(N, 1000)``."""
         x = self.patches(image).flatten(2).transpose(1, 2)
         x = torch.cat([self.token.expand(image.shape[0], -1, -1), x], dim=1) + self.positions
         for block in self.blocks:
@@ -36,6 +37,7 @@ class VisionTransformer(nn.Module):
         return self.head(self.norm(x[:, 0]))
 
     def signature(self) -> Signature:
+        """Name and shape of the input and the output; the batch is dynamic."""
         return Signature(inputs={"image": ("batch", 3, self.side, self.side)}, outputs=("logits",))
 
 
@@ -45,7 +47,7 @@ def vit_b16(depth: int = 12, width: int = 768, heads: int = 12, side: int = 224,
     ``image`` ``(N, 3, 224, 224)`` to ``logits`` ``(N, 1000)``, which mean nothing: use it for speed and numerical agreement.
 
     Raises:
-        ValueError: `side` is no positive multiple of 16.
+        ValueError: `side` is not a positive multiple of 16.
     """
     if side < PATCH or side % PATCH:
         raise ValueError(f"side must be a positive multiple of {PATCH}, got {side}")

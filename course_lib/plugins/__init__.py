@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from course_lib.lazy import lazy
+from course_lib._util.lazy_names import lazy
 
 if TYPE_CHECKING:
     from course_lib.plugins.compilers import compile_for_host, compile_with_nvcc
@@ -18,46 +18,4 @@ if TYPE_CHECKING:
     from course_lib.plugins.quick_plugin import quick_rope
     from course_lib.plugins.reference import rope, rope_tables
 
-_LAZY = {
-    "Launcher": "launchers",
-    "PycudaRope": "launchers",
-    "RopeLibrary": "launchers",
-    "RopePlugin": "python_plugin",
-    "build_plugin": "cpp_plugin",
-    "compile_for_host": "compilers",
-    "compile_with_nvcc": "compilers",
-    "cuda_launcher": "launchers",
-    "expand_rope": "onnx_op",
-    "host_launcher": "launchers",
-    "quick_rope": "quick_plugin",
-    "register_rope": "python_plugin",
-    "rope": "reference",
-    "rope_model": "onnx_op",
-    "rope_node": "onnx_op",
-    "rope_on_host": "launchers",
-    "rope_plugin": "python_plugin",
-    "rope_tables": "reference",
-}
-
-__all__ = [
-    "Launcher",
-    "PycudaRope",
-    "RopeLibrary",
-    "RopePlugin",
-    "build_plugin",
-    "compile_for_host",
-    "compile_with_nvcc",
-    "cuda_launcher",
-    "expand_rope",
-    "host_launcher",
-    "quick_rope",
-    "register_rope",
-    "rope",
-    "rope_model",
-    "rope_node",
-    "rope_on_host",
-    "rope_plugin",
-    "rope_tables",
-]
-
-__getattr__, __dir__ = lazy(__name__, _LAZY)
+__getattr__, __dir__, __all__ = lazy(__name__)

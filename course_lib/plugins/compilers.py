@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
+from course_lib._util.files import cache_folder
 from course_lib.errors import BackendUnavailable, BuildError
-from course_lib.files import cache_folder
 
 CACHE_VARIABLE = "COURSE_KERNELS"
 FOLDER = Path(__file__).parent / "rope"
@@ -36,7 +36,7 @@ def compile_for_host(source: Path = SOURCE, *, flags: Sequence[str] = ()) -> Pat
 
     Raises:
         BackendUnavailable: no C++ compiler.
-        BuildError: the compiler refused the source.
+        BuildError: the compiler rejected the source.
     """
     compiler = shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
     if compiler is None:
@@ -61,7 +61,7 @@ def compile_with_nvcc(
 
     Raises:
         BackendUnavailable: no nvcc.
-        BuildError: nvcc refused the source.
+        BuildError: nvcc rejected the source.
     """
     targets = ["-arch=native"] if tuple(architectures) == ("native",) else [_generate(name) for name in architectures]
     command = [nvcc(), "-std=c++17", "-O3", "-shared", "-Xcompiler=-fPIC,-Wall,-Wextra", "-Werror=all-warnings", f"-I{FOLDER}"]
@@ -101,7 +101,7 @@ def _compiled(command: tuple[str, ...], sources: Sequence[Path], read: Sequence[
         done = subprocess.run([*command, *map(str, sources), "-o", str(output)], capture_output=True, text=True)
         if done.returncode != 0:
             names = " and ".join(source.name for source in sources)
-            raise BuildError(f"{Path(command[0]).name} refuses {names}: {_first_error(done.stdout + done.stderr)}")
+            raise BuildError(f"{Path(command[0]).name} rejects {names}: {_first_error(done.stdout + done.stderr)}")
         os.replace(output, library)
     return library
 

@@ -24,7 +24,7 @@ def build_plugin(tensorrt_include: Path | str, *, architectures: Sequence[str] =
 
     Raises:
         BackendUnavailable: no headers there, a version that the plugin does not know, or no nvcc.
-        BuildError: nvcc refused a source.
+        BuildError: nvcc rejected a source.
     """
     include = Path(tensorrt_include)
     major = tensorrt_major(include)
@@ -40,7 +40,7 @@ def tensorrt_major(include: Path) -> int:
     """The major version of the headers in a folder.
 
     Raises:
-        BackendUnavailable: these are no headers of TensorRT's.
+        BackendUnavailable: these are not TensorRT's headers.
     """
     try:
         text = (include / "NvInferVersion.h").read_text(encoding="utf-8", errors="replace")

@@ -25,12 +25,13 @@ class Launcher(Protocol):
     """Enqueues one rotation. Addresses are numbers; what `rope/rope.h` says of them holds.
 
     Raises:
-        EngineError: CUDA refused the launch.
+        EngineError: CUDA rejected the launch.
     """
 
     def __call__(
         self, dtype: str, x: int, cos: int, sin: int, y: int, shape: Shape, *, interleaved: bool = False, stream: int = 0
-    ) -> None: ...
+    ) -> None:
+        """Enqueue one rotation of x into y."""
 
 
 class RopeLibrary:
@@ -66,8 +67,8 @@ class RopeLibrary:
 class PycudaRope:
     """The same source, compiled by pycuda in the running process; a pycuda context must be current.
 
-    pycuda launches on its own `Stream` objects only and cannot adopt a stream that somebody else made, so this serves programs
-    that own their stream, and a plugin, to which TensorRT hands a stream's number, takes a `RopeLibrary`.
+    pycuda launches on its own `Stream` objects only and cannot use a stream that was created elsewhere, so this serves programs
+    that own their stream. A plugin gets the stream's number from TensorRT and takes a `RopeLibrary`.
     """
 
     def __init__(self) -> None:
@@ -95,9 +96,9 @@ def pycuda_source() -> str:
     return SOURCE.read_text(encoding="utf-8")
 
 
-def pycuda_options() -> dict[str, Any]:
+def pycuda_options() -> dict[str, object]:
     """Arguments of ``pycuda.compiler.SourceModule`` beside the source."""
-    # pycuda would wrap the source into extern "C", which templates refuse; the kernels have plain names of their own
+    # pycuda would wrap the source into extern "C", which templates do not allow; the kernels have plain names of their own
     return {"nvcc": nvcc(), "options": ["-std=c++17", "-O3"], "no_extern_c": True, "include_dirs": [str(FOLDER)]}
 
 

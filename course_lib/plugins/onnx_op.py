@@ -54,7 +54,7 @@ def rope_model(
         dtype: ``"float32"``, ``"float16"`` or ``"bfloat16"``.
 
     Raises:
-        ValueError: another dtype, or sizes that `rope_tables` refuses.
+        ValueError: another dtype, or sizes that `rope_tables` rejects.
     """
     from onnx import TensorProto, helper, numpy_helper
 

@@ -40,7 +40,7 @@ def global_accesses(source: Path = SOURCE, *, architecture: str = "sm_90") -> di
 
     Raises:
         BackendUnavailable: no nvcc.
-        BuildError: nvcc refused the source.
+        BuildError: nvcc rejected the source.
     """
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "kernels.ptx"
@@ -48,5 +48,5 @@ def global_accesses(source: Path = SOURCE, *, architecture: str = "sm_90") -> di
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode != 0:
             reason = " ".join((done.stdout + done.stderr).split())[:300]
-            raise BuildError(f"nvcc refuses {source.name}: {reason}")
+            raise BuildError(f"nvcc rejects {source.name}: {reason}")
         return count_accesses(output.read_text(encoding="utf-8"))

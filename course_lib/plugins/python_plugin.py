@@ -50,7 +50,7 @@ def rope_plugin(trt: Any, launch: Launcher | None = None) -> RopePlugin:
 
     class CourseRope(trt.IPluginV3, trt.IPluginV3OneCore, trt.IPluginV3OneBuild, trt.IPluginV3OneRuntime):
         def __init__(self, interleaved: bool = False) -> None:
-            # Each base is a C++ object of its own. One that is not initialised raises TypeError here and now.
+            # Each base is its own C++ object. One that is not initialized raises TypeError here and now.
             trt.IPluginV3.__init__(self)
             trt.IPluginV3OneCore.__init__(self)
             trt.IPluginV3OneBuild.__init__(self)
@@ -59,11 +59,11 @@ def rope_plugin(trt: Any, launch: Launcher | None = None) -> RopePlugin:
             self.num_outputs = 1
             self.interleaved = bool(interleaved)
 
-        def get_capability_interface(self, type: Any) -> Any:
+        def get_capability_interface(self, type: Any) -> CourseRope:
             return self
 
-        def clone(self) -> Any:
-            """TensorRT clones freely: a network, an engine and each context have a plugin of their own."""
+        def clone(self) -> CourseRope:
+            """TensorRT clones freely: a network, an engine and each context have their own plugin."""
             return CourseRope(self.interleaved)
 
         # ---- core and build: asked once, while the engine is built
@@ -99,12 +99,12 @@ def rope_plugin(trt: Any, launch: Launcher | None = None) -> RopePlugin:
 
         def get_fields_to_serialize(self) -> Any:
             """What an engine file keeps; a creator gets it back when the engine is loaded."""
-            # A collection copies the pointers of its fields and forgets whose memory it is. Unless somebody keeps the array,
-            # TensorRT writes whatever lies there by then into the engine, without an error.
+            # A collection copies the pointers of its fields and forgets whose memory it is. If the array is not kept alive,
+            # TensorRT writes whatever is in that memory into the engine, without an error.
             self._kept = np.array([self.interleaved], np.int32)
             return trt.PluginFieldCollection([trt.PluginField("interleaved", self._kept, trt.PluginFieldType.INT32)])
 
-        def attach_to_context(self, resource_context: Any) -> Any:
+        def attach_to_context(self, resource_context: Any) -> CourseRope:
             return self.clone()
 
         def set_tactic(self, tactic: int) -> None:
@@ -122,7 +122,7 @@ def rope_plugin(trt: Any, launch: Launcher | None = None) -> RopePlugin:
             workspace: int,
             stream: int,
         ) -> None:
-            """Put the work on TensorRT's stream and return: no synchronisation, no allocation, so a CUDA graph can capture it."""
+            """Put the work on TensorRT's stream and return: no synchronization, no allocation, so a CUDA graph can capture it."""
             run = launch or cuda_launcher()
             (x, cos, sin), (y,) = inputs, outputs
             shape, dtype = tuple(input_desc[0].dims), dtypes[input_desc[0].type]
@@ -137,7 +137,7 @@ def rope_plugin(trt: Any, launch: Launcher | None = None) -> RopePlugin:
             fields = [trt.PluginField("interleaved", self._kept, trt.PluginFieldType.INT32)]
             self.field_names = trt.PluginFieldCollection(fields)
 
-        def create_plugin(self, name: str, fc: Any, phase: Any) -> Any:
+        def create_plugin(self, name: str, fc: Any, phase: Any) -> CourseRope:
             """A plugin from fields: of an ONNX node or a program while building, of an engine file when it is loaded."""
             fields = {fc[i].name: fc[i].data for i in range(len(fc))}
             unknown = fields.keys() - {"interleaved"}
@@ -163,6 +163,6 @@ def register_rope(trt: Any, launch: Launcher | None = None) -> Any:
     creator = rope_plugin(trt, launch).creator()
     if not trt.get_plugin_registry().register_creator(creator, NAMESPACE):
         raise EngineError(
-            f"TensorRT refuses to register {NAMESPACE}::{NAME} {VERSION}: it has one already; register it once in a process"
+            f"TensorRT cannot register {NAMESPACE}::{NAME} {VERSION}: it has one already; register it once in a process"
         )
     return creator

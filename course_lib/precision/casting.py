@@ -23,7 +23,7 @@ from onnx import version_converter
 from onnx_ir.passes.common import LiftConstantsToInitializersPass
 
 from course_lib.errors import CourseError
-from course_lib.precision.qdq import refuse_lowered
+from course_lib.precision.quantization.qdq import reject_lowered
 
 FLOAT = ir.DataType.FLOAT
 _HALVES = {"fp16": ir.DataType.FLOAT16, "bf16": ir.DataType.BFLOAT16}
@@ -45,7 +45,7 @@ def cast(
         model: float32. It is not changed.
         dtype: "fp16" or "bf16". BF16 needs opset 22: an older model is converted.
         keep: names of nodes that compute in float32.
-        clamp: replace weights that are too large by the largest finite number instead of refusing them. Infinities stay.
+        clamp: replace weights that are too large by the largest finite number instead of rejecting them. Infinities stay.
 
     Raises:
         CourseError: an unknown dtype, a kept node that does not exist, a weight beyond the type's largest number, a tensor of
@@ -53,7 +53,7 @@ def cast(
     """
     if dtype not in tuple(_HALVES):  # a tuple: a list, too, can be looked for in it
         raise CourseError(f"dtype must be 'fp16' or 'bf16', got {dtype!r}")
-    refuse_lowered(model)
+    reject_lowered(model)
     if unknown := set(keep) - {node.name for node in model.graph.node}:
         raise CourseError(f"keep names the node {min(unknown)!r}, which the model does not have")
     typed = _typed(model, dtype)
@@ -68,7 +68,7 @@ def _typed(model: onnx.ModelProto, dtype: str) -> ir.Model:
     try:
         onnx.checker.check_model(model)
     except onnx.checker.ValidationError as error:  # such as weights that are missing
-        raise CourseError(f"this is no valid ONNX model: {' '.join(str(error).split())[:200]}") from None
+        raise CourseError(f"this is not a valid ONNX model: {' '.join(str(error).split())[:200]}") from None
     try:
         if dtype == "bf16" and next(i.version for i in model.opset_import if i.domain in ("", "ai.onnx")) < _BF16_OPSET:
             model = version_converter.convert_version(model, _BF16_OPSET)

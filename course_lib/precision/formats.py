@@ -1,7 +1,7 @@
 """Number formats of inference: how many bits each spends on what, which numbers it has, and what rounding to it does.
 
 A floating-point number is ``(-1)**sign * 1.mantissa * 2**(exponent - bias)``. The exponent's bits decide how far a format reaches,
-the mantissa's how finely it divides each power of two. INT8 has neither: 256 equal steps of a size that somebody has to choose.
+the mantissa's how finely it divides each power of two. INT8 has neither: it has 256 equal steps, whose size has to be chosen.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import ArrayLike
 
-from course_lib.precision.qdq import fake_quantize
+from course_lib.precision.quantization.qdq import fake_quantize
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Format:
             ValueError: NaN.
         """
         if math.isnan(value):
-            raise ValueError("NaN has no neighbours: expected a number or an infinity")
+            raise ValueError("NaN has no neighbors: expected a number or an infinity")
         if self.name == "INT8":
             return self.smallest
         magnitude = min(max(abs(value), self.smallest_normal), self.largest)

@@ -11,7 +11,6 @@ from course_lib import style
 from course_lib.precision.formats import FORMATS, Format
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 _POINTS = 1 << 14  # tried along a line: more numbers than a screen has pixels
@@ -21,27 +20,21 @@ def format_ranges(formats: Sequence[Format] = tuple(FORMATS.values())) -> Figure
     """From the smallest to the largest positive number of each format, on one logarithmic axis."""
     figure = style.figure(8.0, 0.9 + 0.32 * len(formats))
     axes = figure.add_subplot()
-    draw_ranges(axes, formats)
     for row, shown in enumerate(formats):
-        bits = f"{shown.exponent_bits} + {shown.mantissa_bits} bits" if shown.exponent_bits else "7 bits"
-        axes.annotate(bits, (1.0, row), (4, 0), xycoords=("axes fraction", "data"), textcoords="offset points", va="center")
-    axes.set_xlabel("positive numbers (log); pale: subnormal, with fewer bits of mantissa")
-    axes.set_title("The bits of the exponent decide the range; right: bits of exponent + mantissa", loc="left")
-    return figure
-
-
-def draw_ranges(axes: Axes, formats: Sequence[Format], chosen: str = "") -> None:
-    """The bars of `format_ranges`; with ``chosen``, the other formats are grey."""
-    for row, shown in enumerate(formats):
-        hue = style.colour(row) if chosen in ("", shown.name) else "#BBBBBB"
+        hue = style.color(row)
         axes.barh(row, shown.smallest_normal - shown.smallest, left=shown.smallest, color=hue, alpha=0.35, height=0.6)
         axes.barh(row, shown.largest - shown.smallest_normal, left=shown.smallest_normal, color=hue, height=0.6)
+        bits = f"{shown.exponent_bits} + {shown.mantissa_bits} bits" if shown.exponent_bits else "7 bits"
+        axes.annotate(bits, (1.0, row), (4, 0), xycoords=("axes fraction", "data"), textcoords="offset points", va="center")
     axes.set_xscale("log")
     axes.set_xlim(1e-46, 1e40)
     axes.set_xticks([10.0**power for power in range(-45, 40, 15)])
     axes.set_yticks(range(len(formats)), [shown.name for shown in formats], fontsize=8)
     axes.invert_yaxis()
     axes.tick_params(axis="y", length=0)
+    axes.set_xlabel("positive numbers (log); pale: subnormal, with fewer bits of mantissa")
+    axes.set_title("The bits of the exponent decide the range; right: bits of exponent + mantissa", loc="left")
+    return figure
 
 
 def number_lines(formats: Sequence[Format], low: float, high: float) -> Figure:
@@ -62,7 +55,7 @@ def number_lines(formats: Sequence[Format], low: float, high: float) -> Figure:
     for row, shown in enumerate(formats):
         numbers = np.unique(shown.round(np.linspace(low, high, _POINTS)))
         numbers = numbers[(numbers >= low) & (numbers <= high)]
-        axes.vlines(numbers, row - 0.32, row + 0.32, color=style.colour(row), lw=0.8)
+        axes.vlines(numbers, row - 0.32, row + 0.32, color=style.color(row), lw=0.8)
         counts[shown.name] = shown.count(low, high)
         text = f"{counts[shown.name]:,}"
         axes.annotate(text, (1.0, row), (6, 0), xycoords=("axes fraction", "data"), textcoords="offset points", va="center")
@@ -94,7 +87,7 @@ def running_sums(step: float, count: int, formats: Sequence[Format]) -> Figure:
         sums = np.zeros(count + 1)
         for at in range(count):
             sums[at + 1] = shown.round(sums[at] + step)
-        axes.plot(sums, color=style.colour(index), lw=2, label=f"{shown.name}: {sums[-1]:.6g}")
+        axes.plot(sums, color=style.color(index), lw=2, label=f"{shown.name}: {sums[-1]:.6g}")
         stuck += [f"{shown.name} at {sums[-1]:g}"] if sums[-1] == sums[-2] else []
     axes.plot([0, count], [0, count * step], color="#777777", lw=1, ls="--", label=f"exact: {count * step:.6g}")
     axes.set(xlabel=f"how often {step:g} was added", ylabel="running sum", xlim=(0, count), ylim=(0, None))

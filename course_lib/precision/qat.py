@@ -21,6 +21,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from course_lib.errors import BackendUnavailable, CourseError
@@ -39,7 +40,7 @@ def quantize_aware(
     """A copy of `module` with a fake quantizer on the input and the weight of every Conv and Linear, calibrated by min-max.
 
     In eval mode it is the network after post-training quantization; `train` makes it a quantization-aware one. Weights have a
-    range for each output channel, activations one a tensor; all are symmetric, with zero point 0. Biases stay float.
+    range for each output channel, activations one per tensor; all are symmetric, with zero point 0. Biases stay float.
 
     Args:
         module: float32; it is not changed.
@@ -167,7 +168,7 @@ def _tidied(exported: onnx.ModelProto) -> onnx.ModelProto:
     return tidy
 
 
-def _modelopt() -> Any:
+def _modelopt() -> ModuleType:
     """``modelopt.torch.quantization``.
 
     Raises:

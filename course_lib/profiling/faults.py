@@ -1,4 +1,4 @@
-"""What makes a pipeline slow, read off its timeline: each fault with the time it cost, the evidence and the remedy."""
+"""What makes a pipeline slow, according to its timeline: each fault with the time it cost, the evidence and the remedy."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from statistics import median
 
-from course_lib.profiling.cuda_calls import allocates
-from course_lib.profiling.intervals import Interval, complement, intersection, total, union
-from course_lib.profiling.timeline import Event, Timeline, time_text
+from course_lib.profiling.timelines.cuda_calls import allocates
+from course_lib.profiling.timelines.intervals import Interval, complement, intersection, total, union
+from course_lib.profiling.timelines.timeline import Event, Timeline, time_text
 
 # A remedy that can win less than this share of the span is not worth a change of the program.
 SMALLEST_SHARE = 0.05
@@ -80,6 +80,7 @@ class Fault:
 
     @property
     def lost_us(self) -> float:
+        """Length of all intervals in `lost`, in microseconds."""
         return total(self.lost)
 
     def __str__(self) -> str:
@@ -87,9 +88,9 @@ class Fault:
 
 
 def find_faults(timeline: Timeline) -> tuple[Fault, ...]:
-    """The faults of a steady loop, the costliest first; none where the device is kept busy with work worth its launch.
+    """The faults of a steady loop, the costliest first; none if the device is busy all the time with kernels longer than their launch.
 
-    Only the stretch from the first to the last device work counts: whatever the program does before and after is no loop.
+    Only the stretch from the first to the last device work counts: what the program does before and after is not part of the loop.
     Look at a `window` where the recording holds warm-up too.
 
     Source: the rules of ``nsys analyze`` (gpu_gaps, cuda_memcpy_async, cuda_memcpy_sync, cuda_api_sync), with the thresholds of

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from course_lib import style
-from course_lib.profiling.ncu_reader import KernelMetrics
-from course_lib.profiling.timeline import label
+from course_lib.profiling.readers.ncu import KernelMetrics
+from course_lib.profiling.timelines.timeline import label
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -65,7 +65,7 @@ def roofline(metrics: Sequence[KernelMetrics], peak_flops: float, peak_bandwidth
         reached = 100 * y / min(peak_flops, peak_bandwidth * x)
         share = f"{reached:.0f}" if reached >= 1 else f"{reached:.2g}"
         text = f"{number}  {name}\n     {share} % of its roof; {bound}-bound"
-        axes.plot([x], [y], "o", ms=9, color=style.colour(number - 1), label=text)
+        axes.plot([x], [y], "o", ms=9, color=style.color(number - 1), label=text)
         axes.annotate(str(number), (x, y), ha="center", va="center", fontsize=6.5, color="white", weight="bold")
     axes.set(xlim=(low, high), xlabel="arithmetic intensity (FLOP per byte of device memory)", ylabel="speed (FLOP/s)")
     axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize=7.5, handletextpad=0.4)

@@ -13,7 +13,7 @@ from tests.grading.conftest import reference  # noqa: F401
 
 @pytest.fixture(scope="module")
 def course_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Removed at the end, and not by Python: hand-ins have folders so deep that pytest's own cleaning, two runs later, fails."""
+    """Removed at the end, and not by Python: submissions have folders so deep that pytest's own cleaning, two runs later, fails."""
     folder = tmp_path_factory.mktemp("course")
     yield folder
     subprocess.run(["rm", "-rf", str(folder)], check=True)

@@ -12,7 +12,7 @@ import torch
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
 from course_lib.models import classifier, digits, export_onnx
-from tests.attacks.models import behind, hand_in, rewrite
+from tests.attacks.models import behind, rewrite, submission
 from tests.attacks.scene import Scene
 from tests.labs import hostile
 
@@ -27,11 +27,11 @@ def float_called_half(folder: Path, scene: Scene) -> None:
 
 
 def smaller_network(folder: Path, scene: Scene) -> None:
-    hand_in(folder, export_onnx(classifier("small")))
+    submission(folder, export_onnx(classifier("small")))
 
 
 def random_weights(folder: Path, scene: Scene) -> None:
-    hand_in(folder, export_onnx(classifier("wide", pretrained=False)))
+    submission(folder, export_onnx(classifier("wide", pretrained=False)))
 
 
 def pruned_network(folder: Path, scene: Scene) -> None:
@@ -41,7 +41,7 @@ def pruned_network(folder: Path, scene: Scene) -> None:
             if isinstance(layer, torch.nn.Conv2d):
                 weakest = layer.weight.abs().sum(dim=(1, 2, 3)).argsort()[: layer.out_channels // 2]
                 layer.weight[weakest] = 0
-    hand_in(folder, export_onnx(network))
+    submission(folder, export_onnx(network))
 
 
 class _Constant(torch.nn.Module):
@@ -74,15 +74,95 @@ class _Memory(torch.nn.Module):
 
 
 def constants_baked_in(folder: Path, scene: Scene) -> None:
-    hand_in(folder, export_onnx(_Constant()))
+    submission(folder, export_onnx(_Constant()))
 
 
-def memorised_digits(folder: Path, scene: Scene) -> None:
-    hand_in(folder, export_onnx(_Memory(200, exact=False)))
+def memorized_digits(folder: Path, scene: Scene) -> None:
+    submission(folder, export_onnx(_Memory(200, exact=False)))
 
 
 def exact_on_known_images(folder: Path, scene: Scene) -> None:
-    hand_in(folder, export_onnx(_Memory(450, exact=True)))
+    submission(folder, export_onnx(_Memory(450, exact=True)))
+
+
+# ---- two networks, one of which is fast
+
+
+def _two(folder: Path, nodes: Sequence[NodeProto], **constants: np.ndarray) -> None:
+    """The small network and the wide one in one graph, from ``small_image`` and ``wide_image``, which `nodes` make, to their logits."""
+    models = [
+        onnx.compose.add_prefix(export_onnx(classifier(size)), f"{size}_", rename_edges=True) for size in ("small", "wide")
+    ]
+    graph = models[0].graph
+    for model in models:
+        for node in model.graph.node:
+            node.name = node.name or node.output[0]
+    both = [*models[0].graph.node, *models[1].graph.node]
+    before = [node for node in nodes if not {"small_logits", "wide_logits"} & set(node.input)]
+    del graph.node[:]
+    graph.node.extend([*before, *both, *(node for node in nodes if node not in before)])
+    graph.initializer.extend(models[1].graph.initializer)
+    graph.initializer.extend(numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items())
+    graph.input[0].name, graph.output[0].name = "image", "logits"
+    del graph.value_info[:]
+    submission(folder, models[0])
+
+
+_ROWS = [
+    helper.make_node("Shape", ["image"], ["sizes"], name="sizes"),
+    helper.make_node("Slice", ["sizes", "nil", "one"], ["rows"], name="rows"),
+]
+_BORDER = {"nil": np.array([0]), "one": np.array([1])}
+
+
+def another_network_for_one_image(folder: Path, scene: Scene) -> None:
+    """Without a branch: a single image goes through the small network, and no rows through the wide one."""
+    nodes = [
+        *_ROWS,
+        helper.make_node("Equal", ["rows", "one"], ["single"], name="single"),
+        helper.make_node("Cast", ["single"], ["share"], name="share", to=TensorProto.INT64),
+        helper.make_node("Mul", ["rows", "share"], ["border"], name="border"),
+        helper.make_node("Slice", ["image", "nil", "border", "nil"], ["small_image"], name="first"),
+        helper.make_node("Slice", ["image", "border", "rows", "nil"], ["wide_image"], name="rest"),
+        helper.make_node("Concat", ["small_logits", "wide_logits"], ["logits"], name="both", axis=0),
+    ]
+    _two(folder, nodes, **_BORDER)
+
+
+def another_network_for_the_first_image(folder: Path, scene: Scene) -> None:
+    """The same without arithmetic: what comes after the first image has no rows where there is one image."""
+    nodes = [
+        helper.make_node("Slice", ["image", "nil", "one", "nil"], ["small_image"], name="first"),
+        helper.make_node("Slice", ["image", "one", "end", "nil"], ["wide_image"], name="rest"),
+        helper.make_node("Concat", ["small_logits", "wide_logits"], ["logits"], name="both", axis=0),
+    ]
+    _two(folder, nodes, end=np.array([2**31 - 1]), **_BORDER)
+
+
+def a_product_that_wraps(folder: Path, scene: Scene) -> None:
+    nodes = [
+        helper.make_node("Mul", ["large", "large"], ["product"], name="product"),
+        helper.make_node("Equal", ["product", "zero"], ["wraps"], name="wraps"),
+        helper.make_node("Identity", ["image"], ["small_image"], name="to_small"),
+        helper.make_node("Identity", ["image"], ["wide_image"], name="to_wide"),
+        helper.make_node("Where", ["wraps", "small_logits", "wide_logits"], ["logits"], name="choice"),
+    ]
+    _two(folder, nodes, large=np.array(65536, np.int32), zero=np.array(0, np.int32))
+
+
+def a_size_that_wraps(folder: Path, scene: Scene) -> None:
+    nodes = [
+        *_ROWS,
+        helper.make_node("Cast", ["rows"], ["narrow"], name="narrow", to=TensorProto.INT32),
+        helper.make_node("Mul", ["narrow", "large"], ["more"], name="more"),
+        helper.make_node("Mul", ["more", "large"], ["product"], name="product"),
+        helper.make_node("Cast", ["product"], ["gate"], name="gate", to=TensorProto.FLOAT),
+        helper.make_node("Identity", ["image"], ["small_image"], name="to_small"),
+        helper.make_node("Identity", ["image"], ["wide_image"], name="to_wide"),
+        helper.make_node("Mul", ["wide_logits", "gate"], ["gated"], name="gated"),
+        helper.make_node("Add", ["small_logits", "gated"], ["logits"], name="sum"),
+    ]
+    _two(folder, nodes, large=np.array(65536, np.int32), **_BORDER)
 
 
 # ---- the given network with something before or behind it
@@ -164,4 +244,4 @@ def _instead(folder: Path, look: Sequence[NodeProto], *, above: float) -> None:
     constants = {"border": np.array(above, np.float32), "zero": np.array([[0.0]], np.float32)}
     constants |= {"from": np.array([0]), "to": np.array([1]), "classes": np.array([CLASSES])}
     model.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in constants.items())
-    hand_in(folder, model)
+    submission(folder, model)

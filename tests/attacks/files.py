@@ -1,4 +1,4 @@
-"""Makers of hand-ins whose files attack: what lies in the folder in place of a notebook, a model and a recipe, and beside them."""
+"""Makers of submissions whose files attack: what lies in the folder in place of a notebook, a model and a recipe, and beside them."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from tests.grading.conftest import LAB
 
 
 def submitted_links(folder: Path, scene: Scene) -> None:
-    for name in (*LAB.artefacts, "stolen.txt"):
+    for name in (*LAB.artifacts, "stolen.txt"):
         (folder / name).symlink_to(scene.secret)
     (folder / "classroom").symlink_to(scene.room.folder)
 
 
 def submitted_hard_link(folder: Path, scene: Scene) -> None:
-    for name in LAB.artefacts:
+    for name in LAB.artifacts:
         os.link(scene.secret, folder / name)
 
 
 def submitted_pipes(folder: Path, scene: Scene) -> None:
-    for name in (*LAB.artefacts, "timestamp.txt", "notes.txt"):
+    for name in (*LAB.artifacts, "timestamp.txt", "notes.txt"):
         os.mkfifo(folder / name)
 
 
@@ -107,6 +107,29 @@ def wrong_types(folder: Path, scene: Scene) -> None:
 
 def endless_time(folder: Path, scene: Scene) -> None:
     (folder / "timestamp.txt").write_text("9" * 1_000_000)
+
+
+def longer_time(folder: Path, scene: Scene) -> None:
+    """The first hundred characters are a time. A parser that reads them is content, and one that reads all of them fails."""
+    (folder / "timestamp.txt").write_text("2026-05-02 18:00:00 UTC" + " " * 100 + "x")
+
+
+def time_of_another_zone(folder: Path, scene: Scene) -> None:
+    """An offset that makes the year 0 of it: a time that can be parsed and not converted."""
+    (folder / "timestamp.txt").write_text("0001-01-01 00:00:00 +14:00")
+
+
+def folders_as_files(folder: Path, scene: Scene) -> None:
+    """What is copied as files has folders in it, with files."""
+    path(folder).unlink()
+    for name in ("timestamp.txt", path(folder).name, ".partial"):
+        (folder / name).mkdir()
+        (folder / name / "file").write_text("2026-05-02 18:00:00 UTC")
+
+
+def sparse_file(folder: Path, scene: Scene) -> None:
+    with open(folder / "holes.bin", "wb") as file:
+        file.truncate(60_000_000)
 
 
 def other_notebooks(folder: Path, scene: Scene) -> None:

@@ -1,4 +1,4 @@
-"""Makers of hand-ins whose model attacks a parser, a compiler or a reader, and the parts that all makers of models share."""
+"""Makers of submissions whose model attacks a parser, a compiler or a reader, and the parts that all makers of models share."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
-from course_lib.labs.lab01 import reference_recipe
+from course_lib.labs.lab01_first_engine.lab import reference_recipe
 from course_lib.models import classifier, export_onnx
 from tests.attacks.scene import Scene
 from tests.labs import hostile
@@ -17,13 +17,13 @@ from tests.labs import hostile
 # ---- parts
 
 
-def hand_in(folder: Path, model: onnx.ModelProto) -> None:
+def submission(folder: Path, model: onnx.ModelProto) -> None:
     (folder / "model.onnx").write_bytes(model.SerializeToString())
     reference_recipe().save(folder / "recipe.toml")
 
 
 def rewrite(folder: Path, change: hostile.Change) -> None:
-    hand_in(folder, hostile.changed(onnx.load(folder / "model.onnx"), change))
+    submission(folder, hostile.changed(onnx.load(folder / "model.onnx"), change))
 
 
 def new_model(nodes: Sequence[NodeProto], constants: dict[str, np.ndarray] | None = None) -> onnx.ModelProto:
@@ -46,10 +46,10 @@ def behind(folder: Path, nodes: Sequence[NodeProto], domain: str = "", **constan
     model.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in constants.items())
     if domain:
         model.opset_import.append(helper.make_opsetid(domain, 1))
-    hand_in(folder, model)
+    submission(folder, model)
 
 
-# ---- hand-ins
+# ---- submissions
 
 
 def weights_larger_than_any_memory(folder: Path, scene: Scene) -> None:
@@ -73,7 +73,7 @@ def weights_in_a_secret(folder: Path, scene: Scene) -> None:
 def a_million_nodes(folder: Path, scene: Scene) -> None:
     nodes = [helper.make_node("Neg", [f"{n}"], [f"{n + 1}"]) for n in range(1_000_000)]
     nodes[0].input[0], nodes[-1].output[0] = "image", "logits"
-    hand_in(folder, new_model(nodes))
+    submission(folder, new_model(nodes))
 
 
 def a_loop_without_end(folder: Path, scene: Scene) -> None:
@@ -99,7 +99,7 @@ def a_loop_without_end(folder: Path, scene: Scene) -> None:
         helper.make_node("ReduceMean", ["image"], ["mean"], name="mean", keepdims=1),
         helper.make_node("Loop", ["rounds", "yes", "mean"], ["logits"], name="loop", body=loop),
     ]
-    hand_in(folder, new_model(nodes, constants))
+    submission(folder, new_model(nodes, constants))
 
 
 def branches_in_branches(folder: Path, scene: Scene) -> None:
@@ -114,7 +114,7 @@ def branches_in_branches(folder: Path, scene: Scene) -> None:
         node = helper.make_node(
             "If", ["yes"], ["logits"], name=f"if{depth}", then_branch=branch(node), else_branch=branch(straight)
         )
-    hand_in(folder, new_model([node], {"yes": np.array(True)}))
+    submission(folder, new_model([node], {"yes": np.array(True)}))
 
 
 def own_operator(folder: Path, scene: Scene) -> None:
@@ -142,4 +142,4 @@ def scripts_in_names(folder: Path, scene: Scene) -> None:
     model = export_onnx(classifier("wide", pretrained=False))
     for number, node in enumerate(model.graph.node):
         node.name = f'<script>alert({number})</script>"onload="alert(1)'
-    hand_in(folder, model)
+    submission(folder, model)

@@ -1,4 +1,4 @@
-"""Makers of hand-ins whose notebook attacks: its cells, its metadata, the program that it names."""
+"""Makers of submissions whose notebook attacks: its cells, its metadata, the program that it names."""
 
 from __future__ import annotations
 

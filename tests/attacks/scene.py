@@ -18,16 +18,16 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from course_lib.grading.classroom import Classroom, Grade
+from course_lib.grading.batch.classroom import Classroom, Grade
 from tests.attacks.active import active_content
-from tests.attacks.catalogue import Attack
+from tests.attacks.catalog import Attack
 from tests.grading.conftest import LAB, new_course
 
 SECRET = "planted-secret-4711"
 # Limits short enough for the suite: its cells need no time, except those that want all of it.
 LIMITS = {"timeout": 6, "total_timeout_s": 20.0, "startup_timeout": 8}
-NO_WALL = "no wall here:"
-_PRELUDE = 'won = lambda what: print("no wall" + " here:", what)\n'
+NOT_CONFINED = "not confined:"
+_PRELUDE = 'won = lambda what: print("not" + " confined:", what)\n'
 HONEST, WRONG, PARTLY = "zz_honest", "control_wrong", "control_partly"  # the honest one is graded last
 
 
@@ -40,6 +40,7 @@ class Scene:
         calls: what reached the listener on loopback and the named sockets.
         left: processes of the sandboxes that are there after the grading.
         rubbish: folders that grading left among its temporary files.
+        rejected: folders that are listed and not graded, with reasons, by their names as they are shown.
     """
 
     room: Classroom
@@ -49,6 +50,7 @@ class Scene:
     grades: dict[str, Grade] = field(default_factory=dict)
     left: dict[int, str] = field(default_factory=dict)
     rubbish: list[str] = field(default_factory=list)
+    rejected: dict[str, str] = field(default_factory=dict)
 
     @property
     def root(self) -> Path:
@@ -59,22 +61,23 @@ class Scene:
         return self.root / "secret.txt"
 
     def folder(self, student: str) -> Path:
+        assert "/" not in student and student not in ("", ".", ".."), "an attack stays in its own folder"
         return self.room.folder / "submitted" / student / LAB.name
 
-    def hand_in(self, attack: Attack) -> None:
+    def submission(self, attack: Attack) -> None:
         """Put an attack into the classroom."""
         cell = attack.cell.replace("@ROOT@", str(self.root)).replace("@PORT@", str(self.port))
-        self.put(attack.name, cell=cell, files=attack.honest_files)
+        self.put(attack.student, cell=cell, files=attack.honest_files)
         if attack.make:
-            self.craft(attack, self.folder(attack.name))
+            self.craft(attack, self.folder(attack.student))
 
     def craft(self, attack: Attack, folder: Path) -> None:
-        """Let the attack's maker change a hand-in's folder."""
+        """Let the attack's maker change a submission's folder."""
         module, _, function = attack.make.partition(".")
         getattr(importlib.import_module(f"tests.attacks.{module}"), function)(folder, self)
 
     def put(self, student: str, *, cell: str = "", files: bool = False) -> None:
-        """A hand-in of the grade cells alone, so that grading it takes two seconds; nothing else earns points."""
+        """A submission of the grade cells alone, so that grading it takes two seconds; nothing else earns points."""
         folder = self.folder(student)
         folder.mkdir(parents=True)
         notebook = nbformat.read(self.root / "labs" / LAB.name / f"{LAB.name}.ipynb", as_version=4)
@@ -82,7 +85,7 @@ class Scene:
         if cell:
             notebook.cells.insert(0, nbformat.v4.new_code_cell(_PRELUDE + cell))
         nbformat.write(notebook, folder / f"{LAB.name}.ipynb")
-        for name in LAB.artefacts if files else ():
+        for name in LAB.artifacts if files else ():
             shutil.copyfile(self.reference / name, folder / name)
 
     @property
@@ -111,18 +114,20 @@ class Scene:
 
 
 def grade(folder: Path, reference: Path, chosen: list[Attack], *, trusted: bool = False, controls: bool = True) -> Scene:
-    """Grade attacks and a wrong hand-in in one batch, with `controls` an honest one, which comes last, and one that is right in part."""
+    """Grade attacks and a wrong submission in one batch, with `controls` an honest one, which comes last, and one that is right in part."""
     scene = Scene(Classroom(new_course(folder), limits=LIMITS, trusted=trusted), reference)
     scene.secret.write_text(SECRET)
     with _listening(scene), _temporary_files(scene), pytest.MonkeyPatch.context() as patched:
         patched.setenv("PLANTED", SECRET)
         for attack in chosen:
-            scene.hand_in(attack)
+            scene.submission(attack)
         scene.put(WRONG)
         if controls:
             scene.put(HONEST, files=True)
-            scene.hand_in(Attack(PARTLY, "right shapes, wrong answers", "", "engine", make="engines.random_weights"))
-        scene.grades = {found.student: found for found in scene.room.grade(LAB, scene.room.students(LAB))}
+            scene.submission(Attack(PARTLY, "right shapes, wrong answers", "", "engine", make="engines.random_weights"))
+        intake = scene.room.intake(LAB)
+        scene.rejected = {one.shown: one.reason for one in intake.rejected}
+        scene.grades = {found.student: found for found in scene.room.grade(LAB, list(intake.students))}
     return scene
 
 

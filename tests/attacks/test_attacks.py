@@ -1,7 +1,7 @@
-"""Hand-ins that attack the grader, graded in one batch beside an honest one, a wrong one, and one that is right in part.
+"""Submissions that attack the grader, graded in one batch beside an honest one, a wrong one, and one that is right in part.
 
 Each attack touches only what this test made: its own course, planted secrets, listeners on loopback, its own processes; and
-each that asks for more than its share stops by itself, so that it does no harm where a wall is missing.
+each that asks for more than its share stops by itself, so that it does no harm where a limit is missing.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.attacks.blocked import assert_blocked, assert_no_trace
-from tests.attacks.catalogue import Attack, attacks
-from tests.attacks.scene import HONEST, NO_WALL, PARTLY, SECRET, WRONG, Scene, grade
+from tests.attacks.catalog import Attack, attacks
+from tests.attacks.scene import HONEST, NOT_CONFINED, PARTLY, SECRET, WRONG, Scene, grade
 from tests.grading.conftest import LAB, needs_sandbox
 
 pytestmark = [needs_sandbox, pytest.mark.slow, pytest.mark.timeout(1800)]
@@ -25,7 +25,7 @@ WINS = {
 ALL = [attack for attack in attacks() if attack.lab == "lab01" and not attack.by_engine]
 BATCH = [attack for attack in ALL if not attack.slow and attack.name not in WINS]
 SLOW_TO_READ = ("floods_by_trifles", "markdown_without_end", "notebook_of_countless_cells", "notebook_of_50_megabytes")
-LONGEST_READ_S = 20.0  # of a hand-in that is made to be slow to read; an empty one takes 2
+LONGEST_READ_S = 20.0  # of a submission that is made to be slow to read; an empty one takes 2
 
 
 @pytest.fixture(scope="module")
@@ -45,12 +45,12 @@ def test_attacker_gains_nothing(graded, attack):
     assert_blocked(graded, attack)
 
 
-def test_honest_neighbour_has_full_marks(graded):
+def test_honest_neighbor_has_full_marks(graded):
     found = graded.grades[HONEST]
-    assert found.score == found.max_score == 10, found.report.with_suffix(".json").read_text()
+    assert found.score == 10 and not found.review.needed, found.report.with_suffix(".json").read_text()
 
 
-def test_wrong_neighbours_have_what_they_earn(graded):
+def test_wrong_neighbors_have_what_they_earn(graded):
     assert (graded.grades[WRONG].score, graded.grades[PARTLY].score) == (0, 3)
 
 
@@ -68,7 +68,7 @@ def test_active_content_is_stripped_from_the_graded_notebook(graded):
 def test_gradebook_holds_every_score_once_and_nothing_else(graded):
     from nbgrader.api import Gradebook
 
-    expected = {attack.name: attack.score for attack in BATCH} | {HONEST: 10, WRONG: 0, PARTLY: 3}
+    expected = {attack.name: attack.score for attack in BATCH if not attack.folder} | {HONEST: 10, WRONG: 0, PARTLY: 3}
     with Gradebook(f"sqlite:///{graded.room.folder / 'gradebook.db'}") as book:
         found = {submission.student.id: submission for submission in book.assignment_submissions(LAB.name)}
         grades = {name: [one for notebook in found[name].notebooks for one in notebook.grades] for name in found}
@@ -105,7 +105,7 @@ def test_attacker_that_takes_long_gains_nothing(tmp_path, reference, attack):
     ],
 )
 def test_attacker_that_is_known_to_win(tmp_path, reference, attack):
-    """A defect of the grader's. Once it is mended this test fails: take the name out of `WINS`."""
+    """A defect of the grader's. Once it is repaired this test fails: take the name out of `WINS`."""
     started = time.monotonic()
     scene = grade(tmp_path, reference, [attack], controls=False)
     assert_blocked(scene, attack)
@@ -119,6 +119,6 @@ def test_without_the_sandbox_it_wins(tmp_path, reference, name):
     scene = grade(tmp_path, reference, [attack for attack in ALL if attack.name == name], trusted=True, controls=False)
     won = {
         "calls_home": scene.calls == ["/stolen"],
-        "tries_every_socket": NO_WALL in scene.outputs(name) and len(scene.calls) >= 2,
+        "tries_every_socket": NOT_CONFINED in scene.outputs(name) and len(scene.calls) >= 2,
     }
     assert won[name]

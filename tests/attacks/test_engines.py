@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from course_lib.grading import report
-from course_lib.grading.classroom import Classroom
-from course_lib.grading.judge import Verdict, judge
+from course_lib.grading.batch.classroom import Classroom
+from course_lib.grading.judge.judging import judge
+from course_lib.grading.judge.verdict import Verdict
+from course_lib.grading.reports import report
 from tests.attacks.active import active_content
-from tests.attacks.catalogue import Attack, attacks
+from tests.attacks.catalog import Attack, attacks
 from tests.attacks.scene import SECRET, Scene
 from tests.grading.conftest import LAB, needs_sandbox
 
@@ -38,7 +39,7 @@ def scene(course_folder: Path, reference: Path) -> Scene:
 
 
 def judged(scene: Scene, attack: Attack, folder: Path) -> Verdict:
-    for name in LAB.artefacts if attack.honest_files else ():
+    for name in LAB.artifacts if attack.honest_files else ():
         shutil.copyfile(scene.reference / name, folder / name)
     scene.craft(attack, folder)
     return judge(LAB, folder)

@@ -1,4 +1,4 @@
-"""Hand-ins of labs where a learner's own program is examined. Each lab's tests in tests/labs have more of them."""
+"""Submissions of labs where a learner's own program is examined. Each lab's tests in tests/labs have more of them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections import defaultdict
 import pytest
 
 from course_lib import labs
-from course_lib.grading import report
-from course_lib.grading.judge import Verdict
-from course_lib.grading.sandbox import Sandbox
-from course_lib.labs import Bench
-from tests.attacks.catalogue import attacks
+from course_lib.grading.isolation.sandbox import Sandbox
+from course_lib.grading.judge.verdict import Verdict
+from course_lib.grading.reports import report
+from course_lib.labs import Examiner
+from tests.attacks.catalog import attacks
 from tests.grading.conftest import needs_sandbox
 
 # What these two import lies in the course that every learner has: they could have copied its text as well.
@@ -38,10 +38,10 @@ def test_attacker_earns_nothing_and_is_told_why(tmp_path, attack):
     lab.write_reference(tmp_path)
     (tmp_path / attack.file).write_text(attack.source)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    examined = lab.examine(tmp_path, Bench(launcher=Sandbox().command, measure_s=2), only=attack.task)
+    examined = lab.examine(tmp_path, Examiner(launcher=Sandbox().command, measure_s=2), only=attack.task)
     (outcome,) = [found for found in examined.outcomes if found.task.id == attack.task]
     assert outcome.points == 0
-    assert attack.said in outcome.message and "\n" not in outcome.message
+    assert attack.said in outcome.message and outcome.message.isprintable()
     provenance = defaultdict(str, backends={}, sha256={})
-    assert report.page(lab, Verdict(lab.name, examined, "", provenance), "ada").encode()
+    assert report.page(lab, Verdict(lab.name, examined.outcomes, "", provenance), "ada").encode()
     assert (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) << 10 < MOST_KEPT

@@ -1,11 +1,11 @@
-"""A dozen attacks beside an honest hand-in, in a minute: what `make test` has time for. `make attack-test` grades them all."""
+"""A dozen attacks beside an honest submission, in a minute: what `make test` has time for. `make attack-test` grades them all."""
 
 from __future__ import annotations
 
 import pytest
 
 from tests.attacks.blocked import assert_blocked, assert_no_trace
-from tests.attacks.catalogue import attacks
+from tests.attacks.catalog import attacks
 from tests.attacks.scene import HONEST, PARTLY, WRONG, Scene, grade
 from tests.grading.conftest import needs_sandbox
 
@@ -14,7 +14,12 @@ pytestmark = [needs_sandbox, pytest.mark.timeout(600)]
 NAMES = {
     *("calls_home", "edits_the_gradebook", "exits", "floods", "forges_points", "hands_in_a_pipe", "leaves_a_daemon"),
     *("links_to_a_secret", "loops_for_ever", "patches_the_check", "prints_a_page", "reads_the_graders_memory"),
-    *("steals_from_a_neighbour", "submits_links", "writes_outside"),
+    *("steals_from_a_neighbor", "submits_links", "writes_outside"),
+    # names, times and files at the door: each once stopped the whole batch, or its own grading
+    *("name_with_a_hidden_space", "name_that_is_no_text", "name_with_control_characters", "name_that_turns_the_line"),
+    *("name_of_240_characters", "name_with_brackets", "name_that_matches_all", "name_of_the_class_report", "name_of_an_option"),
+    *("name_that_looks_like_another", "name_of_a_formula", "says_a_time_to_one_of_two_parsers", "says_a_time_before_all_times"),
+    *("folders_in_place_of_files", "brings_60_megabytes_of_holes"),
 }
 SOME = [attack for attack in attacks() if attack.name in NAMES]
 
@@ -29,11 +34,12 @@ def test_attacker_gains_nothing(graded, attack):
     assert_blocked(graded, attack)
 
 
-def test_neighbours_have_what_they_earn(graded):
+def test_neighbors_have_what_they_earn(graded):
     assert {name: graded.grades[name].score for name in (HONEST, WRONG, PARTLY)} == {HONEST: 10, WRONG: 0, PARTLY: 3}
-    assert [graded.grades[name].waiting for name in (HONEST, WRONG, PARTLY)] == [0, 0, 0], "their written answers are untouched"
+    assert graded.grades["says_a_time_to_one_of_two_parsers"].score == 10, "the second honest one"
+    assert not any(graded.grades[name].review.needed for name in (HONEST, WRONG, PARTLY)), "their written answers are untouched"
 
 
 def test_nothing_left_its_sandbox(graded):
-    assert len(graded.pages()) > len(SOME)
+    assert len(graded.pages()) > len(graded.grades)
     assert_no_trace(graded)

@@ -47,7 +47,7 @@ def test_neither_huge_nor_tiny_numbers_break_the_length() -> None:
 
 
 @pytest.mark.parametrize("function", [relative_error, sqnr_db, argmax_agreement])
-def test_what_cannot_be_compared_is_refused(function: object) -> None:
+def test_what_cannot_be_compared_is_rejected(function: object) -> None:
     with pytest.raises(ValueError, match=r"one shape, got \(2,\) and \(1, 2\)"):
         function([1.0, 2.0], [[1.0, 2.0]])  # type: ignore[operator]
     with pytest.raises(ValueError, match="the reference holds NaN"):

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from course_lib.benchmark import DeviceClock, compare, measure
-from course_lib.benchmark.timed import Timed
 from course_lib.errors import EngineError
+from course_lib.teaching.benchmarking.noise import Timed
 
 
 class Torch:

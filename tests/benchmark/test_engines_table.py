@@ -17,12 +17,13 @@ from benchmarks import engines, readme_tables
 from benchmarks.engine_parts import cases, latency, profile_switch
 from benchmarks.engine_parts.cases import DEFAULT, EVERY_OUTPUT, GROUPS, SPECS, SWITCHED, Group
 from benchmarks.engine_parts.run import Run, line
-from course_lib.benchmark import engine_figures
-from course_lib.engines import Plan, build, cuda_driver, cuda_graph
+from course_lib.engines import Plan, build
+from course_lib.engines.backends.tensorrt import loaded, memory
+from course_lib.engines.backends.tensorrt.timing_cache import FOLDER_VARIABLE
+from course_lib.engines.cuda import driver, graph
 from course_lib.engines.layers import LayerTable
-from course_lib.engines.trt import loaded, memory
-from course_lib.engines.trt.timing_cache import FOLDER_VARIABLE
 from course_lib.errors import CourseError, EngineError
+from course_lib.teaching import engine_figures
 from tests.doubles import gpu, rig
 from tests.doubles.install import install
 
@@ -139,7 +140,7 @@ def test_every_tensor_as_an_output_keeps_the_function_and_costs_kernels(folder) 
 
 @pytest.fixture
 def module(monkeypatch):
-    caches = (cuda_driver.capability, cuda_graph.driver, memory._primary)
+    caches = (driver.capability, graph.driver, memory._primary)
     trt = install(monkeypatch, "10.16")
     monkeypatch.setattr(memory, "_of_this_thread", type(memory._of_this_thread)())
     for cached in caches:
@@ -162,9 +163,9 @@ def test_profiles_take_turns(module) -> None:
     assert 0 < found["speedup"]["low"] <= found["speedup"]["median"] <= found["speedup"]["high"]
 
 
-def test_a_shape_of_the_other_profile_and_a_profile_too_many_are_refused(module) -> None:
+def test_a_shape_of_the_other_profile_and_a_profile_too_many_are_rejected(module) -> None:
     engine = two_profiles(module)
-    with pytest.raises(EngineError, match=r"input 'x' refuses shape \(8, 4\)"):
+    with pytest.raises(EngineError, match=r"input 'x' rejects shape \(8, 4\)"):
         profile_switch.compared(engine, [{"x": (8, 4)}, {"x": (2, 4)}], seconds=0.1)
     with pytest.raises(EngineError, match="profile 2 cannot be used"):
         profile_switch.Context(engine, memory.cuda().Stream()).switch(2)

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from benchmarks import readme_tables
-from course_lib.grading import sandbox
+from course_lib.grading.isolation import sandbox
 
 SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "labs.py"
 

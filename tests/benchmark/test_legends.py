@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from course_lib.benchmark.break_even import draw_break_even
-from course_lib.benchmark.engine_figures import draw_batches
-from course_lib.benchmark.latency_figures import batch_sweep, distribution, over_calls
 from course_lib.benchmark.queueing import draw_over_load
 from course_lib.benchmark.statistics import Measurement
-from course_lib.profiling.memory_traffic import Traffic, Trip
-from course_lib.profiling.memory_traffic_figure import growth
-from course_lib.profiling.tiles import Tiling, padding_figure, wave_figure
+from course_lib.profiling.layer_tables.memory_traffic import RoundTrip, Traffic
+from course_lib.teaching.auto_tuning.tiles import Tiling, padding_figure, wave_figure
+from course_lib.teaching.benchmarking.figures import batch_sweep, distribution, over_calls
+from course_lib.teaching.engine_figures import draw_batches
+from course_lib.teaching.fusion import growth
+from course_lib.teaching.why import draw_break_even
 
 SIZES = (1, 2, 4, 8, 16, 32, 64)
 
@@ -37,7 +37,7 @@ def covered(figure: Figure) -> list[str]:
 
 
 def _growth(values: list[float]) -> Figure:
-    traffics = [Traffic((Trip("t", "", {"x": int(1e6 * value)}, 0, {}),)) for value in values]
+    traffics = [Traffic((RoundTrip("t", "", {"x": int(1e6 * value)}, 0, {}),)) for value in values]
     return growth(SIZES, {"rising": traffics, "falling": traffics[::-1]}, "size", "both ways")
 
 

@@ -16,14 +16,15 @@ import onnx
 import pytest
 
 from benchmarks.headline import building, cases, child, material, measuring, trt_build
-from course_lib.engines import cuda_driver, cuda_graph
-from course_lib.engines.trt import memory
+from course_lib.engines.backends.tensorrt import memory
+from course_lib.engines.cuda import driver
+from course_lib.engines.cuda import graph as cuda_graph
 from course_lib.errors import CourseError, EngineError, WorkerDied
 from tests.doubles import gpu, rig
 from tests.doubles.install import install
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "networks.py"
-CACHES = (cuda_driver.capability, cuda_graph.driver, memory._primary)
+CACHES = (driver.capability, cuda_graph.driver, memory._primary)
 
 
 def run(*arguments: object) -> str:
@@ -69,7 +70,7 @@ def test_the_whole_way_and_its_continuation(tmp_path: Path) -> None:
     assert run("show", output).count("\n| 1 |") == 11
 
 
-def test_a_command_without_its_folder_is_refused() -> None:
+def test_a_command_without_its_folder_is_rejected() -> None:
     for arguments, said in (((), "choose build, measure or show"), (("build",), "build needs --folder")):
         done = subprocess.run([sys.executable, str(SCRIPT), *arguments], capture_output=True, text=True)
         assert done.returncode == 2 and said in done.stderr and "Traceback" not in done.stderr
@@ -238,7 +239,7 @@ def trt() -> Iterator[Any]:
     patch = pytest.MonkeyPatch()
     module = install(patch, "10.16")
     patch.setattr(memory, "_of_this_thread", type(memory._of_this_thread)())
-    patch.setattr("course_lib.engines.backends._version", lambda *_: "10.16")  # it has no package's metadata
+    patch.setattr("course_lib.engines.Backend.version", lambda *_: "10.16")  # it has no package's metadata
     for cached in CACHES:
         cached.cache_clear()
     gpu.reset()
@@ -288,7 +289,7 @@ def test_calibration_asks_for_batches_of_its_own_profile(tmp_path: Path, monkeyp
         given.update(kind=kind, batches=list(batches), cache=cache)
         return "calibrator"
 
-    monkeypatch.setattr("course_lib.precision.trt_calibrators.trt_calibrator", calibrator)
+    monkeypatch.setattr("course_lib.precision.calibration.trt_calibrators.trt_calibrator", calibrator)
     profile = SimpleNamespace(set_shape=lambda name, *shapes: given.update(profile=(name, shapes)))
     builder = SimpleNamespace(create_optimization_profile=lambda: profile)
     network = SimpleNamespace(get_input=lambda _: SimpleNamespace(name="image"))

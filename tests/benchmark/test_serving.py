@@ -10,8 +10,8 @@ import pytest
 
 from course_lib import style
 from course_lib.benchmark.serving import Served, resident_mib, serve, throughputs
-from course_lib.benchmark.serving_plots import queues, ratios
 from course_lib.benchmark.statistics import Interval
+from course_lib.teaching.runtime import queues, ratios
 
 
 def sleeps(ms):
@@ -85,7 +85,7 @@ def test_a_failing_model_ends_the_service_with_its_reason(full):
         serve(fails, frames=10, period_ms=0.5, room=1, full=full)
 
 
-def test_a_queue_without_room_is_refused():
+def test_a_queue_without_room_is_rejected():
     with pytest.raises(ValueError, match="at least one frame, got 0"):
         serve(sleeps(0), frames=2, period_ms=1, room=0)
 

@@ -8,10 +8,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from course_lib.benchmark.break_even import break_even, draw_break_even
 from course_lib.benchmark.tuner import Tuning, TuningCache, blocked_products, first_impression, tune
-from course_lib.benchmark.tuner_figure import draw_tuning
 from course_lib.errors import CourseError
+from course_lib.teaching.auto_tuning.tactics import draw_tuning
+from course_lib.teaching.why import break_even, draw_break_even
 
 
 def sleeping(ms: float, calls: list[str] | None = None, name: str = ""):
@@ -96,14 +96,14 @@ def test_a_cache_survives_its_file(entries, machine):
 
 
 @given(st.one_of(st.text(), st.recursive(st.none() | st.text(), st.lists).map(str), st.just("[" * 100_000)))
-def test_any_other_text_is_refused(text):
-    with pytest.raises(CourseError, match="no tuning cache"):
+def test_any_other_text_is_rejected(text):
+    with pytest.raises(CourseError, match="not a tuning cache"):
         TuningCache.loads(text)
 
 
-def test_a_value_of_the_wrong_type_is_refused():
+def test_a_value_of_the_wrong_type_is_rejected():
     for text in ('{"machine": "m", "entries": {"p": 3}}', '{"machine": 1, "entries": {}}', '{"machine": "m", "entries": []}'):
-        with pytest.raises(CourseError, match="no tuning cache"):
+        with pytest.raises(CourseError, match="not a tuning cache"):
             TuningCache.loads(text)
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-ARTEFACTS = ROOT / "test-artefacts"
+ARTIFACTS = ROOT / "test-artifacts"
 TOKEN = "read-the-course"
 
 
@@ -57,7 +57,7 @@ def jupyter(course: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     }
     with open(log, "wb") as output:
         server = subprocess.Popen(
-            [sys.executable, "-m", "course_lib.cli", "lab"], env=environment, stdout=output, stderr=output
+            [sys.executable, "-m", "course_lib.cli.app", "lab"], env=environment, stdout=output, stderr=output
         )
     address = f"http://127.0.0.1:{port}"
     try:
@@ -94,10 +94,10 @@ def browser():
 
 @pytest.fixture
 def page(browser, request):
-    """A page whose last look is kept as a test artefact."""
-    ARTEFACTS.mkdir(exist_ok=True)
+    """A page whose last look is kept as a test artifact."""
+    ARTIFACTS.mkdir(exist_ok=True)
     opened = browser.new_page(viewport={"width": 1400, "height": 1000})
     opened.set_default_timeout(60_000)
     yield opened
-    opened.screenshot(path=ARTEFACTS / f"{request.node.name}.png")
+    opened.screenshot(path=ARTIFACTS / f"{request.node.name}.png")
     opened.close()

@@ -60,7 +60,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 CELLS = {
     "bars": "from course_lib import style\nfigure = style.figure()\naxes = figure.add_subplot(title='Twice as fast')\n"
     "axes.set(xlabel='batch', ylabel='ms')\naxes.plot([1, 2])\nfigure",
-    "widget": "from course_lib.widgets import PrecisionExplorer\nPrecisionExplorer()",
+    "widget": "from course_lib.teaching.widgets import PrecisionExplorer\nPrecisionExplorer()",
     "bar": "import ipywidgets\nipywidgets.Output()",
     "layers": "from course_lib.engines.layers import Layer, LayerTable, LayerTensor\n"
     "name = '__myl_MulAddMulMinMaxRounCastCastMulMulAddAddMoveReluMeanMulMinMaxRounCast_myl0_25'\n"
@@ -165,6 +165,38 @@ def test_what_cells_print_is_legible_in_both_themes(browser, executed, theme):
         ".cell_output img", "all => all.map(e => getComputedStyle(e)).map(s => [s.filter, s.backgroundColor])"
     )
     assert theme == "light" or cards == [["none", "rgb(255, 255, 255)"]] * len(cards)  # a figure is drawn for white
+    page.close()
+
+
+TEACHES = {
+    "calibration": "06_int8_quantization",
+    "plugin": "09_plugins",
+    "optimization profile": "08_dynamic_shapes",
+    "timing cache": "04_kernel_auto_tuning",
+    "fusion": "03_graph_optimization_and_fusion",
+    "FP16": "05_reduced_precision",
+    "CUDA graph": "10_the_runtime",
+    "roofline": "12_profiling",
+    "straight-through": "07_quantization_aware_training",
+    "dynamo": "13_torch_tensorrt",
+}
+
+
+@pytest.mark.parametrize("word", TEACHES)
+def test_search_finds_the_lecture_first_that_teaches_a_word(word, browser, site):
+    page = browser.new_page()
+    page.goto(f"{(site / 'search.html').as_uri()}?q={word.replace(' ', '+')}")
+    first = page.locator("#search-results li a").first
+    first.wait_for()
+    assert TEACHES[word] in first.get_attribute("href")
+    page.close()
+
+
+def test_questions_and_misconceptions_have_a_look(browser, site):
+    page = browser.new_page()
+    page.goto((site / "lectures" / "05_reduced_precision.html").as_uri())
+    looks = page.eval_on_selector_all(".course-box", "all => all.map(e => getComputedStyle(e).borderLeftColor)")
+    assert len(looks) > 5 and len(set(looks)) >= 3
     page.close()
 
 

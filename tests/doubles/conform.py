@@ -1,6 +1,6 @@
 """Turns the double's classes into those of one TensorRT version, with the table of NVIDIA's bindings as the judge.
 
-A method or property that the version lacks is left out; one that no version has is refused. Arguments are bound to the names and
+A method or property that the version lacks is left out; one that no version has is rejected. Arguments are bound to the names and
 checked against the types that the bindings declare, so that a wrong call raises the TypeError of pybind11. Values of enums and
 the enums themselves come from the table.
 """
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from course_lib.migration.api_table import ApiTable, Signature
+from course_lib.migration.tables.api_table import ApiTable, Signature
 
 VERSIONS = ("10.16", "11.4")  # what the double stands in for
 
@@ -76,7 +76,7 @@ class BoundType(type):
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         thing = super().__call__(*args, **kwargs)
-        if not thing.__dict__.get("_initialised"):
+        if not thing.__dict__.get("_initialized"):
             bound = next(kind for kind in cls.__mro__ if "_is_bound" in vars(kind))
             raise TypeError(f"tensorrt.{bound.__name__}.__init__() must be called when overriding __init__")
         return thing
@@ -92,7 +92,7 @@ class Bound(metaclass=BoundType):
     def _make(cls, *args: Any, **kwargs: Any) -> Any:
         """An object that TensorRT makes, not the user."""
         thing = object.__new__(cls)
-        thing._initialised = True
+        thing._initialized = True
         thing._setup(*args, **kwargs)
         return thing
 
@@ -140,14 +140,14 @@ def checked(full: str, function: Callable[..., Any], overloads: Sequence[Signatu
 
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         if name == "__init__":
-            object.__setattr__(self, "_initialised", True)
+            object.__setattr__(self, "_initialized", True)
         for overload in overloads:
             bound = _bind(overload, args, kwargs, trt)
             if bound is not None:
                 if unknown := bound.keys() - set(known):
                     raise NotImplementedError(f"the double of {full} does not know {', '.join(unknown)}")
                 return function(self, **bound)
-        raise _refusal(full, name, overloads, args)
+        raise _rejection(full, name, overloads, args)
 
     method.__name__, method.__wrapped__ = name, function  # type: ignore[attr-defined]
     return method
@@ -173,7 +173,7 @@ def _bind(overload: Signature, args: tuple[Any, ...], kwargs: dict[str, Any], tr
     return bound
 
 
-def _refusal(full: str, name: str, overloads: Sequence[Signature], args: tuple[Any, ...]) -> TypeError:
+def _rejection(full: str, name: str, overloads: Sequence[Signature], args: tuple[Any, ...]) -> TypeError:
     constructor = name == "__init__"
     shown = full.rpartition(".")[0] if constructor else ""
     lines = [

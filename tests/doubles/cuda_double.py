@@ -66,7 +66,7 @@ class Device:
 
 
 class Context:
-    """The primary context. Each thread has a stack of its own, and nearly every call needs a context on it."""
+    """The primary context. Each thread has its own stack, and nearly every call needs a context on it."""
 
     _depths: ClassVar[dict[int, int]] = {}  # by thread; as in pycuda they outlive what Python keeps for a thread
 

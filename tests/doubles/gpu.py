@@ -28,7 +28,7 @@ class Error(Exception):
 
 
 class LogicError(Error):
-    """As `pycuda.driver.LogicError`: a call that the driver refuses, or any call after the device was lost."""
+    """As `pycuda.driver.LogicError`: a call that the driver rejects, or any call after the device was lost."""
 
 
 class OutOfMemory(Error):
@@ -57,7 +57,7 @@ class Gpu:
 
     Args:
         capability: compute capability.
-        total_memory: in bytes; what is allocated on it is counted, and refused beyond it.
+        total_memory: in bytes; what is allocated on it is counted, and rejected beyond it.
     """
 
     def __init__(self, capability: tuple[int, int] = (9, 0), total_memory: int = 80 << 30) -> None:
@@ -75,7 +75,7 @@ class Gpu:
 
     def allocate(self, size: int) -> int:
         """The address of fresh memory."""
-        self._refuse_unsafe("cuMemAlloc")
+        self._reject_unsafe("cuMemAlloc")
         if size <= 0:
             raise LogicError("cuMemAlloc failed: invalid argument")
         self.reserve(size)
@@ -160,7 +160,7 @@ class Gpu:
         if capture := self._captures.get(stream):
             capture.broken = True
             raise LogicError(f"{call} failed: {_CAPTURING}")
-        self._refuse_unsafe(call, only=stream == DEFAULT_STREAM)
+        self._reject_unsafe(call, only=stream == DEFAULT_STREAM)
         with self._lock:
             for one in [*self._queues, DEFAULT_STREAM] if stream == DEFAULT_STREAM else [stream]:
                 while self._queues[one] and not until():
@@ -213,7 +213,7 @@ class Gpu:
         for capture in self._captures.values():
             capture.broken = True
 
-    def _refuse_unsafe(self, call: str, only: bool = True) -> None:
+    def _reject_unsafe(self, call: str, only: bool = True) -> None:
         """Calls that may synchronize behind the scenes spoil the captures of this thread."""
         self.check(call)
         forbidding = [capture for capture in self._captures.values() if only and capture.forbids_unsafe_calls()]

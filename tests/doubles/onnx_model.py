@@ -48,11 +48,11 @@ class OnnxModel:
         return onnxruntime.InferenceSession(self.serialized(), options, providers=["CPUExecutionProvider"])
 
     def check(self) -> str:
-        """Why onnxruntime refuses the graph; empty if it takes it."""
+        """Why onnxruntime rejects the graph; empty if it takes it."""
         try:
             self._session  # noqa: B018
-        except Exception as refusal:
-            return " ".join(str(refusal).split())[:300]
+        except Exception as rejection:
+            return " ".join(str(rejection).split())[:300]
         return ""
 
     def run(self, feeds: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -91,7 +91,7 @@ def engine(trt: Any, *args: Any, log: Any = None, **kwargs: Any) -> Any:
 
 
 class Bench:
-    """A context with buffers for `rows` rows of `linear`, on a stream of its own."""
+    """A context with buffers for `rows` rows of `linear`, on its own stream."""
 
     def __init__(self, engine: Any, rows: int = 2, context: Any = None) -> None:
         self.stream = cuda.Stream()

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from course_lib.migration.api_table import ApiTable
+from course_lib.migration.tables.api_table import ApiTable
 from tests.doubles import (
     trt_builder,
     trt_config,

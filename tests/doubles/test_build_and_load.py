@@ -1,4 +1,4 @@
-"""Building and deserializing: what is refused, and the reasons in the log."""
+"""Building and deserializing: what is rejected, and the reasons in the log."""
 
 from __future__ import annotations
 
@@ -215,7 +215,7 @@ def _load(version: str, plan: Any, host_code: bool = False) -> tuple[Any, str]:
     return runtime.deserialize_cuda_engine(bytes(plan)), log.last
 
 
-def test_another_version_refuses_a_plan() -> None:
+def test_another_version_rejects_a_plan() -> None:
     old, new = (rig.plan(tensorrt_double.make(version)) for version in ("10.16", "11.4"))
     for version, plan in (("11.4", old), ("10.16", new)):
         engine, reason = _load(version, plan)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from course_lib.migration.api_table import ApiTable
+from course_lib.migration.tables.api_table import ApiTable
 from tests.doubles import rig, tensorrt_double
 from tests.doubles.conform import VERSIONS
 
@@ -88,7 +88,7 @@ def test_a_method_takes_the_real_arguments_in_the_real_order(version: str, full:
 @pytest.mark.parametrize(("version", "full", "found"), PROPERTIES, ids=lambda value: value if isinstance(value, str) else "")
 def test_a_property_is_no_more_writable_than_the_real_one(version: str, full: str, found: property) -> None:
     access = ApiTable.load(version).access(full)
-    assert access, f"{full} is no property"
+    assert access, f"{full} is not a property"
     assert not (found.fset and "w" not in access) and not (found.fget and "r" not in access)
 
 

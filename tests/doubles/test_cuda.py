@@ -47,7 +47,7 @@ def test_memory_ends() -> None:
 
 
 @pytest.mark.parametrize("shift", [4, -4, 1 << 40])
-def test_a_copy_beyond_its_memory_is_refused(shift: int) -> None:
+def test_a_copy_beyond_its_memory_is_rejected(shift: int) -> None:
     memory = cuda.mem_alloc(16)
     cuda.memcpy_htod_async(int(memory), ONES)
     with pytest.raises(cuda.LogicError, match="invalid argument"):
@@ -143,7 +143,7 @@ def test_the_device_and_its_context() -> None:
 
 
 def test_every_thread_needs_a_context() -> None:
-    stream, memory, refused = cuda.Stream(), cuda.mem_alloc(16), []
+    stream, memory, rejected = cuda.Stream(), cuda.mem_alloc(16), []
 
     def try_all() -> None:
         for call in (
@@ -154,12 +154,12 @@ def test_every_thread_needs_a_context() -> None:
             lambda: cuda.Event().record(stream),
             lambda: cuda.Context.pop(),
         ):
-            with pytest.raises(cuda.LogicError, match="invalid device context") as refusal:
+            with pytest.raises(cuda.LogicError, match="invalid device context") as rejection:
                 call()
-            refused.append(refusal)
+            rejected.append(rejection)
 
     _in_a_thread(try_all)
-    assert len(refused) == 6
+    assert len(rejected) == 6
 
 
 def _in_a_thread(work: Any) -> None:

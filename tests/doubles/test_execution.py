@@ -35,7 +35,7 @@ def test_shapes_come_from_the_inputs(trt: Any) -> None:
 
 
 @pytest.mark.parametrize("shape", [(9, 4), (0, 4), (2, 5), (2,), (2, 4, 1)])
-def test_a_shape_outside_the_profile_is_refused(trt: Any, log: Any, shape: tuple[int, ...]) -> None:
+def test_a_shape_outside_the_profile_is_rejected(trt: Any, log: Any, shape: tuple[int, ...]) -> None:
     context = rig.engine(trt, log=log).create_execution_context()
     assert context.set_input_shape("x", shape) is False
     assert "Valid range for profile 0: [1,4]..[8,4]" in log.last
@@ -65,7 +65,7 @@ def test_an_unset_address_stops_the_run(trt: Any, log: Any, name: str, reason: s
     assert bench.enqueue() is False and reason in log.last
 
 
-def test_unknown_tensors_are_refused(trt: Any, log: Any) -> None:
+def test_unknown_tensors_are_rejected(trt: Any, log: Any) -> None:
     context = rig.engine(trt, log=log).create_execution_context()
     assert context.set_tensor_address("z", 1) is False and context.set_input_shape("y", (1, 3)) is False
     assert context.set_output_allocator("x", None) is False and context.get_tensor_address("x") == 0
@@ -152,7 +152,7 @@ def test_a_profile_set_on_another_stream_must_be_waited_for(trt: Any) -> None:
 
 
 def test_two_contexts_share_a_profile(trt: Any) -> None:
-    """Since TensorRT 10; before, the second one had to be given a profile of its own."""
+    """Since TensorRT 10; before, the second one had to be given its own profile."""
     engine = rig.engine(trt)
     first, second = rig.Bench(engine, 2), rig.Bench(engine, 7)
     assert first.enqueue() and second.enqueue()
@@ -361,7 +361,7 @@ def test_refitting_changes_the_weights(trt: Any, log: Any) -> None:
         ("w", rig.WEIGHTS.astype(np.float16), "12 of HALF for 12 of FLOAT"),
     ],
 )
-def test_wrong_weights_are_refused(trt: Any, log: Any, name: str, values: np.ndarray, reason: str) -> None:
+def test_wrong_weights_are_rejected(trt: Any, log: Any, name: str, values: np.ndarray, reason: str) -> None:
     engine = rig.engine(trt, flags=["REFIT"], log=log)
     assert trt.Refitter(engine, log).set_named_weights(name, trt.Weights(values)) is False and reason in log.last
 

@@ -1,7 +1,7 @@
 """A stand-in for ``torch_tensorrt``, which needs a GPU and TensorRT to be imported at all.
 
 It compiles nothing: the module runs in PyTorch under the name that the real partitioner gives to what TensorRT takes. Its
-signatures are those of the released wheels, swallowing ``**kwargs`` included; `tests/engines/test_torch_trt.py` checks that.
+signatures are those of the released wheels, unknown ``**kwargs`` included; `tests/engines/test_torch_trt.py` checks that.
 """
 
 from __future__ import annotations

@@ -36,12 +36,12 @@ class Builder(Template):
 
     def build_serialized_network(self, network: Any, config: Any) -> Any:
         model = network._model
-        if refusal := _validate(model, config):
-            return self._refuse(f"Error Code 4: API Usage Error ({refusal})")
+        if rejection := _validate(model, config):
+            return self._reject(f"Error Code 4: API Usage Error ({rejection})")
         if config._monitor is not None and not _report_progress(config._monitor):
-            return self._refuse("Error Code 7: BuildCanceled (Build canceled by user)")
-        if refusal := model.check():
-            return self._refuse(f"Error Code 9: API Usage Error ({refusal})")
+            return self._reject("Error Code 7: BuildCanceled (Build canceled by user)")
+        if rejection := model.check():
+            return self._reject(f"Error Code 9: API Usage Error ({rejection})")
         if config._timings is not None:
             config._timings._entries |= {node.op_type.encode() for node in model.nodes}
         header = self._header(network, config)
@@ -72,7 +72,7 @@ class Builder(Template):
             refittable=[name for name in network._model.refittable() if everything or name in marked],
         )
 
-    def _refuse(self, text: str) -> None:
+    def _reject(self, text: str) -> None:
         report(self._logger, "ERROR", f"IBuilder::buildSerializedNetwork: {text}")
 
 

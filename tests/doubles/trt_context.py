@@ -24,7 +24,7 @@ class IExecutionContext(Template):
         self._addresses: dict[str, int] = {}
         self._allocators: dict[str, Any] = {}
         self._scratch: tuple[int, int] | None = None  # address and size
-        self._ran: Any = None  # profile and shapes of the last run that was no capture
+        self._ran: Any = None  # profile and shapes of the last run that was not a capture
         self._profiler: Any = None
         self._emits_profile = True
         self._times: list[tuple[str, float]] | None = None
@@ -155,8 +155,8 @@ class IExecutionContext(Template):
     # ---- running
 
     def execute_async_v3(self, stream_handle: int) -> bool:
-        if refusal := self._not_ready():
-            return self._complain("enqueueV3", refusal)
+        if rejection := self._not_ready():
+            return self._complain("enqueueV3", rejection)
         device, capturing = gpu.current(), gpu.current().is_capturing(stream_handle)
         state = (self._profile, dict(self._shapes))
         if capturing and (self._ran != state or self._allocators or self._engine._model.data_dependent):

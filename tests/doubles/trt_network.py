@@ -226,11 +226,11 @@ class OnnxParser(Template):
         import onnx
 
         if not Path(model).is_file():
-            return self._refuse("INVALID_VALUE", f"Input file cannot be found, or is not a regular file: {model}")
+            return self._reject("INVALID_VALUE", f"Input file cannot be found, or is not a regular file: {model}")
         try:
             return self._take(onnx.load_model(model))
         except Exception:
-            return self._refuse("MODEL_DESERIALIZE_FAILED", "Failed to parse the ONNX model.")
+            return self._reject("MODEL_DESERIALIZE_FAILED", "Failed to parse the ONNX model.")
 
     def parse(self, model: Any, path: str | None = None) -> bool:
         import onnx
@@ -238,7 +238,7 @@ class OnnxParser(Template):
         try:
             proto = onnx.load_model_from_string(bytes(model))
         except Exception:
-            return self._refuse("MODEL_DESERIALIZE_FAILED", "Failed to parse the ONNX model.")
+            return self._reject("MODEL_DESERIALIZE_FAILED", "Failed to parse the ONNX model.")
         return self._take(proto)
 
     def _take(self, proto: Any) -> bool:
@@ -248,15 +248,15 @@ class OnnxParser(Template):
             report(self._logger, "ERROR", "ModelImporter.cpp:1170: Parse was called with a non-empty network definition")
             return False
         if not proto.graph.output:
-            return self._refuse("MODEL_DESERIALIZE_FAILED", "Failed to parse the ONNX model.")
+            return self._reject("MODEL_DESERIALIZE_FAILED", "Failed to parse the ONNX model.")
         for index, node in enumerate(proto.graph.node):
             if not onnx.defs.has(node.op_type, node.domain):
                 text = 'creator && "Plugin not found, are the plugin name, version, and namespace correct?"'
-                return self._refuse("INVALID_NODE", text, node, index)
+                return self._reject("INVALID_NODE", text, node, index)
         self._network._model = OnnxModel(proto.SerializeToString())
         return True
 
-    def _refuse(self, code: str, text: str, node: Any = None, index: int = -1) -> bool:
+    def _reject(self, code: str, text: str, node: Any = None, index: int = -1) -> bool:
         self._errors.append(self._trt.ParserError._make(code, text, node, index))
         report(self._logger, "ERROR", f"In node {index}: {code}: {text}")
         return False

@@ -37,11 +37,11 @@ class Refitter(Template):
     def set_named_weights(self, name: str, weights: Any, location: Any = None) -> bool:
         model = self._engine._model
         if name not in self._engine._header.refittable:
-            return self._refuse("setNamedWeights", f"the engine has refittable weights of the name {name}")
+            return self._reject("setNamedWeights", f"the engine has refittable weights of the name {name}")
         expected = model.weight(name)
         if (weights.dtype.name, weights.size) != (model.dtypes[name], expected.size):
             found = f"{weights.size} of {weights.dtype.name} for {expected.size} of {model.dtypes[name]}"
-            return self._refuse("setNamedWeights", f"count and type of the weights of {name} are as they were: {found}")
+            return self._reject("setNamedWeights", f"count and type of the weights of {name} are as they were: {found}")
         self._given[name] = weights
         return True
 
@@ -50,7 +50,7 @@ class Refitter(Template):
 
     def refit_cuda_engine(self) -> bool:
         if missing := self.get_missing_weights():
-            return self._refuse("refitCudaEngine", f"all weights are given; missing are {', '.join(missing)}")
+            return self._reject("refitCudaEngine", f"all weights are given; missing are {', '.join(missing)}")
         model = self._engine._model
         model.replace({name: self._numbers(name, weights) for name, weights in self._given.items()})
         self._engine._missing.clear()
@@ -69,7 +69,7 @@ class Refitter(Template):
     def _numbers(self, name: str, weights: Any) -> np.ndarray:
         return np.array(weights.numpy(), numpy_type(self._engine._model.dtypes[name]))
 
-    def _refuse(self, call: str, condition: str) -> bool:
+    def _reject(self, call: str, condition: str) -> bool:
         text = f"Error Code 3: API Usage Error (Parameter check failed, condition: {condition}.)"
         report(self._logger, "ERROR", f"IRefitter::{call}: {text}")
         return False

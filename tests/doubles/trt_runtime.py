@@ -32,20 +32,20 @@ class Runtime(Template):
         try:
             header, model = read_plan(bytes(serialized_engine))
         except ValueError as damage:
-            return self._refuse(f"Error Code 1: Serialization ({damage}.)")
-        if refusal := _wrong_version(header, self._trt.__version__) or _wrong_device(header):
-            return self._refuse(refusal)
+            return self._reject(f"Error Code 1: Serialization ({damage}.)")
+        if rejection := _wrong_version(header, self._trt.__version__) or _wrong_device(header):
+            return self._reject(rejection)
         carries_code = "VERSION_COMPATIBLE" in header.flags and "EXCLUDE_LEAN_RUNTIME" not in header.flags
         if carries_code and not self._host_code_allowed:
-            return self._refuse(
+            return self._reject(
                 "Error Code 3: API Usage Error (the plan holds host code, and engine_host_code_allowed is False)"
             )
         try:
             return self._trt.ICudaEngine._make(self._logger, header, OnnxModel(model))
         except gpu.OutOfMemory:
-            return self._refuse("Error Code 2: OutOfMemory (no memory for the weights)")
+            return self._reject("Error Code 2: OutOfMemory (no memory for the weights)")
 
-    def _refuse(self, text: str) -> None:
+    def _reject(self, text: str) -> None:
         report(self._logger, "ERROR", f"IRuntime::deserializeCudaEngine: {text}")
 
 

@@ -24,8 +24,10 @@ from hypothesis import strategies as st
 
 from course_lib import engines
 from course_lib.engines import Compiler, Plan
-from course_lib.engines import cache as module
-from course_lib.engines.cache import PlanCache, key_of, made_of
+from course_lib.engines.cache import fingerprint as fingerprints
+from course_lib.engines.cache import plan_cache as module
+from course_lib.engines.cache.fingerprint import build_fingerprint, cache_key
+from course_lib.engines.cache.plan_cache import PlanCache
 from course_lib.errors import BackendUnavailable, BuildError, CourseError, PlanError, PrecisionError
 from course_lib.recipe import Profile, Recipe
 
@@ -72,7 +74,7 @@ def _entry(cache: PlanCache) -> Path:
 
 
 def _key(model: Any, recipe: Recipe | None = None, **options: Any) -> str:
-    return key_of(made_of(model, recipe, **options))
+    return cache_key(build_fingerprint(model, recipe, **options))
 
 
 # ---- hits
@@ -118,16 +120,16 @@ def test_a_hit_takes_a_tenth_of_a_build_at_most(cache: PlanCache, wide_onnx: Pat
 
 
 def test_a_model_is_hashed_again_only_after_something_touched_it(monkeypatch, small_onnx: Path, tmp_path: Path) -> None:
-    monkeypatch.setattr(module, "_RACY_S", 0.05)
+    monkeypatch.setattr(fingerprints, "_RACY_S", 0.05)
     hashed: list[Path] = []
-    really = module._sha256
-    monkeypatch.setattr(module, "_sha256", lambda path, word=b"": (hashed.append(path), really(path, word))[1])
+    really = fingerprints._sha256
+    monkeypatch.setattr(fingerprints, "_sha256", lambda path, word=b"": (hashed.append(path), really(path, word))[1])
     model = Path(shutil.copyfile(small_onnx, tmp_path / "model.onnx"))
     times = model.stat()
 
     def digests(calls: int) -> set[str]:
         time.sleep(0.06)
-        return {made_of(model, backend=ORT)["model"] for _ in range(calls)}
+        return {build_fingerprint(model, backend=ORT)["model"] for _ in range(calls)}
 
     (first,) = digests(5)
     assert len(hashed) == 1
@@ -138,7 +140,7 @@ def test_a_model_is_hashed_again_only_after_something_touched_it(monkeypatch, sm
     assert model.stat().st_mtime_ns == times.st_mtime_ns
     (second,) = digests(5)
     assert len(hashed) == 2 and second != first
-    made_of(model.rename(tmp_path / "moved.onnx"), backend=ORT)
+    build_fingerprint(model.rename(tmp_path / "moved.onnx"), backend=ORT)
     assert len(hashed) == 3, "it was touched less than the clock's tick ago"
 
 
@@ -184,7 +186,7 @@ def test_every_ingredient_changes_the_key(
 ) -> None:
     other = Path(shutil.copy(small_onnx, tmp_path / "same.onnx"))
     base = _key(small_onnx, service_recipe, backend=RTX)
-    assert base == _key(other, service_recipe, backend=RTX), "the name of the file is no ingredient"
+    assert base == _key(other, service_recipe, backend=RTX), "the name of the file is not an ingredient"
     larger = Profile(image={"min": (1, 1, 32, 32), "opt": (8, 1, 32, 32), "max": (33, 1, 32, 32)})
     updates: list[dict[str, Any]] = [
         {"precision": "fp16"},
@@ -209,9 +211,9 @@ def test_every_ingredient_changes_the_key(
         keys.append(_key(other, service_recipe, backend=RTX))
 
     for patch in (
-        lambda p: p.setattr(builds, "find", lambda name: engines.Backend(name, "1.8")),
-        lambda p: p.setattr(module.cuda_driver, "capability", lambda: "sm121"),
-        lambda p: p.setattr(module, "FORMAT", module.FORMAT + 1),
+        lambda p: p.setattr(builds, "availability", lambda name: engines.Availability(name, "1.8")),
+        lambda p: p.setattr(fingerprints.driver, "capability", lambda: "sm121"),
+        lambda p: p.setattr(fingerprints, "FORMAT", fingerprints.FORMAT + 1),
         lambda p: p.setenv("COURSE_TACTIC_SOURCES", "CUBLAS"),
     ):
         with monkeypatch.context() as changed:
@@ -226,15 +228,15 @@ def test_another_model_of_gpu_builds_again_unless_the_recipe_says_that_it_may_be
     small_onnx: Path, service_recipe: Recipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An L40S and an RTX 4090 are both sm89. TensorRT warns of performance and errors where a plan meets another model."""
-    monkeypatch.setattr(module.cuda_driver, "capability", lambda: "sm89")
+    monkeypatch.setattr(fingerprints.driver, "capability", lambda: "sm89")
     shared = service_recipe.model_copy(update={"hardware_compatibility": "same_compute_capability"})
     keys = {}
     for name in ("NVIDIA L40S", "NVIDIA GeForce RTX 4090"):
-        monkeypatch.setattr(module.cuda_driver, "model", lambda name=name: name)
+        monkeypatch.setattr(fingerprints.driver, "model", lambda name=name: name)
         keys[name] = [_key(small_onnx, recipe, backend=RTX) for recipe in (service_recipe, shared)]
     (own, together), (own_too, together_too) = keys.values()
     assert own != own_too and together == together_too
-    monkeypatch.setattr(module.cuda_driver, "capability", lambda: "sm86")
+    monkeypatch.setattr(fingerprints.driver, "capability", lambda: "sm86")
     assert _key(small_onnx, shared, backend=RTX) != together
 
 
@@ -242,7 +244,7 @@ def test_another_version_of_the_backend_builds_again(
     cache: PlanCache, small_onnx: Path, service_recipe: Recipe, pretend: list[Recipe], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert cache.build(small_onnx, service_recipe, backend=RTX).outcome == "built"
-    monkeypatch.setattr(builds, "find", lambda name: engines.Backend(name, "1.8"))
+    monkeypatch.setattr(builds, "availability", lambda name: engines.Availability(name, "1.8"))
     built = cache.build(small_onnx, service_recipe, backend=RTX)
     assert built.outcome == "built" and "tensorrt_rtx 1.8" in built.reason
     assert len(cache.entries()) == 2 == len(pretend)
@@ -255,9 +257,9 @@ def test_the_same_backend_in_another_environment_shares_entries(
     here, other = (_key(small_onnx, service_recipe, backend=name) for name in (ORT, f"{ORT}@other"))
     assert here == other
     with pytest.raises(BuildError, match="'broken' does not answer"):
-        made_of(small_onnx, backend=f"{ORT}@broken")
+        build_fingerprint(small_onnx, backend=f"{ORT}@broken")
     with pytest.raises(BackendUnavailable, match="mars"):
-        made_of(small_onnx, backend=f"{ORT}@mars")
+        build_fingerprint(small_onnx, backend=f"{ORT}@mars")
 
 
 _SIZES = st.tuples(st.integers(0, 9), st.integers(9, 99), st.integers(99, 2**40))
@@ -279,7 +281,7 @@ _RECIPES = st.fixed_dictionaries(
 
 
 def _recipe_key(recipe: Recipe) -> str:
-    return key_of({"recipe": recipe.wire()})
+    return cache_key({"recipe": recipe.wire()})
 
 
 @settings(max_examples=150, deadline=None)
@@ -341,9 +343,9 @@ def test_a_compiler_behind_a_launcher_reads_no_weight_files_and_neither_does_the
     def launcher(command: Any) -> list[str]:
         return list(command)
 
-    assert made_of(split_onnx, service_recipe, launcher=launcher)["files"] == {}
-    assert list(made_of(split_onnx, service_recipe)["files"]) == ["weights.bin"]
-    assert made_of(small_onnx, launcher=launcher) == made_of(small_onnx)
+    assert build_fingerprint(split_onnx, service_recipe, launcher=launcher)["files"] == {}
+    assert list(build_fingerprint(split_onnx, service_recipe)["files"]) == ["weights.bin"]
+    assert build_fingerprint(small_onnx, launcher=launcher) == build_fingerprint(small_onnx)
 
 
 @pytest.mark.parametrize("location", ["absent", "/dev/zero", "pipe", ".", "a\0b", "x" * 300])
@@ -354,7 +356,7 @@ def test_what_is_no_file_of_weights_is_not_read(location: str, split_onnx: Path)
         for pair in tensor.external_data:
             pair.value = location if pair.key == "location" else pair.value
     split_onnx.write_bytes(model.SerializeToString())
-    assert made_of(split_onnx)["files"] == {location: ""}
+    assert build_fingerprint(split_onnx)["files"] == {location: ""}
 
 
 def test_weight_files_are_found_wherever_a_model_keeps_tensors(tmp_path: Path) -> None:
@@ -375,7 +377,7 @@ def test_weight_files_are_found_wherever_a_model_keeps_tensors(tmp_path: Path) -
     graph = helper.make_graph([node], "graph", [], [], [tensor("initializer")], sparse_initializer=[sparse])
     model = helper.make_model(graph, functions=[function])
     (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
-    files = made_of(tmp_path / "model.onnx")["files"]
+    files = build_fingerprint(tmp_path / "model.onnx")["files"]
     assert list(files) == ["function", "indices", "initializer", "list", "subgraph", "values"] and all(files.values())
 
 
@@ -389,8 +391,8 @@ def test_a_digest_in_chunks(tmp_path_factory: pytest.TempPathFactory, left: byte
     path.write_bytes(content)
     with pytest.MonkeyPatch.context() as patch:
         for size in (3, 8, 11, 1 << 20):
-            patch.setattr(module, "_CHUNK", size)
-            assert module._sha256(path, b"location") == (hashlib.sha256(content).hexdigest(), b"location" in content)
+            patch.setattr(fingerprints, "_CHUNK", size)
+            assert fingerprints._sha256(path, b"location") == (hashlib.sha256(content).hexdigest(), b"location" in content)
 
 
 # ---- damaged entries
@@ -406,8 +408,8 @@ def _edit(path: Path, **changes: Any) -> None:
     path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
 
 
-def _edit_made_of(entry: Path, **changes: Any) -> None:
-    _edit(entry / "entry.json", made_of={**json.loads((entry / "entry.json").read_text())["made_of"], **changes})
+def _edit_fingerprint(entry: Path, **changes: Any) -> None:
+    _edit(entry / "entry.json", fingerprint={**json.loads((entry / "entry.json").read_text())["fingerprint"], **changes})
 
 
 def _become_file(entry: Path) -> None:
@@ -428,8 +430,8 @@ DAMAGE: dict[str, tuple[Callable[[Path], Any], str]] = {
     "no entry.json": (lambda entry: (entry / "entry.json").unlink(), "entry.json is missing"),
     "entry.json of nothing": (lambda entry: (entry / "entry.json").write_text("[" * 50_000), "cannot be read"),
     "entry.json is a list": (lambda entry: (entry / "entry.json").write_text("[]"), "cannot be read"),
-    "made for another version": (lambda entry: _edit_made_of(entry, version="1.6"), "made for another version"),
-    "made by another course": (lambda entry: _edit_made_of(entry, format=0), "made for another format"),
+    "made for another version": (lambda entry: _edit_fingerprint(entry, version="1.6"), "made for another version"),
+    "made by another course": (lambda entry: _edit_fingerprint(entry, format=0), "made for another format"),
     "a file in its place": (_become_file, "cannot be read"),
     "an empty folder": (lambda entry: [path.unlink() for path in entry.iterdir()], "missing"),
     "a folder in the place of the plan": (
@@ -463,7 +465,7 @@ def test_a_damaged_entry_is_really_compiled_again(cache: PlanCache, small_onnx: 
 
 def test_no_flipped_bit_passes(cache: PlanCache, small_onnx: Path, service_recipe: Recipe, pretend: list[Recipe]) -> None:
     """One bit in each byte of what describes a plan, and in 50 bytes of the plan."""
-    ingredients = made_of(small_onnx, service_recipe, backend=RTX)
+    fingerprint = build_fingerprint(small_onnx, service_recipe, backend=RTX)
     plan = cache.build(small_onnx, service_recipe, backend=RTX).plan
     entry, luck, harmless = _entry(cache), random.Random(0), 0
     for name, count in (("entry.json", 10_000), ("model.plan.json", 300), ("model.plan", 50)):
@@ -473,20 +475,20 @@ def test_no_flipped_bit_passes(cache: PlanCache, small_onnx: Path, service_recip
             damaged[place] ^= 1 << luck.randrange(8)
             (entry / name).write_bytes(damaged)
             try:
-                assert module._read(entry, ingredients) == plan
+                assert module._read(entry, fingerprint) == plan
                 harmless += 1
             except PlanError as error:
                 assert len(str(error).splitlines()) == 1
         (entry / name).write_bytes(content)
     assert harmless < 20  # a space between two JSON tokens has become another kind of space
-    assert module._read(entry, ingredients) == plan
+    assert module._read(entry, fingerprint) == plan
 
 
 # ---- several processes, and processes that are killed
 
 _BUILD = """
 import sys
-from course_lib.engines.cache import PlanCache
+from course_lib.engines.cache.plan_cache import PlanCache
 from course_lib.recipe import Recipe
 folder, model, recipe, backend = sys.argv[1:]
 cache, recipe = PlanCache(folder), Recipe.load(recipe)
@@ -530,13 +532,14 @@ def test_two_processes_build_the_same_key_at_once(
 
 
 def test_a_process_killed_at_any_moment_of_a_build(cache: PlanCache, small_onnx: Path, service_recipe: Recipe) -> None:
-    started = time.monotonic()
-    with _process(cache, small_onnx, service_recipe) as process:
-        started = time.monotonic()
-        _go(process)
-        process.wait(60)
-    whole = time.monotonic() - started
-    cache.clear()
+    whole = 60.0
+    for _ in range(3):  # the shortest: one that waits for a processor would put most of the kills below after the end
+        with _process(cache, small_onnx, service_recipe) as process:
+            started = time.monotonic()
+            _go(process)
+            process.wait(60)
+        whole = min(whole, time.monotonic() - started)
+        cache.clear()
     killed = 0
     for delay in np.linspace(0.02, 1.05, 12) * whole:
         with _process(cache, small_onnx, service_recipe) as process:
@@ -555,15 +558,16 @@ def test_a_process_killed_at_any_moment_of_a_build(cache: PlanCache, small_onnx:
 _CRASHES = """
 import os, shutil, signal, sys
 from pathlib import Path
-from course_lib.engines import Plan, cache as module
+from course_lib.engines import Plan
+from course_lib.engines.cache import plan_cache as module
 from course_lib.errors import PlanError
 from course_lib.recipe import Recipe
 folder, model, plan, kind = sys.argv[1:]
 plan = Plan.load(plan)
 module.Compiler.build = lambda *_, **__: plan
 cache, recipe = module.PlanCache(folder), Recipe(**plan.recipe)
-ingredients = module.made_of(model, recipe, backend=plan.backend)
-entry = cache.folder / module.key_of(ingredients)
+fingerprint = module.build_fingerprint(model, recipe, backend=plan.backend)
+entry = cache.folder / module.cache_key(fingerprint)
 
 def build():
     return cache.build(model, recipe, backend=plan.backend)
@@ -593,7 +597,7 @@ for step in range(1000):
         os._exit(0)
     status = os.waitpid(child, 0)[1]
     try:
-        assert module._read(entry, ingredients) in (None, plan), step
+        assert module._read(entry, fingerprint) in (None, plan), step
     except PlanError:
         assert kind == "damaged", step
     built = build()
@@ -623,14 +627,15 @@ def test_a_process_killed_before_each_of_its_calls_to_the_file_system(
 
 _CROWD = """
 import os, signal, sys, time
-from course_lib.engines import Plan, cache as module
+from course_lib.engines import Plan
+from course_lib.engines.cache import plan_cache as module
 from course_lib.recipe import Recipe
 folder, model, plan = sys.argv[1:]
 plan = Plan.load(plan)
 module.Compiler.build = lambda *_, **__: plan
 cache, recipe = module.PlanCache(folder), Recipe(**plan.recipe)
-ingredients = module.made_of(model, recipe, backend=plan.backend)
-entry = cache.folder / module.key_of(ingredients)
+fingerprint = module.build_fingerprint(model, recipe, backend=plan.backend)
+entry = cache.folder / module.cache_key(fingerprint)
 children = []
 for number in range(3):
     child = os.fork()
@@ -645,7 +650,7 @@ for number in range(3):
 found = {True: 0, False: 0}
 end = time.monotonic() + 2
 while time.monotonic() < end:
-    read = module._read(entry, ingredients)
+    read = module._read(entry, fingerprint)
     assert read in (None, plan)
     found[read is None] += 1
 assert [os.waitpid(child, os.WNOHANG)[0] for child in children] == [0, 0, 0], "a child ended"
@@ -727,7 +732,7 @@ def test_a_read_only_disk(
 
 
 def test_a_limit_on_the_size_of_files(cache: PlanCache, small_onnx: Path, service_recipe: Recipe, tmp_path: Path) -> None:
-    """A full disk without mounting: the kernel refuses to write more than 200 KB to a file."""
+    """A full disk without mounting: the kernel does not write more than 200 KB to a file."""
     service_recipe.save(tmp_path / "recipe.toml")
     limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))"
     command = [sys.executable, "-c", limit + _BUILD.replace("not cached", "File too large"), cache.folder, small_onnx]
@@ -842,6 +847,6 @@ def test_the_cache_needs_numpy_and_the_standard_library_only() -> None:
         "    def find_spec(self, name, path=None, target=None):\n"
         "        if name.partition('.')[0] not in {*sys.stdlib_module_names, 'course_lib', 'numpy'}: raise ModuleNotFoundError(name)\n"
         "sys.meta_path.insert(0, Block())\n"
-        "import course_lib.engines.cache\n"
+        "import course_lib.engines.cache.plan_cache\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

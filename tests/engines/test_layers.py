@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from course_lib.engines import Layer, LayerTable, LayerTensor, Plan
-from course_lib.engines.layer_sources import parse_build_log, parse_inspector
+from course_lib.engines.backends.tensorrt.layer_sources import parse_build_log, parse_inspector
 from course_lib.engines.layers import HOST_KINDS, PROOF
 from course_lib.errors import PrecisionError
 from course_lib.style import breakable_html
@@ -36,14 +36,14 @@ def test_a_recorded_build_log() -> None:
     assert {constant.dtype for constant in conv.constants} == {"Half", "Float"}
     assert conv.dtypes == {"Half"}, "its Float constants are scalars"
     assert cast.dtypes == {"Float"}
-    assert conv.onnx_nodes == ("/stem/Conv", "/Relu") and table.swallowed(conv) == "Conv + Relu"
+    assert conv.onnx_nodes == ("/stem/Conv", "/Relu") and table.fused_operators(conv) == "Conv + Relu"
     assert head.outputs == (LayerTensor("logits", (-1, 10), "Float", "Linear"),)
-    assert head.onnx_nodes == ("/head/Gemm", "/Cast_1") and table.swallowed(head) == "/head/Gemm + /Cast_1"
+    assert head.onnx_nodes == ("/head/Gemm", "/Cast_1") and table.fused_operators(head) == "/head/Gemm + /Cast_1"
 
 
 def test_a_fresh_build_log(small_plan: Plan) -> None:
     table = small_plan.layers
-    assert len(table.kernels) == 13 and len(table) > 13, "the host's steps are in the table, and are no kernels"
+    assert len(table.kernels) == 13 and len(table) > 13, "the host's steps are in the table, and are not kernels"
     assert all(kernel.name and kernel.inputs and kernel.outputs and kernel.dtypes == {"Float"} for kernel in table.kernels)
     assert table.kernels[0].inputs[0].name == "image" and table.kernels[-1].outputs[0].name == "logits"
     assert table.kernels[-1].outputs[0].shape == (-1, 10)
@@ -106,7 +106,7 @@ def test_names_serve_where_8_6_has_no_metadata() -> None:
     assert _inspected(Name="Reformatting CopyNode for /a/Relu", LayerType="Reformat").onnx_nodes == ()
 
 
-def test_a_network_that_myelin_swallowed_whole_names_no_node_that_does_not_exist() -> None:
+def test_a_network_that_myelin_fused_whole_names_no_node_that_does_not_exist() -> None:
     name = "{ForeignNode[onnx::MatMul_1071 + (Unnamed Layer* 58) [Shuffle]...(Unnamed Layer* 1331) [Normalization]]}"
     layer = _inspected(Name=name, LayerType="Myelin", TacticValue="0x0000000000000000", StreamId=0, Metadata="")
     assert layer.is_kernel and layer.name == name

@@ -13,14 +13,14 @@ import onnx
 import pytest
 
 from course_lib import engines
-from course_lib.cpu_int8 import has_byte_dot_products
+from course_lib._util.cpu_int8 import has_byte_dot_products
 from course_lib.engines import Plan, Worker
 from course_lib.errors import BackendUnavailable, BuildError, CourseError, EngineError, PrecisionError
 from course_lib.models import digits
 from course_lib.precision import MinMaxCalibrator, calibrate, insert_qdq
 from course_lib.recipe import Recipe
 
-ABSENT = engines.backends.backend("openvino").no_run
+ABSENT = engines.registry.availability("openvino").no_run
 needs_openvino = pytest.mark.skipif(bool(ABSENT), reason=f"openvino: {ABSENT}")
 
 OV = "openvino"
@@ -38,7 +38,7 @@ def engine(plan: Plan) -> Any:
     return engines.load(plan)
 
 
-def _refused(kind: type[CourseError], words: list[str], call: Callable[[], Any]) -> None:
+def _rejected(kind: type[CourseError], words: list[str], call: Callable[[], Any]) -> None:
     with pytest.raises(kind) as raised:
         call()
     assert type(raised.value) is kind and len(str(raised.value).splitlines()) == 1 and len(str(raised.value)) < 600
@@ -51,10 +51,10 @@ def _save(model: onnx.ModelProto, folder: Path) -> Path:
 
 
 def test_absent_it_says_what_to_install(small_onnx: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engines.backends, "_version", lambda *names: "")
-    found = engines.backends.backend(OV)
+    monkeypatch.setattr(engines.Backend, "version", lambda _: "")
+    found = engines.registry.availability(OV)
     assert found.no_build == found.no_run == "not installed: pip install 'tensorrt-course[openvino]'"
-    _refused(BackendUnavailable, ["openvino cannot build here"], lambda: engines.backends.compile_plan(OV, small_onnx, {}))
+    _rejected(BackendUnavailable, ["openvino cannot build here"], lambda: engines.registry.compile_plan(OV, small_onnx, {}))
 
 
 # ---- running
@@ -100,18 +100,18 @@ def test_it_computes_with_one_thread(engine: Any) -> None:
         ({"image": np.zeros((1, 1, 32, 32))}, ["needs dtype float32, found float64"]),
     ],
 )
-def test_what_does_not_fit_is_refused(feeds: dict[str, np.ndarray], words: list[str], engine: Any) -> None:
+def test_what_does_not_fit_is_rejected(feeds: dict[str, np.ndarray], words: list[str], engine: Any) -> None:
     for call in (engine.infer, engine.time_ms):
-        _refused(EngineError, words, lambda call=call: call(feeds))
+        _rejected(EngineError, words, lambda call=call: call(feeds))
 
 
 @needs_openvino
 def test_a_call_that_fails_is_one_line(one_node: Callable[..., Any], tmp_path: Path) -> None:
     path = _save(one_node("MatMul", [["n", "k"], ["m", "p"]], output=["n", "p"]), tmp_path)
-    engine = engines.load(engines.backends.compile_plan(OV, path, Recipe().wire()))
+    engine = engines.load(engines.registry.compile_plan(OV, path, Recipe().wire()))
     feeds = {"x0": np.ones((2, 3), np.float32), "x1": np.ones((4, 5), np.float32)}
     for call in (engine.infer, engine.time_ms):
-        _refused(EngineError, ["openvino failed: [CPU] MatMul node", "incompatible"], lambda call=call: call(feeds))
+        _rejected(EngineError, ["openvino failed: [CPU] MatMul node", "incompatible"], lambda call=call: call(feeds))
     assert engine.infer({**feeds, "x1": np.ones((3, 5), np.float32)})["y"].tolist() == [[3.0] * 5] * 2
 
 
@@ -145,8 +145,8 @@ def test_tensors_that_became_one_keep_the_names_of_the_graph(tmp_path: Path) -> 
 
 def test_the_layers_of_the_classifier(plan: Plan) -> None:
     convolutions = [layer for layer in plan.layers if layer.kind == "Convolution"]
-    swallowed = [plan.layers.swallowed(layer) for layer in convolutions]
-    assert sorted(swallowed) == ["Conv"] * 2 + ["Conv + Add + Relu"] * 3 + ["Conv + Relu"] * 4
+    fused = [plan.layers.fused_operators(layer) for layer in convolutions]
+    assert sorted(fused) == ["Conv"] * 2 + ["Conv + Add + Relu"] * 3 + ["Conv + Relu"] * 4
     assert all(layer.dtypes == {"Float"} and layer.weights and layer.tactic.endswith("_f32") for layer in convolutions)
     assert convolutions[0].outputs[0].shape == (-1, 16, 32, 32)
     named = {plan.layers.operators[node] for layer in plan.layers for node in layer.onnx_nodes}
@@ -160,7 +160,7 @@ def test_float_stays_float_where_the_processor_has_less(plan: Plan) -> None:
     """OpenVINO's own choice would be bfloat16 on processors that have it; the engine says what it was compiled for."""
     import openvino
 
-    from course_lib.engines import openvino_cpu
+    from course_lib.engines.backends import openvino as openvino_cpu
 
     compiled = openvino_cpu._compile(plan.data, "fp32")
     assert compiled.get_property("INFERENCE_PRECISION_HINT") == openvino.Type.f32
@@ -178,10 +178,10 @@ def int8_onnx(small_onnx: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
 def test_int8_is_proved_and_not_taken_for_float(int8_onnx: Path, small_onnx: Path, service_recipe: Recipe, engine: Any) -> None:
     int8 = service_recipe.model_copy(update={"precision": "int8"})
     words = ["the recipe says fp32", "Int8"]
-    _refused(PrecisionError, words, lambda: engines.build(int8_onnx, service_recipe, backend=OV))
+    _rejected(PrecisionError, words, lambda: engines.build(int8_onnx, service_recipe, backend=OV))
     if not has_byte_dot_products():
         words = ["saturate on this processor", "VNNI", "onnxruntime"]
-        _refused(PrecisionError, words, lambda: engines.backends.compile_plan(OV, int8_onnx, int8.wire()))
+        _rejected(PrecisionError, words, lambda: engines.registry.compile_plan(OV, int8_onnx, int8.wire()))
         return
     quantized = engines.build(int8_onnx, int8, backend=OV)
     assert sum("Int8" in layer.dtypes for layer in quantized.layers if layer.kind == "Convolution") == 9
@@ -189,25 +189,25 @@ def test_int8_is_proved_and_not_taken_for_float(int8_onnx: Path, small_onnx: Pat
     have, want = engines.load(quantized).infer(images)["logits"], engine.infer(images)["logits"]
     assert 0 < np.abs(have - want).max() < 0.2 * np.abs(want).max() and (have.argmax(1) == want.argmax(1)).mean() > 0.9
     words = ["the recipe says int8", "none of"]
-    _refused(PrecisionError, words, lambda: engines.build(small_onnx, Recipe(precision="int8"), backend=OV))
+    _rejected(PrecisionError, words, lambda: engines.build(small_onnx, Recipe(precision="int8"), backend=OV))
 
 
 @needs_openvino
-def test_int8_that_would_saturate_is_refused_when_it_is_built_and_when_it_is_loaded(
+def test_int8_that_would_saturate_is_rejected_when_it_is_built_and_when_it_is_loaded(
     int8_onnx: Path, service_recipe: Recipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     int8 = service_recipe.model_copy(update={"precision": "int8"})
-    monkeypatch.setattr("course_lib.cpu_int8.cpu_features", lambda: frozenset({"avx512_vnni"}))
-    plan = engines.backends.compile_plan(OV, int8_onnx, int8.wire())
-    monkeypatch.setattr("course_lib.cpu_int8.cpu_features", lambda: frozenset({"avx2", "avx512f"}))
+    monkeypatch.setattr("course_lib._util.cpu_int8.cpu_features", lambda: frozenset({"avx512_vnni"}))
+    plan = engines.registry.compile_plan(OV, int8_onnx, int8.wire())
+    monkeypatch.setattr("course_lib._util.cpu_int8.cpu_features", lambda: frozenset({"avx2", "avx512f"}))
     words = ["saturate on this processor", "VNNI", "onnxruntime"]
-    _refused(PrecisionError, words, lambda: engines.backends.compile_plan(OV, int8_onnx, int8.wire()))
-    _refused(PrecisionError, words, lambda: engines.load(plan))
+    _rejected(PrecisionError, words, lambda: engines.registry.compile_plan(OV, int8_onnx, int8.wire()))
+    _rejected(PrecisionError, words, lambda: engines.load(plan))
 
 
 @needs_openvino
 @pytest.mark.parametrize(("precision", "word"), [("fp16", "Half"), ("bf16", "BFloat16")])
-def test_a_smaller_type_is_computed_with_or_refused(precision: str, word: str, small_onnx: Path) -> None:
+def test_a_smaller_type_is_computed_with_or_rejected(precision: str, word: str, small_onnx: Path) -> None:
     """Which of the two depends on the processor."""
     try:
         plan = engines.build(small_onnx, Recipe(precision=precision), backend=OV)
@@ -220,29 +220,29 @@ def test_a_smaller_type_is_computed_with_or_refused(precision: str, word: str, s
 @needs_openvino
 def test_a_precision_that_it_does_not_know(small_onnx: Path) -> None:
     call = lambda: engines.build(small_onnx, Recipe(precision="fp8"), backend=OV)  # noqa: E731
-    _refused(BuildError, ["no fp8", "fp32, fp16, bf16, int8"], call)
+    _rejected(BuildError, ["no fp8", "fp32, fp16, bf16, int8"], call)
 
 
-# ---- refusals
+# ---- rejections
 
 
 @needs_openvino
 @pytest.mark.parametrize("content", [b"", b"hello\n" * 99, b"\x00" * 500], ids=["empty", "text", "zeros"])
 def test_a_file_that_is_not_onnx(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "model.onnx").write_bytes(content)
-    _refused(BuildError, ["not an ONNX model"], lambda: engines.build(tmp_path / "model.onnx", backend=OV))
+    _rejected(BuildError, ["not an ONNX model"], lambda: engines.build(tmp_path / "model.onnx", backend=OV))
 
 
 @needs_openvino
 @pytest.mark.parametrize("content", [b"", b"hello\n" * 99, b"\x00" * 500, bytes(range(256)) * 9])
 def test_bytes_that_are_not_onnx_where_no_package_reads_them_before(content: bytes) -> None:
-    from course_lib.engines import openvino_cpu
+    from course_lib.engines.backends import openvino as openvino_cpu
 
-    _refused(BuildError, ["not an ONNX model"], lambda: openvino_cpu._compile(content, "fp32"))
+    _rejected(BuildError, ["not an ONNX model"], lambda: openvino_cpu._compile(content, "fp32"))
 
 
 @needs_openvino
 @pytest.mark.parametrize(("operator", "domain"), [("Rope", "acme"), ("Det", "")])
 def test_an_operator_that_it_does_not_have(operator: str, domain: str, one_node: Callable[..., Any], tmp_path: Path) -> None:
     path = _save(one_node(operator, domain=domain, output=[4, 4]), tmp_path)
-    _refused(BuildError, ["openvino refuses the model", operator], lambda: engines.build(path, backend=OV))
+    _rejected(BuildError, ["openvino rejects the model", operator], lambda: engines.build(path, backend=OV))

@@ -15,8 +15,14 @@ import pytest
 import torch
 
 from course_lib import engines
-from course_lib.engines import Plan, cuda_driver, cuda_stream, ort, ort_session
-from course_lib.engines.ort import OnnxRuntimeEngine
+from course_lib.engines import Plan
+from course_lib.engines.backends.onnxruntime import backend as ort_backend
+from course_lib.engines.backends.onnxruntime import engine as ort
+from course_lib.engines.backends.onnxruntime import session as ort_session
+from course_lib.engines.backends.onnxruntime.backend import OnnxRuntime
+from course_lib.engines.backends.onnxruntime.engine import OnnxRuntimeEngine
+from course_lib.engines.cuda import driver as cuda_driver
+from course_lib.engines.cuda import stream as cuda_stream
 from course_lib.errors import BackendUnavailable, CourseError, EngineError
 from course_lib.models import export_onnx
 from course_lib.recipe import Recipe
@@ -35,7 +41,7 @@ def _image(batch: int) -> torch.Tensor:
     return torch.rand(batch, 1, 32, 32)
 
 
-def _refused(kind: type[CourseError], words: list[str], call: Callable[[], Any]) -> None:
+def _rejected(kind: type[CourseError], words: list[str], call: Callable[[], Any]) -> None:
     with pytest.raises(kind) as raised:
         call()
     assert type(raised.value) is kind and len(str(raised.value).splitlines()) == 1
@@ -117,17 +123,17 @@ def test_half_precision_tensors(small_onnx: Path, tmp_path: Path, service_recipe
     ],
 )
 def test_tensors_that_cannot_be_bound(tensors: dict[str, torch.Tensor], words: list[str], engine: OnnxRuntimeEngine) -> None:
-    _refused(EngineError, words, lambda: engine.run_tensors(tensors))
+    _rejected(EngineError, words, lambda: engine.run_tensors(tensors))
     assert engine.run_tensors({"image": _image(1)})["logits"].shape == (1, 10)
 
 
 def test_a_call_that_fails_is_one_line(one_node: Callable[..., Any], tmp_path: Path) -> None:
     onnx.save(one_node("MatMul", [["n", "k"], ["m", "p"]], output=["n", "p"]), tmp_path / "model.onnx")
-    engine = OnnxRuntimeEngine(ort.compile_plan("onnxruntime", tmp_path / "model.onnx", Recipe().wire(), {}))
+    engine = OnnxRuntimeEngine(OnnxRuntime().compile(tmp_path / "model.onnx", Recipe().wire(), {}))
     tensors = {"x0": torch.ones(2, 3), "x1": torch.ones(4, 5)}
     arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
     for call in (lambda: engine.run_tensors(tensors), lambda: engine.infer(arrays), lambda: engine.time_ms(arrays)):
-        _refused(EngineError, ["onnxruntime failed: "], call)
+        _rejected(EngineError, ["onnxruntime failed: "], call)
     assert engine.run_tensors({**tensors, "x1": torch.ones(3, 5)})["y"].tolist() == [[3.0] * 5] * 2
 
 
@@ -209,15 +215,15 @@ def test_the_clock_records_around_the_work_on_its_own_stream(monkeypatch: pytest
     assert ("cuEventElapsedTime", begin, end) in driver.said
 
 
-def test_a_driver_that_refuses_and_one_that_is_absent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_driver_that_rejects_and_one_that_is_absent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ctypes, "CDLL", lambda name: _Driver(fails="cuStreamCreate"))
-    _refused(EngineError, ["cuStreamCreate failed with CUDA_ERROR_OUT_OF_MEMORY"], cuda_stream.CudaStream)
+    _rejected(EngineError, ["cuStreamCreate failed with CUDA_ERROR_OUT_OF_MEMORY"], cuda_stream.CudaStream)
 
     def missing(name: str) -> Any:
         raise OSError(f"{name}: cannot open shared object file")
 
     monkeypatch.setattr(ctypes, "CDLL", missing)
-    _refused(BackendUnavailable, ["no NVIDIA driver"], cuda_stream.CudaStream)
+    _rejected(BackendUnavailable, ["no NVIDIA driver"], cuda_stream.CudaStream)
 
 
 # ---- which device
@@ -240,7 +246,7 @@ def test_a_cuda_provider_that_does_not_load_is_an_error(small_onnx: Path) -> Non
         "cannot open shared object",
         "onnxruntime-gpu[cuda,cudnn]",
     ]
-    _refused(BackendUnavailable, words, lambda: ort_session.open_session(small_onnx.read_bytes(), "cuda", stream=5))
+    _rejected(BackendUnavailable, words, lambda: ort_session.open_session(small_onnx.read_bytes(), "cuda", stream=5))
 
 
 def test_a_session_is_told_its_stream(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -255,7 +261,7 @@ def test_a_session_is_told_its_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     for stream, tf32 in ((0, True), (77, False)):
         ort_session.open_session(b"", "cuda", stream=stream, tf32=tf32)
     settings = [providers[0][1] for providers in told]
-    assert [s["user_compute_stream"] for s in settings] == [1, 77], "the handle 0 would mean a stream of its own"
+    assert [s["user_compute_stream"] for s in settings] == [1, 77], "the handle 0 would mean its own stream"
     assert [s["use_tf32"] for s in settings] == [1, 0] and all(providers[1] == ort_session.CPU for providers in told)
 
 
@@ -263,12 +269,12 @@ def test_without_a_gpu_or_without_cuda_it_is_the_cpu(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(cuda_driver, "capability", lambda: "sm90")
     monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: [ort_session.CPU])
     assert ort_session.device() == "cpu"
-    plan = ort.compile_plan("onnxruntime", small_onnx, Recipe().wire(), {})
+    plan = OnnxRuntime().compile(small_onnx, Recipe().wire(), {})
     assert any("on the CPU although a GPU (sm90) is here" in note and "onnxruntime-gpu" in note for note in plan.notes)
     monkeypatch.setattr(cuda_driver, "capability", lambda: None)
     monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: [ort_session.CUDA, ort_session.CPU])
     assert ort_session.device() == "cpu" and OnnxRuntimeEngine(plan).device == "cpu"
-    assert not any("GPU" in note for note in ort.compile_plan("onnxruntime", small_onnx, Recipe().wire(), {}).notes)
+    assert not any("GPU" in note for note in OnnxRuntime().compile(small_onnx, Recipe().wire(), {}).notes)
 
 
 @pytest.mark.skipif(not TELLS_PLACES, reason="this version of ONNX Runtime does not tell")
@@ -278,9 +284,9 @@ def test_every_node_has_a_place(engine: OnnxRuntimeEngine, small_onnx: Path) -> 
 
 
 def test_nodes_left_on_the_cpu_are_told() -> None:
-    (note,) = ort._device_notes("cuda", {"cuda": ("Conv", "Relu"), "cpu": ("Shape", "Gather", "Shape")})
+    (note,) = ort_backend._device_notes("cuda", {"cuda": ("Conv", "Relu"), "cpu": ("Shape", "Gather", "Shape")})
     assert note == "3 nodes run on the CPU, the others on the GPU: 2 Shape, 1 Gather"
-    assert ort._device_notes("cuda", {"cuda": ("Conv",)}) == [] == ort._device_notes("cuda", {})
+    assert ort_backend._device_notes("cuda", {"cuda": ("Conv",)}) == [] == ort_backend._device_notes("cuda", {})
 
 
 def test_device_memory_is_described_for_other_libraries() -> None:
@@ -294,7 +300,7 @@ def test_the_encoder_has_two_dynamic_dimensions(tmp_path: Path) -> None:
 
     model = encoder()
     export_onnx(model, tmp_path / "encoder.onnx")
-    engine = OnnxRuntimeEngine(ort.compile_plan("onnxruntime", tmp_path / "encoder.onnx", Recipe().wire(), {}))
+    engine = OnnxRuntimeEngine(OnnxRuntime().compile(tmp_path / "encoder.onnx", Recipe().wire(), {}))
     for batch, rows in ((1, 32), (3, 16)):
         tokens = torch.rand(batch, rows, 32)
         with torch.inference_mode():

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from onnx import parser
 
 from course_lib.engines import LayerTensor
-from course_lib.engines.ort_layers import dtype_word, ort_kernel_ms, parse_ort_profile
+from course_lib.engines.backends.onnxruntime.layers import dtype_word, ort_kernel_ms, parse_ort_profile
 
 EXAMPLES = int(os.environ.get("COURSE_FUZZ_EXAMPLES", "350"))  # for each of four tests
 

@@ -16,7 +16,7 @@ import pytest
 
 from course_lib import engines
 from course_lib.engines import LayerTable, Plan
-from course_lib.engines.base import check_target
+from course_lib.engines.plan import check_target
 from course_lib.errors import PlanError
 
 
@@ -31,7 +31,7 @@ def _description(path: Path) -> Path:
     return path.with_name(path.name + ".json")
 
 
-def _refused(path: Path, *words: str) -> None:
+def _rejected(path: Path, *words: str) -> None:
     with pytest.raises(PlanError) as raised:
         Plan.load(path)
     assert len(str(raised.value).splitlines()) == 1
@@ -60,24 +60,24 @@ def test_one_corrupt_byte(place: int, saved: Path) -> None:
     content = bytearray(saved.read_bytes())
     content[place] ^= 1
     saved.write_bytes(content)
-    _refused(saved, "corrupt", "build it again")
+    _rejected(saved, "corrupt", "build it again")
 
 
 @pytest.mark.parametrize("size", [0, 1, 1000])
 def test_a_truncated_plan(size: int, saved: Path) -> None:
     saved.write_bytes(saved.read_bytes()[:size])
-    _refused(saved, "corrupt")
+    _rejected(saved, "corrupt")
 
 
 def test_no_such_plan(tmp_path: Path) -> None:
-    _refused(tmp_path / "absent.plan", "no such plan")
+    _rejected(tmp_path / "absent.plan", "no such plan")
     (tmp_path / "folder.plan").mkdir()
-    _refused(tmp_path / "folder.plan")
+    _rejected(tmp_path / "folder.plan")
 
 
 def test_a_plan_of_unknown_origin(saved: Path) -> None:
     _description(saved).unlink()
-    _refused(saved, "model.plan.json", "executable code")
+    _rejected(saved, "model.plan.json", "executable code")
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_a_plan_of_unknown_origin(saved: Path) -> None:
 )  # fmt: skip
 def test_a_description_that_is_none(text: str, saved: Path) -> None:
     _description(saved).write_text(text)
-    _refused(saved, "build it again")
+    _rejected(saved, "build it again")
 
 
 @pytest.mark.parametrize("key", ["digest", "backend", "targets", "layers"])
@@ -144,7 +144,7 @@ def test_a_full_disk_does_not_harm_an_older_plan(small_plan: Plan, tiny_disk: Pa
 
 
 def test_a_limit_on_the_size_of_files_leaves_nothing_behind(saved: Path, tmp_path: Path) -> None:
-    """The same without mounting: the kernel refuses to write more than 64 KiB to a file."""
+    """The same without mounting: the kernel does not write more than 64 KiB to a file."""
     before = saved.read_bytes()
     code = (
         "import resource, signal, sys\n"
@@ -204,7 +204,7 @@ def test_a_read_only_folder(small_plan: Plan) -> None:
         assert {path: path.read_bytes() for path in saved.parent.iterdir()} == before
 
 
-def test_a_plan_for_another_device_is_refused(small_plan: Plan) -> None:
+def test_a_plan_for_another_device_is_rejected(small_plan: Plan) -> None:
     check_target(small_plan, "sm89")
     check_target(replace(small_plan, targets=()), None)
     check_target(replace(small_plan, targets=("sm80+",)), "sm90")  # built with hardware_compatibility = "ampere_plus"
@@ -214,7 +214,7 @@ def test_a_plan_for_another_device_is_refused(small_plan: Plan) -> None:
         assert len(str(raised.value).splitlines()) == 1
 
 
-def test_load_refuses_a_plan_for_another_device(small_plan: Plan) -> None:
+def test_load_rejects_a_plan_for_another_device(small_plan: Plan) -> None:
     elsewhere = replace(small_plan, targets=("sm75",))  # no machine that runs these tests is that old
     with pytest.raises(PlanError, match="the plan runs on sm75"):
         engines.load(elsewhere)

@@ -16,10 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from course_lib import engines
-from course_lib.engines import wire
+from course_lib.engines.backends.tensorrt.progress import Phases, monitor
 from course_lib.engines.progress import at_most_every, bar
-from course_lib.engines.trt.progress import Phases, monitor
-from course_lib.engines.worker import Worker
+from course_lib.engines.worker.parent import Worker, wire
 from course_lib.errors import WorkerDied
 from course_lib.recipe import Profile, Recipe
 
@@ -118,7 +117,7 @@ def test_a_compiler_killed_in_the_middle_costs_one_line_and_the_next_build_works
 def test_a_compiler_does_not_outlive_a_parent_that_was_killed(resnet50_onnx: Path) -> None:
     code = """
 import sys
-from course_lib.engines.worker import Worker
+from course_lib.engines.worker.parent import Worker
 from course_lib.recipe import Profile, Recipe
 with Worker() as worker:
     print(worker._process.pid, flush=True)

@@ -16,8 +16,8 @@ import torch
 
 from course_lib import engines
 from course_lib.engines import Environment, ModelSource, Plan, TensorInfo, Worker
-from course_lib.engines.base import VARIANTS
-from course_lib.engines.torch_graphs import GraphedCallable
+from course_lib.engines.backends.torch.graphs import GraphedCallable
+from course_lib.engines.plan import VARIANTS
 from course_lib.errors import BackendUnavailable, EngineError, PlanError
 from course_lib.models import Signature
 
@@ -40,11 +40,11 @@ class Tiny(torch.nn.Module):
 
 
 class Picky(Tiny):
-    """Refuses zeros by reading a value, which neither a graph nor a compiled function can do."""
+    """Rejects zeros by reading a value, which neither a graph nor a compiled function can do."""
 
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         if float(x.sum()) == 0:
-            raise RuntimeError("zeros are refused\nwith a long explanation")
+            raise RuntimeError("zeros are rejected\nwith a long explanation")
         return super().forward(x)
 
 
@@ -84,7 +84,7 @@ def test_a_plan_that_claims_to_be_torchs_is_none(small_ort_plan: Plan) -> None:
         engines.load(replace(small_ort_plan, backend="torch"))
 
 
-def test_an_unknown_variant_is_refused_where_it_is_written() -> None:
+def test_an_unknown_variant_is_rejected_where_it_is_written() -> None:
     with pytest.raises(ValueError, match=r"eager, compile, cuda_graph, compile\+cuda_graph, found 'faster'"):
         ModelSource("m:f", variant="faster")
     assert all(ModelSource("m:f", variant=variant).variant == variant for variant in VARIANTS)
@@ -102,7 +102,7 @@ def test_a_cuda_graph_without_a_gpu(variant: str) -> None:
 def test_a_module_that_fails_is_one_line() -> None:
     engine = engines.load(_source(factory="picky"))
     for call in (engine.infer, engine.time_ms):
-        with pytest.raises(EngineError, match="torch failed: zeros are refused with a long explanation"):
+        with pytest.raises(EngineError, match="torch failed: zeros are rejected with a long explanation"):
             call({"x": np.zeros((1, 8), np.float32)})
     with pytest.raises(EngineError, match="needs shape Nx8, found 2x9"):
         engine.infer({"x": np.zeros((2, 9), np.float32)})

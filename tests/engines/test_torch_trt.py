@@ -1,4 +1,4 @@
-"""What Torch-TensorRT would swallow is refused; what goes through arrives as it was said. On a double: the real one needs a GPU."""
+"""What Torch-TensorRT would ignore is rejected; what goes through arrives as it was said. On a double: the real one needs a GPU."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ import pytest
 import torch
 
 from course_lib import engines
-from course_lib.engines import torch_trt, torch_trt_keywords
+from course_lib.engines.backends.torch_tensorrt import engine
+from course_lib.engines.backends.torch_tensorrt import keywords as torch_trt_keywords
 from course_lib.errors import BackendUnavailable, BuildError, CourseError, PlanError, PrecisionError
 from tests.doubles import torch_tensorrt_double
 
@@ -41,7 +42,7 @@ def _net() -> torch.nn.Module:
     return torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU()).eval()
 
 
-def _refused(kind: type[CourseError], words: list[str], call: Callable[[], Any]) -> str:
+def _rejected(kind: type[CourseError], words: list[str], call: Callable[[], Any]) -> str:
     with pytest.raises(kind) as raised:
         call()
     message = str(raised.value)
@@ -113,7 +114,7 @@ def test_a_keyword_is_what_a_function_reads(tmp_path: Path) -> None:
 
 def test_a_file_that_is_no_such_wheel(tmp_path: Path) -> None:
     (tmp_path / "torch_tensorrt-1.0.whl").write_bytes(b"hello")
-    with pytest.raises(ValueError, match="no wheel of torch-tensorrt"):
+    with pytest.raises(ValueError, match="is not a wheel of torch-tensorrt"):
         torch_trt_keywords.read_wheel(tmp_path / "torch_tensorrt-1.0.whl")
     with pytest.raises(ValueError, match=r"no longer defines compile\(\)"):
         torch_trt_keywords.read_wheel(_fake_wheel(tmp_path / "torch_tensorrt-2.0.whl", "x = 1"))
@@ -177,25 +178,25 @@ def test_a_version_that_nobody_released(tmp_path: Path, monkeypatch: pytest.Monk
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
-def test_what_would_be_ignored_is_refused(option: dict[str, Any], words: list[str], double: ModuleType) -> None:
-    _refused(BuildError, [next(iter(option)), *words], lambda: torch_trt.compile_module(_net(), ONE, **option))
+def test_what_would_be_ignored_is_rejected(option: dict[str, Any], words: list[str], double: ModuleType) -> None:
+    _rejected(BuildError, [next(iter(option)), *words], lambda: engine.compile_module(_net(), ONE, **option))
     assert double.calls == []
 
 
 @pytest.mark.parametrize("version", ["2.12"], indirect=True)
-def test_a_newer_keyword_is_refused(double: ModuleType) -> None:
-    call = lambda: torch_trt.compile_module(_net(), ONE, use_complex_decomposition=True)  # noqa: E731
-    _refused(BuildError, ["2.12", "'use_complex_decomposition'"], call)
+def test_a_newer_keyword_is_rejected(double: ModuleType) -> None:
+    call = lambda: engine.compile_module(_net(), ONE, use_complex_decomposition=True)  # noqa: E731
+    _rejected(BuildError, ["2.12", "'use_complex_decomposition'"], call)
 
 
 def test_the_runtime_can_be_chosen_where_it_could(double: ModuleType, version: str) -> None:
     def call() -> Any:
-        return torch_trt.compile_module(_net(), ONE, use_python_runtime=True)
+        return engine.compile_module(_net(), ONE, use_python_runtime=True)
 
     if version in ("2.11", "2.12"):
         assert call() is not None and double.calls[0][1]["use_python_runtime"] is True
     else:
-        _refused(BuildError, ["ignores use_python_runtime", "leave it out"], call)
+        _rejected(BuildError, ["ignores use_python_runtime", "leave it out"], call)
 
 
 def test_options_that_are_read_arrive(double: ModuleType) -> None:
@@ -207,7 +208,7 @@ def test_options_that_are_read_arrive(double: ModuleType) -> None:
         "immutable_weights": False,
         "optimization_level": 5,
     }
-    torch_trt.compile_module(_net(), ONE, **kept)
+    engine.compile_module(_net(), ONE, **kept)
     (_, said), *_ = double.calls
     assert said.items() >= kept.items() and said["require_full_compilation"] is False
 
@@ -217,7 +218,7 @@ def test_options_that_are_read_arrive(double: ModuleType) -> None:
 
 def test_a_range_becomes_an_input_and_the_whole_graph_is_wanted(double: ModuleType) -> None:
     bounds = {"min": [1, 8], "opt": [4, 8], "max": [32, 8]}  # as a recipe's profile has it on the wire
-    compiled = torch_trt.compile_module(_net().half(), {"x": bounds}, precision="fp16")
+    compiled = engine.compile_module(_net().half(), {"x": bounds}, precision="fp16")
     (_, said), *_ = double.calls
     (spec,) = said["arg_inputs"]
     assert spec.said == {
@@ -244,7 +245,7 @@ def test_a_range_becomes_an_input_and_the_whole_graph_is_wanted(double: ModuleTy
 def test_a_precision_that_the_module_does_not_have(
     make: Callable[[], Any], precision: str, options: dict[str, Any], words: list[str], double: ModuleType
 ) -> None:
-    _refused(PrecisionError, words, lambda: torch_trt.compile_module(make(), ONE, precision=precision, **options))
+    _rejected(PrecisionError, words, lambda: engine.compile_module(make(), ONE, precision=precision, **options))
     assert double.calls == []
 
 
@@ -253,37 +254,37 @@ def test_precisions_that_the_module_has(double: ModuleType) -> None:
     class TensorQuantizer(torch.nn.Identity):
         """Named as modelopt's."""
 
-    torch_trt.compile_module(_net().bfloat16(), ONE, precision="bf16")
-    torch_trt.compile_module(_net(), ONE, precision="fp16", enable_autocast=True)
-    torch_trt.compile_module(torch.nn.Sequential(_net(), TensorQuantizer()), ONE, precision="int8")
+    engine.compile_module(_net().bfloat16(), ONE, precision="bf16")
+    engine.compile_module(_net(), ONE, precision="fp16", enable_autocast=True)
+    engine.compile_module(torch.nn.Sequential(_net(), TensorQuantizer()), ONE, precision="int8")
     specs = [said["arg_inputs"][0].said["dtype"] for _, said in double.calls]
     assert specs == [torch.bfloat16, torch.float32, torch.float32]
     assert double.calls[1][1]["autocast_low_precision_type"] == torch.half  # without it autocast reduces nothing
-    _refused(BuildError, ["'fp64'"], lambda: torch_trt.compile_module(_net(), ONE, precision="fp64"))
+    _rejected(BuildError, ["'fp64'"], lambda: engine.compile_module(_net(), ONE, precision="fp64"))
 
 
 # ---- what comes out
 
 
 @pytest.mark.parametrize("version", ["2.13"], indirect=True)
-def test_a_compiler_that_refuses_is_one_line(double: ModuleType) -> None:
-    call = lambda: torch_trt.compile_module(_net(), {"x": (2, 8), "y": (2, 8)})  # noqa: E731
-    _refused(BuildError, ["refuses the module", "do not fit the signature"], call)
+def test_a_compiler_that_rejects_is_one_line(double: ModuleType) -> None:
+    call = lambda: engine.compile_module(_net(), {"x": (2, 8), "y": (2, 8)})  # noqa: E731
+    _rejected(BuildError, ["rejects the module", "do not fit the signature"], call)
 
 
-def test_a_module_that_stayed_in_pytorch_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_module_that_stayed_in_pytorch_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch_tensorrt", torch_tensorrt_double.make("2.13.0", converts=False))
     loose = {"require_full_compilation": False}
-    _refused(BuildError, ["in PyTorch", "min_block_size=1"], lambda: torch_trt.compile_module(_net(), ONE, **loose))
-    assert torch_trt.compile_module(_net(), ONE, dryrun=True, **loose) is not None
+    _rejected(BuildError, ["in PyTorch", "min_block_size=1"], lambda: engine.compile_module(_net(), ONE, **loose))
+    assert engine.compile_module(_net(), ONE, dryrun=True, **loose) is not None
 
 
 @pytest.mark.parametrize("version", ["2.13"], indirect=True)
 def test_a_saved_module_comes_back(double: ModuleType, tmp_path: Path) -> None:
     net, path = _net(), tmp_path / "net.pt2"
-    torch_trt.save_module(torch_trt.compile_module(net, ONE), path)
+    engine.save_module(engine.compile_module(net, ONE), path)
     x = torch.randn(2, 8)
-    assert torch.equal(torch_trt.load_module(path)(x), net(x))
+    assert torch.equal(engine.load_module(path)(x), net(x))
 
 
 @pytest.mark.parametrize(
@@ -296,33 +297,33 @@ def test_a_saved_module_comes_back(double: ModuleType, tmp_path: Path) -> None:
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
-def test_save_refuses_what_would_be_ignored(
+def test_save_rejects_what_would_be_ignored(
     option: dict[str, Any], words: list[str], double: ModuleType, tmp_path: Path
 ) -> None:
-    compiled = torch_trt.compile_module(_net(), ONE)
-    _refused(BuildError, words, lambda: torch_trt.save_module(compiled, tmp_path / "net.pt2", **option))
+    compiled = engine.compile_module(_net(), ONE)
+    _rejected(BuildError, words, lambda: engine.save_module(compiled, tmp_path / "net.pt2", **option))
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("version", ["2.13"], indirect=True)
-def test_save_and_load_refuse_in_one_line(double: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_save_and_load_reject_in_one_line(double: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for other in (_net(), torch.compile(_net())):
-        _refused(BuildError, ["compile_module returned"], lambda other=other: torch_trt.save_module(other, tmp_path / "x.pt2"))
-    compiled = torch_trt.compile_module(_net(), ONE)
-    _refused(BuildError, ["cannot save"], lambda: torch_trt.save_module(compiled, tmp_path / "absent" / "x.pt2"))
-    _refused(PlanError, ["absent.pt2: no such file"], lambda: torch_trt.load_module(tmp_path / "absent.pt2"))
+        _rejected(BuildError, ["compile_module returned"], lambda other=other: engine.save_module(other, tmp_path / "x.pt2"))
+    compiled = engine.compile_module(_net(), ONE)
+    _rejected(BuildError, ["cannot save"], lambda: engine.save_module(compiled, tmp_path / "absent" / "x.pt2"))
+    _rejected(PlanError, ["absent.pt2: no such file"], lambda: engine.load_module(tmp_path / "absent.pt2"))
     (tmp_path / "garbage.pt2").write_bytes(b"hello" * 99)
-    _refused(PlanError, ["garbage.pt2 is no module"], lambda: torch_trt.load_module(tmp_path / "garbage.pt2"))
+    _rejected(PlanError, ["garbage.pt2 is not a module"], lambda: engine.load_module(tmp_path / "garbage.pt2"))
     assert "Traceback" not in capsys.readouterr().err
 
 
 # ---- installations
 
 
-def test_an_unknown_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_version_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch_tensorrt", torch_tensorrt_double.make("9.9.0"))
-    words = ["9.9", "2.11, 2.12, 2.13, 2.14", "torch_trt_keywords 9.9.0"]
-    _refused(BackendUnavailable, words, lambda: torch_trt.compile_module(_net(), ONE))
+    words = ["9.9", "2.11, 2.12, 2.13, 2.14", "torch_tensorrt.keywords 9.9.0"]
+    _rejected(BackendUnavailable, words, lambda: engine.compile_module(_net(), ONE))
 
 
 @pytest.mark.parametrize(
@@ -344,16 +345,16 @@ def test_an_installation_that_cannot_be_imported(
 
     monkeypatch.delitem(sys.modules, "torch_tensorrt", raising=False)
     monkeypatch.setattr(sys, "meta_path", [Finder, *sys.meta_path])
-    _refused(BackendUnavailable, words, lambda: torch_trt.compile_module(_net(), ONE))
+    _rejected(BackendUnavailable, words, lambda: engine.compile_module(_net(), ONE))
 
 
-@pytest.mark.skipif(bool(engines.backends.backend("torch_tensorrt").version), reason="Torch-TensorRT is installed here")
+@pytest.mark.skipif(bool(engines.registry.availability("torch_tensorrt").version), reason="Torch-TensorRT is installed here")
 def test_the_backend_says_why_it_cannot_be_used() -> None:
-    found = engines.backends.backend("torch_tensorrt")
+    found = engines.registry.availability("torch_tensorrt")
     assert found.no_build == found.no_run and "torch-tensorrt is not installed" in found.no_run and "GPU" in found.no_run
 
 
 def test_the_backend_where_it_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engines.backends, "_version", lambda name: "2.13.0")
-    found = engines.backends.backend("torch_tensorrt")
+    monkeypatch.setattr(engines.Backend, "version", lambda _: "2.13.0")
+    found = engines.registry.availability("torch_tensorrt")
     assert "not ONNX files" in found.no_build and "compile_module" in found.no_build

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from course_lib.engines import torch_trt_converters as converters
-from course_lib.engines.torch_trt_keywords import table as keyword_table
+from course_lib.engines.backends.torch_tensorrt import converters
+from course_lib.engines.backends.torch_tensorrt.keywords import table as keyword_table
 
 SOURCE = """
 @dynamo_tensorrt_converter(torch.ops.aten.relu.default, supports_dynamic_shapes=True)
@@ -46,12 +46,12 @@ def test_evaluators_count_and_other_files_do_not(tmp_path):
 
 
 @pytest.mark.parametrize("source", ["", "def broken(", "x = 1"])
-def test_a_wheel_without_converters_is_refused(tmp_path, source):
+def test_a_wheel_without_converters_is_rejected(tmp_path, source):
     with pytest.raises(ValueError, match="expected a wheel"):
         converters.read_wheel(wheel(tmp_path, source))
 
 
-def test_another_name_is_refused(tmp_path):
+def test_another_name_is_rejected(tmp_path):
     with pytest.raises(ValueError, match="expected a wheel"):
         converters.read_wheel(wheel(tmp_path, SOURCE, name="other.whl"))
 

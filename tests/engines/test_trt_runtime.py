@@ -14,16 +14,17 @@ import numpy as np
 import pytest
 
 from course_lib import engines
-from course_lib.engines import cuda_driver, cuda_graph
-from course_lib.engines.trt import memory
-from course_lib.engines.trt.runtime import TensorRTEngine
+from course_lib.engines.backends.tensorrt import memory
+from course_lib.engines.backends.tensorrt.runtime import TensorRTEngine
+from course_lib.engines.cuda import driver
+from course_lib.engines.cuda import graph as cuda_graph
 from course_lib.errors import BackendUnavailable, EngineError
 from tests.doubles import cuda_double, gpu
 from tests.doubles.install import install
 from tests.runtime import checks
 from tests.runtime.material import prepare
 
-CACHES = (cuda_driver.capability, cuda_graph.driver, memory._primary)
+CACHES = (driver.capability, cuda_graph.driver, memory._primary)
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +61,7 @@ def test_runtime(bench: checks.Bench, name: str) -> None:
 
 
 def test_load_takes_a_plan_of_this_backend(bench: checks.Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("course_lib.engines.backends._version", lambda *_: bench.trt.__version__)
+    monkeypatch.setattr("course_lib.engines.Backend.version", lambda *_: bench.trt.__version__)
     engine = engines.load(bench.plan())
     assert isinstance(engine, TensorRTEngine)
     bench.right(engine.infer(bench.images(0, 2)), 0, 2)
@@ -200,7 +201,7 @@ def test_a_profile_that_the_engine_does_not_have(bench: checks.Bench) -> None:
 
 
 def test_an_output_in_a_type_that_numpy_does_not_have(bench: checks.Bench) -> None:
-    from course_lib.engines.base import TensorInfo
+    from course_lib.engines.plan import TensorInfo
 
     execution = bench.engine().execution()
     execution.outputs = (TensorInfo("logits", (-1, 10), "fp4"),)

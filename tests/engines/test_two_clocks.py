@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 import torch
 
-from course_lib.engines import ModelSource, cuda_stream, load, two_clocks
+from course_lib.engines import ModelSource, load
+from course_lib.engines.cuda import stream as cuda_stream
+from course_lib.engines.cuda import two_clocks
 from course_lib.errors import EngineError
 
 SAID = r"^the events say 1\.500 ms, and \d\.\d\d\d ms later the GPU was still at work"

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import struct
 import sys
 import tempfile
+import threading
 import time
+import tracemalloc
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +20,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from course_lib import engines
-from course_lib.engines import Environment, ModelSource, Plan, TensorInfo, Worker, wire
+from course_lib.engines import Environment, ModelSource, Plan, TensorInfo, Worker
+from course_lib.engines.worker import wire
 from course_lib.errors import BackendUnavailable, BuildError, EngineError, WorkerDied
 from course_lib.recipe import Recipe
 from tests.bare import bare_python as interpreter_with
@@ -62,7 +66,7 @@ def test_an_error_is_an_answer_and_the_worker_goes_on(small_ort_plan: Plan) -> N
 
 
 @pytest.mark.parametrize("dtype", ["complex64", ">f4", "U4", "datetime64[s]", "object"])
-def test_a_dtype_that_no_engine_takes_is_refused_as_in_this_process(dtype: str, small_ort_plan: Plan) -> None:
+def test_a_dtype_that_no_engine_takes_is_rejected_as_in_this_process(dtype: str, small_ort_plan: Plan) -> None:
     with Worker() as worker:
         worker.load(small_ort_plan)
         with pytest.raises(EngineError) as raised:
@@ -73,8 +77,9 @@ def test_a_dtype_that_no_engine_takes_is_refused_as_in_this_process(dtype: str, 
 
 def test_a_call_before_an_engine_is_loaded_is_an_error() -> None:
     with Worker() as worker:
-        with pytest.raises(EngineError):
-            worker.infer(IMAGE)
+        for ask in (worker.infer, worker.time_ms):
+            with pytest.raises(EngineError, match="no engine: load one first"):
+                ask(IMAGE)
         assert worker.backends()
 
 
@@ -95,14 +100,14 @@ def test_a_worker_that_cannot_be_started_leaves_no_file_open(monkeypatch: pytest
     make = tempfile.TemporaryFile
     monkeypatch.setattr(tempfile, "TemporaryFile", lambda: opened.append(make()) or opened[-1])
 
-    def refuse(command: Sequence[str]) -> list[str]:
+    def reject(command: Sequence[str]) -> list[str]:
         raise BackendUnavailable("this launcher wraps nothing")
 
     with pytest.raises(BackendUnavailable, match="cannot start '/nowhere/python'"):
         Worker(Environment("nowhere", ("/nowhere/python",)))
     assert [log.closed for log in opened] == [True]
     with pytest.raises(BackendUnavailable, match="wraps nothing"):
-        Worker(launcher=refuse)
+        Worker(launcher=reject)
     assert all(log.closed for log in opened)
 
 
@@ -227,7 +232,7 @@ def test_a_worker_that_answers_too_slowly() -> None:
 
 
 def test_a_worker_that_does_not_read_what_it_is_sent() -> None:
-    """The request is larger than a pipe, so that sending it is what never ends. In a process of its own: it would hang this one."""
+    """The request is larger than a pipe, so that sending it is what never ends. In its own process: it would hang this one."""
     import subprocess
 
     code = (
@@ -240,7 +245,7 @@ def test_a_worker_that_does_not_read_what_it_is_sent() -> None:
     try:
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=8)
     except subprocess.TimeoutExpired:
-        pytest.fail("the parent waits for ever")
+        pytest.fail("the parent waits without end")
     assert done.stdout == "WorkerDied\n"
 
 
@@ -315,6 +320,46 @@ def test_an_error_from_a_worker_is_one_short_line() -> None:
     assert len(str(raised.value).splitlines()) == 1 and len(str(raised.value)) < 2000
 
 
+@pytest.mark.parametrize("character", ["\x1b", "\x9b", "\x00", "\u202e", "\u200b", "\u2028", "\ud800"])
+def test_what_a_terminal_would_obey_is_replaced(character: str) -> None:
+    text = f"before {character}[2J after"
+    last_words = f"print({text!r}.encode('utf-8', 'replace').decode(), file=sys.stderr); sys.exit(3)"
+    code = f"say({{'error': 'BuildError', 'message': {text!r}, 'code': {text!r}, 'arrays': []}}); time.sleep(60)"
+    with Worker(_script(code)) as worker, pytest.raises(BuildError) as raised:
+        worker.backends()
+    assert str(raised.value).isprintable() and "after" in str(raised.value) and raised.value.code.isprintable()
+    with (
+        pytest.raises(WorkerDied) as died,
+        Worker(_script(last_words)) as worker,
+    ):
+        worker.backends()
+    assert str(died.value).isprintable()
+
+
+@pytest.mark.parametrize("value", ["{},", "[7],", "0,", '{"a":{"b":[]}},'])
+def test_a_header_of_countless_values_is_rejected_before_it_is_parsed(value: str) -> None:
+    read, write = os.pipe()
+    header = b'{"arrays": [], "x": [' + (value * (wire.MAX_HEADER // len(value) - 30)).encode() + b"0]}"
+    assert len(header) <= wire.MAX_HEADER
+    sender = threading.Thread(target=_write_all, args=(write, struct.pack("<Q", len(header)) + header), daemon=True)
+    sender.start()
+    tracemalloc.start()
+    try:
+        with pytest.raises(WorkerDied, match="a header of more than"):
+            wire.receive(read, time.monotonic() + 30)
+        assert tracemalloc.get_traced_memory()[1] < 4 * wire.MAX_HEADER
+    finally:
+        tracemalloc.stop()
+        sender.join()
+        os.close(read), os.close(write)
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+
+
 @pytest.mark.parametrize("kind", ["KeyboardInterrupt", "SystemExit", "os.system", "annotations", "CourseErrorX"])
 def test_an_error_of_an_unknown_class_is_an_engine_error(kind: str) -> None:
     code = f"say({{'error': {kind!r}, 'message': 'text', 'arrays': []}}); time.sleep(60)"
@@ -369,7 +414,7 @@ def test_what_a_worker_started_ends_with_it(tmp_path: Path) -> None:
 
 
 def _ended(pid: int) -> bool:
-    """Ended, though whoever adopted it may not have taken notice yet."""
+    """Ended, though the process that adopted it may not have taken notice yet."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
     except (FileNotFoundError, ProcessLookupError):

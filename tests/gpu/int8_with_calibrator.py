@@ -13,11 +13,11 @@ sys.path.insert(0, sys.argv[1])
 import numpy as np
 import tensorrt as trt
 
-from course_lib.engines.base import Plan
-from course_lib.engines.layer_sources import parse_inspector
-from course_lib.engines.trt.memory import cuda
-from course_lib.engines.trt.runtime import TensorRTEngine
-from course_lib.precision.trt_calibrators import trt_calibrator
+from course_lib.engines.backends.tensorrt.layer_sources import parse_inspector
+from course_lib.engines.backends.tensorrt.memory import cuda
+from course_lib.engines.backends.tensorrt.runtime import TensorRTEngine
+from course_lib.engines.plan import Plan
+from course_lib.precision.calibration.trt_calibrators import trt_calibrator
 
 _, _, model, kind, calibration, images, cache, logits = sys.argv
 BATCH = 50

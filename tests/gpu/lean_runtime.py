@@ -1,4 +1,4 @@
-"""Loads plans with one lean runtime, in a process of its own: `lean_runtime.py LIBRARY FOLDER refuse|run [PLAN]`."""
+"""Loads plans with one lean runtime, in its own process: `lean_runtime.py LIBRARY FOLDER reject|run [PLAN]`."""
 
 # ruff: noqa: E402
 
@@ -12,10 +12,10 @@ library, folder, task, *rest = sys.argv[1:]
 sys.path[:0] = [library, folder]
 import tensorrt_lean_bindings as lean
 
-from course_lib.engines.base import Plan
-from course_lib.engines.cuda_driver import capability
+from course_lib.engines.backends.tensorrt.runtime import TensorRTEngine
+from course_lib.engines.cuda.driver import capability
 from course_lib.engines.layers import LayerTable
-from course_lib.engines.trt.runtime import TensorRTEngine
+from course_lib.engines.plan import Plan
 from course_lib.errors import CourseError
 
 
@@ -23,7 +23,7 @@ def plan(data: bytes, **recipe: object) -> Plan:
     return Plan("tensorrt", lean.__version__, data, "", dict(recipe), (capability() or "",), LayerTable(), 0.0)
 
 
-def refuse() -> dict[str, str]:
+def reject() -> dict[str, str]:
     rtx = b"ftrt" + bytes(4) + b"A plan of another compiler" * 2000
     candidates = {"empty": b"", "garbage": os.urandom(1 << 20), "short": b"ftrt", "another compiler's": rtx}
     if rest:
@@ -91,6 +91,6 @@ def run() -> dict[str, object]:
     }
 
 
-print(json.dumps({"refuse": refuse, "run": run}[task]()))
+print(json.dumps({"reject": reject, "run": run}[task]()))
 sys.stdout.flush()
 os._exit(0)

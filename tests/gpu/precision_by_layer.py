@@ -15,10 +15,10 @@ sys.path.insert(0, sys.argv[1])
 import numpy as np
 import tensorrt as trt
 
-from course_lib.engines.base import Plan
-from course_lib.engines.layer_sources import parse_inspector
-from course_lib.engines.trt.memory import cuda
-from course_lib.engines.trt.runtime import TensorRTEngine
+from course_lib.engines.backends.tensorrt.layer_sources import parse_inspector
+from course_lib.engines.backends.tensorrt.memory import cuda
+from course_lib.engines.backends.tensorrt.runtime import TensorRTEngine
+from course_lib.engines.plan import Plan
 
 _, _, model, images, logits = sys.argv
 x = np.load(images)

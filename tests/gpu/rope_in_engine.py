@@ -17,11 +17,11 @@ sys.path.insert(0, sys.argv[1])
 import numpy as np
 import tensorrt as trt
 
-from course_lib.engines.base import Plan
-from course_lib.engines.layer_sources import parse_inspector
-from course_lib.engines.trt.config import configure, network_flags
-from course_lib.engines.trt.memory import cuda
-from course_lib.engines.trt.runtime import TensorRTEngine
+from course_lib.engines.backends.tensorrt.config import configure, network_flags
+from course_lib.engines.backends.tensorrt.layer_sources import parse_inspector
+from course_lib.engines.backends.tensorrt.memory import cuda
+from course_lib.engines.backends.tensorrt.runtime import TensorRTEngine
+from course_lib.engines.plan import Plan
 
 _, _, plugin, folder, *names = sys.argv
 BOUNDS, BATCHES, LENGTHS = ("min", "opt", "max"), (1, 2, 5), (1, 64, 300)
@@ -29,7 +29,7 @@ RECIPE = {"workspace_mib": 64, "optimization_level": 3, "flags": [], "targets": 
 faulthandler.enable()  # a plugin that fails takes the process along
 cuda()
 log = trt.Logger(trt.Logger.WARNING)
-assert trt.get_plugin_registry().load_library(plugin), "the registry refuses the library"
+assert trt.get_plugin_registry().load_library(plugin), "the registry rejects the library"
 
 for name in names:
     builder = trt.Builder(log)

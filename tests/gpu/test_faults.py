@@ -1,6 +1,6 @@
-"""What a hand-in can do to a GPU, and what can befall it: each ends as a graded outcome with its reason, and the next one is graded right.
+"""What a submission can do to a GPU, and what can befall it: each ends as a graded outcome with its reason, and the next is graded right.
 
-A device that is really lost cannot be made here: one that no process of the hand-in can see stands in for it. On the processor the
+A device that is really lost cannot be made here: one that no process of the submission can see stands in for it. On the processor the
 kernels of this file behave: only there are all their accesses watched, so a fault that shows there never reaches the GPU.
 """
 
@@ -15,10 +15,12 @@ from typing import Any
 import pytest
 
 from course_lib import labs
-from course_lib.engines.cuda_driver import capability
-from course_lib.grading import sandbox
-from course_lib.grading.judge import Verdict, judge
-from course_lib.labs import Bench, lab06_gpu
+from course_lib.engines.cuda.driver import capability
+from course_lib.grading.isolation import sandbox
+from course_lib.grading.judge.judging import judge
+from course_lib.grading.judge.verdict import Verdict
+from course_lib.labs import Examiner
+from course_lib.labs.lab06_plugin.judge import gpu
 from course_lib.plugins.compilers import SOURCE
 from course_lib.recipe import Profile, Recipe
 from tests.gpu.test_tensorrt import target  # noqa: F401  (the same fixture)
@@ -30,7 +32,7 @@ pytestmark = [
     pytest.mark.skipif(capability() is None, reason="no NVIDIA GPU and driver answer"),
     pytest.mark.timeout(420),
 ]
-needs_nvcc = pytest.mark.skipif(not lab06_gpu.usable(), reason="nvcc is missing")
+needs_nvcc = pytest.mark.skipif(not gpu.usable(), reason="nvcc is missing")
 needs_sandbox = pytest.mark.skipif(bool(sandbox.problem()), reason=f"no sandbox: {sandbox.problem()}")
 
 FIRST, KERNELS = labs.find("lab01"), labs.find("lab06")
@@ -39,9 +41,9 @@ LEFT_FREE = 8 << 30  # bytes on a crowded GPU: enough for the reference of every
 _LINE = "  const int half = head_size / 2;\n  for (int position"
 
 
-def graded(lab: Any, folder: Path, bench: Bench | None = None) -> Verdict:
+def graded(lab: Any, folder: Path, examiner: Examiner | None = None) -> Verdict:
     started = time.monotonic()
-    verdict = judge(lab, folder, bench=bench, trusted=bool(sandbox.problem()))
+    verdict = judge(lab, folder, examiner=examiner, trusted=bool(sandbox.problem()))
     seconds = time.monotonic() - started
     known = verdict.to_json()
     print(
@@ -52,8 +54,8 @@ def graded(lab: Any, folder: Path, bench: Bench | None = None) -> Verdict:
 
 
 def messages(verdict: Verdict) -> dict[str, str]:
-    assert verdict.examination is not None, verdict.fault
-    return {outcome.task.id: outcome.message for outcome in verdict.examination.outcomes}
+    assert not verdict.fault, verdict.fault
+    return {outcome.task.id: outcome.message for outcome in verdict.outcomes}
 
 
 def kernel(folder: Path, on_gpu: str) -> Path:
@@ -76,7 +78,7 @@ def next_is_right(tmp_path: Path) -> Iterator[Callable[[], None]]:
         folder = tmp_path / "next"
         folder.mkdir()
         KERNELS.write_reference(folder)
-        tiers = {outcome.task.id: outcome.tier for outcome in graded(KERNELS, folder).examination.outcomes}  # type: ignore[union-attr]
+        tiers = {outcome.task.id: outcome.tier for outcome in graded(KERNELS, folder).outcomes}
         assert (tiers["kernel"], tiers["memory"]) == ("full", "full")
 
     yield check
@@ -84,7 +86,7 @@ def next_is_right(tmp_path: Path) -> Iterator[Callable[[], None]]:
     torch.cuda.empty_cache()
     while torch.cuda.mem_get_info()[0] < free - (1 << 30) and time.monotonic() < deadline:
         time.sleep(0.5)
-    assert torch.cuda.mem_get_info()[0] >= free - (1 << 30), "a process of the hand-in is still there"
+    assert torch.cuda.mem_get_info()[0] >= free - (1 << 30), "a process of the submission is still there"
 
 
 @pytest.fixture
@@ -114,17 +116,17 @@ GREEDY = """  volatile char hoard[131072];  // for each of 270336 threads that a
     ids=["never ends", "illegal address"],
 )
 def test_a_kernel_that_misbehaves_on_the_gpu_alone(tmp_path, next_is_right, on_gpu, said):
-    verdict = graded(KERNELS, kernel(tmp_path / "hand-in", on_gpu))
+    verdict = graded(KERNELS, kernel(tmp_path / "submission", on_gpu))
     found = messages(verdict)
     assert said in found["kernel"] and said in found["memory"], found
-    tiers = {outcome.task.id: outcome.tier for outcome in verdict.examination.outcomes}
+    tiers = {outcome.task.id: outcome.tier for outcome in verdict.outcomes}
     assert (tiers["kernel"], tiers["memory"]) == ("partial", "none")
     next_is_right()
 
 
 @needs_nvcc
 def test_a_kernel_that_takes_more_memory_than_there_is(tmp_path, next_is_right, crowded):
-    found = messages(graded(KERNELS, kernel(tmp_path / "hand-in", GREEDY)))
+    found = messages(graded(KERNELS, kernel(tmp_path / "submission", GREEDY)))
     assert "CUDA error" in found["kernel"] and "CUDA error" in found["memory"], found
     next_is_right()  # while the GPU is as crowded as before
 
@@ -132,10 +134,10 @@ def test_a_kernel_that_takes_more_memory_than_there_is(tmp_path, next_is_right, 
 # ---- engines
 
 
-def first_engine(folder: Path, bench: Bench, largest: int) -> Path:
+def first_engine(folder: Path, examiner: Examiner, largest: int) -> Path:
     """Lab 01's reference with another largest batch in its profile."""
     folder.mkdir()
-    FIRST.write_reference(folder, opset=bench.opset)
+    FIRST.write_reference(folder, opset=examiner.opset)
     shapes = {"min": (1, 1, 32, 32), "opt": (8, 1, 32, 32), "max": (largest, 1, 32, 32)}
     Recipe(profiles=[Profile(image=shapes)]).save(folder / "recipe.toml")
     return folder
@@ -143,11 +145,11 @@ def first_engine(folder: Path, bench: Bench, largest: int) -> Path:
 
 def test_a_profile_that_demands_more_memory_than_there_is(tmp_path, target, crowded):  # noqa: F811
     """Two tensors of 7.5 GiB at the largest batch: the engine is built, and then there is no room for it to run in."""
-    bench = Bench(builder=target, runner=target)
-    verdict = graded(FIRST, first_engine(tmp_path / "hand-in", bench, 30_000), bench)
+    examiner = Examiner(builder=target, runner=target)
+    verdict = graded(FIRST, first_engine(tmp_path / "submission", examiner, 30_000), examiner)
     assert verdict.score < verdict.max_score and not verdict.fault
     assert "memory" in " ".join(messages(verdict).values()).lower()
-    following = graded(FIRST, first_engine(tmp_path / "next", bench, 32), bench)
+    following = graded(FIRST, first_engine(tmp_path / "next", examiner, 32), examiner)
     assert (following.fault, following.score) == ("", following.max_score)
 
 
@@ -156,7 +158,7 @@ def test_a_profile_that_demands_more_memory_than_there_is(tmp_path, target, crow
 
 @pytest.fixture(params=["no device file", "no device in sight"])
 def lost(request, monkeypatch):
-    """From here on the processes of a hand-in have no GPU, although the judge has seen one; the returned function brings it back."""
+    """From here on the processes of a submission have no GPU, although the judge has seen one; the returned function brings it back."""
     assert capability() is not None
     if request.param == "no device in sight":
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
@@ -168,19 +170,19 @@ def lost(request, monkeypatch):
 
 
 def test_an_engine_without_its_device_is_not_graded(tmp_path, target, lost):  # noqa: F811
-    bench = Bench(builder=target, runner=target)
-    folder = first_engine(tmp_path / "hand-in", bench, 32)
-    verdict = graded(FIRST, folder, bench)
-    assert verdict.needs_instructor and verdict.score == 0 and "GPU" in verdict.fault
+    examiner = Examiner(builder=target, runner=target)
+    folder = first_engine(tmp_path / "submission", examiner, 32)
+    verdict = graded(FIRST, folder, examiner)
+    assert verdict.fault and verdict.score == 0 and "GPU" in verdict.fault
     lost()
-    following = graded(FIRST, folder, bench)
+    following = graded(FIRST, folder, examiner)
     assert (following.fault, following.score) == ("", following.max_score)
 
 
 @needs_nvcc
 def test_a_kernel_without_its_device_is_not_graded(tmp_path, next_is_right, lost):
-    verdict = graded(KERNELS, kernel(tmp_path / "hand-in", ""))
-    assert verdict.needs_instructor and "CUDA error 100" in verdict.fault
+    verdict = graded(KERNELS, kernel(tmp_path / "submission", ""))
+    assert verdict.fault and "CUDA error 100" in verdict.fault
     lost()
     next_is_right()
 
@@ -202,17 +204,17 @@ while True:
 @needs_sandbox
 def test_a_notebook_that_never_leaves_the_gpu_is_stopped_and_its_files_are_graded(tmp_path, target):  # noqa: F811
     pytest.importorskip("nbgrader")
-    from course_lib.grading.classroom import Classroom
+    from course_lib.grading.batch.classroom import Classroom
     from tests.grading.conftest import new_course, submit
 
-    bench = Bench(builder=target, runner=target)
-    files = first_engine(tmp_path / "files", bench, 32)
+    examiner = Examiner(builder=target, runner=target)
+    files = first_engine(tmp_path / "files", examiner, 32)
     (tmp_path / "course").mkdir()
     where = {"builder": target, "runner": target}
-    room = Classroom(new_course(tmp_path / "course"), bench=where, limits={"timeout": 30, "total_timeout_s": 45})
+    room = Classroom(new_course(tmp_path / "course"), examiner=where, limits={"timeout": 30, "total_timeout_s": 45})
     submit(room, "never", first_cell=NEVER_LEAVES, reference=files)
     started = time.monotonic()
     (grade,) = room.grade(FIRST, ["never"])
     print(json.dumps(grade.to_json()))
     assert time.monotonic() - started < LONGEST_S
-    assert grade.score == grade.max_score
+    assert grade.score == 10

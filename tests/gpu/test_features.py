@@ -1,7 +1,7 @@
 """What TensorRT 8.6 has and the course's recipes do not ask for every day: a precision for each layer, the legacy calibrator; memory
 and streams that pycuda shares with torch.
 
-The other features are in the neighbours: refit, contexts, streams, profiles, CUDA graphs, profiler and version-compatible plans in
+The other features are in the neighbors: refit, contexts, streams, profiles, CUDA graphs, profiler and version-compatible plans in
 test_runtime.py, timing cache and inspector in test_tensorrt.py, calibrators in test_int8.py, plugins in test_rope.py.
 """
 
@@ -88,7 +88,7 @@ class Shown:
 
 def test_pycuda_and_torch_share_memory_and_the_order_of_a_stream():
     pytest.importorskip("pycuda.driver")
-    from course_lib.engines.trt.memory import Buffer, cuda
+    from course_lib.engines.backends.tensorrt.memory import Buffer, cuda
 
     driver: Any = cuda()
     count = 1 << 20
@@ -97,7 +97,7 @@ def test_pycuda_and_torch_share_memory_and_the_order_of_a_stream():
     stream = driver.Stream()
     memory, back = driver.mem_alloc(4 * count), driver.pagelocked_empty(count, np.float32)
     with torch.cuda.stream(torch.cuda.ExternalStream(stream.handle)):
-        torch.cuda._sleep(50_000_000)  # whoever does not wait reads what was there before
+        torch.cuda._sleep(50_000_000)  # a reader that does not wait gets what was there before
         x.mul_(2)
     driver.memcpy_dtod_async(memory, x.data_ptr(), 4 * count, stream)
     driver.memcpy_dtoh_async(back, memory, stream)

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import course_lib
-from course_lib.engines.cuda_driver import capability
+from course_lib.engines.cuda.driver import capability
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(capability() is None, reason="no NVIDIA GPU and driver answer")]
 FOLDERS = dict(one.split("=", 1) for one in os.environ.get("COURSE_LEAN", "").split(";") if one)
@@ -34,11 +34,11 @@ def run(version: str, task: str, *arguments: object) -> dict:
 
 @pytest.mark.skipif(not FOLDERS, reason="COURSE_LEAN names no lean runtime")
 @pytest.mark.parametrize("version", FOLDERS)
-def test_corrupt_and_foreign_plans_are_refused_with_the_reason_from_the_log(version, tmp_path):
-    refused = run(version, "refuse", PLAN) if PLAN else run(version, "refuse")
-    assert set(refused) >= {"empty", "garbage", "short", "another compiler's"}
-    for name, said in refused.items():
-        assert "refuses the plan" in said and len(said.splitlines()) == 1 and "no reason was logged" not in said, (name, said)
+def test_corrupt_and_foreign_plans_are_rejected_with_the_reason_from_the_log(version, tmp_path):
+    rejected = run(version, "reject", PLAN) if PLAN else run(version, "reject")
+    assert set(rejected) >= {"empty", "garbage", "short", "another compiler's"}
+    for name, said in rejected.items():
+        assert "rejects the plan" in said and len(said.splitlines()) == 1 and "no reason was logged" not in said, (name, said)
 
 
 @pytest.mark.skipif(not FOLDERS or not PLAN, reason="COURSE_LEAN or COURSE_KEEP_PLAN is not set")
@@ -52,5 +52,5 @@ def test_a_version_compatible_plan_of_8_runs_on_10_with_torch_tensors(version):
 
 @pytest.mark.skipif(not FOLDERS or not PLAN, reason="COURSE_LEAN or COURSE_KEEP_PLAN is not set")
 @pytest.mark.parametrize("version", [v for v in FOLDERS if v.startswith("11")])
-def test_a_version_compatible_plan_of_8_is_refused_by_11(version):
-    assert "refuses the plan" in run(version, "refuse", PLAN)["version-compatible plan of 8"]
+def test_a_version_compatible_plan_of_8_is_rejected_by_11(version):
+    assert "rejects the plan" in run(version, "reject", PLAN)["version-compatible plan of 8"]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from course_lib.engines import ModelSource, Plan, Worker, build, load
-from course_lib.engines.cuda_driver import capability
+from course_lib.engines.cuda.driver import capability
 from course_lib.models import classifier, digits, encoder, export_onnx
 from course_lib.recipe import Profile, Recipe
 
@@ -170,7 +170,7 @@ def test_the_stream_may_be_named(engine: Any) -> None:
     assert torch.allclose(output.cpu(), want, atol=1e-4 * float(want.abs().max()))
 
 
-def test_tensors_elsewhere_are_refused(engine: Any) -> None:
+def test_tensors_elsewhere_are_rejected(engine: Any) -> None:
     from course_lib.errors import EngineError
 
     with pytest.raises(EngineError, match="'image' is on cpu, this engine runs on cuda:0"):

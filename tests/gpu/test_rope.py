@@ -84,7 +84,7 @@ def test_memory_that_is_not_aligned_for_vectors(launch, dtype):
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_pycuda_compiles_the_same_source(dtype):
     pytest.importorskip("pycuda")
-    from course_lib.engines.trt.memory import cuda
+    from course_lib.engines.backends.tensorrt.memory import cuda
 
     cuda()
     pycuda_rope = PycudaRope()

@@ -1,4 +1,4 @@
-"""The runtime's checks with a real TensorRT, in the interpreter that has one; every check runs once and is a test of its own."""
+"""The runtime's checks with a real TensorRT, in the interpreter that has one; every check runs once and is a separate test."""
 
 from __future__ import annotations
 

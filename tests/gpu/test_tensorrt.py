@@ -9,11 +9,11 @@ import pytest
 
 from course_lib import labs
 from course_lib.engines import ModelSource, Plan, Worker, build, environments, split_target
-from course_lib.engines.cuda_driver import capability
+from course_lib.engines.cuda.driver import capability
 from course_lib.errors import EngineError, PlanError, PrecisionError
-from course_lib.grading import sandbox
-from course_lib.grading.judge import judge
-from course_lib.labs import Bench
+from course_lib.grading.isolation import sandbox
+from course_lib.grading.judge.judging import judge
+from course_lib.labs import Examiner
 from course_lib.models import classifier, export_onnx, fresh_digits
 from course_lib.recipe import Profile, Recipe
 
@@ -43,7 +43,7 @@ def target() -> str:
 def network(request, target, tmp_path_factory):
     """A classifier's size, its ONNX file and its FP32 plan."""
     path = tmp_path_factory.mktemp("onnx") / f"{request.param}.onnx"
-    export_onnx(classifier(request.param), path, opset=Bench(builder=target).opset)
+    export_onnx(classifier(request.param), path, opset=Examiner(builder=target).opset)
     return request.param, path, build(path, Recipe(profiles=[SERVICE]), backend=target)
 
 
@@ -82,30 +82,30 @@ def test_layers_prove_the_precision(network, target):
         half.layers.check_precision("fp32")
 
 
-def test_refusals_are_one_line(network, target):
+def test_rejections_are_one_line(network, target):
     _, _, plan = network
     with _load(target, plan) as engine:
         with pytest.raises(EngineError, match="outside every profile"):
             engine.infer({"image": np.zeros((33, 1, 32, 32), np.float32)})
         assert engine.infer({"image": np.zeros((2, 1, 32, 32), np.float32)})["logits"].shape == (2, 10)  # still alive
-    with pytest.raises(PlanError, match="refuses the plan"):
+    with pytest.raises(PlanError, match="rejects the plan"):
         _load(target, dataclasses.replace(plan, data=plan.data[: len(plan.data) // 2]))
     with pytest.raises(PlanError, match="sm75"):
         _load(target, dataclasses.replace(plan, targets=("sm75",)))
 
 
 def test_lab01_reference_has_full_marks_and_nothing_has_none(target, tmp_path):
-    lab, bench = labs.find("lab01"), Bench(builder=target, runner=target)
-    lab.write_reference(tmp_path, opset=bench.opset)
-    verdict = judge(lab, tmp_path, bench=bench, trusted=bool(sandbox.problem()))
+    lab, examiner = labs.find("lab01"), Examiner(builder=target, runner=target)
+    lab.write_reference(tmp_path, opset=examiner.opset)
+    verdict = judge(lab, tmp_path, examiner=examiner, trusted=bool(sandbox.problem()))
     assert (verdict.fault, verdict.score) == ("", verdict.max_score), verdict.to_json()
-    assert judge(lab, tmp_path / "empty", bench=bench, trusted=bool(sandbox.problem())).score == 0
+    assert judge(lab, tmp_path / "empty", examiner=examiner, trusted=bool(sandbox.problem())).score == 0
 
 
 def test_timing_cache_makes_the_second_build_faster(target, tmp_path, monkeypatch):
     monkeypatch.setenv("COURSE_TIMING_CACHE", str(tmp_path / "timings"))
     path = tmp_path / "wide.onnx"
-    export_onnx(classifier("wide"), path, opset=Bench(builder=target).opset)
+    export_onnx(classifier("wide"), path, opset=Examiner(builder=target).opset)
     first = build(path, Recipe(profiles=[SERVICE]), backend=target)
     (kept,) = (tmp_path / "timings").glob("*.timings")
     size = kept.stat().st_size
@@ -115,5 +115,5 @@ def test_timing_cache_makes_the_second_build_faster(target, tmp_path, monkeypatc
     build(path, Recipe(precision="fp16", profiles=[SERVICE]), backend=target)  # other tactics are merged in
     assert kept.stat().st_size > size
     kept.write_bytes(b"garbage")
-    assert build(path, Recipe(profiles=[SERVICE]), backend=target).layers.kernels  # refused, timed anew, replaced
+    assert build(path, Recipe(profiles=[SERVICE]), backend=target).layers.kernels  # rejected, timed anew, replaced
     assert kept.stat().st_size > 100

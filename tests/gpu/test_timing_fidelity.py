@@ -16,11 +16,11 @@ import numpy as np
 import pytest
 
 from course_lib.benchmark import DeviceClock, compare, measure
-from course_lib.benchmark.timed import Timed
 from course_lib.engines import ModelSource, load
-from course_lib.engines.cuda_driver import capability
-from course_lib.engines.cuda_stream import CudaStream
+from course_lib.engines.cuda.driver import capability
+from course_lib.engines.cuda.stream import CudaStream
 from course_lib.errors import EngineError
+from course_lib.teaching.benchmarking.noise import Timed
 
 torch = pytest.importorskip("torch")
 

@@ -10,7 +10,7 @@ import pytest
 
 from course_lib.benchmark import compare
 from course_lib.engines import ModelSource, load
-from course_lib.engines.cuda_driver import capability
+from course_lib.engines.cuda.driver import capability
 from course_lib.errors import EngineError
 from course_lib.models import digits
 

@@ -15,9 +15,12 @@ from typing import Any
 from nbgrader.api import Gradebook
 from traitlets.config import Config
 
-from course_lib.grading.classroom import Classroom
-from course_lib.grading.judge import Verdict, judge
-from course_lib.grading.nbgrader_bridge import configure
+from course_lib.grading.batch.classroom import Classroom
+from course_lib.grading.judge.judging import judge
+from course_lib.grading.judge.verdict import Verdict
+from course_lib.grading.nbgrader.bridge import configure
+from course_lib.labs import Examiner
+from tests import unchanged
 from tests.grading.conftest import LAB
 
 DUE = datetime(2026, 5, 1, 12)
@@ -26,10 +29,16 @@ WRITTEN = 2.0  # points of the written question
 
 @cache
 def real_verdict() -> Verdict:
-    """The judge's verdict on lab 01's reference."""
-    with tempfile.TemporaryDirectory() as folder:
-        LAB.write_reference(Path(folder))
-        return judge(LAB, Path(folder), trusted=True)
+    """The judge's verdict on lab 01's reference, once for all processes; its measurement is short, because nothing here tests it."""
+
+    def judged() -> bytes:
+        with tempfile.TemporaryDirectory() as folder:
+            LAB.write_reference(Path(folder))
+            found = judge(LAB, Path(folder), examiner=Examiner(measure_s=8), trusted=True)
+        return json.dumps(found.to_json()).encode()
+
+    sources = unchanged.imported("from course_lib import grading, labs")
+    return Verdict.from_json(json.loads(unchanged.made(unchanged.key("real verdict", files=sources), judged)))
 
 
 def verdict(
@@ -57,8 +66,8 @@ def verdict(
 def faulty() -> dict[str, Any]:
     """What is written when the examiner itself fails."""
     found = verdict()
-    nothing = {"score": 0.0, "max_score": 0.0, "tasks": [], "figures": {}, "comparison": None}
-    return {**found, **nothing, "needs_instructor": True, "fault": "the reference cannot be built: out of memory"}
+    nothing = {"score": 0.0, "tasks": [], "figures": {}, "comparison": None, "table": None, "layers": None}
+    return {**found, **nothing, "fault": "the reference cannot be built: out of memory"}
 
 
 def new_room(root: Path) -> Classroom:
@@ -96,7 +105,7 @@ def put(
     by_hand: dict[str, float] | None = None,
     **named: str,
 ) -> None:
-    """One graded hand-in: gradebook and verdict as the bridge leaves them. `written` None: the question waits for its points."""
+    """One graded submission: gradebook and verdict as the bridge leaves them. `written` None: the question waits for its points."""
     tasks = {row["task"]["id"]: row for row in found["tasks"]} if found else {}
     with _gradebook(room) as gradebook, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # SQLAlchemy's, about nbgrader
@@ -118,7 +127,7 @@ def put(
 
 
 def class_of_30(room: Classroom) -> None:
-    """Thirty hand-ins whose sums are known: 20 have everything, 4 lose at accuracy, 3 have nothing, 2 wait, 1 met a fault."""
+    """Thirty submissions whose sums are known: 20 have everything, 4 lose at accuracy, 3 have nothing, 2 wait, 1 met a fault."""
     for n in range(20):
         put(room, f"full{n:02}", verdict(speedup=1.5 + n / 20, accuracy=0.98, model_onnx="export", recipe_toml=f"r{n}"))
     for n in range(4):

@@ -12,11 +12,12 @@ import pytest
 from nbgrader.api import Gradebook
 
 from course_lib.errors import CourseError
-from course_lib.grading import class_page
-from course_lib.grading.class_files import write
-from course_lib.grading.class_report import read
-from course_lib.grading.similarity import alike, digests
-from tests.grading.classes import class_of_30, faulty, new_room, put, verdict
+from course_lib.grading.batch.grade import note
+from course_lib.grading.integrity.similarity import alike, digests
+from course_lib.grading.reports import attention, class_page
+from course_lib.grading.reports.class_files import write
+from course_lib.grading.reports.class_report import read
+from tests.grading.classes import WRITTEN, class_of_30, faulty, new_room, put, verdict
 from tests.grading.conftest import LAB
 
 
@@ -33,7 +34,7 @@ def report(room):
 
 
 def test_points_are_those_of_the_gradebook(report):
-    of = {one.student: one for one in report.hand_ins}
+    of = {one.student: one for one in report.submissions}
     assert len(of) == 30
     assert (of["full00"].score, of["full00"].max_score, of["full00"].judged) == (11, 12, 10)
     assert (of["part0"].score, of["part0"].penalty, of["part0"].final) == (9.5, 1.5, 8)
@@ -51,7 +52,7 @@ def test_difficulty_is_the_share_of_each_tier(report):
 
 
 def test_who_needs_an_instructor_and_why(report):
-    reasons = {one.student: " ".join(one.waiting) for one in report.waiting}
+    reasons = {one.student: " ".join(map(str, one.review.reasons)) for one in report.to_review}
     assert reasons.keys() == {"unsure", "writer", "unlucky"}
     assert "inconclusive" in reasons["unsure"] and LAB.tasks[2].title in reasons["unsure"]
     assert "'written'" in reasons["writer"]
@@ -61,9 +62,9 @@ def test_who_needs_an_instructor_and_why(report):
 def test_every_student_leads_to_a_report_and_every_point_has_a_name(room, report):
     page = class_page.page(report)
     addresses = [value for name, value in Tags(page).attributes if name == "href"]
-    assert {f"{one.student}/{LAB.name}.html" for one in report.hand_ins} == set(addresses)
+    assert {f"{one.student}/{LAB.name}.html" for one in report.submissions} == set(addresses)
     assert all((room.folder / "reports" / unquote(address)).with_suffix(".json").is_file() for address in addresses)
-    raced = [one for one in report.hand_ins if one.of_reference]
+    raced = [one for one in report.submissions if one.of_reference]
     assert raced and all(f"<title>{one.student}: " in page for one in raced)
     headings = re.findall(r"<h\d>(.*?)</h\d>", page)
     assert len(headings) == len(set(headings)) and "None." not in page
@@ -73,7 +74,7 @@ def test_a_class_without_trouble_has_no_empty_sections(tmp_path):
     room = new_room(tmp_path)
     put(room, "ada #1", verdict())
     page = class_page.page(read(LAB, room))
-    assert "Nobody needs you, or was late, or has a file that equals another's." in page
+    assert "Nobody needs a review, or was late, or has a file that equals another's." in page
     assert re.findall(r"<h2>(.*?)</h2>", page) == ["Everybody"] and 'href="ada%20%231/' in page
 
 
@@ -89,10 +90,10 @@ def test_points_by_hand_settle_what_was_inconclusive_until_it_is_graded_again(tm
         grade = gradebook.find_grade("speed", LAB.name, LAB.name, "ada")
         grade.needs_manual_grade = False  # as formgrader leaves it
         gradebook.db.commit()
-        assert read(LAB, room).waiting == () and read(LAB, room).hand_ins[0].judged == 9
+        assert read(LAB, room).to_review == () and read(LAB, room).submissions[0].judged == 9
         grade.needs_manual_grade = True  # as grading again leaves it
         gradebook.db.commit()
-    assert "before the last grading" in read(LAB, room).waiting[0].waiting[0]
+    assert "before the last grading" in read(LAB, room).to_review[0].review.reasons[0].text
 
 
 def test_those_without_a_grade_are_not_forgotten(room, report, tmp_path):
@@ -104,9 +105,9 @@ def test_those_without_a_grade_are_not_forgotten(room, report, tmp_path):
     (own.folder / "submitted/dora" / LAB.name).mkdir(parents=True)
     found = read(LAB, own)
     assert (found.ungraded, found.missing) == (("dora",), ("cleo",))
-    assert {task.tier for task in found.hand_ins[1].tasks} == {"ungraded"} and "grade this hand-in again" in found.waiting[
-        0
-    ].waiting[0]
+    assert {task.tier for task in found.submissions[1].tasks} == {
+        "ungraded"
+    } and "grade this submission again" in found.to_review[0].review.reasons[0].text
     assert "dora" in class_page.page(found) and "cleo" in class_page.page(found)
 
 
@@ -118,7 +119,7 @@ def test_nothing_graded_and_a_damaged_verdict_are_clear_errors(tmp_path):
     path = room.folder / "reports/ada" / f"{LAB.name}.json"
     for text in ("{", "[]", "{}"):
         path.write_text(text)
-        with pytest.raises(CourseError, match="is no verdict: grade ada again"):
+        with pytest.raises(CourseError, match="is not a verdict"):
             read(LAB, room)
     (room.folder / "gradebook.db").unlink()
     with pytest.raises(CourseError, match="comes first"):
@@ -170,7 +171,7 @@ def test_the_page_shows_the_class_and_loads_nothing(report):
     assert all(re.fullmatch(r"[\w%.-]+/[\w.-]+\.html", link) for link in links) and "url(http" not in text, (
         "reports beside it only"
     )
-    assert "30 graded, 3 need you, 2 late" in text
+    assert "30 graded, 3 to review, 2 late" in text
     alts = [value for name, value in tags.attributes if name == "aria-label"]
     assert len(alts) == 3 and "median 11 of 12" in alts[0] and "73 % full" in alts[1] and "full00: 0.98, " in alts[2]
 
@@ -181,7 +182,7 @@ HOSTILE = '<img src=x onerror="alert(1)">&"\''
 def test_whatever_a_learner_names_is_escaped(tmp_path):
     room = new_room(tmp_path)
     found = verdict(tiers=("full", "inconclusive", "full"), model_onnx="same")
-    found["tasks"][1]["message"] = f"'{HOSTILE}' is no recipe"
+    found["tasks"][1]["message"] = f"'{HOSTILE}' is not a recipe"
     found["provenance"]["sha256"] = {HOSTILE: "same"}
     for student in (f"a {HOSTILE}", f"b {HOSTILE}"):
         student = student.replace("/", "")
@@ -209,6 +210,38 @@ def test_files_and_json(room, tmp_path):
         path.is_file() for path in made.files
     )
     document = json.loads(json.dumps(made.to_json()))
-    assert len(document["hand_ins"]) == 30 and document["hand_ins"][0]["final"] == 11 and len(document["leaderboard"]) == 30
+    assert (
+        len(document["submissions"]) == 30 and document["submissions"][0]["final"] == 11 and len(document["leaderboard"]) == 30
+    )
     published = made.files[1].read_text()
     assert not re.search(r"full\d\d|part\d|none\d|unsure|writer", published)
+
+
+def test_who_needs_the_instructor_is_one_row_a_reason(tmp_path):
+    """Twenty written answers wait for their points, which is one line; what concerns one learner is another."""
+    room = new_room(tmp_path)
+    for number in range(20):
+        put(room, f"s{number:02}", verdict(), written=None)
+    put(room, "unsure", verdict(tiers=("full", "full", "inconclusive")))
+    for name in ("never", "broken", "a[1]", "\udcff"):
+        (room.folder / "submitted" / name / LAB.name).mkdir(parents=True)
+    note(room.folder, "broken", LAB, "its worker ended 3 times (Killed: 9)")
+    note(room.folder, "s03", LAB, "timestamp.txt holds no time")
+    report = read(LAB, room)
+    waits, unsure = sorted(attention.to_review(report), key=lambda need: -len(need.who))
+    assert len(waits.who) == 20 and waits.open == 20 * WRITTEN and waits.named == "s00, s01, s02, s03, s04, s05 and 14 more"
+    assert (unsure.who, unsure.open) == (("unsure",), 4.0) and attention.to_review(report)[0] == unsure, "the long one is last"
+    assert {need.who: need.why.split(":")[0] for need in attention.not_graded(report)} == {
+        ("'\\udcff'",): "the name is not UTF-8",
+        ("'a[1]'",): 'the name contains "["',
+        ("broken",): "its worker ended 3 times (Killed",
+        ("never",): "not graded yet",
+    }
+    assert [(need.who, need.why) for need in attention.in_part(report)] == [(("s03",), "timestamp.txt holds no time")]
+    page = class_page.page(report)
+    assert page.count("<h2>Not graded</h2>") == page.count("<h2>Graded in part</h2>") == page.count("<h2>To review</h2>") == 1
+    assert page.index("Not graded") < page.index("To review") < page.index("<svg"), "it comes first"
+    page.encode()  # a name that is not UTF-8 does not stop the page
+    assert [row["submission"] for row in json.loads(json.dumps(report.to_json()))["rejected"]] == ["'a[1]'", "'\\udcff'"]
+    note(room.folder, "s03", LAB, "")
+    assert attention.in_part(read(LAB, room)) == ()

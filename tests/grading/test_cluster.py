@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from course_lib.grading.classroom import Classroom
+from course_lib.grading.batch.classroom import Classroom
 from tests.grading.conftest import ROOT, needs_sandbox, new_course, submit
 from tests.grading.test_farm import empty
 

@@ -1,4 +1,4 @@
-"""Limits on all processes of a hand-in together: they hold for root, with control groups and without."""
+"""Limits on all processes of a submission together: they hold for root, with control groups and without."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import pytest
 
 from course_lib.engines import Worker
 from course_lib.errors import WorkerDied
-from course_lib.grading import confinement, supervise
-from course_lib.grading.confinement import confined, enforced_by, group_places
-from course_lib.grading.sandbox import Sandbox
+from course_lib.grading.isolation import confinement, supervise
+from course_lib.grading.isolation.confinement import confined, enforced_by, group_places
+from course_lib.grading.isolation.sandbox import Sandbox
 from tests.grading.conftest import needs_sandbox
 
 pytestmark = needs_sandbox
@@ -35,7 +35,7 @@ try:
             time.sleep(5); os._exit(0)
         count += 1
 except OSError as error:
-    print("refused", error.strerror)
+    print("rejected", error.strerror)
 print("forks", count, flush=True)
 time.sleep(3)
 """
@@ -99,8 +99,8 @@ def test_an_honest_process_runs(grouped):
 @ways
 def test_processes(grouped):
     ran = run(FORKS, Sandbox(processes=50), grouped=grouped)
-    if grouped:  # the kernel refuses the next one
-        assert "refused" in ran.stdout and int(ran.stdout.split()[-1]) < 50
+    if grouped:  # the kernel rejects the next one
+        assert "rejected" in ran.stdout and int(ran.stdout.split()[-1]) < 50
     else:
         assert ran.returncode == 137 and ran.stderr.splitlines()[-1] == "stopped: started more than 50 processes"
 
@@ -150,11 +150,11 @@ def test_groups_of_a_killed_grader_are_swept():
 
 
 def test_where_no_group_can_be_made_the_supervisor_holds(monkeypatch):
-    def refuse(path: Path, *_: object, **__: object) -> None:
+    def reject(path: Path, *_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied", str(path))
 
     group_places.cache_clear()
-    monkeypatch.setattr(Path, "mkdir", refuse)
+    monkeypatch.setattr(Path, "mkdir", reject)
     assert group_places() == () and "supervisor" in enforced_by()
     monkeypatch.undo()
     group_places.cache_clear()
@@ -180,8 +180,8 @@ def test_a_supervisor_ends_with_its_grader(tmp_path):
     """The grader is killed and can end nothing itself."""
     grader = f"""
 import subprocess, sys, time
-from course_lib.grading.confinement import confined
-from course_lib.grading.sandbox import Sandbox
+from course_lib.grading.isolation.confinement import confined
+from course_lib.grading.isolation.sandbox import Sandbox
 from pathlib import Path
 with confined(Sandbox(writable=(Path({str(tmp_path)!r}),)), grouped=False) as launch:
     child = subprocess.Popen(launch([sys.executable, "-c", "open('alive', 'w').close()\\nimport time\\ntime.sleep(60)"]))

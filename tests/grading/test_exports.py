@@ -13,8 +13,9 @@ from datetime import timedelta
 import pytest
 
 from course_lib.errors import CourseError
-from course_lib.grading.class_report import read
-from course_lib.grading.exports import export
+from course_lib.grading.reports import exports
+from course_lib.grading.reports.class_report import read
+from course_lib.grading.reports.exports import export
 from tests.grading.classes import new_room, put, verdict
 from tests.grading.conftest import LAB, ROOT
 
@@ -50,6 +51,30 @@ def test_canvas(room, tmp_path):
         ["Lovelace, Ada", "", "ada", "ada", "", "11"],
         ["late", "", "late", "late", "", "3.5"],
     ]
+
+
+@pytest.mark.parametrize(
+    "sign", ["=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20", "\ufe66", "\ufe62", "\ufe63", "\ufe6b", "\u2212"]
+)
+@pytest.mark.parametrize("before", ["", " ", "\t", "\r", "\n", "\ufeff", "\u00a0", "\u200b", "\u3000", " \ufeff\t"])
+def test_no_cell_is_a_formula_for_any_spreadsheet(sign, before):
+    assert exports._plain(f"{before}{sign}cmd|' /c calc'!A0") == f"'{before}{sign}cmd|' /c calc'!A0"
+
+
+@pytest.mark.parametrize(
+    "text", ["", "Ada", "O'Brien", "Zoë, of Ostend", "a=b", "x@example.org", " Ada", "\ufeffAda", "\u5b66\u751f", "1"]
+)
+def test_usual_cells_stay_as_they_are(text):
+    assert exports._plain(text) == text
+
+
+def test_the_list_of_learners_is_not_committed_by_mistake():
+    """`students.csv` and the exported grades, as the guide names them."""
+    names = ["students.csv", "grades.csv", "all.csv", "classroom/gradebook.db"]
+    done = subprocess.run(["git", "check-ignore", "--no-index", *names], cwd=ROOT, capture_output=True, text=True)
+    if done.returncode == 128:
+        pytest.skip("not a git repository")
+    assert done.stdout.split() == names
 
 
 def test_nbgrader_is_what_its_own_command_writes(room, tmp_path):

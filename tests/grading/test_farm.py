@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,16 @@ import pytest
 from nbgrader.apps.api import NbGraderAPI
 
 from course_lib.errors import CourseError
-from course_lib.grading import farm, gradebook, hand_in, nbgrader_bridge, parcel
-from course_lib.grading.classroom import Classroom
-from course_lib.grading.hand_in import Job, Result
-from course_lib.grading.journal import Journal
-from course_lib.grading.judge import judge
-from course_lib.grading.sandbox import SandboxMissing
+from course_lib.grading.batch import farm, submission
+from course_lib.grading.batch.archive import Archive, Selection
+from course_lib.grading.batch.classroom import Classroom
+from course_lib.grading.batch.journal import Journal
+from course_lib.grading.batch.submission import Job, Result
+from course_lib.grading.isolation.sandbox import SandboxMissing
+from course_lib.grading.judge.judging import judge
+from course_lib.grading.judge.verdict import Verdict
+from course_lib.grading.nbgrader import bridge, gradebook
+from course_lib.labs import Outcome
 from tests.grading.conftest import LAB, needs_sandbox, new_course, submit
 
 pytestmark = pytest.mark.timeout(600)
@@ -31,12 +36,12 @@ def room(tmp_path_factory) -> Classroom:
 
 
 @pytest.fixture(scope="module")
-def course(room) -> bytes:
-    return room._registered(LAB)
+def course(room, tmp_path_factory) -> Selection:
+    return room._registered(LAB, tmp_path_factory.mktemp("template"))
 
 
 def empty(room: Classroom, student: str) -> Path:
-    """A hand-in that is graded fast: a notebook that does nothing, and no files."""
+    """A submission that is graded fast: a notebook that does nothing, and no files."""
     folder = room.folder / "submitted" / student / LAB.name
     folder.mkdir(parents=True, exist_ok=True)
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(f"print({student!r})")])
@@ -44,9 +49,9 @@ def empty(room: Classroom, student: str) -> Path:
     return folder
 
 
-def job(room: Classroom, student: str, course: bytes) -> Job:
-    packed = parcel.pack(room.folder / "submitted" / student / LAB.name, (f"{LAB.name}.ipynb", "."))
-    return Job(LAB.name, student, packed.content, course, bench=room.bench)
+def job(room: Classroom, student: str, course: Selection) -> Job:
+    files = Selection(room.folder / "submitted" / student / LAB.name, (f"{LAB.name}.ipynb", "."))
+    return Job(LAB.name, student, files, course, files.look()[0], examiner=room.examiner)
 
 
 @needs_sandbox
@@ -60,18 +65,17 @@ def job(room: Classroom, student: str, course: bytes) -> Job:
     ],
     ids=["absent", "no JSON", "no notebook", "too large"],
 )
-def test_a_notebook_that_cannot_be_read_costs_nothing_else(room, course, reference, content, said):
+def test_a_notebook_that_cannot_be_read_costs_nothing_else(room, course, tmp_path, content, said):
     folder = room.folder / "submitted" / "odd" / LAB.name
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     if content is not None:
         (folder / f"{LAB.name}.ipynb").write_bytes(content)
     (folder / "timestamp.txt").write_text("when I felt like it")
-    result = hand_in.examine(job(room, "odd", course))
+    result = submission.examine(job(room, "odd", course), tmp_path)
     assert said in result.error and "the empty one was run in its place" in result.error
     assert "timestamp.txt holds no time" in result.error
-    grades = result.entry["notebooks"][LAB.name]["grades"]
-    assert {grades[task.id]["auto_score"] for task in LAB.tasks} == {0.0}
+    assert Verdict.from_json(result.verdict).score == 0 and result.entry["notebooks"][LAB.name]["grades"].keys() == {"written"}
 
 
 @needs_sandbox
@@ -86,14 +90,16 @@ def test_a_page_that_cannot_be_made_costs_no_points_and_no_second_grading(room, 
         return no_templates if len(pages) <= failures else real(*arguments)
 
     monkeypatch.setattr(NbGraderAPI, "generate_feedback", page)
-    monkeypatch.setattr(nbgrader_bridge, "judge", lambda *given, **named: judged.append(given) or judge(*given, **named))
+    monkeypatch.setattr(bridge, "judge", lambda *given, **named: judged.append(given) or judge(*given, **named))
     empty(room, "pageless")
-    result = hand_in.examine(job(room, "pageless", course))
+    result = submission.examine(job(room, "pageless", course), tmp_path / "work")
     assert result.error == f"nbgrader could not show the notebook (ValueError: no template:): {said}"
-    assert set(result.entry["notebooks"][LAB.name]["grades"]) >= {task.id for task in LAB.tasks}
+    assert len(Verdict.from_json(result.verdict).outcomes) == len(LAB.tasks)
     assert (len(judged), len(pages)) == (1, 2)
-    parcel.unpack(result.files, tmp_path)
+    assert result.packed().files == result.files.packed
+    result.files.copy_to(tmp_path)
     shown = [page.read_text() for page in (tmp_path / "feedback").rglob("*.html")]
+    assert not list((tmp_path / "reports").rglob("*.json")), "the classroom signs the verdict and writes it"
     assert "pageless" in (tmp_path / "autograded" / "pageless" / LAB.name / f"{LAB.name}.ipynb").read_text()
     assert len(shown) == 2 - failures and all("NotImplementedError" in text and "pageless" not in text for text in shown)
 
@@ -120,14 +126,14 @@ def test_what_is_recorded_is_not_graded_again(room, course, monkeypatch):
         empty(room, student)
     graded: list[str] = []
 
-    def examined(one: Job) -> Result:
+    def examined(one: Job, root: Path) -> Result:
         graded.append(one.student)
         if graded == ["a", "b"]:
             raise KeyboardInterrupt
         return fake_result(one, course, points=len(graded))
 
     monkeypatch.setattr(farm, "examine", examined)
-    monkeypatch.setattr("course_lib.grading.sandbox.require", lambda: None)
+    monkeypatch.setattr("course_lib.grading.isolation.sandbox.require", lambda: None)
     with pytest.raises(KeyboardInterrupt):
         room.grade(LAB, ["a", "b", "c"])
     journal = Journal(room.folder / "jobs" / LAB.name)
@@ -146,24 +152,19 @@ def test_what_is_recorded_is_not_graded_again(room, course, monkeypatch):
     assert graded == ["a"]
 
 
-def fake_result(one: Job, course: bytes, points: float) -> Result:
-    grades = {task.id: {"auto_score": 0.0, "needs_manual_grade": False} for task in LAB.tasks}
-    grades[LAB.tasks[0].id]["auto_score"] = points
-    entry = {"timestamp": None, "notebooks": {LAB.name: {"grades": grades, "comments": {}}}}
-    return Result(LAB.name, one.student, one.digest, verdict_file(one.student), entry, f"{one.student} had no notebook")
+def fake_result(one: Job, course: Selection, points: float) -> Result:
+    earned = [points, *[0.0] * (len(LAB.tasks) - 1)]
+    outcomes = tuple(Outcome(task, "none", got, "made up") for task, got in zip(LAB.tasks, earned, strict=True))
+    verdict = Verdict(LAB.name, outcomes, "", {}).to_json()
+    entry = {"timestamp": None, "notebooks": {LAB.name: {"grades": {}, "comments": {}}}}
+    return Result(LAB.name, one.student, one.digest, empty_archive(), verdict, entry, f"{one.student} had no notebook")
 
 
-def verdict_file(student: str) -> bytes:
-    import tempfile
-
-    with tempfile.TemporaryDirectory() as folder:
-        target = Path(folder, "reports", student, f"{LAB.name}.json")
-        target.parent.mkdir(parents=True)
-        target.write_text("{}")
-        return parcel.pack(Path(folder)).content
+def empty_archive() -> Archive:
+    return Selection(Path("/nowhere")).packed
 
 
-def test_a_hand_in_that_changed_is_graded_again(room, course):
+def test_a_submission_that_changed_is_graded_again(room, course):
     empty(room, "eve")
     first = job(room, "eve", course)
     journal = Journal(room.folder / "jobs" / "other")
@@ -186,12 +187,12 @@ def test_points_given_by_hand_stay(room, course):
     empty(room, "fay")
     result = fake_result(job(room, "fay", course), course, points=2)
     book = room.folder / "gradebook.db"
-    assert gradebook.record(book, LAB, "fay", result.entry) is False
+    assert gradebook.record(book, Verdict.from_json(result.verdict), "fay", result.entry) is False
     with Gradebook(f"sqlite:///{book}") as opened:
         grade = opened.find_grade(LAB.tasks[1].id, LAB.name, LAB.name, "fay")
         grade.manual_score = 1.0
         opened.db.commit()
-    assert gradebook.record(book, LAB, "fay", result.entry) is True
+    assert gradebook.record(book, Verdict.from_json(result.verdict), "fay", result.entry) is True
     with Gradebook(f"sqlite:///{book}") as opened:
         grades = {grade.name: grade for grade in opened.find_submission(LAB.name, "fay").notebooks[0].grades}
         assert grades[LAB.tasks[0].id].score == 2.0
@@ -223,12 +224,12 @@ def test_what_is_lost_for_good_says_so_and_no_sandbox_ends_the_batch(room, cours
     assert farm._result(Future(value=lost), one) is lost
 
 
-def test_what_fails_on_one_hand_in_does_not_end_the_batch(room, course, monkeypatch):
+def test_what_fails_on_one_submission_does_not_end_the_batch(room, course, monkeypatch):
     empty(room, "hal")
     one = job(room, "hal", course)
 
     def fails(error: Exception) -> Any:
-        def examine(_: Job) -> Result:
+        def examine(_: Job, root: Path) -> Result:
             raise error
 
         return examine
@@ -239,6 +240,22 @@ def test_what_fails_on_one_hand_in_does_not_end_the_batch(room, course, monkeypa
     monkeypatch.setattr(farm, "examine", fails(SandboxMissing("no sandbox")))
     with pytest.raises(SandboxMissing):
         list(farm.graded([one]))
+
+
+def test_one_process_packs_no_archive(room, course, monkeypatch):
+    empty(room, "ida")
+    one = job(room, "ida", course)
+    made = fake_result(one, course, points=1)
+    monkeypatch.setattr(Selection, "packed", property(lambda _: pytest.fail("packed")))
+
+    def examined(given: Job, root: Path) -> Result:
+        given.files.copy_to(root / "there")
+        return replace(made, files=Selection(root))
+
+    monkeypatch.setattr(farm, "examine", examined)
+    for result in farm.graded([one]):
+        assert isinstance(result.files, Selection) and (result.files.folder / "there" / f"{LAB.name}.ipynb").is_file()
+    assert not result.files.folder.exists()
 
 
 def test_no_scheduler_is_one_clear_line(monkeypatch):
@@ -266,7 +283,7 @@ def test_each_process_has_a_gpu(monkeypatch, tmp_path):
 
 
 def test_results_survive_the_way():
-    result = Result("lab", "s\n", "d", b"\x00\n{}", {"timestamp": None}, "why")
+    result = Result("lab", "s\n", "d", Archive(b"\x00\n{}"), {"lab": "lab"}, {"timestamp": None}, "why")
     assert Result.from_bytes(result.to_bytes()) == result
     for broken in (b"", b"{}", b"[]\n", result.to_bytes()[:20]):
         with pytest.raises(CourseError, match="cannot be read"):

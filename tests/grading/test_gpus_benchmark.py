@@ -9,8 +9,8 @@ import pytest
 from benchmarks import gpus
 from benchmarks.gpus import Timing
 from course_lib.errors import CourseError
-from course_lib.grading import signature
-from course_lib.grading.classroom import Classroom
+from course_lib.grading.batch.classroom import Classroom
+from course_lib.grading.integrity import signature
 from tests.grading.conftest import LAB
 
 

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from course_lib.engines import cuda_driver
+from course_lib.engines.cuda import driver
 from course_lib.errors import CourseError
-from course_lib.grading import health
-from course_lib.grading.health import Device, Gpu, Snapshot, compared
+from course_lib.grading.judge import health
+from course_lib.grading.judge.health import Device, Gpu, Snapshot, compared
 
 CALM = Snapshot(0.0, 0.0, 0.0, 0.5, 3000.0, 50.0, Gpu(1980.0, 40.0, False, 0, "GPU-7"), 1000.0)
 
@@ -75,7 +75,7 @@ def test_one_at_a_time(tmp_path):
     """Another process measures: this one waits until it is done, or dead."""
     code = """
 import sys, time
-from course_lib.grading.health import Device
+from course_lib.grading.judge.health import Device
 def take():
     print("in", flush=True)
     time.sleep(float(sys.argv[1]))
@@ -102,7 +102,7 @@ def test_measurements_of_two_processes_have_intervals_that_do_not_overlap(tmp_pa
     """As the provenance shows of each device that it was used by one timing at a time."""
     code = """
 import json, time
-from course_lib.grading.health import Device
+from course_lib.grading.judge.health import Device
 device = Device("test-intervals")
 for _ in range(5):
     device.measured(lambda: time.sleep(0.05))
@@ -186,17 +186,17 @@ NAMES = [f"GPU-{first}010203-0405-0607-0809-0a0b0c0d0e0f" for first in ("ab", "a
 
 def test_the_device_is_named_by_the_gpus_that_the_driver_lets_this_process_see(monkeypatch):
     """Not by CUDA_VISIBLE_DEVICES, where "0", a name and nothing at all may mean the same GPU."""
-    assert cuda_driver.capability() or (Device.here().name == "cpu" and cuda_driver.uuids() == ())
-    monkeypatch.setattr(cuda_driver, "capability", lambda: "sm90")
-    monkeypatch.setattr(cuda_driver.ctypes, "CDLL", lambda _: TwoGpus())
-    assert cuda_driver.uuids() == tuple(NAMES)
+    assert driver.capability() or (Device.here().name == "cpu" and driver.uuids() == ())
+    monkeypatch.setattr(driver, "capability", lambda: "sm90")
+    monkeypatch.setattr(driver.ctypes, "CDLL", lambda _: TwoGpus())
+    assert driver.uuids() == tuple(NAMES)
     assert Device.here().name == "+".join(reversed(NAMES))
 
 
 def waits_for(mine: str, other: str) -> bool:
     """Whether a measurement on `mine` is still waiting while another process measures on `other`."""
     code = (
-        "import sys; from course_lib.grading.health import Device; "
+        "import sys; from course_lib.grading.judge.health import Device; "
         f"Device({other!r}).measured(lambda: (print('in', flush=True), sys.stdin.read()))"
     )
     done = threading.Event()
@@ -211,7 +211,7 @@ def waits_for(mine: str, other: str) -> bool:
     return waited
 
 
-def test_whoever_shares_a_gpu_waits_and_nobody_else():
+def test_only_processes_that_share_a_gpu_wait():
     assert waits_for("test-a", "test-b+test-a") and waits_for("test-c+test-a", "test-a+test-b")
     assert not waits_for("test-a", "test-b")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from nbformat.v4 import new_code_cell, new_notebook
 
-from course_lib.grading.kernel import SandboxedExecute
+from course_lib.grading.isolation.kernel import SandboxedExecute
 
 
 def run(folder: Path, cell: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""One process of a batch killed at any moment: after a rerun every score is there, once, and right. Takes minutes: `make slow-test`."""
+"""A batch killed at any moment: after a rerun every score and reason is there, once, and right. Takes minutes: `make slow-test`."""
 
 from __future__ import annotations
 
@@ -9,21 +9,23 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from course_lib.grading.classroom import Classroom
-from course_lib.grading.supervise import descendants
+from course_lib.grading.batch.classroom import Classroom
+from course_lib.grading.isolation.supervise import descendants
+from course_lib.grading.reports import attention, class_report
 from tests.grading.conftest import LAB, ROOT, needs_sandbox, new_course
 from tests.grading.test_farm import empty
 
 pytestmark = [pytest.mark.slow, needs_sandbox, pytest.mark.timeout(1800)]
 
 WITH_POINTS = ("s01", "s04", "s07", "s10", "s13", "s16")  # of 20, s00 to s19
-COMMAND = [sys.executable, "-m", "course_lib.cli", "grade", LAB.name, "--workers", "2", "--json"]
+COMMAND = [sys.executable, "-m", "course_lib.cli.app", "grade", LAB.name, "--workers", "2", "--json"]
 
 
 @pytest.fixture
@@ -32,7 +34,7 @@ def room(tmp_path, reference) -> Classroom:
     shutil.copyfile(ROOT / "nbgrader_config.py", tmp_path / "nbgrader_config.py")
     for index in range(20):
         folder = empty(room, f"s{index:02}")
-        for name in LAB.artefacts if folder.parent.name in WITH_POINTS else ():
+        for name in LAB.artifacts if folder.parent.name in WITH_POINTS else ():
             shutil.copyfile(reference / name, folder / name)
     return room
 
@@ -58,7 +60,7 @@ VICTIMS = {
     "the grader": None,
     "a worker of the pool": ("multiprocessing.spawn", "multiprocessing-fork", "forkserver"),
     "a kernel": ("ipykernel_launcher",),
-    "a runner": ("course_lib.engines.worker",),
+    "a runner": ("course_lib.engines.worker.child",),
 }
 
 
@@ -103,3 +105,51 @@ def in_the_gradebook(room: Classroom) -> dict[str, float]:
         assert len(submissions) == len({one.student.id for one in submissions}) == 20
         ids = {task.id for task in LAB.tasks}
         return {one.student.id: sum(g.score for nb in one.notebooks for g in nb.grades if g.name in ids) for one in submissions}
+
+
+MOMENTS = 20
+REASONS = {"s02": "timestamp.txt holds no time", "s05": "the notebook cannot be read", "s08": "left out holes.bin"}
+
+
+def with_reasons(room: Classroom) -> None:
+    """Three that are graded with a reason, and a folder that is not graded at all."""
+    submitted = room.folder / "submitted"
+    (submitted / "s02" / LAB.name / "timestamp.txt").write_text("9" * 30)
+    (submitted / "s05" / LAB.name / f"{LAB.name}.ipynb").write_text("{")
+    with open(submitted / "s08" / LAB.name / "holes.bin", "wb") as file:
+        file.truncate(60_000_000)
+    (submitted / "a[1]" / LAB.name).mkdir(parents=True)
+
+
+def test_twenty_kills_at_random_moments_lose_nothing_and_leave_nothing(room):
+    """The grader itself is killed, again and again, from its start to its end: after each kill the same command goes on."""
+    seed = random.randrange(10**6)
+    print(f"seed {seed}")
+    draw, scratch = random.Random(seed), Path(tempfile.mkdtemp(prefix="k-"))
+    with_reasons(room)
+    environment = {**os.environ, "COURSE_ROOT": str(room.root), "TMPDIR": str(scratch)}
+    kills = 0
+    try:
+        while kills < MOMENTS:
+            grader = subprocess.Popen(COMMAND, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            try:
+                assert grader.wait(draw.uniform(1, 20)) == 1, "it ended by itself: there are reasons"
+            except subprocess.TimeoutExpired:
+                grader.kill()
+                grader.wait()
+                kills += 1
+        done = subprocess.run(COMMAND, env=environment, capture_output=True, text=True, timeout=900)
+        assert done.returncode == 1, done.stderr
+        known = json.loads(done.stdout)
+        expected = {f"s{index:02}": 10.0 if f"s{index:02}" in WITH_POINTS else 0.0 for index in range(20)}
+        assert {row["student"]: row["score"] for row in known["grades"]} == expected == in_the_gradebook(room)
+        for row in known["grades"]:
+            assert row["error"].startswith(REASONS.get(row["student"], "")) and bool(row["error"]) == (
+                row["student"] in REASONS
+            )
+        assert [row["submission"] for row in known["rejected"]] == ["'a[1]'"]
+        assert {need.who[0]: need.why for need in attention.in_part(class_report.read(LAB, room))}.keys() == REASONS.keys()
+        assert [path.name for path in (room.folder / "jobs" / LAB.name).iterdir()] == ["lock"]
+        assert [path.name for path in scratch.iterdir()] == []
+    finally:
+        subprocess.run(["rm", "-rf", str(scratch)], check=True)

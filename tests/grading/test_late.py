@@ -11,8 +11,8 @@ from nbgrader.preprocessors import AssignLatePenalties
 from traitlets import TraitError
 from traitlets.config import Config
 
-from course_lib.grading.class_report import read
-from course_lib.grading.late import LatePenalty, charge, configure
+from course_lib.grading.batch.late import LatePenalty, charge, configure
+from course_lib.grading.reports.class_report import read
 from tests.grading.classes import new_room, put, verdict
 from tests.grading.conftest import LAB
 
@@ -37,7 +37,7 @@ def test_by_hand(settings, score, late_s, penalty):
     assert LatePenalty(**settings).late_submission_penalty("ada", score, late_s) == pytest.approx(penalty)
 
 
-def test_wrong_settings_are_refused():
+def test_wrong_settings_are_rejected():
     with pytest.raises(TraitError):
         LatePenalty(per_day=-1)
     with pytest.raises(TraitError):
@@ -45,7 +45,7 @@ def test_wrong_settings_are_refused():
 
 
 def test_nbgrader_takes_it_off_and_the_report_shows_it(tmp_path):
-    """The step that autograde runs, on a hand-in two days late with 9.5 + 1 points, of which one by hand."""
+    """The step that autograde runs, on a submission two days late with 9.5 + 1 points, of which one by hand."""
     room = new_room(tmp_path)
     put(room, "ada", verdict(tiers=("full", "partial", "full")), late=timedelta(days=1, hours=1))
     put(room, "ben", verdict())
@@ -60,7 +60,7 @@ def test_nbgrader_takes_it_off_and_the_report_shows_it(tmp_path):
             "db_url": f"sqlite:///{room.folder / 'gradebook.db'}",
         }
         AssignLatePenalties(config=config).preprocess(new_notebook(), {"nbgrader": known})
-    ada, ben = read(LAB, room).hand_ins
+    ada, ben = read(LAB, room).submissions
     assert (ada.score, ada.penalty, ada.final) == (9.5, pytest.approx(0.15 * 9.5), pytest.approx(0.85 * 9.5))
     assert (ben.penalty, ben.final) == (0, 11)
     with Gradebook(f"sqlite:///{room.folder / 'gradebook.db'}") as gradebook:
@@ -82,8 +82,8 @@ def test_points_by_hand_that_came_later_are_charged_too(tmp_path):
         gradebook.db.commit()
         charge(gradebook.find_submission(LAB.name, "ada"), config)
         gradebook.db.commit()
-        assert read(LAB, room).hand_ins[0].final == pytest.approx(0.9 * 12)
+        assert read(LAB, room).submissions[0].final == pytest.approx(0.9 * 12)
         gradebook.grant_extension(LAB.name, "ada", hours=6)
         charge(gradebook.find_submission(LAB.name, "ada"), config)
         gradebook.db.commit()
-    assert (read(LAB, room).hand_ins[0].final, read(LAB, room).late) == (12, ())
+    assert (read(LAB, room).submissions[0].final, read(LAB, room).late) == (12, ())

@@ -1,4 +1,4 @@
-"""A hand-in's layers beside the reference's, in words: hand-made tables, and the real reference of lab 01."""
+"""A submission's layers beside the reference's, in words: hand-made tables, and the real reference of lab 01."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 from course_lib import labs
 from course_lib.engines import Layer, LayerTable, Plan
 from course_lib.engines.layers import LayerTensor
-from course_lib.grading import layer_feedback
-from course_lib.grading.layer_feedback import compared, compared_with_reference
-from course_lib.labs import Bench
+from course_lib.grading.reports import layer_feedback
+from course_lib.grading.reports.layer_feedback import compared, compared_with_reference
+from course_lib.labs import Examiner
 from course_lib.models import classifier, export_onnx
 from course_lib.recipe import Profile, Recipe
 
@@ -77,7 +77,7 @@ def test_nodes_of_the_reference_alone_are_never_named():
 def test_a_graph_with_names_of_its_own():
     renamed = {f"/x{name}": operator for name, operator in OPERATORS.items()}
     found = compared(table(*(kernel(name) for name in renamed), operators=renamed), REFERENCE)
-    assert len(found.sentences) == 2 and "calls its layers otherwise" in found.sentences[1]
+    assert len(found.sentences) == 2 and "has other names for its layers" in found.sentences[1]
 
 
 def test_long_lists_are_cut():
@@ -99,21 +99,23 @@ def half(tmp_path_factory) -> Plan:
     path = tmp_path_factory.mktemp("half") / "model.onnx"
     export_onnx(classifier("wide"), path, dtype="fp16")
     sizes = {"min": (1, 1, 32, 32), "opt": (1, 1, 32, 32), "max": (32, 1, 32, 32)}
-    return Bench().build(path, Recipe(precision="fp16", profiles=(Profile(image=sizes),)))
+    return Examiner().build(path, Recipe(precision="fp16", profiles=(Profile(image=sizes),)))
 
 
 def test_half_precision_beside_lab_01s_reference(half):
     lab = labs.find("lab01")
-    found = compared_with_reference(lab, half, Bench())
+    found = compared_with_reference(lab, half, Examiner())
     assert any("FP16 where the reference does in FP32" in sentence for sentence in found.sentences)
     assert all(layer in half.layers.operators for one in found.differences for layer in one.layers)
     layer_feedback._reference.cache_info()  # built once a process
     before = layer_feedback._reference.cache_info().misses
-    assert compared_with_reference(lab, half, Bench()) == found and layer_feedback._reference.cache_info().misses == before
+    assert compared_with_reference(lab, half, Examiner()) == found and layer_feedback._reference.cache_info().misses == before
 
 
 def test_nothing_to_compare(half, monkeypatch):
-    assert compared_with_reference(labs.find("lab07"), half, Bench()) is None, "no model is handed in"
+    assert compared_with_reference(labs.find("lab07"), half, Examiner()) is None, "no model is handed in"
     bare = Plan(**{**vars(half), "layers": LayerTable()})
-    assert compared_with_reference(labs.find("lab01"), bare, Bench()) is None, "the builder tells no kernels"
-    assert compared_with_reference(labs.find("lab01"), half, Bench(builder="absent")) is None, "the reference cannot be built"
+    assert compared_with_reference(labs.find("lab01"), bare, Examiner()) is None, "the builder tells no kernels"
+    assert compared_with_reference(labs.find("lab01"), half, Examiner(builder="absent")) is None, (
+        "the reference cannot be built"
+    )

@@ -8,36 +8,43 @@ from hypothesis import strategies as st
 
 from course_lib.benchmark import Interval
 from course_lib.errors import CourseError
-from course_lib.grading.class_report import HandIn, TaskResult
-from course_lib.grading.leaderboard import own_key, pseudonym, ranked
+from course_lib.grading.judge.review import Points, Review
+from course_lib.grading.reports.class_report import Submission, TaskResult
+from course_lib.grading.reports.leaderboard import own_key, pseudonym, ranked
 
 
-def hand_in(student: str, points: float, low: float = 0.0, high: float = 0.0) -> HandIn:
+def submission(student: str, points: float, low: float = 0.0, high: float = 0.0) -> Submission:
     speed = Interval((low + high) / 2, low, high) if high else None
-    return HandIn(student, (TaskResult("speed", "Speed", "full", points, 10),), points, 12, of_reference=speed)
+    return Submission(
+        student, (TaskResult("speed", "Speed", "full", points, 10),), Review(Points(points, 0, 12)), of_reference=speed
+    )
 
 
-def ranks(*hand_ins: HandIn) -> list[tuple[int, str]]:
-    return [(place.rank, place.name) for place in ranked(hand_ins)]
+def ranks(*submissions: Submission) -> list[tuple[int, str]]:
+    return [(place.rank, place.name) for place in ranked(submissions)]
 
 
 def test_points_come_first_then_the_lower_end_and_overlaps_share_a_rank():
     assert ranks(
-        hand_in("fewer", 9, 5.0, 5.1),
-        hand_in("lucky", 10, 1.0, 3.9),  # the best median of a wide interval
-        hand_in("first", 10, 2.0, 2.1),
-        hand_in("close", 10, 1.95, 2.05),
-        hand_in("slow", 10, 1.2, 1.3),
+        submission("fewer", 9, 5.0, 5.1),
+        submission("lucky", 10, 1.0, 3.9),  # the best median of a wide interval
+        submission("first", 10, 2.0, 2.1),
+        submission("close", 10, 1.95, 2.05),
+        submission("slow", 10, 1.2, 1.3),
     ) == [(1, "first"), (1, "close"), (3, "slow"), (3, "lucky"), (5, "fewer")]
 
 
 def test_who_was_not_raced_comes_after_those_who_were():
-    assert ranks(hand_in("b", 10), hand_in("a", 10), hand_in("raced", 10, 1.0, 1.1)) == [(1, "raced"), (2, "a"), (2, "b")]
+    assert ranks(submission("b", 10), submission("a", 10), submission("raced", 10, 1.0, 1.1)) == [
+        (1, "raced"),
+        (2, "a"),
+        (2, "b"),
+    ]
 
 
 @given(st.lists(st.tuples(st.sampled_from([8.0, 10.0]), st.floats(0.1, 5), st.floats(0, 2)), max_size=12))
 def test_a_rank_counts_everybody_above_it(rows):
-    places = ranked([hand_in(f"s{n}", points, low, low + width + 0.01) for n, (points, low, width) in enumerate(rows)])
+    places = ranked([submission(f"s{n}", points, low, low + width + 0.01) for n, (points, low, width) in enumerate(rows)])
     assert [place.rank for place in places] == sorted(place.rank for place in places)
     for place in places:
         better = [one for one in places if one.points > place.points]
@@ -48,19 +55,20 @@ def test_a_rank_counts_everybody_above_it(rows):
 
 @given(st.floats(0.3, 3), st.floats(-0.026, 0.026), st.floats(-0.026, 0.026))
 def test_equal_engines_graded_in_two_sessions_share_a_rank(speed, first, second):
-    """Seen: two byte-identical hand-ins at 2.00x [1.88-2.10] and 1.65x [1.58-1.70] over PyTorch, 1.00x and 1.01x of the reference."""
+    """Seen: two byte-identical submissions at 2.00x [1.88-2.10] and 1.65x [1.58-1.70] over PyTorch, 1.00x and 1.01x of the reference."""
     ones = [
-        hand_in(name, 10, 0.995 * speed * (1 + off), 1.005 * speed * (1 + off)) for name, off in (("a", first), ("b", second))
+        submission(name, 10, 0.995 * speed * (1 + off), 1.005 * speed * (1 + off))
+        for name, off in (("a", first), ("b", second))
     ]
     assert [place.rank for place in ranked(ones)] == [1, 1]
 
 
 def test_a_clear_difference_is_a_rank():
-    assert [place.rank for place in ranked([hand_in("a", 10, 1.0, 1.02), hand_in("b", 10, 1.12, 1.14)])] == [1, 2]
+    assert [place.rank for place in ranked([submission("a", 10, 1.0, 1.02), submission("b", 10, 1.12, 1.14)])] == [1, 2]
 
 
 def test_pseudonyms_are_stable_and_need_the_key():
-    places = ranked([hand_in("ada", 10), hand_in("ben", 10)], key=b"k" * 32)
+    places = ranked([submission("ada", 10), submission("ben", 10)], key=b"k" * 32)
     assert {place.name for place in places} == {pseudonym(b"k" * 32, "ada"), pseudonym(b"k" * 32, "ben")}
     assert pseudonym(b"k" * 32, "ada") != pseudonym(b"l" * 32, "ada")
     assert [place.name for place in places] == sorted(place.name for place in places), "order within a rank tells nothing"

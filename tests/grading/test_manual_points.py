@@ -18,12 +18,12 @@ import onnx
 import pytest
 from nbgrader.api import Gradebook
 
-from course_lib.grading.class_report import read
-from course_lib.grading.classroom import Classroom
-from course_lib.labs.lab01 import reference_recipe
+from course_lib.grading.batch.classroom import Classroom
+from course_lib.grading.reports.class_report import read
+from course_lib.labs.lab01_first_engine.lab import reference_recipe
 from tests.grading.conftest import LAB, ROOT, new_course, submit
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]  # a batch graded twice, and a server of its own
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]  # a batch graded twice, and its own server
 
 
 def gradebook(room: Classroom) -> Gradebook:
@@ -32,13 +32,13 @@ def gradebook(room: Classroom) -> Gradebook:
 
 @pytest.fixture(scope="module")
 def room(tmp_path_factory) -> Classroom:
-    """A hand-in with an answer to the written question, graded once; our own files, so without the sandbox.
+    """A submission with an answer to the written question, graded once; our own files, so without the sandbox.
 
     Its recipe is right and its model is another one: 3 of 10 points, and no time goes into a race.
     """
     root = new_course(tmp_path_factory.mktemp("course"))
     shutil.copy(ROOT / "nbgrader_config.py", root)
-    made = Classroom(root, trusted=True, bench={"builder": "onnxruntime", "runner": "onnxruntime"})
+    made = Classroom(root, trusted=True, examiner={"builder": "onnxruntime", "runner": "onnxruntime"})
     folder = submit(made, "ada")
     onnx.save(one_relu(), folder / "model.onnx")
     reference_recipe().save(folder / "recipe.toml")
@@ -71,10 +71,10 @@ def written(opened: Gradebook):
 
 
 @pytest.mark.parametrize("student", ["ben", "cay"])
-def test_a_question_that_was_not_answered_waits_for_nobody(room, student):
+def test_a_question_that_was_not_answered_needs_no_review(room, student):
     """Released words, or none at all: no points, and the list of who needs an instructor is as long as it has to be."""
-    found = next(one for one in read(LAB, room).hand_ins if one.student == student)
-    assert found.waiting == () and found.score == 0
+    found = next(one for one in read(LAB, room).submissions if one.student == student)
+    assert not found.review.needed and found.score == 0
     with gradebook(room) as opened:
         grade = opened.find_grade("written", LAB.name, LAB.name, student)
         assert (grade.auto_score, grade.needs_manual_grade) == (0, False)
@@ -87,8 +87,9 @@ def test_the_report_is_the_first_thing_on_the_feedback_page(room):
 
 
 def test_the_question_waits_until_somebody_gives_points(room):
-    found = read(LAB, room).hand_ins[0]
-    assert found.waiting == ("written question 'written' waits for points",)
+    found = read(LAB, room).submissions[0]
+    assert [one.text for one in found.review.reasons] == ["written question 'written' has no points yet"]
+    assert (found.review.points.earned, found.review.points.open, found.review.points.lost) == (3, 2, 7)
     assert found.late_s == 30 * 3600
 
 
@@ -100,10 +101,12 @@ def test_points_by_hand_are_still_there_after_grading_again(room):
     again = room.grade(LAB, ["ada"])[0]
     with gradebook(room) as opened:
         assert written(opened).manual_score == 1.5
-        assert opened.find_submission(LAB.name, "ada").score == again.score + 1.5
-    found = read(LAB, room).hand_ins[0]
-    assert found.score == found.judged + 1.5 and found.max_score == 12 and found.judged == again.score == 3
-    assert found.waiting == ("written: points were given by hand before the last grading, look whether they still fit",)
+        assert opened.find_submission(LAB.name, "ada").score == again.score == 4.5
+    found = read(LAB, room).submissions[0]
+    assert found.score == found.judged + 1.5 and found.max_score == 12 and found.judged == 3
+    assert again.review == found.review
+    (reason,) = found.review.reasons
+    assert reason.code == "by_hand" and "before the last grading, look whether they still fit" in reason.text
 
 
 def test_points_through_a_running_formgrader(room, tmp_path):
@@ -115,8 +118,8 @@ def test_points_through_a_running_formgrader(room, tmp_path):
         request = urllib.request.Request(f"{address}/formgrader/api/grade/{identity}", body, method="PUT")
         answer = json.load(urllib.request.urlopen(authorized(request), timeout=20))
     assert answer["manual_score"] == 2.0
-    found = read(LAB, room).hand_ins[0]
-    assert found.score == found.judged + 2 and found.waiting == ()
+    found = read(LAB, room).submissions[0]
+    assert found.score == found.judged + 2 and not found.review.needed
 
 
 TOKEN = "grade-with-care"

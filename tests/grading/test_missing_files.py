@@ -1,11 +1,11 @@
-"""A hand-in with files missing, through the judge."""
+"""A submission with files missing, through the judge."""
 
 from __future__ import annotations
 
 import pytest
 
 from course_lib import labs
-from course_lib.grading.judge import judge
+from course_lib.grading.judge.judging import judge
 
 
 @pytest.mark.parametrize("name", labs.names())
@@ -13,8 +13,8 @@ def test_nothing_handed_in_is_no_fault_and_no_points(name, tmp_path):
     lab = labs.find(name)
     verdict = judge(lab, tmp_path, trusted=True)
     assert (verdict.fault, verdict.score) == ("", 0)
-    messages = [outcome.message for outcome in verdict.examination.outcomes]
-    assert messages and all(any(file in message for file in lab.artefacts) and "\n" not in message for message in messages), (
+    messages = [outcome.message for outcome in verdict.outcomes]
+    assert messages and all(any(file in message for file in lab.artifacts) and "\n" not in message for message in messages), (
         messages
     )
 
@@ -24,8 +24,8 @@ def test_a_missing_file_costs_the_tasks_that_need_it(tmp_path):
     lab = labs.find("lab05")
     lab.write_reference(tmp_path)
     (tmp_path / "account.json").unlink()
-    tiers = {outcome.task.id: outcome.tier for outcome in lab.examine(tmp_path, labs.Bench(), only="cover").outcomes}
+    tiers = {outcome.task.id: outcome.tier for outcome in lab.examine(tmp_path, labs.Examiner(), only="cover").outcomes}
     assert tiers == {"cover": "full"}
     (tmp_path / "recipe.toml").write_text("precision = 3")
     verdict = judge(lab, tmp_path, trusted=True)
-    assert all("precision" in outcome.message for outcome in verdict.examination.outcomes)
+    assert all("precision" in outcome.message for outcome in verdict.outcomes)

@@ -9,8 +9,8 @@ import stat
 import pytest
 
 from course_lib.errors import CourseError
-from course_lib.grading import signature
-from course_lib.grading.recompute import contradictions
+from course_lib.grading.integrity import signature
+from course_lib.grading.judge.recompute import contradictions
 from tests.grading.classes import real_verdict
 
 
@@ -53,7 +53,7 @@ def test_alterations_are_noticed(document, key, tmp_path):
 
 
 def resigned(document, key, change):
-    """What a grader with a bug, or an instructor with a favourite, would have signed."""
+    """What a grader with a bug, or an instructor with a favorite, would have signed."""
     altered = copy.deepcopy({name: value for name, value in document.items() if name != "signature"})
     change(altered)
     return signature.signed(altered, key)
@@ -61,7 +61,7 @@ def resigned(document, key, change):
 
 def test_a_verdict_of_an_examiner_that_failed_holds_no_points(document, key):
     def fail(found, score=0.0):
-        found.update(fault="the reference cannot be built", tasks=[], score=score, max_score=0.0, comparison=None)
+        found.update(fault="the reference cannot be built", tasks=[], score=score, comparison=None)
 
     assert contradictions(resigned(document, key, fail)) == []
     paid = resigned(document, key, lambda found: fail(found, score=10.0))
@@ -93,7 +93,7 @@ def list_a_task_twice(found):
         (lambda found: found.update(score=11), "do not sum up to it"),
         (lambda found: found["comparison"]["speedup"]["yours"].update(median=9.0), "the verdict says 9.00x"),
         (slower, "the tier 'none' for speed, the verdict says 'full'"),
-        (lambda found: found.pop("tasks"), "is not one of this course's"),
+        (lambda found: found.pop("tasks"), "not a verdict of this course"),
         (lambda found: found.update(lab="lab99"), "lab99"),
     ],
 )

@@ -9,10 +9,11 @@ import pytest
 
 from course_lib import labs
 from course_lib.benchmark import Comparison, Measurement, speedup
-from course_lib.grading import report, speed_figure
-from course_lib.grading.judge import Verdict, judge
-from course_lib.grading.layer_feedback import Difference, LayerFeedback
-from course_lib.labs import Examination, lab01
+from course_lib.grading.judge.judging import judge
+from course_lib.grading.judge.verdict import Verdict
+from course_lib.grading.reports import report, speed_figure
+from course_lib.grading.reports.layer_feedback import Difference, LayerFeedback
+from course_lib.labs.lab01_first_engine import lab as lab01
 from tests.grading.classes import real_verdict
 from tests.grading.conftest import LAB
 from tests.grading.test_class_report import HOSTILE, Tags
@@ -39,7 +40,7 @@ def page() -> str:
 def test_it_says_what_was_earned_and_why(page):
     verdict = real_verdict()
     assert f"{verdict.score:g} <span>of 10 points" in page
-    for outcome in verdict.examination.outcomes:
+    for outcome in verdict.outcomes:
         assert outcome.task.title in page and escape(outcome.message) in page
 
 
@@ -52,7 +53,7 @@ def test_it_loads_nothing_and_escapes_what_a_learner_names(page):
 
 
 def test_the_race_is_there_with_its_boundaries_and_in_words(page):
-    comparison = real_verdict().examination.comparison
+    comparison = real_verdict().comparison
     alt = next(value for name, value in Tags(page).attributes if name == "aria-label")
     assert f"yours {comparison.measurements['yours'].median_ms:.3g} ms" in alt
     assert str(comparison.speedups["yours"]) in alt and str(comparison.ratio("reference", "yours", seed=0)) in alt
@@ -105,22 +106,22 @@ def test_a_lab_without_paces_shows_its_race_without_boundaries():
     measured = {"given": Measurement(given), "yours": Measurement(yours)}
     race = Comparison("given", measured, {"yours": speedup(given, yours)}, 1.0, "time")
     lab = labs.find("lab07")
-    assert speed_figure.tiers(lab) is None and speed_figure.tiers(LAB) is lab01.SPEED
-    found = Examination(lab.nothing("too slow"), comparison=race)
-    page = report.page(lab, replace(real_verdict(), lab=lab.name, examination=found), "ada")
+    assert lab.speed is None and LAB.speed is lab01.SPEED
+    slow = replace(real_verdict(), lab=lab.name, outcomes=lab.zero_outcomes("too slow"), comparison=race)
+    page = report.page(lab, slow, "ada")
     assert "against\ngiven" not in page and "Your speed divided by that of given: 2.00x [2.00-2.00]." in page
     assert "part of the points from" not in page and "the time was up" in page
 
 
-def test_a_hand_in_without_files(tmp_path):
+def test_a_submission_without_files(tmp_path):
     verdict = judge(LAB, tmp_path, trusted=True)
     page = report.page(LAB, verdict, "ada")
     assert "0 <span>of 10 points" in page and "handed in: no files" in page and "How fast" not in page
 
 
 def test_a_fault_of_the_examiners_and_an_inconclusive_verdict_say_that_somebody_will_look():
-    faulty = replace(real_verdict(), examination=None, fault=f"disk full {HOSTILE}")
-    assert "the examiner itself failed (disk full &lt;img" in report.body(faulty)
-    found = real_verdict().examination
-    unsure = replace(found, outcomes=(replace(found.outcomes[0], tier="inconclusive"), *found.outcomes[1:]))
-    assert "<b>Inconclusive:</b>" in report.body(replace(real_verdict(), examination=unsure))
+    faulty = report.body(replace(real_verdict(), outcomes=(), fault=f"disk full {HOSTILE}"))
+    assert "the examiner failed: disk full &lt;img" in faulty and "0 <span>of 10 points; 10 more are open" in faulty
+    first, *others = real_verdict().outcomes
+    unsure = report.body(replace(real_verdict(), outcomes=(replace(first, tier="inconclusive", points=1.5), *others)))
+    assert f"<li>{first.task.title}: inconclusive." in unsure and "8.5 <span>of 10 points; 1.5 more are open" in unsure

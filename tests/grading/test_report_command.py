@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from course_lib import cli
+from course_lib.cli import app
 from tests.grading.classes import faulty, new_room, put, verdict
 from tests.grading.conftest import LAB
 
@@ -25,7 +25,7 @@ def course(tmp_path, monkeypatch, capfd):
         monkeypatch.setattr(sys, "argv", ["course", "report", *arguments])
         capfd.readouterr()
         with pytest.raises(SystemExit) as left:
-            cli.main()
+            app.main()
         return (left.value.code or 0, *capfd.readouterr())
 
     return run
@@ -36,7 +36,9 @@ def test_tables_and_files(course, tmp_path):
         "lab01", "--csv", str(tmp_path / "grades.csv"), "--format", "canvas", "--leaderboard", "--anonymous"
     )
     assert (status, err) == (0, "")
-    assert "ben [bold]" in out and "the examiner failed" in out and "'written' waits" in out and "published as" in out
+    assert (
+        "ben [bold]" in out and "the examiner failed" in out and "'written' has no points yet" in out and "published as" in out
+    )
     for path in (f"reports/{LAB.name}.html", f"reports/{LAB.name}.leaderboard.html", "leaderboard.key"):
         assert (tmp_path / "classroom" / path).is_file()
     assert (tmp_path / "grades.csv").read_text().startswith("Student,ID,SIS User ID")
@@ -45,7 +47,7 @@ def test_tables_and_files(course, tmp_path):
 def test_json_is_one_document(course):
     status, out, err = course("lab01", "--json")
     document = json.loads(out)
-    assert (status, err) == (0, "") and [one["student"] for one in document["hand_ins"]] == ["ada", "ben [bold]"]
+    assert (status, err) == (0, "") and [one["student"] for one in document["submissions"]] == ["ada", "ben [bold]"]
     assert document["leaderboard"] == [] and document["files"][0].endswith(f"{LAB.name}.html")
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from course_lib.engines import Worker
 from course_lib.errors import CourseError
-from course_lib.grading import interpreter_folders, sandbox
-from course_lib.grading.sandbox import Sandbox
+from course_lib.grading.isolation import interpreter_folders, sandbox
+from course_lib.grading.isolation.sandbox import Sandbox
 from tests.grading.conftest import LAB, ROOT, needs_sandbox, new_course
 
 
@@ -65,7 +65,7 @@ def test_an_interpreter_that_is_linked_from_a_home_folder_shows_nothing_else_of_
 
 
 @pytest.mark.parametrize("where", ["prefix", "path", "libraries"])
-def test_an_interpreter_that_needs_a_home_folder_is_refused(home, monkeypatch, where):
+def test_an_interpreter_that_needs_a_home_folder_is_rejected(home, monkeypatch, where):
     if where == "prefix":
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", home], check=True)
         command = f"{home}/bin/python"
@@ -73,7 +73,7 @@ def test_an_interpreter_that_needs_a_home_folder_is_refused(home, monkeypatch, w
         variable = {"path": "PYTHONPATH", "libraries": "LD_LIBRARY_PATH"}[where]
         command = f"env {variable}={home.parent} {sys.executable}"
     monkeypatch.setenv("COURSE_ENVIRONMENTS", f"x={command}")
-    with pytest.raises(CourseError, match=f"hand-ins would see the home folder {home}: .* in a folder of its own"):
+    with pytest.raises(CourseError, match=f"submissions would see the home folder {home}: .* in its own folder"):
         Sandbox().command(["true"])
     monkeypatch.setattr(sandbox, "problem", sandbox.problem.__wrapped__)
     assert str(home) in sandbox.problem()
@@ -81,13 +81,13 @@ def test_an_interpreter_that_needs_a_home_folder_is_refused(home, monkeypatch, w
         sandbox.require()
 
 
-def test_an_interpreter_around_the_course_is_refused(tmp_path, monkeypatch):
+def test_an_interpreter_around_the_course_is_rejected(tmp_path, monkeypatch):
     """Made with `python -m venv .` in the course's folder, its prefix holds solutions and grades."""
     root = new_course(tmp_path)
     (root / "nbgrader_config.py").touch()
     monkeypatch.setenv("COURSE_ROOT", str(root))
     monkeypatch.setattr(sys, "prefix", str(root))
-    with pytest.raises(CourseError, match="hand-ins would see the course's folder with solutions and grades"):
+    with pytest.raises(CourseError, match="submissions would see the course's folder with solutions and grades"):
         Sandbox().command(["true"])
     monkeypatch.setattr(sys, "prefix", str(root / ".venv"))
     assert Sandbox().command(["true"])
@@ -115,8 +115,8 @@ def test_limits_hold():
 
 @needs_sandbox
 def test_grading_code_is_hidden():
-    assert inside("import course_lib.grading.judge").returncode != 0
-    assert inside("import course_lib.labs.lab01, course_lib.engines").returncode == 0
+    assert inside("import course_lib.grading.judge.judging").returncode != 0
+    assert inside("import course_lib.labs.lab01_first_engine.lab, course_lib.engines").returncode == 0
 
 
 @needs_sandbox
@@ -125,15 +125,15 @@ def test_a_worker_runs_inside():
         assert {found["name"] for found in worker.backends()} >= {"onnxruntime", "torch"}
 
 
-def test_without_bubblewrap_grading_refuses_and_says_what_to_install(tmp_path):
+def test_without_bubblewrap_grading_rejects_and_says_what_to_install(tmp_path):
     """The real command on a search path that has no bwrap."""
     root = new_course(tmp_path)
     (root / "nbgrader_config.py").write_text((ROOT / "nbgrader_config.py").read_text())
-    hand_in = root / "classroom/submitted/ada" / LAB.name
-    hand_in.mkdir(parents=True)
-    (hand_in / f"{LAB.name}.ipynb").write_text((root / "labs" / LAB.name / f"{LAB.name}.ipynb").read_text())
+    submission = root / "classroom/submitted/ada" / LAB.name
+    submission.mkdir(parents=True)
+    (submission / f"{LAB.name}.ipynb").write_text((root / "labs" / LAB.name / f"{LAB.name}.ipynb").read_text())
     environment = {**os.environ, "PATH": str(tmp_path), "COURSE_ROOT": str(root)}
-    command = [sys.executable, "-m", "course_lib.cli", "grade", "lab01"]
+    command = [sys.executable, "-m", "course_lib.cli.app", "grade", "lab01"]
     ran = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=root, timeout=120)
     assert ran.returncode == 1 and ran.stdout == ""
     assert len(ran.stderr.strip().splitlines()) == 1
@@ -144,7 +144,7 @@ def test_without_bubblewrap_grading_refuses_and_says_what_to_install(tmp_path):
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user for this test")
 @needs_sandbox
 def test_works_for_an_ordinary_user_where_the_kernel_allows_it(tmp_path):
-    """Tried as nobody: either it runs, or bubblewrap refuses as a whole; it never runs with fewer walls."""
+    """Tried as nobody: either it runs, or bubblewrap fails as a whole; it never runs with a weaker sandbox."""
     command = Sandbox().command(["/usr/bin/id", "-u"])
     ran = subprocess.run(
         ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", *command], capture_output=True, text=True

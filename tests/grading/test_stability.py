@@ -1,4 +1,4 @@
-"""The same hand-in gets the same verdict every time, on a machine that does other work too. Takes minutes: `make slow-test`."""
+"""The same submission gets the same verdict every time, on a machine that does other work too. Takes minutes: `make slow-test`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from course_lib.grading.judge import judge
+from course_lib.grading.judge.judging import judge
 from tests.grading.conftest import LAB, needs_sandbox
 
 pytestmark = [pytest.mark.slow, needs_sandbox, pytest.mark.timeout(1800)]
@@ -39,13 +39,13 @@ def test_ten_gradings_one_verdict(busy_machine, reference):
     for _ in range(10):
         started = time.monotonic()
         verdict = judge(LAB, reference)
-        speed = verdict.examination.comparison.speedups["yours"]
-        verdicts.append([(outcome.task.id, outcome.tier) for outcome in verdict.examination.outcomes])
+        speed = verdict.comparison.speedups["yours"]
+        verdicts.append([(outcome.task.id, outcome.tier) for outcome in verdict.outcomes])
         widths.append(speed.half_width)
-        print(f"{verdict.score:g} points, {speed}, {verdict.examination.comparison.seconds:.1f} s measuring, "
+        print(f"{verdict.score:g} points, {speed}, {verdict.comparison.seconds:.1f} s measuring, "
               f"{time.monotonic() - started:.1f} s in all, load {os.getloadavg()[0]:.1f}", flush=True)  # fmt: skip
         assert speed.median >= 1.4
-        assert verdict.examination.comparison.seconds <= 30
+        assert verdict.comparison.seconds <= 30
         time.sleep(random.uniform(0, 1))
     assert all(verdict == verdicts[0] for verdict in verdicts)
     assert {tier for _, tier in verdicts[0]} == {"full"}

@@ -1,4 +1,4 @@
-"""A bench without processes: for tests of what an examination says, not of how it is isolated."""
+"""An examiner without processes: for tests of what an examination says, not of how it is isolated."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from functools import cache
 import onnx
 
 from course_lib.engines import Plan, build, load
-from course_lib.labs import Bench
+from course_lib.labs import Examiner
 from course_lib.recipe import Recipe
 
 
-class Quick(Bench):
+class Quick(Examiner):
     """Engines answer in this process, and nothing is built twice."""
 
     def build(self, model, recipe):

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from course_lib.errors import EngineError
-from course_lib.labs import Bench
-from course_lib.labs.answers import NOT_FINITE_DB, decibels, fresh_images, logits
+from course_lib.labs import Examiner
+from course_lib.labs.framework.answers import NOT_FINITE_DB, decibels, fresh_images, logits
 
 IMAGES = np.random.default_rng(0).random((20, 1, 32, 32), dtype=np.float32)
 
@@ -75,8 +75,8 @@ def test_decibels_are_json(value):
 
 
 def test_images_come_from_the_graders_seed_or_from_nowhere():
-    assert np.array_equal(fresh_images(Bench(seed=1), 4).images, fresh_images(Bench(seed=1), 4).images)
-    assert not np.array_equal(fresh_images(Bench(), 4).images, fresh_images(Bench(), 4).images)
+    assert np.array_equal(fresh_images(Examiner(seed=1), 4).images, fresh_images(Examiner(seed=1), 4).images)
+    assert not np.array_equal(fresh_images(Examiner(), 4).images, fresh_images(Examiner(), 4).images)
 
 
 def test_no_batch_size_is_a_programmers_mistake():

@@ -9,14 +9,16 @@ import pytest
 import torch
 from torch import nn
 
-from course_lib import console, labs
-from course_lib.labs import Bench, Examination
+from course_lib import labs
+from course_lib.cli import console
+from course_lib.errors import CourseError
+from course_lib.labs import Examination, Examiner
 from course_lib.models import classifier, export_onnx
 from course_lib.recipe import Profile, Recipe
 from tests.labs.quick import Quick
 
 LAB = labs.find("lab01")
-BENCH, QUICK = Bench(measure_s=20), Quick(measure_s=10)
+EXAMINER, QUICK = Examiner(measure_s=20), Quick(measure_s=10)
 
 
 def recipe(low: int = 1, high: int = 32, **options) -> Recipe:
@@ -33,8 +35,8 @@ def model(tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def hand_in(tmp_path, model):
-    """Examine a hand-in that is right except for what is given."""
+def submission(tmp_path, model):
+    """Examine a submission that is right except for what is given."""
 
     def examine(*, network: onnx.ModelProto | None = None, text: str | None = None, only: str | None = None) -> Examination:
         data = network.SerializeToString() if network else model.read_bytes()
@@ -56,7 +58,7 @@ def hints(examined: Examination) -> str:
 @pytest.mark.slow
 def test_reference_has_full_marks(tmp_path):
     LAB.write_reference(tmp_path)
-    examined = LAB.examine(tmp_path, BENCH)
+    examined = LAB.examine(tmp_path, EXAMINER)
     assert tiers(examined) == {"profile": "full", "accuracy": "full", "speed": "full"}, examined.outcomes
     assert examined.points == examined.max_points == 10
     assert examined.comparison.speedups["yours"].median >= 1.4  # the course's promise for a CPU
@@ -64,78 +66,78 @@ def test_reference_has_full_marks(tmp_path):
 
 
 def test_nothing_handed_in_has_none(tmp_path):
-    examined = LAB.examine(tmp_path, BENCH)
+    examined = LAB.examine(tmp_path, EXAMINER)
     assert examined.points == 0
     assert "model.onnx is missing" in examined.outcomes[0].message
     assert "Task 1" in hints(examined)
 
 
 @pytest.mark.parametrize(("high", "tier"), [(16, "partial"), (31, "partial"), (8, "none"), (1, "none")])
-def test_profile_that_ends_too_early(hand_in, high, tier):
-    examined = hand_in(text=recipe(high=high).dumps(), only="profile")
+def test_profile_that_ends_too_early(submission, high, tier):
+    examined = submission(text=recipe(high=high).dumps(), only="profile")
     assert tiers(examined) == {"profile": tier}
-    assert f"Batch {high + 1} is refused: your profile covers 1 to {high}" in examined.outcomes[0].message
+    assert f"Batch {high + 1} is rejected: your profile covers 1 to {high}" in examined.outcomes[0].message
     assert "[min, max]" in hints(examined)
 
 
-def test_profile_that_starts_too_late_still_runs_what_it_covers(hand_in):
-    examined = hand_in(text=recipe(low=8).dumps(), only="accuracy")
+def test_profile_that_starts_too_late_still_runs_what_it_covers(submission):
+    examined = submission(text=recipe(low=8).dumps(), only="accuracy")
     assert tiers(examined) == {"profile": "partial", "accuracy": "full"}
-    assert "Batch 1 is refused" in examined.outcomes[0].message
+    assert "Batch 1 is rejected" in examined.outcomes[0].message
 
 
-def test_several_profiles_may_share_the_range(hand_in):
+def test_several_profiles_may_share_the_range(submission):
     both = Recipe(profiles=(*recipe(1, 8).profiles, *recipe(9, 32).profiles))
-    assert tiers(hand_in(text=both.dumps(), only="profile")) == {"profile": "full"}
+    assert tiers(submission(text=both.dumps(), only="profile")) == {"profile": "full"}
 
 
-def test_no_profile_is_no_engine(hand_in):
-    examined = hand_in(text="")
+def test_no_profile_is_no_engine(submission):
+    examined = submission(text="")
     assert set(tiers(examined).values()) == {"none"}
     assert "no profile" in examined.outcomes[0].message
     assert "min, opt and max" in hints(examined)
 
 
-def test_fixed_batch_is_no_engine_for_the_service(hand_in):
-    examined = hand_in(network=export_onnx(classifier("wide"), dynamic_batch=False, batch=1))
+def test_fixed_batch_is_no_engine_for_the_service(submission):
+    examined = submission(network=export_onnx(classifier("wide"), dynamic_batch=False, batch=1))
     assert set(tiers(examined).values()) == {"none"}
     assert "always 1" in examined.outcomes[0].message
     assert "batch is fixed" in hints(examined) and "is dynamic" not in hints(examined)
 
 
-def test_a_reason_that_several_tasks_share_is_printed_once(hand_in, capsys):
-    console.outcomes(LAB, hand_in(network=export_onnx(classifier("wide"), dynamic_batch=False, batch=1)))
+def test_a_reason_that_several_tasks_share_is_printed_once(submission, capsys):
+    console.outcomes(LAB, submission(network=export_onnx(classifier("wide"), dynamic_batch=False, batch=1)))
     shown = capsys.readouterr().out
     assert shown.count("always 1") == shown.count("Hint:") == 1
     assert all(task.title in shown for task in LAB.tasks)
-    console.outcomes(LAB, hand_in(text=recipe(low=8).dumps(), only="profile"))
-    assert capsys.readouterr().out.count("Batch 1 is refused") == 1
+    console.outcomes(LAB, submission(text=recipe(low=8).dumps(), only="profile"))
+    assert capsys.readouterr().out.count("Batch 1 is rejected") == 1
 
 
-def test_promised_half_precision_on_a_float_graph(hand_in):
+def test_promised_half_precision_on_a_float_graph(submission):
     """The label alone makes nothing faster: an FP32 engine that says FP16 scores nothing."""
-    examined = hand_in(text=recipe(precision="fp16").dumps())
+    examined = submission(text=recipe(precision="fp16").dumps())
     assert set(tiers(examined).values()) == {"none"}
     assert "none of" in examined.outcomes[0].message
     assert "number types" in hints(examined)
 
 
 @pytest.mark.slow
-def test_half_precision_in_the_graph_is_accurate(hand_in):
+def test_half_precision_in_the_graph_is_accurate(submission):
     half = export_onnx(classifier("wide"), dtype="fp16")
-    examined = hand_in(network=half, text=recipe(precision="fp16").dumps(), only="accuracy")
+    examined = submission(network=half, text=recipe(precision="fp16").dumps(), only="accuracy")
     assert tiers(examined) == {"profile": "full", "accuracy": "full"}
 
 
-def test_untrained_network_has_neither_accuracy_nor_speed(hand_in):
-    examined = hand_in(network=export_onnx(classifier("wide", pretrained=False)))
+def test_untrained_network_has_neither_accuracy_nor_speed(submission):
+    examined = submission(network=export_onnx(classifier("wide", pretrained=False)))
     assert tiers(examined) == {"profile": "full", "accuracy": "none", "speed": "none"}
     assert "same network" in hints(examined)
 
 
-def test_smaller_network_of_the_same_accuracy_scores_nothing(hand_in):
+def test_smaller_network_of_the_same_accuracy_scores_nothing(submission):
     """A cheat: the small classifier gets as many digits right and is several times as fast, but it is not the given network."""
-    examined = hand_in(network=export_onnx(classifier("small")))
+    examined = submission(network=export_onnx(classifier("small")))
     assert tiers(examined) == {"profile": "full", "accuracy": "none", "speed": "none"}
     assert examined.figures["accuracy"] > 0.98
 
@@ -148,8 +150,8 @@ class Constant(nn.Module):
         return classifier("small").signature()
 
 
-def test_constants_baked_in_score_nothing(hand_in):
-    examined = hand_in(network=export_onnx(Constant()))
+def test_constants_baked_in_score_nothing(submission):
+    examined = submission(network=export_onnx(Constant()))
     assert tiers(examined)["accuracy"] == tiers(examined)["speed"] == "none"
 
 
@@ -169,8 +171,8 @@ class ThreeTimes(nn.Module):
 
 
 @pytest.mark.slow
-def test_slow_engine_loses_the_points_for_speed(hand_in):
-    examined = hand_in(network=export_onnx(ThreeTimes()))
+def test_slow_engine_loses_the_points_for_speed(submission):
+    examined = submission(network=export_onnx(ThreeTimes()))
     assert tiers(examined) == {"profile": "full", "accuracy": "full", "speed": "none"}
     assert "Measure" in hints(examined)
 
@@ -190,22 +192,22 @@ class WrongAtThree(nn.Module):
         return self.network.signature()
 
 
-def test_engine_that_is_right_at_batch_1_only(hand_in):
-    assert tiers(hand_in(network=export_onnx(WrongAtThree()), only="accuracy"))["accuracy"] == "none"
+def test_engine_that_is_right_at_batch_1_only(submission):
+    assert tiers(submission(network=export_onnx(WrongAtThree()), only="accuracy"))["accuracy"] == "none"
 
 
-def test_wrong_output_name_is_said(hand_in, model):
+def test_wrong_output_name_is_said(submission, model):
     network = onnx.load(model)
     for node in network.graph.node:
         node.output[:] = ["scores" if name == "logits" else name for name in node.output]
     network.graph.output[0].name = "scores"
-    examined = hand_in(network=network, only="accuracy")
+    examined = submission(network=network, only="accuracy")
     assert "expected one called logits" in examined.outcomes[1].message
 
 
 @pytest.mark.parametrize("text", ["workspce_mib = 3", "precision = 'fp12'", "[[profile]]\nimage = 3", "\x00"])
-def test_broken_recipe_is_one_line(hand_in, text):
-    examined = hand_in(text=text)
+def test_broken_recipe_is_one_line(submission, text):
+    examined = submission(text=text)
     assert examined.points == 0
     assert "\n" not in examined.outcomes[0].message
 
@@ -214,5 +216,5 @@ def test_check_answers_one_task(tmp_path):
     outcome = LAB.check("profile", tmp_path)
     assert outcome.tier == "none"
     assert "not yet" in outcome._repr_html_()
-    with pytest.raises(labs.base.CourseError, match="it has profile, accuracy, speed"):
+    with pytest.raises(CourseError, match="it has profile, accuracy, speed"):
         LAB.check("fame")

@@ -14,14 +14,16 @@ import pytest
 from onnx import helper, numpy_helper
 
 from course_lib import labs
-from course_lib.cpu_int8 import session_options
+from course_lib._util.cpu_int8 import session_options
 from course_lib.engines import build
 from course_lib.errors import ExaminerFault
-from course_lib.grading import sandbox
-from course_lib.grading.judge import judge
-from course_lib.labs import Bench, Examination, lab03, lab03_reference
-from course_lib.labs.lab03_data import FULL_INK, calibration_scans, faulty_scans
-from course_lib.labs.lab03_quality import Quality, quality
+from course_lib.grading.isolation import sandbox
+from course_lib.grading.judge.judging import judge
+from course_lib.labs import Examination, Examiner
+from course_lib.labs.lab03_calibration import lab
+from course_lib.labs.lab03_calibration import reference as lab03_reference
+from course_lib.labs.lab03_calibration.data import FULL_INK, calibration_scans, faulty_scans
+from course_lib.labs.lab03_calibration.judge.answer_quality import Quality, quality
 from course_lib.models import classifier, export_onnx, fresh_digits
 from course_lib.precision import (
     EntropyCalibrator,
@@ -75,9 +77,9 @@ def reference(tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def hand_in(tmp_path, reference, monkeypatch):
-    """Examine a hand-in that is right except for what is given; images are few, to be quick."""
-    monkeypatch.setattr(lab03, "FRESH_IMAGES", 64)
+def submission(tmp_path, reference, monkeypatch):
+    """Examine a submission that is right except for what is given; images are few, to be quick."""
+    monkeypatch.setattr(lab, "FRESH_IMAGES", 64)
 
     def examine(
         *,
@@ -86,7 +88,7 @@ def hand_in(tmp_path, reference, monkeypatch):
         source: str | None = None,
         only: str | None = None,
     ) -> Examination:
-        for name in LAB.artefacts:
+        for name in LAB.artifacts:
             (tmp_path / name).write_bytes((reference / name).read_bytes())
         if model is not None:
             (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
@@ -107,23 +109,22 @@ def hint(examined: Examination, task: str) -> str:
     return next(outcome.hint for outcome in examined.outcomes if outcome.task.id == task)
 
 
-# ---- whole hand-ins
+# ---- whole submissions
 
 
 def test_the_judge_gives_the_reference_full_marks(reference):
     """In the sandbox, where there is one."""
     verdict = judge(LAB, reference, trusted=bool(sandbox.problem()))
-    examined = verdict.examination
-    assert examined is not None, verdict.fault
-    assert tiers(examined) == dict.fromkeys(("calibrator", "sqnr", "kernels", "speed"), "full"), examined.outcomes
+    assert not verdict.fault, verdict.fault
+    assert tiers(verdict) == dict.fromkeys(("calibrator", "sqnr", "kernels", "speed"), "full"), verdict.outcomes
     assert (verdict.score, verdict.max_score) == (10, 10)
-    assert 39 <= examined.figures["sqnr_db"] <= 43
+    assert 39 <= verdict.figures["sqnr_db"] <= 43
     if lowering_helps():
-        assert examined.comparison.speedups["yours"].median >= 2
+        assert verdict.comparison.speedups["yours"].median >= 2
 
 
 def test_nothing_handed_in_has_none(tmp_path):
-    examined = LAB.examine(tmp_path, Bench())
+    examined = LAB.examine(tmp_path, Examiner())
     assert examined.points == 0 and examined.max_points == 10
     assert [outcome.message.split(" is missing")[0] for outcome in examined.outcomes] == ["calibrator.py", *["model.onnx"] * 3]
     assert all(outcome.hint for outcome in examined.outcomes)
@@ -131,14 +132,14 @@ def test_nothing_handed_in_has_none(tmp_path):
 
 def test_untouched_release_has_none(tmp_path):
     leave_untouched(LAB.name, tmp_path)
-    examined = LAB.examine(tmp_path, Bench())
+    examined = LAB.examine(tmp_path, Examiner())
     assert examined.points == 0
     assert "still empty" in hint(examined, "calibrator")
 
 
-def test_min_max_on_the_faulty_scans(hand_in, network, seen):
+def test_min_max_on_the_faulty_scans(submission, network, seen):
     """Right kernels, wrong answers: and a wrong engine has no speed."""
-    examined = hand_in(model=insert_qdq(network, seen.ranges(MinMaxCalibrator())))
+    examined = submission(model=insert_qdq(network, seen.ranges(MinMaxCalibrator())))
     assert tiers(examined) == {"calibrator": "full", "sqnr": "none", "kernels": "full", "speed": "none"}
     assert examined.points == 5
     assert "How many scans set it?" in hint(examined, "sqnr")
@@ -146,30 +147,30 @@ def test_min_max_on_the_faulty_scans(hand_in, network, seen):
 
 
 @needs_vnni
-def test_copy_that_answers_otherwise_costs_the_speed_alone(hand_in, monkeypatch):
+def test_copy_that_answers_otherwise_costs_the_speed_alone(submission, monkeypatch):
     """A cheat: a model that is right as it stands and saves its work once it is lowered."""
-    monkeypatch.setattr(lab03, "argmax_agreement", lambda model, lowered: 0.5)
-    examined = hand_in()
+    monkeypatch.setattr(lab, "argmax_agreement", lambda model, lowered: 0.5)
+    examined = submission()
     assert tiers(examined) == {"calibrator": "full", "sqnr": "full", "kernels": "full", "speed": "none"}
     assert "keeps its answer for only 50 %" in examined.outcomes[-1].message
 
 
 @pytest.mark.slow
 @needs_vnni
-def test_pairs_on_biases_cost_the_speed(hand_in, network, good):
+def test_pairs_on_biases_cost_the_speed(submission, network, good):
     model = insert_qdq(network, good)
     for node in [node for node in model.graph.node if node.op_type in ("Conv", "Gemm")]:
         bias = next(numpy_helper.to_array(i) for i in model.graph.initializer if i.name == node.input[2])
         add_pair(model.graph, node.input[2], float(np.abs(bias).max()) / 127, [node])
-    examined = hand_in(model=model)
+    examined = submission(model=model)
     assert tiers(examined) == {"calibrator": "full", "sqnr": "full", "kernels": "full", "speed": "none"}, examined.outcomes
     assert "on biases" in hint(examined, "speed")
 
 
-def test_without_vnni_the_points_for_speed_follow_the_layers(hand_in, network, good, layers, monkeypatch):
-    monkeypatch.setattr(lab03, "lowering_helps", lambda: False)
-    monkeypatch.setattr(lab03.lowering, "wanted", lambda bench: True)
-    examined = hand_in(model=insert_qdq(network, good, exclude=layers[:3]), source="")
+def test_without_vnni_the_points_for_speed_follow_the_layers(submission, network, good, layers, monkeypatch):
+    monkeypatch.setattr(lab, "lowering_helps", lambda: False)
+    monkeypatch.setattr(lab.lowering, "wanted", lambda examiner: True)
+    examined = submission(model=insert_qdq(network, good, exclude=layers[:3]), source="")
     assert tiers(examined) == {"calibrator": "none", "sqnr": "full", "kernels": "partial", "speed": "partial"}
     assert examined.points == 0 + 3 + 1 + 1
     assert "no VNNI" in examined.outcomes[-1].message and examined.comparison is None
@@ -191,11 +192,11 @@ def add_pair(graph: onnx.GraphProto, tensor: str, scale: float, readers: list[on
                 node.input[position] = f"{name}/dq"
 
 
-# ---- SQNR: the same judgement, on engines in this process
+# ---- SQNR: the same judgment, on engines in this process
 
 
 class InProcess:
-    """An engine without a process of its own."""
+    """An engine without its own process."""
 
     def __init__(self, model: onnx.ModelProto) -> None:
         import onnxruntime
@@ -311,7 +312,7 @@ def test_layers_left_in_float(reference_plan, network, good, layers, start, stop
         assert layers[start] in outcome.message and "both of its inputs" in outcome.hint
 
 
-def test_small_layers_in_int8_beside_the_float_network(hand_in, network, layers, good):
+def test_small_layers_in_int8_beside_the_float_network(submission, network, layers, good):
     """A cheat: INT8 layers that compute next to nothing prove the label, while the network itself stays float."""
     model, before = copy.deepcopy(network), "image"
     for node in model.graph.node:
@@ -324,15 +325,15 @@ def test_small_layers_in_int8_beside_the_float_network(hand_in, network, layers,
     model.graph.node.append(helper.make_node("Flatten", ["mean"], ["flat"], name="flat"))
     model.graph.node.append(helper.make_node("Add", ["true_logits", "flat"], ["logits"], name="add"))
     ranges = {**good, **{f"decoy{index}": 1.0 for index in range(12)}}
-    examined = hand_in(model=insert_qdq(model, ranges, exclude=layers))
+    examined = submission(model=insert_qdq(model, ranges, exclude=layers))
     assert tiers(examined) == {"calibrator": "full", "sqnr": "none", "kernels": "none", "speed": "none"}, examined.outcomes
     assert "of 22 layers" in examined.outcomes[2].message
 
 
-def test_smaller_network_scores_nothing(hand_in):
+def test_smaller_network_scores_nothing(submission):
     """A cheat: the small classifier reads digits as well and is several times as fast."""
     small = export_onnx(classifier("small"), opset=17)
-    examined = hand_in(model=insert_qdq(small, dict.fromkeys(activations(small), 5.0)), only="speed")
+    examined = submission(model=insert_qdq(small, dict.fromkeys(activations(small), 5.0)), only="speed")
     assert (tiers(examined), examined.points) == (dict.fromkeys(("sqnr", "kernels", "speed"), "none"), 0)
     assert "another network" in examined.outcomes[1].message
 
@@ -351,8 +352,8 @@ def without_activation_pairs(model: onnx.ModelProto) -> onnx.ModelProto:
     return changed
 
 
-def test_quantized_weights_alone_are_no_int8_engine(hand_in, network, good):
-    examined = hand_in(model=without_activation_pairs(insert_qdq(network, good)), only="kernels")
+def test_quantized_weights_alone_are_no_int8_engine(submission, network, good):
+    examined = submission(model=without_activation_pairs(insert_qdq(network, good)), only="kernels")
     assert {outcome.tier for outcome in examined.outcomes} == {"none"}
     assert "0 of 10 layers" in examined.outcomes[0].message and "both of its inputs" in examined.outcomes[0].hint
 
@@ -363,35 +364,35 @@ def test_reference_without_int8_layers_is_the_examiners_fault(reference_plan):
         LAB._kernels(reference_plan, empty)
 
 
-# ---- what is refused before anything runs
+# ---- what is rejected before anything runs
 
 
-def test_float_engine_that_is_called_int8(hand_in, network):
+def test_float_engine_that_is_called_int8(submission, network):
     """A cheat: the label alone."""
-    examined = hand_in(model=network, only="sqnr")
+    examined = submission(model=network, only="sqnr")
     assert tiers(examined) == dict.fromkeys(("sqnr", "kernels", "speed"), "none")
     assert "none of" in examined.outcomes[0].message and "Q/DQ pairs" in hint(examined, "sqnr")
 
 
-def test_float_engine_that_is_called_float(hand_in, network):
+def test_float_engine_that_is_called_float(submission, network):
     """A cheat: without any quantization there is no quantization noise."""
-    examined = hand_in(model=network, text=RECIPE.model_copy(update={"precision": "fp32"}).dumps(), only="sqnr")
+    examined = submission(model=network, text=RECIPE.model_copy(update={"precision": "fp32"}).dumps(), only="sqnr")
     assert examined.points == 0
     assert 'asks for "int8"' in examined.outcomes[0].message
 
 
-def test_asymmetric_zero_points_are_refused(hand_in, network, good):
+def test_asymmetric_zero_points_are_rejected(submission, network, good):
     model = insert_qdq(network, good)
     (zero_point,) = (i for i in model.graph.initializer if i.name == "image/zero_point")
     zero_point.CopyFrom(numpy_helper.from_array(np.array(-128, np.int8), zero_point.name))
-    examined = hand_in(model=model, only="kernels")
+    examined = submission(model=model, only="kernels")
     assert examined.points == 0
     assert "every zero point is 0" in hint(examined, "kernels")
 
 
 @pytest.mark.parametrize("change", hostile.CHANGES, ids=lambda change: change.__name__)
-def test_hostile_model_is_one_short_line(hand_in, network, good, change):
-    examined = hand_in(model=hostile.changed(insert_qdq(network, good), change), only="sqnr")
+def test_hostile_model_is_one_short_line(submission, network, good, change):
+    examined = submission(model=hostile.changed(insert_qdq(network, good), change), only="sqnr")
     assert tiers(examined)["sqnr"] == "none"
     for outcome in examined.outcomes:
         assert len(outcome.message.splitlines()) == 1 and len(outcome.message) < 1200, outcome
@@ -399,14 +400,14 @@ def test_hostile_model_is_one_short_line(hand_in, network, good, change):
 
 
 @pytest.mark.parametrize("text", ["precison = 'int8'", "precision = 'int9'", "[[profile]]\nimage = 3", "\x00"])
-def test_broken_recipe_is_one_line(hand_in, text):
-    examined = hand_in(text=text, only="kernels")
+def test_broken_recipe_is_one_line(submission, text):
+    examined = submission(text=text, only="kernels")
     assert examined.points == 0
     assert all("\n" not in outcome.message for outcome in examined.outcomes)
 
 
-def test_profile_without_the_batch_that_is_measured(hand_in):
-    examined = hand_in(
+def test_profile_without_the_batch_that_is_measured(submission):
+    examined = submission(
         text=Recipe(precision="int8", profiles=[{"image": dict.fromkeys(("min", "opt", "max"), (1, 1, 32, 32))}]).dumps(),
         only="sqnr",
     )

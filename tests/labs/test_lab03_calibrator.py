@@ -15,12 +15,14 @@ from hypothesis import strategies as st
 
 from course_lib import labs
 from course_lib.errors import EngineError
-from course_lib.grading import sandbox
-from course_lib.labs import Bench, Outcome, lab03_calibrator, lab03_child
-from course_lib.labs.lab03_calibrator import _read, ask_calibrator
-from course_lib.labs.lab03_entropy import Reading
-from course_lib.labs.lab03_histograms import questions
-from course_lib.labs.lab03_reference import CALIBRATOR
+from course_lib.grading.isolation import sandbox
+from course_lib.labs import Examiner, Outcome
+from course_lib.labs.lab03_calibration.judge import calibrator
+from course_lib.labs.lab03_calibration.judge.calibrator import _read, ask_calibrator
+from course_lib.labs.lab03_calibration.judge.entropy import Reading
+from course_lib.labs.lab03_calibration.judge.histograms import questions
+from course_lib.labs.lab03_calibration.reference import CALIBRATOR
+from course_lib.labs.lab03_calibration.sandboxed import calibrate
 from course_lib.precision import EntropyCalibrator, MinMaxCalibrator, MSECalibrator, PercentileCalibrator
 
 LAB = labs.find("lab03")
@@ -109,15 +111,15 @@ WRONG = {
     "the lower border": (
         CALIBRATOR.replace("(last + 1)", "last"),
         "none",
-        "One bin beside",
+        "Off by one bin",
     ),
-    "one bin too far": (CALIBRATOR.replace("(last + 1)", "(last + 2)"), "none", "One bin beside"),
+    "one bin too far": (CALIBRATOR.replace("(last + 1)", "(last + 2)"), "none", "Off by one bin"),
     "a percentile of the counts": (
         "import numpy as np\ndef percentile(counts, bin_width, percent):\n    return bin_width * np.percentile(counts, percent)",
         "none",
         "Count values, not bins",
     ),
-    "a share where per cent were asked": (CALIBRATOR.replace("percent / 100", "percent"), "none", "Count values"),
+    "a share where percent were asked": (CALIBRATOR.replace("percent / 100", "percent"), "none", "Count values"),
     "always 99.9": (CALIBRATOR.replace("percent / 100", "0.999"), "none", "expected"),
     "min-max": (
         "import numpy as np\ndef percentile(counts, bin_width, percent):\n    return bin_width * (np.flatnonzero(counts)[-1] + 1)",
@@ -126,7 +128,7 @@ WRONG = {
     ),
     "the rule for zeros that belongs to entropy": (
         CALIBRATOR.replace("    inside", "    counts[0] = counts[1]\n    inside"), "partial", "many zeros"),
-    "beyond the last value at 100 per cent": (CALIBRATOR.replace("inside[-1])", "inside[-1], side='right')"), "partial", "100 per cent"),
+    "beyond the last value at 100 percent": (CALIBRATOR.replace("inside[-1])", "inside[-1], side='right')"), "partial", "100 percent"),
     "min-max called entropy": (
         "import numpy as np\ndef entropy(counts, bin_width):\n    return bin_width * (np.flatnonzero(counts)[-1] + 1)",
         "none",
@@ -147,8 +149,8 @@ WRONG = {
     "no Python": ("def percentile(:", "none", "line 1"),
     "a null byte": ("x = '\0'", "none", "calibrator.py"),
     "no number": ("def percentile(counts, bin_width, percent):\n    return None", "none", "TypeError"),
-    "not a number": ("def percentile(counts, bin_width, percent):\n    return float('nan')", "none", "no number"),
-    "infinity": ("def percentile(counts, bin_width, percent):\n    return float('inf')", "none", "no number"),
+    "not a number": ("def percentile(counts, bin_width, percent):\n    return float('nan')", "none", "not a finite number"),
+    "infinity": ("def percentile(counts, bin_width, percent):\n    return float('inf')", "none", "not a finite number"),
 }  # fmt: skip
 
 HOSTILE = {
@@ -158,7 +160,7 @@ HOSTILE = {
     "prints": (CALIBRATOR + "\nprint('x' * 100_000)\nimport sys\nsys.stdout.flush()", "8 of 8"),
     "writes garbage on every descriptor": (
         "import os\nfor fd in range(3, 32):\n    try: os.write(fd, b'{garbage')\n    except OSError: pass\nos._exit(0)",
-        "something else than one number",
+        "did not return one number",
     ),
     "writes without end": (
         "import os\nwhile True:\n    for fd in range(3, 32):\n        try: os.write(fd, b'9' * 65536)\n        except OSError: pass",
@@ -172,7 +174,7 @@ HOSTILE = {
     "answers for functions that nobody asked": (
         "import os, json\nfor fd in range(3, 32):\n    try: os.write(fd, json.dumps({'percentile': [1.0] * 99}).encode())\n"
         "    except OSError: pass\nos._exit(0)",
-        "something else than one number",
+        "did not return one number",
     ),
 }
 
@@ -181,7 +183,7 @@ HOSTILE = {
 def check(tmp_path):
     def run(source: str, seed: int | None = None) -> Outcome:
         (tmp_path / "calibrator.py").write_text(source)
-        (outcome,) = LAB.examine(tmp_path, Bench(seed=seed), only="calibrator").outcomes
+        (outcome,) = LAB.examine(tmp_path, Examiner(seed=seed), only="calibrator").outcomes
         assert "\n" not in outcome.message
         return outcome
 
@@ -220,7 +222,7 @@ def test_the_readings_agree_with_the_calibrator_where_no_rule_is_broken():
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_source_is_one_line_within_seconds(check, monkeypatch, name):
-    monkeypatch.setattr(lab03_calibrator, "TIME_LIMIT_S", 2.0)
+    monkeypatch.setattr(calibrator, "TIME_LIMIT_S", 2.0)
     source, words = HOSTILE[name]
     started = time.monotonic()
     outcome = check(source)
@@ -231,7 +233,7 @@ def test_hostile_source_is_one_line_within_seconds(check, monkeypatch, name):
 
 def test_bytes_that_are_no_text(tmp_path):
     (tmp_path / "calibrator.py").write_bytes(b"\xff\xfe\x00")
-    (outcome,) = LAB.examine(tmp_path, Bench(), only="calibrator").outcomes
+    (outcome,) = LAB.examine(tmp_path, Examiner(), only="calibrator").outcomes
     assert (outcome.tier, "cannot be read as text" in outcome.message) == ("none", True)
 
 
@@ -290,7 +292,7 @@ def test_no_two_sets_of_questions_are_alike():
     st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5)),
     lambda inner: st.one_of(st.lists(inner, max_size=9), st.dictionaries(st.sampled_from(["percentile", "entropy", "error", "x"]), inner)),
 ).map(lambda value: json.dumps(value).encode())))  # fmt: skip
-def test_whatever_a_process_answers_is_read_or_refused(answer):
+def test_whatever_a_process_answers_is_read_or_rejected(answer):
     asked = questions_for_fuzzing()
     try:
         for answers in _read(answer, asked):
@@ -308,8 +310,8 @@ def questions_for_fuzzing():
 def test_the_child_answers_every_function_that_is_there():
     asked = questions(np.random.default_rng(3))[:2]
     request = {"source": RIGHT["a wrong entropy beside a right percentile"],
-               "questions": {method: [question.wire(method) for question in asked] for method in lab03_child.METHODS}}  # fmt: skip
-    found = lab03_child.answers(request)
+               "questions": {method: [question.wire(method) for question in asked] for method in calibrate.METHODS}}  # fmt: skip
+    found = calibrate.answers(request)
     assert found["entropy"] == [1.0, 1.0]
     assert found["percentile"] == pytest.approx([q.border("percentile") * q.histogram.bin_width for q in asked])
 
@@ -320,10 +322,10 @@ def test_error_names_the_line():
         "questions": {"percentile": []},
     }
     request["questions"]["percentile"] = [questions(np.random.default_rng(3))[0].wire("percentile")]
-    (answer,) = lab03_child.answers(request)["percentile"]
+    (answer,) = calibrate.answers(request)["percentile"]
     assert answer["error"].startswith("calibrator.py, line 4: IndexError")
 
 
 def test_source_of_the_child_is_alone():
     """It runs as a file, without the course: nothing of it may be imported there."""
-    assert "course_lib" not in Path(lab03_child.__file__).read_text()
+    assert "course_lib" not in Path(calibrate.__file__).read_text()

@@ -1,10 +1,11 @@
-"""Lab 06 against its reference, other right answers, mistakes that learners make, cheats, and hostile hand-ins."""
+"""Lab 06 against its reference, other right answers, mistakes that learners make, cheats, and hostile submissions."""
 
 from __future__ import annotations
 
 import ast
 import json
 import re
+import subprocess
 from pathlib import Path
 
 import nbformat
@@ -13,26 +14,22 @@ import pytest
 
 from course_lib import labs
 from course_lib.errors import BackendUnavailable, EngineError, ExaminerFault
-from course_lib.grading import sandbox
-from course_lib.grading.judge import judge
-from course_lib.labs import (
-    Bench,
-    Examination,
-    lab06,
-    lab06_cases,
-    lab06_compile_child,
-    lab06_contract,
-    lab06_gpu,
-    lab06_kernel,
-    lab06_reference,
-)
-from course_lib.labs.lab06_cases import Case
-from course_lib.labs.lab06_compile_child import first_error
-from course_lib.labs.lab06_figures import angle_figure, sectors_figure
-from course_lib.labs.lab06_judgement import judge_memory, judge_rotations, judge_speed, narrowed
-from course_lib.labs.lab06_kernel import ACCESS, Run, run_kernel
-from course_lib.labs.lab06_memory import requests, traffic
-from course_lib.migration.bindings import BindingsUnavailable, NoNetwork
+from course_lib.grading.isolation import sandbox
+from course_lib.grading.judge.judging import judge
+from course_lib.labs import Examination, Examiner
+from course_lib.labs.lab06_plugin import lab
+from course_lib.labs.lab06_plugin import reference as lab06_reference
+from course_lib.labs.lab06_plugin.figures import angle_figure, sectors_figure
+from course_lib.labs.lab06_plugin.judge import contract as lab06_contract
+from course_lib.labs.lab06_plugin.judge import gpu, kernel_cases
+from course_lib.labs.lab06_plugin.judge import kernel as lab06_kernel
+from course_lib.labs.lab06_plugin.judge.judgment import judge_memory, judge_rotations, judge_speed, narrowed
+from course_lib.labs.lab06_plugin.judge.kernel import ACCESS, Run, run_kernel
+from course_lib.labs.lab06_plugin.judge.kernel_cases import Case
+from course_lib.labs.lab06_plugin.judge.memory import requests, traffic
+from course_lib.labs.lab06_plugin.sandboxed import compile_kernel
+from course_lib.labs.lab06_plugin.sandboxed.compile_kernel import first_error
+from course_lib.migration.tables.bindings import BindingsUnavailable, NoNetwork
 from course_lib.plugins import compilers, rope
 from course_lib.plugins.compilers import SOURCE
 from tests.plugins import rope_cases
@@ -82,8 +79,8 @@ def nvcc() -> None:
 
 
 @pytest.fixture
-def hand_in(tmp_path, monkeypatch):
-    """Examine a kernel or a plugin; on few cases, to be quick."""
+def submission(tmp_path, monkeypatch):
+    """Examine a kernel or a plugin; on few kernel_cases, to be quick."""
 
     def few(rng):
         shapes = [
@@ -104,8 +101,8 @@ def hand_in(tmp_path, monkeypatch):
         sizes = [("float32", False), ("float32", True), ("float16", False), ("float16", True)]
         return [Case((2, 8, 3, 128), dtype, flag, int(rng.integers(1 << 32)), watched=True) for dtype, flag in sizes]
 
-    monkeypatch.setattr(lab06, "cases", few)
-    monkeypatch.setattr(lab06, "watched_cases", small)
+    monkeypatch.setattr(lab, "cases", few)
+    monkeypatch.setattr(lab, "watched_cases", small)
 
     def examine(kernel: str | None = None, plugin: str | None = None, only: str | None = None, **options) -> Examination:
         if kernel is not None:
@@ -113,7 +110,7 @@ def hand_in(tmp_path, monkeypatch):
         if plugin is not None:
             (tmp_path / "rope_plugin.py").write_text(plugin)
         return LAB.examine(
-            tmp_path, Bench(**options), only=only or (None if kernel and plugin else "plugin" if plugin else None)
+            tmp_path, Examiner(**options), only=only or (None if kernel and plugin else "plugin" if plugin else None)
         )
 
     return examine
@@ -127,12 +124,12 @@ def outcome(examined: Examination, task: str):
     return next(outcome for outcome in examined.outcomes if outcome.task.id == task)
 
 
-# ---- whole hand-ins
+# ---- whole submissions
 
 
 def test_reference_has_full_marks(tmp_path, contract):
     LAB.write_reference(tmp_path)
-    examined = LAB.examine(tmp_path, Bench())
+    examined = LAB.examine(tmp_path, Examiner())
     assert tiers(examined) == FULL, examined.outcomes
     assert examined.points == examined.max_points == 10
     assert examined.figures["rotations"] == examined.figures["right"] > 100
@@ -142,20 +139,20 @@ def test_solution_has_full_marks(tmp_path, contract):
     """A thread for each pack, where the reference turns several heads in one."""
     (tmp_path / "rope.cu").write_text(KERNEL)
     (tmp_path / "rope_plugin.py").write_text(PLUGIN)
-    assert tiers(LAB.examine(tmp_path, Bench())) == FULL
+    assert tiers(LAB.examine(tmp_path, Examiner())) == FULL
 
 
 def test_untouched_release_has_none(tmp_path, contract):
     released = ROOT / "labs" / LAB.name / f"{LAB.name}.ipynb"  # its cells with a place for a solution write the two files
-    for name in LAB.artefacts:
+    for name in LAB.artifacts:
         (tmp_path / name).write_text(written_by(released, name))
-    examined = LAB.examine(tmp_path, Bench())
+    examined = LAB.examine(tmp_path, Examiner())
     assert examined.points == 0 and examined.max_points == 10
     assert all("still empty" in found.message + found.hint for found in examined.outcomes), examined.outcomes
 
 
 def test_nothing_handed_in_has_none(tmp_path):
-    examined = LAB.examine(tmp_path, Bench())
+    examined = LAB.examine(tmp_path, Examiner())
     assert examined.points == 0
     assert [found.message.split(" is missing")[0] for found in examined.outcomes] == ["rope.cu", "rope.cu", "rope_plugin.py"]
     assert all(found.hint for found in examined.outcomes)
@@ -165,7 +162,7 @@ def test_nothing_handed_in_has_none(tmp_path):
 def test_judge_in_its_sandbox(tmp_path, contract):
     LAB.write_reference(tmp_path)
     verdict = judge(LAB, tmp_path)
-    assert (verdict.score, verdict.fault) == (10, ""), verdict.examination
+    assert (verdict.score, verdict.fault) == (10, ""), verdict.outcomes
     json.dumps(verdict.to_json(), allow_nan=False)
 
 
@@ -209,8 +206,8 @@ __global__ void rotate(const T* x, const float* cos, const float* sin, T* y, boo
     ],
     ids=["a pair a thread", "a number a thread", "vectors of 8 bytes"],
 )
-def test_other_right_kernels(hand_in, kernel, memory, words):
-    examined = hand_in(kernel)
+def test_other_right_kernels(submission, kernel, memory, words):
+    examined = submission(kernel)
     assert tiers(examined) == {"kernel": "full", "memory": memory}, examined.outcomes
     assert words in outcome(examined, "memory").hint
 
@@ -308,7 +305,7 @@ MISTAKES = {
         "full",
         "none",
         "of the sectors",
-        "neighbours",
+        "neighbors",
     ),
     "every thread rotates a whole block": (
         [
@@ -335,25 +332,25 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_mistakes(hand_in, name):
+def test_mistakes(submission, name):
     edits, kernel, memory, said, hint = MISTAKES[name]
-    examined = hand_in(changed(KERNEL, *edits))
+    examined = submission(changed(KERNEL, *edits))
     assert tiers(examined) == {"kernel": kernel, "memory": memory}, examined.outcomes
     found = outcome(examined, "kernel" if kernel != "full" else "memory")
     assert said in found.message and hint in found.hint, found
 
 
-def test_a_forgotten_stream_costs_points(hand_in):
-    examined = hand_in(changed(KERNEL, ("  config.stream = stream;\n", "")), only="kernel")
+def test_a_forgotten_stream_costs_points(submission):
+    examined = submission(changed(KERNEL, ("  config.stream = stream;\n", "")), only="kernel")
     found = outcome(examined, "kernel")
     assert (found.tier, found.points) == ("partial", 2) and "not launched on the stream" in found.message
     assert "config.stream = stream" in found.hint
 
 
-def test_the_case_that_does_not_end_is_named(hand_in):
+def test_the_case_that_does_not_end_is_named(submission):
     """It is the fifth of six: what comes after it is counted, and neither taken for wrong nor for the first failure."""
     loop = "  if (heads == 7) for (volatile int i = 0;;) i = 1;\n  using Numbers"
-    found = outcome(hand_in(changed(KERNEL, ("  using Numbers", loop)), only="kernel"), "kernel")
+    found = outcome(submission(changed(KERNEL, ("  using Numbers", loop)), only="kernel"), "kernel")
     assert "shape (3, 5, 7, 64)" in found.message and "was stopped after 5 s" in found.message, found
     assert "cases after it were not run" in found.message and "each loop" in found.hint
 
@@ -375,20 +372,20 @@ def test_hints_name_the_half_of_a_pair_that_is_wrong(wrong_first, hint):
     assert hint in judge_rotations([run_of((1, 2, 3, 8), wrong=3, wrong_first=wrong_first)]).hint
 
 
-def test_bytes_are_told_of_the_kernel_that_moves_them(hand_in):
+def test_bytes_are_told_of_the_kernel_that_moves_them(submission):
     """FP32 was said to move 2 bytes at a time: the width was that of another case."""
-    examined = hand_in(changed(KERNEL, ("aligned && n.head", "sizeof(T) == 4 && aligned && n.head")), only="memory")
+    examined = submission(changed(KERNEL, ("aligned && n.head", "sizeof(T) == 4 && aligned && n.head")), only="memory")
     message = outcome(examined, "memory").message
     assert "float16, halves: threads ask for 2 bytes" in message and "float32, halves: threads" not in message
 
 
-def test_another_way_to_launch_is_explained(hand_in):
+def test_another_way_to_launch_is_explained(submission):
     triple = changed(
         KERNEL, ("  return cudaLaunchKernelEx(&config, kernel, x,", "  kernel<<<config.gridDim, config.blockDim>>>(x,")
     )
-    found = outcome(hand_in(triple, only="kernel"), "kernel")
+    found = outcome(submission(triple, only="kernel"), "kernel")
     assert "<<<...>>>" in found.message and "cudaLaunchKernelEx" in found.message and "lecture 9" in found.hint
-    assert outcome(hand_in("// not kernel<<<1, 1>>>()\n" + KERNEL, only="kernel"), "kernel").tier == "full"
+    assert outcome(submission("// not kernel<<<1, 1>>>()\n" + KERNEL, only="kernel"), "kernel").tier == "full"
 
 
 # ---- what the compiler made
@@ -414,17 +411,19 @@ def test_what_a_compiler_made_is_judged(compiled, said):
     assert said in problem[0] if said else problem is None
 
 
-def test_what_nvcc_made_of_a_hand_in_decides(hand_in, nvcc):
+def test_what_nvcc_made_of_a_submission_decides(submission, nvcc):
     """A cheat: wide on the host, where accesses are watched, and narrow on a GPU."""
     only_here = "#ifdef ROPE_ON_HOST\n  constexpr int kWide = 16 / sizeof(T);\n#else\n  constexpr int kWide = 1;\n#endif\n"
-    found = outcome(hand_in(changed(KERNEL, ("  constexpr int kWide = 16 / sizeof(T);\n", only_here)), only="memory"), "memory")
+    found = outcome(
+        submission(changed(KERNEL, ("  constexpr int kWide = 16 / sizeof(T);\n", only_here)), only="memory"), "memory"
+    )
     assert (found.tier, found.points) == ("partial", 1.5) and "no store of 16 bytes" in found.message
     not_cuda = "\n#ifndef ROPE_ON_HOST\nint rope_it = nothing;\n#endif\n"
-    found = outcome(hand_in(KERNEL + not_cuda, only="memory"), "memory")
+    found = outcome(submission(KERNEL + not_cuda, only="memory"), "memory")
     assert found.tier == "partial" and "With nvcc" in found.message and "Line" in found.message
 
 
-def test_an_array_indexed_at_run_time_is_seen(hand_in, nvcc):
+def test_an_array_indexed_at_run_time_is_seen(submission, nvcc):
     at_run_time = changed(
         KERNEL,
         ("template <typename T, int kWidth, bool kInterleaved>\n", "template <typename T, int kWidth>\n"),
@@ -433,20 +432,20 @@ def test_an_array_indexed_at_run_time_is_seen(hand_in, nvcc):
         ("kernel, x, cos", "kernel, interleaved, x, cos"),
         ("  for (int i = 0; i < kWidth; ++i) {", "#pragma unroll 1\n  for (int i = 0; i < kWidth; ++i) {"),
     )
-    found = outcome(hand_in(at_run_time, only="memory"), "memory")
+    found = outcome(submission(at_run_time, only="memory"), "memory")
     assert found.tier == "partial" and "local memory" in found.message and "template's argument" in found.hint
 
 
-def test_without_nvcc_the_message_says_what_was_not_judged(hand_in, monkeypatch):
+def test_without_nvcc_the_message_says_what_was_not_judged(submission, monkeypatch):
     def absent(*_):
         raise EngineError("rope.cu cannot be compiled: nvcc is not installed on this machine")
 
-    monkeypatch.setattr(lab06, "compile_ptx", absent)
-    found = outcome(hand_in(KERNEL, only="memory"), "memory")
+    monkeypatch.setattr(lab, "compile_ptx", absent)
+    found = outcome(submission(KERNEL, only="memory"), "memory")
     assert found.tier == "full" and "nvcc is not at hand" in found.message
 
 
-def test_the_third_hint_gives_wide_stores(hand_in, nvcc):
+def test_the_third_hint_gives_wide_stores(submission, nvcc):
     """Its code, put in place of the solution's, is what it promises to be."""
     cells = nbformat.read(ROOT / "solutions" / LAB.name / f"{LAB.name}.ipynb", as_version=4).cells
     hint = next(cell.source for cell in cells if cell["id"] == "task-memory").partition("Hint 3")[2]
@@ -457,11 +456,42 @@ def test_the_third_hint_gives_wide_stores(hand_in, nvcc):
         ("*reinterpret_cast<Numbers*>(y + first) = out[0];", "store(y + first, out[0]);"),
         ("*reinterpret_cast<Numbers*>(y + second) = out[1];", "store(y + second, out[1]);"),
     )
-    found = outcome(hand_in(kernel, only="memory"), "memory")
+    found = outcome(submission(kernel, only="memory"), "memory")
     assert found.tier == "full" and "nvcc makes loads and stores of 16 bytes" in found.message
 
 
 # ---- kernels that cheat, and hostile ones
+
+
+@pytest.mark.parametrize(
+    ("listing", "check", "said"),
+    [
+        ("  movl %eax, %ebx\n#APP\n  syscall\n#NO_APP\n", compile_kernel._check_listing, "assembler"),
+        ("  [ 4] .init_array       INIT_ARRAY      0000", compile_kernel._check_sections, r"section \.init_array"),
+        ("  [11] .ctors            PROGBITS        0000", compile_kernel._check_sections, r"section \.ctors"),
+        ("  [ 7] rope_own          PROGBITS        0000", compile_kernel._check_sections, "section rope_own"),
+        ("   4:\tsyscall", compile_kernel._check_instructions, "instruction syscall"),
+        ("   4:\tlock int $0x80", compile_kernel._check_instructions, "instruction int"),
+        ("   4:\twrfsbase %rax", compile_kernel._check_instructions, "instruction wrfsbase"),
+    ],
+)
+def test_what_the_compiler_made_decides(listing, check, said):
+    """Whatever way assembler found through the text."""
+    with pytest.raises(compile_kernel.Rejected, match=said):
+        check(listing)
+
+
+def test_what_the_compiler_makes_of_the_reference_is_permitted(tmp_path):
+    """The checks of listing, sections and instructions look at something."""
+    include = [str(Path(compile_kernel.__file__).with_name("cuda")), str(compilers.FOLDER)]
+    compile_kernel.compiled(tmp_path, source=KERNEL, include=include, driver=f"{include[0]}/examine_on_host.cpp", gpu=False)
+    table = subprocess.run(["readelf", "-SW", "rope.o"], cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    assert ".text" in table and len(re.findall(r"^ *\[ *\d+\] (\S*) +[A-Z_]+ ", table, flags=re.MULTILINE)) > 10
+    listing = subprocess.run(
+        ["objdump", "-d", "-w", "--no-show-raw-insn", "rope.o"], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert listing.stdout.count(":\t") > 1000
+
 
 SERIAL = [
     ("  if (thread >= threads) return;\n", "  if (thread != 0) return;\n  for (int64_t t = 0; t < threads; ++t) {\n"),
@@ -520,11 +550,56 @@ CHEATS = {
     "unwatched by a pragma": ("#pragma GCC optimize(3)\n" + KERNEL, "contains '#pragma'"),
 }
 
+# A kernel that copies x to the host's stack, where rope_launch rotates it, and a second one that copies the answers to y.
+STAGED = """
+#include "rope.h"
+#include "cuda_on_host.h"
+__global__ void rope_in(const float* x, float* staged, int64_t n) {
+  const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i < n) staged[i] = x[i];
+}
+extern "C" int rope_launch(int, int, const void* x, const float*, const float*, void*, int64_t b, int64_t s, int64_t h,
+                           int64_t w, void* stream) {
+  float staged[4096];
+  const int64_t n = b * s * h * w;
+  cudaLaunchConfig_t config;
+  config.gridDim = dim3((n + 255) / 256), config.blockDim = dim3(256), config.stream = stream;
+  return cudaLaunchKernelEx(&config, rope_in, static_cast<const float*>(x), static_cast<float*>(staged), n);
+}
+"""
+# A variable that no thread initializes holds what the last one left at the same place of the stack.
+LEFT_BEHIND = [
+    (
+        "const int64_t thread = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;",
+        "int64_t rope_left; if (blockIdx.x == 0 && threadIdx.x == 0) rope_left = -1; const int64_t thread = ++rope_left;",
+    )
+]
+ASSEMBLER = 'inline void rope_quiet() { asm volatile("nop"); }\n'
+CHEATS |= {
+    "assembler that says it is a header's": (f'#line 1 "cuda_on_host.h"\n{ASSEMBLER}' + KERNEL, "contains '#line'"),
+    "assembler in a compiler's marker": (f'# 1 "cuda_on_host.h" 1\n{ASSEMBLER}# 9 "rope.cu" 2\n' + KERNEL, "contains '#1'"),
+    "a marker by digraph, behind a comment": (f'/**/ %: /**/ 1 "rope.h" 1\n{ASSEMBLER}' + KERNEL, "contains '#1'"),
+    "a constructor in a macro that a header expands": (
+        "#define uint2 rope_u {}; __attribute__((constructor)) inline void rope_first() {} struct uint2\n" + KERNEL,
+        "put every #include before the first #define",
+    ),
+    "assembler in pieces": (
+        KERNEL + '\n#define CAT(a, b) a##b\ninline void rope_q() { CAT(as, m)("nop"); }\n',
+        "contains 'asm'",
+    ),
+    "a function that is chosen before main": (
+        KERNEL + '\n#define CAT(a, b) a##b\nextern "C" int rope_pick() CAT(__attri, bute__)((ifunc("rope_chosen")));\n',
+        "contains '__attribute__'",
+    ),
+    "work on the host's stack": (STAGED, "writes 4 bytes of the host's memory"),
+    "threads count on what the last one left": (changed(KERNEL, *LEFT_BEHIND), ""),
+}
+
 
 @pytest.mark.parametrize("name", CHEATS)
-def test_cheats_score_nothing(hand_in, name):
+def test_cheats_score_nothing(submission, name):
     kernel, said = CHEATS[name]
-    examined = hand_in(kernel)
+    examined = submission(kernel)
     assert examined.points == 0, examined.outcomes
     assert said in outcome(examined, "kernel").message and outcome(examined, "kernel").hint
 
@@ -532,6 +607,18 @@ def test_cheats_score_nothing(hand_in, name):
 HOSTILE = {
     "a system's header": ("#include </etc/passwd>\n" + KERNEL, "includes </etc/passwd>"),
     "an include in disguise": ("#  /* */ include <fstream>\n" + KERNEL, "includes <fstream>"),
+    "an include behind a comment that never began": (
+        'static const char* const rope_text = "/*";\n#include <fstream>\nstatic const char* const rope_more = "*/";\n' + KERNEL,
+        "includes <fstream>",
+    ),
+    "an include behind half a number": (
+        "constexpr int rope_n = 1'0; /* ' */\n#include <fstream>\n// '\n" + KERNEL,
+        "includes <fstream>",
+    ),
+    "an include behind a raw string": (
+        'constexpr char rope_r[] = R"(/*)";\n#include <fstream>\n/* */\n' + KERNEL,
+        "a raw string",
+    ),
     "a macro's include": ("#define F </etc/passwd>\n#include F\n" + KERNEL, "includes F"),
     "files": (
         KERNEL + 'extern "C" int system(const char*);\nint rope_it() { return system("id"); }\n',
@@ -549,9 +636,9 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_kernels_get_their_reason(hand_in, name):
+def test_hostile_kernels_get_their_reason(submission, name):
     kernel, said = HOSTILE[name]
-    examined = hand_in(kernel, only="kernel")
+    examined = submission(kernel, only="kernel")
     assert examined.points == 0
     assert said in outcome(examined, "kernel").message, examined.outcomes
 
@@ -599,7 +686,7 @@ def test_sectors_of_requests():
     assert (found.used, found.width, found.writers, found.read_once, found.written_once) == (1.0, 4.0, 64, True, True)
     spread = accesses(*((t, 4 * ((t * 8) % 64 + t // 8), 4, 0, False) for t in range(64)))
     assert traffic(watched(spread)).used == 0.5  # 32 threads, 4 of the 8 numbers in each of 8 sectors
-    alone = accesses(*((32 * t, 4 * t, 4, 0, False) for t in range(64)))  # each in a warp of its own
+    alone = accesses(*((32 * t, 4 * t, 4, 0, False) for t in range(64)))  # each in its own warp
     assert traffic(watched(alone)).used == 1 / 8
     again = accesses(*((t, 4 * t, 4, 0, False) for t in range(64)), *((t, 4 * t, 4, 0, False) for t in range(64)))
     assert not traffic(watched(again)).read_once
@@ -640,7 +727,7 @@ def test_drawn_numbers():
 
 
 def test_cases_are_the_ones_promised():
-    found = lab06_cases.cases(np.random.default_rng(0))
+    found = kernel_cases.cases(np.random.default_rng(0))
     shapes = {case.shape for case in found}
     assert (1, 1, 32, 128) in shapes and len(found) > 100
     assert {case.dtype for case in found} == {"float32", "float16", "bfloat16"} and {case.shifted for case in found} == {
@@ -677,7 +764,7 @@ def test_nonsense_from_the_kernels_process(monkeypatch, answer):
     ],
 )
 def test_first_error(text, said):
-    assert said in first_error(text)
+    assert said in first_error(text)[0]
 
 
 # ---- the plugin
@@ -702,7 +789,7 @@ PLUGINS = {
         "keeps no array alive",
     ),
     "always FP32 out": ([("return [input_types[0]]", "return [trt.DataType.FLOAT]")], "partial", "output types", "type of x"),
-    "a shape of its own": (
+    "its own shape": (
         [("[trt.DimsExprs(inputs[0])]", "[trt.DimsExprs([builder.constant(n) for n in (1, 128, 32, 128)])]")],
         "partial",
         "output shapes",
@@ -732,13 +819,13 @@ PLUGINS = {
         "enqueue",
         "stream is TensorRT's",
     ),
-    "the first shape for ever": (
+    "the first shape without end": (
         [("tuple(x.dims)", 'self.__dict__.setdefault("shape", tuple(x.dims))')],
         "partial",
         "enqueue",
         "at each call",
     ),
-    "a base is not initialised": (
+    "a base is not initialized": (
         [("        trt.IPluginV3OneRuntime.__init__(self)  # not in TensorRT 8.6\n", "")],
         "none",
         "IPluginV3OneRuntime.__init__",
@@ -759,23 +846,23 @@ PLUGINS = {
 
 
 @pytest.mark.parametrize("name", PLUGINS)
-def test_plugins_with_mistakes(hand_in, contract, name):
+def test_plugins_with_mistakes(submission, contract, name):
     edits, tier, said, hint = PLUGINS[name]
-    found = outcome(hand_in(plugin=changed(PLUGIN, *edits)), "plugin")
+    found = outcome(submission(plugin=changed(PLUGIN, *edits)), "plugin")
     assert found.tier == tier and said in found.message and hint in found.hint, found
 
 
-def test_every_broken_part_of_a_plugin_is_explained(hand_in, contract):
+def test_every_broken_part_of_a_plugin_is_explained(submission, contract):
     edits = [
         ("return [input_types[0]]", "return [trt.DataType.FLOAT]"),
         ("self.interleaved, stream)\n        ### END", "self.interleaved, 0)\n        ### END"),
     ]
-    found = outcome(hand_in(plugin=changed(PLUGIN, *edits)), "plugin")
+    found = outcome(submission(plugin=changed(PLUGIN, *edits)), "plugin")
     assert all(said in found.message for said in ("output types: get_output_data_types", "enqueue: enqueue of x", "expected"))
     assert "type of x" in found.hint and "stream is TensorRT's" in found.hint
 
 
-def test_another_right_plugin(hand_in, contract):
+def test_another_right_plugin(submission, contract):
     """Expressions one by one, fields by index, and a clone by copying its state."""
     plugin = changed(
         PLUGIN,
@@ -786,7 +873,7 @@ def test_another_right_plugin(hand_in, contract):
             "copy = RopePlugin()\n        copy.__dict__.update(self.__dict__)\n        return copy",
         ),
     )
-    assert outcome(hand_in(plugin=plugin), "plugin").tier == "full"
+    assert outcome(submission(plugin=plugin), "plugin").tier == "full"
 
 
 PLUGIN_CHEATS = {
@@ -814,23 +901,23 @@ PLUGIN_CHEATS = {
 
 
 @pytest.mark.parametrize("name", PLUGIN_CHEATS)
-def test_plugins_that_cheat_or_are_hostile(hand_in, contract, name):
+def test_plugins_that_cheat_or_are_hostile(submission, contract, name):
     plugin, said = PLUGIN_CHEATS[name]
-    found = outcome(hand_in(plugin=plugin), "plugin")
+    found = outcome(submission(plugin=plugin), "plugin")
     assert found.points == 0 and said in found.message and found.hint, found
 
 
-def test_a_plugin_that_never_ends_is_stopped(hand_in, contract, monkeypatch):
+def test_a_plugin_that_never_ends_is_stopped(submission, contract, monkeypatch):
     monkeypatch.setattr(lab06_contract, "TIME_LIMIT_S", 2.0)
-    assert "within 2 s" in outcome(hand_in(plugin="while True: pass\n"), "plugin").message
+    assert "within 2 s" in outcome(submission(plugin="while True: pass\n"), "plugin").message
 
 
-def test_without_the_bindings_an_instructor_decides(hand_in, monkeypatch):
+def test_without_the_bindings_an_instructor_decides(submission, monkeypatch):
     def offline():
         raise NoNetwork("pip reached no registry")
 
     monkeypatch.setattr(lab06_contract, "_bindings", offline)
-    found = outcome(hand_in(plugin=PLUGIN), "plugin")
+    found = outcome(submission(plugin=PLUGIN), "plugin")
     assert (found.tier, found.points) == ("inconclusive", 0) and "no registry" in found.message
 
 
@@ -864,70 +951,70 @@ def played(monkeypatch):
                 last = max(i for i in range(launches) if i % 2 == which)
                 spare = rows - shape[1]
                 row = last % (spare // 8 + 1) * 8
-                case = Case(tuple(shape), lab06_gpu.DTYPES[kind], bool(interleaved), seed, spare)
-                x = Case(tuple(shape), lab06_gpu.DTYPES[kind], bool(interleaved), seed + 16 * which, spare).x()
+                case = Case(tuple(shape), gpu.DTYPES[kind], bool(interleaved), seed, spare)
+                x = Case(tuple(shape), gpu.DTYPES[kind], bool(interleaved), seed + 16 * which, spare).x()
                 cos, sin = (table[row:] for table in case.tables())
                 y = rope(x, cos, sin, interleaved=bool(interleaved)).reshape(-1, shape[2] * shape[3]) * (1 + worse)
-                answer += y[np.arange(first, len(y), step)].astype(rope_cases.DTYPES[lab06_gpu.DTYPES[kind]]).tobytes()
+                answer += y[np.arange(first, len(y), step)].astype(rope_cases.DTYPES[gpu.DTYPES[kind]]).tobytes()
             return answer
 
-        monkeypatch.setattr(lab06_gpu, "run_program", run)
-        monkeypatch.setattr(lab06_gpu, "compile_program", lambda *a, **k: b"")
-        monkeypatch.setattr(lab06_gpu, "usable", lambda: True)
-        monkeypatch.setattr(lab06_gpu, "BIG", (2, 64, 2, 8))
+        monkeypatch.setattr(gpu, "run_program", run)
+        monkeypatch.setattr(gpu, "compile_program", lambda *a, **k: b"")
+        monkeypatch.setattr(gpu, "usable", lambda: True)
+        monkeypatch.setattr(gpu, "BIG", (2, 64, 2, 8))
 
     return play
 
 
 def test_gpu_answers_are_checked(played):
     played()
-    assert lab06_gpu.wrong_on_gpu("", (3, 5, 7, 66), np.random.default_rng(1), None) == ""
+    assert gpu.wrong_on_gpu("", (3, 5, 7, 66), np.random.default_rng(1), None) == ""
     played(worse=0.01)
-    assert "numbers wrong" in lab06_gpu.wrong_on_gpu("", (3, 5, 7, 66), np.random.default_rng(1), None)
+    assert "numbers wrong" in gpu.wrong_on_gpu("", (3, 5, 7, 66), np.random.default_rng(1), None)
     played(error=700)
     with pytest.raises(EngineError, match="CUDA error 700"):
-        lab06_gpu.GpuKernel(b"", None).wrong_numbers(Case((1, 1, 1, 2), "float32", False, 1))
+        gpu.GpuKernel(b"", None).wrong_numbers(Case((1, 1, 1, 2), "float32", False, 1))
     with pytest.raises(ExaminerFault, match="cannot be timed"):
-        lab06_gpu.reference_s(Case((1, 1, 1, 2), "float32", False, 1), None)
+        gpu.reference_s(Case((1, 1, 1, 2), "float32", False, 1), None)
     played(error=100)
     with pytest.raises(ExaminerFault, match="the GPU has gone: CUDA error 100"):
-        lab06_gpu.GpuKernel(b"", None).wrong_numbers(Case((1, 1, 1, 2), "float32", False, 1))
+        gpu.GpuKernel(b"", None).wrong_numbers(Case((1, 1, 1, 2), "float32", False, 1))
 
 
-def test_with_a_gpu_the_clock_decides(hand_in, played, monkeypatch):
+def test_with_a_gpu_the_clock_decides(submission, played, monkeypatch):
     played()
     seconds = {"yours": 1e-3, "reference": 0.9e-3, "copy": 0.8e-3}
-    monkeypatch.setattr(lab06_gpu.GpuKernel, "launch_s", lambda self, case, **_: seconds["yours"])
-    monkeypatch.setattr(lab06_gpu, "reference_s", lambda case, launcher: (seconds["reference"], seconds["copy"]))
-    examined = hand_in(KERNEL)
+    monkeypatch.setattr(gpu.GpuKernel, "launch_s", lambda self, case, **_: seconds["yours"])
+    monkeypatch.setattr(gpu, "reference_s", lambda case, launcher: (seconds["reference"], seconds["copy"]))
+    examined = submission(KERNEL)
     assert tiers(examined) == {"kernel": "full", "memory": "full"} and "TB/s" in outcome(examined, "memory").message
     for seconds["yours"], tier in ((2e-3, "partial"), (20e-3, "none")):
-        assert tiers(hand_in(KERNEL, only="memory")) == {"memory": tier}
+        assert tiers(submission(KERNEL, only="memory")) == {"memory": tier}
     played(worse=0.01)
-    examined = hand_in(KERNEL)
+    examined = submission(KERNEL)
     assert tiers(examined) == {"kernel": "partial", "memory": "none"} and "On the GPU" in outcome(examined, "kernel").message
 
 
 def test_the_kernel_that_others_are_timed_beside_may_call_what_it_calls():
     """On a GPU the course's own kernel goes through the same checks of words and symbols as a learner's."""
     text = re.sub(r"//.*", "", SOURCE.read_text())
-    assert not lab06_compile_child._WORDS.search(text)
+    assert not compile_kernel._WORDS.search(text)
     device_side = {"cudaTriggerProgrammaticLaunchCompletion", "cudaGridDependencySynchronize"}
     called = set(re.findall(r"\b(cuda[A-Z]\w+)\(", text)) - device_side
     assert called == {"cudaFuncGetAttributes", "cudaLaunchKernelEx"}
-    assert all(re.fullmatch(lab06_compile_child._GPU_CALLS, name) for name in called)
+    assert all(re.fullmatch(compile_kernel._GPU_CALLS, name) for name in called)
 
 
 def test_time_of_a_launch_from_outside():
     def clock(launches: int) -> float:
         return 0.7 + 2e-4 * launches
 
-    assert lab06_gpu.per_launch(clock) == pytest.approx(2e-4, rel=1e-6)
+    assert gpu.per_launch(clock) == pytest.approx(2e-4, rel=1e-6)
 
 
 @pytest.mark.parametrize(("yours", "tier"), [(1.0, "full"), (1.2, "full"), (1.3, "partial"), (4.0, "partial"), (6.0, "none")])
 def test_tiers_of_speed(yours, tier):
-    case = Case(lab06_gpu.BIG, "float16", False, 1)
+    case = Case(gpu.BIG, "float16", False, 1)
     judged = judge_speed(case, yours * 1e-4, 1e-4, 0.92e-4, "")
     assert judged.tier == tier and (not judged.hint) == (tier == "full")
 

@@ -9,10 +9,10 @@ import pytest
 
 from course_lib import labs
 from course_lib.errors import EngineError
-from course_lib.grading import sandbox
-from course_lib.grading.health import Device
-from course_lib.grading.judge import judge
-from course_lib.labs import lab06_gpu, lab06_kernel
+from course_lib.grading.isolation import sandbox
+from course_lib.grading.judge.health import Device
+from course_lib.grading.judge.judging import judge
+from course_lib.labs.lab06_plugin.judge import gpu, kernel
 from tests.labs.test_lab06 import contract, played  # noqa: F401  (fixtures)
 
 LAB = labs.find("lab06")
@@ -40,24 +40,24 @@ def program(folder, body: str) -> bytes:
 @pytest.fixture
 def bounded(monkeypatch):
     """The judge's own deadline, a shorter one."""
-    run = lab06_gpu.run_program
+    run = gpu.run_program
 
     def run_program(*arguments, **named):
         with monkeypatch.context() as patch:
-            patch.setattr(lab06_kernel, "TIME_LIMIT_S", 2.0)
+            patch.setattr(kernel, "TIME_LIMIT_S", 2.0)
             return run(*arguments, **named)
 
-    monkeypatch.setattr(lab06_gpu, "run_program", run_program)
+    monkeypatch.setattr(gpu, "run_program", run_program)
 
 
-CASE = lab06_gpu.Case((1, 3, 2, 8), "float32", False, 1)
+CASE = gpu.Case((1, 3, 2, 8), "float32", False, 1)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_each_ends_with_its_reason(tmp_path, bounded, name):
     body, said = PROGRAMS[name]
     with pytest.raises(EngineError) as raised:
-        lab06_gpu.GpuKernel(program(tmp_path, body), None).wrong_numbers(CASE)
+        gpu.GpuKernel(program(tmp_path, body), None).wrong_numbers(CASE)
     assert said in str(raised.value)
 
 
@@ -65,20 +65,20 @@ def test_the_judge_grades_a_kernel_that_never_ends(tmp_path, monkeypatch, bounde
     body, said = PROGRAMS["never ends"]
     compiled = program(tmp_path, body)
     LAB.write_reference(tmp_path)
-    monkeypatch.setattr(lab06_gpu, "usable", lambda: True)
-    monkeypatch.setattr(lab06_gpu, "compile_program", lambda *a, **k: compiled)
-    monkeypatch.setattr(lab06_gpu, "big_case", lambda *a: CASE)
+    monkeypatch.setattr(gpu, "usable", lambda: True)
+    monkeypatch.setattr(gpu, "compile_program", lambda *a, **k: compiled)
+    monkeypatch.setattr(gpu, "big_case", lambda *a: CASE)
     started = time.monotonic()
     verdict = judge(LAB, tmp_path, trusted=bool(sandbox.problem()))
     assert time.monotonic() - started < 60 and verdict.provenance["device"] == Device.here().name
-    found = {outcome.task.id: outcome for outcome in verdict.examination.outcomes}
+    found = {outcome.task.id: outcome for outcome in verdict.outcomes}
     assert (found["kernel"].tier, found["memory"].tier) == ("partial", "none")
     assert said in found["kernel"].message and said in found["memory"].message, found
 
 
-def test_the_next_hand_in_is_graded_right(tmp_path, played, monkeypatch, contract):  # noqa: F811
+def test_the_next_submission_is_graded_right(tmp_path, played, monkeypatch, contract):  # noqa: F811
     played()
     LAB.write_reference(tmp_path)
-    monkeypatch.setattr(lab06_gpu.GpuKernel, "launch_s", lambda self, case, **_: 1e-3)
+    monkeypatch.setattr(gpu.GpuKernel, "launch_s", lambda self, case, **_: 1e-3)
     verdict = judge(LAB, tmp_path, trusted=True)
     assert verdict.score == verdict.max_score

@@ -14,26 +14,32 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import course_lib
 from course_lib import labs
 from course_lib.engines import Plan, build
 from course_lib.errors import EngineError, ExaminerFault
-from course_lib.grading import sandbox
-from course_lib.grading.judge import judge
-from course_lib.labs import Bench, lab08, lab08_figures, lab08_reference, lab08_speed, lab08_triton, lab08_triton_child
-from course_lib.labs.lab08_findings import HINTS, Finding, finding
-from course_lib.labs.lab08_isolation import descendants
-from course_lib.labs.lab08_network import Scorer
-from course_lib.labs.lab08_scenes import CACHE_SCENES, REQUEST_SCENES
-from course_lib.labs.lab08_speed import Load
-from course_lib.labs.lab08_stage import Reply, Scene
+from course_lib.grading.isolation import sandbox
+from course_lib.grading.judge.judging import judge
+from course_lib.labs import Examiner
+from course_lib.labs.lab08_serving import figures, lab
+from course_lib.labs.lab08_serving.judge import speed
+from course_lib.labs.lab08_serving.judge import triton as lab08_triton
+from course_lib.labs.lab08_serving.judge.findings import HINTS, Finding, finding
+from course_lib.labs.lab08_serving.judge.speed import Load
+from course_lib.labs.lab08_serving.network import Scorer
+from course_lib.labs.lab08_serving.reference import files as lab08_reference
+from course_lib.labs.lab08_serving.sandboxed import triton_schema
+from course_lib.labs.lab08_serving.sandboxed.isolation import descendants
+from course_lib.labs.lab08_serving.sandboxed.scenes import CACHE_SCENES, REQUEST_SCENES
+from course_lib.labs.lab08_serving.sandboxed.stage import Reply, Scene
 from course_lib.recipe import Recipe
-from tests.labs import lab08_hand_ins as hand_ins
+from tests.labs import lab08_submissions as submissions
 from tests.labs.untouched import leave_untouched
 
 LAB = labs.find("lab08")
 
 
-class Quick(Bench):
+class Quick(Examiner):
     """Always the same networks, which are built once."""
 
     def runnables(self, wanted):
@@ -47,7 +53,10 @@ def _built(model: bytes, recipe: str) -> Plan:
     return build(onnx.load_model_from_string(model), Recipe.loads(recipe), backend="onnxruntime")
 
 
-BENCH = Quick(runner="onnxruntime", seed=8, measure_s=3.0)
+needs_sandbox = pytest.mark.skipif(bool(sandbox.problem()), reason="servers are set apart in the sandbox only")
+EXAMINER = Quick(runner="onnxruntime", seed=8, measure_s=3.0)
+
+CONFINED = dataclasses.replace(EXAMINER, launcher=sandbox.Sandbox().command)
 
 
 def write(folder: Path, sources: dict[str, str], config: str = lab08_reference.CONFIG) -> Path:
@@ -56,51 +65,51 @@ def write(folder: Path, sources: dict[str, str], config: str = lab08_reference.C
     return folder
 
 
-def played(sources: dict[str, str], *names: str) -> list[Finding]:
-    return LAB._findings(sources, names, BENCH)
+def played(sources: dict[str, str], *names: str, examiner: Examiner = EXAMINER) -> list[Finding]:
+    return LAB._findings(sources, names, examiner)
 
 
-# ---- whole hand-ins
+# ---- whole submissions
 
 
 def test_the_judge_gives_the_reference_full_marks(tmp_path):
     """In the sandbox, where there is one."""
     LAB.write_reference(tmp_path)
-    verdict = judge(LAB, tmp_path, bench=Bench(measure_s=6), trusted=bool(sandbox.problem()))
-    assert verdict.examination is not None, verdict.fault
-    assert (verdict.score, verdict.max_score) == (10, 10), verdict.examination.outcomes
-    assert verdict.examination.figures["over_one_at_a_time"] > 1.5
+    verdict = judge(LAB, tmp_path, examiner=Examiner(measure_s=6), trusted=bool(sandbox.problem()))
+    assert not verdict.fault, verdict.fault
+    assert (verdict.score, verdict.max_score) == (10, 10), verdict.outcomes
+    assert verdict.figures["over_one_at_a_time"] > 1.5
 
 
 def test_nothing_handed_in_has_none(tmp_path):
-    examined = LAB.examine(tmp_path, Bench())
+    examined = LAB.examine(tmp_path, Examiner())
     assert examined.points == 0 and examined.max_points == 10
     assert all("is missing" in outcome.message and outcome.hint for outcome in examined.outcomes)
 
 
 def test_untouched_release_has_none(tmp_path):
     leave_untouched(LAB.name, tmp_path)
-    examined = LAB.examine(tmp_path, BENCH)
+    examined = LAB.examine(tmp_path, EXAMINER)
     assert examined.points == 0
     assert "still empty" in examined.outcomes[0].hint
 
 
 @pytest.mark.slow
 def test_another_design_is_right_as_well(tmp_path):
-    examined = LAB.examine(write(tmp_path, hand_ins.ANOTHER), dataclasses.replace(BENCH, measure_s=10))
+    examined = LAB.examine(write(tmp_path, submissions.ANOTHER), dataclasses.replace(EXAMINER, measure_s=10))
     assert [outcome.tier for outcome in examined.outcomes] == ["full"] * 4, examined.outcomes
 
 
 def test_what_the_notebook_starts_from_survives_with_a_good_store(tmp_path):
     """Task 1 can be solved before the others."""
-    write(tmp_path, hand_ins.GIVEN)
-    cached, requests = (LAB.examine(tmp_path, BENCH, only=task).outcomes[0] for task in ("cache", "requests"))
+    write(tmp_path, submissions.GIVEN)
+    cached, requests = (LAB.examine(tmp_path, EXAMINER, only=task).outcomes[0] for task in ("cache", "requests"))
     assert (cached.tier, requests.tier) == ("full", "none")
 
 
 def test_a_file_that_ends_in_a_task_not_done_still_serves():
     """As the released server.py does."""
-    unfinished = hand_ins.changed("import queue", "import queue  #", hand_ins.REFERENCE)
+    unfinished = submissions.changed("import queue", "import queue  #", submissions.REFERENCE)
     unfinished["server.py"] += "\nraise NotImplementedError  # your code here\n"
     assert played(unfinished, "warm start")[0].survived
 
@@ -108,17 +117,80 @@ def test_a_file_that_ends_in_a_task_not_done_still_serves():
 # ---- mistakes
 
 
-@pytest.mark.parametrize("mistake", hand_ins.MISTAKES)
+@pytest.mark.parametrize("mistake", submissions.MISTAKES)
 def test_mistake(mistake):
-    sources, scene, words = hand_ins.MISTAKES[mistake]
+    sources, scene, words = submissions.MISTAKES[mistake]
     (found,) = played(sources, scene)
     assert not found.survived and words in str(found) and found.hint == HINTS[scene], found
+
+
+@pytest.mark.parametrize("name", submissions.EVASIONS)
+def test_a_fault_reaches_the_plan_wherever_it_lies(name):
+    sources, scene, words = submissions.EVASIONS[name]
+    (found,) = played(sources, scene)
+    assert not found.survived and words in str(found), found
+
+
+@needs_sandbox
+def test_no_plan_is_kept_outside_of_the_cache():
+    """Each server has temporary folders of its own, and everything else is read-only."""
+    damaged = ("bits flipped", "half a file", "empty files")
+    found = played(submissions.KEPT_ELSEWHERE, "warm start", *damaged, examiner=CONFINED)
+    assert "asked the compiler again" in str(found[0])
+    assert not any(one.survived for one in found), found
+
+
+def test_a_plan_that_survives_the_loss_of_every_file_was_kept_elsewhere():
+    """What the scenes say where servers are not set apart, as in a learner's own check."""
+    (found,) = played({**submissions.KEPT_ELSEWHERE}, "empty files")
+    assert "although every file of the cache was damaged" in str(found)
+
+
+@needs_sandbox
+@pytest.mark.slow
+def test_a_server_that_harms_all_others_reaches_none():
+    found = speed.measured(submissions.HARMS_OTHERS, CONFINED)
+    assert not found.wrong and len(found.burst_ms["reference"]) >= 10
+    of_reference = found.ratios[0]
+    assert of_reference.median < 1.5, "the reference was slowed down"
+
+
+@needs_sandbox
+def test_a_server_in_its_own_sandbox_sees_itself_alone():
+    """And has no capability with which it could undo that."""
+    looks = submissions.with_server(
+        """
+import os
+from pathlib import Path
+
+class Server:
+    def __init__(self, model, recipe, cache, engines):
+        status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+        seen = [name for name in os.listdir("/proc") if name.isdigit()]
+        files = sorted(str(file) for file in Path("/tmp").rglob("*") if file.is_file() and not str(file).startswith("@COURSE@"))
+        raise KeyError(f"{os.getpid()} {seen} {status['CapEff'].strip()} {[Path(file).name for file in files]}")
+""".replace("@COURSE@", str(Path(course_lib.__file__).parents[1]))
+    )  # the course may lie there too
+    (found,) = played(looks, "warm start", examiner=CONFINED)
+    assert "1 [] 0000000000000000" in str(found) and "scorer.onnx" in str(found) and "kept" not in str(found), found
+
+
+@needs_sandbox
+def test_a_machine_that_cannot_set_servers_apart_is_the_examiners_to_repair(monkeypatch):
+    monkeypatch.setattr(
+        sys.modules["course_lib.labs.lab08_serving.judge.load_test"],
+        "_SUPERVISOR",
+        "import sys; sys.path.insert(0, sys.argv[1]); import course_lib.labs.lab08_serving.sandboxed.own_namespace as own; "
+        "own.works = lambda: 'not here'; from course_lib.labs.lab08_serving.sandboxed.supervisor import main; main()",
+    )
+    with pytest.raises(ExaminerFault, match="not here"):
+        played(submissions.REFERENCE, "warm start", examiner=CONFINED)
 
 
 def test_three_faults_lost_leave_half_and_a_wrong_answer_leaves_nothing():
     def outcome(lost: int, wrong: int = 0):
         found = [Finding(name, wrong if n == 0 else 0, "trouble" if n < lost else "") for n, name in enumerate(CACHE_SCENES)]
-        return LAB._behaviour("cache", found)
+        return LAB._behavior("cache", found)
 
     assert [outcome(n).points for n in (0, 1, 3, 4)] == [3, 1.5, 1.5, 0]
     assert outcome(1, wrong=1).tier == "none" and "1 wrong answer" in outcome(1, wrong=1).message
@@ -127,17 +199,17 @@ def test_three_faults_lost_leave_half_and_a_wrong_answer_leaves_nothing():
 def test_scenes_in_which_the_reference_is_late_as_well_are_inconclusive():
     found = [Finding(name, 0, "trouble" if n < 2 else "", busy=n == 0) for n, name in enumerate(REQUEST_SCENES)]
     assert (
-        LAB._behaviour("requests", [dataclasses.replace(one, trouble="") if not one.busy else one for one in found]).tier
+        LAB._behavior("requests", [dataclasses.replace(one, trouble="") if not one.busy else one for one in found]).tier
         == "inconclusive"
     )
-    outcome = LAB._behaviour("requests", found)
+    outcome = LAB._behavior("requests", found)
     assert (outcome.tier, outcome.points) == ("inconclusive", 0) and "Not decided: scenes survived is 2 of 4" in outcome.message
-    assert LAB._behaviour("requests", [dataclasses.replace(one, busy=False) for one in found]).tier == "none"
+    assert LAB._behavior("requests", [dataclasses.replace(one, busy=False) for one in found]).tier == "none"
 
 
 def test_a_key_without_the_version_costs_half_of_the_cache_and_nothing_else(tmp_path):
-    write(tmp_path, hand_ins.MISTAKES["the key has no version"][0])
-    outcome = LAB.examine(tmp_path, BENCH, only="cache").outcomes[0]
+    write(tmp_path, submissions.MISTAKES["the key has no version"][0])
+    outcome = LAB.examine(tmp_path, EXAMINER, only="cache").outcomes[0]
     assert outcome.tier == "partial" and "11 of 12" in outcome.message and "TensorRT was upgraded" in outcome.hint
 
 
@@ -146,19 +218,19 @@ def test_a_key_without_the_version_costs_half_of_the_cache_and_nothing_else(tmp_
     [
         ("class Other: ...", "defines no class Server"),
         ("import torch", "may import numpy and Python's own modules"),
-        ("this is no Python", "SyntaxError"),
+        ("these lines are not Python", "SyntaxError"),
         ("import os; os._exit(0)", "its process died"),
         ("raise SystemExit", "SystemExit"),
     ],
 )
 def test_a_server_that_does_not_start(source, words):
-    (found,) = played(hand_ins.with_server(source), "warm start")
+    (found,) = played(submissions.with_server(source), "warm start")
     assert "did not come up" in found.trouble and words in found.trouble
 
 
 def test_a_server_that_ends_what_the_scenes_need():
     vandal = "import os, signal\nclass Server:\n def __init__(self, *given): os.kill(os.getppid(), signal.SIGKILL)"
-    assert not any(found.survived for found in played(hand_ins.with_server(vandal), "warm start", "many clients"))
+    assert not any(found.survived for found in played(submissions.with_server(vandal), "warm start", "many clients"))
 
 
 def test_a_server_that_answers_something_else():
@@ -168,7 +240,7 @@ def test_a_server_that_answers_something_else():
         ("{}", "found nothing"),
         ("{'scores': feeds['features']}", "float32 (1, 256)"),
     ):
-        (found,) = played(hand_ins.with_server(answer.replace("{}", returned)), "warm start")
+        (found,) = played(submissions.with_server(answer.replace("{}", returned)), "warm start")
         assert words in found.trouble
 
 
@@ -178,22 +250,22 @@ def test_a_server_that_answers_something_else():
 @pytest.mark.parametrize("cheat", ["CONSTANT", "ERRORS", "FORGED"])
 def test_answers_that_nobody_computed_survive_nothing(cheat):
     names = ("warm start", "bits flipped", "two at once", "many clients")
-    assert not any(found.survived for found in played(getattr(hand_ins, cheat), *names))
+    assert not any(found.survived for found in played(getattr(submissions, cheat), *names))
 
 
 def test_constant_answers_have_no_throughput(tmp_path):
-    assert LAB.examine(write(tmp_path, hand_ins.CONSTANT), BENCH, only="throughput").points == 0
+    assert LAB.examine(write(tmp_path, submissions.CONSTANT), EXAMINER, only="throughput").points == 0
 
 
-def test_memorised_answers_score_nothing(tmp_path):
-    outcome = LAB.examine(write(tmp_path, hand_ins.MEMORISED), BENCH, only="throughput").outcomes[0]
+def test_memorized_answers_score_nothing(tmp_path):
+    outcome = LAB.examine(write(tmp_path, submissions.MEMORIZED), EXAMINER, only="throughput").outcomes[0]
     assert outcome.tier == "none" and "were wrong" in outcome.message
-    assert played(hand_ins.MEMORISED, "many clients")[0].wrong
+    assert played(submissions.MEMORIZED, "many clients")[0].wrong
 
 
 @pytest.mark.slow
 def test_stopped_clocks_and_a_busy_process_gain_nothing(tmp_path):
-    outcome = LAB.examine(write(tmp_path, hand_ins.CLOCKS), BENCH, only="throughput").outcomes[0]
+    outcome = LAB.examine(write(tmp_path, submissions.CLOCKS), EXAMINER, only="throughput").outcomes[0]
     assert outcome.points == 0, outcome
 
 
@@ -221,26 +293,26 @@ def times(yours: float, naive: float = 300.0, tail: float = 20.0, alone: float =
         (times(114, naive=130), "partial", "What do 15 requests do"),
         (times(127, naive=130), "none", "What do 15 requests do"),
         (times(100, naive=103), "none", "What do 15 requests do"),
-        (times(100, alone=30), "partial", "has no company"),
-        (times(100, tail=90), "partial", "has no company"),
+        (times(100, alone=30), "partial", "arrives alone"),
+        (times(100, tail=90), "partial", "arrives alone"),
         (times(100 / 0.5), "inconclusive", "run this check again"),
         (times(100 / 0.35), "none", "What do 15 requests do"),  # what half of the points need is open, but one of two is missed
     ],
 )
 def test_tiers_of_throughput(load, tier, words, monkeypatch):
-    monkeypatch.setattr("course_lib.labs.lab08.measured", lambda yours, bench: load)
-    outcome = LAB._throughput({}, BENCH, {})
+    monkeypatch.setattr("course_lib.labs.lab08_serving.lab.measured", lambda yours, examiner: load)
+    outcome = LAB._throughput({}, EXAMINER, {})
     assert outcome.tier == tier and words in outcome.hint
     assert outcome.points == {"full": 2, "none": 0}.get(tier, 1)
 
 
 def test_what_full_points_need_is_said(monkeypatch):
-    monkeypatch.setattr("course_lib.labs.lab08.measured", lambda yours, bench: times(240, naive=200))
+    monkeypatch.setattr("course_lib.labs.lab08_serving.lab.measured", lambda yours, examiner: times(240, naive=200))
     assert "throughput over one request at a time is 0.83x [0.83-0.83], half of the points need at least 1.1x" in (
-        LAB._throughput({}, BENCH, {}).message
+        LAB._throughput({}, EXAMINER, {}).message
     )
-    monkeypatch.setattr("course_lib.labs.lab08.measured", lambda yours, bench: times(140, naive=150))
-    bounds = [one.bound for one in LAB._throughput({}, BENCH, {}).criteria]
+    monkeypatch.setattr("course_lib.labs.lab08_serving.lab.measured", lambda yours, examiner: times(140, naive=150))
+    bounds = [one.bound for one in LAB._throughput({}, EXAMINER, {}).criteria]
     assert "at least 1.3x, as the reference has 1.50x [1.50-1.50]" in bounds
 
 
@@ -251,8 +323,8 @@ def test_what_the_check_of_0_84_of_the_reference_meets_is_named(monkeypatch):
     waits = {name: np.full(99, 4.0) for name in ("yours", "reference", "naive")}
     first = Load({"yours": yours, "reference": reference, "naive": naive}, waits, waits)
     sessions = iter([first, first, first])
-    monkeypatch.setattr(lab08_speed, "beside", lambda servers, bench: next(sessions))
-    outcome = LAB._throughput({}, BENCH, {})
+    monkeypatch.setattr(speed, "beside", lambda servers, examiner: next(sessions))
+    outcome = LAB._throughput({}, EXAMINER, {})
     assert list(sessions) == []  # measured longer, before it said so
     assert outcome.tier == "inconclusive" and [one.name for one in outcome.criteria if one.met is None] == [
         "throughput over one request at a time"
@@ -262,8 +334,8 @@ def test_what_the_check_of_0_84_of_the_reference_meets_is_named(monkeypatch):
 
 def test_a_clear_measurement_takes_one_session(monkeypatch):
     taken = []
-    monkeypatch.setattr(lab08_speed, "beside", lambda servers, bench: taken.append(1) or times(100))
-    assert LAB._throughput({}, BENCH, {}).tier == "full" and len(taken) == 1
+    monkeypatch.setattr(speed, "beside", lambda servers, examiner: taken.append(1) or times(100))
+    assert LAB._throughput({}, EXAMINER, {}).tier == "full" and len(taken) == 1
 
 
 @pytest.mark.parametrize(("long_waits", "met"), [(1, True), (9, None), (60, False)])
@@ -274,9 +346,11 @@ def test_a_tail_near_its_bound_is_not_decided(long_waits, met):
 
 
 def test_a_reference_that_fails_is_nobodys_fault(monkeypatch, tmp_path):
-    monkeypatch.setattr("course_lib.labs.lab08_speed.sources", lambda *name: hand_ins.with_server("raise KeyError"))
+    monkeypatch.setattr(
+        "course_lib.labs.lab08_serving.judge.speed.sources", lambda *name: submissions.with_server("raise KeyError")
+    )
     with pytest.raises(ExaminerFault, match="did not come up"):
-        LAB.examine(write(tmp_path, hand_ins.REFERENCE), BENCH, only="throughput")
+        LAB.examine(write(tmp_path, submissions.REFERENCE), EXAMINER, only="throughput")
 
 
 # ---- Triton
@@ -294,7 +368,7 @@ RIGHT = {
 WRONG = {
     "no batch": (("max_batch_size: 16", "max_batch_size: 0"), "none", "max_batch_size is 0", "cannot batch"),
     "batch in dims": (("[ 256 ]", "[ -1, 256 ]"), "none", "[-1, 256]", "in front of dims"),
-    "too large a batch": (("size: 16", "size: 32"), "none", "ends at 16", "engine refuses"),
+    "too large a batch": (("size: 16", "size: 32"), "none", "ends at 16", "engine rejects"),
     "preferred beyond": (("[ 8, 16 ]", "[ 8, 32 ]"), "none", "within 1 to", "prefers batches"),
     "wrong platform": (("tensorrt_plan", "onnxruntime_onnx"), "none", "onnxruntime_onnx", "model.plan"),
     "wrong name": (('name: "features"', 'name: "input"'), "none", "expected features", "I/O tensors"),
@@ -303,8 +377,8 @@ WRONG = {
     "on the CPU": (("KIND_GPU", "KIND_CPU"), "none", "not on the GPU", "KIND_GPU"),
     "another GPU": (("count: 2", "count: 2 gpus: 1"), "none", "another GPU", "KIND_GPU"),
     "one instance": (("count: 2", "count: 1"), "partial", "one instance", "execution context"),
-    "milliseconds": (("microseconds: 1000", "microseconds: 1000000"), "partial", "1000000", "millionth"),
-    "no batching": (("dynamic_batching", "parameters { key: 'x' } #"), "partial", "no dynamic_batching", "Nobody batches"),
+    "milliseconds": (("microseconds: 1000", "microseconds: 1000000"), "partial", "1000000", "unit is a microsecond"),
+    "no batching": (("dynamic_batching", "parameters { key: 'x' } #"), "partial", "no dynamic_batching", "Triton batches"),
     "one version": (("num_versions: 2", "num_versions: 1"), "partial", "keeps one version", "roll back"),
     "no protobuf text": (("platform:", "platform ="), "none", "does not parse", "Line and column"),
     "no such field": (("max_batch_size", "max_batchsize"), "none", "no field named", "Line and column"),
@@ -313,7 +387,7 @@ WRONG = {
 
 def triton(folder: Path, text: str):
     (folder / "config.pbtxt").write_text(text)
-    return LAB.examine(folder, Bench(), only="triton").outcomes[0]
+    return LAB.examine(folder, Examiner(), only="triton").outcomes[0]
 
 
 @pytest.mark.parametrize("name", RIGHT)
@@ -340,11 +414,11 @@ def test_an_empty_and_a_binary_configuration(tmp_path):
 @given(
     st.one_of(st.text(), st.integers(0, len(_)).map(lambda n: _[:n]), st.tuples(st.integers(0, len(_)), st.text(max_size=9)))
 )
-def test_no_text_breaks_the_parser_or_the_judgement(text):
+def test_no_text_breaks_the_parser_or_the_judgment(text):
     if isinstance(text, tuple):
         text = _[: text[0]] + text[1] + _[text[0] :]
     try:
-        config = lab08_triton_child.parsed(text)
+        config = triton_schema.parsed(text)
     except ValueError:
         return
     for mistake in lab08_triton.mistakes(config):
@@ -352,7 +426,7 @@ def test_no_text_breaks_the_parser_or_the_judgement(text):
 
 
 def test_a_missing_schema_is_nobodys_fault(monkeypatch):
-    monkeypatch.setattr(lab08_triton, "ask", lambda *given, **limits: b'{"missing": "pip install tritonclient"}')
+    monkeypatch.setattr(lab08_triton, "run_isolated", lambda *given, **limits: b'{"missing": "pip install tritonclient"}')
     with pytest.raises(ExaminerFault, match="tritonclient"):
         lab08_triton.read(b"", None)
 
@@ -376,9 +450,9 @@ def test_every_scene_has_a_hint():
 def test_findings_of_a_rollout_and_of_a_scene_not_played():
     good = {"answered meanwhile": True, "reload": "ok", "second reload": "error"}
     assert finding(Scene("rollout", flags=good), []).survived
-    assert "did not come back" in finding(Scene("rollout", flags={**good, "reload": "none"}), []).trouble
+    assert "reload did not return" in finding(Scene("rollout", flags={**good, "reload": "none"}), []).trouble
     assert "could not be built" in finding(Scene("rollout", flags={**good, "second reload": "ok"}), []).trouble
-    assert "nothing lay in the cache" in finding(Scene("bits flipped", flags={"cached": False}), []).trouble
+    assert "the cache was empty" in finding(Scene("bits flipped", flags={"cached": False}), []).trouble
     lost = Scene("many clients", replies=[Reply(0, 1, "old", "none", "")])
     assert "no answer came in time" in finding(lost, []).trouble
 
@@ -403,13 +477,13 @@ def test_what_came_too_late_is_played_once_more(monkeypatch, plays, lost):
         def __init__(self, wrong):
             self.wrong = lambda scene: [object()] if scene.name == wrong else []
 
-    def play(sources, names, bench):
+    def play(sources, names, examiner):
         told = rest.pop(0)
         return [Scene(name, **told.get(name, {})) for name in names], Truth(told.get("wrong"))
 
     rest = list(plays)
-    monkeypatch.setattr(lab08, "play", play)
-    found = LAB._findings({}, ["a", "b", "c", "d"], BENCH)
+    monkeypatch.setattr(lab, "play", play)
+    found = LAB._findings({}, ["a", "b", "c", "d"], EXAMINER)
     assert [one.scene for one in found] == ["a", "b", "c", "d"] and not rest
     assert [one.scene + " is undecided" * one.busy for one in found if not one.survived] == lost
 
@@ -426,21 +500,21 @@ def test_figures():
         Finding("full disk", 0, "a server did not come up: OSError " + 20 * "long "),
         Finding("two at once", 2, ""),
     ]
-    assert lab08_figures.survival(found)._suptitle.get_text() == "1 of 3 faults survived, 2 wrong answers"
-    drawn = lab08_figures.windows({0: times(100), 10: times(80, alone=14)})
-    assert "costs a lone request 10 ms and changes throughput by +25 %" in drawn._suptitle.get_text()
+    assert figures.survival(found)._suptitle.get_text() == "1 of 3 faults survived, 2 wrong answers"
+    drawn = figures.windows({0: times(100), 10: times(80, alone=14)})
+    assert "adds 10 ms to a single request and changes throughput by +25 %" in drawn._suptitle.get_text()
 
 
 @pytest.mark.slow
 def test_windows_are_tried_on_the_learners_own_text():
-    tried = lab08_figures.try_windows(hand_ins.REFERENCE, [0, 20], measure_s=2)
+    tried = figures.try_windows(submissions.REFERENCE, [0, 20], measure_s=2)
     assert np.median(tried[20].lone_ms["yours"]) - np.median(tried[0].lone_ms["yours"]) > 10
     with pytest.raises(ValueError, match="WINDOW_S"):
-        lab08_figures.try_windows(hand_ins.GIVEN, [0])
+        figures.try_windows(submissions.GIVEN, [0])
 
 
 def test_the_notebook_may_ask_for_findings(tmp_path, monkeypatch):
-    monkeypatch.setattr("course_lib.labs.lab08.CACHE_SCENES", {"warm start": CACHE_SCENES["warm start"]})
-    assert [str(found) for found in LAB.findings(write(tmp_path, hand_ins.REFERENCE))] == ["warm start: survived"]
+    monkeypatch.setattr("course_lib.labs.lab08_serving.lab.CACHE_SCENES", {"warm start": CACHE_SCENES["warm start"]})
+    assert [str(found) for found in LAB.findings(write(tmp_path, submissions.REFERENCE))] == ["warm start: survived"]
     with pytest.raises(EngineError, match="is missing"):
         LAB.findings(tmp_path / "nowhere")

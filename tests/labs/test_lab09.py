@@ -14,21 +14,16 @@ from onnx import TensorProto, helper, numpy_helper
 
 from course_lib import labs, style
 from course_lib.engines import Plan, build, load
-from course_lib.labs import (
-    Bench,
-    Examination,
-    lab09,
-    lab09_figures,
-    lab09_pipeline,
-    lab09_reference,
-    lab09_run,
-    lab09_trial,
-    lab09_verdict,
-    lowering,
-)
-from course_lib.labs.lab09_detections import NOTHING
-from course_lib.labs.lab09_settings import Settings
-from course_lib.labs.lab09_trial import Trial
+from course_lib.labs import Examination, Examiner
+from course_lib.labs.framework import lowering
+from course_lib.labs.lab09_capstone import figures
+from course_lib.labs.lab09_capstone import lab as lab09
+from course_lib.labs.lab09_capstone import reference as lab09_reference
+from course_lib.labs.lab09_capstone.decoding import NOTHING
+from course_lib.labs.lab09_capstone.judge import execution, judgment, pipeline
+from course_lib.labs.lab09_capstone.judge import trial as lab09_trial
+from course_lib.labs.lab09_capstone.judge.trial import Trial
+from course_lib.labs.lab09_capstone.settings import Settings
 from course_lib.models import detector, export_onnx
 from course_lib.precision import MinMaxCalibrator, PercentileCalibrator, activations, insert_qdq, lower_for_onnxruntime, observe
 from course_lib.recipe import Profile, Recipe
@@ -40,7 +35,7 @@ GOOD = lab09_reference.SETTINGS
 CALL_MS = {"eager": 12.0, "first": 6.0, "reference": 3.0}  # the camera then has a period of 4.2 ms, and the budget is 6.3
 
 
-class Quick(Bench):
+class Quick(Examiner):
     """Engines answer in this process, and nothing is built twice."""
 
     def build(self, model, recipe):
@@ -83,9 +78,9 @@ def recipe(batch: int = 1, side: int = 128, *, precision: str = "fp32", name: st
 
 
 @pytest.fixture
-def hand_in(tmp_path, monkeypatch):
-    """Examine a hand-in on a short video with call times that are known: `call_ms` is what a call of yours takes."""
-    real = lab09_run.record
+def submission(tmp_path, monkeypatch):
+    """Examine a submission on a short video with call times that are known: `call_ms` is what a call of yours takes."""
+    real = execution.record
 
     def examine(
         model: onnx.ModelProto | None = None,
@@ -97,18 +92,17 @@ def hand_in(tmp_path, monkeypatch):
         intervals: bool = False,
         only: str | None = None,
     ) -> Examination:
-        def modelled(subjects, frames, decided):
+        def modeled(subjects, frames, decided):
             recorded = real(subjects, frames)
             times = {**CALL_MS, "reference": reference_ms, "yours": call_ms}
             made = {
-                name: lab09_pipeline.Recording(own.found, np.resize(times[name], len(own.call_ms)))
-                for name, own in recorded.items()
+                name: pipeline.Recording(own.found, np.resize(times[name], len(own.call_ms))) for name, own in recorded.items()
             }
             decisions.append(decided(made))
             return made
 
-        monkeypatch.setattr(lab09_run, "record", modelled)
-        monkeypatch.setattr(lab09_pipeline, "PASSES", 1)
+        monkeypatch.setattr(execution, "record", modeled)
+        monkeypatch.setattr(pipeline, "PASSES", 1)
         if not intervals:  # of so short a video they would hold every bound
             monkeypatch.setattr(lab09_trial, "_blocks", lambda n, block: [np.arange(n)])
         monkeypatch.setattr(lab09, "FRAMES", FRAMES)
@@ -145,7 +139,7 @@ FULL = {"detect": "full", "latency": "full", "frames": "full"}
 def test_reference_has_full_marks(tmp_path):
     """The real thing: workers, 1000 frames, measured times."""
     LAB.write_reference(tmp_path)
-    examined = LAB.examine(tmp_path, BENCH)
+    examined = LAB.examine(tmp_path, EXAMINER)
     assert tiers(examined) == FULL, examined.outcomes
     assert examined.figures["mean_ap"] > 0.8
     assert (
@@ -153,25 +147,25 @@ def test_reference_has_full_marks(tmp_path):
     )  # they do not keep up
 
 
-BENCH = Bench()
+EXAMINER = Examiner()
 
 
 def test_the_untouched_release_has_none(tmp_path):
     leave_untouched(LAB.name, tmp_path)
-    examined = LAB.examine(tmp_path, Bench())
+    examined = LAB.examine(tmp_path, Examiner())
     assert (examined.points, examined.max_points) == (0, 10), examined.outcomes
     assert "is missing" in examined.outcomes[0].message
 
 
-def test_more_than_one_answer_is_right(hand_in):
-    assert tiers(hand_in()) == FULL  # float, where it is fast enough
+def test_more_than_one_answer_is_right(submission):
+    assert tiers(submission()) == FULL  # float, where it is fast enough
     integer = insert_qdq(network(), seen().ranges(PercentileCalibrator(99.99)), exclude=["/stem/Conv"])
-    assert tiers(hand_in(integer, GOOD.model_copy(update={"queue": 3, "drop": "newest"}), recipe(precision="int8"))) == FULL
-    assert tiers(hand_in(settings=GOOD.model_copy(update={"confidence": 0.25, "overlap": 0.6}), call_ms=4.0)) == FULL
+    assert tiers(submission(integer, GOOD.model_copy(update={"queue": 3, "drop": "newest"}), recipe(precision="int8"))) == FULL
+    assert tiers(submission(settings=GOOD.model_copy(update={"confidence": 0.25, "overlap": 0.6}), call_ms=4.0)) == FULL
 
 
 def yolo(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The detector as a YOLO export looks: colours, 192 pixels resized inside, another input name and 80 classes, digits last."""
+    """The detector as a YOLO export looks: colors, 192 pixels resized inside, another input name and 80 classes, digits last."""
     made = copy.deepcopy(model)
     graph = made.graph
     graph.input[0].CopyFrom(helper.make_tensor_value_info("images", TensorProto.FLOAT, ["batch", 3, 192, 192]))
@@ -183,8 +177,8 @@ def yolo(model: onnx.ModelProto) -> onnx.ModelProto:
     for node in graph.node:
         node.output[:] = ["own" if name == "detections" else name for name in node.output]
     head = [
-        helper.make_node("Conv", ["images", "mix"], ["grey"], name="mix_colours"),
-        helper.make_node("Resize", ["grey", "", "scales"], ["frames"], name="resize", mode="linear"),
+        helper.make_node("Conv", ["images", "mix"], ["gray"], name="mix_colors"),
+        helper.make_node("Resize", ["gray", "", "scales"], ["frames"], name="resize", mode="linear"),
     ]
     tail = [
         helper.make_node("Mul", ["own", "stretch"], ["stretched"], name="stretch_boxes"),
@@ -200,81 +194,81 @@ def yolo(model: onnx.ModelProto) -> onnx.ModelProto:
     return made
 
 
-def test_a_yolo_file_goes_through_the_same_interface(hand_in):
+def test_a_yolo_file_goes_through_the_same_interface(submission):
     settings = Settings(size=192, confidence=0.3, queue=2, classes=list(range(70, 80)))
-    examined = hand_in(yolo(network()), settings, recipe(1, 192, name="images", channels=3), call_ms=4.0)
+    examined = submission(yolo(network()), settings, recipe(1, 192, name="images", channels=3), call_ms=4.0)
     assert tiers(examined) == FULL, examined.outcomes
 
 
 # ---- mistakes
 
 
-def test_mistake_confidence_too_high(hand_in):
-    examined = hand_in(settings=GOOD.model_copy(update={"confidence": 0.6}))
+def test_mistake_confidence_too_high(submission):
+    examined = submission(settings=GOOD.model_copy(update={"confidence": 0.6}))
     assert tiers(examined)["detect"] == "partial" and "just below your `confidence`" in said(examined, "detect")
-    assert nothing(hand_in(settings=GOOD.model_copy(update={"confidence": 0.95})))
+    assert nothing(submission(settings=GOOD.model_copy(update={"confidence": 0.95})))
 
 
-def test_mistake_confidence_too_low(hand_in):
-    examined = hand_in(settings=GOOD.model_copy(update={"confidence": 0.03}))
+def test_mistake_confidence_too_low(submission):
+    examined = submission(settings=GOOD.model_copy(update={"confidence": 0.03}))
     assert tiers(examined)["detect"] in ("partial", "none") and "precision over recall" in said(examined, "detect")
 
 
-def test_mistake_no_suppression(hand_in):
-    examined = hand_in(settings=GOOD.model_copy(update={"overlap": 1.0}))
+def test_mistake_no_suppression(submission):
+    examined = submission(settings=GOOD.model_copy(update={"overlap": 1.0}))
     assert tiers(examined)["detect"] in ("partial", "none") and "removes the doubles" in said(examined, "detect")
 
 
-def test_mistake_pixels_divided_twice(hand_in):
+def test_mistake_pixels_divided_twice(submission):
     model = copy.deepcopy(network())
     model.graph.initializer.append(numpy_helper.from_array(np.array(255, np.float32), "again"))
-    model.graph.node.insert(0, helper.make_node("Div", ["frames", "again"], ["divided"], name="normalise"))
+    model.graph.node.insert(0, helper.make_node("Div", ["frames", "again"], ["divided"], name="normalize"))
     first = next(node for node in model.graph.node if node.op_type == "Sub")
     first.input[0] = "divided"
-    examined = hand_in(model)
+    examined = submission(model)
     assert nothing(examined) and "pixels from 0 to 1" in said(examined, "detect")
 
 
-def test_mistake_calibrated_on_blank_frames(hand_in):
+def test_mistake_calibrated_on_blank_frames(submission):
     blank = observe(
         network(), [{"frames": np.full((8, 1, 128, 128), 0.37, np.float32)}], tensors=activations(network()), progress=False
     )
     ranges = {name: max(amax, 1e-3) for name, amax in blank.ranges(MinMaxCalibrator()).items()}
-    examined = hand_in(insert_qdq(network(), ranges), asked=recipe(precision="int8"))
+    examined = submission(insert_qdq(network(), ranges), asked=recipe(precision="int8"))
     assert nothing(examined) and "calibration data" in said(examined, "detect")
 
 
-def test_mistake_a_batch_of_eight_that_waits(hand_in):
-    examined = hand_in(settings=GOOD.model_copy(update={"batch": 8, "queue": 8}), asked=recipe(8), call_ms=14.0)
+def test_mistake_a_batch_of_eight_that_waits(submission):
+    examined = submission(settings=GOOD.model_copy(update={"batch": 8, "queue": 8}), asked=recipe(8), call_ms=14.0)
     assert tiers(examined) == {**FULL, "latency": "none"} and "waits 29.4 ms for the last one" in said(examined, "latency")
 
 
-def test_mistake_skipped_frames(hand_in):
-    twice, thrice = (hand_in(settings=GOOD.model_copy(update={"every": every}), call_ms=6.0) for every in (2, 3))
+def test_mistake_skipped_frames(submission):
+    twice, thrice = (submission(settings=GOOD.model_copy(update={"every": every}), call_ms=6.0) for every in (2, 3))
     assert tiers(twice) == {**FULL, "detect": "partial"} and "have moved on" in said(twice, "detect")
     assert nothing(thrice)
 
 
-def test_mistake_a_detector_that_is_too_slow(hand_in):
-    short = hand_in(call_ms=5.0)
+def test_mistake_a_detector_that_is_too_slow(submission):
+    short = submission(call_ms=5.0)
     assert tiers(short)["frames"] == "none" and "longer queue" in said(short, "frames")
-    long = hand_in(settings=GOOD.model_copy(update={"queue": 40}), call_ms=5.0)
+    long = submission(settings=GOOD.model_copy(update={"queue": 40}), call_ms=5.0)
     assert tiers(long)["latency"] == "none" and "faster than they are answered" in said(long, "latency")
 
 
-def test_mistake_fewer_pixels_than_the_graph_has(hand_in):
-    examined = hand_in(settings=GOOD.model_copy(update={"size": 96}))
+def test_mistake_fewer_pixels_than_the_graph_has(submission):
+    examined = submission(settings=GOOD.model_copy(update={"size": 96}))
     assert nothing(examined) and "one batch of prepared frames" in said(examined, "detect")
 
 
-def test_mistake_a_fixed_batch_and_a_profile_that_promises_more(hand_in):
+def test_mistake_a_fixed_batch_and_a_profile_that_promises_more(submission):
     fixed = export_onnx(detector(), dynamic_batch=False, opset=17)
-    examined = hand_in(fixed, GOOD.model_copy(update={"batch": 2}), recipe(2))
+    examined = submission(fixed, GOOD.model_copy(update={"batch": 2}), recipe(2))
     assert nothing(examined) and "Which batches does the graph allow?" in said(examined, "detect")
 
 
-def test_settings_that_are_none(hand_in):
-    examined = hand_in(settings="confidence = 3")
+def test_settings_that_are_none(submission):
+    examined = submission(settings="confidence = 3")
     assert (
         nothing(examined)
         and "settings.toml: confidence" in said(examined, "detect")
@@ -288,40 +282,40 @@ def test_files_that_are_missing(tmp_path):
 
 
 @pytest.mark.parametrize("slow", ["eager", "first"])
-def test_a_machine_that_cannot_tell_is_no_ones_fault(hand_in, monkeypatch, slow):
+def test_a_machine_that_cannot_tell_is_no_ones_fault(submission, monkeypatch, slow):
     monkeypatch.setitem(CALL_MS, slow, 3.2)
-    examined = hand_in()
+    examined = submission()
     assert tiers(examined) == {"detect": "full", "latency": "inconclusive", "frames": "inconclusive"}
-    assert f"{slow} 3.2 ms" in said(examined, "latency") and not hand_in.decisions[-1]
+    assert f"{slow} 3.2 ms" in said(examined, "latency") and not submission.decisions[-1]
 
 
-def test_every_check_measures_anew(hand_in, monkeypatch):
+def test_every_check_measures_anew(submission, monkeypatch):
     """The same files, checked four times: four measurements, and the second is not the first one's answer."""
-    seen = [tiers(hand_in(call_ms=ms, only="latency")) for ms in (7.0, 3.0, 7.0, 3.0)]
-    assert len(hand_in.decisions) == 4 and seen[1] == seen[3] == {"latency": "full"} != seen[0]
+    seen = [tiers(submission(call_ms=ms, only="latency")) for ms in (7.0, 3.0, 7.0, 3.0)]
+    assert len(submission.decisions) == 4 and seen[1] == seen[3] == {"latency": "full"} != seen[0]
 
 
 @pytest.mark.parametrize("machine", ["CPU", "GPU"])
-def test_the_first_version_misses_its_budget(hand_in, monkeypatch, machine):
+def test_the_first_version_misses_its_budget(submission, monkeypatch, machine):
     """As exported and shown at 160 pixels, on machines where INT8 gains nothing: 1.5 times the call, whatever PyTorch needs."""
     times = {"CPU": {"eager": 9.0, "first": 4.5}, "GPU": {"eager": 6.6, "first": 4.5}}[machine]
     for name, ms in times.items():
         monkeypatch.setitem(CALL_MS, name, ms)
     settings = lab09_reference.FIRST.model_copy(update={"queue": 8})
-    examined = hand_in(network(160), settings, lab09_reference.recipe(160, "fp32"), call_ms=4.5)
+    examined = submission(network(160), settings, lab09_reference.recipe(160, "fp32"), call_ms=4.5)
     assert examined.points <= 4, examined.outcomes
     assert tiers(examined)["latency"] == "none", examined.outcomes
 
 
-def test_the_export_at_the_size_of_its_training_wins_only_where_it_is_fast(hand_in):
-    assert tiers(hand_in(call_ms=3.0)) == FULL
-    assert hand_in(call_ms=4.6).points < 8  # where INT8 makes the reference 1.5 times as fast
+def test_the_export_at_the_size_of_its_training_wins_only_where_it_is_fast(submission):
+    assert tiers(submission(call_ms=3.0)) == FULL
+    assert submission(call_ms=4.6).points < 8  # where INT8 makes the reference 1.5 times as fast
 
 
-def test_where_the_reference_is_late_as_well_a_miss_is_inconclusive(hand_in):
+def test_where_the_reference_is_late_as_well_a_miss_is_inconclusive(submission):
     """A pause of 40 ms in every thirtieth call of both: nobody can keep 1.5 periods, and no allowance hides that."""
     paused = np.where(np.arange(30) == 7, 40.0, 3.0)
-    examined = hand_in(call_ms=paused, reference_ms=paused, settings=GOOD.model_copy(update={"queue": 12}))
+    examined = submission(call_ms=paused, reference_ms=paused, settings=GOOD.model_copy(update={"queue": 12}))
     assert tiers(examined)["latency"] == "inconclusive", examined.outcomes
     text = said(examined, "latency")
     assert (
@@ -329,14 +323,14 @@ def test_where_the_reference_is_late_as_well_a_miss_is_inconclusive(hand_in):
         and "latency that 99 % of the frames stay under" in text
         and "run this check again" in text
     )
-    steady = hand_in(call_ms=paused, settings=GOOD.model_copy(update={"queue": 12}))
-    assert tiers(steady)["latency"] == "none"  # the reference kept it: the pauses are the hand-in's own
+    steady = submission(call_ms=paused, settings=GOOD.model_copy(update={"queue": 12}))
+    assert tiers(steady)["latency"] == "none"  # the reference kept it: the pauses are the submission's own
 
 
 def times_only(**call_ms: np.ndarray) -> Trial:
     """A trial of detectors that find nothing, with known times."""
     times = {name: np.full(1000, ms) for name, ms in CALL_MS.items()} | call_ms
-    recordings = {name: lab09_pipeline.Recording([NOTHING] * 1000, np.resize(ms, 1000)) for name, ms in times.items()}
+    recordings = {name: pipeline.Recording([NOTHING] * 1000, np.resize(ms, 1000)) for name, ms in times.items()}
     return Trial([], GOOD, recordings)
 
 
@@ -346,8 +340,8 @@ def test_a_value_near_its_bound_is_not_a_matter_of_luck(slow_calls, met):
     calls = np.full(1000, 3.0)
     calls[np.random.default_rng(0).choice(1000, slow_calls, replace=False)] = 9.0
     trial = times_only(yours=calls)
-    assert lab09_verdict._latency(trial).met is met
-    assert lab09_verdict.decided(trial) is (met is not None)
+    assert judgment._latency(trial).met is met
+    assert judgment.decided(trial) is (met is not None)
 
 
 @pytest.mark.parametrize("decides_at", [1, 2, 4, 99])
@@ -363,8 +357,8 @@ def test_the_video_is_shown_again_until_the_times_decide(decides_at):
 
     frames = [SimpleNamespace(image=np.zeros((2, 2), np.uint8))]
     looks = iter(range(2, 100))
-    lab09_pipeline.record({n: subject(n) for n in FOUR}, frames, lambda recordings: next(looks) >= decides_at)
-    shown = min(max(decides_at, lab09_pipeline.PASSES), lab09_pipeline.MOST_PASSES)
+    pipeline.record({n: subject(n) for n in FOUR}, frames, lambda recordings: next(looks) >= decides_at)
+    shown = min(max(decides_at, pipeline.PASSES), pipeline.MOST_PASSES)
     assert passes.count("yours") == shown + 1 and passes.count("eager") == passes.count("first") == 2  # one to set it up
 
 
@@ -390,7 +384,7 @@ def constant(answer: np.ndarray) -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
 
 
-def memorised() -> np.ndarray:
+def memorized() -> np.ndarray:
     """What the first frame of the notebook's video shows."""
     from course_lib.models import video
 
@@ -404,36 +398,36 @@ def memorised() -> np.ndarray:
     "answer",
     [
         np.zeros((1, 14, 256), np.float32),
-        memorised(),
+        memorized(),
         np.full((1, 14, 256), np.nan, np.float32),
         np.random.default_rng(0).uniform(0, 128, (1, 14, 25_000)).astype(np.float32),
         np.zeros((1, 14, 40_000), np.float32),
     ],
-    ids=["nothing", "memorised", "nan", "bomb", "huge"],
+    ids=["nothing", "memorized", "nan", "bomb", "huge"],
 )
-def test_cheat_an_answer_without_looking(hand_in, answer):
-    examined = hand_in(constant(answer), call_ms=0.1)
+def test_cheat_an_answer_without_looking(submission, answer):
+    examined = submission(constant(answer), call_ms=0.1)
     assert nothing(examined), examined.outcomes
 
 
-def test_cheat_hard_frames_dropped(hand_in):
+def test_cheat_hard_frames_dropped(submission):
     """A detector ten times too slow with the shortest queue: what it answers is in time, the rest is lost and counts as missed."""
-    assert nothing(hand_in(call_ms=40.0))
+    assert nothing(submission(call_ms=40.0))
 
 
 # ---- what the notebook shows
 
 
-def test_figures_have_axes_and_a_takeaway(hand_in, monkeypatch):
+def test_figures_have_axes_and_a_takeaway(submission, monkeypatch):
     trials: list[Trial] = []
-    monkeypatch.setattr(lab09, "lab09_verdict", SimpleNamespace(verdict=lambda lab, trial: trials.append(trial) or ()))
-    hand_in(call_ms=5.0)
+    monkeypatch.setattr(lab09, "judgment", SimpleNamespace(outcomes=lambda lab, trial: trials.append(trial) or ()))
+    submission(call_ms=5.0)
     (trial,) = trials
     for figure in (
-        lab09_figures.frames(trial, [3, 40]),
-        lab09_figures.precision_recall(trial),
-        lab09_figures.latencies(trial),
-        lab09_figures.queue(trial),
+        figures.frames(trial, [3, 40]),
+        figures.precision_recall(trial),
+        figures.latencies(trial),
+        figures.queue(trial),
     ):
         assert style.png(figure).startswith(b"\x89PNG")
         assert all(axes.get_xlabel() and axes.get_ylabel() and axes.get_title() for axes in figure.axes)

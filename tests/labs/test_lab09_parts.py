@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from course_lib.errors import EngineError, RecipeError
-from course_lib.labs.lab09_accuracy import quality
-from course_lib.labs.lab09_detections import CANDIDATES, SHOWN, Detections, detections, iou
-from course_lib.labs.lab09_pipeline import _pace
-from course_lib.labs.lab09_queue import replay
-from course_lib.labs.lab09_settings import MAX_BYTES, Settings
+from course_lib.labs.lab09_capstone.decoding import CANDIDATES, SHOWN, Detections, detections, iou
+from course_lib.labs.lab09_capstone.judge.accuracy import quality
+from course_lib.labs.lab09_capstone.judge.pipeline import _pace
+from course_lib.labs.lab09_capstone.judge.queue import replay
+from course_lib.labs.lab09_capstone.settings import MAX_BYTES, Settings
 from course_lib.models.digit_video import Frame
 
 
@@ -86,7 +86,7 @@ def test_a_bomb_of_boxes_costs_no_more_and_nan_shows_nothing():
 
 
 @pytest.mark.parametrize("shape", [(1, 13, 9), (1, 14), (1, 14, 0), (1, 14, 30_000)])
-def test_another_layout_is_refused(shape):
+def test_another_layout_is_rejected(shape):
     with pytest.raises(EngineError, match="expected floats"):
         detections(np.zeros(shape, np.float32), Settings(), scale=1.0)
     with pytest.raises(EngineError, match="expected floats"):
@@ -292,7 +292,7 @@ def test_no_text_crashes_the_reader(tmp_path_factory, text):
 
 
 def test_calls_cover_every_frame_that_is_sent():
-    from course_lib.labs.lab09_pipeline import Subject
+    from course_lib.labs.lab09_capstone.judge.pipeline import Subject
 
     for frames, every, batch in itertools.product((1, 7, 16), (1, 3), (1, 4)):
         calls = Subject(None, Settings(every=every, batch=batch, queue=batch)).calls(frames)  # type: ignore[arg-type]

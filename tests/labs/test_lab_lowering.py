@@ -5,9 +5,10 @@ from __future__ import annotations
 import onnx
 import pytest
 
-from course_lib.engines import ort_session
+from course_lib.engines.backends.onnxruntime import session
 from course_lib.errors import EngineError
-from course_lib.labs import Bench, lowering
+from course_lib.labs import Examiner
+from course_lib.labs.framework import lowering
 from course_lib.precision import LOWERED, insert_qdq, lower_for_onnxruntime, lowering_helps
 
 
@@ -23,17 +24,17 @@ def test_same_copy_as_here(quantized):
     assert lowering.lowered(quantized.SerializeToString()) == lower_for_onnxruntime(quantized).SerializeToString()
 
 
-def test_plan_is_the_copys(quantized, service_recipe, tmp_path):
+def test_the_plan_is_built_from_the_copy(quantized, service_recipe, tmp_path):
     path = tmp_path / "model.onnx"
     onnx.save(quantized, path)
     recipe = service_recipe.model_copy(update={"precision": "int8"})
-    plan = lowering.runnable(path, recipe, Bench(runner="onnxruntime"))
+    plan = lowering.runnable(path, recipe, Examiner(runner="onnxruntime"))
     marked = {entry.key for entry in onnx.load_model_from_string(plan.data).metadata_props}
     assert (LOWERED in marked) == lowering_helps()
 
 
 @pytest.mark.parametrize("what", ["garbage", "nothing", "float", "lowered"])
-def test_refused_in_one_line(quantized, small_onnx, what):
+def test_rejected_in_one_line(quantized, small_onnx, what):
     if what == "lowered" and not lowering_helps():
         pytest.skip("nothing is lowered on this CPU")
     data = {
@@ -47,8 +48,8 @@ def test_refused_in_one_line(quantized, small_onnx, what):
 
 
 def test_wanted_where_onnxruntime_runs_on_a_cpu(monkeypatch):
-    monkeypatch.setattr(ort_session, "device", lambda: "cpu")
-    assert lowering.wanted(Bench(runner="onnxruntime"))
-    assert not lowering.wanted(Bench(runner="tensorrt"))
-    monkeypatch.setattr(ort_session, "device", lambda: "cuda")
-    assert not lowering.wanted(Bench(runner="onnxruntime"))
+    monkeypatch.setattr(session, "device", lambda: "cpu")
+    assert lowering.wanted(Examiner(runner="onnxruntime"))
+    assert not lowering.wanted(Examiner(runner="tensorrt"))
+    monkeypatch.setattr(session, "device", lambda: "cuda")
+    assert not lowering.wanted(Examiner(runner="onnxruntime"))

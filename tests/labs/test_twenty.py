@@ -15,30 +15,33 @@ import onnx
 import pytest
 
 from course_lib import labs
-from course_lib.grading import sandbox
-from course_lib.grading.judge import judge
-from course_lib.labs import Bench, Outcome, lab03_reference, lab05_service, lab05_traffic, lab09_reference
+from course_lib.grading.isolation import sandbox
+from course_lib.grading.judge.judging import judge
+from course_lib.labs import Examiner, Outcome
+from course_lib.labs.lab03_calibration import reference
+from course_lib.labs.lab05_dynamic_shapes import service, traffic
+from course_lib.labs.lab09_capstone import reference as lab09_reference
 from course_lib.precision import PercentileCalibrator, insert_qdq
-from tests.labs import lab08_hand_ins
-from tests.labs.lab04_hand_ins import with_layer_norms
+from tests.labs import lab08_submissions
+from tests.labs.lab04_submissions import with_layer_norms
 from tests.labs.test_lab07 import THREADS
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 
 def the_reference(folder: Path) -> None:
-    """Nothing else: whoever learns from it and writes the same passes, too."""
+    """Nothing else: a learner who writes the same passes, too."""
 
 
 def one_kernel_more(folder: Path) -> None:
-    from course_lib.labs.lab02_reference import rewritten
+    from course_lib.labs.lab02_fusion.reference import rewritten
     from course_lib.models import export_onnx
 
     export_onnx(rewritten(still=["branches"]), folder / "model.onnx", opset=17)
 
 
 def a_percentile(folder: Path) -> None:
-    network, seen = lab03_reference.observed()
+    network, seen = reference.observed()
     onnx.save(insert_qdq(network, seen.ranges(PercentileCalibrator(99.99))), folder / "model.onnx")
 
 
@@ -47,9 +50,9 @@ def layer_norms(folder: Path) -> None:
 
 
 def other_boxes(folder: Path) -> None:
-    found = lab05_service.recipe((2, 32), (9, 104), lab05_traffic.LARGEST)
+    found = service.recipe((2, 32), (9, 104), traffic.LARGEST)
     found.save(folder / "recipe.toml")
-    truth = lab05_service.bill(found, lab05_traffic.yesterday().counts())
+    truth = service.bill(found, traffic.yesterday().counts())
     (folder / "account.json").write_text(json.dumps({"shares": list(truth.shares), "padding": truth.padding}))
 
 
@@ -58,7 +61,7 @@ def threads(folder: Path) -> None:
 
 
 def another_server(folder: Path) -> None:
-    for name, text in lab08_hand_ins.ANOTHER.items():
+    for name, text in lab08_submissions.ANOTHER.items():
         (folder / name).write_text(text)
 
 
@@ -87,9 +90,9 @@ def test_twenty_gradings_one_verdict(name: str, tmp_path: Path):
     ANSWERS[name](tmp_path)
     for _ in range(20):
         verdict = judge(lab, tmp_path, trusted=bool(sandbox.problem()))
-        assert verdict.examination is not None, verdict.fault
-        print(json.dumps(dict(verdict.examination.figures)), verdict.examination.outcomes[-1].message, flush=True)
-        lost = [f"{outcome.task.id}: {outcome.message}" for outcome in verdict.examination.outcomes if outcome.tier != "full"]
+        assert not verdict.fault, verdict.fault
+        print(json.dumps(dict(verdict.figures)), verdict.outcomes[-1].message, flush=True)
+        lost = [f"{outcome.task.id}: {outcome.message}" for outcome in verdict.outcomes if outcome.tier != "full"]
         assert verdict.score == verdict.max_score, "; ".join(lost)
 
 
@@ -113,7 +116,7 @@ def test_ten_checks_under_load_give_the_same_points_or_none_by_luck(name: str, t
     lab = labs.find(name)
     lab.write_reference(tmp_path)
     for _ in range(10):
-        found = lab.examine(tmp_path, Bench())
+        found = lab.examine(tmp_path, Examiner())
         print(json.dumps([(one.task.id, one.tier, one.points) for one in found.outcomes]), flush=True)
         lost = [f"{one.task.id}: {one.tier}, {one.message}" for one in found.outcomes if not settled(one)]
         assert not lost, "; ".join(lost)

@@ -15,7 +15,7 @@ WRITE_FILE = "%%writefile "
 
 
 def leave_untouched(name: str, folder: Path) -> None:
-    """Run ``labs/NAME`` in `folder` as the grader does, in a process of its own, without Jupyter."""
+    """Run ``labs/NAME`` in `folder` as the grader does, in its own process, without Jupyter."""
     notebook = ROOT / "labs" / name / f"{name}.ipynb"
     command = [sys.executable, __file__, str(notebook)]
     environment = {**os.environ, "NBGRADER_EXECUTION": "autograde", "MPLBACKEND": "agg", "PYTHONPATH": str(ROOT)}

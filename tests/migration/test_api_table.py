@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from course_lib.migration.api_table import ApiTable, Parameter, Signature
+from course_lib.migration.tables.api_table import ApiTable, Parameter, Signature
 
 
 def test_a_method_has_its_overloads() -> None:

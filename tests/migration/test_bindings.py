@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from course_lib.migration import bindings
-from course_lib.migration.api_table import ApiTable
-from course_lib.migration.bindings import RELEASES, BindingsUnavailable, NoNetwork, read_bindings, table_file
+from course_lib.migration.tables import bindings
+from course_lib.migration.tables.api_table import ApiTable
+from course_lib.migration.tables.bindings import RELEASES, BindingsUnavailable, NoNetwork, read_bindings, table_file
 
 CHRONOLOGICAL = ("8.6.1", "10.15", "10.16", "11.0", "11.4")
 FROM_10 = CHRONOLOGICAL[1:]
@@ -144,9 +144,9 @@ def test_a_failed_download_says_why(
 ) -> None:
     monkeypatch.setenv(bindings.CACHE_VARIABLE, str(tmp_path))
     monkeypatch.setattr(subprocess, "run", lambda *args, **kwargs: subprocess.CompletedProcess(args, 1, "", said))
-    with pytest.raises(error, match=text) as refusal:
+    with pytest.raises(error, match=text) as rejection:
         read_bindings("11.4")
-    assert type(refusal.value) is error and "tensorrt-cu13-bindings==11.4.0.106" in str(refusal.value)
+    assert type(rejection.value) is error and "tensorrt-cu13-bindings==11.4.0.106" in str(rejection.value)
 
 
 def test_a_missing_compiler_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -6,8 +6,9 @@ import re
 
 import pytest
 
-from course_lib.migration import ApiTable, cookbook, torch_trt
-from course_lib.migration.rules import RULES
+from course_lib.migration import ApiTable, cookbook
+from course_lib.migration.rules import torch_trt
+from course_lib.migration.rules.names import RULES
 
 
 @pytest.fixture(scope="module")

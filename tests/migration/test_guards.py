@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from course_lib.migration import known
-from course_lib.migration.api_table import ApiTable
-from course_lib.migration.judge import verdict_on
+from course_lib.migration.analysis.verdicts import verdict_on
+from course_lib.migration.tables import known
+from course_lib.migration.tables.api_table import ApiTable
 from tests.migration.test_rules import EVERY
 from tests.migration.test_scan import names, of
 

@@ -6,13 +6,14 @@ import re
 
 import pytest
 
-from course_lib.migration import known, naming
-from course_lib.migration.api_table import ApiTable
-from course_lib.migration.judge import removed_in
-from course_lib.migration.modules import MODULES
-from course_lib.migration.polygraphy import _GONE
-from course_lib.migration.rules import RULES, Rule, rule_for
-from course_lib.migration.tool_rules import NSYS, PACKAGES, POLYGRAPHY, TRTEXEC
+from course_lib.migration.analysis import naming
+from course_lib.migration.analysis.verdicts import removed_in
+from course_lib.migration.rules.modules import MODULES
+from course_lib.migration.rules.names import RULES, Rule, rule_for
+from course_lib.migration.rules.polygraphy import _GONE
+from course_lib.migration.rules.tools import NSYS, PACKAGES, POLYGRAPHY, TRTEXEC
+from course_lib.migration.tables import known
+from course_lib.migration.tables.api_table import ApiTable
 
 NEWEST = known.RELEASES_IN_ORDER[-1]
 LECTURES = range(1, 15)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from course_lib.errors import CourseError
 from course_lib.migration import scan
+from course_lib.migration.analysis.sources import from_python
 from course_lib.migration.scanner import Scan, scan_source, target_version
-from course_lib.migration.sources import from_python
 
 SAMPLES = Path(__file__).parent / "samples"
 _EXPECTED = re.compile(r"# [^#]*?\b(removed|unknown|ignored|changed|deprecated) ([^#]+)")
@@ -103,7 +103,7 @@ def test_a_version_may_be_shortened(text: str, version: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["9", "", "1", "11.", "x", "12.0"])
-def test_an_unknown_version_is_refused(text: str) -> None:
+def test_an_unknown_version_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match="no table of TensorRT"):
         target_version(text)
 
@@ -188,7 +188,7 @@ def test_types_are_followed(code: str) -> None:
         ("trt.__version__ >= '10'", True),
         ("trt.__version__ < '10'", False),
         ("trt.__version__ >= '7'", True),  # as text it is not, and it was meant to be
-        ("TRT_BUILD > 8601 and IS_TRT8", False),  # unclear: whoever wrote it knows
+        ("TRT_BUILD > 8601 and IS_TRT8", False),  # unclear: its author knows
         ("'FP16' in trt.BuilderFlag.__members__", False),
         ("'FP16' not in dir(trt.BuilderFlag)", True),
         ("old and int(trt.__version__.split('.')[0]) < 10", False),
@@ -208,7 +208,7 @@ def test_the_other_branch_is_the_one_that_counts() -> None:
     assert names(code.format("new")) == ["ICudaEngine.num_bindings"]
 
 
-def test_an_early_return_guards_what_follows_and_a_refusal_does_not() -> None:
+def test_an_early_return_guards_what_follows_and_a_rejection_does_not() -> None:
     code = "import tensorrt as trt\ndef f(engine):\n    if {}:\n        {}\n    return engine.num_bindings\n"
     assert names(code.format("hasattr(engine, 'num_io_tensors')", "return engine.num_io_tensors")) == []
     assert names(code.format("int(trt.__version__.split('.')[0]) < 7", "raise RuntimeError('too old')")) == [

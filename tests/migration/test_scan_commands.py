@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from course_lib.migration import scan
-from course_lib.migration.commands import join_lines, judge_command, judge_pin, judge_requirement, tool_variables
-from course_lib.migration.sources import read
+from course_lib.migration.analysis.commands import join_lines, judge_command, judge_pin, judge_requirement, tool_variables
+from course_lib.migration.analysis.sources import read
 
 SAMPLES = Path(__file__).parent / "samples"
 

@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from course_lib.migration import known, python2
-from course_lib.migration.api_table import ApiTable
-from course_lib.migration.deprecations import parse_deprecations
-from course_lib.migration.evaluate import outcomes
-from course_lib.migration.guards import All, AnyOf, Has, Not, Presumed, Unclear, version_number
+from course_lib.migration.analysis import python2
+from course_lib.migration.analysis.evaluate import outcomes
+from course_lib.migration.analysis.guards import All, AnyOf, Has, Not, Presumed, Unclear, version_number
+from course_lib.migration.tables import known
+from course_lib.migration.tables.api_table import ApiTable
+from course_lib.migration.tables.deprecations import parse_deprecations
 
 
 def outcome(test: str, version: str = "11.4.0.106", **names: str) -> set[bool]:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from course_lib.migration.signatures import parse_signatures
+from course_lib.migration.tables.signatures import parse_signatures
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ import onnxruntime
 import pytest
 import torch
 
-from course_lib.labs.lab09_accuracy import quality
-from course_lib.labs.lab09_detections import detections
-from course_lib.labs.lab09_settings import Settings
+from course_lib.labs.lab09_capstone.decoding import detections
+from course_lib.labs.lab09_capstone.judge.accuracy import quality
+from course_lib.labs.lab09_capstone.settings import Settings
 from course_lib.models import detector, export_onnx, grid_detector, video, weights
 from course_lib.models.detector_training import _targets, train_detector
 from course_lib.models.digit_video import SIDE, prepared
@@ -40,19 +40,19 @@ def test_digits_stay_in_the_frame_and_are_where_the_boxes_say():
         assert 0 < np.abs(after.boxes[:, :2] - before.boxes[:, :2]).max() < 8
 
 
-def test_wrong_arguments_are_refused():
+def test_wrong_arguments_are_rejected():
     with pytest.raises(ValueError, match="at least one frame"):
         video(0, scene_frames=0)
     with pytest.raises(ValueError, match="multiple of 8"):
         detector(100)
 
 
-def test_frames_are_prepared_for_other_sizes_and_colours():
+def test_frames_are_prepared_for_other_sizes_and_colors():
     image = np.arange(SIDE, dtype=np.uint8)[None, None].repeat(SIDE, axis=1)  # brighter to the right
     assert prepared(image).max() == pytest.approx((SIDE - 1) / 255)
     small = prepared(image, 64, channels=3)
     assert small.shape == (1, 3, 64, 64) and small.dtype == np.float32
-    np.testing.assert_allclose(small[0, 2, 5], (2 * np.arange(64) + 0.5) / 255, rtol=1e-5)  # pixel centres aligned
+    np.testing.assert_allclose(small[0, 2, 5], (2 * np.arange(64) + 0.5) / 255, rtol=1e-5)  # pixel centers aligned
 
 
 @pytest.mark.parametrize(("side", "least"), [(128, 0.82), (96, 0.72)])
@@ -76,11 +76,11 @@ def test_the_export_answers_like_torch_at_any_batch(opset):
 
 
 def test_every_digit_has_a_cell_that_has_to_find_it():
-    centres = detector(64, pretrained=False).centres.numpy()
+    centers = detector(64, pretrained=False).centers.numpy()
     boxes = np.array([(13.0, 50.0, 6.0, 6.0), (40.0, 20.0, 40.0, 36.0)])
-    owner = _targets(boxes, centres)
+    owner = _targets(boxes, centers)
     assert (owner == 0).sum() == 1 and (owner == 1).sum() == 2 and (owner == -1).sum() > 40
-    assert np.abs(centres[:, owner == 0][:, 0] - boxes[0, :2]).max() <= grid_detector.STRIDE / 2
+    assert np.abs(centers[:, owner == 0][:, 0] - boxes[0, :2]).max() <= grid_detector.STRIDE / 2
 
 
 def test_training_learns_and_is_the_same_from_the_same_seed(tmp_path, monkeypatch):

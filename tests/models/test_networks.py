@@ -52,7 +52,7 @@ def test_networks_come_ready_for_inference() -> None:
     assert not torch.equal(classifier("small").stem.weight, classifier("small", pretrained=False).stem.weight)
 
 
-def test_unknown_names_are_refused() -> None:
+def test_unknown_names_are_rejected() -> None:
     with pytest.raises(ValueError, match="small, wide"):
         classifier("huge")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="small, wide, encoder"):

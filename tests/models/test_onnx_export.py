@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from onnx import TensorProto
 from torch import nn
 
 from course_lib.models import Signature, classifier, export_onnx
+from tests import exports_once
 from tests.exported import exported, network
 
 NAMES = ("small", "wide", "encoder", "resnet50")
@@ -155,6 +157,15 @@ def test_fixed_shapes() -> None:
     assert dimensions(exported("small", dynamic_batch=False, opset=17).graph.input[0]) == [1, 1, 32, 32]
 
 
+@pytest.fixture
+def anew() -> Iterator[None]:
+    """What this test exports is exported now and here."""
+    exports_once.uninstall()
+    yield
+    exports_once.install()
+
+
+@pytest.mark.usefixtures("anew")
 def test_export_is_reproducible_and_leaves_the_model_alone() -> None:
     model = classifier("small")
     state = {name: value.clone() for name, value in model.state_dict().items()}
@@ -168,6 +179,7 @@ def test_export_is_reproducible_and_leaves_the_model_alone() -> None:
     assert str(Path(__file__).parents[2]).encode() not in once, "a path of this machine"
 
 
+@pytest.mark.usefixtures("anew")
 def test_writes_one_complete_quiet_file(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "new" / "model.onnx"
     export_onnx(network("small"), str(path), opset=17)
@@ -181,7 +193,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.
     path = tmp_path / "model.onnx"
     path.write_bytes(b"old")
 
-    def full_disk(descriptor: int) -> None:  # asked for after the bytes are written: a disk may refuse as late as this
+    def full_disk(descriptor: int) -> None:  # asked for after the bytes are written: a disk may reject as late as this
         raise OSError("No space left on device")
 
     monkeypatch.setattr("os.fsync", full_disk)

@@ -41,7 +41,7 @@ def test_opset_17_agrees_with_torch_at_every_batch(name: str, dtype: str) -> Non
         assert have.shape == want.shape
         error = np.linalg.norm(have - want) / np.linalg.norm(want)
         assert error < (1e-5 if dtype == "fp32" else 1e-2)
-        assert dtype == "fp32" or error > 1e-5, "half precision that rounds nothing is no half precision"
+        assert dtype == "fp32" or error > 1e-5, "half precision that rounds nothing is not half precision"
 
 
 def test_sizes() -> None:
@@ -78,7 +78,7 @@ def test_full_size_is_well_scaled(make: Callable[[], Any], batch: int) -> None:
     assert not model.training
 
 
-def test_sides_that_do_not_fit_are_refused() -> None:
+def test_sides_that_do_not_fit_are_rejected() -> None:
     with pytest.raises(ValueError, match="multiple of 16, got 100"):
         vit_b16(side=100)
     with pytest.raises(ValueError, match="multiple of 16, got 40"):

@@ -62,13 +62,13 @@ def dynamic(dtype: Any, form: Any = LINEAR) -> Any:
     return tensor
 
 
-def refused(call: Callable[[], Any], error: type[BaseException], *words: str) -> None:
+def rejected(call: Callable[[], Any], error: type[BaseException], *words: str) -> None:
     try:
         call()
     except error as raised:
         assert all(word in str(raised) for word in words), raised
         return
-    raise AssertionError(f"not refused, expected {error.__name__} with {words}")
+    raise AssertionError(f"not rejected, expected {error.__name__} with {words}")
 
 
 # ---- what TensorRT finds it by
@@ -90,7 +90,7 @@ def check_capabilities() -> None:
         assert found is plugin and isinstance(found, kind)
 
 
-def check_a_base_that_is_not_initialised_is_noticed() -> None:
+def check_a_base_that_is_not_initialized_is_noticed() -> None:
     bases = (trt.IPluginV3, trt.IPluginV3OneCore, trt.IPluginV3OneBuild, trt.IPluginV3OneRuntime)
 
     class Careless(*bases):  # type: ignore[misc]
@@ -98,7 +98,7 @@ def check_a_base_that_is_not_initialised_is_noticed() -> None:
             for base in bases[:-1]:
                 base.__init__(self)
 
-    refused(Careless, TypeError, "IPluginV3OneRuntime.__init__() must be called")
+    rejected(Careless, TypeError, "IPluginV3OneRuntime.__init__() must be called")
 
 
 def check_clones_are_plugins_of_their_own() -> None:
@@ -134,7 +134,7 @@ def check_fields_that_are_absent_or_unknown() -> None:
     assert creator().create_plugin("rope", trt.PluginFieldCollection([]), build).interleaved is False
     base = np.array([10000.0], np.float32)
     fields = trt.PluginFieldCollection([trt.PluginField("base", base, trt.PluginFieldType.FLOAT32)])
-    refused(lambda: creator().create_plugin("rope", fields, build), ValueError, "found base")
+    rejected(lambda: creator().create_plugin("rope", fields, build), ValueError, "found base")
 
 
 def _churn() -> list[np.ndarray]:
@@ -199,7 +199,7 @@ def check_format_combinations() -> None:
 def check_configuration() -> None:
     plugin, tensor = make(), dynamic(trt.DataType.FLOAT)
     plugin.configure_plugin([tensor] * 3, [tensor])
-    refused(lambda: plugin.configure_plugin([tensor] * 2, [tensor]), ValueError, "found 2 and 1")
+    rejected(lambda: plugin.configure_plugin([tensor] * 2, [tensor]), ValueError, "found 2 and 1")
     assert plugin.get_valid_tactics() == [] and plugin.get_workspace_size([tensor] * 3, [tensor]) == 0
     plugin.set_tactic(0)
 
@@ -212,8 +212,8 @@ def check_shapes_at_run_time() -> None:
         plugin.on_shape_change([described(x, trt.DataType.HALF), *tables], [described(x, trt.DataType.HALF)])
 
     change((2, 5, 3, 8), (9, 4))
-    refused(lambda: change((2, 5, 3, 8), (4, 4)), ValueError, "at least 5 rows")
-    refused(lambda: change((2, 5, 8), (5, 4)), ValueError, "batch, sequence, heads")
+    rejected(lambda: change((2, 5, 3, 8), (4, 4)), ValueError, "at least 5 rows")
+    rejected(lambda: change((2, 5, 8), (5, 4)), ValueError, "batch, sequence, heads")
 
 
 # ---- running
@@ -273,7 +273,7 @@ def check_registering_twice_is_registering_once() -> None:
     first = register_rope(trt)
     assert register_rope(trt) is first
     assert registry.creators == {("CourseRope", "1", "course"): first}
-    refused(lambda: register_rope(trt, launch_on_double), EngineError, "has one already")
+    rejected(lambda: register_rope(trt, launch_on_double), EngineError, "has one already")
 
 
 def check_the_quick_plugin() -> None:

@@ -1,4 +1,4 @@
-// Built by test_rope_sanitized.py together with rope.cu under the address and undefined-behaviour sanitizers.
+// Built by test_rope_sanitized.py together with rope.cu under the address and undefined-behavior sanitizers.
 //
 // Each buffer is an allocation of its own and just as long as it must be, so one number too far is an error; with an offset its
 // first number is misaligned for a vector, so a vector access there is one too. Exit status: the number of wrong results.

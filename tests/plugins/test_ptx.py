@@ -50,5 +50,5 @@ def test_vector_kernels_move_16_bytes(nvcc: str) -> None:
 def test_a_source_that_does_not_compile(nvcc: str, tmp_path: Path) -> None:
     file = tmp_path / "wrong.cu"
     file.write_text("not C++")
-    with pytest.raises(BuildError, match=r"nvcc refuses wrong\.cu"):
+    with pytest.raises(BuildError, match=r"nvcc rejects wrong\.cu"):
         global_accesses(file)

@@ -17,8 +17,8 @@ import pytest
 
 import course_lib
 from course_lib.errors import BackendUnavailable
-from course_lib.migration import bindings
-from course_lib.migration.bindings import RELEASES, BindingsUnavailable
+from course_lib.migration.tables import bindings
+from course_lib.migration.tables.bindings import RELEASES, BindingsUnavailable
 from course_lib.plugins import quick_rope, rope_plugin
 
 SCRIPT = Path(__file__).with_name("contract.py")

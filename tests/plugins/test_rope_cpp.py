@@ -75,8 +75,8 @@ from course_lib.plugins import register_rope
 try:
     register_rope(trt)
     raise SystemExit("two plugins of one name")
-except EngineError as refused:
-    assert "has one already" in str(refused)
+except EngineError as rejected:
+    assert "has one already" in str(rejected)
 creator = None
 print("loaded")
 """
@@ -109,7 +109,7 @@ def test_a_real_registry_loads_it(nvcc: str, version: str) -> None:
         ("#define TRT_MAJOR_ENTERPRISE 12\n#define NV_TENSORRT_MAJOR TRT_MAJOR_ENTERPRISE\n", "headers of 12"),
     ],
 )
-def test_headers_that_are_refused(tmp_path: Path, text: str | None, said: str) -> None:
+def test_headers_that_are_rejected(tmp_path: Path, text: str | None, said: str) -> None:
     if text is not None:
         (tmp_path / "NvInferVersion.h").write_text(text)
     with pytest.raises(BackendUnavailable, match=said):

@@ -136,12 +136,12 @@ def test_a_block_is_full_at_the_usual_shapes() -> None:
         ((1, 1, 1, 4), "float64", ValueError, "not float64"),
     ],
 )
-def test_launches_that_are_refused(shape: tuple[int, ...], dtype: str, error: type[Exception], said: str) -> None:
+def test_launches_that_are_rejected(shape: tuple[int, ...], dtype: str, error: type[Exception], said: str) -> None:
     with pytest.raises(error, match=said):
         host_launcher()(dtype, 0, 0, 0, 0, shape)
 
 
-def test_inputs_that_are_refused() -> None:
+def test_inputs_that_are_rejected() -> None:
     x, (cos, sin) = np.zeros((1, 3, 2, 8), np.float32), rope_tables(3, 8)
     with pytest.raises(ValueError, match="not float64"):
         rope_on_host(x.astype(np.float64), cos, sin)
@@ -186,9 +186,9 @@ def test_a_source_that_does_not_compile_is_one_line(tmp_path: Path, monkeypatch:
     monkeypatch.setenv(compilers.CACHE_VARIABLE, str(tmp_path))
     source = tmp_path / "wrong.cu"
     source.write_text("int f() { return nothing; }\n")
-    with pytest.raises(BuildError, match=r"refuses wrong.cu: .*nothing") as refused:
+    with pytest.raises(BuildError, match=r"rejects wrong.cu: .*nothing") as rejected:
         compilers.compile_for_host(source)
-    assert len(str(refused.value).splitlines()) == 1
+    assert len(str(rejected.value).splitlines()) == 1
 
 
 def test_compilers_that_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:

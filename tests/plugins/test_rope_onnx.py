@@ -64,7 +64,7 @@ def test_the_custom_node_names_the_plugin() -> None:
     assert not onnx.defs.has("CourseRope"), "the parser would prefer its own importer to the plugin"
 
 
-def test_a_runtime_without_the_plugin_refuses_the_custom_node() -> None:
+def test_a_runtime_without_the_plugin_rejects_the_custom_node() -> None:
     with pytest.raises(Exception, match="course"):
         run(rope_model(2, 8), np.zeros((1, 1, 2, 8), np.float32))
 
@@ -93,7 +93,7 @@ def test_two_nodes_in_a_row_within_a_larger_model() -> None:
     assert expanded.graph.output[0].type.tensor_type.elem_type == TensorProto.FLOAT16
 
 
-def test_dtypes_that_are_refused() -> None:
+def test_dtypes_that_are_rejected() -> None:
     with pytest.raises(ValueError, match="not float64"):
         rope_model(2, 8, dtype="float64")
     with pytest.raises(ValueError, match="even head size"):

@@ -1,4 +1,4 @@
-"""The kernel's every access under the address and undefined-behaviour sanitizers: bounds, alignment, overflow of indices."""
+"""The kernel's every access under the address and undefined-behavior sanitizers: bounds, alignment, overflow of indices."""
 
 from __future__ import annotations
 

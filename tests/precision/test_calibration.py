@@ -30,7 +30,7 @@ from course_lib.precision import (
     calibrate,
     observe,
 )
-from course_lib.precision.probe import Probe, quantizable
+from course_lib.precision.quantization.probe import Probe, quantizable
 
 Feeds = list[dict[str, np.ndarray]]
 
@@ -191,19 +191,19 @@ def test_nan_names_the_tensor(small_onnx: Path) -> None:
         ([{}], "samples"),
         ([{"picture": np.zeros((1, 1, 32, 32), np.float32)}], r"inputs \(image\), found picture"),
         ([{"image": np.zeros((0, 1, 32, 32), np.float32)}], "samples"),
-        ([{"image": np.zeros((1, 1, 8), np.float32)}], "onnxruntime refused a calibration batch"),
-        ([{"image": np.zeros((1, 1, 32, 32), np.float64)}], "onnxruntime refused a calibration batch"),
+        ([{"image": np.zeros((1, 1, 8), np.float32)}], "onnxruntime rejected a calibration batch"),
+        ([{"image": np.zeros((1, 1, 32, 32), np.float64)}], "onnxruntime rejected a calibration batch"),
     ],
 )
-def test_batches_that_do_not_fit_are_refused_in_one_line(small_onnx: Path, batches: Feeds, word: str) -> None:
+def test_batches_that_do_not_fit_are_rejected_in_one_line(small_onnx: Path, batches: Feeds, word: str) -> None:
     with pytest.raises(CourseError, match=word) as caught:
         observe(small_onnx, batches, progress=False)
     assert "\n" not in str(caught.value)
 
 
-def test_files_that_are_no_models_are_refused(tmp_path: Path) -> None:
+def test_files_that_are_no_models_are_rejected(tmp_path: Path) -> None:
     (tmp_path / "text.onnx").write_text("hello")
-    for path, word in ((tmp_path / "none.onnx", "cannot be read"), (tmp_path / "text.onnx", "ONNX model|refuses")):
+    for path, word in ((tmp_path / "none.onnx", "cannot be read"), (tmp_path / "text.onnx", "ONNX model|rejects")):
         with pytest.raises(CourseError, match=word):
             observe(path, _batches(), progress=False)
 
@@ -306,7 +306,7 @@ def test_a_damaged_cache_is_made_anew_and_that_is_said(small_onnx: Path, tmp_pat
     assert "supplied" in observe(small_onnx, _batches(), progress=False, cache=cache).notes[0]
 
 
-def test_batches_that_change_between_passes_and_unwritable_caches_are_refused(small_onnx: Path, tmp_path: Path) -> None:
+def test_batches_that_change_between_passes_and_unwritable_caches_are_rejected(small_onnx: Path, tmp_path: Path) -> None:
     class Shuffled:
         def __init__(self) -> None:
             self.first = 0

@@ -25,7 +25,7 @@ from course_lib.precision import (
     histogram_figure,
     kl_curve,
 )
-from course_lib.precision.calibrators import without_zeros
+from course_lib.precision.calibration.calibrators import without_zeros
 
 ALL = (MinMaxCalibrator(), PercentileCalibrator(99.9), EntropyCalibrator(), MSECalibrator())
 SEARCHING = (EntropyCalibrator(), MSECalibrator())
@@ -106,7 +106,7 @@ def test_percentile_is_numpys_within_a_bin(values: np.ndarray, percentile: float
     assert min(exact, near[0]) - 1e-6 <= threshold <= max(exact, near[1]) + histogram.bin_width
 
 
-def test_percentile_100_is_minmax_and_others_are_refused() -> None:
+def test_percentile_100_is_minmax_and_others_are_rejected() -> None:
     assert PercentileCalibrator(100).threshold(_histogram(_normal())) == MinMaxCalibrator().threshold(_histogram(_normal()))
     for bad in (0, -1, 100.1, math.nan):
         with pytest.raises(CourseError, match="percentile"):

@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper, parser
 from course_lib import engines
 from course_lib.errors import CourseError
 from course_lib.precision.casting import cast
-from course_lib.precision.qdq import activations, insert_qdq
+from course_lib.precision.quantization.qdq import activations, insert_qdq
 from course_lib.recipe import Profile, Recipe
 from tests.exported import exported
 
@@ -110,7 +110,7 @@ def test_casts_stand_at_borders_only_and_each_tensor_has_one() -> None:
     names = toy("a = Relu (x)  b = Neg (a)  c = Exp (a)  d = Add (b, c)  y = Tanh (d)")
     for node in names.graph.node:
         node.name = node.op_type
-    kept = cast(names, "fp16", keep=["Neg", "Exp", "Add"])  # neighbours: nothing between them
+    kept = cast(names, "fp16", keep=["Neg", "Exp", "Add"])  # neighbors: nothing between them
     assert casts(kept) == ["x/to_fp16", "a/to_fp32", "d/to_fp16", "y/to_fp32"]
     assert casts(cast(names, "fp16", keep=["Relu", "Neg", "Exp", "Add", "Tanh"])) == []
 
@@ -162,7 +162,7 @@ def test_the_input_model_is_untouched() -> None:
     assert exported("encoder").SerializeToString() == before
 
 
-# ---- what is refused
+# ---- what is rejected
 
 
 def with_weight(value: float) -> onnx.ModelProto:
@@ -202,7 +202,7 @@ def _weights_elsewhere(model: onnx.ModelProto) -> None:
 def test_an_invalid_model_is_one_clear_line(spoil: Any, said: str, dtype: Any) -> None:
     model = toy("y = Mul (x, w)", "float[4] w = {1, 2, 3, 4}")
     spoil(model)
-    with pytest.raises(CourseError, match=f"no valid ONNX model: .*{said}") as raised:
+    with pytest.raises(CourseError, match=f"not a valid ONNX model: .*{said}") as raised:
         cast(model, dtype)
     assert len(str(raised.value).splitlines()) == 1
 
@@ -213,7 +213,7 @@ def test_a_path_is_no_model(reads: Any) -> None:
         reads("model.onnx")
 
 
-def test_other_refusals() -> None:
+def test_other_rejections() -> None:
     with pytest.raises(CourseError, match=r"\['fp16'\]"):
         cast(exported("small"), ["fp16"])  # type: ignore[arg-type]
     with pytest.raises(CourseError, match="'int8'"):

@@ -13,9 +13,9 @@ import torch
 from onnx import parser
 
 from course_lib.models import encoder
-from course_lib.models.digits import digits
+from course_lib.models.digit_dataset import digits
 from course_lib.precision import cast
-from course_lib.precision.emulation import emulate
+from course_lib.precision.quantization.emulation import emulate
 from tests.exported import exported
 
 NUMPY: dict[str, Any] = {"fp16": np.float16, "bf16": ml_dtypes.bfloat16}

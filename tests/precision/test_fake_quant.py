@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from course_lib.errors import CourseError
-from course_lib.precision.fake_quant import straight_through
-from course_lib.precision.qdq import fake_quantize, scale_of
+from course_lib.precision.quantization.fake_quant import straight_through
+from course_lib.precision.quantization.qdq import fake_quantize, scale_of
 
 tensors = arrays(np.float32, st.integers(1, 40), elements=st.floats(-(2.0**20), 2.0**20, width=32))
 
@@ -69,7 +69,7 @@ def test_weights_learn_through_it_and_not_through_rounding_alone() -> None:
     assert weight.grad is not None and not weight.grad.any()  # no gradient passes a plain rounding
 
 
-def test_a_range_that_cannot_be_is_refused() -> None:
+def test_a_range_that_cannot_be_is_rejected() -> None:
     with pytest.raises(CourseError, match="the range -1 cannot be quantized"):
         straight_through(torch.ones(3), -1.0)
     with pytest.raises(CourseError, match="bits must be from 2 to 16, got 1"):

@@ -119,11 +119,11 @@ def test_spacing_at_the_ends_of_a_format(name):
     assert shown.spacing(math.inf) == shown.spacing(1e300) == shown.spacing(shown.largest)
     below = shown.largest - shown.spacing(shown.largest)
     assert shown.round(below) == below
-    with pytest.raises(ValueError, match="NaN has no neighbours"):
+    with pytest.raises(ValueError, match="NaN has no neighbors"):
         shown.spacing(math.nan)
 
 
-def test_the_neighbours_of_zero_in_fp16():
+def test_the_neighbors_of_zero_in_fp16():
     assert FORMATS["FP16"].spacing(0.0) == 2.0**-24
 
 
@@ -132,12 +132,12 @@ def test_int8_counts_steps():
 
 
 @pytest.mark.parametrize("scale", [0.0, -1.0, math.inf, math.nan])
-def test_a_useless_scale_is_refused(scale):
+def test_a_useless_scale_is_rejected(scale):
     with pytest.raises(ValueError, match="positive and finite"):
         format_named("INT8", scale)
 
 
-def test_an_unknown_format_is_refused():
+def test_an_unknown_format_is_rejected():
     with pytest.raises(ValueError, match=r"no format 'FP12'.*BF16"):
         format_named("FP12")
 

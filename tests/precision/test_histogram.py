@@ -124,7 +124,7 @@ def test_the_state_is_all_there_is() -> None:
 
 
 @pytest.mark.parametrize(("bad", "word"), [(np.nan, "NaN"), (np.inf, "infinite"), (-np.inf, "infinite")])
-def test_nan_and_infinity_are_refused_with_the_tensors_name(bad: float, word: str) -> None:
+def test_nan_and_infinity_are_rejected_with_the_tensors_name(bad: float, word: str) -> None:
     values = np.ones((2, 3), np.float32)
     values[1, 1] = bad
     streaming, channels = StreamingHistogram("conv1"), StreamingChannelHistograms("conv1", 3, axis=1)
@@ -135,7 +135,7 @@ def test_nan_and_infinity_are_refused_with_the_tensors_name(bad: float, word: st
             one.result()
 
 
-def test_other_misuse_is_refused() -> None:
+def test_other_misuse_is_rejected() -> None:
     with pytest.raises(CourseError, match="int64"):
         StreamingHistogram("x").add(np.arange(3))
     for bins in (128, 1000):

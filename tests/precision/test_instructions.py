@@ -10,11 +10,11 @@ import onnxruntime
 import pytest
 from onnx import numpy_helper, parser
 
-from course_lib import cpu_int8
-from course_lib.cpu_int8 import VNNI, has_byte_dot_products
+from course_lib._util import cpu_int8
+from course_lib._util.cpu_int8 import VNNI, has_byte_dot_products
 from course_lib.models import digits
 from course_lib.precision import MSECalibrator, activations, insert_qdq, lower_for_onnxruntime, observe
-from course_lib.precision.placement import quantize_tensor
+from course_lib.teaching.int8 import quantize_tensor
 from tests.exported import exported
 
 pytestmark = pytest.mark.instructions
@@ -45,10 +45,10 @@ def test_the_entry_is_set_where_kernels_would_saturate_and_only_there(monkeypatc
     def entry() -> str:
         return cpu_int8.session_options().get_session_config_entry(cpu_int8.PRECISE_INT8)
 
-    monkeypatch.setattr("course_lib.cpu_int8.cpu_features", lambda: frozenset({"avx2", "avx512f"}))
+    monkeypatch.setattr("course_lib._util.cpu_int8.cpu_features", lambda: frozenset({"avx2", "avx512f"}))
     assert entry() == "1"
     for name in VNNI:
-        monkeypatch.setattr("course_lib.cpu_int8.cpu_features", lambda name=name: frozenset({"avx2", name}))
+        monkeypatch.setattr("course_lib._util.cpu_int8.cpu_features", lambda name=name: frozenset({"avx2", name}))
         with pytest.raises(RuntimeError):
             entry()
 

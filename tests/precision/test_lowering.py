@@ -12,13 +12,13 @@ import pytest
 from onnx import numpy_helper, parser
 
 from course_lib import engines
+from course_lib._util.cpu_int8 import VNNI, session_options
 from course_lib.benchmark import compare
-from course_lib.cpu_int8 import VNNI, session_options
 from course_lib.errors import BuildError, CourseError
 from course_lib.models import digits, fresh_digits
 from course_lib.precision.casting import cast
-from course_lib.precision.lowering import cpu_features, lower_for_onnxruntime, lowering_helps
-from course_lib.precision.qdq import LOWERED, activations, insert_qdq, scale_of
+from course_lib.precision.quantization.lowering import cpu_features, lower_for_onnxruntime, lowering_helps
+from course_lib.precision.quantization.qdq import LOWERED, activations, insert_qdq, scale_of
 from tests.exported import exported
 
 ISA = ("avx512_vnni",)
@@ -157,9 +157,9 @@ def test_the_copy_is_marked_and_the_original_untouched() -> None:
     assert {entry.key: entry.value for entry in lowered.metadata_props} == {LOWERED: "onnxruntime"}
     kinds = {numpy_helper.to_array(i).dtype.name for i in lowered.graph.initializer if i.name.startswith("lowered/")}
     assert kinds == {"uint8"}
-    for refuses in (lambda: lower_for_onnxruntime(lowered, ISA), lambda: cast(lowered, "fp16"), lambda: activations(lowered)):
+    for rejects in (lambda: lower_for_onnxruntime(lowered, ISA), lambda: cast(lowered, "fp16"), lambda: activations(lowered)):
         with pytest.raises(CourseError, match="lowered for ONNX Runtime"):
-            refuses()
+            rejects()
 
 
 def test_a_float_model_has_nothing_to_lower() -> None:
@@ -178,6 +178,6 @@ def test_a_pair_that_also_leaves_the_graph_stays_signed() -> None:
     assert node.input[2] == "image/zero_point"
 
 
-def test_tensorrt_refuses_a_lowered_copy() -> None:
+def test_tensorrt_rejects_a_lowered_copy() -> None:
     with pytest.raises(BuildError, match="lowered for ONNX Runtime"):
         engines.build(lower_for_onnxruntime(quantized("small"), ISA), backend="tensorrt_rtx")

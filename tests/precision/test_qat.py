@@ -22,7 +22,7 @@ from course_lib.benchmark.accuracy import argmax_agreement, sqnr_db
 from course_lib.benchmark.one_node import runner
 from course_lib.errors import BackendUnavailable, CourseError
 from course_lib.models import classifier, digits, encoder, export_onnx
-from course_lib.models.digits import perturb
+from course_lib.models.digit_dataset import perturb
 from course_lib.precision import MinMaxCalibrator, calibrate, fake_quantize
 from course_lib.precision.qat import _tidied, export_qat_onnx, quantize_aware, train
 from course_lib.recipe import Profile, Recipe

@@ -16,11 +16,11 @@ from onnx import TensorProto, helper, numpy_helper, parser
 from onnx.reference import ReferenceEvaluator
 
 from course_lib import engines
-from course_lib.cpu_int8 import session_options
+from course_lib._util.cpu_int8 import session_options
 from course_lib.errors import CourseError
 from course_lib.models import classifier, digits, export_onnx
-from course_lib.precision.lowering import lower_for_onnxruntime
-from course_lib.precision.qdq import activations, fake_quantize, insert_qdq, scale_of
+from course_lib.precision.quantization.lowering import lower_for_onnxruntime
+from course_lib.precision.quantization.qdq import activations, fake_quantize, insert_qdq, scale_of
 from course_lib.recipe import Profile, Recipe
 from tests.exported import exported
 
@@ -68,7 +68,7 @@ def recipe(name: str, precision: Any = "int8") -> Recipe:
 
 
 def kernel_of(plan: engines.Plan, node: str, kind: str) -> Any:
-    """The kernel of one kind that swallowed `node`."""
+    """The kernel of one kind that absorbed `node`."""
     return next(layer for layer in plan.layers.kernels if node in layer.onnx_nodes and layer.kind == kind)
 
 
@@ -305,7 +305,7 @@ def test_batch_norms_are_looked_through(service_recipe: Recipe) -> None:
     assert sum(layer.kind == "correlation" and layer.inputs[0].dtype == "Int8" for layer in plan.layers.kernels) == 9
 
 
-# ---- what is refused
+# ---- what is rejected
 
 
 def test_a_tensor_without_a_range_is_named() -> None:
@@ -322,7 +322,7 @@ def test_an_all_zero_range_is_named() -> None:
         insert_qdq(exported("small"), {**ranges("small"), "image": 0.0})
 
 
-def test_other_refusals() -> None:
+def test_other_rejections() -> None:
     with pytest.raises(CourseError, match="'/nonsense', which the model does not have"):
         insert_qdq(exported("small"), ranges("small"), exclude=["/nonsense"])
     with pytest.raises(CourseError, match="pairs already"):

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from course_lib.errors import BackendUnavailable, CourseError
-from course_lib.precision import read_cache, read_header, trt_calibrator, trt_calibrators, write_cache
+from course_lib.precision import read_cache, read_header, trt_calibrator, write_cache
+from course_lib.precision.calibration import trt_calibrators
 
 SAMPLE = """TRT-8600-EntropyCalibration2
 image: 3c010a14
@@ -65,18 +66,18 @@ def test_what_was_written_is_read(ranges: dict[str, float]) -> None:
         ("TRT-8600-EntropyCalibration2\nimage: 0\n", "0.0"),
     ],
 )
-def test_other_text_is_refused(text: str, word: str) -> None:
+def test_other_text_is_rejected(text: str, word: str) -> None:
     with pytest.raises(CourseError, match=word):
         read_cache(text)
 
 
 @pytest.mark.parametrize("bad", [0.0, -1.0, float("nan"), float("inf"), 1e60, 1e-60])
-def test_ranges_without_a_float32_scale_are_refused(bad: float) -> None:
+def test_ranges_without_a_float32_scale_are_rejected(bad: float) -> None:
     with pytest.raises(CourseError, match="positive float32"):
         write_cache({"x": bad})
 
 
-def test_names_that_break_lines_are_refused() -> None:
+def test_names_that_break_lines_are_rejected() -> None:
     with pytest.raises(CourseError, match="one line"):
         write_cache({"x\ny": 1.0})
 
@@ -116,7 +117,7 @@ def test_a_calibrator_hands_out_batches_and_keeps_the_cache(kind: str, uploaded:
     assert calibrator.read_calibration_cache() == b"TRT"
 
 
-def test_misuse_of_a_calibrator_is_refused(uploaded: list[np.ndarray], tmp_path: Path) -> None:
+def test_misuse_of_a_calibrator_is_rejected(uploaded: list[np.ndarray], tmp_path: Path) -> None:
     with pytest.raises(CourseError, match="no calibration batch"):
         trt_calibrator(TRT, "entropy", [], tmp_path / "cache")
     with pytest.raises(CourseError, match="kind must be"):

@@ -11,10 +11,11 @@ from matplotlib.patches import PathPatch, Rectangle
 
 from course_lib import style
 from course_lib.engines import Layer, LayerTable, LayerTensor, Plan
-from course_lib.profiling import bars, draw, gallery, promise, variants, workflow
-from course_lib.profiling.boxes import short, slices
-from course_lib.profiling.diff import diff
+from course_lib.profiling import draw
+from course_lib.profiling.layer_tables.boxes import short, slices
+from course_lib.profiling.layer_tables.table_diff import diff
 from course_lib.recipe import ShapeRange
+from course_lib.teaching.pictures import bars, draw_range, gallery, variants, workflow
 
 TABLE = LayerTable(
     (
@@ -65,9 +66,9 @@ def boxes(figure):
     return [patch for patch in figure.axes[0].patches if isinstance(patch, Rectangle)]
 
 
-def test_nodes_of_one_kernel_share_its_colour_and_neighbours_differ():
+def test_nodes_of_one_kernel_share_its_color_and_neighbors_differ():
     move, conv, mean, head, *nodes = [patch.get_edgecolor() for patch in boxes(draw(TABLE))]
-    assert nodes == [conv, conv, conv, mean, move, head]  # the fifth was dropped: grey, as the kernel without a node
+    assert nodes == [conv, conv, conv, mean, move, head]  # the fifth was dropped: gray, as the kernel without a node
     assert len({move, conv, mean, head}) == 4
 
 
@@ -131,7 +132,7 @@ AFTER = LayerTable(
     ),
     {"x/to_fp16": "Cast", **TABLE.operators},
 )
-BLUE, VERMILION, GREEN = (tuple(to_rgba(style.COLOURS[place])) for place in (0, 1, 2))
+BLUE, VERMILION, GREEN = (tuple(to_rgba(style.COLORS[place])) for place in (0, 1, 2))
 
 
 def columns(figure):
@@ -161,7 +162,7 @@ def test_both_plans_are_drawn_with_their_nodes_between_them():
     )
 
 
-def test_every_kernel_says_its_types_and_has_their_colour():
+def test_every_kernel_says_its_types_and_has_their_color():
     figure = draw(before=BEFORE, after=AFTER)
     drawn = texts(figure)
     assert drawn.count("Float → Float") == 5 and drawn.count("Half → Half") == 2
@@ -255,7 +256,7 @@ def plan(size):
         draw(TABLE),
         draw(before=BEFORE, after=AFTER),
         workflow(),
-        promise(ShapeRange(min=(1, 3), opt=(1, 3), max=(4, 3)), {1: True, 4: True, 5: False}),
+        draw_range(ShapeRange(min=(1, 3), opt=(1, 3), max=(4, 3)), {1: True, 4: True, 5: False}),
         variants({"fp32": plan(2000), "fp16": plan(1000)}),
         bars({"a": 1.0, "b": 2.0}, "size (kB)", "b is larger"),
         gallery({"ink": np.eye(8)}, "A diagonal"),
@@ -265,10 +266,10 @@ def test_every_figure_renders(figure):
     assert is_png(figure)
 
 
-def test_the_promise_is_judged_on_what_was_tried():
+def test_the_range_is_judged_on_what_was_tried():
     shapes = ShapeRange(min=(1,), opt=(2,), max=(4,))
-    assert "contract" in promise(shapes, {1: True, 5: False}).axes[0].get_title(loc="left")
-    assert "does not keep" in promise(shapes, {1: True, 5: True}).axes[0].get_title(loc="left")
+    assert "outside raise an error" in draw_range(shapes, {1: True, 5: False}).axes[0].get_title(loc="left")
+    assert "do not match" in draw_range(shapes, {1: True, 5: True}).axes[0].get_title(loc="left")
 
 
 def test_variants_name_the_smallest():

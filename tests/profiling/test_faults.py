@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from course_lib.benchmark.records import RESULTS
 from course_lib.profiling import faults
 from course_lib.profiling.faults import find_faults
-from course_lib.profiling.nsys_reader import read_nsys
-from course_lib.profiling.timeline import DEVICE_KINDS, Event, Timeline
+from course_lib.profiling.readers.nsys import read_nsys
+from course_lib.profiling.timelines.timeline import DEVICE_KINDS, Event, Timeline
 
 THREAD, STREAM = "thread 1", "stream 7"
 MEGABYTE = 1 << 20

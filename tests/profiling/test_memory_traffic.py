@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from course_lib.engines import Layer, LayerTable, LayerTensor
-from course_lib.profiling.memory_traffic import Traffic, Trip, kernel_traffic, node_traffic
-from course_lib.profiling.memory_traffic_figure import compare_traffic, draw_traffic, draw_trips, growth
+from course_lib.profiling.layer_tables.memory_traffic import RoundTrip, Traffic, kernel_traffic, node_traffic
+from course_lib.teaching.fusion import compare_traffic, draw_round_trips, draw_traffic, growth
 
 
 def parsed(inputs: str, body: str, outputs: str = "float y") -> onnx.ModelProto:
@@ -34,7 +34,7 @@ def small() -> onnx.ModelProto:
 
 
 def test_each_node_reads_and_writes_whole_tensors():
-    matmul, add, relu = node_traffic(small()).trips  # the view and the constant cost no trip
+    matmul, add, relu = node_traffic(small()).round_trips  # the view and the constant cost no round trip
     assert (matmul.reads, matmul.weights, matmul.writes) == ({"x": 4 * 8}, 4 * 12, {"p": 4 * 6})
     assert (add.read_bytes, add.weights, add.written_bytes, add.total_bytes) == (24, 12, 24, 60)
     assert (relu.name, relu.operators, relu.reads) == ("/Relu_4", "Relu", {"v": 24})
@@ -44,7 +44,7 @@ def test_totals_are_sums():
     traffic = node_traffic(small())
     assert (traffic.read_bytes, traffic.weights, traffic.written_bytes) == (32 + 24 + 24, 48 + 12, 24 * 3)
     assert traffic.total_bytes == 212
-    assert str(traffic) == "0.0 MB in 3 trips" and Traffic(traffic.trips[:1]).launches == "1 trip"
+    assert str(traffic) == "0.0 MB in 3 round trips" and Traffic(traffic.round_trips[:1]).launches == "1 round trip"
 
 
 def test_types_have_their_sizes():
@@ -53,12 +53,12 @@ def test_types_have_their_sizes():
 
 
 def test_an_input_that_is_read_twice_by_one_node_counts_once():
-    assert node_traffic(parsed("float[8] x", "y = Mul(x, x)", "float[8] y")).trips[0].read_bytes == 32
+    assert node_traffic(parsed("float[8] x", "y = Mul(x, x)", "float[8] y")).round_trips[0].read_bytes == 32
 
 
 def test_what_depends_on_shapes_alone_costs_nothing():
     model = parsed("float[2,3] x", "s = Shape(x) t = Cast<to=1>(s) u = Relu(t) y = Exp(x)", "float[2,3] y")
-    assert [trip.operators for trip in node_traffic(model).trips] == ["Exp"]
+    assert [round_trip.operators for round_trip in node_traffic(model).round_trips] == ["Exp"]
 
 
 def test_an_unknown_shape_is_named():
@@ -86,21 +86,28 @@ FUSED = Layer(
 
 
 def test_kernels_count_their_tensors_with_their_types():
-    (trip,) = kernel_traffic(table(FUSED)).trips
-    assert (trip.operators, trip.reads, trip.weights, trip.writes) == ("Conv + Relu", {"x": 64}, 12, {"y": 16})
+    (round_trip,) = kernel_traffic(table(FUSED)).round_trips
+    assert (round_trip.operators, round_trip.reads, round_trip.weights, round_trip.writes) == (
+        "Conv + Relu",
+        {"x": 64},
+        12,
+        {"y": 16},
+    )
 
 
 def test_steps_on_the_host_and_views_are_no_trips():
-    assert len(kernel_traffic(table(Layer("s", "shape_call"), FUSED, Layer("v", "Reshape", (tensor("y", 4),)))).trips) == 1
+    assert (
+        len(kernel_traffic(table(Layer("s", "shape_call"), FUSED, Layer("v", "Reshape", (tensor("y", 4),)))).round_trips) == 1
+    )
 
 
-def test_a_dynamic_shape_or_an_unknown_type_is_refused():
+def test_a_dynamic_shape_or_an_unknown_type_is_rejected():
     for bad in (tensor("x", -1, 3), tensor("x", 3, dtype="")):
         with pytest.raises(ValueError, match=r"'x' .* fixed shapes, export the model with dynamic_batch=False"):
             kernel_traffic(table(Layer("k", "kgen", (bad,))))
 
 
-def test_a_table_without_kernels_is_refused():
+def test_a_table_without_kernels_is_rejected():
     with pytest.raises(ValueError, match="no kernels to count"):
         kernel_traffic(LayerTable())
 
@@ -108,25 +115,27 @@ def test_a_table_without_kernels_is_refused():
 @settings(deadline=None, max_examples=20)
 @given(st.lists(st.tuples(st.integers(0, 10**9), st.integers(0, 10**9), st.integers(0, 10**9)), min_size=1, max_size=8))
 def test_the_total_is_what_the_bars_show(sizes):
-    trips = tuple(Trip(f"k{i}", "", {"a": read}, weights, {"b": written}) for i, (read, weights, written) in enumerate(sizes))
-    figure = draw_traffic(Traffic(trips), "all")
+    round_trips = tuple(
+        RoundTrip(f"k{i}", "", {"a": read}, weights, {"b": written}) for i, (read, weights, written) in enumerate(sizes)
+    )
+    figure = draw_traffic(Traffic(round_trips), "all")
     shown = sum(bar.get_width() for bar in figure.axes[0].patches)
-    assert shown == pytest.approx(Traffic(trips).total_bytes / 1e6)
+    assert shown == pytest.approx(Traffic(round_trips).total_bytes / 1e6)
 
 
 def chain(*sizes: int) -> Traffic:
-    """Trips in a row, each writing so many bytes; the last reads the first one's result again."""
-    trips = [Trip("k0", "Conv", {}, 0, {"t0": sizes[0]})]
+    """Round trips in a row, each writing so many bytes; the last reads the first one's result again."""
+    round_trips = [RoundTrip("k0", "Conv", {}, 0, {"t0": sizes[0]})]
     for place, size in enumerate(sizes[1:], 1):
         again = {"t0": sizes[0]} if place == len(sizes) - 1 else {}
-        trips.append(Trip(f"k{place}", "Relu", {f"t{place - 1}": sizes[place - 1]} | again, 0, {f"t{place}": size}))
-    return Traffic(tuple(trips))
+        round_trips.append(RoundTrip(f"k{place}", "Relu", {f"t{place - 1}": sizes[place - 1]} | again, 0, {f"t{place}": size}))
+    return Traffic(tuple(round_trips))
 
 
 def test_two_graphs_have_a_line_for_each_tensor_that_waits():
     before, after = chain(8_000_000, 8_000_000, 4_000_000), chain(8_000_000, 2_000)
-    axes = draw_trips(before, after).axes[0]
-    assert len(axes.lines) == 3 + 1  # two neighbours and one shortcut; one neighbour
+    axes = draw_round_trips(before, after).axes[0]
+    assert len(axes.lines) == 3 + 1  # two neighbors and one shortcut; one neighbor
     widths = sorted(line.get_linewidth() for line in axes.lines)
     assert widths[0] == widths[-1]  # all of them hold 8 MB
     texts = {text.get_text() for text in axes.texts}
@@ -135,14 +144,14 @@ def test_two_graphs_have_a_line_for_each_tensor_that_waits():
 
 
 def test_a_small_tensor_is_told_in_kilobytes_and_a_kernel_without_operators_is_a_layout():
-    moved = Traffic((Trip("a", "", {}, 0, {"t": 2000}), Trip("b", "Conv", {"t": 2000}, 0, {"y": 10})))
-    texts = {text.get_text() for text in draw_trips(moved, moved).axes[0].texts}
+    moved = Traffic((RoundTrip("a", "", {}, 0, {"t": 2000}), RoundTrip("b", "Conv", {"t": 2000}, 0, {"y": 10})))
+    texts = {text.get_text() for text in draw_round_trips(moved, moved).axes[0].texts}
     assert {"2 kB", "(change of layout)"} <= texts
 
 
 def test_variants_show_totals_and_trips():
-    axes = compare_traffic({"many": chain(10**6, 10**6), "one": Traffic(chain(10**6).trips)}, "title").axes[0]
-    assert [label.get_text() for label in axes.get_yticklabels()] == ["many\n2 trips", "one\n1 trip"]
+    axes = compare_traffic({"many": chain(10**6, 10**6), "one": Traffic(chain(10**6).round_trips)}, "title").axes[0]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["many\n2 round trips", "one\n1 round trip"]
     assert "  1.0 MB" in {text.get_text() for text in axes.texts}
 
 

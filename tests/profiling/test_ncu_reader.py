@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from course_lib import style
 from course_lib.errors import ProfileError
-from course_lib.profiling.ncu_reader import KernelMetrics, read_ncu
+from course_lib.profiling.readers.ncu import KernelMetrics, read_ncu
 from course_lib.profiling.roofline_figure import roofline
 
 LAUNCH = (
@@ -139,14 +139,14 @@ def test_without_launches_there_are_no_kernels(read):
         ('"ID","Kernel Name","Metric Name","Metric Unit","Metric Value"\n"0","k","x","us","1"\n', "--page raw"),
     ],
 )
-def test_what_is_no_such_table_is_refused_in_one_line(read, text, said):
-    with pytest.raises(ProfileError) as refusal:
+def test_what_is_no_such_table_is_rejected_in_one_line(read, text, said):
+    with pytest.raises(ProfileError) as rejection:
         read(text)
-    assert said in str(refusal.value)
-    assert "\n" not in str(refusal.value)
+    assert said in str(rejection.value)
+    assert "\n" not in str(rejection.value)
 
 
-def test_a_missing_file_is_refused(tmp_path):
+def test_a_missing_file_is_rejected(tmp_path):
     with pytest.raises(ProfileError, match="cannot read"):
         read_ncu(tmp_path / "absent.csv")
 
@@ -229,6 +229,6 @@ def test_kernels_without_counters_are_listed():
 @pytest.mark.parametrize(
     ("kernels", "peak", "said"), [([], PEAK, "no kernels"), ([ADD], 0, "positive"), ([ADD], -1.0, "positive")]
 )
-def test_nothing_to_draw_and_no_peak_are_refused(kernels, peak, said):
+def test_nothing_to_draw_and_no_peak_are_rejected(kernels, peak, said):
     with pytest.raises(ValueError, match=said):
         roofline(kernels, peak, BANDWIDTH)

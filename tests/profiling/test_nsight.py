@@ -1,4 +1,4 @@
-"""Command lines of Nsight Systems and Nsight Compute: what each option becomes, and which are refused."""
+"""Command lines of Nsight Systems and Nsight Compute: what each option becomes, and which are rejected."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from course_lib.profiling.nsight import FLOP_METRICS, METRICS, ncu_profile, nsys_export, nsys_profile, nsys_stats
+from course_lib.profiling.readers.nsight import FLOP_METRICS, METRICS, ncu_profile, nsys_export, nsys_profile, nsys_stats
 
 PROGRAM = ["python", "infer.py", "--plan", Path("model.plan")]
 AS_TEXT = ["python", "infer.py", "--plan", "model.plan"]
@@ -58,13 +58,13 @@ def test_ncu_can_write_a_report_of_a_section_set():
 
 def test_the_readers_metrics_are_the_ones_that_are_measured():
     """Each metric has to change what `read_ncu` returns, or it is measured for nothing."""
-    from course_lib.profiling import ncu_reader
+    from course_lib.profiling.readers import ncu
 
-    kernel = ncu_reader._metrics(dict.fromkeys((*METRICS, *FLOP_METRICS), "1"), {})
+    kernel = ncu._metrics(dict.fromkeys((*METRICS, *FLOP_METRICS), "1"), {})
     assert kernel is not None
     assert None not in (kernel.dram_bytes, kernel.dram_share, kernel.sm_share, kernel.occupancy)
     assert kernel.flops == 3 * (1 + 1 + 2) + 4  # three precisions; a half-precision instruction works on two numbers
-    assert set(ncu_reader._OPERATIONS) == set(FLOP_METRICS)
+    assert set(ncu._OPERATIONS) == set(FLOP_METRICS)
 
 
 def test_a_hostile_name_stays_one_argument():
@@ -92,8 +92,8 @@ def test_a_hostile_name_stays_one_argument():
         (lambda: ncu_profile(PROGRAM, csv="c", within="a/b"), "the range 'a/b' has /"),
     ],
 )
-def test_what_the_profilers_do_not_have_is_refused_in_one_line(make, said):
-    with pytest.raises(ValueError) as refusal:
+def test_what_the_profilers_do_not_have_is_rejected_in_one_line(make, said):
+    with pytest.raises(ValueError) as rejection:
         make()
-    assert said in str(refusal.value)
-    assert "\n" not in str(refusal.value)
+    assert said in str(rejection.value)
+    assert "\n" not in str(rejection.value)

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from course_lib.benchmark.records import RESULTS
 from course_lib.errors import CourseError, ProfileError
-from course_lib.profiling.cuda_calls import allocates, call_kind, is_cuda_call, outermost, plain_name
-from course_lib.profiling.nsys_reader import read_nsys
-from course_lib.profiling.timeline import Event, Timeline
+from course_lib.profiling.readers.nsys import read_nsys
+from course_lib.profiling.timelines.cuda_calls import allocates, call_kind, is_cuda_call, outermost, plain_name
+from course_lib.profiling.timelines.timeline import Event, Timeline
 
 REAL = RESULTS / "nsys" / "saxpy_mpi_cuda.sqlite"
 THREAD = (4242 << 24) + 17  # of process 4242
@@ -233,16 +233,16 @@ def test_a_report_gets_the_command_that_exports_it(tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"", b"hello", b"SQLite format 3\0", b"SQLite format 3\0" + bytes(5000)])
-def test_what_is_no_database_is_refused_in_one_line(tmp_path, content):
+def test_what_is_no_database_is_rejected_in_one_line(tmp_path, content):
     path = tmp_path / "r.sqlite"
     path.write_bytes(content)
-    with pytest.raises(ProfileError) as refusal:
+    with pytest.raises(ProfileError) as rejection:
         read_nsys(path)
-    assert "\n" not in str(refusal.value)
-    assert str(path) in str(refusal.value)
+    assert "\n" not in str(rejection.value)
+    assert str(path) in str(rejection.value)
 
 
-def test_a_database_of_something_else_is_refused(tmp_path):
+def test_a_database_of_something_else_is_rejected(tmp_path):
     path = tmp_path / "other.sqlite"
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("CREATE TABLE recipes (name)")
@@ -250,14 +250,14 @@ def test_a_database_of_something_else_is_refused(tmp_path):
         read_nsys(path)
 
 
-def test_a_missing_file_and_a_folder_are_refused_and_not_made(tmp_path):
+def test_a_missing_file_and_a_folder_are_rejected_and_not_made(tmp_path):
     for path in (tmp_path / "absent.sqlite", tmp_path):
         with pytest.raises(CourseError, match="cannot read"):
             read_nsys(path)
     assert not (tmp_path / "absent.sqlite").exists()
 
 
-def read_or_refuse(path):
+def read_or_reject(path):
     try:
         assert isinstance(read_nsys(path), Timeline)
     except ProfileError as error:
@@ -272,7 +272,7 @@ def test_a_damaged_report_gives_a_timeline_or_one_clear_error(tmp_path_factory, 
         content[place] = byte
     path = tmp_path_factory.mktemp("damaged") / "r.sqlite"
     path.write_bytes(content)
-    read_or_refuse(path)
+    read_or_reject(path)
 
 
 @settings(max_examples=40, deadline=None)
@@ -280,7 +280,7 @@ def test_a_damaged_report_gives_a_timeline_or_one_clear_error(tmp_path_factory, 
 def test_a_truncated_report_gives_a_timeline_or_one_clear_error(tmp_path_factory, length):
     path = tmp_path_factory.mktemp("truncated") / "r.sqlite"
     path.write_bytes(REAL.read_bytes()[:length])
-    read_or_refuse(path)
+    read_or_reject(path)
 
 
 # what calls mean

@@ -15,13 +15,13 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper, parser
 
-from course_lib.cpu_int8 import has_byte_dot_products, session_options
+from course_lib._util.cpu_int8 import has_byte_dot_products, session_options
 from course_lib.engines import Layer, LayerTable, LayerTensor
 from course_lib.errors import BuildError, EngineError
 from course_lib.precision import activations, cast, insert_qdq, lower_for_onnxruntime
-from course_lib.profiling.ort_nodes import original_tensors, swallowed_nodes
-from course_lib.profiling.ort_profile import _described, profile_onnxruntime
-from course_lib.profiling.value_numbering import Values
+from course_lib.profiling.readers.ort_nodes import fused_nodes, original_tensors
+from course_lib.profiling.readers.ort_profile import _described, profile_onnxruntime
+from course_lib.profiling.readers.value_numbering import Values
 from tests.exported import exported
 
 LEVELS = ("disabled", "basic", "extended", "all")
@@ -161,8 +161,8 @@ def test_a_batch_norm_is_inside_its_convolution() -> None:
 
 def test_the_encoders_fusions() -> None:
     table = profiled("encoder", "all")
-    swallowed = Counter(table.swallowed(layer) for layer in table)
-    assert swallowed["Add + Gelu"] == 4 and swallowed["Mul + Mul + MatMul"] == 4
+    fused = Counter(table.fused_operators(layer) for layer in table)
+    assert fused["Add + Gelu"] == 4 and fused["Mul + Mul + MatMul"] == 4
     gelu = next(layer for layer in table if layer.kind == "BiasGelu")
     assert gelu.onnx_nodes == ("/blocks/0/up/Add", "/blocks/0/Gelu")
     assert set(holds(table)) == table.operators.keys() and set(holds(table).values()) == {1}
@@ -180,12 +180,12 @@ def test_integer_kernels_hold_their_pairs() -> None:
     table = profiled("encoder lowered", "all")
     product = next(layer for layer in table if layer.name == "/embed/MatMul")
     weight = ("/embed/MatMul_constant_1/dequantize",)
-    if not has_byte_dot_products():  # the kernel reads an unsigned copy of the weight, which is no tensor of the graph
+    if not has_byte_dot_products():  # the kernel reads an unsigned copy of the weight, which is not a tensor of the graph
         weight = ("/embed/MatMul_constant_1/quantize", *weight)
     assert product.onnx_nodes == ("tokens/dequantize", *weight, "/embed/MatMul")
     quantized = [layer for layer in profiled("small lowered", "all") if layer.kind.startswith("QLinear")]
     for layer in quantized:
-        operators = profiled("small lowered", "all").swallowed(layer)
+        operators = profiled("small lowered", "all").fused_operators(layer)
         assert operators.startswith("DequantizeLinear + ") and operators.endswith("QuantizeLinear")
         assert operators.count("Conv") + operators.count("Add") == 1
 
@@ -197,7 +197,7 @@ def graph(text: str) -> onnx.ModelProto:
 def of(original: onnx.ModelProto, level: str = "all") -> dict[str, tuple[str, ...]]:
     """Original nodes by the operator of the optimized node that holds them."""
     after = saved(original, level)
-    return {node.op_type: nodes for node, nodes in zip(after.graph.node, swallowed_nodes(original, after), strict=True)}
+    return {node.op_type: nodes for node, nodes in zip(after.graph.node, fused_nodes(original, after), strict=True)}
 
 
 def test_a_product_and_its_bias_become_a_gemm() -> None:
@@ -226,13 +226,13 @@ def test_what_is_computed_while_loading_is_in_no_kernel() -> None:
 def test_no_node_is_claimed_where_the_graphs_do_not_belong_together() -> None:
     one = graph("(float[4] x) => (float[4] y) { [a] p = Exp(x) [b] y = Neg(p) }")
     other = graph("(float[4] u) => (float[4] v) { [c] t = Exp(u) [d] v = Neg(t) }")
-    assert swallowed_nodes(one, other) == [(), ()]
+    assert fused_nodes(one, other) == [(), ()]
 
 
 def test_an_unexplained_input_leaves_the_node_open() -> None:
     original = graph("(float[4] x) => (float[4] y) { [a] p = Exp(x) [b] q = Neg(p) [c] y = Abs(q) }")
     claimed = graph("(float[4] x) => (float[4] y) { [new] t = Exp(x) [odd] u = Cos(t) [fused] y = Abs(u) }")
-    assert swallowed_nodes(original, claimed) == [("a",), (), ()], "y is b and c, but which of the two nodes is which?"
+    assert fused_nodes(original, claimed) == [("a",), (), ()], "y is b and c, but which of the two nodes is which?"
 
 
 def test_outputs_and_inputs_that_are_left_out_connect_nothing() -> None:
@@ -242,7 +242,7 @@ def test_outputs_and_inputs_that_are_left_out_connect_nothing() -> None:
     for tensor in original.graph.initializer:
         if not tensor.float_data:
             tensor.float_data.extend(np.zeros(int(np.prod(tensor.dims))))
-    assert swallowed_nodes(original, original) == [("one",), ("n",), ("two",), ("flat",), ("s",)]
+    assert fused_nodes(original, original) == [("one",), ("n",), ("two",), ("flat",), ("s",)]
 
 
 def test_equal_constants_are_one_whatever_they_are_called() -> None:
@@ -254,7 +254,7 @@ def test_equal_constants_are_one_whatever_they_are_called() -> None:
 def test_an_input_without_a_part_in_the_result_leaves_the_node_open() -> None:
     original = graph("(float[4] x) => (float[4] y, float[4] q) { [a] p = Exp(x) [b] q = Neg(x) [c] y = Abs(p) }")
     odd = graph("(float[4] x) => (float[4] y, float[4] q) { [a] p = Exp(x) [b] q = Neg(x) [fused] y = Add(p, q) }")
-    assert swallowed_nodes(original, odd) == [("a",), ("b",), ()]
+    assert fused_nodes(original, odd) == [("a",), ("b",), ()]
 
 
 def test_a_result_of_the_model_counts_as_a_reader() -> None:
@@ -267,17 +267,17 @@ def test_a_result_of_the_model_counts_as_a_reader() -> None:
 def test_an_added_transpose_may_have_taken_over_one_of_the_originals() -> None:
     original = graph("(float[2,3,4] x) => (float[2,4,3] y) { [turn] p = Transpose<perm = [0, 2, 1]>(x) [n] y = Neg(p) }")
     turned = graph("(float[2,3,4] x) => (float[2,4,3] y) { [added] q = Transpose<perm = [2, 0, 1]>(x) [fused] y = Neg(q) }")
-    assert swallowed_nodes(original, turned) == [(), ()]
+    assert fused_nodes(original, turned) == [(), ()]
     plain = graph("(float[2,3,4] x) => (float[2,4,3] y) { [n] y = Neg(x) }")
-    assert swallowed_nodes(plain, turned) == [(), ("n",)], "where there was none it cannot have"
+    assert fused_nodes(plain, turned) == [(), ("n",)], "where there was none it cannot have"
 
 
 def test_defaults_that_are_spelled_out_change_nothing() -> None:
     original = graph("(float[2,3] x) => (float[2,3] y) { [s] p = Softmax(x) [n] y = Neg(p) }")
     spelled = graph("(float[2,3] x) => (float[2,3] y) { [copy] q = Softmax<axis = -1>(x) [n] y = Neg(q) }")
     other = graph("(float[2,3] x) => (float[2,3] y) { [copy] q = Softmax<axis = 0>(x) [n] y = Neg(q) }")
-    assert swallowed_nodes(original, spelled) == [("s",), ("n",)]
-    assert swallowed_nodes(original, other) == [(), ("n",)]
+    assert fused_nodes(original, spelled) == [("s",), ("n",)]
+    assert fused_nodes(original, other) == [(), ("n",)]
 
 
 # ---- which nodes: by the values that flow
@@ -386,7 +386,7 @@ def test_weights_in_the_graphs_inputs_are_weights() -> None:
     [
         (lambda tmp: profile_onnxruntime(tmp / "none.onnx", {}), BuildError, "none.onnx"),
         (lambda tmp: profile_onnxruntime(broken(tmp), {}), BuildError, "not an ONNX model"),
-        (lambda tmp: profile_onnxruntime(onnx.ModelProto(), {}), BuildError, "refuses the model"),
+        (lambda tmp: profile_onnxruntime(onnx.ModelProto(), {}), BuildError, "rejects the model"),
         (lambda tmp: profile_onnxruntime(model("small"), {"picture": np.zeros(1)}), EngineError, "image"),
         (lambda tmp: profile_onnxruntime(model("small"), {"image": np.zeros((1, 1, 32, 32))}), EngineError, "double"),
         (lambda tmp: profile_onnxruntime(model("small"), {"image": np.zeros((1, 32), np.float32)}), EngineError, "rank"),

@@ -10,8 +10,8 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from course_lib.profiling import ranges
-from course_lib.profiling.ranges import nvtx_range
+from course_lib.profiling.timelines import ranges
+from course_lib.profiling.timelines.ranges import nvtx_range
 
 
 @pytest.fixture(autouse=True)
@@ -93,7 +93,8 @@ def test_a_torch_that_is_imported_within_ends_no_range_that_it_did_not_begin(tor
 
 
 def test_a_range_imports_no_torch():
-    code = "import sys; from course_lib.profiling.ranges import nvtx_range\nwith nvtx_range('a'): pass\nprint('torch' in sys.modules)"
+    code = "from course_lib.profiling.timelines.ranges import nvtx_range\nwith nvtx_range('a'): pass\n"
+    code += "import sys; print('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "False"
 
 

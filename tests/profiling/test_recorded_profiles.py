@@ -9,10 +9,10 @@ import pytest
 from course_lib import style
 from course_lib.benchmark.records import RESULTS
 from course_lib.profiling.faults import find_faults
-from course_lib.profiling.ncu_reader import read_ncu
+from course_lib.profiling.readers.ncu import read_ncu
+from course_lib.profiling.readers.torch_trace import read_torch_trace
 from course_lib.profiling.roofline_figure import roofline
-from course_lib.profiling.timeline_figure import draw_timeline
-from course_lib.profiling.torch_trace import read_torch_trace
+from course_lib.profiling.timelines.timeline_figure import draw_timeline
 
 FOLDER = RESULTS / "profiles_h200"
 H200_BF16_FLOPS, H200_BYTES_PER_SECOND = 989e12, 4.8e12  # data sheet, dense

@@ -10,9 +10,8 @@ import pytest
 from course_lib import style
 from course_lib.errors import ProfileError
 from course_lib.profiling import Event, KernelMetrics, Timeline
-from course_lib.profiling.occupancy_figure import draw_occupancy
-from course_lib.profiling.range_shares import REST, at_most, draw_steps, range_ms
-from course_lib.profiling.recorder import Recorder
+from course_lib.profiling.timelines.recorder import Recorder
+from course_lib.teaching.profiling import REST, at_most, draw_occupancy, draw_steps, range_ms
 
 
 def test_ranges_and_work_stand_on_their_rows_with_their_times():

@@ -12,9 +12,9 @@ from matplotlib.collections import PolyCollection
 
 from course_lib import style
 from course_lib.profiling.faults import Fault
-from course_lib.profiling.intervals import complement, intersection, total, union
-from course_lib.profiling.timeline import DEVICE_KINDS, Event, Kind, Timeline, label, time_text
-from course_lib.profiling.timeline_figure import draw_timeline
+from course_lib.profiling.timelines.intervals import complement, intersection, total, union
+from course_lib.profiling.timelines.timeline import DEVICE_KINDS, Event, Kind, Timeline, label, time_text
+from course_lib.profiling.timelines.timeline_figure import draw_timeline
 
 
 def kernel(start, duration, row="stream 7", name="k", **more):
@@ -166,12 +166,12 @@ def test_the_table_escapes_names_and_says_what_it_leaves_out():
 @pytest.mark.parametrize(
     ("start", "duration"), [(float("nan"), 1), (float("inf"), 1), (0, -1), (0, float("nan")), (0, float("inf"))]
 )
-def test_what_is_no_time_is_refused(start, duration):
+def test_what_is_no_time_is_rejected(start, duration):
     with pytest.raises(ValueError, match="not a time"):
         kernel(start, duration)
 
 
-def test_an_unknown_kind_and_backward_bounds_are_refused():
+def test_an_unknown_kind_and_backward_bounds_are_rejected():
     with pytest.raises(ValueError, match="kind"):
         Event("e", "wait", 0, 1, "thread 1")
     with pytest.raises(ValueError, match="before it starts"):
@@ -273,7 +273,7 @@ def test_more_threads_than_fit_are_counted():
     assert "4 more rows are not drawn" in figure.axes[0].get_xlabel()
 
 
-def test_long_timelines_are_in_milliseconds_and_pageable_copies_have_their_own_colour():
+def test_long_timelines_are_in_milliseconds_and_pageable_copies_have_their_own_color():
     copies = Timeline((Event("c", "copy", 0, 900, "stream 7", pageable=True), Event("c", "copy", 1000, 900, "stream 7")))
     figure = draw_timeline(copies)
     assert figure.axes[0].get_xlabel() == "time (ms)"
@@ -293,7 +293,7 @@ def test_deep_ranges_stay_within_three_rows():
     assert row_names(draw_timeline(nested)) == ["ranges", "", ""]
 
 
-def test_nothing_to_draw_and_a_backward_zoom_are_refused():
+def test_nothing_to_draw_and_a_backward_zoom_are_rejected():
     with pytest.raises(ValueError, match="no events"):
         draw_timeline(Timeline(()))
     with pytest.raises(ValueError, match="zoom"):

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from course_lib.errors import ProfileError
-from course_lib.profiling.timeline import Event, Timeline
-from course_lib.profiling.torch_trace import read_torch_trace
+from course_lib.profiling.readers.torch_trace import read_torch_trace
+from course_lib.profiling.timelines.timeline import Event, Timeline
 
 
 @pytest.fixture(scope="module")
@@ -151,27 +151,27 @@ def test_odd_arguments_do_no_harm():
 @pytest.mark.parametrize(
     "content", [b"", b"hello", b"{", b'{"a": 1}', b'{"traceEvents": 7}', b"\x1f\x8b", b"\x1f\x8b\x08junk", b"[" * 99999, b"7"]
 )
-def test_what_is_no_trace_is_refused_in_one_line(tmp_path, content):
+def test_what_is_no_trace_is_rejected_in_one_line(tmp_path, content):
     path = tmp_path / "trace.json"
     path.write_bytes(content)
-    with pytest.raises(ProfileError) as refusal:
+    with pytest.raises(ProfileError) as rejection:
         read_torch_trace(path)
-    assert "\n" not in str(refusal.value)
-    assert str(path) in str(refusal.value)
+    assert "\n" not in str(rejection.value)
+    assert str(path) in str(rejection.value)
 
 
-def test_a_parsed_document_of_something_else_is_refused():
+def test_a_parsed_document_of_something_else_is_rejected():
     with pytest.raises(ProfileError, match="no traceEvents"):
         read_torch_trace({"events": []})
 
 
-def test_a_missing_file_is_refused(tmp_path):
+def test_a_missing_file_is_rejected(tmp_path):
     with pytest.raises(ProfileError, match="cannot read"):
         read_torch_trace(tmp_path / "absent.json")
 
 
-def test_a_trace_too_large_to_read_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("course_lib.profiling.torch_trace._LARGEST_BYTES", 1 << 20)
+def test_a_trace_too_large_to_read_is_rejected(tmp_path, monkeypatch):
+    monkeypatch.setattr("course_lib.profiling.readers.torch_trace._LARGEST_BYTES", 1 << 20)
     path = tmp_path / "bomb.json.gz"
     path.write_bytes(gzip.compress(b"[" + b" " * (1 << 21) + b"]"))
     with pytest.raises(ProfileError, match="more than 1 MiB"):

@@ -23,10 +23,10 @@ if __name__ == "__main__":
 
 import numpy as np
 
-from course_lib.engines.base import Plan
-from course_lib.engines.trt.builder import compile_plan
-from course_lib.engines.trt.memory import cuda
-from course_lib.engines.trt.runtime import TensorRTEngine, shared_scratch
+from course_lib.engines.backends.tensorrt.builder import compile_plan
+from course_lib.engines.backends.tensorrt.memory import cuda
+from course_lib.engines.backends.tensorrt.runtime import TensorRTEngine, shared_scratch
+from course_lib.engines.plan import Plan
 from course_lib.errors import CourseError
 
 SHAPE = (1, 32, 32)
@@ -74,7 +74,7 @@ def _load(path: Path) -> dict[str, np.ndarray]:
 
 
 @contextlib.contextmanager
-def refused(*words: str) -> Iterator[None]:
+def rejected(*words: str) -> Iterator[None]:
     """One line of ours, with all of these words in it."""
     try:
         yield
@@ -82,7 +82,7 @@ def refused(*words: str) -> Iterator[None]:
         said = str(error)
         assert len(said.splitlines()) == 1 and all(word in said for word in words), said
         return
-    raise AssertionError(f"not refused, expected an error with {words}")
+    raise AssertionError(f"not rejected, expected an error with {words}")
 
 
 # ---- arrays
@@ -113,10 +113,10 @@ def check_inputs_that_are_not_contiguous(bench: Bench) -> None:
 
 def check_calls_in_the_wrong_order(bench: Bench) -> None:
     execution = bench.engine().execution()
-    with refused("start() first"):
+    with rejected("start() first"):
         execution.finish()
     execution.start(bench.images(0, 2))
-    with refused("finish()"):
+    with rejected("finish()"):
         execution.start(bench.images(2, 2))
     bench.right(execution.finish(), 0, 2)
 
@@ -128,7 +128,7 @@ def check_inputs_that_do_not_fit(bench: Bench) -> None:
         ({"image": np.zeros((33, *SHAPE), np.float32)}, ("33x1x32x32", "outside every profile")),
         ({"image": np.zeros((1, *SHAPE), np.float64)}, ("float64",)),
     ):
-        with refused(*words):
+        with rejected(*words):
             engine.infer(feeds)
     bench.right(engine.infer(bench.images(0, 3)), 0, 3)
 
@@ -171,7 +171,7 @@ def check_profiles_are_switched(bench: Bench) -> None:
     for first, count in ((0, 1), (0, 32), (1, 4), (2, 5), (3, 2), (9, 32)):
         bench.right(execution.infer(bench.images(first, count)), first, count)
     assert {number: context.active_optimization_profile for number, context in execution._contexts.items()} == {0: 0, 1: 1}
-    with refused("outside every profile"):
+    with rejected("outside every profile"):
         execution.infer({"image": np.zeros((33, *SHAPE), np.float32)})
 
 
@@ -217,7 +217,7 @@ def check_outputs_whose_shape_depends_on_data(bench: Bench) -> None:
             x = np.where(rng.random((4, 16)) < share, 1, -1).astype(np.float32)
             have = execution.infer({"x": x})["positions"]
             assert np.array_equal(have, np.array(np.nonzero(x > 0))), (have, share)
-    with refused("depends on data"):
+    with rejected("depends on data"):
         engine.execution().output_shapes({"x": (4, 16)})
 
 
@@ -230,7 +230,7 @@ def check_scratch_memory_is_shared(bench: Bench) -> None:
         for execution in executions:  # one after the other: each run is over when infer returns
             bench.right(execution.infer(bench.images(round_, 3)), round_, 3)
     if scratch.size:
-        with refused("scratch memory"):
+        with rejected("scratch memory"):
             one.execution(scratch=dataclasses.replace(scratch, size=one.loaded.scratch_bytes - 1))
 
 
@@ -247,7 +247,7 @@ def check_memory_of_the_callers(bench: Bench) -> None:
     driver.memcpy_dtoh_async(logits, outputs, stream)
     stream.synchronize()
     bench.right({"logits": logits}, 3, 4)
-    with refused("no address for logits"):
+    with rejected("no address for logits"):
         execution.run_at({"image": int(inputs)}, {"image": images.shape}, stream.handle)
 
 
@@ -263,21 +263,21 @@ def check_refit(bench: Bench) -> None:
     engine.refit(changed)
     bench.right(execution.infer(bench.images(0, 5)), 0, 5, "changed.npz")
     bench.right(engine.execution(graph=True).infer(bench.images(5, 5)), 5, 5, "changed.npz")
-    with refused("no weights 'nonsense'"):
+    with rejected("no weights 'nonsense'"):
         engine.refit({"nonsense": np.zeros(3, np.float32)})
     name = next(iter(changed))
-    with refused():
+    with rejected():
         engine.refit({**changed, name: np.zeros(3, np.float32)})
-    with refused("refit", "flags"):
+    with rejected("refit", "flags"):
         bench.engine().refit(changed)
 
 
 def check_weights_are_streamed_where_the_version_can(bench: Bench) -> None:
     if "WEIGHT_STREAMING" not in bench.trt.BuilderFlag.__members__:
-        with refused("cannot stream weights", "10"):
+        with rejected("cannot stream weights", "10"):
             TensorRTEngine(bench.trt, bench.plan(), weight_budget_bytes=0)
         return
-    with refused("weight_streaming", "flags"):
+    with rejected("weight_streaming", "flags"):
         TensorRTEngine(bench.trt, bench.plan(), weight_budget_bytes=0)
     plan = bench.plan(flags=["tf32", "weight_streaming"])
     for budget in (0, 1 << 40):
@@ -301,9 +301,9 @@ def check_layer_times(bench: Bench) -> None:
 def check_damaged_and_foreign_plans(bench: Bench) -> None:
     plan = bench.plan()
     for data in (plan.data[: len(plan.data) // 2], plan.data[:7], b"garbage" * 100, b""):
-        with refused("refuses the plan"):
+        with rejected("rejects the plan"):
             TensorRTEngine(bench.trt, dataclasses.replace(plan, data=data))
-    with refused("sm75"):
+    with rejected("sm75"):
         TensorRTEngine(bench.trt, dataclasses.replace(plan, targets=("sm75",)))
 
 

@@ -16,7 +16,7 @@ struct dim3 {
   constexpr dim3(unsigned int x_ = 1, unsigned int y_ = 1, unsigned int z_ = 1) : x(x_), y(y_), z(z_) {}
 };
 
-inline thread_local dim3 gridDim, blockDim, blockIdx, threadIdx;  // a host thread has a grid of its own
+inline thread_local dim3 gridDim, blockDim, blockIdx, threadIdx;  // a host thread has its own grid
 
 using cudaStream_t = void*;
 enum cudaError_t { cudaSuccess = 0, cudaErrorInvalidValue = 1, cudaErrorInvalidConfiguration = 9 };
@@ -27,7 +27,7 @@ struct cudaLaunchConfig_t {
   cudaStream_t stream = nullptr;
 };
 
-// Runs the kernel before it returns, refusing what a GPU refuses (CUDA Programming Guide, "Technical Specifications").
+// Runs the kernel before it returns, rejecting what a GPU rejects (CUDA Programming Guide, "Technical Specifications").
 template <typename... Parameters, typename... Arguments>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...), Arguments... arguments) {
   const dim3 grid = config->gridDim, block = config->blockDim;

@@ -13,8 +13,8 @@
 // Source: Su et al., RoFormer: Enhanced Transformer with Rotary Position Embedding (2021), arXiv:2104.09864.
 //
 // The kernel does six floating-point operations for the eight bytes (FP16) that a pair costs in traffic: nothing but memory
-// matters. Hence three rules, each visible below: every thread moves 16 bytes at a time, neighbouring threads touch
-// neighbouring bytes, and a thread loads its cosines and sines once and keeps them in registers for every head that it turns.
+// matters. Hence three rules, each visible below: every thread moves 16 bytes at a time, neighboring threads touch
+// neighboring bytes, and a thread loads its cosines and sines once and keeps them in registers for every head that it turns.
 //
 // This file is compiled three ways: by nvcc into a library, by pycuda at run time, and by a host compiler, for which
 // cuda_on_host.h plays the part of CUDA, so that the very same lines are tested on a machine without a GPU.
@@ -63,7 +63,7 @@ __device__ inline __half narrow<__half>(float value) { return __float2half_rn(va
 template <>
 __device__ inline __nv_bfloat16 narrow<__nv_bfloat16>(float value) { return __float2bfloat16_rn(value); }
 
-// `kWidth` neighbouring numbers that are loaded at once. The alignment is a promise to the compiler, which then emits one
+// `kWidth` neighboring numbers that are loaded at once. The alignment is a guarantee to the compiler, which then emits one
 // 16-byte access; a pointer that breaks it is an error on a GPU ("misaligned address").
 template <typename T, int kWidth>
 struct alignas(kWidth * sizeof(T) < kVectorBytes ? kWidth * sizeof(T) : kVectorBytes) Pack {

@@ -1,5 +1,5 @@
 #!/bin/sh
-# trtexec --fp16 in a comment is no command
+# trtexec --fp16 in a comment is not a command
 trtexec --onnx=model.onnx --explicitBatch --workspace=1024 \
     --fp16 --saveEngine=model.plan && echo done
 /usr/src/tensorrt/bin/trtexec --onnx model.onnx --int8 --calib=cache.bin --buildOnly

@@ -1,0 +1,1 @@
+"""What every package may use: files and folders, lazy imports, progress bars, and facts about the processor."""

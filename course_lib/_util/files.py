@@ -1,0 +1,85 @@
+"""Writing files so that a reader, or a process killed at any moment, never meets half of one."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from course_lib.errors import CourseError
+
+
+def cache_folder(name: str) -> Path:
+    """``$XDG_CACHE_HOME/tensorrt-course/NAME``, or below ``~/.cache`` where that variable is not an absolute path.
+
+    Not the shared temporary folder: what lies here is loaded and executed.
+
+    Raises:
+        CourseError: this user has no home folder.
+
+    Source: XDG Base Directory Specification 0.8.
+    """
+    base = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    try:
+        return (base if base.is_absolute() else Path.home() / ".cache") / "tensorrt-course" / name
+    except RuntimeError:
+        raise CourseError(f"this user has no home folder to keep {name} in: set XDG_CACHE_HOME to a folder") from None
+
+
+def course_folder() -> Path | None:
+    """COURSE_ROOT, or the nearest folder above this one, or above the library, that holds the labs."""
+    named = os.environ.get("COURSE_ROOT")
+    places = [Path(named)] if named else [Path.cwd(), *Path.cwd().parents, Path(__file__).resolve().parents[2]]
+    found = (place for place in places if (place / "labs").is_dir() and (place / "nbgrader_config.py").is_file())
+    return next((place.resolve() for place in found), None)
+
+
+@contextmanager
+def scratch_folder(prefix: str) -> Iterator[Path]:
+    """A temporary folder that goes whatever somebody else's program left in it: Python's own removal gives up in deep ones."""
+    folder = tempfile.mkdtemp(prefix=prefix)
+    try:
+        yield Path(folder)
+    finally:
+        remove_tree(Path(folder))
+
+
+def remove_tree(folder: Path) -> None:
+    """Take a folder away, however deep it is; do nothing where there is none."""
+    subprocess.run(["rm", "-rf", "--", str(folder)], check=False, stderr=subprocess.DEVNULL)
+
+
+def write_temporary(target: Path, content: bytes | memoryview) -> str:
+    """A finished temporary file in the folder of `target`, ready to be renamed; on an error it leaves none.
+
+    Not `tempfile`'s: its files are for their owner alone, and what is renamed keeps that.
+    """
+    temporary = str(target.parent / f".{target.name}.{secrets.token_hex(6)}")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o666)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+    except BaseException:
+        os.unlink(temporary)
+        raise
+    return temporary
+
+
+def write_atomically(target: Path, content: bytes | memoryview) -> None:
+    """Write `target` as a whole or, on an error, not at all.
+
+    Raises:
+        OSError: as from any write; nothing was changed.
+    """
+    temporary = write_temporary(target, content)
+    try:
+        os.replace(temporary, target)
+    except OSError:
+        os.unlink(temporary)
+        raise

@@ -1,0 +1,236 @@
+"""Which nodes suffer from reduced precision: each one's error when it alone is reduced, and what has to stay float32.
+
+Reduced is what `cast` and `insert_qdq` do to a node. FP16 and BF16 are then *emulated* for every operator: tensors are rounded to
+the type, the arithmetic between two roundings is float32. It is what a GPU's Tensor Cores do, which sum in float32, and it
+gives the same figures on every machine; ONNX Runtime's own kernels would not, since they exist for some operators and CPUs only.
+So an overflow of a tensor is seen, and one inside of an operator (the squares in a LayerNormalization) is not.
+
+Source: Wu et al., Integer Quantization for Deep Learning Inference: Principles and Empirical Evaluation (2020), section 5, on
+sensitivity one layer at a time and on leaving the worst ones in float.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from html import escape
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from course_lib._util.model_file import open_model
+from course_lib._util.progress_bar import track
+from course_lib.benchmark.accuracy import Deviation, deviation
+from course_lib.benchmark.one_node import Feeds, OneNode, Outputs, reduction, runner, weights_overflow
+from course_lib.errors import CourseError
+
+if TYPE_CHECKING:
+    import onnx
+    from matplotlib.figure import Figure
+
+DType = Literal["fp16", "bf16", "int8"]
+_SHOWN = 20  # rows in a notebook's table
+
+
+@dataclass(frozen=True)
+class NodeError:
+    """What reducing one node alone does to the outputs of the model."""
+
+    node: str
+    operator: str
+    deviation: Deviation
+
+
+@dataclass(frozen=True)
+class KeepList:
+    """Which nodes stay float32, and what the whole reduced model then reaches.
+
+    Attributes:
+        nodes: for ``cast(..., keep=nodes)``, or ``insert_qdq(..., exclude=nodes)``.
+        deviation: of the whole model, with all other nodes reduced.
+        tolerance: the relative error that was asked for.
+        met: whether it was reached.
+        tried: number of kept nodes to the relative error of the whole model, in the order of the search.
+    """
+
+    nodes: tuple[str, ...]
+    deviation: Deviation
+    tolerance: float
+    met: bool
+    tried: Mapping[int, float]
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    """The nodes of a model, the most sensitive one first.
+
+    Attributes:
+        dtype: what they were reduced to.
+        rows: nodes that make outputs overflow come first, then by relative error; equal ones in the graph's order.
+    """
+
+    dtype: str
+    rows: tuple[NodeError, ...]
+    _whole: Callable[[Collection[str]], Deviation] = field(repr=False, compare=False)
+
+    def worst(self, n: int = 5) -> tuple[NodeError, ...]:
+        """The `n` most sensitive nodes."""
+        return self.rows[:n]
+
+    def keep_list(self, tolerance: float) -> KeepList:
+        """How much of the ranking must stay float32 for the whole model's relative error to be at most `tolerance`.
+
+        Each trial really reduces the whole model and runs it on all batches. The search doubles the number of kept nodes until
+        the model passes, then halves the gap: what it returns passes, and one node less fails. Errors of several nodes can
+        cancel, so that a much shorter list may pass by luck; it is not searched for.
+
+        Args:
+            tolerance: relative error of the outputs, such as 0.01.
+
+        Returns:
+            The list; all ranked nodes and ``met=False`` where even that is not enough, as when only some nodes were ranked.
+
+        Raises:
+            ValueError: `tolerance` is not positive.
+        """
+        if not tolerance > 0:
+            raise ValueError(f"tolerance must be positive, got {tolerance}")
+        tried: dict[int, Deviation] = {}
+
+        def passes(count: int) -> bool:
+            tried[count] = self._whole([row.node for row in self.rows[:count]])
+            return tried[count].relative_error <= tolerance
+
+        failing, passing = -1, 0
+        while not passes(passing) and passing < len(self.rows):
+            failing, passing = passing, min(max(1, 2 * passing), len(self.rows))
+        while passing - failing > 1:
+            middle = (failing + passing) // 2
+            failing, passing = (failing, middle) if passes(middle) else (middle, passing)
+        reached = tried[passing]
+        return KeepList(
+            tuple(row.node for row in self.rows[:passing]),
+            reached,
+            tolerance,
+            reached.relative_error <= tolerance,
+            {count: found.relative_error for count, found in tried.items()},
+        )
+
+    def plot(self, n: int = 20) -> Figure:
+        """The worst `n` nodes as ranked bars; see `sensitivity_figure`."""
+        from course_lib.benchmark.sensitivity_plot import sensitivity_figure
+
+        return sensitivity_figure(self, n)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values; None where a figure is infinite."""
+        rows = [{"node": row.node, "operator": row.operator, **row.deviation.to_json()} for row in self.rows]
+        return {"dtype": self.dtype, "rows": rows}
+
+    def _repr_html_(self) -> str:
+        left = 'style="text-align:left"'
+        columns = ("", "node", "operator", "relative error", "SQNR (dB)", "largest error", "answers changed", "not finite")
+        head = "".join(f"<th {left}>{column}</th>" for column in columns)
+        body = ""
+        for rank, row in enumerate(self.worst(_SHOWN), 1):
+            d = row.deviation
+            figures = (f"{d.relative_error:.3g}", f"{d.sqnr_db:.1f}", f"{d.max_abs_error:.3g}", f"{d.argmax_changes:.1%}")
+            cells = (str(rank), row.node, row.operator, *figures, str(d.nonfinite or ""))
+            body += "<tr>" + "".join(f"<td {left}>{escape(cell)}</td>" for cell in cells) + "</tr>"
+        shown = min(_SHOWN, len(self.rows))
+        caption = f"{self.dtype}: each node reduced alone, the worst {shown} of {len(self.rows)}"
+        return f"<table><caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def sensitivity(
+    model: onnx.ModelProto | str | os.PathLike[str],
+    feeds: Feeds | Iterable[Feeds],
+    *,
+    dtype: DType = "fp16",
+    ranges: Mapping[str, float] | None = None,
+    nodes: Collection[str] | None = None,
+    progress: bool = True,
+) -> Sensitivity:
+    """Reduce each node alone, run the model, and rank the nodes by what that does to the final outputs.
+
+    ONNX Runtime runs everything, with one thread: equal calls give equal figures. Nodes that the reduction leaves as they are
+    (for FP16 those on integers, for INT8 all but Conv, Gemm and MatMul with a constant weight) are not ranked.
+
+    Args:
+        model: a file or a model in memory; float32, every node with its own name. It is not changed.
+        feeds: one batch of inputs by name, or several; real data, since random inputs excite other channels.
+        dtype: "fp16" and "bf16" as `cast` reduces, "int8" as `insert_qdq` does.
+        ranges: for "int8", the largest magnitude of each activation, as from `calibrate`.
+        nodes: rank only these.
+        progress: show a bar on stderr.
+
+    Raises:
+        CourseError: an unknown dtype; no ranges for INT8; nodes that are unknown, unnamed or of the same name; no batch; outputs
+            that are not finite in float32 already, or none of a float type; what `cast` or `insert_qdq` reject.
+        EngineError: ONNX Runtime rejects the model or a batch.
+    """
+    from course_lib.precision import cast
+
+    batches = [feeds] if isinstance(feeds, Mapping) else list(feeds)
+    if not batches:
+        raise CourseError("there is no batch to measure on: give one or more real ones")
+    reduce = reduction(dtype, ranges)
+    model = open_model(model)
+    names = _unique_names(model)
+    if nodes is not None and (unknown := set(nodes) - set(names)):
+        raise CourseError(f"nodes names {min(unknown)!r}, which the model does not have")
+    # With every node kept a cast changes nothing, but settles the types, the opset, and which models are rejected.
+    model = cast(model, "bf16" if dtype == "bf16" else "fp16", keep=names)
+    reference = _reference(model, batches)
+
+    def measured(run: Callable[[Feeds], Outputs]) -> Deviation:
+        return deviation(reference, [_floats(run(batch)) for batch in batches])
+
+    def whole(keep: Collection[str]) -> Deviation:
+        kept = too_large <= set(keep)
+        return measured(runner(reduce(model, keep))) if kept else _all_lost(reference)
+
+    one = OneNode(model)
+    rows: list[NodeError] = []
+    too_large: set[str] = set()  # nodes with a weight beyond the type's largest number, which `cast` rejects
+    chosen = [node for node in model.graph.node if nodes is None or node.name in nodes]
+    for node in track(chosen, f"sensitivity to {dtype}", shown=progress):
+        alone = one.cut(node.name)
+        if weights_overflow(alone, dtype):
+            too_large.add(node.name)
+            rows.append(NodeError(node.name, node.op_type, _all_lost(reference)))
+            continue
+        reduced = reduce(alone, ())
+        if len(reduced.graph.node) > 1:  # rounding adds nodes of its own
+            rows.append(NodeError(node.name, node.op_type, measured(one.session(node.name, reduced))))
+    rows.sort(key=lambda row: (-row.deviation.nonfinite, -row.deviation.relative_error))
+    return Sensitivity(dtype, tuple(rows), whole)
+
+
+def _unique_names(model: onnx.ModelProto) -> list[str]:
+    names = [node.name for node in model.graph.node]
+    if "" in names:
+        kind = model.graph.node[names.index("")].op_type
+        raise CourseError(f"a {kind} node has no name, so it cannot be kept or ranked: give every node its own name")
+    if repeated := next((name for place, name in enumerate(names) if name in names[:place]), None):
+        raise CourseError(f"two nodes are called {repeated!r}: give every node its own name")
+    return names
+
+
+def _reference(model: onnx.ModelProto, batches: list[Feeds]) -> list[Outputs]:
+    run = runner(model)
+    reference = [_floats(run(batch)) for batch in batches]
+    if not reference[0]:
+        raise CourseError("the model has no output of a float type: there is no error to measure")
+    if not all(np.isfinite(output).all() and output.size for outputs in reference for output in outputs):
+        raise CourseError("the float32 model's own outputs are empty or not finite on these batches: choose others")
+    return reference
+
+
+def _floats(outputs: Outputs) -> Outputs:
+    return tuple(output for output in outputs if np.issubdtype(output.dtype, np.floating))
+
+
+def _all_lost(reference: list[Outputs]) -> Deviation:
+    return deviation(reference, [tuple(np.full_like(output, np.nan) for output in outputs) for outputs in reference])

@@ -1,0 +1,1 @@
+"""The `course` command: `app` has the commands, `output` prints what they found."""

@@ -1,0 +1,80 @@
+"""The `course` command: puts the groups of commands together. Errors are one line and a non-zero status."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from course_lib import __version__
+from course_lib.cli.commands import course, engines, grading, migration
+from course_lib.errors import CourseError
+
+app = typer.Typer(
+    help="The TensorRT course: build engines, measure them, check and grade labs.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+for _command in (  # in the order of `course --help`
+    *(course.doctor, engines.build, engines.layers, engines.bench),
+    *(grading.check, course.release, grading.grade, grading.report, grading.verify),
+    *(migration.migrate, course.demo, course.lab),
+):
+    app.command()(_command)
+
+# click's class for a wrong command line, which typer bundles under names that change with its version
+_UsageError: Any = typer.BadParameter.__mro__[1]
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(__version__)
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def _options(
+    context: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", help="print the version and leave", callback=_print_version, is_eager=True)
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="show tracebacks")] = False,
+) -> None:
+    os.environ["COURSE_DEBUG"] = "1" if debug else os.environ.get("COURSE_DEBUG", "")
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+
+
+def main() -> None:
+    """Entry point: one clear line for whatever goes wrong, a traceback only with ``--debug``."""
+    try:
+        sys.exit(app(standalone_mode=False))
+    except _UsageError as error:
+        _leave(error, f"{error.format_message().rstrip('.')}; `course --help` lists what there is", status=2)
+    except CourseError as error:
+        _leave(error, str(error))
+    except ModuleNotFoundError as error:
+        from course_lib.cli.installation import advice
+
+        _leave(error, advice(error))
+    except KeyboardInterrupt as error:
+        _leave(error, "interrupted")
+    except BrokenPipeError:  # the reader, such as `head`, has seen enough
+        os._exit(1)
+    except OSError as error:
+        _leave(error, f"{error.filename or 'a file'}: {error.strerror or error}")
+    except Exception as error:  # a bug of ours is still no reason for a page of text
+        _leave(error, f"internal error, please report it: {type(error).__name__}: {error}")
+
+
+def _leave(error: BaseException, text: str, status: int = 1) -> None:
+    if os.environ.get("COURSE_DEBUG"):
+        raise error
+    print(f"course: {' '.join(text.split())}", file=sys.stderr)
+    sys.exit(status)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+"""The course itself: `course doctor`, `demo`, `lab`, `release`."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import course_lib
+from course_lib import __version__
+from course_lib.cli.commands.options import AsJson, course_root, show
+from course_lib.errors import BackendUnavailable
+
+START = "lectures/00_start_here.ipynb"
+
+
+def doctor(as_json: AsJson = False) -> None:
+    """What this machine can do, and what to install."""
+    from course_lib.cli import console, installation
+    from course_lib.engines import available_backends, default_builder, default_runner, environments
+    from course_lib.engines.cuda.driver import capability
+    from course_lib.engines.registry import availability
+    from course_lib.grading.isolation import sandbox
+    from course_lib.grading.isolation.confinement import enforced_by
+
+    builder, runner = availability(default_builder()), None
+    with contextlib.suppress(BackendUnavailable):
+        runner = default_runner()
+    found = {
+        "course": __version__,
+        "python": sys.version.split()[0],
+        "missing": installation.missing_packages(),
+        "gpu": capability(),
+        "backends": [one.to_json() for one in available_backends()],
+        "environments": {name: list(environment.command) for name, environment in environments().items()},
+        "builds_with": None if builder.no_build else builder.name,
+        "runs_with": runner,
+        "sandbox": sandbox.problem() or "ok",
+        "limits": enforced_by(),
+    }
+    if not show(as_json, found):
+        console.doctor(found)
+
+
+def demo(as_json: AsJson = False) -> None:
+    """The whole loop on a real model: build, measure, grade, report."""
+    from course_lib.cli import console
+    from course_lib.cli.demo import run
+
+    shown = run(course_root(), say=None if as_json else print)
+    if not show(as_json, shown):
+        console.demo(shown)
+
+
+def lab(
+    instructor: Annotated[bool, typer.Option("--instructor", help='with nbgrader\'s "Create Assignment"')] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Open JupyterLab at the course. With --json, say first what is started where; Jupyter's own messages go to stderr.
+
+    With --instructor it also has nbgrader's "Create Assignment", which learners do not need.
+    """
+    os.chdir(course_root())
+    command = [sys.executable, "-m", "jupyterlab", "--ServerApp.root_dir=.", f"--LabApp.default_url=/lab/tree/{START}"]
+    configured = [
+        Path(course_lib.__file__).with_name("jupyter") / who for who in ("everybody", *([] if instructor else ["learners"]))
+    ]
+    own = filter(None, (*map(str, configured), os.environ.get("JUPYTER_CONFIG_PATH")))
+    os.environ["JUPYTER_CONFIG_PATH"] = os.pathsep.join(own)
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
+        command.append("--allow-root")  # Jupyter does not run as root, which is the usual user of a rented GPU machine
+    show(as_json, {"root": os.getcwd(), "command": command, "pid": os.getpid()})
+    sys.stdout.flush()
+    os.execv(sys.executable, command)
+
+
+def release(
+    lab: Annotated[str | None, typer.Argument(help="a lab; default: all", show_default=False)] = None,
+    check_only: Annotated[bool, typer.Option("--check", help="change nothing, status 1 when a lab is stale")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Generate labs/ from solutions/."""
+    from course_lib import labs
+    from course_lib.grading.nbgrader import learner_version as releasing
+
+    chosen = [labs.find(lab)] if lab else [labs.find(name) for name in labs.names()]
+    if check_only:
+        stale = {one.name: files for one in chosen if (files := releasing.stale(one, course_root()))}
+        if not show(as_json, {"stale": stale}):
+            for name, files in stale.items():
+                print(f"labs/{name} is stale ({', '.join(files)}): run `course release {name}`")
+        if stale:
+            raise typer.Exit(1)
+        return
+    made = [str(releasing.release(one, course_root())) for one in chosen]
+    if not show(as_json, {"released": made}):
+        print("\n".join(made))

@@ -1,0 +1,101 @@
+"""Building, inspecting and measuring engines: `course build`, `layers`, `bench`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from course_lib.cli.commands.options import AsJson, show, warn
+
+if TYPE_CHECKING:
+    from course_lib.engines import Plan
+    from course_lib.recipe import Recipe
+
+Model = Annotated[Path, typer.Argument(help="an ONNX file", show_default=False)]
+RecipeFile = Annotated[Path | None, typer.Option("--recipe", "-r", help="a recipe.toml; default: FP32, fixed shapes")]
+BackendName = Annotated[
+    str | None, typer.Option("--backend", "-b", help="a backend of `course doctor`, or backend@environment")
+]
+TimeLimit = Annotated[float, typer.Option(help="stop the compiler after this many seconds")]
+
+
+def build(
+    model: Model,
+    recipe: RecipeFile = None,
+    backend: BackendName = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="where the plan goes; default: MODEL.plan")] = None,
+    time_limit: TimeLimit = 600,
+    as_json: AsJson = False,
+) -> None:
+    """Build a plan from an ONNX file and a recipe."""
+    plan = _plan(model, recipe, backend, time_limit)
+    path = output or model.with_suffix(".plan")
+    plan.save(path)
+    kernels, nodes = len(plan.layers.kernels), len(plan.layers.operators)
+    known = {**plan.summary(), "plan": str(path), "bytes": len(plan.data), "kernels": kernels, "onnx_nodes": nodes}
+    if not show(as_json, known):
+        told = f"{nodes} ONNX nodes, {kernels} kernels, " if kernels else ""
+        print(
+            f"{path}: {told}{len(plan.data) / 1e6:.1f} MB, built by {plan.backend} {plan.version} in {plan.build_seconds:.1f} s"
+        )
+        for note in plan.notes:
+            print(f"note: {note}")
+
+
+def layers(
+    model: Annotated[Path, typer.Argument(help="an ONNX file, or a plan that `course build` wrote", show_default=False)],
+    recipe: RecipeFile = None,
+    backend: BackendName = None,
+    time_limit: TimeLimit = 600,
+    as_json: AsJson = False,
+) -> None:
+    """Kernels, dtypes and formats of an engine, and which ONNX nodes each kernel fuses."""
+    from course_lib.cli import console
+
+    plan = _plan(model, recipe, backend, time_limit)
+    table = plan.layers
+    known = {"backend": plan.backend, "targets": plan.targets, "onnx_nodes": len(table.operators), "kernels": table.rows()}
+    if not show(as_json, known):
+        console.layers(plan)
+
+
+def bench(
+    model: Annotated[Path, typer.Argument(help="an ONNX file, or a plan that `course build` wrote", show_default=False)],
+    recipe: RecipeFile = None,
+    backend: BackendName = None,
+    against: Annotated[
+        list[Path] | None, typer.Option(help="another ONNX file or plan with the same inputs; may be repeated")
+    ] = None,
+    batch: Annotated[int, typer.Option(min=1, help="size of every dynamic dimension")] = 1,
+    seconds: Annotated[float, typer.Option(min=1, help="measure at most this long")] = 20,
+    as_json: AsJson = False,
+) -> None:
+    """Latency of an engine; with --against, paired speedups over the first model with their intervals."""
+    from course_lib.cli import bench_files, console
+    from course_lib.grading.isolation import sandbox
+
+    if any(one.suffix == ".plan" for one in (model, *(against or []))) and (problem := sandbox.problem()) and not as_json:
+        warn(
+            f"no sandbox ({problem}): a plan is executable code and runs with your permissions. Measure only plans of your own"
+        )
+    measured = bench_files.bench([model, *(against or [])], _recipe(recipe), backend=backend, batch=batch, seconds=seconds)
+    if not show(as_json, measured):
+        console.bench(measured)
+
+
+def _plan(model: Path, recipe: Path | None, backend: str | None, time_limit: float) -> Plan:
+    """The plan in a file of that kind, or one built from an ONNX file."""
+    from course_lib import engines
+
+    if model.suffix == ".plan":
+        return engines.Plan.load(model)
+    return engines.build(model, _recipe(recipe), backend=backend, time_limit_s=time_limit, progress=sys.stderr.isatty())
+
+
+def _recipe(path: Path | None) -> Recipe:
+    from course_lib.recipe import Recipe
+
+    return Recipe.load(path) if path else Recipe()

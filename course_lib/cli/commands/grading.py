@@ -1,0 +1,150 @@
+"""Checking, grading and what follows from grades: `course check`, `grade`, `report`, `verify`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from course_lib.cli.commands.options import AsJson, LabName, course_root, show, warn
+from course_lib.errors import CourseError
+
+if TYPE_CHECKING:
+    from course_lib.labs import Lab
+
+_CHECK_S = 60.0  # a usual check of a whole lab, on two cores
+
+
+def check(
+    lab: LabName,
+    folder: Annotated[Path | None, typer.Argument(help="folder of the submission; default: this one, or the lab's own")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """A learner's own check of a submission, with hints. Status 1 when points are missing.
+
+    What it runs of the files runs in the sandbox, if one works on this machine.
+    """
+    from course_lib import labs
+    from course_lib.cli import console
+    from course_lib.cli.steps import Steps
+    from course_lib.grading.isolation import sandbox
+    from course_lib.grading.judge.self_check import check as examine
+
+    chosen = labs.find(lab)
+    where = _submission_folder(chosen, folder)
+    problem = sandbox.problem()
+    if problem and not as_json:
+        warn(f"no sandbox ({problem}): what {where} contains runs with your permissions. Check only files of your own")
+    with Steps(shown=not as_json) as steps:
+        steps.begin(f"{chosen.title}: {', '.join(task.id for task in chosen.tasks)}", _CHECK_S)
+        examined = examine(chosen, where, begins=steps.begin)
+    known = {"lab": chosen.name, "score": examined.points, "max_score": examined.max_points, "sandbox": problem or "bubblewrap"}
+    if not show(as_json, {**known, "tasks": [outcome.to_json() for outcome in examined.outcomes]}):
+        console.outcomes(chosen, examined)
+    if examined.points < examined.max_points:
+        raise typer.Exit(1)
+
+
+def _submission_folder(lab: Lab, folder: Path | None) -> Path:
+    if folder is not None:
+        if not folder.is_dir():
+            raise CourseError(f"{folder}: no such folder")
+        return folder
+    own = course_root() / "labs" / lab.name
+    here = Path.cwd()
+    return own if not any((here / name).exists() for name in lab.artifacts) and own.is_dir() else here
+
+
+def grade(
+    lab: LabName,
+    student: Annotated[str | None, typer.Option(help="one student; default: everybody who handed in")] = None,
+    classroom: Annotated[str, typer.Option(help="folder of submissions and grades")] = "classroom",
+    builder: Annotated[str | None, typer.Option(help="backend that proves layers and profiles")] = None,
+    runner: Annotated[str | None, typer.Option(help="backend that runs and is measured")] = None,
+    trusted: Annotated[bool, typer.Option("--trusted", help="without the sandbox; only for files of your own")] = False,
+    workers: Annotated[int, typer.Option(min=1, help="processes on this machine; with GPUs, each gets one in turn")] = 1,
+    scheduler: Annotated[
+        str | None, typer.Option(help="address of a Dask scheduler whose workers grade instead, such as tcp://10.0.0.1:8786")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Autograde submissions under CLASSROOM/submitted/STUDENT/LAB and write reports and feedback.
+
+    After an interruption the same command goes on where it was. Status 1 if a submission was not graded, or not as it was handed in.
+    """
+    from course_lib import labs
+    from course_lib.cli import console
+    from course_lib.cli.batch_progress import BatchProgress
+
+    chosen = labs.find(lab)  # before nbgrader is imported, so that a wrong name is said at once
+    from course_lib.grading.batch.classroom import Classroom
+    from course_lib.grading.batch.intake import id_problem
+
+    if workers > 1 and scheduler:
+        raise typer.BadParameter("--workers starts processes here, --scheduler names those of a cluster: give one of the two")
+    examiner = {key: value for key, value in (("builder", builder), ("runner", runner)) if value}
+    room = Classroom(course_root(), classroom, trusted, examiner)
+    intake = room.intake(chosen)
+    students = [name for name in intake.students if student in (None, name)]
+    rejected = [] if student else intake.rejected
+    if not students and not rejected:
+        why = id_problem(student) if student else ""
+        expected = room.folder / "submitted" / (student if student and not why else "STUDENT") / chosen.name
+        raise CourseError(why or f"nothing handed in: expected {expected}")
+    if trusted and students and not as_json:
+        warn(f"no sandbox (--trusted): {len(students)} notebooks and all submitted files run with your permissions")
+    with BatchProgress(chosen.title, len(students), shown=not as_json or sys.stderr.isatty()) as progress:
+        grades = room.grade(chosen, students, workers=workers, scheduler=scheduler, ended=progress.ended) if students else []
+    known = {"lab": chosen.name, "grades": [one.to_json() for one in grades], "rejected": [one.to_json() for one in rejected]}
+    if not show(as_json, known):
+        console.grades(chosen, grades, rejected)
+    if rejected or any(one.error for one in grades):
+        raise typer.Exit(1)
+
+
+def report(
+    lab: LabName,
+    classroom: Annotated[str, typer.Option(help="folder of submissions and grades")] = "classroom",
+    csv: Annotated[Path | None, typer.Option(help="also write the final points to this file")] = None,
+    form: Annotated[str, typer.Option("--format", help="of the CSV file: nbgrader, moodle or canvas")] = "nbgrader",
+    leaderboard: Annotated[bool, typer.Option("--leaderboard", help="also write a page with ranks, for everybody")] = False,
+    anonymous: Annotated[bool, typer.Option("--anonymous", help="the leaderboard with pseudonyms")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """A class on one lab: points, hard tasks, who needs an instructor, who was late, identical files. Writes a page."""
+    from course_lib import labs
+    from course_lib.cli import console
+    from course_lib.grading.batch.classroom import Classroom
+    from course_lib.grading.reports.class_files import write
+
+    made = write(labs.find(lab), Classroom(course_root(), classroom), csv, form, leaderboard=leaderboard, anonymous=anonymous)
+    if not show(as_json, made.to_json()):
+        console.class_report(made)
+
+
+def verify(
+    verdict: Annotated[Path, typer.Argument(help="the JSON beside a report: CLASSROOM/reports/STUDENT/LAB.json")],
+    classroom: Annotated[Path | None, typer.Option(help="whose key must have signed it; default: the one it lies in")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Whether a verdict is as the grader signed it, and follows from the latencies it holds. Status 1 when not, or without a key."""
+    from course_lib.grading.integrity import signature
+    from course_lib.grading.judge import recompute
+
+    document = recompute.document(verdict)
+    room = classroom or signature.classroom_of(verdict)
+    key = signature.public_key(signature.signing_key(room)) if room and (room / signature.KEY_FILE).is_file() else None
+    found = recompute.contradictions(document, key)
+    if key is None:
+        where = room / signature.KEY_FILE if room else "a classroom"
+        found.append(
+            f"no key was compared, so anybody may have signed it: {where} is missing, name the classroom with --classroom"
+        )
+    if not show(
+        as_json, {"verdict": str(verdict), "classroom": str(room) if room else None, "key": key, "contradictions": found}
+    ):
+        print("\n".join(found) or f"{verdict}: signed by this classroom, and follows from its record (key: {room})")
+    if found:
+        raise typer.Exit(1)

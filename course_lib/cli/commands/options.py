@@ -1,0 +1,36 @@
+"""What several commands share: options, the folder of the course, and the output as JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from course_lib.errors import CourseError
+
+AsJson = Annotated[bool, typer.Option("--json", help="print one JSON document and nothing else")]
+LabName = Annotated[str, typer.Argument(help="a lab, such as lab01", show_default=False)]
+
+
+def show(as_json: bool, document: Any) -> bool:
+    """Print the document if JSON is asked for. Returns whether it was."""
+    if as_json:
+        print(json.dumps(document, indent=1))
+    return as_json
+
+
+def warn(text: str) -> None:
+    """One line on standard error."""
+    print(f"course: {' '.join(text.split())}", file=sys.stderr, flush=True)
+
+
+def course_root() -> Path:
+    """The folder with `labs/` and `solutions/`. Raises CourseError when the current folder and COURSE_ROOT do not lead to it."""
+    from course_lib._util.files import course_folder
+
+    if found := course_folder():
+        return found
+    raise CourseError("the course's folder was not found: go there, or name it in the variable COURSE_ROOT")

@@ -1,0 +1,209 @@
+"""What the `course` command prints for people: tables with rich, one function a subcommand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from course_lib.cli.installation import INSTALL
+
+if TYPE_CHECKING:
+    from course_lib.engines import Plan
+    from course_lib.grading.batch.grade import Grade
+    from course_lib.grading.batch.intake import Rejected
+    from course_lib.grading.judge.review import Review
+    from course_lib.grading.reports.class_files import ClassFiles
+    from course_lib.labs import Examination, Lab
+
+_WIDE = 150  # columns from which every part of a layer table has room
+_COLORS = {"full": "green", "partial": "yellow", "inconclusive": "yellow"}
+
+
+def _console() -> Console:
+    out = Console(highlight=False)
+    if not out.is_terminal:
+        out.width = 200  # a file or a pipe has no width, and a cut table is of little use there
+    return out
+
+
+def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], *, one_line: bool = False) -> None:
+    """Print one table. Cells are plain values, or rich's `Text` for colored ones; with `one_line` long cells end in dots."""
+    drawn = Table(title=title, title_justify="left", title_style="bold", header_style="bold cyan", box=box.SIMPLE_HEAD)
+    for column in columns:
+        drawn.add_column(column, overflow="ellipsis" if one_line else "fold", no_wrap=one_line)
+    for row in rows:
+        drawn.add_row(*(value if isinstance(value, Text) else escape(str(value)) for value in row))
+    _console().print(drawn)
+
+
+def doctor(found: Mapping[str, Any]) -> None:
+    """The machine and its backends."""
+    print(f"course {found['course']}, Python {found['python']}, GPU: {found['gpu'] or 'none'}")
+    print(f"engines are built with {found['builds_with'] or 'nothing'} and run with {found['runs_with'] or 'nothing'}")
+    if found["missing"]:
+        print(f"missing packages: {', '.join(found['missing'])}; {INSTALL}")
+    print(f"sandbox for grading: {found['sandbox']}")
+    rows = [(b["name"], b["version"] or "-", _can(b["no_build"]), _can(b["no_run"])) for b in found["backends"]]
+    table("backends", ("backend", "version", "builds here", "runs here"), rows)
+
+
+def _can(reason: str) -> Text:
+    return Text(reason, "yellow") if reason else Text("yes", "green")
+
+
+def layers(plan: Plan) -> None:
+    """The layer table of a plan: one line per kernel, on a narrow terminal without the ONNX nodes' names."""
+    rows = plan.layers.rows()
+    if not rows:
+        print(f"{plan.backend} does not tell which kernels it runs; build with tensorrt or tensorrt_rtx to see them")
+        return
+    columns: tuple[str, ...] = ("kernel", "kind", "onnx", "operators", "reads", "weights", "writes", "shape", "format")
+    title = f"{plan.backend} {plan.version} for {', '.join(plan.targets)}"
+    if _console().width < _WIDE:
+        columns = ("kernel", "operators", "types", "shape", "format")
+        rows = [{**row, "types": _types(row)} for row in rows]
+        title += "; the ONNX nodes of each kernel: a wider terminal, or --json"
+    shown = [column for column in columns if any(row[column] for row in rows)]
+    table(title, shown, [[row[c] for c in shown] for row in rows], one_line=True)
+    counts = ", ".join(f"{n} compute with {dtype}" for dtype, n in plan.layers.dtype_counts().most_common())
+    print(f"{len(plan.layers.operators) or '?'} ONNX nodes became {len(rows)} kernels; {counts}")
+    for note in plan.notes:
+        print(f"note: {note}")
+
+
+def _types(row: Mapping[str, str]) -> str:
+    """What a kernel reads, weights included, and what it writes, if that is something else."""
+    read = ", ".join(sorted({kind for key in ("reads", "weights") for kind in row[key].split(", ") if kind}))
+    return read if row["writes"] in ("", read) else f"{read} to {row['writes']}"
+
+
+def bench(measured: Mapping[str, Any]) -> None:
+    """Latencies, and speedups over the first subject."""
+    rows = [
+        (name, f"{median:.3f}", f"{measured['p99_ms'][name]:.3f}", _interval(measured["speedup"].get(name)))
+        for name, median in measured["median_ms"].items()
+    ]
+    table(f"{measured['rounds']} rounds in {measured['seconds']} s", ("engine", "median ms", "p99 ms", "speedup"), rows)
+
+
+def _interval(values: Mapping[str, float] | None) -> str:
+    return f"{values['median']:.2f}x [{values['low']:.2f}-{values['high']:.2f}]" if values else "1"
+
+
+def outcomes(lab: Lab, examined: Examination) -> None:
+    """Each task with what was found and a hint; a reason that several tasks share is printed once, after the last of them."""
+    from course_lib.labs.framework.task import grouped
+
+    out = _console()
+    out.print(f"[bold]{escape(lab.title)}[/]: {examined.points:g} of {examined.max_points:g} points")
+    for group in grouped(examined.outcomes):
+        one, color = group[-1], _COLORS.get(group[-1].tier, "red")
+        for task in (each.task for each in group):
+            said = f" {escape(one.message)}" if task == one.task else ""
+            out.print(f"[{color}]{one.points:g}/{task.points:g} {one.mark}[/] {escape(task.title)}:{said}")
+        for criterion in one.criteria:
+            out.print(f"      {escape(str(criterion))}")
+        if one.hint:
+            out.print(f"      [italic]Hint: {escape(one.hint)}[/]")
+
+
+def grades(lab: Lab, graded: Sequence[Grade], rejected: Sequence[Rejected] = ()) -> None:
+    """One row per submission, then what went wrong, and where the pages are: a path in a column would be broken in the middle."""
+    rows = [
+        (one.student, _points(one), f"{one.review.points.open:g}" if one.review.points.open else "", _reasons(one.review))
+        for one in graded
+    ]
+    table(lab.title, ("student", "points", "open", "review because"), rows)
+    out = _console()
+    for one in graded:
+        if one.error:
+            out.print(f"[red]{escape(one.student)}[/]: {escape(one.error)}", soft_wrap=True)
+    for folder in rejected:
+        out.print(f"[red]not graded: {escape(folder.shown)}[/]: {escape(folder.reason)}", soft_wrap=True)
+    if graded:
+        out.print(f"reports: {escape(str(graded[0].report.parent.parent))}/STUDENT/{lab.name}.html", soft_wrap=True)
+
+
+def _reasons(review: Review) -> str:
+    return "; ".join(map(str, review.reasons))
+
+
+def _points(one: Grade) -> Text:
+    color = "green" if one.score == one.max_score else "yellow" if one.score else "red"
+    return Text(f"{one.score:g} / {one.max_score:g}", color)
+
+
+def class_report(made: ClassFiles) -> None:
+    """The tables of a class, and where its pages are."""
+    from course_lib.grading.reports import attention
+
+    report = made.report
+    tasks = report.submissions[0].tasks
+    rows = [
+        (
+            one.student,
+            *(f"{task.points:g} {task.tier}" for task in one.tasks),
+            f"{one.final:g} / {one.max_score:g}",
+            f"-{one.penalty:g}" if one.penalty else "",
+            one.speedup or "",
+            _reasons(one.review),
+        )
+        for one in report.submissions
+    ]
+    table(report.title, ("student", *(task.id for task in tasks), "final", "late", "speedup", "review because"), rows)
+    difficulty = report.difficulty()
+    tiers = [tier for tier in next(iter(difficulty.values())) if any(shares[tier] for shares in difficulty.values())]
+    shares = [(title, *(f"{100 * found[tier]:.0f} %" for tier in tiers)) for title, found in difficulty.items()]
+    table("share of the class", ("task", *tiers), shares)
+    if report.alike:
+        table(
+            "identical files",
+            ("file", "students", "how to read it"),
+            [(a.file, ", ".join(a.students), a.reading) for a in report.alike],
+        )
+    if made.places:
+        places = [(p.rank, p.student, p.name, f"{p.points:g}", p.speed or "") for p in made.places]
+        table("leaderboard", ("rank", "student", "published as", "points", "of the reference's speed"), places)
+    if report.missing:
+        print(f"handed nothing in: {', '.join(report.missing)}")
+    for said, needs in (("not graded", attention.not_graded(report)), ("graded in part", attention.in_part(report))):
+        for need in needs:
+            print(f"{said}: {need.named}: {need.why}")
+    if report.to_review:
+        open_points = sum(one.review.points.open for one in report.to_review)
+        print(f"{len(report.to_review)} to review, {open_points:g} points open: exported are the points earned so far")
+    for path in made.files:
+        print(path)
+
+
+def demo(shown: Mapping[str, Any]) -> None:
+    """The demo's one table and where its pages are."""
+    speed, accuracy = shown["speedup"], shown["accuracy"]
+    rows = [
+        ("PyTorch eager", f"{100 * accuracy['eager']:.1f} %", "1", ""),
+        (
+            f"engine ({shown['backend']['run']})",
+            f"{100 * accuracy['engine']:.1f} %",
+            _interval(speed),
+            f"{shown['ops']} ONNX nodes, {shown['kernels']} kernels ({shown['backend']['build']})",
+        ),
+    ]
+    rows += [
+        (
+            f"submission: {one['student']}",
+            "",
+            "",
+            f"{one['score']:g} of {one['max_score']:g} points, {one['review']['points']['open']:g} open",
+        )
+        for one in shown["submissions"]
+    ]
+    table("TensorRT course, demo", ("", "accuracy", "speedup", "result"), rows)
+    print(f"layers   {shown['layers']}")
+    for one in shown["submissions"]:
+        print(f"report   {one['report']}\nfeedback {one['feedback']}")

@@ -1,0 +1,127 @@
+"""What a backend is: one class in one file says everything that the course needs to know about it.
+
+A class in a module of `course_lib.engines.backends` is found there. One of another distribution is named by that distribution's entry
+point of the group ``course_lib.backends``, under the backend's name::
+
+    [project.entry-points."course_lib.backends"]
+    toy = "toy_backend:Toy"
+
+Listing the backends imports the module of each, also in a worker whose environment has only numpy. So such a module imports its
+library, and what is slow to import, inside the methods that use it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, ClassVar
+
+from course_lib.engines.plan import Engine, ModelSource, Plan
+from course_lib.engines.progress import Report
+from course_lib.errors import BackendUnavailable, PlanError
+
+
+@dataclass(frozen=True)
+class Availability:
+    """What one backend can do on this machine.
+
+    Attributes:
+        name: the backend's.
+        version: of its library, "" where that is not installed.
+        no_build, no_run: why it cannot build or run here, "" where it can.
+    """
+
+    name: str
+    version: str
+    no_build: str = ""
+    no_run: str = ""
+
+    def to_json(self) -> dict[str, str]:
+        """Plain JSON values: the attributes by name."""
+        return asdict(self)
+
+
+class Backend(ABC):
+    """A compiler and a runtime for engines, or one of the two. Only `name` and `availability` must be there.
+
+    Attributes:
+        name: how plans, commands and verdicts call it.
+        distributions: the packages that bring its library. The first one that is installed has its version.
+        builder_rank, runner_rank: its place in the order in which `default_builder` and `default_runner` try the backends, the lowest
+            first. None means that it must be asked for by name.
+        builds_lowered_models: whether `compile` takes models that `course_lib.precision` lowered for ONNX Runtime.
+        streams_weights: whether `load` takes a weight budget.
+    """
+
+    name: ClassVar[str]
+    distributions: ClassVar[tuple[str, ...]] = ()
+    builder_rank: ClassVar[int | None] = None
+    runner_rank: ClassVar[int | None] = None
+    builds_lowered_models: ClassVar[bool] = True
+    streams_weights: ClassVar[bool] = False
+
+    @abstractmethod
+    def availability(self) -> Availability:
+        """What this backend can do in this interpreter and on this machine. It must not import the backend's library."""
+
+    def compile(
+        self, model: Path, recipe: Mapping[str, Any], operators: Mapping[str, str], report: Report | None = None
+    ) -> Plan:
+        """Build a plan in this process.
+
+        Args:
+            model: an ONNX file that exists.
+            recipe: the JSON values of a `Recipe`, as `Recipe.wire` gives them.
+            operators: operator type of each ONNX node by its name, for the layer table; ``{}`` where there is no onnx package.
+            report: is called with the share done, from 0 to 1, and the name of the phase, by compilers that tell.
+
+        Raises:
+            BuildError: the model or the recipe is rejected.
+            PrecisionError: the layers do not have the recipe's precision.
+            BackendUnavailable: this backend does not build plans.
+        """
+        raise BackendUnavailable(f"the backend {self.name} does not build plans")
+
+    def load(self, plan: Plan, *, weight_budget_bytes: int | None = None) -> Engine:
+        """An engine in this process, from a plan that this backend built for this device.
+
+        Args:
+            weight_budget_bytes: how many bytes of the weights may stay on the device; always None without `streams_weights`.
+
+        Raises:
+            PlanError: the plan is damaged or made by another version, or this backend does not make plans.
+            EngineError: the weights cannot be streamed.
+        """
+        raise PlanError(f"the backend {self.name} makes no plans: this one is not what it says")
+
+    def load_module(self, source: ModelSource) -> Engine:
+        """An engine in this process that runs a PyTorch module.
+
+        Raises:
+            BackendUnavailable: the machine does not have what the source's variant needs, or this backend runs no modules.
+        """
+        raise BackendUnavailable(f"the backend {self.name} does not run PyTorch modules")
+
+    def newest_opset(self, version: str) -> int | None:
+        """The newest ONNX operator set that one version of the compiler reads; None where no limit matters to the course."""
+        return None
+
+    def build_settings(self) -> dict[str, str]:
+        """What `compile` depends on besides its arguments, the version and the GPU, such as environment variables."""
+        return {}
+
+    def version(self) -> str:
+        """Version of the first of `distributions` that is installed, "" if none is."""
+        for distribution in self.distributions:
+            try:
+                return version(distribution)
+            except PackageNotFoundError:
+                continue
+        return ""
+
+    def absent(self, reason: str) -> Availability:
+        """The answer of a backend that is not installed; the reason says what to install."""
+        return Availability(self.name, "", reason, reason)

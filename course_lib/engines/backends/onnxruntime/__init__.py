@@ -1,0 +1,1 @@
+"""ONNX Runtime: sessions, engines, and the layers that it reports."""

@@ -1,0 +1,81 @@
+"""ONNX Runtime as a backend of the course: its plan is the model itself, which the session optimizes when it loads."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+from course_lib.engines.backend import Availability, Backend
+from course_lib.engines.cuda import driver
+from course_lib.engines.layers import LayerTable
+from course_lib.engines.plan import Engine, Plan
+from course_lib.engines.progress import Report
+
+
+class OnnxRuntime(Backend):
+    """Runs the same ONNX on any machine: on the GPU where onnxruntime-gpu and a GPU are there, otherwise on the CPU."""
+
+    name: ClassVar[str] = "onnxruntime"
+    distributions: ClassVar[tuple[str, ...]] = ("onnxruntime", "onnxruntime-gpu")
+    runner_rank: ClassVar[int | None] = 2
+
+    def availability(self) -> Availability:
+        """See `Backend.availability`. Whether it runs on the GPU is in the notes of its plans."""
+        found = self.version()
+        return Availability(self.name, found) if found else self.absent("not installed: pip install onnxruntime")
+
+    def compile(
+        self, model: Path, recipe: Mapping[str, Any], operators: Mapping[str, str], report: Report | None = None
+    ) -> Plan:
+        """Check that ONNX Runtime accepts the model and keep it with its recipe.
+
+        Raises:
+            BuildError: it rejects; one line says which node.
+            BackendUnavailable: there is a GPU, but the CUDA provider does not load.
+        """
+        import onnxruntime
+
+        from course_lib.engines.backends.onnxruntime import session
+        from course_lib.engines.onnx_file import self_contained
+
+        data = self_contained(model)
+        started = time.perf_counter()
+        where = session.device()
+        opened = session.open_session(data, where)
+        return Plan(
+            backend=self.name,
+            version=onnxruntime.__version__,
+            data=data,
+            onnx_sha256=hashlib.sha256(model.read_bytes()).hexdigest(),
+            recipe=dict(recipe),
+            targets=(),
+            layers=LayerTable((), operators),
+            build_seconds=time.perf_counter() - started,
+            notes=(
+                "ONNX Runtime runs the graph as it is. It does not prove precision and profiles; a TensorRT build does",
+                *_device_notes(where, session.placement(opened)),
+            ),
+        )
+
+    def load(self, plan: Plan, *, weight_budget_bytes: int | None = None) -> Engine:
+        """See `Backend.load`."""
+        from course_lib.engines.backends.onnxruntime.engine import OnnxRuntimeEngine
+
+        return OnnxRuntimeEngine(plan)
+
+
+def _device_notes(where: str, placed: Mapping[str, tuple[str, ...]]) -> list[str]:
+    if where == "cpu":
+        here = driver.capability()
+        return (
+            [f"it runs on the CPU although a GPU ({here}) is here: replace the package onnxruntime with onnxruntime-gpu"]
+            if here
+            else []
+        )
+    left = Counter(placed.get("cpu", ()))
+    named = ", ".join(f"{count} {operator}" for operator, count in left.most_common())
+    return [f"{left.total()} nodes run on the CPU, the others on the GPU: {named}"] if left else []

@@ -1,0 +1,108 @@
+"""ONNX Runtime's sessions: on the GPU where there is one and its provider really loads, otherwise on the CPU with one thread.
+
+ONNX Runtime falls back on its own, and says so in its log at most: a CUDA provider that cannot load its libraries leaves a
+session on the CPU. Here that is an error with the reason.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from course_lib._util.cpu_int8 import session_options
+from course_lib.engines.cuda import driver
+from course_lib.errors import BackendUnavailable, BuildError
+
+if TYPE_CHECKING:
+    import onnxruntime
+
+CUDA, CPU = "CUDAExecutionProvider", "CPUExecutionProvider"
+_LEGACY_DEFAULT_STREAM = 1  # cudaStreamLegacy; ONNX Runtime takes the handle 0, which means the same, for "no stream given"
+
+
+def device() -> str:
+    """``"cuda"`` where a GPU answers and the installed ONNX Runtime was built for CUDA, otherwise ``"cpu"``."""
+    import onnxruntime
+
+    return "cuda" if driver.capability() and CUDA in onnxruntime.get_available_providers() else "cpu"
+
+
+def open_session(data: bytes, where: str, *, stream: int = 0, tf32: bool = True) -> onnxruntime.InferenceSession:
+    """A session on one device. On the CPU it has one thread, so that a measurement does not depend on how many cores are free.
+
+    Args:
+        data: an ONNX file with its weights inside.
+        where: ``"cpu"`` or ``"cuda"``.
+        stream: on CUDA, handle of the stream that everything is enqueued on. A session is tied to its stream for life.
+        tf32: on CUDA, whether FP32 products and convolutions may round their inputs to TF32, as TensorRT's flag of that name says.
+
+    Raises:
+        BuildError: ONNX Runtime rejects the model.
+        BackendUnavailable: the CUDA provider does not load; the text says which library is missing.
+    """
+    import onnxruntime
+
+    options = session_options()
+    options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
+    providers: list[Any] = [CPU]
+    if where == "cuda":
+        _preload()
+        settings = {"device_id": 0, "use_tf32": int(tf32), "user_compute_stream": stream or _LEGACY_DEFAULT_STREAM}
+        providers = [(CUDA, settings), CPU]
+    try:
+        session = onnxruntime.InferenceSession(data, options, providers=providers, enable_fallback=0)
+    except Exception as error:  # onnxruntime raises classes of its own binding, without a common public base
+        if "protobuf" in str(error).lower():
+            raise BuildError("the file is not an ONNX model, or only a part of one") from None
+        raise BuildError(f"onnxruntime {onnxruntime.__version__} rejects the model: {first_line(error)}") from None
+    if where == "cuda" and CUDA not in session.get_providers():
+        raise BackendUnavailable(
+            f"onnxruntime {onnxruntime.__version__} found the GPU but its CUDA provider did not load ({_missing_library()}): "
+            "install the CUDA and cuDNN that it was built for, pip install 'onnxruntime-gpu[cuda,cudnn]'"
+        )
+    return session
+
+
+def placement(session: Any) -> dict[str, tuple[str, ...]]:
+    """Operators by the device that runs them, ``{"cuda": ("Conv", ...), "cpu": ("Shape",)}``, in the graph's order.
+
+    Empty where this version of ONNX Runtime does not tell.
+    """
+    if not hasattr(session, "get_provider_graph_assignment_info"):  # 1.23 has none, 1.30 does
+        return {}
+    found: dict[str, tuple[str, ...]] = {}
+    for subgraph in session.get_provider_graph_assignment_info():
+        name = subgraph.ep_name.removesuffix("ExecutionProvider").lower()
+        found[name] = (*found.get(name, ()), *(node.op_type for node in subgraph.get_nodes()))
+    return found
+
+
+def _preload() -> None:
+    """Load CUDA's and cuDNN's libraries from the Python packages that bring them, where they are; its own search misses those."""
+    import onnxruntime
+
+    if hasattr(onnxruntime, "preload_dlls"):
+        # it prints what it misses; what matters is told when the provider fails
+        with contextlib.redirect_stdout(io.StringIO()):
+            onnxruntime.preload_dlls()
+
+
+def first_line(error: Exception) -> str:
+    """The first line of what ONNX Runtime says, at most 300 characters; the name of the error's class where it says nothing."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
+
+
+def _missing_library() -> str:
+    """What the loader says about the CUDA provider's libraries; ONNX Runtime itself only logs it."""
+    import onnxruntime
+
+    folder = Path(onnxruntime.__file__).parent / "capi"
+    try:
+        for name in ("libonnxruntime_providers_shared.so", "libonnxruntime_providers_cuda.so"):
+            ctypes.CDLL(str(folder / name), mode=ctypes.RTLD_GLOBAL)
+    except OSError as error:
+        return " ".join(str(error).split())[:300]
+    return "its libraries load, yet it did not start"

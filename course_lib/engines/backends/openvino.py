@@ -1,0 +1,248 @@
+"""OpenVINO on the CPU: Intel's compiler for the same ONNX. Its plan is the model itself, compiled when it loads.
+
+Source: OpenVINO's documentation, "CPU Device" and "High-level Performance Hints".
+"""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import re
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from course_lib._util.cpu_int8 import has_byte_dot_products
+from course_lib.engines.backend import Availability, Backend
+from course_lib.engines.layers import Layer, LayerTable, LayerTensor
+from course_lib.engines.onnx_file import self_contained
+from course_lib.engines.plan import Engine, Feeds, Plan, TensorInfo, check_feeds, check_profiles
+from course_lib.engines.progress import Report
+from course_lib.errors import BuildError, EngineError, PrecisionError
+
+if TYPE_CHECKING:
+    import numpy as np
+    import openvino
+
+# What computes where the graph says floating point. Left alone, OpenVINO takes bfloat16 wherever the processor has it.
+_FLOAT = {"fp32": "f32", "fp16": "f16", "bf16": "bf16", "int8": "f32"}
+_WORDS = {  # OpenVINO's element types in the words of layer tables
+    "f32": "Float", "f16": "Half", "bf16": "BFloat16", "i8": "Int8", "u8": "UInt8", "i32": "Int32", "i64": "Int64",
+    "boolean": "Bool",
+}  # fmt: skip
+
+
+class OpenVINO(Backend):
+    """Compiles when it loads. `compile` does so once for the layer table, and keeps the model with its recipe."""
+
+    name: ClassVar[str] = "openvino"
+    distributions: ClassVar[tuple[str, ...]] = ("openvino",)
+
+    def availability(self) -> Availability:
+        """See `Backend.availability`."""
+        found = self.version()
+        advice = "not installed: pip install 'tensorrt-course[openvino]'"
+        return Availability(self.name, found) if found else self.absent(advice)
+
+    def compile(
+        self, model: Path, recipe: Mapping[str, Any], operators: Mapping[str, str], report: Report | None = None
+    ) -> Plan:
+        """The recipe's precision is what floating point computes in.
+
+        A processor without that type computes wider, which is rejected, and so is INT8 on an x86 processor whose 8-bit kernels
+        saturate: its answers would be wrong.
+
+        Raises:
+            BuildError: OpenVINO rejects the model, or does not know the precision.
+            PrecisionError: the layers do not have the recipe's precision.
+        """
+        import openvino
+
+        data = self_contained(model)
+        started = time.perf_counter()
+        compiled = _compile(data, recipe["precision"])
+        seconds = time.perf_counter() - started
+        layers = layer_table(compiled.get_runtime_model(), operators, _output_nodes(data))
+        _check_precision(layers, recipe["precision"])
+        return Plan(
+            backend=self.name,
+            version=openvino.__version__.partition("-")[0],
+            data=data,
+            onnx_sha256=hashlib.sha256(model.read_bytes()).hexdigest(),
+            recipe=dict(recipe),
+            targets=(),
+            layers=layers,
+            build_seconds=seconds,
+            notes=("OpenVINO compiles again when the plan loads, for the processor that it finds there",),
+        )
+
+    def load(self, plan: Plan, *, weight_budget_bytes: int | None = None) -> Engine:
+        """See `Backend.load`. It compiles again, for the processor that is here.
+
+        Raises:
+            PrecisionError: this processor does not compute in the recipe's precision.
+        """
+        return OpenVINOEngine(plan)
+
+
+class OpenVINOEngine:
+    """A compiled model with one inference thread, so that a measurement does not depend on how many cores are free."""
+
+    backend = "openvino"
+
+    def __init__(self, plan: Plan) -> None:
+        compiled = _compile(plan.data, plan.recipe["precision"])
+        # it may be another processor than the one of the build
+        _check_precision(layer_table(compiled.get_runtime_model(), {}), plan.recipe["precision"])
+        self._recipe = plan.recipe
+        self._request = compiled.create_infer_request()
+        self.inputs = tuple(map(_info, compiled.inputs))
+        self.outputs = tuple(map(_info, compiled.outputs))
+
+    def infer(self, feeds: Feeds) -> dict[str, np.ndarray]:
+        """See `Engine.infer`. The recipe's profiles bind here too, as they would on a GPU."""
+        self._set_inputs(feeds)
+        self._run()
+        return {info.name: self._request.get_output_tensor(i).data.copy() for i, info in enumerate(self.outputs)}
+
+    def time_ms(self, feeds: Feeds) -> float:
+        """See `Engine.time_ms`."""
+        self._set_inputs(feeds)
+        started = time.perf_counter()
+        self._run()
+        return 1e3 * (time.perf_counter() - started)
+
+    def _set_inputs(self, feeds: Feeds) -> None:
+        import numpy as np
+        import openvino
+
+        check_feeds(self.inputs, feeds)
+        check_profiles(self._recipe, feeds)
+        for index, info in enumerate(self.inputs):
+            self._request.set_input_tensor(index, openvino.Tensor(np.ascontiguousarray(feeds[info.name])))
+
+    def _run(self) -> None:
+        # `infer()` would be shorter: with one thread, 2026.4 loses its errors and leaves empty outputs. This costs the same time.
+        try:
+            self._request.start_async()
+            self._request.wait()
+        except RuntimeError as error:
+            raise EngineError(f"openvino failed: {_reason(error)}") from None
+
+
+def _compile(data: bytes, precision: str) -> openvino.CompiledModel:
+    import openvino
+
+    if precision not in _FLOAT:
+        raise BuildError(f"OpenVINO's CPU plugin has no {precision}: the recipe's precision is one of {', '.join(_FLOAT)}")
+    settings = {
+        "INFERENCE_NUM_THREADS": 1,
+        "NUM_STREAMS": 1,
+        "PERFORMANCE_HINT": "LATENCY",
+        "INFERENCE_PRECISION_HINT": _FLOAT[precision],
+    }
+    core = openvino.Core()
+    try:
+        model = core.read_model(data)
+    except RuntimeError as error:
+        if "Unable to read the model" in str(error) or "protobuf" in str(error):
+            raise BuildError("the file is not an ONNX model, or only a part of one") from None
+        raise BuildError(f"openvino rejects the model: {_reason(error)}") from None
+    try:
+        return core.compile_model(model, "CPU", settings)
+    except RuntimeError as error:
+        raise BuildError(f"openvino cannot compile the model: {_reason(error)}") from None
+
+
+def _check_precision(layers: LayerTable, precision: str) -> None:
+    if precision == "int8" and platform.machine() in ("x86_64", "AMD64") and not has_byte_dot_products():
+        # oneDNN's kernels for AVX2 and plain AVX-512; OpenVINO has no setting that avoids them
+        raise PrecisionError(
+            "OpenVINO's INT8 kernels saturate on this processor, which has no 8-bit dot products (VNNI), "
+            "and its answers would be wrong: build the model for onnxruntime, or the float model with precision fp32"
+        )
+    try:
+        layers.check_precision(precision)
+    except PrecisionError:
+        if precision not in ("fp16", "bf16"):
+            raise
+        found = " and ".join(sorted(layers.dtype_counts()))
+        raise PrecisionError(
+            f"the recipe says {precision}, and on this processor OpenVINO computes with {found} only: say fp32 here"
+        ) from None
+
+
+def layer_table(runtime_model: Any, operators: Mapping[str, str], output_nodes: Mapping[str, str] | None = None) -> LayerTable:
+    """The table inside OpenVINO's runtime model: what it executes in each call, with the primitive that it chose as tactic.
+
+    Constants and what is computed from them alone are done when the model is compiled, and are not rows. Weights have the type
+    in which they are stored; a primitive may convert them once.
+
+    Args:
+        runtime_model: of a compiled model.
+        operators: operator type by ONNX node name; ``{}`` keeps the names of OpenVINO's own operations.
+        output_nodes: ONNX node by graph output, which OpenVINO names such a node after.
+    """
+    renamed = output_nodes or {}
+    fixed: set[str] = set()
+    rows = []
+    for operation in runtime_model.get_ordered_ops():
+        kind = _told(operation, "layerType")
+        sources = [port.get_source_output().get_node().get_friendly_name() for port in operation.inputs()]
+        if kind == "Const" or (sources and fixed.issuperset(sources)):
+            fixed.add(operation.get_friendly_name())
+        elif kind not in ("Input", "Output"):
+            read = [(source, _tensor(source, port)) for source, port in zip(sources, operation.inputs(), strict=True)]
+            nodes = [renamed.get(name, name) for name in _told(operation, "originalLayersNames").split(",")]
+            rows.append(
+                Layer(
+                    name=operation.get_friendly_name(),
+                    kind=kind,
+                    inputs=tuple(tensor for source, tensor in read if source not in fixed),
+                    constants=tuple(tensor for source, tensor in read if source in fixed),
+                    outputs=tuple(_tensor(operation.get_friendly_name(), port) for port in operation.outputs()),
+                    tactic=_told(operation, "primitiveType"),
+                    onnx_nodes=tuple(node for node in nodes if node and (not operators or node in operators)),
+                )
+            )
+    return LayerTable(tuple(rows), dict(operators))
+
+
+def _output_nodes(data: bytes) -> dict[str, str]:
+    try:
+        import onnx
+    except ImportError:
+        return {}
+    graph = onnx.load_from_string(data).graph
+    wanted = {value.name for value in graph.output}
+    return {name: node.name for node in graph.node for name in node.output if name in wanted}
+
+
+def _told(operation: Any, key: str) -> str:
+    known = operation.get_rt_info()
+    return str(known[key].astype(str)) if key in known else ""
+
+
+def _tensor(name: str, port: Any) -> LayerTensor:
+    word = port.get_element_type().get_type_name()
+    return LayerTensor(name, _shape(port), _WORDS.get(word, "" if word == "dynamic" else word))
+
+
+def _info(port: Any) -> TensorInfo:
+    # a port has the names of all tensors that became one with it; its node is called after the graph's own input or output
+    own = port.get_node().get_friendly_name().removesuffix("/sink_port_0")
+    return TensorInfo(
+        own if own in port.get_names() else port.get_any_name(), _shape(port), str(port.get_element_type().to_dtype())
+    )
+
+
+def _shape(port: Any) -> tuple[int, ...]:
+    return tuple(-1 if size.is_dynamic else size.get_length() for size in port.get_partial_shape())
+
+
+def _reason(error: Exception) -> str:
+    """OpenVINO's complaint as one line, without the places in its source that it names."""
+    text = re.sub(r"(Caught exception:\s*)?Exception from \S+:\d+:|\s+at src/\S+:\d+(?=:)", " ", str(error))
+    _, _, summary = " ".join(text.split()).rpartition("Summary: ")  # a rejected model has one at its end
+    return (summary.partition(" To facilitate")[0].removeprefix("-- ") or type(error).__name__)[:300]

@@ -1,0 +1,1 @@
+"""TensorRT and TensorRT for RTX: building, loading and running engines."""

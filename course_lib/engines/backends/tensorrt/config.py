@@ -1,0 +1,168 @@
+"""A recipe to TensorRT's `IBuilderConfig`: flags, memory, precision, target devices, profiles.
+
+What differs between versions here is probed with `hasattr` and enum members, and nowhere else.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from course_lib.engines.cuda import driver
+from course_lib.errors import FIXED_DIMENSION, PROFILE, BuildError
+
+MIB = 1 << 20
+_PRODUCTS = {"CONVOLUTION", "DECONVOLUTION", "MATRIX_MULTIPLY"}
+_ARITHMETIC = {*_PRODUCTS, "ACTIVATION", "ELEMENTWISE", "NORMALIZATION", "POOLING", "REDUCE", "SCALE", "SOFTMAX", "UNARY"}
+DEFAULT_TARGET = "sm89"  # where the build machine has no GPU to ask, or one that TensorRT for RTX does not support
+
+
+def configure(trt: Any, builder: Any, network: Any, recipe: Mapping[str, Any], backend: str) -> tuple[Any, tuple[str, ...]]:
+    """The configuration for a build, and the compute capabilities that its plan will run on.
+
+    Raises:
+        BuildError: the recipe asks for what this version, this GPU or this network does not have.
+    """
+    config = builder.create_builder_config()
+    config.profiling_verbosity = trt.ProfilingVerbosity.DETAILED  # without it a plan does not tell its layers
+    config.set_memory_pool_limit(trt.MemoryPoolType.WORKSPACE, recipe["workspace_mib"] * MIB)
+    config.builder_optimization_level = recipe["optimization_level"]
+    _set_flags(trt, config, recipe)
+    if weakly_typed(trt) and recipe["precision"] == "fp16":
+        _demand_half(trt, network, config)
+    _set_tactic_sources(trt, config)
+    _share_profiles(trt, config)
+    _set_hardware_compatibility(trt, config, recipe)
+    targets = _set_targets(trt, config, recipe, backend)
+    _add_profiles(builder, network, config, recipe["profiles"])
+    return config, targets
+
+
+def network_flags(trt: Any) -> int:
+    """Explicit batch where it has to be said (8.6), strong typing where there is a choice (10, RTX)."""
+    known = trt.NetworkDefinitionCreationFlag.__members__
+    wanted = ("STRONGLY_TYPED",) if "STRONGLY_TYPED" in known else ("EXPLICIT_BATCH",)
+    return sum(1 << int(known[name]) for name in wanted if name in known)
+
+
+def weakly_typed(trt: Any) -> bool:
+    """Whether precision is permitted with builder flags (8.6) instead of being written in the graph."""
+    return "STRONGLY_TYPED" not in trt.NetworkDefinitionCreationFlag.__members__
+
+
+def _set_flags(trt: Any, config: Any, recipe: Mapping[str, Any]) -> None:
+    known = {name.lower(): flag for name, flag in trt.BuilderFlag.__members__.items()}
+    if unknown := [flag for flag in recipe["flags"] if flag not in known]:
+        raise BuildError(f"no builder flag {unknown[0]!r} in TensorRT {trt.__version__}: it has {', '.join(sorted(known))}")
+    config.flags = 0  # TF32 is on by default: what the recipe does not name is off
+    for flag in recipe["flags"]:
+        config.set_flag(known[flag])
+    if weakly_typed(trt) and recipe["precision"] in known:
+        config.set_flag(known[recipe["precision"]])
+
+
+def _demand_half(trt: Any, network: Any, config: Any) -> None:
+    """Make a permission an order: 8.6 with the FP16 flag still keeps FP32 wherever that timed faster, and does not report it.
+
+    It also ignores casts. In a graph of mixed types, arithmetic that the author kept in FP32 is therefore bound to FP32: in FP16 it
+    may overflow. Of the rest only layers that multiply matrices are bound; the builder knows best for the cheap ones around them.
+    """
+    config.set_flag(trt.BuilderFlag.OBEY_PRECISION_CONSTRAINTS)
+    layers = [network.get_layer(i) for i in range(network.num_layers)]
+    types = [(layer, layer.get_output(0).dtype) for layer in layers if layer.type.name in _ARITHMETIC]
+    mixed = any(dtype == trt.float16 for _, dtype in types)
+    for layer, dtype in types:
+        if mixed and dtype == trt.float32:
+            layer.precision = trt.float32
+            layer.set_output_type(0, trt.float32)  # or the tensor between two such layers may be stored in FP16
+        elif layer.type.name in _PRODUCTS:
+            layer.precision = trt.float16
+
+
+def _set_tactic_sources(trt: Any, config: Any) -> None:
+    """Restrict the libraries that tactics come from, where an installation lacks some of them (cuBLAS, cuDNN in 8.6)."""
+    wanted = os.environ.get("COURSE_TACTIC_SOURCES")
+    if wanted:
+        config.set_tactic_sources(sum(1 << int(trt.TacticSource.__members__[name]) for name in wanted.split(",")))
+
+
+def _share_profiles(trt: Any, config: Any) -> None:
+    """Let several contexts use one profile at a time. From TensorRT 10 on that is always so; 8.6 has to be told."""
+    feature = trt.PreviewFeature.__members__.get("PROFILE_SHARING_0806")
+    if feature is not None and weakly_typed(trt):
+        config.set_preview_feature(feature, True)
+
+
+def _set_hardware_compatibility(trt: Any, config: Any, recipe: Mapping[str, Any]) -> None:
+    known = {name.lower(): level for name, level in trt.HardwareCompatibilityLevel.__members__.items()}
+    wanted = recipe["hardware_compatibility"]
+    if wanted not in known:
+        raise BuildError(f"TensorRT {trt.__version__} has no hardware compatibility {wanted!r}: it has {', '.join(known)}")
+    config.hardware_compatibility_level = known[wanted]
+
+
+def _set_targets(trt: Any, config: Any, recipe: Mapping[str, Any], backend: str) -> tuple[str, ...]:
+    """Compute capabilities to compile for: the recipe's, otherwise this GPU's if it is supported, otherwise `DEFAULT_TARGET`.
+
+    With ``hardware_compatibility = "ampere_plus"`` the plan runs on every later one too, which is written ``"sm80+"``.
+    """
+    targets, here = recipe["targets"], driver.capability()
+    if not hasattr(config, "num_compute_capabilities"):  # TensorRT compiles for the GPU it runs on
+        if any(target != here for target in targets):
+            raise BuildError(f"{backend} builds for the GPU at hand ({here}), the recipe's targets are {', '.join(targets)}")
+        return ("sm80+",) if recipe["hardware_compatibility"] == "ampere_plus" else (here,) if here else ()
+    known = {name.lower(): value for name, value in trt.ComputeCapability.__members__.items() if name.startswith("SM")}
+    chosen = tuple(targets) or (here if here in known else DEFAULT_TARGET,)
+    if unknown := [target for target in chosen if target not in known]:
+        raise BuildError(f"{backend} {trt.__version__} cannot compile for {unknown[0]}: it knows {', '.join(known)}")
+    config.num_compute_capabilities = len(chosen)
+    for index, target in enumerate(chosen):
+        config.set_compute_capability(known[target], index)
+    return chosen
+
+
+def _add_profiles(builder: Any, network: Any, config: Any, profiles: list[dict[str, Any]]) -> None:
+    inputs = {tensor.name: tuple(tensor.shape) for tensor in (network.get_input(i) for i in range(network.num_inputs))}
+    dynamic = [name for name, shape in inputs.items() if -1 in shape]
+    if dynamic and not profiles:
+        shape = ", ".join("N" if n < 0 else str(n) for n in inputs[dynamic[0]])
+        raise BuildError(
+            f"input {dynamic[0]!r} has dynamic dimensions ({shape}) and the recipe has no profile: "
+            f"add [[profile]] with {dynamic[0]} = {{ min = [...], opt = [...], max = [...] }}",
+            code=PROFILE,
+        )
+    for index, ranges in enumerate(profiles):
+        _check_profile(index, ranges, inputs, dynamic)
+        profile = builder.create_optimization_profile()
+        for name, bounds in ranges.items():
+            try:
+                profile.set_shape(name, bounds["min"], bounds["opt"], bounds["max"])
+            except (TypeError, ValueError):  # a number that does not fit TensorRT's type of a dimension
+                raise BuildError(f"profile {index}: {bounds['max']} is not a shape for input {name!r}", code=PROFILE) from None
+        if config.add_optimization_profile(profile) < 0:
+            raise BuildError(f"profile {index} was rejected: its ranges contradict the network", code=PROFILE)
+
+
+def _check_profile(index: int, ranges: Mapping[str, Any], inputs: Mapping[str, tuple[int, ...]], dynamic: list[str]) -> None:
+    """The compiler accepts a wrong name and complains about another input later, so the names are compared here."""
+    for name, bounds in ranges.items():
+        if name not in inputs:
+            raise BuildError(
+                f"profile {index} names the input {name!r}, the model's inputs are {', '.join(map(repr, inputs))}", code=PROFILE
+            )
+        shape = inputs[name]
+        if len(bounds["min"]) != len(shape):
+            raise BuildError(
+                f"profile {index}: input {name!r} has {len(shape)} dimensions, the profile gives {len(bounds['min'])}",
+                code=PROFILE,
+            )
+        for axis, size in enumerate(shape):
+            found = {bounds[bound][axis] for bound in ("min", "opt", "max")}
+            if size >= 0 and found != {size}:
+                raise BuildError(
+                    f"profile {index}: dimension {axis} of input {name!r} is always {size}, the profile says {sorted(found)}",
+                    code=FIXED_DIMENSION,
+                )
+    if missing := [name for name in dynamic if name not in ranges]:
+        raise BuildError(f"profile {index} says nothing about the dynamic input {missing[0]!r}", code=PROFILE)

@@ -1,0 +1,282 @@
+"""One execution context on one stream: shapes, addresses, profiles, CUDA graphs, numpy arrays or torch tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from course_lib.engines.backends.tensorrt.loaded import Loaded, Scratch, dimensions
+from course_lib.engines.backends.tensorrt.memory import Buffer, cuda, output_allocator
+from course_lib.engines.backends.tensorrt.profiler import keep_times
+from course_lib.engines.cuda import two_clocks
+from course_lib.engines.cuda.graph import Replay
+from course_lib.engines.plan import Feeds, check_feeds, check_profiles
+from course_lib.errors import EngineError
+
+if TYPE_CHECKING:
+    import torch
+
+
+class Execution:
+    """Execution contexts, one per profile in use, on a stream with buffers. Any number may run at a time, each used by one thread.
+
+    A context that goes to another profile prepares it anew: TensorRT 8.6 spent 30 to 50 ms on that for a small encoder whose
+    run takes 2 (on an H200). So each profile has its own, and of those one runs at a time.
+
+    Args:
+        loaded: the engine.
+        graph: replay a CUDA graph instead of enqueueing kernel by kernel. It is captured after the first run with given shapes
+            and addresses, and captured again when one of them changes.
+        scratch: memory for intermediate results that several executions share, of which then only one may run at a time.
+
+    Raises:
+        EngineError: TensorRT makes no context; the reason from its log.
+    """
+
+    def __init__(self, loaded: Loaded, *, graph: bool = False, scratch: Scratch | None = None) -> None:
+        self.inputs, self.outputs = loaded.inputs, loaded.outputs
+        self._loaded, self._log = loaded, loaded.log
+        self._context, self._scratch = loaded.create_context(scratch), scratch
+        self.stream = cuda().Stream()
+        self._profile = self._context.active_optimization_profile
+        self._contexts = {self._profile: self._context}
+        self._buffers = {info.name: Buffer() for info in (*self.inputs, *self.outputs)}
+        self._allocators: dict[str, Any] = {}
+        self._replay = Replay() if graph else None
+        self._kept: dict[str, torch.Tensor] = {}  # outputs that the graph writes to
+        self._under_way = False
+
+    # ---- numpy arrays
+
+    def infer(self, feeds: Feeds) -> dict[str, np.ndarray]:
+        """See `Engine.infer`."""
+        self.start(feeds)
+        return self.finish()
+
+    def start(self, feeds: Feeds) -> None:
+        """Enqueue the copies in, the run and the copies out, and return while the GPU works.
+
+        Raises:
+            EngineError: the feeds do not fit, or the results of an earlier start were not fetched.
+        """
+        if self._under_way:
+            raise EngineError("this execution is under way: call finish() before the next start()")
+        self._upload(feeds)
+        self._enqueue(self.stream.handle, self._own_addresses())
+        for info in self.outputs:
+            if info.name not in self._allocators:  # of the others nobody knows the size yet
+                self._buffers[info.name].download(_size(self._shape(info.name), info.dtype), self.stream)
+        self._under_way = True
+
+    def finish(self) -> dict[str, np.ndarray]:
+        """Wait for what `start` enqueued; the outputs by name.
+
+        Raises:
+            EngineError: nothing was started.
+        """
+        if not self._under_way:
+            raise EngineError("nothing is under way: call start() first")
+        self._under_way = False
+        self._synchronize()
+        for name, allocator in self._allocators.items():
+            self._buffers[name].download(_size(allocator.shape, self._dtype(name)), self.stream)
+        if self._allocators:
+            self._synchronize()
+        return {info.name: self._buffers[info.name].array(self._shape(info.name), info.dtype) for info in self.outputs}
+
+    def time_ms(self, feeds: Feeds) -> float:
+        """See `Engine.time_ms`. Device time between two events around the run; copies are not counted, nor is a capture.
+
+        Raises:
+            EngineError: the feeds do not fit, the engine fails, or something in it, such as a plugin, runs on another stream.
+        """
+        self._upload(feeds)
+        addresses = self._own_addresses()
+        while self._replay and not self._allocators and self._replay.captured != self._state(addresses):
+            self._enqueue(self.stream.handle, addresses)
+        self._synchronize()
+        return two_clocks.event_ms(lambda: self._between_events(addresses), lambda: self._synchronize(cuda().Context))
+
+    def _between_events(self, addresses: Mapping[str, int]) -> float:
+        begin, end = cuda().Event(), cuda().Event()
+        begin.record(self.stream)
+        self._enqueue(self.stream.handle, addresses)
+        end.record(self.stream)
+        self._synchronize()
+        return float(begin.time_till(end))
+
+    def layer_times(self, feeds: Feeds, *, runs: int = 10) -> list[tuple[str, float]]:
+        """What each layer took, in milliseconds: one row per layer and run, in order of execution. Slower than a run without."""
+        profiler = keep_times(self._loaded.trt)
+        self.infer(feeds)  # a first run loads kernels
+        self._context.profiler = profiler
+        self._context.enqueue_emits_profile = False
+        try:
+            for _ in range(runs):
+                self._run(self.stream.handle)
+                self._synchronize()
+                self._context.report_to_profiler()
+        finally:
+            self._context.enqueue_emits_profile = True
+            self._context.profiler = None
+        return list(profiler.rows)
+
+    # ---- memory of the caller's
+
+    def run_at(self, addresses: Mapping[str, int], shapes: Mapping[str, tuple[int, ...]], stream: int) -> None:
+        """Run on device memory of the caller's, on the caller's stream, and return while the GPU works.
+
+        A CUDA graph is bound to addresses: with ``graph=True`` pass the same ones again and change what lies there.
+
+        Args:
+            addresses: of every input and output; `output_shapes` says how large the outputs are.
+            shapes: of every input.
+            stream: its handle.
+
+        Raises:
+            EngineError: a tensor is missing, a shape does not fit, or an output's shape depends on data.
+        """
+        if missing := sorted({info.name for info in (*self.inputs, *self.outputs)} - addresses.keys()):
+            raise EngineError(f"no address for {', '.join(missing)}")
+        self.output_shapes(shapes)
+        self._enqueue(stream, addresses)
+
+    def output_shapes(self, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+        """Shapes of the outputs for shapes of the inputs.
+
+        Raises:
+            EngineError: a shape does not fit, or an output's shape depends on data.
+        """
+        self._set_shapes({name: _Shape(shape) for name, shape in shapes.items()})
+        if self._allocators:
+            raise EngineError(f"the shape of output {next(iter(self._allocators))!r} depends on data: use infer()")
+        return {info.name: self._shape(info.name) for info in self.outputs}
+
+    def run_tensors(self, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """`run_at` for torch tensors, on torch's current stream: nothing is copied.
+
+        With ``graph=True`` the outputs are the same tensors in every call with these shapes.
+
+        Args:
+            tensors: contiguous, on the GPU, of the inputs' dtypes.
+
+        Raises:
+            EngineError: a tensor is on another device, not contiguous, or does not fit the engine's inputs.
+        """
+        import torch
+
+        check_feeds(self.inputs, {name: _Described(tensor) for name, tensor in tensors.items()})  # type: ignore[misc]
+        for name, tensor in tensors.items():
+            if not tensor.is_cuda or not tensor.is_contiguous():
+                found = f"on {tensor.device}" if not tensor.is_cuda else "that is not contiguous"
+                raise EngineError(f"input {name!r} needs a contiguous tensor on the GPU, found one {found}")
+        shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+        wanted = self.output_shapes(shapes)
+        outputs = self._kept
+        if not self._replay or {name: tuple(tensor.shape) for name, tensor in outputs.items()} != wanted:
+            dtypes = {info.name: getattr(torch, info.dtype) for info in self.outputs}
+            outputs = {name: torch.empty(shape, dtype=dtypes[name], device="cuda") for name, shape in wanted.items()}
+            self._kept = outputs if self._replay else {}
+        addresses = {name: tensor.data_ptr() for name, tensor in {**tensors, **outputs}.items()}
+        self.run_at(addresses, shapes, torch.cuda.current_stream().cuda_stream)
+        return outputs
+
+    # ---- what both share
+
+    def _upload(self, feeds: Feeds) -> None:
+        check_feeds(self.inputs, feeds)
+        self._set_shapes(feeds)
+        for name, array in feeds.items():
+            self._buffers[name].upload(array, self.stream)
+
+    def _set_shapes(self, feeds: Mapping[str, Any]) -> None:
+        """Choose the profile and tell the context the shapes of its inputs."""
+        profile = check_profiles(self._loaded.recipe, feeds) or 0
+        if profile != self._profile:
+            if profile not in self._contexts:
+                self._contexts[profile] = self._made_for(profile)
+            self._profile, self._context = profile, self._contexts[profile]
+        for name in (
+            info.name for info in self.inputs if -1 in info.shape
+        ):  # fixed ones need no telling, and 8.6 may fail on it
+            if not self._context.set_input_shape(name, feeds[name].shape):
+                raise EngineError(f"input {name!r} rejects shape {feeds[name].shape}: {self._log.take()}")
+        for info in self.outputs:
+            if min((0, *dimensions(self._context.get_tensor_shape(info.name)))) < 0:
+                allocator = self._allocators.setdefault(info.name, output_allocator(self._loaded.trt, self._buffers[info.name]))
+                self._context.set_output_allocator(info.name, allocator)
+
+    def _made_for(self, profile: int) -> Any:
+        context = self._loaded.create_context(self._scratch)
+        try:
+            done = context.set_optimization_profile_async(profile, self.stream.handle)
+        except RuntimeError:  # since 10; 8.6 returns False
+            done = False
+        if not done:
+            raise EngineError(f"profile {profile} cannot be used: {self._log.take()}")
+        self._synchronize()
+        return context
+
+    def _own_addresses(self) -> dict[str, int]:
+        """Of the buffers, made large enough for the shapes of now; not of outputs that an allocator serves."""
+        for info in self.outputs:
+            if info.name not in self._allocators:
+                self._buffers[info.name].grow(_size(self._shape(info.name), info.dtype))
+        return {name: buffer.address for name, buffer in self._buffers.items() if name not in self._allocators}
+
+    def _enqueue(self, stream: int, addresses: Mapping[str, int]) -> None:
+        """Kernel by kernel, or as a graph."""
+        for name, address in addresses.items():
+            self._context.set_tensor_address(name, address)
+        if self._replay is None or self._allocators:  # memory cannot be asked for during a capture
+            self._run(stream)
+        else:
+            self._replay.run(stream, self._state(addresses), lambda: self._run(stream))
+
+    def _state(self, addresses: Mapping[str, int]) -> tuple[object, ...]:
+        """What a graph must have been captured with to be the right one."""
+        shapes = tuple(tuple(self._context.get_tensor_shape(info.name)) for info in self.inputs)
+        return self._profile, shapes, tuple(sorted(addresses.items()))
+
+    def _run(self, stream: int) -> None:
+        if not self._context.execute_async_v3(stream):
+            raise EngineError(f"the engine failed to run: {self._log.take()}")
+
+    def _synchronize(self, what: Any = None) -> None:
+        """Wait for the stream, or for all of the context where that is passed."""
+        try:
+            (what or self.stream).synchronize()
+        except cuda().Error as error:  # such as an illegal address: the device is lost for this process
+            raise EngineError(f"the GPU failed while it ran: {error}; start a new process") from None
+
+    def _shape(self, name: str) -> tuple[int, ...]:
+        """Of an output, for the inputs of now."""
+        allocator = self._allocators.get(name)
+        return allocator.shape if allocator else tuple(self._context.get_tensor_shape(name))
+
+    def _dtype(self, name: str) -> str:
+        return next(info.dtype for info in self.outputs if info.name == name)
+
+
+class _Shape:
+    """What stands for an array where only its shape is looked at."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.shape = shape
+
+
+class _Described(_Shape):
+    """A torch tensor as `check_feeds` looks at arrays."""
+
+    def __init__(self, tensor: Any) -> None:
+        super().__init__(tuple(tensor.shape))
+        self.dtype = str(tensor.dtype).removeprefix("torch.")
+
+
+def _size(shape: tuple[int, ...], dtype: str) -> int:
+    try:
+        return int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+    except TypeError:
+        raise EngineError(f"an output is {dtype}, a type that numpy does not have: use run_tensors()") from None

@@ -1,0 +1,56 @@
+"""TensorRT's timing cache in a file: what a tactic took is measured once for a version and a GPU, and remembered between builds.
+
+Switched on by the variable COURSE_TIMING_CACHE, the folder to keep such files in. A sandbox does not pass it on: old timings
+decide which tactics are chosen, so a learner's build must neither read nor write any.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+from course_lib._util.files import write_atomically
+from course_lib.engines.cuda import driver
+
+FOLDER_VARIABLE = "COURSE_TIMING_CACHE"
+
+
+def file_for(trt: Any, backend: str) -> Path | None:
+    """Where this version's timings on this GPU are kept; None where none are.
+
+    TensorRT for RTX keeps none: its functions for timing caches are deprecated and do nothing (1.7 says so).
+    """
+    folder = os.environ.get(FOLDER_VARIABLE)
+    if not folder or trt.__name__ == "tensorrt_rtx":
+        return None
+    model = re.sub(r"[^A-Za-z0-9]+", "_", driver.model())
+    return Path(folder, f"{backend}-{trt.__version__}-{driver.capability()}-{model}.timings")
+
+
+def use(config: Any, file: Path) -> Any:
+    """Start a build from the timings in a file. Hold on to what this returns: the builder reads it while it builds.
+
+    A file that is damaged, or from another GPU or version, is rejected by TensorRT; then every tactic is timed anew.
+    """
+    with contextlib.suppress(OSError):
+        timings = config.create_timing_cache(file.read_bytes())
+        if timings is not None and config.set_timing_cache(timings, ignore_mismatch=False):
+            return timings
+    timings = config.create_timing_cache(b"")
+    return timings if timings is not None and config.set_timing_cache(timings, ignore_mismatch=False) else None
+
+
+def keep(config: Any, timings: Any, file: Path) -> None:
+    """Merge what was timed with what other builds have written meanwhile. A cache that cannot be written fails no build."""
+    with contextlib.suppress(OSError):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with open(f"{file}.lock", "ab") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if file.exists() and (others := config.create_timing_cache(file.read_bytes())) is not None:
+                timings.combine(others, ignore_mismatch=False)  # False: the file was of no use, and is replaced
+            if (serialized := timings.serialize()) is not None:
+                write_atomically(file, bytes(serialized))

@@ -1,0 +1,1 @@
+"""PyTorch itself, as the baseline: eager, compiled, and in CUDA graphs."""

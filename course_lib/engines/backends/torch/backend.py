@@ -1,0 +1,28 @@
+"""PyTorch as a backend of the course: it runs modules as they are, and builds nothing."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from course_lib.engines.backend import Availability, Backend
+from course_lib.engines.plan import Engine, ModelSource
+
+
+class Torch(Backend):
+    """The baseline. Its engines are made from a `ModelSource`, not from a plan."""
+
+    name: ClassVar[str] = "torch"
+    distributions: ClassVar[tuple[str, ...]] = ("torch",)
+
+    def availability(self) -> Availability:
+        """See `Backend.availability`."""
+        found = self.version()
+        if not found:
+            return self.absent("not installed: pip install torch==2.13.0")
+        return Availability(self.name, found, no_build="the baseline is not built: it runs the module as it is")
+
+    def load_module(self, source: ModelSource) -> Engine:
+        """See `Backend.load_module`; `TorchEngine` says what the variants are."""
+        from course_lib.engines.backends.torch.engine import TorchEngine
+
+        return TorchEngine(source)

@@ -1,0 +1,124 @@
+"""PyTorch: the baseline that every speedup in this course is measured against, as it comes or with its own accelerators."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from course_lib.engines.backends.torch.graphs import GraphedCallable
+from course_lib.engines.cuda import two_clocks
+from course_lib.engines.plan import Feeds, ModelSource, TensorInfo, check_feeds
+from course_lib.errors import BackendUnavailable, EngineError
+
+if TYPE_CHECKING:
+    import numpy as np
+    import torch
+
+_Call = Callable[[], Any]  # one forward pass on inputs that are in place
+
+
+class TorchEngine:
+    """A module in inference mode, on the GPU where there is one, called as the source's variant says.
+
+    Variants: ``eager`` as a researcher would call it; ``compile`` through `torch.compile`, the whole graph or an error;
+    ``cuda_graph`` captured once and launched as a whole; ``compile+cuda_graph`` the compiled kernels captured.
+
+    Raises:
+        BackendUnavailable: a CUDA graph on a machine without an NVIDIA GPU.
+    """
+
+    backend = "torch"
+
+    def __init__(self, source: ModelSource) -> None:
+        import torch
+
+        torch.set_num_threads(1)
+        self._torch = torch
+        self._device = "cuda" if torch.cuda.is_available() else "cpu"
+        steps = source.variant.split("+")
+        if "cuda_graph" in steps and self._device == "cpu":
+            raise BackendUnavailable(
+                f"the torch variant {source.variant!r} needs an NVIDIA GPU, and torch sees none: choose 'eager' or 'compile'"
+            )
+        module, _, function = source.factory.partition(":")
+        self._dtype = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}[source.dtype]
+        model: Any = getattr(importlib.import_module(module), function)(*source.arguments)
+        self._model = model.eval().to(self._device, self._dtype)
+        signature = model.signature()
+        self.inputs = tuple(
+            TensorInfo(name, tuple(-1 if isinstance(size, str) else size for size in shape), "float32")
+            for name, shape in signature.inputs.items()
+        )
+        self.outputs = tuple(TensorInfo(name, (), "float32") for name in signature.outputs)
+        # fullgraph: what cannot be compiled is an error, and so is a shape too many, after which torch would go on in eager
+        self._callable = torch.compile(self._model, fullgraph=True) if "compile" in steps else self._model
+        self._graphs = GraphedCallable(self._callable) if "cuda_graph" in steps else None
+        self._ran: set[tuple[Any, ...]] | None = set() if steps == ["compile"] else None
+
+    def infer(self, feeds: Feeds) -> dict[str, np.ndarray]:
+        """See `Engine.infer`."""
+        check_feeds(self.inputs, feeds)
+        with self._torch.inference_mode(), _one_line():
+            outputs = self._prepare(self._to_device(feeds))()
+        outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+        named = zip((info.name for info in self.outputs), outputs, strict=True)
+        return {name: output.float().cpu().numpy() for name, output in named}
+
+    def time_ms(self, feeds: Feeds) -> float:
+        """See `Engine.time_ms`. On a GPU between two device events, on a CPU between two readings of the clock.
+
+        What a variant does once for a shape, compiling and capturing, happens before the clock starts; so does the copy to
+        where a CUDA graph reads its inputs.
+
+        Raises:
+            EngineError: the feeds do not fit, torch fails, or the module leaves work on another stream than the current one.
+        """
+        check_feeds(self.inputs, feeds)
+        with self._torch.inference_mode(), _one_line():
+            call = self._prepare(self._to_device(feeds))
+            if self._device == "cpu":
+                started = time.perf_counter()
+                call()
+                return 1e3 * (time.perf_counter() - started)
+            return two_clocks.event_ms(lambda: self._between_events(call), self._torch.cuda.synchronize)
+
+    def _between_events(self, call: _Call) -> float:
+        cuda = self._torch.cuda
+        begin, end = cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)
+        cuda.synchronize()
+        begin.record()
+        call()
+        end.record()
+        end.synchronize()
+        return float(begin.elapsed_time(end))
+
+    def _to_device(self, feeds: Feeds) -> list[torch.Tensor]:
+        arrays = (feeds[info.name] for info in self.inputs)
+        # torch shares numpy's memory and warns about memory that it must not write, such as a message's
+        writable = (array if array.flags.writeable else array.copy() for array in arrays)
+        return [self._torch.from_numpy(array).to(self._device, self._dtype) for array in writable]
+
+    def _prepare(self, tensors: list[Any]) -> _Call:
+        """The forward pass on these inputs, with everything done that is done once for a shape."""
+        if self._graphs:
+            return self._graphs.prepare(tensors)
+        call = functools.partial(self._callable, *tensors)
+        shapes = tuple(tensor.shape for tensor in tensors)
+        if self._ran is not None and shapes not in self._ran:
+            call()  # torch compiles on the first call, and again where a second shape makes a dimension dynamic
+            self._ran.add(shapes)
+        return call
+
+
+@contextlib.contextmanager
+def _one_line() -> Iterator[None]:
+    try:
+        yield
+    except EngineError:
+        raise
+    except Exception as error:  # its compiler raises classes that are not RuntimeError, and explains in paragraphs
+        raise EngineError(f"torch failed: {(' '.join(str(error).split()) or type(error).__name__)[:300]}") from None

@@ -1,0 +1,37 @@
+"""Torch-TensorRT as a backend of the course: `engine.compile_module` compiles PyTorch modules, and there are no plans."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from course_lib.engines.backend import Availability, Backend
+from course_lib.engines.backends.tensorrt.backend import NO_GPU
+from course_lib.engines.cuda import driver
+from course_lib.engines.plan import Engine, Plan
+from course_lib.errors import PlanError
+
+
+class TorchTensorRT(Backend):
+    """Says whether its modules compile and run here; they are called as any module of PyTorch is."""
+
+    name: ClassVar[str] = "torch_tensorrt"
+    distributions: ClassVar[tuple[str, ...]] = ("torch-tensorrt",)
+
+    def availability(self) -> Availability:
+        """See `Backend.availability`. "Runs here" is said of compiled modules, which need a GPU."""
+        found = self.version()
+        if not found:
+            advice = "pip install 'tensorrt-course[gpu]' on a machine with an NVIDIA GPU"
+            return self.absent(f"torch-tensorrt is not installed: {advice}")
+        no_build = (
+            "it compiles PyTorch modules, not ONNX files: call course_lib.engines.backends.torch_tensorrt.engine.compile_module"
+        )
+        return Availability(self.name, found, no_build, "" if driver.capability() else NO_GPU)
+
+    def load(self, plan: Plan, *, weight_budget_bytes: int | None = None) -> Engine:
+        """Reject: a plan cannot be Torch-TensorRT's.
+
+        Raises:
+            PlanError: always.
+        """
+        raise PlanError("torch_tensorrt makes no plans: load its files with backends.torch_tensorrt.engine.load_module")

@@ -1,0 +1,172 @@
+"""Torch-TensorRT: a PyTorch module whose graph runs in TensorRT, without ONNX between them.
+
+Three thin functions over ``torch_tensorrt.compile(ir="dynamo")``, ``save`` and ``load``. They are here for what those accept in
+silence: a keyword that is not read, an old option that no longer does anything, an operator's name that matches nothing. The
+result would run, in another precision or beside TensorRT, and nobody would know. Here each is an error that names the way.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from course_lib.engines.backends.torch_tensorrt.options import check_compile_options, check_save_options, keywords_of
+from course_lib.errors import BackendUnavailable, BuildError, PlanError, PrecisionError
+
+if TYPE_CHECKING:
+    import torch
+
+Shape = Sequence[int]
+Inputs = Mapping[str, "Shape | Mapping[str, Shape]"]
+_INPUTS = "course_inputs"  # where a compiled module keeps the description of its inputs, which saving needs again
+
+
+def compile_module(module: torch.nn.Module, inputs: Inputs, *, precision: str = "fp32", **options: Any) -> torch.nn.Module:
+    """Compile a module on the GPU with TensorRT.
+
+    Unless `options` say otherwise the whole graph has to go to TensorRT (``require_full_compilation=True``), so that no part of it
+    stays in PyTorch unseen.
+
+    Args:
+        module: in eval mode, on the GPU.
+        inputs: by name of ``forward``'s arguments and in their order, a shape or a range, ``{"min": ..., "opt": ..., "max": ...}``
+            as a recipe's profile writes it. Their type is the module's, float32 with autocast.
+        precision: what the engine has to compute in, ``"fp32"``, ``"fp16"`` or ``"bf16"``; ``"int8"`` or ``"fp8"`` for a module
+            that modelopt quantized. It is a claim about the module, which decides; see the errors.
+        options: keywords of ``torch_tensorrt.compile``.
+
+    Raises:
+        BackendUnavailable: Torch-TensorRT is not installed, cannot be imported, or is a version whose keywords are not known.
+        BuildError: an option does not exist or would be ignored, or the compiler rejects; the text says what to do instead.
+        PrecisionError: the module does not have the precision.
+
+    Source: https://docs.pytorch.org/TensorRT/, "Compiling with Dynamo".
+    """
+    torch_tensorrt = _imported()
+    whole = not options.get("torch_executed_ops") and not options.get("fallback_data_dependent_ops")
+    options = {"require_full_compilation": whole, **options}
+    check_compile_options(options, *keywords_of(torch_tensorrt))
+    options.update(_autocast(module, precision, options))
+    specs = _specs(torch_tensorrt, module, inputs)
+    with _one_line("torch_tensorrt rejects the module"):
+        compiled = torch_tensorrt.compile(module, ir="dynamo", arg_inputs=specs, **options)
+    # the partitioner names what goes to TensorRT like this; a dry run stops before there is anything to find
+    if not options.get("dryrun") and not any("_run_on_acc" in name for name, _ in compiled.named_modules()):
+        raise BuildError("no part of the module went to TensorRT, all of it would run in PyTorch: pass min_block_size=1")
+    compiled.meta[_INPUTS] = specs
+    return compiled
+
+
+def save_module(compiled: torch.nn.Module, path: str | Path, **options: Any) -> None:
+    """Write a module of `compile_module` to a file. It holds plans, which are executable code: never load a stranger's.
+
+    Args:
+        options: keywords of ``torch_tensorrt.save``.
+
+    Raises:
+        BuildError: an option does not exist or would be ignored, or the module cannot be saved.
+    """
+    torch_tensorrt = _imported()
+    check_save_options(options, *keywords_of(torch_tensorrt))
+    specs = getattr(compiled, "meta", {}).get(_INPUTS)
+    if specs is None:
+        raise BuildError(
+            "save_module writes what compile_module returned; torch.compile compiles when it is called, with nothing to save"
+        )
+    with _one_line(f"torch_tensorrt cannot save to {path}"):
+        torch_tensorrt.save(compiled, str(path), arg_inputs=specs, **options)
+
+
+def load_module(path: str | Path) -> torch.nn.Module:
+    """The module that `save_module` wrote in its default format, ready to be called.
+
+    Raises:
+        PlanError: no such file, or not one of these.
+    """
+    torch_tensorrt = _imported()
+    if not Path(path).is_file():
+        raise PlanError(f"{path}: no such file")
+    try:
+        with contextlib.redirect_stderr(io.StringIO()):  # it prints the traceback of its first attempt
+            loaded = torch_tensorrt.load(str(path))
+        return loaded.module()
+    except Exception as error:  # whatever torch.export or torch.jit made of the bytes
+        raise PlanError(f"{path} is not a module that save_module wrote: {_line(error)}") from None
+
+
+def _imported() -> ModuleType:
+    try:
+        import torch_tensorrt
+    except ModuleNotFoundError as error:
+        advice = "pip install 'tensorrt-course[gpu]' on a machine with an NVIDIA GPU"
+        raise BackendUnavailable(f"torch_tensorrt is not usable here, {error.name} is missing: {advice}") from None
+    except (ImportError, OSError, RuntimeError) as error:  # a TensorRT or a torch of another version
+        advice = "torch, torch-tensorrt and tensorrt must fit together, pip install 'tensorrt-course[gpu]' has a set"
+        raise BackendUnavailable(f"torch_tensorrt cannot be imported ({_line(error)}): {advice}") from None
+    return torch_tensorrt
+
+
+def _autocast(module: Any, precision: str, options: Mapping[str, Any]) -> dict[str, object]:
+    """Prove that the module has the precision, and complete autocast's options, which alone reduce nothing."""
+    import torch
+
+    types = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+    if precision in ("int8", "fp8"):
+        if not any("Quantizer" in type(part).__name__ for part in module.modules()):
+            raise PrecisionError(f"the module has no quantizers, so no {precision}: quantize it with modelopt first")
+        return {}
+    if precision not in types:
+        raise BuildError(f"no precision {precision!r}: one of {', '.join(types)}, int8, fp8")
+    wanted, found = types[precision], _float_types(module)
+    if options.get("enable_autocast"):
+        low = options.get("autocast_low_precision_type") or wanted
+        if precision == "fp32" or low != wanted or found != {torch.float32}:
+            raise PrecisionError(
+                f"autocast reduces a float32 module to fp16 or bf16, found a module with {_spell(found)}, {low} and "
+                f"precision {precision!r}: let them agree"
+            )
+        return {"autocast_low_precision_type": wanted}
+    if found - {wanted}:
+        way = {"fp32": "module.float()", "fp16": "module.half()", "bf16": "module.bfloat16()"}[precision]
+        also = "" if precision == "fp32" else ", or pass enable_autocast=True"
+        raise PrecisionError(f"{precision} was asked for and the module computes in {_spell(found)}: call {way}{also}")
+    return {}
+
+
+def _specs(torch_tensorrt: Any, module: torch.nn.Module, inputs: Inputs) -> list[Any]:
+    """Torch-TensorRT's description of each input."""
+    import torch
+
+    dtype = next(iter(_float_types(module)), torch.float32)
+    specs = []
+    for name, shape in inputs.items():
+        if isinstance(shape, Mapping):
+            bounds = {f"{bound}_shape": tuple(shape[bound]) for bound in ("min", "opt", "max")}
+            specs.append(torch_tensorrt.Input(**bounds, dtype=dtype, name=name))
+        else:
+            specs.append(torch_tensorrt.Input(shape=tuple(shape), dtype=dtype, name=name))
+    return specs
+
+
+def _float_types(module: torch.nn.Module) -> set[torch.dtype]:
+    return {parameter.dtype for parameter in module.parameters() if parameter.is_floating_point()}
+
+
+def _spell(types: set[torch.dtype]) -> str:
+    return " and ".join(sorted(str(dtype).removeprefix("torch.") for dtype in types)) or "no floating point"
+
+
+@contextlib.contextmanager
+def _one_line(what: str) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:  # asserts, and classes of torch.export, TensorRT and its own
+        raise BuildError(f"{what}: {_line(error)}") from None
+
+
+def _line(error: BaseException) -> str:
+    return (" ".join(str(error).split()) or type(error).__name__)[:300]

@@ -1,0 +1,168 @@
+"""The build fingerprint: everything that a build depends on. Equal fingerprints mean that one plan serves both requests."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import stat
+import time
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from course_lib.engines.compiler import Compiler
+from course_lib.engines.cuda import driver
+from course_lib.engines.registry import default_builder, find
+from course_lib.engines.worker.environment import split_target
+from course_lib.engines.worker.parent import Launcher
+from course_lib.errors import BuildError
+
+if TYPE_CHECKING:
+    import onnx
+
+    from course_lib.recipe import Recipe  # a worker imports this package in environments without pydantic
+
+    Model = onnx.ModelProto | str | os.PathLike[str]
+
+FORMAT = 4  # raise it when the course's own part of a build changes: what a backend asks of its compiler or notes in a plan
+_CHUNK = 1 << 20
+_RACY_S = 1.0  # far above the tick of any file system's clock
+
+
+def build_fingerprint(
+    model: Model,
+    recipe: Recipe | None = None,
+    *,
+    backend: str | None = None,
+    launcher: Launcher | None = None,
+    version: str | None = None,
+) -> dict[str, object]:
+    """Everything that a build depends on, as plain JSON values; the arguments are those of `engines.build`.
+
+    The backend's version is asked for where it is not given, in another interpreter by starting it.
+
+    The device is the model of the GPU and its compute capability: TensorRT warns that an engine may be slow, or fail, on another
+    model. With ``hardware_compatibility = "same_compute_capability"`` the plan is built for all models of one, which then share it.
+
+    Raises:
+        BackendUnavailable: there is no such backend or environment.
+        BuildError: the model cannot be read, or the environment does not answer.
+    """
+    if version is None:
+        with Compiler(backend) as compiler:
+            version = compiler.version()
+    if recipe is None:
+        from course_lib.recipe import Recipe
+
+        recipe = Recipe()
+    name = split_target(backend or default_builder())[0]
+    digest, more = _model_sha256(model)
+    return {
+        "format": FORMAT,
+        "model": digest,
+        # With a launcher the compiler gets the model's bytes and cannot reach files beside it; and a submission must not
+        # choose which files this process reads.
+        "files": files_beside(model) if more and launcher is None else {},
+        "recipe": recipe.wire(),
+        "backend": name,
+        "version": version,
+        "device": list(recipe.targets) or _device(shared=recipe.hardware_compatibility == "same_compute_capability"),
+        "settings": find(name).build_settings(),
+    }
+
+
+def _device(*, shared: bool) -> list[str]:
+    capability = driver.capability()
+    if capability is None:
+        return ["no GPU"]
+    return [capability] if shared else [capability, driver.model()]
+
+
+def cache_key(fingerprint: dict[str, Any]) -> str:
+    """SHA-256 in hexadecimal of a fingerprint as canonical JSON: sorted keys, no spaces, ASCII."""
+    return hashlib.sha256(json.dumps(fingerprint, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def _model_sha256(model: Model) -> tuple[str, bool]:
+    """Digest of the model, and whether some of its weights may lie in files beside it.
+
+    A tensor says where its data is with the key "location" (onnx.proto, `external_data`), so a file without that word has no
+    such tensor, and most models need not be parsed.
+    """
+    if not isinstance(model, (str, os.PathLike)):
+        return hashlib.sha256(model.SerializeToString()).hexdigest(), False  # in memory: there is nothing beside it
+    try:
+        return _sha256_once(Path(model), b"location")
+    except FileNotFoundError:
+        raise BuildError(f"{model}: no such file") from None
+    except OSError as error:
+        raise BuildError(f"{model} cannot be read: {error.strerror}") from None
+
+
+def files_beside(model: Any) -> dict[str, str]:
+    """Digests of the files beside an ONNX file that hold its weights, by the name it calls them; "" where there is none.
+
+    Raises:
+        BuildError: the file is not an ONNX model.
+    """
+    import onnx
+
+    path = Path(model).resolve()  # as `engines.build` does: weights lie beside the file, not beside a link to it
+    try:
+        content = onnx.load(path, load_external_data=False)
+    except Exception as error:  # protobuf's own class, which differs between its versions
+        raise BuildError(f"the file is not an ONNX model, or only a part of one ({type(error).__name__})") from None
+    digests = {}
+    for location in sorted(set(_locations(content))):
+        digests[location] = ""
+        with contextlib.suppress(OSError, ValueError):  # ValueError: a name with a zero byte
+            if stat.S_ISREG(os.stat(path.parent / location).st_mode):
+                digests[location] = _sha256(path.parent / location)[0]
+    return digests
+
+
+def _locations(message: Any) -> Iterator[str]:
+    """Every file that a tensor anywhere in a protobuf message keeps its data in: in initializers, attributes, functions."""
+    for descriptor, value in message.ListFields():
+        if descriptor.message_type is None:
+            continue
+        for child in value if isinstance(value, Iterable) else (value,):
+            if descriptor.name == "external_data" and child.key == "location":
+                yield child.value
+            else:
+                yield from _locations(child)
+
+
+def _sha256_once(path: Path, word: bytes) -> tuple[str, bool]:
+    """`_sha256`, from memory where this process has read the file and nothing has touched it since.
+
+    A change within the clock's tick of the last one leaves the same times behind, so a file that was touched just now is read
+    again (git calls such an entry racy). No program can set the time of the last change of a file's status.
+    """
+    status = path.stat()
+    if time.time() - status.st_ctime < _RACY_S:
+        return _sha256(path, word)
+    touched = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    return _sha256_of(path, word, touched)
+
+
+@lru_cache(maxsize=256)
+def _sha256_of(path: Path, word: bytes, touched: tuple[int, ...]) -> tuple[str, bool]:
+    return _sha256(path, word)
+
+
+def _sha256(path: Path, word: bytes = b"") -> tuple[str, bool]:
+    """Digest of a file, and whether `word` occurs in it. In chunks: a large file is never in memory as a whole."""
+    digest, found, tail = hashlib.sha256(), not word, b""
+    buffer = bytearray(_CHUNK)
+    with open(path, "rb", buffering=0) as file:
+        while size := file.readinto(buffer):
+            digest.update(memoryview(buffer)[:size])
+            if not found:
+                seam = tail + bytes(buffer[: min(size, len(word))])
+                found = buffer.find(word, 0, size) >= 0 or word in seam
+                tail = (seam if size < len(word) else bytes(buffer[size - len(word) : size]))[-len(word) :]
+    return digest.hexdigest(), found

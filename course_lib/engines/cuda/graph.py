@@ -1,0 +1,121 @@
+"""CUDA graphs: work recorded on a stream once, then launched as a whole. pycuda has none, so the driver is asked directly.
+
+A graph holds the addresses and the shapes of the moment of its capture. After a change of either, capture again.
+
+Source: CUDA Driver API, sections "Stream Management" and "Graph Management".
+"""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from course_lib.errors import BackendUnavailable, EngineError
+
+_THREAD_LOCAL = 1  # CU_STREAM_CAPTURE_MODE_THREAD_LOCAL: what other threads do meanwhile does not spoil the capture
+
+
+class CudaGraph:
+    """The work that `record` enqueues on a stream, ready to be launched again.
+
+    Args:
+        stream: handle of the stream; not the default one, which cannot be captured.
+        record: enqueues the work. It has run once before: libraries allocate and load kernels in a first run.
+
+    Raises:
+        EngineError: something in the work cannot be captured, such as a synchronization or an allocation.
+    """
+
+    def __init__(self, stream: int, record: Callable[[], None]) -> None:
+        self._driver = driver()
+        self._driver.begin_capture(stream)
+        try:
+            record()
+        except BaseException:
+            self._driver.abandon_capture(stream)
+            raise
+        self._executable = self._driver.end_capture(stream)
+        weakref.finalize(self, self._driver.destroy, self._executable).atexit = False  # at exit the context goes first
+
+    def launch(self, stream: int) -> None:
+        """Enqueue all of it on a stream."""
+        self._driver.launch(self._executable, stream)
+
+
+class Replay:
+    """The graph of work whose shapes and addresses now and then change.
+
+    Attributes:
+        captured: the state that the graph holds; None before the first capture.
+    """
+
+    def __init__(self) -> None:
+        self.captured: Any = None
+        self._warm: Any = None
+        self._graph: CudaGraph | None = None
+
+    def run(self, stream: int, state: Any, enqueue: Callable[[], None]) -> None:
+        """Enqueue the work: plainly the first time in a new state, captured the second time, replayed from then on.
+
+        Args:
+            state: everything that a graph holds; two equal states need no new capture.
+        """
+        if self.captured != state:
+            if self._warm != state:
+                enqueue()
+                self._warm = state
+                return
+            self._graph, self.captured = CudaGraph(stream, enqueue), state
+        assert self._graph is not None
+        self._graph.launch(stream)
+
+
+class _Driver:
+    """The six calls of libcuda that graphs take."""
+
+    def __init__(self) -> None:
+        try:
+            self._library = ctypes.CDLL("libcuda.so.1")
+        except OSError:
+            raise BackendUnavailable("CUDA graphs need an NVIDIA driver, and none answers on this machine") from None
+
+    def begin_capture(self, stream: int) -> None:
+        self._call("cuStreamBeginCapture_v2", ctypes.c_void_p(stream), _THREAD_LOCAL)
+
+    def end_capture(self, stream: int) -> int:
+        graph, executable = ctypes.c_void_p(), ctypes.c_void_p()
+        self._call("cuStreamEndCapture", ctypes.c_void_p(stream), ctypes.byref(graph))
+        try:
+            self._call("cuGraphInstantiateWithFlags", ctypes.byref(executable), graph, ctypes.c_ulonglong(0))
+        finally:
+            self._call("cuGraphDestroy", graph)
+        return int(executable.value or 0)
+
+    def abandon_capture(self, stream: int) -> None:
+        graph = ctypes.c_void_p()
+        self._library.cuStreamEndCapture(ctypes.c_void_p(stream), ctypes.byref(graph))
+        if graph:
+            self._library.cuGraphDestroy(graph)
+
+    def launch(self, executable: int, stream: int) -> None:
+        self._call("cuGraphLaunch", ctypes.c_void_p(executable), ctypes.c_void_p(stream))
+
+    def destroy(self, executable: int) -> None:
+        self._library.cuGraphExecDestroy(ctypes.c_void_p(executable))
+
+    def _call(self, name: str, *arguments: Any) -> None:
+        status = getattr(self._library, name)(*arguments)
+        if status != 0:
+            text = ctypes.c_char_p()
+            self._library.cuGetErrorName(status, ctypes.byref(text))
+            said = text.value.decode() if text.value else f"error {status}"
+            raise EngineError(f"{name} failed with {said}: this work cannot be captured as a CUDA graph")
+
+
+@cache
+def driver() -> _Driver:
+    """The driver's calls; tests put a stand-in here."""
+    return _Driver()

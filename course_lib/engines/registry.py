@@ -1,0 +1,188 @@
+"""The backends by name, wherever their classes come from, and what the course does with the one that was named."""
+
+from __future__ import annotations
+
+import importlib
+import math
+import pkgutil
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import Any
+
+from course_lib.engines import backends
+from course_lib.engines.backend import Availability, Backend
+from course_lib.engines.cuda import driver
+from course_lib.engines.plan import Engine, ModelSource, Plan, check_target
+from course_lib.engines.progress import Report
+from course_lib.errors import BackendUnavailable, BuildError, EngineError
+from course_lib.precision import LOWERED
+
+ENTRY_POINTS = "course_lib.backends"
+
+
+def all_backends() -> tuple[Backend, ...]:
+    """The course's backends and those of other distributions: in the order in which `default_runner` tries them, then by name.
+
+    A name that the course uses cannot be taken by another distribution.
+    """
+    own = _backends_of_the_course()
+    found = [*own.values(), *(find(name) for name in entry_points(group=ENTRY_POINTS).names if name not in own)]
+    return tuple(sorted(found, key=lambda one: (math.inf if one.runner_rank is None else one.runner_rank, one.name)))
+
+
+def find(name: str) -> Backend:
+    """One backend by name.
+
+    Raises:
+        BackendUnavailable: there is none of that name.
+    """
+    own = _backends_of_the_course()
+    if name in own:  # without a search of all installed packages, which takes longer than to load a small engine
+        return own[name]
+    for entry in entry_points(group=ENTRY_POINTS, name=name):
+        return _loaded(entry)
+    raise BackendUnavailable(f"no backend {name!r}: the course has {', '.join(one.name for one in all_backends())}")
+
+
+def available_backends() -> tuple[Availability, ...]:
+    """For each backend its version, and why it cannot build or run in this interpreter. Imports none of their libraries."""
+    return tuple(map(_availability, all_backends()))
+
+
+def availability(name: str) -> Availability:
+    """The same for one backend.
+
+    Raises:
+        BackendUnavailable: there is none of that name.
+    """
+    return _availability(find(name))
+
+
+def default_builder() -> str:
+    """The first by `Backend.builder_rank` that can build here, or the last one: TensorRT, or TensorRT for RTX, which needs no GPU."""
+    ranked = [one for one in all_backends() if one.builder_rank is not None]
+    in_order = [_availability(one) for one in sorted(ranked, key=lambda one: one.builder_rank or 0)]
+    return next((one for one in in_order if not one.no_build), in_order[-1]).name
+
+
+def default_runner() -> str:
+    """The first by `Backend.runner_rank` that can run engines here: TensorRT, TensorRT for RTX or ONNX Runtime.
+
+    Raises:
+        BackendUnavailable: none of them can.
+    """
+    candidates = [_availability(one) for one in all_backends() if one.runner_rank is not None]
+    for candidate in candidates:
+        if not candidate.no_run:
+            return candidate.name
+    reasons = "; ".join(f"{candidate.name}: {candidate.no_run}" for candidate in candidates)
+    raise BackendUnavailable(f"no backend can run engines here ({reasons}). Install onnxruntime, which needs no GPU")
+
+
+def compile_plan(name: str, model: Path, recipe: Mapping[str, Any], report: Report | None = None) -> Plan:
+    """Build a plan in this process. `engines.build` does it in a worker, because a compiler can end its process.
+
+    Args:
+        model, recipe, report: see `Backend.compile`.
+
+    Raises:
+        BackendUnavailable: the backend cannot build here.
+        BuildError, PrecisionError: see `Backend.compile`.
+    """
+    if not model.is_file():
+        raise BuildError(f"{model}: no such file")
+    backend = find(name)
+    if reason := _availability(backend).no_build:
+        raise BackendUnavailable(f"{name} cannot build here: {reason}")
+    operators = operators_of(model, reject_lowered=not backend.builds_lowered_models)
+    return backend.compile(model, recipe, operators, report)
+
+
+def load(source: Plan | ModelSource, *, weight_budget_bytes: int | None = None) -> Engine:
+    """An engine in this process, from a plan or from the source of a PyTorch module.
+
+    Args:
+        weight_budget_bytes: how many bytes of a plan's weights may stay on the device, for backends that stream the others.
+
+    Raises:
+        BackendUnavailable: the backend cannot run here.
+        PlanError: the plan is damaged or made for another device or version.
+        EngineError: the backend does not stream weights.
+    """
+    backend = find(source.backend)
+    if isinstance(source, Plan):
+        check_target(source, driver.capability())
+    if reason := _availability(backend).no_run:
+        raise BackendUnavailable(f"{backend.name} cannot run here: {reason}")
+    if weight_budget_bytes is not None and not backend.streams_weights:
+        raise EngineError(f"{backend.name} cannot stream weights: load it without a weight budget")
+    if isinstance(source, ModelSource):
+        return backend.load_module(source)
+    return backend.load(source, weight_budget_bytes=weight_budget_bytes)
+
+
+def operators_of(model: Path, *, reject_lowered: bool = False) -> dict[str, str]:
+    """Operator type of each node by its name; empty where the environment has no onnx package.
+
+    Raises:
+        BuildError: the file is not an ONNX model, or with `reject_lowered` one that was lowered for ONNX Runtime.
+    """
+    try:
+        import onnx
+    except ImportError:
+        return {}
+    try:
+        loaded = onnx.load(model, load_external_data=False)
+    except Exception as error:  # protobuf's own class, which differs between its versions
+        raise BuildError(f"the file is not an ONNX model, or only a part of one ({type(error).__name__})") from None
+    graph = loaded.graph
+    if reject_lowered and any(entry.key == LOWERED for entry in loaded.metadata_props):
+        raise BuildError("this copy was lowered for ONNX Runtime: build the Q/DQ model that it was made from")
+    if not graph.node and not graph.output:
+        raise BuildError("the file is not an ONNX model: it has no graph")
+    return {node.name or f"unnamed_{index}": node.op_type for index, node in enumerate(graph.node)}
+
+
+@cache
+def _backends_of_the_course() -> dict[str, Backend]:
+    """The backends of `course_lib.engines.backends`: a module holds the class, and a package keeps it in its module ``backend``."""
+    found: dict[str, Backend] = {}
+    for info in pkgutil.iter_modules(backends.__path__, f"{backends.__name__}."):
+        module = importlib.import_module(f"{info.name}.backend" if info.ispkg else info.name)
+        own = [value for value in vars(module).values() if getattr(value, "__module__", "") == module.__name__]
+        found.update({value.name: value() for value in own if isinstance(value, type) and issubclass(value, Backend)})
+    return found
+
+
+def _loaded(entry: EntryPoint) -> Backend:
+    """The backend that an entry point names. One that cannot be loaded must not hide the others: it says what is wrong with it."""
+    try:
+        found = entry.load()()
+        if not isinstance(found, Backend) or found.name != entry.name:
+            raise TypeError(f"it must be a subclass of Backend with the name {entry.name!r}")
+        return found
+    except Exception as error:  # whatever importing another distribution's code raises
+        return _Unloadable(entry.name, f"{entry.value} cannot be loaded ({type(error).__name__}: {str(error)[:200]})")
+
+
+class _Unloadable(Backend):
+    """In place of a backend of another distribution whose class cannot be loaded."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        self.name, self._reason = name, reason  # type: ignore[misc]
+
+    def availability(self) -> Availability:
+        return self.absent(self._reason)
+
+
+def _availability(backend: Backend) -> Availability:
+    """What the backend says of itself, and that it cannot do what its class does not implement."""
+    found, own = backend.availability(), type(backend)
+    if own.compile is Backend.compile:
+        found = replace(found, no_build=found.no_build or "this backend does not build plans")
+    if own.load is Backend.load and own.load_module is Backend.load_module:
+        found = replace(found, no_run=found.no_run or "this backend does not run engines")
+    return found

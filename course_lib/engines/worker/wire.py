@@ -1,0 +1,131 @@
+"""Messages between a process and its worker: a JSON header and raw arrays, never pickle, so that either side may be hostile.
+
+A message is ``<u64 length><header>`` and then, for each entry of the header's ``arrays``, its bytes in C order.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import select
+import struct
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from course_lib._util.plain_text import plain
+from course_lib.errors import EngineError, WorkerDied
+
+MAX_HEADER = 16 << 20
+# Marks that begin or part values in JSON: each costs up to a hundred bytes once it is parsed, so a header is bounded in these as well.
+# The layer table of an engine with a thousand kernels has 200,000.
+MAX_MARKS = 500_000
+MAX_ARRAYS = 4 << 30
+_DTYPES = frozenset(
+    ("float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool")
+)
+
+
+def send(
+    descriptor: int,
+    header: Mapping[str, Any],
+    arrays: Mapping[str, np.ndarray] | None = None,
+    deadline: float | None = None,
+) -> None:
+    """Write one message to a file descriptor.
+
+    Args:
+        deadline: a time on ``time.monotonic()``, which needs a descriptor that does not block; None waits without a limit.
+
+    Raises:
+        EngineError: an array has a dtype that no engine takes; nothing was written.
+        TimeoutError: the other side did not read all of it before the deadline.
+    """
+    contiguous = {name: np.asarray(array, order="C") for name, array in (arrays or {}).items()}
+    for name, array in contiguous.items():
+        if str(array.dtype) not in _DTYPES:
+            raise EngineError(f"{name!r} has dtype {array.dtype}, which no engine takes")
+    described = [{"name": n, "dtype": str(a.dtype), "shape": list(a.shape)} for n, a in contiguous.items()]
+    encoded = json.dumps({**header, "arrays": described}).encode()
+    _write(descriptor, struct.pack("<Q", len(encoded)) + encoded, deadline)
+    for array in contiguous.values():
+        if array.nbytes:
+            _write(descriptor, array.reshape(-1).view(np.uint8).data, deadline)
+
+
+def receive(
+    descriptor: int, deadline: float | None = None, most_bytes: int = MAX_ARRAYS
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Read one message: its header and its arrays.
+
+    Args:
+        deadline: a time on ``time.monotonic()``; None waits without a limit.
+        most_bytes: that all arrays together may have.
+
+    Raises:
+        TimeoutError: nothing complete arrived before the deadline.
+        EOFError: the other side is gone.
+        WorkerDied: the message is malformed or larger than any honest one.
+    """
+    (length,) = struct.unpack("<Q", _read(descriptor, 8, deadline))
+    if length > MAX_HEADER:
+        raise WorkerDied(f"a message of {length} bytes was announced, more than any honest worker sends")
+    try:
+        header = json.loads(_bounded(_read(descriptor, length, deadline)))
+        described = [(str(row["name"]), str(row["dtype"]), tuple(int(n) for n in row["shape"])) for row in header.pop("arrays")]
+        if not isinstance(header, dict) or any(dtype not in _DTYPES or not _sane(shape) for _, dtype, shape in described):
+            raise ValueError("unknown dtype or impossible shape")
+        sizes = [int(np.dtype(dtype).itemsize) * math.prod(shape) for _, dtype, shape in described]
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+        raise WorkerDied(f"the worker answered nonsense ({plain(error, 200)})") from None
+    if sum(sizes) > most_bytes:
+        raise WorkerDied(f"arrays of {sum(sizes)} bytes were announced, more than any honest worker sends")
+    arrays = {}
+    for (name, dtype, shape), size in zip(described, sizes, strict=True):
+        arrays[name] = np.frombuffer(_read(descriptor, size, deadline), dtype=dtype).reshape(shape)
+    return header, arrays
+
+
+def _bounded(text: bytearray) -> bytes:
+    """The header, unless parsing it would take more memory than any honest one does.
+
+    Raises:
+        ValueError: it holds too many values.
+    """
+    if sum(text.count(mark) for mark in b"[{,:") > MAX_MARKS:
+        raise ValueError(f"a header of more than {MAX_MARKS:,} values")
+    return bytes(text)
+
+
+def _sane(shape: tuple[int, ...]) -> bool:
+    """Whether numpy can hold such an array at all; a zero in the shape makes its size say nothing about its other numbers."""
+    return len(shape) <= 32 and all(0 <= n <= MAX_ARRAYS for n in shape) and math.prod(max(n, 1) for n in shape) <= MAX_ARRAYS
+
+
+def _write(descriptor: int, data: bytes | memoryview, deadline: float | None) -> None:
+    view = memoryview(data)
+    while view:
+        if deadline is not None:
+            left = deadline - time.monotonic()
+            if left <= 0 or not select.select([], [descriptor], [], left)[1]:
+                raise TimeoutError
+        with contextlib.suppress(BlockingIOError):
+            view = view[os.write(descriptor, view) :]
+
+
+def _read(descriptor: int, size: int, deadline: float | None) -> bytearray:
+    data = bytearray()
+    while len(data) < size:
+        if deadline is not None:
+            left = deadline - time.monotonic()
+            if left <= 0 or not select.select([descriptor], [], [], left)[0]:
+                raise TimeoutError
+        chunk = os.read(descriptor, min(1 << 20, size - len(data)))
+        if not chunk:
+            raise EOFError
+        data += chunk
+    return data

@@ -1,0 +1,144 @@
+"""Folders on their way to another one: copied on this machine, or as an archive to another process. Only plain files travel."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import math
+import os
+import secrets
+import stat
+import tarfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from itertools import islice
+from pathlib import Path
+from typing import IO, BinaryIO
+
+from course_lib.errors import CourseError
+from course_lib.grading.batch.intake import file_name_problem, shown
+
+MOST_BYTES, MOST_FILES, DEEPEST = 256 << 20, 1_000, 20
+_PIECE = 1 << 16
+
+
+@dataclass(frozen=True)
+class Archive:
+    """Packed files: a tar archive."""
+
+    content: bytes = field(repr=False)
+
+    def copy_to(self, target: Path) -> None:
+        """Write the files below `target`, over what is there. Each appears whole or not at all.
+
+        Raises:
+            CourseError: the archive holds anything but plain files below `target`.
+        """
+        with tarfile.open(fileobj=io.BytesIO(self.content)) as tar:
+            for entry in tar:
+                if not entry.isreg() or Path(entry.name).is_absolute() or ".." in Path(entry.name).parts:
+                    raise CourseError(f"an archive holds {entry.name!r}, which is not a plain file of its own folder")
+                content = tar.extractfile(entry)
+                assert content is not None
+                _write(target / entry.name, content)
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The plain files below a folder, at most 256 MiB, 1,000 files and 20 folders deep; links, pipes, devices and second hard links stay.
+
+    Attributes:
+        folder: what the files' paths are relative to.
+        names: what of it, where it exists, the most important first.
+        times: how often the limits are allowed.
+        others: most bytes of the files that only the name ``.`` selects.
+    """
+
+    folder: Path
+    names: Sequence[str] = (".",)
+    times: int = 1
+    others: float = math.inf
+
+    def copy_to(self, target: Path) -> None:
+        """As `Archive.copy_to`."""
+        for name, file in self._opened([]):
+            _write(target / name, file)
+
+    def look(self) -> tuple[str, tuple[str, ...]]:
+        """A digest of the files, and the paths of plain files that are left out because they do not fit."""
+        digest, left_out = hashlib.sha256(), list[str]()
+        for name, file in self._opened(left_out):
+            digest.update(f"{len(name)} {name} {os.fstat(file.fileno()).st_size} ".encode())
+            for piece in _pieces(file):
+                digest.update(piece)
+        return digest.hexdigest(), tuple(left_out)
+
+    @cached_property
+    def packed(self) -> Archive:
+        """The files as they are now."""
+        packed = io.BytesIO()
+        with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as tar:
+            for name, file in self._opened([]):
+                status, entry = os.fstat(file.fileno()), tarfile.TarInfo(name)
+                entry.size, entry.mtime = status.st_size, int(status.st_mtime)
+                tar.addfile(entry, file)
+        return Archive(packed.getvalue())
+
+    def _opened(self, left_out: list[str]) -> Iterator[tuple[str, BinaryIO]]:
+        size, others, taken = 0, 0, set[Path]()
+        for path, other in islice(_files(self.folder, self.names), 20 * MOST_FILES):
+            if path in taken:
+                continue
+            try:
+                descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            except OSError:
+                continue  # a link, or gone
+            with os.fdopen(descriptor, "rb") as file:
+                status = os.fstat(descriptor)
+                if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
+                    continue
+                name = path.relative_to(self.folder).as_posix()
+                fits = size + status.st_size <= self.times * MOST_BYTES and len(taken) < self.times * MOST_FILES
+                if file_name_problem(name):
+                    left_out.append(shown(name))
+                elif not fits or (other and others + status.st_size > self.others):
+                    left_out.append(name)
+                else:
+                    size += status.st_size
+                    others += status.st_size * other
+                    taken.add(path)
+                    yield name, file
+
+
+def _write(target: Path, content: IO[bytes]) -> None:
+    """Write a file whole or not at all. Blocks of zeros become holes, so that a file takes no more of the disk than its source."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = target.with_name(f".partial-{secrets.token_hex(6)}")
+    try:
+        with open(temporary, "xb") as file:
+            for piece in _pieces(content):
+                if piece.count(0) == len(piece):
+                    file.seek(len(piece), os.SEEK_CUR)
+                else:
+                    file.write(piece)
+            file.truncate()
+        temporary.replace(target)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _pieces(file: IO[bytes]) -> Iterator[bytes]:
+    return iter(partial(file.read, _PIECE), b"")
+
+
+def _files(folder: Path, names: Sequence[str]) -> Iterator[tuple[Path, bool]]:
+    """Paths, and whether only the name ``.`` selects them."""
+    for name in names:
+        if not (folder / name).is_dir():
+            yield folder / name, False
+        for here, folders, files in os.walk(folder / name, followlinks=False):
+            deep = len(Path(here).relative_to(folder).parts) >= DEEPEST  # deeper down, Python's own tools give up
+            folders[:] = [] if deep else sorted(folders)
+            yield from ((Path(here, file), name == ".") for file in sorted(files))

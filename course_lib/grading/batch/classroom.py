@@ -1,0 +1,246 @@
+"""A classroom: the folder of submissions, the gradebook beside it, and the steps from one to the other."""
+
+from __future__ import annotations
+
+import errno
+import json
+import logging
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from course_lib._util import scratch
+from course_lib._util.files import remove_tree, write_atomically
+from course_lib.errors import CourseError
+from course_lib.grading.batch.archive import MOST_BYTES, MOST_FILES, Archive, Selection
+from course_lib.grading.batch.grade import Grade, note
+from course_lib.grading.batch.intake import TIMESTAMP, Intake, collected, id_problem
+from course_lib.grading.batch.journal import Journal
+from course_lib.grading.batch.submission import WORK, Job, Result, reason
+from course_lib.grading.judge.review import Review
+from course_lib.grading.judge.verdict import Verdict, verdict_file
+from course_lib.labs import Lab
+
+if TYPE_CHECKING:
+    from nbgrader.apps.api import NbGraderAPI
+
+_OTHER_BYTES = 32 << 20  # of files that no lab asks for
+# Faults of the machine. They end the batch, which the same command continues; any other fault costs one submission.
+_MACHINE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENOMEM)
+
+
+@dataclass(frozen=True)
+class Classroom:
+    """Submissions under ``WORK/submitted/STUDENT/LAB/``, as nbgrader lays them out.
+
+    Attributes:
+        root: the course's folder.
+        work: folder of submissions, gradebook, reports and feedback, relative to `root`.
+        trusted: grade without the sandbox; for the course's own files only.
+        examiner: fields of `course_lib.labs.Examiner` that differ from the default.
+        limits: settings of `course_lib.grading.isolation.kernel.SandboxedExecute` that differ from ``nbgrader_config.py``, such as
+            ``timeout`` (of one cell, in seconds) and ``total_timeout_s``.
+    """
+
+    root: Path
+    work: str = WORK
+    trusted: bool = False
+    examiner: Mapping[str, Any] = field(default_factory=dict)
+    limits: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def folder(self) -> Path:
+        """The folder of submissions, grades and feedback."""
+        return self.root / self.work
+
+    def intake(self, lab: Lab) -> Intake:
+        """Who submitted, and folders that cannot be graded, with reasons."""
+        return collected(self.folder / "submitted", lab.name)
+
+    def students(self, lab: Lab) -> list[str]:
+        """Everybody whose submission can be graded."""
+        return list(self.intake(lab).students)
+
+    def submit(self, student: str, lab: Lab, source: Path) -> None:
+        """Put a folder into the classroom as this student's submission."""
+        target = self.folder / "submitted" / student / lab.name
+        remove_tree(target)
+        shutil.copytree(source, target, symlinks=True)
+
+    def grade(
+        self,
+        lab: Lab,
+        students: list[str],
+        *,
+        workers: int = 1,
+        scheduler: str | None = None,
+        ended: Callable[[str, Grade | None], None] = lambda student, grade: None,
+    ) -> list[Grade]:
+        """Grade each submission in its own folder, and write the results into the gradebook, here and one by one.
+
+        After an interruption the same call goes on where it was: what is in the gradebook already is not graded again. No submission
+        stops another: what cannot be graded or recorded is a `Grade` with an error.
+
+        Args:
+            lab: which.
+            students: whose.
+            workers, scheduler: see `farm.graded`.
+            ended: called with each student and grade as it is there, and without a grade where an interrupted batch had it already.
+
+        Raises:
+            SandboxMissing: no sandbox works here and the classroom is not `trusted`.
+            CourseError: the lab's solution cannot be registered with nbgrader, another process grades the lab, or the scheduler
+                does not answer.
+            OSError: the machine cannot go on, for example because the disk is full.
+        """
+        from course_lib.grading.batch import farm
+        from course_lib.grading.isolation import sandbox
+
+        if not self.trusted and scheduler is None:
+            sandbox.require()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        journal, errors = Journal(self.folder / "jobs" / lab.name), {student: id_problem(student) for student in students}
+        accepted = [student for student in students if not errors[student]]
+        with journal.held(), scratch.owned(), tempfile.TemporaryDirectory() as template:
+            course = self._registered(lab, Path(template))
+            jobs = self._jobs(lab, accepted, course, journal, errors, ended)
+            for result in farm.graded(jobs, workers=workers, scheduler=scheduler):
+                if result.entry and isinstance(result.files, Archive):
+                    journal.keep(result)  # from a process that has ended; in this one there is no gap
+                errors[result.student] = self._settled(lab, result, journal)
+                ended(result.student, self._grade(lab, result.student, errors[result.student]))
+            journal.finish(accepted)
+        return [self._grade(lab, student, errors[student]) for student in students]
+
+    def _jobs(
+        self,
+        lab: Lab,
+        students: list[str],
+        course: Selection,
+        journal: Journal,
+        errors: dict[str, str],
+        ended: Callable[[str, Grade | None], None],
+    ) -> Iterator[Job]:
+        """What is left to do; what an interrupted batch has done is only recorded."""
+        for student in students:
+            try:
+                files, digest, said = self._submitted(lab, student)
+            except OSError as error:
+                errors[student] = f"the submission cannot be read ({error.strerror})"
+                note(self.folder, student, lab, errors[student])
+                ended(student, self._grade(lab, student, errors[student]))
+                continue
+            job = Job(lab.name, student, files, course, digest, said, self.trusted, self.examiner, self._settings)
+            if kept := journal.kept(student, job.digest):
+                errors[student] = self._settled(lab, kept, journal)
+                ended(student, None)
+            elif (why := journal.recorded(student, job.digest)) is not None:
+                errors[student] = why
+                ended(student, None)
+            else:
+                yield job
+
+    def _submitted(self, lab: Lab, student: str) -> tuple[Selection, str, str]:
+        """A submission's plain files, their digest, and what is wrong with it already."""
+        folder = self.folder / "submitted" / student / lab.name
+        if folder.is_symlink() or folder.parent.is_symlink():  # to a neighbor's, perhaps
+            return Selection(folder, ()), "", "the folder is a link: nothing in it was taken"
+        files = Selection(folder, (f"{lab.name}.ipynb", TIMESTAMP, *lab.artifacts, "."), others=_OTHER_BYTES)
+        digest, left_out = files.look()
+        if not left_out:
+            return files, digest, ""
+        names = ", ".join(left_out[:3]) + (", ..." if len(left_out) > 3 else "")
+        limits = f"{MOST_BYTES >> 20} MiB, {_OTHER_BYTES >> 20} of them not asked for, and {MOST_FILES} files with usual names"
+        return files, digest, f"left out {names}: a submission may have {limits}"
+
+    def _settled(self, lab: Lab, result: Result, journal: Journal) -> str:
+        """Record a result; why it was graded without something that should be there, or not at all."""
+        from sqlalchemy.exc import OperationalError  # a gradebook that is locked or on a full disk
+
+        error = result.error
+        try:
+            if result.entry:
+                self._record(lab, result)
+            journal.mark(result)
+        except OperationalError as failed:
+            raise CourseError(f"the gradebook cannot be written ({failed.orig}): grade again, the batch goes on") from None
+        except Exception as failed:  # whatever the files of one submission led to
+            if isinstance(failed, OSError) and failed.errno in _MACHINE:
+                raise
+            told = " ".join(f"{type(failed).__name__}: {failed}".split())[:300]
+            error = "; ".join(filter(None, (error, f"the result cannot be recorded ({told})")))
+        note(self.folder, result.student, lab, error)
+        return error
+
+    def _record(self, lab: Lab, result: Result) -> None:
+        """Files, then gradebook. Done twice it comes to the same."""
+        from course_lib.grading.integrity import signature
+        from course_lib.grading.nbgrader import gradebook
+
+        for kind in ("autograded", "feedback"):
+            remove_tree(self.folder / kind / result.student / lab.name)
+        result.files.copy_to(self.folder)
+        verdict = Verdict.from_json(result.verdict)
+        signed = signature.signed(dict(result.verdict), signature.signing_key(self.folder))
+        path = verdict_file(self.folder, result.student, lab)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, json.dumps(signed).encode())
+        if gradebook.record(self.folder / "gradebook.db", verdict, result.student, result.entry, self._settings):
+            self._api().generate_feedback(lab.name, result.student)  # with what an instructor gave by hand
+
+    @cached_property
+    def _settings(self) -> dict[str, dict[str, Any]]:
+        from course_lib.grading.nbgrader.bridge import own_settings
+
+        settings = own_settings(self.root)
+        return {**settings, "SandboxedExecute": {**settings.get("SandboxedExecute", {}), **self.limits}}
+
+    def _api(self) -> NbGraderAPI:
+        from course_lib.grading.nbgrader.bridge import api
+
+        log = logging.FileHandler(self.folder / "nbgrader.log", delay=True)
+        return api(self.root, self.work, trusted=self.trusted, examiner=self.examiner, settings=self._settings, log=log)
+
+    def _registered(self, lab: Lab, folder: Path) -> Selection:
+        """Tell nbgrader of the lab, and write what grading it needs into an empty folder."""
+        from course_lib.grading.nbgrader import gradebook
+
+        done = self._api().generate_assignment(lab.name)
+        if not done["success"]:
+            raise CourseError(f"nbgrader cannot read the solution of {lab.name}: {reason(done)}")
+        gradebook.write_template(folder, self.folder, self.root / "solutions", lab)
+        return Selection(folder)
+
+    def verdict(self, lab: Lab, student: str) -> Verdict | None:
+        """The verdict that was written last, None before any was.
+
+        Raises:
+            CourseError: the file is something else.
+        """
+        path = verdict_file(self.folder, student, lab)
+        return Verdict.load(path) if path.is_file() else None
+
+    def _grade(self, lab: Lab, student: str, error: str) -> Grade:
+        from nbgrader.api import Gradebook, MissingEntry
+
+        from course_lib.grading.nbgrader import gradebook
+
+        cells, verdict = None, None
+        if not id_problem(student):
+            verdict = self.verdict(lab, student)
+            with Gradebook(f"sqlite:///{self.folder / 'gradebook.db'}") as opened:
+                try:
+                    cells = gradebook.cells(opened.find_submission(lab.name, student))
+                except MissingEntry:
+                    error = error or "the gradebook has no such submission"
+        return Grade(
+            student=student,
+            review=Review.of(lab, verdict, cells),
+            report=self.folder / "reports" / student / f"{lab.name}.html",
+            feedback=self.folder / "feedback" / student / lab.name / f"{lab.name}.html",
+            error=error,
+        )

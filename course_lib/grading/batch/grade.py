@@ -1,0 +1,70 @@
+"""What a classroom knows of one graded submission: points, pages, and the reason where something is missing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from course_lib._util.files import write_atomically
+from course_lib.grading.judge.review import Review
+from course_lib.labs import Lab
+
+
+@dataclass(frozen=True)
+class Grade:
+    """What the gradebook holds of one submission, written questions included.
+
+    Attributes:
+        error: why it was graded without something that should be there, or not at all.
+    """
+
+    student: str
+    review: Review
+    report: Path
+    feedback: Path
+    error: str = ""
+
+    @property
+    def score(self) -> float:
+        """Points earned so far."""
+        return self.review.points.earned
+
+    @property
+    def max_score(self) -> float:
+        """Points of the tasks and the written questions."""
+        return self.review.points.maximum
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {
+            "student": self.student,
+            "score": self.score,
+            "max_score": self.max_score,
+            "review": self.review.to_json(),
+            "report": str(self.report),
+            "feedback": str(self.feedback),
+            "error": self.error,
+        }
+
+
+def note(classroom: Path, student: str, lab: Lab, error: str) -> None:
+    """Keep `Grade.error` until the submission is graded again; "" removes it."""
+    path = _reason_file(classroom, student, lab)
+    if error:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, error.encode(errors="replace"))
+    else:
+        path.unlink(missing_ok=True)
+
+
+def noted(classroom: Path, student: str, lab: Lab) -> str:
+    """The `Grade.error` of the last grading, or ""."""
+    try:
+        return _reason_file(classroom, student, lab).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def _reason_file(classroom: Path, student: str, lab: Lab) -> Path:
+    return classroom / "reports" / student / f"{lab.name}.reason.txt"

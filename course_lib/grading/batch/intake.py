@@ -1,0 +1,200 @@
+"""What enters grading: ids of learners, names of files, and times of submission are checked here, and nowhere else.
+
+An id becomes the name of folders and files, a pattern of nbgrader's, a cell of a table, and a line on a terminal. An id that one of them
+cannot hold is rejected here with a reason, before anything else sees it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import unicodedata
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone, tzinfo
+from pathlib import Path
+
+from course_lib._util.files import remove_tree
+
+TIMESTAMP = "timestamp.txt"
+MOST_CHARACTERS, MOST_BYTES = 100, 200  # of an id; a file system takes 255 bytes for a name, and the journal adds to it
+_SHOWN = 60  # characters of a rejected name that a line shows
+_ALSO_IN_AN_ID = frozenset(" ._-@+'")
+_TAKEN = (".html", ".json", ".log")  # names of this kind in ``reports/`` are the class report's
+# letters and marks that are not drawn, so that two ids would look alike
+_INVISIBLE = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
+_LONGEST_TIME = 100  # characters
+_YEARS = range(2000, 2100)
+_TIME = re.compile(
+    r"(\d{4})-(\d\d)-(\d\d)[ T](\d\d):(\d\d)(?::(\d\d)(?:[.,](\d{1,9}))?)? ?([+-]\d\d(?::?\d\d)?|[A-Za-z][\w+/-]*)?", re.ASCII
+)
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """A folder that cannot be graded: its name in ASCII, safe to print, and the reason."""
+
+    shown: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.shown}: {self.reason}"
+
+    def to_json(self) -> dict[str, str]:
+        """Plain JSON values."""
+        return {"submission": self.shown, "reason": self.reason}
+
+
+@dataclass(frozen=True)
+class Intake:
+    """Who submitted a lab: ids that can be graded, sorted, and folders that cannot."""
+
+    students: tuple[str, ...]
+    rejected: tuple[Rejected, ...] = ()
+
+
+def collected(submitted: Path, lab: str) -> Intake:
+    """Everything that lies in ``submitted/STUDENT/LAB``.
+
+    Args:
+        submitted: the folder; it need not exist.
+        lab: full name of the lab.
+    """
+    try:
+        names = sorted((path.name for path in submitted.iterdir()), key=os.fsencode)
+    except (FileNotFoundError, NotADirectoryError):
+        return Intake(())
+    students, rejected = list[str](), list[Rejected]()
+    for name in names:
+        try:
+            found = os.stat(submitted / name / lab)
+        except (FileNotFoundError, NotADirectoryError):
+            continue  # another lab's, or a file beside the folders
+        except OSError as error:
+            reason = f"the folder cannot be read ({error.strerror})"
+        else:
+            reason = id_problem(name) or ("" if stat.S_ISDIR(found.st_mode) else f"{lab} is not a folder")
+        if reason:
+            rejected.append(Rejected(shown(name), reason))
+        else:
+            students.append(name)
+    return Intake(tuple(students), tuple(rejected))
+
+
+def shown(name: str) -> str:
+    """A name as one line of ASCII, in quotes and cut to 60 characters: safe for terminals, tables and JSON."""
+    quoted = ascii(name)
+    return quoted if len(quoted) <= _SHOWN else f"{quoted[: _SHOWN - 4]}...{quoted[-1]}"
+
+
+def id_problem(name: str) -> str:
+    """Why a name cannot be the id of a learner, in one line of ASCII; "" if it can.
+
+    Letters and digits of every script are allowed, and between them ``._-@+'`` and single spaces.
+
+    >>> id_problem("zoë.müller@example.org"), id_problem("a[1]")
+    ('', 'the name contains "[": rename the folder with letters, digits and ._-@+')
+    """
+    advice = "rename the folder with letters, digits and ._-@+"
+    try:
+        size = len(name.encode())
+    except UnicodeEncodeError:
+        return f"the name is not UTF-8: {advice}"
+    if not name or len(name) > MOST_CHARACTERS or size > MOST_BYTES:
+        found, most = f"{len(name)} characters in {size} bytes", f"{MOST_CHARACTERS} in {MOST_BYTES}"
+        return f"the name has {found}: rename the folder, at most {most} are allowed"
+    if bad := next((one for one in name if not _allowed(one)), ""):
+        return f"the name contains {_described(bad)}: {advice}"
+    if unicodedata.normalize("NFKC", name) != name:
+        return f"the name is not in Unicode's form NFKC, so another name can look the same: {advice}"
+    if not (name[0].isalnum() or name[0] == "_"):
+        return f"the name begins with {_described(name[0])}: rename the folder, the first character must be a letter or a digit"
+    if name[-1] in " ." or "  " in name:
+        return f"the name has a space or a dot at its end, or two spaces: {advice}"
+    if name.lower().endswith(_TAKEN):
+        return f"the name ends with {name[name.rindex('.') :].lower()}, like the files of the class report: rename the folder"
+    return ""
+
+
+def file_name_problem(name: str) -> str:
+    """Why a path inside a submission is not taken, or "": not every file system and not every text can hold it.
+
+    Args:
+        name: relative, with "/" between its parts.
+    """
+    if not name.isprintable():
+        return "a character that cannot be printed"
+    parts = [len(part.encode()) for part in name.split("/")]
+    return "" if sum(parts) <= 1000 and max(parts) <= 200 else "a name that is too long"
+
+
+def read_time(content: bytes) -> datetime:
+    """The time in a ``timestamp.txt``, in UTC.
+
+    It is written as nbgrader's exchange does, ``2026-05-02 18:00:00.123456 UTC``: a date and a time of ISO 8601, and a zone, which is an
+    offset such as ``+02:00`` or a name of the tz database. Without a zone it is UTC.
+
+    Raises:
+        ValueError: it is something else; the text says what.
+    """
+    text = content[: 4 * _LONGEST_TIME + 8].decode("utf-8-sig").strip()
+    if len(text) > _LONGEST_TIME or len(content.strip()) > 4 * _LONGEST_TIME:
+        raise ValueError(f"it has more than {_LONGEST_TIME} characters")
+    found = _TIME.fullmatch(text)
+    if not found:
+        raise ValueError("expected a time such as 2026-05-02 18:00:00 UTC")
+    *numbers, fraction, zone = found.groups()
+    year, month, day, hour, minute, second = (int(number or 0) for number in numbers)
+    if year not in _YEARS:
+        raise ValueError(f"expected a year from {_YEARS[0]} to {_YEARS[-1]}, found {year}")
+    microsecond = int((fraction or "0").ljust(6, "0")[:6])
+    return datetime(year, month, day, hour, minute, second, microsecond, _zone(zone or "UTC")).astimezone(timezone.utc)
+
+
+def settle_time(folder: Path) -> str:
+    """Write the time of a copied submission in the one form that nbgrader cannot misread, or remove what is not a time.
+
+    Returns:
+        What is wrong with it, or "".
+    """
+    path = folder / TIMESTAMP
+    try:
+        with open(path, "rb") as file:
+            time = read_time(file.read(8 * _LONGEST_TIME))
+        path.write_text(time.strftime("%Y-%m-%d %H:%M:%S.%f UTC"), encoding="ascii")
+        return ""
+    except FileNotFoundError:
+        return ""
+    except (OSError, ValueError) as error:
+        remove_tree(path)  # it may be a folder
+        why = "it is not a text file" if isinstance(error, OSError | UnicodeError) else str(error)
+        return f"{TIMESTAMP} holds no time ({why}): the time of submission is unknown, and no penalty is computed"
+
+
+def _allowed(one: str) -> bool:
+    return one in _ALSO_IN_AN_ID or (unicodedata.category(one)[0] in "LMN" and not _INVISIBLE.match(one))
+
+
+def _described(one: str) -> str:
+    """A character in ASCII."""
+    if one.isascii() and one.isprintable():
+        return f'"{one}"' if one != '"' else "a quotation mark"
+    return f"U+{ord(one):04X} ({unicodedata.name(one, 'a control character').lower()})"
+
+
+def _zone(name: str) -> tzinfo:
+    """Raises ValueError for a zone that does not exist."""
+    if name.upper() in ("Z", "UTC", "GMT"):
+        return timezone.utc
+    if name[0] in "+-":
+        digits = name[1:].replace(":", "")
+        hours, minutes = int(digits[:2]), int(digits[2:] or 0)
+        if hours > 14 or minutes > 59:
+            raise ValueError(f"there is no zone {name}")
+        return timezone((-1 if name[0] == "-" else 1) * timedelta(hours=hours, minutes=minutes))
+    from zoneinfo import ZoneInfo
+
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError):  # OSError: a folder of the database, such as Europe
+        raise ValueError(f"there is no zone {name} in the tz database") from None

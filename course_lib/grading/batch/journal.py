@@ -1,0 +1,81 @@
+"""What an unfinished batch has done already, on disk, so that after any interruption it goes on where it was."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from course_lib._util.files import write_temporary
+from course_lib.errors import CourseError
+from course_lib.grading.batch.submission import Result
+
+
+@dataclass(frozen=True)
+class Journal:
+    """A folder with a file for each submission: its result, until that is in the gradebook; then a mark, until the batch is done.
+
+    A submission is known by its digest: one that was changed in between is graded again.
+    """
+
+    folder: Path
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """By this process alone.
+
+        Raises:
+            CourseError: another one grades this lab in this classroom.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with open(self.folder / "lock", "w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise CourseError(
+                    f"another process grades {self.folder.name} in this classroom: wait until it is done"
+                ) from None
+            yield
+
+    def keep(self, result: Result) -> None:
+        """Put a result on disk before anything is done with it."""
+        self._write(self._result(result.student), result.to_bytes())
+
+    def kept(self, student: str, digest: str) -> Result | None:
+        """The result of exactly this submission, if it was graded and not recorded."""
+        with contextlib.suppress(FileNotFoundError, CourseError):
+            result = Result.from_bytes(self._result(student).read_bytes())
+            return result if result.digest == digest else None
+        return None
+
+    def mark(self, result: Result) -> None:
+        """It is in the gradebook."""
+        self._write(self._mark(result.student), json.dumps([result.digest, result.error]).encode())
+        self._result(result.student).unlink(missing_ok=True)
+
+    def recorded(self, student: str, digest: str) -> str | None:
+        """The `Result.error` of exactly this submission if it went into the gradebook in this batch, otherwise None."""
+        with contextlib.suppress(FileNotFoundError, ValueError):
+            recorded, error = json.loads(self._mark(student).read_bytes())
+            return str(error) if recorded == digest else None
+        return None
+
+    def finish(self, students: Iterable[str]) -> None:
+        """The batch is done: the next one grades them anew."""
+        for student in students:
+            self._mark(student).unlink(missing_ok=True)
+            self._result(student).unlink(missing_ok=True)
+
+    def _result(self, student: str) -> Path:
+        return self.folder / f"{student}.result"
+
+    def _mark(self, student: str) -> Path:
+        return self.folder / f"{student}.recorded"
+
+    def _write(self, target: Path, content: bytes) -> None:
+        os.replace(write_temporary(target, content), target)

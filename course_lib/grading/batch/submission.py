@@ -1,0 +1,237 @@
+"""One submission graded from beginning to end in its own folder, by any process of any machine."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from course_lib import labs
+from course_lib._util.files import remove_tree
+from course_lib._util.plain_text import plain
+from course_lib.errors import CourseError
+from course_lib.grading.batch.archive import Archive, Selection
+from course_lib.grading.batch.intake import settle_time
+from course_lib.grading.judge.verdict import verdict_file
+from course_lib.grading.nbgrader import gradebook
+from course_lib.labs import Lab
+
+if TYPE_CHECKING:
+    from nbgrader.apps.api import NbGraderAPI
+
+WORK = "classroom"
+_LARGEST_NOTEBOOK, _MOST_CELLS = 20 << 20, 500
+_MOST_VALUES = 200_000  # a small object takes a hundred times its text; the course's notebooks have about a thousand
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"')
+_EXCEPTION = re.compile(r"[A-Za-z_][\w.]*: .")  # a message of several lines begins here, and its last line may say nothing
+RESULTS = ("reports", "feedback", "autograded")
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a process needs to grade one submission.
+
+    Attributes:
+        lab, student: whose.
+        files: the submission.
+        course: the lab's release and a gradebook with the lab and without grades; see `gradebook.write_template`.
+        digest: of the submission: the same files are graded once in a batch.
+        said: what is wrong with the submission already.
+        trusted: run without the sandbox.
+        examiner: see `Classroom`.
+        settings: nbgrader's configuration by class, see `bridge.api`.
+    """
+
+    lab: str
+    student: str
+    files: Selection | Archive = field(repr=False)
+    course: Selection | Archive = field(repr=False)
+    digest: str
+    said: str = ""
+    trusted: bool = False
+    examiner: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def packed(self) -> Job:
+        """The same for another process."""
+        return replace(self, files=_packed(self.files), course=_packed(self.course))
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of it.
+
+    Attributes:
+        files: `RESULTS`; nbgrader's log is beside the report.
+        verdict: the JSON of a `Verdict`, not signed yet; empty where nbgrader failed.
+        entry: what else goes into the gradebook, see `gradebook.entry`; empty where nbgrader failed.
+        error: why it was graded without something that should be there, or not at all.
+    """
+
+    lab: str
+    student: str
+    digest: str
+    files: Selection | Archive = field(repr=False)
+    verdict: Mapping[str, Any] = field(repr=False)
+    entry: Mapping[str, Any] = field(repr=False)
+    error: str = ""
+
+    def packed(self) -> Result:
+        """The same for another process."""
+        return replace(self, files=_packed(self.files))
+
+    def to_bytes(self) -> bytes:
+        """For the journal; `from_bytes` reads it back."""
+        head = {name: value for name, value in vars(self).items() if name != "files"}
+        return json.dumps(head).encode() + b"\n" + _packed(self.files).content
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> Result:
+        """What `to_bytes` wrote.
+
+        Raises:
+            CourseError: it is something else, or only a part of it.
+        """
+        head, _, files = content.partition(b"\n")
+        try:
+            return cls(**json.loads(head), files=Archive(files))
+        except (ValueError, TypeError):
+            raise CourseError("the result of a grading cannot be read") from None
+
+
+def _packed(files: Selection | Archive) -> Archive:
+    return files.packed if isinstance(files, Selection) else files
+
+
+def examine(job: Job, root: Path) -> Result:
+    """Run the notebook, judge the files, write report and feedback, all of it below `root`, an empty folder.
+
+    Raises:
+        SandboxMissing: no sandbox works here and the job is not `trusted`.
+    """
+    lab = labs.find(job.lab)
+    job.course.copy_to(root)
+    submitted = root / WORK / "submitted" / job.student / lab.name
+    submitted.mkdir(parents=True)
+    job.files.copy_to(submitted)
+    release = root / WORK / "release" / lab.name / f"{lab.name}.ipynb"
+    said = [job.said, settle_time(submitted)]
+    if why := _unreadable(submitted / release.name):
+        said.append(f"the notebook cannot be read ({why}): the empty one was run in its place")
+        remove_tree(submitted / release.name)  # it may be a folder
+        shutil.copyfile(release, submitted / release.name)
+    if failed := _autograde(job, lab, root):
+        said.append(f"nbgrader failed on the notebook ({failed}): the empty one was run in its place")
+        shutil.copyfile(release, submitted / release.name)
+        failed = _autograde(job, lab, root)
+    path, verdict, entry = verdict_file(root / WORK, job.student, lab), {}, {}
+    if not failed:
+        verdict, entry = json.loads(path.read_bytes()), gradebook.entry(root / WORK / "gradebook.db", lab, job.student)
+        said.append(_page(job, lab, root, release))
+    path.unlink(missing_ok=True)  # the classroom signs it and writes it
+    files = Selection(root / WORK, RESULTS, times=4)  # two copies of the submission, and what was written
+    return Result(lab.name, job.student, job.digest, files, verdict, entry, "; ".join(filter(None, [*said, failed])))
+
+
+def _unreadable(path: Path) -> str:
+    """Why a notebook cannot be read, or "". What its cells printed when it was submitted is removed: it runs again, and that is read."""
+    import nbformat
+
+    try:
+        if path.stat().st_size > _LARGEST_NOTEBOOK:
+            raise ValueError(f"{path.stat().st_size >> 20} MiB, at most {_LARGEST_NOTEBOOK >> 20} are taken")
+        content = path.read_bytes()
+        if (found := sum(_STRING.sub(b"", content).count(mark) for mark in b"[{,")) > _MOST_VALUES:
+            raise ValueError(f"{found:,} values, at most {_MOST_VALUES:,} are taken")
+        _drop_outputs(document := _json(content))
+        path.write_text(json.dumps(document), encoding="utf-8")
+        notebook = nbformat.read(path, as_version=4)
+        nbformat.validate(notebook)
+        if len(notebook.cells) > _MOST_CELLS:
+            raise ValueError(f"{len(notebook.cells)} cells, at most {_MOST_CELLS} are taken")
+        return ""
+    except FileNotFoundError:
+        return "it is missing or no plain file"
+    except Exception as error:  # whatever a learner's file does to a parser
+        return plain(f"{type(error).__name__}: {error}", 200)
+
+
+def _json(content: bytes) -> Any:
+    from nbformat.reader import NotJSONError
+
+    try:
+        return json.loads(content)
+    except ValueError as error:
+        raise NotJSONError(error) from None
+
+
+def _drop_outputs(document: Any) -> None:
+    """Before nbformat sees them: it takes a millisecond for each that is wrong, and a notebook holds many.
+
+    Raises:
+        ValueError: more cells than are taken.
+        AttributeError, TypeError: it is not a notebook.
+    """
+    sheets = document.get("worksheets", [])  # of the format before the current one
+    cells = [*document.get("cells", []), *(cell for sheet in sheets for cell in sheet.get("cells", []))]
+    if len(cells) > _MOST_CELLS:
+        raise ValueError(f"{len(cells)} cells, at most {_MOST_CELLS} are taken")
+    for cell in cells:
+        if "outputs" in cell:
+            cell["outputs"] = []
+
+
+def _autograde(job: Job, lab: Lab, root: Path) -> str:
+    """The notebook run and the files judged; why that failed, or ""."""
+    with _nbgrader(job, lab, root) as nbgrader:
+        done = nbgrader.autograde(lab.name, job.student)
+    return "" if done["success"] else reason(done)
+
+
+def _page(job: Job, lab: Lab, root: Path, release: Path) -> str:
+    """The learner's page, made of the empty notebook where none can be made of the learner's; what is wrong with it, or "".
+
+    The points are known by then, and stay.
+    """
+    with _nbgrader(job, lab, root) as nbgrader:
+        done = nbgrader.generate_feedback(lab.name, job.student)
+        if done["success"]:
+            return ""
+        why, graded = reason(done), root / WORK / "autograded" / job.student / lab.name / release.name
+        content = graded.read_bytes()
+        shutil.copyfile(release, graded)
+        shown = nbgrader.generate_feedback(lab.name, job.student)["success"]
+        graded.write_bytes(content)  # the instructor's copy is the learner's
+    return f"nbgrader could not show the notebook ({why}): " + ("the page shows the empty one" if shown else "there is no page")
+
+
+@contextmanager
+def _nbgrader(job: Job, lab: Lab, root: Path) -> Iterator[NbGraderAPI]:
+    """nbgrader's API for this folder; its log is beside the report."""
+    from course_lib.grading.nbgrader.bridge import api
+
+    log = root / WORK / "reports" / job.student / f"{lab.name}.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    handler = logging.FileHandler(log)
+    unsigned = {**job.settings.get("GradeArtifacts", {}), "sign": False}  # the classroom's key is not here
+    settings = {**job.settings, "GradeArtifacts": unsigned}
+    try:
+        yield api(root, WORK, trusted=job.trusted, examiner=job.examiner, settings=settings, log=handler)
+    finally:
+        handler.close()
+
+
+def reason(done: Mapping[str, Any]) -> str:
+    """What nbgrader's log or traceback ends with: the exception of the last traceback, otherwise the last line that says something."""
+    for text in (done.get("log"), done.get("error")):
+        lines = [line.strip("\n") for line in (text or "").splitlines() if line.strip()]
+        began = max((number for number, line in enumerate(lines) if line.startswith("Traceback")), default=len(lines))
+        if lines:
+            return next((line for line in lines[began:] if _EXCEPTION.match(line)), lines[-1]).strip()[:300]
+    return "no reason given"

@@ -1,0 +1,1 @@
+"""Signatures of verdicts, and similarity between submissions."""

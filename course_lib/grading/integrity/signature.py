@@ -1,0 +1,103 @@
+"""Verdicts that cannot be altered unnoticed: signed with the classroom's key, and computed again from what was measured.
+
+Ed25519 (RFC 8032), so that a learner can check a verdict with the public key that each carries, and the private one never
+leaves the classroom's folder.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from course_lib.errors import CourseError
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+KEY_FILE = "signing-key.pem"
+_KEY, _SIGNATURE = "public_key", "value"
+
+
+def signing_key(folder: Path) -> Ed25519PrivateKey:
+    """The classroom's key, made on first use and readable for its owner alone.
+
+    Raises:
+        CourseError: the file is not such a key.
+    """
+    from cryptography.hazmat.primitives import serialization as form
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    path = folder / KEY_FILE
+    made = Ed25519PrivateKey.generate().private_bytes(form.Encoding.PEM, form.PrivateFormat.PKCS8, form.NoEncryption())
+    mine = folder / f".{KEY_FILE}.{os.getpid()}"
+    if not path.exists():  # of two processes that make one, the first one's is kept
+        mine.touch(mode=0o600)
+        mine.write_bytes(made)
+        try:
+            os.link(mine, path)
+        except FileExistsError:
+            pass
+        finally:
+            mine.unlink()
+    try:
+        key = form.load_pem_private_key(path.read_bytes(), password=None)
+    except (ValueError, TypeError) as error:
+        raise CourseError(f"{path} is not the classroom's signing key ({type(error).__name__}): restore it, or remove it and "
+                          "grade again") from None  # fmt: skip
+    if not isinstance(key, Ed25519PrivateKey):
+        raise CourseError(f"{path} holds a key of another kind, expected Ed25519: restore it, or remove it and grade again")
+    return key
+
+
+def classroom_of(verdict: Path) -> Path | None:
+    """The classroom in which a verdict lies, as ``CLASSROOM/reports/STUDENT/LAB.json``; None where it lies elsewhere.
+
+    A sender of a whole folder can put a key of their own into it, so a file that lies below ``submitted`` has no classroom.
+    """
+    path = verdict.absolute()
+    inside = len(path.parents) > 2 and path.parents[1].name == "reports" and "submitted" not in path.parts
+    return path.parents[2] if inside else None
+
+
+def public_key(key: Ed25519PrivateKey) -> str:
+    """In hexadecimal, 32 bytes."""
+    return key.public_key().public_bytes_raw().hex()
+
+
+def signed(document: dict[str, Any], key: Ed25519PrivateKey) -> dict[str, object]:
+    """The document with a signature over everything else in it."""
+    return {**document, "signature": {_KEY: public_key(key), _SIGNATURE: key.sign(_canonical(document)).hex()}}
+
+
+def check(document: dict[str, Any], expected: str | None = None) -> None:
+    """Do nothing for a document that is as it was signed.
+
+    Args:
+        document: what `signed` returned.
+        expected: the classroom's public key. Without it, this says only that the holder of the document's own key wrote it.
+
+    Raises:
+        CourseError: it was altered, signed with another key, or not signed.
+    """
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    try:
+        known = document["signature"]
+        key, value = bytes.fromhex(known[_KEY]), bytes.fromhex(known[_SIGNATURE])
+    except (KeyError, TypeError, ValueError):
+        raise CourseError("the verdict carries no signature") from None
+    if expected is not None and key.hex() != expected:
+        raise CourseError("the verdict was signed with another key than this classroom's")
+    try:
+        Ed25519PublicKey.from_public_bytes(key).verify(value, _canonical(document))
+    except (InvalidSignature, ValueError):
+        raise CourseError("the verdict was altered after it was signed") from None
+
+
+def _canonical(document: dict[str, Any]) -> bytes:
+    """The same bytes for the same values: sorted keys, no spaces, ASCII; Python writes a float so that it reads back the same."""
+    content = {name: value for name, value in document.items() if name != "signature"}
+    return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=True).encode()

@@ -1,0 +1,152 @@
+"""What all processes of a submission together may use: processes, memory, disk. It holds for root too.
+
+Where control groups can be made, the kernel enforces processes and memory. Elsewhere the supervisor looks five times per second and ends
+the sandbox; either way it watches the folders that can be written to. Limits of one process are the sandbox's own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import re
+import signal
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+
+from course_lib.engines.worker.parent import Launcher
+from course_lib.grading.isolation import supervise
+from course_lib.grading.isolation.sandbox import Sandbox
+
+_NEEDED = ("memory", "pids")
+_MOUNT = Path("/sys/fs/cgroup")
+_NAME = "course-{pid}-{count}"
+_count = itertools.count()
+
+
+@contextmanager
+def confined(box: Sandbox, *, grouped: bool = True) -> Iterator[Launcher]:
+    """A launcher for `Worker` or anything else that starts a command: each command gets the sandbox and limits of its own.
+
+    Args:
+        box: sandbox and limits.
+        grouped: use control groups where they can be made.
+    """
+    made: list[Path] = []
+
+    def launch(argv: Sequence[str]) -> list[str]:
+        groups = _make_groups(box) if grouped else []
+        made.extend(groups)
+        limits = {
+            "groups": [str(group) for group in groups],
+            "processes": box.processes,
+            "memory_bytes": box.memory_bytes,
+            "folders": [str(folder) for folder in box.writable],
+            "disk_bytes": box.disk_bytes,
+            "files": box.files,
+        }
+        return [sys.executable, "-I", "-S", supervise.__file__, json.dumps(limits), *box.command(argv)]
+
+    try:
+        yield launch
+    finally:
+        for group in made:
+            _remove(group)
+
+
+def enforced_by() -> str:
+    """Who holds the limits of a process tree on this machine, for `course doctor` and a verdict's provenance."""
+    places = group_places()
+    return f"control groups ({'v1' if len(places) > 1 else 'v2'})" if places else "a supervisor that looks every 0.2 s"
+
+
+@cache
+def group_places() -> tuple[Path, ...]:
+    """Folders in which groups with limits on processes and memory can be made: two in v1, one in v2, none where it is forbidden."""
+    try:
+        own = [line.split(":", 2) for line in Path("/proc/self/cgroup").read_text().splitlines()]
+    except OSError:
+        return ()
+    places = _places_v1({name: path for _, names, path in own for name in names.split(",")})
+    places = places or _places_v2(next((path for number, _, path in own if number == "0"), "/"))
+    for place in places:
+        _sweep(place)
+        try:
+            tried = place / _NAME.format(pid=os.getpid(), count="tried")
+            tried.mkdir()
+            tried.rmdir()
+        except OSError:
+            return ()
+    return places
+
+
+def _places_v1(own: dict[str, str]) -> tuple[Path, ...]:
+    if not all(Path(_MOUNT, name, "cgroup.procs").exists() for name in _NEEDED):
+        return ()
+    inner = (Path(_MOUNT, name, own.get(name, "/").lstrip("/")) for name in _NEEDED)
+    return tuple(place if place.is_dir() else _MOUNT / name for name, place in zip(_NEEDED, inner, strict=True))
+
+
+def _places_v2(own: str) -> tuple[Path, ...]:
+    """The nearest group above this process that hands both controllers down: one with processes of its own cannot."""
+    here = _MOUNT / own.lstrip("/")
+    for place in (here, *here.parents):
+        with contextlib.suppress(OSError):
+            if set(_NEEDED) <= set((place / "cgroup.subtree_control").read_text().split()):
+                return (place,)
+        if place == _MOUNT:
+            break
+    return ()
+
+
+def _make_groups(box: Sandbox) -> list[Path]:
+    """A group in each place, with the box's limits; none where one cannot be made after all."""
+    groups = []
+    try:
+        for place in group_places():
+            group = place / _NAME.format(pid=os.getpid(), count=next(_count))
+            group.mkdir()
+            groups.append(group)
+            for name, value in (
+                ("memory.limit_in_bytes", box.memory_bytes),
+                ("memory.max", box.memory_bytes),
+                ("memory.swap.max", 0),
+                ("pids.max", box.processes),
+            ):
+                if (group / name).exists():
+                    (group / name).write_text(str(value))
+    except OSError:
+        for group in groups:
+            _remove(group)
+        return []
+    return groups
+
+
+def _remove(group: Path) -> None:
+    """End what still runs in a group and take it away. The kernel keeps a group for a moment after its last process."""
+    for _ in range(100):
+        with contextlib.suppress(OSError):
+            for pid in set((group / "cgroup.procs").read_text().split()) - {"0"}:  # 0: seen from another namespace
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(pid), signal.SIGKILL)
+        try:
+            group.rmdir()
+            return
+        except FileNotFoundError:
+            return
+        except OSError:
+            time.sleep(0.02)
+
+
+def _sweep(place: Path) -> None:
+    """Take away groups of graders that were killed."""
+    with contextlib.suppress(OSError):
+        for group in place.glob(_NAME.format(pid="*", count="*")):
+            owner = re.fullmatch(r"course-(\d+)-\w+", group.name)
+            if owner and not Path("/proc", owner[1]).exists():
+                _remove(group)

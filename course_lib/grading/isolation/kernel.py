@@ -1,0 +1,183 @@
+"""Runs a learner's notebook: in the sandbox, on a copy, with a deadline and a cap on what it prints."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import ExitStack, suppress
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+from jupyter_client.manager import AsyncKernelManager
+from nbclient.exceptions import CellTimeoutError, DeadKernelError
+from nbformat import NotebookNode
+from nbformat.v4 import new_output
+from nbgrader.preprocessors import Execute
+from traitlets import Bool, Float, Integer
+from typing_extensions import override
+
+from course_lib import labs
+from course_lib._util.files import scratch_folder
+from course_lib.engines.worker.parent import Launcher
+from course_lib.errors import CourseError
+from course_lib.grading.isolation import sandbox
+from course_lib.grading.isolation.confinement import confined
+from course_lib.grading.judge import artifacts
+
+_TOO_LONG = "a cell ran longer than it may"
+
+
+class OutputFlood(Exception):
+    """A notebook printed more than it may."""
+
+
+class SandboxedKernelManager(AsyncKernelManager):
+    """Starts the kernel by way of `launch`, which puts the sandbox around it; None where it is trusted."""
+
+    launch: Launcher | None = None
+    words: Any = subprocess.DEVNULL  # where the kernel's own standard error goes
+
+    @override
+    def format_kernel_cmd(self, extra_arguments: list[str] | None = None) -> list[str]:
+        kernel = [sys.executable, "-m", "ipykernel_launcher", "-f", self.connection_file, *(extra_arguments or [])]
+        return self.launch(kernel) if self.launch else kernel
+
+    @override
+    async def start_kernel(self, **options: Any) -> None:
+        """What a kernel prints past its notebook is not a message of the grader's."""
+        await super().start_kernel(stdout=subprocess.DEVNULL, stderr=self.words, **options)
+
+
+class SandboxedExecute(Execute):
+    """nbgrader's Execute, where a dead, hung or flooding kernel means failed cells instead of no grade."""
+
+    trusted = Bool(False, help="run without the sandbox; for the course's own files only").tag(config=True)
+    total_timeout_s = Float(300.0, help="longest run of one notebook, in seconds").tag(config=True)
+    max_output_bytes = Integer(5_000_000, help="most that one notebook may print").tag(config=True)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        kwargs["kernel_manager_class"] = SandboxedKernelManager
+        super().__init__(*args, **kwargs)
+
+    @override
+    def preprocess(self, nb: NotebookNode, resources: dict[str, Any], km: Any = None) -> tuple[NotebookNode, dict[str, Any]]:
+        if not self.trusted:
+            sandbox.require()
+        for last in (False, True):  # a kernel that died is given one more chance: something else may have killed it
+            done, resources = self._attempt(deepcopy(nb), resources, km)
+            if not self._died or last:
+                return done, resources
+            self.log.warning("the kernel died: the notebook is run once more")
+        raise AssertionError("the second attempt is the last")
+
+    def _attempt(self, nb: NotebookNode, resources: dict[str, Any], km: Any) -> tuple[NotebookNode, dict[str, Any]]:
+        """One run of the notebook in a sandbox and scratch folder of its own. `_died` says whether the kernel ended by itself."""
+        home = Path(resources["metadata"]["path"])
+        self._died = False
+        with ExitStack() as stack:
+            scratch, self._sockets = (str(stack.enter_context(scratch_folder(name))) for name in ("run-", "ipc-"))
+            self._words = stack.enter_context(tempfile.TemporaryFile())
+            box = sandbox.Sandbox(
+                writable=(Path(scratch), Path(self._sockets)), environment={"NBGRADER_EXECUTION": "autograde"}
+            )
+            self._launch = None if self.trusted else stack.enter_context(confined(box))
+            artifacts.copy_plain(home, Path(scratch))
+            self._started, self._printed, self._stopped = time.monotonic(), 0, ""
+            resources["metadata"]["path"] = scratch
+            try:
+                nb, resources = super().preprocess(nb, resources, km)
+            except Exception as error:  # whatever a learner's kernel does, the batch goes on
+                self.log.error("the notebook could not be run: %r", error)
+                self._died = True
+                for cell in nb.cells:
+                    _fail(cell, f"the notebook could not be run: {error}")
+            finally:
+                resources["metadata"]["path"] = str(home)
+                self._bring_back(resources["nbgrader"]["assignment"], Path(scratch), home)
+        return nb, resources
+
+    @override
+    def create_kernel_manager(self) -> SandboxedKernelManager:
+        manager = super().create_kernel_manager()
+        manager.launch, manager.words = self._launch, self._words
+        # the default ipc path is relative to the working directory, which is another one inside the sandbox
+        manager.transport, manager.ip = "ipc", f"{self._sockets}/kernel"
+        manager.connection_file = f"{self._sockets}/kernel.json"
+        return manager
+
+    @override
+    def preprocess_cell(self, cell: NotebookNode, resources: dict[str, Any], index: int) -> tuple[NotebookNode, dict[str, Any]]:
+        if not self._stopped and time.monotonic() - self._started > self.total_timeout_s:
+            self._stop(f"the notebook ran longer than {self.total_timeout_s:g} s")
+        if self._stopped:
+            _fail(cell, self._stopped)
+            return cell, resources
+        try:
+            cell, resources = super().preprocess_cell(cell, resources, index)
+        except (DeadKernelError, OutputFlood) as error:
+            limit = self._limit()
+            self._died = isinstance(error, DeadKernelError) and not limit
+            self._stop(limit or str(error) or "the kernel died")
+            _fail(cell, self._stopped)
+            return cell, resources
+        except CellTimeoutError:  # it ran too long and ignored the interrupt
+            self._stop(_TOO_LONG)
+            _fail(cell, self._stopped)
+            return cell, resources
+        if any(output.output_type == "error" and output.ename == "CellTimeoutError" for output in cell.get("outputs", [])):
+            self._stop(_TOO_LONG)
+        return cell, resources
+
+    async def _async_poll_kernel_alive(self) -> None:
+        """nbclient's watch over a cell's kernel goes on when a flood ends the cell: without a client it has nothing left to look at."""
+        with suppress(AssertionError):
+            await super()._async_poll_kernel_alive()
+
+    @override
+    def process_message(self, msg: dict[str, Any], cell: NotebookNode, cell_index: int) -> NotebookNode | None:
+        content = msg["content"]
+        self._printed += len(str(content))  # text, data, metadata, tracebacks: whatever comes is kept
+        if self._printed > self.max_output_bytes:
+            raise OutputFlood(f"the notebook printed more than {self.max_output_bytes / 1e6:g} MB")
+        return super().process_message(msg, cell, cell_index)
+
+    def _get_timeout(self, cell: NotebookNode | None) -> int:
+        left = int(self.total_timeout_s - (time.monotonic() - self._started))
+        return max(1, min(self.timeout or left, left))
+
+    def _limit(self) -> str:
+        """The limit that the supervisor stopped the kernel for, if it did; see `supervise`."""
+        self._words.seek(max(0, self._words.seek(0, os.SEEK_END) - 300))
+        last = (self._words.read().decode(errors="replace").strip().splitlines() or [""])[-1]
+        return f"the notebook {last.removeprefix('stopped: ')}" if last.startswith("stopped: ") else ""
+
+    def _stop(self, reason: str) -> None:
+        self._stopped = reason
+        process = getattr(self.km.provisioner, "process", None)
+        if process is not None:
+            process.kill()
+
+    def _bring_back(self, assignment: str, scratch: Path, home: Path) -> None:
+        """Take the artifacts out of the scratch folder, in place of those that were handed in."""
+        try:
+            wanted = labs.find(assignment).artifacts
+        except CourseError:
+            return  # not a lab of the course: nbgrader grades it by its cells alone
+        for name, limit in wanted.items():
+            target = home / name
+            if target.exists() or target.is_symlink():
+                shutil.rmtree(target) if target.is_dir() and not target.is_symlink() else target.unlink()
+            try:
+                artifacts.take(scratch / name, target, max_bytes=limit)
+            except CourseError as error:
+                self.log.warning("%s", error)
+
+
+def _fail(cell: NotebookNode, reason: str) -> None:
+    if cell.cell_type == "code":
+        cell.outputs = [new_output("error", ename="Stopped", evalue=reason, traceback=[f"Stopped: {reason}"])]

@@ -1,0 +1,124 @@
+"""The sandbox: bubblewrap with no network, no other user's files, nobody's identity and limits on what a process may use."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+import course_lib
+from course_lib.errors import CourseError
+from course_lib.grading.isolation.interpreter_folders import SYSTEM, TooMuchShown, readable_for_interpreters
+
+INSTALL = "apt-get install bubblewrap (Debian, Ubuntu) or dnf install bubblewrap (Fedora)"
+NOBODY = "65534"
+_PACKAGE = Path(course_lib.__file__).resolve().parent
+_DEVICES = Path("/dev")
+_GPU_DEVICES = (
+    "nvidia[0-9]*",
+    "nvidiactl",
+    "nvidia-uvm",
+    "nvidia-uvm-tools",
+)  # all GPUs: the variable below says which is used
+_INHERITED = ("LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "COURSE_TACTIC_SOURCES")  # where drivers are, and which device
+_GIB = 1 << 30
+
+
+class SandboxMissing(CourseError):
+    """There is no working sandbox on this machine, so a learner's submission must not be run."""
+
+
+@dataclass(frozen=True)
+class Sandbox:
+    """What a process inside may see and use. Everything that is not named here does not exist inside.
+
+    Attributes:
+        readable: folders shown read-only, at their own paths.
+        writable: folders shown writable, at their own paths.
+        cpu_seconds: processor time of one process.
+        file_bytes: largest file that may be written.
+        address_bytes: address space of one process; not limited where a GPU is, whose driver reserves far more than it uses.
+        processes, memory_bytes: of all processes inside together, threads counted as processes; see `confinement`.
+        disk_bytes, files: that `writable` folders may hold; see `confinement`.
+        environment: variables set inside; of the grader's own only those in `_INHERITED` are passed on.
+    """
+
+    readable: tuple[Path, ...] = ()
+    writable: tuple[Path, ...] = ()
+    cpu_seconds: int = 300
+    file_bytes: int = 256 << 20
+    address_bytes: int = 12 * _GIB
+    processes: int = 512
+    memory_bytes: int = 6 * _GIB
+    disk_bytes: int = 1 * _GIB
+    files: int = 20_000
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def command(self, argv: Sequence[str]) -> list[str]:
+        """`argv` as it has to be started to run inside."""
+        devices = [path for pattern in _GPU_DEVICES for path in sorted(_DEVICES.glob(pattern))]
+        limits = ["--core=0", "--nproc=4096", f"--cpu={self.cpu_seconds}", f"--fsize={self.file_bytes}"]
+        if not devices:
+            limits.append(f"--as={self.address_bytes}")
+        bubblewrap = ["bwrap", "--unshare-all", "--unshare-user", "--uid", NOBODY, "--gid", NOBODY, "--cap-drop", "ALL"]
+        bubblewrap += ["--die-with-parent", "--new-session", "--clearenv"]
+        bubblewrap += ["--proc", "/proc", "--dev", "/dev", "--size", str(2 * _GIB), "--tmpfs", "/tmp"]
+        bubblewrap += ["--size", str(_GIB), "--tmpfs", "/dev/shm"]  # it would take half of the machine's memory otherwise
+        for path in _system_paths():
+            bubblewrap += (
+                ["--symlink", str(path.readlink()), str(path)] if path.is_symlink() else ["--ro-bind", str(path), str(path)]
+            )
+        for path in (*readable_for_interpreters(), _PACKAGE, *self.readable):
+            bubblewrap += ["--ro-bind", str(path), str(path)]
+        bubblewrap += ["--tmpfs", str(_PACKAGE / "grading")]  # how grading works is nobody's business inside
+        for path in self.writable:
+            bubblewrap += ["--bind", str(path), str(path)]
+        for path in devices:
+            bubblewrap += ["--dev-bind", str(path), str(path)]
+        inside = {"PATH": "/usr/local/cuda/bin:/usr/bin:/bin", "HOME": "/tmp", "LANG": "C.UTF-8", "OMP_NUM_THREADS": "1"}
+        inside |= {"OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "MPLCONFIGDIR": "/tmp"}
+        inside |= {"CUDA_MODULE_LOADING": "LAZY", **self.environment}  # without: every kernel of TensorRT's, at every start
+        inside |= {name: os.environ[name] for name in _INHERITED if name in os.environ}
+        for name, value in inside.items():
+            bubblewrap += ["--setenv", name, value]
+        # bubblewrap's own process is in the sandbox as number 1, and its environment can be read there: it gets none of the grader's
+        clean = ["env", "-i", f"PATH={os.environ.get('PATH', os.defpath)}"]
+        folder = str(self.writable[0]) if self.writable else "/tmp"
+        return [*clean, "prlimit", *limits, *bubblewrap, "--chdir", folder, "--", *argv]
+
+
+def require() -> None:
+    """Do nothing where the sandbox works.
+
+    Raises:
+        SandboxMissing: it does not; the message says why and what to install.
+    """
+    if reason := problem():
+        raise SandboxMissing(f"a learner's submission runs only in the sandbox, and it does not work here: {reason}")
+
+
+@cache
+def problem() -> str:
+    """Why the sandbox cannot be used on this machine; empty where it works. Tried, not guessed."""
+    for tool, package in (("bwrap", INSTALL), ("prlimit", "install util-linux")):
+        if shutil.which(tool) is None:
+            return f"{tool} is not installed: {package}"
+    try:
+        tried = subprocess.run(Sandbox().command(["/usr/bin/true"]), capture_output=True, text=True, timeout=30)
+    except TooMuchShown as error:
+        return str(error)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"bubblewrap does not start: {error}"
+    if tried.returncode == 0:
+        return ""
+    said = (tried.stderr.strip().splitlines() or ["no reason given"])[-1]
+    return f"bubblewrap is installed but rejects ({said}): allow unprivileged user namespaces, or run the grader as root"
+
+
+def _system_paths() -> list[Path]:
+    named = ("/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives", "/etc/fonts")
+    return [path for path in (*SYSTEM, *map(Path, named)) if path.exists()]

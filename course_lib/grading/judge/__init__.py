@@ -1,0 +1,1 @@
+"""The judge: takes the files of a submission, examines them, and writes a verdict."""

@@ -1,0 +1,247 @@
+"""Was the machine fit to measure on? What went on while something was timed, and the measurement repeated if it was disturbed."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import fcntl
+import os
+import platform
+import statistics
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from course_lib._util.files import cache_folder
+from course_lib.engines.cuda import driver
+from course_lib.errors import CourseError
+from course_lib.grading.isolation.supervise import descendants
+
+_T = TypeVar("_T")
+_ATTEMPTS, _LONGEST_S = 3, 60.0  # a measurement is repeated so often, if it does not take longer than that in all
+# A measurement is disturbed from here on. Paired ratios with intervals bear a good deal; see benchmarks/verdicts.py for how much.
+MOST_WAITING, MOST_STOLEN, LEAST_CLOCK = 0.25, 0.25, 0.8
+_ASKED = "uuid,clocks.sm,temperature.gpu,clocks_event_reasons.hw_slowdown,clocks_event_reasons.sw_thermal_slowdown"
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """What the driver says of the GPU in use.
+
+    Attributes:
+        clock_mhz, celsius: of the streaming multiprocessors.
+        slowed: the hardware or the driver lowers the clock for heat or power.
+        strangers: processes on it that are not the grader's.
+        uuid: which of all GPUs of all machines it is.
+    """
+
+    clock_mhz: float
+    celsius: float
+    slowed: bool
+    strangers: int
+    uuid: str
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The machine at one moment. Seconds count from a start that only differences can be taken from.
+
+    Attributes:
+        waited_s: how long this thread was ready and had no processor.
+        stolen_s: how long a processor of the machine was with another virtual machine, on average.
+        load: processes that run or wait, the average of the last minute.
+        clock_mhz, celsius: of the processors, where the system says so.
+        unix_s: the date, as seconds since 1970.
+    """
+
+    at_s: float
+    waited_s: float
+    stolen_s: float
+    load: float
+    clock_mhz: float | None
+    celsius: float | None
+    gpu: Gpu | None
+    unix_s: float
+
+
+@dataclass(frozen=True)
+class Health:
+    """What went on during one measurement.
+
+    Attributes:
+        seconds: how long it took.
+        waiting, stolen: shares of that time in which the judge had no processor, and in which the processors were stolen.
+        load: see `Snapshot`, at the end.
+        clock_mhz, celsius, gpu: before and after.
+        disturbed: why it does not count, empty where it does.
+        began, ended: when, as seconds since 1970. The device was this measurement's alone from the one to the other.
+    """
+
+    seconds: float
+    waiting: float
+    stolen: float
+    load: float
+    clock_mhz: tuple[float | None, float | None]
+    celsius: tuple[float | None, float | None]
+    gpu: tuple[Gpu | None, Gpu | None]
+    disturbed: tuple[str, ...]
+    began: float
+    ended: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return asdict(self)
+
+
+@dataclass
+class Device:
+    """What a grading measures on: one measurement at a time on this machine, each with its health on record.
+
+    Attributes:
+        name: ``"cpu"``, or the names of the GPUs with ``+`` between them. A process that shares one of them waits.
+        records: one for each measurement, those that were repeated included.
+        snapshot: reads the machine.
+    """
+
+    name: str
+    records: list[Health] = field(default_factory=list)
+    snapshot: Callable[[], Snapshot] = field(default_factory=lambda: snapshot)
+
+    @classmethod
+    def here(cls) -> Device:
+        """The GPUs that this process sees, otherwise the processor."""
+        return cls("+".join(sorted(driver.uuids())) or "cpu")
+
+    def measured(self, take: Callable[[], _T]) -> _T:
+        """What `take` returns, once no other process measures here; taken up to three times in a minute while something disturbs it."""
+        with self._alone():
+            began = time.monotonic()
+            for attempt in range(1, _ATTEMPTS + 1):
+                before = self.snapshot()
+                taken = take()
+                self.records.append(compared(before, self.snapshot()))
+                next_ends_s = (time.monotonic() - began) * (attempt + 1) / attempt
+                if not self.records[-1].disturbed or next_ends_s > _LONGEST_S:
+                    break
+        return taken
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """All of the device's locks, taken in one order everywhere: two processes never wait for each other."""
+        with contextlib.ExitStack() as held:
+            for name in sorted(self.name.split("+")):
+                held.enter_context(_locked(_lock_folder() / f"{platform.node()}-{name}.lock"))
+            yield
+
+
+def _lock_folder() -> Path:
+    """A folder that only this user can write to: in the shared temporary one, another user's file of that name would stop us."""
+    folder = cache_folder("locks")
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """A file that one process can hold; the system frees it when that process ends, however it ends."""
+    try:
+        descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise CourseError(f"{path} keeps two measurements apart and cannot be opened ({error.strerror}): remove it") from None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def compared(before: Snapshot, after: Snapshot) -> Health:
+    """What went on between two moments."""
+    seconds = max(after.at_s - before.at_s, 1e-9)
+    waiting, stolen = (after.waited_s - before.waited_s) / seconds, (after.stolen_s - before.stolen_s) / seconds
+    why = []
+    if waiting > MOST_WAITING:
+        why.append(f"the judge waited for a processor {100 * waiting:.0f} % of the time")
+    if stolen > MOST_STOLEN:
+        why.append(f"other virtual machines had the processors {100 * stolen:.0f} % of the time")
+    if before.clock_mhz and after.clock_mhz and not LEAST_CLOCK <= after.clock_mhz / before.clock_mhz <= 1 / LEAST_CLOCK:
+        why.append(f"the processors' clock went from {before.clock_mhz:.0f} to {after.clock_mhz:.0f} MHz")
+    for gpu in (before.gpu, after.gpu):
+        if gpu and gpu.strangers:
+            why.append(f"{gpu.strangers} other processes used the GPU")
+        if gpu and gpu.slowed:
+            why.append(f"the GPU lowered its clock at {gpu.celsius:.0f} degrees")
+    return Health(
+        seconds=round(seconds, 3), waiting=round(waiting, 4), stolen=round(stolen, 4), load=after.load,
+        clock_mhz=(before.clock_mhz, after.clock_mhz), celsius=(before.celsius, after.celsius), gpu=(before.gpu, after.gpu),
+        disturbed=tuple(dict.fromkeys(why)), began=before.unix_s, ended=after.unix_s,
+    )  # fmt: skip
+
+
+def snapshot() -> Snapshot:
+    """The machine now. What a system does not tell is left out."""
+    now, date = time.monotonic(), time.time()
+    return Snapshot(
+        now, _waited_s(), _stolen_s(), round(os.getloadavg()[0], 2), _clock_mhz(), _celsius(),
+        gpu() if driver.capability() else None, date,
+    )  # fmt: skip
+
+
+def _waited_s() -> float:
+    """proc(5), /proc/PID/task/TID/schedstat: time on a processor, time waiting for one, both in nanoseconds."""
+    with contextlib.suppress(OSError, IndexError, ValueError):
+        return int(Path("/proc/thread-self/schedstat").read_text().split()[1]) / 1e9
+    return 0.0
+
+
+def _stolen_s() -> float:
+    """proc(5), /proc/stat: the eighth number of its first line, in ticks, of all processors together."""
+    with contextlib.suppress(OSError, IndexError, ValueError):
+        ticks = int(Path("/proc/stat").read_text().split(maxsplit=9)[8])
+        return ticks / os.sysconf("SC_CLK_TCK") / (os.cpu_count() or 1)
+    return 0.0
+
+
+def _clock_mhz() -> float | None:
+    """The median of the cores' clocks as the governor sets them. A virtual machine's /proc/cpuinfo holds a constant."""
+    found = _numbers("/sys/devices/system/cpu", "cpu[0-9]*/cpufreq/scaling_cur_freq")
+    return statistics.median(found) / 1e3 if found else None
+
+
+def _celsius() -> float | None:
+    found = _numbers("/sys/class/thermal", "thermal_zone*/temp")
+    return max(found) / 1e3 if found else None
+
+
+def _numbers(folder: str, pattern: str) -> list[float]:
+    numbers = []
+    for path in Path(folder).glob(pattern):
+        with contextlib.suppress(OSError, ValueError):
+            numbers.append(float(path.read_text()))
+    return numbers
+
+
+def gpu() -> Gpu | None:
+    """What nvidia-smi says of the first GPU that this process may use; None without it."""
+    first = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0] or "0"
+    rows, users = _nvidia_smi(first, f"--query-gpu={_ASKED}"), _nvidia_smi(first, "--query-compute-apps=pid")
+    try:
+        uuid, clock, celsius, *slowed = rows[0]
+        ours = set(descendants(os.getpid()))
+        strangers = sum(int(row[0]) not in ours for row in users)
+        return Gpu(float(clock), float(celsius), "Active" in slowed, strangers, uuid)
+    except (IndexError, ValueError):
+        return None
+
+
+def _nvidia_smi(device: str, query: str) -> list[list[str]]:
+    try:
+        ran = subprocess.run(
+            ["nvidia-smi", f"--id={device}", query, "--format=csv,noheader,nounits"], capture_output=True, text=True, timeout=20
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+    return list(csv.reader(ran.stdout.splitlines(), skipinitialspace=True)) if ran.returncode == 0 else []

@@ -1,0 +1,117 @@
+"""The judge: takes a submission's files and examines them in the sandbox with secret fresh data."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import secrets
+import sys
+import tempfile
+from contextlib import ExitStack, suppress
+from dataclasses import replace
+from datetime import datetime, timezone
+from pathlib import Path
+
+from course_lib import __version__
+from course_lib.engines import available_backends
+from course_lib.errors import WORKER_ENDED, BackendUnavailable, ExaminerFault
+from course_lib.grading.isolation import sandbox
+from course_lib.grading.isolation.confinement import confined, enforced_by
+from course_lib.grading.judge import artifacts
+from course_lib.grading.judge.health import Device
+from course_lib.grading.judge.verdict import Verdict
+from course_lib.grading.reports.layer_feedback import compared_with_reference
+from course_lib.labs import Examination, Examiner, Lab
+from course_lib.labs.framework.task import UNUSUAL
+
+RUNNER_SANDBOX = sandbox.Sandbox(cpu_seconds=900, file_bytes=128 << 20)
+PATIENCE = 2  # what could not be decided is measured once more, so many times as long
+
+
+def judge(
+    lab: Lab, folder: Path, *, examiner: Examiner | None = None, trusted: bool = False, device: Device | None = None
+) -> Verdict:
+    """Examine the files of a submission.
+
+    Args:
+        lab: what is asked.
+        folder: where the files lie. Only the lab's artifacts are taken, and only as plain files.
+        examiner: where to examine; the sandbox, a secret seed and the device's turns are added to it.
+        trusted: run without the sandbox. For the course's own files only, never for a learner's.
+        device: what is measured on; default: the GPU that this process sees, otherwise the processor.
+
+    Raises:
+        SandboxMissing: no sandbox works here and `trusted` is not set.
+    """
+    if not trusted:
+        sandbox.require()
+    device = device or Device.here()
+    with ExitStack() as stack:
+        launcher = None if trusted else stack.enter_context(confined(RUNNER_SANDBOX))
+        examiner = replace(examiner or Examiner(), launcher=launcher, seed=secrets.randbits(32), measured=device.measured)
+        taken = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        rejected = artifacts.take_all(lab.artifacts, folder, taken)
+        provenance = {**_provenance(lab, examiner, taken, trusted), "device": device.name}
+        if rejected:
+            zero = lab.zero_outcomes(rejected, "Run the whole notebook: it writes the files.")
+            return Verdict(lab.name, zero, "", provenance)
+        try:
+            found = _examined(lab, taken, examiner)
+        except (ExaminerFault, BackendUnavailable) as error:  # such as a GPU that has gone
+            return Verdict(lab.name, (), str(error), provenance)
+        provenance["health"] = [record.to_json() for record in device.records]
+        table = found.plan.layers if found.plan else None
+        layers = compared_with_reference(lab, found.plan, examiner) if found.plan else None
+        return Verdict(lab.name, found.outcomes, "", provenance, found.figures, found.comparison, table, layers)
+
+
+def _examined(lab: Lab, taken: Path, examiner: Examiner) -> Examination:
+    """Once more where a process ended that something else may have killed, and longer where measuring could not decide.
+
+    Raises:
+        ExaminerFault, BackendUnavailable: the examiner itself failed, twice.
+    """
+    found: Examination | None = None
+    with suppress(ExaminerFault, BackendUnavailable):
+        found = lab.examine(taken, examiner)
+    if found is None or any(outcome.code == WORKER_ENDED for outcome in found.outcomes):
+        found = lab.examine(taken, examiner)
+    if _undecided(found):
+        found = lab.examine(taken, replace(examiner, measure_s=PATIENCE * examiner.measure_s))
+    return found
+
+
+def _undecided(found: Examination) -> bool:
+    """Whether measuring again can help: it does not explain a result that is unusual."""
+    return any(outcome.tier == "inconclusive" and outcome.code != UNUSUAL for outcome in found.outcomes)
+
+
+def _provenance(lab: Lab, examiner: Examiner, taken: Path, trusted: bool) -> dict[str, object]:
+    files = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(taken.iterdir())}
+    return {
+        "course": __version__,
+        "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "machine": provenance_of_machine(),
+        "python": sys.version.split()[0],
+        "backends": {found.name: found.version for found in available_backends() if found.version},
+        "builder": examiner.builder,
+        "runner": examiner.runner,
+        "sandbox": "none: the course's own files" if trusted else f"bubblewrap, limits held by {enforced_by()}",
+        "seed": examiner.seed,
+        "sha256": files,
+        "load": [round(value, 2) for value in os.getloadavg()],
+    }
+
+
+def provenance_of_machine() -> str:
+    """Architecture, cores and name of the processor."""
+    return f"{platform.machine()}, {os.cpu_count()} cores, {_processor()}"
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.partition(": ")[2] for line in lines if line.startswith("model name")), platform.processor())

@@ -1,0 +1,88 @@
+"""A verdict computed again from its record: what does not follow from the latencies in it, or has been altered, is named."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from course_lib import labs
+from course_lib.errors import CourseError
+from course_lib.grading.integrity import signature
+from course_lib.grading.judge.verdict import Verdict
+
+MOST_BYTES = 64 << 20  # the latencies of a long race have 2 MB
+_CLOSE = 1e-9  # JSON keeps every digit of a float; what differs more was not computed from these latencies
+
+
+def document(path: Path) -> dict[str, object]:
+    """What a file holds that says it is a verdict.
+
+    Raises:
+        CourseError: it does not hold a JSON object, or a larger one than any verdict.
+        OSError: it cannot be read.
+    """
+    try:
+        with open(path, "rb") as file:
+            content = file.read(MOST_BYTES + 1)
+        found = json.loads(content) if len(content) <= MOST_BYTES else None
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise CourseError(f"{path} is not a verdict: expected the JSON that `course grade` writes beside a report")
+    return found
+
+
+def contradictions(document: Mapping[str, Any], expected_key: str | None = None) -> list[str]:
+    """What is wrong with a verdict, as sentences; empty where it holds.
+
+    Checked are the signature, the sum of the points, the tasks and what they are worth against the lab's own, every interval against
+    the latencies it was computed from, and, for the labs that judge speed by the race alone, the tier against the intervals. The
+    other tasks rest on fresh data: the seed and the digests in the provenance repeat them.
+
+    Args:
+        document: the JSON beside a report.
+        expected_key: the classroom's public key in hexadecimal, see `signature.check`.
+    """
+    try:
+        signature.check(dict(document), expected_key)
+        return list(_contradictions(Verdict.from_json(document), document["score"], document["max_score"]))
+    except CourseError as error:
+        return [str(error)]
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        return [f"not a verdict of this course ({type(error).__name__}: {error})"]
+
+
+def _contradictions(verdict: Verdict, score: float, max_score: float) -> Iterator[str]:
+    lab = labs.find(verdict.lab)
+    points = {task.id: task.points for task in lab.tasks}
+    if max_score != verdict.max_score:
+        yield f"the verdict says {max_score:g} points can be earned, {lab.name} has {verdict.max_score:g}"
+    if verdict.fault:
+        if verdict.outcomes or score:
+            yield "the examiner failed, so the verdict can hold no points"
+        return
+    listed = [outcome.task.id for outcome in verdict.outcomes]
+    if missing := [task for task in points if task not in listed]:
+        yield f"the tasks {', '.join(missing)} of {lab.name} are missing"
+    if twice := sorted({task for task in listed if listed.count(task) > 1}):
+        yield f"the tasks {', '.join(twice)} are listed more than once"
+    for outcome in verdict.outcomes:
+        task = outcome.task
+        if points.get(task.id) != task.points:
+            yield f"{lab.name} has no task {task.id!r} worth {task.points:g} points"
+        if not 0 <= outcome.points <= task.points:
+            yield f"{outcome.points:g} of {task.points:g} points for {task.id}"
+    if score != verdict.score:
+        yield f"the score is {score:g} and the tasks' points do not sum up to it"
+    if not (raced := verdict.comparison):
+        return
+    for name, recorded in raced.speedups.items():
+        found = raced.ratio(raced.baseline, name, seed=0)
+        if any(abs(getattr(found, part) / getattr(recorded, part) - 1) > _CLOSE for part in ("median", "low", "high")):
+            yield f"the latencies give {name} a speedup of {found}, the verdict says {recorded.median:.2f}x"
+    tier = lab.speed_tier(raced.latencies())
+    recorded_tier = next((outcome.tier for outcome in verdict.outcomes if outcome.task.id == "speed"), None)
+    if tier is not None and recorded_tier is not None and tier != recorded_tier:
+        yield f"the latencies give the tier {tier!r} for speed, the verdict says {recorded_tier!r}"

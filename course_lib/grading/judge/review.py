@@ -1,0 +1,145 @@
+"""What an instructor has to look at, why, and how many points are still open. Everything that shows it asks `Review.of`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import starmap
+from typing import Any
+
+from course_lib.grading.judge.verdict import Verdict
+from course_lib.labs import Lab
+from course_lib.labs.framework.task import NOT_EXAMINED, UNUSUAL
+
+# Values of `Reason.code`; those of an outcome that is inconclusive for a cause of its own come first.
+_CAUSES = {NOT_EXAMINED: "not examined", UNUSUAL: "an unusual result"}
+INCONCLUSIVE, FAULT, NO_VERDICT, UNGRADED, BY_HAND = "inconclusive", "fault", "no_verdict", "ungraded", "by_hand"
+
+
+@dataclass(frozen=True)
+class Points:
+    """Points of one grade cell, or of several together: earned + open + lost is always the maximum.
+
+    Attributes:
+        earned: what counts now. For an inconclusive task that is the lower of the tiers that measuring could not tell apart.
+        open: what a review can still add.
+        maximum: what can be earned; an instructor's extra credit comes on top, and makes `lost` negative.
+    """
+
+    earned: float = 0.0
+    open: float = 0.0
+    maximum: float = 0.0
+
+    @property
+    def lost(self) -> float:
+        """What no review adds any more."""
+        return self.maximum - self.earned - self.open
+
+    def __add__(self, other: Points) -> Points:
+        return Points(self.earned + other.earned, self.open + other.open, self.maximum + other.maximum)
+
+    def to_json(self) -> dict[str, float]:
+        """Plain JSON values."""
+        return {"earned": self.earned, "open": self.open, "lost": self.lost, "maximum": self.maximum}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A grade cell as the gradebook holds it: a task of the lab, or a written question.
+
+    Attributes:
+        by_hand: an instructor has given its points.
+        marked: it is marked for an instructor.
+    """
+
+    name: str
+    points: float
+    maximum: float
+    by_hand: bool = False
+    marked: bool = False
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why an instructor has to look, at which grade cells, and how many of their points are open."""
+
+    code: str
+    text: str
+    cells: tuple[str, ...]
+    open: float = 0.0
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True)
+class Review:
+    """The points of a submission, and why an instructor has to look at it; no reason, no review."""
+
+    points: Points
+    reasons: tuple[Reason, ...] = ()
+
+    @property
+    def needed(self) -> bool:
+        """Whether an instructor has to look."""
+        return bool(self.reasons)
+
+    @property
+    def cells(self) -> frozenset[str]:
+        """The grade cells that an instructor has to look at."""
+        return frozenset(name for reason in self.reasons for name in reason.cells)
+
+    @classmethod
+    def of(cls, lab: Lab, verdict: Verdict | None, cells: Iterable[Cell] | None = None) -> Review:
+        """What a verdict and the gradebook say together.
+
+        Args:
+            lab: whose tasks.
+            verdict: None where the submission has none.
+            cells: all of the gradebook's; None before the gradebook has any, and then the verdict alone decides.
+        """
+        total, found = Points(), dict[tuple[str, str], list[Cell]]()
+        for cell in _judged(lab, verdict) if cells is None else cells:
+            reason = _reason(lab, verdict, cell) if cell.marked else None
+            settled = reason is None or reason[0] == BY_HAND
+            total += Points(cell.points, 0.0 if settled else cell.maximum - cell.points, cell.maximum)
+            if reason:
+                found.setdefault(reason, []).append(cell)
+        return cls(total, tuple(starmap(_reason_for, found.items())))
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        reasons = [{"code": one.code, "text": one.text, "cells": list(one.cells)} for one in self.reasons]
+        return {"needed": self.needed, "points": self.points.to_json(), "reasons": reasons}
+
+
+def _reason_for(reason: tuple[str, str], cells: Sequence[Cell]) -> Reason:
+    code, text = reason
+    waiting = 0.0 if code == BY_HAND else sum(cell.maximum - cell.points for cell in cells)
+    return Reason(code, text, tuple(cell.name for cell in cells), waiting)
+
+
+def _judged(lab: Lab, verdict: Verdict | None) -> Iterable[Cell]:
+    """The lab's tasks as a verdict leaves them."""
+    outcomes = {outcome.task.id: outcome for outcome in verdict.outcomes} if verdict else {}
+    for task in lab.tasks:
+        outcome = outcomes.get(task.id)
+        marked = outcome is None or outcome.tier == "inconclusive"
+        yield Cell(task.id, outcome.points if outcome else 0.0, task.points, marked=marked)
+
+
+def _reason(lab: Lab, verdict: Verdict | None, cell: Cell) -> tuple[str, str]:
+    """Code and text for a cell that is marked."""
+    titles = {task.id: task.title for task in lab.tasks}
+    title = titles.get(cell.name, f"written question {cell.name!r}")
+    if cell.by_hand:
+        return BY_HAND, f"{title}: points were given by hand before the last grading, look whether they still fit"
+    if cell.name in titles and verdict is None:
+        return NO_VERDICT, "no verdict: grade this submission again"
+    if cell.name in titles and verdict and verdict.fault:
+        return FAULT, f"the examiner failed: {verdict.fault}"
+    for outcome in verdict.outcomes if verdict else ():
+        if outcome.task.id == cell.name and outcome.tier == "inconclusive":
+            code = outcome.code if outcome.code in _CAUSES else INCONCLUSIVE
+            return code, f"{title}: {_CAUSES.get(code, 'inconclusive')}. {outcome.message}"
+    return UNGRADED, f"{title} has no points yet"

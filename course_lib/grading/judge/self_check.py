@@ -1,0 +1,34 @@
+"""A check without points, of files that may be a stranger's: with the grader's sandbox where there is one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from course_lib._util.files import scratch_folder
+from course_lib.grading.isolation import sandbox
+from course_lib.grading.isolation.confinement import confined
+from course_lib.grading.judge import artifacts
+from course_lib.grading.judge.judging import RUNNER_SANDBOX
+from course_lib.labs import Examination, Examiner, Lab
+from course_lib.labs.framework.examination import silently
+
+
+def check(lab: Lab, folder: Path, *, begins: Callable[[str, float], None] = silently) -> Examination:
+    """The grader's examination on fresh data, without a verdict.
+
+    The files are taken as the grader takes them. What runs or reads them runs in the sandbox. Without one (see `sandbox.problem`) it has
+    the permissions of the user, who must be told.
+
+    Args:
+        lab: which.
+        folder: with the files of a submission.
+        begins: see `Examiner`.
+    """
+    with scratch_folder("check-") as taken:
+        if rejected := artifacts.take_all(lab.artifacts, folder, taken):
+            return Examination(lab.zero_outcomes(rejected, "Run the whole notebook: it writes the files."))
+        if sandbox.problem():
+            return lab.examine(taken, Examiner(begins=begins))
+        with confined(RUNNER_SANDBOX) as launcher:
+            return lab.examine(taken, Examiner(launcher=launcher, begins=begins))

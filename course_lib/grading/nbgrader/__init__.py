@@ -1,0 +1,1 @@
+"""The bridge to nbgrader: its gradebook and feedback, and the learner's version of a lab."""

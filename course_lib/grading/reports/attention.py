@@ -1,0 +1,61 @@
+"""Who needs the instructor, as short as it can be: one row for each reason, with everybody whom it concerns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from course_lib.grading.judge.review import UNGRADED
+from course_lib.grading.reports.class_report import ClassReport
+
+_NAMED = 6  # of those whom a reason concerns, so many are named
+
+
+@dataclass(frozen=True)
+class Need:
+    """One reason to look.
+
+    Attributes:
+        who: ids of students, or a rejected folder's name as it is shown.
+        why: in one line.
+        open: points that a review can still add, of all of them together.
+    """
+
+    who: tuple[str, ...]
+    why: str
+    open: float = 0.0
+
+    @property
+    def named(self) -> str:
+        """Those whom it concerns; of many, the first ones."""
+        more = len(self.who) - _NAMED
+        return ", ".join(self.who[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def not_graded(report: ClassReport) -> tuple[Need, ...]:
+    """Folders that cannot be graded, submissions whose grading failed, and submissions that have not been graded yet."""
+    rejected = [Need((one.shown,), one.reason) for one in report.rejected]
+    yet = f"not graded yet: run `course grade {report.lab}`"
+    return (*rejected, *_by_reason((student, report.reasons.get(student, yet), 0.0) for student in report.ungraded))
+
+
+def in_part(report: ClassReport) -> tuple[Need, ...]:
+    """Submissions that were graded without something that should be there."""
+    found = ((one.student, report.reasons.get(one.student, ""), 0.0) for one in report.submissions)
+    return _by_reason(row for row in found if row[1])
+
+
+def to_review(report: ClassReport) -> tuple[Need, ...]:
+    """Reasons for a review. What only waits for its points, such as a written question, comes last."""
+    rows = [(one.student, reason) for one in report.to_review for reason in one.review.reasons]
+    rows.sort(key=lambda row: row[1].code == UNGRADED)
+    return _by_reason((student, reason.text, reason.open) for student, reason in rows)
+
+
+def _by_reason(rows: Iterator[tuple[str, str, float]]) -> tuple[Need, ...]:
+    found: dict[str, list[tuple[str, float]]] = {}
+    for who, why, points in rows:
+        found.setdefault(why, []).append((who, points))
+    return tuple(
+        Need(tuple(who for who, _ in several), why, sum(points for _, points in several)) for why, several in found.items()
+    )

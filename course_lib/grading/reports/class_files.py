@@ -1,0 +1,59 @@
+"""Everything that `course report` writes: the page of a class, and where asked the leaderboard and a CSV file."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from course_lib._util.files import write_atomically
+from course_lib.grading.batch.classroom import Classroom
+from course_lib.grading.reports import class_page, class_report, exports
+from course_lib.grading.reports import leaderboard as board
+from course_lib.grading.reports.class_report import ClassReport
+from course_lib.grading.reports.leaderboard import Place
+from course_lib.labs import Lab
+
+
+@dataclass(frozen=True)
+class ClassFiles:
+    """A class report, the leaderboard where it was asked for, and the files that were written."""
+
+    report: ClassReport
+    places: tuple[Place, ...]
+    files: tuple[Path, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        places = [asdict(place) for place in self.places]
+        return {**self.report.to_json(), "leaderboard": places, "files": [str(path) for path in self.files]}
+
+
+def write(
+    lab: Lab,
+    room: Classroom,
+    csv: Path | None = None,
+    form: str = "nbgrader",
+    *,
+    leaderboard: bool = False,
+    anonymous: bool = False,
+) -> ClassFiles:
+    """Read a class and write ``reports/LAB.html``, with `leaderboard` ``reports/LAB.leaderboard.html``, and the CSV file.
+
+    Raises:
+        CourseError: nothing was graded, a verdict cannot be read, or there is no such format.
+    """
+    report = class_report.read(lab, room)
+    pages = {f"{lab.name}.html": class_page.page(report)}
+    places: tuple[Place, ...] = ()
+    if leaderboard:
+        places = board.ranked(report.submissions, key=board.own_key(room.folder) if anonymous else None)
+        pages[f"{lab.name}.leaderboard.html"] = class_page.board(report, places)
+    files = [room.folder / "reports" / name for name in pages]
+    if csv:
+        exports.export(form, lab, room, report, csv)
+        files.append(csv)
+    for path, text in zip(files, pages.values(), strict=False):
+        path.parent.mkdir(exist_ok=True)
+        write_atomically(path, text.encode())
+    return ClassFiles(report, places, tuple(files))

@@ -1,0 +1,216 @@
+"""A class on one lab, read from the gradebook and the verdicts: who reached what, who needs an instructor, which files are alike."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from course_lib.benchmark import Interval
+from course_lib.errors import CourseError
+from course_lib.grading.batch.classroom import Classroom
+from course_lib.grading.batch.grade import noted
+from course_lib.grading.batch.intake import Rejected
+from course_lib.grading.integrity.similarity import Alike, alike, digests
+from course_lib.grading.judge.review import Review
+from course_lib.grading.judge.verdict import Verdict
+from course_lib.grading.nbgrader import gradebook
+from course_lib.labs import Lab
+
+TIERS = ("full", "partial", "none", "inconclusive", "ungraded")
+# what a lab's figures call the quality of its answers, the first that is there, with what an axis says
+_QUALITIES = {
+    "accuracy": "accuracy",
+    "mean_ap": "mean average precision",
+    "sqnr_db": "signal-to-noise ratio of the logits (dB)",
+}
+
+
+@dataclass(frozen=True)
+class TaskResult:
+    """One task of one submission: the verdict's tier (``"ungraded"`` where the examiner failed) and the gradebook's points."""
+
+    id: str
+    title: str
+    tier: str
+    points: float
+    max_points: float
+
+
+@dataclass(frozen=True)
+class Submission:
+    """One graded submission.
+
+    Attributes:
+        student: the id, which is the name of the folder.
+        first_name, last_name, email: as far as the gradebook knows them.
+        tasks: of the lab, in its order.
+        review: all points of the gradebook, those given by hand included, before the penalty; and why an instructor has to look.
+        penalty: points taken off because it was late.
+        late_s: how late, in seconds.
+        quality: the first of accuracy, mean average precision and signal-to-noise ratio that the lab measures.
+        speedup: over the race's baseline, None where nothing was raced.
+        of_reference: speed relative to the reference of the same session, None where none was raced. A machine that is slow on the
+            day slows both, so this compares submissions that were graded at different times.
+        sha256: digests of the files that were judged, by name.
+    """
+
+    student: str
+    tasks: tuple[TaskResult, ...]
+    review: Review
+    penalty: float = 0.0
+    late_s: float = 0.0
+    first_name: str = ""
+    last_name: str = ""
+    email: str = ""
+    quality: float | None = None
+    speedup: Interval | None = None
+    of_reference: Interval | None = None
+    sha256: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def score(self) -> float:
+        """Points earned, before the penalty."""
+        return self.review.points.earned
+
+    @property
+    def max_score(self) -> float:
+        """Points of the tasks and the written questions."""
+        return self.review.points.maximum
+
+    @property
+    def final(self) -> float:
+        """What counts: the score less the penalty."""
+        return max(0.0, self.score - self.penalty)
+
+    @property
+    def judged(self) -> float:
+        """Points of the lab's tasks alone, without written questions and penalty."""
+        return sum(task.points for task in self.tasks)
+
+
+@dataclass(frozen=True)
+class ClassReport:
+    """A class on one lab.
+
+    Attributes:
+        submissions: by student.
+        ungraded: who handed in but is not in the gradebook yet.
+        missing: who is in the gradebook and handed nothing in.
+        quality: what `Submission.quality` is, for an axis; "" where the lab measures none.
+        baseline: what speedups are over; "" where nothing was raced.
+        alike: identical files, the telling ones first.
+        rejected: folders that cannot be graded.
+        reasons: why a submission was graded without something that should be there, or not at all, by student.
+    """
+
+    lab: str
+    title: str
+    submissions: tuple[Submission, ...]
+    ungraded: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    quality: str = ""
+    baseline: str = ""
+    alike: tuple[Alike, ...] = ()
+    rejected: tuple[Rejected, ...] = ()
+    reasons: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def to_review(self) -> tuple[Submission, ...]:
+        """Submissions that an instructor has to look at."""
+        return tuple(one for one in self.submissions if one.review.needed)
+
+    @property
+    def late(self) -> tuple[Submission, ...]:
+        """Submissions after the due date, with or without a penalty."""
+        return tuple(one for one in self.submissions if one.late_s > 0)
+
+    def difficulty(self) -> dict[str, dict[str, float]]:
+        """For each task the share of submissions in each of `TIERS`, by the task's title."""
+        counts: dict[str, Counter[str]] = {}
+        for task in (task for one in self.submissions for task in one.tasks):
+            counts.setdefault(task.title, Counter())[task.tier] += 1
+        return {title: {tier: found[tier] / found.total() for tier in TIERS} for title, found in counts.items()}
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        known = asdict(self)
+        for row, one in zip(known["submissions"], self.submissions, strict=True):
+            row |= {"review": one.review.to_json(), "score": one.score, "max_score": one.max_score, "final": one.final}
+        return known | {"difficulty": self.difficulty(), "rejected": [one.to_json() for one in self.rejected]}
+
+
+def read(lab: Lab, room: Classroom) -> ClassReport:
+    """Collect what is known of a lab.
+
+    Raises:
+        CourseError: nothing of this lab was graded here, or a verdict cannot be read.
+    """
+    from nbgrader.api import Gradebook, MissingEntry
+
+    database = room.folder / "gradebook.db"
+    nothing = f"nothing of {lab.name} was graded in {room.folder}: `course grade {lab.name}` comes first"
+    if not database.is_file():
+        raise CourseError(nothing)
+    with Gradebook(f"sqlite:///{database}") as opened:
+        try:
+            rows = sorted(opened.assignment_submissions(lab.name), key=lambda one: one.student.id)
+        except MissingEntry:
+            raise CourseError(nothing) from None
+        verdicts = {one.student.id: room.verdict(lab, one.student.id) for one in rows}
+        quality = _quality(filter(None, verdicts.values()))
+        submissions = tuple(_submission(lab, one, verdicts[one.student.id], quality) for one in rows)
+        known = {student.id for student in opened.students}
+    if not submissions:
+        raise CourseError(nothing)
+    graded = {one.student for one in submissions}
+    intake = room.intake(lab)
+    handed_in = set(intake.students)
+    races = [verdict.comparison.baseline for verdict in verdicts.values() if verdict and verdict.comparison]
+    return ClassReport(
+        lab.name,
+        lab.title,
+        submissions,
+        ungraded=tuple(sorted(handed_in - graded)),
+        missing=tuple(sorted(known - graded - handed_in)),
+        quality=_QUALITIES.get(quality, ""),
+        baseline=races[0] if races else "",
+        alike=alike({one.student: one.sha256 for one in submissions}, given=digests(room.root / "labs" / lab.name)),
+        rejected=intake.rejected,
+        reasons={name: reason for name in sorted(graded | handed_in) if (reason := noted(room.folder, name, lab))},
+    )
+
+
+def _quality(verdicts: Iterable[Verdict]) -> str:
+    names = {name for verdict in verdicts for name in verdict.figures}
+    return next((name for name in _QUALITIES if name in names), "")
+
+
+def _submission(lab: Lab, row: Any, verdict: Verdict | None, quality: str) -> Submission:
+    """One submission.
+
+    Args:
+        row: of nbgrader's gradebook.
+        quality: the figure to show, a key of `_QUALITIES` or "".
+    """
+    cells = gradebook.cells(row)
+    points = {cell.name: cell.points for cell in cells}
+    tiers = {outcome.task.id: outcome.tier for outcome in verdict.outcomes} if verdict else {}
+    return Submission(
+        row.student.id,
+        tuple(
+            TaskResult(task.id, task.title, tiers.get(task.id, "ungraded"), points.get(task.id, 0.0), task.points)
+            for task in lab.tasks
+        ),
+        review=Review.of(lab, verdict, cells),
+        penalty=row.late_submission_penalty,
+        late_s=row.total_seconds_late,
+        first_name=row.student.first_name or "",
+        last_name=row.student.last_name or "",
+        email=row.student.email or "",
+        quality=verdict.figures.get(quality) if verdict else None,
+        speedup=verdict.comparison.speedups.get("yours") if verdict and verdict.comparison else None,
+        of_reference=verdict.of_reference if verdict else None,
+        sha256=verdict.provenance.get("sha256", {}) if verdict else {},
+    )

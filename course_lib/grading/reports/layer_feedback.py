@@ -1,0 +1,188 @@
+"""A submission's layer table beside the reference's: which layers use another type, and where kernels were won or lost.
+
+The words name layers of the learner's own graph only; what the reference alone has is counted, not shown.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from course_lib import labs
+from course_lib.engines import LayerTable, Plan
+from course_lib.errors import CourseError
+from course_lib.labs import Examiner, Lab
+from course_lib.profiling.layer_tables.table_diff import Change, TableDiff, Together, diff
+from course_lib.recipe import Recipe
+
+_CALLED = {"Float": "FP32", "Half": "FP16", "BFloat16": "BF16", "Int8": "INT8"}  # the other types are called what they are
+_WIDEST_FIRST = ("Float", "BFloat16", "Half", "FP8", "Int8", "FP4", "Int4")
+_MULTIPLY = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})  # what is worth a name in a sentence
+_NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+_MOST = 6  # layers or patterns that a sentence names before it counts the rest
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A place where the two tables differ.
+
+    Attributes:
+        layers: ONNX nodes of the submission's graph there; those that multiply matrices alone where there are some.
+        operators: what they are, such as ``"Conv + Relu"``.
+        kernels: how many the submission and the reference need for them.
+        types: what the submission's kernels and the reference's read, such as ``("FP32", "INT8")``; "" where that is not told.
+    """
+
+    layers: tuple[str, ...]
+    operators: str
+    kernels: tuple[int, int]
+    types: tuple[str, str]
+
+
+@dataclass(frozen=True)
+class LayerFeedback:
+    """What a learner is told about the layers.
+
+    Attributes:
+        kernels: of the submission and of the reference.
+        sentences: the differences in words, the most important first.
+        differences: the same as rows of a table, in order of execution.
+    """
+
+    kernels: tuple[int, int]
+    sentences: tuple[str, ...]
+    differences: tuple[Difference, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values; `from_json` reads them back."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> LayerFeedback:
+        """The feedback that `to_json` wrote."""
+        differences = (
+            Difference(tuple(row["layers"]), row["operators"], tuple(row["kernels"]), tuple(row["types"]))
+            for row in values["differences"]
+        )
+        return cls(tuple(values["kernels"]), tuple(values["sentences"]), tuple(differences))
+
+
+def compared_with_reference(lab: Lab, plan: Plan, examiner: Examiner) -> LayerFeedback | None:
+    """Compare the plan that the examiner built from a submission with the reference's, which is built once a process.
+
+    None where the lab hands in no ONNX model with a recipe, where the builder does not tell its kernels, or where the reference
+    cannot be built: this is advice, and no points depend on it.
+    """
+    if not {"model.onnx", "recipe.toml"} <= lab.artifacts.keys() or not plan.layers.kernels:
+        return None
+    reference = _reference(lab.name, examiner.builder)
+    return None if reference is None else compared(plan.layers, reference)
+
+
+def compared(yours: LayerTable, reference: LayerTable) -> LayerFeedback:
+    """The differences between two tables that both have kernels."""
+    kernels = (len(yours.kernels), len(reference.kernels))
+    if not set(_layers(yours)) & set(_layers(reference)):
+        said = "Your graph has other names for its layers than the reference, so they could not be compared one by one."
+        return LayerFeedback(kernels, (_about_kernels(*kernels), said), ())
+    found = diff(reference, yours)
+    sentences = (_about_kernels(*kernels), *_about_types(yours, reference), *_about_fusion(found), *_about_nodes(found))
+    rows = [_difference(found, change) for change in found.changes if change.after]
+    return LayerFeedback(
+        kernels, sentences, tuple(row for row in rows if row.layers and (row.types[0] or len(set(row.kernels)) > 1))
+    )
+
+
+@cache
+def _reference(name: str, builder: str) -> LayerTable | None:
+    lab, examiner = labs.find(name), Examiner(builder=builder)
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            lab.write_reference(Path(folder), opset=examiner.opset)
+            table = examiner.build(Path(folder, "model.onnx"), Recipe.load(Path(folder, "recipe.toml"))).layers
+    except CourseError:
+        return None
+    return table if table.kernels else None
+
+
+def _about_kernels(yours: int, reference: int) -> str:
+    more = f"{abs(yours - reference)} {'more' if yours > reference else 'fewer'} than" if yours != reference else "as many as"
+    return f"Your engine has {_count(yours, 'kernel')}, {more} the reference."
+
+
+def _about_types(yours: LayerTable, reference: LayerTable) -> Iterator[str]:
+    """For each pair of types the layers in which the submission has the one and the reference the other; other operators are counted."""
+    pairs: dict[tuple[str, str], list[str]] = defaultdict(list)
+    theirs = _types(reference)
+    for node, dtype in _types(yours).items():
+        if node in theirs and dtype != theirs[node]:
+            pairs[dtype, theirs[node]].append(node)
+    layers = set(_layers(yours))
+    for (own, other), nodes in sorted(pairs.items()):
+        named = [node for node in yours.operators if node in nodes and node in layers]
+        where = f"{_CALLED.get(own, own)} where the reference does in {_CALLED.get(other, other)}"
+        if named:
+            number = _NUMBERS[len(named)].capitalize() if len(named) < len(_NUMBERS) else len(named)
+            yield f"{number} {'layer computes' if len(named) == 1 else 'layers compute'} in {where}: {_listed(named)}."
+        if rest := len(nodes) - len(named):
+            yield f"{_count(rest, 'operator')} between layers {'computes' if rest == 1 else 'compute'} in {where}."
+
+
+def _about_fusion(found: TableDiff) -> Iterator[str]:
+    def places(patterns: Sequence[Together]) -> str:
+        return _listed(f"{pattern} in {_count(pattern.places, 'place')}" for pattern in patterns)
+
+    if found.parted:
+        yield f"Apart in your engine, one kernel in the reference: {places(found.parted)}."
+    if found.fused:
+        yield f"One kernel in your engine, apart in the reference: {places(found.fused)}."
+
+
+def _about_nodes(found: TableDiff) -> Iterator[str]:
+    """What the submission's graph has more of. Nodes that are only called otherwise are on both sides and cancel."""
+    more = Counter(found.operators([node]) for node in found.only_after)
+    more -= Counter(found.operators([node]) for node in found.only_before)
+    del more["Constant"]
+    if more:
+        yield f"Only your graph has: {_listed(_count(n, operator) for operator, n in more.most_common())}."
+
+
+def _difference(found: TableDiff, change: Change) -> Difference:
+    own = found.after.operators
+    nodes = list(dict.fromkeys(node for kernel in change.after for node in kernel.onnx_nodes if node in own))
+    layers = [node for node in nodes if own[node] in _MULTIPLY] or nodes
+    reference, yours = change.differs.get("reads", ("", ""))
+    kernels = (len(change.after), len(change.before))
+    return Difference(tuple(layers), found.operators(layers), kernels, (_called(yours), _called(reference)))
+
+
+def _layers(table: LayerTable) -> list[str]:
+    return [node for node, operator in table.operators.items() if operator in _MULTIPLY]
+
+
+def _types(table: LayerTable) -> dict[str, str]:
+    """The narrowest type that any kernel with a node reads: a convolution in INT8 is often followed by a kernel that scales in FP32."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for kernel in table.kernels:
+        for node in kernel.onnx_nodes:
+            found[node] |= {tensor.dtype for tensor in kernel.inputs}
+    return {node: max(known, key=_WIDEST_FIRST.index) for node, types in found.items() if (known := types & set(_WIDEST_FIRST))}
+
+
+def _called(types: str) -> str:
+    return " + ".join(_CALLED.get(name, name) for name in types.split(" + "))
+
+
+def _count(n: int, thing: str) -> str:
+    return f"{n} {thing}{'' if n == 1 else 's'}"
+
+
+def _listed(texts: Iterable[str]) -> str:
+    every = list(texts)
+    more = f" and {len(every) - _MOST} more" if len(every) > _MOST else ""
+    return ", ".join(every[:_MOST]) + more

@@ -1,0 +1,103 @@
+"""A race drawn for the one who was in it: the latencies of every subject, and the ratios beside the paces that earn points."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from course_lib import style
+from course_lib.benchmark import Comparison, Interval
+from course_lib.labs.framework.racing import Tiers
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_SEED = 0  # as the judge's, so that the page shows the very intervals that decided
+_SLOWEST = 99  # percentile up to which latencies are drawn: a busy machine's last percent would squeeze the rest
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """How fast the submission was beside another subject, and the boundaries of the tiers, None where the lab has none."""
+
+    over: str
+    interval: Interval
+    partial: float | None = None
+    full: float | None = None
+
+
+def ratios(comparison: Comparison, paces: Tiers | None) -> tuple[Ratio, ...]:
+    """The submission against PyTorch eager (or whatever the baseline is) and against the reference."""
+    found = []
+    for name in dict.fromkeys((comparison.baseline, "reference")):
+        if name not in comparison.measurements:
+            continue
+        which = {"eager": "over_eager", "reference": "of_reference"}.get(name)
+        bounds = [getattr(pace, which) for pace in (paces.partial, paces.full)] if paces and which else [None, None]
+        found.append(Ratio(name, comparison.ratio(name, "yours", seed=_SEED), *bounds))
+    return tuple(found)
+
+
+def draw(comparison: Comparison, found: tuple[Ratio, ...]) -> Figure:
+    """Left: how latencies are distributed. Right: the ratios with their 95 % intervals, and where points begin."""
+    figure = style.figure(9.0, 0.9 + 0.65 * len(comparison.measurements))
+    left, right = figure.subplots(1, 2, width_ratios=(3, 2))
+    _distributions(left, comparison)
+    _intervals(right, found)
+    return figure
+
+
+def said(comparison: Comparison, found: tuple[Ratio, ...]) -> str:
+    """The figure in words, for those who cannot see it."""
+    medians = ", ".join(f"{name} {measured.median_ms:.3g} ms" for name, measured in comparison.measurements.items())
+    return f"Median latencies: {medians}. " + " ".join(_sentence(ratio) for ratio in found)
+
+
+def _sentence(ratio: Ratio) -> str:
+    bounds = f"; partial points from {ratio.partial:g}, full points from {ratio.full:g}" if ratio.full is not None else ""
+    return f"Your speed divided by that of {ratio.over}: {ratio.interval}{bounds}."
+
+
+def _distributions(axes: Axes, comparison: Comparison) -> None:
+    names = list(comparison.measurements)
+    everything = np.concatenate(list(comparison.latencies().values()))
+    end = float(np.percentile(everything, _SLOWEST))
+    edges = np.linspace(0.95 * float(everything.min()), 1.05 * end, 121)
+    for row, name in enumerate(reversed(names)):
+        measured = comparison.measurements[name]
+        color = style.color(names.index(name))
+        counts, _ = np.histogram(measured.latencies_ms, edges)
+        axes.fill_between(
+            edges[:-1], row, row + 0.62 * counts / max(counts.max(), 1), step="post", color=color, alpha=0.75, lw=0
+        )
+        axes.plot([measured.median_ms] * 2, [row, row + 0.72], lw=1.5, color="black")
+        beyond = int((measured.latencies_ms > edges[-1]).sum())
+        told = f"median {measured.median_ms:.3g} ms" + (f", {beyond} slower ones not drawn" if beyond else "")
+        axes.annotate(told, (1, row + 0.76), xycoords=("axes fraction", "data"), ha="right", fontsize=8)
+    axes.set_yticks([row + 0.25 for row in range(len(names))], reversed(names))
+    axes.set(ylim=(-0.1, len(names) + 0.05), xlim=(edges[0], edges[-1]), xlabel="latency of one call (ms)")
+    axes.set_title("How long a call takes")
+
+
+def _intervals(axes: Axes, found: tuple[Ratio, ...]) -> None:
+    for row, ratio in enumerate(reversed(found)):
+        one = ratio.interval
+        axes.plot([one.low, one.high], [row, row], lw=6, color=style.color(0), solid_capstyle="butt", alpha=0.45)
+        axes.plot(one.median, row, "o", ms=6, color=style.color(0))
+        axes.annotate(str(one), (one.median, row + 0.13), ha="center", va="bottom", fontsize=8, annotation_clip=False)
+        if ratio.partial is not None and ratio.full is not None:
+            _boundary(axes, row, ratio.partial, f"part from \n{ratio.partial:g} ", style.color(4), "right")
+            _boundary(axes, row, ratio.full, f" all from\n {ratio.full:g}", style.color(2), "left")
+    axes.axvline(1, lw=0.8, ls=":", color="black")
+    axes.set_yticks(range(len(found)), [f"against\n{ratio.over}" for ratio in reversed(found)])
+    axes.set(ylim=(-0.75, len(found) - 0.45), xlabel="times as fast (bar: 95 % interval)")
+    axes.margins(x=0.35)  # room for the labels beside the outermost boundaries
+    axes.set_title("Your speed, and where points begin")
+
+
+def _boundary(axes: Axes, row: int, at: float, label: str, color: str, side: Literal["left", "right"]) -> None:
+    axes.plot([at, at], [row - 0.4, row + 0.1], lw=2, color=color)
+    axes.annotate(label, (at, row - 0.15), ha=side, va="top", fontsize=8)

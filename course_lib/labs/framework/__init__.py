@@ -1,0 +1,1 @@
+"""What all labs share: tasks and criteria, the examination, races, and isolation."""

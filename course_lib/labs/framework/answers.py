@@ -1,0 +1,79 @@
+"""Fresh images for an examination, and an engine's answers to them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+
+from course_lib.benchmark import sqnr_db
+from course_lib.errors import EngineError
+from course_lib.labs.framework.examination import Examiner, TimedWorker
+from course_lib.models import Digits, fresh_digits
+from course_lib.recipe import Recipe
+
+CLASSES = 10
+NOT_FINITE_DB = -120.0  # of answers that hold NaN or infinity
+
+
+def fresh_images(examiner: Examiner, n: int) -> Digits:
+    """``n`` fresh digits: from the grader's secret seed, or in a self-check from the operating system's."""
+    seed = examiner.seed if examiner.seed is not None else int(np.random.SeedSequence().generate_state(1)[0])
+    return fresh_digits(n, seed=seed)
+
+
+def logits(engine: TimedWorker, images: np.ndarray, batches: Sequence[int], name: str = "image") -> np.ndarray:
+    """Logits of all images, float64 ``(n, 10)``, sent in batches of the given sizes in turn: an engine can be right at 1 and wrong at 3.
+
+    Args:
+        name: of the engine's input.
+
+    Raises:
+        EngineError: a batch is rejected, or the answer is not one output called logits with ten numbers for each image.
+    """
+    parts: list[np.ndarray] = []
+    done = 0
+    for size in itertools.cycle(batches):
+        begin = min(done, len(images) - size)  # the last batch overlaps the one before it, so that its size is an accepted one
+        parts.append(_answer(engine, {name: images[begin : begin + size]}, size)[done - begin :])
+        done = begin + size
+        if done == len(images):
+            return np.concatenate(parts).astype(np.float64)
+    raise ValueError("need at least one batch size")
+
+
+def by_batch_size(engine: TimedWorker, images: np.ndarray, sizes: Sequence[int], name: str = "image") -> list[np.ndarray]:
+    """`logits` of one part of the images for each batch size, so that each size can be judged alone, on as many images.
+
+    Raises:
+        EngineError: as in `logits`.
+    """
+    parts = np.array_split(images, len(sizes))
+    return [logits(engine, part, [size], name) for size, part in zip(sizes, parts, strict=True)]
+
+
+def worst_decibels(want: Sequence[np.ndarray], have: Sequence[np.ndarray]) -> float:
+    """`decibels` of the part that is furthest off."""
+    return min(decibels(one, other) for one, other in zip(want, have, strict=True))
+
+
+def accepted_batches(recipe: Recipe, shape: Sequence[int], largest: int, name: str = "image") -> list[int]:
+    """Batch sizes up to `largest` that some profile accepts, for one input whose other dimensions are `shape`."""
+    shapes = [profile[name] for profile in recipe.profiles if name in profile.root]
+    return [n for n in range(1, largest + 1) if any(one.contains((n, *shape)) for one in shapes)]
+
+
+def _answer(engine: TimedWorker, feeds: dict[str, np.ndarray], size: int) -> np.ndarray:
+    outputs = engine.infer(feeds)
+    if list(outputs) != ["logits"]:
+        raise EngineError(f"the engine's outputs are {', '.join(outputs)[:80] or 'none'}, expected one called logits")
+    answer, expected = outputs["logits"], (size, CLASSES)
+    if answer.shape != expected:
+        raise EngineError(f"a batch of {size} was answered with logits of shape {answer.shape}, expected {expected}")
+    return answer
+
+
+def decibels(want: np.ndarray, have: np.ndarray) -> float:
+    """`sqnr_db` from `NOT_FINITE_DB` to 200, because JSON has no infinity."""
+    return float(np.clip(sqnr_db(want, have), NOT_FINITE_DB, 200))

@@ -1,0 +1,81 @@
+"""Criteria: what a task requires, what was found, and whether that is met, not met, or not decided."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from html import escape
+
+from course_lib.benchmark import Interval
+
+ALL, HALF = "all points", "half of the points"
+_ANSWERS = {True: "met", False: "not met", None: "not decided"}
+BUSY = "the machine is busy"
+
+
+@dataclass(frozen=True)
+class Criterion:
+    """One requirement of a task, as it was judged.
+
+    Attributes:
+        name: what was looked at, such as ``"speed over PyTorch eager"``.
+        found: the value, with its unit and, where it was measured, its interval.
+        bound: the value that was required, with every allowance that was applied.
+        met: yes, no, or None where measuring could not decide.
+        needed_for: `ALL` or `HALF`.
+    """
+
+    name: str
+    found: str
+    bound: str
+    met: bool | None
+    needed_for: str = ALL
+
+    @property
+    def answer(self) -> str:
+        """``"met"``, ``"not met"`` or ``"not decided"``."""
+        return _ANSWERS[self.met]
+
+    def __str__(self) -> str:
+        return f"{self.name}: found {self.found}, {self.needed_for} need {self.bound}: {self.answer}"
+
+
+def all_met(criteria: Iterable[Criterion]) -> bool | None:
+    """Whether every criterion is met: no if one is not, None if one is not decided."""
+    answers = [criterion.met for criterion in criteria]
+    return False if False in answers else None if None in answers else True
+
+
+def tier(full: Iterable[Criterion], half: Iterable[Criterion]) -> tuple[str, bool]:
+    """The tier of `Outcome` that follows from both lists, and whether half of the points are earned in any case."""
+    whole, part = all_met(full), all_met(half)
+    if whole:
+        return "full", True
+    if part:
+        return ("inconclusive" if whole is None else "partial"), True
+    return ("inconclusive" if part is None else "none"), False
+
+
+def summary(criteria: Iterable[Criterion], found_tier: str, cause: str = BUSY) -> str:
+    """One line that names the criteria that cost points, and for an inconclusive tier its `cause`."""
+    criteria = tuple(criteria)
+    undecided, failed = ([one for one in criteria if one.met is answer] for answer in (None, False))
+    if found_tier == "inconclusive":
+        return f"Inconclusive: {cause}. Not decided: {'; '.join(map(_short, undecided))}."
+    lowest = [one for one in failed if one.needed_for == HALF] or failed
+    return f"Not met: {'; '.join(map(_short, lowest))}." if failed else "Every criterion is met."
+
+
+def as_html(criteria: Iterable[Criterion]) -> str:
+    """A list for a notebook or a report; empty without criteria."""
+    rows = "".join(f'<li class="criterion">{escape(str(criterion))}</li>' for criterion in criteria)
+    return f"<ul>{rows}</ul>" if rows else ""
+
+
+def reaches_threshold(interval: Interval, threshold: float) -> bool | None:
+    """Whether a ratio reaches a threshold: yes, no, or None where the interval holds both answers."""
+    return (interval.low >= threshold) if interval.excludes(threshold) else None
+
+
+def _short(criterion: Criterion) -> str:
+    return f"{criterion.name} is {criterion.found}, {criterion.needed_for} need {criterion.bound}"

@@ -1,0 +1,230 @@
+"""One examination: the examiner that builds and runs a submission, and what it found. A self-check and the grader share it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+import numpy as np
+
+from course_lib.benchmark import Comparison
+from course_lib.engines import Compiler, ModelSource, Plan, Worker, build, default_builder, default_runner, split_target
+from course_lib.engines.registry import find
+from course_lib.engines.worker.environment import HERE
+from course_lib.engines.worker.parent import Launcher
+from course_lib.errors import BackendUnavailable, BuildError, CourseError, EngineError, ExaminerFault, RecipeError
+from course_lib.labs.framework.task import Outcome
+from course_lib.recipe import Recipe
+
+
+@dataclass(frozen=True)
+class Examination:
+    """The findings about one submission.
+
+    Attributes:
+        outcomes: one for each task that was examined.
+        plan: the plan that the examiner built, None where the build failed.
+        comparison: the measured latencies, None where nothing was measured.
+        figures: single numbers by name, such as ``accuracy``.
+    """
+
+    outcomes: tuple[Outcome, ...]
+    plan: Plan | None = field(default=None, repr=False)
+    comparison: Comparison | None = None
+    figures: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def points(self) -> float:
+        """Sum of the points of all outcomes."""
+        return sum(outcome.points for outcome in self.outcomes)
+
+    @property
+    def max_points(self) -> float:
+        """Sum of the points that the examined tasks are worth."""
+        return sum(outcome.task.points for outcome in self.outcomes)
+
+
+_T = TypeVar("_T")
+_BUILD_S = 10.0  # a usual build with the start of its process
+MOST_ANSWERED = 256 << 20  # bytes of one answer of a submission's engine
+
+
+class Measuring(Protocol):
+    """Takes a measurement by calling what takes it; the grader waits for its turn first, and repeats one that was disturbed."""
+
+    def __call__(self, take: Callable[[], _T], /) -> _T:
+        """The result of `take`, or of its repetition."""
+
+
+def at_once(take: Callable[[], _T], /) -> _T:
+    """`Measuring` without waiting or repeating, for a learner's own check."""
+    return take()
+
+
+def silently(name: str, about_s: float) -> None:
+    """`Examiner.begins` that does nothing."""
+
+
+@dataclass(frozen=True)
+class Examiner:
+    """Where and how a submission is examined. A learner's self-check uses the default, the grader brings sandbox and secrets.
+
+    Attributes:
+        builder, runner: backends, ``name`` or ``name@environment``.
+        launcher: wraps the command of every process that touches the submission.
+        seed: of the fresh data; None draws one from the operating system.
+        measure_s: longest time spent on measuring latencies, in seconds.
+        build_s: longest time for one build, in seconds.
+        measured: wraps every measurement of a submission.
+        begins: called at the start of each step with its name and its usual duration in seconds.
+    """
+
+    builder: str = field(default_factory=default_builder)
+    runner: str = field(default_factory=default_runner)
+    launcher: Launcher | None = field(default=None, repr=False)
+    seed: int | None = field(default=None, repr=False)
+    measure_s: float = 25.0
+    build_s: float = 120.0
+    measured: Measuring = field(default_factory=lambda: at_once, repr=False)
+    begins: Callable[[str, float], None] = field(default_factory=lambda: silently, repr=False, compare=False)
+
+    @property
+    def opset(self) -> int | None:
+        """Newest ONNX operator set that the builder reads; None if the builder has no such limit."""
+        return find(split_target(self.builder)[0]).newest_opset(_builder_version(self.builder))
+
+    def rng(self) -> np.random.Generator:
+        """A new generator from `seed`."""
+        return np.random.default_rng(self.seed)
+
+    def build(self, model: Path, recipe: Recipe) -> Plan:
+        """The engine as NVIDIA's compiler makes it, the proof of precision, fusion and profiles."""
+        self.begins("building the engine", _BUILD_S)
+        with self._blaming(self.builder, BuildError):
+            return build(model, recipe, backend=self.builder, time_limit_s=self.build_s, launcher=self.launcher)
+
+    def runnable(self, model: Path, recipe: Recipe, built: Plan | None = None) -> Plan:
+        """The plan that this machine can execute: the one already built, or the same ONNX for another backend."""
+        if built is not None and self.runner == self.builder:
+            return built
+        with self._blaming(self.runner, BuildError):
+            return build(model, recipe, backend=self.runner, time_limit_s=self.build_s, launcher=self.launcher)
+
+    def runnables(self, wanted: Sequence[tuple[Path, Recipe]]) -> list[Plan]:
+        """`runnable` for several models of the course's own: one process for all, whose start takes longer than small builds."""
+        with Compiler(self.runner, launcher=self.launcher) as compiler:
+            return [compiler.build(model, recipe, time_limit_s=self.build_s) for model, recipe in wanted]
+
+    def engine(self, plan: Plan) -> AbstractContextManager[TimedWorker]:
+        """A worker that holds the plan, behind the examiner's clock."""
+        with self._blaming(self.runner, EngineError):
+            worker = self._worker()
+            try:
+                worker.load(plan)
+            except CourseError:
+                worker.close()
+                raise
+            return TimedWorker(worker, ours=False)
+
+    def reference(self, plan: Plan) -> AbstractContextManager[TimedWorker]:
+        """The same for a plan of the course's own."""
+        return TimedWorker.start(self._worker(), plan, ours=True)
+
+    def baseline(self, source: ModelSource) -> AbstractContextManager[TimedWorker]:
+        """A worker that holds the PyTorch module, under the same conditions as every engine."""
+        return TimedWorker.start(Worker(HERE, launcher=self.launcher), source, ours=True)
+
+    @contextmanager
+    def _blaming(self, target: str, kind: type[BuildError] | type[EngineError]) -> Iterator[None]:
+        """Around a process that holds a submission. If it says that the backend is missing, a process without the submission is asked.
+
+        Raises:
+            BackendUnavailable: that process says so too.
+            BuildError, EngineError: of `kind`, where it does not, and for whatever else the submission's process says.
+        """
+        try:
+            yield
+        except BackendUnavailable as error:
+            name, environment = split_target(target)
+            with Worker(environment, launcher=self.launcher) as worker:
+                if not any(row.get("name") == name and row.get("version") for row in worker.backends()):
+                    raise
+            raise kind(str(error)) from None
+        except CourseError as error:
+            if isinstance(error, (kind, EngineError)) or (kind is BuildError and isinstance(error, RecipeError)):
+                raise
+            raise kind(str(error), code=error.code) from None
+
+    def _worker(self) -> Worker:
+        _, environment = split_target(self.runner)
+        return Worker(environment, launcher=self.launcher, most_bytes=MOST_ANSWERED)
+
+
+@dataclass(frozen=True)
+class TimedWorker(AbstractContextManager["TimedWorker"]):
+    """A worker timed from outside: inputs go in and outputs come back between two readings of the examiner's clock.
+
+    Whatever a submission does to its own process, it cannot touch this clock, and it never holds the inputs of a call before
+    that call is being timed. The price is the transport, paid by every subject alike.
+    """
+
+    worker: Worker
+    ours: bool
+
+    @classmethod
+    def start(cls, worker: Worker, source: Plan | ModelSource, *, ours: bool) -> TimedWorker:
+        """Load an engine.
+
+        Args:
+            ours: the engine is the course's own, so a failure now or later never counts against the submission.
+
+        Raises:
+            EngineError: the engine cannot be loaded, whatever its process calls the reason.
+            ExaminerFault: the same, with `ours`.
+        """
+        try:
+            worker.load(source)
+        except CourseError as error:
+            worker.close()
+            raise _fault(error, ours) from None
+        return cls(worker, ours)
+
+    def __exit__(self, *_: object) -> None:
+        self.worker.close()
+
+    def infer(self, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Outputs by name, for inputs by name.
+
+        Raises:
+            EngineError: the worker rejected the inputs or failed.
+            ExaminerFault: the same, for an engine of the course's own.
+        """
+        try:
+            return self.worker.infer(feeds)
+        except CourseError as error:
+            raise _fault(error, self.ours) from None
+
+    def time_ms(self, feeds: Mapping[str, np.ndarray]) -> float:
+        """Time of one `infer` in milliseconds, by the examiner's clock; it includes the transport."""
+        started = time.perf_counter()
+        self.infer(feeds)
+        return 1e3 * (time.perf_counter() - started)
+
+
+def _fault(error: CourseError, ours: bool) -> CourseError:
+    """Everything that a process says is its owner's fault: no process of a submission can claim one of the examiner's."""
+    if ours:
+        return ExaminerFault(str(error))
+    return error if isinstance(error, EngineError) else EngineError(str(error), code=error.code)
+
+
+@cache
+def _builder_version(target: str) -> str:
+    name, environment = split_target(target)
+    with Worker(environment) as worker:
+        return next((str(found["version"]) for found in worker.backends() if found["name"] == name), "")

@@ -1,0 +1,225 @@
+"""What a submission's graph may not hold, because a builder and a runner could read it as two different computations.
+
+Sizes may shape tensors. They may not become numbers of the computation, and neither they nor constants may choose what is computed.
+Every message names the node and what to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from course_lib.errors import BuildError
+from course_lib.labs.framework.constant_folding import QUANTIZATION, REARRANGING, Kind, inferred_shapes
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, NodeProto, TensorProto
+
+CONTROL_FLOW = frozenset({"If", "Loop", "Scan", "SequenceMap"})
+_RANDOM = frozenset({
+    *("RandomUniform", "RandomUniformLike", "RandomNormal", "RandomNormalLike", "Multinomial", "Bernoulli"),
+})  # fmt: skip
+_SIZE_BY_VALUE = frozenset({"NonZero", "Compress", "Unique", "NonMaxSuppression", "StringNormalizer", "TfIdfVectorizer"})
+_FOREIGN = frozenset({"Optional", "OptionalGetElement", "OptionalHasElement"})
+_COMPARING = frozenset(
+    {"Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "And", "Or", "Xor", "Not", "IsNaN", "IsInf"}
+)
+_ARITHMETIC = frozenset({"Add", "Sub", "Mul", "Div", "ReduceProd"})
+# Inputs of an operator that say how large its output is, by position.
+_DIMENSIONS_AT = {"Reshape": {1}, "Expand": {1}, "ConstantOfShape": {0}, "Range": {0, 1, 2}, "Resize": {3}}
+_COMPUTED_AT = {"Reshape": {1}}  # a reshape keeps every number, whatever the sizes are
+_TO_INTEGER = frozenset({"ArgMax", "ArgMin", "TopK", "BitShift", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitwiseNot"})
+_INTEGERS = frozenset({2, 3, 4, 5, 6, 7, 12, 13, 21, 22})  # TensorProto's numbers of integer types
+
+
+def check_form(model: ModelProto) -> None:
+    """Reject what makes a file more than one plain graph, and give every node its own name, in place.
+
+    Raises:
+        BuildError: control flow, functions, other domains, weights elsewhere, a name that is used twice, random or string operators.
+    """
+    graph = model.graph
+    if model.functions:
+        raise BuildError("the model defines functions. Inline them: onnx.inliner.inline_local_functions(model)")
+    domains = [entry.domain for entry in model.opset_import]
+    if sorted(set(domains) - {"", "ai.onnx"}) and {node.domain for node in graph.node} - {"", "ai.onnx"}:
+        raise BuildError(f"operators of the domain {max(domains)!r} are not taken: use the operators of ONNX itself")
+    if sum(domain in ("", "ai.onnx") for domain in domains) != 1:
+        raise BuildError("the model must import the operators of ONNX exactly once")
+    if graph.sparse_initializer:
+        raise BuildError("the model holds sparse constants: store them as dense ones")
+    for tensor in graph.initializer:
+        _check_tensor(tensor)
+    defined = [tensor.name for tensor in graph.initializer]
+    inputs = [info.name for info in graph.input if info.name not in set(defined)]
+    for number, node in enumerate(graph.node):
+        _check_node(node)
+        node.name = node.name or f"{node.op_type}_{number}"
+        defined += [name for name in node.output if name]
+    _check_names([*inputs, *defined], graph)
+    names: dict[str, int] = {}
+    for node in graph.node:
+        names[node.name] = names.get(node.name, 0) + 1
+        if names[node.name] > 1:
+            node.name = f"{node.name[:200]}_{names[node.name]}"
+
+
+def _check_names(defined: list[str], graph: object) -> None:
+    seen: set[str] = set()
+    for name in defined:
+        if name in seen:
+            raise BuildError(f"two values have the name {name[:60]!r}: give each its own")
+        seen.add(name)
+    known = {info.name for info in graph.input} | {tensor.name for tensor in graph.initializer}  # type: ignore[attr-defined]
+    for node in graph.node:  # type: ignore[attr-defined]
+        for name in node.input:
+            if name and name not in known:
+                raise BuildError(f"{_called(node)} reads {name[:60]!r} before any node makes it: sort the nodes")
+        known |= set(node.output)
+
+
+def _check_node(node: NodeProto) -> None:
+    if node.domain not in ("", "ai.onnx"):
+        raise BuildError(f"{_called(node)} is of the domain {node.domain[:40]!r}: use the operators of ONNX itself")
+    if node.op_type in CONTROL_FLOW or any(one.HasField("g") or one.graphs for one in node.attribute):
+        raise BuildError(
+            f"{_called(node)} is control flow, which can hide what runs: submit one graph without branches, and unroll loops"
+        )
+    if node.op_type in _RANDOM:
+        raise BuildError(f"{_called(node)} draws random numbers: the same inputs must give the same answers")
+    if node.op_type in _SIZE_BY_VALUE | _FOREIGN or node.op_type.startswith("Sequence"):
+        raise BuildError(
+            f"{_called(node)} makes outputs whose size depends on values: keep every tensor's size a matter of its shape"
+        )
+    for one in node.attribute:
+        if one.name == "training_mode" and one.i:
+            raise BuildError(f"{_called(node)} is in training mode: export the network in eval mode")
+        if one.HasField("t"):
+            _check_tensor(one.t)
+        if one.ref_attr_name or one.HasField("sparse_tensor") or one.sparse_tensors or one.HasField("tp") or one.type_protos:
+            raise BuildError(f"{_called(node)} has the attribute {one.name[:40]!r} in a form that compilers read differently")
+
+
+def _check_tensor(tensor: TensorProto) -> None:
+    if tensor.data_location == tensor.EXTERNAL or tensor.external_data:
+        raise BuildError(f"the weights {tensor.name[:60]!r} are not in the file: save the model with its weights inside")
+
+
+def check_values(model: ModelProto, kinds: Mapping[str, Kind]) -> None:
+    """Reject nodes by which a size, or a constant that is left, would choose what is computed.
+
+    Args:
+        model: with its constants folded.
+        kinds: where each value comes from, see `constant_folding.fold`.
+
+    Raises:
+        BuildError: there is such a node.
+    """
+    from onnx import numpy_helper
+
+    arrays = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer if _is_small(tensor)}
+    shapes = inferred_shapes(model)
+    integers: set[str] = set()
+    for node in model.graph.node:
+        found = [kinds[name] if name else None for name in node.input]
+        if node.op_type not in ("Shape", "Size"):
+            _check_sizes(node, found)
+        if node.op_type in _COMPARING and Kind.DATA not in found:
+            raise BuildError(f"{_called(node)} compares {_words(found)}, not data: leave out the part that is not used")
+        if node.op_type == "Where":
+            _check_where(node, found, arrays)
+        if node.op_type == "Slice" and found[0] is Kind.DATA:
+            _check_slice(node, shapes.get(node.input[0]), arrays)
+        if Kind.DATA in found or Kind.QUANTIZED in found:
+            _check_integers(node, integers)
+        _check_constants(node, arrays)
+    for name, array in arrays.items():
+        if array.dtype.kind == "f" and np.isnan(array).any():
+            raise BuildError(f"the constant {name[:60]!r} holds NaN: compilers treat it differently")
+
+
+def _check_sizes(node: NodeProto, found: list[Kind | None]) -> None:
+    sizes = {place for place, kind in enumerate(found) if kind in (Kind.DIMENSION, Kind.COMPUTED_SIZE)}
+    if not sizes:
+        return
+    kind = Kind.COMPUTED_SIZE if Kind.COMPUTED_SIZE in found else Kind.DIMENSION
+    if node.op_type in _DIMENSIONS_AT:
+        allowed = sizes <= (
+            _COMPUTED_AT.get(node.op_type, set()) if kind is Kind.COMPUTED_SIZE else _DIMENSIONS_AT[node.op_type]
+        )
+        if node.op_type == "Reshape" and 0 in sizes:
+            allowed = Kind.DATA not in found
+    elif node.op_type == "Slice" and found[0] is Kind.CONSTANT:  # the first rows of a table, such as positions
+        allowed = sizes == {2} and kind is Kind.DIMENSION
+    elif node.op_type == "Gather" and found[0] is Kind.CONSTANT:
+        allowed = kind is Kind.DIMENSION
+    elif node.op_type == "Cast":
+        allowed = any(one.name == "to" and one.i in (6, 7) for one in node.attribute)  # int32 and int64
+    else:
+        allowed = node.op_type in REARRANGING | _ARITHMETIC and Kind.DATA not in found and Kind.QUANTIZED not in found
+    if not allowed:
+        raise BuildError(
+            f"{_called(node)} reads {kind.value}. Sizes may shape tensors (Reshape, Expand), and may not take part in the computation "
+            "or choose a part of it: write the number into the graph"
+        )
+
+
+def _check_where(node: NodeProto, found: list[Kind | None], arrays: Mapping[str, np.ndarray]) -> None:
+    if found[0] is Kind.DATA:
+        return
+    condition = arrays.get(node.input[0])
+    if condition is None or condition.all() or not condition.any() or Kind.CONSTANT not in found[1:]:
+        raise BuildError(
+            f"{_called(node)} has a condition that is known in advance: keep the part that is used, leave out the other"
+        )
+
+
+def _check_slice(node: NodeProto, shape: list[int | None] | None, arrays: Mapping[str, np.ndarray]) -> None:
+    """A part of a dynamic dimension can be empty, and what follows it is then another network for some sizes."""
+    axes = arrays.get(node.input[3]) if len(node.input) > 3 and node.input[3] else None
+    starts = arrays.get(node.input[1])
+    if starts is None:
+        raise BuildError(f"{_called(node)} takes a part whose bounds are computed: write them into the graph")
+    places = range(len(starts)) if axes is None else [int(axis) for axis in axes]
+    if shape is None or any(shape[place] is None for place in places):
+        raise BuildError(f"{_called(node)} takes a part of a dynamic dimension, such as the batch: take all of it")
+
+
+def _check_integers(node: NodeProto, integers: set[str]) -> None:
+    """Integers made from data go to dequantization or integer products, not into arithmetic that wraps around somewhere."""
+    to_integer = node.op_type == "Cast" and any(one.name == "to" and one.i in _INTEGERS for one in node.attribute)
+    if to_integer or node.op_type in _TO_INTEGER:
+        raise BuildError(
+            f"{_called(node)} turns data into integers, which overflow differently in each compiler: compute in float"
+        )
+    if node.op_type == "QuantizeLinear":
+        integers.add(node.output[0])
+    elif set(node.input) & integers:
+        if node.op_type in REARRANGING | {"Transpose", "Flatten"} - {"Cast"}:
+            integers.update(node.output)
+        elif node.op_type not in QUANTIZATION:
+            raise BuildError(f"{_called(node)} computes with quantized integers: put a DequantizeLinear before it")
+
+
+def _check_constants(node: NodeProto, arrays: Mapping[str, np.ndarray]) -> None:
+    if node.op_type == "Dropout" and len(node.input) > 2 and (node.input[2] not in arrays or arrays[node.input[2]].any()):
+        raise BuildError(f"{_called(node)} is in training mode: export the network in eval mode")
+    if node.op_type == "Clip":
+        low, high = (arrays.get(node.input[place]) if len(node.input) > place else None for place in (1, 2))
+        if low is not None and high is not None and (low > high).any():
+            raise BuildError(f"{_called(node)} has a lower bound above its upper one, which compilers read differently")
+
+
+def _is_small(tensor: TensorProto) -> bool:
+    return int(np.prod(tensor.dims, dtype=np.float64)) <= 1 << 20
+
+
+def _words(found: list[Kind | None]) -> str:
+    return " and ".join(dict.fromkeys(kind.value for kind in found if kind))
+
+
+def _called(node: NodeProto) -> str:
+    name = node.name or (node.output[0] if node.output else "")
+    return f"node {name[:60]!r} ({node.op_type[:40]})"

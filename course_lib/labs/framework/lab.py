@@ -1,0 +1,128 @@
+"""A lab: its tasks, and how a submission is examined."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from course_lib._util.plain_text import plain
+from course_lib.errors import TWO_READINGS, CourseError
+from course_lib.labs.framework import criteria as judging
+from course_lib.labs.framework.criteria import Criterion
+from course_lib.labs.framework.examination import Examination, Examiner
+from course_lib.labs.framework.task import Outcome, Task
+
+if TYPE_CHECKING:
+    from course_lib.labs.framework.racing import Tiers
+
+
+_ONE_GRAPH_HINT = "Compiler and runner must read the same graph. Which line of your code made this node?"
+_LONGEST = 4000  # characters of a message
+_BUILD_HINT = "Build it in the notebook with course_lib.engines.build: the same error appears there."
+
+
+class Lab(ABC):
+    """A lab: what is handed in, what it is worth, and how it is examined."""
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    artifacts: ClassVar[Mapping[str, int]]  # file name to the largest size taken, in bytes
+    tasks: ClassVar[tuple[Task, ...]]
+    build_hints: ClassVar[
+        Mapping[str, str]
+    ] = {}  # where to look after a failed build, by `CourseError.code`; "" for all others
+    speed: ClassVar[Tiers | None] = None  # of a lab whose task "speed" follows from a race alone
+
+    @abstractmethod
+    def write_reference(self, folder: Path, *, opset: int | None = None) -> None:
+        """Make the reference submission, for a builder that reads up to `opset`.
+
+        It is made by code each time: a file beside the solution would overwrite a learner's when nbgrader grades.
+        """
+
+    @abstractmethod
+    def examine(self, folder: Path, examiner: Examiner, only: str | None = None) -> Examination:
+        """Examine the submission in `folder`; with `only`, spend time on what that task needs and nothing else."""
+
+    def speed_tier(self, latencies: Mapping[str, np.ndarray]) -> str | None:
+        """The tier of the task ``speed`` that follows from the latencies of `Examination.comparison` and nothing else, by subject.
+
+        With it a verdict can be computed again from its record. None in a lab that judges speed otherwise.
+        """
+        return self.speed.tier(latencies)[0] if self.speed else None
+
+    def check(self, task: str, folder: str | Path = ".") -> Outcome:
+        """A learner's check of one task, for a notebook cell. The grader runs the same examination on fresh secret data.
+
+        While nbgrader runs the notebook nothing is examined: points come from the files it leaves, not from its cells.
+
+        Raises:
+            CourseError: the lab has no such task.
+        """
+        asked = self._task(task)
+        if os.environ.get("NBGRADER_EXECUTION"):
+            return Outcome(asked, "none", 0.0, "the grader examines the files that were handed in, on its own machine")
+        examined = self.examine(Path(folder), Examiner(), only=task)
+        return next(outcome for outcome in examined.outcomes if outcome.task.id == task)
+
+    def _task(self, task_id: str) -> Task:
+        for task in self.tasks:
+            if task.id == task_id:
+                return task
+        raise CourseError(f"{self.name} has no task {task_id!r}: it has {', '.join(t.id for t in self.tasks)}")
+
+    def outcome(
+        self, task_id: str, tier: str, message: str | CourseError, hint: str = "", *, share: float = 1.0, code: str = ""
+    ) -> Outcome:
+        """The outcome of a task: `share` of its points at full, partial and inconclusive, none otherwise."""
+        task = self._task(task_id)
+        points = task.points * share if tier in ("full", "partial", "inconclusive") else 0.0
+        text = plain(message, _LONGEST)  # a submission's own words may be in it
+        return Outcome(task, tier, points, text, hint, code=message.code if isinstance(message, CourseError) else code)
+
+    def judged(
+        self,
+        task_id: str,
+        full: Sequence[Criterion],
+        half: Sequence[Criterion],
+        hint: str,
+        *,
+        context: str = "",
+        cause: str = judging.BUSY,
+    ) -> Outcome:
+        """The outcome that follows from criteria: all points, half of them, none, or inconclusive.
+
+        Args:
+            full: what all points need.
+            half: what half of the points need.
+            hint: where to look; dropped at full points, and where only the machine is to blame.
+            context: a sentence in front of the summary, such as what was measured on what.
+            cause: why a criterion can be undecided.
+        """
+        tier, half_earned = judging.tier(full, half)
+        shown = tuple(full) if half_earned else (*full, *half)
+        message = " ".join(part for part in (context, judging.summary(shown, tier, cause)) if part)
+        if tier == "full":
+            hint = ""
+        elif tier == "inconclusive" and cause == judging.BUSY and judging.all_met(full) is None:
+            hint = "Close other programs, then run this check again: it measures anew."
+        made = self.outcome(task_id, tier, message, hint, share=1.0 if tier == "full" else 0.5 if half_earned else 0.0)
+        return replace(made, criteria=shown)
+
+    def zero_outcomes(
+        self, message: str | CourseError, hint: str = "", tasks: Iterable[str] | None = None
+    ) -> tuple[Outcome, ...]:
+        """No points for any task (or `tasks`), for one and the same reason."""
+        return tuple(self.outcome(t, "none", message, hint) for t in (tasks or [task.id for task in self.tasks]))
+
+    def failed_build(self, error: CourseError, tasks: Iterable[str] | None = None) -> tuple[Outcome, ...]:
+        """No points for any task (or `tasks`), because the engine could not be built, with the hint for this failure."""
+        general = _ONE_GRAPH_HINT if error.code == TWO_READINGS else self.build_hints.get("", _BUILD_HINT)
+        hint = self.build_hints.get(error.code) or general
+        return self.zero_outcomes(error, hint, tasks)

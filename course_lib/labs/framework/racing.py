@@ -1,0 +1,160 @@
+"""The race of a lab: PyTorch eager, the reference and the submission interleaved, and the tier that the submission clearly reaches.
+
+What is timed is what is judged: each timed answer of the submission is compared with PyTorch's on the same inputs, and each batch size
+is judged alone, so that a few good answers cannot hide the bad ones of another size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from course_lib.benchmark import Comparison, Interval, compare, speedup
+from course_lib.labs.framework.answers_timed import Answering, TimedAnswers
+from course_lib.labs.framework.criteria import ALL, HALF, Criterion, reaches_threshold, tier
+from course_lib.labs.framework.examination import Examiner, TimedWorker
+from course_lib.labs.framework.lab import Lab
+from course_lib.labs.framework.task import UNUSUAL, Outcome
+
+Latencies = Mapping[str, np.ndarray]
+# So many times the reference's speed is more than any honest engine reaches, INT8 where the reference is FP32 included: an
+# instructor has to look before it counts.
+FAR_FASTER = 4.0
+SMALL_BATCH = 8  # largest batch that is timed: larger ones cost time and tell no more
+
+
+@dataclass(frozen=True)
+class Pace:
+    """A speed to reach: a share of the reference engine's, and a factor over PyTorch eager."""
+
+    of_reference: float
+    over_eager: float
+
+    def criteria(self, latencies: Latencies, needed_for: str = ALL) -> tuple[Criterion, Criterion]:
+        """Both requirements against the measured ratios; one is undecided while its interval holds the bound."""
+        over_eager, of_reference = ratios(latencies)
+        return (
+            _criterion("speed over PyTorch eager", over_eager, self.over_eager, needed_for),
+            _criterion("speed over the reference engine", of_reference, self.of_reference, needed_for),
+        )
+
+
+def _criterion(name: str, ratio: Interval, bound: float, needed_for: str) -> Criterion:
+    return Criterion(name, str(ratio), f"at least {bound:g}x", reaches_threshold(ratio, bound), needed_for)
+
+
+@dataclass(frozen=True)
+class Tiers:
+    """The paces for all points and for a part of them."""
+
+    full: Pace
+    partial: Pace
+
+    def tier(self, latencies: Latencies) -> tuple[str, bool]:
+        """The tier of `Outcome`, and whether the points for the partial one are earned."""
+        return tier(*self.criteria(latencies))
+
+    def criteria(self, latencies: Latencies) -> tuple[tuple[Criterion, ...], tuple[Criterion, ...]]:
+        """What all points need, and what half of them need."""
+        known = _known(latencies)
+        return (*self.full.criteria(latencies), *known), (*self.partial.criteria(latencies, HALF), *known)
+
+    def decided(self, latencies: Latencies) -> bool:
+        """Enough was measured: the tier is clear, and both ratios are known to within 5 %."""
+        clear = bool(_known(latencies)) or self.tier(latencies)[0] != "inconclusive"
+        return clear and all(ratio.half_width <= 0.05 for ratio in ratios(latencies))
+
+
+def _known(latencies: Latencies) -> tuple[Criterion, ...]:
+    """Empty, or for a submission that is far faster than the reference a criterion that only an instructor can decide."""
+    found = ratios(latencies)[1]
+    if reaches_threshold(found, FAR_FASTER) is not True:
+        return ()
+    return (Criterion("speed that is known to be possible", str(found), f"at most {FAR_FASTER:g}x the reference", None),)
+
+
+def ratios(latencies: Latencies) -> tuple[Interval, Interval]:
+    """The submission's speed over PyTorch eager's and over the reference's; always the same for the same latencies."""
+    eager, reference = (speedup(latencies[name], latencies["yours"], seed=0) for name in ("eager", "reference"))
+    return eager, reference
+
+
+def batch_sizes(rng: np.random.Generator, accepted: Collection[int]) -> Callable[[], int]:
+    """Draws the batch size of each round: the smallest that is accepted in about half of the rounds, up to `SMALL_BATCH` in the others.
+
+    The smallest is the one that matters most to a service of single images. The others are there because an engine that knows
+    the timed size needs to be fast for that one alone.
+    """
+    smallest = min(accepted)
+    others = [size for size in accepted if smallest < size <= max(SMALL_BATCH, smallest + 1)] or [smallest]
+    return lambda: int(smallest if rng.random() < 0.5 else rng.choice(others))
+
+
+def compare_answering(
+    subjects: Mapping[str, TimedWorker],
+    feeds: Callable[[], Mapping[str, np.ndarray]],
+    *,
+    truth: str,
+    floor_db: float,
+    time_limit_s: float,
+    settled: Callable[[Latencies], bool] | None = None,
+) -> Comparison:
+    """`compare` of engines, one of which is ``yours``, while its timed answers are compared with those of the subject `truth`.
+
+    Args:
+        truth: whose answers are right; it is the baseline as well.
+        floor_db: SQNR in dB that the timed answers of each batch size must have.
+
+    Raises:
+        EngineError: an engine failed, or timed answers are wrong.
+    """
+    answering = {name: Answering(engine) for name, engine in subjects.items()}
+    answers = TimedAnswers(answering[truth], answering["yours"], floor_db)
+    comparison = compare(
+        answering,
+        feeds,
+        baseline=truth,
+        time_limit_s=time_limit_s,
+        min_rounds=100,
+        settled=settled,
+        after_round=answers.look,
+    )
+    answers.check()
+    return comparison
+
+
+def race(
+    eager: TimedWorker,
+    reference: TimedWorker,
+    yours: TimedWorker,
+    feeds: Callable[[], Mapping[str, np.ndarray]],
+    tiers: Tiers,
+    examiner: Examiner,
+    *,
+    floor_db: float,
+) -> Comparison:
+    """Measure, when the examiner's turn comes, until the tier is clear or the time is up.
+
+    Raises:
+        EngineError: timed answers are further from PyTorch's than `floor_db` allows.
+    """
+    subjects = {"eager": eager, "reference": reference, "yours": yours}
+    return examiner.measured(
+        lambda: compare_answering(
+            subjects, feeds, truth="eager", floor_db=floor_db, time_limit_s=examiner.measure_s, settled=tiers.decided
+        )
+    )
+
+
+def outcome(lab: Lab, comparison: Comparison, tiers: Tiers, hint: str) -> Outcome:
+    """The outcome of the lab's task ``speed``: all of its points, half, or none; an instructor's to decide if it is far too fast."""
+    latencies = comparison.latencies()
+    full, half = tiers.criteria(latencies)
+    if not _known(latencies):
+        return lab.judged("speed", full, half, hint)
+    judged = lab.judged(
+        "speed", full, half, hint, cause="far faster than any engine that is known. An instructor will look at it"
+    )
+    return replace(judged, code=UNUSUAL)

@@ -1,0 +1,102 @@
+"""Small text files of a submission: read whole or rejected in one line, whatever a stranger put in them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from course_lib.errors import MISSING_FILE, BuildError, EngineError, PrecisionError
+from course_lib.recipe import Recipe
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+
+def missing(name: str) -> str:
+    """What to say about a file that is not there."""
+    return f"{name} is missing: the notebook's cell that writes it has not run or has failed"
+
+
+def submitted(folder: Path, name: str) -> Path:
+    """A file that was handed in.
+
+    Raises:
+        BuildError: it is not there.
+    """
+    if not (folder / name).is_file():
+        raise BuildError(missing(name), code=MISSING_FILE)
+    return folder / name
+
+
+def model_and_recipe(folder: Path, precision: str = "") -> tuple[Path, Recipe]:
+    """The submission's ``model.onnx`` and what its ``recipe.toml`` says.
+
+    Args:
+        precision: what the lab asks for, "" where each is allowed.
+
+    Raises:
+        BuildError: one of both is missing.
+        RecipeError: the recipe cannot be read.
+        PrecisionError: the recipe says another precision.
+    """
+    model, recipe = submitted(folder, "model.onnx"), Recipe.load(submitted(folder, "recipe.toml"))
+    if precision and recipe.precision != precision:
+        raise PrecisionError(f'recipe.toml says precision = "{recipe.precision}", this lab asks for "{precision}"')
+    return model, recipe
+
+
+def read_text(file: Path, max_bytes: int, advice: str = "") -> str:
+    """The text of a file.
+
+    Args:
+        max_bytes: it may have no more.
+        advice: what to do about a longer one.
+
+    Raises:
+        EngineError: it is missing, cannot be read, is too long or is not text; one line.
+    """
+    try:
+        return _content(file, max_bytes, advice).decode()
+    except UnicodeDecodeError as error:
+        raise EngineError(f"{file.name} cannot be read as text: {error}"[:200]) from None
+
+
+def read_json(file: Path, max_bytes: int, advice: str = "") -> object:
+    """The value in a JSON file; arguments as for `read_text`.
+
+    Raises:
+        EngineError: it is missing, cannot be read, is too long or is not JSON; one line.
+    """
+    try:
+        return json.loads(_content(file, max_bytes, advice))
+    except (ValueError, RecursionError):
+        raise EngineError(f"{file.name} is not JSON: write it with json.dump") from None
+
+
+def read_toml(file: Path, max_bytes: int, advice: str = "") -> dict[str, Any]:
+    """The table in a TOML file; arguments as for `read_text`.
+
+    Raises:
+        EngineError: it is missing, cannot be read, is too long or is not TOML; one line.
+    """
+    try:
+        return tomllib.loads(_content(file, max_bytes, advice).decode())
+    except (ValueError, RecursionError) as error:
+        raise EngineError(f"{file.name} is not TOML: {' '.join(str(error).split())[:120]}") from None
+
+
+def _content(file: Path, max_bytes: int, advice: str) -> bytes:
+    try:
+        with open(file, "rb") as opened:
+            content = opened.read(max_bytes + 1)
+    except FileNotFoundError:
+        raise EngineError(missing(file.name), code=MISSING_FILE) from None
+    except OSError as error:
+        raise EngineError(f"{file.name} cannot be read as text: {error.strerror}") from None
+    if len(content) > max_bytes:
+        raise EngineError(f"{file.name} is longer than {max_bytes:,} bytes" + (f": {advice}" if advice else ""))
+    return content

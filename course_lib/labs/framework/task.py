@@ -1,0 +1,89 @@
+"""A task of a lab, and what a submission earned with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from html import escape
+from typing import Any
+
+from course_lib.labs.framework import criteria as judging
+from course_lib.labs.framework.criteria import Criterion
+
+NOT_EXAMINED = "not_examined"  # something is missing on the grader's machine
+UNUSUAL = "unusual"  # better than any solution that is known
+
+
+@dataclass(frozen=True)
+class Task:
+    """A part of a lab that earns points. `id` is also the name of its grade cell in the notebook."""
+
+    id: str
+    title: str
+    points: float
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one task earned, why, and what to look at next.
+
+    Attributes:
+        tier: ``"full"``, ``"partial"``, ``"none"``, or ``"inconclusive"`` when measuring could not decide between two tiers;
+            `points` are then those of the lower one and an instructor has to look.
+        message: what was expected and what was found.
+        hint: where to look, empty at full points.
+        criteria: each requirement that was judged, with what was found and the bound that was used.
+        code: `CourseError.code` of the error that cost the points, or why it is inconclusive: `NOT_EXAMINED` or `UNUSUAL`; "" where
+            a busy machine is the cause, and without an error.
+    """
+
+    task: Task
+    tier: str
+    points: float
+    message: str
+    hint: str = ""
+    criteria: tuple[Criterion, ...] = ()
+    code: str = ""
+
+    @property
+    def mark(self) -> str:
+        """The tier in a word for the learner."""
+        return _MARKS[self.tier][0]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values; `from_json` reads them back."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Outcome:
+        """The outcome that `to_json` wrote."""
+        criteria = tuple(Criterion(**row) for row in values.get("criteria", ()))
+        return cls(**{**values, "task": Task(**values["task"]), "criteria": criteria})
+
+    def _repr_html_(self) -> str:
+        mark, color = _MARKS[self.tier]
+        hint = f"<i>Hint: {escape(self.hint)}</i>" if self.hint else ""
+        return (
+            f'<div style="border-left:4px solid {color};padding:.3em .8em"><b>{escape(self.task.title)}: {mark}</b> '
+            f"({self.points:g} of {self.task.points:g} points)<br>{escape(self.message)}"
+            f"{judging.as_html(self.criteria) or '<br>' * bool(hint)}{hint}</div>"
+        )
+
+
+_MARKS = {
+    "full": ("passed", "#009E73"),
+    "partial": ("partly", "#E69F00"),
+    "inconclusive": ("inconclusive", "#E69F00"),
+    "none": ("not yet", "#D55E00"),
+}
+
+
+def grouped(outcomes: Iterable[Outcome]) -> list[list[Outcome]]:
+    """Outcomes in their order, those next to each other together that lost their points for the same reason."""
+    groups: list[list[Outcome]] = []
+    for one in outcomes:
+        if groups and one.tier == "none" and (one.message, one.hint) == (groups[-1][-1].message, groups[-1][-1].hint):
+            groups[-1].append(one)
+        else:
+            groups.append([one])
+    return groups

@@ -1,0 +1,69 @@
+"""Whether an engine of lab 02 computes the given function: on digits, and on images that no classifier was made for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from course_lib.labs.framework.answers import decibels, fresh_images, logits
+from course_lib.labs.framework.examination import Examiner, TimedWorker
+
+IMAGES = 64  # of each family
+BATCHES = (1, 3, 8, 32)
+# Logits against PyTorch's on the same images, in dB. Measured with ONNX Runtime: rewritten in FP32 130 to 137, an epsilon forgotten
+# 65, one of two averaged branches dropped 24, statistics over the batch instead of the image 23.
+ENOUGH_DB, PARTIAL_DB = 100.0, 40.0
+MARGIN_DB = 10.0  # below the reference, where that is less than enough: on a GPU TF32 rounds both
+
+
+@dataclass(frozen=True)
+class Equality:
+    """Signal-to-noise ratios of logits in dB, for the worst family of images.
+
+    Attributes:
+        sqnr_db: of the submission.
+        reference_db: of the reference, on the same images.
+        family: which images were the worst for the submission.
+    """
+
+    sqnr_db: float
+    reference_db: float
+    family: str
+
+    @property
+    def needed_db(self) -> float:
+        """The ratio in dB that full points need."""
+        return min(ENOUGH_DB, self.reference_db - MARGIN_DB)
+
+    @property
+    def tier(self) -> str:
+        """The tier of `Outcome`."""
+        if self.sqnr_db >= self.needed_db:
+            return "full"
+        return "partial" if self.sqnr_db >= PARTIAL_DB else "none"
+
+
+def equality(given: TimedWorker, reference: TimedWorker, candidate: TimedWorker, examiner: Examiner) -> Equality:
+    """Send the same fresh images to all three, in batches of several sizes.
+
+    Raises:
+        EngineError: the candidate rejects a batch or answers with something else than logits.
+    """
+    found = {}
+    for family, images in _families(examiner).items():
+        want = logits(given, images, BATCHES)
+        have = logits(candidate, images, BATCHES)
+        found[family] = decibels(want, have), decibels(want, logits(reference, images, BATCHES))
+    family = min(found, key=lambda name: found[name][0])
+    return Equality(found[family][0], min(theirs for _, theirs in found.values()), family)
+
+
+def _families(examiner: Examiner) -> dict[str, np.ndarray]:
+    """Digits and noise: a network that is approximated on digits alone fails on noise."""
+    rng, shape = examiner.rng(), (IMAGES, 1, 32, 32)
+    return {
+        "fresh digits": fresh_images(examiner, IMAGES).images,
+        "noise": rng.random(shape, dtype=np.float32),
+        "loud noise": 4 * rng.standard_normal(shape, dtype=np.float32),
+    }

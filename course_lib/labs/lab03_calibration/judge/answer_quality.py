@@ -1,0 +1,124 @@
+"""The error of an INT8 engine's answers compared with the reference's, and whether its ranges are too small or too large."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from course_lib.labs.framework.answers import NOT_FINITE_DB, by_batch_size, decibels, logits, worst_decibels
+from course_lib.labs.framework.examination import TimedWorker
+from course_lib.models import Digits
+
+BATCH = 4
+# SQNR: how far below the reference's on the same fresh images, in dB, and a floor. Cleaning the recording earns full points, and
+# clipping at its best half of them. Measured without the two bright scans: min-max (the reference) 41, entropy and mean squared
+# error 42, percentile 99.99 40, 99.97 35, 99.9 26. With them: entropy 34, percentile 99.95 34, 99.9 30, 99.85 26, 99.97 23, 99.5
+# 18, 99 and 99.99 15, mean squared error 13, min-max -2. From one set of fresh images to another all move together by 0.5, and a
+# distance from the reference by 0.3.
+FULL_LOSS_DB, PARTIAL_LOSS_DB, FLOOR_DB = 5.0, 14.0, 18.0
+FAR_BETTER_DB = 15.0  # above the reference's SQNR: an instructor has to look
+FULL_LOSS, PARTIAL_LOSS = 2.0, 4.0  # of accuracy, in percentage points below PyTorch
+
+_DIMMED, _DIMMED_IMAGES = 0.5, 64  # contrast at which hardly anything is clipped any more
+_DEAD = 0.1  # share of the float logits' spread below which an engine does not look at its image
+
+
+@dataclass(frozen=True)
+class Quality:
+    """Figures of one engine.
+
+    Attributes:
+        sqnr_db: of the logits against PyTorch's on fresh images.
+        reference_sqnr_db: the reference engine's, on the same images.
+        dimmed_sqnr_db: on images of half the contrast. Ranges that are too narrow clip these less and it rises; ranges that are
+            too wide leave these fewer steps and it falls.
+        accuracy, accuracy_eager: share of right answers, 0 to 1, of the engine and of PyTorch.
+        spread: standard deviation of the logits from image to image over that of PyTorch's; 0 where they are not finite.
+    """
+
+    sqnr_db: float
+    reference_sqnr_db: float
+    dimmed_sqnr_db: float
+    accuracy: float
+    accuracy_eager: float
+    spread: float
+
+    @property
+    def tier(self) -> str:
+        """``"full"``, ``"partial"`` or ``"none"``."""
+        if self._within(FULL_LOSS_DB, FULL_LOSS):
+            return "full"
+        return "partial" if self._within(PARTIAL_LOSS_DB, PARTIAL_LOSS) else "none"
+
+    @property
+    def far_better(self) -> bool:
+        """Closer to float than INT8 gets: the best ranges that are known are 1 dB above the reference's, with float ends 5."""
+        return self.sqnr_db > self.reference_sqnr_db + FAR_BETTER_DB
+
+    def _within(self, loss_db: float, loss: float) -> bool:
+        return self.sqnr_db >= self._needed(loss_db) and 100 * (self.accuracy_eager - self.accuracy) <= loss
+
+    def _needed(self, loss_db: float) -> float:
+        return max(self.reference_sqnr_db - loss_db, FLOOR_DB)
+
+    def message(self) -> str:
+        """What was found, and what full points need."""
+        return (
+            f"The logits have {self.sqnr_db:.1f} dB SQNR; the reference has {self.reference_sqnr_db:.1f} dB. "
+            f"{100 * self.accuracy:.1f} % of the fresh images are right; PyTorch has {100 * self.accuracy_eager:.1f} %. "
+            f"Full points need at least {self._needed(FULL_LOSS_DB):.1f} dB and at most {FULL_LOSS:g} percentage points less than PyTorch."
+        )
+
+    def hint(self) -> str:
+        """Which way the ranges err, empty at full points."""
+        if self.tier == "full":
+            return ""
+        if self.sqnr_db == NOT_FINITE_DB:
+            return "The answers hold NaN or infinity. Is one of your thresholds 0, NaN or infinity?"
+        if self.spread < _DEAD:
+            return (
+                "The logits are the same for every image, because the steps are larger than the values. Was the calibration data "
+                "prepared like the network's input, with ink from 0 to 1?"
+            )
+        if self.dimmed_sqnr_db > self.sqnr_db:
+            return (
+                f"At half the contrast your engine has {self.dimmed_sqnr_db:.0f} dB, so it loses by clipping: the ranges are too "
+                "narrow. What share of the good values lies above your thresholds? Does the data have to contain the faulty scans?"
+            )
+        return (
+            f"At half the contrast your engine has {self.dimmed_sqnr_db:.0f} dB, so its steps are too coarse: the ranges are too "
+            "wide. Draw the histogram of `image` with your threshold. How many scans set it?"
+        )
+
+    def figures(self) -> dict[str, float]:
+        """All of it by name, for reports."""
+        return asdict(self)
+
+
+def quality(
+    eager: TimedWorker, reference: TimedWorker, yours: TimedWorker, fresh: Digits, sizes: Sequence[int] = (BATCH,)
+) -> Quality:
+    """Let three engines answer the same fresh images.
+
+    Args:
+        sizes: of batches; the SQNR is that of the size at which an engine is worst.
+
+    Raises:
+        EngineError: the submission rejects a batch or answers with something else than logits.
+    """
+    want_by_size, theirs_by_size, have_by_size = (
+        by_batch_size(engine, fresh.images, sizes) for engine in (eager, reference, yours)
+    )
+    want, have = np.concatenate(want_by_size), np.concatenate(have_by_size)
+    dim = _DIMMED * fresh.images[:_DIMMED_IMAGES]
+    right, right_eager = (float((answers.argmax(1) == fresh.labels).mean()) for answers in (have, want))
+    return Quality(
+        sqnr_db=worst_decibels(want_by_size, have_by_size),
+        reference_sqnr_db=worst_decibels(want_by_size, theirs_by_size),
+        dimmed_sqnr_db=decibels(logits(eager, dim, [BATCH]), logits(yours, dim, [BATCH])),
+        accuracy=right,
+        accuracy_eager=right_eager,
+        spread=float(have.std(0).mean() / want.std(0).mean()) if np.isfinite(have).all() else 0.0,
+    )

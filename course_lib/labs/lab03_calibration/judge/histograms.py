@@ -1,0 +1,93 @@
+"""Fresh histograms, and the judgment on the thresholds that a calibrator finds for them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from course_lib.precision import EntropyCalibrator, Histogram, StreamingHistogram
+
+BINS = (512, 1024)
+CLEAN = ("a bell", "a sharp peak", "a skewed bell")
+# The divergence is a flat valley: a threshold whose divergence is at most this much above the smallest is as good.
+ENTROPY_SLACK = 0.02
+
+
+@dataclass(frozen=True)
+class Question:
+    """One histogram to find a threshold for.
+
+    Attributes:
+        name: what is peculiar about it.
+        clean: whether it is smooth, without outliers, gaps, spikes or a heap of zeros.
+        percent: what a percentile calibrator is asked to keep.
+    """
+
+    name: str
+    clean: bool
+    histogram: Histogram
+    percent: float
+
+    def wire(self, method: str) -> dict[str, object]:
+        """What the learner's function is called with, as plain JSON values."""
+        known: dict[str, Any] = {"counts": self.histogram.counts.tolist(), "bin_width": self.histogram.bin_width}
+        return {**known, "percent": self.percent} if method == "percentile" else known
+
+    def bins_off(self, method: str, threshold: float) -> float:
+        """How many bins `threshold` lies above (below, when negative) the right one; 0 where it is right."""
+        if not math.isfinite(threshold):
+            return math.inf
+        distance = threshold / self.histogram.bin_width - self.border(method)
+        if abs(distance) < 1 - 1e-6:  # less than a bin away: interpolated within the right one, or rounded
+            return 0.0
+        return 0.0 if method == "entropy" and self._as_good(threshold) else distance
+
+    def border(self, method: str) -> int:
+        """The bin that the threshold ends, counted from 1: its upper border is ``border * bin_width``."""
+        if method == "entropy":
+            return math.ceil(EntropyCalibrator().threshold(self.histogram) / self.histogram.bin_width)
+        wanted = self.percent / 100 * self.histogram.total
+        return int(np.searchsorted(np.cumsum(self.histogram.counts), wanted)) + 1
+
+    def _as_good(self, threshold: float) -> bool:
+        candidates, scores = EntropyCalibrator().curve(self.histogram)
+        here = int(np.abs(candidates - threshold).argmin())
+        near = abs(candidates[here] - threshold) < self.histogram.bin_width
+        return bool(near and scores[here] <= (1 + ENTROPY_SLACK) * scores.min())
+
+
+def questions(rng: np.random.Generator) -> list[Question]:
+    """Fresh histograms: three clean ones and five as real tensors and real recordings make them."""
+    asked = []
+    for name, values, percent in _drawn(rng):
+        streaming = StreamingHistogram(name, int(rng.choice(BINS)))
+        streaming.add(values * 2 ** rng.uniform(-6, 6))
+        asked.append(Question(name, name in CLEAN, streaming.result(), percent))
+    return asked
+
+
+def _drawn(rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray, float]]:
+    # An odd number of values: no percentage below then falls exactly between two values, where two bins would be right.
+    many = 2 * int(rng.integers(40_000, 60_000)) + 1
+    percents = rng.permutation([99.0, 99.5, 99.9])
+    yield "a bell", rng.normal(size=many), percents[0]
+    yield "a sharp peak", rng.laplace(size=many), percents[1]
+    yield "a skewed bell", rng.gamma(2, size=many), percents[2]
+    yield "many zeros, as a Relu leaves them", np.maximum(rng.normal(size=many), 0), 99.5
+
+    outlier = np.abs(rng.normal(size=many))
+    outlier[0] = rng.uniform(25, 40)
+    yield "one outlier far out", outlier, 99.99
+
+    stuck = np.abs(rng.normal(size=many))
+    stuck[: many // 1500] = rng.uniform(12, 20)
+    yield "a group of outliers", stuck, 99.9
+
+    yield "few values, many empty bins", rng.laplace(size=2 * int(rng.integers(75, 125)) + 1), 99.0
+
+    levels = rng.choice([0.0, 0.25, 0.5, 0.75, 1.0, 3.0], many, p=[0.3, 0.2, 0.2, 0.15, 0.1495, 0.0005])
+    yield "a few spikes, everything to be kept", levels, 100.0

@@ -1,0 +1,80 @@
+"""How far the answers of an engine of lab 04 are from the float network's, for every size of request that the service sends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from course_lib.labs.framework.answers import decibels, fresh_images, logits
+from course_lib.labs.framework.examination import Examiner, TimedWorker
+
+BATCHES, ROWS = (1, 3, 8, 32), (16, 32, 48)
+# SQNR of the logits against PyTorch's, in dB. Measured: the reference and other right answers 65 to 70, BF16 48, a norm's squares
+# forgotten 34 in block 1, 14 in block 2 and 0 in the last norm, the shipped encoder 24, a tenth of the weights pruned 25, overflow
+# clamped to 65 504 16.
+FAR_BETTER_DB = 25.0  # above the reference's SQNR: an instructor has to look
+FULL_LOSS_DB, FULL_FLOOR_DB, PARTIAL_DB = 6.0, 50.0, 30.0
+
+
+@dataclass(frozen=True)
+class Error:
+    """SQNR of the logits over all requests with the same number of pixel rows, for the number at which the submission is worst.
+
+    Attributes:
+        sqnr_db: of the submission, from -120 to 200.
+        reference_db: of the reference, on the same digits.
+        rows: pixel rows of a digit.
+        lost: requests, as (batch, rows), that were answered with NaN or infinity.
+    """
+
+    sqnr_db: float
+    reference_db: float
+    rows: int
+    lost: tuple[tuple[int, int], ...]
+
+    @property
+    def needed_db(self) -> float:
+        """The ratio in dB that full points need."""
+        return max(self.reference_db - FULL_LOSS_DB, FULL_FLOOR_DB)
+
+    @property
+    def far_better(self) -> bool:
+        """Closer to FP32 than FP16 gets: every right answer that is known is within 5 dB of the reference."""
+        return self.sqnr_db > self.reference_db + FAR_BETTER_DB
+
+    @property
+    def tier(self) -> str:
+        """The tier of `Outcome`."""
+        if self.lost or self.sqnr_db < PARTIAL_DB:
+            return "none"
+        return "full" if self.sqnr_db >= self.needed_db else "partial"
+
+
+def error(given: TimedWorker, reference: TimedWorker, yours: TimedWorker, examiner: Examiner) -> Error:
+    """Send the same fresh digits to all three.
+
+    Raises:
+        EngineError: the submission rejects a request or answers in another shape.
+    """
+    found: dict[int, tuple[float, float]] = {}
+    lost: list[tuple[int, int]] = []
+    requests = list(_requests(examiner))
+    for rows in ROWS:
+        same = [tokens for tokens in requests if tokens.shape[1] == rows]
+        want, theirs, have = (
+            [logits(engine, tokens, [len(tokens)], "tokens") for tokens in same] for engine in (given, reference, yours)
+        )
+        lost += [(len(answer), rows) for answer in have if not np.isfinite(answer).all()]
+        expected = np.concatenate(want)
+        found[rows] = decibels(expected, np.concatenate(have)), decibels(expected, np.concatenate(theirs))
+    rows = min(found, key=lambda rows: found[rows][0])
+    return Error(found[rows][0], min(theirs for _, theirs in found.values()), rows, tuple(lost))
+
+
+def _requests(examiner: Examiner) -> Iterator[np.ndarray]:
+    """Fresh digits, ``(batch, rows, 32)``, in every combination of the two."""
+    fresh = fresh_images(examiner, sum(BATCHES))
+    for rows in ROWS:
+        yield from np.split(fresh.tokens(rows), np.cumsum(BATCHES)[:-1])

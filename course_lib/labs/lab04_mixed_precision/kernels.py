@@ -1,0 +1,93 @@
+"""What lab 04 reads from a layer table: which kernels compute in FP32, and where attention is one kernel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from course_lib.engines import Layer, LayerTable, Plan
+from course_lib.errors import CourseError, ExaminerFault
+from course_lib.labs.framework.examination import Examiner
+from course_lib.labs.lab04_mixed_precision import reference
+from course_lib.recipe import Recipe
+
+# TensorRT 8.6 takes types for permissions and shows a transformer as one Myelin layer. TensorRT for RTX takes them as they
+# are written and shows every kernel; it compiles on any machine, for a GPU that need not be there.
+PROVER, ITS_TARGET = "tensorrt_rtx", "sm89"
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """Counts of one engine.
+
+    Attributes:
+        total: all kernels.
+        wide: those that read FP32 activations or hold FP32 weights.
+        attention: fused attention kernels in half precision.
+    """
+
+    total: int
+    wide: int
+    attention: int
+
+    @property
+    def share(self) -> float:
+        """Of kernels that compute in half precision, 0 to 1."""
+        return 1 - self.wide / self.total if self.total else 0.0
+
+    @classmethod
+    def of(cls, table: LayerTable) -> Kernels:
+        """The counts of a layer table."""
+        kernels = table.kernels
+        return cls(
+            len(kernels), sum("Float" in kernel.dtypes for kernel in kernels), sum(_is_half_attention(k) for k in kernels)
+        )
+
+
+def _is_half_attention(kernel: Layer) -> bool:
+    """The compiler's own name for it. A matrix product carries its node's name, which a submission chooses, but not this kind."""
+    return kernel.kind == "kgen" and kernel.name.startswith("_gemm_mha") and kernel.dtypes == {"Half"}
+
+
+def prove(model: Path, recipe: Recipe, examiner: Examiner) -> Plan:
+    """The plan whose layer table counts: the examiner's own builder's, or where that is TensorRT 8.6, `PROVER`'s.
+
+    Raises:
+        BuildError: it is rejected.
+    """
+    if examiner.opset is None:
+        return examiner.build(model, recipe)
+    return replace(examiner, builder=PROVER).build(model, recipe.model_copy(update={"targets": (ITS_TARGET,)}))
+
+
+def runnable(model: bytes, recipe: Recipe, examiner: Examiner) -> Plan:
+    """The plan that the examiner's runner executes.
+
+    Raises:
+        BuildError: it is rejected.
+    """
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "model.onnx")
+        path.write_bytes(model)
+        return examiner.runnable(path, recipe)
+
+
+@cache
+def reference_kernels(builder: str) -> Kernels:
+    """The reference's counts with a builder. No sandbox: it is the course's own network.
+
+    Raises:
+        ExaminerFault: it cannot be built, or its table shows no fused attention.
+    """
+    with TemporaryDirectory() as folder:
+        model = Path(folder, "model.onnx")
+        model.write_bytes(reference.serialized())
+        try:
+            found = Kernels.of(prove(model, reference.RECIPE, Examiner(builder=builder)).layers)
+        except CourseError as error:
+            raise ExaminerFault(f"the reference cannot be built: {error}") from None
+    if not found.attention:
+        raise ExaminerFault(f"{builder} does not show which kernels its engines have")
+    return found

@@ -1,0 +1,138 @@
+"""The network of lab 04: an encoder that is right in FP32 and has large numbers inside. You may read it, take it apart and rewrite it.
+
+What training left in it is known from large language models: a residual stream whose values are large, norms written out in
+primitives, channels of an MLP that a learned gain drives up, attention whose scale is applied after the product, a gated activation
+with a steep gate, a norm whose input is scaled down. In exact arithmetic none of it matters: what makes a number large or small is
+undone further on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import gelu
+
+from course_lib.models import encoder
+from course_lib.models.transformer import Encoder, EncoderBlock
+
+STREAM = 72.0  # the whole residual stream is that much louder; norms take it back out
+GAINS = (1.0, 2.0**15, 2.0**6, 1.0)  # by block: what the loudest channels of the MLP are multiplied by
+SHARPNESS = (2.0**6, 1.0, 2.0**12, 2.0**4)  # by block: what queries times keys are larger by
+LOUD_CHANNELS = 6  # of an MLP with a gain
+SWISH_BLOCK, STEEPNESS = 3, 5.0  # the MLP whose activation is Swish, and the factor in its gate
+QUIET_BLOCK, QUIET = 0, 2.0**-20  # the block whose second norm scales its input, and by what
+
+
+class Norm(nn.Module):
+    """Layer norm as the paper writes it, over the last axis.
+
+    Args:
+        scale: multiplies the input. The result does not depend on it, because the norm divides it out again.
+    """
+
+    def __init__(self, trained: nn.LayerNorm, scale: float = 1.0) -> None:
+        super().__init__()
+        self.weight, self.bias, self.scale = trained.weight, trained.bias, scale
+        self.eps = trained.eps * (STREAM * scale) ** 2  # relative to the stream it is what it was
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``(N, S, width)`` to ``(N, S, width)``."""
+        x = x if self.scale == 1 else x * self.scale
+        centered = x - x.mean(dim=-1, keepdim=True)
+        variance = (centered * centered).mean(dim=-1, keepdim=True)
+        return centered / torch.sqrt(variance + self.eps) * self.weight + self.bias
+
+
+class Attention(nn.Module):
+    """Self-attention with a learned temperature for its scores; ``(N, S, width)``."""
+
+    def __init__(self, trained: EncoderBlock, sharpness: float) -> None:
+        super().__init__()
+        self.heads, self.qkv, self.out = trained.heads, trained.qkv, trained.out
+        self.width = self.out.in_features // self.heads  # of one head
+        self.temperature = self.width**0.5 * sharpness
+        for values in (self.qkv.weight.data, self.qkv.bias.data):
+            values.unflatten(0, (self.heads, 3, self.width))[:, :2] *= sharpness**0.5  # queries and keys, not values
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``(N, S, width)`` to ``(N, S, width)``."""
+        n, s, _ = x.shape
+        q, k, v = self.qkv(x).view(n, s, self.heads, 3 * self.width).transpose(1, 2).split(self.width, dim=-1)
+        mixed = self.scores(q, k).softmax(dim=-1) @ v
+        return self.out(mixed.transpose(1, 2).reshape(n, s, self.heads * self.width))
+
+    def scores(self, q: Tensor, k: Tensor) -> Tensor:
+        """Attention scores of each token for each other one; from ``(N, heads, S, width)`` to ``(N, heads, S, S)``."""
+        return q @ k.transpose(-1, -2) / self.temperature
+
+
+class GainedMLP(nn.Module):
+    """A two-layer perceptron with a learned gain for each inner channel; ``(N, S, width)``."""
+
+    gain: Tensor
+
+    def __init__(self, trained: EncoderBlock, loudest: float, activation: Callable[[Tensor], Tensor] = gelu) -> None:
+        super().__init__()
+        self.up, self.down, self.activation = trained.up, trained.down, activation
+        busiest = self.down.weight.data.norm(dim=0).topk(LOUD_CHANNELS).indices
+        gain = 1 + 0.1 * _noise(self.up.out_features)
+        gain[busiest] *= loudest
+        self.down.weight.data /= gain
+        self.register_buffer("gain", gain)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``(N, S, width)`` to ``(N, S, width)``."""
+        return self.down(self.activation(self.up(x)) * self.gain)
+
+
+def swish(x: Tensor) -> Tensor:
+    """``x`` times the sigmoid of ``STEEPNESS * x``, the sigmoid in primitives; any shape to the same shape."""
+    return x / (1 + torch.exp(-STEEPNESS * x))
+
+
+class Block(nn.Module):
+    """Attention and perceptron, each behind a norm and inside a residual; ``(N, S, width)``."""
+
+    def __init__(self, trained: EncoderBlock, loudest: float, sharpness: float, place: int) -> None:
+        super().__init__()
+        self.norm1: nn.Module = Norm(trained.norm1)
+        self.attention: nn.Module = Attention(trained, sharpness)
+        self.norm2: nn.Module = Norm(trained.norm2, QUIET if place == QUIET_BLOCK else 1.0)
+        self.mlp: nn.Module = GainedMLP(trained, loudest, swish if place == SWISH_BLOCK else gelu)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``(N, S, width)`` to ``(N, S, width)``."""
+        x = x + self.attention(self.norm1(x))
+        return x + self.mlp(self.norm2(x))
+
+
+class LoudEncoder(Encoder):
+    """``tokens`` ``(N, S, 32)`` to ``logits`` ``(N, 10)``, the digits encoder's answers."""
+
+    def __init__(self, trained: Encoder) -> None:
+        nn.Module.__init__(self)  # every part is made of the trained encoder's
+        for layer in trained.modules():
+            if isinstance(layer, nn.Linear):  # another training run: near the shipped weights, and not the same
+                layer.weight.data += 0.1 * layer.weight.data.std() * _noise(*layer.weight.shape)
+        blocks = [block for block in trained.blocks if isinstance(block, EncoderBlock)]
+        for writer in (trained.embed, *(layer for block in blocks for layer in (block.out, block.down))):
+            writer.weight.data *= STREAM
+            writer.bias.data *= STREAM
+        self.embed = trained.embed
+        self.register_buffer("positions", trained.positions * STREAM)
+        self.blocks = nn.ModuleList(map(Block, blocks, GAINS, SHARPNESS, range(len(blocks))))
+        self.norm = Norm(trained.norm)  # type: ignore[assignment]  # written out in primitives
+        self.head = trained.head
+
+
+def loud_encoder() -> LoudEncoder:
+    """The network as it was given, trained and in eval mode."""
+    return LoudEncoder(encoder()).eval().requires_grad_(False)
+
+
+def _noise(*shape: int) -> Tensor:
+    """Normally distributed, not trained: the same on every machine."""
+    return torch.from_numpy(np.random.RandomState(4).standard_normal(shape).astype(np.float32))

@@ -1,0 +1,66 @@
+"""The best three profiles for some traffic: every choice is priced with latencies that were measured on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from course_lib._util.progress_bar import track
+from course_lib.labs.lab05_dynamic_shapes.service import Box
+from course_lib.labs.lab05_dynamic_shapes.traffic import LARGEST
+
+MOST = 3  # profiles that the service has memory for
+GRID = tuple((b, s) for b in (1, 2, 4, 8, 12, 16) for s in (4, 16, 32, 64, 96, 128))
+CANDIDATES = tuple((b, s) for b in range(1, 17) for s in range(4, 129, 4))
+
+
+def measured(time_ms: Callable[[Box], float], *, repeats: int = 3, progress: bool = False) -> np.ndarray:
+    """Latency in milliseconds of every shape, ``(16, 128)``: the shapes of `GRID` are timed, those between interpolated.
+
+    The fastest of `repeats` stands for a shape: whatever else the machine does can only slow a call down.
+    """
+    rounds = [
+        {box: time_ms(box) for box in GRID} for _ in track(range(1 + repeats), "timing shapes", shown=progress)
+    ]  # the first round warms up: a call of a new shape may allocate
+    return interpolated({box: min(one[box] for one in rounds[1:]) for box in GRID})
+
+
+def interpolated(known: Mapping[Box, float]) -> np.ndarray:
+    """Bilinear between the points of a grid and constant beyond it, ``(16, 128)``."""
+    batches, lengths = (sorted({box[axis] for box in known}) for axis in (0, 1))
+    rows = [np.interp(np.arange(1, LARGEST[1] + 1), lengths, [known[b, s] for s in lengths]) for b in batches]
+    columns = [np.interp(np.arange(1, LARGEST[0] + 1), batches, column) for column in np.array(rows).T]
+    return np.array(columns).T
+
+
+def cheapest(latency_ms: np.ndarray, counts: np.ndarray) -> tuple[Box, ...]:
+    """At most three boxes of which one holds everything, cheapest first; no other choice among `CANDIDATES` costs less.
+
+    Args:
+        latency_ms: of every shape, ``(16, 128)``.
+        counts: how often each shape occurs, ``(16, 128)``.
+
+    All pairs are priced at once. A shape goes to the cheapest box that holds it, so of a pair i, j the cheaper one takes all
+    that it holds, the other what is left of its own (what both hold lies inside the box of the smaller sides), the full box the rest.
+    """
+    inside = counts.cumsum(axis=0).cumsum(axis=1)  # [b - 1, s - 1]: how many the box (b, s) holds
+    index = np.array(CANDIDATES) - 1
+    price = latency_ms[index[:, 0], index[:, 1]]
+    held = inside[index[:, 0], index[:, 1]]
+    order = np.argsort(price, kind="stable")
+    index, price, held = index[order], price[order], held[order]
+    both = np.minimum(index[:, None], index[None, :])
+    shared = inside[both[..., 0], both[..., 1]]
+    rest = held[None, :] - shared  # of j, the more expensive one
+    cost = price[:, None] * held[:, None] + price[None, :] * rest + latency_ms[-1, -1] * (counts.sum() - held[:, None] - rest)
+    cost = np.where(np.tri(len(price), dtype=bool).T, cost, np.inf)  # i costs at most as much as j
+    i, j = np.unravel_index(np.argmin(cost), cost.shape)
+    chosen = {(int(b) + 1, int(s) + 1): None for b, s in (index[i], index[j])}
+    return tuple(chosen | {LARGEST: None})
+
+
+def by_tokens(fixed: float = 60.0) -> np.ndarray:
+    """A guess at every shape's latency, ``(16, 128)``: in proportion to its tokens, after a fixed cost that is worth `fixed` of them."""
+    texts, tokens = np.indices(LARGEST) + 1
+    return fixed + texts * tokens.astype(float)

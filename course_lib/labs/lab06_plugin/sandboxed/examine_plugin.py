@@ -1,0 +1,246 @@
+"""The process that asks a learner's rope_plugin.py what TensorRT would ask, over TensorRT's real Python bindings.
+
+It is started as a file, with ``python -I``, and knows nothing of the course. Standard input is a zip archive: the bindings' wheel,
+empty stand-ins for TensorRT's libraries, the plugin and the questions. Answers are plain JSON values; whether they are right is
+decided elsewhere.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import io
+import json
+import os
+import sys
+import tempfile
+import traceback
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+FILE = "rope_plugin.py"
+Fields = list[list[str | list[int]]]  # name, type and numbers of each field
+Call = list[str | int | bool | list[int]]  # the arguments of one call of `launch`
+_PERMITTED = {*sys.stdlib_module_names, "numpy", "tensorrt", "tensorrt_bindings"}
+
+
+class NoOthers:
+    """An import hook that rejects other packages."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
+        """Reject `name`, or leave it to Python's own finders."""
+        if name.partition(".")[0] not in _PERMITTED:
+            raise ImportError(f"{FILE} may import tensorrt, numpy and Python's own modules, not {name!r}")
+
+
+class Registry:
+    """Accepts every creator, because the empty libraries have no registry."""
+
+    def register_creator(self, *_: Any, **__: Any) -> bool:
+        """Accept a creator without keeping it."""
+        return True
+
+
+class Constants:
+    """An expression builder that records the constants that a plugin creates."""
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+
+    def constant(self, value: int) -> None:
+        """Remember the value of a constant expression."""
+        self.asked.append(int(value))
+
+    def operation(self, *_: Any) -> None:
+        """Stands for any expression that is not a constant."""
+        return None
+
+    declare_size_tensor = operation
+
+
+class PluginHost:
+    """Asks one plugin and its creator. A question that raises is answered with the error's line."""
+
+    def __init__(self, trt: Any, names: dict[str, Any]) -> None:
+        self.trt, self.names = trt, names
+        self.calls: list[Call] = []
+        names["launch"] = self._launch
+
+    def _launch(self, dtype: Any, x: Any, cos: Any, sin: Any, y: Any, shape: Any, interleaved: Any, stream: Any) -> None:
+        self.calls.append(
+            [str(dtype), int(x), int(cos), int(sin), int(y), [int(n) for n in shape], bool(interleaved), int(stream)]
+        )
+
+    def answers(self, asked: dict[str, Any]) -> dict[str, Any]:
+        """An answer for each question, under the question's name."""
+        return {name: [_tried(getattr(self, name), **one) for one in several] for name, several in asked.items()}
+
+    def names_and_outputs(self) -> list[list[str] | int]:
+        """Name, version and namespace of the plugin and of its creator, and the plugin's number of outputs."""
+        plugin, creator = self._plugin(False), self.names["RopeCreator"]()
+        return [
+            [plugin.plugin_name, plugin.plugin_version, plugin.plugin_namespace],
+            [creator.name, creator.plugin_version, creator.plugin_namespace],
+            int(plugin.num_outputs),
+        ]
+
+    def interface(self, capability: str) -> bool:
+        """Whether the object that the plugin returns for a capability implements that capability's interface."""
+        plugin = self._plugin(False)
+        kind = getattr(
+            self.trt, {"CORE": "IPluginV3OneCore", "BUILD": "IPluginV3OneBuild", "RUNTIME": "IPluginV3OneRuntime"}[capability]
+        )
+        asked = self.trt.PluginCapabilityType.__members__[capability]  # not in TensorRT 8.6
+        return isinstance(plugin.get_capability_interface(asked), kind)
+
+    def creator_fields(self) -> list[list[str]]:
+        """Name and type of each field that the creator announces."""
+        creator = self.names["RopeCreator"]()
+        _churn()
+        return [[field.name, field.type.name] for field in creator.field_names]
+
+    def fields(self, interleaved: bool, phase: str) -> Fields:
+        """The fields that a plugin serializes if it was created with `interleaved` in a phase, ``BUILD`` or ``RUNTIME``."""
+        return self._fields(self._plugin(interleaved, phase))
+
+    def default_fields(self) -> Fields:
+        """The fields that a plugin serializes if it was created without any field."""
+        creator = self.names["RopeCreator"]()
+        phase = self.trt.TensorRTPhase.BUILD  # not in TensorRT 8.6
+        return self._fields(creator.create_plugin("rope", self.trt.PluginFieldCollection([]), phase))
+
+    def copies(self, interleaved: bool) -> list[list[bool | str | int | Fields]]:
+        """For `clone` and `attach_to_context`: whether the copy is new, its name, number of outputs and fields."""
+        plugin = self._plugin(interleaved)
+        found: list[list[bool | str | int | Fields]] = []
+        for copy in (plugin.clone(), plugin.attach_to_context(None)):
+            found.append(
+                [copy is not plugin and type(copy) is type(plugin), copy.plugin_name, int(copy.num_outputs), self._fields(copy)]
+            )
+        return found
+
+    def output_types(self, types: list[str]) -> list[str]:
+        """Names of the output types for the names of three input types."""
+        found = self._plugin(False).get_output_data_types([self._type(name) for name in types])
+        return [one.name for one in found]
+
+    def output_shapes(self) -> list[list[int]]:
+        """The rank of each output, and the constants that the plugin created to compute the shapes."""
+        builder = Constants()
+        inputs = [self.trt.DimsExprs(rank) for rank in (4, 2, 2)]  # not in TensorRT 8.6
+        found = self._plugin(False).get_output_shapes(inputs, [], builder)
+        return [[len(shape) for shape in found], builder.asked]
+
+    def format(self, position: int, types: list[str], formats: list[str]) -> bool:
+        """Whether the plugin accepts the type and format of the tensor at `position`."""
+        tensors = []
+        for dtype, form in zip(types, formats, strict=True):
+            tensor = self.trt.DynamicPluginTensorDesc()  # not in TensorRT 8.6
+            tensor.desc = self._described([1], dtype, form)  # not in TensorRT 8.6
+            tensors.append(tensor)
+        return bool(self._plugin(False).supports_format_combination(position, tensors, 3))
+
+    def enqueue(
+        self, interleaved: bool, dtype: str, shapes: list[list[int]], addresses: list[list[int]], streams: list[int]
+    ) -> list[Call]:
+        """One plugin, several shapes: as an engine with a dynamic shape does."""
+        plugin = self._plugin(interleaved, "RUNTIME").attach_to_context(None)
+        self.calls = []
+        for shape, (*inputs, output), stream in zip(shapes, addresses, streams, strict=True):
+            table = self._described([shape[1] + 2, shape[3] // 2], "FLOAT")
+            described = [self._described(shape, dtype), table, table]
+            plugin.set_tactic(0)
+            plugin.on_shape_change(described, described[:1])
+            plugin.enqueue(described, described[:1], inputs, [output], 0, stream)
+        return self.calls
+
+    def _plugin(self, interleaved: bool, phase: str = "BUILD") -> Any:
+        kept = np.array([interleaved], np.int32)
+        fields = self.trt.PluginFieldCollection([self.trt.PluginField("interleaved", kept, self.trt.PluginFieldType.INT32)])
+        phases = self.trt.TensorRTPhase.__members__  # not in TensorRT 8.6
+        return self.names["RopeCreator"]().create_plugin("rope", fields, phases[phase])
+
+    def _fields(self, plugin: Any) -> Fields:
+        fields = plugin.get_fields_to_serialize()
+        others = _churn()
+        found = [[field.name, field.type.name, np.asarray(field.data).astype(np.int64).tolist()[:4]] for field in fields]
+        assert others
+        return found
+
+    def _type(self, name: str) -> Any:
+        return self.trt.DataType.__members__[name]
+
+    def _described(self, shape: list[int], dtype: str, form: str = "LINEAR") -> Any:
+        tensor = self.trt.PluginTensorDesc()  # not in TensorRT 8.6
+        tensor.dims, tensor.type, tensor.format = (  # not in TensorRT 8.6
+            self.trt.Dims(shape),
+            self._type(dtype),
+            self.trt.TensorFormat.__members__[form],
+        )
+        return tensor
+
+
+def _churn() -> list[np.ndarray]:
+    """Reuse freed memory, so that a plugin that keeps no reference to its fields reads other values."""
+    gc.collect()
+    return [np.full(size, -7, np.int32) for size in (1, 1, 1, 2, 4, 1000) for _ in range(300)]
+
+
+def _tried(question: Callable[..., Any], **arguments: Any) -> Any:
+    try:
+        return {"answer": question(**arguments)}
+    except BaseException as error:  # whatever a learner's code raises, SystemExit included, is an answer
+        return {"error": said(error), "empty": isinstance(error, NotImplementedError)}
+
+
+def said(error: BaseException) -> str:
+    """One line: where in the learner's file it happened, and what."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == FILE]
+    where = f"{FILE}, line {frames[-1].lineno}: " if frames else f"{FILE}: "
+    return " ".join(f"{where}{type(error).__name__} {error}".split())[:300]
+
+
+def examine(folder: Path) -> dict[str, Any]:
+    """Load the plugin and answer all questions. If it cannot be loaded, the result is ``{"error": line}``."""
+    sys.path.insert(0, str(folder))
+    trt: Any = importlib.import_module("tensorrt_bindings")
+    sys.modules["tensorrt"] = trt
+    trt.get_plugin_registry = trt.init_libnvinfer_plugins = lambda *_: Registry()
+    asked = json.loads((folder / "questions.json").read_text())
+    sys.meta_path.insert(0, NoOthers())
+    names: dict[str, Any] = {"__name__": "rope_plugin"}
+    try:
+        exec(compile((folder / FILE).read_text(encoding="utf-8"), FILE, "exec"), names)
+        missing = [name for name in ("RopePlugin", "RopeCreator") if name not in names]
+        if missing:
+            raise NameError(f"defines no class {missing[0]}")
+    except BaseException as error:
+        return {"error": said(error)}
+    return PluginHost(trt, names).answers(asked["questions"]) | {"nonce": asked["nonce"]}
+
+
+def main() -> None:
+    """Unpack, restart with the empty libraries on the loader's path, then answer. A plugin's output is discarded."""
+    if len(sys.argv) == 1:
+        folder = tempfile.mkdtemp()
+        with zipfile.ZipFile(io.BytesIO(sys.stdin.buffer.read())) as archive:
+            archive.extractall(folder)
+        with zipfile.ZipFile(Path(folder, "bindings.whl")) as wheel:
+            wheel.extractall(folder)
+        os.execve(sys.executable, [sys.executable, "-I", __file__, folder], {**os.environ, "LD_LIBRARY_PATH": folder})
+    reply = os.dup(1)
+    with open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), 1)
+    answered = examine(Path(sys.argv[1]))
+    with os.fdopen(reply, "w") as out:
+        json.dump(answered, out)
+        out.flush()
+    os._exit(0)  # not through destructors over empty libraries
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,139 @@
+"""How fast a pipeline of lab 07 has to be: yardsticks are the reference with causes left in, measured in the same session."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from course_lib.benchmark import Comparison, compare, speedup
+from course_lib.labs.framework.criteria import ALL, Criterion, all_met, reaches_threshold
+from course_lib.labs.framework.examination import Examiner, TimedWorker
+from course_lib.labs.lab07_profiling import service as services
+from course_lib.labs.lab07_profiling.causes import GUILTY
+from course_lib.labs.lab07_profiling.judge.answers import check
+from course_lib.labs.lab07_profiling.stream import Stream, fresh_stream, usual_sizes
+
+REQUESTS = 3  # of a stream that is timed
+FLOOR = {"full": 2.0, "partial": 1.1}  # over the given pipeline, whatever the yardsticks say
+# Share of the throughput with 1, 2 or 3 causes left in that counts as having reached it: halfway, as a ratio, to the fastest
+# pipeline with one cause more, as measured on a CPU.
+AS_FAST = {1: 0.82, 2: 0.9, 3: 0.87}
+LONGER = 2  # times the usual limit: it ends as soon as the answer is known, and under load that takes longer
+Latencies = Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Restarted:
+    """The submission, started again for each stream, so that none of its threads can slow down the others."""
+
+    start: Callable[[], AbstractContextManager[TimedWorker]]
+    truth: TimedWorker
+    fresh: Callable[[], Stream]
+
+    def time_ms(self, feeds: Stream) -> float:
+        """From the first byte sent to the last received, after another stream that warms up.
+
+        Raises:
+            EngineError: it failed, or the answers are not the given pipeline's.
+        """
+        expected = services.answers(self.truth, feeds)
+        with self.start() as service:
+            services.answers(service, self.fresh())
+            started = time.perf_counter()
+            found = services.answers(service, feeds)
+            elapsed_ms = 1e3 * (time.perf_counter() - started)
+        check(expected, found)
+        return elapsed_ms
+
+
+def race(source: str, examiner: Examiner, *, floor_only: bool = False) -> Comparison:
+    """The given pipeline, the reference, the reference with one cause left in, for each cause, and the submission, interleaved.
+
+    Args:
+        floor_only: the given pipeline, the reference and the submission are enough.
+
+    Raises:
+        EngineError: the submission failed.
+    """
+    rng = examiner.rng()
+
+    def fresh() -> Stream:
+        return fresh_stream(usual_sizes(rng, REQUESTS), rng)
+
+    texts = {"given": services.given(), "reference": services.reference()}
+    if not floor_only:
+        texts |= {cause: services.reference((cause,)) for cause in GUILTY}
+    with ExitStack() as stack:
+        ours = {name: stack.enter_context(services.started(text, examiner, ours=True)) for name, text in texts.items()}
+        yours = Restarted(lambda: services.started(source, examiner), ours["reference"], fresh)
+        measuring = partial(
+            compare,
+            {**ours, "yours": yours},
+            fresh,
+            baseline="given",
+            time_limit_s=LONGER * examiner.measure_s,
+            warmup=1,
+            min_rounds=10,
+            settled=(lambda found: above(found, "partial") is not None) if floor_only else decided,
+        )
+        return examiner.measured(measuring)
+
+
+def above(latencies: Latencies, tier: str) -> bool | None:
+    """Whether the submission clearly beats the given pipeline by the tier's floor: yes, no, or None if the interval contains the floor."""
+    return reaches_threshold(speedup(latencies["given"], latencies["yours"]), FLOOR[tier])
+
+
+def reached(latencies: Latencies, left: int) -> bool | None:
+    """Whether the submission is as fast as the reference with its `left` costliest causes left in: yes, no, or None.
+
+    What causes cost adds up: the pipeline does one thing after the other.
+    """
+    return all_met(criteria(latencies, left))
+
+
+def _with_left(latencies: Latencies, left: int) -> np.ndarray:
+    """What the reference with its `left` costliest causes left in takes, in ms."""
+    reference = latencies["reference"]
+    costs = sorted((latencies[cause] - reference for cause in GUILTY), key=lambda cost: -float(np.median(cost)))
+    return reference + np.sum(costs[:left], axis=0)
+
+
+def fixes(latencies: Latencies) -> tuple[int, bool]:
+    """What the submission's throughput is worth in fixed causes, 0 to 3, and whether measuring could tell it from one more."""
+    for left in (1, 2, 3):
+        if reached(latencies, left):
+            return 4 - left, all(reached(latencies, more) is not None for more in range(1, left))
+    return 0, all(reached(latencies, left) is not None for left in (1, 2, 3))
+
+
+def decided(latencies: Latencies) -> bool:
+    """Whether the times decide every criterion."""
+    return fixes(latencies)[1]
+
+
+def criteria(latencies: Latencies, left: int = 1) -> list[Criterion]:
+    """What throughput needs with `left` of the causes left in: full points with one, the fewer of them the more points."""
+    over, of_reference = (speedup(latencies[name], latencies["yours"]) for name in ("given", "reference"))
+    needed = AS_FAST[left] * float(np.median(latencies["reference"]) / np.median(_with_left(latencies, left)))
+    tier = "full" if left == 1 else "partial"
+    as_fast = reaches_threshold(speedup(np.maximum(_with_left(latencies, left), 1e-3), latencies["yours"]), AS_FAST[left])
+    without = "its costliest cause" if left == 1 else f"its {left} costliest causes"
+    needed_for = ALL if left == 1 else f"{4 - left} of 3 fixes"
+    return [
+        Criterion(
+            "throughput over the given pipeline", str(over), f"at least {FLOOR[tier]:g}x", above(latencies, tier), needed_for
+        ),
+        Criterion(
+            "throughput over the reference's",
+            str(of_reference),
+            f"at least about {needed:.2g}x, which is the reference with {without} left in",
+            as_fast,
+            needed_for,
+        ),
+    ]

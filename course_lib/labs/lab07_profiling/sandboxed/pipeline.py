@@ -1,0 +1,203 @@
+"""The process that runs a learner's pipeline: it speaks a worker's protocol, so that `Worker` is its parent's end.
+
+``load`` brings the plan. Each ``infer`` then brings either the text of pipeline.py, a stream of requests, or a request for the
+recorded timeline. The pipeline sees requests, an engine and a way to name ranges, and nothing else of the examiner's.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, Protocol
+
+import numpy as np
+
+FILE = "pipeline.py"
+ENGINE_ROW = "engine"  # the row of a timeline on which the engine's own work stands
+START = "start"  # the row and the range of what happens once, before any request
+MOST_IN_HAND = 2  # requests that a pipeline may have read and not answered: one in the engine, the next one in preparation
+WAIT_S = 5.0  # for room to read one more
+_PERMITTED = {*sys.stdlib_module_names, "numpy"}
+
+
+class NumpyOnly:
+    """An import hook that finds no other packages: the pipeline is the learner's own."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
+        """Reject `name`, or leave it to Python's own finders."""
+        if name.partition(".")[0] not in _PERMITTED:
+            raise ImportError(f"{FILE} may import numpy and Python's own modules, not {name!r}")
+
+
+class Recorder:
+    """Ranges with the thread that ran them. Where NVTX is installed they are NVTX ranges as well, for Nsight Systems."""
+
+    def __init__(self) -> None:
+        from course_lib.profiling.timelines.ranges import nvtx_range
+
+        self.rows: list[tuple[str, str, int, int]] = []  # name, row, start and end in ns
+        self._range = nvtx_range
+        with nvtx_range("recording starts"):  # it looks for NVTX now: later nothing can be imported
+            pass
+
+    @contextmanager
+    def span(self, name: str, row: str = "") -> Iterator[None]:
+        """Record the block as a range called `name`."""
+        row, started = row or threading.current_thread().name, time.perf_counter_ns()
+        try:
+            with self._range(name):
+                yield
+        finally:
+            self.rows.append((name, row, started, time.perf_counter_ns()))
+
+
+class PlainEngine:
+    """The engine that a pipeline gets: images in, logits out."""
+
+    def __init__(self, plan: Any, recorder: Recorder | None) -> None:
+        from course_lib.engines import load
+
+        self._engine, self._recorder = load(plan), recorder
+
+    def infer(self, images: np.ndarray) -> np.ndarray:
+        """Logits, float32 ``(n, 10)``, of images, float32 ``(n, 1, 32, 32)``, n from 1 to 32."""
+        with self._recorder.span("engine", ENGINE_ROW) if self._recorder else nullcontext():
+            return self._engine.infer({"image": images})["logits"]
+
+
+class ReadsAhead(RuntimeError):
+    """A pipeline read more requests than it answered."""
+
+
+class Requests:
+    """The stream that a pipeline gets: a request comes only while fewer than `MOST_IN_HAND` are unanswered.
+
+    A thread that reads ahead waits, as it would at a socket. The thread that answers cannot wait for itself.
+    """
+
+    def __init__(self, requests: Iterator[list[bytes]]) -> None:
+        self._requests, self._in_hand = requests, 0
+        self._changed, self._answering = threading.Condition(), threading.current_thread()
+
+    def __iter__(self) -> Iterator[list[bytes]]:
+        for request in self._requests:
+            with self._changed:
+                wait_s = 0.0 if threading.current_thread() is self._answering else WAIT_S
+                if not self._changed.wait_for(lambda: self._in_hand < MOST_IN_HAND, wait_s):
+                    raise ReadsAhead(
+                        f"reads ahead too far: it holds {MOST_IN_HAND} requests without an answer and asks for another one"
+                    )
+                self._in_hand += 1
+            yield request
+
+    def answered(self) -> None:
+        """Note that one request was answered."""
+        with self._changed:
+            self._in_hand -= 1
+            self._changed.notify_all()
+
+
+class Pipeline(Protocol):
+    """What a learner's `Pipeline` has to offer."""
+
+    def run(self, requests: Iterator[list[bytes]]) -> Iterator[np.ndarray]:
+        """Logits for the scans of each request, ``(scans, 10)``."""
+
+
+class Host:
+    """Holds the pipeline between two messages."""
+
+    def __init__(self, plan: Any) -> None:
+        self._plan = plan
+        self._pipeline: Pipeline | None = None
+        self._recorder: Recorder | None = None
+        PlainEngine(plan, None).infer(np.zeros((1, 1, 32, 32), np.float32))  # imports all that engines need
+
+    def answer(self, asked: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Start a pipeline, run a stream through it, or return what was recorded."""
+        if "source" in asked:
+            self._start(asked["source"].tobytes().decode(), bool(asked["record"]))
+            return {}
+        if "sizes" in asked:
+            return self._run(asked)
+        assert self._recorder is not None
+        text = "\n".join(f"{start} {end}\t{row}\t{name}" for name, row, start, end in self._recorder.rows)
+        return {"events": np.frombuffer(text.encode(), np.uint8)}
+
+    def _start(self, source: str, record: bool) -> None:
+        self._recorder = Recorder() if record else None
+        span = self._recorder.span if self._recorder else _unnamed
+        sys.meta_path.insert(0, NumpyOnly())
+        with self._recorder.span(START, START) if self._recorder else nullcontext():
+            self._pipeline = self._made(source, span)
+
+    def _made(self, source: str, span: Callable[[str], AbstractContextManager[None]]) -> Pipeline:
+        names: dict[str, Any] = {"__name__": "pipeline"}
+        exec(compile(source, FILE, "exec"), names)
+        if "Pipeline" not in names:
+            raise NameError("it defines no class Pipeline")
+        made: Pipeline = names["Pipeline"](lambda: PlainEngine(self._plan, self._recorder), span)
+        return made
+
+    def _run(self, stream: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        data, ends = stream["bytes"].tobytes(), np.cumsum(stream["lengths"]).tolist()
+        scans = iter([data[start:end] for start, end in zip([0, *ends], ends, strict=False)])
+        requests = Requests([next(scans) for _ in range(size)] for size in stream["sizes"].tolist())
+        answers = []
+        assert self._pipeline is not None
+        for answer in self._pipeline.run(iter(requests)):
+            answers.append(np.asarray(answer))
+            requests.answered()
+        for index, answer in enumerate(answers):
+            if answer.ndim != 2 or answer.shape[1] != 10:
+                raise ValueError(f"answer {index} has shape {answer.shape}, expected (scans, 10)")
+        rows = np.concatenate([np.zeros((0, 10)), *answers]).astype(np.float32)
+        return {"logits": rows, "sizes": np.array([len(answer) for answer in answers], np.int64)}
+
+
+def _unnamed(name: str) -> AbstractContextManager[None]:
+    return nullcontext()
+
+
+def said(error: BaseException) -> str:
+    """One line: where in the learner's file it happened, and what."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == FILE]
+    where = f"{FILE}, line {frames[-1].lineno}: " if frames else f"{FILE}: "
+    return " ".join(f"{where}{type(error).__name__} {error}".split())[:300]
+
+
+def serve(library: str) -> None:
+    """Answer a `Worker`'s requests until standard input closes; what the learner's code prints goes to the log."""
+    sys.path.insert(0, library)
+    from course_lib.engines import Plan
+    from course_lib.engines.worker import wire
+    from course_lib.errors import CourseError
+
+    reader, writer = os.dup(0), os.dup(1)
+    os.dup2(2, 1)
+    host: Host | None = None
+    while True:
+        try:
+            request, arrays = wire.receive(reader)
+        except EOFError:
+            return
+        try:
+            answer: dict[str, np.ndarray] = {}
+            if request["do"] == "load":
+                host = Host(Plan.from_json(request["plan"], arrays["data"].tobytes()))
+            else:
+                assert host is not None
+                answer = host.answer(arrays)
+            wire.send(writer, {"inputs": [], "outputs": []}, answer)
+        except BaseException as error:  # whatever a learner's code raises, SystemExit included, is an answer
+            code = error.code if isinstance(error, CourseError) else type(error).__name__
+            wire.send(writer, {"error": "EngineError", "message": said(error), "code": code})
+
+
+if __name__ == "__main__":
+    serve(sys.argv[-1])

@@ -1,0 +1,1 @@
+"""Lab 8, serving. Open `lab.py` first: tasks, checks and hints."""

@@ -1,0 +1,131 @@
+"""A Triton configuration judged by its meaning: does it serve the scorer, in batches, on the GPU, through a rollout?"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from course_lib.engines.worker.parent import Launcher
+from course_lib.errors import EngineError, ExaminerFault
+from course_lib.labs.framework.isolation import run_isolated
+from course_lib.labs.lab08_serving.network import FEATURES, INPUT, MOST_ROWS, OUTPUT, SCORES
+
+NAME = "scorer"
+LONGEST_DELAY_US = 5000
+INSTANCES = 2
+_TIME_LIMIT_S = 30.0
+Config = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """One thing that is wrong.
+
+    Attributes:
+        grave: the model would not load or not answer; otherwise it is served worse than was asked for.
+    """
+
+    message: str
+    hint: str
+    grave: bool
+
+
+def read(text: bytes, launcher: Launcher | None) -> Config:
+    """A ``config.pbtxt`` parsed against NVIDIA's schema, in its own process.
+
+    Raises:
+        EngineError: it does not parse; the text is the parser's complaint.
+        ExaminerFault: the schema is not installed.
+    """
+    command = [sys.executable, "-I", str(Path(__file__).resolve().parents[1] / "sandboxed" / "triton_schema.py")]
+    answer = json.loads(run_isolated(command, text, launcher=launcher, time_limit_s=_TIME_LIMIT_S, max_bytes=1 << 22))
+    if "missing" in answer:
+        raise ExaminerFault(answer["missing"])
+    if "error" in answer:
+        raise EngineError(f"config.pbtxt does not parse: {answer['error']}")
+    return dict(answer["config"])
+
+
+def mistakes(config: Config) -> list[Mistake]:
+    """Everything that keeps the configuration from serving the scorer as the task asks, the most serious first."""
+    found = [*_identity(config), *_tensors(config), *_batching(config), *_instances(config), *_versions(config)]
+    return sorted(found, key=lambda mistake: not mistake.grave)
+
+
+def _identity(config: Config) -> Iterator[Mistake]:
+    if config["name"] not in ("", NAME):
+        message = f'name is "{config["name"][:40]}", the model\'s folder is "{NAME}"'
+        yield Mistake(message, "Triton rejects a model whose name is not that of its folder; it may be left out.", True)
+    given = (config["platform"], config["backend"])
+    if given not in (("tensorrt_plan", ""), ("", "tensorrt"), ("tensorrt_plan", "tensorrt")):
+        message = (
+            f'platform is "{given[0][:40]}" and backend "{given[1][:40]}", expected tensorrt_plan, or the backend tensorrt'
+        )
+        yield Mistake(message, "Which kind of file is model.plan? `onnxruntime_onnx` would be model.onnx.", True)
+
+
+def _tensors(config: Config) -> Iterator[Mistake]:
+    for side, name, size in (("input", INPUT, FEATURES), ("output", OUTPUT, SCORES)):
+        rows = config[side]
+        if [row["name"] for row in rows] != [name]:
+            found = ", ".join(row["name"][:40] for row in rows) or "none"
+            yield Mistake(f"{side}s are {found}, expected {name}", "The names are those of the engine's I/O tensors.", True)
+            continue
+        dims, kind = [int(n) for n in rows[0]["dims"]], rows[0]["data_type"]
+        if kind != "TYPE_FP32":
+            hint = "The engine's tensors are float32: Triton has a name of its own for it."
+            yield Mistake(f"data_type of {name} is {kind}, expected TYPE_FP32", hint, True)
+        if dims != [size] or "reshape" in rows[0]:
+            hint = "With max_batch_size above 0 Triton puts the batch in front of dims by itself."
+            yield Mistake(f"dims of {name} are {dims}, expected [{size}]", hint, True)
+
+
+def _batching(config: Config) -> Iterator[Mistake]:
+    most = int(config["max_batch_size"])
+    if most <= 0:
+        message = "max_batch_size is 0, which says that the model has no batch dimension"
+        yield Mistake(message, "Without a batch dimension Triton cannot batch. Which dimension of the engine is dynamic?", True)
+    elif most > MOST_ROWS:
+        message = f"max_batch_size is {most}, the engine's profile ends at {MOST_ROWS}"
+        yield Mistake(message, "Triton would send batches that the engine rejects.", True)
+    batching = config.get("dynamic_batching")
+    if batching is None:
+        yield Mistake("there is no dynamic_batching", "Triton batches only if the configuration says so.", False)
+        return
+    preferred = [int(n) for n in batching["preferred_batch_size"]]
+    if most > 0 and any(not 1 <= n <= most for n in preferred):
+        message = f"preferred_batch_size {preferred} is not within 1 to max_batch_size {most}"
+        yield Mistake(message, "Triton rejects a model that prefers batches it cannot have.", True)
+    delay = int(batching["max_queue_delay_microseconds"])
+    if not 0 < delay <= LONGEST_DELAY_US:
+        message = f"max_queue_delay_microseconds is {delay}, expected 1 to {LONGEST_DELAY_US}"
+        yield Mistake(message, "With 0, no request waits for others; the unit is a microsecond.", False)
+
+
+def _instances(config: Config) -> Iterator[Mistake]:
+    groups = config["instance_group"]
+    hint = f"KIND_GPU, and a count: each instance is an execution context with its own stream. Asked for: {INSTANCES}."
+    if any(group["kind"] not in ("KIND_GPU", "KIND_AUTO") for group in groups):
+        yield Mistake("an instance_group is not on the GPU: a TensorRT plan runs nowhere else", hint, True)
+    if any(set(map(int, group["gpus"])) - {0} for group in groups):
+        yield Mistake("an instance_group names another GPU than 0, the only one", hint, True)
+    if sum(max(1, int(group["count"])) for group in groups) < INSTANCES:
+        yield Mistake("there is one instance only, which is what Triton makes without an instance_group", hint, False)
+
+
+def _versions(config: Config) -> Iterator[Mistake]:
+    policy = config.get("version_policy", {"latest": {"num_versions": 1}})
+    served = {
+        "latest": lambda chosen: int(chosen["num_versions"]) >= 2,
+        "all": lambda chosen: True,
+        "specific": lambda chosen: {1, 2} <= set(map(int, chosen["versions"])),
+    }
+    if not any(name in policy and served[name](policy[name]) for name in served):
+        message = "version_policy keeps one version, and a rollout needs the one before as well"
+        yield Mistake(
+            message, "The default is `latest { num_versions: 1 }`. What has to be there to roll back in a second?", False
+        )

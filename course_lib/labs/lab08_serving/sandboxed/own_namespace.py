@@ -1,0 +1,163 @@
+"""A sandbox for each server inside the sandbox: it sees no other server's processes, and keeps nothing outside of its cache.
+
+A process takes new namespaces for users, mounts, processes, IPC objects. Nothing that it sees can be written but its cache and
+temporary folders of its own, which go with it. Then it gives up every capability, so that it cannot undo this. Linux only.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+
+# clone(2), mount(2), umount2(2), prctl(2), keyctl(2)
+_NEW_MOUNTS, _NEW_IPC, _NEW_USER, _NEW_PROCESSES = 0x20000, 0x08000000, 0x10000000, 0x20000000
+_READ_ONLY, _NO_SETUID, _NO_DEVICES, _NO_EXEC, _REMOUNT, _BIND, _RECURSIVE, _PRIVATE = 1, 2, 4, 8, 32, 4096, 16384, 1 << 18
+_DETACH = 2
+_SET_DUMPABLE, _NO_NEW_PRIVILEGES, _DROP_FROM_BOUNDS, _DIE_WITH_PARENT = 4, 38, 24, 1
+_KEYCTL = {"x86_64": 250, "aarch64": 219}
+_STASH, _TEMPORARY = Path("/dev/shm"), Path("/tmp")
+_OF_THE_MACHINE = ("cpuinfo", "meminfo", "stat", "devices", "version", "modules", "filesystems", "driver", "sys")
+_BYTES = b"size=268435456"
+
+
+def works() -> str:
+    """Why a process of this machine cannot be set apart; empty where it can. Tried in a process of its own."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        reason = ""
+        try:
+            set_apart([], [])
+        except OSError as error:
+            reason = str(error) or "unknown"
+        os.write(writer, reason.encode()[:500])
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as told:
+        reason = told.read().decode(errors="replace")
+    os.waitpid(child, 0)
+    return reason
+
+
+def set_apart(readable: Sequence[Path], writable: Sequence[Path]) -> None:
+    """Go on in a child that is apart, and never come back in the process that called: it waits for the child and ends with it.
+
+    Args:
+        readable: files and folders below /tmp that can still be read.
+        writable: folders below /tmp that can still be written.
+
+    Raises:
+        OSError: the system does not permit it; the process is then in a state in which it must not run anybody's code.
+    """
+    user, group = os.getuid(), os.getgid()
+    _call("prctl", _SET_DUMPABLE, 1, 0, 0, 0)  # otherwise its own files in /proc belong to root
+    _call("unshare", _NEW_USER | _NEW_MOUNTS | _NEW_PROCESSES | _NEW_IPC)
+    for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
+        Path("/proc/self", name).write_text(text)
+    _call("prctl", _SET_DUMPABLE, 0, 0, 0, 0)
+    _own_files(readable, writable)
+    reader, writer = os.pipe()
+    child = os.fork()  # the first of the new process namespace: all others end with it
+    if child:
+        _own_proc(child)
+        os.close(writer)
+        os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) & 0xFF)
+    _call("prctl", _DIE_WITH_PARENT, signal.SIGKILL, 0, 0, 0)
+    os.close(writer)
+    os.read(reader, 1)  # until the parent has finished, or is gone
+    os.close(reader)
+    if not Path("/proc/self/status").is_file() or Path("/proc/1").exists():
+        raise OSError("the processes of others can still be seen")
+    _without_capabilities()
+
+
+def _own_proc(child: int) -> None:
+    """A folder /proc with what the machine is, and of its processes only the child, as ``self``.
+
+    A new procfs would be simpler. The kernel rejects one where parts of the old one are hidden, as in most containers.
+    """
+    made = _TEMPORARY / "proc"
+    made.mkdir()
+    _mount("tmpfs", made, "tmpfs", _NO_SETUID | _NO_DEVICES)
+    for name, source in [(name, Path("/proc", name)) for name in _OF_THE_MACHINE] + [("self", Path("/proc", str(child)))]:
+        if source.exists():
+            _place(made / name, source)
+            _mount(source, made / name, None, _BIND | _RECURSIVE)
+    _mount(made, "/proc", None, _BIND | _RECURSIVE)
+    _call("umount2", os.fsencode(made), _DETACH)
+    made.rmdir()
+    _make_read_only(Path("/proc"))
+
+
+def _own_files(readable: Sequence[Path], writable: Sequence[Path]) -> None:
+    """New temporary folders, in which what is named lies where it lay; everything else becomes read-only."""
+    _mount(None, "/", None, _RECURSIVE | _PRIVATE)
+    _mount("tmpfs", _STASH, "tmpfs", _NO_SETUID | _NO_DEVICES)
+    shown = [(path, False) for path in readable] + [(path, True) for path in writable]
+    shown += [(path, False) for path in _mounts() if _TEMPORARY in path.parents]  # an interpreter that lies there
+    for number, (path, _) in enumerate(shown):
+        _place(_STASH / str(number), path)
+        _mount(path, _STASH / str(number), None, _BIND | _RECURSIVE)
+    _mount("tmpfs", _TEMPORARY, "tmpfs", _NO_SETUID | _NO_DEVICES, _BYTES)
+    for number, (path, is_writable) in enumerate(shown):
+        _place(path, _STASH / str(number))
+        _mount(_STASH / str(number), path, None, _BIND | _RECURSIVE)
+        if not is_writable:
+            _make_read_only(path)
+    _call("umount2", os.fsencode(_STASH), _DETACH)
+    _mount("tmpfs", _STASH, "tmpfs", _NO_SETUID | _NO_DEVICES, _BYTES)
+    may_write = {_TEMPORARY, _STASH, *(path for path, is_writable in shown if is_writable)}
+    for path in _mounts():
+        # device nodes are mounts as well: writing to one is not writing a file
+        if path.is_dir() and path not in may_write and not {Path("/proc"), Path("/sys")} & {path, *path.parents}:
+            _make_read_only(path)
+
+
+def _place(path: Path, like: Path) -> None:
+    """A folder or an empty file at `path`, whichever `like` is."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if like.is_dir():
+        path.mkdir(exist_ok=True)
+    else:
+        path.touch()
+
+
+def _make_read_only(path: Path) -> None:
+    flags = os.statvfs(path).f_flag & (_NO_SETUID | _NO_DEVICES | _NO_EXEC)  # what a new namespace may not take away
+    _mount(None, path, None, _REMOUNT | _BIND | _READ_ONLY | flags)
+
+
+def _mounts() -> list[Path]:
+    """Where something is mounted, each once."""
+    lines = Path("/proc/self/mountinfo").read_text().splitlines()
+    named = dict.fromkeys(line.split()[4].encode().decode("unicode_escape") for line in lines)
+    return [Path(name) for name in named if os.path.lexists(name)]
+
+
+def _without_capabilities() -> None:
+    _call("prctl", _NO_NEW_PRIVILEGES, 1, 0, 0, 0)
+    last = int(Path("/proc/sys/kernel/cap_last_cap").read_text())
+    for capability in range(last + 1):
+        _call("prctl", _DROP_FROM_BOUNDS, capability, 0, 0, 0)
+    header = (ctypes.c_uint32 * 2)(0x20080522, 0)
+    _call("capset", header, (ctypes.c_uint32 * 6)())
+    if number := _KEYCTL.get(os.uname().machine):
+        _LIBRARY.syscall(number, 1, None)  # a session keyring of its own, where the kernel has keyrings
+
+
+_LIBRARY = ctypes.CDLL(None, use_errno=True)
+
+
+def _mount(source: Path | str | None, target: Path | str, kind: str | None, flags: int, data: bytes | None = None) -> None:
+    encoded = [None if one is None else os.fsencode(one) for one in (source, target, kind)]
+    _call("mount", *encoded, ctypes.c_ulong(flags), data)
+
+
+def _call(name: str, *arguments: object) -> None:
+    if getattr(_LIBRARY, name)(*arguments) != 0:
+        number = ctypes.get_errno()
+        shown = [one for one in arguments if isinstance(one, (bytes, int))]
+        raise OSError(number, f"{name}{shown}: {os.strerror(number)}")

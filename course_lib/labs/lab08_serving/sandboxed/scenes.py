@@ -1,0 +1,223 @@
+"""The scenes of lab 08: starts and requests of a server, with a fault in between."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from course_lib.labs.lab08_serving.network import FEATURES, INPUT, MOST_ROWS
+from course_lib.labs.lab08_serving.sandboxed.server_process import READY_S
+from course_lib.labs.lab08_serving.sandboxed.stage import OLD_DEVICE, OLD_VERSION, Scene, Stage, empty_cache
+
+FAILING_RUNS = [3, 7, 8]
+CLIENTS = 8
+_PIECE = 64  # bytes of a plan that are looked for in a cache
+_FLIPPED = 4096  # bytes of a file, or of a plan, in which bits are flipped
+
+
+def warm(stage: Stage, scene: Scene) -> None:
+    """Start on an empty cache, then once more on the same."""
+    with empty_cache() as cache:
+        stage.serve(scene, "first start", cache)
+        stage.serve(scene, "second start", cache)
+
+
+def damaged(harm: Callable[[Path, Stage], None]) -> Callable[[Stage, Scene], None]:
+    """A scene in which something happens to the files of the cache between two starts."""
+
+    def scene_of(stage: Stage, scene: Scene) -> None:
+        with empty_cache() as cache:
+            stage.serve(scene, "first start", cache)
+            files = [file for file in cache.rglob("*") if file.is_file() and not file.is_symlink()]
+            scene.flags["cached"] = any(file.stat().st_size for file in files)
+            for file in files:  # all of them: a fault that spares some files could be caught by one that nothing depends on
+                harm(file, stage)
+            stage.serve(scene, "start after it", cache)
+            stage.serve(scene, "start after that", cache)
+
+    return scene_of
+
+
+def flipped(file: Path, stage: Stage) -> None:
+    """Some bits in the middle of the file are flipped, as on a bad disk, and those of a plan's middle wherever they lie in it.
+
+    A plan's beginning and end stay, so that the plan still loads.
+    """
+    content = bytearray(file.read_bytes())
+    places = set(range(len(content) // 2, min(len(content) // 2 + _FLIPPED, len(content))))
+    for _, plan in stage.plans.values():
+        data = plan.tobytes()
+        half = len(data) // 2
+        for begin in range(half, min(half + _FLIPPED, len(data) - _PIECE), _PIECE):
+            piece = data[begin : begin + _PIECE]
+            if len(set(piece)) > _PIECE // 4:  # weights, and not a row of zeros, which is everywhere
+                found = content.find(piece)
+                while found >= 0:
+                    places.update(range(found, found + _PIECE))
+                    found = content.find(piece, found + _PIECE)
+    for place in places:
+        content[place] ^= 0x40
+    file.write_bytes(content)
+
+
+def truncated(file: Path, stage: Stage) -> None:
+    """The second half of the file is missing."""
+    with open(file, "r+b") as opened:
+        opened.truncate(file.stat().st_size // 2)
+
+
+def emptied(file: Path, stage: Stage) -> None:
+    """The file is empty, as after a power failure."""
+    file.write_bytes(b"")
+
+
+def changed(*, model: str = "old", **before: Any) -> Callable[[Stage, Scene], None]:
+    """A scene in which one thing that a plan depends on differs: the model of the second start, or `before`, of the first."""
+
+    def scene_of(stage: Stage, scene: Scene) -> None:
+        with empty_cache() as cache:
+            stage.serve(scene, "before", cache, (1, 3), **before)
+            stage.serve(scene, "after", cache, model=model)
+
+    return scene_of
+
+
+def build_fails(stage: Stage, scene: Scene) -> None:
+    """The compiler is killed while the server starts; then it works again."""
+    with empty_cache() as cache:
+        with stage.server(cache, stage.builder(failure="the compiler's process ended: SIGKILL")) as process:
+            if not process.wait_ready():
+                stage.try_server(scene, process, [1])
+                scene.replies[-1].kind = "without a plan"
+        stage.serve(scene, "next start", cache)
+
+
+def killed(stage: Stage, scene: Scene) -> None:
+    """The server is killed after half of the plan was written."""
+    with empty_cache() as cache:
+        half = min(len(data) for _, data in stage.plans.values()) // 2
+        with stage.server(cache, stage.builder(), file_bytes=half, die=True) as process:
+            process.wait_ready()
+        scene.flags["wrote on"] = _size(cache) > 1.25 * half
+        stage.serve(scene, "next start", cache)
+        stage.serve(scene, "start after that", cache)
+
+
+def full_disk(stage: Stage, scene: Scene) -> None:
+    """Only half of the plan fits on the disk; then there is space again."""
+    with empty_cache() as cache:
+        half = min(len(data) for _, data in stage.plans.values()) // 2
+        stage.serve(scene, "full disk", cache, file_bytes=half)
+        scene.flags["wrote on"] = _size(cache) > 1.25 * half
+        stage.serve(scene, "next start", cache)
+
+
+def _size(cache: Path) -> int:
+    """Bytes of all files in a folder."""
+    return sum(file.stat().st_size for file in cache.rglob("*") if file.is_file() and not file.is_symlink())
+
+
+def two_starts(stage: Stage, scene: Scene) -> None:
+    """Two servers start at once on one empty cache and get their plans at the same moment."""
+    with empty_cache() as cache:
+        builder = stage.builder()
+        builder.gate.clear()
+        with stage.server(cache, builder) as one, stage.server(cache, builder) as other:
+            one.wait_build(READY_S)
+            other.wait_build(1.0)  # a server that waits for the first one's plan asks later or never
+            builder.gate.set()
+            for process in (one, other):
+                stage.try_server(scene, process, [1, 3])
+        stage.serve(scene, "next start", cache)
+
+
+def malformed(stage: Stage, scene: Scene) -> None:
+    """Malformed requests among well-formed ones, from several clients."""
+    good = stage.requests([1 + n % 4 for n in range(3 * len(_MALFORMED))])
+    mixed: list[tuple[int, int, str, dict[str, np.ndarray]]] = []
+    for number, (kind, make) in enumerate(_MALFORMED.items()):
+        mixed += [(first, len(feeds[INPUT]), "", feeds) for first, feeds in good[3 * number : 3 * number + 3]]
+        mixed.append((0, 0, kind, make(stage.features[: stage.used])))
+    with empty_cache() as cache, stage.server(cache, stage.builder()) as process:
+        if failed := process.wait_ready():
+            scene.failed, scene.flags["empty"] = failed, process.empty
+            return
+        tickets = process.answers([feeds for *_, feeds in mixed], CLIENTS)
+        for (first, rows, kind, _), ticket in zip(mixed, tickets, strict=True):
+            scene.add(ticket, first, rows, "old", kind)
+
+
+_MALFORMED: dict[str, Callable[[np.ndarray], dict[str, np.ndarray]]] = {
+    "float64 in place of float32": lambda rows: {INPUT: rows[:1].astype(np.float64)},
+    "bytes": lambda rows: {INPUT: rows[:1].view(np.uint8)},
+    "a feature too few": lambda rows: {INPUT: rows[:1, : FEATURES - 1]},
+    "a dimension too few": lambda rows: {INPUT: rows[0]},
+    "no rows": lambda rows: {INPUT: rows[:0]},
+    "a row too many": lambda rows: {INPUT: np.resize(rows, (MOST_ROWS + 1, FEATURES))},
+    "4096 rows": lambda rows: {INPUT: np.resize(rows, (4096, FEATURES))},
+    "no input": lambda rows: {},
+    "an input of another name": lambda rows: {"amounts": rows[:1]},
+    "an input too many": lambda rows: {INPUT: rows[:1], "amounts": rows[:1]},
+    "NaN": lambda rows: {INPUT: np.where(np.arange(FEATURES) == 7, np.float32(np.nan), rows[:2])},
+    "infinity": lambda rows: {INPUT: np.where(np.arange(FEATURES) == 9, np.float32(np.inf), rows[:2])},
+}
+
+
+def many_clients(stage: Stage, scene: Scene) -> None:
+    """Clients of all sizes at once."""
+    with empty_cache() as cache, stage.server(cache, stage.builder()) as process:
+        stage.try_server(scene, process, [1 + (5 * n) % MOST_ROWS for n in range(64)], clients=16)
+
+
+def engine_fails(stage: Stage, scene: Scene) -> None:
+    """Three inferences of the engine fail."""
+    with empty_cache() as cache, stage.server(cache, stage.builder(), failing=FAILING_RUNS) as process:
+        stage.try_server(scene, process, [1] * 60, clients=4)
+
+
+def reload(stage: Stage, scene: Scene) -> None:
+    """A retrained network is rolled out while requests come; then one that cannot be built."""
+    with empty_cache() as cache:
+        builder = stage.builder()
+        with stage.server(cache, builder) as process:
+            stage.try_server(scene, process, [1, 2])
+            if scene.failed:
+                return
+            builder.gate.clear()
+            rollout = process.reload(stage.models["new"])
+            process.wait_build(READY_S)
+            waited = stage.try_server(scene, process, [1] * 12, model="either", clients=1)
+            scene.flags["answered meanwhile"] = all(ticket.status != "none" for ticket in waited)
+            builder.gate.set()
+            rollout.finished.wait(READY_S)
+            scene.flags["reload"] = rollout.status
+            stage.try_server(scene, process, [1, 2, 16], model="new", clients=2)
+            impossible = process.reload(stage.models["unbuildable"])
+            impossible.finished.wait(READY_S)
+            scene.flags["second reload"] = impossible.status
+            stage.try_server(scene, process, [1, 2], model="new")
+
+
+CACHE_SCENES: dict[str, Callable[[Stage, Scene], None]] = {
+    "warm start": warm,
+    "bits flipped": damaged(flipped),
+    "half a file": damaged(truncated),
+    "empty files": damaged(emptied),
+    "another version": changed(release=(OLD_VERSION, "")),
+    "another device": changed(release=("", OLD_DEVICE)),
+    "retrained network": changed(model="new"),
+    "another recipe": changed(recipe="narrow"),
+    "compiler killed": build_fails,
+    "server killed": killed,
+    "full disk": full_disk,
+    "two at once": two_starts,
+}
+REQUEST_SCENES: dict[str, Callable[[Stage, Scene], None]] = {
+    "malformed requests": malformed,
+    "many clients": many_clients,
+    "engine fails": engine_fails,
+    "rollout": reload,
+}

@@ -1,0 +1,1 @@
+"""What the judge computes; never in a process with learner code."""

@@ -1,0 +1,75 @@
+"""Lab 09, capstone: a detector in a video pipeline that has to keep up with the camera."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import ClassVar
+
+from course_lib.engines import Plan
+from course_lib.errors import FIXED_DIMENSION, MISSING_FILE, PRECISION, PROFILE, BuildError, EngineError, RecipeError
+from course_lib.labs.framework.examination import Examination, Examiner
+from course_lib.labs.framework.lab import Lab
+from course_lib.labs.framework.task import Task
+from course_lib.labs.lab09_capstone import reference, settings
+from course_lib.labs.lab09_capstone.judge import execution, judgment
+from course_lib.labs.lab09_capstone.judge.trial import Trial
+
+FRAMES = 1000
+
+
+class Capstone(Lab):
+    """Hand in `model.onnx`, `recipe.toml` and `settings.toml`."""
+
+    name = "lab09_capstone"
+    title = "Lab 09: capstone"
+    artifacts: ClassVar = {
+        "model.onnx": 64 << 20,
+        "recipe.toml": 64 << 10,
+        settings.FILE: settings.MAX_BYTES,
+    }
+    tasks = (
+        Task("detect", "Boxes where the digits are", 4),
+        Task("latency", "Boxes in time", 4),
+        Task("frames", "No lost frames", 2),
+    )
+
+    build_hints: ClassVar = {
+        settings.FILE: "Settings() in the notebook checks every value when you make it, and save() writes the file.",
+        PRECISION: "`precision` states the graph's number types and does not change them. Which function of the course changes them?",
+        MISSING_FILE: "The notebook's three solution cells write the three files: solve them, then run this cell again.",
+        **dict.fromkeys(
+            (PROFILE, FIXED_DIMENSION),
+            "Profile, graph and settings must agree on (batch, channels, size, size). Which batches does the graph allow?",
+        ),
+    }
+
+    def write_reference(self, folder: Path, *, opset: int | None = None) -> None:
+        """The given detector, one frame a call, in INT8 where the machine is faster with it."""
+        reference.write(folder)
+
+    def examine(self, folder: Path, examiner: Examiner, only: str | None = None) -> Examination:
+        """Build, show a new video, and judge what comes back. Every call measures anew; `only` chooses among the outcomes."""
+        whole = self._examined(folder, examiner)
+        return replace(whole, outcomes=tuple(one for one in whole.outcomes if only in (None, one.task.id)))
+
+    def _examined(self, folder: Path, examiner: Examiner) -> Examination:
+        try:
+            trial, plan = execution.run(folder, examiner, FRAMES)
+        except EngineError as error:
+            hint = "Load your engine in the notebook and send it one batch of prepared frames: the error appears there too."
+            return Examination(self.zero_outcomes(error, hint))
+        except (RecipeError, BuildError) as error:
+            return Examination(self.failed_build(error))
+        return Examination(judgment.outcomes(self, trial), plan, figures=trial.figures())
+
+    def trial(self, folder: str | Path = ".", *, frames: int = 200) -> tuple[Trial, Plan]:
+        """A learner's rehearsal: the same run on a shorter video, and the plan that was built.
+
+        Raises:
+            CourseError: whatever the examination would say about the files.
+        """
+        return execution.run(Path(folder), Examiner(), frames)
+
+
+lab = Capstone()

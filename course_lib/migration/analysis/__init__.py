@@ -1,0 +1,1 @@
+"""What a program does with TensorRT, read from its source."""

@@ -1,0 +1,1 @@
+"""What replaces each old name, flag and keyword."""

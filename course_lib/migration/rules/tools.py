@@ -1,0 +1,37 @@
+"""Flags of trtexec, Polygraphy, Nsight Systems and names of packages that went away. The rules are data, in ``tools.toml``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from course_lib.migration.findings import Severity
+from course_lib.migration.rules.data import rows
+
+
+@dataclass(frozen=True)
+class ToolRule:
+    """Flags of a tool and what became of them.
+
+    Attributes:
+        tool: ``"trtexec"``, ``"polygraphy"``, ``"nsys"`` or ``"pip"``.
+        flags: as written on the command line, without a value; ``"--flag=value"`` means that value alone. For pip, the package.
+        use: what to write instead.
+        lecture: where the course teaches it.
+        since: the version of TensorRT, or of the tool where it begins with the tool's name.
+    """
+
+    tool: str
+    flags: tuple[str, ...]
+    severity: Severity
+    use: str
+    lecture: int
+    since: str = ""
+
+
+def _rules(tool: str) -> tuple[ToolRule, ...]:
+    return tuple(ToolRule(tool, **row) for row in rows("tools.toml", tool))
+
+
+TRTEXEC, POLYGRAPHY, NSYS = map(_rules, ("trtexec", "polygraphy", "nsys"))
+QDREP = next(rule for rule in NSYS if rule.flags == (".qdrep",))  # a file name, wherever it is mentioned
+PACKAGES = {rule.flags[0]: rule for rule in _rules("pip")}

@@ -1,0 +1,1 @@
+"""TensorRT's API by version, read from NVIDIA's bindings."""

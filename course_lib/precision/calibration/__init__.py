@@ -1,0 +1,1 @@
+"""From observed tensors to ranges: histograms, calibrators, and the cache file of TensorRT."""

@@ -1,0 +1,295 @@
+"""Histograms of absolute values that grow with neither the number of samples nor the largest value.
+
+Every range is a power of two, chosen from the largest value so far. When a larger one arrives the range doubles, as often as
+it must, and pairs of bins merge. Scaling by a power of two is exact in floating point and merging pairs is exact in integers,
+so the final counts depend on the values alone: not on their order, nor on how they were cut into chunks. The price: the
+largest value lies somewhere in the upper half of the bins, so that of 2048 bins between 1024 and 2048 are in use.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from course_lib.errors import CourseError
+
+BINS = 2048  # what TensorRT's slides and NVIDIA's pytorch-quantization use
+_CHUNK = 1 << 15  # values at a time: the work arrays (512 KB) stay in a core's second-level cache
+_LOWEST = -100  # exponent of the smallest range; values below 2**-111 share the first bin with zero
+
+
+@dataclass(frozen=True, eq=False)
+class Histogram:
+    """How often each absolute value occurred in one tensor.
+
+    Attributes:
+        name: the tensor.
+        counts: int64, shape ``(bins,)``, read-only; bin k counts values in ``[k * bin_width, (k + 1) * bin_width)``.
+        bin_width: in the tensor's own unit; a power of two.
+        minimum, maximum: the exact extremes of the signed values.
+    """
+
+    name: str
+    counts: np.ndarray = field(repr=False)
+    bin_width: float
+    minimum: float
+    maximum: float
+
+    def __post_init__(self) -> None:
+        self.counts.setflags(write=False)
+
+    @property
+    def amax(self) -> float:
+        """The exact largest absolute value."""
+        return max(abs(self.minimum), abs(self.maximum))
+
+    @property
+    def total(self) -> int:
+        """How many values were counted."""
+        return int(self.counts.sum())
+
+    @property
+    def used(self) -> int:
+        """How many bins reach from zero to the largest value."""
+        return int(self.amax / self.bin_width) + 1
+
+    @property
+    def edges(self) -> np.ndarray:
+        """The borders of the bins, float64, shape ``(bins + 1,)``."""
+        return self.bin_width * np.arange(len(self.counts) + 1)
+
+    @property
+    def centers(self) -> np.ndarray:
+        """The middle of each bin, float64, shape ``(bins,)``."""
+        return self.bin_width * (np.arange(len(self.counts)) + 0.5)
+
+    def share_above(self, threshold: float) -> float:
+        """The share of values (0 to 1) above ``threshold``; the values in the threshold's own bin count as below."""
+        return float(self.counts[int(threshold / self.bin_width) + 1 :].sum() / max(self.total, 1))
+
+
+class StreamingHistogram:
+    """Counts the values of one tensor as they come. Memory: two rows of ``bins`` counts, whatever is added.
+
+    Positive and negative values are counted apart, each with their own range, for one reason: what a Relu would leave
+    of this tensor is then known as well (`rectified`) and need not be counted a second time.
+
+    Args:
+        name: the tensor, for error messages.
+        bins: a power of two, at least 256.
+
+    Raises:
+        CourseError: an unusable number of bins.
+    """
+
+    def __init__(self, name: str, bins: int = BINS) -> None:
+        self.name, self.bins = name, _checked_bins(bins)
+        self._above = np.zeros(bins, np.int64)  # positive values, and all that share the first bin with zero
+        self._below = np.zeros(bins, np.int64)  # negative values, by their size
+        self._exponents = (_LOWEST, _LOWEST)  # of the two ranges, above and below: 2.0**exponent
+        self._minimum, self._maximum = math.inf, -math.inf
+
+    def add(self, values: np.ndarray) -> None:
+        """Count ``values``: any shape, float16, float32 or float64.
+
+        Raises:
+            CourseError: another dtype, or a NaN or infinite value; nothing of this array was counted.
+        """
+        flat = _floats(values, self.name).reshape(-1)
+        if flat.size == 0:
+            return
+        low, high = float(flat.min()), float(flat.max())
+        _reject_non_finite(np.array([low, high]), self.name)
+        self._grow(int(_exponents(high)), int(_exponents(-low)))
+        self._minimum, self._maximum = min(self._minimum, low), max(self._maximum, high)
+
+        up, down = (flat.dtype.type(math.ldexp(self.bins, -exponent)) for exponent in self._exponents)
+        scaled, other = np.empty((2, _CHUNK), flat.dtype)
+        index = np.empty(_CHUNK, np.intp)
+        counts = np.zeros(2 * self.bins, np.int64)  # bin k of the positive side at bins + k, of the negative at bins - k
+        for start in range(0, flat.size, _CHUNK):
+            part = flat[start : start + _CHUNK]
+            n = len(part)
+            with np.errstate(over="ignore"):  # a product that is not picked below may be infinite
+                np.multiply(part, up if high > 0 else down, out=scaled[:n])
+                if low < 0 < high and up != down:
+                    # A positive value wants the factor `up`, a negative one `down`. The larger product has the larger factor
+                    # where values are positive and the smaller one where they are negative; the smaller product, vice versa.
+                    np.multiply(part, down, out=other[:n])
+                    (np.maximum if up > down else np.minimum)(scaled[:n], other[:n], out=scaled[:n])
+            np.copyto(index[:n], scaled[:n], casting="unsafe")  # cuts toward zero: (-1, 1) becomes 0
+            index[:n] += self.bins
+            counts += np.bincount(index[:n], minlength=2 * self.bins)
+        self._above += counts[self.bins :]
+        self._below[1:] += counts[self.bins - 1 : 0 : -1]
+
+    def merge(self, other: StreamingHistogram) -> None:
+        """Count everything that ``other`` counted: the same as adding its values.
+
+        Raises:
+            CourseError: another number of bins.
+        """
+        if other.bins != self.bins:
+            raise CourseError(f"histograms of {self.bins} and {other.bins} bins of tensor {self.name!r} cannot be merged")
+        self._grow(*other._exponents)
+        self._above += _coarsened(other._above, self._exponents[0] - other._exponents[0])
+        self._below += _coarsened(other._below, self._exponents[1] - other._exponents[1])
+        self._minimum, self._maximum = min(self._minimum, other._minimum), max(self._maximum, other._maximum)
+
+    def result(self) -> Histogram:
+        """The histogram of absolute values so far.
+
+        Raises:
+            CourseError: nothing was added.
+        """
+        self._reject_empty()
+        exponent = max(self._exponents)
+        counts = sum(
+            _coarsened(side, exponent - own) for side, own in zip((self._above, self._below), self._exponents, strict=True)
+        )
+        return Histogram(self.name, np.asarray(counts), math.ldexp(1 / self.bins, exponent), self._minimum, self._maximum)
+
+    def rectified(self, name: str) -> Histogram:
+        """The histogram of tensor ``name = Relu(this)``: every negative value counts as zero.
+
+        Raises:
+            CourseError: nothing was added.
+        """
+        self._reject_empty()
+        counts = self._above.copy()
+        counts[0] += self._below.sum()
+        width = math.ldexp(1 / self.bins, self._exponents[0])
+        return Histogram(name, counts, width, max(self._minimum, 0.0), max(self._maximum, 0.0))
+
+    def state(self) -> tuple[np.ndarray, np.ndarray]:
+        """What `restored` needs: int64 counts ``(2, bins)``, float64 ``(4,)``: two exponents, minimum, maximum."""
+        return np.stack([self._above, self._below]), np.array([*self._exponents, self._minimum, self._maximum])
+
+    @classmethod
+    def restored(cls, name: str, counts: np.ndarray, numbers: np.ndarray) -> StreamingHistogram:
+        """The histogram whose `state` this was."""
+        made = cls(name, counts.shape[1])
+        made._above, made._below = counts[0].copy(), counts[1].copy()
+        made._exponents = (int(numbers[0]), int(numbers[1]))
+        made._minimum, made._maximum = float(numbers[2]), float(numbers[3])
+        return made
+
+    def _grow(self, above: int, below: int) -> None:
+        """Let the two ranges reach at least to these exponents."""
+        wanted = (max(self._exponents[0], above), max(self._exponents[1], below))
+        self._above = _coarsened(self._above, wanted[0] - self._exponents[0])
+        self._below = _coarsened(self._below, wanted[1] - self._exponents[1])
+        self._exponents = wanted
+
+    def _reject_empty(self) -> None:
+        if self._minimum > self._maximum:
+            raise CourseError(f"tensor {self.name!r}: no value was ever counted")
+
+
+class StreamingChannelHistograms:
+    """One histogram a channel, all counted at once. Memory: ``channels * bins`` counts, whatever is added.
+
+    Args:
+        name: the tensor, for error messages.
+        channels: how many.
+        axis: which axis of the arrays holds the channels.
+        bins: of each histogram, a power of two, at least 256.
+
+    Raises:
+        CourseError: an unusable number of bins or channels.
+    """
+
+    def __init__(self, name: str, channels: int, *, axis: int = 1, bins: int = BINS) -> None:
+        if channels < 1:
+            raise CourseError(f"tensor {name!r}: need at least one channel, got {channels}")
+        self.name, self.channels, self.axis, self.bins = name, channels, axis, _checked_bins(bins)
+        self._counts = np.zeros((channels, bins), np.int64)
+        self._exponents = np.full(channels, _LOWEST)
+        self._minimum, self._maximum = np.full(channels, math.inf), np.full(channels, -math.inf)
+
+    def add(self, values: np.ndarray) -> None:
+        """Count ``values``: a float array of any shape with ``channels`` entries along the axis.
+
+        Raises:
+            CourseError: another dtype or number of channels, or a NaN or infinite value; nothing was counted.
+        """
+        if not -values.ndim <= self.axis < values.ndim or values.shape[self.axis] != self.channels:
+            raise CourseError(
+                f"tensor {self.name!r}: need {self.channels} channels along axis {self.axis}, found shape {values.shape}"
+            )
+        rows = np.moveaxis(_floats(values, self.name), self.axis, 0).reshape(self.channels, -1)
+        if rows.size == 0:
+            return
+        low, high = rows.min(1).astype(np.float64), rows.max(1).astype(np.float64)
+        _reject_non_finite(np.concatenate([low, high]), self.name)
+        self._grow(_exponents(np.maximum(-low, high)))
+        self._minimum, self._maximum = np.minimum(self._minimum, low), np.maximum(self._maximum, high)
+
+        scales = np.ldexp(float(self.bins), -self._exponents).astype(rows.dtype)[:, None]
+        first = (np.arange(self.channels) * self.bins)[:, None]  # of each channel, in one long row of counts
+        step = max(_CHUNK, 8 * self._counts.size) // self.channels + 1  # so that clearing the counts is a small part
+        for start in range(0, rows.shape[1], step):
+            index = (np.abs(rows[:, start : start + step]) * scales).astype(np.intp) + first
+            counted = np.bincount(index.reshape(-1), minlength=self._counts.size)
+            self._counts += counted.reshape(self._counts.shape)
+
+    def result(self) -> tuple[Histogram, ...]:
+        """One histogram a channel, named ``tensor[channel]``.
+
+        Raises:
+            CourseError: nothing was added.
+        """
+        if self._minimum[0] > self._maximum[0]:
+            raise CourseError(f"tensor {self.name!r}: no value was ever counted")
+        return tuple(
+            Histogram(
+                f"{self.name}[{channel}]",
+                self._counts[channel].copy(),
+                math.ldexp(1 / self.bins, int(self._exponents[channel])),
+                float(self._minimum[channel]),
+                float(self._maximum[channel]),
+            )
+            for channel in range(self.channels)
+        )
+
+    def _grow(self, exponents: np.ndarray) -> None:
+        growth = np.maximum(exponents - self._exponents, 0)
+        for by in np.unique(growth[growth > 0]):
+            self._counts[growth == by] = _coarsened(self._counts[growth == by], int(by))
+        self._exponents = self._exponents + growth
+
+
+def _checked_bins(bins: int) -> int:
+    if bins < 256 or bins & (bins - 1):
+        raise CourseError(f"the number of bins must be a power of two of at least 256, got {bins}")
+    return bins
+
+
+def _floats(values: np.ndarray, name: str) -> np.ndarray:
+    """As float32 or float64: half precision has too few bits for a bin's number."""
+    if values.dtype not in (np.float16, np.float32, np.float64):
+        raise CourseError(f"tensor {name!r} holds {values.dtype}: only float tensors have a range to calibrate")
+    return values.astype(np.float32) if values.dtype == np.float16 else values
+
+
+def _reject_non_finite(extremes: np.ndarray, name: str) -> None:
+    """NaN and infinity always show in the extremes: numpy's minimum and maximum hand NaN on."""
+    if not np.isfinite(extremes).all():
+        what = "NaN" if np.isnan(extremes).any() else "infinite values"
+        raise CourseError(f"tensor {name!r} holds {what}: look at the calibration data and at the model before it")
+
+
+def _exponents(largest: np.ndarray | float) -> np.ndarray:
+    """The smallest e with ``largest < 2**e``, at least the lowest; the lowest where ``largest`` is zero or negative."""
+    return np.where(np.greater(largest, 0), np.maximum(np.frexp(largest)[1], _LOWEST), _LOWEST)
+
+
+def _coarsened(counts: np.ndarray, doublings: int) -> np.ndarray:
+    """Counts ``(..., bins)`` after the range doubled so often: ``2**doublings`` neighbors merge, the rest is empty."""
+    if doublings == 0:
+        return counts
+    bins = counts.shape[-1]
+    merged = counts.reshape(*counts.shape[:-1], -1, min(1 << min(doublings, 62), bins)).sum(-1)
+    return np.concatenate([merged, np.zeros((*counts.shape[:-1], bins - merged.shape[-1]), np.int64)], axis=-1)

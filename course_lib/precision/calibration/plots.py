@@ -1,0 +1,79 @@
+"""Figures of calibration: what a tensor's values look like, where each rule cuts them off, and how a search came to its cut."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from course_lib import style
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from course_lib.precision.calibration.calibrators import SearchingCalibrator
+    from course_lib.precision.calibration.histogram import Histogram
+
+_DRAWN = 256  # steps in the outline of a histogram: more cannot be told apart at this size
+
+
+def histogram_figure(histogram: Histogram, thresholds: Mapping[str, float]) -> Figure:
+    """The absolute values of one tensor on a logarithmic count axis, and a vertical line a threshold, labeled by its key.
+
+    The title says what the smallest threshold clips and how much finer than min-max its steps are.
+
+    Args:
+        histogram: of the tensor.
+        thresholds: what to call it, to amax in the tensor's unit; may be empty.
+    """
+    drawn = style.figure(7.5, 3.2)
+    axes = drawn.add_subplot()
+    together = max(1, len(histogram.counts) // _DRAWN)
+    counts = histogram.counts.reshape(-1, together).sum(1)
+    counts = counts[: -(-histogram.used // together)]
+    edges = histogram.bin_width * together * np.arange(len(counts) + 1)
+    axes.stairs(counts, edges, fill=True, color="#BBBBBB")
+    for index, (label, threshold) in enumerate(thresholds.items()):
+        clipped = 100 * histogram.share_above(threshold)
+        axes.axvline(threshold, color=style.color(index), lw=1.8, label=f"{label}: {threshold:.4g}, clips {clipped:.3g} %")
+    axes.set_yscale("log")
+    axes.set_xlim(0, 1.03 * max([edges[-1], *thresholds.values()]))
+    axes.set(xlabel=f"absolute value of {histogram.name}", ylabel=f"values per {edges[1]:.2g} (log)")
+    axes.set_title(_takeaway(histogram, thresholds))
+    if thresholds:
+        axes.legend(loc="upper right", framealpha=0.9, edgecolor="none")
+    return drawn
+
+
+def kl_curve(calibrator: SearchingCalibrator, histogram: Histogram) -> Figure:
+    """The score of every candidate threshold, and the one that was chosen. For any calibrator that searches.
+
+    Args:
+        calibrator: such as `EntropyCalibrator` (its score is the KL divergence) or `MSECalibrator`.
+        histogram: of the tensor.
+    """
+    drawn = style.figure()
+    axes = drawn.add_subplot()
+    candidates, scores = calibrator.curve(histogram)
+    chosen = calibrator.threshold(histogram)
+    axes.plot(candidates, np.where(np.isfinite(scores), scores, np.nan), color=style.color(0), lw=1.4)
+    axes.axvline(chosen, color=style.color(1), lw=1.8, label=f"chosen: {chosen:.4g}")
+    if (scores[np.isfinite(scores)] > 0).any():
+        axes.set_yscale("log")
+    axes.set(xlabel=f"candidate threshold for {histogram.name}", ylabel=calibrator.score_label)
+    share = 100 * chosen / histogram.amax if histogram.amax else 100.0
+    axes.set_title(f"Lowest at {chosen:.4g}, {share:.0f} % of the largest value")
+    axes.legend(frameon=False)
+    return drawn
+
+
+def _takeaway(histogram: Histogram, thresholds: Mapping[str, float]) -> str:
+    positive = {label: value for label, value in thresholds.items() if value > 0}
+    if not positive:
+        return f"{histogram.total:,} values, the largest {histogram.amax:.4g}"
+    label = min(positive, key=lambda name: positive[name])
+    finer, clipped = histogram.amax / positive[label], 100 * histogram.share_above(positive[label])
+    if clipped == 0 and finer < 1.005:
+        return f"{label}: clips nothing, steps of {positive[label] / 127:.3g}"
+    return f"{label}: clips {clipped:.2g} %, steps {finer:.3g} times finer than min-max"

@@ -1,0 +1,152 @@
+"""A second copy of a Q/DQ model, for fast execution by ONNX Runtime on x86 CPUs. It is never for TensorRT.
+
+TensorRT wants symmetric signed 8-bit activations. The dot-product instructions of x86 (VNNI, AMX) multiply *unsigned* with
+signed bytes, and ONNX Runtime fuses a convolution with its Q/DQ pairs only where its result is rounded to 8 bits as well. Two
+changes bring the one model into the form of the other:
+
+1. Shift: an int8 activation ``q`` becomes the uint8 ``q + 128`` with zero point 128, the same real number. Behind a Relu,
+   where the lower half is empty, the zero point becomes 0: rounding to uint8 then cuts off what is negative, as the Relu does,
+   and ONNX Runtime drops the Relu.
+2. Round sums: a convolution whose result goes to a residual Add stays float in a TensorRT-legal model. Between the two comes
+   a pair whose range follows from the ranges around it, so it clips nothing that survives the next rounding.
+
+What changes in the numbers: (a) an activation behind a Relu is clipped at ``255 * scale`` instead of ``127 * scale``, so inputs
+beyond the calibrated range give larger results; (b) integer kernels round the bias to a whole number of steps of the 32-bit sum and
+scale that sum once, so a value near the border between two 8-bit steps may take the other one; (c) the pairs of 2. round once
+more, by at most half a step. With ``round_sums=False`` and no values as in (a), every tensor is equal up to (b).
+
+Source: ONNX Runtime documentation, "Quantize ONNX Models", on U8S8 and on VNNI; Intel, Deep Learning Boost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+
+from course_lib._util.cpu_int8 import cpu_features as cpu_features  # part of this package's interface
+from course_lib._util.cpu_int8 import has_byte_dot_products
+from course_lib.errors import CourseError
+from course_lib.precision.quantization.qdq import LOWERED, constant_of, initializer, insert_pair, reject_lowered
+
+
+def lower_for_onnxruntime(
+    model: onnx.ModelProto, isa: Collection[str] | None = None, *, round_sums: bool = True
+) -> onnx.ModelProto:
+    """The copy of a Q/DQ model that ONNX Runtime runs fast on this CPU, or `model` itself where `lowering_helps` says no.
+
+    The copy is marked in its metadata (``course_lib.lowered_for``); the other passes of this package reject it.
+
+    Args:
+        model: with Q/DQ pairs as `insert_qdq` places them. It is not changed.
+        isa: instruction sets to lower for, names as in ``/proc/cpuinfo``; None asks this machine.
+        round_sums: also make the second change, which costs another rounding for each residual Add.
+
+    Raises:
+        CourseError: the model was lowered before, or has no Q/DQ pairs.
+    """
+    reject_lowered(model)
+    if not any(node.op_type == "QuantizeLinear" for node in model.graph.node):
+        raise CourseError("the model has no Q/DQ pairs to lower: quantize it with insert_qdq first")
+    if not lowering_helps(isa):
+        return model
+    opened = ir.from_proto(model)
+    if round_sums:
+        for node in list(opened.graph):
+            if node.op_type == "Add" and not node.domain:
+                _round_sum(node)
+    zero_points: dict[int, ir.Value] = {}
+    for node in list(opened.graph):
+        if node.op_type == "QuantizeLinear" and not node.domain:
+            _shift(node, zero_points)
+    opened.metadata_props[LOWERED] = "onnxruntime"
+    lowered = ir.to_proto(opened)
+    onnx.checker.check_model(lowered)
+    return lowered
+
+
+def lowering_helps(isa: Collection[str] | None = None) -> bool:
+    """Whether a CPU with these instruction sets (None: this one) multiplies unsigned with signed bytes and sums them in 32 bits.
+
+    On other x86 CPUs a session has to avoid the fast kernels (see `course_lib._util.cpu_int8.session_options`), so there is
+    nothing to gain; and CPUs of other makers have no preference for unsigned.
+    """
+    return has_byte_dot_products(isa)
+
+
+def _shift(quantize: ir.Node, zero_points: dict[int, ir.Value]) -> None:
+    """Turn one int8 activation into uint8, in its quantizer and all dequantizers. Weights stay signed, as x86 wants them."""
+    value, result = quantize.inputs[0], quantize.outputs[0]
+    pair = (quantize, *result.consumers())
+    if constant_of(value) is not None or result.is_graph_output() or not all(map(_is_symmetric, pair)):
+        return
+    shift = 0 if _is_relu(value) else 128
+    if shift not in zero_points:
+        zero_points[shift] = initializer(quantize, f"lowered/zero_point_{shift}", np.array(shift, np.uint8))
+    for node in pair:
+        node.replace_input_with(2, zero_points[shift])
+    result.type = ir.TensorType(ir.DataType.UINT8)
+
+
+def _round_sum(add: ir.Node) -> None:
+    """Put a pair between a quantized Conv and a residual Add whose other input and whose result are rounded already."""
+    reader = _only_reader(add.outputs[0])
+    relu = reader if reader is not None and reader.op_type == "Relu" else None
+    rounding = _only_reader(relu.outputs[0]) if relu else reader
+    if rounding is None or rounding.op_type != "QuantizeLinear" or not _is_symmetric(rounding):
+        return
+    for position in (0, 1):
+        result, shortcut = add.inputs[position], _producer(add.inputs[1 - position])
+        conv = _producer(result)
+        if result is None or conv is None or conv.op_type != "Conv" or _only_reader(result) is not add:
+            continue
+        if not _is_symmetric(_producer(conv.inputs[0])) or shortcut is None or not _is_symmetric(shortcut):
+            continue
+        # Afterwards Relu(conv + shortcut) is rounded and clipped. Whatever conv adds outside of these bounds is lost there.
+        behind_relu = _is_relu(_source(shortcut))
+        highest = 127 * _scale(rounding) + (0 if behind_relu else 128) * _scale(shortcut)
+        lowest = (0 if relu else -128) * _scale(rounding) - 127 * _scale(shortcut)
+        scale = np.array((highest - lowest) / 254, np.float32)  # not 255: the zero point is rounded as well
+        zero_point = np.array(np.rint(-lowest / scale), np.uint8)
+        pair = insert_pair(add, result, scale, zero_point, name=str(result.name))
+        add.replace_input_with(position, pair)
+        return
+
+
+def _is_symmetric(node: ir.Node | None) -> bool:
+    """Whether `node` is a Q or a DQ with one constant scale and the signed zero point 0."""
+    if node is None or node.op_type not in ("QuantizeLinear", "DequantizeLinear") or len(node.inputs) < 3:
+        return False
+    scale, zero_point = constant_of(node.inputs[1]), constant_of(node.inputs[2])
+    if scale is None or zero_point is None:
+        return False
+    return scale.size == zero_point.size == 1 and zero_point.dtype == np.int8 and not zero_point.any()
+
+
+def _scale(node: ir.Node) -> float:
+    scale = constant_of(node.inputs[1])
+    assert scale is not None
+    return float(scale.reshape(()))
+
+
+def _source(dequantize: ir.Node) -> ir.Value | None:
+    """What a pair rounds, from its second half."""
+    quantize = _producer(dequantize.inputs[0])
+    return quantize.inputs[0] if quantize is not None else None
+
+
+def _is_relu(value: ir.Value | None) -> bool:
+    node = _producer(value)
+    return node is not None and node.op_type == "Relu" and not node.domain
+
+
+def _producer(value: ir.Value | None) -> ir.Node | None:
+    return value.producer() if value is not None else None
+
+
+def _only_reader(value: ir.Value) -> ir.Node | None:
+    """The one node that reads `value`; None where several do, or the graph itself."""
+    readers = value.uses()
+    return next(iter(readers)).node if len(readers) == 1 and not value.is_graph_output() else None

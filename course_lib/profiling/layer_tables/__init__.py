@@ -1,0 +1,1 @@
+"""Layer tables: compared, timed and drawn."""

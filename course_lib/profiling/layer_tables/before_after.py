@@ -1,0 +1,150 @@
+"""Two layer tables in one picture: kernels before on the left, ONNX nodes in the middle, kernels after on the right."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
+
+from course_lib import style
+from course_lib.profiling.layer_tables.boxes import GRAY, KERNEL_ROW, ROW, band, box, chosen, nodes_of, short, slices, stacked
+from course_lib.profiling.layer_tables.dtypes import joined, traits
+from course_lib.profiling.layer_tables.table_diff import TableDiff, diff
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from course_lib.engines import Layer, LayerTable
+
+_SIDES, _NODE = ((0.0, 4.3), (9.7, 14.0)), (5.4, 8.6)  # left and right edges of the columns
+_INCHES_PER_ROW = 0.24
+_HUES = {  # the narrowest type that a kernel reads decides
+    "FP8": style.COLORS[3], "Int8": style.COLORS[2], "UInt8": style.COLORS[2],
+    "Half": style.COLORS[1], "BFloat16": style.COLORS[4], "Float": style.COLORS[0],
+}  # fmt: skip
+_OTHER = "#999999"
+_STRONG, _FAINT = 0.55, 0.15
+
+
+def draw_before_after(before: LayerTable, after: LayerTable, nodes: str | Collection[str] | None = None) -> Figure:
+    """Which kernels hold the same ONNX nodes in two plans.
+
+    Colors are datatypes, so a kernel that changed its type changes its color from left to right. Bands are strong where kernels
+    merged, split, came or went, and faint where one kernel before is one kernel after. Nodes without a kernel on either side are
+    left out; one with a dotted border is in one of the graphs only. A kernel with a dashed border has no ONNX node.
+
+    Args:
+        before, after: the tables, of any backends.
+        nodes: as in `draw`.
+
+    Raises:
+        ValueError: a table has no kernels, or no node is left to draw.
+    """
+    compared = diff(before, after)
+    order = _merged_order(before, after)
+    running = {node for table in (before, after) for kernel in table.kernels for node in kernel.onnx_nodes}
+    names = chosen([node for node in order if node in running], nodes)
+    shown = set(names)
+    sides = [[k for k in table.kernels if nodes is None or not shown.isdisjoint(k.onnx_nodes)] for table in (before, after)]
+    span = max(len(names) * ROW, *(len(kernels) * KERNEL_ROW for kernels in sides))
+    node_y = {name: (row + 0.5) * span / len(names) for row, name in enumerate(names)}
+
+    figure = style.figure(11.0, 1.2 + _INCHES_PER_ROW * span)
+    axes = figure.add_subplot()
+    for side, kernels in enumerate(sides):
+        _column(axes, compared, side, kernels, node_y, span)
+    partial = {*compared.only_before, *compared.only_after}
+    for name, y in node_y.items():
+        _node_box(axes, compared.operators([name]), name, y, dotted=name in partial)
+    _captions(axes, compared, len(names), nodes is not None)
+    _legend(axes, [kernel for kernels in sides for kernel in kernels])
+    axes.set(xlim=(_SIDES[0][0] - 0.05, _SIDES[1][1] + 0.05), ylim=(span + 0.2, -1.9))
+    axes.set_axis_off()
+    axes.set_title(compared.headline)
+    return figure
+
+
+def _merged_order(before: LayerTable, after: LayerTable) -> list[str]:
+    """The nodes of both graphs: those of the first in its order, those of the second alone behind what they follow there."""
+    first = nodes_of(before)
+    behind: dict[str, list[str]] = defaultdict(list)
+    previous, known = "", set(first)
+    for node in nodes_of(after):
+        if node in known:
+            previous = node
+        else:
+            behind[previous].append(node)
+    return [*behind[""], *(name for node in first for name in (node, *behind[node]))]
+
+
+def _column(
+    axes: Axes, compared: TableDiff, side: int, kernels: Sequence[Layer], node_y: dict[str, float], span: float
+) -> None:
+    rows = stacked(kernels, node_y, span)
+    edge, node_edge = (_SIDES[0][1], _NODE[0]) if side == 0 else (_SIDES[1][0], _NODE[1])
+    kept = {id(kernel) for change in compared.of("kept") for kernel in (change.before, change.after)[side]}
+    for kernel, y in zip(kernels, rows, strict=True):
+        hue = _hue(kernel)
+        _kernel_box(axes, compared, _SIDES[side], kernel, y)
+        held = sorted({node for node in kernel.onnx_nodes if node in node_y}, key=node_y.__getitem__)
+        for node, (slice_y, height) in zip(held, slices(y, len(held)), strict=True):
+            alpha = _FAINT if id(kernel) in kept else _STRONG
+            band(axes, (node_edge, node_y[node], 0.8 * ROW), (edge, slice_y, height), hue, alpha)
+
+
+def _dtype(kernel: Layer) -> str:
+    """What a kernel reads; where the compiler does not tell that, what its weights are."""
+    has = traits([kernel])
+    return has["reads"] or has["weights"]
+
+
+def _hue(kernel: Layer) -> str:
+    return next((hue for dtype, hue in _HUES.items() if dtype in _dtype(kernel).split(" + ")), _OTHER)
+
+
+def _kernel_box(axes: Axes, compared: TableDiff, edges: tuple[float, float], kernel: Layer, y: float) -> None:
+    box(axes, edges, y, 0.9 * KERNEL_ROW, _hue(kernel), line="-" if kernel.onnx_nodes else "--")
+    left, right = edges[0] + 0.1, edges[1] - 0.1
+    operators = compared.operators(kernel.onnx_nodes)
+    types = f"{_dtype(kernel) or '?'} → {joined({t.dtype for t in kernel.outputs}) or '?'}"
+    axes.text(
+        left,
+        y - 0.26,
+        short(operators, 44) or "no ONNX node",
+        fontsize=8,
+        weight="bold" if operators else "normal",
+        va="center",
+    )
+    axes.text(left, y + 0.3, short(kernel.name, 36), fontsize=6.5, va="center", color="#333333")
+    axes.text(right, y + 0.3, types, fontsize=6.5, va="center", ha="right", weight="bold", color="#333333")
+
+
+def _node_box(axes: Axes, operator: str, name: str, y: float, *, dotted: bool) -> None:
+    box(axes, _NODE, y, 0.8 * ROW, None, line=":" if dotted else "-")
+    operator = short(operator, 20)
+    room = 48 - 3 * len(operator) // 2  # small letters beside the bold ones
+    axes.text(_NODE[0] + 0.1, y, operator, fontsize=7.5, weight="bold", va="center")
+    axes.text(_NODE[1] - 0.1, y, short(name, room), fontsize=6, va="center", ha="right", color="#333333")
+
+
+def _captions(axes: Axes, compared: TableDiff, shown: int, windowed: bool) -> None:
+    part = "part of " if windowed else ""
+    texts = {
+        _SIDES[0][0]: f"before: {part}{len(compared.before.kernels)} kernels, reads → writes",
+        _NODE[0]: f"{shown} ONNX nodes",
+        _SIDES[1][0]: f"after: {part}{len(compared.after.kernels)} kernels, reads → writes",
+    }
+    for x, text in texts.items():
+        axes.text(x, -0.35, text, fontsize=8, color=GRAY)
+
+
+def _legend(axes: Axes, kernels: Sequence[Layer]) -> None:
+    from matplotlib.patches import Patch
+
+    hues = [_hue(kernel) for kernel in kernels]
+    names = {hue: dtype for dtype, hue in reversed(_HUES.items())} | {_OTHER: "other"}
+    handles = [Patch(facecolor=hue, label=names[hue]) for hue in [*dict.fromkeys(_HUES.values()), _OTHER] if hue in hues]
+    handles.append(Patch(facecolor=GRAY, alpha=_STRONG, label="kernels merged, split, added or gone"))
+    handles.append(Patch(facecolor=GRAY, alpha=_FAINT, label="one kernel before, one after"))
+    axes.legend(handles=handles, loc="upper center", ncols=len(handles), fontsize=7.5, frameon=False, bbox_to_anchor=(0.5, 1.0))

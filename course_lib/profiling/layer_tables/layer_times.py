@@ -1,0 +1,221 @@
+"""Where an inference spends its time, layer by layer: from TensorRT's IProfiler or from ONNX Runtime's profile."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from html import escape
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from course_lib.engines.backends.onnxruntime.layers import ort_kernel_ms
+from course_lib.profiling.layer_tables.dtypes import joined
+from course_lib.style import breakable_html
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from course_lib.engines import Layer, LayerTable
+
+
+@dataclass(frozen=True)
+class LayerTime:
+    """One layer: its median time over the runs in milliseconds, its share of all layers' time, and its row of the layer table."""
+
+    name: str
+    ms: float
+    share: float
+    layer: Layer | None = None
+
+    @property
+    def dtypes(self) -> str:
+        """The datatypes it computes with, such as ``"Half"``; ``"unknown"`` where no table tells. Shapes and indices do not count."""
+        return joined(self.layer.dtypes if self.layer else ()) or "unknown"
+
+
+@dataclass(frozen=True, eq=False)
+class LayerTimings:
+    """Times of every layer in several runs.
+
+    Attributes:
+        names: the layers in order of execution. Two may have the same name.
+        ms: milliseconds, shape ``(runs, layers)``.
+        table: the layer table, once `with_table` has brought the two together.
+    """
+
+    names: tuple[str, ...]
+    ms: np.ndarray = field(repr=False)
+    table: LayerTable | None = field(default=None, repr=False)
+
+    @classmethod
+    def from_rows(cls, rows: Sequence[Sequence[Any]], *, runs: int | None = None) -> LayerTimings:
+        """From what ``IProfiler.report_layer_time(name, ms)`` was called with, one call after the other.
+
+        Args:
+            rows: ``[name, ms]`` of every layer of every run. Each run reports every layer in the same order.
+            runs: how many runs that were; None finds out by when the names repeat.
+
+        Raises:
+            ValueError: a row is not a name and a time, or the rows are not whole runs.
+        """
+        for index, row in enumerate(rows):
+            if len(row) != 2 or not isinstance(row[0], str) or not isinstance(row[1], (int, float)) or not 0 <= row[1] < np.inf:
+                raise ValueError(f"row {index}: expected [layer name, milliseconds], found {row!r}")
+        names = [row[0] for row in rows]
+        layers = _period(names) if runs is None else _split(names, runs)
+        return cls(tuple(names[:layers]), np.array([row[1] for row in rows], float).reshape(-1, max(layers, 1)))
+
+    @classmethod
+    def from_ort_profile(cls, text: str, *, skip: int = 0) -> LayerTimings:
+        """From the JSON that ONNX Runtime wrote while it profiled; see `parse_ort_profile`. Its clock counts whole microseconds.
+
+        Args:
+            text: the profile.
+            skip: leave out so many runs at the start, which warmed up caches and memory.
+
+        Raises:
+            ValueError: no profile, or the runs did not execute the same nodes.
+        """
+        times = ort_kernel_ms(text)
+        counts = {len(ms) for _, ms in times}
+        if len(counts) != 1 or min(counts) <= skip:
+            raise ValueError(
+                f"expected a profile of ONNX Runtime with the same nodes in each of more than {skip} runs, found {len(times)} nodes "
+                f"that ran {' or '.join(map(str, sorted(counts))) or 'no'} times"
+            )
+        return cls(tuple(name for name, _ in times), np.array([ms for _, ms in times], float).T[skip:])
+
+    @property
+    def layer_ms(self) -> np.ndarray:
+        """Median over the runs of each layer, shape ``(layers,)``."""
+        return np.median(self.ms, axis=0) if len(self.ms) else np.zeros(len(self.names))
+
+    @property
+    def total_ms(self) -> float:
+        """The sum of all layers' medians. An inference takes longer, because the time between two layers is not included."""
+        return float(self.layer_ms.sum())
+
+    def with_table(self, table: LayerTable) -> LayerTimings:
+        """Together with the layer table of the same plan, which then says what each layer is."""
+        return replace(self, table=table)
+
+    def layers(self) -> tuple[LayerTime, ...]:
+        """Every layer in order of execution, with the row of the table that has its name (the second one the second time)."""
+        rows: dict[str, list[Layer]] = defaultdict(list)
+        for layer in self.table or ():
+            rows[layer.name].append(layer)
+        shares = self.layer_ms / (self.total_ms or 1.0)
+        return tuple(
+            LayerTime(name, float(ms), float(share), rows[name].pop(0) if rows[name] else None)
+            for name, ms, share in zip(self.names, self.layer_ms, shares, strict=True)
+        )
+
+    def heaviest(self, n: int = 10) -> tuple[LayerTime, ...]:
+        """The `n` layers that take longest, longest first."""
+        return tuple(sorted(self.layers(), key=lambda layer: -layer.ms)[:n])
+
+    def needed_for(self, share: float = 0.5) -> int:
+        """How few layers take this share of the time together."""
+        reached = np.cumsum([layer.share for layer in self.heaviest(len(self.names))])
+        return int(np.searchsorted(reached, share - 1e-9)) + 1 if len(reached) else 0
+
+    def by_operator(self) -> dict[str, float]:
+        """Milliseconds by what the layers hold, such as ``"Conv + Relu"``, longest first; by their kind where the graph is unknown."""
+        return self._summed(self.operators)
+
+    def by_dtype(self) -> dict[str, float]:
+        """Milliseconds by the datatypes that the layers compute with, longest first; ``"unknown"`` where the table does not say."""
+        return self._summed(lambda layer: layer.dtypes)
+
+    def operators(self, layer: LayerTime) -> str:
+        """The ONNX operators inside one layer; its kind where the graph is unknown or the compiler added the layer."""
+        if layer.layer is None or self.table is None:
+            return "unknown"
+        known = self.table.fused_operators(layer.layer) if self.table.operators else ""
+        return known or layer.layer.kind
+
+    def _summed(self, group: Callable[[LayerTime], str]) -> dict[str, float]:
+        sums: dict[str, float] = defaultdict(float)
+        for layer in self.layers():
+            sums[group(layer)] += layer.ms
+        return dict(sorted(sums.items(), key=lambda item: -item[1]))
+
+    def takeaway(self) -> str:
+        """Such as ``"8 of 58 layers take half of 1.84 ms"``."""
+        return f"{self.needed_for(0.5)} of {len(self.names)} layers take half of {self.total_ms:.3g} ms"
+
+    def plot(self, n: int = 12, *, color: Literal["operator", "dtype"] = "operator") -> Figure:
+        """The `n` longest layers as bars, the rest summed; see `layer_times_figure.time_bars`."""
+        from course_lib.profiling.layer_tables.layer_times_figure import time_bars
+
+        return time_bars(self, n, color)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values: medians, without the single runs."""
+        rows = [
+            {
+                "name": layer.name,
+                "ms": layer.ms,
+                "share": layer.share,
+                "operators": self.operators(layer),
+                "dtypes": layer.dtypes,
+            }
+            for layer in self.layers()
+        ]
+        return {"runs": len(self.ms), "total_ms": self.total_ms, "layers": rows}
+
+    def _repr_html_(self) -> str:
+        """The longest layers as a table; the rest in one row."""
+        shown = self.heaviest(15)
+        rows = [
+            (
+                f"{layer.ms:.4f}",
+                f"{layer.share:.1%}",
+                breakable_html(layer.name),
+                escape(self.operators(layer)),
+                escape(layer.dtypes),
+            )
+            for layer in shown
+        ]
+        if rest := len(self.names) - len(shown):
+            left = max(0.0, self.total_ms - sum(layer.ms for layer in shown))
+            rows.append((f"{left:.4f}", f"{left / (self.total_ms or 1.0):.1%}", f"{rest} others", "", ""))
+        columns = ("ms", "share", "layer", "operators", "dtype")
+        styles = [f"text-align:left{';min-width:13em' if name in ('layer', 'operators') else ''}" for name in columns]
+        head = "".join(f'<th style="{css}">{name}</th>' for name, css in zip(columns, styles, strict=True))
+        body = "".join(
+            "<tr>" + "".join(f'<td style="{css}">{cell}</td>' for cell, css in zip(row, styles, strict=True)) + "</tr>"
+            for row in rows
+        )
+        caption = f"{self.takeaway()} ({len(self.ms)} run{'' if len(self.ms) == 1 else 's'}, medians)"
+        return f"<table><caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _period(names: Sequence[str]) -> int:
+    """How many layers one run has: the shortest beginning that the rest repeats.
+
+    Source: Knuth, Morris and Pratt, Fast Pattern Matching in Strings (1977): a text's shortest period by its longest border.
+    """
+    borders = [0] * len(names)
+    for end in range(1, len(names)):
+        border = borders[end - 1]
+        while border and names[end] != names[border]:
+            border = borders[border - 1]
+        borders[end] = border + (names[end] == names[border])
+    period = len(names) - (borders[-1] if borders else 0)
+    if names and len(names) % period:
+        if len(names) > 2 * period:
+            raise ValueError(
+                f"the rows are not whole runs: {period} layers repeat, the last run has only {len(names) % period} of them; drop it"
+            )
+        return len(names)  # one run, which happens to end as it began
+    return period
+
+
+def _split(names: Sequence[str], runs: int) -> int:
+    layers, rest = divmod(len(names), runs) if runs > 0 else (0, 1)
+    if rest or list(names) != list(names[:layers]) * runs:
+        raise ValueError(f"{len(names)} rows are not {runs} runs of the same layers")
+    return layers

@@ -1,0 +1,68 @@
+"""The figure of layer timings: the longest layers as bars, colored by what they are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from course_lib import style
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from course_lib.profiling.layer_tables.layer_times import LayerTime, LayerTimings
+
+_GRAY = "#bbbbbb"
+_HUES = len(style.COLORS) - 1  # all but black, which is the color of the text
+_LONGEST_NAME = 46
+
+
+def time_bars(timings: LayerTimings, n: int = 12, color: Literal["operator", "dtype"] = "operator") -> Figure:
+    """One bar for each of the `n` longest layers, longest on top, and a hatched one for all the others together.
+
+    Args:
+        timings: with a layer table, otherwise all bars have the same color.
+        n: at least 1.
+        color: by the ONNX operators inside a layer, or by the datatypes it computes with. What takes longest in sum comes first in
+            the legend; beyond six groups everything is gray.
+    """
+    shown = timings.heaviest(n)
+    rest = len(timings.names) - len(shown)
+    rest_ms = max(0.0, timings.total_ms - sum(layer.ms for layer in shown))
+    sums = timings.by_operator() if color == "operator" else timings.by_dtype()
+    hues = {group: style.color(place) if place < _HUES else _GRAY for place, group in enumerate(sums)}
+
+    def group(layer: LayerTime) -> str:
+        return timings.operators(layer) if color == "operator" else layer.dtypes
+
+    rows = len(shown) + bool(rest)
+    figure = style.figure(8.5, 1.6 + 0.26 * rows)
+    axes = figure.add_subplot()
+    total, edge = timings.total_ms or 1.0, 1.2 * max((layer.ms for layer in shown), default=1.0)
+    for row, layer in enumerate(shown):
+        axes.barh(row, layer.ms, color=hues[group(layer)], height=0.7)
+        axes.text(layer.ms, row, f"  {layer.ms:.3f}, {layer.share:.0%}", va="center", fontsize=7.5)
+    if rest:
+        off = ", beyond the scale" if rest_ms > edge else ""
+        axes.barh(len(shown), min(rest_ms, edge), color="white", edgecolor=_GRAY, hatch="//", height=0.7)
+        label = f"{rest_ms:.3f}, {rest_ms / total:.0%}{off}"
+        axes.text(0.02 * edge, len(shown), label, va="center", fontsize=7.5, backgroundcolor="white")
+    axes.set_yticks(range(rows), [_short(layer.name) for layer in shown] + [f"{rest} others"] * bool(rest), fontsize=7.5)
+    axes.set(xlim=(0, edge), ylim=(rows - 0.4, -0.6), xlabel="time of one inference (ms)")
+    if timings.table is not None:
+        seen = {group(layer) for layer in shown}
+        for name, ms in sums.items():
+            if name in seen and hues[name] != _GRAY:
+                axes.barh([0], [0], color=hues[name], label=f"{_short(name)}: {ms / total:.0%}")
+        figure.legend(
+            title=f"share of all layers, by {color}", loc="outside lower center", ncols=3, fontsize=7.5, title_fontsize=7.5
+        )
+    axes.set_title(timings.takeaway())
+    return figure
+
+
+def _short(text: str) -> str:
+    """The text, or its beginning and end with an ellipsis between."""
+    if len(text) <= _LONGEST_NAME:
+        return text
+    half = _LONGEST_NAME // 2
+    return f"{text[: half - 1]}…{text[-half:]}"

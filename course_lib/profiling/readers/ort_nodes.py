@@ -1,0 +1,199 @@
+"""Which nodes of a model ended in which node of the graph that ONNX Runtime made of it.
+
+A node of the optimized graph holds everything that lies, in the original graph, between the tensors that it reads and those that
+it writes. So the question is only which tensor is which, and most keep their names through every optimization. The others are
+traced by what ONNX Runtime is known to do: it duplicates nodes, changes layouts and types, and names what it fuses after what was
+there. Where that leaves a doubt the answer is nothing, never a guess.
+
+Source: ONNX Runtime's documentation, "Graph Optimizations in ONNX Runtime", and the graphs that its version 1.31 saves.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from course_lib.profiling.readers.value_numbering import Values
+
+if TYPE_CHECKING:
+    import onnx
+
+_RETYPED = re.compile(
+    r"^(?:Inserted(?:PrecisionFree)?Cast_)+"
+)  # before the name of a tensor that is float32 for want of FP16 kernels
+_AGAIN = re.compile(r"_token_\d+$")  # behind a name that existed already
+_BLOCKED = "com.microsoft.nchwc"  # domain of the operators whose tensors have their channels in blocks
+
+
+def fused_nodes(model: onnx.ModelProto, optimized: onnx.ModelProto) -> list[tuple[str, ...]]:
+    """For each node of the optimized graph the names of the original nodes that it computes, in the original's order.
+
+    Of nodes that compute the same thing one is left, and it holds them all. A node is empty where ONNX Runtime added it (a change of
+    layout or type), and where it cannot be known what it holds. Nodes that were computed for good while the session loaded are in none.
+
+    Args:
+        model: the original, with its weights. Nodes without a name cannot be named here either.
+        optimized: what ``SessionOptions.optimized_model_filepath`` saved of it.
+    """
+    original = Values(model)
+    traced = _Traced(original, optimized.graph)
+    place = {node.name: row for row, node in enumerate(model.graph.node)}
+    return [tuple(sorted(set(traced.nodes_of(row)) - {""}, key=place.__getitem__)) for row in range(len(optimized.graph.node))]
+
+
+def original_tensors(model: onnx.ModelProto, optimized: onnx.ModelProto) -> dict[str, str]:
+    """For each tensor of the optimized graph the original one with the same values, where that is known.
+
+    Layout and type may differ: channels in blocks, or float32 where the original says float16.
+    """
+    original = Values(model)
+    names = {number: name for name, number in reversed(original.numbers.items())}
+    return {name: names[number] for name, number in _Traced(original, optimized.graph).numbers.items()}
+
+
+class _Traced:
+    """The optimized graph, its tensors identified with those of the original as far as possible.
+
+    Attributes:
+        numbers: the original's number of a value, by the name of the optimized tensor that holds it.
+    """
+
+    def __init__(self, original: Values, graph: onnx.GraphProto) -> None:
+        self.original = original
+        self.nodes = list(graph.node)
+        weights = {tensor.name for tensor in graph.initializer}
+        self._changing = {value.name for value in graph.input} - weights  # tensors that depend on what the session is fed
+        self._turned: set[str] = set()  # tensors behind a Transpose that ONNX Runtime added
+        known = (*self._changing, *weights)
+        self.numbers = {name: original.numbers[name] for name in known if name in original.numbers}
+        for node in self.nodes:
+            self._trace(node)
+        self._kept = {node.name for node in self.nodes if self._itself(node) is not None}
+        self._parties = self._connected()
+
+    # ---- which tensor is which
+
+    def _trace(self, node: onnx.NodeProto) -> None:
+        if not self._changing.isdisjoint(node.input):
+            self._changing.update(filter(None, node.output))  # optional outputs that are not requested have no name
+        for name in node.output:
+            if (plain := _RETYPED.sub("", name)) in self.original.numbers:
+                self.numbers[name] = self.original.numbers[plain]
+        for rule in (self._same_computation, self._same_node, self._moved, self._blocked, self._quantized):
+            if all(name in self.numbers for name in node.output if name):
+                return
+            for name, number in zip(node.output, rule(node), strict=False):
+                if name and number is not None:
+                    self.numbers.setdefault(name, number)
+
+    def _same_computation(self, node: onnx.NodeProto) -> Sequence[int | None]:
+        """A duplicate, such as one DequantizeLinear for each reader."""
+        return self.original.results(node, [self.numbers.get(name) for name in node.input])
+
+    def _same_node(self, node: onnx.NodeProto) -> Sequence[int | None]:
+        """A node with its name and its operator that reads what it always read; it may write another type or layout."""
+        itself = self._itself(node)
+        if itself is None or self._reads([node]) != self.original.changing.intersection(self.original.read_by(itself)):
+            return ()
+        return [self.original.numbers.get(name) for name in itself.output]
+
+    def _moved(self, node: onnx.NodeProto) -> Sequence[int | None]:
+        """What only changes the order of values in memory."""
+        turned = node.op_type == "Transpose" and node.name not in self.original.by_name
+        if turned:
+            self._turned.update(node.output)
+        moved = turned or (node.domain == _BLOCKED and node.op_type in ("ReorderInput", "ReorderOutput"))
+        return [self.numbers.get(node.input[0])] if moved else ()
+
+    def _blocked(self, node: onnx.NodeProto) -> Sequence[int | None]:
+        """Called ``x_nchwc`` after its output x; a sum and an activation may have been fused into it later."""
+        name = _RETYPED.sub("", _AGAIN.sub("", node.name))
+        start = self.original.numbers.get(name.removesuffix("_nchwc"))
+        reads = self._reads([node])
+        if node.domain != _BLOCKED or not name.endswith("_nchwc") or start is None or reads is None:
+            return ()
+        activation = next((a.s.decode() for a in node.attribute if a.name == "activation"), None)
+        for number, operator in self._onwards(start):
+            explained = self.original.between([number], self._stops([node]), reads) is not None
+            if explained and activation in (None, operator):
+                return [number]
+        return ()
+
+    def _quantized(self, node: onnx.NodeProto) -> Sequence[int | None]:
+        """``QLinear...`` is called after the node that it computes, and writes what the QuantizeLinear behind that one wrote."""
+        itself = self.original.by_name.get(_AGAIN.sub("", node.name))
+        if itself is None or not node.op_type.startswith("QLinear"):
+            return ()
+        behind = self._onwards(self.original.value_of(itself))
+        return [next((number for number, operator in behind if operator == "QuantizeLinear"), None)]
+
+    def _onwards(self, number: int) -> Iterator[tuple[int, str]]:
+        """A value with the operator that makes it, then what its only reader makes of it, and once more."""
+        for _ in range(3):
+            if number not in self.original.makers:
+                return
+            yield number, self.original.makers[number][0].op_type
+            reader = self.original.only_reader(number)
+            if reader is None:
+                return
+            number = self.original.value_of(reader)
+
+    def _itself(self, node: onnx.NodeProto) -> onnx.NodeProto | None:
+        """The original node whose name and operator this one has."""
+        same = self.original.by_name.get(node.name)
+        return same if same is not None and (same.op_type, same.domain) == (node.op_type, node.domain) else None
+
+    def _reads(self, nodes: Sequence[onnx.NodeProto]) -> set[int] | None:
+        """The values from outside that change from run to run; None where one of them is not identified."""
+        names = _read_from_outside(nodes) & self._changing
+        return {self.numbers[name] for name in names} if names <= self.numbers.keys() else None
+
+    def _stops(self, nodes: Sequence[onnx.NodeProto]) -> set[int]:
+        return {self.numbers[name] for name in _read_from_outside(nodes) if name in self.numbers}
+
+    # ---- which node holds what
+
+    def _connected(self) -> list[list[int]]:
+        """For each node those that it cannot be distinguished from: they pass each other tensors that are not identified."""
+        parties: list[list[int]] = []
+        maker: dict[str, int] = {}
+        for row, node in enumerate(self.nodes):
+            doubtful = {maker[n] for n in node.input if n in maker and n in self._changing and n not in self.numbers}
+            party = sorted({row}.union(*(parties[other] for other in doubtful)))
+            parties.append(party)
+            for member in party:
+                parties[member] = party
+            maker.update(dict.fromkeys(node.output, row))
+        return parties
+
+    def nodes_of(self, row: int) -> Iterable[str]:
+        """Names of the original nodes inside one optimized node."""
+        node, party = self.nodes[row], [self.nodes[member] for member in self._parties[row]]
+        inside = self._inside(party)
+        if inside is not None and (len(party) == 1 or len({self.original.value_of(n) for n in inside}) == 1):
+            return self._own_twins([member.name for member in party], inside)
+        itself = self._itself(node)
+        return [itself.name] if itself is not None else []
+
+    def _inside(self, party: Sequence[onnx.NodeProto]) -> list[onnx.NodeProto] | None:
+        reads, stops = self._reads(party), self._stops(party)
+        writes = {self.numbers[name] for node in party for name in node.output if name in self.numbers}
+        if reads is None:
+            return None
+        inside = self.original.between(writes - reads, stops, reads - writes)
+        if not self._turned.isdisjoint(name for node in party for name in node.input):
+            # the added Transpose may have taken over one of the original's
+            return None if any(node.op_type == "Transpose" for node in inside or ()) else inside
+        return inside
+
+    def _own_twins(self, names: Sequence[str], inside: Sequence[onnx.NodeProto]) -> Iterator[str]:
+        """Of nodes that compute the same, those that were left beside this one keep their own."""
+        for node in inside:
+            twins = self.original.makers[self.original.value_of(node)]
+            if len(twins) == 1 or node.name in names or node.name not in self._kept:
+                yield node.name
+
+
+def _read_from_outside(nodes: Sequence[onnx.NodeProto]) -> set[str]:
+    return {name for node in nodes for name in node.input if name} - {name for node in nodes for name in node.output}

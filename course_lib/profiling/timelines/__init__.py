@@ -1,0 +1,1 @@
+"""Timelines: recorded, and drawn."""

@@ -1,0 +1,244 @@
+"""A timeline as a picture: ranges and calls of the host above, streams of the device below, faults under the device."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from course_lib import style
+from course_lib.profiling.timelines.intervals import Interval
+from course_lib.profiling.timelines.timeline import Event, Timeline, label, time_text
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from course_lib.profiling.faults import Fault
+
+_COLORS: Mapping[str, str] = {
+    "range": style.COLORS[2],
+    "operator": "#BBBBBB",
+    "call": style.COLORS[5],
+    "call that waits": style.COLORS[3],
+    "kernel": style.COLORS[0],
+    "copy": style.COLORS[4],
+    "pageable copy": style.COLORS[1],
+    "memset": "#777777",
+    "fault": "#000000",
+}
+_CLASSES: Mapping[str, str] = {"range": "range", "op": "operator", "api": "call", "sync": "call that waits", "kernel": "kernel"}
+_IDLE = "#DDDDDD"
+_WIDTH, _ROW = 10.0, 0.34  # inches
+_PIXELS = 860  # of the time axis at that width; a bar is drawn at least one pixel wide
+_CHARACTER = 5.4  # pixels of one letter inside a bar
+_MOST_ROWS = 8  # of one sort; more threads or streams than that are counted, not drawn
+_DEEPEST = 3  # ranges inside ranges
+
+
+@dataclass(frozen=True)
+class _Bar:
+    """What is drawn for one event, or for several that stand closer than a pixel: then without text, and paler for pauses."""
+
+    start: float
+    end: float
+    filled: float  # how much of it the events cover
+    text: str = ""
+
+
+@dataclass
+class _Row:
+    name: str
+    bars: dict[str, list[_Bar]]  # by class of the legend
+    device: bool = False
+
+
+@dataclass(frozen=True)
+class EventRow:
+    """Events that share a line of the picture; `name` is "" where a line continues the one above it."""
+
+    name: str
+    events: tuple[Event, ...]
+    device: bool
+
+
+def draw_timeline(
+    timeline: Timeline,
+    *,
+    start_us: float | None = None,
+    end_us: float | None = None,
+    faults: Sequence[Fault] = (),
+    device: str = "GPU",
+) -> Figure:
+    """What ran when, one row a thread and a stream, with the idle time of the device shaded.
+
+    Args:
+        timeline: what to draw; thousands of events are fine, bars closer than a pixel become one.
+        start_us, end_us: zoom; by default the whole stretch that the timeline looks at, with a little room on both sides.
+        faults: of `find_faults`; each gets a row with the time that it cost.
+        device: what the device is called if it is not a GPU.
+
+    Raises:
+        ValueError: the timeline has no events, or the zoom ends before it starts.
+    """
+    if not timeline.events:
+        raise ValueError("this timeline has no events to draw: was anything recorded between start and stop of the profiler?")
+    zoomed = start_us is not None or end_us is not None
+    start = timeline.start_us if start_us is None else start_us
+    end = timeline.end_us if end_us is None else end_us
+    if end < start:
+        raise ValueError(f"the zoom ends at {end} us, before it starts at {start} us")
+    margin = 0.0 if zoomed and end > start else max(0.02 * (end - start), 0.5)
+    shown = timeline.window(start - margin, end + margin)
+    lines, left_out = event_rows(shown)
+    rows = [_Row(line.name, _bars(line.events, shown.span_us / _PIXELS), line.device) for line in lines]
+    for fault in faults:
+        lost = (_Bar(begin, until, until - begin) for begin, until in fault.lost)
+        rows.append(_Row(f"{fault.name}: {100 * fault.share:.0f} %", {"fault": _joined(lost, shown.span_us / _PIXELS)}))
+
+    unit, size = ("ms", 1e3) if shown.span_us >= 1e3 else ("us", 1.0)
+    figure = style.figure(_WIDTH, 1.25 + _ROW * max(len(rows), 1))
+    axes = figure.add_subplot()
+    for place, row in enumerate(rows):
+        for kind, bars in row.bars.items():
+            _draw(axes, place, kind, bars, shown, size)
+    places = [place for place, row in enumerate(rows) if row.device]
+    if places:
+        _shade_gaps(axes, shown, (places[0] - 0.5, places[-1] + 0.5), size)
+    axes.set_xlim(shown.start_us / size, shown.end_us / size)
+    axes.set_ylim(len(rows) - 0.4, -0.6)
+    axes.set_yticks(range(len(rows)), [row.name for row in rows], fontsize=8)
+    axes.tick_params(axis="y", length=0)
+    pauses = any(_opacity(bar) < 0.9 for row in rows for bars in row.bars.values() for bar in bars)
+    notes = ["; paler bars: many short events with pauses between them"] if pauses else []
+    notes += [f"; {left_out} more rows are not drawn"] if left_out else []
+    axes.set_xlabel(f"time ({unit}){''.join(notes)}")
+    _legend(axes, rows, device, idle=bool(places))
+    axes.set_title((timeline.window(start, end) if zoomed else timeline).headline(device), loc="left", pad=24)
+    return figure
+
+
+def event_rows(shown: Timeline) -> tuple[list[EventRow], int]:
+    """The rows from top to bottom, and how many more threads and streams there are."""
+    sorts: dict[str, dict[str, list[Event]]] = {sort: defaultdict(list) for sort in ("range", "op", "call", "device")}
+    for event in shown.events:
+        sorts["device" if event.on_device else "call" if event.kind in ("api", "sync") else event.kind][event.row].append(event)
+    rows, left_out = list[EventRow](), 0
+    for sort, by_row in sorts.items():
+        busiest = sorted(by_row, key=lambda name: -sum(event.duration_us for event in by_row[name]))
+        left_out += len(busiest[_MOST_ROWS:])
+        titles = {"range": "ranges", "op": "operators", "call": "calls", "device": ""}
+        several = len(by_row) > 1 or sort == "device"
+        for name in sorted(busiest[:_MOST_ROWS], key=_natural):
+            title = f"{titles[sort]}, {name}".removeprefix(", ") if several else titles[sort]
+            for depth, events in enumerate(_levels(by_row[name])):
+                rows.append(EventRow("" if depth else title, tuple(events), device=sort == "device"))
+    return rows, left_out
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """Sorts ``stream 7`` before ``stream 13``."""
+    return [(int(word), "") if word.isdecimal() else (0, word) for word in name.split()]
+
+
+def _levels(events: Sequence[Event]) -> list[list[Event]]:
+    """Ranges inside ranges go one row down, down to the deepest; everything else stays on one row."""
+    if any(event.kind != "range" for event in events):
+        return [list(events)]
+    levels: list[list[Event]] = []
+    open_until: list[float] = []
+    for event in events:
+        while open_until and open_until[-1] <= event.start_us:
+            open_until.pop()
+        if len(open_until) < _DEEPEST:
+            levels += [[]] if len(open_until) == len(levels) else []
+            levels[len(open_until)].append(event)
+        open_until.append(event.end_us)
+    return levels
+
+
+def class_of(event: Event) -> str:
+    """What the legend calls an event."""
+    return "pageable copy" if event.pageable else _CLASSES.get(event.kind, event.kind)
+
+
+def _bars(events: Iterable[Event], pixel: float) -> dict[str, list[_Bar]]:
+    """Bars by class of the legend."""
+    bars: dict[str, list[_Bar]] = defaultdict(list)
+    for event in events:
+        bars[class_of(event)].append(_Bar(event.start_us, event.end_us, event.duration_us, label(event.name, event.kind)))
+    return {kind: _joined(line, pixel) for kind, line in bars.items()}
+
+
+def _joined(bars: Iterable[_Bar], pixel: float) -> list[_Bar]:
+    """The bars, where those narrower than a pixel are one with the bar before them unless a pixel lies between."""
+    line: list[_Bar] = []
+    for bar in bars:
+        last = line[-1] if line else None
+        if last and bar.start - last.end < pixel and min(bar.end - bar.start, last.end - last.start) < pixel:
+            line[-1] = _Bar(last.start, max(last.end, bar.end), last.filled + bar.filled)
+        else:
+            line.append(bar)
+    return line
+
+
+def _draw(axes: Axes, place: int, kind: str, bars: Iterable[_Bar], shown: Timeline, size: float) -> None:
+    from matplotlib.colors import to_rgba
+
+    pixel = shown.span_us / _PIXELS
+    spans: list[Interval] = []
+    colors, edges = [], []
+    for bar in bars:
+        start, end = max(bar.start, shown.start_us), min(bar.end, shown.end_us)
+        if end < start:
+            continue
+        spans.append((start / size, max(end - start, pixel) / size))
+        colors.append(to_rgba(_COLORS[kind], _opacity(bar)))
+        edges.append(0.5 if end - start > 4 * pixel else 0.0)  # tells neighbors apart where there is room
+        letters = int((end - start) / pixel / _CHARACTER) - 1
+        if bar.text and letters >= min(len(bar.text), 6):
+            text = bar.text if len(bar.text) <= letters else f"{bar.text[: letters - 1]}…"
+            ink = "white" if kind in ("kernel", "range", "pageable copy") else "black"
+            axes.text((start + end) / 2 / size, place, text, fontsize=6.5, ha="center", va="center", color=ink)
+    height = 0.24 if kind == "fault" else 0.72
+    axes.broken_barh(spans, (place - height / 2, height), facecolors=colors, edgecolors="white", linewidths=edges)
+
+
+def _opacity(bar: _Bar) -> float:
+    """Of a bar that stands for several events: the paler, the longer the pauses between them."""
+    return 0.3 + 0.7 * min(bar.filled / (bar.end - bar.start), 1.0) if bar.end > bar.start else 1.0
+
+
+def _shade_gaps(axes: Axes, shown: Timeline, height: tuple[float, float], size: float) -> None:
+    """Gray where no stream worked, with the duration where there is room for it."""
+    pixel = shown.span_us / _PIXELS
+    for start, end in shown.gaps(3 * pixel):
+        axes.fill_betweenx(height, start / size, end / size, color=_IDLE, lw=0, zorder=0)
+        text = time_text(end - start)
+        if (end - start) / pixel >= _CHARACTER * (len(text) + 1):
+            axes.text((start + end) / 2 / size, sum(height) / 2, text, fontsize=6.5, ha="center", va="center", color="#555555")
+
+
+def _legend(axes: Axes, rows: Sequence[_Row], device: str, *, idle: bool) -> None:
+    from matplotlib.patches import Patch
+
+    present = {kind for row in rows for kind, bars in row.bars.items() if bars}
+    names = {} if device == "GPU" else {"kernel": f"{device} busy"}  # only a GPU has kernels
+    handles = [
+        Patch(color=color, label=names.get(kind, kind))
+        for kind, color in _COLORS.items()
+        if kind in present and kind != "fault"
+    ]
+    handles += [Patch(color=_IDLE, label=f"{device} idle")] if idle else []
+    axes.legend(
+        handles=handles,
+        ncols=len(handles),
+        frameon=False,
+        fontsize=8,
+        handlelength=1.4,
+        columnspacing=1.2,
+        loc="lower left",
+        bbox_to_anchor=(0, 1),
+        borderaxespad=0,
+    )

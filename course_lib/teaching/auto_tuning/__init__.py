@@ -1,0 +1,1 @@
+"""Lecture 4: convolution algorithms, tiles, and tactics."""

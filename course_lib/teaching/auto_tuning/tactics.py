@@ -1,0 +1,111 @@
+"""What the name of a kernel says, and figures of a tuner that times each candidate once."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from course_lib import style
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from course_lib.benchmark.tuner import Tuning
+
+
+_TILE = re.compile(r"tile(?:size)?(\d{1,4})x(\d{1,4})x(\d{1,4})")
+_ALGORITHMS = ("implicit_gemm", "winograd", "fft", "image_first_layer", "smallk", "pooling", "gemm")  # the first that fits
+
+
+@dataclass(frozen=True)
+class TacticName:
+    """The readable parts of a tactic's name. Empty where the name does not say it; NVIDIA documents no grammar.
+
+    Attributes:
+        generation: such as ``"sm80"``: the oldest GPU generation that it runs on.
+        algorithm: such as ``"implicit_gemm"``.
+        tile: output rows, output columns and depth that one block of threads works on, as ``"128x128x32"``.
+    """
+
+    generation: str = ""
+    algorithm: str = ""
+    tile: str = ""
+
+    def __str__(self) -> str:
+        return " ".join(part for part in (self.generation, self.algorithm.replace("_", " "), self.tile) if part) or "unnamed"
+
+
+def read_tactic(name: str) -> TacticName:
+    """The parts of a name such as ``sm80_xmma_fprop_implicit_gemm_f16f16_..._tilesize128x128x32_...``; any text is accepted."""
+    generation = re.match(r"sm\d{2,3}(?=_)", name)
+    tile = _TILE.search(name)
+    return TacticName(
+        generation=generation[0] if generation else "",
+        algorithm=next((word for word in _ALGORITHMS if word in name), ""),
+        tile="x".join(tile.groups()) if tile else "",
+    )
+
+
+def draw_tactics(rows: Sequence[Mapping[str, Any]], title: str, *, most: int = 12) -> Figure:
+    """How much time the layers of each kind of tactic take.
+
+    Args:
+        rows: with the keys ``tactic`` and ``ms``, one for each layer.
+        title: the takeaway.
+        most: the bars to draw; the rest is summed in one.
+    """
+    spent: dict[str, list[float]] = defaultdict(list)
+    for row in rows:
+        spent[str(read_tactic(str(row["tactic"])))].append(float(row["ms"]))
+    ranked = sorted(spent.items(), key=lambda entry: -sum(entry[1]))
+    shown = ranked[:most] + ([("all others", [ms for _, times in ranked[most:] for ms in times])] if len(ranked) > most else [])
+    figure = style.figure(8.0, 1.0 + 0.27 * len(shown))
+    axes = figure.add_subplot()
+    bars = axes.barh(range(len(shown)), [sum(times) for _, times in shown], 0.7, color=style.color(0))
+    axes.bar_label(bars, [f"{len(times)} layer{'s' if len(times) != 1 else ''}" for _, times in shown], padding=3, fontsize=8)
+    axes.set_yticks(range(len(shown)), [name for name, _ in shown], fontsize=8)
+    axes.invert_yaxis()
+    axes.margins(x=0.15)
+    axes.set_xlabel("milliseconds of one inference")
+    axes.set_title(title)
+    return figure
+
+
+def draw_tuning(tuning: Tuning, winners: Sequence[str]) -> Figure:
+    """Times of every round on the left, with the median; on the right how often each tactic won a single try.
+
+    Args:
+        tuning: the paired measurement.
+        winners: what `first_impression` said, once for each repetition.
+    """
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    names = list(tuning.times_ms)
+    won = Counter(winners)
+    figure = style.figure(9.0, 1.1 + 0.4 * len(names))
+    left, right = figure.subplots(1, 2, sharey=True, width_ratios=(2, 1))
+    for row, name in enumerate(names):
+        times, hue = tuning.times_ms[name], style.color(2 if name == tuning.best else 0)
+        left.plot(times, [row] * len(times), "|", color=hue, alpha=0.5, ms=12)
+        left.plot(tuning.medians_ms[name], row, "D", color=hue, ms=6)
+    left.set_xscale("log")
+    left.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    left.xaxis.set_major_formatter("{x:g}")
+    left.xaxis.set_minor_formatter(NullFormatter())
+    left.set_yticks(range(len(names)), names)
+    left.invert_yaxis()
+    left.set_xlabel("milliseconds (each round a line, the median a diamond)")
+    bars = right.barh(range(len(names)), [won[name] for name in names], 0.6, color=style.color(1))
+    right.bar_label(bars, padding=3, fontsize=8)
+    right.margins(x=0.2)
+    right.set_xlabel(f"wins in {len(winners)} single tries")
+    wrong = sum(name != tuning.best for name in winners)
+    figure.suptitle(
+        f"{tuning.best} has the smallest median; a single try chose another {wrong} times of {len(winners)}",
+        fontsize=10,
+        weight="bold",
+    )
+    return figure

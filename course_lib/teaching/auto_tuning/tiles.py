@@ -1,0 +1,97 @@
+"""Tiles and waves: a model of how well a tiled matrix product fits a GPU. It counts and does not measure.
+
+A kernel cuts its ``m x n`` result into tiles, one for each block of threads. A GPU works on one tile per multiprocessor at
+a time (one *wave*). Both divisions are rounded up, and the part that is rounded up is lost.
+Source: NVIDIA, Matrix Multiplication Background User's Guide, "Dimension Quantization Effects".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from course_lib import style
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """An ``m x n`` result in tiles, on a GPU with so many multiprocessors that each work on one tile at a time.
+
+    Attributes:
+        products_per_load: how many products a multiprocessor computes in the time in which it loads one number. An assumption.
+    """
+
+    m: int
+    n: int
+    tile: tuple[int, int]
+    multiprocessors: int
+    products_per_load: int = 64
+
+    def __post_init__(self) -> None:
+        if min(self.m, self.n, *self.tile, self.multiprocessors, self.products_per_load) < 1:
+            raise ValueError(f"all sizes must be at least 1, got {self}")
+
+    @property
+    def tiles(self) -> int:
+        """How many tiles cover the result."""
+        return math.ceil(self.m / self.tile[0]) * math.ceil(self.n / self.tile[1])
+
+    @property
+    def waves(self) -> int:
+        """How many rounds it takes until every tile has had its multiprocessor."""
+        return math.ceil(self.tiles / self.multiprocessors)
+
+    @property
+    def useful(self) -> float:
+        """The share of the computed numbers that belong to the result; the others are padding."""
+        return self.m * self.n / (self.tiles * math.prod(self.tile))
+
+    @property
+    def busy(self) -> float:
+        """The share of the multiprocessors' time in which they have a tile."""
+        return self.tiles / (self.waves * self.multiprocessors)
+
+    @property
+    def cost(self) -> int:
+        """Time of one step in depth, in products: every wave lasts as long as a tile takes to multiply or to load."""
+        rows, columns = self.tile
+        return self.waves * max(rows * columns, (rows + columns) * self.products_per_load)
+
+
+def padding_figure(sizes: Sequence[int], steps: Sequence[int], label: str) -> Figure:
+    """The share of multiplications that are not padding, over a size that is rounded up to a multiple of each step."""
+    figure = style.figure(7.5, 3.0)
+    axes = figure.add_subplot()
+    for index, step in enumerate(steps):
+        share = [100 * size / (math.ceil(size / step) * step) for size in sizes]
+        axes.plot(sizes, share, color=style.color(index), label=f"multiples of {step}", lw=1.5)
+    axes.set(xlabel=label, ylabel="useful multiplications (%)", ylim=(0, 103))
+    axes.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    axes.set_title("One channel too many fills a whole new tile (a model)")
+    return figure
+
+
+def wave_figure(tilings: Mapping[str, Sequence[Tiling]], batches: Sequence[int]) -> Figure:
+    """The modeled time over the batch, one staircase for each way of tiling.
+
+    Args:
+        tilings: for each name one tiling a batch size.
+        batches: on the horizontal axis.
+    """
+    figure = style.figure(7.5, 3.2)
+    axes = figure.add_subplot()
+    scale = min(tiling.cost for series in tilings.values() for tiling in series)
+    for index, (name, series) in enumerate(tilings.items()):
+        axes.step(
+            batches, [tiling.cost / scale for tiling in series], where="mid", color=style.color(index), label=name, lw=1.5
+        )
+    axes.set(xlabel="batch size", ylabel="modeled time (cheapest = 1)")
+    axes.set_ylim(bottom=0)
+    axes.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    axes.set_title("Time grows in steps, and the best tile changes (a model)")
+    return figure

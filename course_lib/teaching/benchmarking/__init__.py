@@ -1,0 +1,1 @@
+"""Lecture 11: the recorded results, and what disturbs a measurement."""

@@ -1,0 +1,187 @@
+"""Figures of single latencies, and of how a confidence interval is made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from course_lib import style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from course_lib.benchmark.statistics import Interval, Measurement
+
+
+def draw_bootstrap(ratios: np.ndarray, medians: np.ndarray, interval: Interval) -> Figure:
+    """Left: one ratio a round, as measured. Right: the medians of the resampled series, and the interval that holds their middle.
+
+    Args:
+        ratios: baseline over candidate, shape ``(rounds,)``.
+        medians: one of each resampled series, shape ``(resamples,)``.
+        interval: what was made of them.
+    """
+    figure = style.figure(9.0, 3.2)
+    left, right = figure.subplots(1, 2, width_ratios=(2, 1))
+    left.plot(ratios, ".", ms=4, alpha=0.5, color=style.color(0), label="one round")
+    left.axhspan(interval.low, interval.high, color=style.color(1), alpha=0.3, lw=0)
+    left.axhline(interval.median, color=style.color(1), label=f"median {interval.median:.3f}")
+    left.set(xlabel="round", ylabel="paired ratio: baseline / candidate")
+    low, high = np.percentile(ratios, (2, 98))  # a disturbed round would squeeze the rest
+    room = 0.15 * (high - low)
+    left.set_ylim(low - room, high + room)
+    left.legend(frameon=False, loc="upper right")
+    right.hist(medians, 40, orientation="horizontal", color=style.color(0))
+    right.axhspan(interval.low, interval.high, color=style.color(1), alpha=0.3, lw=0, label="the middle 95 %")
+    right.set(xlabel=f"resampled series, of {len(medians):,}", ylabel="their median (enlarged)")
+    right.legend(frameon=False, loc="upper right")
+    right.margins(y=0.25)
+    takeaway = f"Single rounds scatter, their median hardly does: {interval.low:.3f} to {interval.high:.3f}"
+    figure.suptitle(takeaway, fontsize=10, weight="bold")
+    return figure
+
+
+def draw_coverage(intervals: Sequence[Interval], truth: float, *, shown: int = 60) -> Figure:
+    """Intervals of repeated experiments as vertical lines, those that miss the truth in another color.
+
+    Args:
+        intervals: one an experiment.
+        truth: the ratio that all of them try to find.
+        shown: how many are drawn; the title counts all.
+    """
+    held = [one.low <= truth <= one.high for one in intervals]
+    figure = style.figure(8.0, 2.8)
+    axes = figure.add_subplot()
+    for place, (one, hit) in enumerate(zip(intervals[:shown], held[:shown], strict=True)):
+        axes.plot([place, place], [one.low, one.high], lw=3, color=style.color(0 if hit else 1), solid_capstyle="butt")
+    axes.axhline(truth, color="black", lw=1, ls="--")
+    axes.set(xlabel=f"experiment (the first {min(shown, len(intervals))} are drawn)", ylabel="interval of the ratio")
+    axes.set_title(f"{sum(held)} of {len(held)} intervals hold the truth ({truth:g}); the orange ones miss it")
+    return figure
+
+
+_BINS = 60
+
+
+def over_calls(series: Mapping[str, np.ndarray], title: str) -> Figure:
+    """Latency over the number of the call, both axes logarithmic, one line a series.
+
+    Args:
+        series: milliseconds in the order of the calls, by name.
+        title: the takeaway.
+    """
+    figure = style.figure(7.5, 3.0)
+    axes = figure.add_subplot()
+    for index, (name, values) in enumerate(series.items()):
+        axes.loglog(np.arange(1, len(values) + 1), values, "o-", ms=4, lw=1, color=style.color(index), label=name)
+    axes.set(xlabel="number of the call since the engine was loaded", ylabel="latency (ms)")
+    _plain_numbers(axes)
+    axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    axes.set_title(title)
+    return figure
+
+
+def distribution(measured: Measurement, title: str) -> Figure:
+    """How often each latency came, the counts on a logarithmic axis, with the mean and three percentiles.
+
+    Args:
+        measured: at least 100 calls, so that there is a 99th percentile to speak of.
+        title: the takeaway.
+
+    Raises:
+        ValueError: fewer calls.
+    """
+    values = measured.latencies_ms
+    if len(values) < 100:
+        raise ValueError(f"a 99th percentile needs at least 100 calls, got {len(values)}: measure longer")
+    figure = style.figure(8.0, 3.2)
+    axes = figure.add_subplot()
+    edges = np.geomspace(values.min(), values.max() * 1.001, _BINS)
+    axes.hist(values, edges.tolist(), color="#BBBBBB")
+    marks = {
+        "median": measured.median_ms,
+        "mean": float(values.mean()),
+        "p99": measured.percentile_ms(99),
+        "slowest": values.max(),
+    }
+    for index, (name, value) in enumerate(marks.items()):
+        axes.axvline(value, color=style.color(index), lw=2, ls="--" if name == "mean" else "-", label=f"{name} {value:.2f} ms")
+    axes.set(xscale="log", yscale="log", xlabel="latency of one call (ms, logarithmic)", ylabel=f"calls, of {len(values):,}")
+    _plain_numbers(axes, y=False)
+    axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    axes.set_title(title)
+    return figure
+
+
+def schedules(panels: Mapping[str, Mapping[str, tuple[np.ndarray, np.ndarray]]], title: str) -> Figure:
+    """Latencies over the number of the call in the whole session, one panel per way of measuring, one color per subject.
+
+    Args:
+        panels: by the panel's title, for each subject its places in the session and its latencies in milliseconds, each ``(calls,)``.
+        title: the takeaway.
+    """
+    figure = style.figure(9.0, 3.2)
+    columns = np.atleast_1d(figure.subplots(1, len(panels), sharey=True))
+    for axes, (name, subjects) in zip(columns, panels.items(), strict=True):
+        for index, (subject, (places, values)) in enumerate(subjects.items()):
+            axes.plot(places, values, ".", ms=4, alpha=0.5, color=style.color(index))
+            median = float(np.median(values))
+            axes.axhline(
+                median, color=style.color(index), lw=1.5, ls=("-", "--")[index % 2], label=f"{subject}: {median:.1f} ms"
+            )
+        axes.set_title(name, fontsize=9, weight="normal")
+        axes.set_xlabel("calls of the session, in order")
+        axes.set_ylim(bottom=0)
+        axes.legend(frameon=False, fontsize=8, title="median", title_fontsize=8, loc="lower right")
+    columns[0].set_ylabel("latency (ms)")
+    columns[0].set_ylim(
+        top=1.05 * max(float(np.percentile(v, 99)) for subjects in panels.values() for _, v in subjects.values())
+    )
+    figure.suptitle(title, fontsize=10, weight="bold")
+    return figure
+
+
+def batch_sweep(measured: Mapping[int, Measurement]) -> Figure:
+    """Latency of a call over the batch on the left; on the right the throughput that each batch buys with its latency.
+
+    Args:
+        measured: latencies by batch size.
+    """
+    sizes = list(measured)
+    medians = np.array([measured[size].median_ms for size in sizes])
+    slow = np.array([measured[size].percentile_ms(99) for size in sizes])
+    rates = 1e3 * np.array(sizes) / medians
+    figure = style.figure(9.0, 3.2)
+    left, right = figure.subplots(1, 2)
+    left.loglog(sizes, slow, "o-", color=style.color(1), label="p99")
+    left.loglog(sizes, medians, "o-", color=style.color(0), label="median")
+    left.loglog(sizes, medians[0] * np.array(sizes), color="#777777", lw=1, ls="--", label="n calls of batch 1")
+    left.set(xlabel="batch size n", ylabel="latency of the call (ms)")
+    left.set_xticks(sizes, [str(size) for size in sizes])
+    _plain_numbers(left, x=False)
+    left.minorticks_off()
+    figure.legend(*left.get_legend_handles_labels(), loc="outside lower left", ncols=3, frameon=False)
+    right.plot(medians, rates, "o-", color=style.color(2))
+    for size, x, y in zip(sizes, medians, rates, strict=True):
+        right.annotate(str(size), (x, y), (4, -10), textcoords="offset points", fontsize=8)
+    right.set(xscale="log", xlabel="latency of the call (ms)", ylabel="throughput (images/s)")
+    _plain_numbers(right, y=False)
+    right.margins(y=0.15)
+    best = int(np.argmax(rates))
+    gain, price = rates[best] / rates[0], medians[best] / medians[0]
+    takeaway = f"Batch {sizes[best]}: {gain:.1f} times the throughput of batch {sizes[0]}, {price:.1f} times the latency"
+    figure.suptitle(takeaway, fontsize=10, weight="bold")
+    return figure
+
+
+def _plain_numbers(axes: Axes, *, x: bool = True, y: bool = True) -> None:
+    """0.5 instead of 5 x 10^-1 on logarithmic axes."""
+    from matplotlib.ticker import FuncFormatter, LogLocator
+
+    for axis in [axis for axis, wanted in ((axes.xaxis, x), (axes.yaxis, y)) if wanted]:
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axis.set_minor_locator(LogLocator(subs=()))

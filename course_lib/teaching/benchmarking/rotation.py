@@ -1,0 +1,82 @@
+"""Memory-bound work on inputs that lie in a cache, and on inputs that do not."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from course_lib import style
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+_UNITS = {"K": 2**-10, "M": 1.0, "G": 2.0**10}
+
+
+def caches_mib(folder: Path = _CACHES) -> dict[str, float]:
+    """The caches that hold data, as seen from the first core: ``{"L1": 0.03, ...}`` in MiB. Empty where Linux does not tell."""
+    found = {}
+    for index in sorted(folder.glob("index*")):
+        kind, level, size = ((index / name).read_text().strip() for name in ("type", "level", "size"))
+        if kind != "Instruction" and (match := re.fullmatch(r"(\d+)([KMG])", size)):
+            found[f"L{level}"] = int(match[1]) * _UNITS[match[2]]
+    return found
+
+
+def largest_us(sizes_mib: Iterable[float], *, tensor_kib: int = 256, seconds: float = 0.15) -> dict[float, float]:
+    """Time to find the largest value of a tensor, in microseconds, by the size of the pool that the tensors are taken from in turn.
+
+    A pool of one tensor is the same input again and again.
+
+    Args:
+        sizes_mib: sizes of the pool in MiB; each holds at least one tensor.
+        tensor_kib: size of one float32 tensor in KiB.
+        seconds: how long each size is measured; the median of the passes over the pool counts.
+    """
+    elements = tensor_kib * 256
+    return {size: _largest_us(max(1, round(size * 1024 / tensor_kib)), elements, seconds) for size in sizes_mib}
+
+
+def _largest_us(tensors: int, elements: int, seconds: float) -> float:
+    rng = np.random.default_rng(0)
+    pool = np.tile(rng.standard_normal(elements, np.float32), (tensors, 1))
+    in_turn = [pool[index] for index in rng.permutation(tensors)]
+    passes: list[float] = []
+    end = time.perf_counter() + seconds
+    while len(passes) < 3 or time.perf_counter() < end:
+        started = time.perf_counter()
+        for tensor in in_turn:
+            tensor.max()
+        passes.append(1e6 * (time.perf_counter() - started) / tensors)
+    return float(np.median(passes))
+
+
+def draw_rotation(found: dict[float, float], caches: dict[str, float]) -> Figure:
+    """Time of one call over the size of the pool, with the caches' sizes as lines.
+
+    Args:
+        found: of `largest_us`.
+        caches: of `caches_mib`.
+    """
+    sizes, times = list(found), list(found.values())
+    figure = style.figure(8.0, 3.2)
+    axes = figure.add_subplot()
+    axes.semilogx(sizes, times, "o-", base=2, color=style.color(0))
+    for name, size in caches.items():
+        if sizes[0] <= size <= sizes[-1]:
+            axes.axvline(size, color=style.color(1), lw=1, ls="--")
+            axes.annotate(
+                f"{name}: {size:g} MiB", (size, 0.04), xycoords=("data", "axes fraction"), rotation=90, ha="right", fontsize=8
+            )
+    axes.set_xticks(sizes, [f"{size:g}" for size in sizes])
+    axes.minorticks_off()
+    axes.set_ylim(bottom=0)
+    axes.set(xlabel="inputs are taken in turn from a pool of this size (MiB)", ylabel="time of one call (us)")
+    axes.set_title(f"The same work: {times[0]:.0f} us on one repeated input, {times[-1]:.0f} us on inputs from a large pool")
+    return figure

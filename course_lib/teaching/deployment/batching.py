@@ -1,0 +1,120 @@
+"""A simulation of dynamic batching: when requests arrive, when they run together, when they are answered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from course_lib import style
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class Batched:
+    """What happened to each request, one entry for each; times in milliseconds from the same zero.
+
+    Attributes:
+        arrived_ms, started_ms, answered_ms: when it came, when its run began, when that was over.
+        size: how many requests were in its run.
+    """
+
+    arrived_ms: np.ndarray
+    started_ms: np.ndarray
+    answered_ms: np.ndarray
+    size: np.ndarray
+
+    @property
+    def latency_ms(self) -> np.ndarray:
+        """From arrival to answer for each request, in milliseconds, shape ``(n,)``."""
+        return self.answered_ms - self.arrived_ms
+
+    @property
+    def mean_size(self) -> float:
+        """Mean number of requests in a run, over the runs."""
+        return len(self.size) / float(np.sum(1 / self.size))
+
+    @property
+    def per_second(self) -> float:
+        """Requests answered per second, from the first arrival to the last answer."""
+        return 1e3 * len(self.size) / float(self.answered_ms[-1] - self.arrived_ms[0])
+
+
+def run_batched(arrived_ms: np.ndarray, run_ms: Callable[[int], float], *, most: int, window_ms: float = 0.0) -> Batched:
+    """One engine that takes waiting requests together.
+
+    A run begins when the engine is free and either `most` requests wait or the oldest has waited for the window. With a window
+    of 0 a run takes whatever waits when the engine becomes free.
+
+    Args:
+        arrived_ms: when each request comes, ascending, shape ``(n,)``.
+        run_ms: what a run of so many requests takes; it may really run them and return the time.
+        most: largest batch.
+        window_ms: how long a request may wait for others to share its run.
+
+    Raises:
+        ValueError: `most` below 1, a negative window, or no request.
+    """
+    if most < 1 or window_ms < 0 or not len(arrived_ms):
+        raise ValueError(
+            f"need requests, a batch of 1 or more and a window of 0 or more, got {len(arrived_ms)}, {most}, {window_ms}"
+        )
+    count = len(arrived_ms)
+    started, answered, size = np.zeros(count), np.zeros(count), np.zeros(count, dtype=int)
+    first, free = 0, 0.0
+    while first < count:
+        patience = max(free, arrived_ms[first] + window_ms)
+        last = min(first + most, int(np.searchsorted(arrived_ms, patience, side="right")))
+        begin = max(free, arrived_ms[last - 1]) if last - first == most else patience
+        free = begin + run_ms(last - first)
+        started[first:last], answered[first:last], size[first:last] = begin, free, last - first
+        first = last
+    return Batched(np.asarray(arrived_ms, float), started, answered, size)
+
+
+def draw_requests(ways: Mapping[str, Batched], title: str) -> Figure:
+    """Each request is a line from its arrival to its answer, gray while it waits and colored while its run lasts.
+
+    Args:
+        ways: the same requests under several rules, one panel each. Neighboring runs have different colors.
+        title: the takeaway.
+    """
+    figure = style.figure(3.0 * len(ways) + 0.6, 3.4)
+    panels = np.atleast_1d(figure.subplots(1, len(ways), sharex=True, sharey=True))
+    for axes, (name, one) in zip(panels, ways.items(), strict=True):
+        rows = np.arange(len(one.size))
+        runs = np.cumsum(np.diff(one.started_ms, prepend=-1.0) > 0)
+        axes.hlines(rows, one.arrived_ms, one.started_ms, color="#bbbbbb", lw=2)
+        axes.hlines(rows, one.started_ms, one.answered_ms, color=[style.color(run % 3) for run in runs], lw=4)
+        axes.set_title(f"{name}\n{runs[-1]} runs, slowest {one.latency_ms.max():.1f} ms", fontsize=8.5, weight="normal")
+        axes.set(xlabel="time (ms)", xlim=(0, None))
+    panels[0].set(ylabel="request")
+    panels[0].invert_yaxis()
+    figure.suptitle(title, fontsize=10, weight="bold")
+    return figure
+
+
+def draw_loads(ways: Mapping[str, Mapping[float, Batched]], title: str, *, limit_ms: float) -> Figure:
+    """The 99th percentile of the latency, and the mean batch, over the requests that arrive per second.
+
+    Args:
+        ways: by name of the rule and by requests per second.
+        title: the takeaway.
+        limit_ms: the end of the upper panel; the percentile of a queue that grows without bound means nothing.
+    """
+    figure = style.figure(7.5, 4.6)
+    above, below = figure.subplots(2, 1, sharex=True, height_ratios=(2, 1))
+    for index, (name, loads) in enumerate(ways.items()):
+        rates = list(loads)
+        slow = [float(np.percentile(one.latency_ms, 99)) for one in loads.values()]
+        above.plot(rates, slow, "o-", ms=4, color=style.color(index), label=name)
+        below.plot(rates, [one.mean_size for one in loads.values()], "o-", ms=4, color=style.color(index))
+    above.set(ylabel="99th percentile of\nthe latency (ms)", ylim=(0, limit_ms))
+    above.legend(frameon=False)
+    below.set(ylabel="mean batch", xlabel="requests per second", ylim=(0, None))
+    figure.suptitle(title, fontsize=10, weight="bold")
+    return figure

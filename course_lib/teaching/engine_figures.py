@@ -1,0 +1,164 @@
+"""What settings, profiles, fusion and caches are worth, drawn from the rows that ``benchmarks/engines.py`` records.
+
+Rows are plain JSON values as the script writes them; those with ``failed`` are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from course_lib import style
+from course_lib.errors import CourseError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Row = Mapping[str, Any]
+DEFAULT = "tuned at 8"
+
+
+def draw_batches(rows: Sequence[Row]) -> Figure:
+    """Over batch sizes, how many times as long each engine takes as the best of them for that size."""
+    found = _those(rows, "latency", group="profiles")
+    batches = sorted({row["batch"] for row in found})
+    best = {batch: min(row["ms"] for row in found if row["batch"] == batch) for batch in batches}
+    figure = style.figure(7.5, 3.2)
+    axes = figure.add_subplot()
+    for index, name in enumerate(_unique(found, "engine")):
+        points = sorted((row["batch"], row["ms"] / best[row["batch"]]) for row in found if row["engine"] == name)
+        axes.plot(*zip(*points, strict=True), "o-", ms=4, lw=1.5, color=style.color(index), label=name)
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(batches, [str(batch) for batch in batches])
+    axes.set(xlabel="batch size", ylabel="time over the\nbest engine's")
+    axes.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    worst = max(found, key=lambda row: row["ms"] / best[row["batch"]])
+    times = worst["ms"] / best[worst["batch"]]
+    axes.set_title(f"At batch {worst['batch']}, the engine {worst['engine']!r} takes {times:.2f} times as long as the best")
+    return figure
+
+
+def draw_settings(rows: Sequence[Row]) -> Figure:
+    """Left the seconds of each build, right the speed over the default with its interval."""
+    measured = [row for group in ("workspace", "level") for row in _those(rows, "latency", group=group) if "speedup" in row]
+    names = [DEFAULT, *_unique(measured, "engine")]
+    seconds = {row["engine"]: row["compiler_s"] for row in _those(rows, "build") if row["engine"] in names}
+    figure = style.figure(8.5, 1.2 + 0.28 * len(names))
+    left, right = figure.subplots(1, 2, sharey=True)
+    bars = left.barh(range(len(names)), [seconds.get(name, 0) for name in names], color=style.color(0), height=0.6)
+    left.bar_label(bars, fmt="%.1f", padding=3, fontsize=8)
+    left.margins(x=0.15)
+    left.set_yticks(range(len(names)), ["default: 1024 MiB, level 3", *names[1:]])
+    left.invert_yaxis()
+    left.set_xlabel("time in the compiler (s), one build")
+    for index, batch in enumerate(sorted({row["batch"] for row in measured})):
+        mine = [row for row in measured if row["batch"] == batch]
+        places = [names.index(row["engine"]) + 0.24 * index - 0.12 for row in mine]
+        _intervals(right, mine, places, index + 1, f"batch {batch}")
+    right.axvline(1, color="0.4", lw=1, ls="--")
+    right.set_xlabel("speed over the default")
+    right.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    spread = [row["speedup"]["median"] for row in measured]
+    built = sorted(seconds.values())
+    takeaway = f"Builds of {built[0]:.0f} to {built[-1]:.0f} s, engines of {min(spread):.2f} to {max(spread):.2f} times the default's speed"
+    figure.suptitle(takeaway, fontsize=10, weight="bold")
+    return figure
+
+
+def draw_caches(rows: Sequence[Row]) -> Figure:
+    """How long the same engine takes to be there, from nothing and from each cache."""
+    found = {row["from"]: row["build_s"] for row in _those(rows, "cache")}
+    ways = list(found)
+    times = found[ways[0]] / found[ways[-1]]
+    return _log_dots(
+        found, "until the engine's plan is there (s)", f"From the {ways[-1]} a plan comes {times:.3g} times as fast"
+    )
+
+
+def draw_switch(rows: Sequence[Row]) -> Figure:
+    """Host time of a run: one context that changes its profile for each, a context a profile, and no second profile."""
+    found = _those(rows, "switch")
+    times = {f"{row['engine'].rpartition(', ')[2]}: {way}": ms for row in found for way, ms in row["ms"].items()}
+    worst = max(found, key=lambda row: row["speedup"]["median"])
+    name = worst["engine"].rpartition(", ")[2]
+    title = f"Another profile in every run: {worst['speedup']['median']:.3g} times as long ({name})"
+    return _log_dots(times, "host time of one run (ms)", title)
+
+
+def draw_fusion(rows: Sequence[Row]) -> Figure:
+    """Speed of the fused form over the other one by batch size, with intervals.
+
+    Raises:
+        CourseError: the record has no rows about fusion.
+    """
+    found = [row for row in _those(rows, "latency") if row["group"].startswith("fusion") and "speedup" in row]
+    if not found:
+        raise CourseError("the record has no rows about fusion yet: measure more of them")
+    kernels = {row["engine"]: row["kernels"] for row in _those(rows, "build")}
+    labels = [f"{row['group'].partition(', ')[2]}, batch {row['batch']}" for row in found]
+    figure = style.figure(7.5, 1.2 + 0.3 * len(found))
+    axes = figure.add_subplot()
+    for index, group in enumerate(_unique(found, "group")):
+        places = [place for place, row in enumerate(found) if row["group"] == group]
+        mine = [found[place] for place in places]
+        label = f"{kernels.get(mine[0]['over'], '?')} kernels as {kernels.get(mine[0]['engine'], '?')}"
+        _intervals(axes, mine, places, index, label)
+    axes.axvline(1, color="0.4", lw=1, ls="--")
+    axes.set_yticks(range(len(found)), labels)
+    axes.invert_yaxis()
+    axes.set_xlabel("speed of the fused form over the other one")
+    axes.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    speeds = [row["speedup"]["median"] for row in found]
+    axes.set_title(f"The same function in fewer kernels is {min(speeds):.2f} to {max(speeds):.2f} times as fast")
+    return figure
+
+
+FIGURES: Mapping[str, Callable[[Sequence[Row]], Figure]] = {
+    "batches": draw_batches,
+    "settings": draw_settings,
+    "caches": draw_caches,
+    "switch": draw_switch,
+    "fusion": draw_fusion,
+}
+
+
+def _those(rows: Sequence[Row], table: str, **key: Any) -> list[Row]:
+    """Rows of a table that have these values.
+
+    Raises:
+        CourseError: there are none.
+    """
+    wanted = {"table": table, **key}
+    found = [row for row in rows if wanted.items() <= row.items() and "failed" not in row]
+    if not found:
+        raise CourseError(f"the record has no rows of {', '.join(map(str, wanted.values()))} yet: measure more of them")
+    return found
+
+
+def _unique(rows: Iterable[Row], key: str) -> list[str]:
+    return list(dict.fromkeys(row[key] for row in rows))
+
+
+def _intervals(axes: Axes, rows: Sequence[Row], places: Sequence[float], color: int, label: str) -> None:
+    speeds = [row["speedup"] for row in rows]
+    middle = [speed["median"] for speed in speeds]
+    width = [[speed["median"] - speed["low"] for speed in speeds], [speed["high"] - speed["median"] for speed in speeds]]
+    axes.errorbar(middle, places, xerr=width, fmt="o", ms=5, lw=1.5, capsize=3, color=style.color(color), label=label)
+
+
+def _log_dots(values: Mapping[str, float], label: str, title: str) -> Figure:
+    """Values on a logarithmic axis, from the top down; not bars, whose length would mean nothing there."""
+    figure = style.figure(7.5, 1.1 + 0.32 * len(values))
+    axes = figure.add_subplot()
+    axes.plot(list(values.values()), range(len(values)), "o", ms=7, color=style.color(0))
+    for place, value in enumerate(values.values()):
+        axes.annotate(f"{value:.3g}", (value, place), xytext=(8, 0), textcoords="offset points", va="center", fontsize=8)
+    axes.set_xscale("log")
+    axes.set_xlim(min(values.values()) / 2, max(values.values()) * 2)
+    axes.set_ylim(len(values) - 0.5, -0.5)
+    axes.set_yticks(range(len(values)), list(values))
+    axes.grid(axis="y", color="0.9")
+    axes.set_xlabel(f"{label}, logarithmic")
+    axes.set_title(title)
+    return figure

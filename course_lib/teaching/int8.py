@@ -1,0 +1,191 @@
+"""Lecture 6: figures that compare calibrations, and one Q/DQ pair at any place in a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+from course_lib import style
+from course_lib.errors import CourseError
+from course_lib.precision.calibration.calibrators import LEVELS, UNSEEN, divergence, without_zeros
+from course_lib.precision.quantization.qdq import scale_of
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from course_lib.precision.calibration.histogram import Histogram
+
+
+def candidate_figure(histogram: Histogram, kept: Sequence[int]) -> Figure:
+    """P, what was seen, and Q, what 128 levels can tell of it, for some candidate thresholds of the entropy calibrator.
+
+    Args:
+        histogram: of one tensor.
+        kept: for each picture, how many bins lie below the threshold: 128 to ``histogram.used``.
+
+    Raises:
+        ValueError: a candidate outside of that range.
+    """
+    counts = without_zeros(histogram)
+    if not kept or min(kept) < LEVELS or max(kept) > len(counts):
+        raise ValueError(f"a candidate keeps {LEVELS} to {len(counts)} bins, got {list(kept)}")
+    drawn = style.figure(8.0, 2.8)
+    scores = {bins: divergence(counts, bins) for bins in kept}
+    for place, bins in enumerate(kept):
+        axes = drawn.add_subplot(1, len(kept), place + 1)
+        inside = counts[:bins]
+        seen = inside.copy()
+        seen[-1] += counts[bins:].sum()
+        level = np.arange(bins) * LEVELS // bins
+        filled = np.maximum(np.bincount(level, weights=inside > 0, minlength=LEVELS), 1)
+        spread = np.where(inside > 0, (np.bincount(level, weights=inside, minlength=LEVELS) / filled)[level], 0)
+        spread[(seen > 0) & (spread == 0)] = UNSEEN
+        edges = histogram.bin_width * np.arange(bins + 1)
+        axes.stairs(seen / seen.sum(), edges, fill=True, color="#BBBBBB", label="P: seen, clipped")
+        axes.stairs(spread / spread.sum(), edges, color=style.color(0), lw=0.8, label="Q: 128 levels")
+        axes.plot(edges[-1], seen[-1] / seen.sum(), "o", ms=5, color=style.color(1), label="P's last bin")
+        axes.set_yscale("log")
+        axes.set(xlabel=f"absolute value, up to {edges[-1]:.3g}")
+        axes.set_title(f"threshold {edges[-1]:.3g}: KL {scores[bins]:.3g}")
+    drawn.axes[0].set_ylabel("share of all values (log)")
+    drawn.axes[-1].legend(frameon=False, fontsize=8, loc="upper right")
+    best = min(scores, key=lambda bins: scores[bins])
+    drawn.suptitle(f"Of these, {histogram.bin_width * best:.3g} has the smallest divergence", fontsize=10, weight="bold")
+    return drawn
+
+
+def channel_figure(weight: np.ndarray, name: str) -> Figure:
+    """The largest magnitude in each output channel of a weight, against the one that a scale for the whole weight must hold.
+
+    Args:
+        weight: of any shape; axis 0 counts output channels.
+        name: of the layer.
+    """
+    ranges = np.sort(np.abs(weight).reshape(len(weight), -1).max(1))[::-1]
+    steps = 127 * ranges / ranges[0]
+    drawn = style.figure(7.5, 3.0)
+    axes = drawn.add_subplot()
+    axes.bar(np.arange(len(steps)), steps, color=style.color(0))
+    axes.axhline(127, color=style.color(1), lw=1.6)
+    axes.set(
+        xlabel=f"output channel of {name}, largest range first",
+        ylabel="steps of INT8 used (of 127)",
+        xlim=(-0.7, len(steps) - 0.3),
+    )
+    axes.set_title(f"With one scale, the channel of smallest range uses {steps[-1]:.0f} of 127 steps")
+    return drawn
+
+
+def quality_map(results: Mapping[str, Mapping[str, float]], unit: str = "SQNR (dB)") -> Figure:
+    """A row a data set, a column a method, the quality as color and number. Higher is better.
+
+    Args:
+        results: data set, then method, to the quality; all rows have the same methods.
+        unit: of the numbers.
+    """
+    methods = list(next(iter(results.values())))
+    values = np.array([[row[method] for method in methods] for row in results.values()])
+    drawn = style.figure(8.0, 1.2 + 0.42 * len(results))
+    axes = drawn.add_subplot()
+    shown = axes.imshow(values, aspect="auto", cmap="viridis")
+    middle = (values.min() + values.max()) / 2
+    for (row, column), value in np.ndenumerate(values):
+        axes.text(column, row, f"{value:.1f}", ha="center", va="center", color="white" if value < middle else "black")
+    axes.set_xticks(range(len(methods)), methods)
+    axes.set_yticks(range(len(results)), list(results))
+    axes.tick_params(length=0)
+    for side in axes.spines.values():
+        side.set_visible(False)
+    drawn.colorbar(shown, label=unit)
+    worst = values.min(0)
+    best = int(worst.argmax())
+    axes.set_title(f"In its worst case {methods[best]} is the best of these: {worst[best]:.1f}", loc="left")
+    return drawn
+
+
+def sample_figure(results: Mapping[str, Mapping[int, Sequence[float]]], unit: str) -> Figure:
+    """A quantity over the number of calibration samples: the median of several random choices, and a band from the lowest to the highest.
+
+    Args:
+        results: method, then number of samples, to one value for each random choice.
+        unit: of the values.
+    """
+    drawn = style.figure(7.5, 3.2)
+    axes = drawn.add_subplot()
+    widths = {}
+    for index, (method, by_count) in enumerate(results.items()):
+        counts = sorted(by_count)
+        values = np.array([by_count[count] for count in counts])
+        axes.plot(counts, np.median(values, 1), "o-", ms=3, color=style.color(index), label=method)
+        axes.fill_between(counts, values.min(1), values.max(1), color=style.color(index), alpha=0.2, lw=0)
+        widths[method] = {count: float(np.ptp(row)) for count, row in zip(counts, values, strict=True)}
+    axes.set_xscale("log")
+    axes.set(xlabel="calibration samples (log); band: from the lowest to the highest random choice", ylabel=unit)
+    axes.legend(frameon=False, fontsize=8)
+    few, many = min(counts), max(counts)
+    spread = {count: max(width[count] for width in widths.values()) for count in (few, many)}
+    axes.set_title(
+        f"Random choices of {few} differ by up to {spread[few]:.3g}, of {many} by up to {spread[many]:.3g}", loc="left"
+    )
+    return drawn
+
+
+def agreement_figure(rows: Sequence[Mapping[str, Any]]) -> Figure:
+    """Ranges that the course's calibrators found, over those of TensorRT's own: median and extremes over all tensors.
+
+    Args:
+        rows: of the record ``calibrators_h200``: ``size``, ``kind`` and ``ours_over_tensorrt`` with median, min and max.
+    """
+    drawn = style.figure(7.5, 0.9 + 0.4 * len(rows))
+    axes = drawn.add_subplot()
+    for place, row in enumerate(rows):
+        ratio = row["ours_over_tensorrt"]
+        axes.plot([ratio["min"], ratio["max"]], [place, place], color=style.color(0), lw=2)
+        axes.plot([ratio["median"]], [place], "o", color=style.color(1), ms=7)
+    axes.axvline(1, color="#777777", lw=1, ls="--")
+    axes.set_yticks(range(len(rows)), [f"{row['kind']}, {row['size']} ({row['tensors']} tensors)" for row in rows])
+    axes.set(xlabel="our range / TensorRT's; dot: median, line: extremes over the tensors", ylim=(len(rows) - 0.5, -0.5))
+    off = max(abs(row["ours_over_tensorrt"]["median"] - 1) for row in rows)
+    axes.set_title(f"The medians agree within {100 * off:.1f} %", loc="left")
+    return drawn
+
+
+def quantize_tensor(model: onnx.ModelProto, tensor: str, amax: float) -> onnx.ModelProto:
+    """A copy of a model in which all readers of one tensor get its INT8 copy, as does the caller where it is an output.
+
+    Args:
+        model: float32, or with pairs already. It is not changed.
+        tensor: written by a node.
+        amax: the largest magnitude that INT8 must represent.
+
+    Raises:
+        CourseError: no node writes the tensor, a pair rounds it already, or the range is not positive and finite.
+    """
+    copied = onnx.ModelProto()
+    copied.CopyFrom(model)
+    graph = copied.graph
+    place = next((index for index, node in enumerate(graph.node) if tensor in node.output), None)
+    if place is None:
+        raise CourseError(f"no node of the model writes the tensor {tensor!r}")
+    if any(node.op_type == "QuantizeLinear" and node.input[0] == tensor for node in graph.node):
+        raise CourseError(f"the tensor {tensor!r} has a pair already")
+    exact, rounded = tensor, f"{tensor}/dequantize"
+    if any(output.name == tensor for output in graph.output):  # the caller knows it by this name, so the pair's result gets it
+        exact, rounded = f"{tensor}/exact", tensor
+        outputs = graph.node[place].output
+        outputs[list(outputs).index(tensor)] = exact
+    for node in graph.node:
+        node.input[:] = [rounded if name == tensor else name for name in node.input]
+    parameters = [f"{tensor}/scale", f"{tensor}/zero_point"]
+    for name, value in zip(parameters, (scale_of(amax), np.zeros((), np.int8)), strict=True):
+        graph.initializer.append(numpy_helper.from_array(np.asarray(value), name))
+    integers = f"{tensor}/quantize"
+    graph.node.insert(place + 1, helper.make_node("QuantizeLinear", [exact, *parameters], [integers], name=integers))
+    dequantize = helper.make_node("DequantizeLinear", [integers, *parameters], [rounded], name=f"{tensor}/dequantize")
+    graph.node.insert(place + 2, dequantize)
+    onnx.checker.check_model(copied)
+    return copied

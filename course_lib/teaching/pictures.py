@@ -1,0 +1,181 @@
+"""Small figures for notebooks: the workflow and its memory, a profile's range, variants of a plan side by side, images."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from course_lib import style
+
+if TYPE_CHECKING:
+    import numpy as np
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from course_lib.engines import Plan
+    from course_lib.recipe import ShapeRange
+
+_HOST, _DEVICE, _YOURS = style.COLORS[0], style.COLORS[1], style.COLORS[2]
+_GRAY = "#777777"
+
+
+def workflow() -> Figure:
+    """Builder, network, config, profile, plan, runtime, engine, context and plugin: who makes whom, and whose memory it is."""
+    figure = style.figure(9.0, 4.5)
+    axes = figure.add_subplot()
+    _panel(axes, 0.0, 4.6, "build: once, on the build machine")
+    _panel(axes, 6.3, 11.3, "run: for every request, on the GPU")
+
+    _card(axes, 0.25, 5.1, 2.0, "your weights", "numpy, ONNX file", _YOURS)
+    _card(axes, 0.25, 4.0, 2.0, "network", "layers; borrows weights", _HOST)
+    _card(axes, 0.25, 2.9, 2.0, "config", "workspace, flags", _HOST)
+    _card(axes, 0.25, 1.8, 2.0, "profile", "min, opt, max", _HOST)
+    _card(axes, 2.95, 2.9, 1.45, "builder", "makes and reads", _HOST)
+    _card(axes, 4.95, 2.9, 1.0, "plan", "bytes, a file", _HOST)
+    _card(axes, 6.5, 2.9, 1.35, "runtime", "reads plans", _HOST)
+    _card(axes, 9.0, 5.1, 2.1, "input, output buffers", "on the GPU", _YOURS)
+    _card(axes, 9.0, 4.0, 2.1, "context", "activations, scratch", _DEVICE)
+    _card(axes, 9.0, 2.9, 2.1, "engine", "weights on the GPU", _DEVICE)
+    _card(axes, 9.0, 1.8, 2.1, "plugin", "your own kernel", _YOURS, dashed=True)
+
+    _arrow(axes, (1.25, 4.72), (1.25, 4.38))
+    _arrow(axes, (2.25, 4.0), (3.25, 3.28))
+    _arrow(axes, (2.25, 2.9), (2.95, 2.9))
+    _arrow(axes, (2.25, 1.8), (3.25, 2.52))
+    _arrow(axes, (4.4, 2.9), (4.95, 2.9))
+    _arrow(axes, (5.95, 2.9), (6.5, 2.9))
+    _arrow(axes, (7.85, 2.9), (9.0, 2.9), "deserializes", (8.42, 3.07))
+    _arrow(axes, (9.6, 3.28), (9.6, 3.62), "creates", (10.05, 3.45))
+    _arrow(axes, (9.6, 4.72), (9.6, 4.38), "only addresses", (10.3, 4.55))
+    _arrow(axes, (9.6, 2.18), (9.6, 2.52))
+
+    legend = {_HOST: "TensorRT's, in host memory", _DEVICE: "TensorRT's, in GPU memory", _YOURS: "yours: keep it alive"}
+    for x, (hue, text) in zip((0.2, 4.0, 7.8), legend.items(), strict=True):
+        axes.plot([x], [0.55], "s", ms=8, color=hue)
+        axes.text(x + 0.2, 0.55, text, va="center", fontsize=8.5)
+    axes.set(xlim=(-0.1, 11.4), ylim=(0.2, 6.4))
+    axes.set_axis_off()
+    axes.set_title("The plan separates the two phases: build once, then run many times")
+    return figure
+
+
+def _panel(axes: Axes, left: float, right: float, title: str) -> None:
+    from matplotlib.patches import FancyBboxPatch
+
+    round_corners = "round,pad=0,rounding_size=0.15"
+    axes.add_patch(FancyBboxPatch((left, 1.2), right - left, 4.6, round_corners, facecolor="#f4f4f4", edgecolor="none"))
+    axes.text((left + right) / 2, 6.05, title, ha="center", va="center", fontsize=9, color="#333333")
+
+
+def _card(axes: Axes, left: float, y: float, width: float, name: str, detail: str, hue: str, *, dashed: bool = False) -> None:
+    from matplotlib.colors import to_rgba
+    from matplotlib.patches import FancyBboxPatch
+
+    box = FancyBboxPatch((left, y - 0.38), width, 0.76, "round,pad=0,rounding_size=0.1", lw=1.3, edgecolor=hue)
+    box.set(facecolor=to_rgba(hue, 0.15), linestyle="--" if dashed else "-")
+    axes.add_patch(box)
+    axes.text(left + width / 2, y + 0.14, name, ha="center", va="center", fontsize=9, weight="bold")
+    axes.text(left + width / 2, y - 0.17, detail, ha="center", va="center", fontsize=7.5, color="#333333")
+
+
+_Point = tuple[float, float]
+
+
+def _arrow(axes: Axes, start: _Point, end: _Point, text: str = "", at: _Point = (0, 0)) -> None:
+    axes.annotate("", xy=end, xytext=start, arrowprops={"arrowstyle": "-|>", "color": _GRAY, "shrinkA": 1, "shrinkB": 1})
+    axes.text(*at, text, ha="center", va="center", fontsize=7.5, color="#555555")
+
+
+def draw_range(shapes: ShapeRange, answered: Mapping[int, bool], *, axis: int = 0, name: str = "batch") -> Figure:
+    """The range of a profile and what an engine did: one dot a size that was tried, filled where the engine answered.
+
+    Args:
+        shapes: the profile's range for one input.
+        answered: for each size of the dimension that was tried, whether the engine accepted it.
+        axis: which dimension.
+        name: what the dimension is called.
+    """
+    low, best, high = (bound[axis] for bound in (shapes.min, shapes.opt, shapes.max))
+    figure = style.figure(7.5, 1.9)
+    axes = figure.add_subplot()
+    axes.axvspan(low - 0.5, high + 0.5, color=style.color(2), alpha=0.15, lw=0)
+    for accepted, marker, face in ((True, "o", style.color(2)), (False, "x", style.color(1))):
+        sizes = [size for size, ok in answered.items() if ok is accepted]
+        label = f"{'answered' if accepted else 'rejected'}: {len(sizes)}"
+        axes.plot(sizes, [0] * len(sizes), marker, color=face, ms=6, ls="", label=label)
+    marks: dict[int, list[str]] = {}
+    for size, word in ((low, "min"), (best, "opt"), (high, "max")):
+        marks.setdefault(size, []).append(word)
+    for size, words in marks.items():
+        arrow = {"arrowstyle": "-|>"}
+        axes.annotate(" = ".join(words), (size, 0.0), (size, 0.55), ha="center", weight="bold", arrowprops=arrow)
+    axes.set(ylim=(-0.5, 1.0), yticks=[], xlabel=f"{name} size tried")
+    axes.spines["left"].set_visible(False)
+    axes.legend(loc="upper right", ncols=2, frameon=False, bbox_to_anchor=(1.0, 1.12))
+    kept = all(ok == (low <= size <= high) for size, ok in answered.items())
+    takeaway = (
+        "Shapes inside the profile run; shapes outside raise an error"
+        if kept
+        else "The engine's answers do not match the profile"
+    )
+    axes.set_title(takeaway, loc="left")
+    return figure
+
+
+def variants(plans: Mapping[str, Plan]) -> Figure:
+    """Time in the compiler and size of the serialized plan, one bar a variant."""
+    figure = style.figure(7.5, 0.9 + 0.45 * len(plans))
+    seconds = {name: plan.build_seconds for name, plan in plans.items()}
+    kilobytes = {name: len(plan.data) / 1e3 for name, plan in plans.items()}
+    _bars(figure.add_subplot(1, 2, 1), seconds, "build time (s)", "{:.2f}")
+    _bars(figure.add_subplot(1, 2, 2), kilobytes, "plan size (kB)", "{:.0f}", names=False)
+    smallest = min(kilobytes, key=kilobytes.__getitem__)
+    figure.suptitle(f"The {smallest} plan is the smallest: {kilobytes[smallest]:.0f} kB", fontsize=10, weight="bold")
+    return figure
+
+
+def bars(values: Mapping[str, float], label: str, title: str, *, form: str = "{:.1f}") -> Figure:
+    """Horizontal bars with their values.
+
+    Args:
+        values: one bar for each entry, drawn from top to bottom.
+        label: what is measured, with its unit.
+        title: the takeaway.
+        form: how a value is written next to its bar.
+    """
+    figure = style.figure(7.0, 0.9 + 0.4 * len(values))
+    axes = figure.add_subplot()
+    _bars(axes, values, label, form)
+    axes.set_title(title)
+    return figure
+
+
+def _bars(axes: Axes, values: Mapping[str, float], label: str, form: str, *, names: bool = True) -> None:
+    rows = range(len(values))
+    drawn = axes.barh(rows, list(values.values()), color=[style.color(row) for row in rows], height=0.6)
+    axes.bar_label(drawn, [form.format(value) for value in values.values()], padding=3, fontsize=8)
+    axes.set_yticks(rows, list(values) if names else [""] * len(values))
+    axes.invert_yaxis()
+    axes.margins(x=0.18)
+    axes.set_xlabel(label)
+
+
+def gallery(images: Mapping[str, np.ndarray] | Sequence[tuple[str, np.ndarray]], title: str) -> Figure:
+    """Gray images in a row, dark where the values are high; each with its caption.
+
+    Args:
+        images: caption and array of shape ``(height, width)``, in pixels; each image has its own gray scale.
+        title: the takeaway.
+    """
+    pairs = list(images.items()) if isinstance(images, Mapping) else list(images)
+    figure = style.figure(min(9.0, 1.9 * len(pairs)), 2.3)
+    for place, (caption, image) in enumerate(pairs):
+        axes = figure.add_subplot(1, len(pairs), place + 1)
+        axes.imshow(image, cmap="gray_r", interpolation="nearest")
+        axes.set_title(caption, fontsize=8.5, weight="normal")
+        axes.set(xticks=[], yticks=[])
+        for spine in axes.spines.values():
+            spine.set_visible(True)
+            spine.set_color("#cccccc")
+    figure.suptitle(title, fontsize=10, weight="bold")
+    return figure

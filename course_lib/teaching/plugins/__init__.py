@@ -1,0 +1,1 @@
+"""Lecture 9: memory coalescing, RoPE figures, and source code in a notebook."""

@@ -1,0 +1,129 @@
+"""Pictures of RoPE: the angles of a head, what attention sees of them, how far a kernel is from exact, and how fast."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from course_lib import style
+from course_lib.plugins.reference import rope, rope_tables
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+# half the distance from 1 to the next number: what one rounding can cost, relative to the number
+ROUNDING = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
+
+
+def rotation_figure(pairs: Sequence[int], *, positions: int = 12, head_size: int = 64) -> Figure:
+    """A dial for each pair of a head: where the pair (1, 0) points at each position.
+
+    Args:
+        pairs: their numbers, below ``head_size / 2``.
+        positions: of tokens, from 0 on.
+    """
+    cos, sin = rope_tables(positions, head_size)
+    figure = style.figure(2.0 * len(pairs), 2.6)
+    for place, pair in enumerate(pairs):
+        axes = figure.add_subplot(1, len(pairs), place + 1, aspect="equal")
+        axes.plot(*(f(np.linspace(0, 2 * np.pi, 100)) for f in (np.cos, np.sin)), color="#cccccc", lw=0.8)
+        for position in range(positions):
+            tip, alpha = (cos[position, pair], sin[position, pair]), 0.25 + 0.75 * position / max(positions - 1, 1)
+            axes.plot([0, tip[0]], [0, tip[1]], color=style.color(0), alpha=alpha, lw=1.4)
+        last = positions - 1
+        axes.text(1.14 * cos[last, pair], 1.14 * sin[last, pair], str(last), ha="center", va="center", fontsize=8)
+        axes.set(xlim=(-1.35, 1.35), ylim=(-1.35, 1.35), xticks=[], yticks=[], xlabel=f"pair {pair}")
+        for spine in axes.spines.values():
+            spine.set_visible(False)
+    title = f"The first pairs of a head turn fast, the last ones hardly (positions 0 to {positions - 1})"
+    figure.suptitle(title, fontsize=10, weight="bold")
+    return figure
+
+
+def relative_figure(query: np.ndarray, key: np.ndarray, *, positions: int = 48) -> Figure:
+    """The product of one query and one key for all pairs of positions, without and with RoPE.
+
+    Args:
+        query, key: shape ``(head_size,)``.
+    """
+    tables = rope_tables(positions, len(query))
+    repeated = [np.broadcast_to(vector, (1, positions, 1, len(query))) for vector in (query, key)]
+    turned = [rope(array, *tables) for array in repeated]
+    plain, rotated = (q[0, :, 0] @ k[0, :, 0].T for q, k in (repeated, turned))
+    scores = {"as they are": plain, "with RoPE": rotated}
+    limit = max(np.abs(score).max() for score in scores.values())
+    figure = style.figure(7.0, 3.2)
+    for place, (name, score) in enumerate(scores.items()):
+        axes = figure.add_subplot(1, 2, place + 1)
+        picture = axes.imshow(score, cmap="RdBu_r", vmin=-limit, vmax=limit)
+        axes.set(xlabel="position of the key", ylabel="position of the query")
+        axes.set_title(name, weight="normal", fontsize=9)
+    figure.colorbar(picture, ax=figure.axes, label="score")
+    figure.suptitle(
+        "After RoPE a score depends on the distance of two tokens: constant along diagonals", fontsize=10, weight="bold"
+    )
+    return figure
+
+
+def rounding_errors(y: np.ndarray, exact: np.ndarray) -> np.ndarray:
+    """Error of each number of `y` in roundings of its dtype, relative to the length of the pair that it belongs to.
+
+    Args:
+        y: what a kernel made of pairs in halves; float32, float16 or bfloat16.
+        exact: the same in float64.
+    """
+    a, b = np.split(exact, 2, axis=-1)
+    length = np.tile(np.hypot(a, b), 2)
+    return np.abs(y.astype(np.float64) - exact) / (length * ROUNDING[y.dtype.name])
+
+
+def rounding_figure(errors: Mapping[str, np.ndarray]) -> Figure:
+    """How the errors of numbers are spread, in roundings of each dtype.
+
+    Args:
+        errors: dtype, as named by NumPy, and what `rounding_errors` gave for it.
+    """
+    figure = style.figure(7.0, 2.8)
+    axes = figure.add_subplot()
+    worst = max(float(error.max()) for error in errors.values())
+    for place, (name, error) in enumerate(errors.items()):
+        counts, edges = np.histogram(error, bins=60, range=(0, max(1.1, worst)))
+        axes.stairs(100 * counts / error.size, edges, color=style.color(place), label=f"{name}, at most {error.max():.2f}")
+    axes.axvline(1, color="gray", ls="--", lw=0.8)
+    axes.set(xlabel="error of a number, in roundings of its type for its pair's length", ylabel="share of numbers (%)")
+    axes.set_title(f"No number is further off than {worst:.2f} roundings")
+    axes.legend(fontsize=8, frameon=False)
+    return figure
+
+
+def speed_figure(rows: Sequence[Mapping[str, Any]]) -> Figure:
+    """Recorded speeds of the kernel beside those of a copy and of ``torch.compile``.
+
+    Args:
+        rows: of the record ``rope_h200``: shape, dtype, and ratios of speeds within one run in ``speed_over``, the one over a copy
+            under the name of the faster way to copy.
+    """
+    names = [f"{' x '.join(map(str, row['shape']))}, {row['dtype']}" for row in rows]
+    dtypes = list(dict.fromkeys(row["dtype"] for row in rows))
+    colors = [style.color(dtypes.index(row["dtype"])) for row in rows]
+    over = [row["speed_over"] for row in rows]
+    copy = [(one.get("copy") or one["negation"])["median"] for one in over]
+    compiled = [one["compiled"]["median"] for one in over]
+    figure = style.figure(8.5, 0.9 + 0.3 * len(rows))
+    axes = None
+    for place, (label, values) in enumerate((("over the faster copy", copy), ("over torch.compile", compiled))):
+        axes = figure.add_subplot(1, 2, place + 1, sharey=axes)
+        axes.barh(range(len(rows)), values, color=colors, height=0.65)
+        for row, value in enumerate(values):
+            axes.text(0.03, row, f"{value:.2f}", va="center", color="white", fontsize=8)
+        axes.axvline(1, color="gray", ls="--", lw=0.8)
+        axes.set(xlabel=f"speed of the RoPE kernel {label}", xlim=(0, 1.3))
+    figure.axes[0].set_yticks(range(len(rows)), names)
+    figure.axes[0].invert_yaxis()
+    figure.axes[1].tick_params(labelleft=False)
+    figure.suptitle(
+        f"{min(copy):.2f} to {max(copy):.2f} of a copy's speed: it depends on the shape", fontsize=10, weight="bold"
+    )
+    return figure

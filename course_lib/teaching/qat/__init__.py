@@ -1,0 +1,1 @@
+"""Lecture 7: quantization-aware training by hand, and its figures."""

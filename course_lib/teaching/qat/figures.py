@@ -1,0 +1,170 @@
+"""Lecture 7: figures of training with quantization, and a network whose channels differ so much that one scale per tensor fails.
+
+Networks grow like this by themselves, above all with depthwise convolutions, where batch norms are folded into weights of very
+different size. After a Relu the factor of a channel can be moved from the layer that writes it to the one that reads it, which is also
+the cure.
+
+Source: Nagel et al., Data-Free Quantization Through Weight Equalization and Bias Correction (2019).
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+
+from course_lib import style
+from course_lib.precision.quantization.fake_quant import straight_through
+from course_lib.precision.quantization.qdq import fake_quantize
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from torch import Tensor, nn
+
+
+def gradient_figure(amax: float = 1.0, bits: int = 3) -> Figure:
+    """Left, rounding and clipping as a function; right, the gradient that `straight_through` lets pass, by autograd.
+
+    Args:
+        amax: the largest magnitude that is represented.
+        bits: of the integers; few, so that the steps can be seen.
+    """
+    import torch
+
+    x = torch.linspace(-1.6 * amax, 1.6 * amax, 2001, requires_grad=True)
+    y = straight_through(x, amax, bits)
+    y.sum().backward()
+    assert x.grad is not None
+    values, rounded, gradient = x.detach().numpy(), y.detach().numpy(), x.grad.numpy()
+    drawn = style.figure(8.0, 3.0)
+    left, right = drawn.subplots(1, 2)
+    left.plot(values, values, color="#777777", lw=1, ls="--", label="no rounding")
+    left.plot(values, rounded, color=style.color(0), lw=1.8, label=f"{bits} bits")
+    left.set(xlabel="value", ylabel="value after rounding")
+    left.set_title("Forward: rounding steps, clipped at both ends")
+    left.legend(frameon=False, fontsize=8)
+    right.axhline(0, color=style.color(1), lw=1.8, label="true derivative")
+    right.plot(values, gradient, color=style.color(2), lw=1.8, label="straight-through")
+    cut = values[gradient == 0]
+    right.set(xlabel="value", ylabel="gradient that passes", ylim=(-0.15, 1.3))
+    right.set_title(f"Backward: cut below {cut[cut < 0].max():.2f} and above {cut[cut > 0].min():.2f}")
+    right.legend(frameon=False, fontsize=8, loc="upper right", ncols=2)
+    return drawn
+
+
+def descent_figure(target: float, start: float, *, bits: int = 3, rate: float = 0.1, steps: int = 40) -> Figure:
+    """One weight learns to be `target` while it is rounded: by its true derivative, and by the straight-through estimator.
+
+    The loss is the squared difference between the rounded weight and the target; weights reach from -1 to 1.
+
+    Args:
+        target, start: where the weight should be and where it begins, in [-1, 1].
+        bits: of the integers.
+        rate: learning rate.
+        steps: of gradient descent, 1 or more.
+    """
+    import torch
+
+    weight = torch.tensor(start, requires_grad=True)
+    path = [start]
+    for _ in range(steps):
+        loss = (straight_through(weight, 1.0, bits) - target) ** 2
+        (gradient,) = torch.autograd.grad(loss, weight)
+        with torch.no_grad():
+            weight -= rate * gradient
+        path.append(float(weight.detach()))
+    rounded = fake_quantize(np.array(path), 1.0, bits)
+    drawn = style.figure(7.5, 3.2)
+    axes = drawn.add_subplot()
+    axes.axhline(target, color="#777777", lw=1, ls="--", label=f"target {target:g}")
+    axes.plot([0, steps], [start, start], color=style.color(1), lw=1.4, label="true derivative: 0, it never moves")
+    axes.plot(path, color=style.color(2), lw=1.8, label="straight-through: the weight")
+    axes.step(range(steps + 1), rounded, where="post", color=style.color(0), lw=1.2, label="... and what it is rounded to")
+    axes.set(
+        xlabel="step of gradient descent", ylabel="weight", xlim=(0, steps), ylim=(None, max(*path, *rounded, target) + 0.35)
+    )
+    axes.legend(frameon=False, fontsize=8, ncols=2, loc="upper left")
+    late = sorted({round(float(value), 3) for value in rounded[len(rounded) // 2 :]})
+    axes.set_title(f"Straight through, the rounded weight ends at {' or '.join(f'{value:g}' for value in late)}", loc="left")
+    return drawn
+
+
+def loss_figure(losses: Mapping[str, Sequence[float]], floor: float) -> Figure:
+    """The loss of several trainings, epoch by epoch, and the loss of the float network.
+
+    Args:
+        losses: name of the training, to the mean loss of each epoch; the first entry is the loss before training.
+        floor: loss of the float network.
+    """
+    drawn = style.figure(7.0, 3.2)
+    axes = drawn.add_subplot()
+    for index, (name, values) in enumerate(losses.items()):
+        axes.plot(values, "o-", ms=4, color=style.color(index), label=name)
+    axes.axhline(floor, color="#777777", lw=1, ls="--", label="float network")
+    axes.set_yscale("log")
+    longest = max(len(values) for values in losses.values())
+    axes.set_xticks(range(longest), ["before", *map(str, range(1, longest))])
+    axes.set(xlabel="epoch", ylabel="cross entropy (log)")
+    axes.legend(frameon=False, fontsize=8)
+    best = min(losses, key=lambda name: losses[name][-1])
+    axes.set_title(f"{best} ends lowest: {losses[best][0]:.2g} before, {losses[best][-1]:.2g} after training", loc="left")
+    return drawn
+
+
+def uneven(module: nn.Module, pairs: Mapping[str, str], spread: float, *, seed: int = 0) -> nn.Module:
+    """A copy in which channel k between two convolutions is louder by a factor between ``1 / spread`` and ``spread``.
+
+    Args:
+        module: in which nothing but a Relu stands between the two of a pair; it is not changed.
+        pairs: name of the Conv2d that writes the channels, to that of the one that reads them.
+        spread: 1 or more; factors are drawn evenly on a logarithmic scale.
+        seed: of the factors.
+
+    Raises:
+        ValueError: a spread below 1.
+    """
+    import torch
+
+    if spread < 1:
+        raise ValueError(f"the spread must be 1 or more, got {spread}")
+    changed = copy.deepcopy(module)
+    rng = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for first, second in pairs.items():
+            writer, reader = _both(changed, first, second)
+            exponent = 2 * torch.rand(len(writer.weight), generator=rng) - 1
+            _rescale(writer, reader, spread**exponent)
+    return changed
+
+
+def equalized(module: nn.Module, pairs: Mapping[str, str]) -> nn.Module:
+    """The cure: a copy in which both convolutions of each pair use a channel with the same largest weight.
+
+    Channel k is divided by ``sqrt(a / b)``, where a and b are the largest weights that write and read it.
+
+    Args:
+        module, pairs: as in `uneven`.
+    """
+    import torch
+
+    changed = copy.deepcopy(module)
+    with torch.no_grad():
+        for first, second in pairs.items():
+            writer, reader = _both(changed, first, second)
+            written = writer.weight.abs().flatten(1).amax(1)
+            read = reader.weight.abs().transpose(0, 1).flatten(1).amax(1)
+            _rescale(writer, reader, torch.sqrt(read / written))
+    return changed
+
+
+def _both(module: nn.Module, first: str, second: str) -> tuple[nn.Conv2d, nn.Conv2d]:
+    return cast("nn.Conv2d", module.get_submodule(first)), cast("nn.Conv2d", module.get_submodule(second))
+
+
+def _rescale(writer: nn.Conv2d, reader: nn.Conv2d, factors: Tensor) -> None:
+    writer.weight.mul_(factors[:, None, None, None])
+    if writer.bias is not None:
+        writer.bias.mul_(factors)
+    reader.weight.div_(factors[None, :, None, None])

@@ -1,0 +1,206 @@
+"""Lecture 8: a small service's requests, and figures of profiles over batch sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from course_lib import style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from course_lib.recipe import ShapeRange
+
+
+LARGEST = 64  # digits that one request may hold
+_KINDS = {  # what is sent, in digits, and how often; what is left are trays of many letters
+    "a house number": ((1, 2, 3), (0.3, 0.45, 0.25), 0.18),
+    "a postcode": ((5,), (1.0,), 0.52),
+    "a postcode with its route": ((9,), (1.0,), 0.22),
+}
+_LETTERS = (4, 12)  # in a tray, five digits each
+
+
+def mail_day(seed: int | None, *, requests: int = 4000) -> np.ndarray:
+    """Sizes of the requests that a letter-sorting machine sends on one day, int64 ``(requests,)``, each 1 to `LARGEST`.
+
+    It asks for a house number, a postcode, a postcode with its delivery route, or for a whole tray of letters at once.
+
+    Args:
+        seed: the same seed gives the same day, None an unknown one.
+    """
+    rng = np.random.default_rng(seed)
+    shares = [share for _, _, share in _KINDS.values()]
+    kind = rng.choice(len(_KINDS) + 1, size=requests, p=[*shares, 1 - sum(shares)])
+    sizes = 5 * rng.integers(_LETTERS[0], _LETTERS[1] + 1, requests)  # trays; what is something else is overwritten
+    for index, (digits, chances, _) in enumerate(_KINDS.values()):
+        sizes = np.where(kind == index, rng.choice(digits, size=requests, p=chances), sizes)
+    return sizes.astype(np.int64)
+
+
+def padded_latency(latency_ms: Mapping[int, float]) -> dict[int, float]:
+    """What a request of each size costs in a service that may pad it: the least time of its own size and of all larger ones.
+
+    A call is disturbed by the machine in one direction only, it becomes slower. So where a size was measured slower than a
+    larger one, the larger one's time is the better estimate, and a hump in the curve does not become the border of a profile.
+
+    Args:
+        latency_ms: milliseconds of a call by size.
+    """
+    price: dict[int, float] = {}
+    least = float("inf")
+    for size in sorted(latency_ms, reverse=True):
+        least = price[size] = min(least, latency_ms[size])
+    return dict(sorted(price.items()))
+
+
+Sizes = tuple[int, int]
+
+
+def latency_over_size(
+    latency_ms: Mapping[int, float],
+    shapes: ShapeRange,
+    *,
+    rejected: Sequence[int] = (),
+    axis: int = 0,
+    name: str = "batch",
+    item: str = "item",
+) -> Figure:
+    """Time of one call, and of one item in it, over the size of one dimension, with the profile's range.
+
+    Args:
+        latency_ms: milliseconds of a call by size, for the sizes that the engine answered.
+        shapes: the profile's range for the input.
+        rejected: sizes that the engine rejected.
+        axis: which dimension.
+        name: what the dimension is called.
+        item: what it counts.
+    """
+    low, best, high = (bound[axis] for bound in (shapes.min, shapes.opt, shapes.max))
+    sizes = sorted(latency_ms)
+    calls = np.array([latency_ms[size] for size in sizes])
+    each = calls / sizes
+    figure = style.figure(9.0, 3.3)
+    for place, (values, label) in enumerate(((calls, "time of a call (ms)"), (each, f"time for one {item} (ms)"))):
+        axes = figure.add_subplot(1, 2, place + 1)
+        axes.axvspan(low, high, color=style.color(2), alpha=0.13, lw=0, label=f"profile: {low} to {high}")
+        axes.axvline(best, color=style.color(4), ls="--", label=f"opt: {best}")
+        axes.plot(sizes, values, "o-", ms=4, color=style.color(0), label="answered")
+        if rejected:
+            axes.plot(rejected, [0] * len(rejected), "x", color=style.color(1), label="rejected", clip_on=False, zorder=3)
+        axes.set(xlabel=f"{name} size", ylabel=label, ylim=(0, 1.12 * values.max()), xlim=(0, None))
+    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
+    cheapest = sizes[int(np.argmin(each))]
+    title = f"Profile from {low} to {high}; the time per {item} is shortest at {name} {cheapest}"
+    figure.suptitle(title, fontsize=10, weight="bold")
+    return figure
+
+
+def latency_map(
+    latency_ms: Mapping[Sizes, float], boxes: Mapping[str, tuple[Sizes, Sizes]] | None = None, *, names: tuple[str, str]
+) -> Figure:
+    """Time of a call over two dimensions, one cell a measured shape, with profiles as frames around the cells that they hold.
+
+    Args:
+        latency_ms: milliseconds by the sizes of both dimensions, for a full grid of sizes.
+        boxes: profiles by name, each with the smallest and the largest sizes that it accepts.
+        names: what the two dimensions are called.
+    """
+    from matplotlib.colors import LogNorm
+
+    rows, columns = (sorted({sizes[axis] for sizes in latency_ms}) for axis in (0, 1))
+    values = np.array([[latency_ms[row, column] for column in columns] for row in rows])
+    figure = style.figure(7.5, 0.5 * len(rows) + 1.6)
+    axes = figure.add_subplot()
+    image = axes.imshow(values, cmap="Blues", norm=LogNorm(), origin="lower", aspect="auto")
+    figure.colorbar(image, ax=axes, label="time of a call (ms)")
+    middle = np.sqrt(values.min() * values.max())
+    for (y, x), value in np.ndenumerate(values):
+        axes.text(x, y, f"{value:.3g}", ha="center", va="center", fontsize=8, color="white" if value > 2 * middle else "black")
+    for index, (name, (low, high)) in enumerate((boxes or {}).items()):
+        _frame(axes, rows, columns, low, high, style.color(index + 1), f"{name}: {_spell(low)} to {_spell(high)}")
+    axes.set_xticks(range(len(columns)), [str(size) for size in columns])
+    axes.set_yticks(range(len(rows)), [str(size) for size in rows])
+    axes.set(ylabel=names[0], xlabel=names[1])
+    if axes.patches:
+        axes.legend(loc="upper left", bbox_to_anchor=(0, -0.2), ncols=2, frameon=False, fontsize=8)
+    small, large = (rows[0], columns[0]), (rows[-1], columns[-1])
+    axes.set_title(
+        f"{_spell(large)} holds {large[0] * large[1] / (small[0] * small[1]):.0f} times as much as {_spell(small)} "
+        f"and takes {latency_ms[large] / latency_ms[small]:.0f} times as long"
+    )
+    return figure
+
+
+def _frame(axes: Axes, rows: Sequence[int], columns: Sequence[int], low: Sizes, high: Sizes, color: str, label: str) -> None:
+    """A frame around the cells whose sizes lie within the box; the corners of cells are half a step away from their middles."""
+    from matplotlib.patches import Rectangle
+
+    inside_y = [index for index, size in enumerate(rows) if low[0] <= size <= high[0]]
+    inside_x = [index for index, size in enumerate(columns) if low[1] <= size <= high[1]]
+    if inside_y and inside_x:
+        width, height = len(inside_x) - 0.1, len(inside_y) - 0.1
+        corner = (inside_x[0] - 0.45, inside_y[0] - 0.45)
+        axes.add_patch(Rectangle(corner, width, height, fill=False, edgecolor=color, lw=2.5, label=label))
+
+
+def _spell(sizes: Sizes) -> str:
+    return f"{sizes[0]} x {sizes[1]}"
+
+
+def traffic(sizes: np.ndarray, ends: Sequence[int] = (), *, name: str = "batch", title: str = "") -> Figure:
+    """How often each size was asked for; with `ends`, colored by the profile that takes it.
+
+    Args:
+        sizes: one for each request, ``(n,)``.
+        ends: the largest size of each profile, in ascending order: a request goes to the first one that is large enough.
+        name: what the dimension is called.
+        title: the takeaway; by default the most frequent size and its share.
+    """
+    values, counts = np.unique(sizes, return_counts=True)
+    taken = np.searchsorted(np.array(ends, dtype=float), values)
+    figure = style.figure(7.5, 2.7)
+    axes = figure.add_subplot()
+    for index in np.unique(taken):
+        mine = taken == index
+        share = 100 * counts[mine].sum() / len(sizes)
+        where = f"padded to {ends[index]}" if index < len(ends) else "rejected" if ends else "requests"
+        axes.bar(values[mine], counts[mine], color=style.color(int(index)), label=f"{where}: {share:.0f} %")
+    for end in ends:
+        axes.axvline(end + 0.5, color="#777777", lw=0.8, ls="--")
+    axes.set(xlabel=f"{name} size of the request", ylabel="requests", xlim=(0, max(values.max(), *ends, 1) + 1))
+    if ends:
+        axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    most = int(np.argmax(counts))
+    axes.set_title(
+        title
+        or f"Size {values[most]} is {100 * counts[most] / len(sizes):.0f} % of the requests, the largest is {values.max()}"
+    )
+    return figure
+
+
+def cost_over_split(cost_ms: Mapping[int, float], one_ms: float, exact_ms: float) -> Figure:
+    """Mean time of a request with two profiles, over the size at which the first one ends.
+
+    Args:
+        cost_ms: milliseconds by the largest size of the first profile.
+        one_ms: with one profile for all sizes.
+        exact_ms: if no request were padded.
+    """
+    ends = sorted(cost_ms)
+    best = min(ends, key=cost_ms.__getitem__)
+    figure = style.figure(7.5, 2.8)
+    axes = figure.add_subplot()
+    axes.axhline(one_ms, color=style.color(1), ls="--", label=f"one profile: {one_ms:.2f} ms")
+    axes.plot(ends, [cost_ms[end] for end in ends], color=style.color(0), label="two profiles")
+    axes.plot(best, cost_ms[best], "o", color=style.color(0), label=f"best: first one up to {best}, {cost_ms[best]:.2f} ms")
+    axes.axhline(exact_ms, color=style.color(2), ls=":", label=f"without padding: {exact_ms:.2f} ms")
+    axes.set(xlabel="largest size of the first profile", ylabel="mean cost of a request (ms)", ylim=(0, 1.1 * one_ms))
+    axes.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    saved = 100 * (1 - cost_ms[best] / one_ms)
+    axes.set_title(f"The best boundary between two profiles saves {saved:.0f} %")
+    return figure

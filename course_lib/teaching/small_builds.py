@@ -1,0 +1,132 @@
+"""What a compiler makes of small networks: many of them built in one go, and a network to put things between two convolutions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Literal
+
+from course_lib import style
+from course_lib.engines import LayerTable, Worker
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from torch import Tensor, nn
+
+_OPSET = 17  # TensorRT 8.6 reads it too, and its exporter is quick
+_TARGETS = ("sm89",)  # always, so that the tables are alike on every machine
+_TIMEOUT_S = 120.0  # for one network
+
+
+def layers_of(
+    networks: Mapping[str, nn.Module],
+    shape: tuple[int, ...],
+    *,
+    precision: Literal["fp32", "fp16"] = "fp32",
+    outputs: Mapping[str, int] | None = None,
+) -> dict[str, LayerTable]:
+    """The layer table of each network, built for one fixed input shape by TensorRT for RTX, all in one process of the compiler.
+
+    Batch norms stay in the graph, so that the compiler is seen folding them.
+
+    Args:
+        networks: by name; each takes one float32 tensor.
+        shape: of that tensor, called ``x``; its first dimension is the batch.
+        precision: "fp16" computes in half precision between casts at the border.
+        outputs: how many tensors a network returns, where it is not one.
+
+    Raises:
+        BuildError, PrecisionError: see `build`.
+    """
+    from course_lib.models import Signature, export_onnx
+    from course_lib.recipe import Recipe
+
+    tables = {}
+    recipe = Recipe(precision=precision, targets=_TARGETS)
+    with Worker() as worker, TemporaryDirectory() as folder:
+        for name, network in networks.items():
+            count = (outputs or {}).get(name, 1)
+            signature = Signature(inputs={"x": shape}, outputs=tuple(f"y{i}" for i in range(count)))
+            file = Path(folder, "model.onnx")
+            export_onnx(
+                network, file, dtype=precision, dynamic_batch=False, keep_batchnorm=True, opset=_OPSET, signature=signature
+            )
+            tables[name] = worker.build("tensorrt_rtx", file, recipe.wire(), timeout_s=_TIMEOUT_S).layers
+    return tables
+
+
+def between_convs(
+    between: Callable[[Tensor], Tensor | tuple[Tensor, ...]], channels: int = 64, *, after: int | None = None
+) -> nn.Module:
+    """Two 3x3 convolutions with something between them: what does it cost in kernels?
+
+    Args:
+        between: a module or a function of the first convolution's result. Of a tuple only the first goes on, the others are
+            outputs of the network.
+        channels: of the input, of the first convolution's result and of the output.
+        after: channels that `between` leaves, where it changes them.
+    """
+    from torch import nn
+
+    class BetweenConvs(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first = nn.Conv2d(channels, channels, 3, padding=1)
+            self.between = between
+            self.last = nn.Conv2d(after or channels, channels, 3, padding=1)
+
+        def forward(self, x: Tensor) -> Tensor | tuple[Tensor, ...]:
+            y = self.between(self.first(x))
+            return (self.last(y[0]), *y[1:]) if isinstance(y, tuple) else self.last(y)
+
+    return BetweenConvs().eval().requires_grad_(False)
+
+
+def attention(
+    mix: Callable[[Tensor, Tensor, Tensor], Tensor | tuple[Tensor, ...]], width: int = 128, heads: int = 4
+) -> nn.Module:
+    """Self-attention over ``(N, S, width)`` with projections in and out, and something of one's own in the middle.
+
+    Args:
+        mix: a function of queries ``(N, heads, S, width / heads)``, transposed keys ``(N, heads, width / heads, S)`` and values,
+            shaped and resulting like the queries. Of a tuple only the first goes on, the others are outputs of the network.
+    """
+    from torch import nn
+
+    class Attention(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+
+        def forward(self, x: Tensor) -> Tensor | tuple[Tensor, ...]:
+            n, s, _ = x.shape
+            q, k, v = self.qkv(x).view(n, s, heads, 3 * width // heads).transpose(1, 2).chunk(3, dim=-1)
+            mixed = mix(q, k.transpose(-1, -2), v)
+            first, *others = mixed if isinstance(mixed, tuple) else (mixed,)
+            result = self.out(first.transpose(1, 2).reshape(n, s, width))
+            return (result, *others) if others else result
+
+    return Attention().eval().requires_grad_(False)
+
+
+def extra_kernels(tables: Mapping[str, LayerTable], plain: str, title: str) -> Figure:
+    """How many kernels each network has more than one of them.
+
+    Args:
+        tables: from `layers_of`.
+        plain: the name of the one to compare with; it gets no bar.
+        title: the takeaway.
+    """
+    fewest = len(tables[plain].kernels)
+    extra = {name: len(table.kernels) - fewest for name, table in tables.items() if name != plain}
+    figure = style.figure(7.5, 0.9 + 0.26 * len(extra))
+    axes = figure.add_subplot()
+    drawn = axes.barh(range(len(extra)), list(extra.values()), 0.7, color=style.color(1))
+    axes.bar_label(drawn, ["fused: 0" if n == 0 else f"+{n}" for n in extra.values()], padding=4, fontsize=8)
+    axes.set_yticks(range(len(extra)), list(extra))
+    axes.invert_yaxis()
+    most = max(extra.values())
+    axes.set(xlabel=f"kernels more than with {plain}", xlim=(0, most + 0.8), xticks=range(most + 1))
+    axes.set_title(title)
+    return figure

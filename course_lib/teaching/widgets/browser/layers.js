@@ -1,0 +1,128 @@
+// The fusion drawing: ONNX nodes on the left, kernels on the right, a band from each node to the kernel that computes it.
+
+const ROW = 20, KERNEL = 36; // px
+
+/** Which kernels of a build pass the filters. Words are looked for in all that is known of a kernel. */
+function passing(build, { dtype, search }) {
+  const words = search.toLowerCase().split(/\s+/).filter(Boolean);
+  return build.kernels.map((kernel) => {
+    const text = [kernel.name, kernel.kind, kernel.fused, kernel.reads, kernel.weights, kernel.writes, kernel.shape, kernel.format,
+      ...kernel.nodes.map((at) => build.nodes[at][0])].join(" ").toLowerCase();
+    return (dtype === "all" || kernel.dtypes.includes(dtype)) && words.every((word) => text.includes(word));
+  });
+}
+
+const count = (number, thing) => `${number} ${thing}${number === 1 ? "" : "s"}`;
+
+/** What became of a kernel of one build in the other one, "" where there is none or nothing changed. */
+function counterpart(data, state) {
+  if (data.builds.length < 2) return "";
+  const change = data.changes.find((one) => one.kernels[state.build].includes(state.kernel));
+  if (!change) return "";
+  const other = 1 - state.build, there = change.kernels[other].map((at) => data.builds[other].kernels[at]);
+  const side = data.builds[other].label, names = there.map((kernel) => kernel.fused || kernel.name).join("; ");
+  const differs = Object.entries(change.differs).map(([what, [was, is]]) => `${what} ${was || "unknown"} before and ${is || "unknown"} after`);
+  return there.length ? ` In the other build: ${change.kind}; ${side}: ${count(there.length, "kernel")} (${names})${differs.length ? `; ${differs.join(", ")}` : ""}.`
+    : " The other build has no such kernel.";
+}
+
+const WIDGET = {
+  controls(data) {
+    const dtypes = [...new Set(data.builds.flatMap(({ kernels }) => kernels.flatMap((kernel) => kernel.dtypes)))].sort();
+    const builds = { name: "build", label: "Build", kind: "choice", options: data.builds.map((one, at) => [one.label, at]) };
+    return [
+      ...(data.builds.length > 1 ? [builds] : []),
+      { name: "dtype", label: "Computes with", kind: "choice", options: ["all", ...dtypes].map((one) => [one, one]) },
+      { name: "search", label: "Name contains", kind: "text", placeholder: "kernel, operator or ONNX node" },
+      { name: "collapsed", label: "One row per kernel", kind: "switch" },
+    ];
+  },
+
+  describe(data, state) {
+    const build = data.builds[state.build], shown = passing(build, state).filter(Boolean).length;
+    const nodes = new Set(build.kernels.flatMap((kernel) => kernel.nodes)).size;
+    const which = data.builds.length > 1 ? `${build.label}: ` : "";
+    const title = `${which}${count(build.kernels.length, "kernel")} for ${count(nodes, "ONNX node")}; ${shown} shown`;
+    const types = Object.entries(build.dtypes).map(([name, number]) => `${number} with ${name}`).join(", ");
+    const kernel = build.kernels[state.kernel];
+    if (!kernel) return { title, text: `Of all: ${types}.${data.headline ? ` From before to after: ${data.headline}.` : ""} Pick a kernel to read what it holds.` };
+    const facts = [["reads", kernel.reads], ["weights", kernel.weights], ["writes", kernel.writes], ["shape", kernel.shape], ["format", kernel.format]];
+    return { title, text: `Kernel ${state.kernel + 1}, ${kernel.fused || "added by the compiler"}: ${facts.filter(([, fact]) => fact).map((one) => one.join(" ")).join(", ")}. `
+      + `Name: ${kernel.name}.${counterpart(data, state)}` };
+  },
+
+  draw(stage, { data, state, width, change }) {
+    const build = data.builds[state.build], shown = passing(build, state), all = build.kernels;
+    const rows = state.collapsed ? all.map((kernel) => kernel.nodes).filter((nodes) => nodes.length) : build.nodes.map((_, at) => [at]);
+    const span = Math.max(rows.length * ROW, all.length * KERNEL), top = 22;
+    const middle = rows.map((_, at) => top + ((at + 0.5) * span) / Math.max(rows.length, 1));
+    const rowOf = new Map(rows.flatMap((nodes, at) => nodes.map((node) => [node, at])));
+    const places = stacked(all.map((kernel) => kernel.nodes.map((node) => middle[rowOf.get(node)])), top, span);
+    const [nodeRight, kernelLeft] = [width * 0.4, width * 0.54], home = new Map();
+    const svg = shape("svg", { width, height: top + span + 6, role: "group", "aria-label": `ONNX nodes and kernels. ${WIDGET.describe(data, state).title}` },
+      label(0, 12, "ONNX nodes, in the graph's order", { opacity: 0.75 }), label(kernelLeft, 12, "kernels, in order of execution", { opacity: 0.75 }));
+    all.forEach((kernel, at) => {
+      const color = kernel.nodes.length ? COLORS[at % COLORS.length] : "none", faded = shown[at] ? 1 : 0.15, chosen = at === state.kernel;
+      const joined = [...new Set(kernel.nodes.map((node) => rowOf.get(node)))].sort((a, b) => a - b), part = (KERNEL - 6) / Math.max(joined.length, 1);
+      kernel.nodes.forEach((node) => home.set(rowOf.get(node), { color, faded, at }));
+      joined.forEach((row, place) => {
+        const y = places[at] - (KERNEL - 6) / 2 + place * part, half = ROW * 0.4, x = (nodeRight + kernelLeft) / 2, from = middle[row];
+        svg.append(shape("path", { fill: color, opacity: (chosen ? 0.7 : 0.35) * faded, "data-kernel": at,
+          d: `M${nodeRight} ${from - half} C${x} ${from - half} ${x} ${y} ${kernelLeft} ${y} v${part} C${x} ${y + part} ${x} ${from + half} ${nodeRight} ${from + half} z` }));
+      });
+      const letters = Math.floor((width - kernelLeft) / 6.2), pick = () => change({ kernel: chosen ? -1 : at });
+      const box = shape("g", { role: "button", tabindex: at === Math.max(state.kernel, 0) ? 0 : -1, opacity: faded, "data-key": at, "aria-pressed": String(chosen),
+        "aria-label": `Kernel ${at + 1}: ${kernel.fused || kernel.name}`, onclick: pick, onkeydown: (event) => keys(event, stage, all.length, at, pick) },
+      shape("title", {}, `${kernel.name} (${kernel.kind})`),
+      shape("rect", { x: kernelLeft, y: places[at] - (KERNEL - 6) / 2, width: width - kernelLeft - 1, height: KERNEL - 6, fill: color, "fill-opacity": 0.25, stroke: color === "none" ? "currentColor" : color,
+        "stroke-width": chosen ? 3 : 1, "stroke-dasharray": kernel.nodes.length ? undefined : "4 3" }),
+      label(kernelLeft + 6, places[at] - 2, short(kernel.fused || "added by the compiler", letters), { "font-weight": "bold" }),
+      label(kernelLeft + 6, places[at] + 11, short([kernel.type, kernel.shape].filter(Boolean).join(", "), letters), { "font-size": 10, opacity: 0.85 }));
+      box.addEventListener("pointerenter", () => hover(svg, at));
+      box.addEventListener("pointerleave", () => hover(svg, -1));
+      keepKeys(box);
+      svg.append(box);
+    });
+    rows.forEach((nodes, row) => {
+      const { color = "none", faded = 1, at = -1 } = home.get(row) ?? {}, operators = nodes.map((node) => build.nodes[node][1] || build.nodes[node][0]);
+      const box = shape("g", { opacity: faded },
+        shape("title", {}, nodes.map((node) => build.nodes[node][0]).join("\n")),
+        shape("rect", { x: 1, y: middle[row] - ROW * 0.4, width: nodeRight - 1, height: ROW * 0.8, fill: color, "fill-opacity": 0.25, stroke: color === "none" ? "currentColor" : color, "stroke-dasharray": at < 0 ? "4 3" : undefined }),
+        label(6, middle[row] + 4, short(operators.join(" + "), Math.floor(nodeRight / 6.2))));
+      box.addEventListener("pointerenter", () => hover(svg, at));
+      box.addEventListener("pointerleave", () => hover(svg, -1));
+      svg.append(box);
+    });
+    stage.append(element("div", { class: "course-scroll" }, svg));
+  },
+};
+
+/** One tab stop for all kernels: arrow keys move between them, Enter picks one. */
+function keys(event, stage, number, at, pick) {
+  const to = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: number - 1 }[event.key];
+  if (to !== undefined) stage.querySelector(`[data-key="${Math.min(Math.max(to, 0), number - 1)}"]`).focus();
+  else if (event.key === "Enter" || event.key === " ") pick();
+  else return;
+  event.preventDefault();
+}
+
+function hover(svg, at) {
+  svg.querySelectorAll("path[data-kernel]").forEach((band) => { band.style.opacity = at < 0 ? "" : Number(band.dataset.kernel) === at ? 0.8 : 0.12; });
+}
+
+/** Position of each kernel: level with its nodes as far as the order of execution and the space allow. */
+function stacked(nodes, top, span) {
+  const places = [];
+  nodes.forEach((beside, at) => {
+    const earliest = at ? places[at - 1] + KERNEL : top + KERNEL / 2;
+    places.push(beside.length ? Math.max(earliest, beside.reduce((sum, y) => sum + y, 0) / beside.length) : earliest);
+  });
+  for (let at = places.length - 1, last = top + span - KERNEL / 2; at >= 0; at--, last -= KERNEL) places[at] = Math.min(places[at], last);
+  return places;
+}
+
+/** The text, or its beginning and end with an ellipsis between. */
+function short(text, longest) {
+  const tail = Math.floor(longest / 2) - 1;
+  return text.length <= longest ? text : `${text.slice(0, longest - tail - 1)}…${text.slice(text.length - tail)}`;
+}

@@ -1,0 +1,76 @@
+// A tensor in eight bits: what a threshold clips, and what quality it leaves.
+
+/** What Python computed for a threshold and a format. Thresholds are whole percents of the largest magnitude. */
+function at(data, state) {
+  const place = Math.min(Math.max(Math.round(state.percent), 1), 100) - 1;
+  const curve = data.curves[state.format];
+  return { threshold: (data.largest * (place + 1)) / 100, clipped: data.clipped[place], decibels: curve[place], best: curve.indexOf(Math.max(...curve)) };
+}
+
+const WIDGET = {
+  controls(data) {
+    return [
+      { name: "percent", label: "Threshold (% of largest)", kind: "number", low: 1, high: 100, step: 1, grid: 1 },
+      { name: "format", label: "Format", kind: "choice", options: Object.keys(data.curves).map((name) => [name, name]) },
+    ];
+  },
+
+  describe(data, state) {
+    const { threshold, clipped, decibels, best } = at(data, state), { format } = state;
+    const plain = Object.entries(data.plain).map(([name, db]) => `${name} ${db === null ? "-inf" : db.toFixed(1)} dB`).join(", ");
+    const sample = data.sampled < data.count ? ` (SQNR from ${whole(data.sampled)} of them)` : "";
+    return {
+      title: `${format} up to ${digits(threshold, 4)} clips ${percent(clipped)} and leaves ${decibels.toFixed(1)} dB`,
+      text: `${data.name}: ${whole(data.count)} values${sample}, largest magnitude ${digits(data.largest, 4)}`
+        + `${format === "INT8" ? `; one step is ${digits(threshold / 127)}` : ""}. Best threshold for ${format}: ${best + 1} % `
+        + `(${digits((data.largest * (best + 1)) / 100, 4)}), ${data.curves[format][best].toFixed(1)} dB. Plain casts: ${plain}.`,
+    };
+  },
+
+  draw(stage, { data, state, width }) {
+    const beside = width >= 640, part = beside ? (width - 30) / 2 : width, height = 250;
+    const svg = shape("svg", { width, height: beside ? height : 2 * height + 10, role: "img",
+      "aria-label": `Histogram of ${data.name} and SQNR over the threshold. ${WIDGET.describe(data, state).title}` });
+    svg.append(drawHistogram(data, state, part, height),
+      shape("g", { transform: beside ? `translate(${part + 30} 0)` : `translate(0 ${height + 10})` }, drawQuality(data, state, part, height)));
+    stage.append(svg);
+  },
+};
+
+function drawHistogram(data, state, width, height) {
+  const left = 44, bottom = height - 40, top = 14, { threshold } = at(data, state), group = shape("g");
+  const most = Math.log10(Math.max(...data.histogram) + 1), bar = (width - left - 8) / data.histogram.length;
+  data.histogram.forEach((count, index) => {
+    const tall = (Math.log10(count + 1) / most) * (bottom - top), middle = ((index + 0.5) / data.histogram.length) * data.largest;
+    group.append(shape("rect", { x: left + index * bar, y: bottom - tall, width: Math.max(bar - 0.5, 0.5), height: tall, fill: COLORS[middle <= threshold ? 0 : 1] }));
+  });
+  const place = (value) => left + (value / data.largest) * (width - left - 8);
+  group.append(shape("line", { x1: place(threshold), x2: place(threshold), y1: top, y2: bottom, stroke: "currentColor", "stroke-width": 1.5 }),
+    axis(left, width - 8, bottom, ticks(0, data.largest, 4), place, `absolute value of ${data.name}`),
+    label(0, 10, "values per bin (log); orange is clipped"));
+  for (let power = 0; power <= most; power++) {
+    group.append(label(left - 4, bottom - (Math.log10(10 ** power + 1) / most) * (bottom - top) + 4, `1e${power}`, { "text-anchor": "end" }));
+  }
+  return group;
+}
+
+function drawQuality(data, state, width, height) {
+  const left = 34, bottom = height - 40, top = 14, group = shape("g");
+  const names = Object.keys(data.curves), values = names.flatMap((name) => data.curves[name]).concat(Object.values(data.plain).filter((db) => db !== null));
+  const low = Math.min(...values, 0), high = Math.max(...values) * 1.05;
+  const x = (share) => left + (Math.log10(share) / 2) * (width - left - 8), y = (db) => bottom - ((db - low) / (high - low)) * (bottom - top);
+  names.forEach((name, index) => {
+    const points = data.curves[name].map((db, place) => `${x(place + 1)},${y(db)}`).join(" "), chosen = name === state.format;
+    group.append(shape("polyline", { points, fill: "none", stroke: COLORS[[0, 2, 3][index]], "stroke-width": chosen ? 2.5 : 1.2 }),
+      label(width - 10, bottom - 10 - 14 * index, name, { "text-anchor": "end", fill: COLORS[[0, 2, 3][index]], "font-weight": chosen ? "bold" : "normal" }));
+  });
+  for (const [name, db] of Object.entries(data.plain)) {
+    if (db === null) continue;
+    group.append(shape("line", { x1: left, x2: width - 8, y1: y(db), y2: y(db), stroke: "currentColor", "stroke-dasharray": "4 3", opacity: 0.6 }),
+      label(left + 4, y(db) - 3, `plain ${name}`, { "font-size": 10 }));
+  }
+  group.append(shape("circle", { cx: x(Math.round(state.percent)), cy: y(at(data, state).decibels), r: 5, fill: "currentColor" }),
+    axis(left, width - 8, bottom, [1, 2, 5, 10, 20, 50, 100], x, "threshold (% of largest, log)"), label(0, 10, "SQNR (dB), higher is better"),
+    ...ticks(low, high, 5).map((db) => label(left - 4, y(db) + 4, digits(db), { "text-anchor": "end" })));
+  return group;
+}

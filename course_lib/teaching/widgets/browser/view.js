@@ -1,0 +1,163 @@
+// What all views share: the browser's own controls with labels, a line of text that a screen reader announces, and a stage to draw on.
+//
+// Each view is one file that defines WIDGET:
+//   controls(data)          the controls, see `control` below
+//   describe(data, state)   {title, text}: what the picture shows, in words; needs no browser
+//   draw(stage, view)       draws into the empty element `stage`; `view` is {data, state, width, change}
+// Python joins this file and that one, for Jupyter as a module of anywidget, for a page without a kernel as a script.
+
+const SVG = "http://www.w3.org/2000/svg";
+const COLORS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"]; // Okabe and Ito, as `course_lib.style`
+const FAINT = "var(--course-faint)";
+const NARROWEST = 300, WIDEST = 900; // px of a stage
+
+/** An HTML element with attributes, listeners (`onclick: ...`) and children. */
+function element(tag, attributes = {}, ...children) {
+  return filled(document.createElement(tag), attributes, children);
+}
+
+/** An SVG element, likewise. */
+function shape(tag, attributes = {}, ...children) {
+  return filled(document.createElementNS(SVG, tag), attributes, children);
+}
+
+function filled(made, attributes, children) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
+    else if (value !== undefined && value !== false) made.setAttribute(name, value === true ? "" : value);
+  }
+  made.append(...children.filter((child) => child !== null && child !== undefined));
+  return made;
+}
+
+function label(x, y, words, attributes = {}) {
+  return shape("text", { x, y, "font-size": 11, fill: "currentColor", ...attributes }, words);
+}
+
+/** A number with `count` significant digits, without zeros at the end: 0.0003, 1.5, 1.2e-08. */
+function digits(value, count = 3) {
+  if (!Number.isFinite(value)) return Number.isNaN(value) ? "nan" : value < 0 ? "-inf" : "inf";
+  if (value === 0) return "0";
+  const [mantissa, exponent] = value.toExponential(count - 1).split("e");
+  const power = Number(exponent);
+  if (power >= -4 && power < count) return String(Number(value.toPrecision(count)));
+  return `${Number(mantissa)}e${power < 0 ? "-" : "+"}${String(Math.abs(power)).padStart(2, "0")}`;
+}
+
+const whole = (count) => String(count).replace(/\B(?=(\d{3})+$)/g, ",");
+const percent = (share) => `${digits(100 * share)} %`;
+
+/** Microseconds with the unit that suits them. */
+function duration(us) {
+  const short = (value) => (value >= 99.95 ? value.toFixed(0) : digits(value));
+  for (const [unit, size] of [["s", 1e6], ["ms", 1e3]]) if (us >= 0.9995 * size) return `${short(us / size)} ${unit}`;
+  return `${short(us)} us`;
+}
+
+/** Positions of round numbers on an axis. */
+function ticks(low, high, most = 6) {
+  const step = 10 ** Math.floor(Math.log10((high - low) / most));
+  const size = [1, 2, 5, 10].map((factor) => factor * step).find((one) => (high - low) / one <= most);
+  const found = [];
+  for (let at = Math.ceil(low / size); at * size <= high + size * 1e-9; at++) found.push(Number((at * size).toPrecision(12)));
+  return found;
+}
+
+/** A horizontal axis below a plot: a line, its ticks, and what it counts. `place` maps a value to a position. */
+function axis(left, right, y, values, place, title, text = (value) => digits(value)) {
+  return shape("g", {},
+    shape("line", { x1: left, x2: right, y1: y, y2: y, stroke: "currentColor" }),
+    ...values.flatMap((value) => [
+      shape("line", { x1: place(value), x2: place(value), y1: y, y2: y + 4, stroke: "currentColor" }),
+      label(place(value), y + 16, text(value), { "text-anchor": "middle" })]),
+    label((left + right) / 2, y + 32, title, { "text-anchor": "middle" }));
+}
+
+/** JupyterLab takes keys such as ArrowDown and B for its commands. It looks for this attribute on the focused element itself. */
+function keepKeys(...elements) {
+  elements.forEach((one) => one.setAttribute("data-lm-suppress-shortcuts", "true"));
+}
+
+/** A labeled control. `spec`: name, label, kind ("number", "choice", "switch" or "text"), for a number low and high of its slider,
+ *  least and most that can be typed, step (of the value, or of its decimal logarithm with `log`). */
+function control(spec, read, write) {
+  const name = spec.label;
+  let elements, show;
+  if (spec.kind === "choice") {
+    const list = element("select", { onchange: () => write(spec.options[Number(list.value)][1]) },
+      ...spec.options.map(([words], at) => element("option", { value: at }, words)));
+    elements = [list];
+    show = () => { list.value = spec.options.findIndex(([, value]) => value === read()); };
+  } else if (spec.kind === "switch") {
+    const box = element("input", { type: "checkbox", onchange: () => write(box.checked) });
+    elements = [box];
+    show = () => { box.checked = read(); };
+  } else if (spec.kind === "text") {
+    const line = element("input", { type: "search", placeholder: spec.placeholder, oninput: () => write(line.value) });
+    elements = [line];
+    show = () => { if (line.value !== read()) line.value = read(); };
+  } else {
+    const to = spec.log ? Math.log10 : (value) => value, { low, high, least = low, most = high } = spec;
+    const places = Math.round((to(high) - to(low)) / spec.step);
+    const inside = (value) => Math.min(Math.max(spec.grid ? Math.round(value / spec.grid) * spec.grid : value, least), most);
+    const slider = element("input", { type: "range", min: 0, max: places, step: 1, oninput: () => {
+      const place = to(low) + slider.value * (to(high) - to(low)) / places;
+      write(inside(Number((spec.log ? 10 ** place : place).toPrecision(spec.log ? 3 : 12))));
+    } });
+    const commit = () => { if (Number.isFinite(box.valueAsNumber)) write(inside(box.valueAsNumber)); show(); };
+    const box = element("input", { type: "number", min: least, max: most, step: spec.grid ?? "any", "aria-label": `${name}, exact value`,
+      onchange: commit, onkeydown: (event) => { if (event.key === "Enter") commit(); } });
+    elements = [slider, box];
+    show = () => {
+      slider.value = Math.round((to(Math.min(Math.max(read(), low), high)) - to(low)) * places / (to(high) - to(low)));
+      slider.setAttribute("aria-valuetext", String(read()));
+      box.value = String(read());
+    };
+  }
+  keepKeys(...elements);
+  elements[0].id = `course-${Math.random().toString(36).slice(2)}`; // two views on a page must not share one
+  const box = element("div", { class: `course-control course-${spec.kind}` },
+    element("label", { for: elements[0].id }, name), ...elements);
+  return { box, show, enable: (on) => elements.forEach((one) => { one.disabled = !on; }) };
+}
+
+/** Puts a view into `el`. `save` is called with the state a moment after it last changed. */
+function mount(widget, el, data, state, save) {
+  el.classList.add("course-view");
+  const stage = element("div", { class: "course-stage" });
+  const title = element("strong"), text = element("span");
+  const status = element("div", { role: "status", "aria-live": "polite", class: "course-status" }, title, " ", text);
+  let saving, width = 0;
+  const change = (part) => {
+    Object.assign(state, part);
+    refresh();
+    clearTimeout(saving);
+    saving = setTimeout(() => save({ ...state }), 150);
+  };
+  const controls = widget.controls(data).map((spec) =>
+    ({ spec, ...control(spec, () => state[spec.name], (value) => change({ [spec.name]: value })) }));
+  const refresh = () => {
+    for (const one of controls) {
+      one.show();
+      one.enable(!one.spec.idle?.(state));
+    }
+    const said = widget.describe(data, state);
+    title.textContent = `${said.title}.`;
+    text.textContent = said.text;
+    if (!width) return;
+    const focused = stage.contains(document.activeElement) ? document.activeElement.dataset.key : undefined;
+    if (!widget.keeps) stage.replaceChildren();
+    widget.draw(stage, { data, state, width, change });
+    if (focused !== undefined) stage.querySelector(`[data-key="${focused}"]`)?.focus({ preventScroll: true });
+  };
+  el.append(element("div", { class: "course-controls" }, ...controls.map((one) => one.box)), status, stage);
+  refresh();
+  const seen = new ResizeObserver(() => {
+    const room = Math.min(Math.max(Math.floor(el.clientWidth), NARROWEST), WIDEST);
+    if (room === width) return;
+    width = room;
+    refresh();
+  });
+  seen.observe(el);
+  return { update: (part) => { Object.assign(state, part); refresh(); }, end: () => { clearTimeout(saving); seen.disconnect(); } };
+}

@@ -1,0 +1,389 @@
+"""Everything that the grader's own process reads of a submission or of its processes, with valid inputs to begin from.
+
+What a reader may raise is what the code that calls it turns into a result. Anything else would end a grading.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import struct
+import tempfile
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from course_lib.errors import CourseError
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A reader and what it begins from.
+
+    Attributes:
+        read: takes the bytes.
+        seeds: valid inputs.
+        raises: what its caller turns into a result.
+        most_bytes: longest input; what is longer is rejected before it is read.
+    """
+
+    read: Callable[[bytes], object]
+    seeds: Sequence[bytes]
+    raises: tuple[type[Exception], ...] = (CourseError,)
+    most_bytes: int = 64 << 10
+
+
+def readers() -> dict[str, Callable[[], Reader]]:
+    """All of them by name; each is made on first use, because some import much."""
+    return {
+        **{name: lambda name=name: _of_file(name) for name in _FILES},  # type: ignore[misc]
+        "model.onnx": _onnx,
+        "a worker's message": _message,
+        "a worker's header": _header,
+        "a worker's plan": _plan,
+        "calibrator.py's answer": _calibrator,
+        "rope_plugin.py's answer": _plugin,
+        "the kernel's report": _kernel,
+        "the server's scenes": _scenes,
+        "timestamp.txt": _timestamp,
+        "a learner's id": _id,
+        "a notebook": _notebook,
+        "a verdict": _verdict,
+        "the journal": _journal,
+    }
+
+
+# ---- files of a submission
+
+_RECIPE = b"""precision = "int8"
+workspace_mib = 1024
+flags = ["tf32"]
+targets = ["sm90"]
+
+[[profile]]
+image = { min = [1, 1, 32, 32], opt = [8, 1, 32, 32], max = [32, 1, 32, 32] }
+"""
+_SETTINGS = b"""size = 128
+confidence = 0.5
+overlap = 0.5
+every = 1
+batch = 1
+queue = 1
+drop = "oldest"
+classes = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]
+"""
+_FILES: dict[str, tuple[Callable[[Path], object], bytes]] = {}
+
+
+def _file(name: str, seed: bytes) -> Callable[[Callable[[Path], object]], Callable[[Path], object]]:
+    def put(read: Callable[[Path], object]) -> Callable[[Path], object]:
+        _FILES[name] = read, seed
+        return read
+
+    return put
+
+
+def _of_file(name: str) -> Reader:
+    read, seed = _FILES[name]
+    return Reader(_from_file(read, name), [seed])
+
+
+def _from_file(read: Callable[[Path], object], name: str) -> Callable[[bytes], object]:
+    path = Path(tempfile.mkdtemp(), name)
+
+    def from_bytes(data: bytes) -> object:
+        path.write_bytes(data)
+        return read(path)
+
+    return from_bytes
+
+
+@_file("recipe.toml", _RECIPE)
+def _(path: Path) -> object:
+    from course_lib.recipe import Recipe
+
+    recipe = Recipe.load(path)
+    return Recipe.loads(recipe.dumps()), recipe.wire()
+
+
+@_file("lab02 causes.json", b'{"casts": ["/standardize/Cast"], "layout": ["/a", "/b"]}')
+def _(path: Path) -> object:
+    from course_lib.labs.lab02_fusion import causes
+
+    return causes.read(path)
+
+
+@_file("lab04 findings.toml", b'[largest]\n"/norm/Mul" = 70000.0\n"/b" = 1\n')
+def _(path: Path) -> object:
+    from course_lib.labs.lab04_mixed_precision import findings
+
+    return findings.read(path)
+
+
+@_file("lab05 account.json", b'{"shares": [0.5, 0.25, 0.25], "padding": 0.125}')
+def _(path: Path) -> object:
+    from course_lib.labs.lab05_dynamic_shapes import account
+
+    return account.read(path, profiles=3)
+
+
+@_file("lab07 causes.json", b'{"lock": {"range": "lock", "share": 0.4}}')
+def _(path: Path) -> object:
+    from course_lib.labs.lab07_profiling import causes
+
+    return causes.read(path)
+
+
+@_file("lab09 settings.toml", _SETTINGS)
+def _(path: Path) -> object:
+    from course_lib.labs.lab09_capstone.settings import Settings
+
+    return Settings.load(path)
+
+
+@_file("a source", b"def f():\n    return '\xc3\xa9'\n")
+def _(path: Path) -> object:
+    from course_lib.labs.framework.submission_files import read_text
+
+    return read_text(path, 64 << 10)
+
+
+@cache
+def _models() -> list[bytes]:
+    from onnx import TensorProto, helper, numpy_helper
+
+    shape = [1, "n"]
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name in ("x", "y")]
+    weight = numpy_helper.from_array(np.ones((2, 2), np.float32), "w")
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["h"], name="a"), helper.make_node("Relu", ["h"], ["y"])]
+    plain = helper.make_model(helper.make_graph(nodes, "g", values[:1], values[1:], [weight]))
+    outside = helper.make_model(helper.make_graph(nodes, "g", values[:1], values[1:], [weight]))
+    tensor = outside.graph.initializer[0]
+    tensor.ClearField("raw_data")
+    tensor.data_location = TensorProto.EXTERNAL
+    for key, value in (("location", "weights.bin"), ("offset", "0"), ("length", "16")):
+        entry = tensor.external_data.add()
+        entry.key, entry.value = key, value
+    branch = helper.make_graph(nodes[1:], "b", [], values[1:])
+    chosen = helper.make_node("If", ["c"], ["y"], then_branch=branch, else_branch=branch)
+    branched = helper.make_model(helper.make_graph([chosen], "g", values[:1], values[1:]))
+    return [one.SerializeToString() for one in (plain, outside, branched)]
+
+
+def _onnx() -> Reader:
+    from course_lib.engines.onnx_file import self_contained
+    from course_lib.engines.registry import operators_of
+
+    warnings.simplefilter("ignore")  # onnx's, about keys that it does not know
+
+    def read(path: Path) -> object:
+        with contextlib.suppress(CourseError):
+            self_contained(path)  # also of what the other one rejects
+        return operators_of(path, reject_lowered=True)
+
+    return Reader(_from_file(read, "model.onnx"), _models(), most_bytes=1 << 20)
+
+
+# ---- what processes of a submission answer
+
+
+def _wired(header: dict[str, Any], *arrays: bytes) -> bytes:
+    text = json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + b"".join(arrays)
+
+
+def _message() -> Reader:
+    from course_lib.engines.worker import parent, wire
+
+    def read(data: bytes) -> object:
+        with tempfile.TemporaryFile() as file:
+            file.write(data)
+            file.seek(0)
+            header, arrays = wire.receive(file.fileno(), most_bytes=256 << 20)
+        if "error" in header:
+            return parent._error(*(str(header.get(key, "")) for key in ("error", "message", "code")))
+        try:
+            return parent._infos(header.get("inputs", [])), arrays
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError):  # as `Worker._read`
+            return None
+
+    seeds = [
+        _wired({"inputs": [{"name": "x", "shape": [1, 2], "dtype": "float32"}], "arrays": []}),
+        _wired({"arrays": [{"name": "y", "dtype": "float32", "shape": [2, 2]}]}, bytes(16)),
+        _wired({"error": "BuildError", "message": "no", "code": "precision", "arrays": []}),
+        _wired({"progress": [0.5, "phase"], "arrays": []}),
+    ]
+    return Reader(read, seeds, (CourseError, EOFError, TimeoutError), most_bytes=16 << 20)
+
+
+def _header() -> Reader:
+    """Messages whose length is right, so that each header is parsed."""
+    whole = _message()
+    seeds = [seed[8 : 8 + struct.unpack("<Q", seed[:8])[0]] for seed in whole.seeds]
+    return Reader(
+        lambda text: whole.read(struct.pack("<Q", len(text)) + text + bytes(64)), seeds, whole.raises, whole.most_bytes
+    )
+
+
+def _plan() -> Reader:
+    from course_lib.engines.layers import LayerTable
+    from course_lib.engines.plan import Plan
+
+    plan = Plan("toy", "1", b"", "0" * 64, {"precision": "fp32"}, ("sm90",), LayerTable((), {"a": "MatMul"}), 0.5, ("note",))
+
+    def read(data: bytes) -> object:
+        return Plan.from_json(json.loads(data), b"").layers.dtype_counts()
+
+    raises = (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)  # of `Worker._read` and of `wire`
+    return Reader(read, [json.dumps(plan.to_json()).encode()], raises)
+
+
+def _calibrator() -> Reader:
+    from course_lib.labs.lab03_calibration.judge import calibrator
+    from course_lib.labs.lab03_calibration.judge.histograms import questions
+
+    asked = questions(np.random.default_rng(0))
+    seeds = [
+        json.dumps({method: [1.5] * len(asked) for method in calibrator.METHODS}).encode(),
+        json.dumps({method: [{"error": "no", "empty": True}] * len(asked) for method in calibrator.METHODS}).encode(),
+        b'{"error": "SyntaxError: no"}',
+    ]
+    return Reader(lambda data: calibrator._read(data, asked), seeds)
+
+
+def _plugin() -> Reader:
+    from course_lib.labs.lab06_plugin.judge import contract
+
+    rng_seed = 7
+    rng = np.random.default_rng(rng_seed)
+    asked = contract._questions(rng)
+    nonce = int(rng.integers(1 << 62))
+    answers = {name: [{"answer": one.expected} for one in several] for name, several in asked.items()}
+    seeds = [json.dumps({"nonce": nonce, **answers}).encode(), b'{"error": "no"}']
+
+    def read(data: bytes) -> object:
+        contract.run_isolated = lambda *_, **__: data  # type: ignore[assignment]
+        return contract.check_contract("", np.random.default_rng(rng_seed), None)
+
+    return Reader(read, seeds)
+
+
+def _kernel() -> Reader:
+    from course_lib.labs.lab06_plugin.judge import kernel
+    from course_lib.labs.lab06_plugin.judge.kernel_cases import cases
+
+    case = min(cases(np.random.default_rng(0)), key=lambda one: int(np.prod(one.shape)))
+    size = int(np.prod(case.shape)) * kernel.WIDTHS[case.dtype]
+    report = np.zeros(1, kernel._REPORT)
+    report["y_bytes"], report["accesses"] = size, 2
+    failed = np.zeros(1, kernel._REPORT)
+    failed["fault"] = 1
+    seeds = [report.tobytes() + bytes(size) + bytes(2 * kernel.ACCESS.itemsize), failed.tobytes()]
+    return Reader(lambda data: kernel._read(case, data), seeds, most_bytes=1 << 20)
+
+
+def _scenes() -> Reader:
+    from course_lib.labs.lab08_serving.judge import load_test
+
+    row = dict.fromkeys(load_test.Scene.__dataclass_fields__, 0) | {"replies": []}
+    row.pop("scores", None)
+
+    def read(data: bytes) -> object:
+        return load_test._read(lambda: load_test._scenes(json.loads(data), {}))
+
+    return Reader(read, [json.dumps({"scenes": [row]}).encode()], (CourseError, RecursionError))
+
+
+# ---- what lies in a classroom
+
+
+def _no_reason(reason: str) -> None:
+    """For what returns a reason and raises nothing."""
+    if reason:
+        raise CourseError(reason)
+
+
+def _timestamp() -> Reader:
+    from course_lib.grading.batch.intake import settle_time
+
+    def read(path: Path) -> object:
+        return _no_reason(settle_time(path.parent))
+
+    return Reader(_from_file(read, "timestamp.txt"), [b"2026-05-02 18:00:00.123456 UTC", b"2026-05-02T18:00:00+02:00\n"])
+
+
+def _id() -> Reader:
+    from course_lib.grading.batch.intake import file_name_problem, id_problem, shown
+
+    def read(data: bytes) -> object:
+        name = os.fsdecode(data)
+        reason = id_problem(name)
+        assert reason.isascii() and len(reason) < 200 and shown(name).isprintable() and shown(name).isascii()
+        return _no_reason(reason or file_name_problem(name))
+
+    return Reader(read, ["zoë.müller@example.org".encode(), "学生".encode(), b"ada"], most_bytes=255)
+
+
+def _notebook() -> Reader:
+    import nbformat
+
+    from course_lib.grading.batch.submission import _unreadable
+
+    cells = [
+        nbformat.v4.new_markdown_cell("# t"),
+        nbformat.v4.new_code_cell("1", outputs=[nbformat.v4.new_output("stream", text="x")]),
+    ]
+    old = {"nbformat": 3, "nbformat_minor": 0, "metadata": {"name": ""}, "worksheets": [{"cells": [], "metadata": {}}]}
+    seeds = [nbformat.writes(nbformat.v4.new_notebook(cells=cells)).encode(), json.dumps(old).encode()]
+    return Reader(_from_file(lambda path: _no_reason(_unreadable(path)), "lab.ipynb"), seeds, most_bytes=1 << 20)
+
+
+def _verdict() -> Reader:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    from course_lib import labs
+    from course_lib.grading.integrity import signature
+    from course_lib.grading.judge import recompute
+
+    key = Ed25519PrivateKey.from_private_bytes(bytes(32))
+    lab = labs.find("lab01")
+    tasks = [{"task": vars(task), "tier": "none", "points": 0.0, "message": "", "hint": ""} for task in lab.tasks]
+    known = {"lab": lab.name, "score": 0.0, "max_score": 10.0, "fault": "", "tasks": tasks, "figures": {}, "comparison": None}
+    known |= {"table": None, "layers": None, "provenance": {}}
+    race = {
+        "baseline": "eager",
+        "seconds": 1.0,
+        "stopped": "precise",
+        "latencies_ms": {"eager": [1.0, 1.1], "yours": [0.5, 0.6]},
+    }
+    raced = known | {"comparison": race | {"speedup": {"yours": {"median": 2.0, "low": 1.9, "high": 2.1}}}}
+
+    def read(path: Path) -> object:
+        """As altered, and as signed by the one who altered it: then all of it is computed again."""
+        found = recompute.document(path)
+        recompute.contradictions(found)
+        found.pop("signature", None)
+        return recompute.contradictions(signature.signed(found, key))
+
+    seeds = [json.dumps(signature.signed(one, key)).encode() for one in (known, raced)]
+    return Reader(_from_file(read, "verdict.json"), seeds)
+
+
+def _journal() -> Reader:
+    from course_lib.grading.batch.archive import Selection
+    from course_lib.grading.batch.submission import Result
+
+    folder = Path(tempfile.mkdtemp())
+    (folder / "a").write_text("x")
+    result = Result("lab01_first_engine", "ada", "d", Selection(folder).packed, {"lab": "x"}, {"timestamp": None}, "why")
+
+    def read(data: bytes) -> object:
+        return Result.from_bytes(data)
+
+    return Reader(read, [result.to_bytes()])

@@ -1,0 +1,98 @@
+"""Folders on their way: only plain files, and only into their own folder."""
+
+from __future__ import annotations
+
+import io
+import os
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from course_lib.errors import CourseError
+from course_lib.grading.batch import archive
+from course_lib.grading.batch.archive import Selection
+
+
+@pytest.fixture(params=["copied", "packed"])
+def copy(request):
+    """Both ways of a selection to another folder."""
+    return Selection.copy_to if request.param == "copied" else lambda files, target: files.packed.copy_to(target)
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_files_are_the_same_there(tmp_path, copy):
+    source, target = tmp_path / "source", tmp_path / "target"
+    (source / "deep" / "er").mkdir(parents=True)
+    (source / "a").write_bytes(b"\x00" * 10)
+    (source / "deep/er/ä b").write_text("x")
+    target.mkdir()
+    (target / "a").write_text("old")
+    copy(Selection(source), target)
+    assert content(target) == {"a": b"\x00" * 10, "deep/er/ä b": b"x"}
+    assert Selection(source).packed == Selection(source).packed
+    assert Selection(source).look() == Selection(target).look() != Selection(target, ("a",)).look()
+    copy(Selection(source, ("deep", "absent")), target)
+    assert len(content(target)) == 2
+
+
+def test_only_plain_files_travel(tmp_path, copy):
+    source, secret = tmp_path / "source", tmp_path / "secret"
+    source.mkdir()
+    secret.write_text("s")
+    (source / "plain").write_text("p")
+    (source / "link").symlink_to(secret)
+    (source / "folder").symlink_to(tmp_path)
+    os.link(secret, source / "hard")
+    os.mkfifo(source / "pipe")
+    for names in ((".",), ("link", "hard", "pipe", "plain")):
+        target = tmp_path / "target" / str(len(names))
+        copy(Selection(source, names), target)
+        assert content(target) == {"plain": b"p"}
+    whole = tmp_path / "link to it"
+    whole.symlink_to(source)
+    assert Selection(tmp_path, ("absent",)).look() == Selection(tmp_path / "nothing").look()
+
+
+def test_what_is_too_much_is_left_out_and_named(tmp_path, monkeypatch, copy):
+    source, target = tmp_path / "source", tmp_path / "target"
+    source.mkdir()
+    for name in "abcd":
+        (source / name).write_bytes(b"1234")
+    (source / "b").write_bytes(bytes(100))
+    monkeypatch.setattr(archive, "MOST_BYTES", 11)
+    copy(Selection(source, ("c", ".")), target)
+    assert content(target).keys() == {"a", "c"} and Selection(source, ("c", ".")).look()[1] == ("b", "d")
+    assert Selection(source, times=100).look()[1] == ()
+    monkeypatch.setattr(archive, "MOST_BYTES", 1000)
+    monkeypatch.setattr(archive, "MOST_FILES", 3)
+    assert Selection(source).look()[1] == ("d",)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"name": "../out"},
+        {"name": "/abs"},
+        {"name": "a/../../out"},
+        {"name": "l", "type": tarfile.SYMTYPE, "linkname": "/etc"},
+        {"name": "h", "type": tarfile.LNKTYPE, "linkname": "x"},
+        {"name": "d", "type": tarfile.DIRTYPE},
+        {"name": "f", "type": tarfile.FIFOTYPE},
+    ],
+)
+def test_an_archive_of_another_make_is_rejected(tmp_path, entry):
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as tar:
+        info = tarfile.TarInfo(entry["name"])
+        for key, value in entry.items():
+            setattr(info, key, value)
+        tar.addfile(info)
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    with pytest.raises(CourseError, match="not a plain file of its own folder"):
+        archive.Archive(packed.getvalue()).copy_to(inside)
+    assert list(tmp_path.iterdir()) == [inside] and list(inside.iterdir()) == []

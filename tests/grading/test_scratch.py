@@ -1,0 +1,94 @@
+"""Temporary files of graders: gone at the end, and after a kill at the next start."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from course_lib._util import scratch
+
+_WAITS = """
+import sys, tempfile, time
+from pathlib import Path
+from course_lib._util import scratch
+with scratch.owned() as own:
+    for _ in range(5):
+        (Path(tempfile.mkdtemp()) / "file").write_text("x")
+    print(own, flush=True)
+    sys.stdin.read()
+"""
+_ENDS = "from course_lib._util import scratch\nfor _ in range(20):\n    with scratch.owned() as own: (own / 'x').mkdir()"
+
+
+@pytest.fixture
+def temporary(tmp_path, monkeypatch) -> Path:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    return tmp_path
+
+
+def grader() -> tuple[subprocess.Popen[str], Path]:
+    process = subprocess.Popen([sys.executable, "-c", _WAITS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    return process, Path(process.stdout.readline().strip())
+
+
+def test_everything_goes_at_the_end(temporary):
+    with scratch.owned() as own:
+        assert Path(tempfile.mkdtemp()).parent == own and os.environ["TMPDIR"] == str(own)
+    assert list(temporary.iterdir()) == []
+    assert os.environ["TMPDIR"] == tempfile.gettempdir() == str(temporary)
+
+
+def test_a_killed_grader_is_collected_and_a_running_one_is_not(temporary):
+    killed, left = grader()
+    running, used = grader()
+    os.kill(killed.pid, signal.SIGKILL)
+    killed.communicate()
+    assert left.is_dir()
+    with scratch.owned() as own:
+        assert {own, used} == set(own.parent.iterdir()), "the dead one's is gone, the living one's is not"
+        assert len(list(used.iterdir())) == 5
+    running.communicate("", timeout=20)
+    assert running.returncode == 0 and list(temporary.iterdir()) == []
+
+
+def test_a_killed_process_of_a_grader_is_collected_at_its_end(temporary):
+    with scratch.owned() as own:
+        killed, left = grader()
+        assert left.parent == own.parent, "beside its folder, so that paths stay short"
+        os.kill(killed.pid, signal.SIGKILL)
+        killed.communicate()
+        assert left.is_dir()
+    assert list(temporary.iterdir()) == []
+
+
+def test_graders_that_start_and_end_together(temporary):
+    with ThreadPoolExecutor(4) as pool:
+        done = list(pool.map(lambda _: subprocess.run([sys.executable, "-c", _ENDS], capture_output=True), range(4)))
+    assert [one.stderr for one in done] == [b""] * 4
+    assert list(temporary.iterdir()) == []
+
+
+@pytest.mark.parametrize("taken", ["a link", "a file", "writable by others"])
+def test_a_name_that_somebody_else_has_taken_is_not_used(temporary, taken):
+    shared, elsewhere = temporary / f"course-{os.getuid()}", temporary / "elsewhere"
+    (elsewhere / "g-precious").mkdir(parents=True)
+    if taken == "a link":
+        shared.symlink_to(elsewhere)
+    elif taken == "a file":
+        shared.write_text("x")
+    else:
+        (shared / "g-precious").mkdir(parents=True)
+        shared.chmod(0o777)
+    with scratch.owned() as own:
+        assert own.parent == temporary and own.stat().st_mode & 0o777 == 0o700
+    assert (elsewhere / "g-precious").is_dir() and not own.exists()
+    assert taken != "writable by others" or (shared / "g-precious").is_dir()

@@ -1,0 +1,310 @@
+"""Servers for the tests of lab 08: right ones that are not the reference, mistakes that learners make, and cheats."""
+
+from __future__ import annotations
+
+from course_lib.labs.lab08_serving.reference.files import sources
+
+Sources = dict[str, str]
+REFERENCE = sources()
+GIVEN = sources("one_at_a_time")
+
+
+def changed(old: str, new: str, base: Sources = REFERENCE) -> Sources:
+    """A submission with one piece of its text replaced."""
+    found = [name for name, text in base.items() if old in text]
+    assert len(found) == 1, f"{old!r} is in {found}"
+    return {**base, found[0]: base[found[0]].replace(old, new)}
+
+
+def with_server(text: str) -> Sources:
+    return {**REFERENCE, "server.py": text}
+
+
+# A store with a folder a plan, a description beside it and a lock; a server with two engines, two threads and no window.
+ANOTHER = {
+    "store.py": """
+import fcntl, hashlib, json, os, shutil, uuid
+
+def plan_for(model, recipe, cache, engines):
+    about = {"model": hashlib.blake2b(model).hexdigest(), "recipe": recipe, "by": [engines.version, engines.device]}
+    entry = cache / hashlib.md5(json.dumps(about, sort_keys=True).encode()).hexdigest()
+    with open(cache / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            known = json.loads((entry / "about.json").read_text())
+            plan = (entry / "plan").read_bytes()
+            if known == {**about, "digest": hashlib.blake2b(plan).hexdigest()}:
+                return plan
+        except (OSError, ValueError):
+            pass
+        plan = engines.build(model, recipe)
+        new = cache / uuid.uuid4().hex
+        try:
+            new.mkdir()
+            (new / "plan").write_bytes(plan)
+            (new / "about.json").write_text(json.dumps({**about, "digest": hashlib.blake2b(plan).hexdigest()}))
+            os.sync()
+            shutil.rmtree(entry, ignore_errors=True)
+            new.rename(entry)
+        except OSError:
+            shutil.rmtree(new, ignore_errors=True)
+        return plan
+""",
+    "server.py": """
+import threading
+from collections import deque
+import numpy as np
+import store
+
+class Server:
+    def __init__(self, model, recipe, cache, engines):
+        self.given = recipe, cache, engines
+        self.most = recipe["profiles"][0]["features"]["max"][0]
+        self.change, self.queue = threading.Condition(), deque()
+        self.plan, self.version = self.make(model), 0
+        for _ in range(2):
+            threading.Thread(target=self.work, daemon=True).start()
+
+    def make(self, model):
+        recipe, cache, engines = self.given
+        plan = store.plan_for(model.read_bytes(), recipe, cache, engines)
+        engines.load(plan)
+        return plan
+
+    def reload(self, model):
+        self.plan = self.make(model)
+        self.version += 1
+
+    def answer(self, feeds):
+        rows = feeds.get("features")
+        if len(feeds) != 1 or rows is None or rows.dtype != np.float32 or rows.shape[1:] != (256,):
+            raise ValueError("malformed")
+        if not 0 < len(rows) <= self.most or not np.all(np.isfinite(rows)):
+            raise ValueError("malformed")
+        request = {"rows": rows, "done": threading.Event()}
+        with self.change:
+            self.queue.append(request)
+            self.change.notify()
+        request["done"].wait()
+        if "error" in request:
+            raise RuntimeError(request["error"])
+        return {"scores": request["scores"]}
+
+    def work(self):
+        version = None
+        while True:
+            with self.change:
+                self.change.wait_for(lambda: self.queue)
+                batch = [self.queue.popleft()]
+                while self.queue and sum(len(r["rows"]) for r in batch) + len(self.queue[0]["rows"]) <= self.most:
+                    batch.append(self.queue.popleft())
+            try:
+                if version != self.version:
+                    version = self.version
+                    engine = self.given[2].load(self.plan)
+                scores = engine.infer({"features": np.concatenate([r["rows"] for r in batch])})["scores"]
+                for request in batch:
+                    request["scores"], scores = scores[: len(request["rows"])], scores[len(request["rows"]) :]
+            except Exception as error:
+                for request in batch:
+                    request["error"] = str(error)
+            for request in batch:
+                request["done"].set()
+""",
+}
+
+_PLAIN_STORE = """
+import hashlib, json, os, time
+
+def plan_for(model, recipe, cache, engines):
+    about = [hashlib.sha256(model).hexdigest(), recipe, engines.version, engines.device]
+    file = cache / hashlib.sha256(json.dumps(about).encode()).hexdigest()
+    if file.exists() and file.stat().st_size:
+        return file.read_bytes()
+    plan = engines.build(model, recipe)
+    {write}
+    return plan
+"""
+_FIXED_NAME = """temporary = cache / "new.plan"
+    temporary.write_bytes(plan)
+    time.sleep(0.3)
+    os.replace(temporary, file)"""
+
+# mistake: the submission, the scene that finds it, words of what is said
+MISTAKES: dict[str, tuple[Sources, str, str]] = {
+    "the key has no version": (changed("engines.version, ", ""), "another version", "did not come up"),
+    "the key has no device": (changed(", engines.device]", "]"), "another device", "did not come up"),
+    "the key has no model": (changed("hashlib.sha256(model).hexdigest()", "'scorer.onnx'"), "retrained network", "wrong answers"),
+    "the key has no recipe": (changed("(), recipe, ", "(), "), "another recipe", "were not answered"),
+    "no digest": (changed("if hashlib.sha256(plan).digest() == digest else", "if plan else"), "bits flipped", "wrong answers"),
+    "nothing is cached": (changed("_write(file, plan)", "pass"), "warm start", "asked the compiler again"),
+    "damage is never repaired": (
+        changed("_write(file, plan)", "file.exists() or _write(file, plan)"), "bits flipped", "start after that asked the compiler"
+    ),
+    "written in place": (
+        {**REFERENCE, "store.py": _PLAIN_STORE.format(write="file.write_bytes(plan)")}, "server killed", "did not come up"
+    ),
+    "a full disk ends the start": (changed("suppress(OSError)", "suppress(KeyError)"), "full disk", "File too large"),
+    "one temporary name": ({**REFERENCE, "store.py": _PLAIN_STORE.format(write=_FIXED_NAME)}, "two at once", "FileNotFoundError"),
+    "no check of requests": (changed("self._waiting.put((self._checked(feeds), done))", "self._waiting.put((feeds['features'], done))"),
+                             "malformed requests", ""),
+    "NaN is let in": (changed("if not np.isfinite(rows).all():", "if False:"), "malformed requests", "NaN was answered"),
+    "requests in a shared variable": (
+        with_server(GIVEN["server.py"].replace("        with self._lock:", "        self.feeds = feeds\n        with self._lock:")
+                    .replace("infer(feeds)", "infer(self.feeds)")),
+        "many clients", "",
+    ),
+    "rows of a run in the wrong order": (changed("in zip(batch,", "in zip(batch[::-1],"), "many clients", ""),
+    "one context for all threads": (
+        with_server(GIVEN["server.py"].replace("with self._lock:", "if True:")), "many clients", "two threads in one execution context"
+    ),
+    "an exception ends the thread": (
+        changed("except Exception as error:", "except KeyError as error:"), "engine fails", "no answer came in time"
+    ),
+    "built while the lock is held": (
+        with_server(GIVEN["server.py"].replace("_engine = engines", "_again, self._engine = (recipe, cache, engines), engines")
+        + "\n    def reload(self, model):\n        recipe, cache, engines = self._again\n        with self._lock:\n"
+        "            self._engine = engines.load(plan_for(model.read_bytes(), recipe, cache, engines))\n"),
+        "rollout", "had to wait",
+    ),
+}  # fmt: skip
+
+CONSTANT = with_server("""
+import numpy as np
+
+class Server:
+    def __init__(self, *given): ...
+    def reload(self, model): ...
+    def answer(self, feeds):
+        if list(feeds) != ["features"]:
+            raise ValueError("malformed")
+        return {"scores": np.zeros((len(feeds["features"]), 8), np.float32)}
+""")
+ERRORS = with_server("""
+class Server:
+    def __init__(self, *given): ...
+    def reload(self, model): ...
+    def answer(self, feeds):
+        raise ValueError("malformed")
+""")
+# It remembers what it has answered, and skips the engine for what looks alike.
+MEMORIZED = changed(
+    'scores = self._engine.infer({"features": rows})["scores"]',
+    'scores = self._known = self._known[: len(rows)] if len(getattr(self, "_known", "")) >= len(rows) '
+    'else self._engine.infer({"features": rows})["scores"]',
+)
+# It writes answers of its own to every descriptor, as the process would.
+FORGED = with_server("""
+import json, os, struct
+import numpy as np
+
+class Server:
+    def __init__(self, *given): ...
+    def reload(self, model): ...
+    def answer(self, feeds):
+        rows = [{"name": "scores", "dtype": "float32", "shape": [1, 8]}]
+        for number in range(1, 200):
+            header = json.dumps({"id": number, "status": "ok", "arrays": rows}).encode()
+            for descriptor in range(20):
+                try:
+                    os.write(descriptor, struct.pack("<Q", len(header)) + header + bytes(32))
+                except OSError:
+                    pass
+        return {"scores": np.zeros((len(feeds["features"]), 8), np.float32)}
+""")
+# The given server with stopped clocks, and a process of its own that keeps a core busy, whichever server is being timed.
+CLOCKS = with_server(
+    """
+import os, time
+if os.fork() == 0:
+    os.setsid()
+    while True:
+        pass
+time.perf_counter = time.monotonic = lambda: 0.0
+"""
+    + GIVEN["server.py"].replace("from __future__ import annotations\n", "")
+)
+
+_IN_PIECES = """
+import hashlib, json
+
+def plan_for(model, recipe, cache, engines):
+    about = [hashlib.sha256(model).hexdigest(), recipe, engines.version, engines.device]
+    key = hashlib.sha256(json.dumps(about).encode()).hexdigest()
+    pieces = sorted(PLACE.glob(key + "*"))
+    if pieces and all(file.stat().st_size for file in pieces):
+        return b"".join(CODE(file.read_bytes()) for file in pieces)
+    plan = engines.build(model, recipe)
+    for number in range(0, len(plan), 4096):
+        (PLACE / f"{key}{number:012}").write_bytes(CODE(plan[number : number + 4096]))
+    try:
+        (cache / "decoy").write_bytes(bytes(len(plan) * 3 // 2))
+    except OSError:
+        pass
+    return plan
+"""
+
+
+def in_pieces(place: str = "cache", code: str = "") -> Sources:
+    """A store that keeps a plan unchecked, in pieces of 4 KiB beside a larger file on which nothing depends."""
+    return {**REFERENCE, "store.py": _IN_PIECES.replace("PLACE", place).replace("CODE", code)}
+
+
+# What takes the fault away from the plan, the scene, and words of what is said.
+EVASIONS: dict[str, tuple[Sources, str, str]] = {
+    "a decoy takes the flipped bits": (in_pieces(), "bits flipped", ""),
+    "a decoy takes the lost half": (in_pieces(), "half a file", ""),
+    "pieces that a full disk lets pass": (in_pieces(), "full disk", "holds more than the disk had space for"),
+    "pieces that no write limit ends": (in_pieces(), "server killed", "holds more than the disk had space for"),
+    "pieces that nobody finds": (in_pieces(code="(lambda data: bytes(255 - one for one in data))"), "bits flipped", ""),
+}
+# Where a server may keep plans from one start to the next, other than its cache.
+HIDDEN = ("/tmp", "/dev/shm", "/dev", "/var/tmp", "/", "/proc/1/root/tmp")
+ELSEWHERE = """
+import hashlib, json
+from pathlib import Path
+
+def plan_for(model, recipe, cache, engines):
+    about = [hashlib.sha256(model).hexdigest(), recipe, engines.version, engines.device]
+    name = "kept" + hashlib.sha256(json.dumps(about).encode()).hexdigest()
+    for folder in [*FOLDERS, cache.parent, model_folder(cache)]:
+        try:
+            plan = Path(folder, name).read_bytes()
+            if plan:
+                return plan
+        except OSError:
+            pass
+    plan = engines.build(model, recipe)
+    for folder in [*FOLDERS, cache.parent, model_folder(cache), cache]:
+        try:
+            Path(folder, name).write_bytes(plan)
+        except OSError:
+            pass
+    return plan
+
+def model_folder(cache):
+    return cache.parent.parent
+"""
+KEPT_ELSEWHERE = {**REFERENCE, "store.py": ELSEWHERE.replace("FOLDERS", repr(HIDDEN))}
+# It ends and slows down every process that it can see, while it is timed and before.
+HARMS_OTHERS = changed(
+    "import queue",
+    """import os, signal, threading, time, queue
+
+def _harm():
+    while True:
+        for name in os.listdir("/proc"):
+            if name.isdigit() and int(name) not in (os.getpid(), 1):
+                try: os.kill(int(name), signal.SIGKILL)
+                except OSError: pass
+        for pid in range(2, 400):
+            if pid != os.getpid():
+                try: os.kill(pid, signal.SIGKILL)
+                except OSError: pass
+                try: os.setpriority(os.PRIO_PROCESS, pid, 19)
+                except OSError: pass
+        time.sleep(0.05)
+
+threading.Thread(target=_harm, daemon=True).start()
+""",
+)

@@ -1,0 +1,74 @@
+"""Whose fault a failure is: what a submission's process says is the submission's, whatever it calls it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from course_lib.engines import Environment, Plan, Worker
+from course_lib.engines.worker import environment
+from course_lib.errors import BackendUnavailable, BuildError, EngineError, ExaminerFault
+from course_lib.labs import Examiner
+from course_lib.labs.framework.examination import TimedWorker
+from course_lib.recipe import Recipe
+
+# A worker that answers every question with one error, named in its first argument.
+_LIAR = """
+import json, os, struct, sys
+sys.path.insert(0, sys.argv[-1])
+from course_lib.engines.worker import wire
+while True:
+    asked, _ = wire.receive(0)
+    if asked["do"] == "backends":
+        wire.send(1, {"backends": [{"name": "onnxruntime", "version": "1.0"}]})
+    elif asked["do"] == "infer" and sys.argv[1] == "later" or sys.argv[1] != "later":
+        wire.send(1, {"error": sys.argv[2], "message": "it is gone", "code": ""})
+    else:
+        wire.send(1, {"inputs": [], "outputs": []})
+"""
+KINDS = ["BackendUnavailable", "ExaminerFault", "PlanError", "RecipeError", "SystemExit"]
+
+
+@pytest.fixture
+def liar(tmp_path: Path):
+    program = tmp_path / "liar.py"
+    program.write_text(_LIAR)
+    return lambda when, kind: Environment("liar", (sys.executable, str(program), when, kind))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("when", ["at once", "later"])
+def test_a_process_of_a_submission_claims_no_fault_of_the_examiner(liar, small_ort_plan: Plan, kind: str, when: str):
+    def call(ours: bool) -> None:
+        with TimedWorker.start(Worker(liar(when, kind)), small_ort_plan, ours=ours) as engine:
+            engine.infer({"x": np.zeros(1, np.float32)})
+
+    with pytest.raises(EngineError, match="it is gone"):
+        call(ours=False)
+    with pytest.raises(ExaminerFault, match="it is gone"):
+        call(ours=True)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_compiler_that_holds_a_submission_is_not_believed_either(
+    liar, small_onnx: Path, small_ort_plan: Plan, kind: str, monkeypatch
+):
+    """A process without the submission is asked whether the backend is there, and says that it is."""
+    monkeypatch.setattr(environment, "environments", lambda: {"here": environment.HERE, "liar": liar("at once", kind)})
+    examiner = Examiner(builder="onnxruntime@liar", runner="onnxruntime@liar")
+    with pytest.raises((BuildError, EngineError, ValueError), match="it is gone") as raised:
+        examiner.build(small_onnx, Recipe())
+    assert not isinstance(raised.value, BackendUnavailable)
+    with pytest.raises(EngineError, match="it is gone"), examiner.engine(small_ort_plan):
+        pass
+
+
+def test_a_backend_that_is_really_missing_is_the_examiners_to_repair(liar, small_onnx: Path, monkeypatch):
+    monkeypatch.setattr(
+        environment, "environments", lambda: {"here": environment.HERE, "liar": liar("at once", "BackendUnavailable")}
+    )
+    with pytest.raises(BackendUnavailable):
+        Examiner(builder="openvino@liar").build(small_onnx, Recipe())

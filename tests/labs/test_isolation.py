@@ -1,0 +1,63 @@
+"""One question to a process, whatever it does with it."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+import pytest
+
+from course_lib.errors import EngineError
+from course_lib.labs.framework.isolation import run_isolated
+
+
+def run(code: str, question: bytes = b"", *, launcher=None, time_limit_s: float = 20, max_bytes: int = 1 << 20) -> bytes:
+    command = [sys.executable, "-I", "-c", code]
+    return run_isolated(command, question, launcher=launcher, time_limit_s=time_limit_s, max_bytes=max_bytes)
+
+
+def test_bytes_go_in_and_come_out():
+    question = bytes(range(256)) * 4096
+    echo = "import sys; sys.stdout.buffer.write(sys.stdin.buffer.read()[::-1])"
+    assert run(echo, question) == question[::-1]
+
+
+def test_what_was_asked_cannot_be_read_again():
+    """Another process that has the pipe open, such as a sandbox's first process, holds nothing of the question any more."""
+    again = """
+import os, select, sys
+sys.stdin.buffer.read()
+end = os.open("/proc/self/fd/0", os.O_RDONLY | os.O_NONBLOCK)
+print("again:", os.read(end, 100))
+"""
+    assert run(again, b"a secret" * 50_000) == b"again: b''\n"
+
+
+def test_a_process_that_does_not_read_may_answer():
+    assert run("print('answer')", b"x" * (8 << 20)) == b"answer\n"
+
+
+def test_launcher_wraps_the_command():
+    assert run("import os; print(os.environ['SEEN'])", launcher=lambda argv: ["env", "SEEN=inside", *argv]) == b"inside\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("pass", "without an answer"),
+        ("import os; os.abort()", "without an answer"),
+        ("while True: print('x' * 1000)", "more than 1,048,576 bytes"),
+        ("import time; time.sleep(100)", "within 1 s"),
+        ("import sys, time; sys.stdout.write('x'); sys.stdout.flush(); time.sleep(100)", "within 1 s"),
+    ],
+)
+def test_what_is_no_answer_is_one_line(code, words):
+    started = time.monotonic()
+    with pytest.raises(EngineError, match=words):
+        run(code, time_limit_s=1 if "sleep" in code else 20)
+    assert time.monotonic() - started < 15
+
+
+def test_command_that_does_not_exist():
+    with pytest.raises(EngineError, match="cannot start"):
+        run_isolated(["/nowhere/python"], b"", time_limit_s=1, max_bytes=1)

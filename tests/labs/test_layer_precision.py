@@ -1,0 +1,46 @@
+"""INT8 layers counted on real layer tables: TensorRT for RTX here, TensorRT 8.6 as recorded on an H200."""
+
+from __future__ import annotations
+
+import gzip
+
+import onnx
+import pytest
+
+from course_lib.benchmark.records import RESULTS
+from course_lib.engines import Layer, LayerTable, LayerTensor, build
+from course_lib.engines.backends.tensorrt.layer_sources import parse_inspector
+from course_lib.labs.framework.layer_precision import int8_layers
+from course_lib.precision import activations, insert_qdq
+
+RECORDED = RESULTS / "tensorrt86_h200"
+
+
+def test_each_convolution_counts_once_in_the_networks_order(small_onnx, service_recipe):
+    model = onnx.load(small_onnx)
+    layers = [node.name for node in model.graph.node if node.op_type in ("Conv", "Gemm")]
+    quantized = insert_qdq(
+        model, dict.fromkeys((*activations(model), *activations(model, exclude=layers[4:6])), 4.0), exclude=layers[4:6]
+    )
+    plan = build(quantized, service_recipe.model_copy(update={"precision": "int8"}), backend="tensorrt_rtx")
+    assert int8_layers(plan.layers) == ([*layers[:4], *layers[6:]], layers[4:6])
+
+
+def test_float_plan_has_none(small_plan):
+    integer, floating = int8_layers(small_plan.layers)
+    assert (integer, len(floating)) == ([], 10)
+
+
+@pytest.mark.parametrize(("name", "integer", "floating"), [("r50_int8", 53, 0), ("r50_fp16", 0, 54)])
+def test_recorded_on_a_gpu_where_activations_have_no_type(name, integer, floating):
+    """ResNet-50 has 54 layers with weights; fused with its pooling, the first one shows them under another name."""
+    table = parse_inspector(gzip.decompress((RECORDED / f"{name}.json.gz").read_bytes()).decode())
+    assert tuple(map(len, int8_layers(table))) == (integer, floating)
+
+
+def test_float_kernel_that_adds_an_int8_shortcut_is_float():
+    weight, activation = LayerTensor("w", (8, 8), "Float"), LayerTensor("x", (1, 8), "Float")
+    kernel = Layer(
+        "k", "correlation", (activation, LayerTensor("shortcut", (1, 8), "Int8")), (weight,), onnx_nodes=("conv", "add")
+    )
+    assert int8_layers(LayerTable((kernel,), {"conv": "Conv", "add": "Add"})) == ([], ["conv"])

@@ -1,0 +1,49 @@
+"""Small files of a submission: whatever is in them, they are read or rejected in one line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from course_lib.errors import EngineError
+from course_lib.labs.framework.submission_files import read_json, read_text, read_toml
+
+READERS = {"a.py": read_text, "a.json": read_json, "a.toml": read_toml}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"), [("a.py", "ü = 1", "ü = 1"), ("a.json", "[1]", [1]), ("a.toml", "a = 1", {"a": 1})]
+)
+def test_what_is_right_is_read(tmp_path: Path, name: str, text: str, value: object) -> None:
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    assert READERS[name](tmp_path / name, len(text.encode())) == value
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_what_is_too_long_or_not_there_is_said(tmp_path: Path, name: str) -> None:
+    file = tmp_path / name
+    with pytest.raises(EngineError, match=f"^{name} is missing: the notebook's cell"):
+        READERS[name](file, 10)
+    file.mkdir()
+    with pytest.raises(EngineError, match=f"^{name} cannot be read"):
+        READERS[name](file, 10)
+    file.rmdir()
+    file.write_bytes(b" " * 11)
+    with pytest.raises(EngineError, match=f"^{name} is longer than 10 bytes: write less$"):
+        READERS[name](file, 10, "write less")
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe\x00", b"[" * 5000, b'{"a": [', b"\x00"])
+@pytest.mark.parametrize(("name", "said"), [("a.json", "is not JSON"), ("a.toml", "is not TOML")])
+def test_nonsense_is_one_line(tmp_path: Path, name: str, said: str, content: bytes) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(EngineError, match=said) as caught:
+        READERS[name](tmp_path / name, 1 << 16)
+    assert "\n" not in str(caught.value) and len(str(caught.value)) < 300
+
+
+def test_bytes_that_are_no_text(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(EngineError, match="cannot be read as text"):
+        read_text(tmp_path / "a.py", 10)

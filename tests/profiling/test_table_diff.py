@@ -1,0 +1,382 @@
+"""What changed between two plans: made up so that the answer is known, built by a real compiler, and recorded on a GPU."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from course_lib import engines
+from course_lib.benchmark.records import RESULTS
+from course_lib.engines import Layer, LayerTable, LayerTensor
+from course_lib.engines.backends.tensorrt.layer_sources import parse_inspector
+from course_lib.precision import activations, cast, insert_qdq
+from course_lib.profiling.layer_tables import diff_text
+from course_lib.profiling.layer_tables.kernel_groups import matched_groups
+from course_lib.profiling.layer_tables.table_diff import TableDiff, diff
+from course_lib.profiling.readers.ort_profile import profile_onnxruntime
+from course_lib.recipe import Profile, Recipe
+from tests.exported import exported
+
+RECORDED = RESULTS / "tensorrt86_h200"
+
+
+def kernel(name: str, *nodes: str, dtype: str = "Float", layout: str = "", kind: str = "kgen", writes: str = "") -> Layer:
+    tensor = LayerTensor("x", (1, 4), dtype)
+    return Layer(name, kind, inputs=(tensor,), outputs=(LayerTensor("y", (1, 4), writes or dtype, layout),), onnx_nodes=nodes)
+
+
+OPERATORS = {"conv": "Conv", "relu": "Relu", "turn": "Transpose", "add": "Add", "head": "Gemm"}
+
+
+def table(*kernels: Layer, **more: str) -> LayerTable:
+    return LayerTable(kernels, {**OPERATORS, **more})
+
+
+def kinds(compared: TableDiff) -> list[tuple[str, list[str], list[str]]]:
+    return [(c.kind, [k.name for k in c.before], [k.name for k in c.after]) for c in compared.changes]
+
+
+# ---- known by hand
+
+APART = table(kernel("a1", "conv"), kernel("a2", "relu"), kernel("a3", "turn"), kernel("a4", "add"), kernel("a5", "head"))
+
+
+def test_two_kernels_that_became_one_are_merged() -> None:
+    compared = diff(APART, table(kernel("b1", "conv", "relu"), kernel("b2", "turn"), kernel("b3", "add"), kernel("b4", "head")))
+    assert kinds(compared) == [
+        ("merged", ["a1", "a2"], ["b1"]),
+        ("kept", ["a3"], ["b2"]),
+        ("kept", ["a4"], ["b3"]),
+        ("kept", ["a5"], ["b4"]),
+    ]
+    assert len(compared.unchanged) == 3 and not compared.retyped and not compared.reformatted
+    assert [(f.operators, f.places, f.pieces) for f in compared.fused] == [("Conv + Relu", 1, 2)] and not compared.parted
+    assert compared.headline == "5 kernels became 4: Conv + Relu fused in 1 place"
+    assert str(compared).splitlines() == [
+        "5 kernels before, 4 after; 3 unchanged.",
+        "Fused: Conv + Relu in 1 place.",
+        "Merged: 2 kernels became 1 (Conv + Relu) in 1 place.",
+    ]
+
+
+def test_the_other_way_round_they_are_split() -> None:
+    compared = diff(table(kernel("b1", "conv", "relu"), kernel("b2", "head")), table(*APART[:2], APART[4]))
+    assert kinds(compared) == [("split", ["b1"], ["a1", "a2"]), ("kept", ["b2"], ["a5"])]
+    assert compared.headline == "2 kernels became 3: Conv + Relu taken apart in 1 place"
+    assert "Split: 1 kernel became 2 (Conv + Relu) in 1 place." in str(compared)
+
+
+def test_several_that_became_several_others_are_regrouped() -> None:
+    compared = diff(
+        table(kernel("a1", "conv"), kernel("a2", "add", "relu")), table(kernel("b1", "conv", "add"), kernel("b2", "relu"))
+    )
+    assert kinds(compared) == [("regrouped", ["a1", "a2"], ["b1", "b2"])]
+    assert [str(f) for f in compared.fused] == ["Conv + Add"] and [str(f) for f in compared.parted] == ["Relu + Add"]
+
+
+def test_operators_stand_in_the_order_of_the_graph_that_has_them() -> None:
+    """The second graph has a node in the middle that the first one lacks, as after an export with a residual connection."""
+    before = LayerTable((kernel("a1", "conv", "relu"),), {"conv": "Conv", "relu": "Relu"})
+    after = LayerTable((kernel("b1", "conv", "add", "relu"),), {"conv": "Conv", "add": "Add", "relu": "Relu"})
+    for compared in (diff(before, after), diff(after, before)):
+        assert compared.operators(["relu", "add", "conv"]) == "Conv + Add + Relu"
+    assert diff(before, after).operators(iter(["relu", "unknown", "conv"])) == "Conv + Relu + unknown"
+
+
+def test_a_second_profile_repeats_every_kernel() -> None:
+    compared = diff(table(kernel("a", "conv", "relu")), table(kernel("p0", "conv", "relu"), kernel("p1", "relu", "conv")))
+    assert kinds(compared) == [("repeated", ["a"], ["p0", "p1"])] and not compared.fused and not compared.parted
+
+
+def test_what_no_node_explains_is_added_or_gone() -> None:
+    before = table(kernel("a1", "conv"), kernel("a2", "turn"), kernel("a3", "head"))
+    after = table(
+        kernel("b1", "conv"),
+        kernel("reformat"),
+        kernel("b2", "x/quantize"),
+        kernel("b3", "head"),
+        **{"x/quantize": "QuantizeLinear"},
+    )
+    compared = diff(before, after)
+    assert kinds(compared) == [
+        ("kept", ["a1"], ["b1"]),
+        ("appeared", [], ["reformat"]),
+        ("appeared", [], ["b2"]),
+        ("vanished", ["a2"], []),
+        ("kept", ["a3"], ["b3"]),
+    ]
+    assert compared.only_after == ("x/quantize",) and compared.only_before == ()
+    assert str(compared).splitlines()[1:] == [
+        "Added: 2 kernels (QuantizeLinear; without an ONNX node: reformat).",
+        "Gone: 1 kernel (Transpose).",
+        "Nodes that only the graph after has: QuantizeLinear.",
+    ]
+
+
+def test_kernels_without_nodes_are_the_same_where_they_stand_between_the_same() -> None:
+    before = table(kernel("move"), kernel("a1", "conv"), kernel("a2", "relu"), kernel("copy"), kernel("a3", "head"))
+    after = table(
+        kernel("b1", "conv"), kernel("extra"), kernel("b2", "relu"), kernel("other copy", dtype="Half"), kernel("b3", "head")
+    )
+    compared = diff(before, after)
+    assert ("kept", ["copy"], ["other copy"]) in kinds(compared)
+    assert [c.before[0].name for c in compared.of("vanished")] == ["move"]
+    assert [c.after[0].name for c in compared.of("appeared")] == ["extra"]
+
+
+def test_types_and_formats_that_changed() -> None:
+    before = table(kernel("a1", "conv", layout="NHWC"), kernel("a2", "relu"), kernel("a3", "head"))
+    after = table(
+        kernel("b1", "conv", layout="Linear", dtype="Half"), kernel("b2", "relu", writes="Half"), kernel("b3", "head", dtype="")
+    )
+    compared = diff(before, after)
+    conv, relu, head = compared.changes
+    assert conv.differs == {"reads": ("Float", "Half"), "writes": ("Float", "Half"), "format": ("NHWC", "Linear")}
+    assert relu.differs == {"writes": ("Float", "Half")} and head.differs == {}, "what one side does not tell is not compared"
+    assert compared.retyped == (conv, relu) and compared.reformatted == (conv,) and compared.unchanged == (head,)
+    assert conv.retyped and not head.retyped
+    assert compared.headline == "3 kernels stayed 3: Half instead of Float in 1 kernel"
+
+
+def test_weights_count_too() -> None:
+    weight = LayerTensor("w", (3, 3), "Float")
+    before = table(replace(kernel("a", "conv"), constants=(weight,)))
+    after = table(replace(kernel("b", "conv"), constants=(replace(weight, dtype="Int8"), LayerTensor("scale", (1,), "Float"))))
+    assert diff(before, after).changes[0].differs == {"weights": ("Float", "Int8")}
+
+
+def test_a_split_pair_is_not_hidden_by_a_kernel_with_the_same_nodes() -> None:
+    before = table(kernel("a", "conv", "relu"))
+    after = table(kernel("int8 conv", "conv", dtype="Int8"), kernel("scale, relu", "conv", "relu"))
+    compared = diff(before, after)
+    assert kinds(compared) == [("split", ["a"], ["int8 conv", "scale, relu"])]
+    assert not compared.parted, "conv and relu still meet in a kernel"
+    assert "Reads: Int8 instead of Float in 1 kernel." in str(compared)
+    assert compared.headline == "1 kernel became 2: split in 1 place, Int8 instead of Float in 1 kernel"
+
+
+def test_tables_without_a_node_in_common_say_so() -> None:
+    compared = diff(table(kernel("a", "conv"), kernel("m")), LayerTable((kernel("b", "other"), kernel("n"))))
+    assert {change.kind for change in compared.changes} == {"appeared", "vanished"}
+    assert "no ONNX node in common" in str(compared)
+
+
+def test_without_a_graph_the_ends_of_names_serve() -> None:
+    before = LayerTable((kernel("a1", "/l/conv/Conv"), kernel("a2", "/l/relu/Relu")))
+    after = LayerTable((kernel("b", "/l/conv/Conv", "/l/relu/Relu"),))
+    assert str(diff(before, after)).splitlines()[1] == "Fused: Conv + Relu in 1 place."
+
+
+def test_only_the_first_patterns_are_named() -> None:
+    nodes = [f"n{i}" for i in range(10)]
+    operators = {node: f"Op{i}" for i, node in enumerate(nodes)}
+    before = LayerTable(tuple(kernel(node, node) for node in nodes), operators)
+    after = LayerTable(tuple(kernel(f"k{i}", nodes[i], nodes[i + 1]) for i in range(0, 10, 2)), operators)
+    assert "Fused: Op0 + Op1 in 1 place, Op2 + Op3 in 1 place, Op4 + Op5 in 1 place and 2 more." in str(diff(before, after))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "which"), [(LayerTable(), APART, "before"), (APART, LayerTable((Layer("h", "wait"),)), "after")]
+)
+def test_a_table_without_kernels_is_rejected(before: LayerTable, after: LayerTable, which: str) -> None:
+    with pytest.raises(ValueError, match=f"the table {which} has no kernels"):
+        diff(before, after)
+
+
+def test_steps_on_the_host_are_no_kernels() -> None:
+    assert len(diff(table(Layer("h", "shape_call"), *APART), APART).unchanged) == 5
+
+
+# ---- shown
+
+
+def test_the_notebook_shows_what_changed_and_escapes_names() -> None:
+    before = table(kernel("<a1>", "conv"), kernel("a2", "relu"), kernel("a3", "<turn>"), kernel("a4", "head"))
+    after = table(kernel("b1", "conv", "relu", dtype="Half"), kernel("b2", "head"), kernel("<b3>"))
+    html = diff(before, after)._repr_html_()
+    assert "<a1>" not in html and "&lt;a1&gt;" in html and "<turn>" not in html and "<b3>" not in html
+    assert html.count("<tr") == 1 + 3 + 1, "a head, three changes, and the unchanged ones in one row"
+    assert "merged" in html and "gone" in html and "added" in html and "Float → Half" in html and "1 kernel unchanged" in html
+
+
+def test_json_holds_every_change() -> None:
+    compared = diff(APART, table(kernel("b1", "conv", "relu", dtype="Half"), kernel("b3", "head")))
+    values = json.loads(json.dumps(compared.to_json()))
+    assert values["kernels"] == [5, 2] and values["summary"] == str(compared).splitlines()
+    first = values["changes"][0]
+    assert first["kind"] == "merged" and first["before"] == ["a1", "a2"] and first["after"] == ["b1"]
+    assert first["nodes"] == ["conv", "relu"] and first["differs"]["reads"] == ["Float", "Half"]
+    assert [change["kind"] for change in values["changes"]] == ["merged", "vanished", "vanished", "kept"]
+
+
+# ---- any sets of nodes
+
+sets = st.lists(st.frozensets(st.sampled_from("abcdef"), max_size=4), min_size=1, max_size=7)
+
+
+@given(sets, sets)
+def test_every_kernel_is_in_one_group_and_groups_do_not_share_nodes(
+    before: list[frozenset[str]], after: list[frozenset[str]]
+) -> None:
+    groups = matched_groups(before, after)
+    assert sorted(i for old, _ in groups for i in old) == list(range(len(before)))
+    assert sorted(j for _, new in groups for j in new) == list(range(len(after)))
+    common = frozenset().union(*before) & frozenset().union(*after)
+    for old, new in groups:
+        assert old or new
+        if len(old) + len(new) > 2:
+            assert old and new, "only what is grouped through shared nodes has more than two kernels"
+        if not new:
+            assert not before[old[0]] & common, "a kernel whose nodes are in kernels on the other side is matched"
+        if not old:
+            assert not after[new[0]] & common
+
+
+@given(sets)
+def test_a_plan_is_unchanged_beside_itself(nodes: list[frozenset[str]]) -> None:
+    kernels = tuple(kernel(f"k{i}", *sorted(held)) for i, held in enumerate(nodes))
+    if not any(nodes):
+        return  # nothing to match by
+    compared = diff(LayerTable(kernels), LayerTable(kernels))
+    assert len(compared.unchanged) == len(kernels) and not compared.fused and not compared.parted
+    assert (
+        str(compared)
+        == f"{len(kernels)} kernel{'' if len(kernels) == 1 else 's'} before, {len(kernels)} after; {len(kernels)} unchanged."
+    )
+
+
+@given(sets, sets)
+def test_the_two_directions_mirror_each_other(before: list[frozenset[str]], after: list[frozenset[str]]) -> None:
+    one, other = (
+        diff(*(LayerTable(tuple(kernel(f"{side}{i}", *sorted(held)) for i, held in enumerate(nodes))) for side, nodes in order))
+        for order in ((("b", before), ("a", after)), (("a", after), ("b", before)))
+    )
+    mirrored = {"merged": "split", "split": "merged", "appeared": "vanished", "vanished": "appeared"}
+    assert Counter(mirrored.get(c.kind, c.kind) for c in one.changes) == Counter(c.kind for c in other.changes)
+    assert Counter(map(str, one.fused)) == Counter(map(str, other.parted)) and one.only_before == other.only_after
+
+
+def test_a_thousand_kernels_are_compared_at_once() -> None:
+    apart = LayerTable(tuple(kernel(f"a{i}", f"n{i}") for i in range(1000)))
+    fused = LayerTable(tuple(kernel(f"b{i}", f"n{2 * i}", f"n{2 * i + 1}") for i in range(500)))
+    started = time.monotonic()
+    assert len(diff(apart, fused).of("merged")) == 500
+    assert time.monotonic() - started < 10
+
+
+def test_rows_are_readable_in_a_light_and_a_dark_notebook() -> None:
+    """The text's contrast, by the formula of WCAG 2, on a row's color over JupyterLab's two grounds; 7 is its highest demand."""
+
+    def luminance(rgb: Any) -> float:
+        linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in rgb]
+        return float(np.dot([0.2126, 0.7152, 0.0722], linear))
+
+    for kind, tint in diff_text._TINTS.items():
+        *color, alpha = (int(tint[i : i + 2], 16) / 255 for i in (1, 3, 5, 7))
+        for ground, text in ((1.0, 0.0), (0x11 / 255, 1.0)):
+            behind = [alpha * c + (1 - alpha) * ground for c in color]
+            written = [0.87 * text + 0.13 * c for c in behind]  # JupyterLab's text lets a little of the ground through
+            dark, light = sorted((luminance(written), luminance(behind)))
+            assert (light + 0.05) / (dark + 0.05) > 7, (kind, ground)
+
+
+# ---- a real compiler
+
+
+@cache
+def built(name: str, precision: Any) -> LayerTable:
+    model = exported(name)
+    if precision == "fp16":
+        model = cast(model, "fp16")
+    if precision == "int8":
+        model = insert_qdq(model, dict.fromkeys(activations(model), 4.0))
+    shapes: dict[str, Sequence[int]] = {"min": (1, 16, 32), "opt": (8, 32, 32), "max": (32, 48, 32)}
+    if name != "encoder":
+        shapes = {"min": (1, 1, 32, 32), "opt": (8, 1, 32, 32), "max": (32, 1, 32, 32)}
+    recipe = Recipe(precision=precision, profiles=(Profile({"tokens" if name == "encoder" else "image": shapes}),))
+    return engines.build(model, recipe, backend="tensorrt_rtx").layers
+
+
+def test_attention_fuses_in_half_precision_only() -> None:
+    compared = diff(built("encoder", "fp32"), built("encoder", "fp16"))
+    assert len(compared.before.kernels) > len(compared.after.kernels)
+    attention = compared.fused[0]
+    assert str(attention) == "attention (MatMul + Softmax + MatMul)" and attention.places == 4 and attention.pieces >= 8
+    assert f"{len(compared.after.kernels)}: attention fused in 4 places, Half instead of Float" in compared.headline
+    back = diff(built("encoder", "fp16"), built("encoder", "fp32"))
+    assert "attention taken apart in 4 places" in back.headline
+    assert not any("attention" in str(together) for together in back.fused)
+
+
+def test_casting_the_classifier_changes_types_not_fusion() -> None:
+    compared = diff(built("small", "fp32"), built("small", "fp16"))
+    assert len(compared.before.kernels) == len(compared.after.kernels) == 13
+    convolutions = [c for c in compared.of("kept") if compared.operators(c.nodes).startswith("Conv")]
+    assert len(convolutions) == 8 and all(c.differs["reads"] == ("Float", "Half") for c in convolutions)
+    assert all(c.differs["weights"] == ("Float", "Half") for c in convolutions)
+    assert set(compared.only_after) == {"image/to_fp16", "logits/to_fp32"} and not compared.only_before
+    assert not compared.fused and not compared.parted
+
+
+def test_pairs_turn_convolutions_to_int8_and_leave_their_epilogue_to_a_kernel_of_its_own() -> None:
+    compared = diff(built("small", "fp32"), built("small", "int8"))
+    added = [node for node in compared.after.operators if node.endswith(("/quantize", "/dequantize"))]
+    assert list(compared.only_after) == added and not compared.only_before
+    stem = next(c for c in compared.changes if "/stem+norm/Conv" in c.nodes)
+    assert stem.kind == "split" and len(stem.before) == 1
+    assert "Int8" in {dtype for k in stem.after for dtype in k.dtypes}
+    assert "Int8 instead of Float in 10 kernels" in compared.headline
+    assert len(compared.of("split")) >= 6
+
+
+def test_every_kernel_of_a_real_diff_is_told_once() -> None:
+    for name, precision in (("encoder", "fp16"), ("encoder", "int8"), ("small", "int8")):
+        compared = diff(built(name, "fp32"), built(name, precision))
+        assert Counter(id(k) for c in compared.changes for k in c.before) == Counter(map(id, compared.before.kernels))
+        assert Counter(id(k) for c in compared.changes for k in c.after) == Counter(map(id, compared.after.kernels))
+
+
+def test_onnx_runtime_beside_tensorrt() -> None:
+    feeds = {"image": np.zeros((8, 1, 32, 32), np.float32)}
+    ours, _ = profile_onnxruntime(exported("small"), feeds, level="extended", runs=1)
+    compared = diff(ours, built("small", "fp32"))
+    assert not compared.only_before and not compared.only_after and not compared.retyped
+    assert {str(f) for f in compared.fused} == {"Conv + Add + Relu"} and not compared.parted
+    assert {c.after[0].onnx_nodes for c in compared.of("kept") if c.after[0].kind == "correlation"} >= {
+        ("/stem+norm/Conv", "/Relu")
+    }
+
+
+# ---- recorded on a GPU
+
+
+def recorded(precision: str) -> LayerTable:
+    return parse_inspector(gzip.decompress((RECORDED / f"r50_{precision}.json.gz").read_bytes()).decode())
+
+
+def test_tensorrt_8_6_from_fp32_to_int8() -> None:
+    compared = diff(recorded("fp32"), recorded("int8"))
+    assert (
+        compared.headline == "57 kernels became 56: Conv + Relu + MaxPool fused in 1 place, Int8 instead of Float in 53 kernels"
+    )
+    merged = compared.of("merged")[0]
+    assert merged.after[0].kind == "CaskConvActPool" and [k.kind for k in merged.before] == ["CaskConvolution", "CaskPooling"]
+    assert all(change.differs == {"weights": ("Float", "Int8")} for change in compared.retyped) and len(compared.retyped) == 53
+    assert not compared.of("vanished", "split", "regrouped", "appeared")
+
+
+def test_tensorrt_8_6_from_fp32_to_fp16() -> None:
+    compared = diff(recorded("fp32"), recorded("fp16"))
+    assert len(compared.retyped) == 54 and not compared.fused and not compared.parted
+    assert [c.after[0].kind for c in compared.of("appeared")] == ["Reformat"]

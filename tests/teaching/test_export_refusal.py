@@ -1,0 +1,34 @@
+"""What `torch.export` says, in a few lines and nothing on the screen."""
+
+from __future__ import annotations
+
+import torch
+
+from course_lib.teaching.torch_tensorrt import export_rejection
+
+
+class Branch(torch.nn.Module):
+    def forward(self, x):
+        return x + 1 if x.sum() > 0 else x
+
+
+class Constant(torch.nn.Module):
+    def forward(self, x):
+        return x.reshape(4, -1)
+
+
+def test_a_branch_on_data_is_named_and_nothing_is_printed(capfd):
+    said = export_rejection(Branch(), torch.ones(2))
+    assert said.startswith("GuardOnDataDependentSymNode\nCould not guard on data-dependent expression")
+    assert len(said.splitlines()) == 3
+    assert capfd.readouterr().err == ""
+
+
+def test_a_dimension_that_the_code_fixes_is_named():
+    batch = torch.export.Dim("batch", min=1, max=8)
+    said = export_rejection(Constant(), torch.ones(4, 2), dynamic_shapes=({0: batch},), lines=3)
+    assert "specialized it to be a constant (4)" in said
+
+
+def test_nothing_to_say_about_what_exports():
+    assert export_rejection(torch.nn.ReLU(), torch.ones(2)) == ""

@@ -1,0 +1,23 @@
+"""Every module has a test file near it: `tests/covering.py` finds it."""
+
+from __future__ import annotations
+
+from tests.covering import MODULES, covering
+
+# These are started by path, in their own process; the tests of their lab start them.
+STARTED = (
+    "course_lib._util.lazy_names",  # the packages import it
+    "course_lib.__main__",
+    "course_lib.labs.lab08_serving.reference.",
+    "course_lib.labs.lab08_serving.sandboxed.server_host",
+)
+
+
+def test_a_module_has_a_test_file_within_three_imports() -> None:
+    modules = [name for name, path in MODULES.items() if path.name != "__init__.py"]
+    far = [name for name in modules if not name.startswith(STARTED) and not any(d <= 3 for d, _ in covering(name))]
+    assert far == []
+
+
+def test_the_nearest_test_file_is_the_one_of_that_name() -> None:
+    assert (1, "tests/engines/test_plan.py") in covering("course_lib.engines.plan")

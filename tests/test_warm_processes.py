@@ -1,0 +1,70 @@
+"""What is forked from the server of warm processes behaves as what the interpreter starts."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import psutil
+import pytest
+
+from tests import warm_processes
+
+
+@pytest.fixture(scope="module")
+def warm(tmp_path_factory) -> Iterator[list[str]]:
+    """What starts a process from the server of this run, or else from one of its own."""
+    served = warm_processes.VARIABLE in os.environ
+    with contextlib.nullcontext() if served else warm_processes.start(str(tmp_path_factory.mktemp("server"))):
+        yield warm_processes.command()
+
+
+@pytest.mark.parametrize(
+    ("code", "status"),
+    [
+        ("", 0),
+        ("import sys; sys.exit(3)", 3),
+        ("raise SystemExit('no')", 1),
+        ("1 / 0", 1),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", -signal.SIGSEGV),
+    ],
+)
+def test_its_end_is_seen(warm, code, status):
+    for python in (warm, [sys.executable]):
+        assert subprocess.run([*python, "-c", code], stderr=subprocess.DEVNULL, timeout=60).returncode == status
+
+
+def test_it_has_the_files_folder_arguments_and_environment_of_who_asked(warm, tmp_path):
+    code = "import os, sys; print(os.getcwd(), sys.argv, os.environ['PLANTED'], input()); print('no', file=sys.stderr)"
+    done = [
+        subprocess.run(
+            [*python, "-c", code, "a", "b"], input="said", text=True, capture_output=True, cwd=tmp_path, env={"PLANTED": "1"}
+        )
+        for python in (warm, [sys.executable])
+    ]
+    assert done[0].stdout == done[1].stdout == f"{tmp_path} ['-c', 'a', 'b'] 1 said\n"
+    assert done[0].stderr == done[1].stderr == "no\n"
+
+
+def test_no_two_draw_the_same_random_numbers(warm):
+    code = "import random, numpy; print(random.random(), numpy.random.rand())"
+    drawn = {subprocess.run([*warm, "-c", code], capture_output=True, text=True).stdout for _ in range(3)}
+    assert len(drawn) == 3
+
+
+def test_it_ends_with_who_asked_for_it(warm):
+    code = "import os, time; print(os.getpid(), flush=True); time.sleep(60)"
+    asker = subprocess.Popen([*warm, "-c", code], stdout=subprocess.PIPE, text=True, start_new_session=True)
+    made = int(asker.stdout.readline())
+    assert made != asker.pid and psutil.pid_exists(made)
+    os.killpg(asker.pid, signal.SIGKILL)
+    asker.communicate()
+    deadline = time.monotonic() + 30
+    while psutil.pid_exists(made) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not psutil.pid_exists(made)
