@@ -2,6 +2,6 @@
 
 from pathlib import Path
 
-from course_lib.grading.nbgrader_bridge import configure
+from course_lib.grading.nbgrader.bridge import configure
 
 configure(get_config(), root=Path(__file__).resolve().parent)  # noqa: F821  (nbgrader defines get_config)

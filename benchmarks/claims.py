@@ -2,8 +2,9 @@
 
     python benchmarks/claims.py
 
-Looked at are the Markdown cells of the lectures, and the paragraphs of README.md that are not written by `readme.py`. Where one of
-them names a data-centre GPU and holds figures of speed or error (``1.87 ms``, ``2.4x``, ``3.9 TB/s``, ``2e-3``, a number alone in a
+Looked at are the Markdown cells of the lectures, and the paragraphs of README.md, docs/status.md and docs/benchmarks.md that are not
+written by `readme.py`. Where one of
+them names a data-center GPU and holds figures of speed or error (``1.87 ms``, ``2.4x``, ``3.9 TB/s``, ``2e-3``, a number alone in a
 table's cell), it has to name at least one ``course_lib/records/NAME.json``, and each figure has to be in one of those, rounded as
 it is written. A sentence that says "data sheet" or "NVIDIA's data" is somebody else's claim.
 """
@@ -20,10 +21,10 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks.readme import README, without_blocks
+from benchmarks.readme import PAGES, ROOT, without_blocks
 from course_lib.benchmark.records import RESULTS
 
-LECTURES = README.parent / "lectures"
+LECTURES = ROOT / "lectures"
 GPU = re.compile(r"\b[AH]\d00\b")
 RECORD = re.compile(r"course_lib/records/(\w+)\.json")
 SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6}
@@ -72,8 +73,9 @@ def main() -> None:
 
 def pages() -> Iterator[tuple[str, str]]:
     """What is looked at: a name for messages, and Markdown."""
-    for number, paragraph in enumerate(without_blocks(README.read_text(encoding="utf-8")).split("\n\n")):
-        yield f"README.md, paragraph {number}", paragraph
+    for page in (*PAGES, ROOT / "docs" / "status.md"):
+        for number, paragraph in enumerate(without_blocks(page.read_text(encoding="utf-8")).split("\n\n")):
+            yield f"{page.name}, paragraph {number}", paragraph
     for path in sorted(LECTURES.glob("*.ipynb")):
         for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
             if cell["cell_type"] == "markdown":

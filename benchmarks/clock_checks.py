@@ -10,11 +10,11 @@ from typing import Any
 from benchmarks.recording import Row
 from course_lib.benchmark import compare
 from course_lib.benchmark.statistics import Clock
-from course_lib.benchmark.timed import Timed
 from course_lib.errors import EngineError
-from course_lib.labs.race import Pace, Tiers
+from course_lib.labs.framework.racing import Pace, Tiers
+from course_lib.teaching.benchmarking.noise import Timed
 
-# All points from 95 % of the reference's speed, as a lab asks it of a hand-in: 10 % more work is clearly below, equal work above.
+# All points from 95 % of the reference's speed, as a lab asks it of a submission: 10 % more work is clearly below, equal work above.
 TIERS = Tiers(full=Pace(of_reference=0.95, over_eager=1.05), partial=Pace(of_reference=0.8, over_eager=1.05))
 REPEATS = 10
 PAIRS = {"equal": 1.0, "10 % slower": 1.1}

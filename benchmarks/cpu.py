@@ -2,7 +2,7 @@
 
     python benchmarks/cpu.py OUTPUT.json [--seconds 12] [--networks small wide encoder] [--batches 1 8 32]
 
-Each candidate has a process of its own, started anew for every batch size, so that torch.compile compiles for that one. All candidates
+Each candidate has its own process, started anew for every batch size, so that torch.compile compiles for that one. All candidates
 of a network and a batch size take turns in shuffled order, on held-out digits drawn anew in every round. INT8 means Q/DQ pairs with
 ranges that the course's `MSECalibrator` found on training digits, lowered for this processor. An interrupted run goes on.
 """

@@ -11,8 +11,8 @@ The rows of the four tables:
 - *latency*: device time of one run, the engines of a group interleaved; speedup over the group's first engine.
 - *switch*: host time of one run where two profiles take turns; see `engine_parts/profile_switch.py`. Needs TensorRT.
 
-Nothing new is begun after so many minutes; started again, the script goes on where it was, with the plans in its folder. Where there
-is no TensorRT the default target is ONNX Runtime: a trial of the script, whose engines know none of these settings.
+Nothing new is begun after so many minutes; started again, the script goes on where it was, with the plans in its folder. Where TensorRT
+is absent, the default target is ONNX Runtime: a trial of the script, whose engines know none of these settings.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from benchmarks.engine_parts.latency import measure_all
 from benchmarks.engine_parts.run import Run, line, tried
 from benchmarks.recording import Row, about, rows_of
 from course_lib.engines import Plan, Worker, build, default_runner, split_target
-from course_lib.engines.cache import Built, PlanCache
-from course_lib.engines.trt.timing_cache import FOLDER_VARIABLE
+from course_lib.engines.backends.tensorrt.timing_cache import FOLDER_VARIABLE
+from course_lib.engines.cache.plan_cache import Built, PlanCache
 from course_lib.errors import CourseError
-from course_lib.labs import Bench
+from course_lib.labs import Examiner
 
 
 def main() -> None:
@@ -61,7 +61,7 @@ def main() -> None:
         show(options.output, options.figures)
         return
     run = opened(options)
-    export(run, Bench(builder=run.target).opset, options.size)
+    export(run, Examiner(builder=run.target).opset, options.size)
     build_default(run)
     caches(run)
     build_rest(run, TIMED, options.timed_jobs)
@@ -160,8 +160,8 @@ def timing_cache(folder: Path | None) -> Iterator[None]:
 
 
 def show(file: Path, figures: Path | None) -> None:
-    from course_lib.benchmark.engine_figures import FIGURES
     from course_lib.style import png
+    from course_lib.teaching.engine_figures import FIGURES
 
     rows = json.loads(file.read_text(encoding="utf-8"))["rows"]
     print("\n".join(map(line, rows)))

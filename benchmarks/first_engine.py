@@ -24,9 +24,9 @@ from benchmarks.machine import machine
 from course_lib import labs
 from course_lib.benchmark import compare
 from course_lib.engines import ModelSource, Worker, build, default_runner, split_target
-from course_lib.grading import sandbox
-from course_lib.grading.judge import judge
-from course_lib.labs import Bench
+from course_lib.grading.isolation import sandbox
+from course_lib.grading.judge.judging import judge
+from course_lib.labs import Examiner
 from course_lib.models import classifier, export_onnx, resnet50
 from course_lib.recipe import Profile, Recipe
 
@@ -55,7 +55,7 @@ def main() -> None:
 def network_rows(name: str, target: str, seconds: float) -> list[dict[str, Any]]:
     """One row per precision and batch: relative error against eager, median latencies, speedups with their intervals."""
     make, source, shape = NETWORKS[name]
-    opset = Bench(builder=target).opset
+    opset = Examiner(builder=target).opset
     profile = Profile(image={"min": (1, *shape), "opt": (8, *shape), "max": (32, *shape)})
     rng = np.random.default_rng()
     rows = []
@@ -100,11 +100,11 @@ def _relative(want: np.ndarray, have: np.ndarray) -> float:
 def lab01(target: str) -> dict[str, Any]:
     """Lab 01's reference, judged on this target."""
     lab = labs.find("lab01")
-    builder = target if target.startswith("tensorrt") else Bench().builder
-    bench = Bench(builder=builder, runner=target)
+    builder = target if target.startswith("tensorrt") else Examiner().builder
+    examiner = Examiner(builder=builder, runner=target)
     with tempfile.TemporaryDirectory() as folder:
-        lab.write_reference(Path(folder), opset=bench.opset)
-        return judge(lab, Path(folder), bench=bench, trusted=bool(sandbox.problem())).to_json()
+        lab.write_reference(Path(folder), opset=examiner.opset)
+        return judge(lab, Path(folder), examiner=examiner, trusted=bool(sandbox.problem())).to_json()
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
 """Grading throughput by the number of GPUs, and proof from the signed verdicts that each GPU was used by one timing at a time.
 
-    python benchmarks/gpus.py OUTPUT.json --gpus 1 2 --hand-ins 6 12 [--seconds 540] [--trusted]
+    python benchmarks/gpus.py OUTPUT.json --gpus 1 2 --submissions 6 12 [--seconds 540] [--trusted]
 
-Each hand-in is lab 01's reference under a name of its own, with a notebook that prints that name. For each number of GPUs a course
-folder of its own is graded by `course grade lab01 --workers GPUS`, which gives every worker one GPU; one hand-in is graded before,
-so that all libraries are in memory. `--hand-ins` is one number for all, or one for each; as many for each GPU make runs of equal
+Each submission is lab 01's reference under its own name, with a notebook that prints that name. For each number of GPUs a course
+folder of its own is graded by `course grade lab01 --workers GPUS`, which gives every worker one GPU; one submission is graded before,
+so that all libraries are in memory. `--submissions` is one number for all, or one for each; as many for each GPU make runs of equal
 length. `--gpus 0` grades with one worker and no GPU. The engines are those of the TensorRT that is found in this environment or in
 COURSE_ENVIRONMENTS, elsewhere the course's default. Without the sandbox nothing is graded, unless `--trusted` says to do without.
 
@@ -35,14 +35,17 @@ import nbformat
 from benchmarks.recording import Row, about, one_line, rows_of, save
 from benchmarks.throughput import LAB, ROOT, course
 from course_lib.engines import Worker, available_backends, environments
-from course_lib.grading import farm, signature
-from course_lib.grading.classroom import Classroom
-from course_lib.labs import Bench
+from course_lib.grading.batch import farm
+from course_lib.grading.batch.classroom import Classroom
+from course_lib.grading.integrity import signature
+from course_lib.labs import Examiner
+
+FULL_MARKS = sum(task.points for task in LAB.tasks)  # the written question is not answered
 
 
 @dataclass(frozen=True)
 class Timing:
-    """One measurement of one hand-in, as its verdict's provenance tells it; seconds since 1970."""
+    """One measurement of one submission, as its verdict's provenance tells it; seconds since 1970."""
 
     device: str
     began: float
@@ -54,27 +57,27 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("output", type=Path)
     parser.add_argument("--gpus", type=int, nargs="+", default=[1, 2, 4])
-    parser.add_argument("--hand-ins", type=int, nargs="+", default=[40])
+    parser.add_argument("--submissions", type=int, nargs="+", default=[40])
     parser.add_argument("--seconds", type=float, default=540)
     parser.add_argument("--trusted", action="store_true", help="without the sandbox")
     options = parser.parse_args()
-    counts = options.hand_ins * len(options.gpus) if len(options.hand_ins) == 1 else options.hand_ins
+    counts = options.submissions * len(options.gpus) if len(options.submissions) == 1 else options.submissions
     devices = farm.gpus()
     if len(counts) != len(options.gpus) or max(options.gpus) > len(devices):
-        parser.error(f"need one --hand-ins or one for each of --gpus, and so many GPUs; here are {len(devices)}")
+        parser.error(f"need one --submissions or one for each of --gpus, and so many GPUs; here are {len(devices)}")
     ends = time.monotonic() + options.seconds
     target, versions = found_tensorrt()
     known, rows = about(versions), rows_of(options.output)
     grader = Grader(target, options.trusted, ends)
     grader.warm_up(devices)
-    for gpus, hand_ins in zip(options.gpus, counts, strict=True):
+    for gpus, submissions in zip(options.gpus, counts, strict=True):
         if gpus in [row["gpus"] for row in rows]:
             continue
         try:
-            row = grader.row(devices[:gpus], hand_ins)
+            row = grader.row(devices[:gpus], submissions)
         except Exception as error:  # one row's failure is its own
             row = {"failed": one_line(error)}
-        rows = with_ratios([*rows, {"gpus": gpus, "hand_ins": hand_ins, **row}])
+        rows = with_ratios([*rows, {"gpus": gpus, "hand_ins": submissions, **row}])
         print(json.dumps(rows[-1]), flush=True)
         save(options.output, known, rows, target=target or "the course's default")
 
@@ -98,7 +101,7 @@ class Grader:
     ends: float
 
     def warm_up(self, devices: Sequence[str]) -> None:
-        """One hand-in, said with its time: where this one fails, nothing after it could be measured.
+        """One submission, said with its time: where this one fails, nothing after it could be measured.
 
         Raises:
             RuntimeError: it did not get all points, and why.
@@ -106,41 +109,50 @@ class Grader:
         with tempfile.TemporaryDirectory() as folder:
             started = time.monotonic()
             [grade] = self._graded(self._room(Path(folder), 1), devices[:1])
-            print(f"warm-up: {grade['score']} of {grade['max_score']} in {time.monotonic() - started:.0f} s", flush=True)
-            if grade["score"] != grade["max_score"]:
+            print(f"warm-up: {grade['score']} of {FULL_MARKS} in {time.monotonic() - started:.0f} s", flush=True)
+            if grade["score"] != FULL_MARKS:
                 raise RuntimeError(grade["error"] or "the reference did not get all points")
 
-    def row(self, devices: Sequence[str], hand_ins: int) -> Row:
-        """Grade so many hand-ins on these GPUs; what came of it and how long it took."""
+    def row(self, devices: Sequence[str], submissions: int) -> Row:
+        """Grade so many submissions on these GPUs; what came of it and how long it took."""
         with tempfile.TemporaryDirectory() as folder:
-            room = self._room(Path(folder), hand_ins)
+            room = self._room(Path(folder), submissions)
             started = time.monotonic()
             grades = self._graded(room, devices)
             seconds = time.monotonic() - started
             return {
                 "workers": max(1, len(devices)),
                 "seconds": round(seconds, 1),
-                "hand_ins_per_minute": round(60 * hand_ins / seconds, 3),
-                "full_marks": sum(grade["score"] == grade["max_score"] for grade in grades),
+                "hand_ins_per_minute": round(60 * submissions / seconds, 3),
+                "full_marks": sum(grade["score"] == FULL_MARKS for grade in grades),
                 "errors": sorted({grade["error"] for grade in grades if grade["error"]}),
                 **use_of_devices(timings(room)),
             }
 
-    def _room(self, root: Path, hand_ins: int) -> Classroom:
+    def _room(self, root: Path, submissions: int) -> Classroom:
         room = Classroom(course(root))
         shutil.copyfile(ROOT / "nbgrader_config.py", root / "nbgrader_config.py")
         files = root / "reference"
         files.mkdir()
-        LAB.write_reference(files, opset=Bench(builder=self.target).opset if self.target else None)
-        for index in range(hand_ins):
+        LAB.write_reference(files, opset=Examiner(builder=self.target).opset if self.target else None)
+        for index in range(submissions):
             name = f"student{index:02}"
             notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(f"print({name!r})")])
             nbformat.write(notebook, files / f"{LAB.name}.ipynb")
-            room.hand_in(name, LAB, files)
+            room.submit(name, LAB, files)
         return room
 
     def _graded(self, room: Classroom, devices: Sequence[str]) -> list[dict[str, Any]]:
-        command = [sys.executable, "-m", "course_lib.cli", "grade", LAB.name, "--json", "--workers", str(max(1, len(devices)))]
+        command = [
+            sys.executable,
+            "-m",
+            "course_lib.cli.app",
+            "grade",
+            LAB.name,
+            "--json",
+            "--workers",
+            str(max(1, len(devices))),
+        ]
         command += ["--builder", self.target, "--runner", self.target] if self.target else []
         command += ["--trusted"] if self.trusted else []
         seen = {"COURSE_ROOT": str(room.root), "CUDA_VISIBLE_DEVICES": ",".join(devices), "PYTHONPATH": str(ROOT)}
@@ -158,7 +170,7 @@ class Grader:
             done = len(list((room.folder / "reports").glob(f"*/{LAB.name}.json")))
             _end(process)
             said = (process.communicate()[1].strip().splitlines() or ["nothing"])[-1]
-            raise TimeoutError(f"the time was up after {done} hand-ins; it last said: {said}") from None
+            raise TimeoutError(f"the time was up after {done} submissions; it last said: {said}") from None
         finally:
             _end(process)
         if not out.startswith("{"):
@@ -178,7 +190,7 @@ def _end(process: subprocess.Popen[str]) -> None:
 
 
 def timings(room: Classroom) -> list[Timing]:
-    """Every measurement of every hand-in; each verdict must be as the classroom signed it."""
+    """Every measurement of every submission; each verdict must be as the classroom signed it."""
     key = signature.public_key(signature.signing_key(room.folder))
     found = []
     for path in sorted((room.folder / "reports").glob(f"*/{LAB.name}.json")):

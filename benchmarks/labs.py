@@ -3,9 +3,10 @@
     python benchmarks/labs.py OUTPUT.json [--labs lab01 lab05] [--kinds reference untouched] [--times 10] [--target tensorrt@trt8]
         [--seconds 540] [--longest 300]
 
-Each grading is `judge`'s, in the sandbox, in a process of its own, which is ended after `--longest` seconds. Rounds of all labs follow
+Each grading is `judge`'s, in the sandbox, in its own process, which is ended after `--longest` seconds. Rounds of all labs follow
 each other, so that an interrupted run has something of each; started again, the script goes on where it was. Without the sandbox
-nothing is graded, unless `--trusted` says to do without.
+nothing is graded, unless `--trusted` says to do without. Give it a GPU of its own: builds beside it reach time limits, and speeds
+cannot be told apart (`course_lib/records/labs_shared_h200.json`).
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ from benchmarks.machine import machine
 from benchmarks.recording import Row, one_line, rows_of, save
 from course_lib import labs
 from course_lib.engines import default_runner
-from course_lib.grading.judge import judge
-from course_lib.labs import Bench
+from course_lib.grading.judge.judging import judge
+from course_lib.labs import Examiner
 from tests.labs.untouched import leave_untouched
 
 LABS = ("lab01", "lab02", "lab03", "lab04", "lab05", "lab06", "lab08", "lab09")  # 07 is about the host's side
@@ -99,15 +100,15 @@ def in_a_process(lab: str, kind: str, options: argparse.Namespace, limit: float)
 
 def graded(name: str, kind: str, target: str, trusted: bool) -> Row:
     """One grading: what it gave and how long it took, what was handed in being made before."""
-    lab, bench = labs.find(name), Bench(builder=target, runner=target)
+    lab, examiner = labs.find(name), Examiner(builder=target, runner=target)
     try:
         with tempfile.TemporaryDirectory() as folder:
             if kind == "reference":
-                lab.write_reference(Path(folder), opset=bench.opset)
+                lab.write_reference(Path(folder), opset=examiner.opset)
             else:
                 leave_untouched(lab.name, Path(folder))
             started = time.monotonic()
-            verdict = judge(lab, Path(folder), bench=bench, trusted=trusted).to_json()
+            verdict = judge(lab, Path(folder), examiner=examiner, trusted=trusted).to_json()
     except Exception as error:  # one grading's failure is its own
         return {"failed": one_line(error)}
     tasks = {task["task"]["id"]: {"tier": task["tier"], "message": task["message"]} for task in verdict["tasks"]}

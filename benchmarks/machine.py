@@ -8,8 +8,8 @@ from typing import Any
 
 from benchmarks.recording import about
 from course_lib.engines import Worker, split_target
-from course_lib.engines.cuda_driver import capability
-from course_lib.grading import sandbox
+from course_lib.engines.cuda.driver import capability
+from course_lib.grading.isolation import sandbox
 
 
 def machine(target: str) -> dict[str, Any]:

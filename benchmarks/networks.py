@@ -31,10 +31,10 @@ from benchmarks.headline import building, material, measuring
 from benchmarks.headline.building import Site
 from benchmarks.headline.cases import BATCHES, COMPILED, IMAGES, NETWORKS, SMALL, Network
 from benchmarks.machine import machine
+from course_lib._util.files import write_atomically
 from course_lib.engines import Worker, default_runner, split_target
-from course_lib.engines.cuda_driver import capability
+from course_lib.engines.cuda.driver import capability
 from course_lib.errors import BackendUnavailable, CourseError
-from course_lib.files import write_atomically
 
 NAMES = [network.name for network in NETWORKS]
 SMALL_BATCHES, SMALL_IMAGES = (1, 2), 16
@@ -76,8 +76,8 @@ def prepare_command(options: argparse.Namespace) -> None:
 
 def show_command(options: argparse.Namespace) -> None:
     """The record as Markdown tables, and its figure."""
-    from course_lib.benchmark.headline import draw_headline, headline_table
     from course_lib.style import png
+    from course_lib.teaching.benchmarking.headline import draw_headline, headline_table
 
     record = json.loads(options.file.read_text())
     print(headline_table(record["rows"]))

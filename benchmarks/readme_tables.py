@@ -1,11 +1,12 @@
-"""What README.md says about each recorded file: a sentence on how it was measured, and a table."""
+"""What README.md and docs/benchmarks.md say about each recorded file: a sentence on how it was measured, and a table."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from benchmarks.grading_tables import labs, labs_shared
 from benchmarks.markdown import Data, device, error, page, ratio, ratios, source, table, tensorrt, those, torch, versions
-from course_lib.benchmark.headline import engine_type, int8_is_proved
+from course_lib.teaching.benchmarking.headline import engine_type, int8_is_proved
 
 
 def first_engine(data: Data) -> str:
@@ -96,8 +97,8 @@ def _verdicts(data: Data) -> str:
     return " ".join(said)
 
 
-def networks(data: Data) -> str:
-    """The faster of each engine's two ways to run, plain and as a CUDA graph, beside PyTorch's fastest."""
+def _fastest(data: Data) -> dict[tuple[str, str, int], Data]:
+    """The faster of each engine's two ways to run, plain and as a CUDA graph, by network, type and batch size."""
     best: dict[tuple[str, str, int], Data] = {}
     for row in data["rows"]:
         key = row["network"], row["dtype"], row["batch"]
@@ -107,6 +108,42 @@ def networks(data: Data) -> str:
             and row["ms"] < best.get(key, {"ms": float("inf")})["ms"]
         ):
             best[key] = row
+    return best
+
+
+def networks_summary(data: Data) -> str:
+    """The same engines in FP16 against PyTorch's fastest way in FP16, which is the harder comparison, then against eager."""
+    best = {key: row for key, row in _fastest(data).items() if key[1] == "fp16"}
+    batches = sorted({batch for _, _, batch in best})
+    lines = [
+        (
+            network,
+            *(_fastest_rival(best.get((network, "fp16", batch))) for batch in batches),
+            _over_eager_fp16(best, network, batches),
+        )
+        for network in dict.fromkeys(network for network, _, _ in best)
+    ]
+    about = f"""FP16 on both sides, {device(data)}, {tensorrt(data)} against torch {torch(data)}, {source("networks_h200", data)}):
+        speedup of TensorRT over the fastest of PyTorch's ways (eager, `torch.compile`, CUDA graph) [95 % interval];
+        the last column is over eager. Below 1 PyTorch is faster. Weights are random, except for the detector's."""
+    return page(about, table(("network", *(f"batch {batch}" for batch in batches), f"over eager, batch {batches[-1]}"), lines))
+
+
+def _fastest_rival(row: Data | None) -> str:
+    if row is None:
+        return "not measured"
+    rivals = [speed for name, speed in row["speedup"].items() if name != "eager fp32" or row["same_dtype"] == name]
+    return ratio(min(rivals, key=lambda speed: speed["median"]), 2)
+
+
+def _over_eager_fp16(best: Mapping[tuple[str, str, int], Data], network: str, batches: Sequence[int]) -> str:
+    row = best.get((network, "fp16", batches[-1]))
+    return ratio(row["speedup"][row["same_dtype"]], 2) if row else "not measured"
+
+
+def networks(data: Data) -> str:
+    """The faster of each engine's two ways to run, plain and as a CUDA graph, beside PyTorch's fastest."""
+    best = _fastest(data)
     batches = sorted({batch for _, _, batch in best})
     lines = []
     for network, dtype in dict.fromkeys((network, dtype) for network, dtype, _ in best):
@@ -164,30 +201,9 @@ def gpus(data: Data) -> str:
         {source("gpus_h200", data)}; from the signed verdicts: timings that overlapped another on the same GPU; one
         run a row, so there is no interval):"""
     return page(
-        about, table(("GPUs", "hand-ins", "full marks", "hand-ins a minute", "over one GPU", "overlapping timings"), lines)
+        about,
+        table(("GPUs", "submissions", "full marks", "submissions a minute", "over one GPU", "overlapping timings"), lines),
     )
-
-
-def labs(data: Data) -> str:
-    """How often each lab's reference had all points, and its untouched release none."""
-    rows: dict[str, dict[str, list[Data]]] = {}
-    for row in data["rows"]:
-        rows.setdefault(row["lab"], {}).setdefault(row["kind"], []).append(row)
-    lines = []
-    for lab, kinds in sorted(rows.items()):
-        reference, untouched = (
-            [one for one in kinds.get(kind, []) if "failed" not in one] for kind in ("reference", "untouched")
-        )
-        full = sum(one["score"] == one["max_score"] and not one["fault"] for one in reference)
-        none = sum(one["score"] == 0 and not one["fault"] for one in untouched)
-        seconds = f"{max(one['seconds'] for one in reference):.0f} s" if reference else "not finished"
-        lines.append(
-            (lab, f"{full} of {len(kinds.get('reference', []))}", f"{none} of {len(kinds.get('untouched', []))}", seconds)
-        )
-    about = f"""Whole gradings in the sandbox with {tensorrt(data)} on one {device(data)},
-        {source("labs_h200", data)}): gradings of the reference that gave all points, of the untouched release that gave none, and
-        the longest grading of the reference:"""
-    return page(about, table(("lab", "reference, all points", "untouched, none", "longest"), lines))
 
 
 def networks_cpu(data: Data) -> str:
@@ -279,6 +295,7 @@ def _gains(rows: Sequence[Data]) -> str:
 
 TABLES: Mapping[str, Callable[[Data], str]] = {
     "networks_h200": networks,
+    "networks_h200: summary": networks_summary,
     "first_engine_h200": first_engine,
     "runtime_h200": runtime,
     "rope_h200": rope,
@@ -286,5 +303,6 @@ TABLES: Mapping[str, Callable[[Data], str]] = {
     "engines_h200": engines,
     "gpus_h200": gpus,
     "labs_h200": labs,
+    "labs_shared_h200": labs_shared,
     "networks_cpu": networks_cpu,
 }

@@ -30,9 +30,9 @@ from torch.profiler import ProfilerActivity, profile, record_function
 
 from course_lib.errors import ProfileError
 from course_lib.profiling.faults import find_faults
-from course_lib.profiling.ncu_reader import read_ncu
-from course_lib.profiling.nsight import FLOP_METRICS, METRICS, TENSOR_METRICS, ncu_profile
-from course_lib.profiling.torch_trace import read_torch_trace
+from course_lib.profiling.readers.ncu import read_ncu
+from course_lib.profiling.readers.nsight import FLOP_METRICS, METRICS, TENSOR_METRICS, ncu_profile
+from course_lib.profiling.readers.torch_trace import read_torch_trace
 
 STEPS, BATCH, SIZE = 8, 32, 128
 SCALE, SHIFT = 1 / (255 * 0.22), -0.45 / 0.22  # bytes to mean 0, deviation 1
@@ -73,7 +73,7 @@ def slow_pipeline(images: Sequence[np.ndarray], net: nn.Module, device: str = "c
 
 
 def repaired_pipeline(images: Sequence[np.ndarray], net: nn.Module) -> Pipeline:
-    """Bytes in pinned memory, copied without blocking, normalised on the device, one CUDA graph a step, one wait at the end."""
+    """Bytes in pinned memory, copied without blocking, normalized on the device, one CUDA graph a step, one wait at the end."""
     pinned = [torch.from_numpy(batch).pin_memory() for batch in images]
     results = torch.empty(len(images)).pin_memory()
     pixels = torch.empty_like(pinned[0], device="cuda")
@@ -177,7 +177,7 @@ def record_kernels(target: Path) -> str:
     print(f"ncu knows {len(known)} metrics; of tensor cores: {', '.join(tensor) or 'none of those asked for'}", flush=True)
     child = [sys.executable, __file__, "--kernels", str(target.parent)]
     counters = [*METRICS, *FLOP_METRICS]
-    # should ncu refuse a metric or the range, less is asked for; eight launches of the child come before the measured ones
+    # should ncu reject a metric or the range, less is asked for; eight launches of the child come before the measured ones
     for metrics, within, skip in (([*counters, *tensor], RANGE, 0), (counters, RANGE, 0), (counters, "", 8)):
         # the clock stays as it is: this machine may be shared
         line = ncu_profile(child, csv=target, metrics=metrics, within=within, skip=skip, count=8, base_clock=False)

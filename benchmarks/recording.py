@@ -11,8 +11,8 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from course_lib.files import write_atomically
-from course_lib.grading.judge import provenance_of_machine
+from course_lib._util.files import write_atomically
+from course_lib.grading.judge.judging import provenance_of_machine
 
 Row = dict[str, Any]
 

@@ -24,8 +24,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import numpy as np
 
 from course_lib.benchmark.statistics import speedup
-from course_lib.engines.trt.builder import compile_plan
-from course_lib.engines.trt.runtime import TensorRTEngine, shared_scratch
+from course_lib.engines.backends.tensorrt.builder import compile_plan
+from course_lib.engines.backends.tensorrt.runtime import TensorRTEngine, shared_scratch
 
 SHAPE = (1, 32, 32)
 ROUNDS = 300

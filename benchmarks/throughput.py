@@ -1,10 +1,10 @@
 """A class graded by several processes in sandboxes, beside plain nbgrader and the same engine grading, one after the other.
 
-    python benchmarks/throughput.py [--hand-ins 50] [--workers 2] [--output FILE.json]
+    python benchmarks/throughput.py [--submissions 50] [--workers 2] [--output FILE.json]
 
-Every hand-in is lab 01's solved notebook, which builds its engine when it is run. *Plain* is `nbgrader autograde` with nbgrader's own
+Every submission is lab 01's solved notebook, which builds its engine when it is run. *Plain* is `nbgrader autograde` with nbgrader's own
 preprocessors and no sandbox, followed by the judge without a sandbox; *alone* is `course grade` with one process; *farm* is `course grade
---workers N`. Plain and alone are timed on fewer hand-ins; rates are hand-ins a second.
+--workers N`. Plain and alone are timed on fewer submissions; rates are submissions a second.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from typing import Any
 
 from course_lib import labs
 from course_lib.engines import available_backends
-from course_lib.grading.classroom import Classroom
-from course_lib.grading.judge import judge, provenance_of_machine
-from course_lib.grading.nbgrader_bridge import configure
+from course_lib.grading.batch.classroom import Classroom
+from course_lib.grading.judge.judging import judge, provenance_of_machine
+from course_lib.grading.nbgrader.bridge import configure
 
 LAB = labs.find("lab01")
 ROOT = Path(__file__).resolve().parent.parent
@@ -31,7 +31,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--hand-ins", type=int, default=50, help="graded by the farm")
+    parser.add_argument("--submissions", type=int, default=50, help="graded by the farm")
     parser.add_argument("--serial", type=int, default=8, help="graded one after the other, plain and alone")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--output", type=Path)
@@ -47,22 +47,22 @@ def main() -> None:
         scores["alone"] = [grade.score for grade in alone.grade(LAB, alone.students(LAB))]
         seconds["alone"] = time.monotonic() - started
         print({name: round(taken, 1) for name, taken in seconds.items()}, scores, flush=True)
-        farm = classroom(Path(folder, "farm"), options.hand_ins)
+        farm = classroom(Path(folder, "farm"), options.submissions)
         started = time.monotonic()
         grades = farm.grade(LAB, farm.students(LAB), workers=options.workers)
         farm_s = time.monotonic() - started
         scores["farm"] = [grade.score for grade in grades]
     each = {name: taken / options.serial for name, taken in seconds.items()}
     found = {
-        "hand_ins": options.hand_ins,
+        "hand_ins": options.submissions,
         "serial_hand_ins": options.serial,
         "workers": options.workers,
         "plain_s_each": round(each["plain"], 2),
         "alone_s_each": round(each["alone"], 2),
         "overhead_s_each": round(each["alone"] - each["plain"], 2),
         "farm_s": round(farm_s, 1),
-        "farm_s_each": round(farm_s / options.hand_ins, 2),
-        "rate_over_plain": round(each["plain"] * options.hand_ins / farm_s, 2),
+        "farm_s_each": round(farm_s / options.submissions, 2),
+        "rate_over_plain": round(each["plain"] * options.submissions / farm_s, 2),
         "equal_scores": len({score for values in scores.values() for score in values}) == 1,
         "errors": [grade.error for grade in grades if grade.error],
     }
@@ -84,20 +84,20 @@ def student(index: int) -> str:
 
 def course(root: Path) -> Path:
     for name in ("solutions", "labs"):
-        shutil.copytree(ROOT / name / LAB.name, root / name / LAB.name, ignore=shutil.ignore_patterns(*LAB.artefacts))
+        shutil.copytree(ROOT / name / LAB.name, root / name / LAB.name, ignore=shutil.ignore_patterns(*LAB.artifacts))
     return root
 
 
-def classroom(root: Path, hand_ins: int) -> Classroom:
+def classroom(root: Path, submissions: int) -> Classroom:
     room = Classroom(course(root))
-    for index in range(hand_ins):
-        room.hand_in(student(index), LAB, root / "solutions" / LAB.name)
+    for index in range(submissions):
+        room.submit(student(index), LAB, root / "solutions" / LAB.name)
     return room
 
 
-def prepare(root: Path, hand_ins: int) -> None:
+def prepare(root: Path, submissions: int) -> None:
     """The same class for nbgrader alone, the assignment registered."""
-    classroom(root, hand_ins)
+    classroom(root, submissions)
     done = nbgrader(root).generate_assignment(LAB.name)
     assert done["success"], done
 

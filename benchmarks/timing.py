@@ -11,7 +11,7 @@ the same thing:
   around replays that take 20 ms, one right after the other. What the cache holds at each launch is what the one before has left, for
   both; the wipe before the first launch and the events are less than 1 % of 2 ms.
 
-The network is an engine of the course's with its own clock, `Engine.time_ms`, which wipes nothing and counts its launch, as whoever
+The network is an engine of the course's with its own clock, `Engine.time_ms`, which wipes nothing and counts its launch, as a caller that
 waits for the answer does. Its batch is therefore chosen so that a call takes 3 ms.
 
 All four take turns in shuffled order; a ratio is the median over the rounds with a 95 % interval. An interrupted run goes on.

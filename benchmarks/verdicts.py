@@ -2,7 +2,7 @@
 
     python benchmarks/verdicts.py [--gradings 200] [--output FILE.json]
 
-The engine is lab 01's reference in the place of a hand-in. Its true speed, over PyTorch eager and over the reference, is measured
+The engine is lab 01's reference in the place of a submission. Its true speed, over PyTorch eager and over the reference, is measured
 first, on the quiet machine. Each grading then starts the engines anew, as the grader does, and asks for a pace that the true
 speed misses by 10 % or exceeds by 10 %, while another process keeps a core busy at random. Beside each, the same question is
 answered the usual way: one run of each side, one after the other, and the ratio of the means.
@@ -31,11 +31,12 @@ import numpy as np
 from course_lib import labs
 from course_lib.benchmark import compare
 from course_lib.engines import Plan, available_backends
-from course_lib.grading.health import Device
-from course_lib.grading.judge import PATIENCE, provenance_of_machine
-from course_lib.labs import Bench, race
-from course_lib.labs.base import TimedWorker
-from course_lib.labs.race import Pace, Tiers
+from course_lib.grading.judge.health import Device
+from course_lib.grading.judge.judging import PATIENCE, provenance_of_machine
+from course_lib.labs import Examiner
+from course_lib.labs.framework import racing
+from course_lib.labs.framework.examination import TimedWorker
+from course_lib.labs.framework.racing import Pace, Tiers
 from course_lib.recipe import Recipe
 
 LAB = labs.find("lab01")
@@ -57,9 +58,9 @@ def main() -> None:
     parser.add_argument("--sessions", type=int, default=12, help="to measure the true speed in")
     parser.add_argument("--output", type=Path)
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder, Bench().baseline(LAB.source) as eager:
+    with tempfile.TemporaryDirectory() as folder, Examiner().baseline(LAB.source) as eager:
         LAB.write_reference(Path(folder))
-        plan = Bench().runnable(Path(folder, "model.onnx"), Recipe.load(Path(folder, "recipe.toml")))
+        plan = Examiner().runnable(Path(folder, "model.onnx"), Recipe.load(Path(folder, "recipe.toml")))
         truth = true_speed(eager, plan, options.sessions)
         print(f"true speed: {truth}", flush=True)
         with busy_core():
@@ -92,7 +93,7 @@ def true_speed(eager: TimedWorker, plan: Plan, sessions: int) -> dict[str, float
     """The engine's speed over eager and over the same engine, the median of sessions that each start the engines anew."""
     found: dict[str, list[float]] = {"eager": [], "reference": []}
     for _ in range(sessions):
-        with Bench().engine(plan) as yours, Bench().reference(plan) as reference:
+        with Examiner().engine(plan) as yours, Examiner().reference(plan) as reference:
             subjects = {"eager": eager, "reference": reference, "yours": yours}
             measured = compare(subjects, images, baseline="eager", time_limit_s=8, half_width=0.0)
         for name in found:
@@ -108,11 +109,11 @@ def grading(index: int, eager: TimedWorker, plan: Plan, truth: dict[str, float])
     tiers = Tiers(full=pace, partial=Pace(0.01, 0.01))
     began = time.monotonic()
     with ExitStack() as stack:
-        yours, reference = stack.enter_context(Bench().engine(plan)), stack.enter_context(Bench().reference(plan))
+        yours, reference = stack.enter_context(Examiner().engine(plan)), stack.enter_context(Examiner().reference(plan))
         device = Device.here()
         for patience in (1, PATIENCE):
-            limit = patience * Bench().measure_s
-            raced = device.measured(lambda: race.race(eager, reference, yours, images, tiers, time_limit_s=limit))  # noqa: B023
+            limit = patience * Examiner().measure_s
+            raced = device.measured(lambda: racing.race(eager, reference, yours, images, tiers, time_limit_s=limit))  # noqa: B023
             tier = tiers.tier(raced.latencies())[0]
             if tier != "inconclusive":
                 break

@@ -18,8 +18,15 @@ project = "The TensorRT course"
 author = "The TensorRT course"
 copyright = "the authors of the TensorRT course, Apache-2.0"
 
-extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton", "sphinx-mathjax-offline"]
-myst_enable_extensions = ["dollarmath", "html_image", "tasklist"]
+extensions = [
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx_copybutton",
+    "sphinx_design",
+    "sphinx-mathjax-offline",
+]
+myst_enable_extensions = ["colon_fence", "dollarmath", "html_image", "tasklist"]
 myst_heading_anchors = 4
 default_role = "code"  # docstrings write `names` like this
 
@@ -29,6 +36,9 @@ html_theme_options = {"show_toc_level": 2, "use_download_button": True, "show_na
 html_static_path = ["_static"]
 html_css_files = ["course.css"]
 html_last_updated_fmt = None
+_SCORER = Path(__file__).with_name("search_scorer.js")  # written by make_book.py
+html_search_scorer = str(_SCORER) if _SCORER.is_file() else ""
+html_favicon = "_static/favicon.svg"
 
 nb_execution_mode = "cache"  # set to "off" by `make_book.py --no-execute`
 nb_execution_excludepatterns = ["labs/*/*"]  # a lab is for its reader to solve
@@ -43,7 +53,7 @@ nb_mime_priority_overrides = [
     ("html", "application/vnd.jupyter.widget-view+json", None),
 ]
 nb_ipywidgets_js: dict[str, dict[str, str]] = {}  # scripts from elsewhere, for widgets that are not shown
-napoleon_attr_annotations = False  # checks of pydantic are no text to read
+napoleon_attr_annotations = False  # checks of pydantic are not text to read
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 
@@ -51,6 +61,7 @@ autodoc_typehints = "signature"
 def setup(app: Sphinx) -> None:
     """Corrections of what the extensions make of the course's sources."""
     app.connect("doctree-read", _drop_empty_widgets)
+    app.connect("doctree-read", _mark_boxes)
     app.connect("doctree-read", _describe_figures)
     app.connect("autodoc-process-docstring", _keep_colons, priority=400)  # before napoleon's 500
 
@@ -62,6 +73,33 @@ def _drop_empty_widgets(app: Sphinx, tree: document) -> None:
     for block in list(tree.findall(nodes.literal_block)):
         if block.astext().strip() == "Output()":
             block.parent.remove(block)
+
+
+# What a quotation or a paragraph begins with, and the class that gives it its look in course.css.
+_BOXES = {
+    "question": "question",
+    "takeaway": "takeaway",
+    "rule": "takeaway",
+    "common misconception": "misconception",
+    "migration": "migration",
+    "pitfall": "pitfall",
+    "exercise": "question",
+}
+
+
+def _mark_boxes(app: Sphinx, tree: document) -> None:
+    """Questions, takeaways, misconceptions and old code each have their own look."""
+    from docutils import nodes
+
+    for paragraph in tree.findall(nodes.paragraph):
+        first = next((child for child in paragraph if child.astext()), None)  # MyST begins with an empty text
+        if not isinstance(first, nodes.strong):
+            continue
+        words = first.astext().lower()
+        if kind := next((kind for word, kind in _BOXES.items() if words.startswith(word)), None):
+            box = paragraph.parent if isinstance(paragraph.parent, nodes.block_quote) else paragraph
+            if box is paragraph or box.index(paragraph) == 0:
+                box["classes"] += ["course-box", f"course-{kind}"]
 
 
 def _describe_figures(app: Sphinx, tree: document) -> None:

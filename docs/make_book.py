@@ -2,7 +2,7 @@
 
     python docs/make_book.py [--no-execute] [--output FOLDER]
 
-Sources are copied to a folder of their own, so that links between lectures and labs are those of the repository, and solutions are
+Sources are copied to their own folder, so that links between lectures and labs are those of the repository, and solutions are
 not among them.
 """
 
@@ -10,39 +10,120 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import json
 import os
 import re
-import shutil
 import sys
+from collections import Counter, defaultdict
 from dataclasses import replace
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))  # for the tests' catalogue of attacks
-PACKAGES = ("recipe", "models", "precision", "plugins", "migration", "engines", "profiling", "benchmark", "widgets", "labs")
+sys.path.insert(0, str(ROOT))  # for the tests' catalog of attacks
+PACKAGES = (
+    "recipe",
+    "models",
+    "precision",
+    "plugins",
+    "migration",
+    "engines",
+    "profiling",
+    "benchmark",
+    "labs",
+    "teaching.widgets",
+)
 
 
-def prepare(source: Path) -> None:
-    """Everything that the book is made of, below one folder."""
-    shutil.rmtree(source, ignore_errors=True)
-    source.mkdir(parents=True)
+def prepare(source: Path) -> bool:
+    """Everything that the book is made of, below one folder; returns whether the settings have changed.
+
+    A file that has not changed keeps its time, so that Sphinx keeps its page.
+    """
+    pages: dict[str, bytes] = {}
     for page in (ROOT / "docs").glob("*.md"):
-        shutil.copy(page, source)
-    shutil.copy(ROOT / "docs" / "conf.py", source)
-    for folder in ("api", "_static"):
-        shutil.copytree(ROOT / "docs" / folder, source / folder)
-    for notebook in [*ROOT.glob("lectures/*.ipynb"), *ROOT.glob("labs/*/*.ipynb")]:
-        target = source / notebook.relative_to(ROOT)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(notebook, target)
-    (source / "cookbook.md").write_text(_cookbook(), encoding="utf-8")
-    (source / "names_by_version.md").write_text(_names_by_version(), encoding="utf-8")
-    gamed = source / "how_benchmarks_are_gamed.md"
-    gamed.write_text(_with_hand_ins(gamed.read_text(encoding="utf-8")), encoding="utf-8")
-    (source / "reference").mkdir()
-    for package in PACKAGES:
-        (source / "reference" / f"{package}.md").write_text(_reference(f"course_lib.{package}"), encoding="utf-8")
+        text = page.read_text(encoding="utf-8").replace("](../lectures/", "](lectures/").replace("](../labs/", "](labs/")
+        pages[page.name] = text.replace("<!-- lecture cards -->", _lecture_cards()).encode()
+    copied = [
+        *(ROOT / "docs").glob("*.png"),
+        ROOT / "docs" / "conf.py",
+        *(ROOT / "docs").glob("api/*"),
+        *(ROOT / "docs").glob("_static/*"),
+    ]
+    pages |= {str(file.relative_to(ROOT / "docs")): file.read_bytes() for file in copied}
+    notebooks = [*ROOT.glob("lectures/*.ipynb"), *ROOT.glob("lectures/figures/*"), *ROOT.glob("labs/*/*.ipynb")]
+    pages |= {str(file.relative_to(ROOT)): file.read_bytes() for file in notebooks}
+    pages["cookbook.md"] = _cookbook().encode()
+    pages["search_scorer.js"] = _search_scorer().encode()
+    pages["names_by_version.md"] = _names_by_version().encode()
+    gamed = "how_benchmarks_are_gamed.md"
+    pages[gamed] = _with_submissions(pages[gamed].decode()).encode()
+    pages |= {f"reference/{package}.md": _reference(f"course_lib.{package}").encode() for package in PACKAGES}
+    conf = source / "conf.py"
+    changed = not conf.is_file() or conf.read_bytes() != pages["conf.py"]
+    for name, content in pages.items():
+        target = source / name
+        if not target.is_file() or target.read_bytes() != content:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(content)
+    for stale in {file for file in source.rglob("*") if file.is_file()} - {source / name for name in pages}:
+        stale.unlink()
+    return changed
+
+
+def _search_scorer() -> str:
+    """JavaScript that ranks the lecture first that uses the words of a query most; a heading of few words counts much."""
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    for lecture in ROOT.glob("lectures/*.ipynb"):
+        for cell in json.loads(lecture.read_text("utf-8"))["cells"]:
+            for line in "".join(cell["source"]).lower().splitlines():
+                words = [word.rstrip("s") for word in re.findall(r"[a-z][a-z0-9_-]{2,}", line)]
+                heading = cell["cell_type"] == "markdown" and line.startswith("#")
+                weight = max(1, 16 // max(len(words), 1)) if heading else 1
+                for term in [*words, *map(" ".join, pairwise(words))]:
+                    counts[term][lecture.stem[:2]] += weight
+    shares = {
+        term: {number: round(count / found.total(), 2) for number, count in found.most_common(2)}
+        for term, found in sorted(counts.items())
+        if found.total() > (3 if " " in term else 1)
+    }
+    return _SCORER.replace("SHARES", json.dumps(shares, separators=(",", ":")))
+
+
+# Sphinx's own values (searchtools.js), but for `score`.
+_SCORER = """var Scorer = {
+  shares: SHARES,
+  score: ([page, , , , score]) => {
+    const query = new URLSearchParams(window.location.search).get("q") ?? "";
+    const words = (query.toLowerCase().match(/[a-z][a-z0-9_-]{2,}/g) ?? []).map((word) => word.replace(/s+$/, ""));
+    const lecture = page.startsWith("lectures/") ? page.slice(9, 11) : "";
+    const pairs = words.slice(1).map((word, at) => `${words[at]} ${word}`).filter((pair) => pair in Scorer.shares);
+    return score + (pairs.length ? pairs : words).reduce((sum, term) => sum + 60 * (Scorer.shares[term]?.[lecture] ?? 0), 0);
+  },
+  objNameMatch: 11, objPartialMatch: 6, objPrio: { 0: 15, 1: 5, 2: -5 }, objPrioDefault: 0,
+  title: 15, partialTitle: 7, term: 5, partialTerm: 2,
+};
+"""
+
+
+def _lecture_cards() -> str:
+    """A card for each lecture: what you learn, how long it takes, and its lab; from README's table."""
+    rows = re.findall(
+        r"^\| \[(\d+ [^]]+)\]\(([^)]+)\.ipynb\) \| ([^|]+) \| (\d+) \| (.*?) \|$", (ROOT / "README.md").read_text("utf-8"), re.M
+    )
+    cards = [
+        f":::{{grid-item-card}} {title}\n:link: {page}\n:link-type: doc\n:img-top: lectures/figures/{page[9:11]}.png\n"
+        f":img-alt: key figure of lecture {int(page[9:11])}\n\nYou learn to {outcome}.\n\n*{minutes} minutes{_lab(lab)}*\n:::"
+        for title, page, outcome, minutes, lab in rows
+    ]
+    return "\n".join(["::::{grid} 1 2 3 3", ":gutter: 3", "", *cards, "::::"])
+
+
+def _lab(cell: str) -> str:
+    """The lab of a row of README's table, for the foot of a card."""
+    found = re.match(r"\[(\d+) ([^]]+)\]", cell)
+    return f" · lab {found[1]}, {found[2]}" if found else ""
 
 
 def _cookbook() -> str:
@@ -59,13 +140,13 @@ def _names_by_version() -> str:
     return conformance.page([replace(row, files=left) for row, left in zip(rows, files, strict=True) if left])
 
 
-def _with_hand_ins(page: str) -> str:
+def _with_submissions(page: str) -> str:
     """The page with a table of the tests' attacks where it asks for one. A learner's copy of the course has no tests."""
     if not (ROOT / "tests" / "attacks").is_dir():
         return page
-    from tests.attacks import catalogue
+    from tests.attacks import catalog
 
-    return re.sub(r"<!-- hand-ins: (\w+) -->", lambda found: catalogue.table(found[1]), page)
+    return re.sub(r"<!-- submissions: (\w+) -->", lambda found: catalog.table(found[1]), page)
 
 
 def _reference(name: str) -> str:
@@ -97,12 +178,12 @@ def main() -> int:
     parser.add_argument("--output", type=Path, default=ROOT / "build" / "book", help="where the site goes")
     asked = parser.parse_args()
     source = asked.output / "source"
-    prepare(source)
+    everything = ["-E"] if prepare(source) else []  # Sphinx does not see that a function in conf.py changed
     os.environ["COURSE_FIGURES"] = "svg"  # read by `course_lib.style` in the kernels
     cache = asked.output / "executed"  # a lecture that has not changed is not run again
     options = ["-D", "nb_execution_mode=off"] if asked.no_execute else ["-D", f"nb_execution_cache_path={cache}"]
     site = asked.output / "html"
-    status = build_main(["-b", "html", "-W", "--keep-going", "-q", *options, str(source), str(site)])
+    status = build_main(["-b", "html", "-W", "--keep-going", "-q", *everything, *options, str(source), str(site)])
     print(f"the book: {site / 'index.html'}" if not status else "the book has faults: see the warnings above", file=sys.stderr)
     return status
 

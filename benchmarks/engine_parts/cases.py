@@ -9,8 +9,9 @@ import numpy as np
 import onnx
 
 from benchmarks.engine_parts.run import Run
-from course_lib.labs import lab02_reference, lab05_network
-from course_lib.labs.lab02_network import slow_classifier
+from course_lib.labs.lab02_fusion import reference
+from course_lib.labs.lab02_fusion.network import slow_classifier
+from course_lib.labs.lab05_dynamic_shapes import network as lab05_network
 from course_lib.models import classifier, export_onnx
 from course_lib.recipe import Profile, Recipe
 
@@ -100,7 +101,7 @@ def export(run: Run, opset: int | None, size: str) -> None:
         "wide": lambda: export_onnx(classifier(size), opset=opset),  # type: ignore[arg-type]
         "outputs": lambda: every_tensor_an_output(onnx.load(run.model_file("wide"))),
         "slow": lambda: export_onnx(slow_classifier(), opset=opset),
-        "rewritten": lambda: export_onnx(lab02_reference.rewritten(), opset=opset),
+        "rewritten": lambda: export_onnx(reference.rewritten(), opset=opset),
         "encoder": lambda: onnx.load_from_string(lab05_network.exported(opset)),
     }
     for name, make in makers.items():

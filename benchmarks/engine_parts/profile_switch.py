@@ -25,9 +25,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import numpy as np
 
 from course_lib.benchmark.statistics import speedup
-from course_lib.engines.base import Plan
-from course_lib.engines.trt import loaded
-from course_lib.engines.trt.memory import Buffer, cuda
+from course_lib.engines.backends.tensorrt import loaded
+from course_lib.engines.backends.tensorrt.memory import Buffer, cuda
+from course_lib.engines.plan import Plan
 from course_lib.errors import EngineError
 
 Shapes = Mapping[str, Sequence[int]]
@@ -97,7 +97,7 @@ class Context:
     def set_shapes(self, shapes: Shapes) -> None:
         for name, shape in shapes.items():
             if not self.raw.set_input_shape(name, tuple(shape)):
-                raise EngineError(f"input {name!r} refuses shape {tuple(shape)}: {self._engine.log.take()}")
+                raise EngineError(f"input {name!r} rejects shape {tuple(shape)}: {self._engine.log.take()}")
 
     def run(self, memory: Memory) -> None:
         self.set_shapes(memory.shapes)

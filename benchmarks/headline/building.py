@@ -20,9 +20,9 @@ from benchmarks.headline.cases import Candidate, Network, candidates
 from benchmarks.headline.holder import open_holder
 from benchmarks.headline.material import calibration_file, inputs_file, onnx_file, quantized
 from course_lib import engines
+from course_lib._util.files import write_atomically
 from course_lib.engines import split_target
 from course_lib.errors import CourseError
-from course_lib.files import write_atomically
 from course_lib.recipe import Profile, Recipe
 
 _TRT_BUILD = Path(__file__).with_name("trt_build.py")
@@ -138,7 +138,7 @@ def _kept(site: Site, name: str, work: Callable[[], dict[str, Any]], deadline: f
 
 
 def _prepare(site: Site, network: Network, deadline: float) -> tuple[str, dict[str, Any]]:
-    """Exports in a process of their own: torch's exporter holds Python's lock and keeps global state."""
+    """Exports in their own process: torch's exporter holds Python's lock and keeps global state."""
     command = [sys.executable, str(_SCRIPT), "prepare", "--networks", network.name, "--folder", str(site.folder)]
     started = time.monotonic()
     if inputs_file(network, site.folder).exists():

@@ -1,6 +1,6 @@
 """A process that holds several candidates and times them, each on inputs of its own copy of the pool: no input goes through a pipe.
 
-It runs in any interpreter that has numpy and the candidates' backend, and speaks `course_lib.engines.wire`.
+It runs in any interpreter that has numpy and the candidates' backend, and speaks `course_lib.engines.worker.wire`.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import numpy as np
 
-from course_lib.engines import cuda_driver, wire
-from course_lib.engines.backends import load
-from course_lib.engines.base import ModelSource, Plan
-from course_lib.engines.trt.runtime import TensorRTEngine, shared_scratch
+from course_lib.engines.backends.tensorrt.runtime import TensorRTEngine, shared_scratch
+from course_lib.engines.cuda import driver
+from course_lib.engines.plan import ModelSource, Plan
+from course_lib.engines.registry import load
+from course_lib.engines.worker import wire
 from course_lib.errors import BackendUnavailable
 
 
@@ -77,7 +78,7 @@ def _loaded(path: str) -> tuple[Any, Any]:
     """An engine, and for TensorRT the scratch memory that its executions share: one of them runs at a time."""
     plan = Plan.load(path)
     engine: Any = load(plan)
-    if plan.backend == "onnxruntime" and cuda_driver.capability() and engine.device == "cpu":
+    if plan.backend == "onnxruntime" and driver.capability() and engine.device == "cpu":
         raise BackendUnavailable("this onnxruntime has no CUDA provider")
     return engine, shared_scratch(engine) if isinstance(engine, TensorRTEngine) else None
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from benchmarks.headline.cases import Candidate, Network
 from course_lib.engines import ModelSource, Worker
-from course_lib.engines.environments import HERE, Environment
+from course_lib.engines.worker.environment import HERE, Environment
 from course_lib.errors import CourseError, WorkerDied
 
 _CHILD = str(Path(__file__).with_name("child.py"))

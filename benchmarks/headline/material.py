@@ -19,7 +19,7 @@ _SAMPLES, _SAMPLES_ON_CPU = 64, 16  # of calibration
 
 
 def frames(count: int) -> list[Frame]:
-    """Pictures of the digit video, each of a scene of its own, with their truth."""
+    """Pictures of the digit video, each of its own scene, with their truth."""
     return list(itertools.islice(video(2, scene_frames=1), count))
 
 

@@ -20,13 +20,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import numpy as np
 
-from course_lib.engines.base import Plan
-from course_lib.engines.layer_sources import parse_inspector
+from course_lib.engines.backends.tensorrt import timing_cache
+from course_lib.engines.backends.tensorrt.config import configure, network_flags
+from course_lib.engines.backends.tensorrt.layer_sources import parse_inspector
+from course_lib.engines.backends.tensorrt.log import keep_log
+from course_lib.engines.backends.tensorrt.memory import cuda
 from course_lib.engines.layers import LayerTable
-from course_lib.engines.trt import timing_cache
-from course_lib.engines.trt.config import configure, network_flags
-from course_lib.engines.trt.log import keep_log
-from course_lib.engines.trt.memory import cuda
+from course_lib.engines.plan import Plan
 from course_lib.errors import BuildError, CourseError
 
 
@@ -87,7 +87,7 @@ def _layers(trt: Any, engine: Any) -> LayerTable:
 
 def _calibrate(trt: Any, builder: Any, network: Any, config: Any, wanted: dict[str, Any]) -> Any:
     """TensorRT's own calibration of every tensor, on batches of one shape; the caller keeps what this returns."""
-    from course_lib.precision.trt_calibrators import trt_calibrator
+    from course_lib.precision.calibration.trt_calibrators import trt_calibrator
 
     samples, size = np.load(wanted["data"]), int(wanted["batch"])
     name = network.get_input(0).name

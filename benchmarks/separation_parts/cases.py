@@ -1,0 +1,89 @@
+"""The engines that `separation.py` compares: each differs from another one in a single respect."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import onnx
+
+from course_lib.precision import cast
+from course_lib.recipe import Profile, Recipe
+
+BATCHES = (1, 8, 64)
+RESTRICTED = "EDGE_MASK_CONVOLUTIONS,JIT_CONVOLUTIONS"  # where cuBLAS and cuDNN are missing
+_WORKSPACE_MIB = 4096
+
+
+@dataclass(frozen=True)
+class Case:
+    """One engine of ResNet-50.
+
+    Attributes:
+        name: of the way to build it; the same for all precisions and batch sizes.
+        precision: ``"fp32"``, which permits TF32, or ``"fp16"``, which permits FP32 and TF32, too.
+        batches: one is a fixed shape; several are one engine with an optimization profile of exactly that size for each.
+        libraries: cuBLAS and cuDNN are in place and all tactic sources are on.
+        half_tensors: FP16 in the file's weights, its input and its output; otherwise FP32, and the builder converts.
+        company: built while the other engines with this mark are built on the same GPU.
+        torch_tensorrt: made by Torch-TensorRT from the module instead of from an ONNX file.
+        demanded: FP16 is demanded of convolutions and matrix products, as in the recorded headline table.
+    """
+
+    name: str
+    precision: str
+    batches: tuple[int, ...]
+    libraries: bool = True
+    half_tensors: bool = False
+    company: bool = False
+    torch_tensorrt: bool = False
+    demanded: bool = False
+
+    @property
+    def key(self) -> str:
+        """Name of its files, without an ending."""
+        batches = "-".join(map(str, self.batches))
+        return f"{self.precision}.{self.name.replace(',', '').replace(' ', '-')}.{batches}"
+
+    @property
+    def recipe(self) -> dict[str, Any]:
+        """Plain JSON values; a `Recipe` has no flag that only permits FP16."""
+        profiles = self.batches if len(self.batches) > 1 else ()
+        exact = [dict.fromkeys(("min", "opt", "max"), (batch, 3, 224, 224)) for batch in profiles]
+        recipe = Recipe(workspace_mib=_WORKSPACE_MIB, profiles=tuple(Profile({"image": sizes}) for sizes in exact)).wire()
+        permitted = self.precision == "fp16" and not self.demanded
+        precision = "fp16" if self.demanded else "fp32"
+        return {**recipe, "precision": precision, "flags": ["tf32", *(["fp16"] if permitted else [])]}
+
+
+def cases() -> list[Case]:
+    """In the order of their worth: an interrupted run has the first ones."""
+    half = {"half_tensors": True}
+    fixed = [Case("fixed shape", "fp16", (batch,), **half) for batch in (8, 1, 64)]
+    profiles = [Case("three profiles", "fp16", BATCHES, **half)]
+    single = [Case("FP32 tensors", "fp16", (batch,)) for batch in (8, 1, 64)]
+    wide = [Case("fixed shape", "fp32", (batch,)) for batch in (8, 1, 64)] + [Case("three profiles", "fp32", BATCHES)]
+    torch = [Case("Torch-TensorRT", "fp16", (batch,), torch_tensorrt=True, **half) for batch in (1, 8, 64)]
+    company = [Case("in company", "fp16", (batch,), company=True, **half) for batch in (8, 1)]
+    company += [
+        Case("in company, without libraries", "fp16", (batch,), company=True, libraries=False, **half) for batch in (8,)
+    ]
+    company += [Case("as recorded", "fp16", BATCHES, libraries=False, company=True, demanded=True)]
+    return [*fixed, *profiles, *single[:2], *wide[:3], *torch, *company, *single[2:], *wide[3:]]
+
+
+def model_for(case: Case, exported: onnx.ModelProto) -> onnx.ModelProto:
+    """The exported network with the tensor types and the batch size of a case."""
+    model = cast(exported, "fp16") if case.half_tensors else onnx.ModelProto.FromString(exported.SerializeToString())
+    outputs = {value.name for value in model.graph.output}
+    for value in (*model.graph.input, *model.graph.output):
+        if case.half_tensors:
+            value.type.tensor_type.elem_type = onnx.TensorProto.FLOAT16
+        if len(case.batches) == 1:
+            value.type.tensor_type.shape.dim[0].dim_value = case.batches[0]
+    for node in model.graph.node:
+        if case.half_tensors and node.op_type == "Cast" and outputs & {*node.output}:
+            node.attribute[0].i = onnx.TensorProto.FLOAT16
+    del model.graph.value_info[:]
+    onnx.checker.check_model(model, full_check=True)
+    return model
