@@ -117,7 +117,7 @@ def grade(folder: Path, reference: Path, chosen: list[Attack], *, trusted: bool 
     """Grade attacks and a wrong submission in one batch, with `controls` an honest one, which comes last, and one that is right in part."""
     scene = Scene(Classroom(new_course(folder), limits=LIMITS, trusted=trusted), reference)
     scene.secret.write_text(SECRET)
-    with _listening(scene), _temporary_files(scene), pytest.MonkeyPatch.context() as patched:
+    with _listening(scene), pytest.MonkeyPatch.context() as patched:
         patched.setenv("PLANTED", SECRET)
         for attack in chosen:
             scene.submission(attack)
@@ -125,9 +125,10 @@ def grade(folder: Path, reference: Path, chosen: list[Attack], *, trusted: bool 
         if controls:
             scene.put(HONEST, files=True)
             scene.submission(Attack(PARTLY, "right shapes, wrong answers", "", "engine", make="engines.random_weights"))
-        intake = scene.room.intake(LAB)
-        scene.rejected = {one.shown: one.reason for one in intake.rejected}
-        scene.grades = {found.student: found for found in scene.room.grade(LAB, list(intake.students))}
+        with _temporary_files(scene):  # of grading alone: exporting an attack's network leaves torch's own cache behind
+            intake = scene.room.intake(LAB)
+            scene.rejected = {one.shown: one.reason for one in intake.rejected}
+            scene.grades = {found.student: found for found in scene.room.grade(LAB, list(intake.students))}
     return scene
 
 
