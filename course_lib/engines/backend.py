@@ -105,6 +105,14 @@ class Backend(ABC):
         """
         raise BackendUnavailable(f"the backend {self.name} does not run PyTorch modules")
 
+    def on_cpu(self) -> bool:
+        """Whether its engines run on the processor of this machine, where no lab asks for a gain from FP16."""
+        return False
+
+    def wants_lowered_int8(self) -> bool:
+        """Whether INT8 is fast here only after `course_lib.precision.lower_for_onnxruntime`."""
+        return False
+
     def newest_opset(self, version: str) -> int | None:
         """The newest ONNX operator set that one version of the compiler reads; None where no limit matters to the course."""
         return None

@@ -45,6 +45,10 @@ class OpenVINO(Backend):
         advice = "not installed: pip install 'tensorrt-course[openvino]'"
         return Availability(self.name, found) if found else self.absent(advice)
 
+    def on_cpu(self) -> bool:
+        """Always: the course compiles for OpenVINO's CPU device."""
+        return True
+
     def compile(
         self, model: Path, recipe: Mapping[str, Any], operators: Mapping[str, str], report: Report | None = None
     ) -> Plan:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import course_lib
 from course_lib.engines import Plan, split_target
-from course_lib.engines.backends.onnxruntime import session
+from course_lib.engines.registry import find
 from course_lib.engines.worker.parent import Launcher
 from course_lib.errors import CourseError, EngineError
 from course_lib.labs.framework.examination import Examiner
@@ -21,8 +21,8 @@ _DONE, _REJECTED = b"+", b"-"
 
 
 def wanted(examiner: Examiner) -> bool:
-    """Whether engines run by ONNX Runtime on a CPU, where INT8 is fast only after lowering."""
-    return split_target(examiner.runner)[0] == "onnxruntime" and session.device() == "cpu"
+    """Whether the runner is fast with INT8 only after lowering."""
+    return find(split_target(examiner.runner)[0]).wants_lowered_int8()
 
 
 def runnable(model: Path, recipe: Recipe, examiner: Examiner) -> Plan:

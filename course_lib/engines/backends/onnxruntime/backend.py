@@ -67,6 +67,16 @@ class OnnxRuntime(Backend):
 
         return OnnxRuntimeEngine(plan)
 
+    def on_cpu(self) -> bool:
+        """See `Backend.on_cpu`."""
+        from course_lib.engines.backends.onnxruntime import session
+
+        return session.device() == "cpu"
+
+    def wants_lowered_int8(self) -> bool:
+        """On the CPU, whose session runs Q/DQ pairs as float between them."""
+        return self.on_cpu()
+
 
 def _device_notes(where: str, placed: Mapping[str, tuple[str, ...]]) -> list[str]:
     if where == "cpu":

@@ -11,6 +11,7 @@ import numpy as np
 
 from course_lib.benchmark import Comparison, speedup
 from course_lib.engines import Plan, split_target
+from course_lib.engines.registry import find
 from course_lib.labs.framework.answers import fresh_images
 from course_lib.labs.framework.criteria import reaches_threshold
 from course_lib.labs.framework.examination import Examiner
@@ -51,8 +52,8 @@ class Speed:
 
 
 def graded(examiner: Examiner) -> bool:
-    """Only where a GPU runs the engines: ONNX Runtime on a CPU gains nothing from FP16."""
-    return split_target(examiner.runner)[0] != "onnxruntime"
+    """Only where a GPU runs the engines: a CPU gains nothing from FP16."""
+    return not find(split_target(examiner.runner)[0]).on_cpu()
 
 
 def measured(model: Path, recipe: Recipe, plan: Plan, examiner: Examiner) -> Speed:
