@@ -22,7 +22,7 @@ from course_lib.grading.isolation.sandbox import SandboxMissing
 from course_lib.grading.judge.judging import judge
 from course_lib.grading.judge.verdict import Verdict
 from course_lib.grading.nbgrader import bridge, gradebook
-from course_lib.labs import Outcome
+from course_lib.labs import Examination, Outcome
 from tests.grading.conftest import LAB, needs_sandbox, new_course, submit
 
 pytestmark = pytest.mark.timeout(600)
@@ -102,6 +102,24 @@ def test_a_page_that_cannot_be_made_costs_no_points_and_no_second_grading(room, 
     assert not list((tmp_path / "reports").rglob("*.json")), "the classroom signs the verdict and writes it"
     assert "pageless" in (tmp_path / "autograded" / "pageless" / LAB.name / f"{LAB.name}.ipynb").read_text()
     assert len(shown) == 2 - failures and all("NotImplementedError" in text and "pageless" not in text for text in shown)
+
+
+def test_without_notebooks_the_submitted_files_are_judged(tmp_path, monkeypatch):
+    """As they came: what a cell would print or write plays no part."""
+    judged: list[bytes] = []
+
+    def examine(lab, folder, examiner, only=None):
+        judged.append((folder / "recipe.toml").read_bytes())
+        return Examination(lab.zero_outcomes("wrong"))
+
+    monkeypatch.setattr(type(LAB), "examine", examine)
+    room = Classroom(new_course(tmp_path), trusted=True, limits={"run": False})
+    folder = submit(room, "ada", first_cell="open('recipe.toml', 'w').write('later'); print('printed-by-a-cell')")
+    (folder / "recipe.toml").write_bytes(b"submitted")
+    (grade,) = room.grade(LAB, ["ada"])
+    assert (grade.error, judged) == ("", [b"submitted"])
+    cells = json.loads((room.folder / f"autograded/ada/{LAB.name}/{LAB.name}.ipynb").read_text())["cells"]
+    assert not any("printed-by-a-cell" in json.dumps(cell.get("outputs", [])) for cell in cells)
 
 
 @needs_sandbox

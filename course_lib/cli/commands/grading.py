@@ -64,6 +64,9 @@ def grade(
     builder: Annotated[str | None, typer.Option(help="backend that proves layers and profiles")] = None,
     runner: Annotated[str | None, typer.Option(help="backend that runs and is measured")] = None,
     trusted: Annotated[bool, typer.Option("--trusted", help="without the sandbox; only for files of your own")] = False,
+    no_notebooks: Annotated[
+        bool, typer.Option("--no-notebooks", help="judge the submitted files, and run no notebook: in half of the time")
+    ] = False,
     workers: Annotated[int, typer.Option(min=1, help="processes on this machine; with GPUs, each gets one in turn")] = 1,
     scheduler: Annotated[
         str | None, typer.Option(help="address of a Dask scheduler whose workers grade instead, such as tcp://10.0.0.1:8786")
@@ -85,7 +88,7 @@ def grade(
     if workers > 1 and scheduler:
         raise typer.BadParameter("--workers starts processes here, --scheduler names those of a cluster: give one of the two")
     examiner = {key: value for key, value in (("builder", builder), ("runner", runner)) if value}
-    room = Classroom(course_root(), classroom, trusted, examiner)
+    room = Classroom(course_root(), classroom, trusted, examiner, {"run": False} if no_notebooks else {})
     intake = room.intake(chosen)
     students = [name for name in intake.students if student in (None, name)]
     rejected = [] if student else intake.rejected

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import logging
+import secrets
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -126,6 +127,7 @@ class Classroom:
         ended: Callable[[str, Grade | None], None],
     ) -> Iterator[Job]:
         """What is left to do; what an interrupted batch has done is only recorded."""
+        batch = secrets.token_hex(8)
         for student in students:
             try:
                 files, digest, said = self._submitted(lab, student)
@@ -134,7 +136,7 @@ class Classroom:
                 note(self.folder, student, lab, errors[student])
                 ended(student, self._grade(lab, student, errors[student]))
                 continue
-            job = Job(lab.name, student, files, course, digest, said, self.trusted, self.examiner, self._settings)
+            job = Job(lab.name, student, files, course, digest, said, self.trusted, self.examiner, self._settings, batch)
             if kept := journal.kept(student, job.digest):
                 errors[student] = self._settled(lab, kept, journal)
                 ended(student, None)

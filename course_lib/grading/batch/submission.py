@@ -46,6 +46,7 @@ class Job:
         trusted: run without the sandbox.
         examiner: see `Classroom`.
         settings: nbgrader's configuration by class, see `bridge.api`.
+        batch: the name of the batch: equal files are judged once in it.
     """
 
     lab: str
@@ -57,6 +58,7 @@ class Job:
     trusted: bool = False
     examiner: Mapping[str, Any] = field(default_factory=dict)
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    batch: str = ""
 
     def packed(self) -> Job:
         """The same for another process."""
@@ -219,8 +221,8 @@ def _nbgrader(job: Job, lab: Lab, root: Path) -> Iterator[NbGraderAPI]:
     log = root / WORK / "reports" / job.student / f"{lab.name}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     handler = logging.FileHandler(log)
-    unsigned = {**job.settings.get("GradeArtifacts", {}), "sign": False}  # the classroom's key is not here
-    settings = {**job.settings, "GradeArtifacts": unsigned}
+    judging = {**job.settings.get("GradeArtifacts", {}), "sign": False, "batch": job.batch}  # the classroom's key is not here
+    settings = {**job.settings, "GradeArtifacts": judging}
     try:
         yield api(root, WORK, trusted=job.trusted, examiner=job.examiner, settings=settings, log=handler)
     finally:

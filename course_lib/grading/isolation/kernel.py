@@ -56,6 +56,7 @@ class SandboxedKernelManager(AsyncKernelManager):
 class SandboxedExecute(Execute):
     """nbgrader's Execute, where a dead, hung or flooding kernel means failed cells instead of no grade."""
 
+    run = Bool(True, help="run the notebook; otherwise its files are judged as they were submitted").tag(config=True)
     trusted = Bool(False, help="run without the sandbox; for the course's own files only").tag(config=True)
     total_timeout_s = Float(300.0, help="longest run of one notebook, in seconds").tag(config=True)
     max_output_bytes = Integer(5_000_000, help="most that one notebook may print").tag(config=True)
@@ -66,6 +67,8 @@ class SandboxedExecute(Execute):
 
     @override
     def preprocess(self, nb: NotebookNode, resources: dict[str, Any], km: Any = None) -> tuple[NotebookNode, dict[str, Any]]:
+        if not self.run:
+            return nb, resources
         if not self.trusted:
             sandbox.require()
         for last in (False, True):  # a kernel that died is given one more chance: something else may have killed it

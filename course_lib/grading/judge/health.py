@@ -15,6 +15,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+import psutil
+
 from course_lib._util.files import cache_folder
 from course_lib.engines.cuda import driver
 from course_lib.errors import CourseError
@@ -198,11 +200,7 @@ def _waited_s() -> float:
 
 
 def _stolen_s() -> float:
-    """proc(5), /proc/stat: the eighth number of its first line, in ticks, of all processors together."""
-    with contextlib.suppress(OSError, IndexError, ValueError):
-        ticks = int(Path("/proc/stat").read_text().split(maxsplit=9)[8])
-        return ticks / os.sysconf("SC_CLK_TCK") / (os.cpu_count() or 1)
-    return 0.0
+    return float(getattr(psutil.cpu_times(), "steal", 0.0)) / (os.cpu_count() or 1)
 
 
 def _clock_mhz() -> float | None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import platform
 import secrets
 import sys
 import tempfile
+from collections.abc import MutableMapping
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -30,7 +32,13 @@ PATIENCE = 2  # what could not be decided is measured once more, so many times a
 
 
 def judge(
-    lab: Lab, folder: Path, *, examiner: Examiner | None = None, trusted: bool = False, device: Device | None = None
+    lab: Lab,
+    folder: Path,
+    *,
+    examiner: Examiner | None = None,
+    trusted: bool = False,
+    device: Device | None = None,
+    known: MutableMapping[str, Verdict] | None = None,
 ) -> Verdict:
     """Examine the files of a submission.
 
@@ -40,6 +48,8 @@ def judge(
         examiner: where to examine; the sandbox, a secret seed and the device's turns are added to it.
         trusted: run without the sandbox. For the course's own files only, never for a learner's.
         device: what is measured on; default: the GPU that this process sees, otherwise the processor.
+        known: verdicts of the same batch, to which this one is added. Equal files are judged once: they get equal points, and a
+            class is done sooner. What could not be decided is judged again.
 
     Raises:
         SandboxMissing: no sandbox works here and `trusted` is not set.
@@ -56,6 +66,9 @@ def judge(
         if rejected:
             zero = lab.zero_outcomes(rejected, "Run the whole notebook: it writes the files.")
             return Verdict(lab.name, zero, "", provenance)
+        same = json.dumps([lab.name, trusted, examiner.builder, examiner.runner, provenance["sha256"]])
+        if known is not None and same in known:
+            return replace(known[same], provenance={**known[same].provenance, "judged_once": "for equal files of this batch"})
         try:
             found = _examined(lab, taken, examiner)
         except (ExaminerFault, BackendUnavailable) as error:  # such as a GPU that has gone
@@ -63,7 +76,10 @@ def judge(
         provenance["health"] = [record.to_json() for record in device.records]
         table = found.plan.layers if found.plan else None
         layers = compared_with_reference(lab, found.plan, examiner) if found.plan else None
-        return Verdict(lab.name, found.outcomes, "", provenance, found.figures, found.comparison, table, layers)
+        verdict = Verdict(lab.name, found.outcomes, "", provenance, found.figures, found.comparison, table, layers)
+        if known is not None and not _again(found):
+            known[same] = verdict
+        return verdict
 
 
 def _examined(lab: Lab, taken: Path, examiner: Examiner) -> Examination:
@@ -75,7 +91,7 @@ def _examined(lab: Lab, taken: Path, examiner: Examiner) -> Examination:
     found: Examination | None = None
     with suppress(ExaminerFault, BackendUnavailable):
         found = lab.examine(taken, examiner)
-    if found is None or any(outcome.code == WORKER_ENDED for outcome in found.outcomes):
+    if found is None or _ended(found):
         found = lab.examine(taken, examiner)
     if _undecided(found):
         found = lab.examine(taken, replace(examiner, measure_s=PATIENCE * examiner.measure_s))
@@ -85,6 +101,16 @@ def _examined(lab: Lab, taken: Path, examiner: Examiner) -> Examination:
 def _undecided(found: Examination) -> bool:
     """Whether measuring again can help: it does not explain a result that is unusual."""
     return any(outcome.tier == "inconclusive" and outcome.code != UNUSUAL for outcome in found.outcomes)
+
+
+def _ended(found: Examination) -> bool:
+    """Whether a process ended, by itself or not."""
+    return any(outcome.code == WORKER_ENDED for outcome in found.outcomes)
+
+
+def _again(found: Examination) -> bool:
+    """Whether another examination of the same files may come to something else."""
+    return _ended(found) or any(outcome.tier == "inconclusive" for outcome in found.outcomes)
 
 
 def _provenance(lab: Lab, examiner: Examiner, taken: Path, trusted: bool) -> dict[str, object]:
