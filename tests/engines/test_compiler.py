@@ -253,7 +253,10 @@ def test_a_time_limit(small_onnx: Path, service_recipe: Recipe) -> None:
 
 
 @pytest.mark.parametrize("name", ["SIGABRT", "SIGSEGV", "SIGKILL"])
-def test_a_compiler_that_dies_is_named_by_its_signal(name: str, small_onnx: Path, service_recipe: Recipe) -> None:
+def test_a_compiler_that_dies_is_named_by_its_signal(
+    name: str, small_onnx: Path, service_recipe: Recipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYTHONFAULTHANDLER", raising=False)  # whose words would be the last
     code = f"import os, sys; print('a last word', file=sys.stderr, flush=True); os.kill(os.getpid(), {getattr(signal, name).value})"
     words = ["did not finish", name, "a last word"]
     _rejected(BuildError, words, small_onnx, service_recipe, launcher=lambda command: [sys.executable, "-c", code])
