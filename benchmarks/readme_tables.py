@@ -37,7 +37,7 @@ def runtime(data: Data) -> str:
         (f"CUDA graph, batch {those(graphs, 'batch')}", "device time of one run", ratios(graphs, "device_speedup")),
         (
             f"{those(streams, 'streams')} streams, batch 8",
-            "requests a second, copies included",
+            "requests per second, copies included",
             ratios(streams, "throughput_gain"),
         ),
         ("refit of the last layer", f"{1e3 * refit['refit_s']:.0f} ms instead of a build of {refit['build_s']:.0f} s", ""),
@@ -63,7 +63,7 @@ def rope(data: Data) -> str:
         of_copy = ratio(copied, 2, unit="")
         lines.append((f"{' x '.join(map(str, shape))}, {kind}", time, of_copy, ratio(speed["compiled"], 2)))
     about = f"""The course's RoPE kernel on one {device(data)}, inputs rotated so that no cache holds them, device time under CUDA graphs
-        beside the faster of two copies and `torch.compile`, torch {torch(data)}, {source("rope_h200", data)}; ratio of speeds
+        compared with the faster of two copies and with `torch.compile`, torch {torch(data)}, {source("rope_h200", data)}; ratio of speeds
         [95 % interval] within one run):"""
     return page(about, table(("shape, type", "time", "of a copy's speed", "over torch.compile"), lines))
 
@@ -75,7 +75,7 @@ def timing(data: Data) -> str:
             lines.append((row["kernel"], f"failed: {row['failed']}", "", ""))
             continue
         lines.append((row["kernel"], f"{row['ours_us']:.4g} us", ratio(row["over_do_bench"], 3), ratio(row["over_graph"], 3)))
-    about = f"""Whether the course's clock tells the truth: `measure` beside `triton.testing.do_bench` and beside CUDA graphs replayed
+    about = f"""How accurate the course's clock is: `measure` compared with `triton.testing.do_bench` and with CUDA graphs replayed
         under the host's clock, {device(data)}, torch {torch(data)}, Triton {data["versions"]["triton"]},
         {source("timing_h200", data)}; ratio ours / theirs [95 % interval]):"""
     return page(
@@ -142,7 +142,7 @@ def _over_eager_fp16(best: Mapping[tuple[str, str, int], Data], network: str, ba
 
 
 def networks(data: Data) -> str:
-    """The faster of each engine's two ways to run, plain and as a CUDA graph, beside PyTorch's fastest."""
+    """The faster of each engine's two ways to run, plain and as a CUDA graph, compared with PyTorch's fastest."""
     best = _fastest(data)
     batches = sorted({batch for _, _, batch in best})
     lines = []
@@ -154,10 +154,10 @@ def networks(data: Data) -> str:
         called = ", ".join(dict.fromkeys(engine_type(row) for row in mine if row))
         lines.append((network, called, *map(_over_torch, mine), worst + note))
     about = f"""{tensorrt(data)} against torch {torch(data)} on one {device(data)},
-        the faster of an engine as it is and in a CUDA graph, device time of one call, {source("networks_h200", data)}).
-        In each cell: the speedup over eager PyTorch in the same type [95 % interval]; behind the semicolon that over the
-        fastest of PyTorch's ways (eager, `torch.compile`, CUDA graph) in the same type. The same type is FP32 with TF32 on both
-        sides, or FP16; INT8 is compared with FP16, because eager has no INT8. Below 1 PyTorch is faster.
+        each engine run plainly or in a CUDA graph, whichever is faster, device time of one call, {source("networks_h200", data)}).
+        Each cell has two speedups in the same type: over eager PyTorch [95 % interval]; and over the fastest of PyTorch's ways
+        (eager, `torch.compile`, CUDA graph). The same type is FP32 with TF32 on both sides, or FP16. INT8 is compared with
+        FP16, because eager has no INT8. Below 1, PyTorch is faster.
         Weights are random and inputs are Gaussian noise, except for the detector: it is trained and sees frames of a video.
         `python benchmarks/networks.py show` prints every row, and why."""
     head = ("network", "engine", *(f"batch {batch}" for batch in batches), "relative error")
@@ -197,12 +197,12 @@ def gpus(data: Data) -> str:
             f"{row['rate_over_one_gpu']:.2f}x" if "rate_over_one_gpu" in row else "",
         )
         lines.append((row["gpus"], row["hand_ins"], row["full_marks"], rate, gain, row["overlapping"]))
-    about = f"""Grading lab 01's reference with several GPUs of one host, a worker a GPU, {device(data)}, {versions(data)},
+    about = f"""Grading lab 01's reference with several GPUs of one host, one worker per GPU, {device(data)}, {versions(data)},
         {source("gpus_h200", data)}; from the signed verdicts: timings that overlapped another on the same GPU; one
-        run a row, so there is no interval):"""
+        run per row, so there is no interval):"""
     return page(
         about,
-        table(("GPUs", "submissions", "full marks", "submissions a minute", "over one GPU", "overlapping timings"), lines),
+        table(("GPUs", "submissions", "full marks", "submissions per minute", "over one GPU", "overlapping timings"), lines),
     )
 
 
@@ -288,8 +288,8 @@ def _gains(rows: Sequence[Data]) -> str:
     for row in rows:
         if row["table"] == "switch":
             ways = row["ms"]
-            measured = f"host, {ways['a context a profile']:.3g} ms instead of {ways['one context']:.3g} ms a run"
-            lines.append((f"a context a profile, {row['engine']}", measured, ratio(row["speedup"], 2)))
+            measured = f"host, {ways['a context a profile']:.3g} ms instead of {ways['one context']:.3g} ms per run"
+            lines.append((f"one context for each profile, {row['engine']}", measured, ratio(row["speedup"], 2)))
     return table(("what", "measured", "gain"), lines)
 
 

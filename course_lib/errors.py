@@ -18,7 +18,7 @@ class CourseError(Exception):
     """Base of every error that a person can act on. The `course` command prints its text as one line, without a traceback.
 
     Attributes:
-        code: which failure of its class it is, such as `MISSING_FILE`, or "" where no program asks. It stays the same when the text
+        code: which failure of its class it is, such as `MISSING_FILE`, or "" if no program asks. It stays the same when the text
             changes, and it survives the way from a worker.
     """
 
@@ -64,4 +64,4 @@ class ExaminerFault(CourseError):
 
 
 class WorkerDied(EngineError):
-    """A worker process ended, hung or answered nonsense; the text holds the end of its log."""
+    """A worker process ended, hung or sent an invalid answer; the text holds the end of its log."""

@@ -27,7 +27,7 @@ _PRECISION_FLAGS = {"fp16", "bf16", "int8", "fp8", "fp4", "int4"}
 
 
 class _Value(BaseModel):
-    """Frozen, rejects unknown keys, and raises `RecipeError` with one line instead of pydantic's report."""
+    """A frozen model that rejects unknown keys and raises `RecipeError` with one line instead of pydantic's report."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -155,7 +155,7 @@ class Recipe(_Value):
         return cls(**fields)
 
     def dumps(self) -> str:
-        """The recipe as TOML text; keys with their default value are left out."""
+        """The recipe as TOML text, without the keys that have their default value."""
         values = self.model_dump(mode="json", exclude_defaults=True)
         profiles = values.pop("profiles", [])
         # a JSON number, string or list of these is also a TOML value

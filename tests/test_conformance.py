@@ -55,7 +55,7 @@ def test_the_page_has_a_row_a_name(course: tuple[list[Row], list[str]]) -> None:
         ("def f(context):\n    context.active_optimization_profile = 1  # trt", "active_optimization_profile (assign"),
         ("def f(trt):\n    if hasattr(trt, 'Builder'):\n        trt.Builder", "every version passes the condition"),
         ("def f(trt):\n    if hasattr(trt, 'Nothing'):\n        trt.Builder", "no version passes the condition"),
-        ("def f(trt, n):\n    if n < trt.__version__:\n        trt.Builder", "which versions get here cannot be told"),
+        ("def f(trt, n):\n    if n < trt.__version__:\n        trt.Builder", "the versions that reach this line cannot be determined"),
         ("def f(trt):\n    trt.Builder  # TensorRT 8.6 only", "every version has it"),
         ("def f(trt):\n    trt.IPluginV3  # TensorRT 8.6 only", "TensorRT 8.6.1 has no IPluginV3"),
         ("import torch_tensorrt as t\nt.compile(m, enabled_precisions={1}, ir='dynamo')", "not read by Torch-TensorRT 2.13, 2.14"),

@@ -36,14 +36,14 @@ def has_byte_dot_products(isa: Collection[str] | None = None) -> bool:
 
 
 def session_options(threads: int = 1) -> onnxruntime.SessionOptions:
-    """`onnxruntime.SessionOptions` with which a model answers the same on every x86 CPU, and with errors only in the log.
+    """`onnxruntime.SessionOptions` that make a model give the same answers on every x86 CPU and log only errors.
 
     ONNX Runtime's fast kernels for unsigned activations and signed weights (U8S8) saturate on a CPU without 8-bit dot products
-    (see `has_byte_dot_products`): logits at 36 dB fall to 20 dB and below. The entry makes ONNX Runtime take kernels that do not.
-    Where the CPU has those instructions the entry is left out: there it changes no bit and makes INT8 up to 1.8 times as slow.
+    (see `has_byte_dot_products`): logits at 36 dB fall to 20 dB and below. The entry makes ONNX Runtime choose kernels that do not.
+    On a CPU with those instructions the entry is left out, because it changes no bit there and makes INT8 up to 1.8 times as slow.
 
     Args:
-        threads: that work on one operator.
+        threads: number of threads that work on one operator.
     """
     import onnxruntime
 

@@ -16,7 +16,7 @@ from course_lib.errors import CourseError
 def cache_folder(name: str) -> Path:
     """``$XDG_CACHE_HOME/tensorrt-course/NAME``, or below ``~/.cache`` where that variable is not an absolute path.
 
-    Not the shared temporary folder: what lies here is loaded and executed.
+    It is not the shared temporary folder, because files from here are loaded and executed.
 
     Raises:
         CourseError: this user has no home folder.
@@ -40,7 +40,7 @@ def course_folder() -> Path | None:
 
 @contextmanager
 def scratch_folder(prefix: str) -> Iterator[Path]:
-    """A temporary folder that goes whatever somebody else's program left in it: Python's own removal gives up in deep ones."""
+    """A temporary folder that is always removed, whatever another program left in it. Python's own removal fails on deep folders."""
     folder = tempfile.mkdtemp(prefix=prefix)
     try:
         yield Path(folder)
@@ -49,7 +49,7 @@ def scratch_folder(prefix: str) -> Iterator[Path]:
 
 
 def remove_tree(folder: Path) -> None:
-    """Take a folder away, however deep it is; do nothing where there is none."""
+    """Take a folder away, however deep it is; do nothing if there is none."""
     subprocess.run(["rm", "-rf", "--", str(folder)], check=False, stderr=subprocess.DEVNULL)
 
 
@@ -72,10 +72,10 @@ def write_temporary(target: Path, content: bytes | memoryview) -> str:
 
 
 def write_atomically(target: Path, content: bytes | memoryview) -> None:
-    """Write `target` as a whole or, on an error, not at all.
+    """Write `target` completely. After an error, the old content is unchanged.
 
     Raises:
-        OSError: as from any write; nothing was changed.
+        OSError: the write failed.
     """
     temporary = write_temporary(target, content)
     try:

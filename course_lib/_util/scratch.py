@@ -61,7 +61,7 @@ def _swept(shared: Path) -> None:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[bool]:
-    """Hold a folder that this user alone can write to, made if need be. False where another user has taken its name."""
+    """Hold a folder that this user alone can write to, made if need be. False if another user has taken its name."""
     import fcntl
 
     while True:
@@ -88,7 +88,7 @@ def _locked(folder: Path) -> Iterator[bool]:
 
 
 def _sweep(shared: Path) -> None:
-    """Remove folders whose owner has died. Nobody makes one meanwhile: the caller holds `shared`."""
+    """Remove folders whose owner has died. No process creates one meanwhile, because the caller holds `shared`."""
     import fcntl
 
     for folder in shared.glob(f"{_PREFIX}*"):

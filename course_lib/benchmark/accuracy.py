@@ -18,7 +18,7 @@ def relative_error(want: ArrayLike, have: ArrayLike) -> float:
         have: the same shape.
 
     Returns:
-        0 for equal arrays; infinity where `have` holds NaN or infinity, or where `want` is zero and `have` is not.
+        0 for equal arrays; infinity if `have` holds NaN or infinity, or where `want` is zero and `have` is not.
 
     Raises:
         ValueError: the shapes differ, or the reference is not finite.
@@ -39,7 +39,7 @@ def sqnr_db(want: ArrayLike, have: ArrayLike) -> float:
     It is `relative_error` on another scale: 20 dB are 10 %, 40 dB 1 %, and each bit more of an integer brings about 6 dB.
 
     Returns:
-        Infinity for equal arrays, minus infinity where `relative_error` is infinite.
+        Infinity for equal arrays, minus infinity if `relative_error` is infinite.
 
     Raises:
         ValueError: as in `relative_error`.
@@ -107,7 +107,7 @@ class Deviation:
         return decibels(self.relative_error)
 
     def to_json(self) -> dict[str, float | int | None]:
-        """Plain JSON values; None where a figure is infinite."""
+        """Plain JSON values; None if a figure is infinite."""
         figures = {**asdict(self), "sqnr_db": self.sqnr_db}
         return {name: value if math.isfinite(value) else None for name, value in figures.items()}
 

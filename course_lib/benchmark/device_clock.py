@@ -12,8 +12,8 @@ _WIPED_BYTES = 256 << 20  # more than any L2 cache: an H200 has 60 MB
 class DeviceClock:
     """Times a call that enqueues work on torch's current stream, between two device events.
 
-    Before the first event 256 MiB are overwritten. That keeps the GPU at work while the host enqueues the events and the call, so
-    that it waits for no launch between the two; and it leaves nothing of the call's data in the L2 cache. Work that takes longer
+    Before the first event, the clock overwrites 256 MiB. The GPU is then busy while the host enqueues the events and the call, so no
+    launch latency falls between the two events. It also removes the call's data from the L2 cache. Work that takes longer
     to launch, such as a network of many small kernels, should be timed as a CUDA graph. Every measurement includes the
     time between two events around an empty kernel, so short kernels should be timed many at once, in a CUDA graph.
 

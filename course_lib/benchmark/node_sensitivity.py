@@ -14,11 +14,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from html import escape
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from course_lib._util.html import LEFT, notebook_table
 from course_lib._util.model_file import open_model
 from course_lib._util.progress_bar import track
 from course_lib.benchmark.accuracy import Deviation, deviation
@@ -89,7 +89,7 @@ class Sensitivity:
             tolerance: relative error of the outputs, such as 0.01.
 
         Returns:
-            The list; all ranked nodes and ``met=False`` where even that is not enough, as when only some nodes were ranked.
+            The list; all ranked nodes and ``met=False`` if even that is not enough, as when only some nodes were ranked.
 
         Raises:
             ValueError: `tolerance` is not positive.
@@ -124,23 +124,19 @@ class Sensitivity:
         return sensitivity_figure(self, n)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values; None where a figure is infinite."""
+        """Plain JSON values; None if a figure is infinite."""
         rows = [{"node": row.node, "operator": row.operator, **row.deviation.to_json()} for row in self.rows]
         return {"dtype": self.dtype, "rows": rows}
 
     def _repr_html_(self) -> str:
-        left = 'style="text-align:left"'
         columns = ("", "node", "operator", "relative error", "SQNR (dB)", "largest error", "answers changed", "not finite")
-        head = "".join(f"<th {left}>{column}</th>" for column in columns)
-        body = ""
+        rows: list[tuple[dict[str, str], tuple[str, ...]]] = []
         for rank, row in enumerate(self.worst(_SHOWN), 1):
             d = row.deviation
             figures = (f"{d.relative_error:.3g}", f"{d.sqnr_db:.1f}", f"{d.max_abs_error:.3g}", f"{d.argmax_changes:.1%}")
-            cells = (str(rank), row.node, row.operator, *figures, str(d.nonfinite or ""))
-            body += "<tr>" + "".join(f"<td {left}>{escape(cell)}</td>" for cell in cells) + "</tr>"
-        shown = min(_SHOWN, len(self.rows))
-        caption = f"{self.dtype}: each node reduced alone, the worst {shown} of {len(self.rows)}"
-        return f"<table><caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+            rows.append(({}, (str(rank), row.node, row.operator, *figures, str(d.nonfinite or ""))))
+        caption = f"{self.dtype}: each node reduced alone, the worst {len(rows)} of {len(self.rows)}"
+        return notebook_table(caption, dict.fromkeys(columns, LEFT), rows)
 
 
 def sensitivity(
@@ -152,14 +148,14 @@ def sensitivity(
     nodes: Collection[str] | None = None,
     progress: bool = True,
 ) -> Sensitivity:
-    """Reduce each node alone, run the model, and rank the nodes by what that does to the final outputs.
+    """Reduce each node alone, run the model, and rank the nodes by the error in the final outputs.
 
-    ONNX Runtime runs everything, with one thread: equal calls give equal figures. Nodes that the reduction leaves as they are
-    (for FP16 those on integers, for INT8 all but Conv, Gemm and MatMul with a constant weight) are not ranked.
+    ONNX Runtime runs everything, with one thread: equal calls give equal figures. Nodes that the reduction does not change
+    are not ranked: for FP16, nodes on integers; for INT8, all except Conv, Gemm and MatMul with a constant weight.
 
     Args:
-        model: a file or a model in memory; float32, every node with its own name. It is not changed.
-        feeds: one batch of inputs by name, or several; real data, since random inputs excite other channels.
+        model: a file or a model in memory, in float32, with a unique name for each node. It is not changed.
+        feeds: one batch of inputs by name, or several. Use real data, because random inputs activate other channels.
         dtype: "fp16" and "bf16" as `cast` reduces, "int8" as `insert_qdq` does.
         ranges: for "int8", the largest magnitude of each activation, as from `calibrate`.
         nodes: rank only these.
@@ -224,7 +220,7 @@ def _reference(model: onnx.ModelProto, batches: list[Feeds]) -> list[Outputs]:
     if not reference[0]:
         raise CourseError("the model has no output of a float type: there is no error to measure")
     if not all(np.isfinite(output).all() and output.size for outputs in reference for output in outputs):
-        raise CourseError("the float32 model's own outputs are empty or not finite on these batches: choose others")
+        raise CourseError("the float32 model's own outputs are empty or not finite on these batches: choose other batches")
     return reference
 
 

@@ -26,7 +26,7 @@ class TensorRange:
 
     Attributes:
         node: that makes the tensor; the tensor's own name for an input of the model.
-        smallest, median, largest: of the magnitudes; 0 where everything is zero.
+        smallest, median, largest: of the magnitudes; 0 if everything is zero.
         beyond: the share of values, 0 to 1, that the format cannot hold.
         lost: the share that it rounds to zero.
     """

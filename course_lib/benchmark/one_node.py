@@ -23,10 +23,10 @@ _SHARED_BYTES = 1024  # smaller initializers may be shapes and axes, which ONNX 
 
 
 class OneNode:
-    """Cuts single nodes out of a model and puts replacements in their places.
+    """Cuts single nodes out of a model and replaces them.
 
     Args:
-        model: float32, with the type of every tensor in its ``value_info``, every node with its own name.
+        model: a float32 model with the type of every tensor in its ``value_info`` and a unique name for each node.
     """
 
     def __init__(self, model: onnx.ModelProto) -> None:
@@ -176,7 +176,7 @@ def weights_overflow(alone: onnx.ModelProto, dtype: str) -> bool:
 
 
 def _share(model: onnx.ModelProto) -> dict[str, onnxruntime.OrtValue]:
-    """Move the large initializers out of `model`, in place, and return them as ONNX Runtime's values by name."""
+    """Move the large initializers out of `model`, in place, and return them by name as ONNX Runtime values."""
     import onnxruntime
     from onnx import TensorProto, numpy_helper
 

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Answers:
-    """What a queue did with the frames offered to it, one entry for each frame.
+    """The result of a queue, with one entry for each frame.
 
     Attributes:
-        latency_ms: from a frame's arrival until its answer; NaN where it was lost.
-        waiting: frames in the queue just after it came.
+        latency_ms: time from a frame's arrival until its answer; NaN if it was lost.
+        waiting: number of frames in the queue just after its arrival.
     """
 
     latency_ms: np.ndarray
@@ -33,7 +33,7 @@ class Answers:
 
     @property
     def p99_ms(self) -> float:
-        """Latency that 99 % of the answered frames stay under."""
+        """Latency below which 99 % of the answered frames stay."""
         return float(np.nanpercentile(self.latency_ms, 99))
 
     @property
@@ -67,13 +67,13 @@ def response_ms(service_ms: np.ndarray, between_ms: np.ndarray) -> np.ndarray:
 def over_load(
     service_ms: np.ndarray, loads: Sequence[float], *, requests: int = 20_000, seed: int = 0
 ) -> dict[float, np.ndarray]:
-    """Response times in milliseconds by load, for requests that come at random (a Poisson process).
+    """Response times in milliseconds for each load, with requests that arrive at random (a Poisson process).
 
     Args:
         service_ms: measured times of the engine, ``(n,)``; each request draws one of them.
-        loads: share of the time that the engine works, above 0 and below 1.
-        requests: how many are simulated for each load.
-        seed: of the arrivals and the draws.
+        loads: shares of the time in which the engine works, each above 0 and below 1.
+        requests: number of simulated requests for each load.
+        seed: seed of the arrivals and the draws.
 
     Returns:
         ``(requests,)`` for each load.
@@ -82,7 +82,7 @@ def over_load(
         ValueError: a load of 1 or more: the queue would grow without bound.
     """
     if not all(0 < load < 1 for load in loads):
-        raise ValueError(f"a load lies between 0 and 1, got {list(loads)}: at 1 or more the queue grows without bound")
+        raise ValueError(f"a load must be between 0 and 1, got {list(loads)}: at 1 or more the queue grows without bound")
     rng = np.random.default_rng(seed)
     served = rng.choice(service_ms, requests)
     gaps = rng.exponential(served.mean(), requests)

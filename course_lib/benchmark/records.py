@@ -1,4 +1,4 @@
-"""Results that were measured on another machine and recorded in ``course_lib/records``: shown with the machine's name or not at all."""
+"""Results that were measured on another machine and recorded in ``course_lib/records``. They are shown only with the machine's name."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _EARLY_ACCESS = {("tensorrt", "8.6.0")}
 
 @dataclass(frozen=True)
 class Record:
-    """One recorded file: the rows, and everything that a reader needs to know where they come from.
+    """One recorded file: the rows, and where they come from.
 
     Attributes:
         name: the file's name without its ending.
-        device: such as ``NVIDIA H200``; ``driver`` its driver's version, ``versions`` those of the libraries.
+        device: the GPU, such as ``NVIDIA H200``. ``driver`` is the version of its driver, ``versions`` those of the libraries.
         date: the day of the measurement, ISO 8601.
-        rows: what was measured, as the script that wrote the file says; units are in the names.
+        rows: the measurements. The script that wrote the file documents them; units are in the names.
     """
 
     name: str

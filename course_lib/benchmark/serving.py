@@ -8,7 +8,6 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -51,9 +50,10 @@ def _calls_per_s(calls: Sequence[Call], seconds: float) -> float:
 
 
 def resident_mib() -> float:
-    """Memory of this process that lies in RAM, in MiB (Linux)."""
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * 4096 / 2**20
+    """Resident memory of this process in MiB."""
+    import psutil
+
+    return float(psutil.Process().memory_info().rss / 2**20)
 
 
 @dataclass(frozen=True)
@@ -73,11 +73,11 @@ def serve(
     """Offer frames at a fixed rate to one thread that answers them one after the other.
 
     Args:
-        call: answers the frame of this number; called in the other thread.
-        frames: how many.
-        period_ms: from one frame to the next. With ``full="wait"`` a full queue holds the source back, and later frames come later.
-        room: frames that may wait; None for any number.
-        full: what happens to a frame that finds no room.
+        call: answers the frame with this number; it runs in the other thread.
+        frames: number of frames.
+        period_ms: time from one frame to the next. With ``full="wait"`` a full queue holds the source back, and later frames come later.
+        room: number of frames that may wait; None means no limit.
+        full: what happens to a frame when no room is left.
 
     Raises:
         ValueError: a queue without room.

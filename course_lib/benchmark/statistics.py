@@ -84,7 +84,7 @@ def speedup(baseline_ms: np.ndarray, candidate_ms: np.ndarray, *, level: float =
 
 
 def timed_ms(call: Callable[[], object]) -> float:
-    """One call on the wall clock, in milliseconds."""
+    """Wall-clock time of one call in milliseconds."""
     started = time.perf_counter()
     call()
     return 1e3 * (time.perf_counter() - started)

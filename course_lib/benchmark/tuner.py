@@ -1,6 +1,6 @@
-"""A small auto-tuner: candidates for the same work are timed, the fastest is taken, and the choice is kept in a cache.
+"""A small auto-tuner that times candidates for the same work, chooses the fastest one, and keeps the choice in a cache.
 
-What TensorRT's builder does with kernels, done here with any functions.
+TensorRT's builder does this with kernels; here the candidates are any functions.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class TuningCache:
 def blocked_products(
     a: torch.Tensor, b: torch.Tensor, blocks: Sequence[tuple[int, int, int]]
 ) -> dict[str, Callable[[], torch.Tensor]]:
-    """One tactic per blocking: the product of two matrices, computed block by block into a result that is kept.
+    """One tactic for each block size: the product of two matrices, computed block by block into a reused result.
 
     Args:
         a, b: shapes ``(m, k)`` and ``(k, n)``.

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 class BatchProgress(AbstractContextManager["BatchProgress"]):
-    """Lines on standard error, and on a terminal a bar below them.
+    """Progress of a batch: lines on standard error, and a bar below them on a terminal.
 
     Args:
-        title: of the lab.
+        title: title of the lab.
         total: number of submissions.
         shown: False prints nothing.
     """

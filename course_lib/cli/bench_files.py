@@ -24,7 +24,7 @@ _SANDBOX = sandbox.Sandbox(cpu_seconds=1 << 20, address_bytes=1 << 46, memory_by
 
 
 def bench(models: Sequence[Path], recipe: Recipe, *, backend: str | None, batch: int, seconds: float) -> dict[str, object]:
-    """Measure ONNX files and plans; ratios divide by the first one.
+    """Measure ONNX files and plans. Each ratio is relative to the first file.
 
     A plan is executable code, and its file does not prove who built it. With a plan among the files, all engines run in the sandbox, if one
     works on this machine.

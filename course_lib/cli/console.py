@@ -114,7 +114,7 @@ def outcomes(lab: Lab, examined: Examination) -> None:
 
 
 def grades(lab: Lab, graded: Sequence[Grade], rejected: Sequence[Rejected] = ()) -> None:
-    """One row per submission, then what went wrong, and where the pages are: a path in a column would be broken in the middle."""
+    """Print one row per submission, then errors and the paths of the pages. In a column, a path would be split across lines."""
     rows = [
         (one.student, _points(one), f"{one.review.points.open:g}" if one.review.points.open else "", _reasons(one.review))
         for one in graded

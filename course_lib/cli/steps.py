@@ -1,4 +1,4 @@
-"""Long work told step by step: each step is named as it begins, with an estimate; on a terminal a bar moves with the time."""
+"""Progress of long work: each step is printed when it begins, with an estimated time; a terminal also shows a bar."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Steps(AbstractContextManager["Steps"]):
             self._progress.stop()
 
     def begin(self, name: str, about_s: float) -> None:
-        """The step before has ended, and this one begins; it takes about so many seconds."""
+        """End the current step and begin the next one, with its estimated time in seconds."""
         if not self._shown:
             return
         if self._progress is None:

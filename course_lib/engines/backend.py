@@ -29,9 +29,9 @@ class Availability:
     """What one backend can do on this machine.
 
     Attributes:
-        name: the backend's.
-        version: of its library, "" where that is not installed.
-        no_build, no_run: why it cannot build or run here, "" where it can.
+        name: name of the backend.
+        version: version of its library, "" if it is not installed.
+        no_build, no_run: why it cannot build or run here, "" if it can.
     """
 
     name: str
@@ -45,11 +45,11 @@ class Availability:
 
 
 class Backend(ABC):
-    """A compiler and a runtime for engines, or one of the two. Only `name` and `availability` must be there.
+    """A compiler or a runtime for engines, or both. A subclass must define `name` and `availability`.
 
     Attributes:
-        name: how plans, commands and verdicts call it.
-        distributions: the packages that bring its library. The first one that is installed has its version.
+        name: its name in plans, commands and verdicts.
+        distributions: the packages that contain its library. Its version is that of the first installed one.
         builder_rank, runner_rank: its place in the order in which `default_builder` and `default_runner` try the backends, the lowest
             first. None means that it must be asked for by name.
         builds_lowered_models: whether `compile` takes models that `course_lib.precision` lowered for ONNX Runtime.
@@ -75,8 +75,8 @@ class Backend(ABC):
         Args:
             model: an ONNX file that exists.
             recipe: the JSON values of a `Recipe`, as `Recipe.wire` gives them.
-            operators: operator type of each ONNX node by its name, for the layer table; ``{}`` where there is no onnx package.
-            report: is called with the share done, from 0 to 1, and the name of the phase, by compilers that tell.
+            operators: operator type of each ONNX node by name, for the layer table; ``{}`` without the onnx package.
+            report: called with the share done (0 to 1) and the name of the phase, if the compiler reports progress.
 
         Raises:
             BuildError: the model or the recipe is rejected.
@@ -95,7 +95,7 @@ class Backend(ABC):
             PlanError: the plan is damaged or made by another version, or this backend does not make plans.
             EngineError: the weights cannot be streamed.
         """
-        raise PlanError(f"the backend {self.name} makes no plans: this one is not what it says")
+        raise PlanError(f"the backend {self.name} does not build plans, so the plan's description is wrong: build it again")
 
     def load_module(self, source: ModelSource) -> Engine:
         """An engine in this process that runs a PyTorch module.
@@ -110,11 +110,11 @@ class Backend(ABC):
         return False
 
     def wants_lowered_int8(self) -> bool:
-        """Whether INT8 is fast here only after `course_lib.precision.lower_for_onnxruntime`."""
+        """Whether INT8 models must pass through `course_lib.precision.lower_for_onnxruntime` to be fast here."""
         return False
 
     def newest_opset(self, version: str) -> int | None:
-        """The newest ONNX operator set that one version of the compiler reads; None where no limit matters to the course."""
+        """The newest ONNX operator set that a version of the compiler reads; None if no limit affects the course."""
         return None
 
     def build_settings(self) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""From a model and a recipe to a plan, in a process of its own with a time limit."""
+"""From a model and a recipe to a plan, in a separate process with a time limit."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Compiler:
     Args:
         backend: a backend's name, ``name@environment`` for one in another interpreter; default `default_builder`.
         launcher: wraps the command of the compiler's process in a sandbox, which then gets the model's bytes and no path:
-            weights in files beside the model are out of its reach.
+            it cannot read weights in files next to the model.
 
     Raises:
         BackendUnavailable: no such backend or environment.
@@ -75,7 +75,7 @@ class Compiler:
             return plan if self.launcher or plan.layers.operators else _with_operators(plan, path)
 
     def version(self) -> str:
-        """The backend's; in another interpreter the process that compiles is asked, once and before it has seen a model.
+        """The backend's version. For another interpreter, the compiling process is asked once, before it receives a model.
 
         Raises:
             BackendUnavailable: the other interpreter does not have the backend.
@@ -133,7 +133,7 @@ def build(
 
 
 def _with_operators(plan: Plan, model: Path) -> Plan:
-    """The operators by name, for a compiler whose interpreter has no onnx package: TensorRT 8.6 has one of its own."""
+    """The operators by name, for a compiler whose interpreter has no onnx package: TensorRT 8.6 has its own interpreter."""
     return replace(plan, layers=replace(plan.layers, operators=operators_of(model)))
 
 

@@ -6,9 +6,9 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from html import escape
 from typing import Any, overload
 
+from course_lib._util.html import LEFT, WIDE, notebook_table
 from course_lib.errors import PrecisionError
 from course_lib.style import breakable_html
 
@@ -21,7 +21,7 @@ PROOF = {"fp32": "Float", "fp16": "Half", "bf16": "BFloat16", "int8": "Int8", "f
 
 @dataclass(frozen=True)
 class LayerTensor:
-    """A tensor that a layer reads or writes. `shape` has -1 where a dimension is dynamic; `dtype` is "" where unknown."""
+    """A tensor that a layer reads or writes. `shape` has -1 where a dimension is dynamic; `dtype` is "" if unknown."""
 
     name: str
     shape: tuple[int, ...]
@@ -63,7 +63,7 @@ class LayerTable(Sequence[Layer]):
 
     Attributes:
         layers: every row.
-        operators: operator type of each ONNX node by node name, ``{}`` where the graph was not at hand.
+        operators: operator type of each ONNX node by node name, ``{}`` if the graph was not available.
     """
 
     layers: tuple[Layer, ...] = ()
@@ -94,7 +94,7 @@ class LayerTable(Sequence[Layer]):
     def fused_operators(self, layer: Layer) -> str:
         """The ONNX operators inside one layer in the graph's order, such as ``"Conv + Add + Relu"``.
 
-        Node names, in the compiler's order, where the graph is not at hand.
+        Node names, in the compiler's order, if the graph is not available.
         """
         place = {name: index for index, name in enumerate(self.operators)}
         nodes = sorted(layer.onnx_nodes, key=lambda node: place.get(node, 0))
@@ -182,15 +182,14 @@ class LayerTable(Sequence[Layer]):
         if not rows:
             return "<p>No layer table: this backend does not tell which kernels it runs.</p>"
         columns = ["kernel", "operators" if self.operators else "onnx", "reads", "weights", "writes", "shape", "format"]
-        left, wide = 'style="text-align:left"', 'style="text-align:left;min-width:13em"'  # the first two columns hold lists
-        styles = dict.fromkeys(columns, left) | dict.fromkeys(columns[:2], wide)
-        head = "".join(f"<th {styles[column]}>{column}</th>" for column in columns)
-        body = ""
-        for row in rows:
-            cells = {column: escape(row[column]) for column in columns} | {"kernel": breakable_html(row["kernel"])}
-            body += f'<tr title="{escape(row["kind"])}: {escape(row["onnx"])}">'
-            body += "".join(f"<td {styles[column]}>{cell}</td>" for column, cell in cells.items()) + "</tr>"
+        styles = dict.fromkeys(columns, LEFT) | dict.fromkeys(columns[:2], WIDE)  # the first two columns hold lists
+        shown = [
+            (
+                {"title": f"{row['kind']}: {row['onnx']}"},
+                [breakable_html(row["kernel"]), *(row[column] for column in columns[1:])],
+            )
+            for row in rows
+        ]
         counts = ", ".join(f"{n} with {dtype}" for dtype, n in self.dtype_counts().most_common())
         nodes = f"{len(self.operators)} ONNX nodes became " if self.operators else ""
-        caption = f"{nodes}{len(rows)} kernels ({counts})"
-        return f"<table><caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        return notebook_table(f"{nodes}{len(rows)} kernels ({counts})", styles, shown)

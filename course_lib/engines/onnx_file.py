@@ -11,7 +11,7 @@ def self_contained(model: Path) -> bytes:
     """The model with its weights inside: a session made from bytes would look for them in the working directory.
 
     Raises:
-        BuildError: the weights are in files beside the model that are missing, or that cannot be read without the onnx package.
+        BuildError: the weights are in files next to the model that are missing, or that cannot be read without the onnx package.
     """
     data = model.read_bytes()
     if b"location" not in data:  # the key under which ONNX names a file with weights
@@ -22,7 +22,7 @@ def self_contained(model: Path) -> bytes:
         return bytes(onnx.load(model).SerializeToString())
     except ImportError:
         raise BuildError(
-            "the model may keep weights in files beside it, which this environment cannot read: install onnx"
+            "the model may keep weights in files next to it, which this environment cannot read: install onnx"
         ) from None
     except Exception as error:  # protobuf's own classes, and a TypeError of onnx's for a location that is not text
         raise BuildError(

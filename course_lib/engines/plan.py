@@ -55,10 +55,10 @@ VARIANTS = ("eager", "compile", "cuda_graph", "compile+cuda_graph")
 
 @dataclass(frozen=True)
 class ModelSource:
-    """A PyTorch model by the function that makes it, so that a worker can make its own: ``module:function`` and arguments.
+    """A PyTorch model, given by the function that makes it (``module:function``) and its arguments, so that a worker can make a copy.
 
     Attributes:
-        dtype: of parameters and arithmetic, ``"fp32"``, ``"fp16"`` or ``"bf16"``.
+        dtype: type of parameters and arithmetic, ``"fp32"``, ``"fp16"`` or ``"bf16"``.
         variant: how torch runs it, one of `VARIANTS`; see `TorchEngine`.
 
     Raises:
@@ -82,16 +82,16 @@ class ModelSource:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a build leaves: the serialized engine and what is known about it.
+    """The result of a build: the serialized engine and its metadata.
 
     Attributes:
-        backend: who built it, and who can run it.
+        backend: the backend that built it and can run it.
         version: version of that backend.
         data: the serialized engine. It is executable code: load only plans that you built yourself.
         onnx_sha256: digest of the model it was built from.
         recipe: the recipe, as plain JSON values.
         targets: compute capabilities it runs on, such as ``("sm89",)``, or ``("sm80+",)`` for that and all later ones; empty
-            where any device will do.
+            if it runs on any device.
         layers: the layer table.
         build_seconds: time in the compiler.
         notes: what a reader should know about this build, one sentence each.
@@ -108,7 +108,7 @@ class Plan:
     notes: tuple[str, ...] = ()
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the plan, and beside it ``PATH.json`` with what is known about it: both, or on any error neither.
+        """Write the plan, and its metadata next to it as ``PATH.json``. After an error, neither file is written.
 
         Raises:
             PlanError: the disk is full, or the folder does not exist or is read-only.
@@ -136,7 +136,7 @@ class Plan:
         """Read a plan that `save` wrote.
 
         Raises:
-            PlanError: no such file, no description beside it, or the two do not belong together.
+            PlanError: no such file, no metadata next to it, or the two do not belong together.
         """
         path = Path(path)
         try:
@@ -148,7 +148,7 @@ class Plan:
             if Path(error.filename) == path:
                 raise PlanError(f"{path}: no such plan") from None
             raise PlanError(
-                f"{path} has no {_beside(path).name} beside it, so nothing says who built it: a plan is executable code, build your own"
+                f"{path} has no {_beside(path).name} next to it, so its origin is unknown: a plan is executable code, build your own"
             ) from None
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise PlanError(f"{path} cannot be read ({type(error).__name__}: {error}); build it again") from None
@@ -165,7 +165,7 @@ class Plan:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any], data: bytes) -> Plan:
-        """The plan of which `to_json` gave these values and whose engine these bytes are.
+        """The plan with the values from `to_json` and these bytes as its engine.
 
         Raises:
             KeyError, TypeError, ValueError, AttributeError: the values are not those of a plan.
@@ -228,7 +228,7 @@ def check_feeds(inputs: tuple[TensorInfo, ...], feeds: Feeds) -> None:
 
 
 def check_profiles(recipe: Mapping[str, Any], feeds: Feeds) -> int | None:
-    """Index of the first profile whose ranges hold all shapes; None where the recipe has no profile.
+    """Index of the first profile whose ranges hold all shapes; None if the recipe has no profile.
 
     Raises:
         EngineError: every profile rejects; the message quotes the ranges.

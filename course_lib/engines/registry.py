@@ -24,9 +24,9 @@ ENTRY_POINTS = "course_lib.backends"
 
 
 def all_backends() -> tuple[Backend, ...]:
-    """The course's backends and those of other distributions: in the order in which `default_runner` tries them, then by name.
+    """The backends of the course and of other distributions, in the order in which `default_runner` tries them, then by name.
 
-    A name that the course uses cannot be taken by another distribution.
+    Another distribution cannot use a name that the course uses.
     """
     own = _backends_of_the_course()
     found = [*own.values(), *(find(name) for name in entry_points(group=ENTRY_POINTS).names if name not in own)]
@@ -102,7 +102,7 @@ def compile_plan(name: str, model: Path, recipe: Mapping[str, Any], report: Repo
 
 
 def load(source: Plan | ModelSource, *, weight_budget_bytes: int | None = None) -> Engine:
-    """An engine in this process, from a plan or from the source of a PyTorch module.
+    """Load an engine in this process, from a plan or from the source of a PyTorch module.
 
     Args:
         weight_budget_bytes: how many bytes of a plan's weights may stay on the device, for backends that stream the others.
@@ -125,7 +125,7 @@ def load(source: Plan | ModelSource, *, weight_budget_bytes: int | None = None) 
 
 
 def operators_of(model: Path, *, reject_lowered: bool = False) -> dict[str, str]:
-    """Operator type of each node by its name; empty where the environment has no onnx package.
+    """Operator type of each node by its name; empty if the environment has no onnx package.
 
     Raises:
         BuildError: the file is not an ONNX model, or with `reject_lowered` one that was lowered for ONNX Runtime.

@@ -1,8 +1,8 @@
-"""Whether every name of TensorRT's that this course uses exists in the versions that its code is meant for.
+"""Check that every TensorRT name in this course exists in the versions for which the code is meant.
 
 The course's modules take the TensorRT module as a parameter named `trt` and run on all versions; a file that imports ``tensorrt_rtx``
-or ``tensorrt`` is meant for that. A name that only some versions have stands under a condition that those versions answer
-differently, ``hasattr(...)`` or ``"NAME" in trt.Enum.__members__``, or on a line with a comment such as ``# TensorRT 8.6 only``.
+or ``tensorrt`` is meant for that module. A name that only some versions have must be under a condition that distinguishes them,
+``hasattr(...)`` or ``"NAME" in trt.Enum.__members__``, or on a line with a comment such as ``# TensorRT 8.6 only``.
 
 ``python -m course_lib.migration.conformance`` prints the names and their versions as a page of the book.
 """
@@ -38,10 +38,10 @@ class Row:
     """One name and where the course uses it.
 
     Attributes:
-        name: as behind ``trt.``, with ``(keyword=)`` for a keyword, ``torch_tensorrt.`` in front for one of Torch-TensorRT's.
-        versions: those that have it.
-        reached: those in which some place that uses it is reached.
-        files: relative to the course.
+        name: the name after ``trt.``, with ``(keyword=)`` for a keyword, ``torch_tensorrt.`` in front for one of Torch-TensorRT's.
+        versions: versions that have it.
+        reached: versions in which at least one use is reached.
+        files: paths relative to the course.
     """
 
     name: str
@@ -123,7 +123,7 @@ def _reached(use: Use, meant: tuple[str, ...], comment: str) -> tuple[tuple[str,
     held = {version: use.condition.holds(ApiTable.load(version)) for version in meant}
     if None in held.values():
         return tuple(version for version in meant if held[version]), [
-            "which versions get here cannot be told: say it in a comment"
+            "the versions that reach this line cannot be determined: name them in a comment"
         ]
     answers = set(held.values())
     dead = "every version" if answers == {True} else "no version" if answers == {False} else ""
@@ -158,7 +158,7 @@ def _parameters(name: str, table: ApiTable) -> set[str]:
 
 
 def _torch(use: Use) -> Iterator[tuple[str, tuple[str, ...], str]]:
-    """Each keyword of a call of Torch-TensorRT's with the versions that read it, and what is wrong."""
+    """Each keyword of a Torch-TensorRT call, with the versions that read it and the problems."""
     function = _TORCH_FUNCTIONS.get(use.name)
     if function is None or not isinstance(use.node, ast.Call):
         return
@@ -183,7 +183,7 @@ def _rows(places: Sequence[_Place]) -> list[Row]:
 def page(rows: Sequence[Row]) -> str:
     """The names and their versions as Markdown: a table of TensorRT's, a table of Torch-TensorRT's.
 
-    A tick is a version that has the name, a cross one that has it not, and then no place that uses the name is reached there.
+    A tick marks a version that has the name. A cross marks a version that does not; no use of the name is reached there.
     """
     torch_rows = [row for row in rows if row.name.startswith("torch_tensorrt")]
     tensorrt_rows = [row for row in rows if row not in torch_rows]

@@ -35,7 +35,7 @@ def page(lectures: Mapping[int, str] | None = None) -> str:
         "",
         "## Python",
         "",
-        *_table(("old name, behind `trt.`", "what became of it", "write instead", "lecture"), _api_rows(newest, links)),
+        *_table(("old name, after `trt.`", "what became of it", "write instead", "lecture"), _api_rows(newest, links)),
         "",
         "## Torch-TensorRT",
         "",
@@ -107,7 +107,7 @@ def _code(names: Iterable[str]) -> str:
 
 
 def _plain(text: str) -> str:
-    """Text that a Markdown table shows as it is."""
+    """Text with Markdown's table characters escaped."""
     return text.replace("|", r"\|").replace("<", "&lt;").replace("*", r"\*").replace("_", r"\_")
 
 

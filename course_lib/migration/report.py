@@ -49,7 +49,7 @@ def lines(found: Scan) -> list[str]:
 
 
 def github(found: Scan) -> list[str]:
-    """Commands that GitHub Actions shows beside the lines of a pull request."""
+    """Commands that GitHub Actions shows next to the lines of a pull request."""
     said = []
     for one in found.findings:
         title = _property(f"{one.verdict.severity} {one.verdict.name}")
@@ -63,7 +63,7 @@ def sarif(found: Scan, version: str) -> dict[str, object]:
     """The findings as a SARIF 2.1.0 log, which code scanners and editors read.
 
     Args:
-        version: of the program that writes it.
+        version: version of the program that writes the log.
     """
     rules = [{"id": name, "shortDescription": {"text": text}} for name, text in _MEANING.items()]
     notifications = [{"level": "error", "message": {"text": text}} for text in found.unread]
@@ -80,7 +80,7 @@ def summary(found: Scan) -> list[str]:
     """The notes, and one line that counts."""
     counted = [f"{count} {name}" for name, count in found.counts().items() if count]
     read = f"{found.files} file{'s' if found.files != 1 else ''} read for TensorRT {found.target}"
-    silenced = f"; {found.silenced} kept back by comments" if found.silenced else ""
+    silenced = f"; {found.silenced} suppressed by comments" if found.silenced else ""
     return [
         *(f"note: {note}" for note in (*found.unread, *found.notes)),
         f"{read}: {', '.join(counted) or 'nothing to change'}{silenced}",

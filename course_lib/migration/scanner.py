@@ -43,13 +43,13 @@ class Scan:
     """What a scan found.
 
     Attributes:
-        target: the version whose table answered.
-        files: how many files were read.
-        findings: by file, cell and line.
-        notes: programs of which a part could not be parsed, one line each, and one on the table where it is not that of the version
-            that was asked about.
-        unread: files that could not be read at all, one line each.
-        silenced: how many findings the comment ``# migrate: ignore`` keeps back.
+        target: the version whose table was used.
+        files: number of files that were read.
+        findings: the findings, ordered by file, cell and line.
+        notes: one line for each program that could not be parsed completely, and one line if the table is not that of the
+            requested version.
+        unread: files that could not be read, one line each.
+        silenced: number of findings that the comment ``# migrate: ignore`` suppresses.
     """
 
     target: str

@@ -60,7 +60,7 @@ def _batches(seed: int, steps: int) -> Iterator[list[Frame]]:
 
 
 def _loss(model: Detector, frames: list[Frame]) -> Tensor:
-    """Objectness everywhere; class and box at the cells that lie in the middle of a digit."""
+    """Objectness everywhere; class and box at the cells in the middle of a digit."""
     images = torch.from_numpy(np.stack([frame.image for frame in frames])[:, None]).float() / 255
     scale = model.side / SIDE
     if scale != 1:

@@ -1,4 +1,4 @@
-"""Video with a known truth: real handwritten digits that move over real photographs, endless from a seed.
+"""Endless video with known boxes, made from a seed: real handwritten digits that move over real photographs.
 
 Source of the photographs: "china.jpg" and "flower.jpg", which scikit-learn ships (CC BY). Nothing is downloaded.
 """
@@ -24,7 +24,7 @@ _INK_SEEN = 0.3  # ink from which a pixel belongs to a digit's box
 
 @dataclass(frozen=True)
 class Frame:
-    """One image of a video and what is to be seen in it.
+    """One image of a video with its boxes and classes.
 
     Attributes:
         image: uint8, shape ``(128, 128)``, gray.
@@ -39,7 +39,7 @@ class Frame:
 
 @dataclass(frozen=True)
 class _Actor:
-    """A digit on its way: cut out tightly, bouncing between the edges, growing and shrinking."""
+    """A moving digit: cut out tightly, it bounces between the edges, grows and shrinks."""
 
     ink: np.ndarray
     digit: int
@@ -61,11 +61,11 @@ class _Actor:
 
 
 def video(seed: int, *, split: Literal["train", "test"] = "test", scene_frames: int = SCENE_FRAMES) -> Iterator[Frame]:
-    """Frames without end, the same for the same arguments.
+    """Endless frames. The same arguments give the same frames.
 
     Args:
-        seed: of everything that happens.
-        split: which scans play. No checkpoint has seen "test".
+        seed: seed of all random choices.
+        split: the part of the scans to use. No checkpoint was trained on "test".
         scene_frames: length of a scene; 1 makes every frame its own picture, for training.
 
     Raises:
@@ -78,12 +78,12 @@ def video(seed: int, *, split: Literal["train", "test"] = "test", scene_frames: 
 
 
 def prepared(images: np.ndarray, side: int = SIDE, *, channels: int = 1) -> np.ndarray:
-    """Frames as a detector takes them: float32 in [0, 1], ``(N, channels, side, side)``.
+    """Frames as the input of a detector: float32 in [0, 1], ``(N, channels, side, side)``.
 
     Args:
         images: uint8, ``(N, 128, 128)``.
-        side: pixels; other than 128, frames are resized bilinearly.
-        channels: 3 repeats the gray for detectors that expect colors.
+        side: size in pixels. If it is not 128, frames are resized bilinearly.
+        channels: with 3, the gray values are repeated for detectors that expect colors.
     """
     pixels = images.astype(np.float32) / 255
     if side != SIDE:

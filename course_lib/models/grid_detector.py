@@ -67,8 +67,8 @@ def detector(side: int = 128, *, pretrained: bool = True) -> Detector:
     """The digit detector in eval mode, for square gray frames.
 
     Args:
-        side: of its input in pixels, a multiple of 8. The weights are the same at every side; they were trained at 96 to 128.
-        pretrained: load the shipped weights; otherwise freshly initialized from torch's global random generator.
+        side: side of its input in pixels, a multiple of 8. All sizes use the same weights, which were trained at 96 to 128.
+        pretrained: load the shipped weights. Otherwise torch's global random generator initializes them.
 
     Raises:
         ValueError: `side` is not a positive multiple of 8.

@@ -21,7 +21,7 @@ class Signature:
         inputs: each input's name and shape, in the order of ``forward``'s arguments; a dynamic dimension is a string, its
             name. All inputs are float32.
         outputs: names of what ``forward`` returns, in order.
-        sizes: example sizes of dynamic dimensions; those not named take 2. Never 1: torch.export would take it for fixed.
+        sizes: example sizes of dynamic dimensions, 2 by default. Never use 1, because torch.export would treat it as fixed.
     """
 
     inputs: Mapping[str, tuple[int | str, ...]]

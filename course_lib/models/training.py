@@ -52,11 +52,11 @@ SCHEDULES: dict[Name, Schedule] = {
 
 
 def train(name: Name, *, seed: int = 0, progress: bool = True) -> float:
-    """Train one network from scratch, write its checkpoint, and return the accuracy of what was written.
+    """Train one network from scratch, write its checkpoint, and return the accuracy of the stored weights.
 
     Args:
         name: "small", "wide" or "encoder".
-        seed: of the initial weights, the order of the digits and their perturbations.
+        seed: seed of the initial weights, the order of the digits and their perturbations.
         progress: show a bar.
 
     Returns:

@@ -26,7 +26,7 @@ def load(model: nn.Module, name: str) -> None:
 def save(model: nn.Module, name: str) -> Path:
     """Write ``model``'s weights as checkpoint ``name``, in half precision: half the size.
 
-    None of the 450 held-out digits changes its class by it, nor did any of 2000 fresh ones.
+    The rounding does not change the class of any of the 450 held-out digits or of 2000 fresh ones.
     """
     FOLDER.mkdir(exist_ok=True)
     path = FOLDER / f"{name}.pt"

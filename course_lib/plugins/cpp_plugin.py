@@ -48,5 +48,5 @@ def tensorrt_major(include: Path) -> int:
         raise BackendUnavailable(f"no TensorRT headers in {include}: expected NvInfer.h and NvInferVersion.h there") from None
     found = re.search(r"#define (?:NV_TENSORRT|TRT)_MAJOR(?:_ENTERPRISE)? +(\d+)", text)
     if found is None:
-        raise BackendUnavailable(f"{include}/NvInferVersion.h names no version of TensorRT")
+        raise BackendUnavailable(f"{include}/NvInferVersion.h does not define a TensorRT version")
     return int(found[1])

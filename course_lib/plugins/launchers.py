@@ -1,4 +1,4 @@
-"""The RoPE kernel behind one call: out of a compiled library (for the host or for a GPU), or compiled by pycuda at run time."""
+"""The RoPE kernel as one call, from a compiled library (for the host or a GPU) or compiled by pycuda at run time."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class PycudaRope:
     def __call__(
         self, dtype: str, x: int, cos: int, sin: int, y: int, shape: Shape, *, interleaved: bool = False, stream: Any = None
     ) -> None:
-        """Rotate, as `Launcher` says, but on a `pycuda.driver.Stream`; None is the default stream."""
+        """Rotate as `Launcher` does, but on a `pycuda.driver.Stream`; None is the default stream."""
         if not np.prod(shape):
             return
         width = vector_width(dtype, (x, cos, sin, y), shape[3])

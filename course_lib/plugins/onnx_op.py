@@ -50,7 +50,7 @@ def rope_model(
     """A model of one custom node between input ``x`` and output ``y``, batch and sequence dynamic, the tables stored in it.
 
     Args:
-        max_sequence: rows of the tables: no longer sequence can be rotated.
+        max_sequence: number of rows of the tables, which limits the length of a sequence.
         dtype: ``"float32"``, ``"float16"`` or ``"bfloat16"``.
 
     Raises:

@@ -1,4 +1,4 @@
-"""How wide the memory accesses are that nvcc made of a kernel, read off its PTX."""
+"""The width of the memory accesses in the PTX that nvcc made from a kernel."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """RoPE as a TensorRT plugin written in Python: `IPluginV3` and its creator, for TensorRT 10 and 11.
 
-TensorRT asks a plugin three kinds of questions, and each kind is an interface: what are you called (core), which shapes and types
-do you make of mine (build), and do it (runtime). One class answers all three here, as NVIDIA's samples do.
+A plugin has three interfaces. The core interface gives its name, the build interface gives output shapes and types, and the
+runtime interface computes. One class implements all three here, as in NVIDIA's samples.
 
 Source: NVIDIA TensorRT documentation, "Adding Custom Layers Using the Python API".
 """

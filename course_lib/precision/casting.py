@@ -118,7 +118,7 @@ class _Casting:
                 value.dtype = self.half
 
     def _retarget(self, node: ir.Node, *, kept: bool) -> None:
-        """A Cast of the model's own reads any type; one to float32 now goes to half, and away where it changes nothing."""
+        """Adapt one of the model's own Casts. A Cast to float32 now casts to half, and is removed if it changes nothing."""
         source, result = node.inputs[0], node.outputs[0]
         if result not in self.floats or kept or source is None:
             return

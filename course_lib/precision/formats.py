@@ -1,7 +1,7 @@
-"""Number formats of inference: how many bits each spends on what, which numbers it has, and what rounding to it does.
+"""Number formats of inference: the fields of each format, the numbers that it can represent, and the error of rounding to it.
 
-A floating-point number is ``(-1)**sign * 1.mantissa * 2**(exponent - bias)``. The exponent's bits decide how far a format reaches,
-the mantissa's how finely it divides each power of two. INT8 has neither: it has 256 equal steps, whose size has to be chosen.
+A floating-point number is ``(-1)**sign * 1.mantissa * 2**(exponent - bias)``. The bits of the exponent set the range of a format,
+and the bits of the mantissa set how finely it divides each power of two. INT8 has neither: it has 256 equal steps of a chosen size.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Format:
 
     Attributes:
         name: such as ``"FP16"``.
-        exponent_bits, mantissa_bits: beside one bit of sign; INT8 has 0 and 7.
+        exponent_bits, mantissa_bits: number of bits besides the sign bit; INT8 has 0 and 7.
         largest: the largest finite number.
         smallest_normal: below it, numbers lose mantissa bits one by one (subnormal numbers).
         smallest: the smallest number above zero.
@@ -49,7 +49,7 @@ class Format:
             return wide.astype(_DTYPES[self.name]).astype(np.float64)
 
     def bits(self, value: float) -> tuple[str, str, str]:
-        """Sign, exponent and mantissa of the nearest number, each as a text of zeros and ones."""
+        """Sign, exponent and mantissa of the nearest number, each as a string of zeros and ones."""
         if self.name == "INT8":
             pattern = f"{round(float(self.round(value)) / self.smallest) & 0xFF:08b}"
         elif self.name == "TF32":

@@ -17,7 +17,7 @@ _POINTS = 1 << 14  # tried along a line: more numbers than a screen has pixels
 
 
 def format_ranges(formats: Sequence[Format] = tuple(FORMATS.values())) -> Figure:
-    """From the smallest to the largest positive number of each format, on one logarithmic axis."""
+    """Draw the range from the smallest to the largest positive number of each format, on one logarithmic axis."""
     figure = style.figure(8.0, 0.9 + 0.32 * len(formats))
     axes = figure.add_subplot()
     for row, shown in enumerate(formats):
@@ -61,7 +61,7 @@ def number_lines(formats: Sequence[Format], low: float, high: float) -> Figure:
         axes.annotate(text, (1.0, row), (6, 0), xycoords=("axes fraction", "data"), textcoords="offset points", va="center")
     axes.set_yticks(range(len(formats)), [shown.name for shown in formats])
     axes.tick_params(axis="y", length=0)
-    axes.set(xlim=(low, high), ylim=(len(formats) - 0.4, -0.6), xlabel="value; right: how many numbers lie on this stretch")
+    axes.set(xlim=(low, high), ylim=(len(formats) - 0.4, -0.6), xlabel="value; right: how many numbers are in this interval")
     most, least = max(counts, key=counts.__getitem__), min(counts, key=counts.__getitem__)
     axes.set_title(f"From {low:g} to {high:g}: {most} has {counts[most]:,} numbers, {least} has {counts[least]:,}", loc="left")
     return figure

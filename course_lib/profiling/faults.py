@@ -1,4 +1,4 @@
-"""What makes a pipeline slow, according to its timeline: each fault with the time it cost, the evidence and the remedy."""
+"""Faults that make a pipeline slow, found on its timeline: each with its cost in time, the evidence and a remedy."""
 
 from __future__ import annotations
 

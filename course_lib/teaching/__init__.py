@@ -1,1 +1,1 @@
-"""What only the lectures use: one module or folder for each lecture, and the widgets. It may import anything; nothing imports it."""
+"""Code that only the lectures use: one module or folder for each lecture, and the widgets. No other package imports it."""

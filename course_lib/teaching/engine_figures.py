@@ -20,7 +20,7 @@ DEFAULT = "tuned at 8"
 
 
 def draw_batches(rows: Sequence[Row]) -> Figure:
-    """Over batch sizes, how many times as long each engine takes as the best of them for that size."""
+    """Draw each engine's time over the batch size, relative to the fastest engine at that size."""
     found = _those(rows, "latency", group="profiles")
     batches = sorted({row["batch"] for row in found})
     best = {batch: min(row["ms"] for row in found if row["batch"] == batch) for batch in batches}
@@ -71,13 +71,11 @@ def draw_caches(rows: Sequence[Row]) -> Figure:
     found = {row["from"]: row["build_s"] for row in _those(rows, "cache")}
     ways = list(found)
     times = found[ways[0]] / found[ways[-1]]
-    return _log_dots(
-        found, "until the engine's plan is there (s)", f"From the {ways[-1]} a plan comes {times:.3g} times as fast"
-    )
+    return _log_dots(found, "time until the plan is ready (s)", f"From the {ways[-1]} a plan comes {times:.3g} times as fast")
 
 
 def draw_switch(rows: Sequence[Row]) -> Figure:
-    """Host time of a run: one context that changes its profile for each, a context a profile, and no second profile."""
+    """Draw the host time of a run in three cases: one context that switches profiles, one context per profile, and no second profile."""
     found = _those(rows, "switch")
     times = {f"{row['engine'].rpartition(', ')[2]}: {way}": ms for row in found for way, ms in row["ms"].items()}
     worst = max(found, key=lambda row: row["speedup"]["median"])

@@ -32,7 +32,7 @@ def draw_traffic(traffic: Traffic, title: str) -> Figure:
 
 
 def compare_traffic(variants: Mapping[str, Traffic], title: str) -> Figure:
-    """One bar a variant with its total, and beside it the number of round trips."""
+    """Draw one bar per variant with its total, and next to it the number of round trips."""
     names = [f"{name}\n{traffic.launches}" for name, traffic in variants.items()]
     values = [(traffic.read_bytes, traffic.weights, traffic.written_bytes) for traffic in variants.values()]
     figure = style.figure(8.0, 1.1 + 0.5 * len(names))

@@ -135,10 +135,10 @@ def sample_figure(results: Mapping[str, Mapping[int, Sequence[float]]], unit: st
 
 
 def agreement_figure(rows: Sequence[Mapping[str, Any]]) -> Figure:
-    """Ranges that the course's calibrators found, over those of TensorRT's own: median and extremes over all tensors.
+    """Draw the ratio of the course's calibrated ranges to TensorRT's ranges: median and extremes over all tensors.
 
     Args:
-        rows: of the record ``calibrators_h200``: ``size``, ``kind`` and ``ours_over_tensorrt`` with median, min and max.
+        rows: rows of the record ``calibrators_h200``: ``size``, ``kind`` and ``ours_over_tensorrt`` with median, min and max.
     """
     drawn = style.figure(7.5, 0.9 + 0.4 * len(rows))
     axes = drawn.add_subplot()

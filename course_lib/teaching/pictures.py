@@ -20,7 +20,7 @@ _GRAY = "#777777"
 
 
 def workflow() -> Figure:
-    """Builder, network, config, profile, plan, runtime, engine, context and plugin: who makes whom, and whose memory it is."""
+    """Builder, network, config, profile, plan, runtime, engine, context and plugin: which object creates which, and the memory of each."""
     figure = style.figure(9.0, 4.5)
     axes = figure.add_subplot()
     _panel(axes, 0.0, 4.6, "build: once, on the build machine")

@@ -1,4 +1,4 @@
-"""Lecture 12: occupancy beside the limit of a kernel, and the share of a step that each range takes."""
+"""Lecture 12: occupancy and the limit of a kernel, and the share of a step that each range takes."""
 
 from __future__ import annotations
 
@@ -61,10 +61,10 @@ REST = "between the ranges"
 
 
 def range_ms(timeline: Timeline, step: str) -> dict[str, float]:
-    """Milliseconds of one step in each range inside it, the longest first, and at the end what no range covers.
+    """Milliseconds of one step in each range inside it, longest first, followed by the time that no range covers.
 
     Args:
-        timeline: with ranges that do not lie inside each other, except inside the step's.
+        timeline: its ranges must not be nested, except inside the range of the step.
         step: the name of the range around one step; the figures are means over all of them.
 
     Raises:
@@ -90,11 +90,11 @@ def at_most(parts_ms: Mapping[str, float], name: str) -> float:
 
 
 def draw_steps(versions: Mapping[str, Mapping[str, float]], step: str) -> Figure:
-    """One bar a version of the program, made of its ranges.
+    """Draw one bar for each version of the program, made of its ranges.
 
     Args:
-        versions: of `range_ms`, by the version's name, in the order in which they were made.
-        step: what one step is called.
+        versions: results of `range_ms` by the name of the version, in the order in which they were made.
+        step: name of one step.
     """
     names = [*dict.fromkeys(name for parts in versions.values() for name in parts if name != REST), REST]
     figure = style.figure(8.5, 1.5 + 0.45 * len(versions))

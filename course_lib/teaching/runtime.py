@@ -40,7 +40,7 @@ def queues(served: Mapping[str, Served], title: str) -> Figure:
 
 
 def ratios(values: Mapping[str, Interval], label: str, title: str) -> Figure:
-    """Ratios with their 95 % intervals, one row each, beside a line at 1.
+    """Draw ratios with their 95 % intervals, one row each, and a line at 1.
 
     Args:
         values: intervals by name, drawn from top to bottom.

@@ -137,7 +137,7 @@ def latency_map(
 
 
 def _frame(axes: Axes, rows: Sequence[int], columns: Sequence[int], low: Sizes, high: Sizes, color: str, label: str) -> None:
-    """A frame around the cells whose sizes lie within the box; the corners of cells are half a step away from their middles."""
+    """Draw a frame around the cells with sizes in the box. The corners of a cell are half a step from its center."""
     from matplotlib.patches import Rectangle
 
     inside_y = [index for index, size in enumerate(rows) if low[0] <= size <= high[0]]

@@ -29,7 +29,7 @@ _LOGS = ("torch.fx.experimental.symbolic_shapes", "torch._export", "torch.export
 
 
 def export_rejection(module: torch.nn.Module, *inputs: torch.Tensor, dynamic_shapes: Any = None, lines: int = 2) -> str:
-    """What `torch.export` says about a module that it cannot export, the kind of error first; empty where it exports.
+    """What `torch.export` says about a module that it cannot export, the kind of error first; empty if it exports.
 
     PyTorch also prints the graph up to the place, and logs it: that is kept from the screen here.
 
@@ -133,7 +133,7 @@ class Partition:
 
     @property
     def share(self) -> float:
-        """Share of the operators that run in TensorRT, 0 to 1."""
+        """Share of the operators that run in TensorRT, from 0 to 1."""
         sizes = [(len(block.operators), block.in_tensorrt) for block in self.blocks]
         return sum(size for size, inside in sizes if inside) / max(1, sum(size for size, _ in sizes))
 
@@ -184,7 +184,7 @@ def partition(
 
 
 def _gather(nodes: list[torch.fx.Node], supported: Mapping[torch.fx.Node, bool]) -> list[tuple[bool, list[torch.fx.Node]]]:
-    """Runs of one kind: everything of this kind whose inputs are there, then the same with the other kind, until all is done."""
+    """Runs of one kind: all operators of this kind with available inputs, then the same for the other kind, until none is left."""
     waiting = list(nodes)
     done: set[torch.fx.Node] = set()
     ready = [node for node in nodes if not any(need in supported for need in node.all_input_nodes)]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def break_even(build_s: float, slow_ms: float, fast_ms: float) -> float:
-    """How many requests it takes until a build has paid for itself; infinite where it saves nothing.
+    """How many requests it takes until a build has paid for itself; infinite if it saves nothing.
 
     Args:
         build_s: seconds of the build.
@@ -26,10 +26,10 @@ def break_even(build_s: float, slow_ms: float, fast_ms: float) -> float:
 
 
 def draw_break_even(ways: Mapping[str, tuple[float, float]], requests: int, title: str) -> Figure:
-    """Seconds spent in all, over the number of requests.
+    """Draw the total time in seconds over the number of requests.
 
     Args:
-        ways: for each name the seconds before the first request and the milliseconds of each request.
+        ways: for each name, the seconds before the first request and the milliseconds per request.
         requests: the right end of the axis.
         title: the takeaway.
     """

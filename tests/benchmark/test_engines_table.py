@@ -248,7 +248,8 @@ def test_the_readme_has_a_line_for_every_gain(rows) -> None:
     )
     assert "| a plan from nothing, timing cache, plan cache | 16 s, 6 s, 2 s | |" in said
     assert (
-        "| a context a profile, two profiles, encoder | host, 0.2 ms instead of 40 ms a run | 200.00x [180.00-220.00] |" in said
+        "| one context for each profile, two profiles, encoder | host, 0.2 ms instead of 40 ms per run | 200.00x [180.00-220.00] |"
+        in said
     )
 
 

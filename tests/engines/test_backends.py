@@ -261,7 +261,7 @@ def test_only_backends_that_stream_weights_take_a_budget(small_ort_plan: engines
 
 @pytest.mark.parametrize("name", ["torch", "torch_tensorrt"])
 def test_what_makes_no_plans_loads_none(name: str, small_ort_plan: engines.Plan) -> None:
-    with pytest.raises(PlanError, match=f"{name} makes no plans"):
+    with pytest.raises(PlanError, match=f"{name} does not build plans"):
         registry.find(name).load(small_ort_plan)
 
 

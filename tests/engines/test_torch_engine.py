@@ -80,7 +80,7 @@ def test_eager_is_the_module_itself(dtype: str) -> None:
 
 
 def test_a_plan_that_claims_to_be_torchs_is_none(small_ort_plan: Plan) -> None:
-    with pytest.raises(PlanError, match="the backend torch makes no plans"):
+    with pytest.raises(PlanError, match="the backend torch does not build plans"):
         engines.load(replace(small_ort_plan, backend="torch"))
 
 

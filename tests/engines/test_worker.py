@@ -310,7 +310,7 @@ WRONG_ANSWERS = {
 @pytest.mark.parametrize(("call", "answer"), [(call, answer) for call, answers in WRONG_ANSWERS.items() for answer in answers])
 def test_a_well_formed_answer_to_another_question(call: str, answer: str) -> None:
     data = "[{'name': 'data', 'dtype': 'uint8', 'shape': [0]}]"
-    _dies(f"say({{**{answer}, 'arrays': {data}}}); time.sleep(60)", CALLS[call], "nonsense")
+    _dies(f"say({{**{answer}, 'arrays': {data}}}); time.sleep(60)", CALLS[call], "invalid answer")
 
 
 def test_an_error_from_a_worker_is_one_short_line() -> None:

@@ -79,7 +79,7 @@ def test_a_notebook_that_cannot_be_read_costs_nothing_else(room, course, tmp_pat
 
 
 @needs_sandbox
-@pytest.mark.parametrize(("failures", "said"), [(1, "the page shows the empty one"), (2, "there is no page")])
+@pytest.mark.parametrize(("failures", "said"), [(1, "the page shows the empty notebook"), (2, "there is no page")])
 def test_a_page_that_cannot_be_made_costs_no_points_and_no_second_grading(room, course, tmp_path, monkeypatch, failures, said):
     """As where nbconvert's templates are missing, or a notebook has what it cannot show."""
     real, pages, judged = NbGraderAPI.generate_feedback, [], []

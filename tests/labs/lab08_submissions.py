@@ -132,8 +132,8 @@ _FIXED_NAME = """temporary = cache / "new.plan"
 
 # mistake: the submission, the scene that finds it, words of what is said
 MISTAKES: dict[str, tuple[Sources, str, str]] = {
-    "the key has no version": (changed("engines.version, ", ""), "another version", "did not come up"),
-    "the key has no device": (changed(", engines.device]", "]"), "another device", "did not come up"),
+    "the key has no version": (changed("engines.version, ", ""), "another version", "did not start"),
+    "the key has no device": (changed(", engines.device]", "]"), "another device", "did not start"),
     "the key has no model": (changed("hashlib.sha256(model).hexdigest()", "'scorer.onnx'"), "retrained network", "wrong answers"),
     "the key has no recipe": (changed("(), recipe, ", "(), "), "another recipe", "were not answered"),
     "no digest": (changed("if hashlib.sha256(plan).digest() == digest else", "if plan else"), "bits flipped", "wrong answers"),
@@ -142,7 +142,7 @@ MISTAKES: dict[str, tuple[Sources, str, str]] = {
         changed("_write(file, plan)", "file.exists() or _write(file, plan)"), "bits flipped", "start after that asked the compiler"
     ),
     "written in place": (
-        {**REFERENCE, "store.py": _PLAIN_STORE.format(write="file.write_bytes(plan)")}, "server killed", "did not come up"
+        {**REFERENCE, "store.py": _PLAIN_STORE.format(write="file.write_bytes(plan)")}, "server killed", "did not start"
     ),
     "a full disk ends the start": (changed("suppress(OSError)", "suppress(KeyError)"), "full disk", "File too large"),
     "one temporary name": ({**REFERENCE, "store.py": _PLAIN_STORE.format(write=_FIXED_NAME)}, "two at once", "FileNotFoundError"),

@@ -627,5 +627,5 @@ def test_a_runner_that_fails_on_the_reference_is_the_examiners_fault(reference, 
 
     LAB.examine(reference, examiner, only="kernels")  # the builder has counted by now
     monkeypatch.setattr("course_lib.labs.framework.reference.PlanCache.build", reject)
-    with pytest.raises(ExaminerFault, match="cannot be made ready: no such operator"):
+    with pytest.raises(ExaminerFault, match="cannot be prepared: no such operator"):
         LAB.examine(reference, examiner, only="equality")

@@ -26,7 +26,7 @@ PROGRAMS = {
     "an illegal address": ("long long error = 700; write(1, &error, 8);", "the kernel failed with CUDA error 700"),
     "out of memory": ("long long error = 2; write(1, &error, 8);", "the kernel failed with CUDA error 2"),
     "half an answer": ("int half = 0; write(1, &half, 4);", "the kernel failed with CUDA error -1"),
-    "no numbers": ("long long fine = 0; write(1, &fine, 8);", "the kernel's process answered nonsense"),
+    "no numbers": ("long long fine = 0; write(1, &fine, 8);", "the kernel's process sent an invalid answer"),
 }
 
 

@@ -657,7 +657,7 @@ def test_a_hostile_recording_is_a_timeline_or_nonsense(text):
     try:
         timeline = services.read_recording(Lying().infer({}))
     except EngineError as error:
-        assert "nonsense" in str(error)
+        assert "invalid answer" in str(error)
     else:
         assert timeline.span_us >= 0
 
@@ -675,7 +675,7 @@ def test_a_hostile_recording_is_a_timeline_or_nonsense(text):
 )
 def test_hostile_answers_are_nonsense(found):
     service = type("Lying", (), {"infer": lambda self, feeds: found})()
-    with pytest.raises(EngineError, match="nonsense"):
+    with pytest.raises(EngineError, match="invalid answer"):
         services.answers(service, {})
 
 

@@ -225,7 +225,7 @@ def test_a_key_without_the_version_costs_half_of_the_cache_and_nothing_else(tmp_
 )
 def test_a_server_that_does_not_start(source, words):
     (found,) = played(submissions.with_server(source), "warm start")
-    assert "did not come up" in found.trouble and words in found.trouble
+    assert "did not start" in found.trouble and words in found.trouble
 
 
 def test_a_server_that_ends_what_the_scenes_need():
@@ -349,7 +349,7 @@ def test_a_reference_that_fails_is_nobodys_fault(monkeypatch, tmp_path):
     monkeypatch.setattr(
         "course_lib.labs.lab08_serving.judge.speed.sources", lambda *name: submissions.with_server("raise KeyError")
     )
-    with pytest.raises(ExaminerFault, match="did not come up"):
+    with pytest.raises(ExaminerFault, match="did not start"):
         LAB.examine(write(tmp_path, submissions.REFERENCE), EXAMINER, only="throughput")
 
 
@@ -497,7 +497,7 @@ def test_a_process_below_another_is_found():
 def test_figures():
     found = [
         Finding("warm start", 0, ""),
-        Finding("full disk", 0, "a server did not come up: OSError " + 20 * "long "),
+        Finding("full disk", 0, "a server did not start: OSError " + 20 * "long "),
         Finding("two at once", 2, ""),
     ]
     assert figures.survival(found)._suptitle.get_text() == "1 of 3 faults survived, 2 wrong answers"

@@ -10,7 +10,7 @@ from course_lib.labs.framework.submission_files import missing
 
 
 class Answer(Lab):
-    """Hand in `answer.txt`."""
+    """The submission is `answer.txt`."""
 
     name = "lab42_answer"
     title = "Lab 42: the answer"

@@ -104,7 +104,7 @@ def test_a_real_registry_loads_it(nvcc: str, version: str) -> None:
     ("text", "said"),
     [
         (None, "no TensorRT headers in"),
-        ("#define SOMETHING 8\n", "names no version"),
+        ("#define SOMETHING 8\n", "does not define a TensorRT version"),
         ("#define NV_TENSORRT_MAJOR 7 //!< major\n", "knows TensorRT 8 to 11"),
         ("#define TRT_MAJOR_ENTERPRISE 12\n#define NV_TENSORRT_MAJOR TRT_MAJOR_ENTERPRISE\n", "headers of 12"),
     ],

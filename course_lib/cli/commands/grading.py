@@ -59,7 +59,7 @@ def _submission_folder(lab: Lab, folder: Path | None) -> Path:
 
 def grade(
     lab: LabName,
-    student: Annotated[str | None, typer.Option(help="one student; default: everybody who handed in")] = None,
+    student: Annotated[str | None, typer.Option(help="one student; default: every student with a submission")] = None,
     classroom: Annotated[str, typer.Option(help="folder of submissions and grades")] = "classroom",
     builder: Annotated[str | None, typer.Option(help="backend that proves layers and profiles")] = None,
     runner: Annotated[str | None, typer.Option(help="backend that runs and is measured")] = None,
@@ -112,11 +112,13 @@ def report(
     classroom: Annotated[str, typer.Option(help="folder of submissions and grades")] = "classroom",
     csv: Annotated[Path | None, typer.Option(help="also write the final points to this file")] = None,
     form: Annotated[str, typer.Option("--format", help="of the CSV file: nbgrader, moodle or canvas")] = "nbgrader",
-    leaderboard: Annotated[bool, typer.Option("--leaderboard", help="also write a page with ranks, for everybody")] = False,
+    leaderboard: Annotated[
+        bool, typer.Option("--leaderboard", help="also write a page with ranks, for the whole class")
+    ] = False,
     anonymous: Annotated[bool, typer.Option("--anonymous", help="the leaderboard with pseudonyms")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """A class on one lab: points, hard tasks, who needs an instructor, who was late, identical files. Writes a page."""
+    """Write a page on a class and one lab: points, hard tasks, submissions to review, late submissions, identical files."""
     from course_lib import labs
     from course_lib.cli import console
     from course_lib.grading.batch.classroom import Classroom
@@ -128,8 +130,10 @@ def report(
 
 
 def verify(
-    verdict: Annotated[Path, typer.Argument(help="the JSON beside a report: CLASSROOM/reports/STUDENT/LAB.json")],
-    classroom: Annotated[Path | None, typer.Option(help="whose key must have signed it; default: the one it lies in")] = None,
+    verdict: Annotated[Path, typer.Argument(help="the JSON next to a report: CLASSROOM/reports/STUDENT/LAB.json")],
+    classroom: Annotated[
+        Path | None, typer.Option(help="classroom whose key must have signed it; default: the one that contains the file")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Whether a verdict is as the grader signed it, and follows from the latencies it holds. Status 1 when not, or without a key."""
@@ -143,7 +147,7 @@ def verify(
     if key is None:
         where = room / signature.KEY_FILE if room else "a classroom"
         found.append(
-            f"no key was compared, so anybody may have signed it: {where} is missing, name the classroom with --classroom"
+            f"no key was compared, so anyone may have signed it: {where} is missing, name the classroom with --classroom"
         )
     if not show(
         as_json, {"verdict": str(verdict), "classroom": str(room) if room else None, "key": key, "contradictions": found}

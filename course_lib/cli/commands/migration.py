@@ -20,7 +20,8 @@ def migrate(
         ),
     ],
     to: Annotated[
-        str, typer.Option(help="a version, such as 8.6, 10.3, 11.4 or rtx; without a table it gets the nearest")
+        str,
+        typer.Option(help="a TensorRT version, such as 8.6, 10.3, 11.4 or rtx; a version without a table uses the nearest one"),
     ] = "11.4",
     output: Annotated[
         str,

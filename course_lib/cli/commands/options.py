@@ -23,7 +23,7 @@ def show(as_json: bool, document: Any) -> bool:
 
 
 def warn(text: str) -> None:
-    """One line on standard error."""
+    """Print one line on standard error."""
     print(f"course: {' '.join(text.split())}", file=sys.stderr, flush=True)
 
 
@@ -33,4 +33,4 @@ def course_root() -> Path:
 
     if found := course_folder():
         return found
-    raise CourseError("the course's folder was not found: go there, or name it in the variable COURSE_ROOT")
+    raise CourseError("the course's folder was not found: change to it, or set COURSE_ROOT to its path")

@@ -82,7 +82,7 @@ class OpenVINO(Backend):
         )
 
     def load(self, plan: Plan, *, weight_budget_bytes: int | None = None) -> Engine:
-        """See `Backend.load`. It compiles again, for the processor that is here.
+        """See `Backend.load`. It compiles again for this processor.
 
         Raises:
             PrecisionError: this processor does not compute in the recipe's precision.
@@ -173,20 +173,20 @@ def _check_precision(layers: LayerTable, precision: str) -> None:
             raise
         found = " and ".join(sorted(layers.dtype_counts()))
         raise PrecisionError(
-            f"the recipe says {precision}, and on this processor OpenVINO computes with {found} only: say fp32 here"
+            f"the recipe says {precision}, but OpenVINO computes only with {found} on this processor: set precision to fp32"
         ) from None
 
 
 def layer_table(runtime_model: Any, operators: Mapping[str, str], output_nodes: Mapping[str, str] | None = None) -> LayerTable:
-    """The table inside OpenVINO's runtime model: what it executes in each call, with the primitive that it chose as tactic.
+    """The layer table of OpenVINO's runtime model: what each call executes, with the chosen primitive as tactic.
 
-    Constants and what is computed from them alone are done when the model is compiled, and are not rows. Weights have the type
-    in which they are stored; a primitive may convert them once.
+    OpenVINO computes constants, and everything that depends only on them, when it compiles the model. They are not rows.
+    Weights have the type in which they are stored; a primitive may convert them once.
 
     Args:
-        runtime_model: of a compiled model.
-        operators: operator type by ONNX node name; ``{}`` keeps the names of OpenVINO's own operations.
-        output_nodes: ONNX node by graph output, which OpenVINO names such a node after.
+        runtime_model: runtime model of a compiled model.
+        operators: operator type by ONNX node name; with ``{}``, rows have the names of OpenVINO's operations.
+        output_nodes: ONNX node by graph output; OpenVINO names such a node after the output.
     """
     renamed = output_nodes or {}
     fixed: set[str] = set()

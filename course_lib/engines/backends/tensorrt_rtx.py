@@ -26,7 +26,7 @@ class TensorRTForRTX(TensorRT):
         if not found:
             linux = platform.system() == "Linux" and platform.machine() == "x86_64"
             advice = "not installed: pip install tensorrt-rtx-cu13"
-            return self.absent(advice if linux else "TensorRT for RTX comes for x86-64 Linux here")
+            return self.absent(advice if linux else "TensorRT for RTX is installed only on x86-64 Linux")
         here = driver.capability()
         reason = "" if here in _CAPABILITIES else f"TensorRT for RTX does not run on {here}" if here else NO_GPU
         return Availability(self.name, found, "", reason)

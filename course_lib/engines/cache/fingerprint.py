@@ -87,7 +87,7 @@ def cache_key(fingerprint: dict[str, Any]) -> str:
 
 
 def _model_sha256(model: Model) -> tuple[str, bool]:
-    """Digest of the model, and whether some of its weights may lie in files beside it.
+    """Digest of the model, and whether some of its weights may be in files next to it.
 
     A tensor says where its data is with the key "location" (onnx.proto, `external_data`), so a file without that word has no
     such tensor, and most models need not be parsed.
@@ -103,7 +103,7 @@ def _model_sha256(model: Model) -> tuple[str, bool]:
 
 
 def files_beside(model: Any) -> dict[str, str]:
-    """Digests of the files beside an ONNX file that hold its weights, by the name it calls them; "" where there is none.
+    """Digests of the files next to an ONNX file that hold its weights, by the file name in the model; "" if a file is missing.
 
     Raises:
         BuildError: the file is not an ONNX model.

@@ -56,13 +56,13 @@ class Built:
 
 @dataclass(frozen=True)
 class Entry:
-    """One plan in the cache. Where the entry is damaged, `model_sha256`, `backend` and `version` are empty.
+    """One plan in the cache. If the entry is damaged, `model_sha256`, `backend` and `version` are empty.
 
     Attributes:
         key: name of its folder.
         model_sha256: digest of the ONNX file.
-        backend, version: who built it.
-        size_bytes: of all its files.
+        backend, version: the compiler that built it.
+        size_bytes: size of all its files.
         age_s: seconds since it was built.
         idle_s: seconds since it was built or last used.
     """
@@ -78,7 +78,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class PlanCache:
-    """The plans kept in one folder, which need not exist yet. Any number of processes and threads may share it.
+    """A cache of plans in one folder, which need not exist yet. Any number of processes and threads may share it.
 
     >>> PlanCache("/tmp/plans").folder.name
     'plans'
@@ -99,11 +99,11 @@ class PlanCache:
         launcher: Launcher | None = None,
         progress: bool | Report = False,
     ) -> Built:
-        """`engines.build`, unless the plan is at hand already; the arguments are the same.
+        """Return the plan from the cache, or build it with the same arguments as `engines.build`.
 
-        A hit reads and hashes the plan, and the model where this process has not done so yet, and no more. With
-        ``name@environment`` it also starts that interpreter once, to ask for the backend's version. A build that fails leaves
-        nothing in the cache. A plan that cannot be cached (read-only folder, full disk) is returned all the same.
+        A cache hit only reads and hashes the plan, and the model if this process has not hashed it yet. With
+        ``name@environment`` it also starts that interpreter once, to ask for the backend's version. A failed build leaves
+        nothing in the cache. A plan that cannot be cached (read-only folder, full disk) is still returned.
 
         Raises:
             BackendUnavailable, BuildError, PrecisionError: as `engines.build`.
@@ -120,7 +120,7 @@ class PlanCache:
         time_limit_s: float = 600.0,
         progress: bool | Report = False,
     ) -> Built:
-        """`build` with a compiler that builds others, too: its process starts for the first plan that is not at hand."""
+        """`build` with a shared compiler, whose process starts for the first plan that is not in the cache."""
         backend, launcher = compiler.backend, compiler.launcher
         fingerprint = build_fingerprint(model, recipe, backend=backend, launcher=launcher, version=compiler.version())
         entry = self.folder / cache_key(fingerprint)
@@ -228,10 +228,10 @@ class PlanCache:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        """The right to change the folder, with the remains of killed processes swept away. The kernel ends it with its owner.
+        """Hold the lock of the folder, and delete what killed processes left. The kernel releases the lock when its owner ends.
 
         Raises:
-            PlanError: for any `OSError` of the body too; or another process has kept the lock for `_LOCK_WAIT_S`.
+            PlanError: the body raised an `OSError`, or another process kept the lock for `_LOCK_WAIT_S`.
         """
         from filelock import FileLock, Timeout  # here, as a worker's environment may not have it
 
@@ -251,7 +251,7 @@ class PlanCache:
 
 
 def _read(entry: Path, fingerprint: dict[str, Any]) -> Plan | None:
-    """The plan of an entry, or None where there is none.
+    """The plan of an entry, or None if there is none.
 
     Raises:
         PlanError: the entry is damaged, or has another fingerprint.
@@ -283,7 +283,7 @@ def _load(entry: Path, fingerprint: dict[str, Any]) -> Plan:
 
 
 def _identity(entry: Path) -> tuple[int, int] | None:
-    """Changes when another folder takes the name; None where there is none."""
+    """Changes when another folder takes the name; None if there is none."""
     try:
         found = os.lstat(entry)
     except (FileNotFoundError, NotADirectoryError):
@@ -294,7 +294,7 @@ def _identity(entry: Path) -> tuple[int, int] | None:
 
 
 def _describe(entry: Path, now: float) -> Entry | None:
-    """What `PlanCache.entries` says about an entry at a time on `time.time()`; None where it has just been removed."""
+    """What `PlanCache.entries` says about an entry at a time on `time.time()`; None if it has just been removed."""
     model, backend, version = "", "", ""
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
         fingerprint = json.loads((entry / _ENTRY).read_bytes())["fingerprint"]
@@ -311,7 +311,7 @@ def _describe(entry: Path, now: float) -> Entry | None:
 
 
 def _touch(entry: Path) -> None:
-    """Note that an entry was used, where that may be noted."""
+    """Record the use of an entry, if possible."""
     with contextlib.suppress(OSError):
         os.utime(entry, ns=(time.time_ns(), time.time_ns()))
 

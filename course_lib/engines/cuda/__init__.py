@@ -1,1 +1,1 @@
-"""The CUDA driver by ctypes: devices, streams, graphs, and two clocks that check each other."""
+"""The CUDA driver through ctypes: devices, streams, graphs, and two clocks that check each other."""

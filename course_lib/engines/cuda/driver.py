@@ -11,10 +11,10 @@ _MAJOR, _MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_{MAJOR,MINOR} 
 
 @cache
 def capability() -> str | None:
-    """Compute capability of the first GPU, such as ``"sm90"``; None where no driver or no GPU answers.
+    """Compute capability of the first GPU, such as ``"sm90"``; None if no driver or no GPU answers.
 
-    TensorRT's own calls cannot be asked: without a driver ``trt.Runtime(logger)`` returns an object around nothing, and the
-    next call on it ends the process.
+    TensorRT's own calls are not used: without a driver, ``trt.Runtime(logger)`` returns an unusable object, and the next call on it
+    ends the process.
     """
     if (driver := _driver()) is None:
         return None
@@ -31,7 +31,7 @@ def capability() -> str | None:
 
 @cache
 def model() -> str:
-    """The first GPU's name, such as ``"NVIDIA H200"``; empty where no driver or no GPU answers."""
+    """The first GPU's name, such as ``"NVIDIA H200"``; empty if no driver or no GPU answers."""
     if (driver := _driver()) is None:
         return ""
     device, name = ctypes.c_int(), ctypes.create_string_buffer(256)
@@ -40,7 +40,7 @@ def model() -> str:
 
 
 def uuids() -> tuple[str, ...]:
-    """The GPUs that this process sees, named as by ``nvidia-smi -L``; empty where no driver or no GPU answers.
+    """The GPUs that this process sees, named as by ``nvidia-smi -L``; empty if no driver or no GPU answers.
 
     The driver has resolved CUDA_VISIBLE_DEVICES, whether it holds numbers, names or nothing. A part of a GPU (MIG) has the
     name of the whole.
@@ -57,7 +57,7 @@ def uuids() -> tuple[str, ...]:
 
 
 def _driver() -> ctypes.CDLL | None:
-    """NVIDIA's driver, ready to be asked; None where there is none or it finds no device."""
+    """NVIDIA's driver, ready to be asked; None if there is none or it finds no device."""
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError:

@@ -19,11 +19,11 @@ _THREAD_LOCAL = 1  # CU_STREAM_CAPTURE_MODE_THREAD_LOCAL: what other threads do 
 
 
 class CudaGraph:
-    """The work that `record` enqueues on a stream, ready to be launched again.
+    """A CUDA graph of the work that `record` enqueues on a stream.
 
     Args:
-        stream: handle of the stream; not the default one, which cannot be captured.
-        record: enqueues the work. It has run once before: libraries allocate and load kernels in a first run.
+        stream: handle of the stream. It must not be the default stream, which cannot be captured.
+        record: enqueues the work. It must have run once before, because libraries allocate and load kernels in the first run.
 
     Raises:
         EngineError: something in the work cannot be captured, such as a synchronization or an allocation.
@@ -46,7 +46,7 @@ class CudaGraph:
 
 
 class Replay:
-    """The graph of work whose shapes and addresses now and then change.
+    """A CUDA graph of work whose shapes and addresses can change between calls.
 
     Attributes:
         captured: the state that the graph holds; None before the first capture.
@@ -117,5 +117,5 @@ class _Driver:
 
 @cache
 def driver() -> _Driver:
-    """The driver's calls; tests put a stand-in here."""
+    """The driver's calls; tests replace them with a stand-in."""
     return _Driver()

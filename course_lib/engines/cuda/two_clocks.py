@@ -14,14 +14,14 @@ _ATTEMPTS = 5  # whatever holds the host up for a moment is not work left behind
 
 
 def event_ms(timed: Callable[[], float], wait: Callable[[], object]) -> float:
-    """The time of a call by device events, once the host's clock has seen that nothing of the call outlasted them.
+    """The time of a call by device events, after the host's clock has confirmed that no work ran after the last event.
 
     Args:
         timed: runs the call on an idle device, waits for its last event, and returns the milliseconds between its events.
-        wait: returns when the device has nothing left to do, on whatever stream.
+        wait: returns when the device is idle on all streams.
 
     Raises:
-        EngineError: the device was at work after the last event, in every one of five calls.
+        EngineError: the device was still working after the last event in each of five calls.
     """
     left = 0.0
     for _ in range(_ATTEMPTS):

@@ -52,7 +52,7 @@ def serve() -> None:
 
 
 def _end_with_parent(reader: int) -> None:
-    """A compiler would go on for minutes for a parent that was killed: its end of the pipe tells when it is gone."""
+    """End this process when the parent's end of the pipe closes. Otherwise a compiler would run for minutes after its parent was killed."""
     watch = select.poll()
     watch.register(reader, 0)  # no events asked for: only the pipe's end is reported
     watch.poll()

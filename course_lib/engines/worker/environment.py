@@ -1,4 +1,4 @@
-"""Environments: Python interpreters with a backend in them, so that versions that exclude each other meet in one session."""
+"""Environments: Python interpreters with a backend each, so that one session can use incompatible versions."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ HERE = Environment("here", (sys.executable,))
 
 
 def environments() -> dict[str, Environment]:
-    """This interpreter, and those named in the variable COURSE_ENVIRONMENTS: ``name=command;name=command``.
+    """This interpreter, and the interpreters in the variable COURSE_ENVIRONMENTS: ``name=command;name=command``.
 
     ``COURSE_ENVIRONMENTS="trt8=/opt/trt8/bin/python;trt10=/opt/trt10/bin/python"``
 
     Raises:
-        BackendUnavailable: the variable does not read like that.
+        BackendUnavailable: the variable does not have this form.
     """
     known = {HERE.name: HERE}
     for entry in filter(None, (part.strip() for part in os.environ.get("COURSE_ENVIRONMENTS", "").split(";"))):
@@ -39,7 +39,7 @@ def environments() -> dict[str, Environment]:
 
 
 def split_target(target: str) -> tuple[str, Environment]:
-    """``"tensorrt@trt8"`` as the backend's name and its environment; without ``@`` it is this interpreter.
+    """Split ``"tensorrt@trt8"`` into the backend's name and its environment. Without ``@``, the environment is this interpreter.
 
     Raises:
         BackendUnavailable: no environment has that name.

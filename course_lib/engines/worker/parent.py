@@ -1,6 +1,6 @@
 """The parent's end of a worker: it starts the process, asks, and owns every deadline.
 
-It holds no learner code. A worker that crashes, hangs or answers nonsense costs its own engine and nothing else.
+It holds no learner code. A worker that crashes, hangs or sends an invalid answer costs its own engine and nothing else.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Worker:
 
     Raises:
         BackendUnavailable: the interpreter or its launcher cannot be started.
-        WorkerDied: from any method, when the process ended, hung or answered nonsense.
+        WorkerDied: from any method, when the process ended, hung or sent an invalid answer.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class Worker:
         return self._read(lambda: Plan.from_json(header["plan"], arrays["data"].tobytes()))
 
     def load(self, source: Plan | ModelSource) -> None:
-        """Load an engine in the worker; afterwards `inputs` and `outputs` describe it."""
+        """Load an engine in the worker. `inputs` and `outputs` then describe it."""
         if isinstance(source, Plan):
             header, _ = self._ask({"do": "load", "plan": source.to_json()}, {"data": np.frombuffer(source.data, np.uint8)})
         else:
@@ -133,7 +133,7 @@ class Worker:
         return arrays
 
     def time_ms(self, feeds: Feeds) -> float:
-        """See `Engine.time_ms`; the clock is the worker's own, so trust it for your own engines only."""
+        """See `Engine.time_ms`. The clock is the worker's own, so trust it only for your own engines."""
         header, _ = self._ask({"do": "time"}, feeds)
         return self._read(lambda: float(header["ms"]))
 
@@ -143,7 +143,7 @@ class Worker:
             return convert()
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             self._kill()
-            raise WorkerDied(f"the worker answered nonsense ({plain(repr(error), 200)})") from None
+            raise WorkerDied(f"the worker sent an invalid answer ({plain(repr(error), 200)})") from None
 
     def _ask(
         self,

@@ -1,4 +1,4 @@
-"""Messages between a process and its worker: a JSON header and raw arrays, never pickle, so that either side may be hostile.
+"""Messages between a process and its worker: a JSON header and raw arrays, never pickle, because either side may be hostile.
 
 A message is ``<u64 length><header>`` and then, for each entry of the header's ``arrays``, its bytes in C order.
 """
@@ -48,7 +48,7 @@ def send(
     contiguous = {name: np.asarray(array, order="C") for name, array in (arrays or {}).items()}
     for name, array in contiguous.items():
         if str(array.dtype) not in _DTYPES:
-            raise EngineError(f"{name!r} has dtype {array.dtype}, which no engine takes")
+            raise EngineError(f"{name!r} has dtype {array.dtype}, which engines do not accept")
     described = [{"name": n, "dtype": str(a.dtype), "shape": list(a.shape)} for n, a in contiguous.items()]
     encoded = json.dumps({**header, "arrays": described}).encode()
     _write(descriptor, struct.pack("<Q", len(encoded)) + encoded, deadline)
@@ -81,7 +81,7 @@ def receive(
             raise ValueError("unknown dtype or impossible shape")
         sizes = [int(np.dtype(dtype).itemsize) * math.prod(shape) for _, dtype, shape in described]
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-        raise WorkerDied(f"the worker answered nonsense ({plain(error, 200)})") from None
+        raise WorkerDied(f"the worker sent an invalid answer ({plain(error, 200)})") from None
     if sum(sizes) > most_bytes:
         raise WorkerDied(f"arrays of {sum(sizes)} bytes were announced, more than any honest worker sends")
     arrays = {}

@@ -1,1 +1,1 @@
-"""A class: submissions are collected, graded side by side, and journaled so that a killed run loses nothing."""
+"""A class: submissions are collected, graded in parallel, and journaled so that a killed run loses nothing."""

@@ -30,7 +30,7 @@ class Archive:
     content: bytes = field(repr=False)
 
     def copy_to(self, target: Path) -> None:
-        """Write the files below `target`, over what is there. Each appears whole or not at all.
+        """Write the files below `target` and replace existing ones. No file is ever incomplete.
 
         Raises:
             CourseError: the archive holds anything but plain files below `target`.

@@ -1,4 +1,4 @@
-"""A classroom: the folder of submissions, the gradebook beside it, and the steps from one to the other."""
+"""A classroom: the folder of submissions, the gradebook next to it, and the steps from one to the other."""
 
 from __future__ import annotations
 
@@ -59,11 +59,11 @@ class Classroom:
         return self.root / self.work
 
     def intake(self, lab: Lab) -> Intake:
-        """Who submitted, and folders that cannot be graded, with reasons."""
+        """The students who submitted, and folders that cannot be graded, with reasons."""
         return collected(self.folder / "submitted", lab.name)
 
     def students(self, lab: Lab) -> list[str]:
-        """Everybody whose submission can be graded."""
+        """The students whose submissions can be graded."""
         return list(self.intake(lab).students)
 
     def submit(self, student: str, lab: Lab, source: Path) -> None:
@@ -83,14 +83,14 @@ class Classroom:
     ) -> list[Grade]:
         """Grade each submission in its own folder, and write the results into the gradebook, here and one by one.
 
-        After an interruption the same call goes on where it was: what is in the gradebook already is not graded again. No submission
-        stops another: what cannot be graded or recorded is a `Grade` with an error.
+        After an interruption the same call continues: submissions that are already in the gradebook are not graded again. No submission
+        stops another: one that cannot be graded or recorded is a `Grade` with an error.
 
         Args:
-            lab: which.
-            students: whose.
+            lab: the lab to grade.
+            students: ids of the students.
             workers, scheduler: see `farm.graded`.
-            ended: called with each student and grade as it is there, and without a grade where an interrupted batch had it already.
+            ended: called with each student and grade when it is ready; without a grade if an interrupted batch already had it.
 
         Raises:
             SandboxMissing: no sandbox works here and the classroom is not `trusted`.
@@ -160,7 +160,7 @@ class Classroom:
         return files, digest, f"left out {names}: a submission may have {limits}"
 
     def _settled(self, lab: Lab, result: Result, journal: Journal) -> str:
-        """Record a result; why it was graded without something that should be there, or not at all."""
+        """Record a result. Return why it was graded in part or not graded."""
         from sqlalchemy.exc import OperationalError  # a gradebook that is locked or on a full disk
 
         error = result.error

@@ -1,4 +1,4 @@
-"""Submissions graded by several processes, on this machine or on a Dask cluster; lost workers' submissions go to the others."""
+"""Grade submissions in several processes, on this machine or on a Dask cluster. Other workers take over from lost ones."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ class Grade:
     """What the gradebook holds of one submission, written questions included.
 
     Attributes:
-        error: why it was graded without something that should be there, or not at all.
+        error: why it was graded in part or not graded.
     """
 
     student: str

@@ -47,14 +47,14 @@ class Rejected:
 
 @dataclass(frozen=True)
 class Intake:
-    """Who submitted a lab: ids that can be graded, sorted, and folders that cannot."""
+    """The submissions of a lab: sorted ids that can be graded, and folders that cannot."""
 
     students: tuple[str, ...]
     rejected: tuple[Rejected, ...] = ()
 
 
 def collected(submitted: Path, lab: str) -> Intake:
-    """Everything that lies in ``submitted/STUDENT/LAB``.
+    """Everything in ``submitted/STUDENT/LAB``.
 
     Args:
         submitted: the folder; it need not exist.
@@ -176,7 +176,7 @@ def _allowed(one: str) -> bool:
 
 
 def _described(one: str) -> str:
-    """A character in ASCII."""
+    """A description of a character, in ASCII."""
     if one.isascii() and one.isprintable():
         return f'"{one}"' if one != '"' else "a quotation mark"
     return f"U+{ord(one):04X} ({unicodedata.name(one, 'a control character').lower()})"

@@ -27,10 +27,10 @@ class Journal:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """By this process alone.
+        """Hold the journal for this process alone.
 
         Raises:
-            CourseError: another one grades this lab in this classroom.
+            CourseError: another process grades this lab in this classroom.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         with open(self.folder / "lock", "w") as file:
@@ -43,7 +43,7 @@ class Journal:
             yield
 
     def keep(self, result: Result) -> None:
-        """Put a result on disk before anything is done with it."""
+        """Write a result to disk before it is used."""
         self._write(self._result(result.student), result.to_bytes())
 
     def kept(self, student: str, digest: str) -> Result | None:

@@ -37,11 +37,11 @@ def configure(config: Config) -> None:
 
 
 def charge(submission: Any, config: Config) -> None:
-    """Set a submission's penalties anew from all points that the gradebook holds now, those given by hand included.
+    """Compute a submission's penalties again from all points in the gradebook, including those given by hand.
 
     Args:
-        submission: of nbgrader's gradebook, every change to its grades committed.
-        config: with the settings of `LatePenalty`.
+        submission: a submission in nbgrader's gradebook. Every change to its grades must be committed.
+        config: configuration with the settings of `LatePenalty`.
     """
     plugin, late_s = LatePenalty(config=config), submission.total_seconds_late
     for notebook in submission.notebooks:

@@ -70,10 +70,10 @@ class Result:
     """What came of it.
 
     Attributes:
-        files: `RESULTS`; nbgrader's log is beside the report.
-        verdict: the JSON of a `Verdict`, not signed yet; empty where nbgrader failed.
-        entry: what else goes into the gradebook, see `gradebook.entry`; empty where nbgrader failed.
-        error: why it was graded without something that should be there, or not at all.
+        files: `RESULTS`; nbgrader's log is next to the report.
+        verdict: the JSON of a `Verdict`, not signed yet; empty if nbgrader failed.
+        entry: what else goes into the gradebook, see `gradebook.entry`; empty if nbgrader failed.
+        error: why it was graded in part or not graded.
     """
 
     lab: str
@@ -197,9 +197,9 @@ def _autograde(job: Job, lab: Lab, root: Path) -> str:
 
 
 def _page(job: Job, lab: Lab, root: Path, release: Path) -> str:
-    """The learner's page, made of the empty notebook where none can be made of the learner's; what is wrong with it, or "".
+    """Write the learner's page and return what is wrong with it, or "". If the learner's notebook cannot be shown, use the empty one.
 
-    The points are known by then, and stay.
+    The points are already known and do not change.
     """
     with _nbgrader(job, lab, root) as nbgrader:
         done = nbgrader.generate_feedback(lab.name, job.student)
@@ -210,12 +210,14 @@ def _page(job: Job, lab: Lab, root: Path, release: Path) -> str:
         shutil.copyfile(release, graded)
         shown = nbgrader.generate_feedback(lab.name, job.student)["success"]
         graded.write_bytes(content)  # the instructor's copy is the learner's
-    return f"nbgrader could not show the notebook ({why}): " + ("the page shows the empty one" if shown else "there is no page")
+    return f"nbgrader could not show the notebook ({why}): " + (
+        "the page shows the empty notebook" if shown else "there is no page"
+    )
 
 
 @contextmanager
 def _nbgrader(job: Job, lab: Lab, root: Path) -> Iterator[NbGraderAPI]:
-    """nbgrader's API for this folder; its log is beside the report."""
+    """nbgrader's API for this folder; its log is next to the report."""
     from course_lib.grading.nbgrader.bridge import api
 
     log = root / WORK / "reports" / job.student / f"{lab.name}.log"
@@ -230,7 +232,7 @@ def _nbgrader(job: Job, lab: Lab, root: Path) -> Iterator[NbGraderAPI]:
 
 
 def reason(done: Mapping[str, Any]) -> str:
-    """What nbgrader's log or traceback ends with: the exception of the last traceback, otherwise the last line that says something."""
+    """The end of nbgrader's log or traceback: the exception of the last traceback, otherwise the last line with text."""
     for text in (done.get("log"), done.get("error")):
         lines = [line.strip("\n") for line in (text or "").splitlines() if line.strip()]
         began = max((number for number, line in enumerate(lines) if line.startswith("Traceback")), default=len(lines))

@@ -1,7 +1,7 @@
-"""Verdicts that cannot be altered unnoticed: signed with the classroom's key, and computed again from what was measured.
+"""Verdicts that cannot be altered unnoticed: signed with the classroom's key, and computed again from the measurements.
 
-Ed25519 (RFC 8032), so that a learner can check a verdict with the public key that each carries, and the private one never
-leaves the classroom's folder.
+The signature is Ed25519 (RFC 8032). A learner can check a verdict with the public key in it, and the private key never leaves
+the classroom's folder.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ def signing_key(folder: Path) -> Ed25519PrivateKey:
 
 
 def classroom_of(verdict: Path) -> Path | None:
-    """The classroom in which a verdict lies, as ``CLASSROOM/reports/STUDENT/LAB.json``; None where it lies elsewhere.
+    """The classroom that contains a verdict as ``CLASSROOM/reports/STUDENT/LAB.json``; None if it is elsewhere.
 
-    A sender of a whole folder can put a key of their own into it, so a file that lies below ``submitted`` has no classroom.
+    The sender of a folder can put their own key into it, so a file below ``submitted`` does not have a classroom.
     """
     path = verdict.absolute()
     inside = len(path.parents) > 2 and path.parents[1].name == "reports" and "submitted" not in path.parts
@@ -72,11 +72,11 @@ def signed(document: dict[str, Any], key: Ed25519PrivateKey) -> dict[str, object
 
 
 def check(document: dict[str, Any], expected: str | None = None) -> None:
-    """Do nothing for a document that is as it was signed.
+    """Check that a document has not changed since it was signed.
 
     Args:
         document: what `signed` returned.
-        expected: the classroom's public key. Without it, this says only that the holder of the document's own key wrote it.
+        expected: the classroom's public key. Without it, the check only proves that the holder of the document's own key signed it.
 
     Raises:
         CourseError: it was altered, signed with another key, or not signed.

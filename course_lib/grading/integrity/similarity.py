@@ -21,7 +21,7 @@ class Alike:
 
     Attributes:
         file: its name.
-        students: who, sorted.
+        students: their ids, sorted.
         versions: how many versions of the file there are in the class.
         handed_in: how many handed it in.
         telling: whether most of the class has their own version, so that this is worth a look.
@@ -48,7 +48,7 @@ def alike(files: Mapping[str, Mapping[str, str]], *, given: Collection[str] = ()
 
     Args:
         files: digest by file name by student.
-        given: digests of files that everybody was given, which are left out.
+        given: digests of files that all learners received, which are left out.
     """
     owners: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for student, digest_of in files.items():

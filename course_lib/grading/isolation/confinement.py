@@ -31,7 +31,7 @@ _count = itertools.count()
 
 @contextmanager
 def confined(box: Sandbox, *, grouped: bool = True) -> Iterator[Launcher]:
-    """A launcher for `Worker` or anything else that starts a command: each command gets the sandbox and limits of its own.
+    """A launcher for `Worker` or anything else that starts a command: each command gets its own sandbox and limits.
 
     Args:
         box: sandbox and limits.
@@ -60,7 +60,7 @@ def confined(box: Sandbox, *, grouped: bool = True) -> Iterator[Launcher]:
 
 
 def enforced_by() -> str:
-    """Who holds the limits of a process tree on this machine, for `course doctor` and a verdict's provenance."""
+    """What enforces the limits of a process tree on this machine, for `course doctor` and a verdict's provenance."""
     places = group_places()
     return f"control groups ({'v1' if len(places) > 1 else 'v2'})" if places else "a supervisor that looks every 0.2 s"
 
@@ -93,7 +93,7 @@ def _places_v1(own: dict[str, str]) -> tuple[Path, ...]:
 
 
 def _places_v2(own: str) -> tuple[Path, ...]:
-    """The nearest group above this process that hands both controllers down: one with processes of its own cannot."""
+    """The nearest group above this process that delegates both controllers. A group with its own processes cannot."""
     here = _MOUNT / own.lstrip("/")
     for place in (here, *here.parents):
         with contextlib.suppress(OSError):
@@ -144,7 +144,7 @@ def _remove(group: Path) -> None:
 
 
 def _sweep(place: Path) -> None:
-    """Take away groups of graders that were killed."""
+    """Remove the control groups of graders that were killed."""
     with contextlib.suppress(OSError):
         for group in place.glob(_NAME.format(pid="*", count="*")):
             owner = re.fullmatch(r"course-(\d+)-\w+", group.name)

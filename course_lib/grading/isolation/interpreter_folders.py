@@ -25,7 +25,7 @@ _ASK = (
 
 
 class TooMuchShown(CourseError):
-    """A sandbox would show submissions a folder that holds the course or a user's home."""
+    """Submissions in the sandbox would see a folder with the course or a user's home."""
 
 
 def readable_for_interpreters() -> list[Path]:
@@ -62,7 +62,7 @@ def _reported(command: tuple[str, ...]) -> tuple[Path, ...]:
 
 
 def _holds(folder: Path) -> str:
-    """What a folder holds that no submission may see, or ""."""
+    """What a folder contains that submissions must not see, or ""."""
     inside = folder.resolve()
     if (course := course_folder()) and course.is_relative_to(inside):
         return "the course's folder with solutions and grades"

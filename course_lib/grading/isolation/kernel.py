@@ -37,7 +37,7 @@ class OutputFlood(Exception):
 
 
 class SandboxedKernelManager(AsyncKernelManager):
-    """Starts the kernel by way of `launch`, which puts the sandbox around it; None where it is trusted."""
+    """Starts the kernel by way of `launch`, which puts the sandbox around it; None if it is trusted."""
 
     launch: Launcher | None = None
     words: Any = subprocess.DEVNULL  # where the kernel's own standard error goes
@@ -79,7 +79,7 @@ class SandboxedExecute(Execute):
         raise AssertionError("the second attempt is the last")
 
     def _attempt(self, nb: NotebookNode, resources: dict[str, Any], km: Any) -> tuple[NotebookNode, dict[str, Any]]:
-        """One run of the notebook in a sandbox and scratch folder of its own. `_died` says whether the kernel ended by itself."""
+        """One run of the notebook in its own sandbox and scratch folder. `_died` says whether the kernel ended by itself."""
         home = Path(resources["metadata"]["path"])
         self._died = False
         with ExitStack() as stack:
@@ -154,7 +154,7 @@ class SandboxedExecute(Execute):
         return max(1, min(self.timeout or left, left))
 
     def _limit(self) -> str:
-        """The limit that the supervisor stopped the kernel for, if it did; see `supervise`."""
+        """The limit for which the supervisor stopped the kernel, if it did; see `supervise`."""
         self._words.seek(max(0, self._words.seek(0, os.SEEK_END) - 300))
         last = (self._words.read().decode(errors="replace").strip().splitlines() or [""])[-1]
         return f"the notebook {last.removeprefix('stopped: ')}" if last.startswith("stopped: ") else ""

@@ -1,4 +1,4 @@
-"""The sandbox: bubblewrap with no network, no other user's files, nobody's identity and limits on what a process may use."""
+"""The sandbox: bubblewrap without network and without other users' files, as the user nobody, with limits on what a process may use."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Sandbox:
     environment: dict[str, str] = field(default_factory=dict)
 
     def command(self, argv: Sequence[str]) -> list[str]:
-        """`argv` as it has to be started to run inside."""
+        """The command that runs `argv` inside the sandbox."""
         devices = [path for pattern in _GPU_DEVICES for path in sorted(_DEVICES.glob(pattern))]
         limits = ["--core=0", "--nproc=4096", f"--cpu={self.cpu_seconds}", f"--fsize={self.file_bytes}"]
         if not devices:
@@ -92,7 +92,7 @@ class Sandbox:
 
 
 def require() -> None:
-    """Do nothing where the sandbox works.
+    """Do nothing if the sandbox works.
 
     Raises:
         SandboxMissing: it does not; the message says why and what to install.
@@ -103,7 +103,7 @@ def require() -> None:
 
 @cache
 def problem() -> str:
-    """Why the sandbox cannot be used on this machine; empty where it works. Tried, not guessed."""
+    """Why the sandbox cannot be used on this machine; empty if it works. Tried, not guessed."""
     for tool, package in (("bwrap", INSTALL), ("prlimit", "install util-linux")):
         if shutil.which(tool) is None:
             return f"{tool} is not installed: {package}"
@@ -116,7 +116,7 @@ def problem() -> str:
     if tried.returncode == 0:
         return ""
     said = (tried.stderr.strip().splitlines() or ["no reason given"])[-1]
-    return f"bubblewrap is installed but rejects ({said}): allow unprivileged user namespaces, or run the grader as root"
+    return f"bubblewrap is installed but does not run ({said}): allow unprivileged user namespaces, or run the grader as root"
 
 
 def _system_paths() -> list[Path]:

@@ -1,6 +1,6 @@
-"""Starts a command and stays beside it: puts it into control groups, watches what it uses, and says why it was stopped.
+"""Starts a command and supervises it: puts it into control groups, watches what it uses, and says why it was stopped.
 
-Run as a file, with nothing but the standard library (it starts before every process of a submission, in about 20 ms):
+It runs as a file with only the standard library, because it starts before every process of a submission, in about 20 ms:
 ``python -I -S supervise.py LIMITS COMMAND...``. LIMITS is JSON, see `course_lib.grading.isolation.confinement`. The last line on
 standard error names the limit that was exceeded, if one was.
 """
@@ -33,7 +33,7 @@ def main(limits: dict[str, Any], command: list[str]) -> int:
                 break
             except subprocess.TimeoutExpired:
                 pass
-            reason = "" if os.getppid() == parent else "the grader has gone"
+            reason = "" if os.getppid() == parent else "the grader has ended"
             if reason := reason or exceeded(limits, child.pid):
                 child.kill()  # the sandbox dies with it, and everything inside with the sandbox
                 _say(reason)

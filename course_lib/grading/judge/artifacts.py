@@ -44,7 +44,7 @@ def take(source: Path, target: Path, *, max_bytes: int) -> None:
 
 
 def take_all(limits: Mapping[str, int], source: Path, target: Path) -> str:
-    """Copy the files of a submission that are there. A missing one costs the tasks that need it, and the lab says which.
+    """Copy the existing files of a submission. A missing file costs the tasks that need it, and the lab names these tasks.
 
     Args:
         limits: largest size by name, as in `Lab.artifacts`.
@@ -62,7 +62,7 @@ def take_all(limits: Mapping[str, int], source: Path, target: Path) -> str:
 
 
 def copy_plain(source: Path, target: Path) -> None:
-    """Copy a folder's regular files and folders; links, pipes and devices stay behind."""
+    """Copy the regular files and folders of a folder, without links, pipes and devices."""
     for folder, folders, files in os.walk(source, followlinks=False):
         folders[:] = [name for name in folders if not os.path.islink(os.path.join(folder, name))]
         into = target / os.path.relpath(folder, source)

@@ -36,7 +36,7 @@ class Gpu:
     Attributes:
         clock_mhz, celsius: of the streaming multiprocessors.
         slowed: the hardware or the driver lowers the clock for heat or power.
-        strangers: processes on it that are not the grader's.
+        strangers: number of processes on it that do not belong to the grader.
         uuid: which of all GPUs of all machines it is.
     """
 
@@ -71,15 +71,15 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class Health:
-    """What went on during one measurement.
+    """The state of the machine during one measurement.
 
     Attributes:
         seconds: how long it took.
-        waiting, stolen: shares of that time in which the judge had no processor, and in which the processors were stolen.
+        waiting, stolen: shares of that time in which the judge waited for a processor, and in which the hypervisor used the processors.
         load: see `Snapshot`, at the end.
         clock_mhz, celsius, gpu: before and after.
-        disturbed: why it does not count, empty where it does.
-        began, ended: when, as seconds since 1970. The device was this measurement's alone from the one to the other.
+        disturbed: why the measurement does not count, empty if it does.
+        began, ended: start and end, in seconds since 1970. No other measurement used the device in between.
     """
 
     seconds: float
@@ -140,7 +140,7 @@ class Device:
 
 
 def _lock_folder() -> Path:
-    """A folder that only this user can write to: in the shared temporary one, another user's file of that name would stop us."""
+    """A folder that only this user can write to. In the shared temporary folder, another user's file of the same name would block us."""
     folder = cache_folder("locks")
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return folder
@@ -161,7 +161,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def compared(before: Snapshot, after: Snapshot) -> Health:
-    """What went on between two moments."""
+    """The state of the machine between two moments."""
     seconds = max(after.at_s - before.at_s, 1e-9)
     waiting, stolen = (after.waited_s - before.waited_s) / seconds, (after.stolen_s - before.stolen_s) / seconds
     why = []

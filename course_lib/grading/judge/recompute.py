@@ -30,19 +30,19 @@ def document(path: Path) -> dict[str, object]:
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        raise CourseError(f"{path} is not a verdict: expected the JSON that `course grade` writes beside a report")
+        raise CourseError(f"{path} is not a verdict: expected the JSON that `course grade` writes next to a report")
     return found
 
 
 def contradictions(document: Mapping[str, Any], expected_key: str | None = None) -> list[str]:
-    """What is wrong with a verdict, as sentences; empty where it holds.
+    """What is wrong with a verdict, as sentences; empty if it holds.
 
     Checked are the signature, the sum of the points, the tasks and what they are worth against the lab's own, every interval against
     the latencies it was computed from, and, for the labs that judge speed by the race alone, the tier against the intervals. The
     other tasks rest on fresh data: the seed and the digests in the provenance repeat them.
 
     Args:
-        document: the JSON beside a report.
+        document: the JSON next to a report.
         expected_key: the classroom's public key in hexadecimal, see `signature.check`.
     """
     try:

@@ -21,9 +21,9 @@ class Points:
     """Points of one grade cell, or of several together: earned + open + lost is always the maximum.
 
     Attributes:
-        earned: what counts now. For an inconclusive task that is the lower of the tiers that measuring could not tell apart.
+        earned: what counts now. For an inconclusive task, this is the lower of the tiers that the measurement could not separate.
         open: what a review can still add.
-        maximum: what can be earned; an instructor's extra credit comes on top, and makes `lost` negative.
+        maximum: what can be earned. Extra credit from an instructor can exceed it and makes `lost` negative.
     """
 
     earned: float = 0.0
@@ -74,14 +74,14 @@ class Reason:
 
 @dataclass(frozen=True)
 class Review:
-    """The points of a submission, and why an instructor has to look at it; no reason, no review."""
+    """The points of a submission, and the reasons for a review. Without a reason there is no review."""
 
     points: Points
     reasons: tuple[Reason, ...] = ()
 
     @property
     def needed(self) -> bool:
-        """Whether an instructor has to look."""
+        """Whether an instructor must review it."""
         return bool(self.reasons)
 
     @property
@@ -91,12 +91,12 @@ class Review:
 
     @classmethod
     def of(cls, lab: Lab, verdict: Verdict | None, cells: Iterable[Cell] | None = None) -> Review:
-        """What a verdict and the gradebook say together.
+        """The points from a verdict and the gradebook.
 
         Args:
-            lab: whose tasks.
-            verdict: None where the submission has none.
-            cells: all of the gradebook's; None before the gradebook has any, and then the verdict alone decides.
+            lab: the lab with the tasks.
+            verdict: None if the submission has no verdict.
+            cells: all cells of the gradebook. None if it has none yet; then the verdict alone decides.
         """
         total, found = Points(), dict[tuple[str, str], list[Cell]]()
         for cell in _judged(lab, verdict) if cells is None else cells:

@@ -1,4 +1,4 @@
-"""A check without points, of files that may be a stranger's: with the grader's sandbox where there is one."""
+"""A check without points, in the grader's sandbox if there is one, because the files may come from an unknown source."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def check(lab: Lab, folder: Path, *, begins: Callable[[str, float], None] = sile
     """The grader's examination on fresh data, without a verdict.
 
     The files are taken as the grader takes them. What runs or reads them runs in the sandbox. Without one (see `sandbox.problem`) it has
-    the permissions of the user, who must be told.
+    the permissions of the user. The caller must tell the user so.
 
     Args:
         lab: which.

@@ -1,4 +1,4 @@
-"""The verdict on one submission, as the judge gives it, as it is signed and kept, and as every report reads it."""
+"""The verdict on one submission: the judge writes it, the classroom signs and keeps it, and every report reads it."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class Verdict:
 
     Attributes:
         lab: full name of the lab.
-        outcomes: one for each task; empty where the examiner itself failed.
+        outcomes: one for each task; empty if the examiner itself failed.
         fault: why the examiner failed, empty otherwise. The submission is then not graded, rather than graded wrongly.
-        provenance: versions, device, digests, seed and date, enough to repeat the examination; the machine's health while it
-            was measured; and what ended processes of the submission.
+        provenance: versions, device, digests, seed and date, enough to repeat the examination. It also holds the machine's health
+            during the measurement, and why processes of the submission ended.
         figures: single numbers by name, such as ``accuracy``.
-        comparison: the measured latencies, None where nothing was measured.
-        table: the layers of the engine that was built, None where there is none.
-        layers: what sets them apart from the reference's, where that could be told.
+        comparison: the measured latencies, None if nothing was measured.
+        table: the layers of the engine that was built, None if there is none.
+        layers: the differences from the reference's layers, if they could be determined.
     """
 
     lab: str
@@ -55,7 +55,7 @@ class Verdict:
 
     @property
     def of_reference(self) -> Interval | None:
-        """Speed relative to the reference of the same session, None where none was raced."""
+        """Speed relative to the reference of the same session, None if none was raced."""
         latencies = self.comparison.latencies() if self.comparison else {}
         if not {"reference", "yours"} <= latencies.keys():
             return None
@@ -83,7 +83,7 @@ class Verdict:
         """The verdict in a document, signed or not.
 
         Raises:
-            CourseError: it is something else.
+            CourseError: the document is not a verdict.
         """
         try:
             raced, table, layers = document["comparison"], document["table"], document["layers"]
@@ -111,7 +111,7 @@ class Verdict:
             return cls.from_json(json.loads(path.read_bytes()))
         except (ValueError, CourseError):
             raise CourseError(
-                f"{path} is not a verdict: expected the JSON that `course grade` writes beside a report"
+                f"{path} is not a verdict: expected the JSON that `course grade` writes next to a report"
             ) from None
 
 

@@ -70,7 +70,7 @@ def cells(submission: Any) -> list[Cell]:
 
 
 def entry(path: Path, lab: Lab, student: str) -> dict[str, object]:
-    """What the gradebook at `path` holds of a submission besides the verdict, as plain JSON values; empty where it holds none."""
+    """What the gradebook at `path` holds of a submission besides the verdict, as plain JSON values; empty if it holds none."""
     from nbgrader.api import Gradebook, MissingEntry
 
     tasks = {task.id for task in lab.tasks}
@@ -102,9 +102,9 @@ def record(
     found: Mapping[str, Any],
     settings: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> bool:
-    """Write a verdict and an `entry` into the gradebook at `path`; what an instructor gave by hand stays.
+    """Write a verdict and an `entry` into the gradebook at `path`. Points and comments given by hand remain.
 
-    Late penalties are computed here and not taken from the entry: extensions and points given by hand are in this gradebook only.
+    Late penalties are computed here and not taken from the entry, because only this gradebook has extensions and points by hand.
 
     Args:
         settings: nbgrader's configuration by class, for `late.LatePenalty`.

@@ -18,7 +18,7 @@ NOT_FINITE_DB = -120.0  # of answers that hold NaN or infinity
 
 
 def fresh_images(examiner: Examiner, n: int) -> Digits:
-    """``n`` fresh digits: from the grader's secret seed, or in a self-check from the operating system's."""
+    """``n`` fresh digits, from the grader's secret seed, or from a seed of the operating system in a self-check."""
     seed = examiner.seed if examiner.seed is not None else int(np.random.SeedSequence().generate_state(1)[0])
     return fresh_digits(n, seed=seed)
 

@@ -25,7 +25,7 @@ class Answers(Protocol):
 
 @dataclass
 class Answering:
-    """An engine that is timed by its `infer` and keeps what it answered last."""
+    """An engine that is timed through `infer` and keeps its last answer."""
 
     engine: Answers
     answered: Arrays = field(default_factory=dict, repr=False)

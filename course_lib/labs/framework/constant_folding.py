@@ -1,6 +1,6 @@
-"""Constants of an ONNX graph evaluated once, and for every other value whether it comes from data or from sizes alone.
+"""Evaluate the constants of an ONNX graph, and find for every other value whether it depends on data or only on sizes.
 
-Quantization is left as it is, because Q/DQ pairs around weights say which layers compute in INT8.
+Quantization is not folded, because Q/DQ pairs around weights show which layers compute in INT8.
 """
 
 from __future__ import annotations

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from html import escape
 
 from course_lib.benchmark import Interval
 
@@ -15,13 +14,13 @@ BUSY = "the machine is busy"
 
 @dataclass(frozen=True)
 class Criterion:
-    """One requirement of a task, as it was judged.
+    """One requirement of a task, with its result.
 
     Attributes:
-        name: what was looked at, such as ``"speed over PyTorch eager"``.
-        found: the value, with its unit and, where it was measured, its interval.
+        name: what was examined, such as ``"speed over PyTorch eager"``.
+        found: the value with its unit, and with its interval if it was measured.
         bound: the value that was required, with every allowance that was applied.
-        met: yes, no, or None where measuring could not decide.
+        met: True, False, or None if the measurement could not decide.
         needed_for: `ALL` or `HALF`.
     """
 
@@ -66,14 +65,8 @@ def summary(criteria: Iterable[Criterion], found_tier: str, cause: str = BUSY) -
     return f"Not met: {'; '.join(map(_short, lowest))}." if failed else "Every criterion is met."
 
 
-def as_html(criteria: Iterable[Criterion]) -> str:
-    """A list for a notebook or a report; empty without criteria."""
-    rows = "".join(f'<li class="criterion">{escape(str(criterion))}</li>' for criterion in criteria)
-    return f"<ul>{rows}</ul>" if rows else ""
-
-
 def reaches_threshold(interval: Interval, threshold: float) -> bool | None:
-    """Whether a ratio reaches a threshold: yes, no, or None where the interval holds both answers."""
+    """Whether a ratio reaches a threshold: yes, no, or None if the interval holds both answers."""
     return (interval.low >= threshold) if interval.excludes(threshold) else None
 
 

@@ -55,7 +55,7 @@ def _emulated(data: bytes) -> bytes:
     model = onnx.shape_inference.infer_shapes(onnx.load_model_from_string(data))
     opened = ir.from_proto(model)
     if opened.functions or next(opened.graph.subgraphs(), None) is not None:
-        raise BuildError("it holds subgraphs (If, Loop) or functions, whose types nobody can see from outside")
+        raise BuildError("it holds subgraphs (If, Loop) or functions, whose types are not visible from outside")
     for node in opened.graph:
         for value in node.outputs:
             if value.name and value.dtype is None:

@@ -28,8 +28,8 @@ class Examination:
 
     Attributes:
         outcomes: one for each task that was examined.
-        plan: the plan that the examiner built, None where the build failed.
-        comparison: the measured latencies, None where nothing was measured.
+        plan: the plan that the examiner built, None if the build failed.
+        comparison: the measured latencies, None if nothing was measured.
         figures: single numbers by name, such as ``accuracy``.
     """
 
@@ -58,7 +58,7 @@ class Measuring(Protocol):
     """Takes a measurement by calling what takes it; the grader waits for its turn first, and repeats one that was disturbed."""
 
     def __call__(self, take: Callable[[], _T], /) -> _T:
-        """The result of `take`, or of its repetition."""
+        """The result of `take`, repeated if necessary."""
 
 
 def at_once(take: Callable[[], _T], /) -> _T:
@@ -132,7 +132,7 @@ class Examiner:
             return TimedWorker(worker, ours=False)
 
     def reference(self, plan: Plan) -> AbstractContextManager[TimedWorker]:
-        """The same for a plan of the course's own."""
+        """The same for one of the course's own plans."""
         return TimedWorker.start(self._worker(), plan, ours=True)
 
     def baseline(self, source: ModelSource) -> AbstractContextManager[TimedWorker]:
@@ -184,7 +184,7 @@ class TimedWorker(AbstractContextManager["TimedWorker"]):
             ours: the engine is the course's own, so a failure now or later never counts against the submission.
 
         Raises:
-            EngineError: the engine cannot be loaded, whatever its process calls the reason.
+            EngineError: the engine cannot be loaded, for any reason.
             ExaminerFault: the same, with `ours`.
         """
         try:

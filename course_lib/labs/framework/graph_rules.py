@@ -91,7 +91,7 @@ def _check_node(node: NodeProto) -> None:
         raise BuildError(f"{_called(node)} draws random numbers: the same inputs must give the same answers")
     if node.op_type in _SIZE_BY_VALUE | _FOREIGN or node.op_type.startswith("Sequence"):
         raise BuildError(
-            f"{_called(node)} makes outputs whose size depends on values: keep every tensor's size a matter of its shape"
+            f"{_called(node)} makes outputs whose size depends on values: the size of each tensor must follow from the input shapes"
         )
     for one in node.attribute:
         if one.name == "training_mode" and one.i:
@@ -127,7 +127,7 @@ def check_values(model: ModelProto, kinds: Mapping[str, Kind]) -> None:
         if node.op_type not in ("Shape", "Size"):
             _check_sizes(node, found)
         if node.op_type in _COMPARING and Kind.DATA not in found:
-            raise BuildError(f"{_called(node)} compares {_words(found)}, not data: leave out the part that is not used")
+            raise BuildError(f"{_called(node)} compares {_words(found)}, not data: remove the branch that is never taken")
         if node.op_type == "Where":
             _check_where(node, found, arrays)
         if node.op_type == "Slice" and found[0] is Kind.DATA:

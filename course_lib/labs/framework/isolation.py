@@ -57,7 +57,7 @@ def run_isolated(
 
 
 def _exchange(process: subprocess.Popen[bytes], question: bytes, deadline: float, max_bytes: int) -> bytes:
-    """Everything up to the end of the output, while the question goes in piece by piece."""
+    """Read the whole output while the question is sent in pieces."""
     assert process.stdin is not None and process.stdout is not None
     to, source, data, left = process.stdin.fileno(), process.stdout.fileno(), bytearray(), memoryview(question)
     os.set_blocking(to, False)

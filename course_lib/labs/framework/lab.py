@@ -48,7 +48,7 @@ class Lab(ABC):
 
     @abstractmethod
     def examine(self, folder: Path, examiner: Examiner, only: str | None = None) -> Examination:
-        """Examine the submission in `folder`; with `only`, spend time on what that task needs and nothing else."""
+        """Examine the submission in `folder`; with `only`, do only the work for that task."""
 
     def speed_tier(self, latencies: Mapping[str, np.ndarray]) -> str | None:
         """The tier of the task ``speed`` that follows from the latencies of `Examination.comparison` and nothing else, by subject.
@@ -122,7 +122,7 @@ class Lab(ABC):
         return tuple(self.outcome(t, "none", message, hint) for t in (tasks or [task.id for task in self.tasks]))
 
     def failed_build(self, error: CourseError, tasks: Iterable[str] | None = None) -> tuple[Outcome, ...]:
-        """No points for any task (or `tasks`), because the engine could not be built, with the hint for this failure."""
+        """Outcomes without points for all tasks (or `tasks`) after a failed build, with the hint for this failure."""
         general = _ONE_GRAPH_HINT if error.code == TWO_READINGS else self.build_hints.get("", _BUILD_HINT)
         hint = self.build_hints.get(error.code) or general
         return self.zero_outcomes(error, hint, tasks)

@@ -10,10 +10,10 @@ _WEIGHTED = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 
 
 def int8_layers(table: LayerTable) -> tuple[list[str], list[str]]:
-    """The layers that multiply by weights, in order: those that do it in INT8, and those that do it in a float type.
+    """The layers that multiply by weights, in order: first those in INT8, then those in a float type.
 
-    They are named by their ONNX nodes, so that it counts once when a compiler cuts a convolution into several kernels; by their
-    kernels where the table was made without the graph.
+    A layer has the name of its ONNX node, so a convolution counts once even if the compiler splits it into several kernels. If
+    the table was made without the graph, it has the name of its kernel.
     """
     weighted = [name for name, operator in table.operators.items() if operator in _WEIGHTED]
     if not table.operators:
@@ -23,7 +23,7 @@ def int8_layers(table: LayerTable) -> tuple[list[str], list[str]]:
 
 
 def weights(table: LayerTable) -> int:
-    """How many weights the kernels hold, scales and biases included: nearly the same however a network is quantized."""
+    """Number of weights in the kernels, with scales and biases. It hardly depends on how a network is quantized."""
     return sum(math.prod(tensor.shape) for kernel in table.kernels for tensor in kernel.weights)
 
 

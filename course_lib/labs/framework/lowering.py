@@ -1,4 +1,4 @@
-"""A submission's Q/DQ model lowered for ONNX Runtime, in its own process: reading a stranger's file is not the judge's work."""
+"""A submission's Q/DQ model lowered for ONNX Runtime, in its own process, because the judge must not read untrusted files."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The race of a lab: PyTorch eager, the reference and the submission interleaved, and the tier that the submission clearly reaches.
+"""The race of a lab: PyTorch eager, reference and submission, interleaved, and the tier that the submission reaches beyond the noise.
 
-What is timed is what is judged: each timed answer of the submission is compared with PyTorch's on the same inputs, and each batch size
-is judged alone, so that a few good answers cannot hide the bad ones of another size.
+Each timed answer of the submission is compared with PyTorch's answer to the same inputs. Each batch size is judged alone, so that good
+answers at one size cannot hide wrong answers at another.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SMALL_BATCH = 8  # largest batch that is timed: larger ones cost time and tell n
 
 @dataclass(frozen=True)
 class Pace:
-    """A speed to reach: a share of the reference engine's, and a factor over PyTorch eager."""
+    """A required speed: a share of the reference engine's speed, and a factor over PyTorch eager."""
 
     of_reference: float
     over_eager: float
@@ -47,7 +47,7 @@ def _criterion(name: str, ratio: Interval, bound: float, needed_for: str) -> Cri
 
 @dataclass(frozen=True)
 class Tiers:
-    """The paces for all points and for a part of them."""
+    """The required speeds for full points and for partial points."""
 
     full: Pace
     partial: Pace
@@ -154,7 +154,5 @@ def outcome(lab: Lab, comparison: Comparison, tiers: Tiers, hint: str) -> Outcom
     full, half = tiers.criteria(latencies)
     if not _known(latencies):
         return lab.judged("speed", full, half, hint)
-    judged = lab.judged(
-        "speed", full, half, hint, cause="far faster than any engine that is known. An instructor will look at it"
-    )
+    judged = lab.judged("speed", full, half, hint, cause="far faster than any known engine. An instructor will look at it")
     return replace(judged, code=UNUSUAL)

@@ -1,4 +1,4 @@
-"""The reference beside a submission: what fails here is the examiner's fault and costs no points."""
+"""The reference that a submission is compared with. A failure here is the examiner's fault and costs no points."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def ours() -> Iterator[None]:
     try:
         yield
     except CourseError as error:
-        raise ExaminerFault(f"the course's own network cannot be made ready: {error}") from None
+        raise ExaminerFault(f"the course's own network cannot be prepared: {error}") from None
 
 
 def reference_engine(lab: Lab, examiner: Examiner, recipe: Recipe) -> AbstractContextManager[TimedWorker]:
-    """The reference's ``model.onnx`` with `recipe` in a worker like the submission's: equal conditions.
+    """The engine of the reference's ``model.onnx`` with `recipe`, in a worker like the submission's.
 
-    Its plan is kept, so that a class is compared with one engine, and TensorRT builds it once.
+    Its plan is kept, so TensorRT builds it once and a whole class is compared with the same engine.
 
     Raises:
         ExaminerFault: it cannot be built or loaded.

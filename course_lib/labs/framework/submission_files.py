@@ -1,4 +1,4 @@
-"""Small text files of a submission: read whole or rejected in one line, whatever a stranger put in them."""
+"""Small text files of a submission, read completely or rejected with a one-line error, whatever they contain."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def model_and_recipe(folder: Path, precision: str = "") -> tuple[Path, Recipe]:
     """The submission's ``model.onnx`` and what its ``recipe.toml`` says.
 
     Args:
-        precision: what the lab asks for, "" where each is allowed.
+        precision: what the lab asks for, "" if each is allowed.
 
     Raises:
         BuildError: one of both is missing.
@@ -66,10 +66,10 @@ def read_text(file: Path, max_bytes: int, advice: str = "") -> str:
 
 
 def read_json(file: Path, max_bytes: int, advice: str = "") -> object:
-    """The value in a JSON file; arguments as for `read_text`.
+    """The value in a JSON file. The arguments are those of `read_text`.
 
     Raises:
-        EngineError: it is missing, cannot be read, is too long or is not JSON; one line.
+        EngineError: the file is missing, cannot be read, is too long or is not JSON. The message has one line.
     """
     try:
         return json.loads(_content(file, max_bytes, advice))

@@ -62,7 +62,7 @@ class FirstEngine(Lab):
         reference_recipe().save(folder / "recipe.toml")
 
     def examine(self, folder: Path, examiner: Examiner, only: str | None = None) -> Examination:
-        """Build, then answer fresh images, then race. A step that fails also costs the points of the steps after it."""
+        """Build, run fresh images, then measure the speed. A step that fails also costs the points of later steps."""
         with tempfile.TemporaryDirectory() as scratch:
             return self._examined(folder, Path(scratch), examiner, only)
 

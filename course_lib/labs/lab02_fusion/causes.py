@@ -1,4 +1,4 @@
-"""The file `causes.json` of lab 02: which suspects cost kernels, each with nodes of the given network as evidence."""
+"""The file `causes.json` of lab 02: the suspects that cost kernels, each with nodes of the given network as evidence."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def judge(causes: Causes, costs: Mapping[str, int], given: LayerTable) -> Judged
     named where it costs kernels; any other may be named where it costs kernels.
 
     Args:
-        costs: kernels that each suspect costs with the builder at hand.
+        costs: number of kernels that each suspect costs with this builder.
         given: the layer table of the network as it was given, by the same builder.
     """
     costly = {suspect for suspect, kernels in costs.items() if kernels > 0}

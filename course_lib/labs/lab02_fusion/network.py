@@ -52,7 +52,7 @@ class PrimitiveNorm(nn.Module):
 
 
 class ChannelsLastNorm(PrimitiveNorm):
-    """The same, ported from a framework that keeps channels last, and so are the statistics. ``(N, C, H, W)``."""
+    """A `PrimitiveNorm` ported from a framework with channels last: it transposes to that layout and back. ``(N, C, H, W)``."""
 
     def __init__(self, norm: nn.BatchNorm2d) -> None:
         super().__init__(norm)
@@ -85,7 +85,7 @@ class TwinConv(nn.Module):
 
 
 class SplitConv(nn.Module):
-    """One convolution as two, each with half of the output channels: once there were two GPUs."""
+    """One convolution as two, each with half of the output channels, as in code written for two GPUs."""
 
     def __init__(self, left: nn.Conv2d, right: nn.Conv2d) -> None:
         super().__init__()
@@ -189,7 +189,7 @@ def _halves(whole: nn.Conv2d) -> tuple[nn.Conv2d, nn.Conv2d]:
 
 
 def _center_and_cool() -> nn.Linear:
-    """Logits without their mean, at temperature 2, as a matrix: same answers, more modest probabilities."""
+    """A matrix that subtracts the mean of the logits and divides by temperature 2: same answers, lower confidence."""
     layer = nn.Linear(10, 10, bias=False)
     layer.weight.data = (torch.eye(10) - 0.1) / 2
     return layer

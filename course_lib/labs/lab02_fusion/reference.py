@@ -88,7 +88,7 @@ def _(part: WhereReLU) -> nn.Module:
 
 @repaired.register
 def _(part: TwinConv) -> nn.Module:
-    """Convolution is linear in its weights: the mean of two is one with the mean of the weights."""
+    """Convolution is linear in its weights: the mean of two convolutions is one convolution with the mean of the weights."""
     part.first.weight.data = (part.first.weight.data + part.second.weight.data) / 2
     return part.first
 
@@ -113,7 +113,7 @@ def _(part: FlatMean) -> nn.Module:
 
 @repaired.register
 def _(part: nn.Sequential) -> nn.Module:
-    """Two linear layers with nothing between them are one: B(Ax + b) = (BA)x + Bb."""
+    """Two linear layers in a row are one linear layer: B(Ax + b) = (BA)x + Bb."""
     first, second = part
     assert isinstance(first, nn.Linear) and isinstance(second, nn.Linear)
     both = nn.Linear(first.in_features, second.out_features)

@@ -17,11 +17,11 @@ STUCK_ROW = 5
 
 
 def calibration_scans() -> np.ndarray:
-    """1000 scans as the scanners deliver them: counts, uint16, shape ``(1000, 1, 32, 32)``. Equal at every call, yours to change.
+    """1000 scans as the scanners deliver them: counts, uint16, shape ``(1000, 1, 32, 32)``. Each call returns a new array.
 
-    Three of them are faulty, as a few in any recording: one was taken with an overdriven amplifier (50 times too bright), one
-    has a row of pixels with a stuck bit (4096 too much), one has ink and paper exchanged. The network was trained on counts
-    divided by 255. The others are digits of the training part, moved, turned, dimmed and made noisy like `fresh_digits`.
+    Three scans are faulty, as in any recording. One was taken with an overdriven amplifier (50 times too bright). One has a
+    row of pixels with a stuck bit (4096 too much). One has ink and paper exchanged. The network was trained on counts
+    divided by 255. The other scans are digits of the training part, moved, rotated, dimmed and made noisy like `fresh_digits`.
     """
     return _recorded().copy()
 

@@ -52,7 +52,7 @@ SAME_ANSWERS = 0.9  # share of the answers that lowering must keep; measured: 0.
 
 @dataclass(frozen=True)
 class _Engine:
-    """A model, how it is built, and what the builder made of it."""
+    """A model, its recipe, and the plan that the builder made."""
 
     model: Path
     recipe: Recipe
@@ -92,7 +92,7 @@ class Calibration(Lab):
         lab03_reference.write(folder)
 
     def examine(self, folder: Path, examiner: Examiner, only: str | None = None) -> Examination:
-        """Ask the calibrator, build, answer fresh images, race. A part that fails also costs the points of the parts after it."""
+        """Query the calibrator, build, run fresh images, measure the speed. A part that fails also costs the points of later parts."""
         calibrator = (self._calibrator(folder / "calibrator.py", examiner),) if only in (None, "calibrator") else ()
         if only == "calibrator":
             return Examination(calibrator)
@@ -246,7 +246,7 @@ def _sizes(recipe: Recipe, examiner: Examiner) -> list[int]:
 
 
 def _feeds(fresh: Digits, recipe: Recipe, examiner: Examiner) -> Callable[[], dict[str, np.ndarray]]:
-    """Batches of the very images that were answered: an engine cannot tell whether it is being timed."""
+    """Batches of the same images that were checked, so that an engine cannot detect whether it is timed."""
     rng = examiner.rng()
     accepted = _accepted(recipe)
     size = racing.batch_sizes(rng, [n for n in accepted if n >= BATCH] or accepted)

@@ -1,4 +1,4 @@
-"""The file `findings.toml` of lab 04: which nodes break in FP16, and how large the numbers are that they meet."""
+"""The file `findings.toml` of lab 04: which nodes fail in FP16, and the magnitude of their values."""
 
 from __future__ import annotations
 
@@ -65,12 +65,12 @@ class Judged:
     """What is wrong with some findings.
 
     Attributes:
-        missing: places, modules of the network, that break although the findings name none of their breaking nodes.
+        missing: modules of the network that fail although the findings name none of their failing nodes.
         vanished: those of `missing` whose numbers are too small for FP16 rather than too large.
-        innocent: nodes that are named and do not break alone.
-        harmless: those of `innocent` that meet numbers beyond FP16 all the same.
-        misread: nodes that are named correctly, with a magnitude that is far off.
-        faults: how many places break.
+        innocent: named nodes that do not fail alone.
+        harmless: those of `innocent` whose values exceed FP16 nevertheless.
+        misread: nodes that are named correctly but with a wrong magnitude.
+        faults: number of modules that fail.
     """
 
     missing: tuple[str, ...]

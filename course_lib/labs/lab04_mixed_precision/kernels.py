@@ -66,7 +66,7 @@ def runnable(model: bytes, recipe: Recipe, examiner: Examiner) -> Plan:
     """The plan that the examiner's runner executes.
 
     Raises:
-        BuildError: it is rejected.
+        BuildError: the backend rejects the model.
     """
     with TemporaryDirectory() as folder:
         path = Path(folder, "model.onnx")

@@ -79,7 +79,7 @@ class MixedPrecision(Lab):
     source = ModelSource("course_lib.labs.lab04_mixed_precision.network:loud_encoder")
 
     def write_reference(self, folder: Path, *, opset: int | None = None) -> None:
-        """The scores' scale moved before the product, squares and one MLP kept in FP32. It is the same for every builder."""
+        """Move the scale of the scores before the product, and keep the squares and one MLP in FP32, for every builder alike."""
         lab04_findings.write(lab04_reference.findings(), folder / "findings.toml")
         (folder / "model.onnx").write_bytes(lab04_reference.serialized())
         lab04_reference.RECIPE.save(folder / "recipe.toml")
@@ -217,7 +217,7 @@ class MixedPrecision(Lab):
         return self.outcome("kernels", "partial" if fits else "none", said, hint, share=0.5)
 
     def _with_speed(self, kernels: Outcome, speed: lab04_speed.Speed) -> Outcome:
-        """On a GPU, what the kernels are for."""
+        """The kernel outcome with the measured speed, on a GPU."""
         said = f"{kernels.message} {speed.message()}"
         if speed.fast:
             return replace(kernels, message=said)

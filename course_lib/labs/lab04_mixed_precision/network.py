@@ -129,7 +129,7 @@ class LoudEncoder(Encoder):
 
 
 def loud_encoder() -> LoudEncoder:
-    """The network as it was given, trained and in eval mode."""
+    """The given network, trained and in eval mode."""
     return LoudEncoder(encoder()).eval().requires_grad_(False)
 
 

@@ -31,7 +31,7 @@ def written(model: onnx.ModelProto, tokens: np.ndarray) -> dict[str, float]:
 
 
 def by_node(model: onnx.ModelProto, largest: Mapping[str, float]) -> dict[str, float]:
-    """For each node the largest magnitude among the tensors that it reads and makes, of those in `largest`; its weights do not count."""
+    """For each node, the largest magnitude in `largest` of the tensors that it reads and makes, without its weights."""
     found = {}
     for node in model.graph.node:
         seen = [largest[name] for name in (*node.input, *node.output) if name in largest]
@@ -46,7 +46,7 @@ def magnitudes(model: onnx.ModelProto, tokens: np.ndarray) -> dict[str, float]:
 
 
 def magnitudes_figure(largest: Mapping[str, float], nodes: Collection[str] | None = None) -> Figure:
-    """The nodes with the largest numbers as bars, in the graph's order, against the end of FP16.
+    """Draw the nodes with the largest magnitudes as bars, in graph order, and the limit of FP16.
 
     Args:
         largest: as from `magnitudes`.

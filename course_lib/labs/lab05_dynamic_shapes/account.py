@@ -1,4 +1,4 @@
-"""A submission's account of what its profiles do to yesterday's traffic: read as data, compared with the truth."""
+"""A submission's figures for its profiles on yesterday's traffic, read as data and compared with the correct values."""
 
 from __future__ import annotations
 

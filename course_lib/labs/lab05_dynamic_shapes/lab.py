@@ -125,7 +125,7 @@ class DynamicShapes(Lab):
         return self.outcome("cover", "none", said, hint)
 
     def _account(self, folder: Path, recipe: Recipe) -> Outcome:
-        """The learner's own figures for yesterday against ours."""
+        """Compare the learner's figures for yesterday with ours."""
         truth = service.bill(recipe, traffic.yesterday().counts())
         try:
             claimed = lab05_account.read(folder / "account.json", profiles=len(recipe.profiles))
@@ -144,7 +144,7 @@ class DynamicShapes(Lab):
         return self.outcome("account", tier, f"Not right yet: {wrong}.", hint, share=0.5)
 
     def _race(self, model: Path, examiner: Examiner, recipe: Recipe, plan: Plan, hidden: np.ndarray) -> tuple[Comparison, Bill]:
-        """What the hidden day costs with one profile, with the best three, with the submission's, and in PyTorch at the largest shape."""
+        """Measure the cost of the hidden day with one profile, the best three, and the submission's, and PyTorch at the largest shape."""
         rng = examiner.rng()
         full = service.batch(rng, _largest(recipe))
         with ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""The best three profiles for some traffic: every choice is priced with latencies that were measured on this machine."""
+"""Search for the best three profiles for a traffic. The cost of each choice uses latencies measured on this machine."""
 
 from __future__ import annotations
 
@@ -35,14 +35,15 @@ def interpolated(known: Mapping[Box, float]) -> np.ndarray:
 
 
 def cheapest(latency_ms: np.ndarray, counts: np.ndarray) -> tuple[Box, ...]:
-    """At most three boxes of which one holds everything, cheapest first; no other choice among `CANDIDATES` costs less.
+    """At most three boxes, cheapest first. One of them holds everything, and no other choice among `CANDIDATES` costs less.
 
     Args:
-        latency_ms: of every shape, ``(16, 128)``.
+        latency_ms: latency of every shape, ``(16, 128)``.
         counts: how often each shape occurs, ``(16, 128)``.
 
-    All pairs are priced at once. A shape goes to the cheapest box that holds it, so of a pair i, j the cheaper one takes all
-    that it holds, the other what is left of its own (what both hold lies inside the box of the smaller sides), the full box the rest.
+    The function computes the cost of all pairs at once. A shape goes to the cheapest box that holds it. Of a pair i, j, the cheaper
+    box takes all its shapes, and the other box takes its shapes that are left. Shapes in both are those in the box with the
+    smaller sides. The full box takes the rest.
     """
     inside = counts.cumsum(axis=0).cumsum(axis=1)  # [b - 1, s - 1]: how many the box (b, s) holds
     index = np.array(CANDIDATES) - 1

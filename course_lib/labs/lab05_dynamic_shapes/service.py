@@ -27,7 +27,7 @@ def profile(largest: Box, smallest: Box = (1, 1)) -> Profile:
 
 
 def recipe(*largest: Box) -> Recipe:
-    """One `profile` per box, in this order, which is also the order in which the service tries them."""
+    """A recipe with one `profile` per box. The service tries them in this order."""
     return Recipe(profiles=tuple(profile(box) for box in largest))
 
 

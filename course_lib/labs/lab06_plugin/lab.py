@@ -1,4 +1,4 @@
-"""Lab 06, plugin: RoPE as a CUDA kernel and the IPluginV3 that TensorRT would call it through."""
+"""Lab 06, plugin: RoPE as a CUDA kernel, and the IPluginV3 through which TensorRT would call it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ODD_SHAPE = (3, 5, 7, 66)
 
 
 class RopeLab(Lab):
-    """Hand in `rope.cu` and `rope_plugin.py`."""
+    """The submission is `rope.cu` and `rope_plugin.py`."""
 
     name = "lab06_plugin"
     title = "Lab 06: a plugin of your own"

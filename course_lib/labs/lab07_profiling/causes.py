@@ -104,7 +104,7 @@ class Judged:
         return len(self.missing) + len(self.innocent) + len(self.evidence)
 
     def message(self) -> str:
-        """What is wrong, one sentence each; who is missing or innocent is counted, not named."""
+        """What is wrong, one sentence each. Missing and innocent ranges are counted, not named."""
         parts = [f"{self.wrong} of {len(RANGES)} suspects are judged wrongly."]
         if self.missing:
             parts.append("At least one that costs time is not named.")
@@ -139,7 +139,7 @@ def judge(causes: Mapping[str, Evidence], *measured: Mapping[str, float]) -> Jud
 
 
 def _problem(suspect: str, evidence: Evidence, measured: Sequence[Mapping[str, float]]) -> str:
-    """Why this is not evidence; empty where it is."""
+    """Why this is not evidence; empty if it is."""
     name = evidence.range
     if name == ENGINE_ROW:
         return f"{name!r} is the device's row, not a range: name the range of the pipeline that holds this cause"

@@ -38,7 +38,7 @@ RECORDINGS = 3  # of the given pipeline, at most, where evidence does not agree 
 
 
 class Profiling(Lab):
-    """Hand in `pipeline.py` and `causes.json`."""
+    """The submission is `pipeline.py` and `causes.json`."""
 
     name = "lab07_profiling"
     title = "Lab 07: profiling"
@@ -55,7 +55,7 @@ class Profiling(Lab):
         lab07_causes.write(folder / lab07_causes.FILE, services.record(services.given(), ours=True))
 
     def examine(self, folder: Path, examiner: Examiner, only: str | None = None) -> Examination:
-        """Record the given pipeline for the causes; then answer fresh streams, then race."""
+        """Record the given pipeline for the causes, then compare the answers to fresh streams, then measure the speed."""
         causes = (self._causes(folder / lab07_causes.FILE, examiner),) if only in (None, "causes") else ()
         if only == "causes":
             return Examination(causes)

@@ -1,4 +1,4 @@
-"""The network of lab 07: two wide layers, whose weights cost as much to read for one image as for thirty-two."""
+"""The network of lab 07: two wide layers. Reading their weights takes as long for one image as for thirty-two."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _RIDGE = 1.0
 
 
 def recipe() -> Recipe:
-    """Batches from 1 to 32, tuned for 32."""
+    """A recipe for batches from 1 to 32, tuned for 32."""
     shapes = {name: (n, 1, 32, 32) for name, n in (("min", 1), ("opt", LARGEST_BATCH), ("max", LARGEST_BATCH))}
     return Recipe(profiles=(Profile({"image": shapes}),))
 

@@ -42,7 +42,7 @@ class Pipeline:
 
 
 def at_once(gray: np.ndarray) -> np.ndarray:
-    """Inverted means of 2x2 pixels for all scans together; uint8 ``(n, 64, 64)`` to float32 ``(n, 32, 32)`` in [0, 1]."""
+    """Invert all scans and average 2x2 pixels in one step; uint8 ``(n, 64, 64)`` to float32 ``(n, 32, 32)`` in [0, 1]."""
     rows = gray[:, 0::2].astype(np.uint16) + gray[:, 1::2]
     return np.float32(1) - (rows[:, :, 0::2] + rows[:, :, 1::2]) * np.float32(1 / (4 * 255))
 

@@ -92,7 +92,7 @@ def answers(service: TimedWorker, stream: Stream) -> list[np.ndarray]:
     found = service.infer(stream)
     logits, sizes = found.get("logits"), found.get("sizes")
     if logits is None or sizes is None or not _fit(logits, sizes):
-        raise EngineError("the pipeline's process answered nonsense")
+        raise EngineError("the pipeline's process sent an invalid answer")
     return np.split(logits, np.cumsum(sizes)[:-1]) if len(sizes) else []
 
 
@@ -112,7 +112,7 @@ def record(source: str, examiner: Examiner | None = None, *, ours: bool = False)
         ours: as for `started`.
 
     Returns:
-        Microseconds since the first range began. The engine's work has a row of its own and counts as the device's.
+        Microseconds since the first range began. The engine's work has its own row and counts as the device's.
 
     Raises:
         EngineError: the pipeline fails.
@@ -133,7 +133,7 @@ def read_recording(found: Mapping[str, np.ndarray]) -> Timeline:
     try:
         return _timeline(found["events"].tobytes().decode())
     except (KeyError, ValueError, OverflowError):
-        raise EngineError("the pipeline's process answered nonsense") from None
+        raise EngineError("the pipeline's process sent an invalid answer") from None
 
 
 def _timeline(text: str) -> Timeline:

@@ -50,7 +50,7 @@ def try_windows(yours: Sources, windows_ms: Sequence[float], *, measure_s: float
 
     Raises:
         ValueError: server.py has no line ``WINDOW_S = ...``.
-        EngineError: the server does not come up or does not answer.
+        EngineError: the server does not start or does not answer.
     """
     if not _WINDOW.search(yours["server.py"]):
         raise ValueError("server.py has no line WINDOW_S = ... to try other values of")

@@ -27,7 +27,7 @@ MOST_AGAIN = 2  # scenes that are played once more because something came too la
 
 
 class Serving(Lab):
-    """Hand in `store.py`, `server.py` and `config.pbtxt`."""
+    """The submission is `store.py`, `server.py` and `config.pbtxt`."""
 
     name = "lab08_serving"
     title = "Lab 08: serving"

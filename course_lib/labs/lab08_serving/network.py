@@ -33,7 +33,7 @@ class Scorer:
         return [rng.normal(0, (2 / rows) ** 0.5, (rows, columns)).astype(np.float32) for rows, columns in pairwise(sizes)]
 
     def scores(self, features: np.ndarray) -> np.ndarray:
-        """The truth, float64 ``(n, SCORES)`` for ``(n, FEATURES)``, by numpy and not by any engine."""
+        """The correct scores, float64 ``(n, SCORES)`` for ``(n, FEATURES)``, computed by numpy and not by an engine."""
         *hidden, last = self.weights()
         values = features.astype(np.float64)
         for matrix in hidden:

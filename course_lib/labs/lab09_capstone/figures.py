@@ -56,7 +56,7 @@ def precision_recall(trial: Trial) -> Figure:
 
 
 def latencies(trial: Trial) -> Figure:
-    """How long frames take from the camera to their boxes, with the 99th percentile and the limit."""
+    """Draw the time of frames from the camera to their boxes, with the 99th percentile and the limit."""
     figure = style.figure(7.0, 3.0)
     axes = figure.subplots()
     known = trial.replay.latency_ms[~np.isnan(trial.replay.latency_ms)]

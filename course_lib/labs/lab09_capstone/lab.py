@@ -19,7 +19,7 @@ FRAMES = 1000
 
 
 class Capstone(Lab):
-    """Hand in `model.onnx`, `recipe.toml` and `settings.toml`."""
+    """The submission is `model.onnx`, `recipe.toml` and `settings.toml`."""
 
     name = "lab09_capstone"
     title = "Lab 09: capstone"

@@ -40,14 +40,14 @@ def recipe(size: int = SETTINGS.size, precision: Precision | None = None) -> Rec
 
 
 def exported(size: int) -> ModelProto:
-    """The given detector for frames of so many pixels, as exported."""
+    """The given detector for frames with this side in pixels, as exported."""
     from course_lib.models import detector, export_onnx
 
     return export_onnx(detector(size), opset=OPSET)
 
 
 def calibration_frames(side: int = SETTINGS.size) -> np.ndarray:
-    """Frames of a video that no examiner shows, prepared for a detector: float32 ``(128, 1, side, side)``, 0 to 1."""
+    """Frames of a video that the examiner does not use, prepared for a detector: float32 ``(128, 1, side, side)``, 0 to 1."""
     frames = itertools.islice(video(CALIBRATION_SEED, split="train", scene_frames=1), CALIBRATION_FRAMES)
     return prepared(np.stack([frame.image for frame in frames]), side)
 

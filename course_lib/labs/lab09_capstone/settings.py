@@ -55,8 +55,8 @@ class Settings(BaseModel):
         """Read ``settings.toml``.
 
         Raises:
-            RecipeError: missing, not TOML, an unknown key, or a value that is not allowed; one line. Its code is `FILE`, or
-                `MISSING_FILE`.
+            RecipeError: the file is missing, is not TOML, has an unknown key or a value that is not allowed. The message has one
+                line, and its code is `FILE` or `MISSING_FILE`.
         """
         try:
             return cls(**read_toml(path, MAX_BYTES))

@@ -166,7 +166,7 @@ class _Evaluation:
         return True
 
     def _side(self, node: ast.expr, other: ast.expr) -> Any:
-        """A side of a comparison. What is called a version, and comes from elsewhere, is of the kind it is compared with."""
+        """A side of a comparison. An unknown name that suggests a version is the version under test, in the type of the other side."""
         try:
             return self.value(node)
         except Unknown:
@@ -204,7 +204,7 @@ def _numbers(text: str) -> list[int]:
 
 
 def _comparable(left: Any, right: Any, *, meant: bool) -> tuple[Any, Any]:
-    """Both sides of a comparison, of one kind: a list for a list, and numbers for texts where that was meant."""
+    """Both sides of a comparison as the same type: two lists, or numbers for version texts if `meant`."""
     if isinstance(left, tuple | list) and isinstance(right, tuple | list):
         return list(left), list(right)
     if meant and isinstance(left, str) and isinstance(right, str) and right.replace(".", "").isdigit():

@@ -139,7 +139,7 @@ def _any(held: list[bool | None]) -> bool | None:
 
 
 def version_number(version: str) -> tuple[int, ...]:
-    """``"8.6.1"`` and ``"rtx-1.7.1"`` as numbers."""
+    """A version such as ``"8.6.1"`` or ``"rtx-1.7.1"`` as numbers."""
     return tuple(int(part) for part in version.rpartition("-")[2].split(".") if part.isdigit())
 
 

@@ -155,7 +155,7 @@ class Scope:
         return "", False
 
     def bind(self, target: ast.expr, kind: str, exact: str = "") -> None:
-        """A name, or an attribute of `self`, now holds something of a type, which is certain if `exact` says the same."""
+        """Record the type of a name or of an attribute of `self`. The type is certain if `exact` agrees."""
         if isinstance(target, ast.Name):
             self.program.note(self.places[0], target.id, exact)
             if kind or self.variables.get(target.id) not in known.classes():

@@ -52,7 +52,7 @@ _OTHER_LIBRARIES = frozenset((*_LIBRARIES.split(), *getattr(sys, "stdlib_module_
 
 
 def guess(name: str) -> str:
-    """The class that a variable or attribute holds by convention, ``"trt"`` for the module; empty where the name tells nothing."""
+    """The class that a variable or attribute holds by convention, ``"trt"`` for the module; empty if the name tells nothing."""
     plain = name.strip("_").lower()
     if plain == "trt":
         return "trt"
@@ -66,7 +66,7 @@ def guess(name: str) -> str:
 
 
 def names_a_version(name: str) -> bool:
-    """Whether a variable holds TensorRT's version, or the answer to a question about it."""
+    """Whether a variable holds TensorRT's version, or the result of a test of that version."""
     return _VERSION.fullmatch(name.strip("_")) is not None
 
 

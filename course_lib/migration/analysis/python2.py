@@ -16,7 +16,7 @@ _MOST_CUTS = 60
 
 @dataclass(frozen=True)
 class Parsed:
-    """A syntax tree, the lines that are not in it, and why; `problem` is empty where the text is plain Python 3."""
+    """A syntax tree, the lines that are not in it, and why; `problem` is empty if the text is plain Python 3."""
 
     tree: ast.Module
     lost: tuple[tuple[int, str], ...] = ()

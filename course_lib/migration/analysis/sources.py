@@ -1,4 +1,4 @@
-"""Files of old code, taken apart into Python programs and command lines, each line with its place in the file."""
+"""Split files of old code into Python programs and command lines, and keep the place of each line in the file."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Program:
     places: tuple[Place, ...]
 
     def place(self, line: int) -> Place:
-        """Where a line, counted from 1, comes from."""
+        """The origin of a line, counted from 1."""
         return self.places[min(max(line, 1), len(self.places)) - 1]
 
 
@@ -235,7 +235,7 @@ def _without_magics(text: str, cell: int | None) -> tuple[list[str], list[tuple[
 
 
 def _stands_alone(line: str, cell: int | None) -> bool:
-    """A command and not the inside of an expression: `%` and `!` begin the line, or follow an assignment in a notebook."""
+    """Whether it is a command rather than part of an expression: `%` or `!` begins the line or follows an assignment in a notebook."""
     stripped = line.lstrip()
     if cell is None:
         return stripped.startswith(_IN_EXPORTED_NOTEBOOKS)

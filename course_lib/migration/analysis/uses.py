@@ -1,4 +1,4 @@
-"""Every place in a program that names something of TensorRT's, with what is known about the version it runs on there."""
+"""Every place in a program that uses a TensorRT name, with what is known about the version at that place."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ _OF_ANY_OBJECT = ("name", "value", "mro")  # of enum members, and of classes
 
 @dataclass(frozen=True)
 class Use:
-    """One name of TensorRT's or Torch-TensorRT's in a program.
+    """One use of a TensorRT or Torch-TensorRT name in a program.
 
     Attributes:
-        name: as behind ``trt.``, such as ``"ICudaEngine.num_bindings"``; ``"torch_tensorrt.compile"``; ``"import:uff"`` for a module.
+        name: the name after ``trt.``, such as ``"ICudaEngine.num_bindings"``; ``"torch_tensorrt.compile"``; ``"import:uff"`` for a module.
         how: ``"read"``, ``"write"``, ``"call"``, ``"base"``, ``"import"``, ``"with"``, ``"len"``, ``"index"`` or ``"compare"``.
         certain: the receiver's type is known rather than guessed from a conventional name.
-        derived_from: the classes of TensorRT's that the class around is derived from: without them its methods are not reached.
-        exact: nothing in the program speaks against that type (`Scope.exact`).
-        condition: what must be true of the version for this place to be reached; None where nothing is asked.
+        derived_from: TensorRT's base classes of the enclosing class. Without them its methods are not reached.
+        exact: nothing in the program contradicts that type (`Scope.exact`).
+        condition: what must be true of the version for this place to be reached; None if there is no condition.
         node: the expression.
-        names: what variables and functions hold that come from the version, as `evaluate.outcomes` takes them.
-        settings: dictionaries that are written out in the program, by the variable's name.
+        names: variables and functions that depend on the version, in the form that `evaluate.outcomes` takes.
+        settings: literal dictionaries of the program, by the variable's name.
     """
 
     name: str
@@ -177,7 +177,7 @@ class _Collector(Walk):
         return kind == "str" or (guess and kind == "key") or (guess and not kind and naming.names_a_tensor(called))
 
     def _is_one_engine(self, node: ast.expr) -> bool:
-        """Whether something called an engine is one, by its form: a variable, or the engine of a context."""
+        """Whether an expression named like an engine can be one by its form: a variable, or the engine of a context."""
         of_context = isinstance(node, ast.Attribute) and self.scope.guessed(node.value)[0] == "IExecutionContext"
         return isinstance(node, ast.Name) or of_context
 
@@ -233,7 +233,7 @@ class _Collector(Walk):
         return [] if naming.is_own_object(receiver) else [f"{owner}.{node.attr}" for owner in known.owners_of(node.attr)[:1]]
 
     def _by_what_it_is_assigned(self, node: ast.Attribute) -> list[str]:
-        """``anything.precision = trt.float16``: nothing but a layer has a precision that is one of TensorRT's types."""
+        """``anything.precision = trt.float16``: only a layer has a precision that is one of TensorRT's types."""
         receiver = getattr(node.value, "id", getattr(node.value, "attr", ""))
         typed = self._assigned == "DataType" and not self.scope.type_of(node.value)
         if not self.evidence or node.attr != "precision" or not typed or naming.is_own_object(receiver):

@@ -32,7 +32,7 @@ def judge(use: Use, table: ApiTable, comments: Mapping[int, str]) -> list[Verdic
     """The verdicts on a use in the version of `table`; none if the code is not reached there or nothing is wrong.
 
     Args:
-        comments: of the program, by line; some rules ask what people say beside a call.
+        comments: comments of the program by line; some rules check the comment next to a call.
     """
     if use.condition is not None and use.condition.holds(table) is not True:
         return []
@@ -50,7 +50,7 @@ def judge(use: Use, table: ApiTable, comments: Mapping[int, str]) -> list[Verdic
 
 @cache
 def verdict_on(name: str, table: ApiTable) -> Verdict | None:
-    """The verdict on a name by itself, in whatever way it is used; None where nothing is wrong with it."""
+    """The verdict on a name by itself, in whatever way it is used; None if nothing is wrong with it."""
     if table.has(name):
         return _deprecated(name, table)
     if table.has(declared := _as_declared(name)):
@@ -67,7 +67,7 @@ def _unknown(use: Use) -> list[Verdict]:
     owner, _, member = use.name.rpartition(".")
     near = difflib.get_close_matches(member, known.names_of(owner), n=1, cutoff=0.75)
     holder = f"trt.{owner}" if owner else "trt"
-    advice = f"{holder} has {near[0]}" if near else f"look up what {holder} has: it never had this"
+    advice = f"{holder} has {near[0]}" if near else f"{holder} never had this name: look up its members"
     return [_verdict(use.name, "unknown", "never existed", None, advice)]
 
 
@@ -89,7 +89,7 @@ def _removed(name: str, table: ApiTable) -> Verdict:
 
 @cache
 def _as_declared(name: str) -> str:
-    """A member by the class that declares it: a layer's `precision` is ``ILayer.precision``."""
+    """The name of a member in the class that declares it: a layer's `precision` is ``ILayer.precision``."""
     owner, _, member = name.rpartition(".")
     bases = {base for table in known.all_tables() for base in table.lineage(owner)[1:]}
     declared = next((base for base in known.owners_of(member) if base in bases), owner) if owner else ""
@@ -110,7 +110,7 @@ def removed_in(name: str, target: str) -> str:
 
 
 def read_only_since(name: str, table: ApiTable) -> str:
-    """The version from which on a property cannot be assigned any more; empty where it can, or never could."""
+    """The version from which on a property cannot be assigned any more; empty if it can, or never could."""
     now = table.access(name)
     if not now or "w" in now:
         return ""

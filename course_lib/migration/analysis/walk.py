@@ -277,7 +277,7 @@ class Walk(ast.NodeVisitor):
             self.program.note(self.scope.places[0], one.arg, exact)
 
     def _certain(self, annotation: ast.expr | None, kind: str) -> str:
-        """The class of an annotation that leaves no doubt: it names no second class, and no program derives from the first."""
+        """The class of an unambiguous annotation: it names only one class, and no program derives from that class."""
         named = [part for part in ast.walk(annotation) if isinstance(part, ast.Name | ast.Constant)] if annotation else []
         names = {part.id if isinstance(part, ast.Name) else str(part.value) for part in named} - {"Optional", "typing", "None"}
         return kind if len(names) == 1 and known.is_final(kind) else ""
@@ -433,7 +433,7 @@ def _is_items(node: ast.Call) -> bool:
 
 
 def _is_optional(statements: Sequence[ast.stmt]) -> bool:
-    """One statement that sets an attribute or calls a method, so that nothing after it depends on whether it ran."""
+    """Whether it is a single statement that sets an attribute or calls a method, so that no later code depends on it."""
     only = statements[0] if len(statements) == 1 else None
     if isinstance(only, ast.Expr) and isinstance(only.value, ast.Call):
         return isinstance(only.value.func, ast.Attribute)

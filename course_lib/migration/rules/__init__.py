@@ -1,1 +1,1 @@
-"""What replaces each old name, flag and keyword."""
+"""The replacement of each old name, flag and keyword."""

@@ -17,7 +17,7 @@ MODULES: tuple[tuple[str, Severity, str, str, int], ...] = (
     ("trtorch", "removed", "Torch-TensorRT 1.0", "import torch_tensorrt", 13),
     ("torch_tensorrt.ptq", "removed", "", "quantize the module with modelopt", 13),
     ("torch_tensorrt.ts.ptq", "removed", "", "quantize the module with modelopt", 13),
-    ("pytorch_quantization", "deprecated", "", "modelopt.torch.quantization: NVIDIA goes on with it instead", 7),
+    ("pytorch_quantization", "deprecated", "", "modelopt.torch.quantization, NVIDIA's successor", 7),
 )  # fmt: skip
 
 

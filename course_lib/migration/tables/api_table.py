@@ -17,7 +17,7 @@ _TABLES = Path(__file__).parent / "api"
 
 @dataclass(frozen=True)
 class Parameter:
-    """One parameter as the binding declares it; `default` is None where a value must be given."""
+    """One parameter as the binding declares it; `default` is None if a value must be given."""
 
     name: str
     type: str
@@ -118,12 +118,12 @@ class ApiTable:
         return next((kind["properties"][last] for kind in self._lineage(owner) if last in kind["properties"]), "")
 
     def type_of(self, name: str) -> str:
-        """The type of a property as the binding declares it, such as ``"ICudaEngine"``; empty where it tells none."""
+        """The type of a property as the binding declares it, such as ``"ICudaEngine"``; empty if it tells none."""
         owner, _, last = name.rpartition(".")
         return next((kind["types"][last] for kind in self._lineage(owner) if last in kind["types"]), "")
 
     def deprecated(self, name: str) -> str:
-        """What the docstring says where it calls a name deprecated; empty where it does not. A base class counts."""
+        """What the docstring says where it calls a name deprecated; empty if it does not. A base class counts."""
         owner, _, last = name.rpartition(".")
         names = [f"{base}.{last}" for base in self.lineage(owner)] if owner else [name]
         return next((text for one in (name, *names) if (text := self._content["deprecated"].get(one))), "")

@@ -17,9 +17,9 @@ _END = re.compile(r"\n\s*(?:\n|:|\*\*)")  # a blank line, the next field, or a n
 
 
 def parse_deprecations(name: str, doc: str) -> Iterator[tuple[str, str]]:
-    """Names and sentences of what the docstring of `name`, a class, function or member, calls deprecated.
+    """What the docstring of `name` (a class, function or member) calls deprecated: names with their sentences.
 
-    The sentence is on one line, without the mark; ``"Deprecated."`` where the docstring says no more.
+    The sentence is on one line, without the mark; it is ``"Deprecated."`` if the docstring gives no sentence.
     """
     own, *properties = re.split(r"(?=:ivar \w+:)", doc.partition("\nMembers:\n")[0])
     if text := _sentence(own):

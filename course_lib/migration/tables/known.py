@@ -86,13 +86,13 @@ _MADE_BY_GONE_MODULES = {
 
 
 def result_of_gone(name: str) -> str:
-    """The class that a function of one of `GONE_MODULES` gave; empty where it gave none of TensorRT's."""
+    """The class that a function of one of `GONE_MODULES` gave; empty if it gave none of TensorRT's."""
     return _MADE_BY_GONE_MODULES.get(name.rpartition(".")[2], "")
 
 
 @cache
 def older_than(target: str) -> tuple[ApiTable, ...]:
-    """The tables of the versions before one, oldest first. Everything comes before TensorRT for RTX."""
+    """The tables of the versions before `version`, oldest first. Every TensorRT version comes before TensorRT for RTX."""
     end = RELEASES_IN_ORDER.index(target) if target in RELEASES_IN_ORDER else len(RELEASES_IN_ORDER)
     return tuple(ApiTable.load(version) for version in RELEASES_IN_ORDER[:end])
 
@@ -173,7 +173,7 @@ def owners_of(member: str) -> tuple[str, ...]:
 
 @cache
 def result_of(name: str) -> str:
-    """The class that a function, method or property gives; ``"list:X"`` for a sequence of them; empty where it is none."""
+    """The class that a function, method or property gives; ``"list:X"`` for a sequence of them; empty if it is none."""
     for table in all_tables():
         texts = [overload.returns for overload in table.signature(name)] or [table.type_of(name)]
         for text in texts:

@@ -85,6 +85,6 @@ def _split(text: str) -> list[str]:
 
 
 def _brackets(text: str, also: str = "") -> list[tuple[int, str]]:
-    """Brackets with their places; the ``>`` of an arrow is none."""
+    """Brackets with their positions. The ``>`` of an arrow is not a bracket."""
     wanted = _OPENING + _CLOSING + also
     return [(i, sign) for i, sign in enumerate(text) if sign in wanted and not (sign == ">" and text[i - 1 : i] == "-")]

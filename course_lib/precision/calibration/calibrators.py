@@ -23,8 +23,8 @@ class Calibrator(Protocol):
     """A rule that picks a threshold."""
 
     def threshold(self, histogram: Histogram) -> float:
-        """The largest absolute value to represent, in the tensor's unit: at most ``histogram.amax``, and 0 only when the
-        tensor was zero throughout."""
+        """The largest absolute value to represent, in the tensor's unit: at most ``histogram.amax``, and 0 only if all
+        values were zero."""
         ...
 
 
@@ -76,19 +76,19 @@ class PercentileCalibrator:
 
 @dataclass(frozen=True)
 class EntropyCalibrator:
-    """Keeps the most information: the threshold with the lowest KL divergence from what was seen to what INT8 makes of it.
+    """Keeps the most information: the threshold with the lowest KL divergence from the observed distribution to its INT8 version.
 
-    `divergence` is the method, word for word, for one candidate; `curve` computes it for all of them at once. The candidates
+    `divergence` is the published method for one candidate; `curve` computes it for all candidates at once. The candidates
     are the upper borders of all bins from the 128th to the one that holds the largest value.
 
-    Two points are not on the slides. The first bin holds the zeros that a Relu makes, half of all values and more; zero is
-    exact in INT8 at every threshold, yet a spike that shares a level with other bins would swamp the divergence and pull the
-    threshold down. So the first bin is given the count of the second, as in NVIDIA's pytorch-quantization. And a candidate
-    below which nothing was counted is not a distribution: its divergence is infinite.
+    Two points are not on the slides. First, the first bin holds the zeros of a Relu, often half of all values or more. Zero is
+    exact in INT8 at every threshold, but a spike that shares a level with other bins would dominate the divergence and lower
+    the threshold. The first bin therefore gets the count of the second, as in NVIDIA's pytorch-quantization. Second, a
+    candidate without any counts below it is not a distribution: its divergence is infinite.
 
-    The divergence looks at the shape of a distribution, not at what an error costs. Where values cluster in narrow spikes, as
-    behind a first convolution over blank paper, every level that joins a spike to its neighbors counts against a wide
-    range, and the threshold may come out low: compare `curve` with that of `MSECalibrator`.
+    The divergence compares the shapes of distributions and ignores the cost of an error. If values cluster in narrow spikes, as
+    after a first convolution over blank paper, every level that joins a spike to its neighbors counts against a wide
+    range. The threshold can then be too low: compare `curve` with that of `MSECalibrator`.
 
     Source: S. Migacz, "8-bit Inference with TensorRT", GTC 2017, slides 36-39.
     """

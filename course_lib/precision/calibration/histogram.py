@@ -177,7 +177,7 @@ class StreamingHistogram:
         return made
 
     def _grow(self, above: int, below: int) -> None:
-        """Let the two ranges reach at least to these exponents."""
+        """Extend the two ranges to at least these exponents."""
         wanted = (max(self._exponents[0], above), max(self._exponents[1], below))
         self._above = _coarsened(self._above, wanted[0] - self._exponents[0])
         self._below = _coarsened(self._below, wanted[1] - self._exponents[1])
@@ -287,7 +287,7 @@ def _exponents(largest: np.ndarray | float) -> np.ndarray:
 
 
 def _coarsened(counts: np.ndarray, doublings: int) -> np.ndarray:
-    """Counts ``(..., bins)`` after the range doubled so often: ``2**doublings`` neighbors merge, the rest is empty."""
+    """Counts ``(..., bins)`` after `doublings` doublings of the range: ``2**doublings`` neighbors merge, and the other bins are empty."""
     if doublings == 0:
         return counts
     bins = counts.shape[-1]

@@ -1,7 +1,7 @@
-"""Calibration: run a model on representative data, watch its activations, and settle the range of each.
+"""Calibration: run a model on representative data, observe its activations, and choose the range of each.
 
-Looking and deciding are two steps. `observe` runs the model once and keeps a histogram a tensor; every calibrator can then
-decide on those, so that a lecture compares five of them at the price of one pass. `calibrate` does both.
+Observing and choosing are two steps. `observe` runs the model once and keeps a histogram for each tensor. Every calibrator can
+use these histograms, so a lecture compares five calibrators after one pass. `calibrate` does both steps.
 """
 
 from __future__ import annotations
@@ -199,7 +199,7 @@ def observe(
 
 @dataclass
 class _Data:
-    """A digest that grows with every batch."""
+    """A digest of all batches so far."""
 
     samples: int = 0
     batches: int = 0

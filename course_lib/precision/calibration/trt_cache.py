@@ -1,12 +1,12 @@
-"""TensorRT's calibration cache: a text file that carries activation ranges into a TensorRT 8 or 10 build without calibrating.
+"""TensorRT's calibration cache: a text file with activation ranges for a TensorRT 8 or 10 build without calibration.
 
-The first line names the version and the algorithm; each line after it is a tensor and its scale, the bits of a float32 as
+The first line names the version and the algorithm. Each later line has a tensor and its scale: the bits of a float32 as
 hexadecimal digits, highest byte first. The scale is ``amax / 127``::
 
     TRT-8600-EntropyCalibration2
     image: 3c010a14
 
-The legacy calibrator's names neither: its first line holds a number and the two parameters of that calibrator, regression
+The cache of the legacy calibrator names neither. Its first line holds a number and the two parameters of that calibrator, regression
 cutoff and quantile, as bits of float64: ``0 3ff0000000000000 3fefff2e48e8a71e`` (8.6.0, seen on a GPU; what the 0 says is not
 known).
 

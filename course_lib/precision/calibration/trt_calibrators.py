@@ -35,10 +35,10 @@ def trt_calibrator(
 
     Args:
         trt: the imported ``tensorrt`` module, 8 or 10.
-        kind: which algorithm TensorRT runs. "legacy" is its percentile method.
-        batches: arrays by input name, all batches of one shape. The first of another shape, such as a smaller last one, ends
-            the calibration: TensorRT prints what `CourseError` says and goes on with what it has.
-        cache_path: read where it exists, and then no batch is asked for; otherwise written. TensorRT does not check that a
+        kind: the algorithm that TensorRT runs. "legacy" is its percentile method.
+        batches: arrays by input name, all with the same shape. The first batch with another shape, such as a smaller last one,
+            ends the calibration: TensorRT prints the message of the `CourseError` and continues with the earlier batches.
+        cache_path: an existing file is read, and no batch is used. Otherwise the file is written. TensorRT does not check that a
             cache belongs to the network: delete it when the model or the data change.
         quantile: for "legacy", the share (0 to 1) of values that the range keeps.
 

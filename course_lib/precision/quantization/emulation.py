@@ -1,11 +1,11 @@
-"""Half precision where there are no kernels for it: round every tensor to the type, compute in float32 in between.
+"""Half precision without kernels for it: round every tensor to the type, and compute in float32 in between.
 
-A GPU multiplies FP16 and BF16 numbers exactly and sums the products in float32; what half precision costs is the rounding of
-each tensor to 10 or 7 bits, and overflow when it does not fit. Both are emulated here by Casts. What is not: a kernel that
-also keeps its inner sums in half precision, and the inside of composite operators, such as the squares in a
-LayerNormalization, which stay float32.
+A GPU multiplies FP16 and BF16 numbers exactly and sums the products in float32. Half precision has two costs: each tensor is
+rounded to 10 or 7 bits, and values that do not fit overflow. Casts emulate both here. The emulation does not cover kernels
+that also keep their inner sums in half precision. It also leaves the inside of composite operators in float32, such as the
+squares in a LayerNormalization.
 
-ONNX Runtime on x86 has few FP16 kernels, hardly any in BF16, and goes the same way by itself where an FP16 kernel is missing.
+ONNX Runtime on x86 has few FP16 kernels and hardly any in BF16. Without an FP16 kernel, it uses the same method.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _round_behind(node: ir.Node, value: ir.Value) -> None:
 
 
 def _cast(value: ir.Value, dtype: ir.DataType, name: str) -> ir.Value:
-    """The result of a new Cast, which is in no graph yet."""
+    """The result of a new Cast, which is not in the graph yet."""
     node = ir.node("Cast", [value], {"to": dtype}, name=name)
     result = node.outputs[0]
     result.name, result.type, result.shape = name, ir.TensorType(dtype), value.shape

@@ -91,7 +91,7 @@ def _shift(quantize: ir.Node, zero_points: dict[int, ir.Value]) -> None:
 
 
 def _round_sum(add: ir.Node) -> None:
-    """Put a pair between a quantized Conv and a residual Add whose other input and whose result are rounded already."""
+    """Insert a pair between a quantized Conv and a residual Add, if the other input and the result of the Add are already rounded."""
     reader = _only_reader(add.outputs[0])
     relu = reader if reader is not None and reader.op_type == "Relu" else None
     rounding = _only_reader(relu.outputs[0]) if relu else reader
@@ -147,6 +147,6 @@ def _producer(value: ir.Value | None) -> ir.Node | None:
 
 
 def _only_reader(value: ir.Value) -> ir.Node | None:
-    """The one node that reads `value`; None where several do, or the graph itself."""
+    """The one node that reads `value`; None if several do, or the graph itself."""
     readers = value.uses()
     return next(iter(readers)).node if len(readers) == 1 and not value.is_graph_output() else None

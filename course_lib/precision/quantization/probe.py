@@ -1,4 +1,4 @@
-"""Which tensors of a graph a quantizer needs, and a session that shows them."""
+"""The tensors of a graph that a quantizer needs, and a session that returns them."""
 
 from __future__ import annotations
 

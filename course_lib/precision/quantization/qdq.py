@@ -52,13 +52,13 @@ def scale_of(amax: ArrayLike, bits: int = 8) -> np.ndarray:
 
 
 def fake_quantize(array: ArrayLike, amax: ArrayLike, bits: int = 8) -> np.ndarray:
-    """What a Q/DQ pair computes: divide by the scale, round half to even, clip to [-128, 127], multiply. Float32.
+    """Compute what a Q/DQ pair computes: divide by the scale, round half to even, clip to [-128, 127], multiply. Float32.
 
     Args:
         array: any shape.
-        amax: largest magnitude, one number or an array that broadcasts against `array` (for a weight ``(out, in, 3, 3)`` with
-            a range for each output channel: shape ``(out, 1, 1, 1)``).
-        bits: of the integers; their limits are ``-2**(bits - 1)`` and ``2**(bits - 1) - 1``.
+        amax: largest magnitude, as one number or an array that broadcasts against `array`. For a weight ``(out, in, 3, 3)`` with
+            one range per output channel, it has the shape ``(out, 1, 1, 1)``.
+        bits: number of bits of the integers; their limits are ``-2**(bits - 1)`` and ``2**(bits - 1) - 1``.
 
     Raises:
         CourseError: as in `scale_of`.
@@ -77,13 +77,13 @@ def insert_qdq(
 ) -> onnx.ModelProto:
     """A copy of a float32 model with symmetric INT8 Q/DQ pairs (zero point 0, constant scales).
 
-    Each pair is called after its tensor: nodes ``x/quantize`` and ``x/dequantize``, constants ``x/scale`` and ``x/zero_point``.
+    Each pair is named after its tensor: nodes ``x/quantize`` and ``x/dequantize``, constants ``x/scale`` and ``x/zero_point``.
     Weights stay float32 in the file, in front of their pair: TensorRT and ONNX Runtime quantize them when they build.
-    The result is for TensorRT and runs anywhere; for speed on a CPU make a second copy with `lower_for_onnxruntime`.
+    The result is for TensorRT and runs on every backend. For speed on a CPU, make a second copy with `lower_for_onnxruntime`.
 
     Args:
         model: opset 13 or newer. It is not changed.
-        amax: the largest magnitude of each tensor that `activations` lists, such as a calibrator found; others are ignored.
+        amax: the largest magnitude of each tensor in `activations`, for example from a calibrator; others are ignored.
         exclude: names of nodes that stay float.
         per_channel: give each output channel of a weight its own scale; otherwise one for the whole weight.
 

@@ -58,7 +58,7 @@ def slices(y: float, count: int) -> list[tuple[float, float]]:
 
 
 def box(axes: Axes, edges: Edges, y: float, height: float, hue: str | None, *, line: str = "") -> None:
-    """A tinted box with a border of the same color; dashed and empty where there is none."""
+    """A tinted box with a border of the same color; dashed and empty if there is none."""
     from matplotlib.colors import to_rgba
     from matplotlib.patches import Rectangle
 
@@ -71,7 +71,7 @@ def box(axes: Axes, edges: Edges, y: float, height: float, hue: str | None, *, l
 
 
 def band(axes: Axes, start: tuple[float, float, float], end: tuple[float, float, float], hue: str, alpha: float = 0.35) -> None:
-    """From one edge to another, each given as x, middle and height."""
+    """Draw a band between two edges, each given as x, middle and height."""
     from matplotlib.patches import PathPatch
     from matplotlib.path import Path
 

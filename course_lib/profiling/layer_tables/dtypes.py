@@ -12,7 +12,7 @@ _OF_INDICES = {"Int32", "Int64", "Bool"}
 
 
 def joined(dtypes: Collection[str]) -> str:
-    """Such as ``"Float + Int8"``; ``""`` for none. The types of shapes and indices are left out where there are others."""
+    """The types as text, such as ``"Float + Int8"``; ``""`` for none. Types of shapes and indices are left out if there are others."""
     known = {dtype for dtype in dtypes if dtype}
     return " + ".join(sorted(known - _OF_INDICES or known))
 
@@ -20,7 +20,7 @@ def joined(dtypes: Collection[str]) -> str:
 def traits(kernels: Iterable[Layer]) -> dict[str, str]:
     """What kernels have in sum: the datatypes of "reads", "weights" and "writes", and the "format" of what they write.
 
-    ``""`` where the compiler does not tell.
+    ``""`` if the compiler does not tell.
     """
     kernels = list(kernels)
     return {

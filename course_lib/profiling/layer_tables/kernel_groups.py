@@ -42,7 +42,7 @@ def _neighbors(kernels: Sequence[Nodes], groups: Sequence[Group], side: int) -> 
 
 
 def _latest(numbers: Sequence[int | None]) -> list[int]:
-    """At each place the last number so far, -1 before the first."""
+    """At each position the last number up to it, and -1 before the first number."""
     latest, last = [], -1
     for number in numbers:
         last = last if number is None else number

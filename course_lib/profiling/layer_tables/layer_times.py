@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from html import escape
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from course_lib._util.html import LEFT, WIDE, notebook_table
 from course_lib.engines.backends.onnxruntime.layers import ort_kernel_ms
 from course_lib.profiling.layer_tables.dtypes import joined
 from course_lib.style import breakable_html
@@ -31,7 +31,7 @@ class LayerTime:
 
     @property
     def dtypes(self) -> str:
-        """The datatypes it computes with, such as ``"Half"``; ``"unknown"`` where no table tells. Shapes and indices do not count."""
+        """The datatypes it computes with, such as ``"Half"``; ``"unknown"`` without a table. Shapes and indices do not count."""
         return joined(self.layer.dtypes if self.layer else ()) or "unknown"
 
 
@@ -51,11 +51,11 @@ class LayerTimings:
 
     @classmethod
     def from_rows(cls, rows: Sequence[Sequence[Any]], *, runs: int | None = None) -> LayerTimings:
-        """From what ``IProfiler.report_layer_time(name, ms)`` was called with, one call after the other.
+        """From the arguments of all calls of ``IProfiler.report_layer_time(name, ms)``, in order.
 
         Args:
             rows: ``[name, ms]`` of every layer of every run. Each run reports every layer in the same order.
-            runs: how many runs that were; None finds out by when the names repeat.
+            runs: number of runs. None determines it from the repetition of the names.
 
         Raises:
             ValueError: a row is not a name and a time, or the rows are not whole runs.
@@ -69,14 +69,14 @@ class LayerTimings:
 
     @classmethod
     def from_ort_profile(cls, text: str, *, skip: int = 0) -> LayerTimings:
-        """From the JSON that ONNX Runtime wrote while it profiled; see `parse_ort_profile`. Its clock counts whole microseconds.
+        """From the JSON of ONNX Runtime's profiler; see `parse_ort_profile`. Its clock counts whole microseconds.
 
         Args:
             text: the profile.
-            skip: leave out so many runs at the start, which warmed up caches and memory.
+            skip: number of runs to leave out at the start, which warmed up caches and memory.
 
         Raises:
-            ValueError: no profile, or the runs did not execute the same nodes.
+            ValueError: the text is not a profile, or the runs did not execute the same nodes.
         """
         times = ort_kernel_ms(text)
         counts = {len(ms) for _, ms in times}
@@ -153,7 +153,7 @@ class LayerTimings:
         return time_bars(self, n, color)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values: medians, without the single runs."""
+        """Plain JSON values with the medians, without the single runs."""
         rows = [
             {
                 "name": layer.name,
@@ -169,42 +169,20 @@ class LayerTimings:
     def _repr_html_(self) -> str:
         """The longest layers as a table; the rest in one row."""
         shown = self.heaviest(15)
-        rows = [
-            (
-                f"{layer.ms:.4f}",
-                f"{layer.share:.1%}",
-                breakable_html(layer.name),
-                escape(self.operators(layer)),
-                escape(layer.dtypes),
-            )
-            for layer in shown
+        rows: list[tuple[str, ...]] = [
+            (f"{one.ms:.4f}", f"{one.share:.1%}", breakable_html(one.name), self.operators(one), one.dtypes) for one in shown
         ]
         if rest := len(self.names) - len(shown):
             left = max(0.0, self.total_ms - sum(layer.ms for layer in shown))
             rows.append((f"{left:.4f}", f"{left / (self.total_ms or 1.0):.1%}", f"{rest} others", "", ""))
-        columns = ("ms", "share", "layer", "operators", "dtype")
-        styles = [f"text-align:left{';min-width:13em' if name in ('layer', 'operators') else ''}" for name in columns]
-        head = "".join(f'<th style="{css}">{name}</th>' for name, css in zip(columns, styles, strict=True))
-        body = "".join(
-            "<tr>" + "".join(f'<td style="{css}">{cell}</td>' for cell, css in zip(row, styles, strict=True)) + "</tr>"
-            for row in rows
-        )
+        columns = {"ms": LEFT, "share": LEFT, "layer": WIDE, "operators": WIDE, "dtype": LEFT}
         caption = f"{self.takeaway()} ({len(self.ms)} run{'' if len(self.ms) == 1 else 's'}, medians)"
-        return f"<table><caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        return notebook_table(caption, columns, [({}, row) for row in rows])
 
 
 def _period(names: Sequence[str]) -> int:
-    """How many layers one run has: the shortest beginning that the rest repeats.
-
-    Source: Knuth, Morris and Pratt, Fast Pattern Matching in Strings (1977): a text's shortest period by its longest border.
-    """
-    borders = [0] * len(names)
-    for end in range(1, len(names)):
-        border = borders[end - 1]
-        while border and names[end] != names[border]:
-            border = borders[border - 1]
-        borders[end] = border + (names[end] == names[border])
-    period = len(names) - (borders[-1] if borders else 0)
+    """How many layers one run has: the shortest beginning that the rest repeats."""
+    period = next((layers for layers in range(1, len(names)) if names[layers:] == names[:-layers]), len(names))
     if names and len(names) % period:
         if len(names) > 2 * period:
             raise ValueError(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from course_lib.engines import Layer, LayerTable
+from course_lib.profiling.layer_tables.boxes import nodes_of
 from course_lib.profiling.layer_tables.dtypes import traits
 from course_lib.profiling.layer_tables.kernel_groups import matched_groups
 
@@ -28,8 +29,8 @@ class Change:
             several others), "repeated" (the same nodes in every kernel, but another number of kernels, as with a second profile),
             "appeared" (only after), "vanished" (only before).
         before, after: the kernels, in order of execution.
-        differs: for each of "reads", "weights", "writes" (datatypes) and "format" (of what is written) that changed, what it was and
-            what it is. What one side does not tell is not compared.
+        differs: for each change of "reads", "weights", "writes" (datatypes) and "format" (of the output), the old and the new value.
+            A value that one side does not report is not compared.
     """
 
     kind: Kind
@@ -84,12 +85,12 @@ class Together:
 
 @dataclass(frozen=True)
 class TableDiff:
-    """What `diff` found. ``str`` says it in sentences, ``headline`` in one line; in a notebook it is a table.
+    """The result of `diff`. ``str`` gives sentences, ``headline`` one line, and a notebook shows a table.
 
     Attributes:
         before, after: the two tables.
         changes: every kernel of both, in order of execution, each in one change.
-        only_before, only_after: ONNX nodes that only one of the tables knows: there the graphs themselves differ.
+        only_before, only_after: ONNX nodes that are in only one of the tables, because the graphs differ.
     """
 
     before: LayerTable = field(repr=False)
@@ -99,7 +100,7 @@ class TableDiff:
     only_after: tuple[str, ...] = ()
 
     def of(self, *kinds: Kind) -> tuple[Change, ...]:
-        """The changes of some kinds, such as ``of("merged", "regrouped")``."""
+        """The changes of the given kinds, such as ``of("merged", "regrouped")``."""
         return tuple(change for change in self.changes if change.kind in kinds)
 
     @property
@@ -203,7 +204,7 @@ def diff(before: LayerTable, after: LayerTable) -> TableDiff:
         )
     groups = matched_groups([frozenset(k.onnx_nodes) for k in old], [frozenset(k.onnx_nodes) for k in new])
     changes = (_change([old[i] for i in ours], [new[j] for j in theirs]) for ours, theirs in groups)
-    mine, others = _nodes(before), _nodes(after)
+    mine, others = dict.fromkeys(nodes_of(before)), dict.fromkeys(nodes_of(after))
     return TableDiff(
         before,
         after,
@@ -211,10 +212,6 @@ def diff(before: LayerTable, after: LayerTable) -> TableDiff:
         tuple(node for node in mine if node not in others),
         tuple(node for node in others if node not in mine),
     )
-
-
-def _nodes(table: LayerTable) -> dict[str, None]:
-    return dict.fromkeys([*table.operators, *(node for kernel in table.kernels for node in kernel.onnx_nodes)])
 
 
 def _change(before: Collection[Layer], after: Collection[Layer]) -> Change:

@@ -59,7 +59,7 @@ class KernelMetrics:
 
     @property
     def intensity(self) -> float | None:
-        """Operations for each byte of device memory; None where either was not measured or nothing was moved."""
+        """Operations for each byte of device memory; None if either was not measured or nothing was moved."""
         return self.flops / self.dram_bytes if self.flops is not None and self.dram_bytes else None
 
     @property

@@ -48,11 +48,11 @@ def nsys_profile(
         command: the program and its arguments.
         output: the report, without ``.nsys-rep``.
         trace: what is recorded, of `TRACES`: CUDA calls and device work, the ranges that name them, and the operating system's
-            calls, which tell what the host did in a gap.
-        graph_nodes: show each kernel of a CUDA graph. nsys's own default is one bar per graph, which costs less and hides the kernels.
+            calls, which show what the host did in a gap.
+        graph_nodes: show each kernel of a CUDA graph. By default, nsys shows one bar per graph, which costs less and hides the kernels.
         capture: when to record. ``"cudaProfilerApi"``: between ``cudaProfilerStart`` and ``Stop`` (`torch.cuda.profiler`), so
             that loading and warm-up stay out; ``"all"``: from start to end; any other text: the first NVTX range of that name.
-        overwrite: replace a report that is there; without it nsys stops.
+        overwrite: replace a report that exists; without it nsys stops.
 
     Raises:
         ValueError: an option that nsys does not have, an empty command, or a range name with characters of nsys's syntax.
@@ -73,11 +73,11 @@ def nsys_profile(
 
 
 def nsys_export(report: str | Path, *, overwrite: bool = False) -> list[str]:
-    """``nsys export``: a report as the SQLite file beside it that `read_nsys` reads.
+    """``nsys export``: write a report as an SQLite file next to it, which `read_nsys` reads.
 
     Args:
         report: a ``.nsys-rep`` file.
-        overwrite: replace an export that is there; without it nsys stops.
+        overwrite: replace an export that exists; without it nsys stops.
     """
     target = Path(report).with_suffix(".sqlite")
     force = "true" if overwrite else "false"
@@ -121,7 +121,7 @@ def ncu_profile(
         command: the program and its arguments.
         output: a report for the graphical program, without ``.ncu-rep``; an existing one is replaced.
         csv: a file of one row per kernel, which `read_ncu` reads.
-        section_set: a set of `SECTION_SETS` beside the metrics; ``"full"`` for the graphical program.
+        section_set: a set of `SECTION_SETS` in addition to the metrics; ``"full"`` for the graphical program.
         metrics: counters to read; the default is what `read_ncu` shows.
         kernel: only kernels whose name matches this regular expression.
         within: only kernels within the NVTX push/pop range of this name, as `nvtx_range` makes them.

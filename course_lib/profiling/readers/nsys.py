@@ -86,9 +86,7 @@ class _Report:
         self._tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         known = {f"CUPTI_ACTIVITY_KIND_{name}" for name in _TABLES} | {"NVTX_EVENTS", "OSRT_API", "StringIds"}
         if not self._tables & known:
-            raise ProfileError(
-                f"{path} has none of the tables of Nsight Systems: expected what `nsys export --type sqlite` writes"
-            )
+            raise ProfileError(f"{path} has no tables of Nsight Systems: expected what `nsys export --type sqlite` writes")
         self._strings = dict(self._select("StringIds", ("id", "value"), timed=False))
         callers = {_process(thread) for _, _, thread in self._select("CUPTI_ACTIVITY_KIND_RUNTIME", ("globalTid",))}
         self._several_processes = len(callers) > 1
@@ -102,7 +100,7 @@ class _Report:
         yield from self._ranges()
 
     def _select(self, table: str, columns: Iterable[str], *, timed: bool = True) -> Iterator[tuple[Any, ...]]:
-        """Rows with the start and the end in nanoseconds before the columns; None stands for a column that the table lacks."""
+        """Rows of start and end in nanoseconds, then the columns. A column that the table lacks is None."""
         if table not in self._tables:
             return
         present = {row[1] for row in self._connection.execute(f"PRAGMA table_info({table})")}
@@ -173,7 +171,7 @@ class _Report:
         return {"row": row, "correlation": self._correlation(process, correlation)}
 
     def _correlation(self, owner: Any, number: Any) -> int | None:
-        """The number of a call, made unique where several processes count from 1."""
+        """The number of a call, made unique if several processes count from 1."""
         if _whole(number) is None:
             return None
         return (_process(owner) << 32) + int(number) if self._several_processes else int(number)

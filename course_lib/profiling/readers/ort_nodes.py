@@ -27,14 +27,14 @@ _BLOCKED = "com.microsoft.nchwc"  # domain of the operators whose tensors have t
 
 
 def fused_nodes(model: onnx.ModelProto, optimized: onnx.ModelProto) -> list[tuple[str, ...]]:
-    """For each node of the optimized graph the names of the original nodes that it computes, in the original's order.
+    """For each node of the optimized graph, the names of the original nodes that it computes, in the original order.
 
-    Of nodes that compute the same thing one is left, and it holds them all. A node is empty where ONNX Runtime added it (a change of
-    layout or type), and where it cannot be known what it holds. Nodes that were computed for good while the session loaded are in none.
+    If several nodes compute the same thing, one is left, and it holds them all. A node holds no names if ONNX Runtime added it (a
+    change of layout or type) or if its origin is unknown. Nodes that the session computed as constants while it loaded are in none.
 
     Args:
-        model: the original, with its weights. Nodes without a name cannot be named here either.
-        optimized: what ``SessionOptions.optimized_model_filepath`` saved of it.
+        model: the original model with its weights. Nodes without a name do not appear in the result.
+        optimized: the model that ``SessionOptions.optimized_model_filepath`` saved from it.
     """
     original = Values(model)
     traced = _Traced(original, optimized.graph)
@@ -99,7 +99,7 @@ class _Traced:
         return [self.original.numbers.get(name) for name in itself.output]
 
     def _moved(self, node: onnx.NodeProto) -> Sequence[int | None]:
-        """What only changes the order of values in memory."""
+        """The value that a node passes on if it only changes the order of values in memory."""
         turned = node.op_type == "Transpose" and node.name not in self.original.by_name
         if turned:
             self._turned.update(node.output)
@@ -145,7 +145,7 @@ class _Traced:
         return same if same is not None and (same.op_type, same.domain) == (node.op_type, node.domain) else None
 
     def _reads(self, nodes: Sequence[onnx.NodeProto]) -> set[int] | None:
-        """The values from outside that change from run to run; None where one of them is not identified."""
+        """The values from outside that change from run to run; None if one of them is not identified."""
         names = _read_from_outside(nodes) & self._changing
         return {self.numbers[name] for name in names} if names <= self.numbers.keys() else None
 
@@ -155,7 +155,7 @@ class _Traced:
     # ---- which node holds what
 
     def _connected(self) -> list[list[int]]:
-        """For each node those that it cannot be distinguished from: they pass each other tensors that are not identified."""
+        """For each node, the nodes from which it cannot be distinguished, because they exchange tensors that are not identified."""
         parties: list[list[int]] = []
         maker: dict[str, int] = {}
         for row, node in enumerate(self.nodes):

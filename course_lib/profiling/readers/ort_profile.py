@@ -38,14 +38,14 @@ def profile_onnxruntime(
     runs: int = 20,
     threads: int = 1,
 ) -> tuple[LayerTable, LayerTimings]:
-    """What ONNX Runtime makes of a model on the CPU, and how long each of its layers takes.
+    """The layers of a model in ONNX Runtime on the CPU, and the time of each layer.
 
     Args:
         model: an ONNX file, or a model in memory.
-        feeds: inputs by name. The shapes in the table are theirs.
-        level: how much it may optimize. "basic" folds constants and drops what is not needed, "extended" fuses, "all" also changes layouts.
-        runs: how many runs are measured, after three that warm up.
-        threads: how many work on one layer.
+        feeds: inputs by name. They determine the shapes in the table.
+        level: optimization level. "basic" folds constants and removes unused nodes, "extended" fuses, "all" also changes layouts.
+        runs: number of measured runs, after three warm-up runs.
+        threads: number of threads that work on one layer.
 
     Returns:
         The table, one row per node of the optimized graph, with the ONNX nodes that `fused_nodes` finds in it; and the timings,
@@ -152,7 +152,7 @@ def _pairs(table: LayerTable, nodes: Sequence[onnx.NodeProto]) -> Iterator[tuple
 
 
 def _format(node: onnx.NodeProto) -> str:
-    """The layout of what a node writes, where it is not ONNX's own."""
+    """The layout of a node's output, if it is not ONNX's own."""
     if any(attribute.name == "channels_last" and attribute.i for attribute in node.attribute):
         return "NHWC"
     return "NCHWc" if node.domain == "com.microsoft.nchwc" and node.op_type != "ReorderOutput" else ""

@@ -72,7 +72,7 @@ def _timeline(document: Any, name: str) -> Timeline:
 
 
 def _is_span(record: Any) -> bool:
-    """Whether this is a complete event with a time that a computer can tell."""
+    """Whether this is a complete event with a valid time."""
     if not isinstance(record, dict) or record.get("ph") != "X":
         return False
     return all(_is_number(record.get(key)) for key in ("ts", "dur")) and record["dur"] >= 0

@@ -68,7 +68,7 @@ class Values:
         return (node.domain, node.op_type, tuple(node.output) if unique else (), tuple(written), tuple(inputs))
 
     def _defaults(self, node: onnx.NodeProto) -> dict[str, onnx.AttributeProto]:
-        """The attributes that a node has without saying so; ONNX Runtime spells them out when it saves a graph."""
+        """The implicit attributes of a node. ONNX Runtime writes them explicitly when it saves a graph."""
         from onnx import defs
 
         opset = self._opsets.get(node.domain, 0)
@@ -78,7 +78,7 @@ class Values:
         return {name: attribute.default_value for name, attribute in attributes.items() if attribute.default_value.name}
 
     def results(self, node: onnx.NodeProto, inputs: Sequence[int | None]) -> list[int | None]:
-        """What a node of any graph computes from these values: the number of each output, None where this graph has no such value."""
+        """What a node of any graph computes from these values: the number of each output, None if this graph has no such value."""
         key = self._key(node, inputs)
         return [self._number_of.get((key, place)) for place in range(len(node.output))]
 
@@ -98,7 +98,7 @@ class Values:
     def between(self, outputs: Iterable[int], inputs: Iterable[int], needed: Iterable[int] = ()) -> list[onnx.NodeProto] | None:
         """The nodes that compute `outputs` from `inputs` and constants.
 
-        None where that is impossible because something else that is fed has a part in it, and where one of the inputs `needed` has none.
+        None if that is impossible: another fed value is involved, or one of the inputs in `needed` is not.
         """
         stops, unused = set(inputs), set(needed)
         todo, seen = list(outputs), set[int]()

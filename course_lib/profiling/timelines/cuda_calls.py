@@ -1,4 +1,4 @@
-"""What calls of CUDA's host API mean on a timeline: which make the host wait, which allocate, and how profilers spell them."""
+"""The meaning of CUDA host API calls on a timeline: which calls block the host, which allocate, and how profilers spell them."""
 
 from __future__ import annotations
 

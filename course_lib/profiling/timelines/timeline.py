@@ -6,9 +6,9 @@ import math
 from collections import defaultdict
 from dataclasses import dataclass
 from functools import cached_property
-from html import escape
 from typing import Literal, get_args
 
+from course_lib._util.html import LEFT, RIGHT, notebook_table
 from course_lib.profiling.timelines.intervals import Interval, complement, total, union
 
 Kind = Literal["kernel", "copy", "memset", "api", "sync", "op", "range"]
@@ -130,7 +130,7 @@ class Timeline:
 
     @property
     def busy_us(self) -> float:
-        """How long at least one stream worked. Streams that work at the same time count once."""
+        """Time in which at least one stream worked. Streams that work at the same time count once."""
         return total(self.busy)
 
     def gaps(self, at_least_us: float = 0.0) -> tuple[Interval, ...]:
@@ -138,9 +138,9 @@ class Timeline:
         return tuple(gap for gap in complement(self.busy, *self._extent) if gap[1] - gap[0] >= at_least_us)
 
     def window(self, start_us: float, end_us: float) -> Timeline:
-        """The stretch between two times. Events that reach into it are kept whole; busy time and gaps end at its borders.
+        """The part between two times. Events that overlap it are kept whole; busy time and gaps end at its borders.
 
-        Calls from before the stretch are kept where they started device work in it.
+        Earlier calls are kept if they started device work in this part.
         """
         inside = [event for event in self.events if event.start_us < end_us and event.end_us > start_us]
         started = {event.correlation for event in inside if event.on_device} - {None}
@@ -200,20 +200,20 @@ class Timeline:
     def _repr_html_(self) -> str:
         """The summary as a table with short names; a tooltip has the full one."""
         rows = self.summary()
-        left, right = 'style="text-align:left"', 'style="text-align:right"'
-        head = "".join(f"<th {left}>{column}</th>" for column in ("name", "kind", "count", "total", "mean"))
-        body = "".join(
-            f'<tr><td {left} title="{escape(row.name)}">{escape(label(row.name, row.kind))}</td><td {left}>{row.kind}</td>'
-            f"<td {right}>{row.count}</td><td {right}>{time_text(row.total_us)}</td><td {right}>{time_text(row.mean_us)}</td></tr>"
+        columns = {"name": LEFT, "kind": LEFT, "count": RIGHT, "total": RIGHT, "mean": RIGHT}
+        shown = [
+            (
+                {"title": row.name},
+                (label(row.name, row.kind), row.kind, str(row.count), time_text(row.total_us), time_text(row.mean_us)),
+            )
             for row in rows[:_ROWS_IN_HTML]
-        )
+        ]
         more = f" ({len(rows) - _ROWS_IN_HTML} more names not shown)" if len(rows) > _ROWS_IN_HTML else ""
-        caption = f"<caption>{escape(self.headline() + more)}</caption>"
-        return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        return notebook_table(self.headline() + more, columns, shown)
 
 
 def time_text(duration_us: float) -> str:
-    """A duration with three digits and the unit that suits it: ``"1.1 ms"``."""
+    """A duration with three digits and a suitable unit: ``"1.1 ms"``."""
     for unit, size in (("s", 1e6), ("ms", 1e3)):
         if duration_us >= 0.9995 * size:
             return f"{_three_digits(duration_us / size)} {unit}"

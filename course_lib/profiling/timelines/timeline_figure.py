@@ -39,7 +39,7 @@ _DEEPEST = 3  # ranges inside ranges
 
 @dataclass(frozen=True)
 class _Bar:
-    """What is drawn for one event, or for several that stand closer than a pixel: then without text, and paler for pauses."""
+    """The bar for one event, or for several events less than a pixel apart. Such a bar has no text and is paler if it holds pauses."""
 
     start: float
     end: float
@@ -56,7 +56,7 @@ class _Row:
 
 @dataclass(frozen=True)
 class EventRow:
-    """Events that share a line of the picture; `name` is "" where a line continues the one above it."""
+    """Events that share a line of the picture; `name` is "" if a line continues the one above it."""
 
     name: str
     events: tuple[Event, ...]
@@ -206,7 +206,7 @@ def _draw(axes: Axes, place: int, kind: str, bars: Iterable[_Bar], shown: Timeli
 
 
 def _opacity(bar: _Bar) -> float:
-    """Of a bar that stands for several events: the paler, the longer the pauses between them."""
+    """The opacity of a bar for several events: the longer the pauses between them, the paler."""
     return 0.3 + 0.7 * min(bar.filled / (bar.end - bar.start), 1.0) if bar.end > bar.start else 1.0
 
 

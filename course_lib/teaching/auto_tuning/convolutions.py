@@ -1,8 +1,8 @@
-"""The same convolution computed in four ways, with the multiplications counted: what a compiler chooses between.
+"""The same convolution computed in four ways, with the number of multiplications: the algorithms from which a compiler chooses.
 
-All of them take an image ``(C, H, W)`` and weights ``(K, C, 3, 3)``, pad with one zero on each side, and give ``(K, H, W)`` in float32.
-`dtype` is the type that the multiplier reads; sums are float32, as on a Tensor Core. What depends on the weights alone is done at
-build time and not counted.
+All four take an image ``(C, H, W)`` and weights ``(K, C, 3, 3)``, pad with one zero on each side, and give ``(K, H, W)`` in float32.
+`dtype` is the type that the multiplier reads; sums are float32, as on a Tensor Core. Work that depends only on the weights is done at
+build time and is not counted.
 """
 
 from __future__ import annotations

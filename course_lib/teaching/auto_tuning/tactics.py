@@ -1,4 +1,4 @@
-"""What the name of a kernel says, and figures of a tuner that times each candidate once."""
+"""The information in the name of a kernel, and figures of a tuner that times each candidate once."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ALGORITHMS = ("implicit_gemm", "winograd", "fft", "image_first_layer", "smallk"
 
 @dataclass(frozen=True)
 class TacticName:
-    """The readable parts of a tactic's name. Empty where the name does not say it; NVIDIA documents no grammar.
+    """The readable parts of a tactic's name. Empty if the name does not say it; NVIDIA documents no grammar.
 
     Attributes:
         generation: such as ``"sm80"``: the oldest GPU generation that it runs on.

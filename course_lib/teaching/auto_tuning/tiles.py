@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Tiling:
-    """An ``m x n`` result in tiles, on a GPU with so many multiprocessors that each work on one tile at a time.
+    """An ``m x n`` result in tiles, on a GPU whose multiprocessors each compute one tile at a time.
 
     Attributes:
         products_per_load: how many products a multiprocessor computes in the time in which it loads one number. An assumption.

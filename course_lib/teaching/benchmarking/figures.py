@@ -1,4 +1,4 @@
-"""Figures of single latencies, and of how a confidence interval is made."""
+"""Figures of single latencies, and of the construction of a confidence interval."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def schedules(panels: Mapping[str, Mapping[str, tuple[np.ndarray, np.ndarray]]],
 
 
 def batch_sweep(measured: Mapping[int, Measurement]) -> Figure:
-    """Latency of a call over the batch on the left; on the right the throughput that each batch buys with its latency.
+    """Draw the latency of a call over the batch size on the left, and the throughput over the latency of each batch on the right.
 
     Args:
         measured: latencies by batch size.

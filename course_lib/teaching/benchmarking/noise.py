@@ -27,7 +27,7 @@ _LONGEST_S = 30.0  # a forgotten child must not keep the machine busy
 def one_core() -> Iterator[int | None]:
     """Keeps the calling thread, and what it starts, on one core; gives the core's number.
 
-    None where the operating system has no such call (macOS); the thread then runs where it likes.
+    None if the operating system has no such call (macOS); the thread then runs where it likes.
     """
     if not hasattr(os, "sched_setaffinity"):
         yield None
@@ -75,5 +75,5 @@ class Timed:
     clock: Clock = field(default_factory=lambda: timed_ms)
 
     def time_ms(self, feeds: Feeds) -> float:
-        """One call, in milliseconds."""
+        """The time of one call in milliseconds."""
         return self.clock(lambda: self.function(feeds))

@@ -20,7 +20,7 @@ _UNITS = {"K": 2**-10, "M": 1.0, "G": 2.0**10}
 
 
 def caches_mib(folder: Path = _CACHES) -> dict[str, float]:
-    """The caches that hold data, as seen from the first core: ``{"L1": 0.03, ...}`` in MiB. Empty where Linux does not tell."""
+    """Sizes of the first core's data caches in MiB, such as ``{"L1": 0.03, ...}``. Empty if Linux does not report them."""
     found = {}
     for index in sorted(folder.glob("index*")):
         kind, level, size = ((index / name).read_text().strip() for name in ("type", "level", "size"))
@@ -30,9 +30,9 @@ def caches_mib(folder: Path = _CACHES) -> dict[str, float]:
 
 
 def largest_us(sizes_mib: Iterable[float], *, tensor_kib: int = 256, seconds: float = 0.15) -> dict[float, float]:
-    """Time to find the largest value of a tensor, in microseconds, by the size of the pool that the tensors are taken from in turn.
+    """Time to find the largest value of a tensor, in microseconds, by the size of the pool from which the tensors are taken in turn.
 
-    A pool of one tensor is the same input again and again.
+    With a pool of one tensor, every call has the same input.
 
     Args:
         sizes_mib: sizes of the pool in MiB; each holds at least one tensor.

@@ -48,11 +48,11 @@ def run_batched(arrived_ms: np.ndarray, run_ms: Callable[[int], float], *, most:
     """One engine that takes waiting requests together.
 
     A run begins when the engine is free and either `most` requests wait or the oldest has waited for the window. With a window
-    of 0 a run takes whatever waits when the engine becomes free.
+    of 0, a run takes all requests that wait when the engine becomes free.
 
     Args:
-        arrived_ms: when each request comes, ascending, shape ``(n,)``.
-        run_ms: what a run of so many requests takes; it may really run them and return the time.
+        arrived_ms: arrival time of each request, ascending, shape ``(n,)``.
+        run_ms: time of a run with this number of requests. The function may also run them and return the measured time.
         most: largest batch.
         window_ms: how long a request may wait for others to share its run.
 

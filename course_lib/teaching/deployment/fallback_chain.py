@@ -58,13 +58,13 @@ class Chosen:
 def first_that_answers(
     ways: Mapping[str, Callable[[], Answers]], feeds: Feeds, wanted: Mapping[str, np.ndarray], *, tolerance: float = 1e-2
 ) -> Chosen:
-    """Try the ways in their order.
+    """Try the ways in order, and return the first one that answers correctly.
 
     Args:
-        ways: what opens an engine, by name, the best first. A `CourseError` that it raises is the reason to try the next one.
+        ways: functions that open an engine, by name, the best first. After a `CourseError`, the next function is tried.
         feeds: a known request.
-        wanted: its right answer.
-        tolerance: the largest difference that is still right, relative to the largest magnitude in each output.
+        wanted: the correct answer to it.
+        tolerance: the largest accepted difference, relative to the largest magnitude in each output.
 
     Raises:
         EngineError: none of them answers; the text names each reason.
@@ -92,7 +92,7 @@ def first_that_answers(
 
 
 def _difference(outputs: Mapping[str, np.ndarray], wanted: Mapping[str, np.ndarray], tolerance: float) -> str:
-    """What is wrong with the outputs; empty where nothing is."""
+    """What is wrong with the outputs; empty if nothing is."""
     import numpy as np
 
     for name, right in wanted.items():

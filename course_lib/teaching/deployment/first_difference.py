@@ -1,4 +1,4 @@
-"""Where two versions of a network part: every tensor inside an ONNX model beside what PyTorch has at the same place."""
+"""Where two versions of a network diverge: every tensor inside an ONNX model compared with PyTorch's tensor at the same place."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Place:
-    """A tensor that both have.
+    """A tensor that exists in the ONNX graph and in PyTorch.
 
     Attributes:
-        node: of the ONNX graph, that makes it.
-        module: of PyTorch, by its name in ``named_modules``.
-        error: length of the difference over the length of PyTorch's tensor, see `accuracy.relative_error`.
+        node: the ONNX node that makes it.
+        module: the PyTorch module that makes it, by its name in ``named_modules``.
+        error: norm of the difference divided by the norm of PyTorch's tensor, see `accuracy.relative_error`.
     """
 
     node: str
@@ -43,7 +43,7 @@ class Places:
     rows: tuple[Place, ...]
 
     def first_beyond(self, error: float) -> Place | None:
-        """The first place whose error is larger, where to look for the cause; None where all agree."""
+        """The first place whose error is larger, where to look for the cause; None if all agree."""
         return next((row for row in self.rows if not row.error <= error), None)
 
     def plot(self, limit: float, title: str) -> Figure:
@@ -73,7 +73,7 @@ def tensors(model: onnx.ModelProto | str | os.PathLike[str], feeds: Feeds) -> di
 
 
 def module_outputs(module: torch.nn.Module, *inputs: torch.Tensor) -> dict[str, np.ndarray]:
-    """What every part of a module returns in one forward pass, by its name; only parts that return one tensor and ran once."""
+    """The result of each submodule in one forward pass, by name. Only submodules that return one tensor and ran once are included."""
     import torch
 
     seen: dict[str, list[np.ndarray]] = {}

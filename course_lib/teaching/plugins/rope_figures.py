@@ -68,10 +68,10 @@ def relative_figure(query: np.ndarray, key: np.ndarray, *, positions: int = 48) 
 
 
 def rounding_errors(y: np.ndarray, exact: np.ndarray) -> np.ndarray:
-    """Error of each number of `y` in roundings of its dtype, relative to the length of the pair that it belongs to.
+    """Error of each number of `y`, in roundings of its dtype, relative to the length of its pair.
 
     Args:
-        y: what a kernel made of pairs in halves; float32, float16 or bfloat16.
+        y: the output of a kernel for pairs in halves; float32, float16 or bfloat16.
         exact: the same in float64.
     """
     a, b = np.split(exact, 2, axis=-1)
@@ -99,7 +99,7 @@ def rounding_figure(errors: Mapping[str, np.ndarray]) -> Figure:
 
 
 def speed_figure(rows: Sequence[Mapping[str, Any]]) -> Figure:
-    """Recorded speeds of the kernel beside those of a copy and of ``torch.compile``.
+    """Draw recorded speeds of the kernel, of a copy and of ``torch.compile``.
 
     Args:
         rows: of the record ``rope_h200``: shape, dtype, and ratios of speeds within one run in ``speed_over``, the one over a copy

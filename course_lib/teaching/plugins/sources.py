@@ -23,7 +23,7 @@ from course_lib.plugins.compilers import compile_for_host
 
 
 def excerpt(path: Path, first: str, last: str) -> str:
-    """Lines of a source file with their numbers: from the first that contains `first` to the next that contains `last`.
+    """Numbered lines of a source file, from the first line that contains `first` to the next one that contains `last`.
 
     Raises:
         ValueError: no such line.

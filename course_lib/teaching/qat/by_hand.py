@@ -36,11 +36,11 @@ def fold_norms(module: nn.Module) -> nn.Module:
 
 
 def input_ranges(module: nn.Module, inputs: Tensor) -> dict[str, float]:
-    """The largest magnitude that each Conv2d and Linear reads, by its name: min-max calibration.
+    """The largest magnitude that each Conv2d and Linear reads, by name: min-max calibration.
 
     Args:
-        module: float32.
-        inputs: one batch, as the module takes it.
+        module: a float32 module.
+        inputs: one batch for the module.
 
     Raises:
         CourseError: the module has no such layer, or a layer that this batch does not reach.

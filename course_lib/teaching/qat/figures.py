@@ -92,7 +92,7 @@ def descent_figure(target: float, start: float, *, bits: int = 3, rate: float = 
 
 
 def loss_figure(losses: Mapping[str, Sequence[float]], floor: float) -> Figure:
-    """The loss of several trainings, epoch by epoch, and the loss of the float network.
+    """The loss of several trainings, for each epoch, and the loss of the float network.
 
     Args:
         losses: name of the training, to the mean loss of each epoch; the first entry is the loss before training.
@@ -117,7 +117,7 @@ def uneven(module: nn.Module, pairs: Mapping[str, str], spread: float, *, seed: 
     """A copy in which channel k between two convolutions is louder by a factor between ``1 / spread`` and ``spread``.
 
     Args:
-        module: in which nothing but a Relu stands between the two of a pair; it is not changed.
+        module: a module in which only a Relu is between the two layers of a pair; it is not changed.
         pairs: name of the Conv2d that writes the channels, to that of the one that reads them.
         spread: 1 or more; factors are drawn evenly on a logarithmic scale.
         seed: of the factors.

@@ -1,4 +1,4 @@
-"""A timeline to zoom into, down to single kernels."""
+"""A timeline with zoom, down to single kernels."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from course_lib.teaching.widgets.view import View
 
 
 class TimelineViewer(View):
-    """Kernels, copies and calls of a stretch of time, the idle time of the device in gray, and the usual faults under it.
+    """A timeline of kernels, copies and calls, with the device's idle time in gray and the usual faults below.
 
     Args:
-        timeline: of a reader of `course_lib.profiling`.
-        device: what the device is called if it is not a GPU.
+        timeline: a timeline from a reader of `course_lib.profiling`.
+        device: name of the device if it is not a GPU.
 
     Raises:
         ValueError: a timeline without events, or all at one moment.

@@ -23,7 +23,7 @@ class View:
 
     Args:
         script: name of its file in browser/, without ".js".
-        data: what is drawn, plain JSON values.
+        data: plain JSON values to draw.
         state: what the reader can change, by name.
     """
 

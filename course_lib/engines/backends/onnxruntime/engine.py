@@ -52,7 +52,7 @@ class OnnxRuntimeEngine:
         return dict(zip((info.name for info in self.outputs), outputs, strict=True))
 
     def time_ms(self, feeds: Feeds) -> float:
-        """See `Engine.time_ms`. On CUDA the device time between two events, copies not counted; on the CPU by the clock.
+        """See `Engine.time_ms`. On CUDA this is the device time between two events, without copies; on the CPU it is host time.
 
         On CUDA a shape's first run chooses convolution algorithms and takes memory; it happens before the clock starts.
         """
@@ -71,12 +71,12 @@ class OnnxRuntimeEngine:
     def run_tensors(
         self, tensors: Mapping[str, torch.Tensor], *, stream: torch.cuda.Stream | None = None
     ) -> dict[str, torch.Tensor]:
-        """Outputs as torch tensors, for inputs that are torch tensors on the engine's device: nothing is copied.
+        """Outputs as torch tensors, for inputs that are torch tensors on the engine's device, without copies.
 
-        On CUDA the work is only enqueued, and nothing waits for it: it runs after what is on the stream already and before what
-        comes there later. The outputs are ONNX Runtime's own memory, given back when the last tensor on it is gone; another
-        stream that reads them has to wait for this one. A session is tied to its stream, so the first call on a stream makes
-        one, and each holds the weights once more. Needs torch, which `infer` and `time_ms` do not.
+        On CUDA this method only enqueues the work, in the order of the stream, and does not wait for it. The outputs are in ONNX
+        Runtime's memory, which is freed with the last tensor in it. Another stream that reads them must wait for this one. A
+        session is tied to its stream, so the first call on each stream makes a session, and each session holds the weights again.
+        This method needs torch; `infer` and `time_ms` do not.
 
         Args:
             tensors: contiguous tensors by input name, on the first GPU or on the CPU as `device` says.

@@ -41,10 +41,10 @@ class _Event:
 
 
 def parse_ort_profile(text: str, operators: Mapping[str, str] | None = None) -> LayerTable:
-    """The nodes that ONNX Runtime executed, one row each in the order of the first run; empty where the text is not a profile.
+    """The nodes that ONNX Runtime executed, one row each in the order of the first run; empty if the text is not a profile.
 
-    A profile does not say which inputs are weights, nor what tensors are called: every tensor stands under inputs and outputs,
-    without a name and without the weights that a kernel packed for itself. Nodes inside an If or a Loop belong to that node.
+    A profile contains neither tensor names nor which inputs are weights. Every tensor is therefore listed as an unnamed input or
+    output, without the weights that a kernel packed for itself. Nodes inside an If or a Loop belong to that node.
 
     Args:
         text: the file that a session with ``SessionOptions.enable_profiling`` wrote.

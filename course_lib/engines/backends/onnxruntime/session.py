@@ -36,7 +36,7 @@ def open_session(data: bytes, where: str, *, stream: int = 0, tf32: bool = True)
     Args:
         data: an ONNX file with its weights inside.
         where: ``"cpu"`` or ``"cuda"``.
-        stream: on CUDA, handle of the stream that everything is enqueued on. A session is tied to its stream for life.
+        stream: on CUDA, handle of the stream on which all work is enqueued. A session cannot change its stream.
         tf32: on CUDA, whether FP32 products and convolutions may round their inputs to TF32, as TensorRT's flag of that name says.
 
     Raises:
@@ -69,7 +69,7 @@ def open_session(data: bytes, where: str, *, stream: int = 0, tf32: bool = True)
 def placement(session: Any) -> dict[str, tuple[str, ...]]:
     """Operators by the device that runs them, ``{"cuda": ("Conv", ...), "cpu": ("Shape",)}``, in the graph's order.
 
-    Empty where this version of ONNX Runtime does not tell.
+    Empty if this version of ONNX Runtime does not tell.
     """
     if not hasattr(session, "get_provider_graph_assignment_info"):  # 1.23 has none, 1.30 does
         return {}
@@ -96,7 +96,7 @@ def first_line(error: Exception) -> str:
 
 
 def _missing_library() -> str:
-    """What the loader says about the CUDA provider's libraries; ONNX Runtime itself only logs it."""
+    """The loader's message about the CUDA provider's libraries, which ONNX Runtime only logs."""
     import onnxruntime
 
     folder = Path(onnxruntime.__file__).parent / "capi"

@@ -44,7 +44,7 @@ class TensorRT(Backend):
         return builder.compile_plan(importlib.import_module(self.name), self.name, model, recipe, operators, report)
 
     def load(self, plan: Plan, *, weight_budget_bytes: int | None = None) -> Engine:
-        """See `Backend.load`; the rest of the weights is streamed from the host in every run."""
+        """See `Backend.load`. Weights beyond the budget are streamed from the host in every run."""
         from course_lib.engines.backends.tensorrt.runtime import TensorRTEngine
 
         return TensorRTEngine(importlib.import_module(self.name), plan, weight_budget_bytes=weight_budget_bytes)

@@ -1,6 +1,6 @@
 """ONNX and a recipe to a plan, for TensorRT 8.6, 10 and 11 and for TensorRT for RTX: one implementation over the imported module.
 
-The builder reports failure with return values (False, -1, None) and log lines, and some failures end the process: call this in a
+The builder reports failure with return values (False, -1, None) and log lines, and some failures end the process. Call it in a
 worker.
 """
 
@@ -51,7 +51,7 @@ def compile_plan(
         model: the ONNX file.
         recipe: plain JSON values of a `Recipe`.
         operators: operator type by ONNX node name, for the layer table.
-        report: is told how far the build has come, where this version tells.
+        report: called with the progress of the build, if this version reports it.
 
     Raises:
         BuildError: the parser, a profile, the recipe or the compiler rejects; one line says what to change.
@@ -107,7 +107,7 @@ def _parse(trt: Any, network: Any, log: Any, model: Path, version: str) -> None:
     where = f"operator {operator[:60]!r} of node {node[:60]!r}" if operator else "the model"
     said = " ".join(error.desc().split())
     if "Plugin not found" in said or "UNSUPPORTED" in str(error.code()):
-        raise BuildError(f"{where} is not supported by {version}: rewrite it with other operators or bring a plugin for it")
+        raise BuildError(f"{where} is not supported by {version}: rewrite it with other operators or write a plugin for it")
     raise _rejection([said], f"{where} was rejected by {version}: ")
 
 
@@ -149,7 +149,7 @@ def _notes(recipe: Mapping[str, Any], targets: tuple[str, ...], layers: LayerTab
         why = f"this version does not support the GPU here ({here})" if here else "no GPU here"
         notes.append(f"{why}, so the plan was compiled for {targets[0]}; say `targets` in the recipe for another one")
     if not any(kernel.dtypes for kernel in layers.kernels):
-        notes.append("this version does not tell the datatypes of these layers, so the precision is not proved")
+        notes.append("this version does not report the datatypes of these layers, so the precision is not proved")
     return notes
 
 
@@ -160,7 +160,7 @@ def _rejection(messages: list[str], what: str = "") -> BuildError:
 
 
 def _advise(messages: list[str]) -> str:
-    """The complaint with advice, its source locations cut away."""
+    """The builder's message without source locations, and with advice."""
     text = " ".join(" ".join(messages).split())
     for pattern, advice in _ADVICE:
         if re.search(pattern, text, re.IGNORECASE):

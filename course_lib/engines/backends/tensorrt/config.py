@@ -40,7 +40,7 @@ def configure(trt: Any, builder: Any, network: Any, recipe: Mapping[str, Any], b
 
 
 def network_flags(trt: Any) -> int:
-    """Explicit batch where it has to be said (8.6), strong typing where there is a choice (10, RTX)."""
+    """Explicit batch if the version needs the flag (8.6), strong typing if there is a choice (10, RTX)."""
     known = trt.NetworkDefinitionCreationFlag.__members__
     wanted = ("STRONGLY_TYPED",) if "STRONGLY_TYPED" in known else ("EXPLICIT_BATCH",)
     return sum(1 << int(known[name]) for name in wanted if name in known)
@@ -81,14 +81,14 @@ def _demand_half(trt: Any, network: Any, config: Any) -> None:
 
 
 def _set_tactic_sources(trt: Any, config: Any) -> None:
-    """Restrict the libraries that tactics come from, where an installation lacks some of them (cuBLAS, cuDNN in 8.6)."""
+    """Restrict the libraries for tactics if an installation lacks some of them (cuBLAS, cuDNN in 8.6)."""
     wanted = os.environ.get("COURSE_TACTIC_SOURCES")
     if wanted:
         config.set_tactic_sources(sum(1 << int(trt.TacticSource.__members__[name]) for name in wanted.split(",")))
 
 
 def _share_profiles(trt: Any, config: Any) -> None:
-    """Let several contexts use one profile at a time. From TensorRT 10 on that is always so; 8.6 has to be told."""
+    """Let several contexts use one profile at the same time. TensorRT 10 and later always allow it; 8.6 needs a flag."""
     feature = trt.PreviewFeature.__members__.get("PROFILE_SHARING_0806")
     if feature is not None and weakly_typed(trt):
         config.set_preview_feature(feature, True)
@@ -110,7 +110,9 @@ def _set_targets(trt: Any, config: Any, recipe: Mapping[str, Any], backend: str)
     targets, here = recipe["targets"], driver.capability()
     if not hasattr(config, "num_compute_capabilities"):  # TensorRT compiles for the GPU it runs on
         if any(target != here for target in targets):
-            raise BuildError(f"{backend} builds for the GPU at hand ({here}), the recipe's targets are {', '.join(targets)}")
+            raise BuildError(
+                f"{backend} builds only for this machine's GPU ({here}), but the recipe's targets are {', '.join(targets)}"
+            )
         return ("sm80+",) if recipe["hardware_compatibility"] == "ampere_plus" else (here,) if here else ()
     known = {name.lower(): value for name, value in trt.ComputeCapability.__members__.items() if name.startswith("SM")}
     chosen = tuple(targets) or (here if here in known else DEFAULT_TARGET,)
@@ -149,7 +151,8 @@ def _check_profile(index: int, ranges: Mapping[str, Any], inputs: Mapping[str, t
     for name, bounds in ranges.items():
         if name not in inputs:
             raise BuildError(
-                f"profile {index} names the input {name!r}, the model's inputs are {', '.join(map(repr, inputs))}", code=PROFILE
+                f"profile {index} names the input {name!r}, but the model's inputs are {', '.join(map(repr, inputs))}",
+                code=PROFILE,
             )
         shape = inputs[name]
         if len(bounds["min"]) != len(shape):
@@ -165,4 +168,4 @@ def _check_profile(index: int, ranges: Mapping[str, Any], inputs: Mapping[str, t
                     code=FIXED_DIMENSION,
                 )
     if missing := [name for name in dynamic if name not in ranges]:
-        raise BuildError(f"profile {index} says nothing about the dynamic input {missing[0]!r}", code=PROFILE)
+        raise BuildError(f"profile {index} has no range for the dynamic input {missing[0]!r}", code=PROFILE)

@@ -126,14 +126,14 @@ class Execution:
     # ---- memory of the caller's
 
     def run_at(self, addresses: Mapping[str, int], shapes: Mapping[str, tuple[int, ...]], stream: int) -> None:
-        """Run on device memory of the caller's, on the caller's stream, and return while the GPU works.
+        """Run on the caller's device memory and stream, and return while the GPU works.
 
-        A CUDA graph is bound to addresses: with ``graph=True`` pass the same ones again and change what lies there.
+        A CUDA graph is bound to addresses: with ``graph=True``, pass the same addresses again and change their contents.
 
         Args:
-            addresses: of every input and output; `output_shapes` says how large the outputs are.
-            shapes: of every input.
-            stream: its handle.
+            addresses: address of every input and output; `output_shapes` gives the sizes of the outputs.
+            shapes: shape of every input.
+            stream: handle of the stream.
 
         Raises:
             EngineError: a tensor is missing, a shape does not fit, or an output's shape depends on data.

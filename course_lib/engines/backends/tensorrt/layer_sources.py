@@ -94,8 +94,8 @@ def _short_format(text: str) -> str:
 def parse_inspector(text: str, operators: Mapping[str, str] | None = None) -> LayerTable:
     """The table inside ``EngineInspector.get_engine_information(JSON)`` of TensorRT 8.6, 10 and 11.
 
-    8.6 writes control characters inside strings and, for dynamic shapes, no datatypes of activations: there the type of the
-    weights has to serve. Its layer names are the ONNX nodes joined by `` + ``; later versions list them under Metadata.
+    TensorRT 8.6 writes control characters inside strings. For dynamic shapes it omits the datatypes of activations, so the type of
+    the weights is used. Its layer names are the ONNX nodes joined by `` + ``; later versions list them under Metadata.
     """
     try:
         document = json.loads(text, strict=False)

@@ -1,4 +1,4 @@
-"""A plan turned into an `ICudaEngine`: its tensors, its memory, and the contexts made from it. Versions are told apart here."""
+"""A plan turned into an `ICudaEngine`: its tensors, its memory and its contexts. It handles the differences between versions."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Loaded:
         return int(engine.device_memory_size_v2 if hasattr(engine, "device_memory_size_v2") else engine.device_memory_size)
 
     def create_context(self, scratch: Scratch | None) -> Any:
-        """An execution context, with memory of its own or on `scratch`.
+        """An execution context, with its own memory or on `scratch`.
 
         Raises:
             EngineError: the scratch memory is too small, or TensorRT makes no context.
@@ -76,7 +76,7 @@ class Loaded:
 
     def _made(self, context: Any) -> Any:
         if context is None:
-            raise EngineError(f"TensorRT makes no execution context: {self.log.take()}")
+            raise EngineError(f"TensorRT cannot create an execution context: {self.log.take()}")
         return context
 
 
@@ -136,7 +136,7 @@ def shared_scratch(*engines: Loaded) -> Scratch:
     """Scratch memory large enough for any one of these engines at a time.
 
     Raises:
-        EngineError: the device has not that much memory.
+        EngineError: the device does not have enough free memory.
     """
     size = max(loaded.scratch_bytes for loaded in engines)
     return Scratch(size, allocate(size))

@@ -1,4 +1,4 @@
-"""TensorRT reports failure with return values; the reason goes to the logger. This one keeps it."""
+"""A logger that keeps messages: TensorRT reports failures with return values, and only the logger receives the reason."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def keep_log(trt: Any) -> Any:
                 self.layers = message
 
         def take(self) -> str:
-            """The first error since the last call, on one line: it is the cause, those after it are consequences."""
+            """The first error since the last call, on one line. It is the cause; later errors are consequences."""
             errors, self.errors = self.errors, []
             return " ".join(errors[0].split()) if errors else "no reason was logged"
 

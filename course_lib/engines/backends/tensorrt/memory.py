@@ -86,7 +86,7 @@ class Buffer:
         """Have at least `size` bytes; growing moves the buffer, so its address is another one afterwards.
 
         Raises:
-            EngineError: the device has not that much memory.
+            EngineError: the device does not have enough free memory.
         """
         if self._device is None or size > self.size:
             self._device = None  # the old one is free before the new one is asked for
@@ -117,10 +117,10 @@ class Buffer:
 
 
 def allocate(size: int) -> Any:
-    """Device memory of `size` bytes, freed when the returned object goes.
+    """Device memory of `size` bytes, freed together with the returned object.
 
     Raises:
-        EngineError: the device has not that much memory.
+        EngineError: the device does not have enough free memory.
     """
     try:
         return cuda().mem_alloc(max(size, 1))

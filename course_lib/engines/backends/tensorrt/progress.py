@@ -65,7 +65,7 @@ class Phases:
 
 
 def monitor(trt: Any, report: Report) -> Any:
-    """An `IProgressMonitor` that reports; None where this version has none."""
+    """An `IProgressMonitor` that reports; None if this version has none."""
     if not hasattr(trt, "IProgressMonitor"):
         return None
     phases = Phases(report)

@@ -27,14 +27,14 @@ def refit(loaded: Loaded, weights: Mapping[str, np.ndarray]) -> None:
     """Replace weights. Executions that exist use the new ones from their next run on; none may be under way.
 
     Raises:
-        EngineError: not refittable, an unknown name, a wrong number or type of elements, or weights that must be given as well
-            because the builder has merged them with those that were.
+        EngineError: the engine is not refittable, a name is unknown, the number or type of elements is wrong, or weights are missing that
+            the builder merged with given ones.
     """
     refitter = _refitter(loaded)
     known = set(refitter.get_all_weights())
     if unknown := sorted(weights.keys() - known):
         raise EngineError(
-            f"no weights {unknown[0]!r} in this engine: it has {', '.join(sorted(known)[:8])} and {len(known)} in all"
+            f"no weights {unknown[0]!r} in this engine: it has {', '.join(sorted(known)[:8])} and {len(known)} in total"
         )
     held = {name: np.ascontiguousarray(array) for name, array in weights.items()}  # trt.Weights copies nothing
     for name, array in held.items():
@@ -48,5 +48,5 @@ def refit(loaded: Loaded, weights: Mapping[str, np.ndarray]) -> None:
 
 def _refitter(loaded: Loaded) -> Any:
     if not loaded.engine.refittable:
-        raise EngineError('this plan cannot be refitted: put "refit" among the recipe\'s flags and build it again')
+        raise EngineError('this plan cannot be refitted: add "refit" to the recipe\'s flags and build it again')
     return loaded.trt.Refitter(loaded.engine, loaded.log)

@@ -20,7 +20,7 @@ FOLDER_VARIABLE = "COURSE_TIMING_CACHE"
 
 
 def file_for(trt: Any, backend: str) -> Path | None:
-    """Where this version's timings on this GPU are kept; None where none are.
+    """Where this version's timings on this GPU are kept; None if none are.
 
     TensorRT for RTX keeps none: its functions for timing caches are deprecated and do nothing (1.7 says so).
     """
@@ -32,9 +32,9 @@ def file_for(trt: Any, backend: str) -> Path | None:
 
 
 def use(config: Any, file: Path) -> Any:
-    """Start a build from the timings in a file. Hold on to what this returns: the builder reads it while it builds.
+    """Start a build from the timings in a file. Keep the returned object, because the builder reads it during the build.
 
-    A file that is damaged, or from another GPU or version, is rejected by TensorRT; then every tactic is timed anew.
+    TensorRT rejects a file that is damaged or from another GPU or version, and then times every tactic again.
     """
     with contextlib.suppress(OSError):
         timings = config.create_timing_cache(file.read_bytes())

@@ -9,7 +9,7 @@ from course_lib.engines.plan import Engine, ModelSource
 
 
 class Torch(Backend):
-    """The baseline. Its engines are made from a `ModelSource`, not from a plan."""
+    """PyTorch as the baseline. It makes engines from a `ModelSource`, not from a plan."""
 
     name: ClassVar[str] = "torch"
     distributions: ClassVar[tuple[str, ...]] = ("torch",)

@@ -69,10 +69,10 @@ class TorchEngine:
         return {name: output.float().cpu().numpy() for name, output in named}
 
     def time_ms(self, feeds: Feeds) -> float:
-        """See `Engine.time_ms`. On a GPU between two device events, on a CPU between two readings of the clock.
+        """See `Engine.time_ms`. A GPU is timed with two device events, a CPU with the host's clock.
 
-        What a variant does once for a shape, compiling and capturing, happens before the clock starts; so does the copy to
-        where a CUDA graph reads its inputs.
+        Work that a variant does once for each shape, such as compiling and capturing, happens before the clock starts. The same
+        holds for the copy into the input buffers of a CUDA graph.
 
         Raises:
             EngineError: the feeds do not fit, torch fails, or the module leaves work on another stream than the current one.
@@ -103,7 +103,7 @@ class TorchEngine:
         return [self._torch.from_numpy(array).to(self._device, self._dtype) for array in writable]
 
     def _prepare(self, tensors: list[Any]) -> _Call:
-        """The forward pass on these inputs, with everything done that is done once for a shape."""
+        """The forward pass on these inputs, after all work that is done once for each shape."""
         if self._graphs:
             return self._graphs.prepare(tensors)
         call = functools.partial(self._callable, *tensors)

@@ -15,7 +15,7 @@ _WARMUP = 3  # runs before a capture: libraries load kernels, choose algorithms 
 
 
 class GraphedCallable:
-    """One captured graph for each tuple of input shapes; each keeps memory of its own for inputs, intermediates and outputs.
+    """One captured graph for each tuple of input shapes; each keeps its own memory for inputs, intermediates and outputs.
 
     Args:
         function: takes tensors on the GPU and returns a tensor or a tuple of them; it must not synchronize.
@@ -26,9 +26,9 @@ class GraphedCallable:
         self._captured: dict[tuple[Any, ...], tuple[Any, list[Tensor], Any]] = {}
 
     def prepare(self, tensors: Sequence[Tensor]) -> Callable[[], Any]:
-        """A launch of the graph for these inputs, whose values are copied to where the graph reads them.
+        """Copy these inputs into the buffers of the graph, and return a launch of the graph.
 
-        A shape that was not there before is captured first. The outputs are the graph's own memory: the next launch for the
+        A new shape is captured first. The outputs are in the graph's own memory: the next launch for the
         same shapes overwrites them.
         """
         key = tuple(tensor.shape for tensor in tensors)

@@ -18,7 +18,7 @@ class TorchTensorRT(Backend):
     distributions: ClassVar[tuple[str, ...]] = ("torch-tensorrt",)
 
     def availability(self) -> Availability:
-        """See `Backend.availability`. "Runs here" is said of compiled modules, which need a GPU."""
+        """See `Backend.availability`. "Runs here" refers to compiled modules, which need a GPU."""
         found = self.version()
         if not found:
             advice = "pip install 'tensorrt-course[gpu]' on a machine with an NVIDIA GPU"

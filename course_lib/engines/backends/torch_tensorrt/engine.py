@@ -2,7 +2,7 @@
 
 Three thin functions over ``torch_tensorrt.compile(ir="dynamo")``, ``save`` and ``load``. They are here for what those accept in
 silence: a keyword that is not read, an old option that no longer does anything, an operator's name that matches nothing. The
-result would run, in another precision or beside TensorRT, and nobody would know. Here each is an error that names the way.
+result would run in another precision or outside TensorRT without notice. Here each is an error that names the remedy.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ def compile_module(module: torch.nn.Module, inputs: Inputs, *, precision: str = 
         compiled = torch_tensorrt.compile(module, ir="dynamo", arg_inputs=specs, **options)
     # the partitioner names what goes to TensorRT like this; a dry run stops before there is anything to find
     if not options.get("dryrun") and not any("_run_on_acc" in name for name, _ in compiled.named_modules()):
-        raise BuildError("no part of the module went to TensorRT, all of it would run in PyTorch: pass min_block_size=1")
+        raise BuildError("TensorRT would run no part of the module, so all of it would run in PyTorch: pass min_block_size=1")
     compiled.meta[_INPUTS] = specs
     return compiled
 
 
 def save_module(compiled: torch.nn.Module, path: str | Path, **options: Any) -> None:
-    """Write a module of `compile_module` to a file. It holds plans, which are executable code: never load a stranger's.
+    """Write a module of `compile_module` to a file. It holds plans, which are executable code: never load one from an unknown source.
 
     Args:
         options: keywords of ``torch_tensorrt.save``.

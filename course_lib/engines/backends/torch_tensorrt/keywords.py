@@ -41,7 +41,7 @@ def table() -> dict[str, Keywords]:
 
 
 def of_version(known: Mapping[str, Row], version: str, what: str) -> Row:
-    """The row of a version ``"major.minor"`` in a table that was made from wheels; `what` the table holds is for the message.
+    """The row of a version ``"major.minor"`` in a table made from wheels. The error message names the table by `what`.
 
     Raises:
         ValueError: no wheel of that version was read.
@@ -90,7 +90,7 @@ def download(version: str, folder: Path) -> Path:
     """Torch-TensorRT's wheel for Linux (4 MB, Python code and one library) from pip's registry.
 
     Raises:
-        ValueError: pip cannot get it; the text is its last line.
+        ValueError: pip cannot download it; the message is pip's last line.
     """
     wanted = ["--no-deps", "--only-binary", ":all:", "--python-version", "3.11", "--platform", "manylinux_2_28_x86_64"]
     command = [sys.executable, "-m", "pip", "download", "--quiet", *wanted, "--dest", str(folder), f"torch-tensorrt=={version}"]
@@ -149,7 +149,7 @@ def write(versions: Mapping[str, Keywords]) -> None:
 
 
 def main(sources: Sequence[str]) -> None:
-    """Add the keywords of some releases to the table: each source is a wheel, or a version that pip downloads."""
+    """Add the keywords of releases to the table. Each source is a wheel, or a version that pip downloads."""
     known = table() if TABLE.exists() else {}
     with tempfile.TemporaryDirectory() as folder:
         for source in sources:

@@ -17,14 +17,14 @@ from course_lib.errors import BackendUnavailable, BuildError
 _INSTEAD = {  # options of older versions, and what took their place
     "enabled_precisions": "the types are the module's own: call module.half() or module.bfloat16(), or pass enable_autocast=True",
     "use_explicit_typing": "the types are always the module's own: leave it out",
-    "calibrator": "quantize the module with modelopt, whose Q/DQ it converts, and say precision='int8'",
+    "calibrator": "quantize the module with modelopt, whose Q/DQ it converts, and set precision='int8'",
     "truncate_long_and_double": "say truncate_double; int64 needs no truncation any more",
     "refit": "say immutable_weights=False",
     "make_refittable": "say immutable_weights=False",
     "debug": "compile within torch_tensorrt.dynamo.Debugger()",
     "torch_executed_modules": "name operators in torch_executed_ops",
     "enable_cross_compile_for_windows": "call torch_tensorrt.dynamo.cross_compile_for_windows",
-    "use_python_runtime": "the runtime is chosen by what is installed: leave it out",
+    "use_python_runtime": "the installed packages determine the runtime: leave it out",
     "ir": "compile_module is ir='dynamo': leave it out",
     "arg_inputs": "give them as the second argument",
 }
@@ -47,7 +47,7 @@ def keywords_of(torch_tensorrt: Any) -> tuple[Keywords, str]:
     known = table()
     if version not in known:
         raise BackendUnavailable(
-            f"nobody has read which keywords Torch-TensorRT {version} takes (known: {', '.join(known)}): "
+            f"the keywords of Torch-TensorRT {version} were not recorded (known: {', '.join(known)}): "
             f"python -m course_lib.engines.backends.torch_tensorrt.keywords {version}.0"
         )
     return known[version], version
@@ -57,7 +57,7 @@ def check_compile_options(options: Mapping[str, Any], keywords: Keywords, versio
     """Reject options of ``torch_tensorrt.compile``, with ``require_full_compilation`` among them.
 
     Raises:
-        BuildError: one does not exist, was replaced, or would be ignored as it stands.
+        BuildError: an option does not exist, was replaced, or would be ignored.
     """
     for name in options:
         ignored = name in keywords["ignored"]
@@ -103,7 +103,8 @@ def _check_known(name: str, known: Sequence[str], where: str) -> None:
     if name not in known:
         near = difflib.get_close_matches(name, known, n=1)
         raise BuildError(
-            f"{where} reads no keyword {name!r} and would not say so" + (f": did you mean {near[0]!r}?" if near else "")
+            f"{where} does not read the keyword {name!r} and would ignore it without a message"
+            + (f": did you mean {near[0]!r}?" if near else "")
         )
 
 

@@ -23,7 +23,7 @@ RECIPE = Recipe(profiles=(Profile(image={"min": (1, 1, 32, 32), "opt": (8, 1, 32
 
 
 def given_layers(builder: str) -> LayerTable:
-    """The layer table of the network as it was given."""
+    """The layer table of the given network."""
     return _both(builder)["given"]
 
 

@@ -35,7 +35,7 @@ class Quality:
         dimmed_sqnr_db: on images of half the contrast. Ranges that are too narrow clip these less and it rises; ranges that are
             too wide leave these fewer steps and it falls.
         accuracy, accuracy_eager: share of right answers, 0 to 1, of the engine and of PyTorch.
-        spread: standard deviation of the logits from image to image over that of PyTorch's; 0 where they are not finite.
+        spread: standard deviation of the logits from image to image over that of PyTorch's; 0 if they are not finite.
     """
 
     sqnr_db: float
@@ -72,7 +72,7 @@ class Quality:
         )
 
     def hint(self) -> str:
-        """Which way the ranges err, empty at full points."""
+        """A hint at what is wrong with the ranges, empty at full points."""
         if self.tier == "full":
             return ""
         if self.sqnr_db == NOT_FINITE_DB:
@@ -93,7 +93,7 @@ class Quality:
         )
 
     def figures(self) -> dict[str, float]:
-        """All of it by name, for reports."""
+        """All values by name, for reports."""
         return asdict(self)
 
 

@@ -48,7 +48,7 @@ class Answers:
 
     @property
     def wrong(self) -> list[tuple[Question, float | str]]:
-        """The questions that were not answered right, with the answer."""
+        """The questions with a wrong answer, and that answer."""
         return [pair for pair in zip(self.questions, self.found, strict=True) if not self._right(*pair)]
 
     @property
@@ -75,7 +75,7 @@ class Answers:
         return f"{said} {where} expected {right:.4g}, found {found:.4g}: {many}."
 
     def hint(self) -> str:
-        """Where to look, empty where all is right."""
+        """Where to look, empty if all is right."""
         if not self.wrong:
             return ""
         errors = [found for _, found in self.wrong if isinstance(found, str)]
@@ -104,7 +104,7 @@ def ask_calibrator(
     """Run ``calibrator.py`` on the questions: one `Answers` for each function that it defines.
 
     Raises:
-        EngineError: it is not text, fails as a whole, took too long, or its process answered nonsense.
+        EngineError: it is not text, fails as a whole, took too long, or its process sent an invalid answer.
     """
     text = read_text(source, max_bytes)
     asked = {method: [question.wire(method) for question in questions] for method in METHODS}

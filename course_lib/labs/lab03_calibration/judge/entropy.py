@@ -34,7 +34,7 @@ class Reading:
     largest: bool = True
 
     def border(self, histogram: Histogram) -> int:
-        """How many bins lie below the threshold that this reading finds."""
+        """Number of bins below the threshold that this interpretation gives."""
         counts = histogram.counts[: max(histogram.used, LEVELS)].astype(float)
         if self.leveled:
             counts[0] = counts[1]
@@ -79,12 +79,12 @@ MISTAKES: Mapping[str, Sequence[Reading]] = {
         replace(_RIGHT, after_division=True),
         replace(_RIGHT, unseen=1e-12, after_division=True),
     ),
-    "Of equal candidates the largest counts.": (replace(_RIGHT, largest=False),),
+    "Of equal candidates, the largest one wins.": (replace(_RIGHT, largest=False),),
 }
 
 
 def broken_rule(wrong: Sequence[tuple[Histogram, float]]) -> str:
-    """The rule whose neglect explains the most of the wrong thresholds, in a sentence; empty where none explains three of four."""
+    """The rule whose neglect explains the most of the wrong thresholds, in a sentence; empty if none explains three of four."""
     explained = {
         rule: max(sum(abs(t / h.bin_width - reading.border(h)) < 1 for h, t in wrong) for reading in readings)
         for rule, readings in MISTAKES.items()

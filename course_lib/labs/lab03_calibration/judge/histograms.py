@@ -38,7 +38,7 @@ class Question:
         return {**known, "percent": self.percent} if method == "percentile" else known
 
     def bins_off(self, method: str, threshold: float) -> float:
-        """How many bins `threshold` lies above (below, when negative) the right one; 0 where it is right."""
+        """How many bins `threshold` lies above (below, when negative) the right one; 0 if it is right."""
         if not math.isfinite(threshold):
             return math.inf
         distance = threshold / self.histogram.bin_width - self.border(method)
@@ -61,7 +61,7 @@ class Question:
 
 
 def questions(rng: np.random.Generator) -> list[Question]:
-    """Fresh histograms: three clean ones and five as real tensors and real recordings make them."""
+    """Fresh histograms: three clean ones, and five like those of real tensors and recordings."""
     asked = []
     for name, values, percent in _drawn(rng):
         streaming = StreamingHistogram(name, int(rng.choice(BINS)))

@@ -1,4 +1,4 @@
-"""How far the answers of an engine of lab 04 are from the float network's, for every size of request that the service sends."""
+"""The error of an engine of lab 04 relative to the float network, for every request size of the service."""
 
 from __future__ import annotations
 

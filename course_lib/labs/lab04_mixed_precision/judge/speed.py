@@ -52,7 +52,7 @@ class Speed:
 
 
 def graded(examiner: Examiner) -> bool:
-    """Only where a GPU runs the engines: a CPU gains nothing from FP16."""
+    """Whether speed is graded: only if a GPU runs the engines, because FP16 is not faster on a CPU."""
     return not find(split_target(examiner.runner)[0]).on_cpu()
 
 

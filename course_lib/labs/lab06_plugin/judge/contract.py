@@ -1,7 +1,7 @@
 """The questions that TensorRT asks a plugin, put to a learner's rope_plugin.py over the real bindings, with the right answers.
 
 The bindings are NVIDIA's Python wheel of TensorRT 10.16; the libraries behind them are empty, so nothing here needs a GPU, and
-no engine is built. The plugin runs in a process of its own and never sees what would be right.
+no engine is built. The plugin runs in its own process and never sees the correct answers.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Check:
 
     Attributes:
         title: what it is about.
-        wrong: the first answer that is not right, in words; empty where all are.
+        wrong: the first answer that is not right, in words; empty if all are.
         hint: where to look.
     """
 
@@ -58,7 +58,7 @@ class _Question:
     told: str
 
     def wrong(self, found: Any) -> str:
-        """Why `found` is not right; empty where it is."""
+        """Why `found` is not right; empty if it is."""
         if not isinstance(found, dict):
             return f"{self.told}: no answer"
         if "error" in found:
@@ -73,7 +73,7 @@ def check_contract(source: str, rng: np.random.Generator, launcher: Launcher | N
 
     Raises:
         BindingsUnavailable: the bindings cannot be fetched on this machine.
-        EngineError: the plugin cannot be loaded, took too long, or its process answered nonsense.
+        EngineError: the plugin cannot be loaded, took too long, or its process sent an invalid answer.
     """
     asked = _questions(rng)
     nonce = int(rng.integers(1 << 62))
@@ -90,7 +90,7 @@ def check_contract(source: str, rng: np.random.Generator, launcher: Launcher | N
             raise ValueError("an answer to another question")
         return [_check(title, hint, names, asked, found) for title, hint, names in _CHECKS]
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        raise EngineError("rope_plugin.py's process answered nonsense") from None
+        raise EngineError("rope_plugin.py's process sent an invalid answer") from None
 
 
 def _check(title: str, hint: str, names: Sequence[str], asked: dict[str, list[_Question]], found: dict[str, Any]) -> Check:
@@ -107,15 +107,15 @@ def _check(title: str, hint: str, names: Sequence[str], asked: dict[str, list[_Q
 _CHECKS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     (
         "names and interfaces",
-        "An engine finds its plugin by name, version and namespace; each of the four bases has an __init__ of its own to call.",
+        "An engine finds its plugin by name, version and namespace; call the __init__ of each of the four base classes.",
         ("names_and_outputs", "interface"),
     ),
     (
         "fields",
-        "A PluginFieldCollection keeps no array alive. Who holds yours when get_fields_to_serialize has returned?",
+        "A PluginFieldCollection keeps no array alive. What keeps yours alive after get_fields_to_serialize has returned?",
         ("creator_fields", "fields", "default_fields"),
     ),
-    ("copies", "TensorRT works on clones. What does your clone know of `interleaved`?", ("copies",)),
+    ("copies", "TensorRT works on clones. Which value of `interleaved` does your clone have?", ("copies",)),
     ("output types", "The output has the type of x, whatever x is.", ("output_types",)),
     (
         "output shapes",

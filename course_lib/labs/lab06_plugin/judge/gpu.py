@@ -1,7 +1,7 @@
 """A learner's rope.cu on a GPU: compiled by nvcc, checked at a size too large for the CPU, and timed with a plain copy.
 
-The clock is the examiner's. The program launches the kernel n times before it answers, so two questions that differ in n alone
-differ in time by the launches alone; starting the process and CUDA costs both the same.
+The examiner's clock decides. The program launches the kernel n times before it answers. Two questions that differ only in n
+therefore differ in time only by the launches, because both pay the same to start the process and CUDA.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class GpuKernel:
         """Compile the text of rope.cu.
 
         Raises:
-            EngineError: it does not compile.
+            EngineError: the file does not compile.
         """
         return cls(compile_program(source, "time_on_gpu.cu", launcher, gpu=True), launcher)
 
@@ -82,13 +82,13 @@ class GpuKernel:
         """How many numbers are wrong of every `step`-th token, in both sets of x and y.
 
         Raises:
-            EngineError: CUDA rejected it, or it answered nonsense.
+            EngineError: CUDA rejected it, or it sent an invalid answer.
             ExaminerFault: the GPU is not available any more.
         """
         asked = Question(case, launches, case.seed % step, step)
         bits = np.frombuffer(self._ask(asked), np.uint32 if WIDTHS[case.dtype] == 4 else np.uint16)
         if bits.size != 2 * len(asked.tokens) * case.shape[2] * case.shape[3]:
-            raise EngineError("the kernel's process answered nonsense")
+            raise EngineError("the kernel's process sent an invalid answer")
         sets = bits.reshape(2, len(asked.tokens), -1)
         return sum(_wrong(asked, sets[which], which) for which in (0, 1))
 
@@ -132,10 +132,10 @@ def _wrong(asked: Question, y: np.ndarray, which: int) -> int:
 
 
 def wrong_on_gpu(source: str, odd: tuple[int, int, int, int], rng: np.random.Generator, launcher: Launcher | None) -> str:
-    """What is wrong on the GPU, at an odd shape and at the big one; empty where nothing is.
+    """What is wrong on the GPU at an odd shape and at the large one; empty if nothing is wrong.
 
     Raises:
-        EngineError: as of `GpuKernel`.
+        EngineError: see `GpuKernel`.
     """
     kernel = GpuKernel.compile(source, launcher)
     for dtype in DTYPES:
@@ -159,7 +159,7 @@ def reference_s(case: Case, launcher: Launcher | None) -> tuple[float, float]:
 
 
 def per_launch(clocked: Callable[[int], float]) -> float:
-    """The time of one launch from the times of few and of many, twice, each less what its process costs without them."""
+    """The time of one launch, from the times of 2 and of many launches (the faster of two runs each), without the cost of the process."""
     none = min(clocked(2) for _ in range(2))
     guess = max((clocked(200) - none) / 198, 1e-6)
     many = int(np.clip(_WORTH_S / guess, 200, _MOST))

@@ -29,11 +29,11 @@ _GUARD = (
 )
 _STORE = "Store a pack as one uint4: copy its bytes into a uint4 with memcpy, and assign that to *reinterpret_cast<uint4*>(to)."
 _LOCAL = (
-    "An array whose index is known only at run time lies in memory: make that value a template's argument, and let the loop be "
-    "unrolled."
+    "An array whose index is known only at run time is in memory: make the index a template argument, and let the compiler "
+    "unroll the loop."
 )
 _HINTS = {
-    "outside": "Where does the row of this thread begin, and how many numbers has it? Try the smallest shape by hand.",
+    "outside": "Where does the row of this thread begin, and how many numbers does it have? Try the smallest shape by hand.",
     "table": "The tables have head_size / 2 numbers in a row, and the row is the position: row / heads % sequence.",
     "misaligned": "An access of 16 bytes needs an address that is a multiple of 16. Test x and y, the tables if you load them wide "
     "too, and half of the head size before you choose the wide kernel.",
@@ -106,7 +106,7 @@ def _hint(runs: Sequence[Run], first: Run) -> str:
     if all(run.wrong_first == run.wrong for run in wrong):
         return "Only y_a is wrong: y_a = x_a cos - x_b sin."
     return (
-        "Every kind of case is wrong. Rotate one head by hand, with the numbers that stand in the tables: "
+        "Every kind of case is wrong. Rotate one head by hand, with the numbers from the tables: "
         "y_a = x_a cos - x_b sin, y_b = x_b cos + x_a sin."
     )
 
@@ -154,7 +154,7 @@ def judge_memory(watched: Mapping[Run, Traffic], compiled: Mapping[str, Mapping[
 
     Args:
         watched: of each run with recorded accesses what its threads asked for.
-        compiled: by kernel, counts as of `course_lib.plugins.ptx.count_accesses`; None where nvcc could not be asked.
+        compiled: by kernel, counts as of `course_lib.plugins.ptx.count_accesses`; None if nvcc could not be asked.
     """
     worst = min(watched, key=lambda run: watched[run].used / USED[run.case.interleaved])
     narrowest = min(watched, key=lambda run: watched[run].width)
@@ -178,14 +178,14 @@ def judge_memory(watched: Mapping[Run, Traffic], compiled: Mapping[str, Mapping[
         hint = "Let each thread load and store 16 bytes at a time where addresses and head size allow it."
         return Judgment("partial", f"{said} Full points need 16 bytes.", hint)
     if compiled is None:
-        return Judgment("full", f"{said} nvcc is not at hand, so what it makes of them was not judged.")
+        return Judgment("full", f"{said} nvcc is not installed, so the accesses that it generates were not judged.")
     if problem := narrowed(compiled):
         return Judgment("partial", f"{said} {problem[0]}", problem[1])
-    return Judgment("full", f"{said} nvcc makes loads and stores of 16 bytes of them.")
+    return Judgment("full", f"{said} nvcc turns them into loads and stores of 16 bytes.")
 
 
 def narrowed(compiled: Mapping[str, Mapping[str, int]]) -> tuple[str, str] | None:
-    """What keeps kernels that ask for 16 bytes at a time from moving them, and a hint; None where nothing does.
+    """What keeps kernels that ask for 16 bytes at a time from moving them, and a hint; None if nothing does.
 
     A kernel that loads or stores 16 bytes keeps its packs in registers, and stores both packs of a thread whole. A kernel
     beside it, for addresses that are not aligned, may be narrow. Each number type needs a wide kernel.
@@ -220,5 +220,7 @@ def judge_speed(case: Case, yours_s: float, reference_s: float, copy_s: float, h
         return Judgment("full", said)
     wanted = f"Full points need {FULL_SPEED:g} and {FULL_OF_COPY:g}."
     if not hint:
-        hint = "An array that is indexed by what is known at run time only lies in memory, not in registers: make it a template's argument."
+        hint = (
+            "An array whose index is known only at run time is in memory, not in registers: make the index a template argument."
+        )
     return Judgment("partial" if of_reference >= PARTIAL_SPEED else "none", f"{said} {wanted}", hint)

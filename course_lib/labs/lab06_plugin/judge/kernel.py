@@ -51,9 +51,9 @@ class Run:
     """The result of one case.
 
     Attributes:
-        fault: why it was stopped, empty where it came to its end.
+        fault: why it was stopped, empty if it came to its end.
         kind: ``""``, or in one word what kind of fault it was.
-        excess: largest error as a share of what is allowed; infinite where a number is missing or not finite.
+        excess: largest error as a share of what is allowed; infinite if a number is missing or not finite.
         wrong: numbers with an error above what is allowed.
         wrong_first: those of them that are the first number of a pair, `a`.
         accesses: of dtype `ACCESS`, in the order in which threads ran one after the other; empty unless they were recorded.
@@ -137,7 +137,7 @@ def run_kernel(source: str, cases: Sequence[Case], launcher: Launcher | None = N
     """Compile `source` for the host and run it on each case, one after the other.
 
     Raises:
-        EngineError: it does not compile, contains what a kernel must not, or its process answered nonsense.
+        EngineError: it does not compile, contains what a kernel must not, or its process sent an invalid answer.
     """
     program = compile_program(source, "examine_on_host.cpp", launcher)
     question = np.array([len(cases)], np.int64).tobytes() + b"".join(case.wire().tobytes() for case in cases)
@@ -157,9 +157,9 @@ def _python(script: ModuleType) -> list[str]:
 
 
 def _read(case: Case, answer: bytes) -> tuple[Run, bytes]:
-    """The first report of an answer that may be hostile, and what is left of the answer."""
+    """The first report in an untrusted answer, and the rest of the answer."""
     if len(answer) < _REPORT.itemsize:
-        raise EngineError("the kernel's process answered nonsense")
+        raise EngineError("the kernel's process sent an invalid answer")
     report = np.frombuffer(answer, _REPORT, 1)[0]
     body = answer[_REPORT.itemsize :]
     width, count, recorded = WIDTHS[case.dtype], int(np.prod(case.shape)), int(report["accesses"])
@@ -169,7 +169,7 @@ def _read(case: Case, answer: bytes) -> tuple[Run, bytes]:
         return _stopped(case, *_said(case, report), threads=threads, in_surplus=surplus), body
     size = count * width
     if report["y_bytes"] != size or recorded < 0 or len(body) < size + recorded * ACCESS.itemsize:
-        raise EngineError("the kernel's process answered nonsense")
+        raise EngineError("the kernel's process sent an invalid answer")
     accesses = np.frombuffer(body, ACCESS, recorded, size)
     left = body[size + recorded * ACCESS.itemsize :]
     if report["error"]:
@@ -225,4 +225,4 @@ def _said(case: Case, report: np.void) -> tuple[str, str]:
         ),
         _CRASH: (f"{who} crashed (signal {int(report['error'])})", "crash"),
         _TIME: (f"it was stopped after 5 s of work, in {who}", "time"),
-    }.get(int(report["fault"]), ("the kernel's process answered nonsense", "ended"))
+    }.get(int(report["fault"]), ("the kernel's process sent an invalid answer", "ended"))

@@ -1,4 +1,4 @@
-"""The rotations that a kernel has to compute, with fresh numbers, and the largest error of a right answer."""
+"""The rotations that a kernel must compute, with fresh numbers, and the largest error of a correct answer."""
 
 from __future__ import annotations
 

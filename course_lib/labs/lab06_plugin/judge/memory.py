@@ -54,7 +54,7 @@ def traffic(run: Run) -> Traffic:
 def requests(found: np.ndarray) -> np.ndarray:
     """For each access the number of its request, int64 ``(accesses,)``.
 
-    The threads of a warp run in step: the n-th accesses of all of them by one instruction are one request.
+    The threads of a warp run in step: their n-th accesses by one instruction form one request.
 
     Args:
         found: of dtype `ACCESS`, ``(accesses,)``.

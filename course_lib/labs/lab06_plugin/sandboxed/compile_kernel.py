@@ -1,10 +1,10 @@
 """The process that compiles a learner's rope.cu, together with the program that runs it.
 
-It is started as a file, with ``python -I``, and knows nothing of the course. The kernel is machine code of a stranger's. Which lines are
-the learner's follows from the depth of includes, never from the names in markers, which a learner can write as well. What the compiler
-made decides: its assembler listing holds no assembler of the learner's, and its object file only the sections, symbols and instructions
-of a kernel, so that it calls nothing outside and runs nothing before `main`. What is left can only compute, and each of its loads and
-stores is watched (on the host) or timed (on a GPU).
+It is started as a file, with ``python -I``, and does not import the course. The kernel is untrusted machine code. The depth of includes
+decides which lines are the learner's, never the names in markers, which a learner can also write. The checks apply to the compiler's
+output. Its assembler listing must not hold assembler from the learner. Its object file may hold only the sections, symbols and
+instructions of a kernel, so that it calls nothing outside and runs nothing before `main`. The rest can only compute, and each of its
+loads and stores is watched (on the host) or timed (on a GPU).
 """
 
 from __future__ import annotations
@@ -70,10 +70,10 @@ class Rejected(Exception):
 
 
 def compiled(folder: Path, *, source: str, include: list[str], driver: str = "", gpu: bool = True) -> Path:
-    """A program made of `source` and `driver`; without a driver the PTX that nvcc makes of `source`.
+    """A program compiled from `source` and `driver`; without a driver, the PTX that nvcc makes from `source`.
 
     Raises:
-        Rejected: it does not compile, or it is not only a kernel.
+        Rejected: the source does not compile, or it holds more than a kernel.
     """
     _check_includes(source)
     if "raise NotImplementedError" in source:
@@ -201,7 +201,7 @@ def _check_listing(listing: str) -> None:
 def _check_sections(table: str) -> None:
     for name in re.findall(r"^ *\[ *\d+\] (\S*) +[A-Z_]+ ", table, flags=re.MULTILINE):
         if not _SECTIONS.fullmatch(name):
-            raise Rejected(f"has the section {name[:40]}, such as code that runs before any launch: a kernel has none")
+            raise Rejected(f"has the section {name[:40]}, such as code that runs before any launch: a kernel must not have one")
 
 
 def _check_instructions(listing: str) -> None:

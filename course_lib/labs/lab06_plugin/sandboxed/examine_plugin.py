@@ -32,7 +32,7 @@ class NoOthers:
     """An import hook that rejects other packages."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
-        """Reject `name`, or leave it to Python's own finders."""
+        """Reject `name`, or pass it on to Python's own finders."""
         if name.partition(".")[0] not in _PERMITTED:
             raise ImportError(f"{FILE} may import tensorrt, numpy and Python's own modules, not {name!r}")
 

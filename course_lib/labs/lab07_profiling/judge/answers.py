@@ -17,7 +17,7 @@ ANOTHER_COUNT, OTHER_ROWS, ANOTHER_ORDER, FAR_OFF = "another_count", "other_rows
 
 
 def largest_error(expected: Sequence[np.ndarray], found: Sequence[np.ndarray]) -> float:
-    """Largest deviation of a logit, relative to the largest logit; infinity where there is NaN.
+    """Largest deviation of a logit, relative to the largest logit; infinity if there is NaN.
 
     Raises:
         EngineError: not as many answers, or not as many rows in them, as were asked for.
@@ -47,10 +47,10 @@ def permuted(expected: Sequence[np.ndarray], found: Sequence[np.ndarray]) -> boo
 
 
 def check(expected: Sequence[np.ndarray], found: Sequence[np.ndarray]) -> None:
-    """Reject answers that are not even close.
+    """Reject answers that are far from the correct ones.
 
     Raises:
-        EngineError: they are not; the text says why.
+        EngineError: the answers are rejected; the message says why.
     """
     error = largest_error(expected, found)
     if error > CLOSE:

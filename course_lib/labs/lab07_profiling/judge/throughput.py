@@ -98,7 +98,7 @@ def reached(latencies: Latencies, left: int) -> bool | None:
 
 
 def _with_left(latencies: Latencies, left: int) -> np.ndarray:
-    """What the reference with its `left` costliest causes left in takes, in ms."""
+    """Time in milliseconds of the reference with its `left` costliest causes left in."""
     reference = latencies["reference"]
     costs = sorted((latencies[cause] - reference for cause in GUILTY), key=lambda cost: -float(np.median(cost)))
     return reference + np.sum(costs[:left], axis=0)

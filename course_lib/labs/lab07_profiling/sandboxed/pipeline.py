@@ -165,7 +165,7 @@ def _unnamed(name: str) -> AbstractContextManager[None]:
 
 
 def said(error: BaseException) -> str:
-    """One line: where in the learner's file it happened, and what."""
+    """One line with the error and its place in the learner's file."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == FILE]
     where = f"{FILE}, line {frames[-1].lineno}: " if frames else f"{FILE}: "
     return " ".join(f"{where}{type(error).__name__} {error}".split())[:300]

@@ -39,10 +39,10 @@ class Finding:
 
     Attributes:
         wrong: how many answers were wrong, the one thing that a server must never do.
-        trouble: what else went wrong, one line; empty where the server survived.
+        trouble: what else went wrong, one line; empty if the server survived.
         busy: it was late, and so was the reference: nothing is decided.
         empty: a part of the server's code is still to be written.
-        late: no answer was wrong, and a server did not come up in time or an answer did not come: its fault, or a stalled machine's.
+        late: no answer was wrong, but a server or an answer was not in time. The cause is the server or a stalled machine.
     """
 
     scene: str
@@ -81,7 +81,7 @@ def _late(scene: Scene) -> bool:
 
 
 def _not_up(scene: Scene) -> str:
-    return f"a server did not come up: {scene.failed}" if scene.failed else ""
+    return f"a server did not start: {scene.failed}" if scene.failed else ""
 
 
 def _unanswered(scene: Scene) -> str:

@@ -188,4 +188,4 @@ def _read(convert: Callable[[], _Read]) -> _Read:
     try:
         return convert()
     except (EOFError, KeyError, TypeError, ValueError, AttributeError, EngineError):
-        raise EngineError("the process that runs the server ended early or answered nonsense") from None
+        raise EngineError("the process that runs the server ended early or sent an invalid answer") from None

@@ -30,11 +30,11 @@ class Pace:
     """A throughput to reach.
 
     Attributes:
-        of_reference: the least share of the reference's.
-        over_naive: the factor over one request at a time that is always enough.
-        least: the factor that is always needed.
-        of_gain: enough, too, is this share of what the reference gains over one request at a time. The faster the device, the
-            more of a request's time is the server's own, and the less is there for batching to gain.
+        of_reference: the smallest share of the reference's throughput.
+        over_naive: the factor over one request at a time that is always sufficient.
+        least: the factor that is always necessary.
+        of_gain: the share of the reference's gain over one request at a time that is also sufficient. On a faster device, the
+            server itself takes more of a request's time, so batching gains less.
     """
 
     of_reference: float
@@ -43,9 +43,9 @@ class Pace:
     of_gain: float
 
     def yardstick_ms(self, reference_ms: np.ndarray, naive_ms: np.ndarray) -> np.ndarray:
-        """Burst times, in milliseconds, of a server that is just fast enough, round by round, shape ``(rounds,)``.
+        """Burst times in milliseconds of a server that is just fast enough, for each round, shape ``(rounds,)``.
 
-        Computed in each round from the times next to it, so that the interval of a ratio to it holds the noise of all three.
+        Each round uses the times measured next to it, so the interval of a ratio to it contains the noise of all three.
         """
         gain = np.clip(1 + self.of_gain * (naive_ms / reference_ms - 1), self.least, self.over_naive)
         return naive_ms / gain
@@ -167,17 +167,17 @@ def measured(yours: Sources, examiner: Examiner) -> Load:
 
 
 def beside(servers: Mapping[str, Sources], examiner: Examiner) -> Load:
-    """Serve the same requests with several servers, in turn. The first is the learner's.
+    """Serve the same requests with several servers in turn. The first is the learner's server.
 
     Raises:
-        EngineError: the first server did not come up or did not answer.
+        EngineError: the first server did not start or did not answer.
         ExaminerFault: one of the others did not.
     """
     first = next(iter(servers))
     answer, scenes, truth = examiner.measured(lambda: load(servers, examiner, ROUNDS * (BURST + LONE)))
     if failed := str(answer.get("failed", "")):
         error = EngineError if answer.get("who") == first else ExaminerFault
-        raise error(f"the server did not come up: {failed}")
+        raise error(f"the server did not start: {failed}")
     lost = next((reply for reply in scenes[0].replies if reply.status != "ok"), None)
     if lost:
         raise EngineError(f"a request was not answered: {lost.text or 'no answer came in time'}")

@@ -23,10 +23,10 @@ Config = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Mistake:
-    """One thing that is wrong.
+    """One mistake in the configuration.
 
     Attributes:
-        grave: the model would not load or not answer; otherwise it is served worse than was asked for.
+        grave: the model would not load or not answer. Otherwise Triton serves it, but not as required.
     """
 
     message: str
@@ -77,7 +77,7 @@ def _tensors(config: Config) -> Iterator[Mistake]:
             continue
         dims, kind = [int(n) for n in rows[0]["dims"]], rows[0]["data_type"]
         if kind != "TYPE_FP32":
-            hint = "The engine's tensors are float32: Triton has a name of its own for it."
+            hint = "The engine's tensors are float32: Triton has its own name for this type."
             yield Mistake(f"data_type of {name} is {kind}, expected TYPE_FP32", hint, True)
         if dims != [size] or "reshape" in rows[0]:
             hint = "With max_batch_size above 0 Triton puts the batch in front of dims by itself."

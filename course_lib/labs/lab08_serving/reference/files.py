@@ -18,7 +18,7 @@ version_policy { latest { num_versions: 2 } }
 
 
 def sources(server: str = "server") -> dict[str, str]:
-    """``store.py`` and ``server.py``, which know nothing of the course."""
+    """``store.py`` and ``server.py``, which do not import the course."""
     text = (HERE / f"{server}.py").read_text(encoding="utf-8")
     own = text.replace("from course_lib.labs.lab08_serving.reference.store import", "from store import")
     return {"store.py": (HERE / "store.py").read_text(encoding="utf-8"), "server.py": own}

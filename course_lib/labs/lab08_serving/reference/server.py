@@ -1,6 +1,6 @@
 """The reference's server: requests wait in a queue, one thread runs what waits together.
 
-`lab08` hands this file in as ``server.py``, with ``store.py`` beside it.
+`lab08` submits this file as ``server.py``, together with ``store.py``.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ def _read(file: Path) -> bytes | None:
 
 
 def _write(file: Path, plan: bytes) -> None:
-    """All of it under its name, or nothing: written beside it under its own name, flushed, then renamed."""
+    """Write the whole file or nothing: write to a temporary name in the same folder, flush, then rename."""
     file.parent.mkdir(parents=True, exist_ok=True)
     descriptor, temporary = tempfile.mkstemp(dir=file.parent)
     try:

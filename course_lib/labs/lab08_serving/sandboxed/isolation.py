@@ -1,4 +1,4 @@
-"""Keeping a learner's processes from the others on the machine: not looked into, not outlived, not beside while the clock runs."""
+"""Keeping a learner's processes apart: they cannot inspect others, outlive their server, or run while others are timed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def keep_apart() -> None:
 
 @contextlib.contextmanager
 def frozen(but: Iterable[int]) -> Iterator[None]:
-    """Every process below this one stands still, except `but`."""
+    """Stop every process below this one, except `but`, for the duration of the block."""
     below = descendants(os.getpid()) - set(but)
     send(below, signal.SIGSTOP)
     try:
@@ -31,7 +31,7 @@ def frozen(but: Iterable[int]) -> Iterator[None]:
 
 
 def descendants(pid: int) -> set[int]:
-    """All processes below one, by its own and its threads' children.
+    """All descendants of a process, found through its children and those of its threads.
 
     Source: proc_pid_task_tid_children(5).
     """

@@ -1,7 +1,7 @@
 """A sandbox for each server inside the sandbox: it sees no other server's processes, and keeps nothing outside of its cache.
 
 A process takes new namespaces for users, mounts, processes, IPC objects. Nothing that it sees can be written but its cache and
-temporary folders of its own, which go with it. Then it gives up every capability, so that it cannot undo this. Linux only.
+its own temporary folders, which are deleted with it. Then it gives up every capability, so that it cannot undo this. Linux only.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _BYTES = b"size=268435456"
 
 
 def works() -> str:
-    """Why a process of this machine cannot be set apart; empty where it can. Tried in a process of its own."""
+    """Why a process of this machine cannot be set apart; empty if it can. Tried in a separate process."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -43,14 +43,14 @@ def works() -> str:
 
 
 def set_apart(readable: Sequence[Path], writable: Sequence[Path]) -> None:
-    """Go on in a child that is apart, and never come back in the process that called: it waits for the child and ends with it.
+    """Continue in an isolated child. The calling process never returns from this call: it waits for the child and ends with it.
 
     Args:
         readable: files and folders below /tmp that can still be read.
         writable: folders below /tmp that can still be written.
 
     Raises:
-        OSError: the system does not permit it; the process is then in a state in which it must not run anybody's code.
+        OSError: the system does not permit it. The process is then in a state in which it must not run submitted code.
     """
     user, group = os.getuid(), os.getgid()
     _call("prctl", _SET_DUMPABLE, 1, 0, 0, 0)  # otherwise its own files in /proc belong to root
@@ -131,7 +131,7 @@ def _make_read_only(path: Path) -> None:
 
 
 def _mounts() -> list[Path]:
-    """Where something is mounted, each once."""
+    """The mount points, each once."""
     lines = Path("/proc/self/mountinfo").read_text().splitlines()
     named = dict.fromkeys(line.split()[4].encode().decode("unicode_escape") for line in lines)
     return [Path(name) for name in named if os.path.lexists(name)]

@@ -121,7 +121,7 @@ def _size(cache: Path) -> int:
 
 
 def two_starts(stage: Stage, scene: Scene) -> None:
-    """Two servers start at once on one empty cache and get their plans at the same moment."""
+    """Two servers start at the same time on one empty cache and receive their plans at the same time."""
     with empty_cache() as cache:
         builder = stage.builder()
         builder.gate.clear()

@@ -58,7 +58,7 @@ class EngineError(Exception):
 
 
 def stamped(description: dict[str, Any], data: bytes) -> bytes:
-    """A plan in the form that the server gets: its bytes after a header with version and device."""
+    """A plan in the form that the server receives: a header with version and device, then its bytes."""
     header = json.dumps(description).encode()
     return _MAGIC + struct.pack("<Q", len(header)) + header + data
 
@@ -292,7 +292,7 @@ def nursery(asked: socket.socket) -> None:
 
 
 def main() -> None:
-    """Import what every server needs, then wait on standard input, a socket. Servers cannot read each other's memory."""
+    """Import what every server needs, then wait on standard input, which is a socket. Servers cannot read each other's memory."""
     sys.path[0] = sys.argv[1]  # in place of this file's folder
     sys.dont_write_bytecode = True  # the disk limit of the server must not affect its imports
     with contextlib.suppress(ImportError):

@@ -53,7 +53,7 @@ class Builder:
 
     Attributes:
         plans: description and data by digest of the model and recipe.
-        failure: the text of its error; empty where it works.
+        failure: the text of its error; empty if it works.
         gate: no plan is returned before it is set.
     """
 
@@ -152,7 +152,7 @@ class ServerProcess:
 
     @property
     def empty(self) -> bool:
-        """Whether the server did not come up because its code is still to be written."""
+        """Whether the server did not start because its code is not written yet."""
         return self._up.empty
 
     def wait_ready(self) -> str:

@@ -80,7 +80,7 @@ class Stage:
         recipes: by name, ``"wide"`` and ``"narrow"``.
         features: fresh rows, float32 ``(n, FEATURES)``; each is used once.
         version, device: of the engines here.
-        apart: every server is started in namespaces of its own, see `own_namespace`.
+        apart: every server is started in its own namespaces, see `own_namespace`.
     """
 
     nursery: Nursery
@@ -105,7 +105,7 @@ class Stage:
         release: tuple[str, str] = ("", ""),
         **limits: Any,
     ) -> Iterator[ServerProcess]:
-        """A server that is starting on `cache`, of another version or device with `release`; `limits` are those of `server_host`."""
+        """Start a server on `cache`. `release` sets another version or device; `limits` are those of `server_host`."""
         version, device = (theirs or ours for theirs, ours in zip(release, (self.version, self.device), strict=True))
         served = cache.with_name("scorer.onnx")  # one name for whatever model is deployed, as in production
         served.write_bytes(self.models[model].read_bytes())

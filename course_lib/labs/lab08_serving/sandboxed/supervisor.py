@@ -105,7 +105,7 @@ def load(stages: dict[str, Stage], seed: int, time_limit_s: float) -> tuple[dict
 
 
 class _Taken(TypedDict):
-    """Seconds of one server's turn: its burst as a whole, each lone request, each request of the burst."""
+    """Seconds of one server's turn: the whole burst, each single request, and each request of the burst."""
 
     burst_s: float
     lone_s: list[float]

@@ -33,11 +33,11 @@ def schema() -> ModuleType:
 
 
 def parsed(text: str) -> dict[str, Any]:
-    """The configuration, with the defaults of everything that it does not say.
+    """The configuration, with the defaults of all missing fields.
 
     Raises:
         ImportError: tritonclient is not installed.
-        ValueError: the parser's complaint.
+        ValueError: the text does not parse; the message is the parser's.
     """
     from google.protobuf import json_format, text_format  # type: ignore[import-untyped]
 

@@ -23,7 +23,7 @@ class Quality:
 
     Attributes:
         mean_ap: average precision, mean over the classes that occur, 0 to 1.
-        false_share: part of the shown boxes that found no digit of their class, 0 to 1; 0 where none is shown.
+        false_share: part of the shown boxes that found no digit of their class, 0 to 1; 0 if none is shown.
         found_share: part of the digits that were found, 0 to 1.
     """
 
@@ -34,7 +34,7 @@ class Quality:
 
 @dataclass(frozen=True)
 class Scored:
-    """All boxes of a video, best first, and how many digits there are.
+    """All boxes of a video, best first, and the number of digits.
 
     Attributes:
         scores, classes, hits: score and class of each box, and whether it found a digit; ``(boxes,)``.
@@ -55,7 +55,7 @@ class Scored:
 
 
 def quality(found: Sequence[Detections], truth: Sequence[Frame]) -> Quality:
-    """Figures for what is shown in each frame of a video."""
+    """Accuracy figures for the boxes shown in each frame of a video."""
     return _quality(scored(found, truth))
 
 
@@ -76,7 +76,7 @@ def _quality(all_boxes: Scored) -> Quality:
 
 
 def scored(found: Sequence[Detections], truth: Sequence[Frame]) -> Scored:
-    """Which of the boxes found a digit. Within a frame, boxes choose in the order of their scores."""
+    """Which boxes found a digit. Within a frame, boxes are matched to digits in the order of their scores."""
     return _merged(found, truth, [_hits(boxes, frame) for boxes, frame in zip(found, truth, strict=True)])
 
 

@@ -29,7 +29,7 @@ _EVERY_OF_FIRST = 4  # of the first version only the median time of a call is us
 
 
 def run(folder: Path, examiner: Examiner, frames: int) -> tuple[Trial, Plan]:
-    """Build a submission and show it, the reference, the first version and PyTorch's detector a video of so many frames.
+    """Build a submission, and run it, the reference, the first version and PyTorch's detector on a video with this many frames.
 
     Returns:
         What they answered, and the plan that NVIDIA's compiler made of the submission.

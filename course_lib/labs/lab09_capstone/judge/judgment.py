@@ -134,7 +134,7 @@ def _hint_for_latency(trial: Trial) -> str:
         return f"The first frame of a batch of {settings.batch} waits {waits:.1f} ms for the last one. Is the call worth that?"
     if trial.frame_ms("yours") > settings.every * trial.period_ms:
         return "Frames come faster than they are answered, so the queue is full. What makes a call shorter: precision, size, suppression?"
-    return "A call is shorter than the period, but not by much: one slow call and the next frames wait. What else could go?"
+    return "A call is only slightly shorter than the period: after one slow call, the next frames wait. What else could you leave out?"
 
 
 def _hint_for_frames(trial: Trial) -> str:

@@ -62,11 +62,11 @@ class Subject:
 
 @dataclass(frozen=True)
 class Recording:
-    """What a detector answered to a video and how long it took.
+    """The answers of a detector to a video, and their times.
 
     Attributes:
-        found: for each frame that was sent, in order.
-        call_ms: of each call in milliseconds, preparation and suppression included.
+        found: boxes for each frame that was sent, in order.
+        call_ms: time of each call in milliseconds, including preparation and suppression.
     """
 
     found: list[Detections]

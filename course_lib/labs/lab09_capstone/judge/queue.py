@@ -18,8 +18,8 @@ class Replay(Answers):
     """What happened to the frames that were sent to the detector.
 
     Attributes:
-        period_ms: from one frame of the source to the next.
-        every: one frame in so many was sent.
+        period_ms: time from one frame of the source to the next.
+        every: one of this many frames was sent.
     """
 
     period_ms: float
@@ -49,7 +49,7 @@ def replay(call_ms: np.ndarray, sent: int, settings: Settings, period_ms: float)
     free_at = 0.0
 
     def serve(until: float, now: float, at_least: int) -> float:
-        """Begin the calls that begin by `until`; `now` is the last arrival. Returns when the detector is free again."""
+        """Start the calls that begin no later than `until`; `now` is the last arrival. Return when the detector is free again."""
         free = free_at
         while len(queue) >= at_least and free <= until:
             free = max(free, now) + next(durations)

@@ -33,8 +33,8 @@ class Trial:
 
     Attributes:
         frames: the video.
-        settings: the submission's.
-        recordings: by name: eager, first, reference, yours.
+        settings: settings of the submission.
+        recordings: the detectors' answers by name: eager, first, reference, yours.
     """
 
     frames: list[Frame]
@@ -47,7 +47,7 @@ class Trial:
 
     @property
     def period_ms(self) -> float:
-        """From one frame of the source to the next."""
+        """Time from one frame of the source to the next."""
         wanted = OF_REFERENCE * self.frame_ms("reference")
         return min(wanted, OF_SLOW * self._slow_ms) if self.can_tell else wanted
 
@@ -61,7 +61,7 @@ class Trial:
 
     @property
     def budget_ms(self) -> float:
-        """Latency that 99 % of the frames have to stay under."""
+        """Limit for the latency of 99 % of the frames."""
         return BUDGET * self.period_ms
 
     @cached_property
@@ -81,7 +81,7 @@ class Trial:
 
     @cached_property
     def lost_share(self) -> Interval:
-        """Interval of the part of the sent frames that is lost, 0 to 1."""
+        """Interval of the lost share of the sent frames, 0 to 1."""
         return _interval(self.replay.lost_share, [one.lost_share for one in self._replays])
 
     @cached_property
