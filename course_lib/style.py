@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import os
 import re
-from html import escape
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from markupsafe import Markup
     from matplotlib.figure import Figure
 
 # Okabe and Ito (2008), Color Universal Design
@@ -52,12 +52,14 @@ def alt_text(drawn: Figure) -> str:
     return ". ".join(said) or "a figure without a title"
 
 
-def breakable_html(name: str) -> str:
+def breakable_html(name: str) -> Markup:
     """The name of a kernel or a node as HTML that may break between its parts.
 
     Compilers write names of 80 characters without a space. In a table such a name would leave one word per line to the other columns.
     """
-    return "<wbr>".join(escape(part) for part in re.split(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[/_.+:,])(?=[^/_.+:,])", name))
+    from markupsafe import Markup
+
+    return Markup("<wbr>").join(re.split(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[/_.+:,])(?=[^/_.+:,])", name))
 
 
 def picture_for_output(drawn: Figure) -> tuple[str, str]:

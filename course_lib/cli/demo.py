@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -86,10 +85,4 @@ def _layers_page(plan: Plan) -> str:
     """Which kernels the engine has, as a page that looks like the reports."""
     columns = ("kernel", "operators", "reads", "weights", "writes", "shape", "format", "onnx")
     rows = [[row[column] for column in columns] for row in plan.layers.rows()]
-    found = f"{len(plan.layers.operators)} ONNX nodes became {len(rows)} kernels"
-    made = f"{plan.backend} {plan.version} for {', '.join(plan.targets)}"
-    head = f'<h1>{found}</h1><p class="soft">{escape(made)}</p>'
-    said = (
-        "<p>Each row is a kernel: a function that runs on the GPU. Its operators and ONNX nodes say what was fused into it.</p>"
-    )
-    return pages.page("Layers of the engine", pages.block([head, said, pages.table(columns, rows)], tag="main"))
+    return pages.page("Layers of the engine", "layers.html", plan=plan, table=pages.table(columns, rows))

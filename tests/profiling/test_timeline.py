@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 from typing import get_args
 
@@ -158,9 +159,9 @@ def test_the_summary_counts_by_name_and_kind():
 
 def test_the_table_escapes_names_and_says_what_it_leaves_out():
     html = Timeline(tuple(kernel(i, 1, name=f"void n::k{i}<a & b>(int)") for i in range(30)))._repr_html_()
-    assert html.count("<tr>") == 21
+    assert html.count("<tr") == 21
     assert "10 more names not shown" in html
-    assert 'title="void n::k0&lt;a &amp; b&gt;(int)">k0</td>' in html
+    assert re.search(r'<tr title="void n::k0&lt;a &amp; b&gt;\(int\)"><td [^>]*>k0</td>', html)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from course_lib.grading.judge.review import UNGRADED
 from course_lib.grading.reports.class_report import ClassReport
+from course_lib.profiling.layer_tables.diff_text import listed
 
 _NAMED = 6  # of those whom a reason concerns, so many are named
 
@@ -28,8 +29,7 @@ class Need:
     @property
     def named(self) -> str:
         """Those whom it concerns; of many, the first ones."""
-        more = len(self.who) - _NAMED
-        return ", ".join(self.who[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+        return listed(self.who, _NAMED)
 
 
 def not_graded(report: ClassReport) -> tuple[Need, ...]:

@@ -3,29 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from html import escape
+from typing import TYPE_CHECKING
 
 from course_lib.grading.reports import attention, class_figures, pages
 from course_lib.grading.reports.class_report import ClassReport, Submission
 from course_lib.grading.reports.leaderboard import BETWEEN_SESSIONS, Place
 
+if TYPE_CHECKING:
+    from markupsafe import Markup
+
 
 def page(report: ClassReport) -> str:
     """The whole class; for the instructor alone."""
-    return pages.page(f"{report.title}: class report", pages.block(_parts(report), tag="main"))
+    counts = [f"{len(report.submissions)} graded", f"{len(report.to_review)} to review", f"{len(report.late)} late"]
+    few = ((report.ungraded, "not graded yet"), (report.rejected, "cannot be graded"), (report.missing, "missing"))
+    counts += [f"{len(found)} {said}" for found, said in few if found]
+    figures = (class_figures.distribution(report), class_figures.difficulty(report), class_figures.scatter(report))
+    late_rows = [(_linked(report, one), late(one), one.score, one.penalty, one.final) for one in report.late]
+    alike = [(one.file, ", ".join(one.students), one.reading) for one in report.alike]
+    absent = {"needs a review": report.to_review, "was late": report.late, "has a file that equals another's": report.alike}
+    return pages.page(
+        f"{report.title}: class report",
+        "class.html",
+        report=report,
+        counts=counts,
+        attention=_who_needs_you(report),
+        figures=[pages.figure(*drawn) for drawn in figures if drawn],
+        late=pages.table(("student", "late by", "points", "penalty", "final"), late_rows),
+        alike=pages.table(("file", "students", "how to read it"), alike),
+        nobody=[said for said, found in absent.items() if not found],
+        everybody=_everybody(report),
+    )
 
 
 def board(report: ClassReport, places: Sequence[Place]) -> str:
     """The leaderboard by itself: ranks, published names, points and speeds, and nothing else."""
     rows = [(place.rank, place.name, place.points, str(place.speed or "not raced")) for place in places]
-    parts = [
-        f'<h1>Leaderboard</h1><p class="soft">{escape(report.title)}</p>',
-        pages.table(("rank", "name", "points", "speed relative to the reference"), rows),
-        '<p class="soft">Ranked by points, then by speed relative to the reference engine, measured in the same session [95 % interval]. '
-        f"Two engines share a rank if they have equal points and their intervals, widened by {100 * BETWEEN_SESSIONS:g} % for the "
-        "difference between two sessions, overlap.</p>",
-    ]
-    return pages.page(f"{report.title}: leaderboard", pages.block(parts, tag="main"))
+    return pages.page(
+        f"{report.title}: leaderboard",
+        "leaderboard.html",
+        class_title=report.title,
+        table=pages.table(("rank", "name", "points", "speed relative to the reference"), rows),
+        widened=100 * BETWEEN_SESSIONS,
+    )
 
 
 def late(one: Submission) -> str:
@@ -34,55 +54,12 @@ def late(one: Submission) -> str:
     return f"{days:.0f} d {hours:.0f} h" if days else f"{hours:.1f} h"
 
 
-def _parts(report: ClassReport) -> Iterator[str]:
-    counts = [f"{len(report.submissions)} graded", f"{len(report.to_review)} to review", f"{len(report.late)} late"]
-    few = ((report.ungraded, "not graded yet"), (report.rejected, "cannot be graded"), (report.missing, "missing"))
-    counts += [f"{len(found)} {said}" for found, said in few if found]
-    yield f'<h1>{escape(report.title)}</h1><p class="soft">{", ".join(counts)}</p>'
-    yield from _who_needs_you(report)
-    figures = (class_figures.distribution(report), class_figures.difficulty(report), class_figures.scatter(report))
-    yield f'<div class="figures">{"".join(pages.figure(*drawn) for drawn in figures if drawn)}</div>'
-    if report.late:
-        yield "<h2>Late</h2>"
-        late_rows = [(_linked(report, one), late(one), one.score, one.penalty, one.final) for one in report.late]
-        yield pages.table(("student", "late by", "points", "penalty", "final"), late_rows)
-    if report.alike:
-        yield "<h2>Identical files</h2>"
-        alike = [(one.file, ", ".join(one.students), one.reading) for one in report.alike]
-        yield pages.table(("file", "students", "how to read it"), alike)
-        yield (
-            '<p class="soft">Equal files are a reason to ask, not a proof: what the course\'s own export writes is the same for everybody, '
-            "and short files have few right answers. Look first at files of which most of the class has its own version.</p>"
-        )
-    nothing = [
-        said
-        for found, said in (
-            (report.to_review, "needs a review"),
-            (report.late, "was late"),
-            (report.alike, "has a file that equals another's"),
-        )
-        if not found
-    ]
-    if nothing:
-        yield f"<p>Nobody {', or '.join(nothing)}.</p>"
-    yield "<h2>Everybody</h2>"
-    yield _everybody(report)
-    if report.missing:
-        yield f"<p><b>Handed nothing in:</b> {escape(', '.join(report.missing))}</p>"
-
-
-def _who_needs_you(report: ClassReport) -> Iterator[str]:
-    """One row for each reason: what twenty submissions wait for is one line."""
-    sections = (
-        ("Not graded", attention.not_graded(report)),
-        ("Graded in part", attention.in_part(report)),
-        ("To review", attention.to_review(report)),
-    )
-    for title, needs in sections:
-        if needs:
-            rows = [(_who(report, need), *([need.open] if title == "To review" else []), need.why) for need in needs]
-            yield f"<h2>{title}</h2>"
-            yield pages.table(("student", *(["open points"] if title == "To review" else []), "why"), rows)
+def _who_needs_you(report: ClassReport) -> Iterator[tuple[str, Markup]]:
+    """Titles and tables with one row for each reason: what twenty submissions wait for is one line."""
+    for title, needs in (("Not graded", attention.not_graded(report)), ("Graded in part", attention.in_part(report))):
+        yield title, pages.table(("student", "why"), [(_who(report, need), need.why) for need in needs])
+    rows = [(_who(report, need), need.open, need.why) for need in attention.to_review(report)]
+    yield "To review", pages.table(("student", "open points", "why"), rows)
 
 
 def _who(report: ClassReport, need: attention.Need) -> str | pages.Link:
@@ -96,7 +73,7 @@ def _linked(report: ClassReport, one: Submission) -> pages.Link:
     return pages.Link(one.student, f"{one.student}/{report.lab}.html")
 
 
-def _everybody(report: ClassReport) -> str:
+def _everybody(report: ClassReport) -> Markup:
     titles = [task.title for task in report.submissions[0].tasks]
     speeds = ("of the reference's speed", f"over {report.baseline or 'PyTorch'}")
     columns = ("student", *titles, "points", "open", "penalty", "final", report.quality or "quality", *speeds)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -17,6 +17,7 @@ from course_lib import labs
 from course_lib.engines import LayerTable, Plan
 from course_lib.errors import CourseError
 from course_lib.labs import Examiner, Lab
+from course_lib.profiling.layer_tables.diff_text import counted, listed
 from course_lib.profiling.layer_tables.table_diff import Change, TableDiff, Together, diff
 from course_lib.recipe import Recipe
 
@@ -112,7 +113,7 @@ def _reference(name: str, builder: str) -> LayerTable | None:
 
 def _about_kernels(yours: int, reference: int) -> str:
     more = f"{abs(yours - reference)} {'more' if yours > reference else 'fewer'} than" if yours != reference else "as many as"
-    return f"Your engine has {_count(yours, 'kernel')}, {more} the reference."
+    return f"Your engine has {counted(yours, 'kernel')}, {more} the reference."
 
 
 def _about_types(yours: LayerTable, reference: LayerTable) -> Iterator[str]:
@@ -128,14 +129,14 @@ def _about_types(yours: LayerTable, reference: LayerTable) -> Iterator[str]:
         where = f"{_CALLED.get(own, own)} where the reference does in {_CALLED.get(other, other)}"
         if named:
             number = _NUMBERS[len(named)].capitalize() if len(named) < len(_NUMBERS) else len(named)
-            yield f"{number} {'layer computes' if len(named) == 1 else 'layers compute'} in {where}: {_listed(named)}."
+            yield f"{number} {'layer computes' if len(named) == 1 else 'layers compute'} in {where}: {listed(named, _MOST)}."
         if rest := len(nodes) - len(named):
-            yield f"{_count(rest, 'operator')} between layers {'computes' if rest == 1 else 'compute'} in {where}."
+            yield f"{counted(rest, 'operator')} between layers {'computes' if rest == 1 else 'compute'} in {where}."
 
 
 def _about_fusion(found: TableDiff) -> Iterator[str]:
     def places(patterns: Sequence[Together]) -> str:
-        return _listed(f"{pattern} in {_count(pattern.places, 'place')}" for pattern in patterns)
+        return listed((f"{pattern} in {counted(pattern.places, 'place')}" for pattern in patterns), _MOST)
 
     if found.parted:
         yield f"Apart in your engine, one kernel in the reference: {places(found.parted)}."
@@ -149,7 +150,7 @@ def _about_nodes(found: TableDiff) -> Iterator[str]:
     more -= Counter(found.operators([node]) for node in found.only_before)
     del more["Constant"]
     if more:
-        yield f"Only your graph has: {_listed(_count(n, operator) for operator, n in more.most_common())}."
+        yield f"Only your graph has: {listed((counted(n, operator) for operator, n in more.most_common()), _MOST)}."
 
 
 def _difference(found: TableDiff, change: Change) -> Difference:
@@ -176,13 +177,3 @@ def _types(table: LayerTable) -> dict[str, str]:
 
 def _called(types: str) -> str:
     return " + ".join(_CALLED.get(name, name) for name in types.split(" + "))
-
-
-def _count(n: int, thing: str) -> str:
-    return f"{n} {thing}{'' if n == 1 else 's'}"
-
-
-def _listed(texts: Iterable[str]) -> str:
-    every = list(texts)
-    more = f" and {len(every) - _MOST} more" if len(every) > _MOST else ""
-    return ", ".join(every[:_MOST]) + more

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from html import escape
 from typing import Any
 
-from course_lib.labs.framework import criteria as judging
+from course_lib._util.html import render
 from course_lib.labs.framework.criteria import Criterion
 
 NOT_EXAMINED = "not_examined"  # something is missing on the grader's machine
@@ -33,7 +32,7 @@ class Outcome:
         message: what was expected and what was found.
         hint: where to look, empty at full points.
         criteria: each requirement that was judged, with what was found and the bound that was used.
-        code: `CourseError.code` of the error that cost the points, or why it is inconclusive: `NOT_EXAMINED` or `UNUSUAL`; "" where
+        code: `CourseError.code` of the error that cost the points, or why it is inconclusive: `NOT_EXAMINED` or `UNUSUAL`; "" if
             a busy machine is the cause, and without an error.
     """
 
@@ -61,13 +60,7 @@ class Outcome:
         return cls(**{**values, "task": Task(**values["task"]), "criteria": criteria})
 
     def _repr_html_(self) -> str:
-        mark, color = _MARKS[self.tier]
-        hint = f"<i>Hint: {escape(self.hint)}</i>" if self.hint else ""
-        return (
-            f'<div style="border-left:4px solid {color};padding:.3em .8em"><b>{escape(self.task.title)}: {mark}</b> '
-            f"({self.points:g} of {self.task.points:g} points)<br>{escape(self.message)}"
-            f"{judging.as_html(self.criteria) or '<br>' * bool(hint)}{hint}</div>"
-        )
+        return render("labs/framework", "outcome.html", outcome=self, color=_MARKS[self.tier][1])
 
 
 _MARKS = {

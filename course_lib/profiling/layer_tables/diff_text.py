@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from html import escape
 from typing import TYPE_CHECKING
 
 from course_lib import style
+from course_lib._util.html import LEFT, notebook_table
 from course_lib.profiling.layer_tables.dtypes import traits
 
 if TYPE_CHECKING:
@@ -53,14 +53,14 @@ def sentences(diff: TableDiff) -> Iterator[str]:
         )
     for word, found in (("Fused", diff.fused), ("Taken apart", diff.parted)):
         if found:
-            yield f"{word}: {_listed(f'{what} in {_places(what.places)}' for what in found)}."
+            yield f"{word}: {listed(f'{what} in {_places(what.places)}' for what in found)}."
     for kind in ("merged", "split", "regrouped", "repeated"):
         patterns = Counter(_pattern(diff, change) for change in diff.changes if change.kind == kind)
         if patterns:
-            yield f"{kind.capitalize()}: {_listed(f'{what} in {_places(n)}' for what, n in patterns.most_common())}."
+            yield f"{kind.capitalize()}: {listed(f'{what} in {_places(n)}' for what, n in patterns.most_common())}."
     for what in ("reads", "weights", "writes", "format"):
         if moves := _moves(diff, what):
-            yield f"{what.capitalize()}: {_listed(f'{move} in {_kernels(n)}' for move, n in moves.most_common())}."
+            yield f"{what.capitalize()}: {listed(f'{move} in {_kernels(n)}' for move, n in moves.most_common())}."
     for word, kernels in (
         ("Added", [c.after[0] for c in diff.of("appeared")]),
         ("Gone", [c.before[0] for c in diff.of("vanished")]),
@@ -70,32 +70,34 @@ def sentences(diff: TableDiff) -> Iterator[str]:
     for side, nodes in (("before", diff.only_before), ("after", diff.only_after)):
         if nodes:
             types = Counter(diff.operators([node]) for node in nodes)
-            yield f"Nodes that only the graph {side} has: {_counted(types)}."
+            yield f"Nodes that only the graph {side} has: {_summed(types)}."
 
 
 def table(diff: TableDiff) -> str:
     """One row per change, in order of execution; unchanged kernels in one row at the end. Names of kernels and nodes are tooltips."""
-    left = 'style="text-align:left"'
-    head = "".join(f"<th {left}>{column}</th>" for column in ("", "before", "after", "reads", "weights", "writes", "format"))
-    body = "".join(_row(diff, change) for change in diff.changes if not change.unchanged)
-    if diff.unchanged:
-        body += f'<tr><td {left} colspan="7">{_kernels(len(diff.unchanged))} unchanged</td></tr>'
-    return f"<table><caption>{escape(diff.headline)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    from markupsafe import Markup
 
+    def named(kernels: Sequence[Layer]) -> Markup:
+        holds = ((kernel.name, diff.operators(kernel.onnx_nodes) or "no ONNX node") for kernel in kernels)
+        return Markup("<br>").join(Markup('<span title="{}">{}</span>').format(*one) for one in holds)
 
-def _row(diff: TableDiff, change: Change) -> str:
-    cells = [
-        _WORDS.get(change.kind, change.kind),
-        *("<br>".join(_kernel(diff, kernel) for kernel in kernels) for kernels in (change.before, change.after)),
-        *(escape(" → ".join(change.differs.get(what, ()))) for what in ("reads", "weights", "writes", "format")),
+    kinds = ("reads", "weights", "writes", "format")
+    rows = [
+        (
+            {"style": f"background:{_TINTS.get(change.kind, 'transparent')}", "title": ", ".join(change.nodes)},
+            (
+                _WORDS.get(change.kind, change.kind),
+                named(change.before),
+                named(change.after),
+                *(" → ".join(change.differs.get(what, ())) for what in kinds),
+            ),
+        )
+        for change in diff.changes
+        if not change.unchanged
     ]
-    tint = _TINTS.get(change.kind, "transparent")
-    row = "".join(f'<td style="text-align:left;vertical-align:top">{cell}</td>' for cell in cells)
-    return f'<tr style="background:{tint}" title="{escape(", ".join(change.nodes))}">{row}</tr>'
-
-
-def _kernel(diff: TableDiff, kernel: Layer) -> str:
-    return f'<span title="{escape(kernel.name)}">{escape(diff.operators(kernel.onnx_nodes) or "no ONNX node")}</span>'
+    if diff.unchanged:
+        rows.append(({}, ("", f"{_kernels(len(diff.unchanged))} unchanged")))
+    return notebook_table(diff.headline, dict.fromkeys(("", "before", "after", *kinds), f"{LEFT};vertical-align:top"), rows)
 
 
 def _pattern(diff: TableDiff, change: Change) -> str:
@@ -117,8 +119,8 @@ def _moves(diff: TableDiff, what: str) -> Counter[str]:
 def _holding(diff: TableDiff, kernels: Sequence[Layer]) -> str:
     holds = Counter(diff.operators(kernel.onnx_nodes) for kernel in kernels if kernel.onnx_nodes)
     bare = [kernel.name for kernel in kernels if not kernel.onnx_nodes]
-    texts = [_counted(holds)] if holds else []
-    texts += [f"without an ONNX node: {_listed(bare)}"] if bare else []
+    texts = [_summed(holds)] if holds else []
+    texts += [f"without an ONNX node: {listed(bare)}"] if bare else []
     return "; ".join(texts)
 
 
@@ -127,23 +129,24 @@ def _called(together: Together) -> str:
 
 
 def _places(n: int) -> str:
-    return _count(n, "place")
+    return counted(n, "place")
 
 
 def _kernels(n: int) -> str:
-    return _count(n, "kernel")
+    return counted(n, "kernel")
 
 
-def _count(n: int, thing: str) -> str:
+def counted(n: int, thing: str) -> str:
+    """``"1 kernel"``, ``"2 kernels"``."""
     return f"{n} {thing}{'' if n == 1 else 's'}"
 
 
-def _counted(things: Counter[str]) -> str:
-    return _listed(thing if n == 1 else f"{n} {thing}" for thing, n in things.most_common())
+def _summed(things: Counter[str]) -> str:
+    return listed(thing if n == 1 else f"{n} {thing}" for thing, n in things.most_common())
 
 
-def _listed(texts: Iterable[str]) -> str:
-    """The first few, and how many more there are."""
+def listed(texts: Iterable[str], most: int = _MOST) -> str:
+    """The first few, and how many more there are: ``"a, b, c and 3 more"``."""
     every = list(texts)
-    more = f" and {len(every) - _MOST} more" if len(every) > _MOST else ""
-    return ", ".join(every[:_MOST]) + more
+    more = f" and {len(every) - most} more" if len(every) > most else ""
+    return ", ".join(every[:most]) + more

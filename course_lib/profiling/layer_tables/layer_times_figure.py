@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from course_lib import style
+from course_lib.profiling.layer_tables.boxes import short
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -46,23 +47,17 @@ def time_bars(timings: LayerTimings, n: int = 12, color: Literal["operator", "dt
         axes.barh(len(shown), min(rest_ms, edge), color="white", edgecolor=_GRAY, hatch="//", height=0.7)
         label = f"{rest_ms:.3f}, {rest_ms / total:.0%}{off}"
         axes.text(0.02 * edge, len(shown), label, va="center", fontsize=7.5, backgroundcolor="white")
-    axes.set_yticks(range(rows), [_short(layer.name) for layer in shown] + [f"{rest} others"] * bool(rest), fontsize=7.5)
+    axes.set_yticks(
+        range(rows), [short(layer.name, _LONGEST_NAME) for layer in shown] + [f"{rest} others"] * bool(rest), fontsize=7.5
+    )
     axes.set(xlim=(0, edge), ylim=(rows - 0.4, -0.6), xlabel="time of one inference (ms)")
     if timings.table is not None:
         seen = {group(layer) for layer in shown}
         for name, ms in sums.items():
             if name in seen and hues[name] != _GRAY:
-                axes.barh([0], [0], color=hues[name], label=f"{_short(name)}: {ms / total:.0%}")
+                axes.barh([0], [0], color=hues[name], label=f"{short(name, _LONGEST_NAME)}: {ms / total:.0%}")
         figure.legend(
             title=f"share of all layers, by {color}", loc="outside lower center", ncols=3, fontsize=7.5, title_fontsize=7.5
         )
     axes.set_title(timings.takeaway())
     return figure
-
-
-def _short(text: str) -> str:
-    """The text, or its beginning and end with an ellipsis between."""
-    if len(text) <= _LONGEST_NAME:
-        return text
-    half = _LONGEST_NAME // 2
-    return f"{text[: half - 1]}…{text[-half:]}"

@@ -1,0 +1,49 @@
+"""HTML from Jinja2's templates. Every value is escaped, unless it is `markupsafe.Markup`, and a value that is missing is an error."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+LEFT, RIGHT, WIDE = "text-align:left", "text-align:right", "text-align:left;min-width:13em"
+
+
+def render(package: str, template: str, **values: Any) -> str:
+    """The HTML of a template.
+
+    Args:
+        package: the library's folder that holds ``templates/``, such as ``"grading/reports"``.
+        template: the name of the file.
+        values: what the template names. A float is written as by ``:g``.
+    """
+    return _environment(package).get_template(template).render(values)
+
+
+def notebook_table(caption: str, columns: Mapping[str, str], rows: Iterable[tuple[Mapping[str, str], Sequence[str]]]) -> str:
+    """A table as a cell's output in a notebook.
+
+    Args:
+        caption: plain text.
+        columns: their names, each with its CSS.
+        rows: for each row the attributes of its element, and its cells.
+    """
+    return render("_util", "table.html", caption=caption, columns=columns, styles=[*columns.values()], rows=rows)
+
+
+@cache
+def _environment(package: str) -> Environment:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    return Environment(
+        loader=FileSystemLoader(Path(__file__).parents[1] / package / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=lambda value: f"{value:g}" if isinstance(value, float) else value,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
