@@ -1,4 +1,4 @@
-"""One question to its own process: bytes in, bytes out, with a deadline and a cap, so that whatever runs there may be hostile."""
+"""Send one question to a separate process and read its answer, with limits on time and size, because the process may be hostile."""
 
 from __future__ import annotations
 
@@ -7,27 +7,34 @@ import os
 import select
 import signal
 import subprocess
+import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
+import course_lib
 from course_lib.engines.worker.parent import Launcher
-from course_lib.errors import EngineError
+from course_lib.errors import CourseError, EngineError
 
+_LIBRARY = str(Path(course_lib.__file__).resolve().parent.parent)
+_CHILD = "import sys; sys.path.insert(0, sys.argv[1]); from {} import main; main()"
+_DONE, _REJECTED, _FAILED = b"+", b"-", b"!"  # how an answer of `transform` begins
+_LONGEST = 500  # bytes of a complaint
 _PIECE = 1 << 16  # bytes that go in or out at a time
 
 
 def run_isolated(
     command: Sequence[str], question: bytes, *, launcher: Launcher | None = None, time_limit_s: float, max_bytes: int
 ) -> bytes:
-    """What `command` writes on its standard output when it gets `question` on its standard input.
+    """The standard output of `command` with `question` on its standard input.
 
     Args:
-        launcher: wraps the command; the judge's is its sandbox.
-        time_limit_s: the process and everything it started is ended after that many seconds.
+        launcher: wraps the command; the judge passes its sandbox.
+        time_limit_s: the process and its descendants are ended after this many seconds.
         max_bytes: largest answer that is read; a longer one ends the process as well.
 
     Raises:
-        EngineError: no answer in time, too long an answer, or none at all because the process could not start or died.
+        EngineError: the answer is late or too long, or the process could not start or died.
     """
     deadline = time.monotonic() + time_limit_s
     try:
@@ -80,3 +87,38 @@ def _exchange(process: subprocess.Popen[bytes], question: bytes, deadline: float
             data += chunk
             if len(data) > max_bytes:
                 raise EngineError(f"it answered with more than {max_bytes:,} bytes and was stopped")
+
+
+class Rejected(EngineError):
+    """The course's own code rejected the model that it was to transform."""
+
+
+def transformed(module: str, model: bytes, *, launcher: Launcher | None = None, time_limit_s: float = 60.0) -> bytes:
+    """A serialized model as the function ``main`` of a module returns it, which calls `transform` in its own process.
+
+    Raises:
+        Rejected: a `CourseError` there, with its message.
+        EngineError: any other error there, or no answer; see `run_isolated`.
+    """
+    command = [sys.executable, "-I", "-c", _CHILD.format(module), _LIBRARY]
+    limit = 2 * len(model) + (1 << 20)
+    answer = run_isolated(command, model, launcher=launcher, time_limit_s=time_limit_s, max_bytes=limit)
+    if answer[:1] != _DONE:
+        complaint = answer[1 : _LONGEST + 1].decode(errors="replace")
+        raise Rejected(complaint) if answer[:1] == _REJECTED else EngineError(complaint)
+    return answer[1:]
+
+
+def transform(change: Callable[[bytes], bytes]) -> None:
+    """The child's end of `transformed`: a model on standard input, the changed one or one line of complaint on standard output."""
+    try:
+        answer = _DONE + change(sys.stdin.buffer.read())
+    except CourseError as error:
+        answer = _REJECTED + _one_line(str(error))
+    except Exception as error:  # a file can be broken in more ways than protobuf and onnx have classes for
+        answer = _FAILED + _one_line(repr(error))
+    sys.stdout.buffer.write(answer)
+
+
+def _one_line(text: str) -> bytes:
+    return " ".join(text.split()).encode(errors="replace")[:_LONGEST]

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from pathlib import Path
 
-import course_lib
 from course_lib.engines import Plan, split_target
 from course_lib.engines.registry import find
 from course_lib.engines.worker.parent import Launcher
-from course_lib.errors import CourseError, EngineError
+from course_lib.errors import EngineError
 from course_lib.labs.framework.examination import Examiner
-from course_lib.labs.framework.isolation import run_isolated
+from course_lib.labs.framework.isolation import transform, transformed
 from course_lib.recipe import Recipe
-
-_LIBRARY = str(Path(course_lib.__file__).resolve().parent.parent)
-_CHILD = "import sys; sys.path.insert(0, sys.argv[1]); from course_lib.labs.framework.lowering import main; main()"
-_DONE, _REJECTED = b"+", b"-"
 
 
 def wanted(examiner: Examiner) -> bool:
@@ -44,27 +38,20 @@ def lowered(model: bytes, *, launcher: Launcher | None = None, time_limit_s: flo
     Raises:
         EngineError: the model is rejected, or the process died or took too long.
     """
-    answer = run_isolated(
-        [sys.executable, "-I", "-c", _CHILD, _LIBRARY],
-        model,
-        launcher=launcher,
-        time_limit_s=time_limit_s,
-        max_bytes=2 * len(model) + (1 << 20),
-    )
-    if answer[:1] != _DONE:
-        raise EngineError(f"the model cannot be lowered for ONNX Runtime: {answer[1:301].decode(errors='replace')}")
-    return answer[1:]
+    try:
+        return transformed(__name__, model, launcher=launcher, time_limit_s=time_limit_s)
+    except EngineError as error:
+        raise EngineError(f"the model cannot be lowered for ONNX Runtime: {error}") from None
 
 
 def main() -> None:
-    """The child's end: a model on standard input, its lowered copy or one line of complaint on standard output."""
+    """The child's end."""
+    transform(_lowered)
+
+
+def _lowered(data: bytes) -> bytes:
     import onnx
 
     from course_lib.precision import lower_for_onnxruntime
 
-    try:
-        model = onnx.load_model_from_string(sys.stdin.buffer.read())
-        answer = _DONE + lower_for_onnxruntime(model).SerializeToString()
-    except Exception as error:  # a file can be broken in more ways than protobuf and onnx have classes for
-        answer = _REJECTED + " ".join((str(error) if isinstance(error, CourseError) else repr(error)).split())[:300].encode()
-    sys.stdout.buffer.write(answer)
+    return lower_for_onnxruntime(onnx.load_model_from_string(data)).SerializeToString()
