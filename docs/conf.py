@@ -5,10 +5,11 @@ The pages load nothing from elsewhere, so that they can be read without a networ
 
 from __future__ import annotations
 
+import os
 import re
-from html import unescape
+from html import escape, unescape
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from docutils.nodes import document
@@ -39,6 +40,7 @@ html_last_updated_fmt = None
 _SCORER = Path(__file__).with_name("search_scorer.js")  # written by make_book.py
 html_search_scorer = str(_SCORER) if _SCORER.is_file() else ""
 html_favicon = "_static/favicon.svg"
+html_baseurl = os.environ.get("COURSE_BOOK_URL", "")  # where the book is published, with a slash at its end
 
 nb_execution_mode = "cache"  # set to "off" by `make_book.py --no-execute`
 nb_execution_excludepatterns = ["labs/*/*"]  # a lab is for its reader to solve
@@ -63,6 +65,7 @@ def setup(app: Sphinx) -> None:
     app.connect("doctree-read", _drop_empty_widgets)
     app.connect("doctree-read", _mark_boxes)
     app.connect("doctree-read", _describe_figures)
+    app.connect("html-page-context", _describe_page)
     app.connect("autodoc-process-docstring", _keep_colons, priority=400)  # before napoleon's 500
 
 
@@ -112,6 +115,26 @@ def _describe_figures(app: Sphinx, tree: document) -> None:
             continue
         if title := re.search(r"<dc:title>(.*?)</dc:title>", file.read_text(encoding="utf-8"), re.DOTALL):
             image["alt"] = unescape(title[1])
+
+
+def _describe_page(app: Sphinx, page: str, template: str, context: dict[str, Any], tree: document | None) -> None:
+    """The card that a link to a page unfolds into elsewhere (https://ogp.me); its picture needs the published book's address."""
+    from docutils import nodes
+
+    if tree is None:
+        return
+    first = next(iter(tree.findall(nodes.paragraph)), None)
+    card = {
+        "type": "website",
+        "site_name": project,
+        "title": context["title"],
+        "description": " ".join(first.astext().split())[:200] if first else "",
+    }
+    pictures = [image["uri"].rpartition("_images/")[2] for image in tree.findall(nodes.image) if "_images/" in image["uri"]]
+    if html_baseurl:
+        card |= {"url": f"{html_baseurl}{page}.html", "image": f"{html_baseurl}_images/{pictures[0]}" if pictures else ""}
+    tags = [f'<meta property="og:{name}" content="{escape(text)}" />' for name, text in card.items() if text]
+    context["metatags"] = "\n".join([context.get("metatags", ""), *tags])
 
 
 def _keep_colons(app: Sphinx, what: str, name: str, thing: object, options: object, lines: list[str]) -> None:

@@ -115,7 +115,7 @@ class Scene:
 
 def grade(folder: Path, reference: Path, chosen: list[Attack], *, trusted: bool = False, controls: bool = True) -> Scene:
     """Grade attacks and a wrong submission in one batch, with `controls` an honest one, which comes last, and one that is right in part."""
-    scene = Scene(Classroom(new_course(folder), limits=LIMITS, trusted=trusted), reference)
+    scene = Scene(Classroom(new_course(folder), limits=LIMITS, trusted=trusted, examiner={"measure_s": 12.0}), reference)
     scene.secret.write_text(SECRET)
     with _listening(scene), pytest.MonkeyPatch.context() as patched:
         patched.setenv("PLANTED", SECRET)

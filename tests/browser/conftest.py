@@ -80,6 +80,18 @@ def jupyter(course: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 
 @pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The book without outputs; that with outputs where `make book` has left it in COURSE_BOOK."""
+    if built := os.environ.get("COURSE_BOOK"):
+        return Path(built)
+    folder = tmp_path_factory.mktemp("book")
+    command = [sys.executable, str(ROOT / "docs" / "make_book.py"), "--no-execute", "--output", str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=800)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return folder / "html"
+
+
+@pytest.fixture(scope="session")
 def browser():
     """Chromium without a window."""
     api = pytest.importorskip("playwright.sync_api")

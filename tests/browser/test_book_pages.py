@@ -45,18 +45,6 @@ FAULTS = r"""wide => {
 }"""
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The book without outputs; that with outputs where `make book` has left it in COURSE_BOOK."""
-    if built := os.environ.get("COURSE_BOOK"):
-        return Path(built)
-    folder = tmp_path_factory.mktemp("book")
-    command = [sys.executable, str(ROOT / "docs" / "make_book.py"), "--no-execute", "--output", str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=800)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return folder / "html"
-
-
 CELLS = {
     "bars": "from course_lib import style\nfigure = style.figure()\naxes = figure.add_subplot(title='Twice as fast')\n"
     "axes.set(xlabel='batch', ylabel='ms')\naxes.plot([1, 2])\nfigure",
