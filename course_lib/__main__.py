@@ -1,4 +1,4 @@
-"""``python -m course_lib``: the `course` command, with one clear line where the command itself cannot be imported."""
+"""``python -m course_lib``: the `course` command, with a one-line error if the command cannot be imported."""
 
 from __future__ import annotations
 

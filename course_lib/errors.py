@@ -1,4 +1,4 @@
-"""What goes wrong, said in one line: what was expected, what was found, what to do next."""
+"""Errors with one line of text: what was expected, what was found, and what to do next."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ NO_ANSWER = "no_answer"  # a worker was stopped because it took too long
 
 
 class CourseError(Exception):
-    """Base of every error that a person can act on. The `course` command prints its text as one line, without a traceback.
+    """Base of every error that a user can act on. The `course` command prints its text as one line, without a traceback.
 
     Attributes:
-        code: which failure of its class it is, such as `MISSING_FILE`, or "" if no program asks. It stays the same when the text
-            changes, and it survives the way from a worker.
+        code: the kind of failure, such as `MISSING_FILE`, or "" if no program checks it. It does not change with the text, and a
+            worker passes it on.
     """
 
     code = ""
@@ -34,7 +34,7 @@ class RecipeError(CourseError, ValueError):
 
 
 class BackendUnavailable(CourseError):
-    """A backend cannot be used on this machine; the text says why and what to install."""
+    """A backend cannot be used on this machine. The message says why and what to install."""
 
 
 class BuildError(CourseError):
@@ -60,7 +60,7 @@ class ProfileError(CourseError):
 
 
 class ExaminerFault(CourseError):
-    """Something of the course's own failed during an examination: no points may depend on it."""
+    """A part of the course failed during an examination. No points may depend on this failure."""
 
 
 class WorkerDied(EngineError):

@@ -1,4 +1,4 @@
-"""What a learner asks of the builder: a `Recipe`, read from and written to TOML, validated before anything is built."""
+"""The options for a build: a `Recipe`, read from and written to TOML, and validated before the build."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class _Value(BaseModel):
 
 
 class ShapeRange(_Value):
-    """The shapes one input may take: each dimension lies within ``[min, max]``, kernels are chosen for ``opt``."""
+    """The shapes that one input may have. Each dimension is within ``[min, max]``, and kernels are chosen for ``opt``."""
 
     min: Shape
     opt: Shape
@@ -99,9 +99,9 @@ class Recipe(_Value):
     """How to build an engine. Every key is optional; the defaults build an FP32 engine for a model with fixed shapes.
 
     Attributes:
-        precision: what the graph already says; checked on the layers of the finished engine. On TensorRT 8.6, whose
+        precision: the precision of the graph, checked on the layers of the finished engine. On TensorRT 8.6, whose
             networks are weakly typed, it also permits the builder to choose that precision.
-        workspace_mib: limit of the scratch memory that a kernel may ask for, in MiB.
+        workspace_mib: limit of a kernel's scratch memory, in MiB.
         optimization_level: 0 builds fastest, 5 searches longest for fast kernels.
         flags: names of `BuilderFlag` members in lower case; exactly these are set.
         targets: compute capabilities such as ``"sm89"``, for builders that compile ahead of time.
@@ -189,7 +189,7 @@ _LONGEST_KEY = 60  # characters of a key that a message quotes
 
 
 def _one_line(error: ValidationError, model: type[BaseModel]) -> str:
-    """Pydantic's first complaint as ``where: what was expected, what was found``."""
+    """Pydantic's first error as ``where: what was expected, what was found``."""
     first = error.errors(include_url=False)[0]
     where = " ".join(".".join(str(part)[:_LONGEST_KEY] for part in first["loc"]).split())  # a quoted key may hold line ends
     message = first["msg"].removeprefix("Value error, ")

@@ -1,1 +1,1 @@
-"""What every package may use: files and folders, lazy imports, progress bars, and facts about the processor."""
+"""Helpers for every package: files and folders, lazy imports, progress bars, and facts about the processor."""

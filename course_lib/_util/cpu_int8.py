@@ -1,4 +1,4 @@
-"""What this processor can do with 8-bit integers, and ONNX Runtime's session options that give the same answers on each."""
+"""The 8-bit instructions of this processor, and session options of ONNX Runtime that give the same answers on every processor."""
 
 from __future__ import annotations
 
@@ -17,11 +17,16 @@ PRECISE_INT8 = "session.x64quantprecision"  # ONNX Runtime's session entry: kern
 @cache
 def cpu_features() -> frozenset[str]:
     """This CPU's flags as the kernel lists them in ``/proc/cpuinfo``; empty if the file is missing."""
+    return frozenset(cpu_info("flags").split())
+
+
+def cpu_info(key: str) -> str:
+    """The first value of a key in ``/proc/cpuinfo``; empty if the file or the key is missing."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
-        return frozenset()
-    return frozenset(next((line.partition(":")[2] for line in lines if line.startswith("flags")), "").split())
+        return ""
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith(key)), "")
 
 
 def has_byte_dot_products(isa: Collection[str] | None = None) -> bool:

@@ -1,4 +1,4 @@
-"""Writing files so that a reader, or a process killed at any moment, never meets half of one."""
+"""Writing files completely or not at all, even if the process is killed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from course_lib.errors import CourseError
 
 
 def cache_folder(name: str) -> Path:
-    """``$XDG_CACHE_HOME/tensorrt-course/NAME``, or below ``~/.cache`` where that variable is not an absolute path.
+    """``$XDG_CACHE_HOME/tensorrt-course/NAME``, or below ``~/.cache`` if that variable is not an absolute path.
 
     It is not the shared temporary folder, because files from here are loaded and executed.
 
@@ -49,14 +49,14 @@ def scratch_folder(prefix: str) -> Iterator[Path]:
 
 
 def remove_tree(folder: Path) -> None:
-    """Take a folder away, however deep it is; do nothing if there is none."""
+    """Remove a folder of any depth; do nothing if it does not exist."""
     subprocess.run(["rm", "-rf", "--", str(folder)], check=False, stderr=subprocess.DEVNULL)
 
 
 def write_temporary(target: Path, content: bytes | memoryview) -> str:
-    """A finished temporary file in the folder of `target`, ready to be renamed; on an error it leaves none.
+    """A complete temporary file in the folder of `target`, ready to be renamed. After an error, no file is left.
 
-    Not `tempfile`'s: its files are for their owner alone, and what is renamed keeps that.
+    `tempfile` is not used, because only the owner can read its files, and a renamed file keeps these permissions.
     """
     temporary = str(target.parent / f".{target.name}.{secrets.token_hex(6)}")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o666)

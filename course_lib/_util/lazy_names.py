@@ -1,4 +1,4 @@
-"""Packages whose names are imported from their modules the first time they are used, so that importing them is light."""
+"""Packages that import each name from its module on first use, so that importing the package is fast."""
 
 from __future__ import annotations
 

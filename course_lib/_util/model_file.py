@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 
 def open_model(model: onnx.ModelProto | str | os.PathLike[str]) -> onnx.ModelProto:
-    """The model in a file, or the one that is given.
+    """The model in a file, or the given model.
 
     Raises:
-        BuildError: no such file, or it holds no ONNX model; or something that is neither.
+        BuildError: the file does not exist or is not an ONNX model, or the argument is neither a file nor a model.
     """
     import onnx
 

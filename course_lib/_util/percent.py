@@ -1,4 +1,4 @@
-"""A share as a percentage that a reader takes in at a glance, also where it is far above 100 %."""
+"""A share as a short percentage, also if it is far above 100 %."""
 
 from __future__ import annotations
 

@@ -12,10 +12,10 @@ _UPDATE_S = 0.2  # at least this long between two updates in a notebook
 
 
 def track(steps: Iterable[_Step], doing: str, *, total: int | None = None, shown: bool = True) -> Iterable[_Step]:
-    """The same steps, with a bar that moves as they are taken.
+    """The same steps, with a progress bar.
 
     Args:
-        total: their number, where `steps` has no length.
+        total: number of steps, if `steps` has no length.
     """
     if shown and in_notebook():
         return _in_notebook(steps, doing, total)
@@ -47,7 +47,7 @@ class NotebookBar:
         self._drawn = -_UPDATE_S
 
     def show(self, share: float | None, detail: str = "") -> None:
-        """Draw the bar at `share`, 0 to 1, or at no share where the end is unknown."""
+        """Draw the bar at `share`, 0 to 1, or without a share if the end is unknown."""
         now = time.monotonic()
         if now - self._drawn < _UPDATE_S:
             return

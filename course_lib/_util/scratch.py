@@ -1,4 +1,4 @@
-"""Temporary files of a grader in a folder that has an owner, so that the next grader removes what a killed one left behind."""
+"""Temporary files of a grader in a folder with an owner, so that the next grader removes the files of a killed one."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _PREFIX = "g-"  # short names: the path of a socket has at most 107 characters
 
 @contextmanager
 def owned() -> Iterator[Path]:
-    """Put all temporary files of this process, and of processes that it starts, into its own folder; it goes at the end.
+    """Put all temporary files of this process, and of processes that it starts, into its own folder, which is removed at the end.
 
-    The kernel holds a lock on the folder for as long as this process lives. A folder without a lock belongs to a process that was killed,
+    The kernel holds a lock on the folder while this process lives. A folder without a lock belongs to a killed process
     and is removed before and after.
     """
     import fcntl
@@ -61,7 +61,7 @@ def _swept(shared: Path) -> None:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[bool]:
-    """Hold a folder that this user alone can write to, made if need be. False if another user has taken its name."""
+    """Lock a folder that only this user can write to, and create it if necessary. False if another user has taken its name."""
     import fcntl
 
     while True:

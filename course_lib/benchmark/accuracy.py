@@ -1,4 +1,4 @@
-"""How far an array is from what it should be. Each figure is computed in float64 over all elements."""
+"""The error of an array relative to a reference. Each figure is computed in float64 over all elements."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from numpy.typing import ArrayLike
 
 
 def relative_error(want: ArrayLike, have: ArrayLike) -> float:
-    """The length of the error over the length of the truth, ``|have - want| / |want|``: 0.01 reads "1 % off".
+    """The norm of the error divided by the norm of the reference, ``|have - want| / |want|``: 0.01 means "1 % off".
 
     Args:
         want: the reference, finite numbers of any shape.
         have: the same shape.
 
     Returns:
-        0 for equal arrays; infinity if `have` holds NaN or infinity, or where `want` is zero and `have` is not.
+        0 for equal arrays; infinity if `have` holds NaN or infinity, or if `want` is zero and `have` is not.
 
     Raises:
         ValueError: the shapes differ, or the reference is not finite.
@@ -36,7 +36,7 @@ def relative_error(want: ArrayLike, have: ArrayLike) -> float:
 def sqnr_db(want: ArrayLike, have: ArrayLike) -> float:
     """Signal-to-quantization-noise ratio in decibels, the power of `want` over the power of the error; higher is better.
 
-    It is `relative_error` on another scale: 20 dB are 10 %, 40 dB 1 %, and each bit more of an integer brings about 6 dB.
+    It is `relative_error` on another scale: 20 dB are 10 %, 40 dB are 1 %, and each additional bit of an integer adds about 6 dB.
 
     Returns:
         Infinity for equal arrays, minus infinity if `relative_error` is infinite.
@@ -87,13 +87,13 @@ def _length(array: np.ndarray) -> float:
 
 @dataclass(frozen=True)
 class Deviation:
-    """How far a model's outputs are from the float32 outputs, over all batches. Of several outputs, the worst counts.
+    """The error of a model's outputs relative to the float32 outputs, over all batches. Of several outputs, the worst one counts.
 
     Attributes:
-        relative_error: see `relative_error`; infinite as soon as one value is not finite.
-        max_abs_error: the largest difference, in the outputs' own unit; infinite likewise.
-        argmax_changes: the share of rows, from 0 to 1, whose largest element moved: of a classifier, the changed answers.
-        nonfinite: how many output values became NaN or infinite, summed over the outputs.
+        relative_error: see `relative_error`; infinite if any value is not finite.
+        max_abs_error: the largest difference, in the unit of the outputs; also infinite if any value is not finite.
+        argmax_changes: the share of rows, from 0 to 1, whose largest element moved. For a classifier, these are changed answers.
+        nonfinite: number of output values that became NaN or infinite, over all outputs.
     """
 
     relative_error: float

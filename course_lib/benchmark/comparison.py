@@ -28,14 +28,14 @@ class Subject(Protocol):
 
 @dataclass(frozen=True)
 class Comparison:
-    """What `compare` measured. Round i timed every subject once on the same inputs, in its own order.
+    """The result of `compare`. Round i timed every subject once on the same inputs, in a random order.
 
     Attributes:
-        baseline: name of the subject that the ratios divide by.
+        baseline: name of the subject to which the ratios refer.
         measurements: latencies by subject, all of the same length, paired by index.
         speedups: for every other subject, the interval of ``baseline / subject``.
-        seconds: how long the measuring took.
-        stopped: ``"precise"`` when every interval was narrow enough, ``"time"`` when the limit came first.
+        seconds: duration of the measurement.
+        stopped: ``"precise"`` if every interval was narrow enough, ``"time"`` if the time limit came first.
     """
 
     baseline: str
@@ -85,26 +85,25 @@ def compare(
 ) -> Comparison:
     """Measure until every interval is narrow enough or the time is up.
 
-    Each round draws fresh inputs and times every subject once, in shuffled order: drift of the machine, caches and other
-    programs then affect all subjects alike. The order is drawn anew because a fixed one lets each subject profit or suffer
-    from its predecessor.
+    Each round draws fresh inputs and times every subject once, in random order. Drift of the machine, caches and other
+    programs then affect all subjects equally. With a fixed order, each subject would be affected by its predecessor.
 
     Args:
-        subjects: what to time, by name.
-        feeds: makes the inputs of one round.
-        baseline: the subject that ratios divide by.
+        subjects: the subjects to time, by name.
+        feeds: function that makes the inputs of one round.
+        baseline: the subject to which the ratios refer.
         half_width: stop when every interval is within plus or minus this share of its median.
-        time_limit_s: stop after this many seconds all the same, once 10 rounds are done.
-        warmup: rounds that are run first and not counted.
-        min_rounds: rounds before intervals are looked at, at least 10. With 30 a "95 %" interval holds the truth in about 89 of 100 cases
-            of independent noise, with 100 in 93 to 95, and in 92 when neighboring rounds correlate by half (simulated, see the
-            tests and lecture 11).
-        settled: an own stopping rule on the latencies by name, instead of `half_width`.
-        after_round: called with the inputs of each round, those that warm up included, once every subject has run. What it
-            does is not timed: a place to look at the answers.
+        time_limit_s: stop after this many seconds in any case, after at least 10 rounds.
+        warmup: number of rounds that run first and are not counted.
+        min_rounds: number of rounds before the first look at intervals, at least 10. With 30 rounds, a "95 %" interval holds the
+            true value in about 89 of 100 cases of independent noise. With 100 rounds it is 93 to 95 cases, or 92 if neighboring
+            rounds correlate by half (simulated, see the tests and lecture 11).
+        settled: a stopping rule on the latencies by name that replaces `half_width`.
+        after_round: called with the inputs of each round, including warm-up, after every subject has run. It is not timed and
+            can check the answers.
 
     Raises:
-        ValueError: fewer than 10 rounds asked for, or no subject of the baseline's name.
+        ValueError: fewer than 10 rounds are requested, or no subject has the baseline's name.
     """
     if baseline not in subjects or min_rounds < _FEWEST_ROUNDS:
         raise ValueError(f"need a baseline among {sorted(subjects)} and min_rounds >= 10, got {baseline!r} and {min_rounds}")

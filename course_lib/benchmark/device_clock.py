@@ -32,15 +32,4 @@ class DeviceClock:
         Raises:
             EngineError: the call leaves work on another stream than torch's current one.
         """
-        return two_clocks.event_ms(lambda: self._between_events(call), self._torch.cuda.synchronize)
-
-    def _between_events(self, call: Callable[[], object]) -> float:
-        cuda = self._torch.cuda
-        begin, end = cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)
-        cuda.synchronize()
-        self._wiped.zero_()
-        begin.record()
-        call()
-        end.record()
-        end.synchronize()
-        return float(begin.elapsed_time(end))
+        return two_clocks.torch_event_ms(self._torch, call, before=self._wiped.zero_)

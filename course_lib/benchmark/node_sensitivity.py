@@ -1,9 +1,9 @@
-"""Which nodes suffer from reduced precision: each one's error when it alone is reduced, and what has to stay float32.
+"""Sensitivity to reduced precision: the error of each node when it alone is reduced, and the nodes that must stay float32.
 
-Reduced is what `cast` and `insert_qdq` do to a node. FP16 and BF16 are then *emulated* for every operator: tensors are rounded to
-the type, the arithmetic between two roundings is float32. It is what a GPU's Tensor Cores do, which sum in float32, and it
-gives the same figures on every machine; ONNX Runtime's own kernels would not, since they exist for some operators and CPUs only.
-So an overflow of a tensor is seen, and one inside of an operator (the squares in a LayerNormalization) is not.
+The reductions are those of `cast` and `insert_qdq`. FP16 and BF16 are *emulated* for every operator: tensors are rounded to the
+type, and the arithmetic between two roundings is float32. A GPU's Tensor Cores also sum in float32. The emulation gives the same
+figures on every machine, while ONNX Runtime's own kernels exist only for some operators and CPUs. It shows the overflow of a
+tensor, but not an overflow inside an operator (the squares in a LayerNormalization).
 
 Source: Wu et al., Integer Quantization for Deep Learning Inference: Principles and Empirical Evaluation (2020), section 5, on
 sensitivity one layer at a time and on leaving the worst ones in float.
@@ -35,7 +35,7 @@ _SHOWN = 20  # rows in a notebook's table
 
 @dataclass(frozen=True)
 class NodeError:
-    """What reducing one node alone does to the outputs of the model."""
+    """The error in the model's outputs when one node alone is reduced."""
 
     node: str
     operator: str
@@ -44,13 +44,13 @@ class NodeError:
 
 @dataclass(frozen=True)
 class KeepList:
-    """Which nodes stay float32, and what the whole reduced model then reaches.
+    """The nodes that stay float32, and the error of the whole reduced model.
 
     Attributes:
         nodes: for ``cast(..., keep=nodes)``, or ``insert_qdq(..., exclude=nodes)``.
-        deviation: of the whole model, with all other nodes reduced.
-        tolerance: the relative error that was asked for.
-        met: whether it was reached.
+        deviation: deviation of the whole model with all other nodes reduced.
+        tolerance: the requested relative error.
+        met: whether the tolerance was reached.
         tried: number of kept nodes to the relative error of the whole model, in the order of the search.
     """
 
@@ -66,8 +66,8 @@ class Sensitivity:
     """The nodes of a model, the most sensitive one first.
 
     Attributes:
-        dtype: what they were reduced to.
-        rows: nodes that make outputs overflow come first, then by relative error; equal ones in the graph's order.
+        dtype: the reduced type.
+        rows: first the nodes that make outputs overflow, then by relative error; equal ones in graph order.
     """
 
     dtype: str
@@ -79,11 +79,11 @@ class Sensitivity:
         return self.rows[:n]
 
     def keep_list(self, tolerance: float) -> KeepList:
-        """How much of the ranking must stay float32 for the whole model's relative error to be at most `tolerance`.
+        """The part of the ranking that must stay float32 for the whole model's relative error to be at most `tolerance`.
 
-        Each trial really reduces the whole model and runs it on all batches. The search doubles the number of kept nodes until
-        the model passes, then halves the gap: what it returns passes, and one node less fails. Errors of several nodes can
-        cancel, so that a much shorter list may pass by luck; it is not searched for.
+        Each trial reduces the whole model and runs it on all batches. The search doubles the number of kept nodes until
+        the model passes, then halves the gap. The returned list passes, and a list with one node less fails. Errors of several
+        nodes can cancel, so a much shorter list may pass by chance; the search does not look for it.
 
         Args:
             tolerance: relative error of the outputs, such as 0.01.

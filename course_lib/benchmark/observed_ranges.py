@@ -25,10 +25,10 @@ class TensorRange:
     """The magnitudes in one float32 tensor; zeros do not count for the first three.
 
     Attributes:
-        node: that makes the tensor; the tensor's own name for an input of the model.
-        smallest, median, largest: of the magnitudes; 0 if everything is zero.
+        node: the node that makes the tensor; for an input of the model, the tensor's name.
+        smallest, median, largest: magnitudes; 0 if everything is zero.
         beyond: the share of values, 0 to 1, that the format cannot hold.
-        lost: the share that it rounds to zero.
+        lost: the share of values that the format rounds to zero.
     """
 
     node: str
@@ -80,12 +80,12 @@ class ValueRanges:
 
 
 def value_ranges(model: onnx.ModelProto | str | os.PathLike[str], feeds: Feeds, name: str = "FP16") -> ValueRanges:
-    """Run a float32 model once and look into every float32 tensor: its inputs, and what each node makes.
+    """Run a float32 model once and record every float32 tensor: its inputs and the outputs of each node.
 
     Args:
         model: a file or a model in memory. It is not changed.
-        feeds: one batch of real inputs by name; a range is only as good as the data that excite it.
-        name: of the number format, a key of `course_lib.precision.formats.FORMATS`.
+        feeds: one batch of real inputs by name. The ranges are valid only for similar data.
+        name: name of the number format, a key of `course_lib.precision.formats.FORMATS`.
 
     Raises:
         ValueError: an unknown format.

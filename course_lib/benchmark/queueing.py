@@ -46,8 +46,8 @@ def response_ms(service_ms: np.ndarray, between_ms: np.ndarray) -> np.ndarray:
     """Time from arrival to answer of each request, shape ``(n,)``, in milliseconds: the wait and the service.
 
     Args:
-        service_ms: how long the engine works on each request, shape ``(n,)``.
-        between_ms: from the arrival before to each arrival, shape ``(n,)``; the first does not matter.
+        service_ms: time that the engine works on each request, shape ``(n,)``.
+        between_ms: time from the previous arrival to each arrival, shape ``(n,)``; the first value is not used.
 
     Raises:
         ValueError: the shapes differ.
@@ -93,8 +93,8 @@ def draw_over_load(responses: Mapping[float, np.ndarray], alone_ms: float) -> Fi
     """Median and 99th percentile of the response time over the load.
 
     Args:
-        responses: from `over_load`.
-        alone_ms: median time of a request that comes alone.
+        responses: result of `over_load`.
+        alone_ms: median time of a single request.
     """
     figure = style.figure(7.5, 3.2)
     axes = figure.add_subplot()

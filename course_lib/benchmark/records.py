@@ -49,7 +49,7 @@ def recorded(name: str) -> Record:
     """The results recorded as ``course_lib/records/NAME.json``.
 
     Raises:
-        CourseError: there is no such record, or it does not say where it was measured.
+        CourseError: there is no such record, or it does not name its machine.
     """
     path = RESULTS / f"{name}.json"
     if not path.is_file():

@@ -19,9 +19,9 @@ Full = Literal["drop oldest", "drop newest", "wait"]
 
 
 def throughputs(setups: Mapping[str, Sequence[Call]], *, seconds: float = 0.3, rounds: int = 5) -> dict[str, float]:
-    """Calls per second of each setup: one thread for each of its calls, which repeats that call.
+    """Calls per second of each setup. Each call of a setup has its own thread, which repeats it.
 
-    The setups take turns, so that a busy moment of the machine hits all of them; the median of the rounds counts.
+    The setups take turns, so a busy moment of the machine affects all of them. The result is the median of the rounds.
 
     Raises:
         Exception: what a call raised.
@@ -34,7 +34,7 @@ def throughputs(setups: Mapping[str, Sequence[Call]], *, seconds: float = 0.3, r
 
 
 def _calls_per_s(calls: Sequence[Call], seconds: float) -> float:
-    """A call under way when the time is up is finished and counted, with the time that it took."""
+    """A call that still runs when the time is over is finished and counted, with its time."""
     began = time.perf_counter()
 
     def repeat(call: Call) -> int:
@@ -61,7 +61,7 @@ class Served(Answers):
     """What happened to the frames of `serve`.
 
     Attributes:
-        offered_s: when each frame came, in seconds from the first.
+        offered_s: arrival time of each frame, in seconds after the first.
     """
 
     offered_s: np.ndarray

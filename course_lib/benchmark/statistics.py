@@ -53,9 +53,10 @@ class Measurement:
 def speedup(baseline_ms: np.ndarray, candidate_ms: np.ndarray, *, level: float = 0.95, seed: int | None = None) -> Interval:
     """Bootstrap interval of the median paired ratio ``baseline / candidate``.
 
-    Pairs were timed one right after the other, so that drift of the machine hits both and cancels in the ratio. What does not
-    cancel comes in stretches (another process runs for a while), so neighboring pairs are not independent: the bootstrap
-    resamples whole blocks of about sqrt(n) neighbors instead of single pairs, which keeps the interval honest.
+    The two times of a pair were measured one directly after the other, so drift of the machine affects both and cancels in the
+    ratio. Other disturbances last for several pairs (another process runs for a while), so neighboring pairs are not
+    independent. The bootstrap therefore resamples blocks of about sqrt(n) neighbors instead of single pairs. Otherwise the
+    interval would be too narrow.
 
     Args:
         baseline_ms, candidate_ms: latencies in milliseconds, shape ``(n,)``, paired by index, n >= 10.
@@ -93,8 +94,8 @@ def timed_ms(call: Callable[[], object]) -> float:
 def measure(call: Callable[[], object], *, seconds: float = 1.0, warmup: int = 5, clock: Clock = timed_ms) -> Measurement:
     """Latencies of `call`, for at least `seconds` and at least 10 calls after `warmup` calls.
 
-    By default they are this process's wall clock's, and `call` must not return before its work is done: on a GPU it has to
-    synchronize, otherwise this times the launch. With ``clock=DeviceClock()`` they are the GPU's own, and `call` only enqueues.
+    By default, the clock is this process's wall clock, and `call` must not return before its work is done. On a GPU it must
+    synchronize, otherwise only the launch is timed. With ``clock=DeviceClock()``, the GPU's clock is used, and `call` only enqueues.
     """
     for _ in range(warmup):
         call()

@@ -29,17 +29,17 @@ def first_impression(tactics: Tactics) -> str:
 
 @dataclass(frozen=True)
 class Tuning:
-    """What a tuner measured.
+    """The measurements of a tuner.
 
     Attributes:
-        times_ms: for each tactic one time per round, shape ``(rounds,)``; times of the same round were taken side by side.
+        times_ms: for each tactic, one time per round, shape ``(rounds,)``. The times of a round were taken directly one after another.
     """
 
     times_ms: Mapping[str, np.ndarray] = field(repr=False)
 
     @property
     def medians_ms(self) -> dict[str, float]:
-        """By tactic, fastest first."""
+        """Median times in milliseconds by tactic, fastest first."""
         medians = {name: float(np.median(times)) for name, times in self.times_ms.items()}
         return dict(sorted(medians.items(), key=lambda entry: entry[1]))
 
@@ -49,14 +49,14 @@ class Tuning:
         return next(iter(self.medians_ms))
 
     def over(self, tactic: str) -> Interval:
-        """How many times faster the best one is than another, with its uncertainty; needs 10 rounds."""
+        """The speedup of the best tactic over another one, with its interval; needs 10 rounds."""
         return speedup(self.times_ms[tactic], self.times_ms[self.best])
 
     def compared(self, tactic: str) -> str:
-        """`over` in words: which of the two is faster as far as this measurement tells.
+        """`over` in words: which of the two is faster according to this measurement.
 
         `best` has the smallest median of all rounds, and `over` compares within each round. On a busy machine the two may
-        disagree: a load that lasts some rounds moves one median and leaves most pairs as they were.
+        disagree: a load that lasts for some rounds changes one median but not most of the pairs.
         """
         ratio = self.over(tactic)
         if ratio.low > 1:
@@ -86,7 +86,7 @@ class TuningCache:
     """Choices by problem, valid on one kind of machine: the idea of TensorRT's timing cache.
 
     Attributes:
-        machine: where the times were taken.
+        machine: machine on which the times were measured.
         entries: the tactic chosen for each problem.
     """
 
@@ -106,10 +106,10 @@ class TuningCache:
         return replace(self, entries={**self.entries, problem: tactic})
 
     def combine(self, other: TuningCache, *, ignore_mismatch: bool = False) -> TuningCache:
-        """With the entries of another cache that this one lacks.
+        """Add the entries of another cache that this one lacks.
 
         Raises:
-            CourseError: the other one is from another machine, and that is not to be ignored.
+            CourseError: the other cache is from another machine, and that difference is not ignored.
         """
         if other.machine != self.machine and not ignore_mismatch:
             raise CourseError(f"a cache measured on {other.machine!r} says nothing about {self.machine!r}: tune again here")
@@ -121,10 +121,10 @@ class TuningCache:
 
     @classmethod
     def loads(cls, text: str) -> TuningCache:
-        """What `dumps` wrote.
+        """The cache from the text that `dumps` wrote.
 
         Raises:
-            CourseError: something else.
+            CourseError: the text is something else.
         """
         try:
             data = json.loads(text)

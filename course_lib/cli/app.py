@@ -1,4 +1,4 @@
-"""The `course` command: puts the groups of commands together. Errors are one line and a non-zero status."""
+"""The `course` command, which combines the groups of commands. An error is one line and a non-zero status."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _options(
 
 
 def main() -> None:
-    """Entry point: one clear line for whatever goes wrong, a traceback only with ``--debug``."""
+    """Entry point. Every error is one line; ``--debug`` adds the traceback."""
     try:
         sys.exit(app(standalone_mode=False))
     except _UsageError as error:

@@ -1,4 +1,4 @@
-"""What the `course` command prints for people: tables with rich, one function a subcommand."""
+"""The readable output of the `course` command: tables with rich, one function for each subcommand."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def layers(plan: Plan) -> None:
 
 
 def _types(row: Mapping[str, str]) -> str:
-    """What a kernel reads, weights included, and what it writes, if that is something else."""
+    """The types that a kernel reads, including weights, and the type that it writes if it differs."""
     read = ", ".join(sorted({kind for key in ("reads", "weights") for kind in row[key].split(", ") if kind}))
     return read if row["writes"] in ("", read) else f"{read} to {row['writes']}"
 
@@ -140,7 +140,7 @@ def _points(one: Grade) -> Text:
 
 
 def class_report(made: ClassFiles) -> None:
-    """The tables of a class, and where its pages are."""
+    """Print the tables of a class and the paths of its pages."""
     from course_lib.grading.reports import attention
 
     report = made.report
@@ -183,7 +183,7 @@ def class_report(made: ClassFiles) -> None:
 
 
 def demo(shown: Mapping[str, Any]) -> None:
-    """The demo's one table and where its pages are."""
+    """Print the table of the demo and the paths of its pages."""
     speed, accuracy = shown["speedup"], shown["accuracy"]
     rows = [
         ("PyTorch eager", f"{100 * accuracy['eager']:.1f} %", "1", ""),

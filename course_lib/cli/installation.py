@@ -1,4 +1,4 @@
-"""What the course needs of this interpreter and does not find. Needs the standard library only."""
+"""Required packages that this interpreter lacks. This module needs only the standard library."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ INSTALL = "run `pip install -c constraints.txt -e .` in the course's folder, or 
 
 
 def missing_packages() -> tuple[str, ...]:
-    """Required packages that are absent or have another version than the course asks for; extras are not required."""
+    """Required packages that are absent or have another version than the course requires; extras are not required."""
     try:
         from packaging.requirements import Requirement
 

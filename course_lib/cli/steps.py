@@ -13,7 +13,7 @@ _NEARLY = 0.98  # where the bar waits if a step takes longer than estimated
 
 
 class Steps(AbstractContextManager["Steps"]):
-    """Names the steps of long work on standard error: with a bar on a terminal, one plain line a step otherwise.
+    """Names the steps of long work on standard error: with a bar on a terminal, otherwise one plain line per step.
 
     Args:
         shown: False prints nothing.
@@ -52,7 +52,7 @@ def _progress() -> Progress:
     from rich.progress_bar import ProgressBar
 
     class Elapsed(ProgressColumn):
-        """A bar that fills with the time that has passed, because the work itself tells nothing until it is done."""
+        """A bar that fills with the elapsed time, because the work itself does not report progress."""
 
         def render(self, task: Any) -> ProgressBar:
             return ProgressBar(total=task.total, completed=min(task.elapsed or 0.0, _NEARLY * task.total), width=30)

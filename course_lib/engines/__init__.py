@@ -1,4 +1,4 @@
-"""Engines: one backend a module behind one small protocol, the layer table of a plan, and workers."""
+"""Engines: backends, one per module, with one small protocol, the layer table of a plan, and workers."""
 
 from course_lib.engines.backend import Availability, Backend
 from course_lib.engines.compiler import Compiler, build

@@ -1,4 +1,4 @@
-"""What a backend is: one class in one file says everything that the course needs to know about it.
+"""The base class of a backend. One class in one file contains everything that the course needs to know about it.
 
 A class in a module of `course_lib.engines.backends` is found there. One of another distribution is named by that distribution's entry
 point of the group ``course_lib.backends``, under the backend's name::
@@ -6,8 +6,8 @@ point of the group ``course_lib.backends``, under the backend's name::
     [project.entry-points."course_lib.backends"]
     toy = "toy_backend:Toy"
 
-Listing the backends imports the module of each, also in a worker whose environment has only numpy. So such a module imports its
-library, and what is slow to import, inside the methods that use it.
+Listing the backends imports every backend's module, also in a worker whose environment has only numpy. A backend's module must
+therefore import its library, and slow packages, inside the methods that use them.
 """
 
 from __future__ import annotations
@@ -86,10 +86,10 @@ class Backend(ABC):
         raise BackendUnavailable(f"the backend {self.name} does not build plans")
 
     def load(self, plan: Plan, *, weight_budget_bytes: int | None = None) -> Engine:
-        """An engine in this process, from a plan that this backend built for this device.
+        """Load an engine in this process, from a plan that this backend built for this device.
 
         Args:
-            weight_budget_bytes: how many bytes of the weights may stay on the device; always None without `streams_weights`.
+            weight_budget_bytes: number of bytes of weights that may stay on the device; always None without `streams_weights`.
 
         Raises:
             PlanError: the plan is damaged or made by another version, or this backend does not make plans.
@@ -106,7 +106,7 @@ class Backend(ABC):
         raise BackendUnavailable(f"the backend {self.name} does not run PyTorch modules")
 
     def on_cpu(self) -> bool:
-        """Whether its engines run on the processor of this machine, where no lab asks for a gain from FP16."""
+        """Whether its engines run on this machine's CPU, on which no lab requires a gain from FP16."""
         return False
 
     def wants_lowered_int8(self) -> bool:
@@ -118,7 +118,7 @@ class Backend(ABC):
         return None
 
     def build_settings(self) -> dict[str, str]:
-        """What `compile` depends on besides its arguments, the version and the GPU, such as environment variables."""
+        """Settings that affect `compile` besides its arguments, the version and the GPU, such as environment variables."""
         return {}
 
     def version(self) -> str:

@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 
 class Compiler:
-    """One process that compiles several models, one after the other: the start of a TensorRT takes longer than a small build.
+    """One process that compiles several models in sequence, because starting TensorRT takes longer than a small build.
 
-    Use it as a context manager; leaving it ends the process, which the first build starts. After a build that failed because the
-    process died or took too long, the next one starts another.
+    Use it as a context manager. The first build starts the process, and leaving the context ends it. If the process died or took
+    too long, the next build starts another one.
 
     Args:
-        backend: a backend's name, ``name@environment`` for one in another interpreter; default `default_builder`.
-        launcher: wraps the command of the compiler's process in a sandbox, which then gets the model's bytes and no path:
+        backend: name of a backend, or ``name@environment`` for another interpreter; default `default_builder`.
+        launcher: wraps the command of the compiler's process in a sandbox. The process then gets the model's bytes and no path:
             it cannot read weights in files next to the model.
 
     Raises:
@@ -121,10 +121,10 @@ def build(
         recipe: defaults to ``Recipe()``.
         backend, launcher: see `Compiler`.
         time_limit_s: the compiler is stopped after this many seconds.
-        progress: show a bar, or call a function with the share done and the name of the phase. TensorRT tells since version 10.
+        progress: show a bar, or call a function with the share done and the name of the phase. TensorRT reports both since version 10.
 
     Raises:
-        BackendUnavailable: unknown, not installed, or it cannot build on this machine.
+        BackendUnavailable: the backend is unknown, not installed, or cannot build on this machine.
         BuildError: the model or the recipe is rejected, or the compiler crashed or took too long.
         PrecisionError: the layers do not have the recipe's precision.
     """

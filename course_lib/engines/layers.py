@@ -1,4 +1,4 @@
-"""The layer table of a plan: which kernels the compiler chose, and what each one fuses, reads and writes."""
+"""The layer table of a plan: the kernels that the compiler chose, and what each one fuses, reads and writes."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Layer:
 
     @property
     def dtypes(self) -> frozenset[str]:
-        """Datatypes that the layer computes with: of its inputs and its weights, where the compiler tells."""
+        """Datatypes in which the layer computes: those of its inputs and weights, if the compiler reports them."""
         return frozenset(t.dtype for t in (*self.inputs, *self.weights) if t.dtype)
 
     @property
@@ -88,7 +88,7 @@ class LayerTable(Sequence[Layer]):
         return tuple(layer for layer in self.layers if layer.is_kernel)
 
     def dtype_counts(self) -> Counter[str]:
-        """How many kernels compute with each datatype; a kernel that mixes two counts for both."""
+        """Number of kernels that compute in each datatype. A kernel with two types counts for both."""
         return Counter(dtype for kernel in self.kernels for dtype in kernel.dtypes)
 
     def fused_operators(self, layer: Layer) -> str:
@@ -103,11 +103,11 @@ class LayerTable(Sequence[Layer]):
     def check_precision(self, precision: str) -> None:
         """Prove a recipe's precision on the layers.
 
-        FP32 means that no kernel computes in a smaller type; any other precision means that at least one kernel does, since
+        FP32 means that no kernel computes in a smaller type; any other precision means that at least one kernel does, because
         mixed engines keep some layers wide on purpose.
 
         Raises:
-            PrecisionError: the layers say otherwise; the message names them.
+            PrecisionError: the layers have another precision; the message names them.
         """
         wanted = PROOF[precision]
         kernels = [kernel for kernel in self.kernels if kernel.dtypes]

@@ -8,7 +8,7 @@ from course_lib.errors import BuildError
 
 
 def self_contained(model: Path) -> bytes:
-    """The model with its weights inside: a session made from bytes would look for them in the working directory.
+    """The model with its weights inside. A session made from bytes would look for external weights in the working directory.
 
     Raises:
         BuildError: the weights are in files next to the model that are missing, or that cannot be read without the onnx package.

@@ -1,4 +1,4 @@
-"""The values and the one small protocol that every backend shares."""
+"""The data types and the small protocol that all backends share."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Engine(Protocol):
         ...
 
     def time_ms(self, feeds: Feeds) -> float:
-        """Latency in milliseconds of one call on inputs that are already where the device wants them."""
+        """Latency in milliseconds of one call on inputs that are already in device memory."""
         ...
 
 
@@ -179,7 +179,7 @@ def _beside(plan: Path) -> Path:
 
 
 def _digest(data: bytes, description: Mapping[str, Any]) -> str:
-    """One digest over the engine and what is said about it. BLAKE2, as many a processor has no instructions for SHA."""
+    """One digest over the engine and its metadata. It is BLAKE2, because many processors have no SHA instructions."""
     digest = hashlib.blake2b(data, digest_size=32)
     digest.update(json.dumps(description, sort_keys=True).encode())
     return digest.hexdigest()
@@ -231,7 +231,7 @@ def check_profiles(recipe: Mapping[str, Any], feeds: Feeds) -> int | None:
     """Index of the first profile whose ranges hold all shapes; None if the recipe has no profile.
 
     Raises:
-        EngineError: every profile rejects; the message quotes the ranges.
+        EngineError: no profile accepts the shapes; the message quotes the ranges.
     """
     profiles = recipe.get("profiles", [])
     for index, profile in enumerate(profiles):

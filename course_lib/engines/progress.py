@@ -1,4 +1,4 @@
-"""Progress of a build: what a builder reports, and the bar that shows it."""
+"""Progress of a build: the reports of a builder, and the bar that shows them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The backends by name, wherever their classes come from, and what the course does with the one that was named."""
+"""The backends by name, from the course and from other distributions, and the operations on a named backend."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def default_runner() -> str:
     """The first by `Backend.runner_rank` that can run engines here: TensorRT, TensorRT for RTX or ONNX Runtime.
 
     Raises:
-        BackendUnavailable: none of them can.
+        BackendUnavailable: no backend can run engines here.
     """
     candidates = [_availability(one) for one in all_backends() if one.runner_rank is not None]
     for candidate in candidates:
@@ -158,7 +158,7 @@ def _backends_of_the_course() -> dict[str, Backend]:
 
 
 def _loaded(entry: EntryPoint) -> Backend:
-    """The backend that an entry point names. One that cannot be loaded must not hide the others: it says what is wrong with it."""
+    """The backend that an entry point names. If it cannot be loaded, a placeholder reports why and the others stay available."""
     try:
         found = entry.load()()
         if not isinstance(found, Backend) or found.name != entry.name:
@@ -169,7 +169,7 @@ def _loaded(entry: EntryPoint) -> Backend:
 
 
 class _Unloadable(Backend):
-    """In place of a backend of another distribution whose class cannot be loaded."""
+    """A placeholder for another distribution's backend whose class cannot be loaded."""
 
     def __init__(self, name: str, reason: str) -> None:
         self.name, self._reason = name, reason  # type: ignore[misc]
@@ -179,7 +179,7 @@ class _Unloadable(Backend):
 
 
 def _availability(backend: Backend) -> Availability:
-    """What the backend says of itself, and that it cannot do what its class does not implement."""
+    """The backend's own availability, without the operations that its class does not implement."""
     found, own = backend.availability(), type(backend)
     if own.compile is Backend.compile:
         found = replace(found, no_build=found.no_build or "this backend does not build plans")

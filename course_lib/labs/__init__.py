@@ -1,7 +1,7 @@
-"""The labs: one folder each, found by its name, and the framework that they share. In a lab's folder open `lab.py` first.
+"""The labs, each in one folder and found by its name, and their framework. To read a lab, start with its `lab.py`.
 
-A lab from another distribution is found as well: it names its module in the entry-point group ``course_lib.labs``, under the name
-of its folder, such as ``lab42_example = "example.lab"``.
+Labs from other distributions are found too. Such a distribution names the module in the entry-point group ``course_lib.labs``,
+under the name of its folder, such as ``lab42_example = "example.lab"``.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def find(name: str) -> Lab:
     """A lab by its full name or the first part of it, such as ``"lab01"``.
 
     Raises:
-        CourseError: none or several labs begin like that.
+        CourseError: no lab or several labs have a name that begins like that.
     """
     matches = [known for known in names() if known == name or known.startswith(f"{name}_")]
     if len(matches) != 1:

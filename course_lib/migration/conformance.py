@@ -60,10 +60,10 @@ class _Place:
 
 
 def check(paths: Sequence[Path], root: Path = ROOT) -> tuple[list[Row], list[str]]:
-    """The names in files and folders, and what is wrong with them, one line per problem.
+    """The names in files and folders, and the problems, one line each.
 
-    A problem is a name, keyword or assignment that a version lacks in which the place is reached; a condition that every version
-    answers alike; a comment that says "only" or "not in" of a name that every version has.
+    There are three kinds of problem. A name, keyword or assignment is missing in a version in which the place is reached. A
+    condition has the same result in every version. A comment says "only" or "not in" of a name that every version has.
     """
     places: list[_Place] = []
     problems: list[str] = []
@@ -112,7 +112,7 @@ def _meant_for(text: str) -> tuple[str, ...]:
 
 
 def _reached(use: Use, meant: tuple[str, ...], comment: str) -> tuple[tuple[str, ...], list[str]]:
-    """The versions in which a use is reached, and what is wrong with the condition or comment that says so."""
+    """The versions in which a use is reached, and the problems of its condition or comment."""
     said = _SAID.search(comment)
     if said:
         wanted = tuple(version for version in meant if _is_named(version, said[2]) != bool(said[1]))

@@ -1,4 +1,4 @@
-"""The cookbook of old code as a page: each old name, in which version it went, what replaces it, and the lecture that teaches that."""
+"""The cookbook of old code as a page: each old name, the version that removed it, its replacement, and the lecture that teaches it."""
 
 from __future__ import annotations
 

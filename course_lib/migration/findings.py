@@ -12,13 +12,13 @@ FAILING: tuple[Severity, ...] = ("removed", "unknown", "ignored")  # what a cont
 
 @dataclass(frozen=True)
 class Verdict:
-    """What is wrong with a name.
+    """The problem with a name.
 
     Attributes:
         name: the old name or flag.
-        severity: ``"removed"``: the line fails. ``"unknown"``: it fails, and did in every version, because none has this name.
-            ``"ignored"``: it is accepted and does nothing. ``"deprecated"``: it works, and will go. ``"changed"``: it works, and
-            does something else than it did or than is often said.
+        severity: ``"removed"``: the line fails. ``"unknown"``: it fails in every version, because none has this name.
+            ``"ignored"``: it is accepted and has no effect. ``"deprecated"``: it works and will be removed. ``"changed"``: it works
+            but differs from its old behavior or from a common belief.
         since: the version, such as ``"10.0"``; empty if it is not recorded.
         use: what to write instead.
         lecture: number of the lecture that teaches it.

@@ -1,4 +1,4 @@
-"""What a scan found: tables and lines for people, one JSON document, SARIF and GitHub annotations for machines."""
+"""The results of a scan: tables and lines for people, one JSON document, SARIF and GitHub annotations for machines."""
 
 from __future__ import annotations
 

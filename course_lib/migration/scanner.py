@@ -1,4 +1,4 @@
-"""Which calls in old code a version of TensorRT removed, deprecated or ignores: in scripts, notebooks, shell scripts and READMEs."""
+"""Find calls in old code that a TensorRT version removed, deprecated or ignores: in scripts, notebooks, shell scripts and READMEs."""
 
 from __future__ import annotations
 
@@ -72,8 +72,8 @@ class Scan:
 def target_version(text: str) -> str:
     """The table for a version such as ``"11.4"``, ``"8.6"``, ``"11"`` or ``"rtx"``.
 
-    A version without a table, such as ``"10.3"``, gets that of its major version which is nearest: the newest one that is not newer,
-    or else the oldest. NVIDIA removes names with the first release of a major version only.
+    A version without a table, such as ``"10.3"``, gets the nearest table of its major version: the newest one that is not newer,
+    or else the oldest. NVIDIA removes names only in the first release of a major version.
 
     Raises:
         ValueError: there is no table of that major version.
@@ -90,13 +90,13 @@ def target_version(text: str) -> str:
 
 
 def scan(paths: Sequence[str | Path], to: str = NEWEST, exclude: Sequence[str] = (), *, prefilter: bool = True) -> Scan:
-    """Read files, and folders with all that is in them, and list what TensorRT `to` removed, deprecated, changed or ignores.
+    """Read files and folders, and list what TensorRT `to` removed, deprecated, changed or ignores.
 
     Args:
         paths: Python programs (also Python 2), notebooks, shell scripts, Dockerfiles, Makefiles, READMEs, requirements files.
         to: a version that `target_version` knows.
-        exclude: patterns of what to leave out of the folders, as of `sources.find`.
-        prefilter: pass over files without a word of TensorRT's before they are parsed; nothing is found in those.
+        exclude: patterns of files in folders to leave out, as in `sources.find`.
+        prefilter: skip files that do not mention TensorRT before they are parsed; they cannot have findings.
 
     Raises:
         CourseError: a path does not exist.
@@ -130,7 +130,7 @@ def scan(paths: Sequence[str | Path], to: str = NEWEST, exclude: Sequence[str] =
 
 
 def may_hold_findings(data: bytes) -> bool:
-    """Whether a file names TensorRT or one of its tools at all; no finding is possible in one that does not."""
+    """Whether a file mentions TensorRT or one of its tools. Otherwise it cannot have findings."""
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         return True  # UTF-16, where no word can be searched for
     text = data.lower()
@@ -138,7 +138,7 @@ def may_hold_findings(data: bytes) -> bool:
 
 
 def _silenced(source: Source) -> dict[Place, frozenset[str]]:
-    """Places that a comment ``# migrate: ignore[name, ...]`` stands on, or alone on the line above, with the names; no name is all."""
+    """Places with a comment ``# migrate: ignore[name, ...]``, or with one alone on the line above, and its names (none: all)."""
     found: dict[Place, frozenset[str]] = {}
     programs = ((program.place(number), line) for program in source.programs for number, line in _numbered(program.text))
     for place, line in (*programs, *source.commands, *source.pins):

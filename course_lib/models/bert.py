@@ -1,7 +1,7 @@
 """A transformer encoder of BERT-base's shape with random weights: the yardstick for the speed of attention and matrix products.
 
 Source: Devlin, Chang, Lee and Toutanova, BERT: Pre-training of Deep Bidirectional Transformers (2018), section 3: 12 layers,
-width 768, 12 heads, perceptrons four times as wide. The layer norms stand before each sub-layer, as in the course's own encoder:
+width 768, 12 heads, perceptrons four times as wide. The layer norms are before each sub-layer, as in the course's own encoder:
 the same kernels in another order.
 """
 
@@ -39,8 +39,8 @@ class BertEncoder(nn.Module):
 def bert_base(depth: int = 12, width: int = 768, heads: int = 12, sequence: int = 128, *, seed: int = 0) -> BertEncoder:
     """An encoder of BERT-base's shape in eval mode, random weights, the same for the same seed; 85 million parameters.
 
-    ``tokens`` ``(N, 128, 768)`` to ``states`` ``(N, 128, 768)``. The look-up of embeddings is left out: it is a copy. The states
-    mean nothing: use it for speed and for numerical agreement.
+    ``tokens`` ``(N, 128, 768)`` to ``states`` ``(N, 128, 768)``. The look-up of embeddings is left out, because it is only a copy. The
+    states have no meaning: use the network for speed and numerical agreement.
     """
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(seed)

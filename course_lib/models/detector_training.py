@@ -1,4 +1,4 @@
-"""How the detector's checkpoint was made: ``python -m course_lib.models.training detector``."""
+"""Training of the detector's checkpoint: ``python -m course_lib.models.training detector``."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def train_detector(*, seed: int = 0, progress: bool = True, steps: int = STEPS) 
     """Train the detector from scratch and write its checkpoint.
 
     Args:
-        seed: of the initial weights and of the frames.
+        seed: seed of the initial weights and of the frames.
         progress: show a bar.
-        steps: how many batches of 16 frames, none of which comes twice.
+        steps: number of batches of 16 frames. No frame occurs twice.
 
     Returns:
         The mean loss of the last fifty steps.
@@ -84,7 +84,7 @@ def _loss(model: Detector, frames: list[Frame]) -> Tensor:
 
 
 def _targets(boxes: np.ndarray, centers: np.ndarray) -> np.ndarray:
-    """The box that each cell has to find, -1 for none: the cells near a box's middle, in any case the one that holds it."""
+    """The box that each cell must find, -1 for none. These are the cells near a box's center, at least the one that contains it."""
     owner = np.full(centers.shape[1], -1)
     for index, (x, y, width, height) in enumerate(boxes):
         away_x, away_y = np.abs(centers[0] - x), np.abs(centers[1] - y)

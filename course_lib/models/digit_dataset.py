@@ -43,9 +43,9 @@ class Digits:
 
 
 def digits(split: Literal["train", "test"]) -> Digits:
-    """1347 scans to train and calibrate on, or the 450 held-out ones that no checkpoint has seen.
+    """1347 scans for training and calibration, or the 450 held-out scans that no checkpoint was trained on.
 
-    The split is stratified by label and the same at every call. The arrays are yours to change.
+    The split is stratified by label and the same at every call. You may change the arrays.
 
     Raises:
         ValueError: an unknown split.
@@ -58,9 +58,9 @@ def digits(split: Literal["train", "test"]) -> Digits:
 
 
 def fresh_digits(n: int, *, seed: int) -> Digits:
-    """``n`` held-out digits, each slightly moved, turned, dimmed and made noisy: images that no network has seen before.
+    """``n`` held-out digits, each slightly moved, rotated, dimmed and made noisy: new images for every network.
 
-    A grader measures accuracy on these, so that remembering the 450 held-out images gains nothing. Labels are kept.
+    A grader measures accuracy on them, so memorizing the 450 held-out images gains nothing. Labels are kept.
     Equal seeds give equal images. Digits repeat only when ``n`` is above 450, and then with another perturbation.
 
     The shipped networks lose little on them: over ten seeds of 2000 digits, at most 0.6 points of accuracy (the encoder).
@@ -78,12 +78,12 @@ def fresh_digits(n: int, *, seed: int) -> Digits:
 
 
 def perturb(images: np.ndarray, rng: np.random.Generator, *, strength: float = 1.0) -> np.ndarray:
-    """Move, turn, dim and add noise to each image on its own.
+    """Move, rotate, dim and add noise to each image independently.
 
     Args:
         images: ``(n, 1, 32, 32)``, in [0, 1].
-        rng: where the randomness comes from.
-        strength: scales everything. At 1.0: shifts up to 1 pixel along each axis, rotations up to 6 degrees, contrast
+        rng: random generator.
+        strength: scales all perturbations. At 1.0: shifts up to 1 pixel along each axis, rotations up to 6 degrees, contrast
             0.85-1.15, Gaussian noise of standard deviation 0.03. Training uses more than graders do.
 
     Returns:

@@ -52,7 +52,7 @@ def export_onnx(
         signature: overrides the model's own.
 
     Returns:
-        The model. Nodes are called after the module they come from: ``/block1/conv1/Conv``.
+        The model. Nodes are named after their module: ``/block1/conv1/Conv``.
 
     Raises:
         TypeError: the model has no ``signature()`` and none was given.
@@ -86,7 +86,7 @@ def export_onnx(
 def _halve(module: nn.Module) -> nn.Module:
     """Turn ``module`` to half precision in place, with a cast before its inputs and after its outputs.
 
-    Hooks rather than a wrapping module, so that every name in the graph stays what it is in float32.
+    It uses hooks rather than a wrapping module, so that all names in the graph are the same as in float32.
     """
     module.half()
     module.register_forward_pre_hook(lambda _, inputs: tuple(x.half() for x in inputs))
@@ -176,10 +176,10 @@ def _name_after_modules(model: onnx_ir.Model) -> None:
 
 
 def _module_path(node: onnx_ir.Node, previous: str) -> str:
-    """The dotted path of the submodule that ``node`` belongs to; a node that says nothing belongs where the one before does.
+    """The dotted path of the submodule of ``node``. A node without this information belongs to the previous node's submodule.
 
-    A convolution that absorbed a batch norm claims to be the norm, but its weight knows better: it is called after both,
-    ``block1.conv1+norm1``, so that the fold is still visible in whatever a compiler makes of the graph.
+    A convolution that absorbed a batch norm has the norm's path, but the path of the convolution in its weight. It is named after
+    both, ``block1.conv1+norm1``, so that the fold is still visible after compilation.
     """
     scopes = node.metadata_props.get("namespace", "").split("/")  # ": Net/block1: Block/block1.conv1: Conv2d/conv: aten.conv"
     scope = previous if len(scopes) < 2 or scopes[0].startswith("_empty") else scopes[-2].partition(":")[0]

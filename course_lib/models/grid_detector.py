@@ -43,7 +43,7 @@ class Detector(nn.Module):
         self.register_buffer("centers", torch.stack([x, y]).flatten(1), persistent=False)  # the weights fit every side
 
     def raw(self, frames: Tensor) -> Tensor:
-        """What the loss sees, ``(N, 15, cells)``: offset x and y in cells, log width and height, objectness, class logits."""
+        """The input of the loss, ``(N, 15, cells)``: offset x and y in cells, log width and height, objectness, class logits."""
         x = torch.relu(self.norm(self.stem((frames - MEAN) / STD)))
         return self.head(self.block3(self.block2(self.block1(x)))).flatten(2)
 

@@ -1,6 +1,6 @@
 """The course's image classifier: a small residual network for 32x32 digits.
 
-It has what an inference optimizer likes to work on, convolution, batch norm, ReLU and residual adds, and nothing else.
+It has only the operators that an inference optimizer handles best: convolution, batch norm, ReLU and residual adds.
 Source: He, Zhang, Ren and Sun, Deep Residual Learning for Image Recognition (2015), the basic block of section 3.3.
 """
 
@@ -65,8 +65,8 @@ def classifier(size: Literal["small", "wide"], *, pretrained: bool = True) -> Re
 
     Args:
         size: "small" has 16, 32 and 64 channels and 77 754 parameters, "wide" 64, 128 and 256 channels and 1 226 442. Both
-            get .996 of the 450 held-out digits right: "wide" is here for its arithmetic, not for its accuracy.
-        pretrained: load the shipped weights; otherwise freshly initialized from torch's global random generator.
+            get .996 of the 450 held-out digits right: "wide" exists for its arithmetic, not for its accuracy.
+        pretrained: load the shipped weights. Otherwise torch's global random generator initializes them.
 
     Raises:
         ValueError: an unknown size.

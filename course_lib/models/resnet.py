@@ -1,4 +1,4 @@
-"""ResNet-50 with random weights: the standard yardstick for speed, where only the shape of the computation matters.
+"""ResNet-50 with random weights, the standard network for speed, for which only the shape of the computation matters.
 
 Source: He et al., Deep Residual Learning for Image Recognition (2015), the bottleneck of section 4.1; "v1.5" as in
 NVIDIA's DeepLearningExamples and torchvision: the 3x3 convolution, not the first 1x1, carries the stride.
@@ -68,7 +68,7 @@ class ResNet50(nn.Module):
 def resnet50(seed: int = 0) -> ResNet50:
     """ResNet-50 v1.5 in eval mode with random weights, the same for the same seed; ``(N, 3, 224, 224)`` to ``(N, 1000)``.
 
-    The logits mean nothing: use it for speed and for numerical agreement, never for accuracy. Blocks and batch norms are set
+    The logits have no meaning: use the network for speed and numerical agreement, never for accuracy. Blocks and batch norms are set
     so that FP16 stays close: on noise images its logits differ from FP32 by 0.2 % of the largest.
     """
     with torch.random.fork_rng(devices=[]), torch.no_grad():

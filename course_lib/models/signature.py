@@ -1,6 +1,6 @@
-"""What a network looks like from outside: its inputs and outputs, with their shapes.
+"""The interface of a network: its inputs and outputs, with their shapes.
 
-Apart from the exporter: a process that only runs a network need not import what writes ONNX, which takes it a second.
+This module is separate from the exporter, because a process that only runs a network need not spend a second on its imports.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Signature:
-    """What a network looks like from outside. Every network of the course returns one from its method ``signature()``.
+    """The interface of a network. Every network of the course returns one from its method ``signature()``.
 
     Attributes:
         inputs: each input's name and shape, in the order of ``forward``'s arguments; a dynamic dimension is a string, its

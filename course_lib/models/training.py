@@ -1,7 +1,7 @@
-"""How the shipped checkpoints were made: ``python -m course_lib.models.training small|wide|encoder|detector``.
+"""Training of the shipped checkpoints: ``python -m course_lib.models.training small|wide|encoder|detector``.
 
 On two CPU cores "small" took 15 to 24 s, "encoder" 51 to 69 s and "wide" 62 to 66 s, and on one "detector" 346 s. The same seed
-gives the same weights on the same machine; another machine may add in another order and end up with slightly different ones.
+gives the same weights on the same machine; another machine may add in another order and get slightly different weights.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ Name = Literal["small", "wide", "encoder"]
 
 @dataclass(frozen=True)
 class Schedule:
-    """How long and how hard a network trains.
+    """The training parameters of a network.
 
     Attributes:
-        epochs: passes over the 1347 training digits, each time perturbed anew.
+        epochs: passes over the 1347 training digits, with new perturbations in each pass.
         learning_rate: the peak; it rises over the first 30 % of the steps and falls to nearly zero over the rest.
-        strength: of the perturbations, see ``digits.perturb``. More than graders use, so that theirs look easy.
+        strength: strength of the perturbations, see ``digits.perturb``. It is larger than in graders.
     """
 
     epochs: int
@@ -101,7 +101,7 @@ def _network(name: Name, *, pretrained: bool) -> nn.Module:
 
 
 def _inputs(name: Name, data: Digits, *, rows: int) -> Tensor:
-    """What the network takes: images, or for the encoder sequences of ``rows`` rows."""
+    """The input of the network: images, or sequences of ``rows`` rows for the encoder."""
     return torch.tensor(data.tokens(rows) if name == "encoder" else data.images)
 
 

@@ -20,7 +20,7 @@ LONGEST = 512  # tokens; the table of positions ends there
 
 
 class EncoderBlock(nn.Module):
-    """Self-attention and a two-layer perceptron, each behind a layer norm and inside a residual; ``(N, S, width)``."""
+    """Self-attention and a two-layer perceptron, each after a layer norm and inside a residual connection; ``(N, S, width)``."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -76,10 +76,10 @@ def encoder(*, pretrained: bool = True) -> Encoder:
 
     Four blocks of width 128 with four heads, 798 858 parameters. ``digits("test").tokens(rows)`` is its input, S = ``rows``.
     It gets .991 of the held-out digits right at 32 rows and at least .977 at 16, 24, 40 and 48, the range it trained on;
-    beyond them it runs but errs more, .79 at 64 rows.
+    beyond them its accuracy is lower, .79 at 64 rows.
 
     Args:
-        pretrained: load the shipped weights; otherwise freshly initialized from torch's global random generator.
+        pretrained: load the shipped weights. Otherwise torch's global random generator initializes them.
     """
     model = Encoder()
     if pretrained:

@@ -1,4 +1,4 @@
-"""Where the shipped weights live, and how they are stored."""
+"""The location and format of the shipped weights."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""CUDA C++ into shared libraries: by nvcc for a GPU, by a host compiler for a machine that has none.
+"""CUDA C++ into shared libraries: by nvcc for a GPU, by a host compiler for a machine without a GPU.
 
-What was compiled is kept in a cache folder, under a name that holds everything it was made from.
+Compiled libraries are kept in a cache folder, under a name that depends on all inputs of the compilation.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def compile_for_host(source: Path = SOURCE, *, flags: Sequence[str] = ()) -> Pat
 
     Args:
         source: a file that includes ``cuda_on_host.h`` where ``ROPE_ON_HOST`` is defined.
-        flags: more for the compiler.
+        flags: additional flags for the compiler.
 
     Returns:
         a shared library whose pointers are host pointers.
@@ -53,8 +53,8 @@ def compile_with_nvcc(
     Args:
         sources: ``.cu`` and ``.cpp`` files; none means the course's RoPE.
         architectures: such as ``("sm_80", "sm_90")``; ``"native"`` is the GPU of this machine.
-        flags: more for nvcc.
-        read: headers from elsewhere; a library made of others is another library.
+        flags: additional flags for nvcc.
+        read: other headers. Other contents give another library.
 
     Returns:
         a shared library whose pointers are device pointers.
@@ -82,7 +82,7 @@ def nvcc() -> str:
 
 
 def kernel_folder() -> Path:
-    """Where compiled libraries are kept."""
+    """The folder of compiled libraries."""
     return Path(os.environ.get(CACHE_VARIABLE) or cache_folder("kernels"))
 
 

@@ -15,12 +15,12 @@ INTERFACES = {"plugin_v2.cpp": range(8, 10), "plugin_v3.cpp": range(10, 12)}  # 
 def build_plugin(tensorrt_include: Path | str, *, architectures: Sequence[str] = ("native",)) -> Path:
     """Compile the plugin for the TensorRT whose headers these are; `rope/cpp/CMakeLists.txt` does the same by hand.
 
-    ``trt.get_plugin_registry().load_library(str(path))`` makes it known to TensorRT, before an ONNX file is parsed or an engine is
-    loaded. TensorRT's headers are enough to build it: it is linked to no library of TensorRT's.
+    ``trt.get_plugin_registry().load_library(str(path))`` registers it with TensorRT. Call it before you parse an ONNX file or load an
+    engine. The build needs only TensorRT's headers, because the plugin is not linked to a TensorRT library.
 
     Args:
         tensorrt_include: folder with ``NvInfer.h``; NVIDIA publishes the headers with the open-source part of TensorRT.
-        architectures: as of `compile_with_nvcc`.
+        architectures: see `compile_with_nvcc`.
 
     Raises:
         BackendUnavailable: no headers there, a version that the plugin does not know, or no nvcc.

@@ -22,7 +22,7 @@ Shape = Sequence[int]  # batch, sequence, heads, head size
 
 
 class Launcher(Protocol):
-    """Enqueues one rotation. Addresses are numbers; what `rope/rope.h` says of them holds.
+    """Enqueues one rotation. Addresses are numbers with the requirements in `rope/rope.h`.
 
     Raises:
         EngineError: CUDA rejected the launch.
@@ -35,10 +35,10 @@ class Launcher(Protocol):
 
 
 class RopeLibrary:
-    """A library that `compilers` made of `rope/rope.cu`, or of another source with the interface in `rope/rope.h`.
+    """A library compiled from `rope/rope.cu`, or from another source with the interface in `rope/rope.h`.
 
     Args:
-        path: of the shared library. Made by nvcc it takes device pointers and a stream, otherwise host pointers.
+        path: path of the shared library. A library from nvcc takes device pointers and a stream, others take host pointers.
     """
 
     def __init__(self, path: Path) -> None:
@@ -67,8 +67,8 @@ class RopeLibrary:
 class PycudaRope:
     """The same source, compiled by pycuda in the running process; a pycuda context must be current.
 
-    pycuda launches on its own `Stream` objects only and cannot use a stream that was created elsewhere, so this serves programs
-    that own their stream. A plugin gets the stream's number from TensorRT and takes a `RopeLibrary`.
+    pycuda launches only on its own `Stream` objects and cannot use other streams, so this class is for programs
+    that own their stream. A plugin receives the stream's number from TensorRT and uses a `RopeLibrary`.
     """
 
     def __init__(self) -> None:
@@ -92,12 +92,12 @@ class PycudaRope:
 
 
 def pycuda_source() -> str:
-    """The CUDA C++ that pycuda compiles: the one source, whose header it finds through `pycuda_options`."""
+    """The CUDA C++ that pycuda compiles: the same source, whose header it finds through `pycuda_options`."""
     return SOURCE.read_text(encoding="utf-8")
 
 
 def pycuda_options() -> dict[str, object]:
-    """Arguments of ``pycuda.compiler.SourceModule`` beside the source."""
+    """Arguments of ``pycuda.compiler.SourceModule`` in addition to the source."""
     # pycuda would wrap the source into extern "C", which templates do not allow; the kernels have plain names of their own
     return {"nvcc": nvcc(), "options": ["-std=c++17", "-O3"], "no_extern_c": True, "include_dirs": [str(FOLDER)]}
 
@@ -108,7 +108,7 @@ def kernel_name(dtype: str, *, interleaved: bool, width: int) -> str:
 
 
 def vector_width(dtype: str, addresses: Sequence[int], head_size: int) -> int:
-    """How many numbers a thread may load at once: 16 bytes where every address allows it, else one number."""
+    """The number of values that a thread may load at once: 16 bytes if every address allows it, otherwise one value."""
     width = VECTOR_BYTES // (4 if dtype == "float32" else 2)
     aligned = all(address % VECTOR_BYTES == 0 for address in addresses) and head_size // 2 % width == 0
     return width if aligned else 1
@@ -148,7 +148,7 @@ def cuda_launcher() -> RopeLibrary:
 def rope_on_host(
     x: np.ndarray, cos: np.ndarray, sin: np.ndarray, *, interleaved: bool = False, launch: Launcher | None = None
 ) -> np.ndarray:
-    """Run the CUDA kernel itself, on the processor: `rope.cu` compiled by the host's compiler.
+    """Run the CUDA kernel on the processor, with `rope.cu` compiled by the host's compiler.
 
     Args:
         x: float32, float16 or (with the package ml_dtypes) bfloat16, shape ``(batch, sequence, heads, head_size)``.

@@ -1,8 +1,8 @@
-"""RoPE as an operator of ONNX's: a node of our own domain that TensorRT's parser maps to the plugin, and the same in standard operators.
+"""RoPE as an ONNX operator: a node in the course's domain that TensorRT's parser maps to the plugin, and the same in standard operators.
 
-The parser looks up an operator that it does not know in TensorRT's plugin registry, by the node's type as the plugin's name and its
+The parser looks up an unknown operator in TensorRT's plugin registry. It uses the node's type as the plugin's name, and the node's
 attributes ``plugin_version`` and ``plugin_namespace``. Since TensorRT 10.10 it also reads the namespace from the node's domain; before
-that the domain played no part, so the attribute is always written. It prefers its own importers, so a plugin must not bear the name
+that the domain played no part, so the attribute is always written. It prefers its own importers, so a plugin must not have the name
 of a standard operator, such as `RotaryEmbedding` of opset 23.
 
 Source: the open-source ONNX parser of TensorRT, importer of plugins (FallbackPluginImporter); TensorRT's changelog, 10.10.0.

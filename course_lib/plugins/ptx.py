@@ -17,7 +17,7 @@ _ACCESS = re.compile(r"\b(ld|st)\.global(?:\.\w+)*?(?:\.v(\d))?\.[bsuf](8|16|32|
 
 
 def count_accesses(ptx: str) -> dict[str, Counter[str]]:
-    """For each kernel how many instructions load and store how many bytes of global memory at once.
+    """For each kernel, the number of load and store instructions by their width in bytes of global memory.
 
     Returns:
         by kernel, counts by ``"ld 16"``, ``"st 2"``, ..., and ``"local"`` for loads and stores of arrays that are not in

@@ -39,10 +39,10 @@ def rope_plugin(trt: Any, launch: Launcher | None = None) -> RopePlugin:
 
     Args:
         trt: the module ``tensorrt``, 10 or newer.
-        launch: what runs the kernel; None compiles it with nvcc when it is first needed.
+        launch: function that runs the kernel; None compiles it with nvcc on first use.
 
     Raises:
-        BackendUnavailable: a TensorRT older than 10.
+        BackendUnavailable: TensorRT is older than 10.
     """
     if not hasattr(trt, "IPluginV3"):
         raise BackendUnavailable(f"TensorRT {trt.__version__} has no IPluginV3, which came with 10: use the plugin in C++")
@@ -98,7 +98,7 @@ def rope_plugin(trt: Any, launch: Launcher | None = None) -> RopePlugin:
         # ---- runtime
 
         def get_fields_to_serialize(self) -> Any:
-            """What an engine file keeps; a creator gets it back when the engine is loaded."""
+            """The fields that an engine file keeps. The creator receives them when the engine is loaded."""
             # A collection copies the pointers of its fields and forgets whose memory it is. If the array is not kept alive,
             # TensorRT writes whatever is in that memory into the engine, without an error.
             self._kept = np.array([self.interleaved], np.int32)
@@ -150,7 +150,7 @@ def rope_plugin(trt: Any, launch: Launcher | None = None) -> RopePlugin:
 
 @cache  # it also keeps the creator: TensorRT's registry holds a bare pointer to it
 def register_rope(trt: Any, launch: Launcher | None = None) -> Any:
-    """Make the plugin known to TensorRT; the same call again does nothing.
+    """Register the plugin with TensorRT. A second call has no effect.
 
     Call it before an ONNX file is parsed and before an engine is loaded: both look the plugin up by name.
 
@@ -158,7 +158,7 @@ def register_rope(trt: Any, launch: Launcher | None = None) -> Any:
         the creator.
 
     Raises:
-        EngineError: TensorRT knows a plugin of this name already, from a library or with another kernel.
+        EngineError: TensorRT already has a plugin of this name, from a library or with another kernel.
     """
     creator = rope_plugin(trt, launch).creator()
     if not trt.get_plugin_registry().register_creator(creator, NAMESPACE):

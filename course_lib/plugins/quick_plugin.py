@@ -1,7 +1,7 @@
 """RoPE as a quick plugin: two decorated functions, for TensorRT 10.6 and newer.
 
-The first says what comes out, the second does it; TensorRT makes plugin and creator of them. What an `IPluginV3` says in a hundred
-lines this says in ten, and so there is nothing to tune: formats are linear and types are the inputs'.
+The first describes the output, and the second computes it. TensorRT makes the plugin and its creator from them. Ten lines replace the
+hundred of an `IPluginV3`, but nothing can be tuned: formats are linear, and types are those of the inputs.
 
 Source: NVIDIA TensorRT documentation, "Quickly Deployable Plugins".
 """
@@ -24,10 +24,10 @@ def quick_rope(trt: Any, launch: Launcher | None = None) -> Any:
 
     Args:
         trt: the module ``tensorrt``.
-        launch: what runs the kernel; None compiles it with nvcc when it is first needed.
+        launch: function that runs the kernel; None compiles it with nvcc on first use.
 
     Returns:
-        what makes a plugin out of a network's tensors.
+        a function that makes a plugin from tensors of a network.
 
     Raises:
         BackendUnavailable: this TensorRT has no quick plugins.

@@ -1,4 +1,4 @@
-"""Rotary position embedding in NumPy: what every kernel and every plugin of this package is measured against.
+"""Rotary position embedding in NumPy: the reference for every kernel and plugin of this package.
 
 Source: Su et al., RoFormer: Enhanced Transformer with Rotary Position Embedding (2021), arXiv:2104.09864.
 """
@@ -20,7 +20,7 @@ def rope_tables(
         head_size: numbers in a head, even; a head has ``head_size / 2`` pairs.
         base: the longest wavelength is near ``2 * pi * base`` positions.
         first: position of the first row: 0 for a prompt, the number of tokens so far for the next one.
-        dtype: of the tables; the kernels take float32.
+        dtype: type of the tables; the kernels take float32.
 
     Returns:
         cos and sin, each of shape ``(sequence, head_size / 2)``.
@@ -36,13 +36,13 @@ def rope_tables(
 
 
 def rope(x: np.ndarray, cos: np.ndarray, sin: np.ndarray, *, interleaved: bool = False, dtype: Any = np.float64) -> np.ndarray:
-    """Turn each pair (a, b) of numbers of a head by its angle: ``a cos - b sin`` and ``b cos + a sin``.
+    """Rotate each pair (a, b) of numbers of a head by its angle: ``a cos - b sin`` and ``b cos + a sin``.
 
     Args:
         x: shape ``(batch, sequence, heads, head_size)``, any floating-point dtype.
         cos, sin: tables of `rope_tables`, shape ``(rows, head_size / 2)`` with at least `sequence` rows; row s belongs to token s.
         interleaved: which numbers form pair i: ``(i, i + head_size / 2)``, or ``(2 * i, 2 * i + 1)`` if interleaved.
-        dtype: of the arithmetic and of the result.
+        dtype: type of the arithmetic and of the result.
 
     Raises:
         ValueError: shapes that do not fit.

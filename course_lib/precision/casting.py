@@ -1,10 +1,10 @@
 """FP16 and BF16: a float32 graph, cast node by node, with a list of nodes that stay float32.
 
-TensorRT networks are strongly typed: a kernel computes in the type that the graph says, so half precision has to be written
-into the graph. Here every tensor gets one type, that of the node which makes it, and a Cast stands where a reader needs another.
+TensorRT networks are strongly typed: a kernel computes in the type that the graph specifies, so half precision must be written
+into the graph. Here every tensor gets the type of the node that makes it. If a reader needs another type, a Cast is inserted.
 
-Which half? FP16 has 10 bits of mantissa and ends at 65 504; BF16 has 7 and ends where float32 does. FP16 rounds finer, BF16
-hardly ever overflows. What overflows on the way (a sum of squares, an exponential) is what the keep list is for.
+FP16 has 10 bits of mantissa and a largest value of 65 504. BF16 has 7 bits and the range of float32. FP16 rounds more finely,
+and BF16 hardly ever overflows. The keep list is for nodes that overflow (a sum of squares, an exponential).
 
 Source: Micikevicius et al., Mixed Precision Training (2018); Kalamkar et al., A Study of BFLOAT16 for Deep Learning Training
 (2019); NVIDIA TensorRT documentation, "Strongly Typed Networks".
@@ -38,12 +38,12 @@ def cast(
     """A copy of a float32 model that computes in half precision; its inputs and outputs stay float32.
 
     Weights are rounded once and stored in half the space, unless only kept nodes read them; very small ones become 0. Nodes keep
-    their names, and a cast is called after its tensor: ``x/to_fp16``, ``x/to_fp32``. Operators for which ONNX has no form in
-    half precision stay float32 as if they were kept, and so do Q/DQ pairs.
+    their names, and a cast is named after its tensor: ``x/to_fp16``, ``x/to_fp32``. Operators without a half-precision form in
+    ONNX stay float32 as if they were kept, and so do Q/DQ pairs.
 
     Args:
-        model: float32. It is not changed.
-        dtype: "fp16" or "bf16". BF16 needs opset 22: an older model is converted.
+        model: a float32 model. It is not changed.
+        dtype: "fp16" or "bf16". BF16 needs opset 22, and an older model is converted.
         keep: names of nodes that compute in float32.
         clamp: replace weights that are too large by the largest finite number instead of rejecting them. Infinities stay.
 
@@ -89,7 +89,7 @@ def _typed(model: onnx.ModelProto, dtype: str) -> ir.Model:
 
 
 class _Casting:
-    """One pass over a graph in its order, so that the types of a node's inputs are settled when it is reached."""
+    """One pass over a graph in order, so that the types of a node's inputs are known when it is reached."""
 
     def __init__(self, graph: ir.Graph, name: str, clamp: bool) -> None:
         self.graph, self.name, self.half, self.clamp = graph, name, _HALVES[name], clamp
@@ -130,7 +130,7 @@ class _Casting:
             self.graph.remove(node, safe=True)
 
     def _read_as(self, value: ir.Value, dtype: ir.DataType, reader: ir.Node | None = None) -> ir.Value:
-        """`value` in the wanted type: itself, a rounded constant, or what a Cast right behind it makes."""
+        """`value` in the wanted type: itself, a rounded constant, or the output of a Cast directly after it."""
         if value.dtype == dtype:
             return value
         if (value, dtype) not in self.copies:
@@ -177,7 +177,7 @@ class _Casting:
                 self.graph.outputs[position] = wide
 
     def _drop_wide_weights(self) -> None:
-        """Where only half-precision nodes read a weight, its rounded copy takes its place and its name."""
+        """If only half-precision nodes read a weight, replace it by its rounded copy with the same name."""
         for (value, _), copy in self.copies.items():
             if value.is_initializer() and not value.uses() and not value.is_graph_output():
                 name = str(value.name)
@@ -186,9 +186,9 @@ class _Casting:
 
 
 def _half_places(node: ir.Node, half: ir.DataType, opsets: Mapping[str, int]) -> set[tuple[str, int]]:
-    """Which inputs and outputs of `node` may be in half precision, by ONNX's own description of the operator.
+    """The inputs and outputs of `node` that may be in half precision, according to ONNX's schema of the operator.
 
-    An output follows the inputs: without one of the same type variable (ConstantOfShape) it stays as it is. Operators with an
+    An output follows the inputs. Without an input of the same type variable (ConstantOfShape), its type does not change. Operators with an
     attribute for their type (RandomNormalLike) stay in float32.
     """
     if node.op_type in _PAIRS or not onnx.defs.has(node.op_type, node.domain):

@@ -65,8 +65,8 @@ class Format:
     def spacing(self, value: float) -> float:
         """The distance from ``value``, if the format has it, to the next larger magnitude.
 
-        Below the smallest normal number it is the same as there, because subnormal numbers, and zero, share one exponent. Beyond the
-        largest number it is the distance between the last two.
+        Below the smallest normal number, the distance is constant, because subnormal numbers and zero share one exponent. Beyond the
+        largest number, it is the distance between the last two.
 
         Raises:
             ValueError: NaN.
@@ -79,7 +79,7 @@ class Format:
         return 2.0 ** (math.frexp(magnitude)[1] - 1 - self.mantissa_bits)
 
     def count(self, low: float, high: float) -> int:
-        """How many numbers of the format lie in ``[low, high]``, 0 < low <= high."""
+        """Number of values of the format in ``[low, high]``, 0 < low <= high."""
         return int(np.floor(self._place(min(high, self.largest))) - np.ceil(self._place(low))) + 1
 
     def _place(self, value: float) -> float:

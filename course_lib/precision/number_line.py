@@ -1,4 +1,4 @@
-"""Figures of number formats: how far they reach, and where on the line their numbers lie."""
+"""Figures of number formats: their ranges, and the positions of their values on a number line."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def format_ranges(formats: Sequence[Format] = tuple(FORMATS.values())) -> Figure
 
 
 def number_lines(formats: Sequence[Format], low: float, high: float) -> Figure:
-    """Every number of each format between two positive ones, as a tick; where ticks are denser than pixels they make a bar.
+    """Draw every number of each format between two positive ones as a tick. Ticks that are denser than pixels form a bar.
 
     Args:
         formats: one line each.
-        low, high: ends of the stretch, 0 < low < high.
+        low, high: ends of the interval, 0 < low < high.
 
     Raises:
-        ValueError: a stretch that is empty or not positive.
+        ValueError: the interval is empty or not positive.
     """
     if not 0 < low < high < np.inf:
         raise ValueError(f"a stretch has 0 < low < high, got {low} and {high}")
@@ -68,11 +68,11 @@ def number_lines(formats: Sequence[Format], low: float, high: float) -> Figure:
 
 
 def running_sums(step: float, count: int, formats: Sequence[Format]) -> Figure:
-    """The same small number added again and again, every partial sum rounded to the format.
+    """Draw the repeated addition of a small number, with every partial sum rounded to the format.
 
     Args:
-        step: what is added, positive.
-        count: how often, at least once.
+        step: the number to add, positive.
+        count: number of additions, at least one.
         formats: one curve each.
 
     Raises:

@@ -1,11 +1,11 @@
-"""Quantization-aware training (QAT): let a network learn with the rounding that INT8 will do to it.
+"""Quantization-aware training (QAT): train a network with the rounding of INT8.
 
-NVIDIA ModelOpt puts a fake quantizer in front of both inputs of every Conv and Linear and settles the ranges on a few batches:
-that alone is post-training quantization (PTQ). Training then goes on with the quantizers in place, gradients pass straight
-through them (`fake_quant.straight_through` shows how), and weights move to where rounding hurts less.
+NVIDIA ModelOpt inserts a fake quantizer before both inputs of every Conv and Linear, and chooses the ranges on a few batches.
+This step alone is post-training quantization (PTQ). Training then continues with the quantizers, gradients pass straight
+through them (see `fake_quant.straight_through`), and weights move to values for which rounding causes less error.
 
-Where PTQ at 8 bits already gives the float accuracy, as it often does, QAT gains nothing and costs a training run. It pays
-with fewer bits, and with ranges that cannot be chosen well.
+If PTQ at 8 bits already has the float accuracy, as is common, QAT gains nothing and costs a training run. It helps with fewer
+bits, and with ranges that cannot be chosen well.
 
 ModelOpt is not among the course's own requirements: ``pip install "tensorrt-course[qat]"``.
 
@@ -43,9 +43,9 @@ def quantize_aware(
     range for each output channel, activations one per tensor; all are symmetric, with zero point 0. Biases stay float.
 
     Args:
-        module: float32; it is not changed.
-        batches: calibration inputs, as `module` takes them.
-        weight_bits, activation_bits: of the integers, 2 to 8. Only 8 and 8 can be exported; fewer show what rounding does.
+        module: a float32 module; it is not changed.
+        batches: calibration inputs for `module`.
+        weight_bits, activation_bits: bits of the integers, 2 to 8. Only 8 and 8 can be exported; fewer show the effect of rounding.
 
     Raises:
         BackendUnavailable: ModelOpt is not installed, or cannot be imported.
@@ -86,16 +86,16 @@ def train(
     loss: Callable[[Tensor, Tensor], Tensor] | None = None,
     progress: bool = True,
 ) -> list[float]:
-    """Fine-tune `model` in place with its quantizers at work, and leave it in eval mode. Ranges stay what calibration found.
+    """Fine-tune `model` in place with its quantizers, and leave it in eval mode. The ranges from calibration do not change.
 
-    Adam, with a learning rate that falls to nothing along a cosine: the network is trained already and has to move little.
+    The optimizer is Adam with a learning rate that falls to zero along a cosine, because the network is already trained.
 
     Args:
-        model: from `quantize_aware`; any other module is trained just as well, for a fair comparison.
-        batches: pairs of inputs and targets, gone through in order once an epoch.
+        model: from `quantize_aware`. Any other module can be trained too, for a fair comparison.
+        batches: pairs of inputs and targets, used in order once per epoch.
         epochs: passes over the batches.
-        learning_rate: at the start.
-        loss: of outputs and targets; by default the cross entropy of logits ``(N, classes)`` with labels ``(N,)``.
+        learning_rate: rate at the start.
+        loss: function of outputs and targets; by default the cross entropy of logits ``(N, classes)`` with labels ``(N,)``.
         progress: show a bar on stderr.
 
     Returns:
@@ -130,14 +130,14 @@ def train(
 
 
 def export_qat_onnx(model: nn.Module, export: Callable[..., onnx.ModelProto]) -> onnx.ModelProto:
-    """The quantized network as ONNX with Q/DQ pairs, INT8, symmetric, as TensorRT takes it.
+    """The quantized network as ONNX with symmetric INT8 Q/DQ pairs for TensorRT.
 
-    Pairs stand where ModelOpt's quantizers stood: on both inputs of Conv and Gemm, never on a bias, nor between a Conv and its
-    Relu. What torch's exporter leaves behind (casts from float to float, constants as nodes) is cleared away.
+    Pairs replace ModelOpt's quantizers: on both inputs of Conv and Gemm, never on a bias or between a Conv and its Relu. The
+    remains of torch's exporter (casts from float to float, constants as nodes) are removed.
 
     Args:
         model: from `quantize_aware`, with 8 bits throughout.
-        export: `course_lib.models.export_onnx`, or what takes a module and ``opset=17`` like it.
+        export: `course_lib.models.export_onnx`, or a function with the same arguments (a module and ``opset=17``).
 
     Raises:
         CourseError: a quantizer has another number of bits, or there is none.

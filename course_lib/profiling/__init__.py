@@ -1,4 +1,4 @@
-"""Where time goes and what changed: layer tables compared and drawn, times of layers, timelines, Nsight, the usual faults."""
+"""Profiling: comparison and figures of layer tables, times of layers, timelines, Nsight, and the usual faults."""
 
 from course_lib.profiling.faults import Fault, find_faults
 from course_lib.profiling.layer_tables.drawing import draw

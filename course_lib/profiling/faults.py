@@ -62,11 +62,11 @@ class Fault:
 
     Attributes:
         name: a key of `REMEDIES`.
-        finding: what was seen, with numbers.
+        finding: the evidence, with numbers.
         remedy: the technique, such as ``"pinned memory"``.
         advice: what to do, in one sentence.
-        lost: when the device waited, or worked on what the remedy shortens, in order; microseconds.
-        share: of the span, 0 to 1. The most that the remedy can win.
+        lost: intervals in which the device waited, or did work that the remedy shortens, in order; microseconds.
+        share: share of the span, 0 to 1. It is the largest possible gain of the remedy.
         events: the calls, copies or kernels that show it.
     """
 
@@ -90,8 +90,8 @@ class Fault:
 def find_faults(timeline: Timeline) -> tuple[Fault, ...]:
     """The faults of a steady loop, the costliest first; none if the device is busy all the time with kernels longer than their launch.
 
-    Only the stretch from the first to the last device work counts: what the program does before and after is not part of the loop.
-    Look at a `window` where the recording holds warm-up too.
+    Only the time from the first to the last device work counts, because work before and after it is not part of the loop.
+    If the recording also holds the warm-up, use a `window`.
 
     Source: the rules of ``nsys analyze`` (gpu_gaps, cuda_memcpy_async, cuda_memcpy_sync, cuda_api_sync), with the thresholds of
     this module, which are meant for inference steps of milliseconds.

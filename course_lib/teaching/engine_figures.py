@@ -1,4 +1,4 @@
-"""What settings, profiles, fusion and caches are worth, drawn from the rows that ``benchmarks/engines.py`` records.
+"""The effect of settings, profiles, fusion and caches, drawn from the rows that ``benchmarks/engines.py`` records.
 
 Rows are plain JSON values as the script writes them; those with ``failed`` are left out.
 """
@@ -67,7 +67,7 @@ def draw_settings(rows: Sequence[Row]) -> Figure:
 
 
 def draw_caches(rows: Sequence[Row]) -> Figure:
-    """How long the same engine takes to be there, from nothing and from each cache."""
+    """Draw the time until the same engine is ready, without a cache and with each cache."""
     found = {row["from"]: row["build_s"] for row in _those(rows, "cache")}
     ways = list(found)
     times = found[ways[0]] / found[ways[-1]]
@@ -146,7 +146,7 @@ def _intervals(axes: Axes, rows: Sequence[Row], places: Sequence[float], color: 
 
 
 def _log_dots(values: Mapping[str, float], label: str, title: str) -> Figure:
-    """Values on a logarithmic axis, from the top down; not bars, whose length would mean nothing there."""
+    """Draw values as dots on a logarithmic axis, from top to bottom. The length of bars would have no meaning there."""
     figure = style.figure(7.5, 1.1 + 0.32 * len(values))
     axes = figure.add_subplot()
     axes.plot(list(values.values()), range(len(values)), "o", ms=7, color=style.color(0))

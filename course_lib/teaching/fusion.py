@@ -128,12 +128,12 @@ def _tensors(traffic: Traffic) -> list[tuple[int, int, int]]:
 
 
 def growth(sizes: Sequence[int], variants: Mapping[str, Sequence[Traffic]], label: str, title: str) -> Figure:
-    """Traffic over a size, such as the sequence length, on two logarithmic axes; one line a variant.
+    """Traffic over a size, such as the sequence length, on two logarithmic axes, one line per variant.
 
     Args:
         sizes: in ascending order.
         variants: for each name the traffic at each size.
-        label: of the horizontal axis, with its unit.
+        label: label of the horizontal axis, with its unit.
         title: the takeaway.
     """
     from matplotlib.ticker import NullFormatter

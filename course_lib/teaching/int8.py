@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 
 def candidate_figure(histogram: Histogram, kept: Sequence[int]) -> Figure:
-    """P, what was seen, and Q, what 128 levels can tell of it, for some candidate thresholds of the entropy calibrator.
+    """Draw P, the observed distribution, and Q, its version with 128 levels, for some candidate thresholds of the entropy calibrator.
 
     Args:
-        histogram: of one tensor.
-        kept: for each picture, how many bins lie below the threshold: 128 to ``histogram.used``.
+        histogram: histogram of one tensor.
+        kept: for each picture, the number of bins below the threshold: 128 to ``histogram.used``.
 
     Raises:
         ValueError: a candidate outside of that range.
@@ -59,11 +59,11 @@ def candidate_figure(histogram: Histogram, kept: Sequence[int]) -> Figure:
 
 
 def channel_figure(weight: np.ndarray, name: str) -> Figure:
-    """The largest magnitude in each output channel of a weight, against the one that a scale for the whole weight must hold.
+    """Draw the largest magnitude in each output channel of a weight, and the largest one of the whole weight.
 
     Args:
-        weight: of any shape; axis 0 counts output channels.
-        name: of the layer.
+        weight: array of any shape; axis 0 counts output channels.
+        name: name of the layer.
     """
     ranges = np.sort(np.abs(weight).reshape(len(weight), -1).max(1))[::-1]
     steps = 127 * ranges / ranges[0]
@@ -81,11 +81,11 @@ def channel_figure(weight: np.ndarray, name: str) -> Figure:
 
 
 def quality_map(results: Mapping[str, Mapping[str, float]], unit: str = "SQNR (dB)") -> Figure:
-    """A row a data set, a column a method, the quality as color and number. Higher is better.
+    """Draw one row per data set and one column per method, with the quality as color and number. Higher is better.
 
     Args:
-        results: data set, then method, to the quality; all rows have the same methods.
-        unit: of the numbers.
+        results: quality by data set and then by method; all rows have the same methods.
+        unit: unit of the numbers.
     """
     methods = list(next(iter(results.values())))
     values = np.array([[row[method] for method in methods] for row in results.values()])
@@ -112,7 +112,7 @@ def sample_figure(results: Mapping[str, Mapping[int, Sequence[float]]], unit: st
 
     Args:
         results: method, then number of samples, to one value for each random choice.
-        unit: of the values.
+        unit: unit of the values.
     """
     drawn = style.figure(7.5, 3.2)
     axes = drawn.add_subplot()
@@ -155,10 +155,10 @@ def agreement_figure(rows: Sequence[Mapping[str, Any]]) -> Figure:
 
 
 def quantize_tensor(model: onnx.ModelProto, tensor: str, amax: float) -> onnx.ModelProto:
-    """A copy of a model in which all readers of one tensor get its INT8 copy, as does the caller where it is an output.
+    """A copy of a model in which all readers of one tensor get its INT8 copy, and so does the caller if it is an output.
 
     Args:
-        model: float32, or with pairs already. It is not changed.
+        model: a float32 model, possibly with pairs. It is not changed.
         tensor: written by a node.
         amax: the largest magnitude that INT8 must represent.
 

@@ -87,13 +87,13 @@ def _arrow(axes: Axes, start: _Point, end: _Point, text: str = "", at: _Point = 
 
 
 def draw_range(shapes: ShapeRange, answered: Mapping[int, bool], *, axis: int = 0, name: str = "batch") -> Figure:
-    """The range of a profile and what an engine did: one dot a size that was tried, filled where the engine answered.
+    """The range of a profile and what an engine did: one dot per tested size, filled if the engine answered.
 
     Args:
         shapes: the profile's range for one input.
         answered: for each size of the dimension that was tried, whether the engine accepted it.
         axis: which dimension.
-        name: what the dimension is called.
+        name: name of the dimension.
     """
     low, best, high = (bound[axis] for bound in (shapes.min, shapes.opt, shapes.max))
     figure = style.figure(7.5, 1.9)

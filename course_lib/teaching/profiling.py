@@ -80,7 +80,7 @@ def range_ms(timeline: Timeline, step: str) -> dict[str, float]:
 
 
 def at_most(parts_ms: Mapping[str, float], name: str) -> float:
-    """How many times as fast a step would be if one range took no time.
+    """The speedup of a step if one range took no time.
 
     Source: Amdahl (1967), Validity of the single processor approach to achieving large scale computing capabilities.
     """

@@ -1,4 +1,4 @@
-"""Figures of services: what a queue did to the frames, and ratios with their intervals."""
+"""Figures of services: the effect of a queue on frames, and ratios with their intervals."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 def queues(served: Mapping[str, Served], title: str) -> Figure:
-    """Latency of each frame over the time at which it came, one panel a queue; lost frames as crosses at the bottom.
+    """Draw the latency of each frame over its arrival time, one panel per queue, with lost frames as crosses at the bottom.
 
     Args:
-        served: what happened, by the queue's name.
+        served: results by the name of the queue.
         title: the takeaway.
     """
     figure = style.figure(2.4 * len(served) + 0.4, 3.0)

@@ -28,10 +28,10 @@ _LETTERS = (4, 12)  # in a tray, five digits each
 def mail_day(seed: int | None, *, requests: int = 4000) -> np.ndarray:
     """Sizes of the requests that a letter-sorting machine sends on one day, int64 ``(requests,)``, each 1 to `LARGEST`.
 
-    It asks for a house number, a postcode, a postcode with its delivery route, or for a whole tray of letters at once.
+    A request is a house number, a postcode, a postcode with its delivery route, or a whole tray of letters.
 
     Args:
-        seed: the same seed gives the same day, None an unknown one.
+        seed: the same seed gives the same day; None gives a random one.
     """
     rng = np.random.default_rng(seed)
     shares = [share for _, _, share in _KINDS.values()]
@@ -43,10 +43,10 @@ def mail_day(seed: int | None, *, requests: int = 4000) -> np.ndarray:
 
 
 def padded_latency(latency_ms: Mapping[int, float]) -> dict[int, float]:
-    """What a request of each size costs in a service that may pad it: the least time of its own size and of all larger ones.
+    """The cost of a request of each size in a service that may pad it: the smallest time of its size and of all larger ones.
 
-    A call is disturbed by the machine in one direction only, it becomes slower. So where a size was measured slower than a
-    larger one, the larger one's time is the better estimate, and a hump in the curve does not become the border of a profile.
+    Disturbances of the machine only make a call slower. If a size was measured slower than a larger one, the time of the larger
+    one is therefore the better estimate. A peak in the curve then does not become the border of a profile.
 
     Args:
         latency_ms: milliseconds of a call by size.
@@ -76,9 +76,9 @@ def latency_over_size(
         latency_ms: milliseconds of a call by size, for the sizes that the engine answered.
         shapes: the profile's range for the input.
         rejected: sizes that the engine rejected.
-        axis: which dimension.
-        name: what the dimension is called.
-        item: what it counts.
+        axis: index of the dimension.
+        name: name of the dimension.
+        item: name of one item in it.
     """
     low, best, high = (bound[axis] for bound in (shapes.min, shapes.opt, shapes.max))
     sizes = sorted(latency_ms)
@@ -103,12 +103,12 @@ def latency_over_size(
 def latency_map(
     latency_ms: Mapping[Sizes, float], boxes: Mapping[str, tuple[Sizes, Sizes]] | None = None, *, names: tuple[str, str]
 ) -> Figure:
-    """Time of a call over two dimensions, one cell a measured shape, with profiles as frames around the cells that they hold.
+    """Draw the time of a call over two dimensions, one cell per measured shape, with profiles as frames around their cells.
 
     Args:
         latency_ms: milliseconds by the sizes of both dimensions, for a full grid of sizes.
         boxes: profiles by name, each with the smallest and the largest sizes that it accepts.
-        names: what the two dimensions are called.
+        names: names of the two dimensions.
     """
     from matplotlib.colors import LogNorm
 
@@ -153,12 +153,12 @@ def _spell(sizes: Sizes) -> str:
 
 
 def traffic(sizes: np.ndarray, ends: Sequence[int] = (), *, name: str = "batch", title: str = "") -> Figure:
-    """How often each size was asked for; with `ends`, colored by the profile that takes it.
+    """Draw the number of requests of each size; with `ends`, colored by the profile that serves it.
 
     Args:
         sizes: one for each request, ``(n,)``.
-        ends: the largest size of each profile, in ascending order: a request goes to the first one that is large enough.
-        name: what the dimension is called.
+        ends: the largest size of each profile, in ascending order. A request goes to the first profile that is large enough.
+        name: name of the dimension.
         title: the takeaway; by default the most frequent size and its share.
     """
     values, counts = np.unique(sizes, return_counts=True)

@@ -1,4 +1,4 @@
-"""What a compiler makes of small networks: many of them built in one go, and a network to put things between two convolutions."""
+"""Builds of small networks: many in one process, and a network with a module between two convolutions."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def layers_of(
 ) -> dict[str, LayerTable]:
     """The layer table of each network, built for one fixed input shape by TensorRT for RTX, all in one process of the compiler.
 
-    Batch norms stay in the graph, so that the compiler is seen folding them.
+    Batch norms stay in the graph, so that the layer table shows whether the compiler folds them.
 
     Args:
-        networks: by name; each takes one float32 tensor.
-        shape: of that tensor, called ``x``; its first dimension is the batch.
+        networks: networks by name; each takes one float32 tensor.
+        shape: shape of that tensor ``x``; its first dimension is the batch.
         precision: "fp16" computes in half precision between casts at the border.
-        outputs: how many tensors a network returns, where it is not one.
+        outputs: number of tensors that a network returns, if it is not one.
 
     Raises:
         BuildError, PrecisionError: see `build`.
@@ -59,13 +59,13 @@ def layers_of(
 def between_convs(
     between: Callable[[Tensor], Tensor | tuple[Tensor, ...]], channels: int = 64, *, after: int | None = None
 ) -> nn.Module:
-    """Two 3x3 convolutions with something between them: what does it cost in kernels?
+    """Two 3x3 convolutions with a module between them, to count its kernels.
 
     Args:
-        between: a module or a function of the first convolution's result. Of a tuple only the first goes on, the others are
-            outputs of the network.
-        channels: of the input, of the first convolution's result and of the output.
-        after: channels that `between` leaves, where it changes them.
+        between: a module or a function of the first convolution's result. Only the first element of a tuple is used further; the others
+            are outputs of the network.
+        channels: channels of the input, of the first convolution's result and of the output.
+        after: number of channels after `between`, if it changes them.
     """
     from torch import nn
 
@@ -86,11 +86,11 @@ def between_convs(
 def attention(
     mix: Callable[[Tensor, Tensor, Tensor], Tensor | tuple[Tensor, ...]], width: int = 128, heads: int = 4
 ) -> nn.Module:
-    """Self-attention over ``(N, S, width)`` with projections in and out, and something of one's own in the middle.
+    """Self-attention over ``(N, S, width)`` with input and output projections and a custom part in the middle.
 
     Args:
         mix: a function of queries ``(N, heads, S, width / heads)``, transposed keys ``(N, heads, width / heads, S)`` and values,
-            shaped and resulting like the queries. Of a tuple only the first goes on, the others are outputs of the network.
+            with the shape of the queries. It returns this shape. Of a tuple, only the first element is used further; others are outputs.
     """
     from torch import nn
 
@@ -111,11 +111,11 @@ def attention(
 
 
 def extra_kernels(tables: Mapping[str, LayerTable], plain: str, title: str) -> Figure:
-    """How many kernels each network has more than one of them.
+    """Draw the number of additional kernels of each network relative to one of them.
 
     Args:
         tables: from `layers_of`.
-        plain: the name of the one to compare with; it gets no bar.
+        plain: name of the network to compare with, which has no bar.
         title: the takeaway.
     """
     fewest = len(tables[plain].kernels)

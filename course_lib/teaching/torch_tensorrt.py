@@ -1,8 +1,8 @@
-"""Lecture 13: why `torch.export` rejects a module, what each version does with a keyword, and where a graph would be divided.
+"""Lecture 13: the reason why `torch.export` rejects a module, the effect of a keyword in each version, and the partitions of a graph.
 
 The rules of `partition` are those of Torch-TensorRT's default partitioner, which is PyTorch's own splitter: operators with a converter
-are gathered into blocks as long as what they need is there, and blocks that are too small go back to PyTorch. The model leaves out
-converters that look at a node's arguments before they take it, and Torch-TensorRT's own rewriting of the graph.
+form blocks as long as their inputs are available, and blocks that are too small go back to PyTorch. The model does not include
+converters that check a node's arguments first, or Torch-TensorRT's own rewriting of the graph.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _LOGS = ("torch.fx.experimental.symbolic_shapes", "torch._export", "torch.export
 
 
 def export_rejection(module: torch.nn.Module, *inputs: torch.Tensor, dynamic_shapes: Any = None, lines: int = 2) -> str:
-    """What `torch.export` says about a module that it cannot export, the kind of error first; empty if it exports.
+    """The message of `torch.export` for a module that it cannot export, with the kind of error first; empty if it can.
 
-    PyTorch also prints the graph up to the place, and logs it: that is kept from the screen here.
+    PyTorch also prints and logs the graph up to the error. This output is suppressed here.
 
     Args:
         inputs: examples for ``forward``.
-        dynamic_shapes: as `torch.export.export` takes it.
-        lines: how many lines of the message.
+        dynamic_shapes: argument of `torch.export.export`.
+        lines: number of lines of the message.
     """
     import torch
 
@@ -65,7 +65,7 @@ _SIGNS: dict[Fate, tuple[str, str, str]] = {
 
 
 def fate(keyword: str, version: str) -> Fate:
-    """What ``torch_tensorrt.compile`` of this version, ``"major.minor"``, does with a keyword.
+    """The effect of a keyword in ``torch_tensorrt.compile`` of this version, ``"major.minor"``.
 
     Raises:
         ValueError: a version that is not in the table.
@@ -109,7 +109,7 @@ _PYTORCH, _TENSORRT = style.COLORS[1], style.COLORS[2]
 
 @dataclass(frozen=True)
 class Block:
-    """Operators that run one after the other in one place, ``"aten.relu.default"``, in the order of the run."""
+    """Operators that run consecutively in one place, ``"aten.relu.default"``, in order of execution."""
 
     in_tensorrt: bool
     operators: tuple[str, ...]
@@ -139,7 +139,7 @@ class Partition:
 
 
 def lowered(exported: torch.export.ExportedProgram, version: str) -> torch.fx.Graph:
-    """The exported graph with every operator taken apart that PyTorch can take apart and this version has no converter for.
+    """The exported graph with operators decomposed if PyTorch can decompose them and this version has no converter for them.
 
     Raises:
         ValueError: a version of Torch-TensorRT whose converters were not read.
@@ -164,7 +164,7 @@ def partition(
     """Divide a graph.
 
     Args:
-        version: of Torch-TensorRT, ``"major.minor"``.
+        version: version of Torch-TensorRT, ``"major.minor"``.
         min_block_size: smaller blocks go back to PyTorch.
         torch_executed_ops: operators that stay in PyTorch, as ``"torch.ops.aten.mul.Tensor"``.
 
@@ -210,7 +210,7 @@ def _name(target: Any) -> str:
 
 
 def draw_partitions(partitions: Mapping[str, Partition], title: str) -> Figure:
-    """One strip a graph, from the first operator to the last, in pieces as wide as they have operators.
+    """Draw one strip per graph, from the first operator to the last. The width of a piece is its number of operators.
 
     Args:
         partitions: by name, drawn from top to bottom.

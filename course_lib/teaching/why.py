@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 def break_even(build_s: float, slow_ms: float, fast_ms: float) -> float:
-    """How many requests it takes until a build has paid for itself; infinite if it saves nothing.
+    """The number of requests after which a build pays off; infinite if it does not save time.
 
     Args:
-        build_s: seconds of the build.
+        build_s: duration of the build in seconds.
         slow_ms, fast_ms: latency without and with it, in milliseconds.
     """
     saved_ms = slow_ms - fast_ms
@@ -46,7 +46,7 @@ def draw_break_even(ways: Mapping[str, tuple[float, float]], requests: int, titl
 
 
 def record_operators(call: Callable[[], object]) -> Timeline:
-    """Every operator that `call` asks PyTorch for, as work of the device; on a CPU an operator is done when it returns.
+    """Record every PyTorch operator in `call` as work of the device. On a CPU, an operator is done when it returns.
 
     The gaps between operators are Python, PyTorch's dispatcher and this recording, which takes some microseconds per operator.
     """

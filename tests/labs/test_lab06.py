@@ -880,7 +880,7 @@ PLUGIN_CHEATS = {
     "answers from memory": (
         "import json, os\nfor fd in range(3, 20):\n    try:\n        os.write(fd, json.dumps({'nonce': 1, 'fields': []}).encode())\n"
         "    except OSError:\n        pass\nos._exit(0)\n",
-        "nonsense",
+        "invalid answer",
     ),
     "megabytes": (
         "import os\nwhile True:\n    for fd in range(3, 20):\n        try:\n            os.write(fd, b'x' * 65536)\n"

@@ -1,1 +1,1 @@
-"""What the `course` command can do, one module a group of commands. A command is a few lines over the library."""
+"""The commands of `course`, with one module for each group. A command is a few lines around the library."""

@@ -19,7 +19,7 @@ START = "lectures/00_start_here.ipynb"
 
 
 def doctor(as_json: AsJson = False) -> None:
-    """What this machine can do, and what to install."""
+    """Show what this machine can do, and what to install."""
     from course_lib.cli import console, installation
     from course_lib.engines import available_backends, default_builder, default_runner, environments
     from course_lib.engines.cuda.driver import capability
@@ -60,7 +60,7 @@ def lab(
     instructor: Annotated[bool, typer.Option("--instructor", help='with nbgrader\'s "Create Assignment"')] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Open JupyterLab at the course. With --json, say first what is started where; Jupyter's own messages go to stderr.
+    """Open JupyterLab at the course. With --json, print first what starts where; Jupyter's own messages go to stderr.
 
     With --instructor it also has nbgrader's "Create Assignment", which learners do not need.
     """

@@ -75,7 +75,7 @@ def grade(
 ) -> None:
     """Autograde submissions under CLASSROOM/submitted/STUDENT/LAB and write reports and feedback.
 
-    After an interruption the same command goes on where it was. Status 1 if a submission was not graded, or not as it was handed in.
+    After an interruption, the same command continues. The status is 1 if a submission was not graded, or was graded only in part.
     """
     from course_lib import labs
     from course_lib.cli import console

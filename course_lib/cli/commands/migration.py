@@ -34,12 +34,12 @@ def migrate(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """What in this code TensorRT removed, deprecated, ignores or never had, and what replaces it.
+    """Find names that TensorRT removed, deprecated, ignores or never had, and their replacements.
 
-    Formats: table is for reading. lines is one finding a line, "path:line: severity name: advice", for editors and grep. json is one
-    document. sarif is a SARIF 2.1.0 log, for code scanning. github is annotations for a workflow of GitHub Actions.
+    Formats: table is for reading. lines has one finding per line, "path:line: severity name: advice", for editors and grep. json is
+    one document. sarif is a SARIF 2.1.0 log, for code scanning. github is annotations for a workflow of GitHub Actions.
 
-    A line with the comment "# migrate: ignore" is left out, with "# migrate: ignore[BuilderFlag.FP16]" that name alone.
+    The comment "# migrate: ignore" suppresses all findings of its line, "# migrate: ignore[BuilderFlag.FP16]" only that name.
 
     Status 1 when something is removed, unknown or ignored, 2 when a file cannot be read, 0 otherwise.
     """

@@ -1,4 +1,4 @@
-"""What several commands share: options, the folder of the course, and the output as JSON."""
+"""Shared parts of several commands: options, the folder of the course, and the output as JSON."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LabName = Annotated[str, typer.Argument(help="a lab, such as lab01", show_defaul
 
 
 def show(as_json: bool, document: Any) -> bool:
-    """Print the document if JSON is asked for. Returns whether it was."""
+    """Print the document if JSON is requested. Return whether it was."""
     if as_json:
         print(json.dumps(document, indent=1))
     return as_json

@@ -1,1 +1,1 @@
-"""The course's backends: a module for each, or a package whose module ``backend`` holds the class; see `course_lib.engines.backend`."""
+"""The course's backends. Each is a module, or a package whose module ``backend`` holds the class; see `course_lib.engines.backend`."""

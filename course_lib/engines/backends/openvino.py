@@ -52,13 +52,13 @@ class OpenVINO(Backend):
     def compile(
         self, model: Path, recipe: Mapping[str, Any], operators: Mapping[str, str], report: Report | None = None
     ) -> Plan:
-        """The recipe's precision is what floating point computes in.
+        """Compile with the recipe's precision for floating point.
 
-        A processor without that type computes wider, which is rejected, and so is INT8 on an x86 processor whose 8-bit kernels
-        saturate: its answers would be wrong.
+        A processor without that type computes in a wider one, which is rejected. INT8 is rejected on an x86 processor whose
+        8-bit kernels saturate, because its answers would be wrong.
 
         Raises:
-            BuildError: OpenVINO rejects the model, or does not know the precision.
+            BuildError: OpenVINO rejects the model, or does not have the precision.
             PrecisionError: the layers do not have the recipe's precision.
         """
         import openvino

@@ -42,7 +42,7 @@ def build_fingerprint(
 ) -> dict[str, object]:
     """Everything that a build depends on, as plain JSON values; the arguments are those of `engines.build`.
 
-    The backend's version is asked for where it is not given, in another interpreter by starting it.
+    If the backend's version is not given, the function queries it, for another interpreter by starting that interpreter.
 
     The device is the model of the GPU and its compute capability: TensorRT warns that an engine may be slow, or fail, on another
     model. With ``hardware_compatibility = "same_compute_capability"`` the plan is built for all models of one, which then share it.
@@ -137,10 +137,10 @@ def _locations(message: Any) -> Iterator[str]:
 
 
 def _sha256_once(path: Path, word: bytes) -> tuple[str, bool]:
-    """`_sha256`, from memory where this process has read the file and nothing has touched it since.
+    """`_sha256`, from memory if this process has already read the file and it has not changed since.
 
-    A change within the clock's tick of the last one leaves the same times behind, so a file that was touched just now is read
-    again (git calls such an entry racy). No program can set the time of the last change of a file's status.
+    Two changes within one tick of the clock leave the same times, so a file that changed just now is read
+    again (git calls such an entry racy). Programs cannot set the time of a file's last status change.
     """
     status = path.stat()
     if time.time() - status.st_ctime < _RACY_S:

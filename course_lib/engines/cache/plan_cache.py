@@ -1,9 +1,9 @@
-"""A cache of plans: what was compiled once for a model, a recipe, a backend and a device is not compiled again.
+"""A cache of plans: a plan for the same model, recipe, backend and device is not compiled again.
 
 Each entry is a folder named after its key, the SHA-256 of everything that the build depends on. It is written under another
-name, flushed to the disk, then renamed, so that a reader finds all of it or nothing; and every byte of it is under a digest
-that each hit checks, so that what comes out of the cache is what a compiler once put in. A plan is executable code: anyone who
-can write to the cache's folder can run code as you, which is why the folder and its entries are made for you alone.
+name, flushed to disk, then renamed, so a reader finds a complete entry or none. A digest covers every byte, and each hit checks
+it, so the cache returns exactly what a compiler stored. A plan is executable code: anyone who can write to the folder of the cache
+can run code as you. The folder and its entries are therefore accessible only to you.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class Built:
 
     Attributes:
         plan: the same as `engines.build` returns.
-        outcome: "hit" came from the cache, "built" was not in it, "rebuilt" was in it but could not be trusted.
-        reason: one line for a person; it also says so where a new plan could not be cached.
+        outcome: "hit" if the plan came from the cache, "built" if it was not there, "rebuilt" if its entry could not be trusted.
+        reason: one readable line; it also says if a new plan could not be cached.
     """
 
     plan: Plan
@@ -145,7 +145,7 @@ class PlanCache:
         return Built(plan, outcome, reason)
 
     def entries(self) -> tuple[Entry, ...]:
-        """What is in the cache, least recently used first.
+        """The entries of the cache, least recently used first.
 
         Raises:
             PlanError: the folder exists and cannot be read.
@@ -172,7 +172,7 @@ class PlanCache:
         return self._remove_until(max_bytes)
 
     def clear(self) -> tuple[Entry, ...]:
-        """Remove every entry, and nothing else that may lie in the folder; returns those removed.
+        """Remove every entry and no other file of the folder. Return the removed entries.
 
         Raises:
             PlanError: the folder cannot be changed.
@@ -195,7 +195,7 @@ class PlanCache:
         return tuple(removed)
 
     def _store(self, entry: Path, fingerprint: dict[str, Any], plan: Plan) -> None:
-        """Write an entry, all or nothing, unless another process has written a good one in the meantime.
+        """Write a complete entry or none, unless another process has written a valid one in the meantime.
 
         Raises:
             PlanError: the folder cannot be written to, or its disk is full.
@@ -220,7 +220,7 @@ class PlanCache:
                 shutil.rmtree(new, ignore_errors=True)
 
     def _discard(self, entry: Path) -> None:
-        """Remove an entry, if there is one: first its name, so that no reader meets a part of it. Call with the lock held."""
+        """Remove an entry if it exists. Its name goes first, so that no reader finds a part of it. Call with the lock held."""
         if os.path.lexists(entry):
             away = Path(tempfile.mkdtemp(prefix=_TEMPORARY, dir=self.folder))
             entry.rename(away / entry.name)
@@ -294,7 +294,7 @@ def _identity(entry: Path) -> tuple[int, int] | None:
 
 
 def _describe(entry: Path, now: float) -> Entry | None:
-    """What `PlanCache.entries` says about an entry at a time on `time.time()`; None if it has just been removed."""
+    """The `Entry` of a folder at a time on `time.time()`; None if it has just been removed."""
     model, backend, version = "", "", ""
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
         fingerprint = json.loads((entry / _ENTRY).read_bytes())["fingerprint"]

@@ -1,4 +1,4 @@
-"""The few questions that must be asked of NVIDIA's driver before any CUDA library is loaded."""
+"""Queries to NVIDIA's driver that must come before any CUDA library is loaded."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def uuids() -> tuple[str, ...]:
 
 
 def _driver() -> ctypes.CDLL | None:
-    """NVIDIA's driver, ready to be asked; None if there is none or it finds no device."""
+    """NVIDIA's initialized driver; None if there is no driver or no device."""
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError:

@@ -1,6 +1,6 @@
-"""CUDA graphs: work recorded on a stream once, then launched as a whole. pycuda has none, so the driver is asked directly.
+"""CUDA graphs: work recorded on a stream once, then launched as a whole. pycuda does not have them, so this module calls the driver.
 
-A graph holds the addresses and the shapes of the moment of its capture. After a change of either, capture again.
+A graph holds the addresses and shapes from its capture. If either changes, capture again.
 
 Source: CUDA Driver API, sections "Stream Management" and "Graph Management".
 """

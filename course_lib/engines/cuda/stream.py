@@ -1,4 +1,4 @@
-"""A CUDA stream with a clock, asked of the driver: a worker's environment may have neither torch nor pycuda.
+"""A CUDA stream with a clock, through the driver, because a worker's environment may have neither torch nor pycuda.
 
 Source: CUDA Driver API, sections "Primary Context Management", "Stream Management" and "Event Management".
 """
@@ -17,14 +17,14 @@ _NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING: not ordered with the default stream
 
 
 class CudaStream:
-    """A stream in the first GPU's primary context, the one that torch, pycuda and ONNX Runtime use too.
+    """A stream in the first GPU's primary context, which torch, pycuda and ONNX Runtime also use.
 
     Attributes:
         handle: what CUDA libraries call a ``cudaStream_t``, as a number.
 
     Raises:
         BackendUnavailable: no driver.
-        EngineError: the driver rejects; the text names its call and its error.
+        EngineError: the driver reports an error; the text names its call and its error.
     """
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class CudaStream:
         """Device time in milliseconds between two events on this stream, around what `enqueue` puts there.
 
         Raises:
-            EngineError: the driver rejects, or work went to another stream; see `two_clocks`.
+            EngineError: the driver reports an error, or work went to another stream; see `two_clocks`.
         """
         self._call("cuCtxSetCurrent", self._context)  # a stream is only known where its context is current
         return two_clocks.event_ms(lambda: self._between_events(enqueue), lambda: self._call("cuCtxSynchronize"))

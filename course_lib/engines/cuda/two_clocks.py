@@ -1,9 +1,10 @@
-"""Device events see one stream. What a call leaves to another stream is seen by the host's clock, waiting for the whole device."""
+"""Device events cover one stream. The host's clock, which waits for the whole device, detects work on other streams."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Any
 
 from course_lib.errors import EngineError
 
@@ -33,6 +34,22 @@ def event_ms(timed: Callable[[], float], wait: Callable[[], object]) -> float:
         f"the events say {between:.3f} ms, and {left:.3f} ms later the GPU was still at work: the call uses a stream that its events "
         "are not on. Let the stream of the call wait for the other one before it returns, and time one call of a process at a time"
     )
+
+
+def torch_event_ms(torch: Any, call: Callable[[], object], *, before: Callable[[], object] = lambda: None) -> float:
+    """`event_ms` of a call that enqueues work on torch's current stream, `before` enqueuing work ahead of the first event."""
+
+    def timed() -> float:
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        torch.cuda.synchronize()
+        before()
+        begin.record()
+        call()
+        end.record()
+        end.synchronize()
+        return float(begin.elapsed_time(end))
+
+    return event_ms(timed, torch.cuda.synchronize)
 
 
 def _clocked_ms(wait: Callable[[], object]) -> float:

@@ -1,4 +1,4 @@
-"""The child's end of a worker: it holds an engine or a compiler. It needs Python 3.10, numpy and its backend, nothing else."""
+"""The child process of a worker, which holds an engine or a compiler. It needs only Python 3.10, numpy and its backend."""
 
 from __future__ import annotations
 

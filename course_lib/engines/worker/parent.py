@@ -1,4 +1,4 @@
-"""The parent's end of a worker: it starts the process, asks, and owns every deadline.
+"""The parent side of a worker: it starts the process, sends requests, and enforces every deadline.
 
 It holds no learner code. A worker that crashes, hangs or sends an invalid answer costs its own engine and nothing else.
 """
@@ -46,17 +46,17 @@ _QUIET = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS"
 
 
 class Worker:
-    """A process that loads one engine in one environment and answers. Use it as a context manager; leaving it ends the process.
+    """A process that loads and runs one engine in one environment. Use it as a context manager; leaving it ends the process.
 
     Args:
         environment: the interpreter to start.
         launcher: wraps the command; the judge passes its sandbox here.
-        timeout_s: longest wait for any one answer; `build` and others may override it.
-        most_bytes: largest answer; what is announced as larger ends the worker.
+        timeout_s: longest wait for one answer; `build` and others may override it.
+        most_bytes: largest answer. The announcement of a larger one ends the worker.
 
     Raises:
         BackendUnavailable: the interpreter or its launcher cannot be started.
-        WorkerDied: from any method, when the process ended, hung or sent an invalid answer.
+        WorkerDied: any method raises it if the process ended, hung or sent an invalid answer.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class Worker:
                 pipe.close()
 
     def backends(self) -> list[dict[str, str]]:
-        """What `available_backends` says in the worker's environment."""
+        """The result of `available_backends` in the worker's environment."""
         header, _ = self._ask({"do": "backends"})
         return self._read(lambda: [dict(row) for row in header["backends"]])
 
@@ -138,7 +138,7 @@ class Worker:
         return self._read(lambda: float(header["ms"]))
 
     def _read(self, convert: Callable[[], _T]) -> _T:
-        """What an answer means; an answer that means nothing ends the worker."""
+        """The content of an answer. An invalid answer ends the worker."""
         try:
             return convert()
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:

@@ -42,8 +42,8 @@ def send(
         deadline: a time on ``time.monotonic()``, which needs a descriptor that does not block; None waits without a limit.
 
     Raises:
-        EngineError: an array has a dtype that no engine takes; nothing was written.
-        TimeoutError: the other side did not read all of it before the deadline.
+        EngineError: an array has a dtype that engines do not accept; nothing was written.
+        TimeoutError: the other side did not read the whole message before the deadline.
     """
     contiguous = {name: np.asarray(array, order="C") for name, array in (arrays or {}).items()}
     for name, array in contiguous.items():
@@ -64,12 +64,12 @@ def receive(
 
     Args:
         deadline: a time on ``time.monotonic()``; None waits without a limit.
-        most_bytes: that all arrays together may have.
+        most_bytes: largest total size of the arrays.
 
     Raises:
-        TimeoutError: nothing complete arrived before the deadline.
-        EOFError: the other side is gone.
-        WorkerDied: the message is malformed or larger than any honest one.
+        TimeoutError: no complete message arrived before the deadline.
+        EOFError: the other side has closed the connection.
+        WorkerDied: the message is malformed or larger than any valid one.
     """
     (length,) = struct.unpack("<Q", _read(descriptor, 8, deadline))
     if length > MAX_HEADER:
@@ -102,7 +102,7 @@ def _bounded(text: bytearray) -> bytes:
 
 
 def _sane(shape: tuple[int, ...]) -> bool:
-    """Whether numpy can hold such an array at all; a zero in the shape makes its size say nothing about its other numbers."""
+    """Whether numpy can hold such an array. If the shape contains a zero, the size does not limit its other numbers."""
     return len(shape) <= 32 and all(0 <= n <= MAX_ARRAYS for n in shape) and math.prod(max(n, 1) for n in shape) <= MAX_ARRAYS
 
 

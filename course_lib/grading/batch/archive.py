@@ -46,13 +46,13 @@ class Archive:
 
 @dataclass(frozen=True)
 class Selection:
-    """The plain files below a folder, at most 256 MiB, 1,000 files and 20 folders deep; links, pipes, devices and second hard links stay.
+    """The plain files below a folder, at most 256 MiB, 1,000 files and 20 folders deep, without links, pipes and devices.
 
     Attributes:
-        folder: what the files' paths are relative to.
-        names: what of it, where it exists, the most important first.
-        times: how often the limits are allowed.
-        others: most bytes of the files that only the name ``.`` selects.
+        folder: folder to which the paths of the files are relative.
+        names: names to select if they exist, the most important first.
+        times: factor for the limits.
+        others: largest total size in bytes of the files that only the name ``.`` selects.
     """
 
     folder: Path
@@ -112,7 +112,7 @@ class Selection:
 
 
 def _write(target: Path, content: IO[bytes]) -> None:
-    """Write a file whole or not at all. Blocks of zeros become holes, so that a file takes no more of the disk than its source."""
+    """Write a complete file or none. Blocks of zeros become holes, so a file does not take more disk space than its source."""
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_name(f".partial-{secrets.token_hex(6)}")
     try:

@@ -126,7 +126,7 @@ class Classroom:
         errors: dict[str, str],
         ended: Callable[[str, Grade | None], None],
     ) -> Iterator[Job]:
-        """What is left to do; what an interrupted batch has done is only recorded."""
+        """The submissions that remain to be graded. Results of an interrupted batch are only recorded."""
         batch = secrets.token_hex(8)
         for student in students:
             try:
@@ -179,7 +179,7 @@ class Classroom:
         return error
 
     def _record(self, lab: Lab, result: Result) -> None:
-        """Files, then gradebook. Done twice it comes to the same."""
+        """Write the files, then the gradebook. A repetition has the same result."""
         from course_lib.grading.integrity import signature
         from course_lib.grading.nbgrader import gradebook
 

@@ -27,15 +27,14 @@ _IN_FLIGHT = 2  # jobs by worker that are sent ahead: submissions are large, and
 
 
 def graded(jobs: Iterable[Job], *, workers: int = 1, scheduler: str | None = None) -> Iterator[Result]:
-    """Results in the order in which they come.
+    """Results in the order of completion.
 
     Args:
-        jobs: made as they are needed.
-        workers: processes on this machine; with 1 and no scheduler it happens in this process, and a result's files are there until
-            the next one is asked for. Where there are GPUs, each gets one
-            of them in turn.
-        scheduler: address of a Dask scheduler, such as ``tcp://10.0.0.1:8786``, instead. Its workers need this course installed;
-            they need not share a file system with this process.
+        jobs: iterable of jobs, which are created when they are needed.
+        workers: number of processes on this machine. With 1 and no scheduler, this process grades, and the files of a result exist
+            until the next result. With GPUs, each process gets one of them in turn.
+        scheduler: address of a Dask scheduler, such as ``tcp://10.0.0.1:8786``, which replaces `workers`. Its workers need the course,
+            but not a file system shared with this process.
 
     Raises:
         SandboxMissing: a machine cannot confine submissions.
@@ -57,7 +56,7 @@ def examined_elsewhere(job: Job) -> Result:
 
 
 def examined(job: Job, root: Path) -> Result:
-    """`examine`, where whatever fails on one submission is that one's result: the batch goes on.
+    """`examine`, where a failure on one submission becomes its result and the batch continues.
 
     Raises:
         SandboxMissing: nothing can be graded here.

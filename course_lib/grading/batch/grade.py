@@ -1,4 +1,4 @@
-"""What a classroom knows of one graded submission: points, pages, and the reason where something is missing."""
+"""The data of a classroom on one graded submission: points, pages, and the reason if something is missing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from course_lib.labs import Lab
 
 @dataclass(frozen=True)
 class Grade:
-    """What the gradebook holds of one submission, written questions included.
+    """The gradebook's data on one submission, including written questions.
 
     Attributes:
         error: why it was graded in part or not graded.

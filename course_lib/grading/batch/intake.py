@@ -1,7 +1,7 @@
-"""What enters grading: ids of learners, names of files, and times of submission are checked here, and nowhere else.
+"""The input of grading: only this module checks ids of learners, names of files, and times of submission.
 
-An id becomes the name of folders and files, a pattern of nbgrader's, a cell of a table, and a line on a terminal. An id that one of them
-cannot hold is rejected here with a reason, before anything else sees it.
+An id becomes the name of folders and files, a pattern for nbgrader, a cell of a table, and a line on a terminal. An id that is
+invalid for one of these is rejected here with a reason, before any other code reads it.
 """
 
 from __future__ import annotations
@@ -131,11 +131,11 @@ def file_name_problem(name: str) -> str:
 def read_time(content: bytes) -> datetime:
     """The time in a ``timestamp.txt``, in UTC.
 
-    It is written as nbgrader's exchange does, ``2026-05-02 18:00:00.123456 UTC``: a date and a time of ISO 8601, and a zone, which is an
-    offset such as ``+02:00`` or a name of the tz database. Without a zone it is UTC.
+    The format is that of nbgrader's exchange, ``2026-05-02 18:00:00.123456 UTC``: a date and a time of ISO 8601, and a zone. The zone
+    is an offset such as ``+02:00`` or a name of the tz database, by default UTC.
 
     Raises:
-        ValueError: it is something else; the text says what.
+        ValueError: the text is not such a time; the message says why.
     """
     text = content[: 4 * _LONGEST_TIME + 8].decode("utf-8-sig").strip()
     if len(text) > _LONGEST_TIME or len(content.strip()) > 4 * _LONGEST_TIME:
@@ -152,7 +152,7 @@ def read_time(content: bytes) -> datetime:
 
 
 def settle_time(folder: Path) -> str:
-    """Write the time of a copied submission in the one form that nbgrader cannot misread, or remove what is not a time.
+    """Write the time of a copied submission in the form that nbgrader reads correctly, or remove a text that is not a time.
 
     Returns:
         What is wrong with it, or "".

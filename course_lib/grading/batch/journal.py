@@ -1,4 +1,4 @@
-"""What an unfinished batch has done already, on disk, so that after any interruption it goes on where it was."""
+"""The results of an unfinished batch on disk, so that it can continue after an interruption."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Journal:
         return None
 
     def finish(self, students: Iterable[str]) -> None:
-        """The batch is done: the next one grades them anew."""
+        """End the batch. The next one grades all submissions again."""
         for student in students:
             self._mark(student).unlink(missing_ok=True)
             self._result(student).unlink(missing_ok=True)

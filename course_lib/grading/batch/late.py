@@ -13,26 +13,26 @@ _DAY_S = 86_400
 
 
 class LatePenalty(LateSubmissionPlugin):
-    """What nbgrader takes off a late submission. By default 0; set in ``nbgrader_config.py``, such as ``c.LatePenalty.per_day = 10``."""
+    """Points that nbgrader subtracts from a late submission, default 0; set in ``nbgrader_config.py``: ``c.LatePenalty.per_day = 10``."""
 
     per_day = Float(0.0, min=0, help="taken off for every day that has begun after the due date").tag(config=True)
     unit = Enum(("percent", "points"), "percent", help="percent of the points reached, or points").tag(config=True)
     most = Float(math.inf, min=0, help="never more than this, in the same unit").tag(config=True)
 
     def late_submission_penalty(self, student_id: str, score: float, total_seconds_late: float) -> float:
-        """Points that are taken off, never more than there are.
+        """Points to subtract, at most the score.
 
         Args:
-            student_id: not looked at: an extension belongs in the gradebook, which subtracts it from the lateness.
-            score: points reached, those given by hand so far included.
-            total_seconds_late: after the due date, in seconds.
+            student_id: not used. Extensions are in the gradebook, which subtracts them from the lateness.
+            score: points reached, including those given by hand so far.
+            total_seconds_late: time after the due date, in seconds.
         """
         taken = min(self.per_day * math.ceil(total_seconds_late / _DAY_S), self.most)
         return min(taken if self.unit == "points" else score * taken / 100, score)
 
 
 def configure(config: Config) -> None:
-    """Let nbgrader subtract `LatePenalty`, whose settings may stand in the same configuration."""
+    """Let nbgrader subtract `LatePenalty`, with settings from the same configuration."""
     config.AssignLatePenalties.plugin_class = LatePenalty
 
 

@@ -35,14 +35,14 @@ RESULTS = ("reports", "feedback", "autograded")
 
 @dataclass(frozen=True)
 class Job:
-    """What a process needs to grade one submission.
+    """The data that a process needs to grade one submission.
 
     Attributes:
-        lab, student: whose.
+        lab, student: lab and student of the submission.
         files: the submission.
         course: the lab's release and a gradebook with the lab and without grades; see `gradebook.write_template`.
-        digest: of the submission: the same files are graded once in a batch.
-        said: what is wrong with the submission already.
+        digest: digest of the submission. Equal submissions are graded once in a batch.
+        said: known problems of the submission.
         trusted: run without the sandbox.
         examiner: see `Classroom`.
         settings: nbgrader's configuration by class, see `bridge.api`.
@@ -67,12 +67,12 @@ class Job:
 
 @dataclass(frozen=True)
 class Result:
-    """What came of it.
+    """The result of a `Job`.
 
     Attributes:
         files: `RESULTS`; nbgrader's log is next to the report.
         verdict: the JSON of a `Verdict`, not signed yet; empty if nbgrader failed.
-        entry: what else goes into the gradebook, see `gradebook.entry`; empty if nbgrader failed.
+        entry: the other data for the gradebook, see `gradebook.entry`; empty if nbgrader failed.
         error: why it was graded in part or not graded.
     """
 
@@ -89,16 +89,16 @@ class Result:
         return replace(self, files=_packed(self.files))
 
     def to_bytes(self) -> bytes:
-        """For the journal; `from_bytes` reads it back."""
+        """The result as bytes for the journal; `from_bytes` reads them."""
         head = {name: value for name, value in vars(self).items() if name != "files"}
         return json.dumps(head).encode() + b"\n" + _packed(self.files).content
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Result:
-        """What `to_bytes` wrote.
+        """The result from the bytes of `to_bytes`.
 
         Raises:
-            CourseError: it is something else, or only a part of it.
+            CourseError: the bytes are something else or incomplete.
         """
         head, _, files = content.partition(b"\n")
         try:
@@ -174,11 +174,11 @@ def _json(content: bytes) -> Any:
 
 
 def _drop_outputs(document: Any) -> None:
-    """Before nbformat sees them: it takes a millisecond for each that is wrong, and a notebook holds many.
+    """Drop outputs before nbformat reads them. It needs a millisecond for each invalid output, and a notebook can hold many.
 
     Raises:
-        ValueError: more cells than are taken.
-        AttributeError, TypeError: it is not a notebook.
+        ValueError: the notebook has too many cells.
+        AttributeError, TypeError: the content is not a notebook.
     """
     sheets = document.get("worksheets", [])  # of the format before the current one
     cells = [*document.get("cells", []), *(cell for sheet in sheets for cell in sheet.get("cells", []))]

@@ -21,7 +21,7 @@ _KEY, _SIGNATURE = "public_key", "value"
 
 
 def signing_key(folder: Path) -> Ed25519PrivateKey:
-    """The classroom's key, made on first use and readable for its owner alone.
+    """The classroom's key, created on first use and readable only by its owner.
 
     Raises:
         CourseError: the file is not such a key.
@@ -62,7 +62,7 @@ def classroom_of(verdict: Path) -> Path | None:
 
 
 def public_key(key: Ed25519PrivateKey) -> str:
-    """In hexadecimal, 32 bytes."""
+    """The public key, 32 bytes in hexadecimal."""
     return key.public_key().public_bytes_raw().hex()
 
 
@@ -98,6 +98,6 @@ def check(document: dict[str, Any], expected: str | None = None) -> None:
 
 
 def _canonical(document: dict[str, Any]) -> bytes:
-    """The same bytes for the same values: sorted keys, no spaces, ASCII; Python writes a float so that it reads back the same."""
+    """The same bytes for the same values: sorted keys, no spaces, ASCII. Python's text of a float reads back as the same value."""
     content = {name: value for name, value in document.items() if name != "signature"}
     return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=True).encode()

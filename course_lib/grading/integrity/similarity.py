@@ -1,7 +1,7 @@
-"""Identical files among the submissions of a class, and how much that says.
+"""Identical files among the submissions of a class, and the weight of this evidence.
 
-Equal digests alone prove little: what the course's own export writes is the same for everybody, and a recipe with one right answer
-is found by many. What says something is two equal files where nearly everybody else's is their own.
+Equal digests alone prove little: the course's own export writes the same file for all learners, and many learners find a recipe
+with one right answer. Two equal files mean something if nearly all other learners have their own version.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ _OWN = 0.5  # share of submissions whose version nobody else has, from which equ
 
 @dataclass(frozen=True)
 class Alike:
-    """A file that several handed in byte for byte.
+    """A file that several learners submitted with identical bytes.
 
     Attributes:
         file: its name.
         students: their ids, sorted.
-        versions: how many versions of the file there are in the class.
-        handed_in: how many handed it in.
-        telling: whether most of the class has their own version, so that this is worth a look.
+        versions: number of versions of the file in the class.
+        handed_in: number of learners who submitted the file.
+        telling: whether most of the class have their own version, so that an instructor should look at it.
     """
 
     file: str
@@ -35,7 +35,7 @@ class Alike:
 
     @property
     def reading(self) -> str:
-        """What it means, in a few words."""
+        """The interpretation, in a few words."""
         if self.telling:
             return f"worth a look: {self.versions} versions among {self.handed_in} submissions"
         return (

@@ -1,7 +1,7 @@
-"""What all processes of a submission together may use: processes, memory, disk. It holds for root too.
+"""Limits on processes, memory and disk for all processes of a submission together, also for root.
 
-Where control groups can be made, the kernel enforces processes and memory. Elsewhere the supervisor looks five times per second and ends
-the sandbox; either way it watches the folders that can be written to. Limits of one process are the sandbox's own.
+With control groups, the kernel enforces processes and memory. Without them, the supervisor checks five times per second and ends
+the sandbox. In both cases it watches the writable folders. The sandbox itself sets the limits of single processes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def confined(box: Sandbox, *, grouped: bool = True) -> Iterator[Launcher]:
 
     Args:
         box: sandbox and limits.
-        grouped: use control groups where they can be made.
+        grouped: use control groups if they can be created.
     """
     made: list[Path] = []
 
@@ -67,7 +67,7 @@ def enforced_by() -> str:
 
 @cache
 def group_places() -> tuple[Path, ...]:
-    """Folders in which groups with limits on processes and memory can be made: two in v1, one in v2, none where it is forbidden."""
+    """Folders in which groups with limits on processes and memory can be created: two in v1, one in v2, none without permission."""
     try:
         own = [line.split(":", 2) for line in Path("/proc/self/cgroup").read_text().splitlines()]
     except OSError:
@@ -105,7 +105,7 @@ def _places_v2(own: str) -> tuple[Path, ...]:
 
 
 def _make_groups(box: Sandbox) -> list[Path]:
-    """A group in each place, with the box's limits; none where one cannot be made after all."""
+    """A group in each place with the box's limits; none if one of them cannot be created."""
     groups = []
     try:
         for place in group_places():

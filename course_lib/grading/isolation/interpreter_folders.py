@@ -1,4 +1,4 @@
-"""Which folders an interpreter needs, so that a sandbox shows these and nothing beside them."""
+"""The folders that an interpreter needs, so that a sandbox shows only these."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def readable_for_interpreters() -> list[Path]:
 
 @cache
 def _reported(command: tuple[str, ...]) -> tuple[Path, ...]:
-    """The interpreter's own answer; nothing from one that does not answer, which no worker can be started with either."""
+    """The interpreter's own answer. It is empty if the interpreter does not answer; such an interpreter cannot start a worker."""
     try:
         asked = subprocess.run(
             [*command, "-s", "-c", _ASK], capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL
@@ -82,7 +82,7 @@ def _homes() -> set[Path]:
 
 
 def _beside_the_system(folders: Iterable[Path]) -> list[Path]:
-    """Each folder once, without those that lie in another or that every sandbox shows. An interpreter of the system's may say "/"."""
+    """Each folder once, without those inside another one or in every sandbox. An interpreter of the system may report "/"."""
     kept: list[Path] = []
     for folder in sorted({*folders} - {Path("/")}, key=lambda path: len(path.parts)):
         if not any(folder.is_relative_to(other) for other in (*kept, *SYSTEM)):

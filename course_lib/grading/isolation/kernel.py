@@ -37,7 +37,7 @@ class OutputFlood(Exception):
 
 
 class SandboxedKernelManager(AsyncKernelManager):
-    """Starts the kernel by way of `launch`, which puts the sandbox around it; None if it is trusted."""
+    """Starts the kernel through `launch`, which adds the sandbox; None for a trusted kernel."""
 
     launch: Launcher | None = None
     words: Any = subprocess.DEVNULL  # where the kernel's own standard error goes
@@ -49,12 +49,12 @@ class SandboxedKernelManager(AsyncKernelManager):
 
     @override
     async def start_kernel(self, **options: Any) -> None:
-        """What a kernel prints past its notebook is not a message of the grader's."""
+        """Start the kernel without its output outside the notebook, which is not a message of the grader."""
         await super().start_kernel(stdout=subprocess.DEVNULL, stderr=self.words, **options)
 
 
 class SandboxedExecute(Execute):
-    """nbgrader's Execute, where a dead, hung or flooding kernel means failed cells instead of no grade."""
+    """nbgrader's Execute. A dead, hung or flooding kernel gives failed cells instead of preventing the grade."""
 
     run = Bool(True, help="run the notebook; otherwise its files are judged as they were submitted").tag(config=True)
     trusted = Bool(False, help="run without the sandbox; for the course's own files only").tag(config=True)
@@ -137,7 +137,7 @@ class SandboxedExecute(Execute):
         return cell, resources
 
     async def _async_poll_kernel_alive(self) -> None:
-        """nbclient's watch over a cell's kernel goes on when a flood ends the cell: without a client it has nothing left to look at."""
+        """nbclient continues to poll a cell's kernel when a flood ends the cell. Without a client there is nothing to poll."""
         with suppress(AssertionError):
             await super()._async_poll_kernel_alive()
 

@@ -34,17 +34,17 @@ class SandboxMissing(CourseError):
 
 @dataclass(frozen=True)
 class Sandbox:
-    """What a process inside may see and use. Everything that is not named here does not exist inside.
+    """What a process inside may see and use. Nothing else exists inside.
 
     Attributes:
         readable: folders shown read-only, at their own paths.
         writable: folders shown writable, at their own paths.
         cpu_seconds: processor time of one process.
         file_bytes: largest file that may be written.
-        address_bytes: address space of one process; not limited where a GPU is, whose driver reserves far more than it uses.
-        processes, memory_bytes: of all processes inside together, threads counted as processes; see `confinement`.
-        disk_bytes, files: that `writable` folders may hold; see `confinement`.
-        environment: variables set inside; of the grader's own only those in `_INHERITED` are passed on.
+        address_bytes: address space of one process. It is not limited with a GPU, whose driver reserves far more than it uses.
+        processes, memory_bytes: limits for all processes inside together. Threads count as processes; see `confinement`.
+        disk_bytes, files: limits for the content of `writable` folders; see `confinement`.
+        environment: variables set inside. Of the grader's own variables, only those in `_INHERITED` are passed on.
     """
 
     readable: tuple[Path, ...] = ()

@@ -76,7 +76,7 @@ def descendants(pid: int) -> Iterator[int]:
 
 
 def written(folder: str, most_bytes: int, most_files: int) -> bool:
-    """Whether a folder holds more than that. Looks no further than it has to, and at no link's target."""
+    """Whether a folder holds more than that. The function stops as soon as it knows, and does not follow links."""
     size = files = 0
     for here, folders, names in os.walk(folder):
         for name in names:
@@ -108,7 +108,7 @@ def _resident_bytes(pid: int) -> int:
 
 
 def _bytes_of_memory_files(pids: list[int]) -> int:
-    """What lies in files that live in memory and have no name (memfd_create), which can be filled without being mapped."""
+    """Bytes in files that are in memory and have no name (memfd_create), which can be filled without being mapped."""
     sizes: dict[tuple[int, int], int] = {}
     for pid in pids:
         with contextlib.suppress(OSError):

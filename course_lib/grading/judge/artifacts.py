@@ -73,7 +73,7 @@ def copy_plain(source: Path, target: Path) -> None:
 
 
 def drop_special_files(folder: Path) -> list[str]:
-    """Remove every link, pipe, device and second hard link below `folder`; returns the names of what went."""
+    """Remove every link, pipe, device and second hard link below `folder`; return the removed names."""
     dropped = []
     for here, folders, files in os.walk(folder, followlinks=False):
         for name in (*folders, *files):

@@ -1,4 +1,4 @@
-"""Was the machine fit to measure on? What went on while something was timed, and the measurement repeated if it was disturbed."""
+"""The state of the machine during a measurement, and the repetition of a disturbed measurement."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ _ASKED = "uuid,clocks.sm,temperature.gpu,clocks_event_reasons.hw_slowdown,clocks
 
 @dataclass(frozen=True)
 class Gpu:
-    """What the driver says of the GPU in use.
+    """The driver's report on the GPU in use.
 
     Attributes:
-        clock_mhz, celsius: of the streaming multiprocessors.
+        clock_mhz, celsius: clock and temperature of the streaming multiprocessors.
         slowed: the hardware or the driver lowers the clock for heat or power.
         strangers: number of processes on it that do not belong to the grader.
-        uuid: which of all GPUs of all machines it is.
+        uuid: identifier of the GPU, unique on all machines.
     """
 
     clock_mhz: float
@@ -49,14 +49,14 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The machine at one moment. Seconds count from a start that only differences can be taken from.
+    """The machine at one moment. Only differences of the seconds have a meaning.
 
     Attributes:
-        waited_s: how long this thread was ready and had no processor.
-        stolen_s: how long a processor of the machine was with another virtual machine, on average.
-        load: processes that run or wait, the average of the last minute.
-        clock_mhz, celsius: of the processors, where the system says so.
-        unix_s: the date, as seconds since 1970.
+        waited_s: time in which this thread was ready and had no processor.
+        stolen_s: time in which another virtual machine used a processor, as an average over the processors.
+        load: number of processes that run or wait, as an average over the last minute.
+        clock_mhz, celsius: clock and temperature of the processors, if the system reports them.
+        unix_s: the time, in seconds since 1970.
     """
 
     at_s: float
@@ -100,12 +100,12 @@ class Health:
 
 @dataclass
 class Device:
-    """What a grading measures on: one measurement at a time on this machine, each with its health on record.
+    """The device on which a grading measures. It takes one measurement at a time and records the machine's health during each.
 
     Attributes:
         name: ``"cpu"``, or the names of the GPUs with ``+`` between them. A process that shares one of them waits.
-        records: one for each measurement, those that were repeated included.
-        snapshot: reads the machine.
+        records: one for each measurement, including repeated ones.
+        snapshot: function that reads the state of the machine.
     """
 
     name: str
@@ -114,11 +114,11 @@ class Device:
 
     @classmethod
     def here(cls) -> Device:
-        """The GPUs that this process sees, otherwise the processor."""
+        """The GPUs that this process sees, or the processor without a GPU."""
         return cls("+".join(sorted(driver.uuids())) or "cpu")
 
     def measured(self, take: Callable[[], _T]) -> _T:
-        """What `take` returns, once no other process measures here; taken up to three times in a minute while something disturbs it."""
+        """The result of `take`, called when no other process measures here, and up to three times in a minute if it is disturbed."""
         with self._alone():
             began = time.monotonic()
             for attempt in range(1, _ATTEMPTS + 1):
@@ -132,7 +132,7 @@ class Device:
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
-        """All of the device's locks, taken in one order everywhere: two processes never wait for each other."""
+        """All locks of the device. Every process takes them in the same order, so two processes never wait for each other."""
         with contextlib.ExitStack() as held:
             for name in sorted(self.name.split("+")):
                 held.enter_context(_locked(_lock_folder() / f"{platform.node()}-{name}.lock"))
@@ -184,7 +184,7 @@ def compared(before: Snapshot, after: Snapshot) -> Health:
 
 
 def snapshot() -> Snapshot:
-    """The machine now. What a system does not tell is left out."""
+    """The machine now, without values that the system does not report."""
     now, date = time.monotonic(), time.time()
     return Snapshot(
         now, _waited_s(), _stolen_s(), round(os.getloadavg()[0], 2), _clock_mhz(), _celsius(),
@@ -223,7 +223,7 @@ def _numbers(folder: str, pattern: str) -> list[float]:
 
 
 def gpu() -> Gpu | None:
-    """What nvidia-smi says of the first GPU that this process may use; None without it."""
+    """The report of nvidia-smi on the first GPU that this process may use; None without nvidia-smi."""
     first = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0] or "0"
     rows, users = _nvidia_smi(first, f"--query-gpu={_ASKED}"), _nvidia_smi(first, "--query-compute-apps=pid")
     try:

@@ -16,6 +16,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from course_lib import __version__
+from course_lib._util.cpu_int8 import cpu_info
 from course_lib.engines import available_backends
 from course_lib.errors import WORKER_ENDED, BackendUnavailable, ExaminerFault
 from course_lib.grading.isolation import sandbox
@@ -43,13 +44,13 @@ def judge(
     """Examine the files of a submission.
 
     Args:
-        lab: what is asked.
-        folder: where the files lie. Only the lab's artifacts are taken, and only as plain files.
-        examiner: where to examine; the sandbox, a secret seed and the device's turns are added to it.
-        trusted: run without the sandbox. For the course's own files only, never for a learner's.
-        device: what is measured on; default: the GPU that this process sees, otherwise the processor.
-        known: verdicts of the same batch, to which this one is added. Equal files are judged once: they get equal points, and a
-            class is done sooner. What could not be decided is judged again.
+        lab: the lab.
+        folder: folder with the files. Only the lab's artifacts are taken, and only as plain files.
+        examiner: where to examine. The sandbox, a secret seed and the device's turns are added to it.
+        trusted: run without the sandbox, only for the course's own files and never for a learner's.
+        device: the device to measure on; default: the GPU that this process sees, otherwise the processor.
+        known: verdicts of the same batch, to which this one is added. Equal files are judged once, so they get equal points and
+            a class takes less time. Inconclusive tasks are judged again.
 
     Raises:
         SandboxMissing: no sandbox works here and `trusted` is not set.
@@ -83,7 +84,7 @@ def judge(
 
 
 def _examined(lab: Lab, taken: Path, examiner: Examiner) -> Examination:
-    """Once more where a process ended that something else may have killed, and longer where measuring could not decide.
+    """Repeat the examination if something else may have killed a process, and with more time if measuring could not decide.
 
     Raises:
         ExaminerFault, BackendUnavailable: the examiner itself failed, twice.
@@ -109,7 +110,7 @@ def _ended(found: Examination) -> bool:
 
 
 def _again(found: Examination) -> bool:
-    """Whether another examination of the same files may come to something else."""
+    """Whether another examination of the same files may have another result."""
     return _ended(found) or any(outcome.tier == "inconclusive" for outcome in found.outcomes)
 
 
@@ -132,12 +133,4 @@ def _provenance(lab: Lab, examiner: Examiner, taken: Path, trusted: bool) -> dic
 
 def provenance_of_machine() -> str:
     """Architecture, cores and name of the processor."""
-    return f"{platform.machine()}, {os.cpu_count()} cores, {_processor()}"
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    return next((line.partition(": ")[2] for line in lines if line.startswith("model name")), platform.processor())
+    return f"{platform.machine()}, {os.cpu_count()} cores, {cpu_info('model name') or platform.processor()}"

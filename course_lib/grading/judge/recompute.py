@@ -1,4 +1,4 @@
-"""A verdict computed again from its record: what does not follow from the latencies in it, or has been altered, is named."""
+"""Compute a verdict again from its record, and name what was altered or does not follow from the recorded latencies."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _CLOSE = 1e-9  # JSON keeps every digit of a float; what differs more was not co
 
 
 def document(path: Path) -> dict[str, object]:
-    """What a file holds that says it is a verdict.
+    """The document in a file that should hold a verdict.
 
     Raises:
-        CourseError: it does not hold a JSON object, or a larger one than any verdict.
-        OSError: it cannot be read.
+        CourseError: the file is not a JSON object, or is larger than any verdict.
+        OSError: the file cannot be read.
     """
     try:
         with open(path, "rb") as file:
@@ -35,11 +35,11 @@ def document(path: Path) -> dict[str, object]:
 
 
 def contradictions(document: Mapping[str, Any], expected_key: str | None = None) -> list[str]:
-    """What is wrong with a verdict, as sentences; empty if it holds.
+    """The contradictions in a verdict, as sentences; empty if there are none.
 
-    Checked are the signature, the sum of the points, the tasks and what they are worth against the lab's own, every interval against
-    the latencies it was computed from, and, for the labs that judge speed by the race alone, the tier against the intervals. The
-    other tasks rest on fresh data: the seed and the digests in the provenance repeat them.
+    The function checks the signature, the sum of the points, the tasks and their points against the lab, and every interval
+    against its latencies. For labs that judge speed only by the race, it checks the tier against the intervals. The other tasks
+    use fresh data; the seed and the digests in the provenance allow a repetition.
 
     Args:
         document: the JSON next to a report.

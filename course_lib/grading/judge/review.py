@@ -1,4 +1,4 @@
-"""What an instructor has to look at, why, and how many points are still open. Everything that shows it asks `Review.of`."""
+"""What an instructor must review, why, and how many points are still open. All output uses `Review.of`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Points:
 
     @property
     def lost(self) -> float:
-        """What no review adds any more."""
+        """Points that a review cannot add."""
         return self.maximum - self.earned - self.open
 
     def __add__(self, other: Points) -> Points:
@@ -61,7 +61,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Reason:
-    """Why an instructor has to look, at which grade cells, and how many of their points are open."""
+    """The reason for a review, the grade cells that it concerns, and the number of their open points."""
 
     code: str
     text: str
@@ -86,7 +86,7 @@ class Review:
 
     @property
     def cells(self) -> frozenset[str]:
-        """The grade cells that an instructor has to look at."""
+        """The grade cells that an instructor must review."""
         return frozenset(name for reason in self.reasons for name in reason.cells)
 
     @classmethod

@@ -17,12 +17,12 @@ from course_lib.labs.framework.examination import silently
 def check(lab: Lab, folder: Path, *, begins: Callable[[str, float], None] = silently) -> Examination:
     """The grader's examination on fresh data, without a verdict.
 
-    The files are taken as the grader takes them. What runs or reads them runs in the sandbox. Without one (see `sandbox.problem`) it has
-    the permissions of the user. The caller must tell the user so.
+    The files are taken as the grader takes them. Processes that run or read them run in the sandbox. Without a sandbox (see
+    `sandbox.problem`), they have the permissions of the user, and the caller must tell the user so.
 
     Args:
-        lab: which.
-        folder: with the files of a submission.
+        lab: the lab.
+        folder: folder with the files of a submission.
         begins: see `Examiner`.
     """
     with scratch_folder("check-") as taken:

@@ -50,7 +50,7 @@ class Verdict:
 
     @property
     def max_score(self) -> float:
-        """Points of all of the lab's tasks."""
+        """Points of all tasks of the lab."""
         return sum(task.points for task in labs.find(self.lab).tasks)
 
     @property

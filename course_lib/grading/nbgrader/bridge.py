@@ -89,12 +89,12 @@ def api(
     settings: Mapping[str, Mapping[str, Any]],
     log: logging.Handler,
 ) -> NbGraderAPI:
-    """nbgrader's API for a classroom, and nothing of it on the terminal.
+    """nbgrader's API for a classroom, without output on the terminal.
 
     Args:
         root, work, trusted: as in `configure`.
         examiner: fields of `course_lib.labs.Examiner` that differ from the default.
-        settings: what else differs, by class and trait.
+        settings: other settings that differ, by class and trait.
         log: where nbgrader's messages go.
     """
     from nbgrader.apps.api import NbGraderAPI

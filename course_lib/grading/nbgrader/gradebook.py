@@ -70,7 +70,7 @@ def cells(submission: Any) -> list[Cell]:
 
 
 def entry(path: Path, lab: Lab, student: str) -> dict[str, object]:
-    """What the gradebook at `path` holds of a submission besides the verdict, as plain JSON values; empty if it holds none."""
+    """The data of the gradebook at `path` on a submission, besides the verdict, as plain JSON values; empty if there is none."""
     from nbgrader.api import Gradebook, MissingEntry
 
     tasks = {task.id for task in lab.tasks}

@@ -1,4 +1,4 @@
-"""From solutions to labs: nbgrader takes the solutions out, and a check tells when a lab is stale."""
+"""From solutions to labs: nbgrader removes the solutions, and a check detects a stale lab."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What all labs share: tasks and criteria, the examination, races, and isolation."""
+"""The shared parts of all labs: tasks and criteria, the examination, races, and isolation."""

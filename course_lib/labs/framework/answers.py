@@ -24,10 +24,10 @@ def fresh_images(examiner: Examiner, n: int) -> Digits:
 
 
 def logits(engine: TimedWorker, images: np.ndarray, batches: Sequence[int], name: str = "image") -> np.ndarray:
-    """Logits of all images, float64 ``(n, 10)``, sent in batches of the given sizes in turn: an engine can be right at 1 and wrong at 3.
+    """Logits of all images, float64 ``(n, 10)``, sent in batches of the given sizes in turn. An engine can be right at 1 and wrong at 3.
 
     Args:
-        name: of the engine's input.
+        name: name of the engine's input.
 
     Raises:
         EngineError: a batch is rejected, or the answer is not one output called logits with ten numbers for each image.
@@ -44,7 +44,7 @@ def logits(engine: TimedWorker, images: np.ndarray, batches: Sequence[int], name
 
 
 def by_batch_size(engine: TimedWorker, images: np.ndarray, sizes: Sequence[int], name: str = "image") -> list[np.ndarray]:
-    """`logits` of one part of the images for each batch size, so that each size can be judged alone, on as many images.
+    """`logits` for each batch size on an equal part of the images, so that each size can be judged alone.
 
     Raises:
         EngineError: as in `logits`.

@@ -17,7 +17,7 @@ Arrays = Mapping[str, np.ndarray]
 
 
 class Answers(Protocol):
-    """An engine behind the examiner's clock."""
+    """An engine that the examiner's clock times."""
 
     def infer(self, feeds: Arrays) -> Arrays:
         """Outputs by name, for inputs by name."""
@@ -39,10 +39,10 @@ class Answering:
 
 @dataclass
 class TimedAnswers:
-    """How far a submission's timed answers are from the right ones, for each batch size.
+    """The error of a submission's timed answers, for each batch size.
 
     Attributes:
-        truth, yours: the two that are compared.
+        truth, yours: names of the two compared subjects.
         floor_db: SQNR in dB that the answers of each batch size must have together.
     """
 
@@ -80,7 +80,7 @@ class TimedAnswers:
         """Judge each batch size alone.
 
         Raises:
-            EngineError: the answers of one are further from the right ones than `floor_db` allows.
+            EngineError: the answers of one size have a larger error than `floor_db` allows.
         """
         wrong = {size: found for size, found in self.sqnr_db().items() if found < self.floor_db}
         if wrong:

@@ -20,7 +20,7 @@ MOST_BYTES = 64 << 20  # of one folded constant
 
 
 class Kind(Enum):
-    """Where a value comes from."""
+    """The origin of a value."""
 
     CONSTANT = "a constant"
     QUANTIZED = "a quantized constant"  # constant too, but its Q/DQ pair stays in the graph
@@ -34,7 +34,7 @@ REARRANGING = frozenset({"Gather", "Slice", "Concat", "Squeeze", "Unsqueeze", "I
 
 
 def fold(model: ModelProto) -> dict[str, Kind]:
-    """Evaluate every node that depends on constants or on static dimensions alone, in place; the kind of every value that is left.
+    """Evaluate every node that depends only on constants or static dimensions, in place. Return the kind of every remaining value.
 
     Integers wrap around as in numpy. Nodes on which no output depends are removed; the others keep their order and their names.
 
@@ -146,7 +146,7 @@ def inferred_shapes(model: ModelProto) -> dict[str, list[int | None]]:
 
 
 def _sizes(node: NodeProto, shapes: Any, values: Any, value: Any, kinds: dict[str, Kind]) -> np.ndarray | None:
-    """What is known of a node that rearranges sizes, as an array of objects; None for other nodes."""
+    """The known output of a node that rearranges sizes, as an array of objects; None for other nodes."""
     attributes = {one.name: one for one in node.attribute}
     if node.op_type == "Shape" and node.input[0] in shapes:
         shape = np.array([*shapes[node.input[0]], None], dtype=object)[:-1]

@@ -1,4 +1,4 @@
-"""Criteria: what a task requires, what was found, and whether that is met, not met, or not decided."""
+"""Criteria: the requirements of a task, what was found, and whether each one is met, not met, or not decided."""
 
 from __future__ import annotations
 

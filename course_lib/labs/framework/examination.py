@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from typing import Protocol, TypeVar
 import numpy as np
 
 from course_lib.benchmark import Comparison
+from course_lib.benchmark.statistics import timed_ms
 from course_lib.engines import Compiler, ModelSource, Plan, Worker, build, default_builder, default_runner, split_target
 from course_lib.engines.registry import find
 from course_lib.engines.worker.environment import HERE
@@ -45,7 +45,7 @@ class Examination:
 
     @property
     def max_points(self) -> float:
-        """Sum of the points that the examined tasks are worth."""
+        """Sum of the points of the examined tasks."""
         return sum(outcome.task.points for outcome in self.outcomes)
 
 
@@ -55,7 +55,7 @@ MOST_ANSWERED = 256 << 20  # bytes of one answer of a submission's engine
 
 
 class Measuring(Protocol):
-    """Takes a measurement by calling what takes it; the grader waits for its turn first, and repeats one that was disturbed."""
+    """Runs a function that takes a measurement. The grader waits for its turn first, and repeats a disturbed measurement."""
 
     def __call__(self, take: Callable[[], _T], /) -> _T:
         """The result of `take`, repeated if necessary."""
@@ -72,12 +72,12 @@ def silently(name: str, about_s: float) -> None:
 
 @dataclass(frozen=True)
 class Examiner:
-    """Where and how a submission is examined. A learner's self-check uses the default, the grader brings sandbox and secrets.
+    """Where and how a submission is examined. A learner's self-check uses the defaults. The grader sets a sandbox and secrets.
 
     Attributes:
         builder, runner: backends, ``name`` or ``name@environment``.
         launcher: wraps the command of every process that touches the submission.
-        seed: of the fresh data; None draws one from the operating system.
+        seed: seed of the fresh data; None draws one from the operating system.
         measure_s: longest time spent on measuring latencies, in seconds.
         build_s: longest time for one build, in seconds.
         measured: wraps every measurement of a submission.
@@ -116,12 +116,12 @@ class Examiner:
             return build(model, recipe, backend=self.runner, time_limit_s=self.build_s, launcher=self.launcher)
 
     def runnables(self, wanted: Sequence[tuple[Path, Recipe]]) -> list[Plan]:
-        """`runnable` for several models of the course's own: one process for all, whose start takes longer than small builds."""
+        """`runnable` for several of the course's own models, in one process, because its start takes longer than small builds."""
         with Compiler(self.runner, launcher=self.launcher) as compiler:
             return [compiler.build(model, recipe, time_limit_s=self.build_s) for model, recipe in wanted]
 
     def engine(self, plan: Plan) -> AbstractContextManager[TimedWorker]:
-        """A worker that holds the plan, behind the examiner's clock."""
+        """A worker that holds the plan and is timed by the examiner's clock."""
         with self._blaming(self.runner, EngineError):
             worker = self._worker()
             try:
@@ -141,11 +141,11 @@ class Examiner:
 
     @contextmanager
     def _blaming(self, target: str, kind: type[BuildError] | type[EngineError]) -> Iterator[None]:
-        """Around a process that holds a submission. If it says that the backend is missing, a process without the submission is asked.
+        """Translate errors of a process that holds a submission. If it reports a missing backend, a process without the submission checks.
 
         Raises:
-            BackendUnavailable: that process says so too.
-            BuildError, EngineError: of `kind`, where it does not, and for whatever else the submission's process says.
+            BackendUnavailable: that process reports it too.
+            BuildError, EngineError: `kind`, if that process does not, and for all other errors of the submission's process.
         """
         try:
             yield
@@ -167,10 +167,10 @@ class Examiner:
 
 @dataclass(frozen=True)
 class TimedWorker(AbstractContextManager["TimedWorker"]):
-    """A worker timed from outside: inputs go in and outputs come back between two readings of the examiner's clock.
+    """A worker timed from outside: the examiner reads its clock before it sends inputs and after it receives outputs.
 
-    Whatever a submission does to its own process, it cannot touch this clock, and it never holds the inputs of a call before
-    that call is being timed. The price is the transport, paid by every subject alike.
+    A submission can change its own process but not this clock. It receives the inputs of a call only when the call is being
+    timed. The cost is the transport, which is the same for every subject.
     """
 
     worker: Worker
@@ -202,7 +202,7 @@ class TimedWorker(AbstractContextManager["TimedWorker"]):
 
         Raises:
             EngineError: the worker rejected the inputs or failed.
-            ExaminerFault: the same, for an engine of the course's own.
+            ExaminerFault: the same, for one of the course's own engines.
         """
         try:
             return self.worker.infer(feeds)
@@ -211,13 +211,11 @@ class TimedWorker(AbstractContextManager["TimedWorker"]):
 
     def time_ms(self, feeds: Mapping[str, np.ndarray]) -> float:
         """Time of one `infer` in milliseconds, by the examiner's clock; it includes the transport."""
-        started = time.perf_counter()
-        self.infer(feeds)
-        return 1e3 * (time.perf_counter() - started)
+        return timed_ms(lambda: self.infer(feeds))
 
 
 def _fault(error: CourseError, ours: bool) -> CourseError:
-    """Everything that a process says is its owner's fault: no process of a submission can claim one of the examiner's."""
+    """Every error that a process reports is its owner's fault. A process of a submission cannot cause a fault of the examiner."""
     if ours:
         return ExaminerFault(str(error))
     return error if isinstance(error, EngineError) else EngineError(str(error), code=error.code)

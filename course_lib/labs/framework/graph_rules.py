@@ -1,6 +1,6 @@
-"""What a submission's graph may not hold, because a builder and a runner could read it as two different computations.
+"""Rules for a submission's graph. It must not contain anything that a builder and a runner could read as two computations.
 
-Sizes may shape tensors. They may not become numbers of the computation, and neither they nor constants may choose what is computed.
+Sizes may shape tensors. They must not become numbers of the computation, and neither sizes nor constants may choose what is computed.
 Every message names the node and what to do.
 """
 
@@ -108,11 +108,11 @@ def _check_tensor(tensor: TensorProto) -> None:
 
 
 def check_values(model: ModelProto, kinds: Mapping[str, Kind]) -> None:
-    """Reject nodes by which a size, or a constant that is left, would choose what is computed.
+    """Reject nodes in which a size or a remaining constant chooses what is computed.
 
     Args:
-        model: with its constants folded.
-        kinds: where each value comes from, see `constant_folding.fold`.
+        model: the model with folded constants.
+        kinds: origin of each value, see `constant_folding.fold`.
 
     Raises:
         BuildError: there is such a node.

@@ -28,7 +28,7 @@ _BUILD_HINT = "Build it in the notebook with course_lib.engines.build: the same 
 
 
 class Lab(ABC):
-    """A lab: what is handed in, what it is worth, and how it is examined."""
+    """A lab: its submission, its points, and its examination."""
 
     name: ClassVar[str]
     title: ClassVar[str]
@@ -43,7 +43,7 @@ class Lab(ABC):
     def write_reference(self, folder: Path, *, opset: int | None = None) -> None:
         """Make the reference submission, for a builder that reads up to `opset`.
 
-        It is made by code each time: a file beside the solution would overwrite a learner's when nbgrader grades.
+        Code makes it each time, because nbgrader would overwrite a learner's file with a file next to the solution.
         """
 
     @abstractmethod
@@ -51,9 +51,9 @@ class Lab(ABC):
         """Examine the submission in `folder`; with `only`, do only the work for that task."""
 
     def speed_tier(self, latencies: Mapping[str, np.ndarray]) -> str | None:
-        """The tier of the task ``speed`` that follows from the latencies of `Examination.comparison` and nothing else, by subject.
+        """The tier of the task ``speed`` that follows only from the latencies by subject in `Examination.comparison`.
 
-        With it a verdict can be computed again from its record. None in a lab that judges speed otherwise.
+        It allows a verdict to be computed again from its record. None in a lab that judges speed in another way.
         """
         return self.speed.tier(latencies)[0] if self.speed else None
 
@@ -99,10 +99,10 @@ class Lab(ABC):
         """The outcome that follows from criteria: all points, half of them, none, or inconclusive.
 
         Args:
-            full: what all points need.
-            half: what half of the points need.
-            hint: where to look; dropped at full points, and where only the machine is to blame.
-            context: a sentence in front of the summary, such as what was measured on what.
+            full: criteria for all points.
+            half: criteria for half of the points.
+            hint: where to look; dropped at full points, and if only the machine is the cause.
+            context: a sentence before the summary, such as the device of the measurement.
             cause: why a criterion can be undecided.
         """
         tier, half_earned = judging.tier(full, half)
@@ -118,7 +118,7 @@ class Lab(ABC):
     def zero_outcomes(
         self, message: str | CourseError, hint: str = "", tasks: Iterable[str] | None = None
     ) -> tuple[Outcome, ...]:
-        """No points for any task (or `tasks`), for one and the same reason."""
+        """No points for any task (or `tasks`), for the same reason."""
         return tuple(self.outcome(t, "none", message, hint) for t in (tasks or [task.id for task in self.tasks]))
 
     def failed_build(self, error: CourseError, tasks: Iterable[str] | None = None) -> tuple[Outcome, ...]:

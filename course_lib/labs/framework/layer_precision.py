@@ -1,4 +1,4 @@
-"""Which layers of an engine multiply on integers, read from its layer table."""
+"""The layers of an engine that multiply integers, read from its layer table."""
 
 from __future__ import annotations
 
@@ -28,6 +28,6 @@ def weights(table: LayerTable) -> int:
 
 
 def _on_integers(kernel: Layer) -> bool:
-    """Whether both factors are INT8. TensorRT 8.6 does not tell the type of activations with dynamic shapes: there the weight decides."""
+    """Whether both factors are INT8. TensorRT 8.6 does not report the type of activations with dynamic shapes; then the weight decides."""
     reads = {tensor.dtype for tensor in kernel.inputs if tensor.dtype}
     return "Int8" in {tensor.dtype for tensor in kernel.weights} and ("Int8" in reads or not reads)

@@ -57,7 +57,7 @@ class Tiers:
         return tier(*self.criteria(latencies))
 
     def criteria(self, latencies: Latencies) -> tuple[tuple[Criterion, ...], tuple[Criterion, ...]]:
-        """What all points need, and what half of them need."""
+        """The criteria for all points and for half of them."""
         known = _known(latencies)
         return (*self.full.criteria(latencies), *known), (*self.partial.criteria(latencies, HALF), *known)
 
@@ -76,16 +76,16 @@ def _known(latencies: Latencies) -> tuple[Criterion, ...]:
 
 
 def ratios(latencies: Latencies) -> tuple[Interval, Interval]:
-    """The submission's speed over PyTorch eager's and over the reference's; always the same for the same latencies."""
+    """The submission's speed relative to PyTorch eager and to the reference. The same latencies always give the same result."""
     eager, reference = (speedup(latencies[name], latencies["yours"], seed=0) for name in ("eager", "reference"))
     return eager, reference
 
 
 def batch_sizes(rng: np.random.Generator, accepted: Collection[int]) -> Callable[[], int]:
-    """Draws the batch size of each round: the smallest that is accepted in about half of the rounds, up to `SMALL_BATCH` in the others.
+    """Draws the batch size of each round: the smallest accepted size in about half of the rounds, sizes up to `SMALL_BATCH` in the others.
 
-    The smallest is the one that matters most to a service of single images. The others are there because an engine that knows
-    the timed size needs to be fast for that one alone.
+    The smallest size is the most important one for a service with single images. Other sizes are included because otherwise an
+    engine could be fast only at the timed size.
     """
     smallest = min(accepted)
     others = [size for size in accepted if smallest < size <= max(SMALL_BATCH, smallest + 1)] or [smallest]
@@ -104,7 +104,7 @@ def compare_answering(
     """`compare` of engines, one of which is ``yours``, while its timed answers are compared with those of the subject `truth`.
 
     Args:
-        truth: whose answers are right; it is the baseline as well.
+        truth: the subject with the correct answers; it is also the baseline.
         floor_db: SQNR in dB that the timed answers of each batch size must have.
 
     Raises:
@@ -135,10 +135,10 @@ def race(
     *,
     floor_db: float,
 ) -> Comparison:
-    """Measure, when the examiner's turn comes, until the tier is clear or the time is up.
+    """Measure in the examiner's turn until the tier is decided or the time is over.
 
     Raises:
-        EngineError: timed answers are further from PyTorch's than `floor_db` allows.
+        EngineError: timed answers have a larger error relative to PyTorch than `floor_db` allows.
     """
     subjects = {"eager": eager, "reference": reference, "yours": yours}
     return examiner.measured(
@@ -149,7 +149,7 @@ def race(
 
 
 def outcome(lab: Lab, comparison: Comparison, tiers: Tiers, hint: str) -> Outcome:
-    """The outcome of the lab's task ``speed``: all of its points, half, or none; an instructor's to decide if it is far too fast."""
+    """The outcome of the lab's task ``speed``: all of its points, half, or none. An instructor decides on implausible speeds."""
     latencies = comparison.latencies()
     full, half = tiers.criteria(latencies)
     if not _known(latencies):

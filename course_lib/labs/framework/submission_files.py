@@ -17,7 +17,7 @@ else:
 
 
 def missing(name: str) -> str:
-    """What to say about a file that is not there."""
+    """The error for a missing file."""
     return f"{name} is missing: the notebook's cell that writes it has not run or has failed"
 
 
@@ -33,15 +33,15 @@ def submitted(folder: Path, name: str) -> Path:
 
 
 def model_and_recipe(folder: Path, precision: str = "") -> tuple[Path, Recipe]:
-    """The submission's ``model.onnx`` and what its ``recipe.toml`` says.
+    """The submission's ``model.onnx`` and the recipe in its ``recipe.toml``.
 
     Args:
-        precision: what the lab asks for, "" if each is allowed.
+        precision: the required precision, "" if each is allowed.
 
     Raises:
-        BuildError: one of both is missing.
+        BuildError: one of the files is missing.
         RecipeError: the recipe cannot be read.
-        PrecisionError: the recipe says another precision.
+        PrecisionError: the recipe has another precision.
     """
     model, recipe = submitted(folder, "model.onnx"), Recipe.load(submitted(folder, "recipe.toml"))
     if precision and recipe.precision != precision:
@@ -53,11 +53,11 @@ def read_text(file: Path, max_bytes: int, advice: str = "") -> str:
     """The text of a file.
 
     Args:
-        max_bytes: it may have no more.
-        advice: what to do about a longer one.
+        max_bytes: largest size.
+        advice: what to do about a longer file.
 
     Raises:
-        EngineError: it is missing, cannot be read, is too long or is not text; one line.
+        EngineError: the file is missing, cannot be read, is too long or is not text. The message has one line.
     """
     try:
         return _content(file, max_bytes, advice).decode()

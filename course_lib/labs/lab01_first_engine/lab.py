@@ -57,7 +57,7 @@ class FirstEngine(Lab):
     source = ModelSource("course_lib.models:classifier", ("wide",))
 
     def write_reference(self, folder: Path, *, opset: int | None = None) -> None:
-        """FP32, as exported, tuned for the batch that comes most often."""
+        """FP32, as exported, tuned for the most frequent batch."""
         (folder / "model.onnx").write_bytes(_exported(opset))
         reference_recipe().save(folder / "recipe.toml")
 
@@ -83,7 +83,7 @@ class FirstEngine(Lab):
             return Examination((profile, *self.zero_outcomes(error, hint, ("accuracy", "speed"))), plan)
 
     def _profile(self, recipe: Recipe) -> Outcome:
-        """Which batches the engine that was just built accepts. Its profiles are the recipe's: the builder rejected no part."""
+        """The batches that the new engine accepts. Its profiles are those of the recipe, because the builder did not reject any part."""
         low, high = SERVICE
         accepted = _accepted(recipe)
         if len(accepted) == high:
@@ -136,7 +136,7 @@ class FirstEngine(Lab):
     def _accuracy(
         self, eager: TimedWorker, candidate: TimedWorker, batches: list[int], fresh: Digits
     ) -> tuple[Outcome, dict[str, float]]:
-        """Classify fresh images with both, and compare answers and logits, the logits for each batch size alone."""
+        """Classify fresh images with both, and compare the answers, and the logits for each batch size."""
         want, have = (by_batch_size(engine, fresh.images, batches) for engine in (eager, candidate))
         sqnr = worst_decibels(want, have)
         eager_right, right = (float((np.concatenate(each).argmax(1) == fresh.labels).mean()) for each in (want, have))

@@ -31,10 +31,10 @@ Causes = Mapping[str, tuple[str, ...]]
 
 
 def read(path: Path) -> Causes:
-    """Names of nodes by suspect, as `causes.json` says it.
+    """Names of nodes by suspect, from `causes.json`.
 
     Raises:
-        CourseError: no such file, too long, not JSON, or not an object that gives a list of names for each of some suspects.
+        CourseError: the file is missing, too long, not JSON, or not an object with a list of names for each named suspect.
     """
     found = read_json(path, MAX_BYTES, "name a node or two for each cause")
     if not isinstance(found, dict):
@@ -49,12 +49,12 @@ def read(path: Path) -> Causes:
 
 @dataclass(frozen=True)
 class Judged:
-    """What is wrong with some causes.
+    """The mistakes in some causes.
 
     Attributes:
         missing: suspects that cost kernels and are not named.
-        innocent: suspects that are named and cost none.
-        evidence: for each other suspect whose evidence does not hold, why.
+        innocent: named suspects that do not cost kernels.
+        evidence: for each other suspect with invalid evidence, the reason.
     """
 
     missing: tuple[str, ...]
@@ -63,19 +63,19 @@ class Judged:
 
     @property
     def wrong(self) -> int:
-        """How many suspects were judged wrongly."""
+        """Number of suspects that were judged wrongly."""
         return len(self.missing) + len(self.innocent) + len(self.evidence)
 
 
 def judge(causes: Causes, costs: Mapping[str, int], given: LayerTable) -> Judged:
-    """Compare what is named with what was measured.
+    """Compare the named suspects with the measurements.
 
-    Builders differ. A suspect in `GUILTY` may always be named, for a learner who measured with TensorRT for RTX, and has to be
-    named where it costs kernels; any other may be named where it costs kernels.
+    Builders differ. A suspect in `GUILTY` may always be named, because a learner may have measured with TensorRT for RTX. It must
+    be named if it costs kernels with this builder. Any other suspect may be named if it costs kernels.
 
     Args:
         costs: number of kernels that each suspect costs with this builder.
-        given: the layer table of the network as it was given, by the same builder.
+        given: the layer table of the given network from the same builder.
     """
     costly = {suspect for suspect, kernels in costs.items() if kernels > 0}
     allowed = costly.union(GUILTY)

@@ -1,7 +1,7 @@
 """The network of lab 02: a digit classifier that is correct and slow. You may read it, take it apart and rewrite it.
 
-Several people worked on it, each with a reason, and it was never reviewed as a whole. It is put together from parts, so that each
-can be replaced: ``network.block1.act = nn.ReLU()``. Nine of these choices are under suspicion, some of them without reason.
+Several people worked on it, each with a reason, and nobody reviewed the whole network. It consists of parts that can be replaced:
+``network.block1.act = nn.ReLU()``. Nine of its parts are suspects, and some of them are innocent.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from course_lib.models.residual_cnn import ResidualBlock
 
 
 class Standardize(nn.Module):
-    """Every image to the same mean and contrast: scanners differ. ``(N, 1, 32, 32)``, in double precision to be safe."""
+    """Gives every image the same mean and contrast, because scanners differ. ``(N, 1, 32, 32)``, in double precision to be safe."""
 
     MEAN, DEVIATION, EPS = 0.31, 0.32, 1e-5  # the first two are those of all digits
 
@@ -169,7 +169,7 @@ def slow_classifier() -> SlowClassifier:
 
 
 def _second_run(first: nn.Conv2d) -> nn.Conv2d:
-    """Weights a little different, as another run would find them. Not trained: noise, the same on every machine."""
+    """Slightly different weights, as from another training run. They are not trained but noise, the same on every machine."""
     noise = np.random.RandomState(2).standard_normal(tuple(first.weight.shape)).astype(np.float32)
     second = copy.deepcopy(first)
     second.weight.data += 0.2 * first.weight.data.std() * torch.from_numpy(noise)

@@ -42,7 +42,7 @@ class FloatStandardize(Standardize):
 
 
 class AddReLU(nn.Module):
-    """A sum and its ReLU: what a convolution's kernel can end with."""
+    """A sum and its ReLU, which can be the end of a convolution's kernel."""
 
     def forward(self, y: Tensor, shortcut: Tensor) -> Tensor:
         """Two tensors of one shape to a third of that shape."""

@@ -1,4 +1,4 @@
-"""What the scanners of lab 03 recorded to calibrate on: real digits, and among them three scans that went wrong."""
+"""The recording of lab 03's scanners for calibration: real digits, and three faulty scans among them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def calibration_scans() -> np.ndarray:
 
 
 def faulty_scans() -> tuple[int, int, int]:
-    """Which scans are the faulty ones: overdriven, with a stuck bit, inverted."""
+    """The faulty scans: overdriven, with a stuck bit, inverted."""
     overdriven, stuck, inverted = (int(n) for n in np.random.default_rng([_SEED, 1]).choice(SCANS, 3, replace=False))
     return overdriven, stuck, inverted
 

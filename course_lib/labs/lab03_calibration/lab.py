@@ -1,4 +1,4 @@
-"""Lab 03, calibration: INT8 ranges from a recording in which some scans went wrong."""
+"""Lab 03, calibration: INT8 ranges from a recording with some faulty scans."""
 
 from __future__ import annotations
 
@@ -59,11 +59,11 @@ class _Engine:
     plan: Plan
 
     def runnable(self, examiner: Examiner) -> Plan:
-        """What the examiner's runner executes."""
+        """The plan that the examiner's runner executes."""
         return examiner.runnable(self.model, self.recipe, self.plan)
 
     def lowered(self, examiner: Examiner) -> Plan:
-        """The same where INT8 is fast only after lowering."""
+        """The same, lowered if INT8 is fast only after lowering."""
         return lowering.runnable(self.model, self.recipe, examiner) if lowering.wanted(examiner) else self.runnable(examiner)
 
 
@@ -100,7 +100,7 @@ class Calibration(Lab):
         return Examination((*calibrator, *found.outcomes), found.plan, found.comparison, found.figures)
 
     def _calibrator(self, source: Path, examiner: Examiner) -> Outcome:
-        """The better of the functions that calibrator.py defines, on histograms drawn anew."""
+        """The outcome of the better function of calibrator.py, on fresh histograms."""
         if not source.is_file():
             return self.outcome(
                 "calibrator", "none", missing(source.name), "Task 1 writes it. Run its cell, then this cell again."
@@ -144,7 +144,7 @@ class Calibration(Lab):
         return Examination((sqnr, kernels, speed), yours.plan)
 
     def _kernels(self, yours: Plan, reference: Plan) -> Outcome:
-        """Which of the layers with weights compute on integers, on the layer table of the engine that was just built."""
+        """The outcome for the layers with weights that compute on integers, from the layer table of the new engine."""
         (integer, floating), (wanted, spared) = int8_layers(yours.layers), int8_layers(reference.layers)
         if not wanted:
             raise ExaminerFault("the builder's layer table shows no INT8 layer in the reference's engine")
@@ -199,7 +199,7 @@ class Calibration(Lab):
     def _race(
         self, eager: TimedWorker, answered: TimedWorker, yours: _Engine, reference: _Engine, examiner: Examiner, fresh: Digits
     ) -> tuple[Outcome, Comparison | None]:
-        """Both engines in their fastest form. The submission's has to answer as the one did whose answers were judged."""
+        """Race both engines in their fastest form. The submission must give the same answers as the engine that was judged."""
         hint = "Each pair that insert_qdq would not place costs a round trip to memory. Are there pairs on biases?"
         with ExitStack() as stack:
             with ours():
@@ -234,7 +234,7 @@ def _reference(examiner: Examiner) -> Iterator[_Engine]:
 
 
 def _accepted(recipe: Recipe) -> list[int]:
-    """Batches up to twice `BATCH` that the engine accepts; where there is none `BATCH`, which it will reject in clear words."""
+    """Batches up to twice `BATCH` that the engine accepts. Without any, it is `BATCH`, which the engine rejects with a clear message."""
     return accepted_batches(recipe, (1, 32, 32), 2 * BATCH) or [BATCH]
 
 

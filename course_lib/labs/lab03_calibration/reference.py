@@ -1,4 +1,4 @@
-"""The reference of lab 03, made by code: scans brighter than ink can be are left out, then nothing is clipped."""
+"""The reference of lab 03, made by code. It leaves out scans that are brighter than ink can be, and then clips nothing."""
 
 from __future__ import annotations
 

@@ -37,10 +37,10 @@ def write(findings: Findings, path: str | os.PathLike[str]) -> None:
 
 
 def read(path: Path) -> Findings:
-    """What `write` wrote.
+    """The content of a file that `write` wrote.
 
     Raises:
-        CourseError: no such file, too long, not TOML, or not a table `largest` of at most `MOST_NODES` numbers.
+        CourseError: the file is missing, too long, not TOML, or not a table `largest` of at most `MOST_NODES` numbers.
     """
     found = read_toml(path, MAX_BYTES, "name the nodes that break and no others")
     largest = found.get("largest")
@@ -87,7 +87,7 @@ class Judged:
 
 
 def judge(findings: Findings, model: onnx.ModelProto, tokens: np.ndarray) -> Judged:
-    """Measure on a fresh batch which nodes break alone, and compare them with the findings.
+    """Measure on a fresh batch which nodes fail alone in FP16, and compare them with the findings.
 
     A node breaks if the logits change by more than `BREAKS` when it alone computes in FP16. Whether its numbers fit into FP16 does
     not matter. A place is a module in which a tensor does not fit into FP16 and its maker breaks. Any breaking node that reads or
@@ -135,7 +135,7 @@ def judge(findings: Findings, model: onnx.ModelProto, tokens: np.ndarray) -> Jud
 
 
 def _breaking(nodes: Collection[str], model: onnx.ModelProto, tokens: np.ndarray) -> frozenset[str]:
-    """Those of `nodes` that ruin the logits when they alone are reduced to FP16."""
+    """Those of `nodes` that destroy the logits when they alone are reduced to FP16."""
     from course_lib.benchmark import sensitivity
 
     rows = sensitivity(model, {"tokens": tokens}, nodes=nodes, progress=False).rows

@@ -34,7 +34,7 @@ class Kernels:
 
     @property
     def share(self) -> float:
-        """Of kernels that compute in half precision, 0 to 1."""
+        """Share of kernels that compute in half precision, 0 to 1."""
         return 1 - self.wide / self.total if self.total else 0.0
 
     @classmethod
@@ -52,10 +52,10 @@ def _is_half_attention(kernel: Layer) -> bool:
 
 
 def prove(model: Path, recipe: Recipe, examiner: Examiner) -> Plan:
-    """The plan whose layer table counts: the examiner's own builder's, or where that is TensorRT 8.6, `PROVER`'s.
+    """The plan whose layer table counts. It is from the examiner's builder, or from `PROVER` if that builder is TensorRT 8.6.
 
     Raises:
-        BuildError: it is rejected.
+        BuildError: the builder rejects the model.
     """
     if examiner.opset is None:
         return examiner.build(model, recipe)

@@ -1,4 +1,4 @@
-"""Lab 04, mixed precision: FP16 for an encoder whose numbers do not fit into it."""
+"""Lab 04, mixed precision: FP16 for an encoder whose values exceed its range."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ class MixedPrecision(Lab):
         return self.outcome("find", "partial" if judged.wrong <= MISJUDGED else "none", said, hint, share=0.5)
 
     def _run(self, model: Path, recipe: Recipe, plan: Plan, examiner: Examiner) -> Examination:
-        """What the graph says, computed with every rounding that it asks for: the same figures on every machine."""
+        """The outputs of the graph with every rounding that it specifies, so that the figures are the same on every machine."""
         yours, reference = Kernels.of(plan.layers), reference_kernels(examiner.builder)
         if yours.wide > (most := reference.total // 2):
             message = (

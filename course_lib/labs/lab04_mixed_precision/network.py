@@ -1,9 +1,8 @@
 """The network of lab 04: an encoder that is right in FP32 and has large numbers inside. You may read it, take it apart and rewrite it.
 
-What training left in it is known from large language models: a residual stream whose values are large, norms written out in
-primitives, channels of an MLP that a learned gain drives up, attention whose scale is applied after the product, a gated activation
-with a steep gate, a norm whose input is scaled down. In exact arithmetic none of it matters: what makes a number large or small is
-undone further on.
+Its properties are known from large language models: a residual stream with large values, norms written out in primitives, MLP
+channels with a large learned gain, attention with the scale after the product, a gated activation with a steep gate, and a norm
+with a scaled-down input. In exact arithmetic they do not matter, because later operations undo each large or small factor.
 """
 
 from __future__ import annotations
@@ -94,7 +93,7 @@ def swish(x: Tensor) -> Tensor:
 
 
 class Block(nn.Module):
-    """Attention and perceptron, each behind a norm and inside a residual; ``(N, S, width)``."""
+    """Attention and perceptron, each after a norm and inside a residual connection; ``(N, S, width)``."""
 
     def __init__(self, trained: EncoderBlock, loudest: float, sharpness: float, place: int) -> None:
         super().__init__()
@@ -134,5 +133,5 @@ def loud_encoder() -> LoudEncoder:
 
 
 def _noise(*shape: int) -> Tensor:
-    """Normally distributed, not trained: the same on every machine."""
+    """Normally distributed values, not trained, and the same on every machine."""
     return torch.from_numpy(np.random.RandomState(4).standard_normal(shape).astype(np.float32))

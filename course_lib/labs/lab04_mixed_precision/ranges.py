@@ -41,7 +41,7 @@ def by_node(model: onnx.ModelProto, largest: Mapping[str, float]) -> dict[str, f
 
 
 def magnitudes(model: onnx.ModelProto, tokens: np.ndarray) -> dict[str, float]:
-    """For each node of a float32 model the largest magnitude that it reads or writes on one batch, in the graph's order."""
+    """For each node of a float32 model, the largest magnitude that it reads or writes on one batch, in graph order."""
     return by_node(model, written(model, tokens))
 
 

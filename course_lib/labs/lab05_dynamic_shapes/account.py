@@ -52,7 +52,7 @@ def read(path: Path, *, profiles: int) -> Account:
     """The account in ``account.json``.
 
     Raises:
-        CourseError: missing, not JSON, or not the two entries asked for; one line.
+        CourseError: the file is missing, not JSON, or does not have the two required entries. The message has one line.
     """
     found = read_json(path, MAX_BYTES, "it holds two entries")
     if not isinstance(found, dict) or set(found) != {"shares", "padding"}:
@@ -68,7 +68,7 @@ def read(path: Path, *, profiles: int) -> Account:
 
 
 def judge(claimed: Account, truth: Bill) -> dict[str, bool]:
-    """Which of the two entries are right."""
+    """Whether each of the two entries is correct."""
     pairs = zip(claimed.shares, truth.shares, strict=True)
     return {
         "shares": all(abs(yours - ours) <= TOLERANCE for yours, ours in pairs),

@@ -48,7 +48,7 @@ WORTH_GRADING = 1.20  # the best three profiles must be that much cheaper than o
 
 
 class DynamicShapes(Lab):
-    """The submission is `recipe.toml` and `account.json`. The network is the lab's and the same for every learner."""
+    """The submission is `recipe.toml` and `account.json`. All learners use the lab's network."""
 
     name = "lab05_dynamic_shapes"
     title = "Lab 05: dynamic shapes"
@@ -208,17 +208,17 @@ def _recipe(folder: Path) -> Recipe:
 
 
 def _ours(examiner: Examiner, model: Path, recipe: Recipe) -> AbstractContextManager[TimedWorker]:
-    """An engine of the course's own, for comparison."""
+    """One of the course's own engines, for comparison."""
     with ours():
         plan = examiner.runnable(model, recipe)
     return examiner.reference(plan)
 
 
 def _same_answers(eager: TimedWorker, yours: TimedWorker, recipe: Recipe, rng: np.random.Generator) -> None:
-    """Run every box once and look at the answers.
+    """Run every box once and check the answers.
 
     Raises:
-        EngineError: an engine that answers wrongly.
+        EngineError: an engine gives wrong answers.
     """
     for box in service.boxes(recipe):
         feeds = service.batch(rng, box)
@@ -244,7 +244,7 @@ def _saving(latencies: Mapping[str, np.ndarray]) -> float:
 
 
 def _criteria(latencies: Mapping[str, np.ndarray], tier: tuple[float, float], needed_for: str = ALL) -> list[Criterion]:
-    """What a tier needs: a batch that clearly costs no more than it allows, and a clear gain over PyTorch eager."""
+    """The criteria of a tier: a limit for the cost of a batch, and a gain over PyTorch eager, each decided beyond the noise."""
     part, factor = tier
     one, best = latencies["one profile"], latencies["reference"]
     allowed = np.maximum(one - part * (one - best), factor * best)

@@ -16,9 +16,9 @@ CANDIDATES = tuple((b, s) for b in range(1, 17) for s in range(4, 129, 4))
 
 
 def measured(time_ms: Callable[[Box], float], *, repeats: int = 3, progress: bool = False) -> np.ndarray:
-    """Latency in milliseconds of every shape, ``(16, 128)``: the shapes of `GRID` are timed, those between interpolated.
+    """Latency in milliseconds of every shape, ``(16, 128)``: the shapes of `GRID` are timed, and the others are interpolated.
 
-    The fastest of `repeats` stands for a shape: whatever else the machine does can only slow a call down.
+    The fastest of `repeats` counts, because other load on the machine can only slow a call down.
     """
     rounds = [
         {box: time_ms(box) for box in GRID} for _ in track(range(1 + repeats), "timing shapes", shown=progress)
@@ -62,6 +62,6 @@ def cheapest(latency_ms: np.ndarray, counts: np.ndarray) -> tuple[Box, ...]:
 
 
 def by_tokens(fixed: float = 60.0) -> np.ndarray:
-    """A guess at every shape's latency, ``(16, 128)``: in proportion to its tokens, after a fixed cost that is worth `fixed` of them."""
+    """An estimate of every shape's latency, ``(16, 128)``: proportional to its tokens, plus a fixed cost equal to `fixed` tokens."""
     texts, tokens = np.indices(LARGEST) + 1
     return fixed + texts * tokens.astype(float)

@@ -1,6 +1,6 @@
 """How the service of lab 05 runs a batch: the first profile that accepts its shape takes it, padded to the profile's largest shape.
 
-Padding buys a CUDA graph: it is captured once a profile, and a graph's shapes are fixed.
+Padding allows a CUDA graph, whose shapes are fixed: one graph is captured for each profile.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def boxes(recipe: Recipe) -> list[Box]:
 
 
 def routes(recipe: Recipe) -> np.ndarray:
-    """Which profile takes which shape: ``routes[b - 1, s - 1]`` is its index, -1 if no profile takes it; ``(16, 128)``."""
+    """The profile of each shape: ``routes[b - 1, s - 1]`` is its index, -1 if no profile accepts the shape; ``(16, 128)``."""
     taken = np.full(LARGEST, -1)
     for index, one in reversed(list(enumerate(recipe.profiles))):
         low, high = _bounds(one)

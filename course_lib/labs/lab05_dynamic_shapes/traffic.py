@@ -21,7 +21,7 @@ class Traffic:
     """Batches in the order in which they were sent.
 
     Attributes:
-        sent_s: when the batch was closed, in seconds from the start, ``(n,)``.
+        sent_s: time at which the batch was closed, in seconds from the start, ``(n,)``.
         batch: texts in it, 1 to 16, ``(n,)``.
         length: tokens of its longest text, 1 to 128, ``(n,)``; the other texts of the batch are padded to it.
     """
@@ -34,14 +34,14 @@ class Traffic:
         return len(self.batch)
 
     def counts(self) -> np.ndarray:
-        """How often each shape occurs: ``counts[b - 1, s - 1]`` batches of b texts with s tokens, ``(16, 128)``."""
+        """Number of occurrences of each shape: ``counts[b - 1, s - 1]`` batches of b texts with s tokens, ``(16, 128)``."""
         counts = np.zeros(LARGEST, dtype=np.int64)
         np.add.at(counts, (self.batch - 1, self.length - 1), 1)
         return counts
 
 
 def one_day(seed: int | None, *, minutes: float = 4.0) -> Traffic:
-    """A stretch of the service's traffic; the same seed gives the same, None an unknown one."""
+    """A day of the service's traffic. The same seed gives the same traffic; None gives a random one."""
     rng = np.random.default_rng(seed)
     arrivals = _arrivals(60 * minutes, rng)
     lengths = _lengths(len(arrivals), rng)

@@ -1,4 +1,4 @@
-"""Pictures for lab 06: which bytes threads need, and the error of an angle far from the first token."""
+"""Figures for lab 06: the bytes that threads need, and the error of an angle far from the first token."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ROWS = 40
 
 
 def sectors_figure(runs: Mapping[str, Run]) -> Figure:
-    """The first request of the first warp for x: a row for each 32-byte sector that memory has to fetch, colored where it is needed.
+    """The first request of the first warp for x: one row for each 32-byte sector that memory must fetch, colored at the needed bytes.
 
     Args:
         runs: runs with recorded accesses, by title.
@@ -43,7 +43,7 @@ def sectors_figure(runs: Mapping[str, Run]) -> Figure:
 
 
 def _needed(run: Run) -> np.ndarray:
-    """For each byte of the sectors of the first warp's first request the thread that reads it, NaN if none does."""
+    """For each byte in the sectors of the first warp's first request, the thread that reads it; NaN if none does."""
     found = run.accesses[(run.accesses["buffer"] == X) & (run.accesses["block"] == 0) & (run.accesses["thread"] < WARP)]
     first = found[requests(found) == requests(found)[0]]
     at = first["offset"].astype(np.int64)

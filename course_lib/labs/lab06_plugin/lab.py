@@ -44,7 +44,7 @@ class RopeLab(Lab):
         (folder / "rope_plugin.py").write_text(reference.PLUGIN)
 
     def examine(self, folder: Path, examiner: Examiner, only: str | None = None) -> Examination:
-        """Run the kernel on the processor and, where there is one, on a GPU; ask the plugin what TensorRT would ask."""
+        """Run the kernel on the processor and, if there is one, on a GPU. Call the plugin as TensorRT would."""
         outcomes: tuple[Outcome, ...] = ()
         figures: dict[str, float] = {}
         if only != "plugin":
@@ -116,7 +116,7 @@ class RopeLab(Lab):
             return Judgment("none", str(error), "Compile it with nvcc and run it: the same error appears there.")
 
     def _compiled(self, source: str, judged: Judgment, watched: dict[Run, Traffic], examiner: Examiner) -> Judgment:
-        """What nvcc makes of a kernel that asks for the right accesses, where there is nvcc."""
+        """The accesses that nvcc generates for a kernel with the right accesses in its source, if nvcc is installed."""
         if judged.tier != "full":
             return judged
         try:

@@ -1,4 +1,4 @@
-"""The file `causes.json` of lab 07: what makes the pipeline slow, each with a range of the timeline and its share as evidence."""
+"""The file `causes.json` of lab 07: the causes of the slow pipeline, each with a range of the timeline and its share as evidence."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def serving(timeline: Timeline) -> Timeline:
 
 
 def shares(timeline: Timeline) -> dict[str, float]:
-    """Share of the serving time that each range takes. The start is left out; ranges inside ranges count in both."""
+    """Share of the serving time for each range, without the start. A range inside another range counts in both."""
     served = serving(timeline)
     span_us = served.span_us or 1.0
     return {row.name: row.total_us / span_us for row in served.summary() if row.kind == "range"}
@@ -62,10 +62,10 @@ def write(path: Path, timeline: Timeline) -> None:
 
 
 def read(path: Path) -> dict[str, Evidence]:
-    """Evidence by suspect, as `causes.json` says it.
+    """Evidence by suspect, from `causes.json`.
 
     Raises:
-        CourseError: no such file, too long, not JSON, or not of this form.
+        CourseError: the file is missing, too long, not JSON, or does not have this form.
     """
     found = read_json(path, MAX_BYTES, "one range and one share for each cause are enough")
     if not isinstance(found, dict):
@@ -92,7 +92,7 @@ def _evidence(suspect: str, found: object) -> Evidence:
 
 @dataclass(frozen=True)
 class Judged:
-    """What is wrong with some causes: guilty suspects that are not named, innocent ones that are, and evidence that does not hold."""
+    """The mistakes in some causes: guilty suspects that are not named, innocent suspects that are named, and invalid evidence."""
 
     missing: tuple[str, ...]
     innocent: tuple[str, ...]
@@ -100,7 +100,7 @@ class Judged:
 
     @property
     def wrong(self) -> int:
-        """How many suspects were judged wrongly."""
+        """Number of suspects that were judged wrongly."""
         return len(self.missing) + len(self.innocent) + len(self.evidence)
 
     def message(self) -> str:
@@ -126,9 +126,9 @@ class Judged:
 
 
 def judge(causes: Mapping[str, Evidence], *measured: Mapping[str, float]) -> Judged:
-    """Compare what is named with the `shares` of the examiner's own recordings of the given pipeline.
+    """Compare the named causes with the `shares` of the examiner's own recordings of the given pipeline.
 
-    Load from elsewhere moves shares, so evidence has to agree with one recording of several, or lie between them.
+    Other load changes shares, so evidence must agree with one of several recordings, or be between them.
     """
     problems = {suspect: _problem(suspect, one, measured) for suspect, one in causes.items() if suspect in GUILTY}
     return Judged(

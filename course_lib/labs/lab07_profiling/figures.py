@@ -1,4 +1,4 @@
-"""Lab 07's figures: three requests on a timeline, and where the time of a scan goes before and after."""
+"""Lab 07's figures: three requests on a timeline, and the parts of the time per scan before and after the changes."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _AROUND = ("request", "prepare")  # ranges that hold others
 
 
 def draw_stretch(timeline: Timeline, *, of: str = "request", first: int = 2, count: int = 3) -> Figure:
-    """Some ranges of one name in a row, with the ranges inside, and the engine's work below with its idle time in gray.
+    """Draw consecutive ranges of one name with the ranges inside, and below them the engine's work with its idle time in gray.
 
     Args:
-        first: index of the first one that is drawn.
-        count: how many.
+        first: index of the first range.
+        count: number of ranges.
 
     Raises:
         ValueError: the recording does not have that many ranges of this name.

@@ -1,4 +1,4 @@
-"""Lab 07, profiling: a pipeline that is right and slow, and a timeline that tells why."""
+"""Lab 07, profiling: a pipeline that is correct but slow, and a timeline that shows why."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reference of lab 07. The examiner also runs it with causes left in, as yardsticks: `LEFT` names them, a submission has none."""
+"""The reference of lab 07. The examiner also runs it with causes left in, for comparison. `LEFT` names them; submissions lack it."""
 
 import json
 import zlib

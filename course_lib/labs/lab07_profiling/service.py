@@ -63,10 +63,10 @@ def _built(runner: str) -> Plan:
 
 @contextmanager
 def started(source: str, examiner: Examiner, *, ours: bool = False, record: bool = False) -> Iterator[TimedWorker]:
-    """A process that holds the pipeline of this text, ready for streams. Leaving the block ends it and all that it started.
+    """A process with the pipeline of this text, ready for streams. Leaving the block ends it and its child processes.
 
     Args:
-        ours: the text is the course's own, so whatever fails is the examiner's fault.
+        ours: the text is the course's own, so every failure is the examiner's fault.
         record: keep the ranges that the pipeline names, for `record`. Without it they cost nothing.
 
     Raises:
@@ -105,7 +105,7 @@ def _fit(logits: np.ndarray, sizes: np.ndarray) -> bool:
 
 
 def record(source: str, examiner: Examiner | None = None, *, ours: bool = False) -> Timeline:
-    """Ranges of a pipeline from its start through a stream of fresh scans in `RECORDED` requests, and when the engine worked.
+    """Ranges of a pipeline, from its start through a stream of fresh scans in `RECORDED` requests, and the engine's work.
 
     Args:
         source: the text of pipeline.py.

@@ -1,4 +1,4 @@
-"""The work of lab 07's pipeline: requests of scans as they come over the network, and how they travel to its process."""
+"""The work of lab 07's pipeline: requests of scans in the network format, and their transfer to the pipeline's process."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def fresh_stream(sizes: Sequence[int], rng: np.random.Generator) -> Stream:
     A scan is `SCAN` x `SCAN` gray levels in uint8, 0 is black and 255 is paper, row by row, compressed with zlib.
 
     Returns:
-        ``bytes``, all scans behind one another, uint8; ``lengths``, bytes of each scan; ``sizes``, scans of each request; int64.
+        ``bytes``, all scans in sequence, uint8; ``lengths``, bytes of each scan; ``sizes``, scans of each request; int64.
     """
     scans = [] if sum(sizes) == 0 else [zlib.compress(scan.tobytes()) for scan in _scans(sum(sizes), rng)]
     return {
@@ -37,5 +37,5 @@ def _scans(n: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
 
 
 def usual_sizes(rng: np.random.Generator, requests: int = 8) -> list[int]:
-    """How many scans the requests of the service have: 8 to 32, 20 on average."""
+    """Numbers of scans in the requests of the service: 8 to 32, 20 on average."""
     return [int(n) for n in rng.integers(8, 33, requests)]

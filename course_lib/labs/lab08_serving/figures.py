@@ -1,4 +1,4 @@
-"""The figures of lab 08: which faults a server survived, and what a batching window is worth."""
+"""The figures of lab 08: the faults that a server survived, and the effect of a batching window."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WINDOW = re.compile(r"^WINDOW_S *= *[^\s#]+", re.MULTILINE)
 
 
 def survival(findings: Sequence[Finding]) -> Figure:
-    """A row for each scene: green where the server survived, otherwise what went wrong."""
+    """Draw one row for each scene: green if the server survived, otherwise with the problem."""
     drawn = style.figure(8.5, 0.5 + 0.27 * len(findings))
     axes = drawn.add_subplot()
     for row, found in enumerate(findings):
@@ -63,7 +63,7 @@ def try_windows(yours: Sources, windows_ms: Sequence[float], *, measure_s: float
 
 
 def windows(tried: dict[float, Load]) -> Figure:
-    """Throughput under load, and latency under load and alone, by window."""
+    """Draw the throughput under load, and the latency under load and of single requests, by window."""
     drawn = style.figure(8.5, 3)
     left, right = drawn.subplots(1, 2)
     places, loads = range(len(tried)), list(tried.values())

@@ -1,4 +1,4 @@
-"""Lab 08, serving: an engine server that survives bad disks, upgrades and bad requests, and the same in Triton's words."""
+"""Lab 08, serving: an engine server that survives bad disks, upgrades and bad requests, and Triton's configuration for it."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ class Serving(Lab):
         files.write(folder)
 
     def write_given(self, folder: str | Path = ".") -> None:
-        """What the notebook starts from: the scorer and its recipe."""
+        """Write the files from which the notebook starts: the scorer and its recipe."""
         Path(folder, "scorer.onnx").write_bytes(Scorer(seed=8, hidden=256).onnx())
         recipe().save(Path(folder, "recipe.toml"))
 
     def examine(self, folder: Path, examiner: Examiner, only: str | None = None) -> Examination:
-        """Play the scenes, take the times, read the configuration; what the server loses costs Triton's part nothing."""
+        """Play the scenes, measure the times, read the configuration. Failures of the server do not affect Triton's part."""
         wanted = [task.id for task in self.tasks if only in (None, task.id)]
         outcomes: list[Outcome] = []
         figures: dict[str, float] = {}
@@ -62,7 +62,7 @@ class Serving(Lab):
         return Examination(tuple(outcomes), figures=figures)
 
     def findings(self, folder: str | Path = ".", *, task: str = "cache") -> list[Finding]:
-        """What the scenes of a task show, for a figure in the notebook.
+        """The findings of a task's scenes, for a figure in the notebook.
 
         Raises:
             EngineError: the files cannot be read, or the server's process took too long.
@@ -94,9 +94,9 @@ class Serving(Lab):
         return outcomes
 
     def _findings(self, yours: dict[str, str], names: Sequence[str], examiner: Examiner) -> list[Finding]:
-        """What the scenes show. A few that were lost for being late are played once more, because the machine may have stalled.
+        """The findings of the scenes. Up to a few late scenes are played again, because the machine may have stalled.
 
-        Those that are late again are played with the reference: where that is late as well, nothing is decided.
+        Scenes that are late again are played with the reference. If the reference is late too, nothing is decided.
         """
         found = self._played(yours, names, examiner)
         late = [one.scene for one in found if one.late]
@@ -165,7 +165,7 @@ class Serving(Lab):
 
 
 def _survival(found: Sequence[Finding], most_lost: int, needed_for: str) -> list[Criterion]:
-    """Whether no more scenes were lost, those not counted in which the machine was too busy for the reference as well."""
+    """Whether no more scenes were lost. Scenes in which the machine was too busy even for the reference do not count."""
     lost = sum(not one.survived for one in found)
     surely = sum(not one.survived and not one.busy for one in found)
     met = True if lost <= most_lost else False if surely > most_lost else None
@@ -179,7 +179,7 @@ def _survival(found: Sequence[Finding], most_lost: int, needed_for: str) -> list
 
 
 def _hint_for_throughput(criteria: Sequence[Criterion]) -> str:
-    """For the first requirement that is missed: the rates come first, then the waiting times."""
+    """A hint for the first missed requirement: first the rates, then the waiting times."""
     missed = next((one.name for one in criteria if one.met is False), "")
     if "latency" in missed:
         return "Batching must not delay a request that arrives alone. How long does your server wait, and why?"

@@ -16,10 +16,10 @@ WIDE = 2048
 
 @dataclass(frozen=True)
 class Scorer:
-    """Three layers of random weights. The scores mean nothing; a server has to return them correctly.
+    """Three layers of random weights. The scores have no meaning, but a server must return them correctly.
 
     Attributes:
-        seed: another one is a retrained network.
+        seed: seed of the weights; another seed is a retrained network.
         hidden: width of the two hidden layers.
     """
 

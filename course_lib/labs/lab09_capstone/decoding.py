@@ -1,4 +1,4 @@
-"""From a detector's answer in YOLO's layout to the boxes that are shown: decoding and non-maximum suppression."""
+"""From a detector's answer in YOLO's layout to the displayed boxes: decoding and non-maximum suppression."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST_CELLS = 25_200  # YOLO at 640 pixels has 8400 columns, older versions 25 20
 
 @dataclass(frozen=True)
 class Detections:
-    """What was found in one frame, best first.
+    """The detections in one frame, best first.
 
     Attributes:
         boxes: float64 ``(n, 4)``: center x, center y, width and height in pixels of the frame.
@@ -36,7 +36,7 @@ NOTHING = Detections(np.zeros((0, 4)), np.zeros(0), np.zeros(0, np.int64))
 
 
 def detections(answer: np.ndarray, settings: Settings, *, scale: float) -> list[Detections]:
-    """What is shown for each frame of a batch.
+    """The displayed detections for each frame of a batch.
 
     Args:
         answer: ``(N, 4 + classes, cells)``: center x, center y, width, height in pixels of the input, then a score for each class.

@@ -45,11 +45,11 @@ class Capstone(Lab):
     }
 
     def write_reference(self, folder: Path, *, opset: int | None = None) -> None:
-        """The given detector, one frame a call, in INT8 where the machine is faster with it."""
+        """The given detector, one frame per call, in INT8 if the machine is faster with it."""
         reference.write(folder)
 
     def examine(self, folder: Path, examiner: Examiner, only: str | None = None) -> Examination:
-        """Build, show a new video, and judge what comes back. Every call measures anew; `only` chooses among the outcomes."""
+        """Build, run a new video, and judge the answers. Every call measures again; `only` selects an outcome."""
         whole = self._examined(folder, examiner)
         return replace(whole, outcomes=tuple(one for one in whole.outcomes if only in (None, one.task.id)))
 
@@ -64,10 +64,10 @@ class Capstone(Lab):
         return Examination(judgment.outcomes(self, trial), plan, figures=trial.figures())
 
     def trial(self, folder: str | Path = ".", *, frames: int = 200) -> tuple[Trial, Plan]:
-        """A learner's rehearsal: the same run on a shorter video, and the plan that was built.
+        """A learner's trial: the same run on a shorter video, and the plan that was built.
 
         Raises:
-            CourseError: whatever the examination would say about the files.
+            CourseError: the errors of the examination about the files.
         """
         return execution.run(Path(folder), Examiner(), frames)
 

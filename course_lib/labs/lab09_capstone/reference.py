@@ -1,4 +1,4 @@
-"""The reference of lab 09, made by code: the given detector, in INT8 where that is faster, with settings for one frame a call."""
+"""The reference of lab 09, made by code: the given detector, in INT8 if that is faster, with settings for one frame per call."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def write(folder: Path) -> None:
 
 
 def recipe(size: int = SETTINGS.size, precision: Precision | None = None) -> Recipe:
-    """One frame a call, by default in INT8 where this machine multiplies 8-bit integers faster, else in FP32."""
+    """A recipe for one frame per call, by default in INT8 if this machine multiplies 8-bit integers faster, otherwise in FP32."""
     shape = (1, 1, size, size)
     profile = Profile(frames={"min": shape, "opt": shape, "max": shape})
     return Recipe(precision=precision or ("int8" if lowering_helps() else "fp32"), profiles=(profile,))

@@ -17,18 +17,18 @@ _Channel = Annotated[int, Field(ge=0, lt=1000)]
 
 
 class Settings(BaseModel):
-    """How frames go to the detector and what is shown of its answers.
+    """How frames reach the detector, and which of its boxes are shown.
 
     Attributes:
         size: side of the detector's input in pixels; frames are resized to it.
         confidence: boxes with a lower score are not shown.
         overlap: of two boxes of one class with a larger intersection over union, the one with the lower score is not shown; 1
             keeps both.
-        every: 2 detects in every second frame, and so on; the frames between show the last boxes once more.
-        batch: frames a call. A call waits until that many are there.
-        queue: frames that may wait for the detector.
-        drop: which frame is lost when one more comes: the "oldest" that waits, or the "newest", which just came.
-        classes: where the detector answers for 0, 1 ... 9: its class indices. A detector of more classes names the ten here.
+        every: 2 detects in every second frame, and so on; the frames between show the last boxes again.
+        batch: frames per call. A call waits until it has this number.
+        queue: number of frames that may wait for the detector.
+        drop: the frame to lose when the queue is full: the "oldest" waiting frame, or the "newest", which just arrived.
+        classes: the detector's class indices for 0, 1 ... 9. A detector with more classes names these ten here.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)

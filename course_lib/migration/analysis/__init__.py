@@ -1,1 +1,1 @@
-"""What a program does with TensorRT, read from its source."""
+"""The use of TensorRT in a program, read from its source."""

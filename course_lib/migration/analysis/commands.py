@@ -1,4 +1,4 @@
-"""Command lines that run trtexec, Polygraphy, Nsight Systems or pip, wherever they stand: scripts, READMEs, notebooks, strings."""
+"""Command lines that run trtexec, Polygraphy, Nsight Systems or pip, in scripts, READMEs, notebooks and strings."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ def tool_variables(lines: Iterable[str]) -> dict[str, str]:
 
 
 def judge_command(line: str, target: str, variables: Mapping[str, str] = VARIABLES) -> list[Verdict]:
-    """The verdicts on one command line; none for one that runs no tool of TensorRT's.
+    """The verdicts on one command line; none if it does not run a TensorRT tool.
 
     Args:
-        variables: what `tool_variables` found in the script around.
+        variables: result of `tool_variables` for the surrounding script.
     """
     found: list[Verdict] = []
     line = _without_comment(line)
@@ -80,7 +80,7 @@ def judge_requirement(line: str, target: str) -> list[Verdict]:
 
 
 def judge_pin(line: str, target: str) -> list[Verdict]:
-    """The verdict on a version of TensorRT that a project file asks for: ``"tensorrt==8.6.1"``, ``tensorrt = "^8.6"``."""
+    """The verdict on a TensorRT version that a project file requires: ``"tensorrt==8.6.1"``, ``tensorrt = "^8.6"``."""
     line = _without_comment(line)
     return _pinned(_IN_TABLE.search(line) or _PINNED.search(line), target)
 

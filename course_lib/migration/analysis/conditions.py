@@ -1,4 +1,4 @@
-"""Which tests in a program ask for a version of TensorRT, as a `Condition`: `hasattr`, enum members, version checks."""
+"""The tests in a program that depend on the TensorRT version, as a `Condition`: `hasattr`, enum members, version checks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ENUM_LISTS = ("__members__", "__dict__")
 
 
 def condition_of(test: ast.expr, scope: Scope) -> Condition | None:
-    """What a test asks about the version; None for a test that asks something else."""
+    """The condition of a test on the version; None for any other test."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         inner = condition_of(test.operand, scope)
         return None if inner is None else Not(inner)
@@ -37,7 +37,7 @@ def condition_of(test: ast.expr, scope: Scope) -> Condition | None:
 
 
 def holds_version(node: ast.expr, scope: Scope) -> bool:
-    """Whether TensorRT's version goes into the value of an expression."""
+    """Whether the value of an expression depends on TensorRT's version."""
     if not scope.program.speaks_of_versions:
         return False
     for part in ast.walk(node):
@@ -64,7 +64,7 @@ def members_of(node: ast.expr, scope: Scope) -> str:
 
 
 def speaks_of_versions(tree: ast.AST) -> bool:
-    """Whether any name in a program could hold a version; where none does, no test needs to be looked at."""
+    """Whether any name in a program could hold a version. Otherwise no test needs to be checked."""
     names = set()
     for part in ast.walk(tree):
         if isinstance(part, ast.Name):
@@ -92,7 +92,7 @@ def _joined(test: ast.BoolOp, scope: Scope) -> Condition | None:
 
 
 class _Partly(Condition):
-    """``new and wanted``: false where the version says so; where it does not, `wanted` decides, and both branches are reached."""
+    """``new and wanted``: false if the version makes it false. Otherwise `wanted` decides, and both branches are reached."""
 
     def __init__(self, asked: Condition) -> None:
         self.asked = asked
@@ -142,7 +142,7 @@ def _call(test: ast.Call, scope: Scope) -> Condition | None:
 
 @contextmanager
 def _opened(function: str, scope: Scope) -> Iterator[None]:
-    """While the body of a function is looked at, it is not looked at again: it may call itself."""
+    """Marks a function whose body is being checked, because it may call itself."""
     body = scope.program.results.pop(function)
     try:
         yield

@@ -1,7 +1,7 @@
-"""What a version check comes to in one version: a small interpreter for expressions about ``trt.__version__``.
+"""The result of a version check in one version: a small interpreter for expressions about ``trt.__version__``.
 
-Old code compares versions as text, which was right up to 9: as text "11.4" is less than "8.6". So each check is worked out twice,
-as Python would and as it was meant, with numbers compared as numbers.
+Old code compares versions as text, which was right up to 9: as text, "11.4" is less than "8.6". Each check is therefore evaluated
+twice, as Python does it and as the author meant it, with numbers compared as numbers.
 """
 
 from __future__ import annotations
@@ -57,11 +57,11 @@ class _Meant(str):
 
 
 def outcomes(test: ast.expr, version: str, names: Mapping[str, ast.expr]) -> set[bool]:
-    """What a test may come to in a version: one value, both if text and meaning differ, none if it cannot be determined.
+    """The possible results of a test in a version: one value, both if text and meaning differ, none if it cannot be determined.
 
     Args:
-        version: as ``trt.__version__`` has it.
-        names: what variables hold, by their text, and what functions return, by their name and ``"()"``.
+        version: the text of ``trt.__version__``.
+        names: values of variables by their text, and return values of functions by their name and ``"()"``.
     """
     found = set()
     for meant in (False, True):

@@ -1,7 +1,7 @@
 """Conditions that old code puts around a call so that it runs on several versions: ``hasattr``, enum members, version checks.
 
-Each can be asked whether it holds in one version of TensorRT, with that version's table as the answer. A check that means one thing
-and does another holds and fails at once: then both of its branches count as reached.
+Each condition can be evaluated for one TensorRT version with that version's table. If a check does not do what it means, it both
+holds and fails, and both of its branches count as reached.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Not(Condition):
 
 @dataclass(frozen=True)
 class Presumed(Condition):
-    """What holds unless the version says otherwise."""
+    """A condition that holds unless the version contradicts it."""
 
     inner: Condition
 

@@ -1,4 +1,4 @@
-"""What an expression is, as far as TensorRT is concerned: a few steps of type inference over Python's syntax tree.
+"""The type of an expression, as far as TensorRT is concerned: simple type inference over Python's syntax tree.
 
 A type is a text: ``"trt"`` for the module, ``"class:Builder"`` for a class or enum, ``"Builder"`` for an object of it,
 ``"list:ILayer"``, ``"list:str"``, ``"user:Name"`` for an object of a class of the program's own and ``"userclass:Name"`` for that class,
@@ -6,9 +6,9 @@ A type is a text: ``"trt"`` for the module, ``"class:Builder"`` for a class or e
 ``"compiled"`` for what its `compile` returns, ``"str"``, ``"key"`` for what a dictionary goes by, ``"container"`` for a list or
 dictionary of anything, ``"other"`` for what is known not to be TensorRT's, and ``""`` for what is not known.
 
-Two questions are answered. `Scope.type_of` tells the likely type, which is enough to say that a known name is gone. `Scope.exact` tells
-the type only where nothing in the program speaks against it: every binding of every variable on the way gives that same type. That is
-what it takes to say of a name that no version ever had it.
+There are two queries. `Scope.type_of` gives the likely type, which is sufficient to report that a known name was removed. `Scope.exact`
+gives the type only if nothing in the program contradicts it: every binding of every variable involved gives the same type. Only
+then can a report say that no version ever had a name.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _TORCH_TENSORRT = ("torch_tensorrt", "trtorch")
 
 @dataclass
 class Program:
-    """What is known of one file so far; each pass over its tree adds to it."""
+    """The knowledge about one file so far. Each pass over its tree adds to it."""
 
     variables: dict[str, str] = field(default_factory=dict)  # of the module
     attributes: dict[tuple[str, str], str] = field(default_factory=dict)  # of the program's classes: (class, name)
@@ -66,7 +66,7 @@ class Program:
     def only(self, place: str, name: str) -> str:
         """The exact type that every binding gives; empty if they differ or one is not certain.
 
-        The first walk knows the bindings above only and takes them for all; each further walk takes back what that made wrong.
+        The first walk knows only the bindings above and assumes that there are no others. Each further walk corrects the errors of that.
         """
         kinds = self.bindings.get((place, name), set())
         return next(iter(kinds)) if len(kinds) == 1 else ""
@@ -74,7 +74,7 @@ class Program:
 
 @dataclass
 class Scope:
-    """Where an expression stands: the variables in sight and the class whose method it is in."""
+    """The context of an expression: the visible variables and the class of the enclosing method."""
 
     program: Program
     variables: ChainMap[str, str]
@@ -87,7 +87,7 @@ class Scope:
         return Scope(self.program, self.variables.new_child(), self.owner, places)
 
     def exact(self, node: ast.expr | None) -> str:
-        """The type of an expression where the program makes it certain; empty for any other."""
+        """The type of an expression if the program makes it certain; otherwise empty."""
         if isinstance(node, ast.Name) and not self.program.shared & {"*", node.id}:
             place = next((one for one in self.places if (one, node.id) in self.program.bindings), None)
             return "" if place is None else self.program.only(place, node.id)
@@ -181,7 +181,7 @@ class Scope:
         self.program.attributes[owner, name] = kind
 
     def iterated(self, kind: str) -> str:
-        """What a loop over something yields."""
+        """The type of the elements in a loop over an object."""
         return "str" if kind == "ICudaEngine" else self._element(kind)
 
     def _element(self, kind: str) -> str:

@@ -52,7 +52,7 @@ _OTHER_LIBRARIES = frozenset((*_LIBRARIES.split(), *getattr(sys, "stdlib_module_
 
 
 def guess(name: str) -> str:
-    """The class that a variable or attribute holds by convention, ``"trt"`` for the module; empty if the name tells nothing."""
+    """The class that a variable or attribute holds by convention, ``"trt"`` for the module; empty if the name gives no information."""
     plain = name.strip("_").lower()
     if plain == "trt":
         return "trt"

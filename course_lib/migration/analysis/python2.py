@@ -1,4 +1,4 @@
-"""Python code that does not parse, such as Python 2's, made to parse: what cannot be read is cut out and handed back as text."""
+"""Parse Python code that does not parse as it is, such as Python 2. Parts that cannot be read are cut out and returned as text."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Parsed:
 
 
 def parse(text: str) -> Parsed:
-    """Parse Python, of any age, as far as that goes. Line numbers are those of `text`."""
+    """Parse Python of any version as far as possible. Line numbers are those of `text`."""
     lines = text.replace("\r\n", "\n").replace("\r", "\n").replace("\f", " ").replace("\0", " ").split("\n")
     try:
         return Parsed(_tree(lines))

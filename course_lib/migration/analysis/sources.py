@@ -46,7 +46,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Program:
-    """Python code without notebook commands, and where each of its lines comes from."""
+    """Python code without notebook commands, and the origin of each line."""
 
     text: str
     places: tuple[Place, ...]
@@ -58,13 +58,13 @@ class Program:
 
 @dataclass(frozen=True)
 class Source:
-    """What one file holds.
+    """The content of one file.
 
     Attributes:
         programs: its Python code: one program, or one for each block of a README.
         commands: its command lines.
         requirements: the commands are lines of a requirements file.
-        pins: lines of a project file, which may ask for a version of TensorRT.
+        pins: lines of a project file, which may require a TensorRT version.
         excerpts: the programs are excerpts in a text, which need not be complete.
     """
 
@@ -76,10 +76,10 @@ class Source:
 
 
 def find(paths: Sequence[Path], exclude: Sequence[str] = ()) -> list[Path]:
-    """The files to read: those named, and within folders those whose name says that they hold code or commands.
+    """The files to read: the named files, and within folders the files whose names indicate code or commands.
 
     Args:
-        exclude: patterns such as ``"third_party"``, ``"*_pb2.py"`` or ``"docs/*.md"``: what they match within a folder is left out.
+        exclude: patterns such as ``"third_party"``, ``"*_pb2.py"`` or ``"docs/*.md"``: matching files within a folder are left out.
 
     Raises:
         CourseError: a path that does not exist.
@@ -119,14 +119,13 @@ def _is_requirements(path: Path) -> bool:
 
 
 def read(path: Path, only_if: Callable[[bytes], bool] | None = None) -> Source:
-    """Take a file apart.
+    """Split a file into programs and commands.
 
     Args:
-        only_if: called with the bytes first; if it returns False the result is empty.
+        only_if: called with the bytes first. If it returns False, the result is empty.
 
     Raises:
-        CourseError: it cannot be read, is not text, is in a language that is not understood, or is not a notebook although its name
-            says so.
+        CourseError: the file cannot be read, is not text, is in an unsupported language, or has the name of a notebook but is none.
     """
     if (language := UNREAD.get(path.suffix.lower())) is not None:
         raise CourseError(f"{path}: not read: {language} is not understood, only Python, notebooks and command lines are")
@@ -144,7 +143,7 @@ def read(path: Path, only_if: Callable[[bytes], bool] | None = None) -> Source:
 
 
 def from_text(path: Path, text: str) -> Source:
-    """Take the text of a file apart by what the name says that it is; errors as of `read`."""
+    """Split the text of a file according to its name. The errors are those of `read`."""
     suffix = path.suffix.lower()
     if suffix in NOTEBOOK:
         return _notebook(path, text)

@@ -53,7 +53,7 @@ def collect(tree: ast.Module, *, evidence: bool = True) -> list[Use]:
     """The uses in a program, in the order of the lines.
 
     Args:
-        evidence: the text speaks of TensorRT at all; without it, names alone count for nothing.
+        evidence: whether the text mentions TensorRT. Without it, names alone do not count.
     """
     program = Program(speaks_of_versions=speaks_of_versions(tree))
     before: object = None
@@ -83,7 +83,7 @@ class _Collector(Walk):
         self._assigned = ""
 
     def state(self) -> object:
-        """What this walk learned; a further walk is of no use once it stays the same."""
+        """The results of this walk. If they stay the same, a further walk is not needed."""
         program = self.program
         sites = {name: [site is not None for site in found] for name, found in program.call_sites.items()}
         learned = (program.variables, program.attributes, program.returns, program.bases)
@@ -131,7 +131,7 @@ class _Collector(Walk):
         self._note_site(node.func)
 
     def _is_one_name(self, node: ast.expr) -> bool:
-        """Whether an expression and the attribute behind it are one use, as ``trt.Enum`` and ``MEMBER`` are."""
+        """Whether an expression and the attribute after it are one use, as ``trt.Enum`` and ``MEMBER`` are."""
         return self.scope.type_of(node).startswith(("class:", "torch_tensorrt.", "gone:"))
 
     def _special_call(self, node: ast.Call) -> None:
@@ -182,7 +182,7 @@ class _Collector(Walk):
         return isinstance(node, ast.Name) or of_context
 
     def _is_exact(self, node: ast.expr) -> bool:
-        """Whether the tables tell all that may stand behind the dot, as far as this program says."""
+        """Whether the tables contain every name that may follow the dot, according to this program."""
         if not isinstance(node, ast.Attribute) or (isinstance(node.ctx, ast.Store) and self.scope.exact(node.value) == "trt"):
             return False
         if (".", node.attr) in self.program.bindings and self.scope.exact(node.value).startswith(("trt", "class:")):
@@ -196,7 +196,7 @@ class _Collector(Walk):
         )
 
     def _named(self, node: ast.Attribute | ast.Name) -> tuple[list[str], bool]:
-        """What an attribute or a name means in TensorRT, most likely one thing, and whether that is certain."""
+        """The possible meanings of an attribute or a name in TensorRT, usually one, and whether they are certain."""
         if isinstance(node, ast.Name):
             kind = self.scope.type_of(node)
             known_start = next((start for start in ("class:", "function:trt.") if kind.startswith(start)), "")
@@ -225,7 +225,7 @@ class _Collector(Walk):
         return self._by_name_alone(node, holder, certain), False
 
     def _by_name_alone(self, node: ast.Attribute, holder: str, certain: bool) -> list[str]:
-        """A member that only TensorRT has, of something that may be TensorRT's."""
+        """A member that only TensorRT has, on an object that may be TensorRT's."""
         distinctive = node.attr in naming.DISTINCTIVE and node.attr not in self.program.own_names
         if not self.evidence or not distinctive or (holder and certain):
             return []

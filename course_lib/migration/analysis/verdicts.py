@@ -1,4 +1,4 @@
-"""Whether a name that a program uses is gone, deprecated or without effect in one version of TensorRT: the tables decide."""
+"""Decide from the tables whether a name in a program is removed, deprecated or without effect in one TensorRT version."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def verdict_on(name: str, table: ApiTable) -> Verdict | None:
 
 
 def _unknown(use: Use) -> list[Verdict]:
-    """The verdict on a name that no version has, where the program makes certain what it belongs to."""
+    """The verdict on a name that no version has, if the program makes its owner certain."""
     if not use.exact or known.exists_anywhere(use.name):
         return []
     owner, _, member = use.name.rpartition(".")

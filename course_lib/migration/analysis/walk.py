@@ -1,4 +1,4 @@
-"""A walk over a program that knows at each place which variables hold what, and what was asked about the version to get there."""
+"""A walk over a program. At each place it knows the types of the variables and the version conditions that lead there."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _PLAIN_TYPES = ("str", "int", "float", "bool", "bytes", "dict", "list")
 
 
 class Walk(ast.NodeVisitor):
-    """Visits a tree in the order of execution as far as that is the order of the text.
+    """Visits a tree in the order of the text, which is mostly the order of execution.
 
     Args:
-        program: what earlier walks over the same tree have found; this one adds to it.
-        evidence: the text speaks of TensorRT at all; without it, names alone count for nothing.
+        program: results of earlier walks over the same tree; this walk adds to them.
+        evidence: whether the text mentions TensorRT. Without it, names alone do not count.
     """
 
     def __init__(self, program: Program, *, evidence: bool) -> None:
@@ -40,7 +40,7 @@ class Walk(ast.NodeVisitor):
         return All(tuple(self._conditions)) if self._conditions else None
 
     def found(self, name: str, node: ast.AST, how: str, *, certain: bool = True) -> None:
-        """A name of TensorRT's is met; `uses.collect` keeps it."""
+        """Called for each TensorRT name; `uses.collect` keeps it."""
         self._seen.append(getattr(node, "lineno", 0))
 
     # ---- statements that bind names
@@ -69,7 +69,7 @@ class Walk(ast.NodeVisitor):
             self.found(f"import:{full}", node, "import")
 
     def _declare(self, name: str, kind: str) -> None:
-        """A name is bound by something else than an assignment, and its type is as certain as it is known."""
+        """Bind a name other than by an assignment. Its type is certain if it is known."""
         self.scope.variables[name] = kind
         self.program.note(self.scope.places[0], name, kind)
 
@@ -176,7 +176,7 @@ class Walk(ast.NodeVisitor):
         return self.scope.bind(target, self._iterated(iterable))
 
     def _iterated(self, node: ast.expr) -> str:
-        """What a loop over an expression yields; an engine, even one only called so, yields names."""
+        """The type of the elements in a loop over an expression. An engine, or a variable named like one, yields names."""
         kind = self.scope.type_of(node) or ("ICudaEngine" if self.scope.guessed(node)[0] == "ICudaEngine" else "")
         return self.scope.iterated(kind)
 
@@ -219,7 +219,7 @@ class Walk(ast.NodeVisitor):
     visit_AsyncFunctionDef = visit_FunctionDef
 
     def _annotated_result(self, full: str, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
-        """What a function's head says of its result; a decorator, `async` and `yield` make it something else."""
+        """The annotated type of a function's result. A decorator, `async` or `yield` changes it."""
         said = self._annotated(node.returns)
         plain = isinstance(node, ast.FunctionDef) and not node.decorator_list
         if plain and said:

@@ -1,4 +1,4 @@
-"""Imports of modules that went away with older TensorRT versions."""
+"""Imports of modules that older TensorRT versions removed."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What replaces an old name of TensorRT: one sentence, the names that it uses, and the lecture that teaches it.
+"""The replacement of an old TensorRT name: one sentence, the names that it uses, and the lecture that teaches it.
 
-The rules are data, in ``names.toml``. Whether a name is gone is decided by the tables of the bindings. The tests check each rule
-against them: its names are gone or deprecated in the newest version, and what the sentence uses exists there.
+The rules are data, in ``names.toml``. The tables of the bindings decide whether a name was removed. The tests check each rule
+against them: its names are removed or deprecated in the newest version, and the names in its sentence exist there.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ class Rule:
     """Advice for one or several old names.
 
     Attributes:
-        names: as after ``trt.``; ``*`` stands for any text.
+        names: the names after ``trt.``; ``*`` means any text.
         use: what to write instead, one sentence.
-        lecture: where the course teaches it.
-        new: names that the sentence uses, as after ``trt.``; they exist in the newest version.
-        deprecated: the version that deprecated the names, where no docstring says so.
-        severity: ``"changed"`` for a name that stays and does something else than is often said; then `mention` is a regular
+        lecture: number of the lecture that teaches it.
+        new: names after ``trt.`` that the sentence uses; they exist in the newest version.
+        deprecated: the version that deprecated the names, if no docstring says so.
+        severity: ``"changed"`` for a name that remains but does not do what is often believed. Then `mention` is a regular
             expression that a comment next to the call must match.
     """
 

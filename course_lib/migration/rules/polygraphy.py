@@ -21,7 +21,7 @@ _GONE = {
 
 
 def judge(use: Use, target: str) -> list[Verdict]:
-    """The verdicts on a call of `CreateConfig`; a keyword that is written as False or None asks for nothing."""
+    """The verdicts on a call of `CreateConfig`; a keyword with the value False or None does not count."""
     given = use.node.keywords if isinstance(use.node, ast.Call) else []
     asked = [one.arg for one in given if one.arg in _GONE and not (isinstance(one.value, ast.Constant) and not one.value.value)]
     rules = [(name, *_GONE[name]) for name in asked if name]

@@ -1,4 +1,4 @@
-"""Flags of trtexec, Polygraphy, Nsight Systems and names of packages that went away. The rules are data, in ``tools.toml``."""
+"""Removed flags of trtexec, Polygraphy and Nsight Systems, and removed packages. The rules are data, in ``tools.toml``."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from course_lib.migration.rules.data import rows
 
 @dataclass(frozen=True)
 class ToolRule:
-    """Flags of a tool and what became of them.
+    """Flags of a tool and their replacement.
 
     Attributes:
         tool: ``"trtexec"``, ``"polygraphy"``, ``"nsys"`` or ``"pip"``.
-        flags: as written on the command line, without a value; ``"--flag=value"`` means that value alone. For pip, the package.
+        flags: as written on the command line, without a value; ``"--flag=value"`` means only that value. For pip, the package.
         use: what to write instead.
         lecture: where the course teaches it.
-        since: the version of TensorRT, or of the tool where it begins with the tool's name.
+        since: the TensorRT version, or the tool's version if the text begins with the tool's name.
     """
 
     tool: str

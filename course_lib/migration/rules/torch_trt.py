@@ -39,7 +39,7 @@ _REDUCED = ("half", "float16", "bfloat16", "int8", "uint8", "fp16", "bf16", "cha
 
 
 def version_for(target: str) -> str:
-    """The Torch-TensorRT that goes with a TensorRT, ``"major.minor"``; empty if none was read."""
+    """The Torch-TensorRT version for a TensorRT version, ``"major.minor"``; empty if none was read."""
     if target in _FITTING or target.startswith(("8.", "rtx")):
         return _FITTING.get(target, "")
     return versions()[-1]
@@ -57,7 +57,7 @@ def _keywords() -> dict[str, dict[str, list[str]]]:
 
 
 def keywords(version: str, function: str) -> tuple[frozenset[str], frozenset[str]]:
-    """What ``torch_tensorrt.<function>`` reads in a version, and what it accepts by name and ignores."""
+    """The keywords that ``torch_tensorrt.<function>`` reads in a version, and those that it accepts by name and ignores."""
     table = _keywords()[version]
     taken = {*table[function], *({"ir", "module", "exported_program"} if function == "compile" else {"module", "file_path"})}
     taken |= set(table["save_executorch"]) if function == "save" else set()
@@ -110,7 +110,7 @@ def judge_torch(use: Use, target: str, *, compiled: bool) -> list[Verdict]:
 
 
 def _given(use: Use) -> dict[str, ast.expr]:
-    """The keywords of a call, with those of ``**settings`` where the program writes the dictionary out."""
+    """The keywords of a call, with those of ``**settings`` if the program contains the dictionary literally."""
     given: dict[str, ast.expr] = {}
     for one in use.node.keywords if isinstance(use.node, ast.Call) else ():
         if one.arg:
@@ -166,7 +166,7 @@ def _unread(shown: str, name: str, version: str) -> Verdict:
 
 
 def _nobody_reads(name: str, function: str) -> str:
-    """What to do about a keyword that a version does not read: another one may."""
+    """Advice for a keyword that a version does not read; another version may read it."""
     readers = [one for one in versions() if name in keywords(one, function)[0] - keywords(one, function)[1]]
     if readers:
         return f"leave it out, or use Torch-TensorRT {readers[0] if len(readers) == 1 else f'{readers[0]} to {readers[-1]}'}"
@@ -174,7 +174,7 @@ def _nobody_reads(name: str, function: str) -> str:
 
 
 def _asks_for_less(node: ast.expr) -> bool:
-    """Whether a set of types names one that is not FP32; so does one that only the running program knows."""
+    """Whether a set of types contains one other than FP32. A type that only the running program knows counts as one."""
     words = {part.attr for part in ast.walk(node) if isinstance(part, ast.Attribute)}
     words |= {str(part.value) for part in ast.walk(node) if isinstance(part, ast.Constant)}
     return bool(words & set(_REDUCED)) or isinstance(node, ast.Name)

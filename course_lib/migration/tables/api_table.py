@@ -1,4 +1,4 @@
-"""What the API of one TensorRT version holds, as read from NVIDIA's bindings (`course_lib.migration.tables.bindings`)."""
+"""The API of one TensorRT version, read from NVIDIA's bindings (`course_lib.migration.tables.bindings`)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class _Class(TypedDict):
 
 @dataclass(frozen=True, eq=False)  # there is one object for a version, so identity is equality, and it can be a key
 class ApiTable:
-    """The names of one version. A name is written as in user code behind ``trt.``: ``"IExecutionContext.set_tensor_address"``.
+    """The names of one version. A name is written as in user code after ``trt.``: ``"IExecutionContext.set_tensor_address"``.
 
     Methods, properties and members of base classes count as a class's own. Load one with `ApiTable.load`.
     """
@@ -88,7 +88,7 @@ class ApiTable:
         return tuple(self._content["functions"])
 
     def values(self) -> dict[str, str]:
-        """The module's constants, such as ``float32``, and what they stand for."""
+        """The module's constants, such as ``float32``, and their values."""
         return dict(self._content["values"])
 
     def enum(self, name: str) -> dict[str, int]:
@@ -118,12 +118,12 @@ class ApiTable:
         return next((kind["properties"][last] for kind in self._lineage(owner) if last in kind["properties"]), "")
 
     def type_of(self, name: str) -> str:
-        """The type of a property as the binding declares it, such as ``"ICudaEngine"``; empty if it tells none."""
+        """The type of a property as the binding declares it, such as ``"ICudaEngine"``; empty if it does not declare one."""
         owner, _, last = name.rpartition(".")
         return next((kind["types"][last] for kind in self._lineage(owner) if last in kind["types"]), "")
 
     def deprecated(self, name: str) -> str:
-        """What the docstring says where it calls a name deprecated; empty if it does not. A base class counts."""
+        """The docstring's text about a deprecated name; empty if it is not deprecated. Docstrings of base classes count."""
         owner, _, last = name.rpartition(".")
         names = [f"{base}.{last}" for base in self.lineage(owner)] if owner else [name]
         return next((text for one in (name, *names) if (text := self._content["deprecated"].get(one))), "")

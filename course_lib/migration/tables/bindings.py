@@ -1,8 +1,8 @@
 """TensorRT's Python API by version, read from NVIDIA's own bindings: no GPU, no driver, no TensorRT libraries needed.
 
-The bindings are an extension module of about a megabyte, on PyPI for every version. It asks the loader for TensorRT's
-libraries and a dozen functions in them; empty stand-ins satisfy the loader, and since pybind11 writes each signature into a
-docstring, importing the module tells the whole API, and what NVIDIA calls deprecated. Nothing of it is called.
+The bindings are an extension module of about a megabyte, on PyPI for every version. The loader needs TensorRT's
+libraries and a dozen functions in them, and empty stand-ins are sufficient. pybind11 writes each signature into a docstring, so
+importing the module shows the whole API and its deprecations. No function is called.
 
 ``python -m course_lib.migration.tables.bindings`` writes the tables in `api/`; with ``--check`` it compares them with a fresh reading.
 """
@@ -70,7 +70,7 @@ RELEASES = {
 
 
 class BindingsUnavailable(CourseError):
-    """The bindings of a version cannot be read on this machine; the text says what is missing."""
+    """The bindings of a version cannot be read on this machine. The message says what is missing."""
 
 
 class NoNetwork(BindingsUnavailable):

@@ -1,7 +1,7 @@
-"""What NVIDIA's docstrings say is deprecated, since when, and what takes its place.
+"""Deprecations in NVIDIA's docstrings, with their version and the replacement.
 
-A docstring says it in one of three places: at the start of a line (``[DEPRECATED] Deprecated in TensorRT 10.1. ...``), behind the
-name of a property in its class's docstring (``:ivar name: [DEPRECATED] ...``), or as the words ``Deprecated, use ... instead``.
+A docstring contains them in one of three places: at the start of a line (``[DEPRECATED] Deprecated in TensorRT 10.1. ...``), after
+the name of a property in its class's docstring (``:ivar name: [DEPRECATED] ...``), or as the words ``Deprecated, use ... instead``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Run as a script by `bindings`: imports one binding module and prints what it holds as JSON, docstrings unparsed.
+"""Run as a script by `bindings`: imports one binding module and prints its content as JSON, with unparsed docstrings.
 
-its own process, because only one TensorRT can be imported into a process, and because this one ends without calling
-anything: the libraries behind it are empty.
+It is a separate process, because a process can import only one TensorRT. This one ends without calling anything,
+because the libraries behind it are empty.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MACHINERY = ("attr", "value")  # loop variables that the package leaves in its 
 
 
 def describe_module(module: ModuleType) -> dict[str, object]:
-    """Classes, enums, functions and constants of a binding module, and the docstrings that speak of deprecation."""
+    """Classes, enums, functions and constants of a binding module, and the docstrings that mention deprecation."""
     found: dict[str, Any] = {"classes": {}, "enums": {}, "functions": {}, "values": {}, "docs": {}}
     for name in sorted(vars(module)):
         thing = getattr(module, name)
@@ -77,7 +77,7 @@ def _keep_doc(name: str, thing: Any, found: dict[str, Any]) -> None:
 
 
 def _text(function: Any) -> str:
-    """A docstring of pybind11 begins with the signature; a function written in Python is asked for its own."""
+    """The docstring of an object. With pybind11 it begins with the signature; for a Python function, the signature is added."""
     function = function.__func__ if isinstance(function, staticmethod) else function
     if inspect.isfunction(function):
         return f"{function.__name__}{inspect.signature(function)}"

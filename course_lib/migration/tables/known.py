@@ -1,4 +1,4 @@
-"""TensorRT's classes in all versions: which exist or existed, what a call returns, what a property holds."""
+"""TensorRT's classes in all versions: their names, the results of calls, and the types of properties."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def gone_before_8_6() -> dict[str, str]:
 
 
 def gone_early(name: str) -> str:
-    """The first version without a name that was gone before 8.6, the names in `GONE_MODULES` included; empty for any other."""
+    """The first version without a name that was removed before 8.6, including the names in `GONE_MODULES`; empty for any other."""
     module = name.partition(".")[0]
     return gone_before_8_6().get(module if module in GONE_MODULES else name, "")
 
@@ -113,19 +113,19 @@ def existed(name: str, target: str) -> bool:
 
 @cache
 def exists_anywhere(name: str) -> bool:
-    """Whether any version has or had the name, or is often said to."""
+    """Whether any version has or had the name, or is often believed to have it."""
     return bool(gone_early(name)) or name in NEVER_EXISTED or any(table.has(name) for table in all_tables())
 
 
 @cache
 def knows_all_members(owner: str) -> bool:
-    """Whether the tables tell all that a class or enum ever had: a name that they lack exists in no version."""
+    """Whether the tables contain all members that a class or enum ever had, so that a missing name exists in no version."""
     return any(owner in (*table.classes(), *table.enums()) for table in all_tables())
 
 
 @cache
 def is_final(owner: str) -> bool:
-    """Whether no class is derived from one, in TensorRT or in a program: an object of it has the members of its table alone."""
+    """Whether no class derives from this one, in TensorRT or in a program. Its objects then have only the members of its table."""
     derived = any(owner in table.bases(name) for table in all_tables() for name in table.classes())
     return not derived and not any(table.signature(f"{owner}.__init__") for table in all_tables())
 
@@ -158,7 +158,7 @@ def names_of(owner: str) -> tuple[str, ...]:
 
 @cache
 def value_of(name: str) -> str:
-    """What a constant of the module stands for, such as ``"DataType.HALF"`` for ``float16``; empty for any other name."""
+    """The value of a constant of the module, such as ``"DataType.HALF"`` for ``float16``; empty for any other name."""
     return next((found for table in all_tables() if (found := table.values().get(name))), "")
 
 
@@ -184,7 +184,7 @@ def result_of(name: str) -> str:
 
 @cache
 def parameters_of(name: str) -> tuple[str, ...]:
-    """The types of a method's parameters, as `result_of` tells types; empty if no version has the method."""
+    """The types of a method's parameters, in the form of `result_of`; empty if no version has the method."""
     overloads = next((found for table in all_tables() if (found := table.signature(name))), ())
     return tuple(_type_in(one.type) for one in overloads[0].parameters) if overloads else ()
 

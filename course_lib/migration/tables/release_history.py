@@ -1,4 +1,4 @@
-"""How much of the API each version kept: names of the Python bindings, counted."""
+"""The share of the API that each version kept, as the number of names in the Python bindings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Step:
-    """From one version to the next: how many names stayed, came and went."""
+    """The change from one version to the next: numbers of names that stayed, were added and were removed."""
 
     version: str
     kept: int

@@ -63,7 +63,7 @@ def _parameter(text: str) -> list[str]:
 
 
 def _closing(line: str) -> int:
-    """Where the parenthesis closes that opens first; -1 if none does."""
+    """The position at which the first opened parenthesis closes; -1 if it does not close."""
     depth = 0
     for place, sign in _brackets(line):
         depth += 1 if sign in _OPENING else -1
@@ -73,7 +73,7 @@ def _closing(line: str) -> int:
 
 
 def _split(text: str) -> list[str]:
-    """The parts between commas that stand outside of all brackets."""
+    """The parts between commas outside all brackets."""
     depth, cuts = 0, [-1]
     for place, sign in _brackets(text, also=","):
         if sign == ",":

@@ -1,8 +1,8 @@
 """From a histogram to one number: the largest absolute value that INT8 must still represent, called amax or threshold.
 
-Symmetric INT8 has 127 steps on either side of zero, so a tensor with threshold t is stored in steps of ``t / 127`` and what
-lies beyond t is clipped to it. A large threshold makes every step coarse; a small one clips. Each calibrator here settles
-that bargain by another rule.
+Symmetric INT8 has 127 steps on either side of zero, so a tensor with threshold t is stored in steps of ``t / 127``, and
+values beyond t are clipped to it. A large threshold makes every step coarse; a small one clips. Each calibrator here uses
+another rule for this trade-off.
 """
 
 from __future__ import annotations
@@ -134,8 +134,8 @@ class EntropyCalibrator:
 class MSECalibrator:
     """Makes the smallest error: the threshold with the lowest mean squared difference between a value and its INT8 copy.
 
-    Every value is taken to sit in the middle of its bin. The candidates are every eighth bin's upper border, from the 128th
-    bin, below which a step would be finer than a bin, to the one that holds the largest value.
+    Every value counts as the middle of its bin. The candidates are the upper borders of every eighth bin, from the 128th to the
+    one that holds the largest value. Below the 128th bin, a step would be finer than a bin.
     """
 
     score_label: ClassVar[str] = "mean squared error (unit squared)"
@@ -157,15 +157,15 @@ class MSECalibrator:
 
 
 def divergence(counts: np.ndarray, kept: int, levels: int = LEVELS) -> float:
-    """KL divergence, in nats, between a distribution and its INT8 copy with the threshold behind bin ``kept``.
+    """KL divergence, in nats, between a distribution and its INT8 copy with the threshold after bin ``kept``.
 
-    This is the calibration algorithm of TensorRT as its slides give it, one candidate at a time; `EntropyCalibrator.curve`
-    gives the same numbers for all of them at once.
+    This is TensorRT's calibration algorithm from its slides, for one candidate. `EntropyCalibrator.curve`
+    gives the same numbers for all candidates at once.
 
     Args:
         counts: histogram of absolute values, shape ``(bins,)``.
-        kept: how many bins lie below the threshold, from ``levels`` to ``bins``.
-        levels: how many values the copy distinguishes.
+        kept: number of bins below the threshold, from ``levels`` to ``bins``.
+        levels: number of values that the copy distinguishes.
     """
     inside = counts[:kept].astype(float)
     if not inside.any():

@@ -1,9 +1,9 @@
-"""Histograms of absolute values that grow with neither the number of samples nor the largest value.
+"""Histograms of absolute values whose size depends neither on the number of samples nor on the largest value.
 
-Every range is a power of two, chosen from the largest value so far. When a larger one arrives the range doubles, as often as
-it must, and pairs of bins merge. Scaling by a power of two is exact in floating point and merging pairs is exact in integers,
-so the final counts depend on the values alone: not on their order, nor on how they were cut into chunks. The price: the
-largest value lies somewhere in the upper half of the bins, so that of 2048 bins between 1024 and 2048 are in use.
+Every range is a power of two, chosen from the largest value so far. For a larger value, the range doubles as often as
+necessary, and pairs of bins merge. Scaling by a power of two is exact in floating point, and merging pairs is exact in
+integers. The final counts therefore depend only on the values, not on their order or on chunks. The cost: the largest
+value is in the upper half of the bins, so between 1024 and 2048 of 2048 bins are in use.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LOWEST = -100  # exponent of the smallest range; values below 2**-111 share the
 
 @dataclass(frozen=True, eq=False)
 class Histogram:
-    """How often each absolute value occurred in one tensor.
+    """The number of occurrences of the absolute values in one tensor.
 
     Attributes:
         name: the tensor.
@@ -47,12 +47,12 @@ class Histogram:
 
     @property
     def total(self) -> int:
-        """How many values were counted."""
+        """Number of counted values."""
         return int(self.counts.sum())
 
     @property
     def used(self) -> int:
-        """How many bins reach from zero to the largest value."""
+        """Number of bins from zero to the largest value."""
         return int(self.amax / self.bin_width) + 1
 
     @property
@@ -71,10 +71,10 @@ class Histogram:
 
 
 class StreamingHistogram:
-    """Counts the values of one tensor as they come. Memory: two rows of ``bins`` counts, whatever is added.
+    """Counts the values of one tensor as a stream. It needs memory for two rows of ``bins`` counts.
 
-    Positive and negative values are counted apart, each with their own range, for one reason: what a Relu would leave
-    of this tensor is then known as well (`rectified`) and need not be counted a second time.
+    Positive and negative values are counted separately, each with their own range. The result of a Relu on this tensor is
+    then also known (`rectified`) and need not be counted again.
 
     Args:
         name: the tensor, for error messages.
@@ -164,12 +164,12 @@ class StreamingHistogram:
         return Histogram(name, counts, width, max(self._minimum, 0.0), max(self._maximum, 0.0))
 
     def state(self) -> tuple[np.ndarray, np.ndarray]:
-        """What `restored` needs: int64 counts ``(2, bins)``, float64 ``(4,)``: two exponents, minimum, maximum."""
+        """The arguments of `restored`: int64 counts ``(2, bins)``, float64 ``(4,)``: two exponents, minimum, maximum."""
         return np.stack([self._above, self._below]), np.array([*self._exponents, self._minimum, self._maximum])
 
     @classmethod
     def restored(cls, name: str, counts: np.ndarray, numbers: np.ndarray) -> StreamingHistogram:
-        """The histogram whose `state` this was."""
+        """The histogram with this `state`."""
         made = cls(name, counts.shape[1])
         made._above, made._below = counts[0].copy(), counts[1].copy()
         made._exponents = (int(numbers[0]), int(numbers[1]))
@@ -189,13 +189,13 @@ class StreamingHistogram:
 
 
 class StreamingChannelHistograms:
-    """One histogram a channel, all counted at once. Memory: ``channels * bins`` counts, whatever is added.
+    """One histogram per channel, all counted at once. It needs memory for ``channels * bins`` counts.
 
     Args:
         name: the tensor, for error messages.
-        channels: how many.
-        axis: which axis of the arrays holds the channels.
-        bins: of each histogram, a power of two, at least 256.
+        channels: number of channels.
+        axis: axis of the arrays with the channels.
+        bins: number of bins of each histogram, a power of two, at least 256.
 
     Raises:
         CourseError: an unusable number of bins or channels.
@@ -236,7 +236,7 @@ class StreamingChannelHistograms:
             self._counts += counted.reshape(self._counts.shape)
 
     def result(self) -> tuple[Histogram, ...]:
-        """One histogram a channel, named ``tensor[channel]``.
+        """One histogram per channel, named ``tensor[channel]``.
 
         Raises:
             CourseError: nothing was added.

@@ -42,7 +42,7 @@ class Ranges(Mapping[str, float]):
     Attributes:
         amax: positive and finite.
         calibrator: the rule that chose them, such as ``"PercentileCalibrator(percentile=99.99)"``.
-        samples: how many samples the model saw.
+        samples: number of samples.
         model_sha256, data_sha256: digests of the model and of the calibration data.
         notes: what a reader should know, one sentence each.
     """
@@ -107,7 +107,7 @@ class Observation(Mapping[str, Histogram]):
         return len(self.histograms)
 
     def ranges(self, calibrator: Calibrator) -> Ranges:
-        """Let ``calibrator`` decide on every tensor. A tensor that was always zero gets 1.0, with a note: any range holds it."""
+        """Let ``calibrator`` choose the range of every tensor. A tensor that was always zero gets 1.0, with a note."""
         amax = {name: calibrator.threshold(histogram) for name, histogram in self.items()}
         zero = [name for name, value in amax.items() if not value > 0]
         notes = [f"tensor {name!r} was always zero: its range is set to 1.0" for name in zero]
@@ -150,12 +150,12 @@ def observe(
         batches: feeds by input name; the first axis of every array counts samples.
         tensors: names; by default every float tensor that a Conv, ConvTranspose, Gemm, MatMul or Add reads or writes, weights
             excepted.
-        bins: of each histogram, a power of two.
+        bins: number of bins of each histogram, a power of two.
         progress: show a bar on stderr.
-        cache: a file that keeps the histograms. A run that was killed goes on where the file ends, and one that finished is
-            not repeated. A file from another model, other data, tensors or bins is made anew, and a note says so. ``batches``
-            is then gone through twice: an iterator that can be used only once is first read into memory.
-        save_seconds: how often the cache is written at most.
+        cache: a file that keeps the histograms. A killed run continues where the file ends, and a finished run is not
+            repeated. A file from another model, other data, tensors or bins is replaced, and a note says so. ``batches``
+            is then read twice; an iterator that can be used only once is first read into memory.
+        save_seconds: shortest time between two writes of the cache.
 
     Raises:
         CourseError: no batch; one that the model rejects; a tensor that is unknown, not of a float type, or holds NaN or

@@ -1,4 +1,4 @@
-"""Figures of calibration: what a tensor's values look like, where each rule cuts them off, and how a search came to its cut."""
+"""Figures of calibration: the distribution of a tensor's values, the threshold of each rule, and the search for a threshold."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _DRAWN = 256  # steps in the outline of a histogram: more cannot be told apart a
 
 
 def histogram_figure(histogram: Histogram, thresholds: Mapping[str, float]) -> Figure:
-    """The absolute values of one tensor on a logarithmic count axis, and a vertical line a threshold, labeled by its key.
+    """The absolute values of one tensor on a logarithmic count axis, and a vertical line for each threshold, labeled by its key.
 
-    The title says what the smallest threshold clips and how much finer than min-max its steps are.
+    The title gives the clipped share of the smallest threshold, and how much finer than min-max its steps are.
 
     Args:
-        histogram: of the tensor.
-        thresholds: what to call it, to amax in the tensor's unit; may be empty.
+        histogram: histogram of the tensor.
+        thresholds: amax in the tensor's unit by label; may be empty.
     """
     drawn = style.figure(7.5, 3.2)
     axes = drawn.add_subplot()
@@ -47,11 +47,11 @@ def histogram_figure(histogram: Histogram, thresholds: Mapping[str, float]) -> F
 
 
 def kl_curve(calibrator: SearchingCalibrator, histogram: Histogram) -> Figure:
-    """The score of every candidate threshold, and the one that was chosen. For any calibrator that searches.
+    """The score of every candidate threshold, and the chosen one, for any calibrator that searches.
 
     Args:
         calibrator: such as `EntropyCalibrator` (its score is the KL divergence) or `MSECalibrator`.
-        histogram: of the tensor.
+        histogram: histogram of the tensor.
     """
     drawn = style.figure()
     axes = drawn.add_subplot()

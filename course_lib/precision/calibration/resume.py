@@ -1,4 +1,4 @@
-"""A file that lets a killed calibration go on: the histograms so far, and digests of what they belong to."""
+"""A file from which a killed calibration can continue: the histograms so far, and digests of their origin."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _WORDS = {"model": "another model", "data": "other data", "tensors": "other tens
 
 @dataclass(frozen=True)
 class Progress:
-    """How many batches were counted, and what they gave, by tensor."""
+    """The number of counted batches, and their results by tensor."""
 
     batches: int
     histograms: Mapping[str, StreamingHistogram]
@@ -33,7 +33,7 @@ class Store:
 
     Args:
         path: the file; need not exist.
-        belongs: what the histograms depend on, by the keys of `_WORDS`. A file with anything else in it is not used.
+        belongs: the inputs of the histograms, by the keys of `_WORDS`. A file with other inputs is not used.
     """
 
     def __init__(self, path: Path, belongs: Mapping[str, Any]) -> None:

@@ -33,7 +33,7 @@ def write_cache(ranges: Mapping[str, float], version: int = 8600, *, algorithm: 
 
     Args:
         ranges: tensor name to amax, such as `Ranges`.
-        version: TensorRT's, as it spells it in the header: 8600 for 8.6.0. TensorRT reads a cache only under its own header.
+        version: TensorRT's version in the form of the header: 8600 for 8.6.0. TensorRT reads a cache only with its own header.
         algorithm: ``"EntropyCalibration2"`` or ``"MinMaxCalibration"``, to match the calibrator.
 
     Raises:
@@ -74,7 +74,7 @@ def read_cache(text: str) -> dict[str, float]:
 
 
 def read_header(text: str) -> tuple[int, str]:
-    """Version and algorithm of a cache, such as ``(8600, "EntropyCalibration2")``. A legacy cache tells no version: it is 0.
+    """Version and algorithm of a cache, such as ``(8600, "EntropyCalibration2")``. A legacy cache does not contain a version; it is 0.
 
     Raises:
         CourseError: the first line is not a header.

@@ -1,7 +1,7 @@
-"""The calibrator classes of TensorRT 8 and 10, fed from batches. TensorRT 11 has none of them: there, ranges live in Q/DQ nodes.
+"""The calibrator classes of TensorRT 8 and 10, fed from batches. TensorRT 11 does not have them; its ranges are in Q/DQ nodes.
 
-This is how INT8 was calibrated before: the builder asks the calibrator for one batch after another, on the GPU, and hands back
-a cache. The classes are made at run time over the module that is passed in, because their bases live in its binding.
+These classes calibrate during the build: the builder requests one batch after another from the calibrator, on the GPU, and
+returns a cache. They are created at run time for the given module, because their base classes are in its binding.
 
 Source: TensorRT's Python API, ``IInt8Calibrator`` and its subclasses, deprecated in 10.1.
 """
@@ -103,7 +103,7 @@ def trt_calibrator(
 
 
 def _uploader() -> Callable[[np.ndarray], tuple[int, object]]:
-    """A function that copies an array to the GPU and gives its address and what keeps it alive: torch's, or else pycuda's.
+    """A function that copies an array to the GPU and returns its address and an owner that keeps it alive. It uses torch, or else pycuda.
 
     Raises:
         BackendUnavailable: neither can reach a GPU.

@@ -20,11 +20,11 @@ _WITHOUT_ARITHMETIC = {"Cast", "Constant", "ConstantOfShape", "Shape", "Size"}
 def emulate(model: onnx.ModelProto) -> onnx.ModelProto:
     """A copy of a half-precision model in which only Casts work on FP16 and BF16; it computes the same with float32 kernels.
 
-    Each half tensor keeps its name, type and values. Around a node that reads or makes one stand Casts, called after the tensor:
-    ``x/wide`` in front of it, and ``x/round`` behind.
+    Each half tensor keeps its name, type and values. A node that reads or makes such a tensor is between Casts with the names
+    ``x/wide`` before the node and ``x/round`` after it.
 
     Args:
-        model: with the type of every tensor in it, as `cast` returns it. It is not changed.
+        model: a model with the type of every tensor, as `cast` returns it. It is not changed.
     """
     opened = ir.from_proto(model)
     graph = opened.graph
@@ -47,7 +47,7 @@ def emulate(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _round_behind(node: ir.Node, value: ir.Value) -> None:
-    """Let `node` make a float32 tensor, and round it right behind the node to what `value` was."""
+    """Let `node` make a float32 tensor, and round it directly after the node to the type of `value`."""
     half, name = value.dtype, value.name
     assert half is not None
     value.name, value.dtype = f"{name}/exact", ir.DataType.FLOAT

@@ -1,8 +1,8 @@
-"""Fake quantization by hand: round in the forward pass, pretend in the backward pass that nothing happened.
+"""Fake quantization by hand: round in the forward pass, and ignore the rounding in the backward pass.
 
-Rounding is a staircase: its derivative is 0 nearly everywhere, and no gradient would ever reach a weight. The *straight-through
-estimator* takes the derivative of the line through the steps instead: 1 where the value was rounded, 0 where it was clipped,
-since moving a clipped value a little changes nothing.
+Rounding is a step function. Its derivative is 0 nearly everywhere, so no gradient would reach a weight. The *straight-through
+estimator* uses the derivative of the line through the steps instead. It is 1 where the value was rounded, and 0 where it was
+clipped, because a small change of a clipped value has no effect.
 
 Source: Bengio, Léonard and Courville, Estimating or Propagating Gradients Through Stochastic Neurons for Conditional Computation
 (2013); Jacob et al., Quantization and Training of Neural Networks for Efficient Integer-Arithmetic-Only Inference (2018).
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 
 def straight_through(x: Tensor, amax: ArrayLike, bits: int = 8) -> Tensor:
-    """`fake_quantize` for tensors that learn: the same values, bit for bit, and the straight-through gradient.
+    """`fake_quantize` for tensors with gradients: the same values, bit for bit, and the straight-through gradient.
 
     Args:
         x: float32, any shape, on any device.
-        amax: largest magnitude, one number or an array that broadcasts against `x`. It is fixed and gets no gradient.
+        amax: largest magnitude, as one number or an array that broadcasts against `x`. It is fixed and gets no gradient.
         bits: of the integers, 2 to 16.
 
     Raises:
@@ -41,7 +41,7 @@ def straight_through(x: Tensor, amax: ArrayLike, bits: int = 8) -> Tensor:
 
 @cache
 def fake_quantize_function() -> type[torch.autograd.Function]:
-    """The class `FakeQuantize`, made on first use: its base is torch's, and importing this module must not load torch."""
+    """The class `FakeQuantize`, created on first use, because its base is torch's and importing this module must not load torch."""
     import torch
 
     class FakeQuantize(torch.autograd.Function):

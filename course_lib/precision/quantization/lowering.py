@@ -1,19 +1,24 @@
 """A second copy of a Q/DQ model, for fast execution by ONNX Runtime on x86 CPUs. It is never for TensorRT.
 
-TensorRT wants symmetric signed 8-bit activations. The dot-product instructions of x86 (VNNI, AMX) multiply *unsigned* with
-signed bytes, and ONNX Runtime fuses a convolution with its Q/DQ pairs only where its result is rounded to 8 bits as well. Two
-changes bring the one model into the form of the other:
+TensorRT requires symmetric signed 8-bit activations. The dot-product instructions of x86 (VNNI, AMX) multiply *unsigned* with
+signed bytes. ONNX Runtime fuses a convolution with its Q/DQ pairs only if its result is also rounded to 8 bits. Two changes
+convert the first form into the second:
 
-1. Shift: an int8 activation ``q`` becomes the uint8 ``q + 128`` with zero point 128, the same real number. Behind a Relu,
-   where the lower half is empty, the zero point becomes 0: rounding to uint8 then cuts off what is negative, as the Relu does,
-   and ONNX Runtime drops the Relu.
-2. Round sums: a convolution whose result goes to a residual Add stays float in a TensorRT-legal model. Between the two comes
-   a pair whose range follows from the ranges around it, so it clips nothing that survives the next rounding.
+1. Shift: an int8 activation ``q`` becomes the uint8 ``q + 128`` with zero point 128, which is the same real number. After a
+   Relu the lower half is empty, so the zero point becomes 0. Rounding to uint8 then clips negative values as the Relu does, and
+   ONNX Runtime removes the Relu.
+2. Round sums: in a TensorRT-legal model, a convolution before a residual Add stays float. A pair is inserted between the two.
+   Its range follows from the ranges around it, so it does not clip anything that the next rounding would keep.
 
-What changes in the numbers: (a) an activation behind a Relu is clipped at ``255 * scale`` instead of ``127 * scale``, so inputs
-beyond the calibrated range give larger results; (b) integer kernels round the bias to a whole number of steps of the 32-bit sum and
-scale that sum once, so a value near the border between two 8-bit steps may take the other one; (c) the pairs of 2. round once
-more, by at most half a step. With ``round_sums=False`` and no values as in (a), every tensor is equal up to (b).
+The numbers change in three ways:
+
+(a) An activation after a Relu is clipped at ``255 * scale`` instead of ``127 * scale``, so inputs beyond the calibrated range give
+    larger results.
+(b) Integer kernels round the bias to a whole number of steps of the 32-bit sum and scale that sum once. A value near the border
+    between two 8-bit steps can therefore be rounded to the other step.
+(c) The pairs of change 2 round again, by at most half a step.
+
+With ``round_sums=False`` and no values as in (a), every tensor is equal up to (b).
 
 Source: ONNX Runtime documentation, "Quantize ONNX Models", on U8S8 and on VNNI; Intel, Deep Learning Boost.
 """
@@ -35,13 +40,13 @@ from course_lib.precision.quantization.qdq import LOWERED, constant_of, initiali
 def lower_for_onnxruntime(
     model: onnx.ModelProto, isa: Collection[str] | None = None, *, round_sums: bool = True
 ) -> onnx.ModelProto:
-    """The copy of a Q/DQ model that ONNX Runtime runs fast on this CPU, or `model` itself where `lowering_helps` says no.
+    """The copy of a Q/DQ model that ONNX Runtime runs fast on this CPU, or `model` itself if `lowering_helps` is False.
 
     The copy is marked in its metadata (``course_lib.lowered_for``); the other passes of this package reject it.
 
     Args:
-        model: with Q/DQ pairs as `insert_qdq` places them. It is not changed.
-        isa: instruction sets to lower for, names as in ``/proc/cpuinfo``; None asks this machine.
+        model: a model with Q/DQ pairs as `insert_qdq` places them. It is not changed.
+        isa: instruction sets to lower for, with names as in ``/proc/cpuinfo``; None means those of this machine.
         round_sums: also make the second change, which costs another rounding for each residual Add.
 
     Raises:
@@ -70,14 +75,14 @@ def lower_for_onnxruntime(
 def lowering_helps(isa: Collection[str] | None = None) -> bool:
     """Whether a CPU with these instruction sets (None: this one) multiplies unsigned with signed bytes and sums them in 32 bits.
 
-    On other x86 CPUs a session has to avoid the fast kernels (see `course_lib._util.cpu_int8.session_options`), so there is
-    nothing to gain; and CPUs of other makers have no preference for unsigned.
+    On other x86 CPUs a session has to avoid the fast kernels (see `course_lib._util.cpu_int8.session_options`), so lowering
+    gains nothing. CPUs with other architectures do not prefer unsigned activations.
     """
     return has_byte_dot_products(isa)
 
 
 def _shift(quantize: ir.Node, zero_points: dict[int, ir.Value]) -> None:
-    """Turn one int8 activation into uint8, in its quantizer and all dequantizers. Weights stay signed, as x86 wants them."""
+    """Turn one int8 activation into uint8, in its quantizer and all dequantizers. Weights stay signed, as x86 requires."""
     value, result = quantize.inputs[0], quantize.outputs[0]
     pair = (quantize, *result.consumers())
     if constant_of(value) is not None or result.is_graph_output() or not all(map(_is_symmetric, pair)):
@@ -132,7 +137,7 @@ def _scale(node: ir.Node) -> float:
 
 
 def _source(dequantize: ir.Node) -> ir.Value | None:
-    """What a pair rounds, from its second half."""
+    """The tensor that a pair rounds, found from its second node."""
     quantize = _producer(dequantize.inputs[0])
     return quantize.inputs[0] if quantize is not None else None
 

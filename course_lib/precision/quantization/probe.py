@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from course_lib._util.cpu_int8 import session_options
+from course_lib._util.plain_text import first_line
 from course_lib.errors import CourseError
 from course_lib.precision.calibration.histogram import StreamingHistogram
 
@@ -38,12 +39,12 @@ def quantizable(model: onnx.ModelProto) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Probe:
-    """A model that hands out its activations. One thread a call; several threads may call at once.
+    """A model that returns its activations. Each call uses one thread; several threads may call at the same time.
 
     Attributes:
-        tensors: the tensors that are counted, in graph order.
-        bins: of each histogram.
-        rectified: those of them that are a Relu of another one: their histograms follow from the other's.
+        tensors: the counted tensors, in graph order.
+        bins: number of bins of each histogram.
+        rectified: those that are a Relu of another tensor. Their histograms follow from that tensor's histogram.
     """
 
     tensors: tuple[str, ...]
@@ -76,7 +77,7 @@ class Probe:
 
     @property
     def counted(self) -> tuple[str, ...]:
-        """The tensors whose values are looked at: all but the rectified ones."""
+        """The tensors whose values are counted: all except the rectified ones."""
         return tuple(name for name in self.tensors if name not in self.rectified)
 
     def __call__(self, feeds: Mapping[str, np.ndarray]) -> dict[str, StreamingHistogram]:
@@ -92,7 +93,7 @@ class Probe:
         try:
             values = dict(zip(computed, self._session.run(computed, dict(feeds)), strict=True)) if computed else {}
         except Exception as error:  # onnxruntime raises classes of its own binding, without a common public base
-            raise CourseError(f"onnxruntime rejected a calibration batch: {str(error).strip().splitlines()[0][:300]}") from None
+            raise CourseError(f"onnxruntime rejected a calibration batch: {first_line(error)}") from None
         histograms = {name: StreamingHistogram(name, self.bins) for name in self.counted}
         for name, histogram in histograms.items():
             histogram.add(values.pop(name) if name in values else feeds[name])  # pop: the largest arrays go first
@@ -140,4 +141,4 @@ def _session(data: bytes) -> onnxruntime.InferenceSession:
     try:
         return onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # as above
-        raise CourseError(f"onnxruntime rejects the model: {str(error).strip().splitlines()[0][:300]}") from None
+        raise CourseError(f"onnxruntime rejects the model: {first_line(error)}") from None

@@ -1,12 +1,12 @@
 """Explicit INT8: QuantizeLinear/DequantizeLinear pairs, "Q/DQ", where TensorRT expects them.
 
 A pair rounds a tensor to 8 bits and turns it back to float, so the graph still reads as a float graph and runs anywhere. A
-compiler that finds pairs on both inputs of a convolution or a matrix product runs it on integers. Where the pairs stand
-therefore decides which kernels become INT8:
+compiler that finds pairs on both inputs of a convolution or a matrix product runs it on integers. The places of
+the pairs therefore decide which kernels become INT8:
 
-- on both inputs of Conv, Gemm and MatMul with a constant weight, never on a bias: it is added to the 32-bit sum;
-- on the shortcut of a residual Add behind a Conv, so that the kernel that adds it reads 8 bits instead of 32;
-- never between a Conv or an Add and the Relu behind it, which would then not fuse, nor on an output of the graph.
+- on both inputs of Conv, Gemm and MatMul with a constant weight, never on a bias, which is added to the 32-bit sum;
+- on the shortcut of a residual Add after a Conv, so that the kernel that adds it reads 8 bits instead of 32;
+- never between a Conv or an Add and the Relu after it, which would then not fuse, and never on an output of the graph.
 
 Source: NVIDIA TensorRT documentation, "Working with Quantized Types", Q/DQ placement; Jacob et al., Quantization and Training of
 Neural Networks for Efficient Integer-Arithmetic-Only Inference (2018); Wu et al., Integer Quantization for Deep Learning
@@ -112,10 +112,10 @@ def insert_qdq(
 
 
 def activations(model: onnx.ModelProto, *, exclude: Collection[str] = ()) -> tuple[str, ...]:
-    """Names of the tensors that `insert_qdq` needs a range for, in the graph's order: what a calibrator has to watch.
+    """Names of the tensors for which `insert_qdq` needs a range, in graph order. A calibrator must observe them.
 
     Raises:
-        CourseError: as `insert_qdq`, ranges aside.
+        CourseError: as in `insert_qdq`, except for ranges.
     """
     tensors = [tensor for _, _, tensor in _points(_open(model).graph, exclude)]
     return tuple(dict.fromkeys(str(tensor.name) for tensor in tensors if constant_of(tensor) is None))
@@ -135,7 +135,7 @@ def _open(model: onnx.ModelProto) -> ir.Model:
 
 
 def _points(graph: ir.Graph, exclude: Collection[str]) -> Iterator[tuple[ir.Node, int, ir.Value]]:
-    """Where pairs go, in the graph's order: a node, the index of one of its inputs, and the tensor there."""
+    """The places of pairs, in graph order: a node, the index of one of its inputs, and the tensor there."""
     if unknown := set(exclude) - {node.name for node in graph}:
         raise CourseError(f"exclude names the node {min(unknown)!r}, which the model does not have")
     place = {node: index for index, node in enumerate(graph)}
@@ -158,11 +158,11 @@ def _is_weighted(node: ir.Node) -> bool:
 
 
 def _shortcut(add: ir.Node, place: Mapping[ir.Node, int], exclude: Collection[str]) -> tuple[int, ...]:
-    """The input of a residual Add that is the shortcut past a quantized Conv; nothing where there is no such Conv.
+    """The input of a residual Add that is the shortcut past a quantized Conv; empty without such a Conv.
 
-    Between two convolutions (a shortcut with a projection) the longer path is the main one: its Conv reads the tensor that
-    is made later. Matrix products are left alone: their residual stream carries the whole signal of a transformer, and
-    rounding it makes no kernel INT8.
+    If both inputs come from convolutions (a shortcut with a projection), the longer path is the main one: its Conv reads the
+    tensor that is made later. Matrix products are not changed. Their residual stream carries the whole signal of a
+    transformer, and rounding it does not make any kernel INT8.
     """
     if add.op_type != "Add" or add.domain or any(constant_of(value) is not None for value in add.inputs):
         return ()
@@ -195,7 +195,7 @@ def _output_axis(node: ir.Node, rank: int) -> int | None:
 
 
 def _scale_for(tensor: ir.Value, node: ir.Node, amax: Mapping[str, float], axis: int | None) -> np.ndarray:
-    """The scale of a tensor: of a weight from its values, of an activation from its calibrated range."""
+    """The scale of a tensor. For a weight it follows from the values, for an activation from the calibrated range."""
     where = f"tensor {tensor.name!r}, which node {node.name!r} reads"
     weight = constant_of(tensor)
     if weight is None and tensor.name not in amax:
@@ -214,10 +214,10 @@ def _weight_amax(weight: np.ndarray, axis: int | None) -> np.ndarray:
 
 
 def reject_lowered(model: onnx.ModelProto) -> None:
-    """Stop a copy that was lowered for ONNX Runtime from going where only TensorRT-legal models belong.
+    """Reject a copy that was lowered for ONNX Runtime, because only TensorRT-legal models are allowed here.
 
     Raises:
-        CourseError: the model carries the mark, or is none.
+        CourseError: the model has the mark, or is not a model.
     """
     if not isinstance(model, onnx.ModelProto):
         raise CourseError(
@@ -230,7 +230,7 @@ def reject_lowered(model: onnx.ModelProto) -> None:
 def insert_pair(
     reader: ir.Node, tensor: ir.Value, scale: np.ndarray, zero_point: np.ndarray, *, axis: int | None = None, name: str
 ) -> ir.Value:
-    """Put a pair for `tensor` in front of `reader`, its first, and return the pair's result, which has no reader yet.
+    """Insert a pair for `tensor` before `reader`, its first reader, and return the pair's result, which has no reader yet.
 
     Args:
         scale, zero_point: one number, or with `axis` one for each index along it; the zero point's dtype is the integers'.

@@ -28,11 +28,11 @@ _STRONG, _FAINT = 0.55, 0.15
 
 
 def draw_before_after(before: LayerTable, after: LayerTable, nodes: str | Collection[str] | None = None) -> Figure:
-    """Which kernels hold the same ONNX nodes in two plans.
+    """Draw the kernels of two plans with bands between those that hold the same ONNX nodes.
 
-    Colors are datatypes, so a kernel that changed its type changes its color from left to right. Bands are strong where kernels
-    merged, split, came or went, and faint where one kernel before is one kernel after. Nodes without a kernel on either side are
-    left out; one with a dotted border is in one of the graphs only. A kernel with a dashed border has no ONNX node.
+    Colors are datatypes, so a kernel that changed its type changes its color from left to right. Bands are strong if kernels
+    merged, split, appeared or vanished, and faint if one kernel before is one kernel after. Nodes without a kernel on either side
+    are left out. A node with a dotted border is in only one of the graphs. A kernel with a dashed border has no ONNX node.
 
     Args:
         before, after: the tables, of any backends.
@@ -66,7 +66,7 @@ def draw_before_after(before: LayerTable, after: LayerTable, nodes: str | Collec
 
 
 def _merged_order(before: LayerTable, after: LayerTable) -> list[str]:
-    """The nodes of both graphs: those of the first in its order, those of the second alone behind what they follow there."""
+    """The nodes of both graphs: those of the first in its order, and those of only the second after the nodes that they follow there."""
     first = nodes_of(before)
     behind: dict[str, list[str]] = defaultdict(list)
     previous, known = "", set(first)
@@ -94,7 +94,7 @@ def _column(
 
 
 def _dtype(kernel: Layer) -> str:
-    """What a kernel reads; where the compiler does not tell that, what its weights are."""
+    """The type that a kernel reads, or the type of its weights if the compiler does not report it."""
     has = traits([kernel])
     return has["reads"] or has["weights"]
 

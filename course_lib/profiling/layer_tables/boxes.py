@@ -17,7 +17,7 @@ Edges = tuple[float, float]
 
 
 def nodes_of(table: LayerTable) -> list[str]:
-    """Every ONNX node once: in the graph's order, then those that only the kernels know."""
+    """Every ONNX node once: in graph order, then those that only the kernels have."""
     return list(dict.fromkeys([*table.operators, *(node for kernel in table.kernels for node in kernel.onnx_nodes)]))
 
 

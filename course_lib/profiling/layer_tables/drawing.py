@@ -1,4 +1,4 @@
-"""A layer table as a picture: ONNX nodes on the left, kernels on the right, a band from each node to where it went."""
+"""A layer table as a picture: ONNX nodes on the left, kernels on the right, and a band from each node to its kernel."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def draw(
             kernels that hold one of them.
 
     Raises:
-        ValueError: a table has no kernels, as with a backend that does not tell them; or no node is left to draw.
+        ValueError: a table has no kernels, as with a backend that does not report them; or no node is left to draw.
     """
     if table is None and before is not None and after is not None:
         return draw_before_after(before, after, nodes)

@@ -18,9 +18,9 @@ def joined(dtypes: Collection[str]) -> str:
 
 
 def traits(kernels: Iterable[Layer]) -> dict[str, str]:
-    """What kernels have in sum: the datatypes of "reads", "weights" and "writes", and the "format" of what they write.
+    """The combined properties of kernels: the datatypes of "reads", "weights" and "writes", and the "format" of their outputs.
 
-    ``""`` if the compiler does not tell.
+    ``""`` if the compiler does not report it.
     """
     kernels = list(kernels)
     return {

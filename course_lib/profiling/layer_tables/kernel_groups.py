@@ -13,8 +13,8 @@ def matched_groups(before: Sequence[Nodes], after: Sequence[Nodes]) -> list[Grou
     """The smallest groups of kernels that hold the same nodes before and after. Every kernel is in exactly one of them.
 
     Kernels with the same nodes are paired, in order of execution. The others are grouped with all kernels that share a node with
-    them, directly or through a third. Kernels without any node are paired where they stand between the same groups. What is left is
-    alone.
+    them, directly or through a third. Kernels without any node are paired if they are between the same groups. The others stay
+    single.
 
     Args:
         before, after: the nodes of each kernel, in order of execution. A node may be in several kernels.
@@ -33,7 +33,7 @@ def matched_groups(before: Sequence[Nodes], after: Sequence[Nodes]) -> list[Grou
 
 
 def _neighbors(kernels: Sequence[Nodes], groups: Sequence[Group], side: int) -> dict[int, tuple[int, int]]:
-    """For each kernel without any node the groups of the nearest grouped kernels before and behind it, -1 where there is none."""
+    """For each kernel without any node the groups of the nearest grouped kernels before and after it, -1 if there is none."""
     group_of = {index: number for number, group in enumerate(groups) for index in group[side]}
     numbers = [group_of.get(index) for index in range(len(kernels))]
     forwards, backwards = _latest(numbers), _latest(numbers[::-1])[::-1]
@@ -51,7 +51,7 @@ def _latest(numbers: Sequence[int | None]) -> list[int]:
 
 
 def _pairs_by(old: Mapping[int, Hashable], new: Mapping[int, Hashable]) -> list[Group]:
-    """Indices with equal values, where both sides have the same number of them, in order."""
+    """Indices with equal values, in order, if both sides have the same number of them."""
     places: dict[Hashable, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
     for side, values in enumerate((old, new)):
         for index, value in values.items():
@@ -61,10 +61,10 @@ def _pairs_by(old: Mapping[int, Hashable], new: Mapping[int, Hashable]) -> list[
 
 
 def _without_orphans(pairs: list[tuple[int, int]], old: Sequence[Nodes], new: Sequence[Nodes]) -> list[tuple[int, int]]:
-    """The pairs without those that take away what a third kernel belongs to.
+    """The pairs without those that would separate a third kernel from its group.
 
-    ``{Conv, Relu}`` before, ``{Conv}`` and ``{Conv, Relu}`` after: pairing the equal ones would leave a convolution that comes from
-    nowhere, although one kernel was split in two.
+    Example: ``{Conv, Relu}`` before, ``{Conv}`` and ``{Conv, Relu}`` after. Pairing the equal ones would leave a convolution without
+    an origin, although one kernel was split in two.
     """
     while True:
         left_old = set(range(len(old))) - {i for i, _ in pairs}
@@ -96,7 +96,7 @@ def _side(group: Iterable[tuple[int, int]], side: int) -> tuple[int, ...]:
 
 
 def _place(group: Group, groups: Sequence[Group]) -> tuple[float, int]:
-    """In order of execution before; what only the other side has stands behind what it follows there."""
+    """In order of execution before; kernels of only the other side come after the kernels that they follow there."""
     old, new = group
     if old:
         return min(old), 0

@@ -42,7 +42,7 @@ class LayerTimings:
     Attributes:
         names: the layers in order of execution. Two may have the same name.
         ms: milliseconds, shape ``(runs, layers)``.
-        table: the layer table, once `with_table` has brought the two together.
+        table: the layer table, after `with_table`.
     """
 
     names: tuple[str, ...]
@@ -98,7 +98,7 @@ class LayerTimings:
         return float(self.layer_ms.sum())
 
     def with_table(self, table: LayerTable) -> LayerTimings:
-        """Together with the layer table of the same plan, which then says what each layer is."""
+        """These times with the layer table of the same plan, which describes each layer."""
         return replace(self, table=table)
 
     def layers(self) -> tuple[LayerTime, ...]:
@@ -117,20 +117,20 @@ class LayerTimings:
         return tuple(sorted(self.layers(), key=lambda layer: -layer.ms)[:n])
 
     def needed_for(self, share: float = 0.5) -> int:
-        """How few layers take this share of the time together."""
+        """The smallest number of layers that together take this share of the time."""
         reached = np.cumsum([layer.share for layer in self.heaviest(len(self.names))])
         return int(np.searchsorted(reached, share - 1e-9)) + 1 if len(reached) else 0
 
     def by_operator(self) -> dict[str, float]:
-        """Milliseconds by what the layers hold, such as ``"Conv + Relu"``, longest first; by their kind where the graph is unknown."""
+        """Milliseconds by the operators of the layers, such as ``"Conv + Relu"``, longest first; by their kind if the graph is unknown."""
         return self._summed(self.operators)
 
     def by_dtype(self) -> dict[str, float]:
-        """Milliseconds by the datatypes that the layers compute with, longest first; ``"unknown"`` where the table does not say."""
+        """Milliseconds by the datatypes that the layers compute with, longest first; ``"unknown"`` if the table does not report them."""
         return self._summed(lambda layer: layer.dtypes)
 
     def operators(self, layer: LayerTime) -> str:
-        """The ONNX operators inside one layer; its kind where the graph is unknown or the compiler added the layer."""
+        """The ONNX operators inside one layer; its kind if the graph is unknown or the compiler added the layer."""
         if layer.layer is None or self.table is None:
             return "unknown"
         known = self.table.fused_operators(layer.layer) if self.table.operators else ""
@@ -147,7 +147,7 @@ class LayerTimings:
         return f"{self.needed_for(0.5)} of {len(self.names)} layers take half of {self.total_ms:.3g} ms"
 
     def plot(self, n: int = 12, *, color: Literal["operator", "dtype"] = "operator") -> Figure:
-        """The `n` longest layers as bars, the rest summed; see `layer_times_figure.time_bars`."""
+        """Draw the `n` longest layers as bars and the sum of the others; see `layer_times_figure.time_bars`."""
         from course_lib.profiling.layer_tables.layer_times_figure import time_bars
 
         return time_bars(self, n, color)
@@ -181,7 +181,7 @@ class LayerTimings:
 
 
 def _period(names: Sequence[str]) -> int:
-    """How many layers one run has: the shortest beginning that the rest repeats."""
+    """Number of layers of one run: the length of the shortest beginning that the rest repeats."""
     period = next((layers for layers in range(1, len(names)) if names[layers:] == names[:-layers]), len(names))
     if names and len(names) % period:
         if len(names) > 2 * period:

@@ -21,10 +21,10 @@ def time_bars(timings: LayerTimings, n: int = 12, color: Literal["operator", "dt
     """One bar for each of the `n` longest layers, longest on top, and a hatched one for all the others together.
 
     Args:
-        timings: with a layer table, otherwise all bars have the same color.
+        timings: layer times. Without a layer table, all bars have the same color.
         n: at least 1.
-        color: by the ONNX operators inside a layer, or by the datatypes it computes with. What takes longest in sum comes first in
-            the legend; beyond six groups everything is gray.
+        color: by the ONNX operators inside a layer, or by the datatypes of its computation. The group with the longest total time
+            is first in the legend; beyond six groups, bars are gray.
     """
     shown = timings.heaviest(n)
     rest = len(timings.names) - len(shown)

@@ -29,8 +29,8 @@ class RoundTrip:
     """One kernel's round trip to memory.
 
     Attributes:
-        name: of the kernel or the node.
-        operators: what it computes, such as ``"Conv + Relu"``; empty for a kernel that the compiler added.
+        name: name of the kernel or the node.
+        operators: its operators, such as ``"Conv + Relu"``; empty for a kernel that the compiler added.
         reads: bytes of each activation that it reads, by the tensor's name.
         weights: bytes of constants that it reads.
         writes: bytes of each tensor that it writes.
@@ -44,7 +44,7 @@ class RoundTrip:
 
     @property
     def read_bytes(self) -> int:
-        """Of activations, without the weights."""
+        """Bytes of activations, without the weights."""
         return sum(self.reads.values())
 
     @property
@@ -66,7 +66,7 @@ class Traffic:
 
     @property
     def read_bytes(self) -> int:
-        """Of activations, without the weights."""
+        """Bytes of activations, without the weights."""
         return sum(round_trip.read_bytes for round_trip in self.round_trips)
 
     @property
@@ -99,7 +99,7 @@ def node_traffic(model: onnx.ModelProto) -> Traffic:
     Views such as Reshape, and nodes that do not depend on the inputs, are left out because they move no data.
 
     Args:
-        model: with fixed shapes, as ``export_onnx(..., dynamic_batch=False, batch=32)`` writes it.
+        model: a model with fixed shapes, as ``export_onnx(..., dynamic_batch=False, batch=32)`` writes it.
 
     Raises:
         ValueError: the shape of a tensor is not known.
@@ -146,7 +146,7 @@ def _size(tensor: LayerTensor) -> int:
 
 
 class _Graph:
-    """What is known about the tensors of a model: their sizes, and which change with the input."""
+    """The sizes of the tensors of a model, and which of them change with the input."""
 
     def __init__(self, model: onnx.ModelProto) -> None:
         import onnx

@@ -1,4 +1,4 @@
-"""What changed from one plan to another: which kernels merged, split, changed their types, came or went."""
+"""The differences between two plans: kernels that merged, split, changed their types, appeared or vanished."""
 
 from __future__ import annotations
 
@@ -66,12 +66,12 @@ class Change:
 
 @dataclass(frozen=True)
 class Together:
-    """Operators that share a kernel in one plan and are apart in the other.
+    """Operators that share a kernel in one plan and have separate kernels in the other.
 
     Attributes:
         operators: such as ``"Conv + Relu"``.
-        places: how many kernels are like that.
-        pieces: how many kernels of the other plan it takes for all of them.
+        places: number of such kernels.
+        pieces: number of kernels of the other plan for all of them.
     """
 
     operators: str
@@ -110,22 +110,22 @@ class TableDiff:
 
     @property
     def retyped(self) -> tuple[Change, ...]:
-        """Where a datatype changed."""
+        """Changes of a datatype."""
         return tuple(change for change in self.changes if change.retyped)
 
     @property
     def reformatted(self) -> tuple[Change, ...]:
-        """Where the memory layout of results changed."""
+        """Changes of the memory layout of results."""
         return tuple(change for change in self.changes if "format" in change.differs)
 
     @property
     def fused(self) -> tuple[Together, ...]:
-        """What is in one kernel now and was in none before; what saves most kernels comes first."""
+        """Operators that share a kernel now and did not before, the ones that save most kernels first."""
         return self._together(self.after.kernels, self.before.kernels)
 
     @property
     def parted(self) -> tuple[Together, ...]:
-        """What was in one kernel and is in none now; what costs most kernels comes first."""
+        """Operators that shared a kernel and do not any more, the ones that cost most kernels first."""
         return self._together(self.before.kernels, self.after.kernels)
 
     def _together(self, kernels: Sequence[Layer], others: Sequence[Layer]) -> tuple[Together, ...]:
@@ -145,9 +145,9 @@ class TableDiff:
         return tuple(sorted(found, key=lambda together: together.places - together.pieces))
 
     def operators(self, nodes: Iterable[str], *, at_least: int = 1) -> str:
-        """What nodes compute, in the graph's order, such as ``"Conv + Relu"``.
+        """The operators of nodes, in graph order, such as ``"Conv + Relu"``.
 
-        What only moves values is left out beside `at_least` operators that compute.
+        Operators that only move values are left out if there are `at_least` others.
         """
         nodes = list(nodes)
         known = {**self.before.operators, **self.after.operators}
@@ -190,11 +190,11 @@ class TableDiff:
 def diff(before: LayerTable, after: LayerTable) -> TableDiff:
     """Compare the kernels of two plans of the same network, or of two versions of it.
 
-    Kernels are matched by the ONNX nodes that they hold, so the plans may come from different builds, precisions and backends, as long
-    as the graphs call their nodes alike. A node that only one of the graphs has (a Q/DQ pair, a cast) matches nothing by itself.
+    Kernels are matched by the ONNX nodes that they hold, so the plans may come from different builds, precisions and backends if the
+    graphs use the same names of nodes. A node of only one of the graphs (a Q/DQ pair, a cast) does not match anything.
 
     Raises:
-        ValueError: a table has no kernels, as with a backend that does not tell them.
+        ValueError: a table has no kernels, as with a backend that does not report them.
     """
     old, new = before.kernels, after.kernels
     if not old or not new:

@@ -1,4 +1,4 @@
-"""What Nsight Compute counted in each kernel, read from its table."""
+"""Nsight Compute's counters of each kernel, read from its table."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ LATENCY_SHARE = 0.6
 
 @dataclass(frozen=True)
 class KernelMetrics:
-    """One profiled launch. None stands for what was not measured.
+    """One profiled launch. None means not measured.
 
     Attributes:
-        name: the kernel.
-        duration_us: at the clock that the profiler held, in microseconds.
+        name: name of the kernel.
+        duration_us: duration in microseconds, at the clock that the profiler set.
         dram_bytes: read and written in device memory.
         dram_share, sm_share: of the peak throughput of device memory and of the multiprocessors, 0 to 1.
         occupancy: active warps over those that fit, mean over the active cycles, 0 to 1.
-        flops: floating-point operations executed, additions and multiplications counted one each.
+        flops: floating-point operations executed, where an addition and a multiplication count as one each.
     """
 
     name: str
@@ -74,7 +74,7 @@ class KernelMetrics:
 
     @property
     def bound(self) -> str:
-        """What limits the kernel: ``"memory"`` or ``"compute"``, the fuller one, ``"latency"`` if neither is full, ``""`` unknown."""
+        """The limit of the kernel: ``"memory"`` or ``"compute"``, whichever is fuller; ``"latency"`` if neither is; ``""`` if unknown."""
         if self.dram_share is None or self.sm_share is None:
             return ""
         if max(self.dram_share, self.sm_share) < LATENCY_SHARE:

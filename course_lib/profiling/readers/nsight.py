@@ -1,6 +1,6 @@
 """Command lines of NVIDIA's profilers, as lists for `subprocess.run`: Nsight Systems (when), Nsight Compute (why).
 
-Profile a program that loads a finished engine, never the build: a build times thousands of kernels that the engine will not have.
+Profile a program that loads a finished engine, never the build, which times thousands of kernels that the engine will not contain.
 Source: user guides of Nsight Systems and Nsight Compute, "CLI options".
 """
 
@@ -91,11 +91,11 @@ def nsys_stats(
 
     Args:
         report: a ``.nsys-rep`` or its ``.sqlite``.
-        reports: which tables: time by kernel, by direction of copies, by CUDA call and by NVTX range; ``nsys stats
+        reports: the tables to print: time by kernel, by direction of copies, by CUDA call and by NVTX range; ``nsys stats
             --help-reports`` lists all.
 
     Raises:
-        ValueError: no table is asked for, or a name is empty or has a comma.
+        ValueError: no table is requested, or a name is empty or has a comma.
     """
     if not reports or any(not name or "," in name for name in reports):
         raise ValueError(f"name at least one table, one text each, such as 'cuda_gpu_kern_sum', not {list(reports)}")
@@ -115,19 +115,19 @@ def ncu_profile(
     count: int = 10,
     base_clock: bool = True,
 ) -> list[str]:
-    """``ncu``: why each kernel took its time. It runs every kernel several times, so timings of the program mean nothing.
+    """``ncu``: the reasons for each kernel's time. It runs every kernel several times, so the program's own timings are invalid.
 
     Args:
         command: the program and its arguments.
         output: a report for the graphical program, without ``.ncu-rep``; an existing one is replaced.
         csv: a file of one row per kernel, which `read_ncu` reads.
         section_set: a set of `SECTION_SETS` in addition to the metrics; ``"full"`` for the graphical program.
-        metrics: counters to read; the default is what `read_ncu` shows.
+        metrics: counters to read; the default is those of `read_ncu`.
         kernel: only kernels whose name matches this regular expression.
         within: only kernels within the NVTX push/pop range of this name, as `nvtx_range` makes them.
-        skip: matching launches to let pass first, such as those of the warm-up.
-        count: launches to profile after that. A few are enough: each costs tens of passes.
-        base_clock: hold the GPU at its base clock, so that runs compare (ncu's default); False leaves it free, as in service.
+        skip: number of matching launches to skip first, such as those of the warm-up.
+        count: number of launches to profile after that. A few are sufficient, because each needs tens of passes.
+        base_clock: hold the GPU at its base clock, so that runs are comparable (ncu's default). False leaves it free, as in service.
 
     Raises:
         ValueError: an unknown set, neither metrics nor set, both or neither of output and csv, or a number below its minimum.

@@ -31,8 +31,8 @@ _TABLES = ("KERNEL", "MEMCPY", "MEMSET", "SYNCHRONIZATION", "RUNTIME")
 def read_nsys(path: str | Path) -> Timeline:
     """The kernels, copies, memsets, CUDA calls, calls of the operating system and NVTX ranges of a report.
 
-    Tables and columns that a version of Nsight Systems does not have, or that nothing was recorded for, are left out. Of calls
-    inside calls (the driver's inside the runtime's) the outer one is kept; the operating system's only on threads that call CUDA.
+    Missing tables and columns of a version of Nsight Systems, and those without recordings, are left out. Of nested calls (a
+    driver call inside a runtime call) the outer one is kept. Calls of the operating system are kept only on threads that call CUDA.
 
     Args:
         path: the ``.sqlite`` file of ``nsys export --type sqlite``. It is opened read-only.
@@ -41,7 +41,7 @@ def read_nsys(path: str | Path) -> Timeline:
         A timeline in microseconds since the start of the recording.
 
     Raises:
-        ProfileError: the file is missing, damaged, or not such an export; for a ``.nsys-rep`` the text has the command to run.
+        ProfileError: the file is missing, damaged, or not such an export; for a ``.nsys-rep`` the message has the command to run.
     """
     path = Path(path)
     _check_file(path)

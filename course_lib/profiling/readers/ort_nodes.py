@@ -1,9 +1,9 @@
-"""Which nodes of a model ended in which node of the graph that ONNX Runtime made of it.
+"""Find the nodes of a model in the graph that ONNX Runtime made from it.
 
-A node of the optimized graph holds everything that lies, in the original graph, between the tensors that it reads and those that
-it writes. So the question is only which tensor is which, and most keep their names through every optimization. The others are
-traced by what ONNX Runtime is known to do: it duplicates nodes, changes layouts and types, and names what it fuses after what was
-there. Where that leaves a doubt the answer is nothing, never a guess.
+A node of the optimized graph holds all nodes of the original graph between the tensors that it reads and those that it writes. The
+tensors of both graphs must therefore be matched, and most keep their names through every optimization. The others are traced by
+ONNX Runtime's known transformations: it duplicates nodes, changes layouts and types, and names fused nodes after the original
+ones. If a doubt remains, the answer is empty, never a guess.
 
 Source: ONNX Runtime's documentation, "Graph Optimizations in ONNX Runtime", and the graphs that its version 1.31 saves.
 """
@@ -43,9 +43,9 @@ def fused_nodes(model: onnx.ModelProto, optimized: onnx.ModelProto) -> list[tupl
 
 
 def original_tensors(model: onnx.ModelProto, optimized: onnx.ModelProto) -> dict[str, str]:
-    """For each tensor of the optimized graph the original one with the same values, where that is known.
+    """For each tensor of the optimized graph, the original one with the same values, if it is known.
 
-    Layout and type may differ: channels in blocks, or float32 where the original says float16.
+    Layout and type may differ: channels in blocks, or float32 instead of the original float16.
     """
     original = Values(model)
     names = {number: name for name, number in reversed(original.numbers.items())}
@@ -121,7 +121,7 @@ class _Traced:
         return ()
 
     def _quantized(self, node: onnx.NodeProto) -> Sequence[int | None]:
-        """``QLinear...`` is called after the node that it computes, and writes what the QuantizeLinear behind that one wrote."""
+        """``QLinear...`` is named after the node that it computes, and writes the output of the QuantizeLinear after that node."""
         itself = self.original.by_name.get(_AGAIN.sub("", node.name))
         if itself is None or not node.op_type.startswith("QLinear"):
             return ()
@@ -129,7 +129,7 @@ class _Traced:
         return [next((number for number, operator in behind if operator == "QuantizeLinear"), None)]
 
     def _onwards(self, number: int) -> Iterator[tuple[int, str]]:
-        """A value with the operator that makes it, then what its only reader makes of it, and once more."""
+        """A value with its operator, then the result of its only reader, and the result of that one's reader."""
         for _ in range(3):
             if number not in self.original.makers:
                 return
@@ -188,7 +188,7 @@ class _Traced:
         return inside
 
     def _own_twins(self, names: Sequence[str], inside: Sequence[onnx.NodeProto]) -> Iterator[str]:
-        """Of nodes that compute the same, those that were left beside this one keep their own."""
+        """Of nodes that compute the same, those that were left in addition to this one keep their own."""
         for node in inside:
             twins = self.original.makers[self.original.value_of(node)]
             if len(twins) == 1 or node.name in names or node.name not in self._kept:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from course_lib._util.cpu_int8 import session_options
 from course_lib._util.model_file import open_model
+from course_lib._util.plain_text import first_line
 from course_lib.engines import Layer, LayerTable, LayerTensor
 from course_lib.engines.backends.onnxruntime.layers import dtype_word, parse_ort_profile
 from course_lib.errors import BuildError, EngineError
@@ -73,7 +74,7 @@ def profile_onnxruntime(
 
 
 def _named(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model; where nodes have no name or share one, a copy in which every node has its own."""
+    """The model, or a copy with a unique name for every node if nodes have no name or share one."""
     if len({node.name for node in model.graph.node} - {""}) == len(model.graph.node):
         return model
     names: set[str] = set()
@@ -98,23 +99,19 @@ def _profile(model: onnx.ModelProto, feeds: Any, level: str, runs: int, threads:
     try:
         session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime raises classes of its own binding, without a common public base
-        raise BuildError(f"onnxruntime {onnxruntime.__version__} rejects the model: {_first_line(error)}") from None
+        raise BuildError(f"onnxruntime {onnxruntime.__version__} rejects the model: {first_line(error)}") from None
     try:
         for _ in range(runs):
             session.run(None, feeds)
     except Exception as error:  # as above
-        raise EngineError(f"onnxruntime failed: {_first_line(error)}") from None
+        raise EngineError(f"onnxruntime failed: {first_line(error)}") from None
     finally:
         written = session.end_profiling()
     return Path(written).read_text(encoding="utf-8")
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0][:300]
-
-
 def _described(table: LayerTable, model: onnx.ModelProto, optimized: onnx.ModelProto, feeds: Any) -> LayerTable:
-    """The table with what only the optimized graph knows: names of tensors, which are weights, layouts, and the ONNX nodes."""
+    """The table with data that only the optimized graph has: names of tensors, weights, layouts, and the ONNX nodes."""
     nodes, inside = optimized.graph.node, fused_nodes(model, optimized)
     pairs = list(_pairs(table, nodes))
     weights = {
@@ -141,7 +138,7 @@ def _described(table: LayerTable, model: onnx.ModelProto, optimized: onnx.ModelP
 def _pairs(table: LayerTable, nodes: Sequence[onnx.NodeProto]) -> Iterator[tuple[Layer, int | None]]:
     """Each row with the index of its node in the optimized graph.
 
-    By name; nodes without one (the insides of a function) by their place, where both lists agree on everything else.
+    Nodes are matched by name. Nodes without a name (inside a function) are matched by position, if both lists agree otherwise.
     """
     by_name = {node.name: index for index, node in enumerate(nodes) if node.name}
     same_order = len(nodes) == len(table) and all(

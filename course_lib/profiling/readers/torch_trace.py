@@ -25,7 +25,7 @@ _DIRECTIONS = {"HtoD": "host to device", "DtoH": "device to host", "DtoD": "devi
 def read_torch_trace(source: str | Path | Mapping[str, Any]) -> Timeline:
     """Kernels, copies, memsets, CUDA calls, ``record_function`` ranges and PyTorch's operators of a trace.
 
-    Of operators inside operators and calls inside calls the outer ones are kept: what the program asked for.
+    Of nested operators and nested calls, the outer ones are kept, which the program called.
 
     Args:
         source: the file of ``profile.export_chrome_trace``, ``.json`` or ``.json.gz``, or its parsed content.
@@ -34,7 +34,7 @@ def read_torch_trace(source: str | Path | Mapping[str, Any]) -> Timeline:
         A timeline in microseconds since the first event of the trace.
 
     Raises:
-        ProfileError: the file is missing, damaged, larger than 512 MiB, or no trace of `torch.profiler`.
+        ProfileError: the file is missing, damaged, larger than 512 MiB, or not a trace of `torch.profiler`.
     """
     if isinstance(source, Mapping):
         return _timeline(source, "the trace")

@@ -1,7 +1,7 @@
-"""The tensors of an ONNX graph numbered by value, so that equal computations are recognized whatever they are called.
+"""The tensors of an ONNX graph numbered by value, so that equal computations are recognized under any name.
 
 Source: value numbering, as in Cocke and Schwartz, Programming Languages and Their Compilers (1970); ONNX Runtime's elimination of common
-subexpressions works alike.
+subexpressions works in the same way.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Values:
     Attributes:
         numbers: by tensor name.
         makers: the nodes that compute a value, by its number. Constant nodes count as weights, not as computations.
-        changing: numbers of the values that depend on what a session is fed.
+        changing: numbers of the values that depend on a session's inputs.
         by_name: the named nodes.
     """
 
@@ -78,7 +78,7 @@ class Values:
         return {name: attribute.default_value for name, attribute in attributes.items() if attribute.default_value.name}
 
     def results(self, node: onnx.NodeProto, inputs: Sequence[int | None]) -> list[int | None]:
-        """What a node of any graph computes from these values: the number of each output, None if this graph has no such value."""
+        """The result of a node of any graph for these values: the number of each output, None if this graph has no such value."""
         key = self._key(node, inputs)
         return [self._number_of.get((key, place)) for place in range(len(node.output))]
 

@@ -25,7 +25,7 @@ def plain_name(name: str) -> str:
 
 
 def call_kind(name: str) -> Kind:
-    """``"sync"`` where the host waits for the device until the call returns (blocking copies too), else ``"api"``."""
+    """``"sync"`` if the host waits for the device during the call (also for blocking copies), otherwise ``"api"``."""
     return "sync" if _WAIT.fullmatch(name) or _COPY.fullmatch(name) else "api"
 
 
@@ -35,16 +35,16 @@ def allocates(name: str) -> bool:
 
 
 def is_cuda_call(name: str) -> bool:
-    """Whether this is CUDA's own API and not the operating system's."""
+    """Whether this is a call of CUDA and not of the operating system."""
     return bool(re.match(r"cuda[A-Z]|cu[A-Z]", name))
 
 
 def outermost(calls: Iterable[Event], device_ids: Collection[int | None] = ()) -> list[Event]:
-    """The calls that no other call of the same thread contains: what the program asked for, not how it was done.
+    """The calls that are not inside another call of the same thread. The program made these calls itself.
 
     Args:
         calls: events of the host; a profiler may record a runtime call, the driver call inside it and a copy of either.
-        device_ids: correlation ids of device work. Where only the inner call has one of them, the outer one takes it over.
+        device_ids: correlation ids of device work. If only the inner call has one of them, the outer call receives it.
     """
     kept: list[Event] = []
     last: dict[str, int] = {}  # of each thread: where its latest outermost call is in `kept`

@@ -1,4 +1,4 @@
-"""Arithmetic of time intervals: what several of them cover together, what they leave out, where two sets meet."""
+"""Arithmetic of time intervals: union, complement, and intersection."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def total(disjoint: Iterable[Interval]) -> float:
 
 
 def complement(disjoint: Iterable[Interval], start: float, end: float) -> list[Interval]:
-    """What disjoint intervals in order leave uncovered between `start` and `end`."""
+    """The parts between `start` and `end` that disjoint intervals in order do not cover."""
     left: list[Interval] = []
     for busy_start, busy_end in disjoint:
         if busy_start > start:
@@ -38,7 +38,7 @@ def complement(disjoint: Iterable[Interval], start: float, end: float) -> list[I
 
 
 def intersection(first: Sequence[Interval], second: Sequence[Interval]) -> list[Interval]:
-    """Where both of two sets of disjoint intervals in order cover."""
+    """The parts that both of two sets of disjoint intervals in order cover."""
     both: list[Interval] = []
     i = j = 0
     while i < len(first) and j < len(second):

@@ -17,11 +17,11 @@ _Pop = Callable[[], object]
 class nvtx_range:
     """An NVTX range around a block or a function: ``with nvtx_range("infer"):`` or ``@nvtx_range("infer")``.
 
-    Nsight Systems draws it, ``ncu_profile(within="infer")`` selects by it. It uses the ``nvtx`` package, or else PyTorch where the
-    program has imported it and has CUDA. Without either it does nothing, in less than a microsecond: leave it in.
+    Nsight Systems draws it, and ``ncu_profile(within="infer")`` selects by it. It uses the ``nvtx`` package, or else PyTorch if the
+    program has imported it and has CUDA. Without either it does nothing, in less than a microsecond, so it can stay in the code.
 
     Args:
-        name: what the profiler shows; without ``@ , [ ] / * + \\ "``, which nsys and ncu read as syntax.
+        name: name in the profiler, without ``@ , [ ] / * + \\ "``, which nsys and ncu read as syntax.
     """
 
     __slots__ = ("_pop", "name")
@@ -54,7 +54,7 @@ class nvtx_range:
 
 @cache
 def _marker(torch_is_imported: bool) -> tuple[_Push, _Pop] | None:
-    """What begins and ends a range here, looked for once."""
+    """The functions that begin and end a range here, determined once."""
     try:
         nvtx = import_module("nvtx")
         return nvtx.push_range, nvtx.pop_range

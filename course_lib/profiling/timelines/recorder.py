@@ -25,13 +25,13 @@ class Recorder:
 
     @contextmanager
     def span(self, name: str) -> Iterator[None]:
-        """A range on the row of the calling thread; for Nsight Systems an NVTX range as well, see `nvtx_range`."""
+        """A range on the row of the calling thread, and an NVTX range for Nsight Systems; see `nvtx_range`."""
         with nvtx_range(name), self._event(name, "range", threading.current_thread().name):
             yield
 
     @contextmanager
     def work(self, name: str) -> Iterator[None]:
-        """Work of the engine: on a CPU it is done when the block is left. It counts as the device's."""
+        """Work of the engine, which counts as the device's. On a CPU it is done at the end of the block."""
         with self._event(name, "kernel", self._device):
             yield
 

@@ -1,4 +1,4 @@
-"""What ran when: kernels and copies on the device, calls and ranges on the host, and how long the device had nothing to do."""
+"""A timeline: kernels and copies on the device, calls and ranges on the host, and the idle time of the device."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class Event:
     """One bar of a timeline.
 
     Attributes:
-        name: of the kernel, call, operator or range, as the profiler wrote it.
+        name: name of the kernel, call, operator or range from the profiler.
         kind: device work is ``"kernel"``, ``"copy"`` or ``"memset"``. On the host, ``"api"`` is a call, ``"sync"`` a call during
             which the host waits for the device, ``"op"`` an operator of a framework, ``"range"`` a range that the program named.
         start_us, duration_us: microseconds; the zero is the reader's.
         row: the stream or the thread, such as ``"stream 7"`` or ``"thread 4242"``.
         bytes_moved: size of a copy or memset in bytes.
-        direction: of a copy, such as ``"host to device"``.
-        pageable: whether a copy's side on the host is ordinary memory, which the driver has to copy once more on the way.
+        direction: direction of a copy, such as ``"host to device"``.
+        pageable: whether a copy's side on the host is ordinary memory, which the driver must copy again.
         correlation: the number that a call shares with the device work that it started.
     """
 
@@ -76,12 +76,12 @@ class SummaryRow:
 
 @dataclass(frozen=True)
 class Timeline:
-    """Events in the order of their start, and the stretch of time that is looked at.
+    """Events in the order of their start, and the observed time.
 
     Attributes:
         events: any order; they are sorted by start, longer ones first.
-        bounds: start and end of that stretch. None means from the first to the last device work, so that start-up and shutdown
-            of the program do not count as idle time; without device work, from the first to the last event.
+        bounds: start and end of the observed time. None means from the first to the last device work, so that start-up and shutdown
+            of the program do not count as idle time. Without device work, it is from the first to the last event.
     """
 
     events: tuple[Event, ...]
@@ -109,7 +109,7 @@ class Timeline:
 
     @property
     def span_us(self) -> float:
-        """Length of the stretch that is looked at. Busy time and gaps add up to it."""
+        """Length of the observed time. Busy time and gaps add up to it."""
         return self.end_us - self.start_us
 
     @cached_property
@@ -152,13 +152,13 @@ class Timeline:
         return {event.correlation: event for event in self.events if not event.on_device and event.correlation is not None}
 
     def call_of(self, work: Event) -> Event | None:
-        """The call that started this device work, where the profiler recorded it."""
+        """The call that started this device work, if the profiler recorded it."""
         return None if work.correlation is None else self._calls.get(work.correlation)
 
     def host_activity(self, start_us: float, end_us: float) -> str:
-        """What the host did for most of a stretch, as the end of "the host ran ...", or ``""`` if nothing of the host is known.
+        """The main activity of the host in an interval, as the end of "the host ran ...", or ``""`` if it is unknown.
 
-        The thread that counts is the one that started the next device work; every thread where that is not recorded.
+        The thread that started the next device work counts, or every thread if that one is not recorded.
         """
         following = next((event for event in self.device_events if event.start_us >= end_us), None)
         caller = self.call_of(following) if following else None

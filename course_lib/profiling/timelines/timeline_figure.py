@@ -71,13 +71,13 @@ def draw_timeline(
     faults: Sequence[Fault] = (),
     device: str = "GPU",
 ) -> Figure:
-    """What ran when, one row a thread and a stream, with the idle time of the device shaded.
+    """Draw one row for each thread and stream, with the idle time of the device shaded.
 
     Args:
-        timeline: what to draw; thousands of events are fine, bars closer than a pixel become one.
-        start_us, end_us: zoom; by default the whole stretch that the timeline looks at, with a little room on both sides.
-        faults: of `find_faults`; each gets a row with the time that it cost.
-        device: what the device is called if it is not a GPU.
+        timeline: the timeline. It can have thousands of events; bars less than a pixel apart are joined.
+        start_us, end_us: zoom; by default the whole observed time with a small margin on both sides.
+        faults: result of `find_faults`; each fault gets a row with its lost time.
+        device: name of the device if it is not a GPU.
 
     Raises:
         ValueError: the timeline has no events, or the zoom ends before it starts.
@@ -159,7 +159,7 @@ def _levels(events: Sequence[Event]) -> list[list[Event]]:
 
 
 def class_of(event: Event) -> str:
-    """What the legend calls an event."""
+    """The name of an event's class in the legend."""
     return "pageable copy" if event.pageable else _CLASSES.get(event.kind, event.kind)
 
 
@@ -172,7 +172,7 @@ def _bars(events: Iterable[Event], pixel: float) -> dict[str, list[_Bar]]:
 
 
 def _joined(bars: Iterable[_Bar], pixel: float) -> list[_Bar]:
-    """The bars, where those narrower than a pixel are one with the bar before them unless a pixel lies between."""
+    """The bars. A bar narrower than a pixel is joined with the previous bar, unless there is a pixel between them."""
     line: list[_Bar] = []
     for bar in bars:
         last = line[-1] if line else None
@@ -211,7 +211,7 @@ def _opacity(bar: _Bar) -> float:
 
 
 def _shade_gaps(axes: Axes, shown: Timeline, height: tuple[float, float], size: float) -> None:
-    """Gray where no stream worked, with the duration where there is room for it."""
+    """Shade the times in which no stream worked, with the duration if there is room."""
     pixel = shown.span_us / _PIXELS
     for start, end in shown.gaps(3 * pixel):
         axes.fill_betweenx(height, start / size, end / size, color=_IDLE, lw=0, zorder=0)

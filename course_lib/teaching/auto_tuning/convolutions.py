@@ -61,7 +61,7 @@ def direct(x: _Array, w: _Array, dtype: type = np.float32) -> Convolved:
 
 
 def implicit_gemm(x: _Array, w: _Array, dtype: type = np.float32, tile: tuple[int, int, int] = (128, 64, 32)) -> Convolved:
-    """One matrix product: pixels by (channel, row, column) of the kernel, times that by output channels.
+    """One matrix product: pixels by (channel, row, column) of the kernel, times a matrix of these by output channels.
 
     The left matrix is never built ("implicit"): each tile gathers its numbers from the image when it needs them. Tiles at the edge
     are multiplied whole, so sizes that are not a multiple of the tile cost extra.
@@ -209,7 +209,7 @@ def draw_algorithms(multiplications: Mapping[str, int], errors: Mapping[str, Map
     """Bars of multiplications on the left, relative errors on a logarithmic axis on the right.
 
     Args:
-        multiplications: by algorithm, drawn from top to bottom.
+        multiplications: number by algorithm, drawn from top to bottom.
         errors: for each number type the relative error by algorithm; an algorithm may be missing in one.
         title: the takeaway.
     """

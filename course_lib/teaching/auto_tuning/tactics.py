@@ -22,7 +22,7 @@ _ALGORITHMS = ("implicit_gemm", "winograd", "fft", "image_first_layer", "smallk"
 
 @dataclass(frozen=True)
 class TacticName:
-    """The readable parts of a tactic's name. Empty if the name does not say it; NVIDIA documents no grammar.
+    """The readable parts of a tactic's name. A part is empty if the name does not contain it. NVIDIA does not document a grammar.
 
     Attributes:
         generation: such as ``"sm80"``: the oldest GPU generation that it runs on.
@@ -50,12 +50,12 @@ def read_tactic(name: str) -> TacticName:
 
 
 def draw_tactics(rows: Sequence[Mapping[str, Any]], title: str, *, most: int = 12) -> Figure:
-    """How much time the layers of each kind of tactic take.
+    """Draw the time of the layers for each kind of tactic.
 
     Args:
         rows: with the keys ``tactic`` and ``ms``, one for each layer.
         title: the takeaway.
-        most: the bars to draw; the rest is summed in one.
+        most: number of bars; the rest is one sum.
     """
     spent: dict[str, list[float]] = defaultdict(list)
     for row in rows:
@@ -79,7 +79,7 @@ def draw_tuning(tuning: Tuning, winners: Sequence[str]) -> Figure:
 
     Args:
         tuning: the paired measurement.
-        winners: what `first_impression` said, once for each repetition.
+        winners: results of `first_impression`, one for each repetition.
     """
     from matplotlib.ticker import LogLocator, NullFormatter
 

@@ -23,7 +23,7 @@ class Tiling:
     """An ``m x n`` result in tiles, on a GPU whose multiprocessors each compute one tile at a time.
 
     Attributes:
-        products_per_load: how many products a multiprocessor computes in the time in which it loads one number. An assumption.
+        products_per_load: number of products that a multiprocessor computes while it loads one number (an assumption).
     """
 
     m: int
@@ -38,12 +38,12 @@ class Tiling:
 
     @property
     def tiles(self) -> int:
-        """How many tiles cover the result."""
+        """Number of tiles that cover the result."""
         return math.ceil(self.m / self.tile[0]) * math.ceil(self.n / self.tile[1])
 
     @property
     def waves(self) -> int:
-        """How many rounds it takes until every tile has had its multiprocessor."""
+        """Number of rounds until every tile is computed."""
         return math.ceil(self.tiles / self.multiprocessors)
 
     @property

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 def draw_bootstrap(ratios: np.ndarray, medians: np.ndarray, interval: Interval) -> Figure:
-    """Left: one ratio a round, as measured. Right: the medians of the resampled series, and the interval that holds their middle.
+    """Left: one measured ratio per round. Right: the medians of the resampled series, and the interval that holds their middle.
 
     Args:
         ratios: baseline over candidate, shape ``(rounds,)``.
-        medians: one of each resampled series, shape ``(resamples,)``.
-        interval: what was made of them.
+        medians: one for each resampled series, shape ``(resamples,)``.
+        interval: the interval computed from them.
     """
     figure = style.figure(9.0, 3.2)
     left, right = figure.subplots(1, 2, width_ratios=(2, 1))
@@ -48,9 +48,9 @@ def draw_coverage(intervals: Sequence[Interval], truth: float, *, shown: int = 6
     """Intervals of repeated experiments as vertical lines, those that miss the truth in another color.
 
     Args:
-        intervals: one an experiment.
-        truth: the ratio that all of them try to find.
-        shown: how many are drawn; the title counts all.
+        intervals: one per experiment.
+        truth: the true ratio.
+        shown: number of drawn intervals; the title counts all.
     """
     held = [one.low <= truth <= one.high for one in intervals]
     figure = style.figure(8.0, 2.8)
@@ -85,10 +85,10 @@ def over_calls(series: Mapping[str, np.ndarray], title: str) -> Figure:
 
 
 def distribution(measured: Measurement, title: str) -> Figure:
-    """How often each latency came, the counts on a logarithmic axis, with the mean and three percentiles.
+    """Draw a histogram of latencies with a logarithmic count axis, the mean and three percentiles.
 
     Args:
-        measured: at least 100 calls, so that there is a 99th percentile to speak of.
+        measured: at least 100 calls, so that a 99th percentile exists.
         title: the takeaway.
 
     Raises:

@@ -52,7 +52,7 @@ def int8_is_proved(row: Row) -> bool:
 
 
 def engine_type(row: Row) -> str:
-    """The type of an engine as a table names it, such as ``FP16``; INT8 only where the layer table proves it."""
+    """The type of an engine as a table names it, such as ``FP16``; INT8 only if the layer table proves it."""
     if not int8_is_proved(row):
         return f"asked for INT8, layers: {', '.join(row.get('kernel_dtypes', {})) or 'not known'}"
     return "FP32/TF32" if row["dtype"] == "fp32" else row["dtype"].upper()
@@ -69,9 +69,9 @@ def nodes_on_cpu(rows: Sequence[Row]) -> list[str]:
 
 
 def losses(row: Row) -> list[str]:
-    """Torch's candidates of the same dtype that are faster than a TensorRT row, by the whole of the interval.
+    """Torch's candidates of the same dtype whose whole interval is faster than a TensorRT row.
 
-    Empty for an engine that was asked for INT8 and has no Int8 layer: its type is not the one that it was compared in.
+    Empty for an engine that was built for INT8 and has no Int8 layer, because its type is not the compared one.
     """
     if not row["candidate"].startswith("TensorRT") or "failed" in row or not int8_is_proved(row):
         return []
@@ -81,7 +81,7 @@ def losses(row: Row) -> list[str]:
 def explanation(row: Row, rows: Sequence[Row]) -> str:
     """The candidates that are faster than a TensorRT row, and the reason if it is known; empty if none is faster.
 
-    Where the same engine as a CUDA graph loses to none of them, the record itself tells the reason: launching kernels.
+    If the same engine as a CUDA graph is not slower than any of them, the record itself shows the reason: kernel launches.
     """
     if not int8_is_proved(row):
         return f"not compared: {engine_type(row)}"
@@ -144,9 +144,9 @@ def _ratio(row: Row, name: str) -> str:
 
 
 def draw_headline(rows: Sequence[Row], shown: Sequence[str] = ()) -> Figure:
-    """Speedups over eager FP32 with their intervals: a panel for each batch size, networks below one another.
+    """Speedups over eager FP32 with their intervals: one panel for each batch size, one row for each network.
 
-    Engines that were asked for INT8 and have no Int8 layer are left out.
+    Engines that were built for INT8 and have no Int8 layer are left out.
 
     Args:
         shown: names of candidates, at most one for each color; by default the fastest way of each kind.
@@ -196,7 +196,7 @@ def _panel(axes: Axes, rows: Sequence[Row], networks: Sequence[str], names: Sequ
 
 
 def _takeaway(rows: Sequence[Row]) -> str:
-    """The largest gain of TensorRT's, and in how many cases torch is faster in the same dtype than both of its ways to run."""
+    """The largest gain of TensorRT, and the number of cases in which torch is faster in the same dtype than both of its ways to run."""
     own = [row for row in rows if row["candidate"].startswith("TensorRT") and "failed" not in row]
     if not own:
         best = max(

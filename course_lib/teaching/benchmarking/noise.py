@@ -25,9 +25,9 @@ _LONGEST_S = 30.0  # a forgotten child must not keep the machine busy
 
 @contextmanager
 def one_core() -> Iterator[int | None]:
-    """Keeps the calling thread, and what it starts, on one core; gives the core's number.
+    """Keep the calling thread and its child processes on one core, and return the number of the core.
 
-    None if the operating system has no such call (macOS); the thread then runs where it likes.
+    None if the operating system has no such call (macOS); the thread then runs on any core.
     """
     if not hasattr(os, "sched_setaffinity"):
         yield None

@@ -1,4 +1,4 @@
-"""Memory-bound work on inputs that lie in a cache, and on inputs that do not."""
+"""Memory-bound work on inputs that are in a cache, and on inputs that are not."""
 
 from __future__ import annotations
 

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Batched:
-    """What happened to each request, one entry for each; times in milliseconds from the same zero.
+    """The result for each request; times in milliseconds from the same zero.
 
     Attributes:
-        arrived_ms, started_ms, answered_ms: when it came, when its run began, when that was over.
-        size: how many requests were in its run.
+        arrived_ms, started_ms, answered_ms: times of its arrival, and of the start and the end of its run.
+        size: number of requests in its run.
     """
 
     arrived_ms: np.ndarray
@@ -30,7 +30,7 @@ class Batched:
 
     @property
     def latency_ms(self) -> np.ndarray:
-        """From arrival to answer for each request, in milliseconds, shape ``(n,)``."""
+        """Time from arrival to answer for each request, in milliseconds, shape ``(n,)``."""
         return self.answered_ms - self.arrived_ms
 
     @property
@@ -80,7 +80,7 @@ def draw_requests(ways: Mapping[str, Batched], title: str) -> Figure:
     """Each request is a line from its arrival to its answer, gray while it waits and colored while its run lasts.
 
     Args:
-        ways: the same requests under several rules, one panel each. Neighboring runs have different colors.
+        ways: the same requests with several rules, one panel each. Neighboring runs have different colors.
         title: the takeaway.
     """
     figure = style.figure(3.0 * len(ways) + 0.6, 3.4)
@@ -104,7 +104,7 @@ def draw_loads(ways: Mapping[str, Mapping[float, Batched]], title: str, *, limit
     Args:
         ways: by name of the rule and by requests per second.
         title: the takeaway.
-        limit_ms: the end of the upper panel; the percentile of a queue that grows without bound means nothing.
+        limit_ms: the end of the upper panel; the percentile of a queue that grows without bound has no meaning.
     """
     figure = style.figure(7.5, 4.6)
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=(2, 1))

@@ -1,4 +1,4 @@
-"""A chain of ways to run a model: the first that loads and answers a known request rightly is used, and every other says why not."""
+"""A chain of ways to run a model: the first one that loads and answers a known request correctly is used, and each other has a reason."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from course_lib._util.cpu_int8 import session_options
-from course_lib.engines.backends.onnxruntime.session import first_line
+from course_lib._util.plain_text import first_line
 from course_lib.engines.plan import Feeds, Plan
 from course_lib.errors import BackendUnavailable, CourseError, EngineError
 
@@ -20,7 +20,7 @@ _FATAL_ONLY = 4  # the provider prints what it misses; the answer of `get_provid
 
 
 class Answers(Protocol):
-    """What a chain asks of an engine."""
+    """The interface that a chain requires of an engine."""
 
     def infer(self, feeds: Feeds) -> dict[str, np.ndarray]:
         """See `Engine.infer`."""
@@ -29,12 +29,12 @@ class Answers(Protocol):
 
 @dataclass(frozen=True)
 class Step:
-    """What became of one way.
+    """The result of one way.
 
     Attributes:
         outcome: "chosen"; "rejected", it did not load or run; "wrong", it answered something else; "not tried", an earlier one did.
         reason: one line for a person.
-        seconds: to load it and to have its first answer.
+        seconds: time to load it and to get its first answer.
     """
 
     name: str
@@ -107,7 +107,7 @@ def _difference(outputs: Mapping[str, np.ndarray], wanted: Mapping[str, np.ndarr
 class TensorRTProvider:
     """ONNX Runtime with its TensorRT provider, which builds an engine when it loads and leaves to CUDA what TensorRT rejects.
 
-    Asked for a provider that it cannot load, ONNX Runtime goes on without it and at most prints so. Here that is an error.
+    If ONNX Runtime cannot load a requested provider, it continues without it and prints a message at most. Here that is an error.
 
     Raises:
         BackendUnavailable: this ONNX Runtime has no such provider, or it does not load here.

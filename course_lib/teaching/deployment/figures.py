@@ -66,7 +66,7 @@ def _only(tree: Mapping[str, Mapping[str, Tree]]) -> tuple[str, Mapping[str, Tre
 
 
 def _boxes(tree: Tree, x: float, top: float, answer: str, parent: tuple[float, float] | None) -> Iterator[_Box]:
-    """The box of a tree whose leaves stand in rows from `top` on, then those of what follows."""
+    """The box of a tree whose leaves are in rows from `top` on, then the boxes of its children."""
     y = top + (_leaves(tree) - 1) / 2
     if isinstance(tree, str):
         yield _Box(tree, x, y, True, answer, parent)
@@ -108,7 +108,7 @@ def runs_on(plan: Plan, capability: str) -> bool:
 
 
 def draw_targets(plans: Mapping[str, Plan], devices: Mapping[str, str], title: str) -> Figure:
-    """A row a plan, a column a device; filled where the plan loads, a cross where it is rejected.
+    """Draw one row per plan and one column per device, filled if the plan loads, with a cross if it is rejected.
 
     Args:
         plans: by name.

@@ -62,7 +62,7 @@ class Places:
 
 
 def tensors(model: onnx.ModelProto | str | os.PathLike[str], feeds: Feeds) -> dict[str, np.ndarray]:
-    """What every node of a model makes, by the node's name, in the graph's order; its first output where it has several.
+    """The output of every node of a model by the node's name, in graph order; the first one of several outputs.
 
     Raises:
         EngineError: ONNX Runtime rejects the model or the feeds.
@@ -98,15 +98,15 @@ def module_outputs(module: torch.nn.Module, *inputs: torch.Tensor) -> dict[str, 
 def against_torch(inside: Mapping[str, np.ndarray], module: Mapping[str, np.ndarray]) -> Places:
     """Pair the nodes of an exported graph with the modules that they come from.
 
-    A node is called after its module, ``/block1/conv1+norm1/Conv``: the last node of a module makes what the module returns, and
-    of parts that were fused, ``conv1+norm1``, the last one counts.
+    A node is named after its module, ``/block1/conv1+norm1/Conv``. The last node of a module makes the module's result. Of fused
+    parts, ``conv1+norm1``, the last one counts.
 
     Args:
-        inside: of `tensors`.
-        module: of `module_outputs`.
+        inside: result of `tensors`.
+        module: result of `module_outputs`.
 
     Raises:
-        CourseError: no node is called after a module: not an export of this module, or one without names.
+        CourseError: no node has the name of a module. The graph is not an export of this module, or has no names.
     """
     last = {_module_of(node): node for node in inside}
     nodes = {node: place for place, node in last.items() if place in module and module[place].shape == inside[node].shape}

@@ -1,6 +1,6 @@
-"""What memory fetches when a warp loads: a model that counts sectors and knows no cache.
+"""The memory traffic of a warp's loads: a model that counts sectors, without a cache.
 
-The threads of a warp run in step, so their loads by one instruction are one request. Memory answers a request in whole
+The threads of a warp run in step, so their loads by one instruction form one request. Memory answers a request in whole
 sectors. Source: NVIDIA, CUDA C++ Best Practices Guide, "Coalesced Access to Global Memory".
 """
 
@@ -42,7 +42,7 @@ class Request:
 
     @property
     def used(self) -> float:
-        """Share of the fetched bytes that some thread asked for, 1.0 at best."""
+        """Share of the fetched bytes that a thread requested, 1.0 at best."""
         asked = {byte for offset in self.offsets for byte in range(offset, offset + self.size)}
         return len(asked) / (SECTOR * len(self.sectors))
 

@@ -1,4 +1,4 @@
-"""Pictures of RoPE: the angles of a head, what attention sees of them, how far a kernel is from exact, and how fast."""
+"""Figures of RoPE: the angles of a head, their effect on attention, and the error and speed of a kernel."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROUNDING = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 
 
 def rotation_figure(pairs: Sequence[int], *, positions: int = 12, head_size: int = 64) -> Figure:
-    """A dial for each pair of a head: where the pair (1, 0) points at each position.
+    """Draw a dial for each pair of a head, with the direction of the pair (1, 0) at each position.
 
     Args:
         pairs: their numbers, below ``head_size / 2``.
@@ -80,7 +80,7 @@ def rounding_errors(y: np.ndarray, exact: np.ndarray) -> np.ndarray:
 
 
 def rounding_figure(errors: Mapping[str, np.ndarray]) -> Figure:
-    """How the errors of numbers are spread, in roundings of each dtype.
+    """Draw the distribution of the errors, in roundings of each dtype.
 
     Args:
         errors: dtype, as named by NumPy, and what `rounding_errors` gave for it.

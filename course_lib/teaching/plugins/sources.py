@@ -47,7 +47,7 @@ def call_on_host(source: str, function: str, *arguments: np.ndarray | int | floa
     Args:
         source: includes ``cuda_on_host.h`` and launches with ``cudaLaunchKernelEx``.
         function: returns an int, 0 if all went well.
-        arguments: arrays are handed over as pointers, whole numbers as int64_t, others as float.
+        arguments: arrays are passed as pointers, whole numbers as int64_t, others as float.
 
     Raises:
         BackendUnavailable: no C++ compiler.
@@ -80,19 +80,19 @@ TIME_LIMIT_S = 60.0
 def on_bindings(*functions: Callable[..., Any], version: str = "10.16") -> str:
     """Call the last function with the binding module of a version, in its own process.
 
-    its own process, because only one TensorRT can be imported into a process. It sees the functions' sources only, so each
-    of them imports what it needs, and nothing else of the caller exists there.
+    The process is separate because only one TensorRT can be imported into a process. It receives only the sources of the
+    functions, so each function must import what it needs.
 
     Args:
         functions: the last one takes the module ``tensorrt``; it may call the others.
         version: a key of `bindings.RELEASES`.
 
     Returns:
-        what was printed, or, on a machine that cannot have the bindings, one line that says why.
+        the printed text, or one line with the reason if this machine cannot have the bindings.
 
     Raises:
         ValueError: no such version, or no function.
-        CourseError: the code raised an exception, of which the text is the last line, or it did not end in time.
+        CourseError: the code raised an exception, whose last line is the message, or it did not end in time.
     """
     if version not in RELEASES or not functions:
         raise ValueError(f"need a function and a version of {', '.join(RELEASES)}, got {len(functions)} and {version!r}")

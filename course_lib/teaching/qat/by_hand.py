@@ -1,7 +1,7 @@
 """Quantization-aware training by hand, small enough to read: wrap each layer, train, unwrap, export.
 
-What ModelOpt does in `course_lib.precision.qat`, without ModelOpt. The layers that learn are the ones that are exported: norms are
-folded into convolutions first, so that the weights which training rounds are the weights which the engine will hold.
+This module does the same as ModelOpt in `course_lib.precision.qat`. The trained layers are the exported layers: norms are folded
+into convolutions first, so the weights that training rounds are the weights of the engine.
 
 Source: Jacob et al., Quantization and Training of Neural Networks for Efficient Integer-Arithmetic-Only Inference (2018).
 """
@@ -68,12 +68,12 @@ def input_ranges(module: nn.Module, inputs: Tensor) -> dict[str, float]:
 def wrap(module: nn.Module, ranges: Mapping[str, float], *, weight_bits: int = 8, activation_bits: int = 8) -> nn.Module:
     """A copy that computes every Conv2d and Linear with a rounded input and a rounded weight, and learns through the rounding.
 
-    Inputs have one fixed range per tensor. Weights have one for each output channel, which follows the weight as it learns.
+    Inputs have one fixed range per tensor. Weights have one range for each output channel, which follows the weight during training.
 
     Args:
-        module: float32; it is not changed.
+        module: a float32 module; it is not changed.
         ranges: from `input_ranges`.
-        weight_bits, activation_bits: of the integers, 2 to 16.
+        weight_bits, activation_bits: bits of the integers, 2 to 16.
 
     Raises:
         CourseError: no range for a layer, or bits out of range when it runs.
@@ -98,11 +98,11 @@ def unwrap(module: nn.Module) -> nn.Module:
 def export_wrapped(module: nn.Module, export: Callable[[nn.Module], onnx.ModelProto]) -> onnx.ModelProto:
     """The network of `wrap` as ONNX with INT8 Q/DQ pairs: the ranges that it was trained with, on both inputs of every layer.
 
-    Residual additions get no pair, since training did not round them either: what was trained is what is built.
+    Residual additions do not get a pair, because training did not round them either.
 
     Args:
         module: from `wrap`, with 8 bits throughout, in eval mode.
-        export: `course_lib.models.export_onnx`, or what names nodes after modules as it does.
+        export: `course_lib.models.export_onnx`, or a function that also names nodes after modules.
 
     Raises:
         CourseError: another number of bits, or a module that was not wrapped.
@@ -120,7 +120,7 @@ def export_wrapped(module: nn.Module, export: Callable[[nn.Module], onnx.ModelPr
 
 @cache
 def _rounded_layer() -> Any:
-    """The class `RoundedLayer`, made on first use: its base is torch's, and importing this module must not load torch."""
+    """The class `RoundedLayer`, created on first use, because its base is torch's and importing this module must not load torch."""
     from torch import nn
     from torch.nn import functional
 

@@ -1,8 +1,8 @@
 """Lecture 7: figures of training with quantization, and a network whose channels differ so much that one scale per tensor fails.
 
-Networks grow like this by themselves, above all with depthwise convolutions, where batch norms are folded into weights of very
-different size. After a Relu the factor of a channel can be moved from the layer that writes it to the one that reads it, which is also
-the cure.
+Training produces such networks, above all with depthwise convolutions, when batch norms are folded into weights of very
+different size. A Relu allows a positive factor of a channel to be moved from the layer that writes it to the one that reads it.
+This is also the remedy.
 
 Source: Nagel et al., Data-Free Quantization Through Weight Equalization and Bias Correction (2019).
 """
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 
 def gradient_figure(amax: float = 1.0, bits: int = 3) -> Figure:
-    """Left, rounding and clipping as a function; right, the gradient that `straight_through` lets pass, by autograd.
+    """Draw rounding and clipping as a function on the left, and the gradient of `straight_through` from autograd on the right.
 
     Args:
-        amax: the largest magnitude that is represented.
-        bits: of the integers; few, so that the steps can be seen.
+        amax: the largest represented magnitude.
+        bits: bits of the integers; few, so that the steps are visible.
     """
     import torch
 
@@ -55,15 +55,15 @@ def gradient_figure(amax: float = 1.0, bits: int = 3) -> Figure:
 
 
 def descent_figure(target: float, start: float, *, bits: int = 3, rate: float = 0.1, steps: int = 40) -> Figure:
-    """One weight learns to be `target` while it is rounded: by its true derivative, and by the straight-through estimator.
+    """Draw the training of one rounded weight toward `target`, with its true derivative and with the straight-through estimator.
 
     The loss is the squared difference between the rounded weight and the target; weights reach from -1 to 1.
 
     Args:
-        target, start: where the weight should be and where it begins, in [-1, 1].
-        bits: of the integers.
+        target, start: target and start value of the weight, in [-1, 1].
+        bits: bits of the integers.
         rate: learning rate.
-        steps: of gradient descent, 1 or more.
+        steps: number of steps of gradient descent, at least 1.
     """
     import torch
 
@@ -114,13 +114,13 @@ def loss_figure(losses: Mapping[str, Sequence[float]], floor: float) -> Figure:
 
 
 def uneven(module: nn.Module, pairs: Mapping[str, str], spread: float, *, seed: int = 0) -> nn.Module:
-    """A copy in which channel k between two convolutions is louder by a factor between ``1 / spread`` and ``spread``.
+    """A copy in which channel k between two convolutions is multiplied by a factor between ``1 / spread`` and ``spread``.
 
     Args:
         module: a module in which only a Relu is between the two layers of a pair; it is not changed.
-        pairs: name of the Conv2d that writes the channels, to that of the one that reads them.
+        pairs: name of the reading Conv2d by the name of the Conv2d that writes the channels.
         spread: 1 or more; factors are drawn evenly on a logarithmic scale.
-        seed: of the factors.
+        seed: seed of the factors.
 
     Raises:
         ValueError: a spread below 1.
@@ -140,7 +140,7 @@ def uneven(module: nn.Module, pairs: Mapping[str, str], spread: float, *, seed: 
 
 
 def equalized(module: nn.Module, pairs: Mapping[str, str]) -> nn.Module:
-    """The cure: a copy in which both convolutions of each pair use a channel with the same largest weight.
+    """The remedy: a copy in which both convolutions of each pair have the same largest weight for a channel.
 
     Channel k is divided by ``sqrt(a / b)``, where a and b are the largest weights that write and read it.
 

@@ -17,7 +17,7 @@ from course_lib.engines.progress import Report
 
 
 class OnnxRuntime(Backend):
-    """Runs the same ONNX on any machine: on the GPU where onnxruntime-gpu and a GPU are there, otherwise on the CPU."""
+    """Runs the same ONNX on any machine: on the GPU with onnxruntime-gpu and a GPU, otherwise on the CPU."""
 
     name: ClassVar[str] = "onnxruntime"
     distributions: ClassVar[tuple[str, ...]] = ("onnxruntime", "onnxruntime-gpu")
@@ -34,7 +34,7 @@ class OnnxRuntime(Backend):
         """Check that ONNX Runtime accepts the model and keep it with its recipe.
 
         Raises:
-            BuildError: it rejects; one line says which node.
+            BuildError: it rejects the model; the message has one line and names the node.
             BackendUnavailable: there is a GPU, but the CUDA provider does not load.
         """
         import onnxruntime
@@ -74,7 +74,7 @@ class OnnxRuntime(Backend):
         return session.device() == "cpu"
 
     def wants_lowered_int8(self) -> bool:
-        """On the CPU, whose session runs Q/DQ pairs as float between them."""
+        """True on the CPU, where Q/DQ pairs that are not lowered run with float arithmetic in between."""
         return self.on_cpu()
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from course_lib._util.plain_text import first_line
 from course_lib.engines.backends.onnxruntime import session as ort_session
 from course_lib.engines.cuda.stream import own_stream
 from course_lib.engines.plan import Feeds, Plan, TensorInfo, check_feeds, check_profiles
@@ -25,11 +26,11 @@ _DTYPES = {
 
 
 class OnnxRuntimeEngine:
-    """A session on the GPU where onnxruntime-gpu and a GPU are there, otherwise on the CPU with one thread.
+    """A session on the GPU with onnxruntime-gpu and a GPU, otherwise on the CPU with one thread.
 
     Attributes:
         device: ``"cuda"`` or ``"cpu"``.
-        placement: operators by the device that runs them; on CUDA some, such as those on shapes, run on the CPU on purpose.
+        placement: operators by the device that runs them. On CUDA, some run on the CPU on purpose, such as those on shapes.
     """
 
     backend = "onnxruntime"
@@ -137,7 +138,7 @@ class OnnxRuntimeEngine:
         return binding
 
     def _bind_outputs(self, session: onnxruntime.InferenceSession) -> onnxruntime.IOBinding:
-        """A binding whose outputs stay on the device. Their sizes are ONNX Runtime's to find: they may depend on the inputs'."""
+        """A binding whose outputs stay on the device. ONNX Runtime determines their sizes, which may depend on the inputs."""
         binding = session.io_binding()
         for info in self.outputs:
             binding.bind_output(info.name, self.device, 0)
@@ -153,11 +154,11 @@ def _enqueue(session: Any, binding: Any) -> None:
 
 
 def _in_one_line(run: Callable[[], _Result]) -> _Result:
-    """What `run` returns. Raises EngineError with the first line of what onnxruntime says."""
+    """The result of `run`. Raises EngineError with the first line of onnxruntime's message."""
     try:
         return run()
     except Exception as error:  # onnxruntime raises classes of its own binding, without a common public base
-        raise EngineError(f"onnxruntime failed: {ort_session.first_line(error)}") from None
+        raise EngineError(f"onnxruntime failed: {first_line(error)}") from None
 
 
 class _CudaArray:

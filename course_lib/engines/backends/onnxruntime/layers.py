@@ -1,4 +1,4 @@
-"""The layer table inside ONNX Runtime's JSON profile. As every reader of a compiler's text, it accepts anything and never raises."""
+"""The layer table from ONNX Runtime's JSON profile. Like every reader of a compiler's text, it accepts any input and never raises."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class _Event:
 
     @property
     def node(self) -> tuple[str, str]:
-        """What stays the same from run to run. Unnamed nodes are called after their operator and their index."""
+        """An identifier that is the same in every run. Unnamed nodes are named after their operator and index."""
         return self.name, str(self.arguments.get("node_index", ""))
 
 
@@ -57,7 +57,7 @@ def parse_ort_profile(text: str, operators: Mapping[str, str] | None = None) -> 
 
 
 def ort_kernel_ms(text: str) -> list[tuple[str, list[float]]]:
-    """For each row of `parse_ort_profile` its name and the milliseconds of every execution, to a microsecond."""
+    """For each row of `parse_ort_profile`, its name and the milliseconds of every execution, with a resolution of a microsecond."""
     times: dict[tuple[str, str], list[float]] = {}
     for event in _events(text):
         times.setdefault(event.node, []).append(event.duration / 1e3)

@@ -1,7 +1,7 @@
-"""ONNX Runtime's sessions: on the GPU where there is one and its provider really loads, otherwise on the CPU with one thread.
+"""ONNX Runtime's sessions: on the GPU if there is one and its provider loads, otherwise on the CPU with one thread.
 
-ONNX Runtime falls back on its own, and says so in its log at most: a CUDA provider that cannot load its libraries leaves a
-session on the CPU. Here that is an error with the reason.
+ONNX Runtime falls back silently, with a log message at most: if the CUDA provider cannot load its libraries, the session runs
+on the CPU. Here that is an error with the reason.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from course_lib._util.cpu_int8 import session_options
+from course_lib._util.plain_text import first_line
 from course_lib.engines.cuda import driver
 from course_lib.errors import BackendUnavailable, BuildError
 
@@ -24,7 +25,7 @@ _LEGACY_DEFAULT_STREAM = 1  # cudaStreamLegacy; ONNX Runtime takes the handle 0,
 
 
 def device() -> str:
-    """``"cuda"`` where a GPU answers and the installed ONNX Runtime was built for CUDA, otherwise ``"cpu"``."""
+    """``"cuda"`` if a GPU answers and the installed ONNX Runtime was built for CUDA, otherwise ``"cpu"``."""
     import onnxruntime
 
     return "cuda" if driver.capability() and CUDA in onnxruntime.get_available_providers() else "cpu"
@@ -69,7 +70,7 @@ def open_session(data: bytes, where: str, *, stream: int = 0, tf32: bool = True)
 def placement(session: Any) -> dict[str, tuple[str, ...]]:
     """Operators by the device that runs them, ``{"cuda": ("Conv", ...), "cpu": ("Shape",)}``, in the graph's order.
 
-    Empty if this version of ONNX Runtime does not tell.
+    Empty if this version of ONNX Runtime does not report it.
     """
     if not hasattr(session, "get_provider_graph_assignment_info"):  # 1.23 has none, 1.30 does
         return {}
@@ -81,18 +82,13 @@ def placement(session: Any) -> dict[str, tuple[str, ...]]:
 
 
 def _preload() -> None:
-    """Load CUDA's and cuDNN's libraries from the Python packages that bring them, where they are; its own search misses those."""
+    """Load CUDA's and cuDNN's libraries from installed Python packages, which ONNX Runtime's own search does not find."""
     import onnxruntime
 
     if hasattr(onnxruntime, "preload_dlls"):
         # it prints what it misses; what matters is told when the provider fails
         with contextlib.redirect_stdout(io.StringIO()):
             onnxruntime.preload_dlls()
-
-
-def first_line(error: Exception) -> str:
-    """The first line of what ONNX Runtime says, at most 300 characters; the name of the error's class where it says nothing."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
 
 
 def _missing_library() -> str:

@@ -54,7 +54,7 @@ def compile_plan(
         report: called with the progress of the build, if this version reports it.
 
     Raises:
-        BuildError: the parser, a profile, the recipe or the compiler rejects; one line says what to change.
+        BuildError: the parser, a profile, the recipe or the compiler rejects the build. One line says what to change.
         PrecisionError: the layers do not have the recipe's precision.
     """
     log = keep_log(trt)

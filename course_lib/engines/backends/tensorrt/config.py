@@ -1,6 +1,6 @@
-"""A recipe to TensorRT's `IBuilderConfig`: flags, memory, precision, target devices, profiles.
+"""Turn a recipe into TensorRT's `IBuilderConfig`: flags, memory, precision, target devices, profiles.
 
-What differs between versions here is probed with `hasattr` and enum members, and nowhere else.
+Only this module handles the differences between versions of the config, with `hasattr` and enum members.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def configure(trt: Any, builder: Any, network: Any, recipe: Mapping[str, Any], b
     """The configuration for a build, and the compute capabilities that its plan will run on.
 
     Raises:
-        BuildError: the recipe asks for what this version, this GPU or this network does not have.
+        BuildError: the recipe requires something that this version, GPU or network does not have.
     """
     config = builder.create_builder_config()
     config.profiling_verbosity = trt.ProfilingVerbosity.DETAILED  # without it a plan does not tell its layers
@@ -63,10 +63,10 @@ def _set_flags(trt: Any, config: Any, recipe: Mapping[str, Any]) -> None:
 
 
 def _demand_half(trt: Any, network: Any, config: Any) -> None:
-    """Make a permission an order: 8.6 with the FP16 flag still keeps FP32 wherever that timed faster, and does not report it.
+    """Require FP16 instead of only permitting it. With the FP16 flag, 8.6 keeps FP32 where it was faster, without a report.
 
-    It also ignores casts. In a graph of mixed types, arithmetic that the author kept in FP32 is therefore bound to FP32: in FP16 it
-    may overflow. Of the rest only layers that multiply matrices are bound; the builder knows best for the cheap ones around them.
+    It also ignores casts. In a graph of mixed types, arithmetic that the author kept in FP32 is therefore fixed to FP32, because it
+    may overflow in FP16. Of the other layers, only those that multiply matrices are fixed. The builder chooses for the cheap ones.
     """
     config.set_flag(trt.BuilderFlag.OBEY_PRECISION_CONSTRAINTS)
     layers = [network.get_layer(i) for i in range(network.num_layers)]
@@ -105,7 +105,7 @@ def _set_hardware_compatibility(trt: Any, config: Any, recipe: Mapping[str, Any]
 def _set_targets(trt: Any, config: Any, recipe: Mapping[str, Any], backend: str) -> tuple[str, ...]:
     """Compute capabilities to compile for: the recipe's, otherwise this GPU's if it is supported, otherwise `DEFAULT_TARGET`.
 
-    With ``hardware_compatibility = "ampere_plus"`` the plan runs on every later one too, which is written ``"sm80+"``.
+    With ``hardware_compatibility = "ampere_plus"`` the plan also runs on every later one, written ``"sm80+"``.
     """
     targets, here = recipe["targets"], driver.capability()
     if not hasattr(config, "num_compute_capabilities"):  # TensorRT compiles for the GPU it runs on

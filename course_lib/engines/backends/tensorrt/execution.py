@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 class Execution:
     """Execution contexts, one per profile in use, on a stream with buffers. Any number may run at a time, each used by one thread.
 
-    A context that goes to another profile prepares it anew: TensorRT 8.6 spent 30 to 50 ms on that for a small encoder whose
-    run takes 2 (on an H200). So each profile has its own, and of those one runs at a time.
+    A context that switches to another profile prepares it again. For a small encoder with runs of 2 ms, TensorRT 8.6 needed 30 to
+    50 ms for a switch (on an H200). Each profile therefore has its own context, and one of these runs at a time.
 
     Args:
         loaded: the engine.
         graph: replay a CUDA graph instead of enqueueing kernel by kernel. It is captured after the first run with given shapes
             and addresses, and captured again when one of them changes.
-        scratch: memory for intermediate results that several executions share, of which then only one may run at a time.
+        scratch: memory for intermediate results that several executions share. Only one of them may run at a time.
 
     Raises:
-        EngineError: TensorRT makes no context; the reason from its log.
+        EngineError: TensorRT cannot create a context; the message is from its log.
     """
 
     def __init__(self, loaded: Loaded, *, graph: bool = False, scratch: Scratch | None = None) -> None:
@@ -71,7 +71,7 @@ class Execution:
         self._under_way = True
 
     def finish(self) -> dict[str, np.ndarray]:
-        """Wait for what `start` enqueued; the outputs by name.
+        """Wait for the work of `start`, and return the outputs by name.
 
         Raises:
             EngineError: nothing was started.
@@ -108,7 +108,7 @@ class Execution:
         return float(begin.time_till(end))
 
     def layer_times(self, feeds: Feeds, *, runs: int = 10) -> list[tuple[str, float]]:
-        """What each layer took, in milliseconds: one row per layer and run, in order of execution. Slower than a run without."""
+        """Time of each layer in milliseconds: one row per layer and run, in order of execution. This run is slower than a normal one."""
         profiler = keep_times(self._loaded.trt)
         self.infer(feeds)  # a first run loads kernels
         self._context.profiler = profiler
@@ -155,12 +155,12 @@ class Execution:
         return {info.name: self._shape(info.name) for info in self.outputs}
 
     def run_tensors(self, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        """`run_at` for torch tensors, on torch's current stream: nothing is copied.
+        """`run_at` for torch tensors, on torch's current stream, without copies.
 
         With ``graph=True`` the outputs are the same tensors in every call with these shapes.
 
         Args:
-            tensors: contiguous, on the GPU, of the inputs' dtypes.
+            tensors: contiguous tensors on the GPU with the dtypes of the inputs.
 
         Raises:
             EngineError: a tensor is on another device, not contiguous, or does not fit the engine's inputs.
@@ -192,7 +192,7 @@ class Execution:
             self._buffers[name].upload(array, self.stream)
 
     def _set_shapes(self, feeds: Mapping[str, Any]) -> None:
-        """Choose the profile and tell the context the shapes of its inputs."""
+        """Choose the profile and set the shapes of the context's inputs."""
         profile = check_profiles(self._loaded.recipe, feeds) or 0
         if profile != self._profile:
             if profile not in self._contexts:
@@ -220,7 +220,7 @@ class Execution:
         return context
 
     def _own_addresses(self) -> dict[str, int]:
-        """Of the buffers, made large enough for the shapes of now; not of outputs that an allocator serves."""
+        """Addresses of the buffers, enlarged for the current shapes, without outputs that have an allocator."""
         for info in self.outputs:
             if info.name not in self._allocators:
                 self._buffers[info.name].grow(_size(self._shape(info.name), info.dtype))
@@ -236,7 +236,7 @@ class Execution:
             self._replay.run(stream, self._state(addresses), lambda: self._run(stream))
 
     def _state(self, addresses: Mapping[str, int]) -> tuple[object, ...]:
-        """What a graph must have been captured with to be the right one."""
+        """The state at which a graph must have been captured to be valid now."""
         shapes = tuple(tuple(self._context.get_tensor_shape(info.name)) for info in self.inputs)
         return self._profile, shapes, tuple(sorted(addresses.items()))
 
@@ -245,14 +245,14 @@ class Execution:
             raise EngineError(f"the engine failed to run: {self._log.take()}")
 
     def _synchronize(self, what: Any = None) -> None:
-        """Wait for the stream, or for all of the context where that is passed."""
+        """Wait for the stream, or for the whole context if it is passed."""
         try:
             (what or self.stream).synchronize()
         except cuda().Error as error:  # such as an illegal address: the device is lost for this process
             raise EngineError(f"the GPU failed while it ran: {error}; start a new process") from None
 
     def _shape(self, name: str) -> tuple[int, ...]:
-        """Of an output, for the inputs of now."""
+        """Shape of an output for the current inputs."""
         allocator = self._allocators.get(name)
         return allocator.shape if allocator else tuple(self._context.get_tensor_shape(name))
 
@@ -261,14 +261,14 @@ class Execution:
 
 
 class _Shape:
-    """What stands for an array where only its shape is looked at."""
+    """A stand-in for an array of which only the shape is used."""
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         self.shape = shape
 
 
 class _Described(_Shape):
-    """A torch tensor as `check_feeds` looks at arrays."""
+    """A torch tensor with the attributes that `check_feeds` reads."""
 
     def __init__(self, tensor: Any) -> None:
         super().__init__(tuple(tensor.shape))

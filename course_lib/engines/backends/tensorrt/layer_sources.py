@@ -69,7 +69,7 @@ def _log_tensors(text: str) -> tuple[LayerTensor, ...]:
 
 
 def _cut(line: str, markers: tuple[str, ...]) -> list[str] | None:
-    """The texts behind each marker, which must all stand in this order with the first at the start."""
+    """The text after each marker. All markers must be present in this order, the first one at the start."""
     if not line.startswith(markers[0]):
         return None
     fields, rest = [], line[len(markers[0]) :]

@@ -125,7 +125,7 @@ def _shape(engine: Any, name: str) -> tuple[int, ...]:
 
 
 def dimensions(shape: Any) -> tuple[int, ...]:
-    """A `Dims` as a tuple; ``(-1,)`` where even the rank is unknown, as 8.6 says of some outputs whose shape depends on data."""
+    """A `Dims` as a tuple; ``(-1,)`` if the rank is unknown, as in 8.6 for some outputs with data-dependent shapes."""
     try:
         return tuple(shape)
     except ValueError:  # its length is -1

@@ -1,6 +1,6 @@
-"""Where an engine's tensors live: device memory and pinned host memory, with pycuda.
+"""Memory for an engine's tensors: device memory and pinned host memory, with pycuda.
 
-A copy between device and host runs beside other work only when the host's side is pinned (page-locked): from ordinary memory the
+A copy between device and host overlaps with other work only if the host memory is pinned (page-locked). From ordinary memory, the
 driver first copies to its own pinned buffer, and `memcpy_htod_async` is then asynchronous in name only.
 """
 
@@ -24,7 +24,7 @@ _of_this_thread = threading.local()
 
 
 def cuda() -> ModuleType:
-    """The `pycuda.driver` module, with the device's primary context, the one that torch uses too, current in this thread."""
+    """The `pycuda.driver` module. It makes the device's primary context, which torch also uses, current in this thread."""
     driver, primary = _primary()
     if not hasattr(_of_this_thread, "current"):
         _of_this_thread.current = _Current(driver, primary)
@@ -79,7 +79,7 @@ class Buffer:
 
     @property
     def address(self) -> int:
-        """Of the device memory; 0 before the first `grow`."""
+        """Address of the device memory; 0 before the first `grow`."""
         return int(self._device) if self._device is not None else 0
 
     def grow(self, size: int) -> None:
@@ -106,7 +106,7 @@ class Buffer:
             cuda().memcpy_dtoh_async(self._host(size), self.address, stream)
 
     def array(self, shape: Sequence[int], dtype: str) -> np.ndarray:
-        """What `download` brought, as its own array."""
+        """A copy of the downloaded data."""
         size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
         return self._pinned[:size].view(dtype).reshape(shape).copy()
 
@@ -130,7 +130,7 @@ def allocate(size: int) -> Any:
 
 
 def output_allocator(trt: Any, buffer: Buffer) -> Any:
-    """An `IOutputAllocator` for an output whose shape depends on data: TensorRT asks for memory when it knows how much.
+    """An `IOutputAllocator` for an output whose shape depends on data: TensorRT requests memory when the size is known.
 
     Its attribute `shape` is the output's shape after a run.
     """

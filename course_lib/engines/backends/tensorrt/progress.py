@@ -1,4 +1,4 @@
-"""How far a build has come, from TensorRT's `IProgressMonitor` (10 and later, and TensorRT for RTX; 8.6 has none).
+"""The progress of a build, from TensorRT's `IProgressMonitor` (10 and later, and TensorRT for RTX; not in 8.6).
 
 The builder reports nested phases, each with a number of steps: a step of the outer phase may be a whole phase within. A phase's
 share done is therefore (steps done + share of the phase inside it) / number of steps.

@@ -15,7 +15,7 @@ from course_lib.errors import EngineError
 
 
 def weight_names(loaded: Loaded) -> tuple[str, ...]:
-    """Names of the weights that may be replaced; those of an ONNX model are its initializers'.
+    """Names of the weights that may be replaced. For an ONNX model, they are the names of its initializers.
 
     Raises:
         EngineError: the plan was built without the recipe's flag ``refit``.
@@ -24,7 +24,7 @@ def weight_names(loaded: Loaded) -> tuple[str, ...]:
 
 
 def refit(loaded: Loaded, weights: Mapping[str, np.ndarray]) -> None:
-    """Replace weights. Executions that exist use the new ones from their next run on; none may be under way.
+    """Replace weights. Existing executions use the new weights from their next run on. No execution may run during the call.
 
     Raises:
         EngineError: the engine is not refittable, a name is unknown, the number or type of elements is wrong, or weights are missing that

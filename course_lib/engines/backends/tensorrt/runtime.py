@@ -61,5 +61,5 @@ class TensorRTEngine:
 
 
 def shared_scratch(*engines: TensorRTEngine) -> Scratch:
-    """Memory for the intermediate results of executions of these engines, of which one runs at a time; see `Execution`."""
+    """Memory for the intermediate results of executions of these engines. Only one of them may run at a time; see `Execution`."""
     return loaded.shared_scratch(*(engine.loaded for engine in engines))

@@ -1,7 +1,7 @@
-"""TensorRT's timing cache in a file: what a tactic took is measured once for a version and a GPU, and remembered between builds.
+"""TensorRT's timing cache in a file: the time of a tactic is measured once per version and GPU, and kept between builds.
 
-Switched on by the variable COURSE_TIMING_CACHE, the folder to keep such files in. A sandbox does not pass it on: old timings
-decide which tactics are chosen, so a learner's build must neither read nor write any.
+The variable COURSE_TIMING_CACHE enables it and names the folder for its files. A sandbox does not pass the variable on, because old
+timings decide which tactics are chosen. A learner's build must therefore neither read nor write them.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ FOLDER_VARIABLE = "COURSE_TIMING_CACHE"
 
 
 def file_for(trt: Any, backend: str) -> Path | None:
-    """Where this version's timings on this GPU are kept; None if none are.
+    """The file for the timings of this version and GPU; None if no timings are kept.
 
-    TensorRT for RTX keeps none: its functions for timing caches are deprecated and do nothing (1.7 says so).
+    TensorRT for RTX does not keep timings: its functions for timing caches are deprecated and do nothing (a warning in 1.7).
     """
     folder = os.environ.get(FOLDER_VARIABLE)
     if not folder or trt.__name__ == "tensorrt_rtx":

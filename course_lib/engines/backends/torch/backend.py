@@ -1,4 +1,4 @@
-"""PyTorch as a backend of the course: it runs modules as they are, and builds nothing."""
+"""PyTorch as a backend of the course. It runs modules and does not build plans."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PyTorch: the baseline that every speedup in this course is measured against, as it comes or with its own accelerators."""
+"""PyTorch, the baseline of every speedup in this course, in eager mode or with its own accelerators."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _Call = Callable[[], Any]  # one forward pass on inputs that are in place
 
 
 class TorchEngine:
-    """A module in inference mode, on the GPU where there is one, called as the source's variant says.
+    """A module in inference mode, on the GPU if there is one, called in the variant of the source.
 
-    Variants: ``eager`` as a researcher would call it; ``compile`` through `torch.compile`, the whole graph or an error;
-    ``cuda_graph`` captured once and launched as a whole; ``compile+cuda_graph`` the compiled kernels captured.
+    Variants: ``eager`` calls the module. ``compile`` uses `torch.compile` on the whole graph, or raises an error. ``cuda_graph``
+    captures the module once and launches it as a whole. ``compile+cuda_graph`` captures the compiled kernels.
 
     Raises:
         BackendUnavailable: a CUDA graph on a machine without an NVIDIA GPU.
@@ -84,17 +84,7 @@ class TorchEngine:
                 started = time.perf_counter()
                 call()
                 return 1e3 * (time.perf_counter() - started)
-            return two_clocks.event_ms(lambda: self._between_events(call), self._torch.cuda.synchronize)
-
-    def _between_events(self, call: _Call) -> float:
-        cuda = self._torch.cuda
-        begin, end = cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)
-        cuda.synchronize()
-        begin.record()
-        call()
-        end.record()
-        end.synchronize()
-        return float(begin.elapsed_time(end))
+            return two_clocks.torch_event_ms(self._torch, call)
 
     def _to_device(self, feeds: Feeds) -> list[torch.Tensor]:
         arrays = (feeds[info.name] for info in self.inputs)

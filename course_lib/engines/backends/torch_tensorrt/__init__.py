@@ -1,1 +1,1 @@
-"""Torch-TensorRT: what each version takes and ignores, and engines made from modules."""
+"""Torch-TensorRT: the keywords that each version reads or ignores, and engines made from modules."""

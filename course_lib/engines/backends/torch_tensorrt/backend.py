@@ -34,4 +34,4 @@ class TorchTensorRT(Backend):
         Raises:
             PlanError: always.
         """
-        raise PlanError("torch_tensorrt makes no plans: load its files with backends.torch_tensorrt.engine.load_module")
+        raise PlanError("torch_tensorrt does not build plans: load its files with backends.torch_tensorrt.engine.load_module")

@@ -1,4 +1,4 @@
-"""Which PyTorch operators Torch-TensorRT can hand to TensorRT, by version: a table made from the source in its released wheels.
+"""The PyTorch operators that Torch-TensorRT can convert, by version: a table made from the source in its released wheels.
 
 Each converter is registered with a decorator that names its operator. The wheels are parsed, never imported: importing one needs
 TensorRT and a GPU. ``python -m course_lib.engines.backends.torch_tensorrt.converters WHEEL...`` writes the table.
@@ -24,10 +24,10 @@ _LACK = "a wheel of torch-tensorrt with converters, torch_tensorrt-VERSION-..."
 
 
 def table() -> dict[str, list[str]]:
-    """Operators by version ``"major.minor"``, as ``"aten.add.Tensor"``; without an overload, ``"aten.batch_norm"``, it means all.
+    """Operators by version ``"major.minor"``, such as ``"aten.add.Tensor"``. A name without overload, ``"aten.batch_norm"``, means all.
 
-    Operators of Python itself are in it too, such as ``"operator.getitem"``. Many a converter checks a node's arguments before it
-    takes the node, and only some take dynamic shapes: what is missing here runs in PyTorch, what is here may.
+    The table also has operators of Python, such as ``"operator.getitem"``. Many converters check a node's arguments first, and only
+    some accept dynamic shapes. An operator that is not in the table runs in PyTorch; one in the table may also run there.
     """
     known: dict[str, list[str]] = json.loads(TABLE.read_bytes())
     return known

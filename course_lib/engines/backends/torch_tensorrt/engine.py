@@ -1,7 +1,7 @@
 """Torch-TensorRT: a PyTorch module whose graph runs in TensorRT, without ONNX between them.
 
-Three thin functions over ``torch_tensorrt.compile(ir="dynamo")``, ``save`` and ``load``. They are here for what those accept in
-silence: a keyword that is not read, an old option that no longer does anything, an operator's name that matches nothing. The
+Three thin functions over ``torch_tensorrt.compile(ir="dynamo")``, ``save`` and ``load``. Those functions silently
+accept keywords that they do not read, old options without effect, and operator names that match nothing. The
 result would run in another precision or outside TensorRT without notice. Here each is an error that names the remedy.
 """
 
@@ -28,20 +28,20 @@ _INPUTS = "course_inputs"  # where a compiled module keeps the description of it
 def compile_module(module: torch.nn.Module, inputs: Inputs, *, precision: str = "fp32", **options: Any) -> torch.nn.Module:
     """Compile a module on the GPU with TensorRT.
 
-    Unless `options` say otherwise the whole graph has to go to TensorRT (``require_full_compilation=True``), so that no part of it
-    stays in PyTorch unseen.
+    By default, TensorRT must run the whole graph (``require_full_compilation=True``), so that no part of it stays in PyTorch
+    unnoticed. `options` can change that.
 
     Args:
         module: in eval mode, on the GPU.
-        inputs: by name of ``forward``'s arguments and in their order, a shape or a range, ``{"min": ..., "opt": ..., "max": ...}``
-            as a recipe's profile writes it. Their type is the module's, float32 with autocast.
-        precision: what the engine has to compute in, ``"fp32"``, ``"fp16"`` or ``"bf16"``; ``"int8"`` or ``"fp8"`` for a module
+        inputs: shapes by the name of ``forward``'s arguments, in their order. A shape may be a range, ``{"min": ..., "opt": ...,
+            "max": ...}``, as in a recipe's profile. The type is the module's, or float32 with autocast.
+        precision: the type in which the engine must compute, ``"fp32"``, ``"fp16"`` or ``"bf16"``; ``"int8"`` or ``"fp8"`` for a module
             that modelopt quantized. It is a claim about the module, which decides; see the errors.
         options: keywords of ``torch_tensorrt.compile``.
 
     Raises:
         BackendUnavailable: Torch-TensorRT is not installed, cannot be imported, or is a version whose keywords are not known.
-        BuildError: an option does not exist or would be ignored, or the compiler rejects; the text says what to do instead.
+        BuildError: an option does not exist or would be ignored, or the compiler rejects the module. The message names the remedy.
         PrecisionError: the module does not have the precision.
 
     Source: https://docs.pytorch.org/TensorRT/, "Compiling with Dynamo".
@@ -111,7 +111,7 @@ def _imported() -> ModuleType:
 
 
 def _autocast(module: Any, precision: str, options: Mapping[str, Any]) -> dict[str, object]:
-    """Prove that the module has the precision, and complete autocast's options, which alone reduce nothing."""
+    """Prove that the module has the precision, and complete autocast's options, which alone do not reduce anything."""
     import torch
 
     types = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}

@@ -1,7 +1,7 @@
-"""Which keywords Torch-TensorRT really reads, by version: a table made from the source in its released wheels.
+"""The keywords that Torch-TensorRT reads, by version: a table made from the source in its released wheels.
 
 Its functions end in ``**kwargs``, so a keyword that is not read is accepted silently. The wheels are parsed, never imported:
-importing one needs TensorRT and a GPU. This command adds versions to the table, from wheels at hand or by their number from the
+importing one needs TensorRT and a GPU. This command adds versions to the table, from local wheels or by version number from the
 registry: ``python -m course_lib.engines.backends.torch_tensorrt.keywords 2.14.0 WHEEL...``
 """
 
@@ -31,10 +31,11 @@ Row = TypeVar("Row")
 
 
 def table() -> dict[str, Keywords]:
-    """The keywords by ``"major.minor"`` and then by what takes them.
+    """The keywords by ``"major.minor"`` and then by function.
 
-    ``compile``: read when a module is compiled with ``ir="dynamo"``. ``ignored``: accepted there by name, with nothing done.
-    ``save`` and ``load``: by name. ``save_executorch``: read by ``save`` for that output format alone. ``Input``: of that class.
+    ``compile``: read when a module is compiled with ``ir="dynamo"``. ``ignored``: accepted there by name, without effect.
+    ``save`` and ``load``: those of the function. ``save_executorch``: read by ``save`` only for that output format. ``Input``:
+    those of that class.
     """
     known: dict[str, Keywords] = json.loads(TABLE.read_bytes())
     return known
@@ -55,7 +56,7 @@ def read_wheel(path: Path) -> tuple[str, Keywords]:
     """Version ``"major.minor"`` and keywords of one wheel.
 
     Raises:
-        ValueError: not a wheel of Torch-TensorRT, or its functions are no longer where they were.
+        ValueError: the file is not a wheel of Torch-TensorRT, or its functions have moved.
     """
     try:
         with zipfile.ZipFile(path) as wheel:

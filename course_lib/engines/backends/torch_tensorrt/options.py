@@ -38,10 +38,10 @@ _CACHE_DETAILS = ("engine_cache_dir", "engine_cache_size", "custom_engine_cache"
 
 
 def keywords_of(torch_tensorrt: Any) -> tuple[Keywords, str]:
-    """What the functions of this version read, and the version as ``"major.minor"``.
+    """The keywords that this version reads, and the version as ``"major.minor"``.
 
     Raises:
-        BackendUnavailable: a version that is not in the table.
+        BackendUnavailable: the version is not in the table.
     """
     version = ".".join(torch_tensorrt.__version__.split(".")[:2])
     known = table()
@@ -109,7 +109,7 @@ def _check_known(name: str, known: Sequence[str], where: str) -> None:
 
 
 def _check_operators(operators: Collection[Any]) -> None:
-    """A name that matches no operator of the graph is passed over, so a misspelt one would go to TensorRT all the same."""
+    """Torch-TensorRT skips a name that matches no operator, so a misspelled operator would still run in TensorRT."""
     import torch
 
     if isinstance(operators, str):
@@ -136,7 +136,7 @@ def _resolves(name: str) -> bool:
 
 
 def _spelling(operator: Any) -> str:
-    """How the operator that was probably meant is written."""
+    """The correct spelling of the operator that was probably meant."""
     import torch
 
     words = [word for word in re.split(r"[.:]+", str(operator)) if word not in ("torch", "ops", "")]

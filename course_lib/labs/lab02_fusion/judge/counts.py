@@ -34,7 +34,7 @@ def reference_kernels(builder: str) -> int:
 
 @cache
 def costs(builder: str) -> Mapping[str, int]:
-    """For each suspect, how many kernels it adds when it is the only one left in the reference."""
+    """For each suspect, the number of kernels that it adds when it alone is left in the reference."""
     from course_lib.labs.lab02_fusion.reference import rewritten
 
     alone = _layers({suspect: rewritten(still=[suspect]) for suspect in PARTS}, builder)
@@ -53,7 +53,7 @@ def _layers(networks: Mapping[str, nn.Module], builder: str) -> dict[str, LayerT
     """Built without a sandbox, because these are the course's own networks, and in one process, because TensorRT 8.6 starts slowly.
 
     Raises:
-        ExaminerFault: one cannot be built, or the builder tells no kernels.
+        ExaminerFault: a network cannot be built, or the builder does not report kernels.
     """
     from course_lib.models import export_onnx
 

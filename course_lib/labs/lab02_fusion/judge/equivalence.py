@@ -22,9 +22,9 @@ class Equality:
     """Signal-to-noise ratios of logits in dB, for the worst family of images.
 
     Attributes:
-        sqnr_db: of the submission.
-        reference_db: of the reference, on the same images.
-        family: which images were the worst for the submission.
+        sqnr_db: SQNR of the submission.
+        reference_db: SQNR of the reference on the same images.
+        family: the images on which the submission is worst.
     """
 
     sqnr_db: float
@@ -48,7 +48,7 @@ def equality(given: TimedWorker, reference: TimedWorker, candidate: TimedWorker,
     """Send the same fresh images to all three, in batches of several sizes.
 
     Raises:
-        EngineError: the candidate rejects a batch or answers with something else than logits.
+        EngineError: the candidate rejects a batch or does not answer with logits.
     """
     found = {}
     for family, images in _families(examiner).items():
@@ -60,7 +60,7 @@ def equality(given: TimedWorker, reference: TimedWorker, candidate: TimedWorker,
 
 
 def _families(examiner: Examiner) -> dict[str, np.ndarray]:
-    """Digits and noise: a network that is approximated on digits alone fails on noise."""
+    """Digits and noise, because a network that approximates only the answers on digits fails on noise."""
     rng, shape = examiner.rng(), (IMAGES, 1, 32, 32)
     return {
         "fresh digits": fresh_images(examiner, IMAGES).images,

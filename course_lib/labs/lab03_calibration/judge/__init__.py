@@ -1,1 +1,1 @@
-"""What the judge computes; never in a process with learner code."""
+"""Computations of the judge. They never run in a process with learner code."""

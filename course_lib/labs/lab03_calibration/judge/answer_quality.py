@@ -30,12 +30,12 @@ class Quality:
     """Figures of one engine.
 
     Attributes:
-        sqnr_db: of the logits against PyTorch's on fresh images.
-        reference_sqnr_db: the reference engine's, on the same images.
-        dimmed_sqnr_db: on images of half the contrast. Ranges that are too narrow clip these less and it rises; ranges that are
-            too wide leave these fewer steps and it falls.
+        sqnr_db: SQNR of the logits relative to PyTorch's on fresh images.
+        reference_sqnr_db: SQNR of the reference engine on the same images.
+        dimmed_sqnr_db: SQNR on images of half the contrast. It rises if the ranges are too narrow, because less is clipped. It
+            falls if they are too wide, because fewer steps are used.
         accuracy, accuracy_eager: share of right answers, 0 to 1, of the engine and of PyTorch.
-        spread: standard deviation of the logits from image to image over that of PyTorch's; 0 if they are not finite.
+        spread: standard deviation of the logits over the images, divided by PyTorch's; 0 if they are not finite.
     """
 
     sqnr_db: float
@@ -54,7 +54,7 @@ class Quality:
 
     @property
     def far_better(self) -> bool:
-        """Closer to float than INT8 gets: the best ranges that are known are 1 dB above the reference's, with float ends 5."""
+        """Closer to float than INT8 can be: the best known ranges are 1 dB above the reference, and 5 dB with float ends."""
         return self.sqnr_db > self.reference_sqnr_db + FAR_BETTER_DB
 
     def _within(self, loss_db: float, loss: float) -> bool:
@@ -64,7 +64,7 @@ class Quality:
         return max(self.reference_sqnr_db - loss_db, FLOOR_DB)
 
     def message(self) -> str:
-        """What was found, and what full points need."""
+        """The result, and the requirements for full points."""
         return (
             f"The logits have {self.sqnr_db:.1f} dB SQNR; the reference has {self.reference_sqnr_db:.1f} dB. "
             f"{100 * self.accuracy:.1f} % of the fresh images are right; PyTorch has {100 * self.accuracy_eager:.1f} %. "
@@ -100,13 +100,13 @@ class Quality:
 def quality(
     eager: TimedWorker, reference: TimedWorker, yours: TimedWorker, fresh: Digits, sizes: Sequence[int] = (BATCH,)
 ) -> Quality:
-    """Let three engines answer the same fresh images.
+    """Run three engines on the same fresh images.
 
     Args:
-        sizes: of batches; the SQNR is that of the size at which an engine is worst.
+        sizes: batch sizes. The SQNR is that of the size at which an engine is worst.
 
     Raises:
-        EngineError: the submission rejects a batch or answers with something else than logits.
+        EngineError: the submission rejects a batch or does not answer with logits.
     """
     want_by_size, theirs_by_size, have_by_size = (
         by_batch_size(engine, fresh.images, sizes) for engine in (eager, reference, yours)

@@ -29,16 +29,16 @@ _LONGEST = 200  # characters of a learner's text in a message
 
 
 class Unwritten(str):
-    """The line of the error of a function whose body is still to be written."""
+    """The error line of a function whose body is not written yet."""
 
 
 @dataclass(frozen=True)
 class Answers:
-    """What one function of a calibrator found.
+    """The answers of one function of a calibrator.
 
     Attributes:
         method: ``"percentile"`` or ``"entropy"``.
-        questions: what it was asked.
+        questions: its questions.
         found: a threshold for each question, or the line of an error.
     """
 
@@ -60,7 +60,7 @@ class Answers:
         return not isinstance(found, str) and question.bins_off(self.method, found) == 0
 
     def message(self) -> str:
-        """How many are right, and the first that is not."""
+        """The number of correct answers, and the first wrong one."""
         said = f"{self.method}: {len(self.found) - len(self.wrong)} of {len(self.found)} new histograms are right."
         if not self.wrong:
             return said
@@ -104,7 +104,7 @@ def ask_calibrator(
     """Run ``calibrator.py`` on the questions: one `Answers` for each function that it defines.
 
     Raises:
-        EngineError: it is not text, fails as a whole, took too long, or its process sent an invalid answer.
+        EngineError: the file is not text, fails as a whole, took too long, or its process sent an invalid answer.
     """
     text = read_text(source, max_bytes)
     asked = {method: [question.wire(method) for question in questions] for method in METHODS}

@@ -1,4 +1,4 @@
-"""Readings of the entropy method that differ in one rule, to tell learners which rule their calibrator does not follow."""
+"""Interpretations of the entropy method that differ in one rule, to show learners which rule their calibrator does not follow."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ class Reading:
     """The method of lecture 06, one field for each rule that a text may leave open. The defaults are the lecture's rules.
 
     Attributes:
-        leveled: the first bin is given the count of the second.
-        equal_widths: bin k of n is in group ``k * 128 // n``; otherwise groups have ``n // 128`` bins and the last has the rest.
+        leveled: the first bin gets the count of the second.
+        equal_widths: bin k of n is in group ``k * 128 // n``. Otherwise groups have ``n // 128`` bins, and the last one has the rest.
         clipped_in_q: the clipped values also count in Q.
-        over_all: a group's count is spread over all its bins, the empty ones included.
-        unseen: count for a bin where P has something and Q nothing; 0 leaves the term out.
-        after_division: that figure is given to Q after it was divided by its sum.
-        largest: of equal candidates the largest.
+        over_all: a group's count is spread over all its bins, including empty ones.
+        unseen: count in Q for a bin that is empty in Q but not in P; 0 leaves the term out.
+        after_division: Q gets that count after the division by its sum.
+        largest: of equal candidates, the largest one wins.
     """
 
     leveled: bool = True
@@ -84,7 +84,7 @@ MISTAKES: Mapping[str, Sequence[Reading]] = {
 
 
 def broken_rule(wrong: Sequence[tuple[Histogram, float]]) -> str:
-    """The rule whose neglect explains the most of the wrong thresholds, in a sentence; empty if none explains three of four."""
+    """The rule whose violation explains most of the wrong thresholds, as a sentence; empty if none explains three of four."""
     explained = {
         rule: max(sum(abs(t / h.bin_width - reading.border(h)) < 1 for h, t in wrong) for reading in readings)
         for rule, readings in MISTAKES.items()

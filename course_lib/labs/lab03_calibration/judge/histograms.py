@@ -19,12 +19,12 @@ ENTROPY_SLACK = 0.02
 
 @dataclass(frozen=True)
 class Question:
-    """One histogram to find a threshold for.
+    """One histogram for which a threshold is needed.
 
     Attributes:
-        name: what is peculiar about it.
+        name: its special property.
         clean: whether it is smooth, without outliers, gaps, spikes or a heap of zeros.
-        percent: what a percentile calibrator is asked to keep.
+        percent: the percentile for a percentile calibrator.
     """
 
     name: str
@@ -33,12 +33,12 @@ class Question:
     percent: float
 
     def wire(self, method: str) -> dict[str, object]:
-        """What the learner's function is called with, as plain JSON values."""
+        """The arguments of the learner's function, as plain JSON values."""
         known: dict[str, Any] = {"counts": self.histogram.counts.tolist(), "bin_width": self.histogram.bin_width}
         return {**known, "percent": self.percent} if method == "percentile" else known
 
     def bins_off(self, method: str, threshold: float) -> float:
-        """How many bins `threshold` lies above (below, when negative) the right one; 0 if it is right."""
+        """Number of bins by which `threshold` is above (negative: below) the correct one; 0 if it is correct."""
         if not math.isfinite(threshold):
             return math.inf
         distance = threshold / self.histogram.bin_width - self.border(method)

@@ -1,1 +1,1 @@
-"""What runs in the same process or sandbox as learner code, and nothing else."""
+"""Code that runs in the same process or sandbox as learner code."""

@@ -1,6 +1,6 @@
 """The process that runs a learner's calibrator: source text and histograms in, thresholds out.
 
-It is started as a file, with ``python -I``, and knows nothing of the course: numpy and Python's own modules are all there is.
+It is started as a file, with ``python -I``, and does not import the course. It has only numpy and Python's own modules.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _PERMITTED = {*sys.stdlib_module_names, "numpy"}
 
 
 class NumpyOnly:
-    """An import hook that knows no other packages: the calibrator is the learner's own."""
+    """An import hook that rejects other packages, so that the calibrator is the learner's own work."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
         """Reject `name`, or leave it to Python's own finders."""
@@ -53,14 +53,14 @@ def _answer(function: Callable[..., Any], question: dict[str, Any]) -> float | d
 
 
 def said(error: BaseException) -> str:
-    """One line: where in the learner's file it happened, and what."""
+    """One line with the error and its place in the learner's file."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == FILE]
     where = f"{FILE}, line {frames[-1].lineno}: " if frames else f"{FILE}: "
     return " ".join(f"{where}{type(error).__name__} {error}".split())[:300]
 
 
 def main() -> None:
-    """Read one request from standard input and write its answer; what the learner's code prints goes nowhere."""
+    """Read one request from standard input and write its answer; output of the learner's code is discarded."""
     reply = os.dup(1)
     with open(os.devnull, "wb") as nowhere:
         os.dup2(nowhere.fileno(), 1)

@@ -23,8 +23,8 @@ class Error:
     """SQNR of the logits over all requests with the same number of pixel rows, for the number at which the submission is worst.
 
     Attributes:
-        sqnr_db: of the submission, from -120 to 200.
-        reference_db: of the reference, on the same digits.
+        sqnr_db: SQNR of the submission, from -120 to 200.
+        reference_db: SQNR of the reference on the same digits.
         rows: pixel rows of a digit.
         lost: requests, as (batch, rows), that were answered with NaN or infinity.
     """
@@ -41,7 +41,7 @@ class Error:
 
     @property
     def far_better(self) -> bool:
-        """Closer to FP32 than FP16 gets: every right answer that is known is within 5 dB of the reference."""
+        """Closer to FP32 than FP16 can be: every known correct answer is within 5 dB of the reference."""
         return self.sqnr_db > self.reference_db + FAR_BETTER_DB
 
     @property

@@ -1,4 +1,4 @@
-"""What a GPU adds to lab 04: the mixed engine raced against the FP32 engine of the given network, and the reference."""
+"""The part of lab 04 for a GPU: a race of the mixed engine, the FP32 engine of the given network, and the reference."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Speed:
 
     @property
     def fast(self) -> bool | None:
-        """Faster than the FP32 engine or about as fast as the reference: yes, no, or None while measuring could not tell."""
+        """Whether it is faster than the FP32 engine or about as fast as the reference; None while the measurement cannot decide."""
         latencies = self.comparison.latencies()
         answers = (
             reaches_threshold(speedup(latencies["fp32"], latencies["yours"]), 1.0),
@@ -57,10 +57,10 @@ def graded(examiner: Examiner) -> bool:
 
 
 def measured(model: Path, recipe: Recipe, plan: Plan, examiner: Examiner) -> Speed:
-    """Race the engines on fresh digits, in requests of several sizes, and compare the answers that are timed.
+    """Race the engines on fresh digits, in requests of several sizes, and compare the timed answers.
 
     Args:
-        plan: the one whose layers were counted; it is run where the examiner's runner made it.
+        plan: the plan with the counted layers. It runs if the examiner's runner made it.
 
     Raises:
         BuildError, EngineError: the submission cannot be built or run there.

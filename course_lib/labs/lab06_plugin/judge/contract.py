@@ -1,4 +1,4 @@
-"""The questions that TensorRT asks a plugin, put to a learner's rope_plugin.py over the real bindings, with the right answers.
+"""The calls that TensorRT makes to a plugin, applied to a learner's rope_plugin.py over the real bindings, with the correct answers.
 
 The bindings are NVIDIA's Python wheel of TensorRT 10.16; the libraries behind them are empty, so nothing here needs a GPU, and
 no engine is built. The plugin runs in its own process and never sees the correct answers.
@@ -39,8 +39,8 @@ class Check:
     """One part of the contract.
 
     Attributes:
-        title: what it is about.
-        wrong: the first answer that is not right, in words; empty if all are.
+        title: its subject.
+        wrong: the first wrong answer, in words; empty if all are correct.
         hint: where to look.
     """
 
@@ -107,7 +107,7 @@ def _check(title: str, hint: str, names: Sequence[str], asked: dict[str, list[_Q
 _CHECKS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     (
         "names and interfaces",
-        "An engine finds its plugin by name, version and namespace; call the __init__ of each of the four base classes.",
+        "An engine finds its plugin by name, version and namespace; call the __init__ of each of the four bases.",
         ("names_and_outputs", "interface"),
     ),
     (

@@ -32,8 +32,8 @@ class Question:
     """One launch of a kernel's program.
 
     Attributes:
-        launches: how often the kernel is launched.
-        first, step: which tokens of y come back.
+        launches: number of kernel launches.
+        first, step: first token of y in the answer, and step to the next one.
         is_copy: copy x to y instead.
     """
 
@@ -49,7 +49,7 @@ class Question:
 
     @property
     def tokens(self) -> np.ndarray:
-        """Numbers of the tokens that come back, int64 ``(tokens,)``."""
+        """Numbers of the tokens in the answer, int64 ``(tokens,)``."""
         return np.arange(self.first, self.case.shape[0] * self.case.shape[1], self.step)
 
 
@@ -79,11 +79,11 @@ class GpuKernel:
         return cls(compile_program(source, "time_on_gpu.cu", launcher, gpu=True), launcher)
 
     def wrong_numbers(self, case: Case, *, step: int = 1, launches: int = 5) -> int:
-        """How many numbers are wrong of every `step`-th token, in both sets of x and y.
+        """Number of wrong values in every `step`-th token, in both sets of x and y.
 
         Raises:
-            EngineError: CUDA rejected it, or it sent an invalid answer.
-            ExaminerFault: the GPU is not available any more.
+            EngineError: CUDA rejected the kernel, or its process sent an invalid answer.
+            ExaminerFault: the GPU is no longer available.
         """
         asked = Question(case, launches, case.seed % step, step)
         bits = np.frombuffer(self._ask(asked), np.uint32 if WIDTHS[case.dtype] == 4 else np.uint16)
@@ -96,7 +96,7 @@ class GpuKernel:
         """Seconds of one launch, by the examiner's clock.
 
         Raises:
-            EngineError: as of `wrong_numbers`.
+            EngineError: see `wrong_numbers`.
         """
 
         def clocked(launches: int) -> float:
@@ -146,10 +146,10 @@ def wrong_on_gpu(source: str, odd: tuple[int, int, int, int], rng: np.random.Gen
 
 
 def reference_s(case: Case, launcher: Launcher | None) -> tuple[float, float]:
-    """Seconds that a launch of the course's kernel takes, and a copy of the same number of values.
+    """Seconds for a launch of the course's kernel, and for a copy of the same number of values.
 
     Raises:
-        ExaminerFault: they cannot be measured.
+        ExaminerFault: the times cannot be measured.
     """
     try:
         kernel = GpuKernel.compile(compilers.SOURCE.read_text(), launcher)

@@ -56,10 +56,10 @@ class Judgment:
 
 
 def judge_rotations(runs: Sequence[Run]) -> Judgment:
-    """Full where all are right; partial where all of float32, all plain shapes, or all of the halves are.
+    """Full if all cases are correct; partial if all float32 cases, all plain shapes, or all halves are correct.
 
-    Right answers on a stream other than the given one are partial. A kernel that touches memory outside of its buffers earns
-    nothing: on a GPU it destroys the tensors of others.
+    Correct answers on another stream than the given one are partial. A kernel that accesses memory outside its buffers earns
+    no points, because on a GPU it can overwrite other tensors.
     """
     wrong = [run for run in runs if not run.right]
     said = f"{len(runs) - len(wrong)} of {len(runs)} rotations right."
@@ -150,11 +150,11 @@ def serial(traffics: Iterable[Traffic]) -> str:
 
 
 def judge_memory(watched: Mapping[Run, Traffic], compiled: Mapping[str, Mapping[str, int]] | None = None) -> Judgment:
-    """By the accesses of a warp's threads and by what nvcc made of them, where no GPU can be asked.
+    """Judge by the accesses of a warp's threads and by nvcc's output for them, without a GPU.
 
     Args:
-        watched: of each run with recorded accesses what its threads asked for.
-        compiled: by kernel, counts as of `course_lib.plugins.ptx.count_accesses`; None if nvcc could not be asked.
+        watched: for each run with recorded accesses, what its threads accessed.
+        compiled: counts by kernel from `course_lib.plugins.ptx.count_accesses`; None without nvcc.
     """
     worst = min(watched, key=lambda run: watched[run].used / USED[run.case.interleaved])
     narrowest = min(watched, key=lambda run: watched[run].width)
@@ -185,10 +185,10 @@ def judge_memory(watched: Mapping[Run, Traffic], compiled: Mapping[str, Mapping[
 
 
 def narrowed(compiled: Mapping[str, Mapping[str, int]]) -> tuple[str, str] | None:
-    """What keeps kernels that ask for 16 bytes at a time from moving them, and a hint; None if nothing does.
+    """The reason why kernels with accesses of 16 bytes do not move 16 bytes at a time, and a hint; None if they do.
 
-    A kernel that loads or stores 16 bytes keeps its packs in registers, and stores both packs of a thread whole. A kernel
-    beside it, for addresses that are not aligned, may be narrow. Each number type needs a wide kernel.
+    A kernel that loads or stores 16 bytes keeps its packs in registers, and stores both packs of a thread completely. Another
+    kernel, for unaligned addresses, may be narrow. Each number type needs a wide kernel.
     """
     widest: dict[str, int] = {}
     for kernel, counts in compiled.items():

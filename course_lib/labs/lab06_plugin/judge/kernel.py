@@ -51,15 +51,15 @@ class Run:
     """The result of one case.
 
     Attributes:
-        fault: why it was stopped, empty if it came to its end.
+        fault: why it was stopped, empty if it finished.
         kind: ``""``, or in one word what kind of fault it was.
         excess: largest error as a share of what is allowed; infinite if a number is missing or not finite.
         wrong: numbers with an error above what is allowed.
         wrong_first: those of them that are the first number of a pair, `a`.
-        accesses: of dtype `ACCESS`, in the order in which threads ran one after the other; empty unless they were recorded.
-        threads: how many were launched.
-        on_stream: whether every launch was on the stream that rope_launch was given.
-        in_surplus: whether it was stopped beyond the end of x or y while more threads were launched than there are pairs.
+        accesses: accesses of dtype `ACCESS`, in the sequence in which the threads ran; empty unless they were recorded.
+        threads: number of launched threads.
+        on_stream: whether every launch was on the stream that rope_launch received.
+        in_surplus: whether it was stopped beyond the end of x or y with more threads than pairs.
     """
 
     case: Case
@@ -79,7 +79,7 @@ class Run:
         return not self.fault and self.wrong == 0
 
     def message(self) -> str:
-        """What is wrong with a run that is not right."""
+        """The error of a run that is not correct."""
         if self.fault:
             return f"{self.case}: {self.fault}."
         far = (
@@ -100,10 +100,10 @@ def compile_program(source: str, driver: str, launcher: Launcher | None, *, gpu:
 
 
 def compile_ptx(source: str, launcher: Launcher | None) -> str:
-    """What nvcc makes of the text of rope.cu for compute capability 9.0, without a GPU.
+    """The PTX that nvcc makes from rope.cu for compute capability 9.0, without a GPU.
 
     Raises:
-        EngineError: it does not compile, or contains what a kernel must not.
+        EngineError: the file does not compile, or contains something that a kernel must not contain.
     """
     return _compiled({"source": source}, launcher).decode(errors="replace")
 
@@ -124,20 +124,20 @@ def _compiled(request: dict[str, Any], launcher: Launcher | None) -> bytes:
 
 
 def run_program(program: bytes, question: bytes, launcher: Launcher | None, *, max_bytes: int = _MAX_ANSWER) -> bytes:
-    """What a compiled program answers.
+    """The answer of a compiled program.
 
     Raises:
-        EngineError: nothing, too much, or not in time.
+        EngineError: the answer is empty, too long or late.
     """
     message = f"{len(program):<20}".encode() + program + question
     return run_isolated(_python(lab06_run_child), message, launcher=launcher, time_limit_s=TIME_LIMIT_S, max_bytes=max_bytes)
 
 
 def run_kernel(source: str, cases: Sequence[Case], launcher: Launcher | None = None) -> list[Run]:
-    """Compile `source` for the host and run it on each case, one after the other.
+    """Compile `source` for the host and run it on each case in sequence.
 
     Raises:
-        EngineError: it does not compile, contains what a kernel must not, or its process sent an invalid answer.
+        EngineError: the source does not compile, contains something that a kernel must not contain, or its process sent an invalid answer.
     """
     program = compile_program(source, "examine_on_host.cpp", launcher)
     question = np.array([len(cases)], np.int64).tobytes() + b"".join(case.wire().tobytes() for case in cases)

@@ -37,7 +37,7 @@ class Case:
         dtype: a name of `DTYPES`.
         interleaved: which numbers form a pair, as in `course_lib.plugins.rope`.
         spare: rows of the tables beyond the sequence.
-        shifted: 0, or 1 to 4 where x, cos, sin or y begins one number behind an aligned address.
+        shifted: 0, or 1 to 4 if x, cos, sin or y begins one number after an aligned address.
         watched: record each access of each thread.
     """
 
@@ -74,7 +74,7 @@ class Case:
         return numbers(bits, self.dtype).reshape(self.shape)
 
     def token(self, number: int) -> np.ndarray:
-        """The numbers of one token alone, shape (1, 1, heads, head size); tokens of all sequences are counted through."""
+        """The numbers of one token, shape (1, 1, heads, head size). Tokens are numbered across all sequences."""
         size = self.shape[2] * self.shape[3]
         index = np.arange(number * size, (number + 1) * size, dtype=np.uint32)
         return numbers(drawn(index, self.dtype, _LOWEST_X, self.seed), self.dtype).reshape(1, 1, *self.shape[2:])
@@ -95,8 +95,8 @@ class Case:
         final rounding to a smaller type adds half a step of that type.
 
         Args:
-            y: bits as the kernel left them.
-            x, tables: what was rotated; None is all of it.
+            y: bits that the kernel wrote.
+            x, tables: the rotated numbers; None means all of them.
         """
         x = self.x() if x is None else x
         cos, sin = tables or self.tables()

@@ -1,4 +1,4 @@
-"""How well a kernel uses memory, from the recorded accesses of its threads, as Nsight Compute would count them on a GPU."""
+"""The memory efficiency of a kernel, from the recorded accesses of its threads, counted as Nsight Compute does on a GPU."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _numbered(*columns: np.ndarray) -> np.ndarray:
 
 
 def _begins(*columns: np.ndarray) -> np.ndarray:
-    """Where a row differs from the one before it."""
+    """Whether each row differs from the previous one."""
     begins = np.ones(len(columns[0]), bool)
     begins[1:] = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])
     return begins

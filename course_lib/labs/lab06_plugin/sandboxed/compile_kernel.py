@@ -141,7 +141,7 @@ def _without_comments(source: str) -> str:
     """The text as the compiler reads it: lines that end with a backslash joined, and a space for each comment.
 
     Raises:
-        Rejected: it holds a raw string, whose lines a compiler reads by rules of their own.
+        Rejected: the text has a raw string, for whose lines a compiler has special rules.
     """
 
     def kept(token: re.Match[str]) -> str:
@@ -153,9 +153,9 @@ def _without_comments(source: str) -> str:
 
 
 def _check_includes(source: str) -> None:
-    """Every include is of a permitted header, and comes before the learner's macros, which could change what the header says.
+    """Every include must name a permitted header and come before the learner's macros, which could change the header.
 
-    Nothing else may say that lines come from another file.
+    No other line may declare that lines come from another file.
     """
     defined = ""
     for word, rest in _DIRECTIVE.findall(_without_comments(source)):
@@ -172,7 +172,7 @@ def _check_includes(source: str) -> None:
 
 
 def _own_lines(preprocessed: str) -> list[str]:
-    """The lines of the learner's file itself: those that no include is around."""
+    """The lines of the learner's file itself, outside all includes."""
     depth, own = 0, []
     for line in preprocessed.splitlines():
         if marker := re.match(r'#(?:line)? \d+ "(?:[^"\\]|\\.)*"([ \d]*)', line):
@@ -184,7 +184,7 @@ def _own_lines(preprocessed: str) -> list[str]:
 
 
 def _check_words(preprocessed: str, source: str) -> None:
-    """Look at the learner's lines as they stand, macros that are never used included, and at what macros have become in them."""
+    """Check the learner's lines before and after macro expansion, including macros that are never used."""
     for lines in (_own_lines(preprocessed), _without_comments(source).splitlines()):
         text = re.sub(r'"(?:[^"\\\n]|\\.)*"', '""', "\n".join(lines))
         text = _CUDA_ATTRIBUTES.sub("", text)

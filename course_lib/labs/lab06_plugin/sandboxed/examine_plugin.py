@@ -1,8 +1,8 @@
-"""The process that asks a learner's rope_plugin.py what TensorRT would ask, over TensorRT's real Python bindings.
+"""The process that calls a learner's rope_plugin.py as TensorRT would, over TensorRT's real Python bindings.
 
-It is started as a file, with ``python -I``, and knows nothing of the course. Standard input is a zip archive: the bindings' wheel,
-empty stand-ins for TensorRT's libraries, the plugin and the questions. Answers are plain JSON values; whether they are right is
-decided elsewhere.
+It is started as a file, with ``python -I``, and does not import the course. Standard input is a zip archive: the bindings' wheel,
+empty stand-ins for TensorRT's libraries, the plugin and the questions. Answers are plain JSON values; another process decides
+whether they are correct.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ class PluginHost:
     def enqueue(
         self, interleaved: bool, dtype: str, shapes: list[list[int]], addresses: list[list[int]], streams: list[int]
     ) -> list[Call]:
-        """One plugin, several shapes: as an engine with a dynamic shape does."""
+        """Run one plugin with several shapes, as an engine with a dynamic shape does."""
         plugin = self._plugin(interleaved, "RUNTIME").attach_to_context(None)
         self.calls = []
         for shape, (*inputs, output), stream in zip(shapes, addresses, streams, strict=True):
@@ -198,7 +198,7 @@ def _tried(question: Callable[..., Any], **arguments: Any) -> Any:
 
 
 def said(error: BaseException) -> str:
-    """One line: where in the learner's file it happened, and what."""
+    """One line with the error and its place in the learner's file."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == FILE]
     where = f"{FILE}, line {frames[-1].lineno}: " if frames else f"{FILE}: "
     return " ".join(f"{where}{type(error).__name__} {error}".split())[:300]

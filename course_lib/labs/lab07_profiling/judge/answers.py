@@ -20,7 +20,7 @@ def largest_error(expected: Sequence[np.ndarray], found: Sequence[np.ndarray]) -
     """Largest deviation of a logit, relative to the largest logit; infinity if there is NaN.
 
     Raises:
-        EngineError: not as many answers, or not as many rows in them, as were asked for.
+        EngineError: the number of answers, or of their rows, is wrong.
     """
     if len(found) != len(expected):
         raise EngineError(f"{len(expected)} requests were sent and {len(found)} answers came back", code=ANOTHER_COUNT)

@@ -1,4 +1,4 @@
-"""How fast a pipeline of lab 07 has to be: yardsticks are the reference with causes left in, measured in the same session."""
+"""The required throughput of lab 07, relative to the reference with causes left in, measured in the same session."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ class Restarted:
     fresh: Callable[[], Stream]
 
     def time_ms(self, feeds: Stream) -> float:
-        """From the first byte sent to the last received, after another stream that warms up.
+        """Time from the first byte sent to the last byte received, after a warm-up stream.
 
         Raises:
-            EngineError: it failed, or the answers are not the given pipeline's.
+            EngineError: the pipeline failed, or its answers differ from the given pipeline's.
         """
         expected = services.answers(self.truth, feeds)
         with self.start() as service:
@@ -90,9 +90,9 @@ def above(latencies: Latencies, tier: str) -> bool | None:
 
 
 def reached(latencies: Latencies, left: int) -> bool | None:
-    """Whether the submission is as fast as the reference with its `left` costliest causes left in: yes, no, or None.
+    """Whether the submission is as fast as the reference with its `left` costliest causes left in; None if undecided.
 
-    What causes cost adds up: the pipeline does one thing after the other.
+    The costs of causes add up, because the pipeline works sequentially.
     """
     return all_met(criteria(latencies, left))
 
@@ -105,7 +105,7 @@ def _with_left(latencies: Latencies, left: int) -> np.ndarray:
 
 
 def fixes(latencies: Latencies) -> tuple[int, bool]:
-    """What the submission's throughput is worth in fixed causes, 0 to 3, and whether measuring could tell it from one more."""
+    """The submission's throughput as a number of fixed causes, 0 to 3, and whether the measurement could distinguish it from one more."""
     for left in (1, 2, 3):
         if reached(latencies, left):
             return 4 - left, all(reached(latencies, more) is not None for more in range(1, left))
@@ -118,7 +118,7 @@ def decided(latencies: Latencies) -> bool:
 
 
 def criteria(latencies: Latencies, left: int = 1) -> list[Criterion]:
-    """What throughput needs with `left` of the causes left in: full points with one, the fewer of them the more points."""
+    """The criteria for the throughput with `left` of the causes left in. One is for full points; fewer causes give more points."""
     over, of_reference = (speedup(latencies[name], latencies["yours"]) for name in ("given", "reference"))
     needed = AS_FAST[left] * float(np.median(latencies["reference"]) / np.median(_with_left(latencies, left)))
     tier = "full" if left == 1 else "partial"

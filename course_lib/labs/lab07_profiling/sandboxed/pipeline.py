@@ -1,7 +1,7 @@
-"""The process that runs a learner's pipeline: it speaks a worker's protocol, so that `Worker` is its parent's end.
+"""The process that runs a learner's pipeline: it uses a worker's protocol, so that its parent can be a `Worker`.
 
-``load`` brings the plan. Each ``infer`` then brings either the text of pipeline.py, a stream of requests, or a request for the
-recorded timeline. The pipeline sees requests, an engine and a way to name ranges, and nothing else of the examiner's.
+``load`` transfers the plan. Each ``infer`` then transfers the text of pipeline.py, a stream of requests, or a request for the
+recorded timeline. The pipeline has access only to requests, an engine and a way to name ranges.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class NumpyOnly:
 
 
 class Recorder:
-    """Ranges with the thread that ran them. Where NVTX is installed they are NVTX ranges as well, for Nsight Systems."""
+    """Ranges with the thread that ran them. With NVTX installed, they are also NVTX ranges, for Nsight Systems."""
 
     def __init__(self) -> None:
         from course_lib.profiling.timelines.ranges import nvtx_range
@@ -75,7 +75,7 @@ class ReadsAhead(RuntimeError):
 
 
 class Requests:
-    """The stream that a pipeline gets: a request comes only while fewer than `MOST_IN_HAND` are unanswered.
+    """The stream for a pipeline. It gives a request only while fewer than `MOST_IN_HAND` are unanswered.
 
     A thread that reads ahead waits, as it would at a socket. The thread that answers cannot wait for itself.
     """
@@ -103,7 +103,7 @@ class Requests:
 
 
 class Pipeline(Protocol):
-    """What a learner's `Pipeline` has to offer."""
+    """The interface of a learner's `Pipeline`."""
 
     def run(self, requests: Iterator[list[bytes]]) -> Iterator[np.ndarray]:
         """Logits for the scans of each request, ``(scans, 10)``."""
@@ -172,7 +172,7 @@ def said(error: BaseException) -> str:
 
 
 def serve(library: str) -> None:
-    """Answer a `Worker`'s requests until standard input closes; what the learner's code prints goes to the log."""
+    """Answer a `Worker`'s requests until standard input closes; output of the learner's code goes to the log."""
     sys.path.insert(0, library)
     from course_lib.engines import Plan
     from course_lib.engines.worker import wire

@@ -1,4 +1,4 @@
-"""Which faults of lab 08's scenes a server survived, and hints for the others."""
+"""The faults in lab 08's scenes that a server survived, and hints for the others."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ HINTS = {
 
 @dataclass(frozen=True)
 class Finding:
-    """What one scene showed.
+    """The result of one scene.
 
     Attributes:
-        wrong: how many answers were wrong, the one thing that a server must never do.
-        trouble: what else went wrong, one line; empty if the server survived.
-        busy: it was late, and so was the reference: nothing is decided.
-        empty: a part of the server's code is still to be written.
+        wrong: number of wrong answers. A server must never give one.
+        trouble: the other problem, one line; empty if the server survived.
+        busy: the server was late, and so was the reference. Nothing is decided.
+        empty: a part of the server's code is not written yet.
         late: no answer was wrong, but a server or an answer was not in time. The cause is the server or a stalled machine.
     """
 
@@ -68,7 +68,7 @@ class Finding:
 
 
 def finding(scene: Scene, wrong: Sequence[Reply]) -> Finding:
-    """What a scene shows, once the judge has found the wrong answers in it."""
+    """The finding of a scene, with the number of wrong answers from the judge."""
     trouble = _not_up(scene) or _rollout(scene) or _unanswered(scene) or _special(scene)
     return Finding(
         scene.name, len(wrong), trouble, bool(trouble) and not wrong and _late(scene), empty=bool(scene.flags.get("empty"))

@@ -1,4 +1,4 @@
-"""The judge's end of lab 08: builds the plans, sends the supervisor into its confined process, checks what comes back."""
+"""The judge's part of lab 08: builds the plans, starts the supervisor in its confined process, and checks the replies."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def recipe(most: int = MOST_ROWS) -> Recipe:
 
 @dataclass(frozen=True)
 class Truth:
-    """What the answers should be. It never leaves the judge.
+    """The correct answers. They never leave the judge.
 
     Attributes:
         features: every row that may be sent.
@@ -89,7 +89,7 @@ def play(sources: Sources, names: Sequence[str], examiner: Examiner) -> tuple[li
     """Play scenes with a learner's server.
 
     Raises:
-        EngineError: its process took too long or gave an invalid answer.
+        EngineError: the server's process took too long or sent an invalid answer.
         ExaminerFault: the network could not be built.
     """
     rng = examiner.rng()
@@ -104,7 +104,7 @@ def play(sources: Sources, names: Sequence[str], examiner: Examiner) -> tuple[li
 
 
 def load(servers: Mapping[str, Sources], examiner: Examiner, rows: int) -> tuple[dict[str, Any], list[Scene], Truth]:
-    """Time servers together: the supervisor's answer, the replies of the first, and the truth; see `play`."""
+    """Time servers together. Returns the supervisor's answer, the replies of the first server, and the correct answers; see `play`."""
     rng = examiner.rng()
     models = {"old": Scorer(int(rng.integers(1 << 31)), 2048)}
     truth = Truth.of(models, rows, rng)

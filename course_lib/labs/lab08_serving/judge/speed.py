@@ -62,8 +62,8 @@ class Load:
 
     Attributes:
         burst_ms: time for a burst of requests from many clients, by server, shape ``(rounds,)``.
-        under_load_ms, lone_ms: latencies of single requests, in bursts and one after the other.
-        wrong: how many answers of the first server were wrong.
+        under_load_ms, lone_ms: latencies of single requests, in bursts and in sequence.
+        wrong: number of wrong answers of the first server.
     """
 
     burst_ms: dict[str, np.ndarray]
@@ -89,7 +89,7 @@ class Load:
 
     @cached_property
     def alone_ms(self) -> Interval:
-        """Interval of the median latency of a request that comes alone, in milliseconds."""
+        """Interval of the median latency of a single request, in milliseconds."""
         return _resampled(lambda ms: float(np.median(ms)), self.lone_ms["yours"])
 
     @property
@@ -155,7 +155,7 @@ class Load:
 def measured(yours: Sources, examiner: Examiner) -> Load:
     """Serve the same requests with the learner's server, the reference's and the one that answers one at a time.
 
-    While the times do not decide every criterion the servers are started again and measured on, `SESSIONS` times in all.
+    If the times do not decide every criterion, the servers are started again and measured further, in at most `SESSIONS` sessions.
     """
     servers = {"yours": yours, "reference": sources(), "naive": sources("one_at_a_time")}
     taken = beside(servers, examiner)

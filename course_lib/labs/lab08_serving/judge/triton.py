@@ -51,7 +51,7 @@ def read(text: bytes, launcher: Launcher | None) -> Config:
 
 
 def mistakes(config: Config) -> list[Mistake]:
-    """Everything that keeps the configuration from serving the scorer as the task asks, the most serious first."""
+    """Everything that prevents the configuration from serving the scorer as required, the most serious mistake first."""
     found = [*_identity(config), *_tensors(config), *_batching(config), *_instances(config), *_versions(config)]
     return sorted(found, key=lambda mistake: not mistake.grave)
 

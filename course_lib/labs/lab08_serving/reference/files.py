@@ -1,4 +1,4 @@
-"""The files of lab 08's reference and of the server that learners start from, as they are handed in."""
+"""The files of lab 08's reference and of the server from which learners start, in the form of a submission."""
 
 from __future__ import annotations
 

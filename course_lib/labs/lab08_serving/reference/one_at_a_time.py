@@ -12,7 +12,7 @@ from course_lib.labs.lab08_serving.reference.store import plan_for
 
 
 class Server:
-    """Answers requests from any number of threads with one engine, one after the other."""
+    """Answers requests from any number of threads with one engine, in sequence."""
 
     def __init__(self, model: Path, recipe: dict[str, Any], cache: Path, engines: Any) -> None:
         self._engine = engines.load(plan_for(model.read_bytes(), recipe, cache, engines))

@@ -39,7 +39,7 @@ class Server:
         return {"scores": done.result()}
 
     def reload(self, model: Path) -> None:
-        """Serve another network from now on; until it is ready, or if that fails, the one before it answers."""
+        """Serve another network from now on. Until it is ready, or if that fails, the old network answers."""
         self._engine = self._engine_for(model)
 
     def _engine_for(self, model: Path) -> Any:
@@ -71,7 +71,7 @@ class Server:
                     done.set_exception(error)
 
     def _gather(self) -> list[_Request]:
-        """The requests of the next run: at least one, and those that come within the window, while they fit."""
+        """The requests of the next run: at least one, and those that arrive within the window and fit."""
         batch = [self._held or self._waiting.get()]
         self._held, rows, until = None, len(batch[0][0]), time.monotonic() + WINDOW_S
         while rows < self._most:

@@ -1,6 +1,6 @@
-"""The reference's store of plans: one file a plan, with a digest in front; what cannot be trusted is built again.
+"""The reference's store of plans: one file per plan, which begins with a digest. A file that cannot be trusted is built again.
 
-`lab08` hands this file in as ``store.py``: it uses Python's own modules and nothing of the course.
+`lab08` submits this file as ``store.py``. It imports only Python's own modules.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ _SET_DUMPABLE, _SET_CHILD_SUBREAPER = 4, 36  # of prctl(2)
 
 
 def keep_apart() -> None:
-    """Servers cannot look into this process, and what they start stays below it even if they disown it."""
+    """Servers cannot inspect this process, and their child processes stay below it even if they detach."""
     prctl = ctypes.CDLL(None, use_errno=True).prctl
     prctl(_SET_DUMPABLE, 0, 0, 0, 0)
     prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -44,7 +44,7 @@ def descendants(pid: int) -> set[int]:
 
 
 def send(pids: set[int], number: signal.Signals) -> None:
-    """Send a signal to processes, some of which may be gone."""
+    """Send a signal to processes, some of which may have ended."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)

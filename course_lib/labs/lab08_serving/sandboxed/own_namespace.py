@@ -1,6 +1,6 @@
-"""A sandbox for each server inside the sandbox: it sees no other server's processes, and keeps nothing outside of its cache.
+"""A sandbox for each server inside the sandbox: it cannot see other servers' processes, and can keep files only in its cache.
 
-A process takes new namespaces for users, mounts, processes, IPC objects. Nothing that it sees can be written but its cache and
+A process takes new namespaces for users, mounts, processes and IPC objects. It can write only to its cache and
 its own temporary folders, which are deleted with it. Then it gives up every capability, so that it cannot undo this. Linux only.
 """
 
@@ -24,7 +24,7 @@ _BYTES = b"size=268435456"
 
 
 def works() -> str:
-    """Why a process of this machine cannot be set apart; empty if it can. Tried in a separate process."""
+    """Why a process of this machine cannot be isolated; empty if it can. Tried in a separate process."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -75,9 +75,9 @@ def set_apart(readable: Sequence[Path], writable: Sequence[Path]) -> None:
 
 
 def _own_proc(child: int) -> None:
-    """A folder /proc with what the machine is, and of its processes only the child, as ``self``.
+    """A folder /proc with the facts about the machine, and with only the child's process, as ``self``.
 
-    A new procfs would be simpler. The kernel rejects one where parts of the old one are hidden, as in most containers.
+    A new procfs would be simpler, but the kernel rejects one if parts of the old one are hidden, as in most containers.
     """
     made = _TEMPORARY / "proc"
     made.mkdir()
@@ -93,7 +93,7 @@ def _own_proc(child: int) -> None:
 
 
 def _own_files(readable: Sequence[Path], writable: Sequence[Path]) -> None:
-    """New temporary folders, in which what is named lies where it lay; everything else becomes read-only."""
+    """Mount new temporary folders that contain the named files at their old paths. Everything else becomes read-only."""
     _mount(None, "/", None, _RECURSIVE | _PRIVATE)
     _mount("tmpfs", _STASH, "tmpfs", _NO_SETUID | _NO_DEVICES)
     shown = [(path, False) for path in readable] + [(path, True) for path in writable]

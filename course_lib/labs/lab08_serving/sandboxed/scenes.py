@@ -19,7 +19,7 @@ _FLIPPED = 4096  # bytes of a file, or of a plan, in which bits are flipped
 
 
 def warm(stage: Stage, scene: Scene) -> None:
-    """Start on an empty cache, then once more on the same."""
+    """Start on an empty cache, then again on the same cache."""
     with empty_cache() as cache:
         stage.serve(scene, "first start", cache)
         stage.serve(scene, "second start", cache)
@@ -42,7 +42,7 @@ def damaged(harm: Callable[[Path, Stage], None]) -> Callable[[Stage, Scene], Non
 
 
 def flipped(file: Path, stage: Stage) -> None:
-    """Some bits in the middle of the file are flipped, as on a bad disk, and those of a plan's middle wherever they lie in it.
+    """Flip some bits in the middle of the file, as on a bad disk, and the bits of a plan's middle wherever they are in the file.
 
     A plan's beginning and end stay, so that the plan still loads.
     """

@@ -1,8 +1,8 @@
 """The process that runs a learner's server: source text in, requests in, answers out, over two pipes.
 
-It is started as a file, in the environment of the engines. Only `nursery` starts it anew each time it is asked,
-by a fork, so that a start costs no imports. What the server gets from us, its `engines`,
-behaves as TensorRT does: a plan belongs to one version and one device, and an execution context to one thread at a time.
+It is started as a file, in the environment of the engines. `nursery` forks a new process for each
+request, so that a start does not need imports. The server's `engines`
+behave as TensorRT does: a plan belongs to one version and one device, and an execution context to one thread at a time.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ class Engines:
     """The object that a server gets: `build` and `load`, and the version and device that plans depend on.
 
     Attributes:
-        version: of the compiler and the runtime.
-        device: of the GPU, such as ``"sm90"``.
+        version: version of the compiler and the runtime.
+        device: compute capability of the GPU, such as ``"sm90"``.
     """
 
     BuildError, PlanError, EngineError = BuildError, PlanError, EngineError
@@ -255,7 +255,7 @@ def limit_files(size: int | None, die: bool) -> None:
 
 
 def said(error: BaseException) -> str:
-    """One line: where in the learner's files it happened, and what."""
+    """One line with the error and its place in the learner's files."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in FILES]
     where = f"{frames[-1].filename}, line {frames[-1].lineno}: " if frames else ""
     return " ".join(f"{where}{type(error).__name__} {error}".split())[:300]
@@ -273,7 +273,7 @@ def serve(reader: int, writer: int) -> None:
 
 
 def nursery(asked: socket.socket) -> None:
-    """Fork a server's process for every pair of pipes that comes in, and answer with its process id."""
+    """Fork a server's process for every received pair of pipes, and answer with its process id."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps them
     while True:
         message, pipes, _, _ = socket.recv_fds(asked, 1, 2)

@@ -1,4 +1,4 @@
-"""The supervisor's end of a server process: requests out, answers in with the time they took, builds that it asks for."""
+"""The supervisor's side of a server process: it sends requests, receives answers with their times, and answers build requests."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class Ticket:
 
     Attributes:
         status: ``"ok"``, ``"rejected"`` for a ValueError, ``"error"`` for another exception, ``"none"`` without an answer.
-        empty: the exception was a NotImplementedError, which says that the body is still to be written.
-        latency_s: from sending to the answer, on the supervisor's clock.
+        empty: the exception was a NotImplementedError, so the body is not written yet.
+        latency_s: time from sending to the answer, on the supervisor's clock.
     """
 
     status: str = "none"
@@ -121,11 +121,11 @@ class Nursery:
 
 
 class ServerProcess:
-    """A server in its own process. Use it as a context manager; leaving it ends the process and what it started.
+    """A server in its own process. Use it as a context manager; leaving it ends the process and its children.
 
     Args:
         nursery: starts the process.
-        begin: what the server is started with; see `server_host.Child`.
+        begin: the start parameters of the server; see `server_host.Child`.
         builder: answers its builds.
     """
 
@@ -162,7 +162,7 @@ class ServerProcess:
         return {"ok": "", "none": "its process died"}.get(self._up.status, self._up.text)
 
     def wait_build(self, time_limit_s: float) -> None:
-        """Wait until the builder is asked, or until the server is up or has failed without asking."""
+        """Wait for a build request, or until the server has started or failed without one."""
         until = time.monotonic() + time_limit_s
         while time.monotonic() < until and not self._last.finished.is_set():
             if self._builder.asked.acquire(timeout=0.02):
@@ -176,7 +176,7 @@ class ServerProcess:
         return self._last
 
     def answers(self, requests: Sequence[Mapping[str, np.ndarray]], clients: int) -> list[Ticket]:
-        """One ticket for each request. Each of `clients` sends its next request as soon as it has the answer to the one before."""
+        """One ticket for each request. Each of `clients` sends its next request when it has the previous answer."""
         done: queue.SimpleQueue[Ticket] = queue.SimpleQueue()
         tickets = [self._ask({"do": "answer"}, feeds, done) for feeds in requests[:clients]]
         for feeds in [*requests[clients:], *[None] * len(tickets)]:
@@ -232,7 +232,7 @@ class ServerProcess:
                 self._send(*reply)
 
     def _close(self) -> None:
-        """No more answers will come."""
+        """Finish all tickets, because no more answers will arrive."""
         while self._open:
             with contextlib.suppress(KeyError):
                 ticket, done = self._open.popitem()[1]

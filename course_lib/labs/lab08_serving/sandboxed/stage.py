@@ -22,7 +22,7 @@ class Reply:
     """The answer to one request, without its numbers, which are in the scene's `scores`.
 
     Attributes:
-        first, rows: which rows of the judge's features were sent; `rows` is 0 for a malformed request.
+        first, rows: the rows of the judge's features that were sent; `rows` is 0 for a malformed request.
         model: whose answer is right: ``"old"``, ``"new"`` or ``"either"``.
         status: that of `Ticket`, or ``"misshapen"`` for an answer that is not an array of scores.
         kind: what is wrong with a malformed request.
@@ -159,7 +159,7 @@ class Stage:
     def serve(
         self, scene: Scene, step: str, cache: Path, sizes: tuple[int, ...] = (1, 3, 16), *, model: str = "old", **options: Any
     ) -> None:
-        """Start a server on `cache`, send it requests, end it; the builds it asked for are noted under `step`."""
+        """Start a server on `cache`, send requests, and end it. Its build requests are recorded under `step`."""
         builder = self.builder()
         with self.server(cache, builder, model=model, **options) as process:
             self.try_server(scene, process, list(sizes), model=model)

@@ -1,6 +1,6 @@
 """The supervisor of lab 08: in one confined process it plays the scenes with a learner's server and times it together with two others.
 
-It holds no learner code and knows no right answer: it reports what was sent and what came back, and the judge compares.
+It does not hold learner code or correct answers. It reports what was sent and received, and the judge compares.
 """
 
 from __future__ import annotations
@@ -73,10 +73,10 @@ def play(stage: Stage, names: list[str], time_limit_s: float) -> tuple[dict[str,
 
 
 def load(stages: dict[str, Stage], seed: int, time_limit_s: float) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Bursts of requests from many clients and lone requests, for all servers in turn, each alone on the machine.
+    """Bursts of requests from many clients and single requests, for all servers in turn, each alone on the machine.
 
-    The first server is the learner's: its answers are kept, and its processes stand still while the others are timed.
-    Times are taken here, where no server's code runs, and a server is never asked before its time.
+    The first server is the learner's. Its answers are kept, and its processes are stopped while the others are timed.
+    This process measures the times, without any server's code, and never sends a request before its time.
     """
     deadline = time.monotonic() + time_limit_s
     scene, rng = Scene("load"), np.random.default_rng(seed)

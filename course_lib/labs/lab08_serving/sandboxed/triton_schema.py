@@ -1,7 +1,7 @@
 """The process that reads a ``config.pbtxt``: its text in, the configuration as JSON out, by NVIDIA's own protobuf schema.
 
-It is started as a file, with ``python -I``. The schema comes with the package tritonclient; its one module is loaded by its path,
-because importing the package around it would need grpc.
+It is started as a file, with ``python -I``. The schema is a module of the package tritonclient. It is loaded by its path,
+because importing the package would need grpc.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""How good detections are: mean average precision at an overlap of 0.5, and the share of boxes without a digit.
+"""The accuracy of detections: mean average precision at an overlap of 0.5, and the share of boxes without a digit.
 
 Source: Everingham et al., The Pascal Visual Object Classes Challenge (2010), section 4.2, with the area under the whole
-precision envelope; a box may take the best truth that is still free, as in COCO's evaluation (Lin et al. 2014).
+precision envelope; a box may match the best true box that is still free, as in COCO's evaluation (Lin et al. 2014).
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ def _run(folder: Path, scratch: Path, examiner: Examiner, frames: int) -> tuple[
 
 
 def _runnable(model: Path, recipe: Recipe, examiner: Examiner, plan: Plan | None = None) -> Plan:
-    """What the examiner's runner executes; for ONNX Runtime on a CPU, INT8 is lowered first."""
+    """The plan that the examiner's runner executes. For ONNX Runtime on a CPU, INT8 is lowered first."""
     if recipe.precision == "int8" and lowering.wanted(examiner):
         return lowering.runnable(model, recipe, examiner)
     return examiner.runnable(model, recipe, plan)

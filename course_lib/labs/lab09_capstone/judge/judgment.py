@@ -107,7 +107,7 @@ def _percent(share: Interval) -> str:
 
 
 def _hint_for_boxes(trial: Trial) -> str:
-    """The likeliest cause, found by taking the others away: what the network can do, then what the settings make of it."""
+    """The most likely cause, found by exclusion: first the network's accuracy, then the effect of the settings."""
     settings, given = trial.settings, trial.given
     if trial.quality.false_share > given.false_share + FULL_FALSE:
         if settings.overlap >= _MANY_OVERLAP:

@@ -78,14 +78,14 @@ def record(
     frames: Sequence[Frame],
     decided: Callable[[dict[str, Recording]], bool] = lambda _: True,
 ) -> dict[str, Recording]:
-    """Let all subjects answer the video, their calls interleaved.
+    """Run all subjects on the video, with interleaved calls.
 
-    Times are what they would be if the machine had run at one speed: those of ``subjects["reference"]`` tell how fast it was.
+    Times are corrected to a constant speed of the machine, which the times of ``subjects["reference"]`` show.
 
     Args:
         subjects: "reference", "yours", and those of `ANSWER_ONCE`.
-        decided: whether these times decide every criterion; as long as they do not, the video is shown again, `MOST_PASSES` times
-            at most.
+        decided: function that tells whether the times decide every criterion. Until they do, the video runs again, at most
+            `MOST_PASSES` times.
 
     Raises:
         EngineError: an answer is invalid, or yours take `SLOWEST` times as long as the reference's.
@@ -128,10 +128,10 @@ def _one_pass(subjects: Mapping[str, Subject], images: np.ndarray) -> tuple[dict
 
 
 def _check_same_answers(first: Sequence[Detections], later: Sequence[Detections]) -> None:
-    """Whether the answers of a later pass, which is timed as well, are those of the first, which are judged.
+    """Check that the answers of a later timed pass equal those of the first pass, which are judged.
 
     Raises:
-        EngineError: they are not.
+        EngineError: the answers differ.
     """
     others = sum(not _alike(one, other) for one, other in zip(first, later, strict=True))
     if others > MOST_OTHERS * len(first):
@@ -161,7 +161,7 @@ def _moments(n: int) -> np.ndarray:
 
 
 def _pace(call_ms: np.ndarray) -> np.ndarray:
-    """How much slower than usual the machine was at each call of the reference: a running median."""
+    """The slowdown of the machine at each call of the reference, as a running median."""
     width = min(_NEIGHBORS, len(call_ms))
     padded = np.pad(call_ms, (width // 2, (width - 1) // 2), mode="reflect" if width > 1 else "edge")
     return np.median(np.lib.stride_tricks.sliding_window_view(padded, width), axis=1) / np.median(call_ms)

@@ -39,7 +39,7 @@ def replay(call_ms: np.ndarray, sent: int, settings: Settings, period_ms: float)
     Args:
         call_ms: durations, ``(calls,)``; they repeat if there are more calls.
         sent: number of frames.
-        period_ms: from one frame of the source to the next.
+        period_ms: time from one frame of the source to the next.
     """
     arrivals = np.arange(sent) * period_ms * settings.every
     done = np.full(sent, np.nan)

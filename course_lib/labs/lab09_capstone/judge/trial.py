@@ -76,7 +76,7 @@ class Trial:
 
     @cached_property
     def p99_periods(self) -> Interval:
-        """Interval of the latency that 99 % of the submission's frames stay under, in periods."""
+        """Interval of the 99th percentile of the submission's latency, in periods."""
         return _interval(self.replay.p99_ms, [one.p99_ms for one in self._replays], 1 / self.period_ms)
 
     @cached_property
@@ -91,28 +91,28 @@ class Trial:
 
     @cached_property
     def quality(self) -> Quality:
-        """Of the boxes that are shown."""
+        """Quality of the displayed boxes."""
         return quality(self.shown, self.frames)
 
     @cached_property
     def given(self) -> Quality:
-        """Of the given detector in PyTorch without a time limit."""
+        """Quality of the given detector in PyTorch without a time limit."""
         return quality(self.recordings["eager"].found, self.frames)
 
     @cached_property
     def detected(self) -> Quality:
-        """Of the submission's detector on the frames that were sent to it, lost or not: what the network itself can do."""
+        """Quality of the submission's detector on all frames that were sent to it, lost or not: the accuracy of the network itself."""
         return quality(self.recordings["yours"].found, self.frames[:: self.settings.every])
 
     @cached_property
     def mean_ap_share(self) -> Interval:
-        """Interval of the submission's mean average precision over the given detector's."""
+        """Interval of the submission's mean average precision divided by the given detector's."""
         share = self.quality.mean_ap / self.given.mean_ap
         return _interval(share, [yours.mean_ap / given.mean_ap for yours, given in self._qualities])
 
     @cached_property
     def false_excess(self) -> Interval:
-        """Interval of how much larger the submission's share of false boxes is than the given detector's."""
+        """Interval of the submission's share of false boxes minus the given detector's."""
         excess = self.quality.false_share - self.given.false_share
         return _interval(excess, [yours.false_share - given.false_share for yours, given in self._qualities])
 
