@@ -15,3 +15,8 @@ def plain(text: Any, most: int = 1000) -> str:
     """
     cut = str(text)[: 4 * most]
     return "".join(one if one.isprintable() else _REPLACED for one in " ".join(cut.split()))[:most]
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's message, at most 300 characters; the name of the error's class if there is no message."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
