@@ -125,7 +125,7 @@ def networks_summary(data: Data) -> str:
     ]
     about = f"""FP16 on both sides, {device(data)}, {tensorrt(data)} against torch {torch(data)}, {source("networks_h200", data)}):
         speedup of TensorRT over the fastest of PyTorch's ways (eager, `torch.compile`, CUDA graph) [95 % interval];
-        the last column is over eager. Below 1 PyTorch is faster. Weights are random, except for the detector's."""
+        the last column is over eager. Below 1, PyTorch is faster. Weights are random, except for the detector's."""
     return page(about, table(("network", *(f"batch {batch}" for batch in batches), f"over eager, batch {batches[-1]}"), lines))
 
 

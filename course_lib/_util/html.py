@@ -19,7 +19,7 @@ def render(package: str, template: str, **values: Any) -> str:
     Args:
         package: the library's folder that holds ``templates/``, such as ``"grading/reports"``.
         template: the name of the file.
-        values: what the template names. A float is written as by ``:g``.
+        values: values for the names in the template. A float is written with ``:g``.
     """
     return _environment(package).get_template(template).render(values)
 

@@ -105,7 +105,7 @@ def _tensors(model: onnx.ModelProto, feeds: Feeds) -> Iterator[tuple[str, np.nda
 
 def _row(node: str, values: np.ndarray, shown: Format) -> TensorRange:
     if not np.isfinite(values).all():
-        raise CourseError(f"what {node!r} makes is not finite in float32 already: look at the data and at the model before it")
+        raise CourseError(f"the output of {node!r} is not finite even in float32: check the data and the model before it")
     rounded, sizes = shown.round(values), np.abs(values[values != 0]).astype(np.float64)
     if not sizes.size:
         return TensorRange(node, 0.0, 0.0, 0.0, 0.0, 0.0)

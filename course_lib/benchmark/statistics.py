@@ -27,7 +27,7 @@ class Interval:
 
     @property
     def half_width(self) -> float:
-        """Half the interval's width relative to the median: 0.05 reads "plus or minus 5 %"."""
+        """Half the interval's width relative to the median: 0.05 means "plus or minus 5 %"."""
         return (self.high - self.low) / (2 * self.median)
 
     def __str__(self) -> str:
@@ -46,7 +46,7 @@ class Measurement:
         return float(np.median(self.latencies_ms))
 
     def percentile_ms(self, q: float) -> float:
-        """Latency that `q` percent of the calls stayed under."""
+        """Latency below which `q` percent of the calls stayed."""
         return float(np.percentile(self.latencies_ms, q))
 
 

@@ -94,7 +94,7 @@ class Plan:
             if it runs on any device.
         layers: the layer table.
         build_seconds: time in the compiler.
-        notes: what a reader should know about this build, one sentence each.
+        notes: remarks on this build for the reader, one sentence each.
     """
 
     backend: str

@@ -105,7 +105,7 @@ def load(source: Plan | ModelSource, *, weight_budget_bytes: int | None = None) 
     """Load an engine in this process, from a plan or from the source of a PyTorch module.
 
     Args:
-        weight_budget_bytes: how many bytes of a plan's weights may stay on the device, for backends that stream the others.
+        weight_budget_bytes: number of bytes of weights that may stay on the device, for backends that stream the rest.
 
     Raises:
         BackendUnavailable: the backend cannot run here.

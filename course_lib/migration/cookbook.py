@@ -22,7 +22,7 @@ def page(lectures: Mapping[int, str] | None = None) -> str:
     """Markdown, for the newest version that has a table.
 
     Args:
-        lectures: where to find a lecture, by its number; the others are given as numbers.
+        lectures: links to lectures by number; other lectures appear as numbers.
     """
     links = {number: f"[{number}]({target})" for number, target in (lectures or {}).items()}
     newest = ApiTable.load(RELEASES_IN_ORDER[-1])

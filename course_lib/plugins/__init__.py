@@ -1,4 +1,4 @@
-"""Operators of one's own: RoPE from its formula to a CUDA kernel, to plugins in Python and C++, to a node in an ONNX model.
+"""Custom operators: RoPE from its formula to a CUDA kernel, to plugins in Python and C++, to a node in an ONNX model.
 
 Importing this package is light: each name is imported from its module the first time it is used.
 """

@@ -30,7 +30,7 @@ def build_plugin(tensorrt_include: Path | str, *, architectures: Sequence[str] =
     major = tensorrt_major(include)
     interface = next((name for name, majors in INTERFACES.items() if major in majors), None)
     if interface is None:
-        raise BackendUnavailable(f"the C++ plugin knows TensorRT 8 to 11, {include} has headers of {major}")
+        raise BackendUnavailable(f"the C++ plugin supports TensorRT 8 to 11, but {include} has headers of {major}")
     version = include / "NvInferVersion.h"
     sources = (FOLDER / "cpp" / interface, SOURCE)
     return compile_with_nvcc(*sources, architectures=architectures, flags=["-isystem", str(include)], read=[version])

@@ -22,9 +22,9 @@ def roofline(metrics: Sequence[KernelMetrics], peak_flops: float, peak_bandwidth
     place on the axes; they are listed with their bandwidth.
 
     Args:
-        metrics: of `read_ncu`.
+        metrics: result of `read_ncu`.
         peak_flops: operations per second of the units that the kernels use, for their datatype.
-        peak_bandwidth: of device memory, bytes per second.
+        peak_bandwidth: peak bandwidth of device memory in bytes per second.
 
     Raises:
         ValueError: no kernels, or a peak that is not positive.

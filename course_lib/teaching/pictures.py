@@ -92,7 +92,7 @@ def draw_range(shapes: ShapeRange, answered: Mapping[int, bool], *, axis: int = 
     Args:
         shapes: the profile's range for one input.
         answered: for each size of the dimension that was tried, whether the engine accepted it.
-        axis: which dimension.
+        axis: index of the dimension.
         name: name of the dimension.
     """
     low, best, high = (bound[axis] for bound in (shapes.min, shapes.opt, shapes.max))
@@ -139,9 +139,9 @@ def bars(values: Mapping[str, float], label: str, title: str, *, form: str = "{:
 
     Args:
         values: one bar for each entry, drawn from top to bottom.
-        label: what is measured, with its unit.
+        label: name of the quantity, with its unit.
         title: the takeaway.
-        form: how a value is written next to its bar.
+        form: format of a value next to its bar.
     """
     figure = style.figure(7.0, 0.9 + 0.4 * len(values))
     axes = figure.add_subplot()

@@ -22,7 +22,7 @@ def draw_occupancy(kernels: Sequence[KernelMetrics]) -> Figure:
     """Three bars a kernel: occupancy, and the share of the peaks of device memory and of the multiprocessors, in percent.
 
     Args:
-        kernels: of `read_ncu`; what was not measured has no bar.
+        kernels: result of `read_ncu`. A value that was not measured has no bar.
 
     Raises:
         ValueError: no kernel with all three figures.

@@ -44,7 +44,7 @@ def ratios(values: Mapping[str, Interval], label: str, title: str) -> Figure:
 
     Args:
         values: intervals by name, drawn from top to bottom.
-        label: what the ratio is.
+        label: name of the ratio.
         title: the takeaway.
     """
     figure = style.figure(7.0, 0.9 + 0.4 * len(values))

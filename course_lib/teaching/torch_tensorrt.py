@@ -80,7 +80,7 @@ def draw_keywords(keywords: Sequence[str], title: str) -> Figure:
     """A row a keyword, a column a version.
 
     Args:
-        keywords: of ``torch_tensorrt.compile``.
+        keywords: keywords of ``torch_tensorrt.compile``.
         title: the takeaway.
     """
     versions = list(table())

@@ -46,7 +46,7 @@ def test_the_figure_names_the_nodes_that_it_draws(square):
 
 
 def test_zeros_have_no_range(square):
-    with pytest.raises(CourseError, match="'/log' makes is not finite in float32"):
+    with pytest.raises(CourseError, match="'/log' is not finite even in float32"):
         value_ranges(square, {"x": np.zeros(2, np.float32)})
     assert value_ranges(square, {"x": np.ones(2, np.float32)}).rows[2].largest == 0.0  # the logarithm of 1
 

@@ -137,7 +137,7 @@ def test_outcome_says_which_criterion_costs_points(of_reference, over_eager, tie
     assert (named, busy) == (tier != "full", tier == "inconclusive")
     # a machine that is busy is not a reason to change the engine, unless a bound was missed as well
     between = (tier, points) == ("inconclusive", 2)
-    wanted = "Close other programs, then run this check again: it measures anew." if between else "Look again."
+    wanted = "Close other programs, then run this check again." if between else "Look again."
     assert found.hint == ("" if tier == "full" else wanted)
     for shown in (found._repr_html_(), json.dumps(found.to_json())):
         assert all(criterion.name in shown and criterion.bound in shown for criterion in found.criteria)

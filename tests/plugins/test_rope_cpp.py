@@ -105,7 +105,7 @@ def test_a_real_registry_loads_it(nvcc: str, version: str) -> None:
     [
         (None, "no TensorRT headers in"),
         ("#define SOMETHING 8\n", "does not define a TensorRT version"),
-        ("#define NV_TENSORRT_MAJOR 7 //!< major\n", "knows TensorRT 8 to 11"),
+        ("#define NV_TENSORRT_MAJOR 7 //!< major\n", "supports TensorRT 8 to 11"),
         ("#define TRT_MAJOR_ENTERPRISE 12\n#define NV_TENSORRT_MAJOR TRT_MAJOR_ENTERPRISE\n", "headers of 12"),
     ],
 )

@@ -155,7 +155,7 @@ def _sha256_of(path: Path, word: bytes, touched: tuple[int, ...]) -> tuple[str, 
 
 
 def _sha256(path: Path, word: bytes = b"") -> tuple[str, bool]:
-    """Digest of a file, and whether `word` occurs in it. In chunks: a large file is never in memory as a whole."""
+    """Digest of a file, and whether `word` occurs in it. It is read in chunks, so a large file is never completely in memory."""
     digest, found, tail = hashlib.sha256(), not word, b""
     buffer = bytearray(_CHUNK)
     with open(path, "rb", buffering=0) as file:

@@ -161,7 +161,7 @@ class PlanCache:
         return tuple(sorted(found, key=lambda entry: (-entry.idle_s, entry.key)))
 
     def prune(self, max_bytes: int) -> tuple[Entry, ...]:
-        """Remove the least recently used entries until the others take `max_bytes` or less; returns those removed.
+        """Remove the least recently used entries until the others take at most `max_bytes`. Return the removed entries.
 
         Raises:
             ValueError: `max_bytes` is negative.

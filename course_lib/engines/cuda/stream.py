@@ -20,7 +20,7 @@ class CudaStream:
     """A stream in the first GPU's primary context, which torch, pycuda and ONNX Runtime also use.
 
     Attributes:
-        handle: what CUDA libraries call a ``cudaStream_t``, as a number.
+        handle: the ``cudaStream_t`` of CUDA libraries, as a number.
 
     Raises:
         BackendUnavailable: no driver.

@@ -74,7 +74,7 @@ class Health:
     """The state of the machine during one measurement.
 
     Attributes:
-        seconds: how long it took.
+        seconds: duration of the measurement.
         waiting, stolen: shares of that time in which the judge waited for a processor, and in which the hypervisor used the processors.
         load: see `Snapshot`, at the end.
         clock_mhz, celsius, gpu: before and after.

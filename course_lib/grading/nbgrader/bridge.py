@@ -95,7 +95,7 @@ def api(
         root, work, trusted: as in `configure`.
         examiner: fields of `course_lib.labs.Examiner` that differ from the default.
         settings: other settings that differ, by class and trait.
-        log: where nbgrader's messages go.
+        log: file for nbgrader's messages.
     """
     from nbgrader.apps.api import NbGraderAPI
     from nbgrader.coursedir import CourseDirectory
@@ -217,7 +217,7 @@ class WithholdCellPoints(NbGraderPreprocessor):
         for cell in nb.cells:
             known = cell.metadata.get("nbgrader", {})
             if cell.cell_type == "code" and known.get("grade") and (lab is None or known.get("grade_id") in _ids(lab)):
-                said = "points come from the engine that was handed in, not from this cell"
+                said = "points come from the submitted engine, not from this cell"
                 cell.outputs = [new_output("error", ename="Pending", evalue=said, traceback=[f"Pending: {said}"])]
         return nb, resources
 

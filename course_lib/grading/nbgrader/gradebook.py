@@ -39,13 +39,13 @@ def write_template(target: Path, classroom: Path, source: Path, lab: Lab) -> Non
 
 
 def write_points(grades: Iterable[Any], lab: Lab, verdict: Verdict) -> None:
-    """Set a submission's points of the lab's tasks, and mark what an instructor has to review; points given by hand stay.
+    """Set a submission's points of the lab's tasks, and mark the cells that an instructor must review. Points given by hand remain.
 
     Args:
-        grades: of nbgrader's gradebook, all of one notebook.
+        grades: all grades of one notebook in nbgrader's gradebook.
 
     Raises:
-        CourseError: the gradebook knows other tasks than the lab.
+        CourseError: the gradebook has other tasks than the lab.
     """
     review, earned = Review.of(lab, verdict), {outcome.task.id: outcome.points for outcome in verdict.outcomes}
     found = {grade.name: grade for grade in grades}

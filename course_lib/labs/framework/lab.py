@@ -111,7 +111,7 @@ class Lab(ABC):
         if tier == "full":
             hint = ""
         elif tier == "inconclusive" and cause == judging.BUSY and judging.all_met(full) is None:
-            hint = "Close other programs, then run this check again: it measures anew."
+            hint = "Close other programs, then run this check again."
         made = self.outcome(task_id, tier, message, hint, share=1.0 if tier == "full" else 0.5 if half_earned else 0.0)
         return replace(made, criteria=shown)
 

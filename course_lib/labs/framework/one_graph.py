@@ -33,7 +33,7 @@ def fixed(model: Path, scratch: Path, examiner: Examiner) -> Path:
 
 
 def main() -> None:
-    """The child's end."""
+    """Entry point of the child process."""
     transform(_folded)
 
 

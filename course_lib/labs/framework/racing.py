@@ -33,7 +33,7 @@ class Pace:
     over_eager: float
 
     def criteria(self, latencies: Latencies, needed_for: str = ALL) -> tuple[Criterion, Criterion]:
-        """Both requirements against the measured ratios; one is undecided while its interval holds the bound."""
+        """Compare both requirements with the measured ratios. A requirement is undecided while its interval contains the bound."""
         over_eager, of_reference = ratios(latencies)
         return (
             _criterion("speed over PyTorch eager", over_eager, self.over_eager, needed_for),

@@ -238,7 +238,7 @@ def _largest(recipe: Recipe) -> Box:
 
 
 def _saving(latencies: Mapping[str, np.ndarray]) -> float:
-    """The part of the possible saving that the submission reaches: 0 costs what one profile does, 1 what the best three do."""
+    """The part of the possible saving that the submission reaches: 0 is the cost of one profile, 1 that of the best three."""
     one, best, yours = (float(np.median(latencies[name])) for name in ("one profile", "reference", "yours"))
     return (one - yours) / (one - best) if one > best else 0.0
 

@@ -39,7 +39,7 @@ def cheapest(latency_ms: np.ndarray, counts: np.ndarray) -> tuple[Box, ...]:
 
     Args:
         latency_ms: latency of every shape, ``(16, 128)``.
-        counts: how often each shape occurs, ``(16, 128)``.
+        counts: number of occurrences of each shape, ``(16, 128)``.
 
     The function computes the cost of all pairs at once. A shape goes to the cheapest box that holds it. Of a pair i, j, the cheaper
     box takes all its shapes, and the other box takes its shapes that are left. Shapes in both are those in the box with the

@@ -50,9 +50,9 @@ class Bill:
     """The result of routing some traffic with a recipe.
 
     Attributes:
-        shares: of the batches, the part that each profile takes.
+        shares: share of the batches that each profile takes.
         rejected: the part that no profile takes.
-        padding: of all tokens computed, the part that is padding.
+        padding: share of padding among all computed tokens.
     """
 
     shares: tuple[float, ...]

@@ -16,7 +16,7 @@ class ToolRule:
         tool: ``"trtexec"``, ``"polygraphy"``, ``"nsys"`` or ``"pip"``.
         flags: as written on the command line, without a value; ``"--flag=value"`` means only that value. For pip, the package.
         use: what to write instead.
-        lecture: where the course teaches it.
+        lecture: number of the lecture that teaches it.
         since: the TensorRT version, or the tool's version if the text begins with the tool's name.
     """
 

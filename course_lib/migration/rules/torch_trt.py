@@ -170,7 +170,7 @@ def _nobody_reads(name: str, function: str) -> str:
     readers = [one for one in versions() if name in keywords(one, function)[0] - keywords(one, function)[1]]
     if readers:
         return f"leave it out, or use Torch-TensorRT {readers[0] if len(readers) == 1 else f'{readers[0]} to {readers[-1]}'}"
-    return "no version that was read takes it: leave it out"
+    return "no recorded version reads it: leave it out"
 
 
 def _asks_for_less(node: ast.expr) -> bool:

@@ -44,7 +44,7 @@ class Ranges(Mapping[str, float]):
         calibrator: the rule that chose them, such as ``"PercentileCalibrator(percentile=99.99)"``.
         samples: number of samples.
         model_sha256, data_sha256: digests of the model and of the calibration data.
-        notes: what a reader should know, one sentence each.
+        notes: remarks for the reader, one sentence each.
     """
 
     amax: Mapping[str, float] = field(repr=False)
@@ -142,14 +142,14 @@ def observe(
 ) -> Observation:
     """Run ``model`` on all batches with ONNX Runtime and count the values of its activations.
 
-    Memory holds the activations of up to five batches at a time, whatever the number of samples. Equal batches give equal
-    histograms, with a resumed cache as without.
+    Memory holds the activations of at most five batches at a time, for any number of samples. Equal batches give equal
+    histograms, with or without a resumed cache.
 
     Args:
         model: an ONNX model or its file. It is not changed.
         batches: feeds by input name; the first axis of every array counts samples.
-        tensors: names; by default every float tensor that a Conv, ConvTranspose, Gemm, MatMul or Add reads or writes, weights
-            excepted.
+        tensors: names; by default every float tensor that a Conv, ConvTranspose, Gemm, MatMul or Add reads or writes, except
+            weights.
         bins: number of bins of each histogram, a power of two.
         progress: show a bar on stderr.
         cache: a file that keeps the histograms. A killed run continues where the file ends, and a finished run is not

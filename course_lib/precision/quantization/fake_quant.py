@@ -28,7 +28,7 @@ def straight_through(x: Tensor, amax: ArrayLike, bits: int = 8) -> Tensor:
     Args:
         x: float32, any shape, on any device.
         amax: largest magnitude, as one number or an array that broadcasts against `x`. It is fixed and gets no gradient.
-        bits: of the integers, 2 to 16.
+        bits: bits of the integers, 2 to 16.
 
     Raises:
         CourseError: as in `scale_of`.

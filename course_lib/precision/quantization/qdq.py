@@ -35,7 +35,7 @@ def scale_of(amax: ArrayLike, bits: int = 8) -> np.ndarray:
 
     Args:
         amax: the largest magnitude that must be representable, in the tensor's own unit.
-        bits: of the integers, 2 to 16.
+        bits: bits of the integers, 2 to 16.
 
     Raises:
         CourseError: a range is zero, negative, not finite, or so small that float32 cannot hold the step.

@@ -43,8 +43,8 @@ class KernelMetrics:
     Attributes:
         name: name of the kernel.
         duration_us: duration in microseconds, at the clock that the profiler set.
-        dram_bytes: read and written in device memory.
-        dram_share, sm_share: of the peak throughput of device memory and of the multiprocessors, 0 to 1.
+        dram_bytes: bytes that were read and written in device memory.
+        dram_share, sm_share: shares of the peak throughput of device memory and of the multiprocessors, 0 to 1.
         occupancy: active warps over those that fit, mean over the active cycles, 0 to 1.
         flops: floating-point operations executed, where an addition and a multiplication count as one each.
     """

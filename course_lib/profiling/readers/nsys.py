@@ -92,7 +92,7 @@ class _Report:
         self._several_processes = len(callers) > 1
 
     def events(self) -> Iterator[Event]:
-        """Everything that a timeline shows."""
+        """All events of the timeline."""
         device = [*self._kernels(), *self._copies(), *self._memsets()]
         calls = outermost(self._cuda_calls(), {event.correlation for event in device})
         yield from device

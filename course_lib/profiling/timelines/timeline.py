@@ -185,7 +185,7 @@ class Timeline:
         return tuple(sorted(rows, key=lambda row: (-row.total_us, row.name)))
 
     def headline(self, device: str = "GPU") -> str:
-        """The timeline in one line: how busy the device, called by this name, was, and what the host did in the longest gap."""
+        """The timeline in one line: how busy the device with this name was, and what the host did in the longest gap."""
         if not self.device_events:
             return f"No device work in {time_text(self.span_us)}"
         share = self.busy_us / self.span_us if self.span_us else 1.0

@@ -25,11 +25,11 @@ _Array = np.ndarray
 
 @dataclass(frozen=True)
 class Convolved:
-    """A convolution's result and its price.
+    """A convolution's result and its cost.
 
     Attributes:
         result: shape ``(K, H, W)``, float32.
-        multiplications: of real numbers, at run time.
+        multiplications: number of multiplications of real numbers at run time.
         scratch_bytes: memory for intermediate results, beyond input, weights and result.
     """
 

@@ -46,7 +46,7 @@ def background_load(seconds: float, *, after: float = 0.0) -> Iterator[None]:
     """A child process that computes for some seconds; inside `one_core` it takes turns with the caller. It ends with the block.
 
     Args:
-        seconds: how long it computes at most.
+        seconds: longest time of the computation.
         after: seconds that it sleeps first.
 
     Raises:

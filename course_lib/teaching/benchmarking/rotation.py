@@ -37,7 +37,7 @@ def largest_us(sizes_mib: Iterable[float], *, tensor_kib: int = 256, seconds: fl
     Args:
         sizes_mib: sizes of the pool in MiB; each holds at least one tensor.
         tensor_kib: size of one float32 tensor in KiB.
-        seconds: how long each size is measured; the median of the passes over the pool counts.
+        seconds: measuring time for each size; the median of the passes over the pool counts.
     """
     elements = tensor_kib * 256
     return {size: _largest_us(max(1, round(size * 1024 / tensor_kib)), elements, seconds) for size in sizes_mib}
@@ -61,8 +61,8 @@ def draw_rotation(found: dict[float, float], caches: dict[str, float]) -> Figure
     """Time of one call over the size of the pool, with the caches' sizes as lines.
 
     Args:
-        found: of `largest_us`.
-        caches: of `caches_mib`.
+        found: result of `largest_us`.
+        caches: result of `caches_mib`.
     """
     sizes, times = list(found), list(found.values())
     figure = style.figure(8.0, 3.2)

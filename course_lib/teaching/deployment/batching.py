@@ -54,7 +54,7 @@ def run_batched(arrived_ms: np.ndarray, run_ms: Callable[[int], float], *, most:
         arrived_ms: arrival time of each request, ascending, shape ``(n,)``.
         run_ms: time of a run with this number of requests. The function may also run them and return the measured time.
         most: largest batch.
-        window_ms: how long a request may wait for others to share its run.
+        window_ms: longest time that a request waits for others to share its run.
 
     Raises:
         ValueError: `most` below 1, a negative window, or no request.

@@ -26,7 +26,7 @@ class Request:
     """One load of a warp.
 
     Attributes:
-        name: how its threads share the memory.
+        name: access pattern of its threads.
         offsets: the first byte of each thread, from an address that is a multiple of `SECTOR`.
         size: bytes that each thread loads.
     """

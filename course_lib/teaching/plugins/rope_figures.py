@@ -22,7 +22,7 @@ def rotation_figure(pairs: Sequence[int], *, positions: int = 12, head_size: int
 
     Args:
         pairs: their numbers, below ``head_size / 2``.
-        positions: of tokens, from 0 on.
+        positions: positions of tokens, from 0 on.
     """
     cos, sin = rope_tables(positions, head_size)
     figure = style.figure(2.0 * len(pairs), 2.6)
@@ -102,7 +102,7 @@ def speed_figure(rows: Sequence[Mapping[str, Any]]) -> Figure:
     """Draw recorded speeds of the kernel, of a copy and of ``torch.compile``.
 
     Args:
-        rows: of the record ``rope_h200``: shape, dtype, and ratios of speeds within one run in ``speed_over``, the one over a copy
+        rows: rows of the record ``rope_h200``: shape, dtype, and ratios of speeds within one run in ``speed_over``, the one over a copy
             under the name of the faster way to copy.
     """
     names = [f"{' x '.join(map(str, row['shape']))}, {row['dtype']}" for row in rows]

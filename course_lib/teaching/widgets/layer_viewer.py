@@ -16,7 +16,7 @@ class LayerViewer(View):
 
     Args:
         table: the layers of a plan.
-        other: of another build of the same network, to show what changed from ``table`` to ``other``.
+        other: the layers of another build of the same network, to show the changes from ``table`` to ``other``.
 
     Raises:
         ValueError: a table without kernels.
@@ -59,7 +59,7 @@ def _build(label: str, table: LayerTable) -> dict[str, Any]:
 
 
 def _changes(found: TableDiff) -> list[dict[str, object]]:
-    """What is not as before, with the places of its kernels in the two builds."""
+    """The changes, with the places of their kernels in the two builds."""
     places = [{id(kernel): at for at, kernel in enumerate(table.kernels)} for table in (found.before, found.after)]
     return [
         {

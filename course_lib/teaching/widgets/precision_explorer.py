@@ -1,4 +1,4 @@
-"""What a number format does to one number, or to all numbers of a tensor."""
+"""The effect of a number format on one number, or on all numbers of a tensor."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _BARS = 128
 
 
 class PrecisionExplorer(View):
-    """Without a tensor: one value's bits, its nearest number, its error and the range, in seven formats.
+    """Without a tensor, it shows one value's bits, its nearest number, its error and the range, in seven formats.
 
-    With one: its histogram, what a threshold clips, and the signal-to-quantization-noise ratio over the threshold, in the
-    eight-bit formats, which are the ones that need a scale.
+    With a tensor, it shows the histogram, the values that a threshold clips, and the signal-to-quantization-noise ratio over the
+    threshold. These are in the eight-bit formats, which need a scale.
 
     Args:
         values: 1 to 1 000 000 finite floats of any shape, or None.
-        name: what to call the tensor.
+        name: name of the tensor.
 
     Raises:
         ValueError: values that are not finite floats, too many, none, or all zero.
@@ -82,7 +82,7 @@ def _tensor(values: ArrayLike, name: str) -> dict[str, object]:
 
 
 def scaled_sqnr_db(values: np.ndarray, name: str, threshold: float) -> float:
-    """Signal over error in dB when `values` are stored in a scaled format whose largest number stands for `threshold`."""
+    """Signal over error in dB when `values` are stored in a scaled format whose largest number represents `threshold`."""
     if name == "INT8":
         return float(sqnr_db(values, int8(threshold / 127).round(values)))
     scale = threshold / FORMATS[name].largest

@@ -1,4 +1,4 @@
-"""An optimization profile over real traffic: what it covers, what it rejects, and how long the answers take."""
+"""An optimization profile over real traffic: covered requests, rejected requests, and the time of the answers."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from course_lib.teaching.widgets.view import View
 class ProfileExplorer(View):
     """min, opt and max of one dimension, moved over measured latency curves and a trace of requests.
 
-    Each value of opt that can be chosen has its own curve, measured on an engine that was built for it. Between two measured sizes the
-    latency is interpolated on a straight line.
+    Each selectable value of opt has its own curve, measured on an engine that was built for it. Between two measured sizes, the
+    latency is interpolated linearly.
 
     Args:
         curves: for each opt, size to median latency in milliseconds at two sizes or more.
         requests: the size of each request, in any order.
-        dimension: what the sizes count, such as "batch".
+        dimension: name of the dimension, such as "batch".
 
     Raises:
         ValueError: sizes or latencies that are not positive, fewer than two measured sizes, no curve, or no requests.

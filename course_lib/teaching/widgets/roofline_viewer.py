@@ -10,12 +10,12 @@ from course_lib.teaching.widgets.view import View
 
 
 class RooflineViewer(View):
-    """Pick a kernel: where it lies under the roof, what it is bound by, and how much is left.
+    """Choose a kernel to see its place under the roof, its limit, and its distance to that limit.
 
     Args:
-        kernels: of `course_lib.profiling.read_ncu`.
+        kernels: result of `course_lib.profiling.read_ncu`.
         peak_flops: operations per second of the units that the kernels use, for their datatype.
-        peak_bandwidth: of device memory, bytes per second.
+        peak_bandwidth: peak bandwidth of device memory in bytes per second.
 
     Raises:
         ValueError: no kernels, or a peak that is not positive.

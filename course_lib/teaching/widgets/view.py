@@ -1,7 +1,7 @@
-"""What all views have in common: data, a state, and a script that draws them in the browser.
+"""The base of all views: data, a state, and a script that draws them in the browser.
 
-In JupyterLab a view is an anywidget: what the reader chooses comes back to Python as `View.state`. On a page without a kernel, such as
-the book's, the same script draws the same view from the data in the page. `browser/view.js` says what a script defines.
+In JupyterLab a view is an anywidget, and Python receives the reader's choice as `View.state`. On a page without a kernel, such as
+the book's, the same script draws the same view from the data in the page. `browser/view.js` documents what a script defines.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class View:
     Args:
         script: name of its file in browser/, without ".js".
         data: plain JSON values to draw.
-        state: what the reader can change, by name.
+        state: values that the reader can change, by name.
     """
 
     def __init__(self, script: str, data: Mapping[str, Any], state: Mapping[str, Any]) -> None:
@@ -33,7 +33,7 @@ class View:
 
     @property
     def state(self) -> dict[str, object]:
-        """What is chosen at present."""
+        """The reader's current choice."""
         return dict(self.widget.state)
 
     def choose(self, **changes: Any) -> None:
@@ -73,7 +73,7 @@ class View:
 
 @cache
 def source(script: str) -> str:
-    """The code of a view: what all share, and its own."""
+    """The code of a view: the shared part and its own."""
     return "\n".join((_BROWSER / f"{name}.js").read_text("utf-8") for name in ("view", script))
 
 

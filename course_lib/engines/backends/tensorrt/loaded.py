@@ -84,7 +84,7 @@ def load(trt: Any, plan: Plan, weight_budget_bytes: int | None = None) -> Loaded
     """Deserialize a plan.
 
     Args:
-        weight_budget_bytes: how much of the weights may stay on the device; the rest is streamed from the host in every run.
+        weight_budget_bytes: number of bytes of weights that may stay on the device. The rest is streamed from the host in every run.
             Needs the recipe's flag ``weight_streaming`` and TensorRT 10 or later. None keeps all of them there.
 
     Raises:

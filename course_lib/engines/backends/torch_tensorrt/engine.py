@@ -120,7 +120,7 @@ def _autocast(module: Any, precision: str, options: Mapping[str, Any]) -> dict[s
             raise PrecisionError(f"the module has no quantizers, so no {precision}: quantize it with modelopt first")
         return {}
     if precision not in types:
-        raise BuildError(f"no precision {precision!r}: one of {', '.join(types)}, int8, fp8")
+        raise BuildError(f"unknown precision {precision!r}: choose one of {', '.join(types)}, int8, fp8")
     wanted, found = types[precision], _float_types(module)
     if options.get("enable_autocast"):
         low = options.get("autocast_low_precision_type") or wanted

@@ -141,7 +141,7 @@ def _texts(function: ast.FunctionDef) -> str:
 
 
 def write(versions: Mapping[str, Keywords]) -> None:
-    """Write the table, one line a list, so that a change reads well."""
+    """Write the table with one line per list, so that changes are easy to read."""
     rows = (
         f' "{version}": {{\n' + ",\n".join(f'  "{name}": {json.dumps(words)}' for name, words in keywords.items()) + "\n }"
         for version, keywords in sorted(versions.items())

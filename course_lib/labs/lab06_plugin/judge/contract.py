@@ -116,7 +116,7 @@ _CHECKS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         ("creator_fields", "fields", "default_fields"),
     ),
     ("copies", "TensorRT works on clones. Which value of `interleaved` does your clone have?", ("copies",)),
-    ("output types", "The output has the type of x, whatever x is.", ("output_types",)),
+    ("output types", "The output must have the type of x, for every type of x.", ("output_types",)),
     (
         "output shapes",
         "Dimensions may be unknown while the engine is built: hand on the expressions of x instead of numbers of your own.",

@@ -23,7 +23,7 @@ class Traffic:
         read_once, written_once: whether each number of x was read, and each number of y written, exactly once.
         used: share of the fetched and stored 32-byte sectors that the requests of a warp needed, 1.0 at best.
         width: bytes of x and y that a thread moves at once, on average; 16 is the most that CUDA can.
-        table_reads: how often each number of cos and sin is read, on average.
+        table_reads: average number of reads of each number of cos and sin.
     """
 
     writers: int
@@ -57,7 +57,7 @@ def requests(found: np.ndarray) -> np.ndarray:
     The threads of a warp run in step: their n-th accesses by one instruction form one request.
 
     Args:
-        found: of dtype `ACCESS`, ``(accesses,)``.
+        found: accesses of dtype `ACCESS`, ``(accesses,)``.
     """
     order = np.lexsort((found["site"], found["thread"], found["block"]))
     keys = found[order]

@@ -94,7 +94,7 @@ class Load:
 
     @property
     def most_alone_ms(self) -> float:
-        """The largest median latency of a lone request that passes, in milliseconds."""
+        """The largest accepted median latency of a single request, in milliseconds."""
         return float(np.median(self.lone_ms["naive"])) + LONE_MS
 
     def criteria(self, needed_for: str = ALL) -> list[Criterion]:

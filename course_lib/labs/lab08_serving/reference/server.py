@@ -1,4 +1,4 @@
-"""The reference's server: requests wait in a queue, one thread runs what waits together.
+"""The reference's server: requests wait in a queue, and one thread runs the waiting requests together.
 
 `lab08` submits this file as ``server.py``, together with ``store.py``.
 """

@@ -23,7 +23,7 @@ class Reply:
 
     Attributes:
         first, rows: the rows of the judge's features that were sent; `rows` is 0 for a malformed request.
-        model: whose answer is right: ``"old"``, ``"new"`` or ``"either"``.
+        model: the model with the right answer: ``"old"``, ``"new"`` or ``"either"``.
         status: that of `Ticket`, or ``"misshapen"`` for an answer that is not an array of scores.
         kind: what is wrong with a malformed request.
     """
@@ -42,7 +42,7 @@ class Scene:
 
     Attributes:
         failed: why a server that should have come up did not; empty otherwise.
-        builds: how often the compiler was asked, by step.
+        builds: number of build requests, by step.
         flags: anything else that the judge should know.
     """
 
@@ -79,7 +79,7 @@ class Stage:
         models: files by name, ``"old"`` and ``"new"``.
         recipes: by name, ``"wide"`` and ``"narrow"``.
         features: fresh rows, float32 ``(n, FEATURES)``; each is used once.
-        version, device: of the engines here.
+        version, device: version and device of the engines here.
         apart: every server is started in its own namespaces, see `own_namespace`.
     """
 
