@@ -51,7 +51,7 @@ class Backend(ABC):
         name: its name in plans, commands and verdicts.
         distributions: the packages that contain its library. Its version is that of the first installed one.
         builder_rank, runner_rank: its place in the order in which `default_builder` and `default_runner` try the backends, the lowest
-            first. None means that it must be asked for by name.
+            first. None means that it is used only by name.
         builds_lowered_models: whether `compile` takes models that `course_lib.precision` lowered for ONNX Runtime.
         streams_weights: whether `load` takes a weight budget.
     """

@@ -58,7 +58,7 @@ class UNet(nn.Module):
 def unet(channels: int = 64, levels: int = 4, side: int = 256, *, seed: int = 0) -> UNet:
     """A U-Net in eval mode with random weights, the same for the same seed; 31 million parameters, four levels below the first.
 
-    ``image`` ``(N, 3, 256, 256)`` to ``mask`` ``(N, 2, 256, 256)``, which means nothing: use it for speed and numerical
+    ``image`` ``(N, 3, 256, 256)`` to ``mask`` ``(N, 2, 256, 256)``, without meaning: use it for speed and numerical
     agreement. Weights are drawn so that activations keep their size from layer to layer (He et al., Delving Deep into
     Rectifiers, 2015), and FP16 stays close.
 

@@ -44,7 +44,7 @@ class VisionTransformer(nn.Module):
 def vit_b16(depth: int = 12, width: int = 768, heads: int = 12, side: int = 224, *, seed: int = 0) -> VisionTransformer:
     """A network of ViT-B/16's shape in eval mode, random weights, the same for the same seed; 86 567 656 parameters.
 
-    ``image`` ``(N, 3, 224, 224)`` to ``logits`` ``(N, 1000)``, which mean nothing: use it for speed and numerical agreement.
+    ``image`` ``(N, 3, 224, 224)`` to ``logits`` ``(N, 1000)``, without meaning: use it for speed and numerical agreement.
 
     Raises:
         ValueError: `side` is not a positive multiple of 16.

@@ -23,7 +23,7 @@ def build_plugin(tensorrt_include: Path | str, *, architectures: Sequence[str] =
         architectures: see `compile_with_nvcc`.
 
     Raises:
-        BackendUnavailable: no headers there, a version that the plugin does not know, or no nvcc.
+        BackendUnavailable: the headers or nvcc are missing, or the plugin does not support the version.
         BuildError: nvcc rejected a source.
     """
     include = Path(tensorrt_include)

@@ -123,7 +123,7 @@ def draw_range(shapes: ShapeRange, answered: Mapping[int, bool], *, axis: int = 
 
 
 def variants(plans: Mapping[str, Plan]) -> Figure:
-    """Time in the compiler and size of the serialized plan, one bar a variant."""
+    """Draw the time in the compiler and the size of the serialized plan, one bar per variant."""
     figure = style.figure(7.5, 0.9 + 0.45 * len(plans))
     seconds = {name: plan.build_seconds for name, plan in plans.items()}
     kilobytes = {name: len(plan.data) / 1e3 for name, plan in plans.items()}

@@ -19,7 +19,7 @@ _NAMES = ("occupancy: active warps", "device memory", "multiprocessors")
 
 
 def draw_occupancy(kernels: Sequence[KernelMetrics]) -> Figure:
-    """Three bars a kernel: occupancy, and the share of the peaks of device memory and of the multiprocessors, in percent.
+    """Draw three bars per kernel: occupancy, and the shares of the peaks of device memory and of the multiprocessors, in percent.
 
     Args:
         kernels: result of `read_ncu`. A value that was not measured has no bar.

@@ -58,7 +58,7 @@ def job(room: Classroom, student: str, course: Selection) -> Job:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (None, "it is missing or no plain file"),
+        (None, "it is missing or not a plain file"),
         (b"{not json", "NotJSONError"),
         (b'{"cells": [{"cell_type": "code"}], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}', "cannot be read"),
         (b" " * (21 << 20), "21 MiB, at most 20 are taken"),

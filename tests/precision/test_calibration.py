@@ -290,7 +290,7 @@ def test_two_models_data_sets_or_tensor_lists_never_share_a_cache(small_onnx: Pa
         observe(small_onnx, _batches(), progress=False, cache=cache)
         runs.clear()
         found = observe(model, batches, progress=False, cache=cache, **options)
-        assert found.notes == (f"calibration cache calibration.npz belongs to {reason}: it was made anew",)
+        assert found.notes == (f"calibration cache calibration.npz belongs to {reason}: it was replaced",)
         assert len(runs) == len(batches)
         assert _same(found, observe(model, batches, progress=False, **options))
 

@@ -96,7 +96,7 @@ class Classroom:
             SandboxMissing: no sandbox works here and the classroom is not `trusted`.
             CourseError: the lab's solution cannot be registered with nbgrader, another process grades the lab, or the scheduler
                 does not answer.
-            OSError: the machine cannot go on, for example because the disk is full.
+            OSError: the machine cannot continue, for example because the disk is full.
         """
         from course_lib.grading.batch import farm
         from course_lib.grading.isolation import sandbox

@@ -159,7 +159,7 @@ def _unreadable(path: Path) -> str:
             raise ValueError(f"{len(notebook.cells)} cells, at most {_MOST_CELLS} are taken")
         return ""
     except FileNotFoundError:
-        return "it is missing or no plain file"
+        return "it is missing or not a plain file"
     except Exception as error:  # whatever a learner's file does to a parser
         return plain(f"{type(error).__name__}: {error}", 200)
 

@@ -1,4 +1,4 @@
-"""Taking files from a folder that a learner's code could write to, without being led anywhere else."""
+"""Take files from a folder that a learner's code could write to, without following links to other places."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""nbgrader's gradebook: a verdict's points go into it, and what it holds of a submission comes out."""
+"""nbgrader's gradebook: write a verdict's points, and read the data of a submission."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ _LONGEST_NAME = 60
 
 
 def given() -> str:
-    """The text of the pipeline that the lab hands out."""
+    """The text of the given pipeline."""
     return _text(lab07_given.__file__)
 
 

@@ -49,7 +49,7 @@ class Store:
                 header = json.loads(str(file["header"]))
                 different = [words for key, words in _WORDS.items() if header["belongs"].get(key) != self._belongs[key]]
                 if different:
-                    self._note(f"belongs to {' and '.join(different)}: it was made anew")
+                    self._note(f"belongs to {' and '.join(different)}: it was replaced")
                     return Progress(0, {})
                 histograms = {
                     name: StreamingHistogram.restored(name, file[f"counts{i}"], file[f"numbers{i}"])
@@ -68,7 +68,7 @@ class Store:
             zipfile.BadZipFile,
             CourseError,
         ):
-            self._note("is damaged or no calibration cache: it was made anew")
+            self._note("is damaged or not a calibration cache: it was replaced")
             return Progress(0, {})
         self._note(f"supplied the first {header['batches']} batches")
         return Progress(int(header["batches"]), histograms)

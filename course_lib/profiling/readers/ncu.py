@@ -104,7 +104,7 @@ def read_ncu(path: str | Path) -> tuple[KernelMetrics, ...]:
     except csv.Error as error:
         raise ProfileError(f"{path} is damaged ({error}): profile again") from error
     if "Metric Name" in names:
-        raise ProfileError(f"{path} has one row a metric: add `--page raw` to ncu's command line")
+        raise ProfileError(f"{path} has one row per metric: add `--page raw` to ncu's command line")
     units = dict(zip(names, rows[0], strict=False)) if rows else {}
     launches = [_metrics(dict(zip(names, row, strict=False)), units) for row in rows[1:]]
     kernels = tuple(launch for launch in launches if launch)

@@ -67,7 +67,7 @@ _BINS = 60
 
 
 def over_calls(series: Mapping[str, np.ndarray], title: str) -> Figure:
-    """Latency over the number of the call, both axes logarithmic, one line a series.
+    """Latency over the number of the call, both axes logarithmic, one line per series.
 
     Args:
         series: milliseconds in the order of the calls, by name.

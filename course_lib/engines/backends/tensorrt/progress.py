@@ -39,7 +39,7 @@ class Phases:
         self._tell(name)
 
     def step(self, name: str) -> None:
-        """A phase has finished one more of its steps."""
+        """A phase has finished another of its steps."""
         with self._lock:
             phase = next((phase for phase in reversed(self._open) if phase.name == name), None)
             if phase:

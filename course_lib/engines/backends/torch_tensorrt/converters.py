@@ -70,7 +70,7 @@ def _registered(tree: ast.Module) -> Iterator[str]:
 
 
 def write(versions: Mapping[str, Sequence[str]]) -> None:
-    """Write the table, one line a version."""
+    """Write the table, one line per version."""
     rows = (f' "{version}": {json.dumps(list(operators))}' for version, operators in sorted(versions.items()))
     TABLE.write_text("{\n" + ",\n".join(rows) + "\n}\n", encoding="utf-8")
 

@@ -11,7 +11,7 @@ from course_lib.labs.lab09_capstone.judge.trial import BUDGET, PARTIAL_BUDGET, S
 FULL_AP, PARTIAL_AP = 0.97, 0.85  # of the given detector's mean average precision on the same frames
 FULL_FALSE, PARTIAL_FALSE = 0.05, 0.15  # how much larger than the given detector's the share of false boxes may be
 FULL_LOST, PARTIAL_LOST = 0.01, 0.05  # share of the frames that were sent to the detector
-_MANY_OVERLAP, _STRICT = 0.8, 0.5  # settings from which they are the likeliest cause
+_MANY_OVERLAP, _STRICT = 0.8, 0.5  # settings from which they are the most likely cause
 _TOO_SHORT = "the video holds too few digits to decide"
 
 
@@ -140,4 +140,4 @@ def _hint_for_latency(trial: Trial) -> str:
 def _hint_for_frames(trial: Trial) -> str:
     if trial.frame_ms("yours") < trial.settings.every * trial.settings.batch * trial.period_ms:
         return "On average the detector is fast enough. How many frames can wait while one call is slow?"
-    return "A longer queue loses fewer frames for a moment and adds latency for good. How many calls does the camera ask for in a second?"
+    return "A longer queue loses fewer frames for a moment and adds latency permanently. How many calls does the camera ask for in a second?"

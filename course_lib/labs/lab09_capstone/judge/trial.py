@@ -125,7 +125,7 @@ class Trial:
 
     @cached_property
     def _replays(self) -> list[Replay]:
-        """Replays with other orders of the measured calls, in blocks, because a machine is slow for a stretch of calls."""
+        """Replays with other orders of the measured calls, in blocks, because a machine is often slow for several calls in a row."""
         call_ms = self.recordings["yours"].call_ms
         picks = _blocks(len(call_ms), math.isqrt(len(call_ms)))
         return [self._replay("yours", self.settings, call_ms[pick]) for pick in picks]
