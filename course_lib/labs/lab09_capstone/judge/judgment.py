@@ -140,4 +140,4 @@ def _hint_for_latency(trial: Trial) -> str:
 def _hint_for_frames(trial: Trial) -> str:
     if trial.frame_ms("yours") < trial.settings.every * trial.settings.batch * trial.period_ms:
         return "On average the detector is fast enough. How many frames can wait while one call is slow?"
-    return "A longer queue loses fewer frames for a moment and adds latency permanently. How many calls does the camera ask for in a second?"
+    return "A longer queue loses fewer frames for a moment and adds lasting latency. How many calls does the camera ask for in a second?"
