@@ -38,7 +38,7 @@ def _print_version(wanted: bool) -> None:
 def _options(
     context: typer.Context,
     version: Annotated[
-        bool, typer.Option("--version", help="print the version and leave", callback=_print_version, is_eager=True)
+        bool, typer.Option("--version", help="print the version and exit", callback=_print_version, is_eager=True)
     ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="show tracebacks")] = False,
 ) -> None:

@@ -61,7 +61,7 @@ def layers(plan: Plan) -> None:
     """The layer table of a plan: one line per kernel, on a narrow terminal without the ONNX nodes' names."""
     rows = plan.layers.rows()
     if not rows:
-        print(f"{plan.backend} does not tell which kernels it runs; build with tensorrt or tensorrt_rtx to see them")
+        print(f"{plan.backend} does not report its kernels; build with tensorrt or tensorrt_rtx to see them")
         return
     columns: tuple[str, ...] = ("kernel", "kind", "onnx", "operators", "reads", "weights", "writes", "shape", "format")
     title = f"{plan.backend} {plan.version} for {', '.join(plan.targets)}"

@@ -242,7 +242,7 @@ def check_profiles(recipe: Mapping[str, Any], feeds: Feeds) -> int | None:
     name = next(n for n, ranges in profiles[0].items() if n in feeds and not _within(feeds[n].shape, ranges))
     offered = "; ".join(f"{_spell(p[name]['min'])} to {_spell(p[name]['max'])}" for p in profiles if name in p)
     raise EngineError(
-        f"shape {_spell(feeds[name].shape)} of input {name!r} lies outside every profile ({offered})", code=OUTSIDE_PROFILES
+        f"shape {_spell(feeds[name].shape)} of input {name!r} is outside every profile ({offered})", code=OUTSIDE_PROFILES
     )
 
 

@@ -18,7 +18,7 @@ _MEANING: dict[Severity, str] = {
     "removed": "The line fails: this version of TensorRT no longer has the name.",
     "unknown": "The line fails in every version: none ever had the name.",
     "ignored": "The line is accepted and does nothing.",
-    "changed": "The line does something else than it did, or than is often said.",
+    "changed": "The line works differently than before, or than is often believed.",
     "deprecated": "The line works, and a later version will remove the name.",
 }
 

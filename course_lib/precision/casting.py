@@ -75,7 +75,7 @@ def _typed(model: onnx.ModelProto, dtype: str) -> ir.Model:
             model.ir_version = max(model.ir_version, _BF16_IR)
         opened = ir.from_proto(onnx.shape_inference.infer_shapes(model, strict_mode=True))
     except (RuntimeError, onnx.shape_inference.InferenceError) as error:
-        raise CourseError(f"the types of this model cannot be found out: {str(error).strip().splitlines()[0][:200]}") from None
+        raise CourseError(f"the types of this model cannot be inferred: {str(error).strip().splitlines()[0][:200]}") from None
     if opened.functions or next(opened.graph.subgraphs(), None) is not None:
         raise CourseError("a model with subgraphs (If, Loop) or functions cannot be cast: cast the PyTorch module instead")
     LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(opened)

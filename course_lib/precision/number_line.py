@@ -48,7 +48,7 @@ def number_lines(formats: Sequence[Format], low: float, high: float) -> Figure:
         ValueError: the interval is empty or not positive.
     """
     if not 0 < low < high < np.inf:
-        raise ValueError(f"a stretch has 0 < low < high, got {low} and {high}")
+        raise ValueError(f"an interval needs 0 < low < high, got {low} and {high}")
     figure = style.figure(8.0, 1.0 + 0.42 * len(formats))
     axes = figure.add_subplot()
     counts = {}

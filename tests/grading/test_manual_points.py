@@ -106,7 +106,7 @@ def test_points_by_hand_are_still_there_after_grading_again(room):
     assert found.score == found.judged + 1.5 and found.max_score == 12 and found.judged == 3
     assert again.review == found.review
     (reason,) = found.review.reasons
-    assert reason.code == "by_hand" and "before the last grading, look whether they still fit" in reason.text
+    assert reason.code == "by_hand" and "before the last grading, check whether they still fit" in reason.text
 
 
 def test_points_through_a_running_formgrader(room, tmp_path):

@@ -786,7 +786,7 @@ PLUGINS = {
         ],
         "partial",
         "fields",
-        "keeps no array alive",
+        "does not keep arrays alive",
     ),
     "always FP32 out": ([("return [input_types[0]]", "return [trt.DataType.FLOAT]")], "partial", "output types", "type of x"),
     "its own shape": (

@@ -81,7 +81,7 @@ def test_an_output_is_kept_as_it_was_before_the_next_module_changed_it():
 
 
 def test_another_networks_graph_is_rejected():
-    with pytest.raises(CourseError, match="no node of the graph is called after"):
+    with pytest.raises(CourseError, match="no node of the graph is named after"):
         against_torch({"MatMul_3": np.ones(2)}, {"head": np.ones(2)})
 
 

@@ -26,7 +26,7 @@ def build(
     model: Model,
     recipe: RecipeFile = None,
     backend: BackendName = None,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="where the plan goes; default: MODEL.plan")] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="path of the plan; default: MODEL.plan")] = None,
     time_limit: TimeLimit = 600,
     as_json: AsJson = False,
 ) -> None:

@@ -65,7 +65,7 @@ def grade(
     runner: Annotated[str | None, typer.Option(help="backend that runs and is measured")] = None,
     trusted: Annotated[bool, typer.Option("--trusted", help="without the sandbox; only for files of your own")] = False,
     no_notebooks: Annotated[
-        bool, typer.Option("--no-notebooks", help="judge the submitted files, and run no notebook: in half of the time")
+        bool, typer.Option("--no-notebooks", help="judge the submitted files without running notebooks, in half of the time")
     ] = False,
     workers: Annotated[int, typer.Option(min=1, help="processes on this machine; with GPUs, each gets one in turn")] = 1,
     scheduler: Annotated[
@@ -95,7 +95,7 @@ def grade(
     if not students and not rejected:
         why = id_problem(student) if student else ""
         expected = room.folder / "submitted" / (student if student and not why else "STUDENT") / chosen.name
-        raise CourseError(why or f"nothing handed in: expected {expected}")
+        raise CourseError(why or f"nothing was submitted: expected {expected}")
     if trusted and students and not as_json:
         warn(f"no sandbox (--trusted): {len(students)} notebooks and all submitted files run with your permissions")
     with BatchProgress(chosen.title, len(students), shown=not as_json or sys.stderr.isatty()) as progress:

@@ -169,7 +169,7 @@ class Classroom:
                 self._record(lab, result)
             journal.mark(result)
         except OperationalError as failed:
-            raise CourseError(f"the gradebook cannot be written ({failed.orig}): grade again, the batch goes on") from None
+            raise CourseError(f"the gradebook cannot be written ({failed.orig}): grade again, the batch continues") from None
         except Exception as failed:  # whatever the files of one submission led to
             if isinstance(failed, OSError) and failed.errno in _MACHINE:
                 raise

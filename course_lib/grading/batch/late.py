@@ -15,7 +15,7 @@ _DAY_S = 86_400
 class LatePenalty(LateSubmissionPlugin):
     """Points that nbgrader subtracts from a late submission, default 0; set in ``nbgrader_config.py``: ``c.LatePenalty.per_day = 10``."""
 
-    per_day = Float(0.0, min=0, help="taken off for every day that has begun after the due date").tag(config=True)
+    per_day = Float(0.0, min=0, help="subtracted for every day that has begun after the due date").tag(config=True)
     unit = Enum(("percent", "points"), "percent", help="percent of the points reached, or points").tag(config=True)
     most = Float(math.inf, min=0, help="never more than this, in the same unit").tag(config=True)
 

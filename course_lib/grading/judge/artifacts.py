@@ -27,7 +27,7 @@ def take(source: Path, target: Path, *, max_bytes: int) -> None:
     try:
         descriptor = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
-        raise ArtifactRejected(f"{source.name} was not handed in") from None
+        raise ArtifactRejected(f"{source.name} was not submitted") from None
     except OSError as error:
         raise ArtifactRejected(f"{source.name} is not a plain file ({error.strerror})") from None
     status = os.fstat(descriptor)

@@ -133,7 +133,7 @@ def _reason(lab: Lab, verdict: Verdict | None, cell: Cell) -> tuple[str, str]:
     titles = {task.id: task.title for task in lab.tasks}
     title = titles.get(cell.name, f"written question {cell.name!r}")
     if cell.by_hand:
-        return BY_HAND, f"{title}: points were given by hand before the last grading, look whether they still fit"
+        return BY_HAND, f"{title}: points were given by hand before the last grading, check whether they still fit"
     if cell.name in titles and verdict is None:
         return NO_VERDICT, "no verdict: grade this submission again"
     if cell.name in titles and verdict and verdict.fault:

@@ -65,7 +65,7 @@ class PercentileCalibrator:
 
     def __post_init__(self) -> None:
         if not 0 < self.percentile <= 100:
-            raise CourseError(f"percentile must lie above 0 and at most at 100, got {self.percentile}")
+            raise CourseError(f"percentile must be above 0 and at most 100, got {self.percentile}")
 
     def threshold(self, histogram: Histogram) -> float:
         """See `Calibrator.threshold`."""

@@ -84,7 +84,7 @@ def read_header(text: str) -> tuple[int, str]:
         return 0, _LEGACY
     if not (match := _HEADER.fullmatch(first)):
         raise CourseError(
-            f"no TensorRT calibration cache: its first line is {first[:80]!r}, not 'TRT-8600-EntropyCalibration2'"
+            f"not a TensorRT calibration cache: its first line is {first[:80]!r}, not 'TRT-8600-EntropyCalibration2'"
         )
     return int(match[1]), match[2]
 

@@ -44,7 +44,7 @@ def read_torch_trace(source: str | Path | Mapping[str, Any]) -> Timeline:
     except OSError as error:
         raise ProfileError(f"cannot read {path}: {error.strerror or error}") from error
     except (ValueError, RecursionError, EOFError, zlib.error) as error:
-        raise ProfileError(f"{path} is damaged or no JSON ({error}): expected what export_chrome_trace writes") from error
+        raise ProfileError(f"{path} is damaged or not JSON ({error}): expected what export_chrome_trace writes") from error
     return _timeline(document, str(path))
 
 

@@ -111,7 +111,7 @@ def against_torch(inside: Mapping[str, np.ndarray], module: Mapping[str, np.ndar
     last = {_module_of(node): node for node in inside}
     nodes = {node: place for place, node in last.items() if place in module and module[place].shape == inside[node].shape}
     if not nodes:
-        raise CourseError("no node of the graph is called after a part of the module: compare with the export of this module")
+        raise CourseError("no node of the graph is named after a part of the module: compare with the export of this module")
     return Places(
         tuple(
             Place(node, nodes[node], relative_error(module[nodes[node]], values))

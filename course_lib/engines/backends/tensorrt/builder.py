@@ -147,7 +147,7 @@ def _notes(recipe: Mapping[str, Any], targets: tuple[str, ...], layers: LayerTab
     here = driver.capability()
     if not recipe["targets"] and targets == (DEFAULT_TARGET,) and here != DEFAULT_TARGET:
         why = f"this version does not support the GPU here ({here})" if here else "no GPU here"
-        notes.append(f"{why}, so the plan was compiled for {targets[0]}; say `targets` in the recipe for another one")
+        notes.append(f"{why}, so the plan was compiled for {targets[0]}; set `targets` in the recipe for another one")
     if not any(kernel.dtypes for kernel in layers.kernels):
         notes.append("this version does not report the datatypes of these layers, so the precision is not proved")
     return notes

@@ -117,7 +117,7 @@ def _set_targets(trt: Any, config: Any, recipe: Mapping[str, Any], backend: str)
     known = {name.lower(): value for name, value in trt.ComputeCapability.__members__.items() if name.startswith("SM")}
     chosen = tuple(targets) or (here if here in known else DEFAULT_TARGET,)
     if unknown := [target for target in chosen if target not in known]:
-        raise BuildError(f"{backend} {trt.__version__} cannot compile for {unknown[0]}: it knows {', '.join(known)}")
+        raise BuildError(f"{backend} {trt.__version__} cannot compile for {unknown[0]}: it can compile for {', '.join(known)}")
     config.num_compute_capabilities = len(chosen)
     for index, target in enumerate(chosen):
         config.set_compute_capability(known[target], index)

@@ -62,7 +62,7 @@ class Execution:
             EngineError: the feeds do not fit, or the results of an earlier start were not fetched.
         """
         if self._under_way:
-            raise EngineError("this execution is under way: call finish() before the next start()")
+            raise EngineError("this execution is still running: call finish() before the next start()")
         self._upload(feeds)
         self._enqueue(self.stream.handle, self._own_addresses())
         for info in self.outputs:
@@ -77,7 +77,7 @@ class Execution:
             EngineError: nothing was started.
         """
         if not self._under_way:
-            raise EngineError("nothing is under way: call start() first")
+            raise EngineError("nothing was started: call start() first")
         self._under_way = False
         self._synchronize()
         for name, allocator in self._allocators.items():

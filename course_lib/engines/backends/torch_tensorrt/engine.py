@@ -127,13 +127,13 @@ def _autocast(module: Any, precision: str, options: Mapping[str, Any]) -> dict[s
         if precision == "fp32" or low != wanted or found != {torch.float32}:
             raise PrecisionError(
                 f"autocast reduces a float32 module to fp16 or bf16, found a module with {_spell(found)}, {low} and "
-                f"precision {precision!r}: let them agree"
+                f"precision {precision!r}: make them agree"
             )
         return {"autocast_low_precision_type": wanted}
     if found - {wanted}:
         way = {"fp32": "module.float()", "fp16": "module.half()", "bf16": "module.bfloat16()"}[precision]
         also = "" if precision == "fp32" else ", or pass enable_autocast=True"
-        raise PrecisionError(f"{precision} was asked for and the module computes in {_spell(found)}: call {way}{also}")
+        raise PrecisionError(f"{precision} was requested, but the module computes in {_spell(found)}: call {way}{also}")
     return {}
 
 

@@ -18,7 +18,7 @@ _INSTEAD = {  # options of older versions, and what took their place
     "enabled_precisions": "the types are the module's own: call module.half() or module.bfloat16(), or pass enable_autocast=True",
     "use_explicit_typing": "the types are always the module's own: leave it out",
     "calibrator": "quantize the module with modelopt, whose Q/DQ it converts, and set precision='int8'",
-    "truncate_long_and_double": "say truncate_double; int64 needs no truncation any more",
+    "truncate_long_and_double": "use truncate_double; int64 no longer needs truncation",
     "refit": "say immutable_weights=False",
     "make_refittable": "say immutable_weights=False",
     "debug": "compile within torch_tensorrt.dynamo.Debugger()",

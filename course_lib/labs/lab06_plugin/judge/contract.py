@@ -112,19 +112,19 @@ _CHECKS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ),
     (
         "fields",
-        "A PluginFieldCollection keeps no array alive. What keeps yours alive after get_fields_to_serialize has returned?",
+        "A PluginFieldCollection does not keep arrays alive. What keeps yours alive after get_fields_to_serialize has returned?",
         ("creator_fields", "fields", "default_fields"),
     ),
     ("copies", "TensorRT works on clones. Which value of `interleaved` does your clone have?", ("copies",)),
     ("output types", "The output must have the type of x, for every type of x.", ("output_types",)),
     (
         "output shapes",
-        "Dimensions may be unknown while the engine is built: hand on the expressions of x instead of numbers of your own.",
+        "Dimensions may be unknown while the engine is built: pass on the expressions of x instead of your own numbers.",
         ("output_shapes",),
     ),
     (
         "formats",
-        "Position 0 decides the type, 1 and 2 are the tables, 3 follows position 0, and nothing but LINEAR is what the kernel reads.",
+        "Position 0 decides the type, 1 and 2 are the tables, 3 follows position 0, and the kernel reads only LINEAR.",
         ("format",),
     ),
     (

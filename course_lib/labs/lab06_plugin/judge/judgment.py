@@ -38,7 +38,7 @@ _HINTS = {
     "misaligned": "An access of 16 bytes needs an address that is a multiple of 16. Test x and y, the tables if you load them wide "
     "too, and half of the head size before you choose the wide kernel.",
     "input": "x, cos and sin are inputs: write into y.",
-    "host": "rope_launch runs on the host. It hands the pointers on to the kernel and looks at their values only.",
+    "host": "rope_launch runs on the host. It passes the pointers on to the kernel and looks only at their values.",
     "rejected": "Put the dimension that can be large into the grid's x, which goes up to 2^31 - 1.",
     "time": "Does each loop in this case come to its end? And is the number of threads near the number of pairs?",
     "crash": "A division by zero or a wild pointer: try the smallest shape by hand.",
@@ -71,7 +71,7 @@ def judge_rotations(runs: Sequence[Run]) -> Judgment:
     outside = [run for run in wrong if run.kind in ("outside", "table")]
     if outside:
         first = _simplest(outside)
-        guard = " The kernel has no bounds guard: a thread without a pair went on." if first.in_surplus else ""
+        guard = " The kernel has no bounds guard: a thread without a pair continued." if first.in_surplus else ""
         return Judgment("none", f"{said} {first.message()}{guard}", _hint(runs, first))
     groups = {
         "float32": [run for run in runs if run.case.dtype == "float32"],

@@ -128,7 +128,7 @@ def first_error(text: str) -> tuple[str, str]:
     for pattern, said, code in (
         (r"rope\.cu[:(](\d+)[^\n]*?error\s?:? ?([^\n]*)", "does not compile. Line {0}: {1}", "line"),
         (r"undefined reference to `(rope_launch)'", 'defines no function {0}: keep its line, extern "C" included', "other"),
-        (r"multiple definition of `(\w+)'", "defines {0}, which is not a kernel's to define", "other"),
+        (r"multiple definition of `(\w+)'", "defines {0}, which a kernel must not define", "other"),
         (r"undefined reference to `(\w+)'", "uses {0}, which a kernel cannot call", "call"),
         (r"error: ([^\n]*)", "does not compile: {0}", "compile"),
     ):
@@ -232,7 +232,7 @@ def _check_symbols(listing: str, permitted: str, *, gpu: bool) -> None:
         columns = [column.strip() for column in line.split("|")]
         if len(columns) != 7:
             if len(columns) > 1:
-                raise Rejected("has a symbol whose name is no identifier")
+                raise Rejected("has a symbol whose name is not an identifier")
             continue
         if columns[0] == "Name":
             continue

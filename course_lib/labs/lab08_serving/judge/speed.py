@@ -125,7 +125,7 @@ class Load:
         return [
             *rates,
             _wait("99th percentile of the latency under load", self.tail_ms, self.most_tail_ms),
-            _wait("median latency of a lone request", self.alone_ms, self.most_alone_ms),
+            _wait("median latency of a single request", self.alone_ms, self.most_alone_ms),
         ]
 
     @property
@@ -184,7 +184,7 @@ def beside(servers: Mapping[str, Sources], examiner: Examiner) -> Load:
     try:
         return _load(answer["rounds"], list(servers), len(truth.wrong(scenes[0])))
     except (KeyError, TypeError, ValueError):
-        raise EngineError("too few bursts were answered to tell a speed") from None
+        raise EngineError("too few bursts were answered to measure a speed") from None
 
 
 def _load(rounds: list[dict[str, Any]], names: list[str], wrong: int) -> Load:
