@@ -42,7 +42,7 @@ class BatchProgress(AbstractContextManager["BatchProgress"]):
             print(f"{self._earlier} of {self._total} were graded before the interruption", file=sys.stderr, flush=True)
 
     def ended(self, student: str, grade: Grade | None) -> None:
-        """A submission is done; without a grade, an earlier batch that was interrupted had done it."""
+        """Called when a submission is done. Without a grade, an earlier interrupted batch had graded it."""
         self._done += 1
         if grade is None:
             self._earlier += 1

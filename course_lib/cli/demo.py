@@ -21,7 +21,7 @@ WORK = "demo"
 def run(root: Path, say: Callable[[str], None] | None = print) -> dict[str, Any]:
     """Build, measure and grade, and write everything to the folder ``demo``.
 
-    The submissions are the course's own files, so where no sandbox works they are graded without one, and that is said.
+    The submissions are the course's own files, so without a working sandbox they are graded without one, after a message.
 
     Raises:
         CourseError: a submission could not be graded.

@@ -59,7 +59,7 @@ def rope(x: np.ndarray, cos: np.ndarray, sin: np.ndarray, *, interleaved: bool =
 
 
 def check_shapes(x: tuple[int, ...], cos: tuple[int, ...], sin: tuple[int, ...]) -> None:
-    """Raise ValueError unless these are the shapes of a tensor to rotate and of tables that reach."""
+    """Raise ValueError unless these are the shapes of a tensor to rotate and of tables with enough rows."""
     if len(x) != 4 or x[3] % 2:
         raise ValueError(f"x needs the shape (batch, sequence, heads, head size) with an even head size, got {tuple(x)}")
     if cos != sin or len(cos) != 2 or cos[1] != x[3] // 2 or cos[0] < x[1]:

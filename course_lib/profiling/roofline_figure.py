@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def roofline(metrics: Sequence[KernelMetrics], peak_flops: float, peak_bandwidth: float) -> Figure:
-    """Speed over arithmetic intensity, both axes logarithmic, one numbered dot a kernel, the roof above them.
+    """Speed over arithmetic intensity, both axes logarithmic, one numbered dot per kernel, and the roof above them.
 
     A kernel under the slope cannot be faster than memory delivers, one under the flat part not faster than the units compute. The
     legend has the share of the roof that it reaches and what it is bound by. Kernels without counted operations (copies) have no

@@ -218,7 +218,7 @@ class Classroom:
         return Selection(folder)
 
     def verdict(self, lab: Lab, student: str) -> Verdict | None:
-        """The verdict that was written last, None before any was.
+        """The last written verdict, None before the first one.
 
         Raises:
             CourseError: the file is something else.

@@ -142,7 +142,7 @@ def examine(job: Job, root: Path) -> Result:
 
 
 def _unreadable(path: Path) -> str:
-    """Why a notebook cannot be read, or "". What its cells printed when it was submitted is removed: it runs again, and that is read."""
+    """Why a notebook cannot be read, or "". The submitted outputs are removed, because the notebook runs again."""
     import nbformat
 
     try:

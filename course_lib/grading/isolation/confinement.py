@@ -128,7 +128,7 @@ def _make_groups(box: Sandbox) -> list[Path]:
 
 
 def _remove(group: Path) -> None:
-    """End what still runs in a group and take it away. The kernel keeps a group for a moment after its last process."""
+    """End the processes of a group and remove it. The kernel keeps a group for a moment after its last process."""
     for _ in range(100):
         with contextlib.suppress(OSError):
             for pid in set((group / "cgroup.procs").read_text().split()) - {"0"}:  # 0: seen from another namespace

@@ -62,7 +62,7 @@ class Tiers:
         return (*self.full.criteria(latencies), *known), (*self.partial.criteria(latencies, HALF), *known)
 
     def decided(self, latencies: Latencies) -> bool:
-        """Enough was measured: the tier is clear, and both ratios are known to within 5 %."""
+        """Whether the measurement is sufficient: the tier is decided, and both ratios are known to within 5 %."""
         clear = bool(_known(latencies)) or self.tier(latencies)[0] != "inconclusive"
         return clear and all(ratio.half_width <= 0.05 for ratio in ratios(latencies))
 

@@ -72,7 +72,7 @@ _MARKS = {
 
 
 def grouped(outcomes: Iterable[Outcome]) -> list[list[Outcome]]:
-    """Outcomes in their order, those next to each other together that lost their points for the same reason."""
+    """Outcomes in order, in groups. Neighbors that lost their points for the same reason form one group."""
     groups: list[list[Outcome]] = []
     for one in outcomes:
         if groups and one.tier == "none" and (one.message, one.hint) == (groups[-1][-1].message, groups[-1][-1].hint):

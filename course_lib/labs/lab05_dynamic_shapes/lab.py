@@ -266,7 +266,7 @@ def _criteria(latencies: Mapping[str, np.ndarray], tier: tuple[float, float], ne
 
 
 def _decided(latencies: Mapping[str, np.ndarray]) -> bool:
-    """Enough was measured: the tier is clear."""
+    """Whether the measurement is sufficient: the tier is decided."""
     full = all_met(_criteria(latencies, FULL))
     return bool(full) or (full is False and all_met(_criteria(latencies, PARTIAL)) is not None)
 

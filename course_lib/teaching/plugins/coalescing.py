@@ -48,7 +48,7 @@ class Request:
 
 
 def request(name: str, offset: Callable[[int], int], size: int) -> Request:
-    """A warp's request, from the thread's number to its first byte.
+    """A warp's request, given by a function from a thread's number to its first byte.
 
     Raises:
         ValueError: an offset below 0, or no size.
