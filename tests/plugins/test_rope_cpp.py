@@ -1,4 +1,4 @@
-"""The C++ plugins, compiled against TensorRT's own headers and loaded by TensorRT's own registry, where these are at hand.
+"""The C++ plugins, compiled against TensorRT's own headers and loaded by TensorRT's own registry, if these are available.
 
 COURSE_TENSORRT_INCLUDE names folders with headers, ``folder:folder``; NVIDIA publishes them with the open-source part of TensorRT.
 COURSE_LEAN names unpacked wheels of the lean runtime, ``version=folder;version=folder``, whose registry needs no GPU.
