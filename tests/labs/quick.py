@@ -1,4 +1,4 @@
-"""An examiner without processes: for tests of what an examination says, not of how it is isolated."""
+"""An examiner without processes, and what it found: for tests of what an examination says, not of how it is isolated."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import cache
 import onnx
 
 from course_lib.engines import Plan, build, load
-from course_lib.labs import Examiner
+from course_lib.labs import Examination, Examiner
 from course_lib.recipe import Recipe
 
 
@@ -30,3 +30,7 @@ class Quick(Examiner):
 @cache
 def _built(model: bytes, recipe: str, backend: str) -> Plan:
     return build(onnx.load_model_from_string(model), Recipe.loads(recipe), backend=backend)
+
+
+def tiers(examined: Examination) -> dict[str, str]:
+    return {outcome.task.id: outcome.tier for outcome in examined.outcomes}

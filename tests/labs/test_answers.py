@@ -9,7 +9,7 @@ import pytest
 
 from course_lib.errors import EngineError
 from course_lib.labs import Examiner
-from course_lib.labs.framework.answers import NOT_FINITE_DB, decibels, fresh_images, logits
+from course_lib.labs.framework.answers import NOT_FINITE_DB, check_every_size, decibels, fresh_images, logits
 
 IMAGES = np.random.default_rng(0).random((20, 1, 32, 32), dtype=np.float32)
 
@@ -82,3 +82,15 @@ def test_images_come_from_the_graders_seed_or_from_nowhere():
 def test_no_batch_size_is_a_programmers_mistake():
     with pytest.raises(ValueError, match="at least one"):
         logits(Engine(), IMAGES, [])
+
+
+@pytest.mark.parametrize("wrong", [1, 17, 20])
+def test_no_batch_size_has_other_answers_than_the_rest(wrong):
+    """A graph can read a factor for each batch size from a table, and be right wherever somebody looks."""
+
+    def at_one_size(outputs):
+        return {"logits": -outputs["logits"]} if len(outputs["logits"]) == wrong else outputs
+
+    check_every_size(Engine(), Engine(), IMAGES, range(1, 21), 100)
+    with pytest.raises(EngineError, match=f"a batch of {wrong} is answered with -6 dB SQNR, at least 18 dB"):
+        check_every_size(Engine(), Engine(at_one_size), IMAGES, range(1, 21), 18)

@@ -15,7 +15,7 @@ from course_lib.errors import CourseError
 from course_lib.labs import Examination, Examiner
 from course_lib.models import classifier, export_onnx
 from course_lib.recipe import Profile, Recipe
-from tests.labs.quick import Quick
+from tests.labs.quick import Quick, tiers
 
 LAB = labs.find("lab01")
 EXAMINER, QUICK = Examiner(measure_s=20), Quick(measure_s=10)
@@ -45,10 +45,6 @@ def submission(tmp_path, model):
         return LAB.examine(tmp_path, QUICK, only=only)
 
     return examine
-
-
-def tiers(examined: Examination) -> dict[str, str]:
-    return {outcome.task.id: outcome.tier for outcome in examined.outcomes}
 
 
 def hints(examined: Examination) -> str:

@@ -34,6 +34,7 @@ from course_lib.labs.lab02_fusion.reference import Mean, repaired, rewritten
 from course_lib.models import classifier, digits, export_onnx, fresh_digits
 from tests.bare import bare_python
 from tests.labs import hostile
+from tests.labs.quick import tiers
 from tests.labs.untouched import leave_untouched
 
 LAB = labs.find("lab02")
@@ -108,10 +109,6 @@ def name_causes(tmp_path, examiner, reference) -> Examine:
         return LAB.examine(tmp_path, examiner, only="causes")
 
     return examine
-
-
-def tiers(examined: Examination) -> dict[str, str]:
-    return {outcome.task.id: outcome.tier for outcome in examined.outcomes}
 
 
 def message(examined: Examination, task: str) -> str:

@@ -37,7 +37,7 @@ from course_lib.precision import (
 )
 from course_lib.recipe import Recipe
 from tests.labs import hostile
-from tests.labs.quick import Quick
+from tests.labs.quick import Quick, tiers
 from tests.labs.untouched import leave_untouched
 
 LAB = labs.find("lab03")
@@ -101,10 +101,6 @@ def submission(tmp_path, reference, monkeypatch):
     return examine
 
 
-def tiers(examined: Examination) -> dict[str, str]:
-    return {outcome.task.id: outcome.tier for outcome in examined.outcomes}
-
-
 def hint(examined: Examination, task: str) -> str:
     return next(outcome.hint for outcome in examined.outcomes if outcome.task.id == task)
 
@@ -121,6 +117,15 @@ def test_the_judge_gives_the_reference_full_marks(reference):
     assert 39 <= verdict.figures["sqnr_db"] <= 43
     if lowering_helps():
         assert verdict.comparison.speedups["yours"].median >= 2
+
+
+def test_a_profile_that_leaves_batches_of_the_service_out_has_no_engine(submission):
+    examined = submission(
+        text='precision = "int8"\n[[profile]]\nimage = { min = [4, 1, 32, 32], opt = [4, 1, 32, 32], max = [4, 1, 32, 32] }\n'
+    )
+    assert tiers(examined) == {"calibrator": "full", "sqnr": "none", "kernels": "none", "speed": "none"}
+    assert "does not accept a batch of 1: the service sends 1 to 32" in str(examined.outcomes[1].message)
+    assert "`service` accepts batches from 1 to 32" in hint(examined, "sqnr")
 
 
 def test_nothing_handed_in_has_none(tmp_path):

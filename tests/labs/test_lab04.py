@@ -40,6 +40,7 @@ from course_lib.labs.lab04_mixed_precision import (
 from course_lib.labs.lab04_mixed_precision import (
     reference as lab04_reference,
 )
+from course_lib.labs.lab04_mixed_precision.judge import output_error
 from course_lib.labs.lab04_mixed_precision.judge import speed as lab04_speed
 from course_lib.labs.lab04_mixed_precision.kernels import Kernels
 from course_lib.labs.lab04_mixed_precision.lab import MixedPrecision
@@ -50,6 +51,7 @@ from course_lib.models import digits, encoder, export_onnx, fresh_digits
 from course_lib.precision import cast, emulate
 from course_lib.recipe import Profile
 from tests.labs.lab04_submissions import with_layer_norms
+from tests.labs.quick import tiers
 
 LAB = labs.find("lab04")
 assert isinstance(LAB, MixedPrecision)
@@ -118,10 +120,6 @@ def submission(tmp_path, examiner) -> Examine:
         return LAB.examine(tmp_path, examiner, only="kernels")
 
     return examine
-
-
-def tiers(examined: Examination) -> dict[str, str]:
-    return {outcome.task.id: outcome.tier for outcome in examined.outcomes}
 
 
 def said(examined: Examination, task: str, what: str = "message") -> str:
@@ -246,7 +244,7 @@ def test_nothing_handed_in_has_none(tmp_path, examiner):
 def test_a_plain_cast_is_fast_and_wrong(submission, given):
     examined = submission(cast(given, "fp16"))
     assert tiers(examined) == NOTHING
-    assert "NaN or infinity in 12 requests, first with 1 digits of 16 rows" in said(examined, "error")
+    assert "NaN or infinity in 77 requests, first with 1 digits of 16 rows" in said(examined, "error")
     assert "reader" in said(examined, "error", "hint")
     assert "wrong engine" in said(examined, "kernels")
 
@@ -423,7 +421,7 @@ def test_a_kernel_that_calls_itself_attention_is_none():
             Layer("__myl_Cast", "signal", (wide,)),
         )
     )
-    assert Kernels.of(table) == Kernels(total=3, wide=1, attention=1)
+    assert Kernels.of(table) == Kernels(total=3, wide=1, attention=1, exponentials=0)
     assert Kernels.of(LayerTable()).share == 0
 
 
@@ -596,6 +594,31 @@ def test_emulation_puts_roundings_back(given):
     model = onnx.load_model_from_string(emulated(half.SerializeToString()))
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     assert np.isnan(session.run(None, {"tokens": tokens})[0]).all()
+
+
+def test_a_second_attention_is_not_counted_in_place_of_a_split_one():
+    reference = Kernels(total=40, wide=4, attention=4, exponentials=7)
+    assert LAB._kernels(reference, reference).tier == "full"
+    decoy = LAB._kernels(Kernels(total=40, wide=4, attention=4, exponentials=8), reference)
+    assert decoy.tier == "none" and "8 operators Softmax, Exp or Sigmoid; the network has 7" in decoy.message
+
+
+def test_no_request_has_other_answers_than_the_rest():
+    """A graph can read a factor for each batch size from a table, and be right for those that are judged in detail."""
+
+    class Engine:
+        def __init__(self, rows: int = 0) -> None:
+            self.rows = rows
+
+        def infer(self, feeds):
+            tokens = feeds["tokens"]
+            logits = tokens.reshape(len(tokens), -1)[:, :10] + 1
+            return {"logits": -logits if tokens.shape[1] == self.rows else logits}
+
+    found = output_error.error(Engine(), Engine(), Engine(17), Examiner(seed=1))
+    assert found.tier == "none" and {rows for _, rows in found.wrong} == {17} and not found.lost
+    assert "other answers than the rest" in LAB._error(found).message
+    assert output_error.error(Engine(), Engine(), Engine(), Examiner(seed=1)).tier == "full"
 
 
 # The examiner, and what a GPU adds

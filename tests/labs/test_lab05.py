@@ -24,6 +24,7 @@ from course_lib.labs.lab05_dynamic_shapes.lab import DynamicShapes
 from course_lib.labs.lab05_dynamic_shapes.service import Service, bill, profile, recipe
 from course_lib.labs.lab05_dynamic_shapes.traffic import LARGEST
 from course_lib.recipe import Recipe
+from tests.labs.quick import tiers
 from tests.labs.untouched import leave_untouched
 
 LAB = labs.find("lab05")
@@ -75,10 +76,6 @@ def submission(tmp_path, monkeypatch):
         return LAB.examine(tmp_path, Examiner(seed=1), only=only)
 
     return examine
-
-
-def tiers(examined: Examination) -> dict[str, str]:
-    return {outcome.task.id: outcome.tier for outcome in examined.outcomes}
 
 
 def said(examined: Examination, task: str) -> str:

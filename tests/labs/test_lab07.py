@@ -29,6 +29,7 @@ from course_lib.labs.lab07_profiling.sandboxed import pipeline
 from course_lib.labs.lab07_profiling.stream import fresh_stream, usual_sizes
 from course_lib.models import digits
 from course_lib.profiling import Event, Timeline
+from tests.labs.quick import tiers
 from tests.labs.untouched import leave_untouched
 
 LAB = labs.find("lab07")
@@ -224,10 +225,6 @@ def submission(tmp_path, monkeypatch):
     return examine
 
 
-def tiers(examined: Examination) -> dict[str, str]:
-    return {outcome.task.id: outcome.tier for outcome in examined.outcomes}
-
-
 @pytest.mark.parametrize("name", WRONG)
 def test_a_mistake_in_the_answers(submission, monkeypatch, name):
     source, tier, words, hint = WRONG[name]
@@ -415,6 +412,25 @@ def test_answers_are_looked_at_while_they_are_timed():
         throughput.Restarted(lambda: services.started(later, examiner), truth, lambda: fresh_stream([3], rng)).time_ms(
             fresh_stream([5], rng)
         )
+
+
+def test_an_answer_cannot_be_filled_in_later():
+    """Otherwise a pipeline could yield at once, read the whole stream, and answer in full batches at its end."""
+    later = """
+import numpy as np
+class Pipeline:
+    def __init__(self, open_engine, span): ...
+    def run(self, requests):
+        given = []
+        for request in requests:
+            given.append(np.zeros((len(request), 10), np.float32))
+            yield given[-1]
+        for answer in given:
+            answer[:] = 1
+"""
+    with services.started(later, Examiner()) as service:
+        found = services.answers(service, fresh_stream((2, 1), np.random.default_rng(3)))
+    assert [float(np.abs(answer).max()) for answer in found] == [0, 0]
 
 
 # ---- causes

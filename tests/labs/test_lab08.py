@@ -453,6 +453,9 @@ def test_findings_of_a_rollout_and_of_a_scene_not_played():
     assert "reload did not return" in finding(Scene("rollout", flags={**good, "reload": "none"}), []).trouble
     assert "could not be built" in finding(Scene("rollout", flags={**good, "second reload": "ok"}), []).trouble
     assert "the cache was empty" in finding(Scene("bits flipped", flags={"cached": False}), []).trouble
+    no_engine = Scene("another version", builds={"before": 0, "after": 0})
+    assert "step 'before': the compiler was not asked" in finding(no_engine, []).trouble
+    assert finding(Scene("another version", builds={"before": 1, "after": 1}), []).survived
     lost = Scene("many clients", replies=[Reply(0, 1, "old", "none", "")])
     assert "no answer came in time" in finding(lost, []).trouble
 

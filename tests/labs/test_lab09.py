@@ -13,7 +13,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from course_lib import labs, style
-from course_lib.engines import Plan, build, load
+from course_lib.engines import load
 from course_lib.labs import Examination, Examiner
 from course_lib.labs.framework import lowering
 from course_lib.labs.lab09_capstone import figures
@@ -27,6 +27,7 @@ from course_lib.labs.lab09_capstone.settings import Settings
 from course_lib.models import detector, export_onnx
 from course_lib.precision import MinMaxCalibrator, PercentileCalibrator, activations, insert_qdq, lower_for_onnxruntime, observe
 from course_lib.recipe import Profile, Recipe
+from tests.labs.quick import Quick, tiers
 from tests.labs.untouched import leave_untouched
 
 LAB = labs.find("lab09")
@@ -35,25 +36,14 @@ GOOD = lab09_reference.SETTINGS
 CALL_MS = {"eager": 12.0, "first": 6.0, "reference": 3.0}  # the camera then has a period of 4.2 ms, and the budget is 6.3
 
 
-class Quick(Examiner):
-    """Engines answer in this process, and nothing is built twice."""
-
-    def build(self, model, recipe):
-        return _built(model.read_bytes(), recipe.dumps(), self.builder)
-
-    def runnable(self, model, recipe, built=None):
-        return _built(model.read_bytes(), recipe.dumps(), self.runner)
+class Worker(Quick):
+    """Its engines also have a worker, as the pipeline expects."""
 
     def engine(self, plan):
         engine = load(plan)
         return nullcontext(SimpleNamespace(worker=engine, infer=engine.infer))
 
     reference = baseline = engine
-
-
-@cache
-def _built(model: bytes, recipe: str, backend: str) -> Plan:
-    return build(onnx.load_model_from_string(model), Recipe.loads(recipe), backend=backend)
 
 
 @cache
@@ -110,14 +100,10 @@ def submission(tmp_path, monkeypatch):
         onnx.save(model or network(), tmp_path / "model.onnx")
         (asked or recipe()).save(tmp_path / "recipe.toml")
         (tmp_path / "settings.toml").write_text(settings if isinstance(settings, str) else settings.dumps())
-        return LAB.examine(tmp_path, Quick(seed=SEED), only=only)
+        return LAB.examine(tmp_path, Worker(seed=SEED), only=only)
 
     decisions = examine.decisions = []
     return examine
-
-
-def tiers(examined: Examination) -> dict[str, str]:
-    return {outcome.task.id: outcome.tier for outcome in examined.outcomes}
 
 
 def said(examined: Examination, task: str) -> str:
@@ -278,7 +264,7 @@ def test_settings_that_are_none(submission):
 
 def test_files_that_are_missing(tmp_path):
     GOOD.save(tmp_path / "settings.toml")
-    assert "model.onnx is missing" in said(LAB.examine(tmp_path, Quick()), "frames")
+    assert "model.onnx is missing" in said(LAB.examine(tmp_path, Worker()), "frames")
 
 
 @pytest.mark.parametrize("slow", ["eager", "first"])

@@ -116,6 +116,30 @@ def batch_as_number() -> list[onnx.NodeProto]:
     return [node("Shape", "x", "sizes"), node("Gather", "sizes zero", "rows")]
 
 
+def twice(one: onnx.NodeProto, **attribute: int) -> onnx.NodeProto:
+    """A first attribute of the same name in front."""
+    one.attribute.extend(helper.make_attribute(name, value) for name, value in attribute.items())
+    return one
+
+
+def two_values(one: onnx.NodeProto) -> onnx.NodeProto:
+    """An integer that is a list as well."""
+    one.attribute[0].ints.append(0)
+    return one
+
+
+def two_readings(made: onnx.ModelProto, number: float) -> onnx.ModelProto:
+    """The first constant has another number beside its bytes."""
+    made.graph.initializer[0].float_data.append(number)
+    return made
+
+
+def claims_rows(made: onnx.ModelProto) -> onnx.ModelProto:
+    """The value ``a`` has 32 rows, says the file."""
+    made.graph.value_info.append(helper.make_tensor_value_info("a", FLOAT, [32, 4]))
+    return made
+
+
 TWO = {
     "an integer product that wraps chooses a network": (
         model(
@@ -235,6 +259,22 @@ TWO = {
         model(node("Neg", "x", "a"), node("Abs", "x", "a"), node("Neg", "a", "y")),
         "two values have the name 'a'",
     ),
+    "an attribute that is there twice": (
+        model(twice(node("Cast", "x", "half", to=10), to=FLOAT), node("Cast", "half", "y", to=FLOAT)),
+        "'half' (Cast) has the attribute 'to' twice",
+    ),
+    "an attribute with two values": (
+        model(two_values(node("Softmax", "x", "y", axis=1))),
+        "'y' (Softmax) has the attribute 'axis' in a form",
+    ),
+    "weights that are there twice": (
+        two_readings(model(node("Mul", "x w", "y"), w=np.array([1], np.float32)), 2.0),
+        "the weights 'w' are there twice",
+    ),
+    "a dimension that the file says is fixed": (
+        claims_rows(model(node("Abs", "x", "a"), node("Slice", "a one end nil", "y"), one=[1], end=[2**31 - 1], nil=[0])),
+        "takes a part of a dynamic dimension",
+    ),
     "another library's operator": (
         model(helper.make_node("Gelu", ["x"], ["y"], name="y", domain="com.microsoft")),
         "domain 'com.microsoft'",
@@ -279,6 +319,14 @@ def test_every_node_gets_a_name_of_its_own():
     made.graph.node[2].name = ""
     names = [one.name for one in checked(made).graph.node]
     assert len(set(names)) == 3 and all(names)
+
+
+def test_a_new_name_is_nobodys():
+    """Otherwise a node could be counted as another one, which has the name that the course gives."""
+    made = model(node("Neg", "x", "a"), node("Neg", "a", "b"), node("Abs", "b", "y"))
+    for one, name in zip(made.graph.node, ("w", "w", "w_2"), strict=True):
+        one.name = name
+    assert len({one.name for one in checked(made).graph.node}) == 3
 
 
 def test_the_file_is_read_in_another_process(tmp_path: Path):

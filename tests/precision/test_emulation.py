@@ -106,6 +106,22 @@ def test_overflow_becomes_infinity_in_fp16_only() -> None:
     np.testing.assert_allclose(run(emulate(cast(model, "bf16")), x=x), x, rtol=0.01)
 
 
+@pytest.mark.parametrize(
+    ("body", "opset"),
+    [
+        ("y = ReduceL2 <axes = [1]> (x)", 17),
+        ("y = ReduceSumSquare <axes = [1]> (x)", 17),
+        ("axes = Constant <value_ints = [1]> ()  y = ReduceL2 (x, axes)", 22),
+    ],
+)
+def test_squares_inside_of_an_operator_overflow_as_well(body: str, opset: int) -> None:
+    model = toy(body, head="g (float[n, 8] x) => (float[n, 1] y)", opset=opset)
+    small, large = np.full((1, 8), 3.0, np.float32), np.full((1, 8), 300.0, np.float32)  # 90 000, beyond 65 504
+    np.testing.assert_allclose(run(emulate(cast(model, "fp16")), x=small), run(model, x=small), rtol=1e-3)
+    assert np.isinf(run(emulate(cast(model, "fp16")), x=large)).all()
+    assert np.isfinite(run(emulate(cast(model, "bf16")), x=large)).all()
+
+
 def test_only_casts_touch_half_tensors_and_names_survive() -> None:
     model = cast(toy("a = Relu (x)  b = Neg (a)  c = Exp (a)  y = Add (b, c)"), "bf16", keep=["Exp_2"])
     emulated = emulate(model)

@@ -14,6 +14,7 @@ from course_lib.models import Digits, fresh_digits
 from course_lib.recipe import Recipe
 
 CLASSES = 10
+_EACH_SIZE = 16  # images on which each batch size is judged
 NOT_FINITE_DB = -120.0  # of answers that hold NaN or infinity
 
 
@@ -51,6 +52,27 @@ def by_batch_size(engine: TimedWorker, images: np.ndarray, sizes: Sequence[int],
     """
     parts = np.array_split(images, len(sizes))
     return [logits(engine, part, [size], name) for size, part in zip(sizes, parts, strict=True)]
+
+
+def check_every_size(
+    truth: TimedWorker, engine: TimedWorker, images: np.ndarray, sizes: Sequence[int], floor_db: float
+) -> None:
+    """Every batch size of a service, not only those that are judged in detail: none may have other answers than the rest.
+
+    Args:
+        images: at least as many as the largest size.
+        floor_db: SQNR in dB that the logits of each size must have, on at least 16 images.
+
+    Raises:
+        EngineError: a size is rejected or answered wrongly; the text names it.
+    """
+    for size in sizes:
+        some = images[-max(size, min(_EACH_SIZE, len(images))) :]
+        found = decibels(logits(truth, some, [size]), logits(engine, some, [size]))
+        if found < floor_db:
+            raise EngineError(
+                f"a batch of {size} is answered with {found:.0f} dB SQNR, at least {floor_db:g} dB are needed at every batch size"
+            )
 
 
 def worst_decibels(want: Sequence[np.ndarray], have: Sequence[np.ndarray]) -> float:

@@ -31,16 +31,22 @@ _ARITHMETIC = frozenset({"Add", "Sub", "Mul", "Div", "ReduceProd"})
 _DIMENSIONS_AT = {"Reshape": {1}, "Expand": {1}, "ConstantOfShape": {0}, "Range": {0, 1, 2}, "Resize": {3}}
 _COMPUTED_AT = {"Reshape": {1}}  # a reshape keeps every number, whatever the sizes are
 _TO_INTEGER = frozenset({"ArgMax", "ArgMin", "TopK", "BitShift", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitwiseNot"})
+# The only field that an attribute of each type has, by AttributeProto's numbers of the types.
+_FIELDS = {1: "f", 2: "i", 3: "s", 4: "t", 6: "floats", 7: "ints", 8: "strings", 9: "tensors"}
 _INTEGERS = frozenset({2, 3, 4, 5, 6, 7, 12, 13, 21, 22})  # TensorProto's numbers of integer types
 
 
 def check_form(model: ModelProto) -> None:
     """Reject what makes a file more than one plain graph, and give every node its own name, in place.
 
+    The shapes that the file claims for values between nodes are dropped: they follow from the graph.
+
     Raises:
-        BuildError: control flow, functions, other domains, weights elsewhere, a name that is used twice, random or string operators.
+        BuildError: control flow, functions, other domains, weights elsewhere, a name, attribute or number that is there twice,
+            random or string operators.
     """
     graph = model.graph
+    del graph.value_info[:]
     if model.functions:
         raise BuildError("the model defines functions. Inline them: onnx.inliner.inline_local_functions(model)")
     domains = [entry.domain for entry in model.opset_import]
@@ -59,11 +65,13 @@ def check_form(model: ModelProto) -> None:
         node.name = node.name or f"{node.op_type}_{number}"
         defined += [name for name in node.output if name]
     _check_names([*inputs, *defined], graph)
-    names: dict[str, int] = {}
+    taken: set[str] = set()
     for node in graph.node:
-        names[node.name] = names.get(node.name, 0) + 1
-        if names[node.name] > 1:
-            node.name = f"{node.name[:200]}_{names[node.name]}"
+        name, number = node.name, 1
+        while node.name in taken:
+            number += 1
+            node.name = f"{name[:200]}_{number}"
+        taken.add(node.name)
 
 
 def _check_names(defined: list[str], graph: object) -> None:
@@ -93,18 +101,25 @@ def _check_node(node: NodeProto) -> None:
         raise BuildError(
             f"{_called(node)} makes outputs whose size depends on values: the size of each tensor must follow from the input shapes"
         )
+    names = [one.name for one in node.attribute]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise BuildError(f"{_called(node)} has the attribute {twice[:40]!r} twice, and compilers read either of them")
     for one in node.attribute:
         if one.name == "training_mode" and one.i:
             raise BuildError(f"{_called(node)} is in training mode: export the network in eval mode")
         if one.HasField("t"):
             _check_tensor(one.t)
-        if one.ref_attr_name or one.HasField("sparse_tensor") or one.sparse_tensors or one.HasField("tp") or one.type_protos:
+        fields = {field.name for field, _ in one.ListFields()} - {"name", "type", "doc_string"}
+        if one.type not in _FIELDS or not fields <= {_FIELDS[one.type]}:
             raise BuildError(f"{_called(node)} has the attribute {one.name[:40]!r} in a form that compilers read differently")
 
 
 def _check_tensor(tensor: TensorProto) -> None:
     if tensor.data_location == tensor.EXTERNAL or tensor.external_data:
         raise BuildError(f"the weights {tensor.name[:60]!r} are not in the file: save the model with its weights inside")
+    fields = [field.name for field, _ in tensor.ListFields() if field.name.endswith("_data")]
+    if len(fields) > 1:
+        raise BuildError(f"the weights {tensor.name[:60]!r} are there twice, as {fields[0]} and {fields[1]}: keep one")
 
 
 def check_values(model: ModelProto, kinds: Mapping[str, Kind]) -> None:

@@ -13,7 +13,13 @@ import numpy as np
 from course_lib.engines import ModelSource, Plan
 from course_lib.errors import FIXED_DIMENSION, MISSING_FILE, PRECISION, PROFILE, BuildError, EngineError, RecipeError
 from course_lib.labs.framework import one_graph, racing
-from course_lib.labs.framework.answers import accepted_batches, by_batch_size, fresh_images, worst_decibels
+from course_lib.labs.framework.answers import (
+    accepted_batches,
+    by_batch_size,
+    check_every_size,
+    fresh_images,
+    worst_decibels,
+)
 from course_lib.labs.framework.examination import Examination, Examiner, TimedWorker
 from course_lib.labs.framework.lab import Lab
 from course_lib.labs.framework.racing import Pace, Tiers
@@ -114,6 +120,8 @@ class FirstEngine(Lab):
             fresh = fresh_images(examiner, FRESH_IMAGES)
             examiner.begins("accuracy: fresh images through PyTorch and your engine", 5)
             accuracy, figures = self._accuracy(eager, candidate, batches, fresh)
+            if accuracy.tier != "none":
+                check_every_size(eager, candidate, fresh.images, accepted, MIN_SQNR_DB)
             if accuracy.tier == "none" or not with_speed:
                 wrong = "The speed is not measured, because the answers are wrong."
                 speed = () if not with_speed else self.zero_outcomes(wrong, accuracy.hint, ("speed",))

@@ -16,6 +16,7 @@ from course_lib.engines import ModelSource, Plan
 from course_lib.errors import (
     MISSING_FILE,
     PRECISION,
+    PROFILE,
     ZERO_POINT,
     BuildError,
     CourseError,
@@ -24,7 +25,7 @@ from course_lib.errors import (
     RecipeError,
 )
 from course_lib.labs.framework import lowering, one_graph, racing
-from course_lib.labs.framework.answers import accepted_batches, fresh_images, logits
+from course_lib.labs.framework.answers import accepted_batches, check_every_size, fresh_images, logits
 from course_lib.labs.framework.examination import Examination, Examiner, TimedWorker
 from course_lib.labs.framework.lab import Lab
 from course_lib.labs.framework.layer_precision import int8_layers, weights
@@ -40,7 +41,9 @@ from course_lib.models import Digits
 from course_lib.precision import lowering_helps
 from course_lib.recipe import Recipe
 
+SERVICE = (1, 32)  # smallest and largest batch that the engine must accept
 FRESH_IMAGES = 256
+_FEW_IMAGES_DB = 6.0  # on the few images that each batch size is checked with, the SQNR varies by less than this
 # Points for kernels: how many of the reference's INT8 layers may compute in float. Keeping the first and the last is good practice.
 FULL_MISSING, PARTIAL_MISSING = 2, 5
 SPEED = Tiers(full=Pace(of_reference=0.8, over_eager=1.15), partial=Pace(of_reference=0.5, over_eager=1.05))
@@ -82,6 +85,7 @@ class Calibration(Lab):
     build_hints: ClassVar = {
         PRECISION: "`precision` is a statement about the graph. Which function of the course puts Q/DQ pairs into a graph?",
         MISSING_FILE: "Task 2 writes both files in its last cell. Solve it, then run that cell again.",
+        PROFILE: "The notebook's `service` accepts batches from 1 to 32. Write it into your recipe.",
         ZERO_POINT: "TensorRT's INT8 is symmetric: every zero point is 0, and the scale is amax / 127.",
     }
     speed = SPEED
@@ -124,6 +128,7 @@ class Calibration(Lab):
     def _judged_engine(self, folder: Path, scratch: Path, examiner: Examiner, only: str | None) -> Examination:
         try:
             model, recipe = model_and_recipe(folder, "int8")
+            _check_profiles(recipe)
             model = one_graph.fixed(model, scratch, examiner)
             yours = _Engine(model, recipe, examiner.build(model, recipe))
         except (RecipeError, BuildError) as error:
@@ -172,10 +177,12 @@ class Calibration(Lab):
                 plan = reference.runnable(examiner)
             theirs = stack.enter_context(examiner.reference(plan))
             engine = stack.enter_context(examiner.engine(yours.runnable(examiner)))
-            found = quality(eager, theirs, engine, fresh, _sizes(yours.recipe, examiner))
+            found = quality(eager, theirs, engine, fresh, _sizes(examiner))
             sqnr = self.outcome("sqnr", found.tier, found.message(), found.hint(), share=1.0 if found.tier == "full" else 0.5)
             if found.far_better:
                 return Examination(self._unusual(found, kernels), yours.plan, figures=found.figures())
+            if sqnr.tier != "none":
+                check_every_size(eager, engine, fresh.images, range(1, SERVICE[1] + 1), FLOOR_DB - _FEW_IMAGES_DB)
             if not with_speed:
                 return Examination((sqnr, kernels), yours.plan, figures=found.figures())
             comparison = None
@@ -208,7 +215,7 @@ class Calibration(Lab):
             try:
                 engine = stack.enter_context(examiner.engine(yours.lowered(examiner)))
                 _check_same_answers(answered, engine, fresh)
-                feeds = _feeds(fresh, yours.recipe, examiner)
+                feeds = _feeds(fresh, examiner)
                 comparison = racing.race(eager, theirs, engine, feeds, SPEED, examiner, floor_db=FLOOR_DB)
             except (EngineError, BuildError) as error:
                 return self.outcome("speed", "none", error, hint), None
@@ -233,23 +240,26 @@ def _reference(examiner: Examiner) -> Iterator[_Engine]:
         yield built
 
 
-def _accepted(recipe: Recipe) -> list[int]:
-    """Batches up to twice `BATCH` that the engine accepts. Without any, it is `BATCH`, which the engine rejects with a clear message."""
-    return accepted_batches(recipe, (1, 32, 32), 2 * BATCH) or [BATCH]
+def _check_profiles(recipe: Recipe) -> None:
+    """Whether the recipe accepts every batch of the service."""
+    accepted = accepted_batches(recipe, (1, 32, 32), SERVICE[1])
+    if rejected := sorted(set(range(SERVICE[0], SERVICE[1] + 1)) - set(accepted)):
+        raise BuildError(
+            f"recipe.toml's profile does not accept a batch of {rejected[0]}: the service sends {SERVICE[0]} to {SERVICE[1]} images",
+            code=PROFILE,
+        )
 
 
-def _sizes(recipe: Recipe, examiner: Examiner) -> list[int]:
+def _sizes(examiner: Examiner) -> list[int]:
     """Batches whose answers are judged: the usual one, the smallest, and two that cannot be known in advance."""
-    accepted = _accepted(recipe)
-    drawn = examiner.rng().choice(accepted, 2)
-    return sorted({BATCH if BATCH in accepted else accepted[-1], accepted[0], *map(int, drawn)})
+    drawn = examiner.rng().integers(SERVICE[0], 2 * BATCH, 2, endpoint=True)
+    return sorted({BATCH, SERVICE[0], *map(int, drawn)})
 
 
-def _feeds(fresh: Digits, recipe: Recipe, examiner: Examiner) -> Callable[[], dict[str, np.ndarray]]:
+def _feeds(fresh: Digits, examiner: Examiner) -> Callable[[], dict[str, np.ndarray]]:
     """Batches of the same images that were checked, so that an engine cannot detect whether it is timed."""
     rng = examiner.rng()
-    accepted = _accepted(recipe)
-    size = racing.batch_sizes(rng, [n for n in accepted if n >= BATCH] or accepted)
+    size = racing.batch_sizes(rng, range(BATCH, 2 * BATCH + 1))
     return lambda: {"image": fresh.images[rng.choice(len(fresh), size(), replace=False)]}
 
 

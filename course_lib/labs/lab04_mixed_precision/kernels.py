@@ -16,6 +16,7 @@ from course_lib.recipe import Recipe
 # TensorRT 8.6 takes types for permissions and shows a transformer as one Myelin layer. TensorRT for RTX takes them as they
 # are written and shows every kernel; it compiles on any machine, for a GPU that need not be there.
 PROVER, ITS_TARGET = "tensorrt_rtx", "sm89"
+_EXPONENTIALS = frozenset({"Softmax", "LogSoftmax", "Softmin", "Exp", "Sigmoid", "Attention"})
 
 
 @dataclass(frozen=True)
@@ -26,11 +27,13 @@ class Kernels:
         total: all kernels.
         wide: those that read FP32 activations or hold FP32 weights.
         attention: fused attention kernels in half precision.
+        exponentials: operators of the graph that compute e^x, such as one Softmax in each attention.
     """
 
     total: int
     wide: int
     attention: int
+    exponentials: int
 
     @property
     def share(self) -> float:
@@ -42,7 +45,10 @@ class Kernels:
         """The counts of a layer table."""
         kernels = table.kernels
         return cls(
-            len(kernels), sum("Float" in kernel.dtypes for kernel in kernels), sum(_is_half_attention(k) for k in kernels)
+            total=len(kernels),
+            wide=sum("Float" in kernel.dtypes for kernel in kernels),
+            attention=sum(_is_half_attention(kernel) for kernel in kernels),
+            exponentials=sum(operator in _EXPONENTIALS for operator in table.operators.values()),
         )
 
 

@@ -192,6 +192,10 @@ class MixedPrecision(Lab):
             batch, rows = found.lost[0]
             said = f"NaN or infinity in {len(found.lost)} requests, first with {batch} digits of {rows} rows."
             hint = "Which tensor is the first that is not finite? A node after a kept node reads FP16 again. Is that reader kept too?"
+        elif found.wrong and found.sqnr_db >= PARTIAL_DB:
+            batch, rows = found.wrong[0]
+            said = f"{len(found.wrong)} requests have other answers than the rest, first {batch} digits of {rows} rows."
+            hint = "The service sends every batch from 1 to 32 and 16 to 48 rows. What in your graph depends on these sizes?"
         elif found.tier == "none":
             hint = (
                 "Finite logits can be wrong. If squares overflow, a norm divides by infinity, and its output is zero, not NaN."
@@ -206,6 +210,10 @@ class MixedPrecision(Lab):
             f"the reference has {reference.wide} of {reference.total}. "
             f"{yours.attention} of {reference.attention} attentions are one kernel."
         )
+        if yours.exponentials > reference.exponentials:
+            said = f"The graph has {yours.exponentials} operators Softmax, Exp or Sigmoid; the network has {reference.exponentials}."
+            hint = "Each attention has one Softmax. Is there a part that the network does not need?"
+            return self.outcome("kernels", "none", said, hint)
         more, split = yours.wide - reference.wide, reference.attention - yours.attention
         if more <= SPARE and split <= 0:
             return self.outcome("kernels", "full", said)

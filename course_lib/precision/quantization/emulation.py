@@ -2,8 +2,8 @@
 
 A GPU multiplies FP16 and BF16 numbers exactly and sums the products in float32. Half precision has two costs: each tensor is
 rounded to 10 or 7 bits, and values that do not fit overflow. Casts emulate both here. The emulation does not cover kernels
-that also keep their inner sums in half precision. It also leaves the inside of composite operators in float32, such as the
-squares in a LayerNormalization.
+that also keep their inner sums in half precision. Operators that square inside (ReduceL2, ReduceSumSquare) are written as a
+product and a sum, as TensorRT's parser reads them. The inside of a LayerNormalization stays in float32.
 
 ONNX Runtime on x86 has few FP16 kernels and hardly any in BF16. Without an FP16 kernel, it uses the same method.
 """
@@ -14,6 +14,7 @@ import onnx
 import onnx_ir as ir
 
 _HALVES = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
+_INNER_SQUARES = {"ReduceL2", "ReduceSumSquare"}
 _WITHOUT_ARITHMETIC = {"Cast", "Constant", "ConstantOfShape", "Shape", "Size"}
 
 
@@ -28,6 +29,9 @@ def emulate(model: onnx.ModelProto) -> onnx.ModelProto:
     """
     opened = ir.from_proto(model)
     graph = opened.graph
+    for node in list(graph):
+        if node.op_type in _INNER_SQUARES and not node.domain:
+            _square_outside(node)
     wide: dict[ir.Value, ir.Value] = {}
     for node in list(graph):
         if node.op_type in _WITHOUT_ARITHMETIC and not node.domain:
@@ -44,6 +48,31 @@ def emulate(model: onnx.ModelProto) -> onnx.ModelProto:
             if value.dtype in _HALVES:
                 _round_behind(node, value)
     return ir.to_proto(opened)
+
+
+def _square_outside(node: ir.Node) -> None:
+    """Write the sum of squares that a node computes inside as the nodes Mul and ReduceSum, and its root as Sqrt."""
+    data, result = node.inputs[0], node.outputs[0]
+    assert data is not None
+    squares = ir.node("Mul", [data, data], name=f"{node.name}/squares")
+    squares.outputs[0].name, squares.outputs[0].type, squares.outputs[0].shape = f"{result.name}/squares", data.type, data.shape
+    node.prepend(squares)
+    node.replace_input_with(0, squares.outputs[0])
+    if node.op_type == "ReduceL2":
+        root = ir.node("Sqrt", [result], name=f"{node.name}/root")
+        rooted = root.outputs[0]
+        rooted.name, rooted.type, rooted.shape = result.name, result.type, result.shape
+        result.name = f"{result.name}/sum"
+        result.replace_all_uses_with(rooted, replace_graph_outputs=True)
+        root.replace_input_with(0, result)
+        node.append(root)
+    node.op_type = "ReduceSum"
+    if (axes := node.attributes.pop("axes", None)) is not None:  # an input since operator set 13, here later
+        given = ir.node("Constant", [], {"value_ints": axes.as_ints()}, name=f"{node.name}/axes")
+        given.outputs[0].name, given.outputs[0].type = f"{result.name}/axes", ir.TensorType(ir.DataType.INT64)
+        node.prepend(given)
+        node.resize_inputs(2)
+        node.replace_input_with(1, given.outputs[0])
 
 
 def _round_behind(node: ir.Node, value: ir.Value) -> None:

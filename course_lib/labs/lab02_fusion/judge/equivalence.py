@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from course_lib.labs.framework.answers import decibels, fresh_images, logits
+from course_lib.labs.framework.answers import check_every_size, decibels, fresh_images, logits
 from course_lib.labs.framework.examination import Examiner, TimedWorker
 
 IMAGES = 64  # of each family
@@ -48,13 +48,15 @@ def equality(given: TimedWorker, reference: TimedWorker, candidate: TimedWorker,
     """Send the same fresh images to all three, in batches of several sizes.
 
     Raises:
-        EngineError: the candidate rejects a batch or does not answer with logits.
+        EngineError: the candidate rejects a batch, answers one of them like another network, or does not answer with logits.
     """
     found = {}
     for family, images in _families(examiner).items():
         want = logits(given, images, BATCHES)
         have = logits(candidate, images, BATCHES)
         found[family] = decibels(want, have), decibels(want, logits(reference, images, BATCHES))
+        if found[family][0] >= PARTIAL_DB:
+            check_every_size(given, candidate, images, range(1, BATCHES[-1] + 1), PARTIAL_DB)
     family = min(found, key=lambda name: found[name][0])
     return Equality(found[family][0], min(theirs for _, theirs in found.values()), family)
 

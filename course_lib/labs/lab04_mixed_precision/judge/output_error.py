@@ -16,6 +16,7 @@ BATCHES, ROWS = (1, 3, 8, 32), (16, 32, 48)
 # clamped to 65 504 16.
 FAR_BETTER_DB = 25.0  # above the reference's SQNR: an instructor has to look
 FULL_LOSS_DB, FULL_FLOOR_DB, PARTIAL_DB = 6.0, 50.0, 30.0
+_FEW_DIGITS_DB = 6.0  # on a single request, the SQNR varies by less than this
 
 
 @dataclass(frozen=True)
@@ -27,12 +28,14 @@ class Error:
         reference_db: SQNR of the reference on the same digits.
         rows: pixel rows of a digit.
         lost: requests, as (batch, rows), that were answered with NaN or infinity.
+        wrong: single requests that were answered as another network answers them.
     """
 
     sqnr_db: float
     reference_db: float
     rows: int
     lost: tuple[tuple[int, int], ...]
+    wrong: tuple[tuple[int, int], ...] = ()
 
     @property
     def needed_db(self) -> float:
@@ -47,7 +50,7 @@ class Error:
     @property
     def tier(self) -> str:
         """The tier of `Outcome`."""
-        if self.lost or self.sqnr_db < PARTIAL_DB:
+        if self.lost or self.wrong or self.sqnr_db < PARTIAL_DB:
             return "none"
         return "full" if self.sqnr_db >= self.needed_db else "partial"
 
@@ -60,6 +63,7 @@ def error(given: TimedWorker, reference: TimedWorker, yours: TimedWorker, examin
     """
     found: dict[int, tuple[float, float]] = {}
     lost: list[tuple[int, int]] = []
+    wrong: list[tuple[int, int]] = []
     requests = list(_requests(examiner))
     for rows in ROWS:
         same = [tokens for tokens in requests if tokens.shape[1] == rows]
@@ -69,8 +73,23 @@ def error(given: TimedWorker, reference: TimedWorker, yours: TimedWorker, examin
         lost += [(len(answer), rows) for answer in have if not np.isfinite(answer).all()]
         expected = np.concatenate(want)
         found[rows] = decibels(expected, np.concatenate(have)), decibels(expected, np.concatenate(theirs))
+    for tokens in _others(examiner):
+        want, have = (logits(engine, tokens, [len(tokens)], "tokens") for engine in (given, yours))
+        if not np.isfinite(have).all():
+            lost.append((len(tokens), tokens.shape[1]))
+        elif decibels(want, have) < PARTIAL_DB - _FEW_DIGITS_DB:
+            wrong.append((len(tokens), tokens.shape[1]))
     rows = min(found, key=lambda rows: found[rows][0])
-    return Error(found[rows][0], min(theirs for _, theirs in found.values()), rows, tuple(lost))
+    return Error(found[rows][0], min(theirs for _, theirs in found.values()), rows, tuple(lost), tuple(wrong))
+
+
+def _others(examiner: Examiner) -> Iterator[np.ndarray]:
+    """Every other batch with rows that cannot be known in advance, and every other number of rows with such a batch."""
+    rng, digits = examiner.rng(), fresh_images(examiner, BATCHES[-1])
+    batches, rows = range(1, BATCHES[-1] + 1), range(ROWS[0], ROWS[-1] + 1)
+    drawn = [(batch, int(rng.choice(rows))) for batch in batches] + [(int(rng.choice(batches[:8])), each) for each in rows]
+    for batch, each in drawn:
+        yield digits.tokens(each)[:batch]
 
 
 def _requests(examiner: Examiner) -> Iterator[np.ndarray]:

@@ -151,7 +151,7 @@ class Host:
         answers = []
         assert self._pipeline is not None
         for answer in self._pipeline.run(iter(requests)):
-            answers.append(np.asarray(answer))
+            answers.append(np.array(answer))  # a copy: what is yielded now cannot be filled in later
             requests.answered()
         for index, answer in enumerate(answers):
             if answer.ndim != 2 or answer.shape[1] != 10:

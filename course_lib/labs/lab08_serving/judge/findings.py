@@ -109,10 +109,20 @@ def _special(scene: Scene) -> str:
         return "the start after it did not ask the compiler, although every file of the cache was damaged"
     if scene.flags.get("cached") is False:
         return "the cache was empty after the first start"
+    for step, builds in scene.builds.items():
+        if step in _COLD_STEPS.get(scene.name, ()) and not builds:
+            return f"step {step!r}: the compiler was not asked, although no plan could be there. What answers is not an engine"
     return _accepted(scene)
 
 
 _DAMAGED = ("bits flipped", "half a file", "empty files")
+# A server that never asks the compiler has no plan to lose: every fault would pass it by.
+_COLD_STEPS = {
+    **dict.fromkeys(("warm start", *_DAMAGED), ("first start",)),
+    **dict.fromkeys(("another version", "another device", "retrained network", "another recipe"), ("before", "after")),
+    **dict.fromkeys(("compiler killed", "server killed"), ("next start",)),
+    "full disk": ("full disk", "next start"),
+}
 _WARM_STEPS = {
     "warm start": ("second start",),
     **dict.fromkeys(("bits flipped", "half a file", "empty files", "server killed"), ("start after that",)),
