@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         SearchingCalibrator,
         divergence,
     )
-    from course_lib.precision.calibration.histogram import Histogram, StreamingChannelHistograms, StreamingHistogram
+    from course_lib.precision.calibration.histogram import Histogram, StreamingHistogram
     from course_lib.precision.calibration.observation import Observation, Ranges, calibrate, observe
     from course_lib.precision.calibration.plots import histogram_figure, kl_curve
     from course_lib.precision.calibration.trt_cache import read_cache, read_header, write_cache

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from course_lib.errors import CourseError
-from course_lib.precision import Histogram, StreamingChannelHistograms, StreamingHistogram
+from course_lib.precision import Histogram, StreamingHistogram
 
 FLOATS = arrays(np.float32, st.integers(1, 300), elements=st.floats(-(2.0**100), 2.0**100, width=32))
 
@@ -60,19 +60,6 @@ def test_a_relus_histogram_follows_from_its_inputs(values: np.ndarray, cut: int)
     assert _same(apart.rectified("y"), _streamed(np.maximum(values, 0)).result())
 
 
-@settings(deadline=None, max_examples=40)
-@given(
-    arrays(np.float32, st.tuples(st.integers(1, 4), st.just(3), st.integers(1, 20)), elements=st.floats(-1e6, 1e6, width=32))
-)
-def test_a_channels_histogram_is_that_of_its_values(values: np.ndarray) -> None:
-    together = StreamingChannelHistograms("x", 3, axis=1, bins=256)
-    for sample in values:
-        together.add(sample[None])
-    for channel, histogram in enumerate(together.result()):
-        assert _same(histogram, _streamed(values[:, channel]).result())
-        assert histogram.name == f"x[{channel}]"
-
-
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 def test_many_values_of_every_float_type(dtype: type) -> None:
     values = np.random.default_rng(0).normal(0, 3, 100_000).astype(dtype)  # several work chunks
@@ -94,14 +81,12 @@ def test_huge_tiny_and_zero_values() -> None:
 
 
 def test_memory_does_not_grow_with_samples() -> None:
-    streaming, channels = StreamingHistogram("x"), StreamingChannelHistograms("x", 4, axis=1)
+    streaming = StreamingHistogram("x")
     sizes = []
     for exponent in range(20):  # ever more and ever larger values
         values = np.full((1, 4, 2**exponent), 2.0**exponent, np.float32)
         streaming.add(values)
-        channels.add(values)
-        own = [value for part in (streaming, channels) for value in vars(part).values()]
-        sizes.append(sum(v.nbytes if isinstance(v, np.ndarray) else sys.getsizeof(v) for v in own))
+        sizes.append(sum(v.nbytes if isinstance(v, np.ndarray) else sys.getsizeof(v) for v in vars(streaming).values()))
     assert max(sizes) - min(sizes) < 100, sizes
     assert streaming.result().total == 4 * (2**20 - 1)
 
@@ -127,12 +112,11 @@ def test_the_state_is_all_there_is() -> None:
 def test_nan_and_infinity_are_rejected_with_the_tensors_name(bad: float, word: str) -> None:
     values = np.ones((2, 3), np.float32)
     values[1, 1] = bad
-    streaming, channels = StreamingHistogram("conv1"), StreamingChannelHistograms("conv1", 3, axis=1)
-    for one in (streaming, channels):
-        with pytest.raises(CourseError, match=f"'conv1' holds {word}"):
-            one.add(values)
-        with pytest.raises(CourseError, match="no value was ever counted"):  # nothing of it was kept
-            one.result()
+    streaming = StreamingHistogram("conv1")
+    with pytest.raises(CourseError, match=f"'conv1' holds {word}"):
+        streaming.add(values)
+    with pytest.raises(CourseError, match="no value was ever counted"):  # nothing of it was kept
+        streaming.result()
 
 
 def test_other_misuse_is_rejected() -> None:
@@ -141,7 +125,5 @@ def test_other_misuse_is_rejected() -> None:
     for bins in (128, 1000):
         with pytest.raises(CourseError, match="power of two"):
             StreamingHistogram("x", bins)
-    with pytest.raises(CourseError, match=r"need 3 channels along axis 1, found shape \(2, 4\)"):
-        StreamingChannelHistograms("x", 3, axis=1).add(np.zeros((2, 4), np.float32))
     with pytest.raises(CourseError, match="cannot be merged"):
         StreamingHistogram("x").merge(StreamingHistogram("x", 256))

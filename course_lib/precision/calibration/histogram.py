@@ -102,7 +102,7 @@ class StreamingHistogram:
             return
         low, high = float(flat.min()), float(flat.max())
         _reject_non_finite(np.array([low, high]), self.name)
-        self._grow(int(_exponents(high)), int(_exponents(-low)))
+        self._grow(_exponent(high), _exponent(-low))
         self._minimum, self._maximum = min(self._minimum, low), max(self._maximum, high)
 
         up, down = (flat.dtype.type(math.ldexp(self.bins, -exponent)) for exponent in self._exponents)
@@ -188,79 +188,6 @@ class StreamingHistogram:
             raise CourseError(f"tensor {self.name!r}: no value was ever counted")
 
 
-class StreamingChannelHistograms:
-    """One histogram per channel, all counted at once. It needs memory for ``channels * bins`` counts.
-
-    Args:
-        name: the tensor, for error messages.
-        channels: number of channels.
-        axis: axis of the arrays with the channels.
-        bins: number of bins of each histogram, a power of two, at least 256.
-
-    Raises:
-        CourseError: an unusable number of bins or channels.
-    """
-
-    def __init__(self, name: str, channels: int, *, axis: int = 1, bins: int = BINS) -> None:
-        if channels < 1:
-            raise CourseError(f"tensor {name!r}: need at least one channel, got {channels}")
-        self.name, self.channels, self.axis, self.bins = name, channels, axis, _checked_bins(bins)
-        self._counts = np.zeros((channels, bins), np.int64)
-        self._exponents = np.full(channels, _LOWEST)
-        self._minimum, self._maximum = np.full(channels, math.inf), np.full(channels, -math.inf)
-
-    def add(self, values: np.ndarray) -> None:
-        """Count ``values``: a float array of any shape with ``channels`` entries along the axis.
-
-        Raises:
-            CourseError: another dtype or number of channels, or a NaN or infinite value; nothing was counted.
-        """
-        if not -values.ndim <= self.axis < values.ndim or values.shape[self.axis] != self.channels:
-            raise CourseError(
-                f"tensor {self.name!r}: need {self.channels} channels along axis {self.axis}, found shape {values.shape}"
-            )
-        rows = np.moveaxis(_floats(values, self.name), self.axis, 0).reshape(self.channels, -1)
-        if rows.size == 0:
-            return
-        low, high = rows.min(1).astype(np.float64), rows.max(1).astype(np.float64)
-        _reject_non_finite(np.concatenate([low, high]), self.name)
-        self._grow(_exponents(np.maximum(-low, high)))
-        self._minimum, self._maximum = np.minimum(self._minimum, low), np.maximum(self._maximum, high)
-
-        scales = np.ldexp(float(self.bins), -self._exponents).astype(rows.dtype)[:, None]
-        first = (np.arange(self.channels) * self.bins)[:, None]  # of each channel, in one long row of counts
-        step = max(_CHUNK, 8 * self._counts.size) // self.channels + 1  # so that clearing the counts is a small part
-        for start in range(0, rows.shape[1], step):
-            index = (np.abs(rows[:, start : start + step]) * scales).astype(np.intp) + first
-            counted = np.bincount(index.reshape(-1), minlength=self._counts.size)
-            self._counts += counted.reshape(self._counts.shape)
-
-    def result(self) -> tuple[Histogram, ...]:
-        """One histogram per channel, named ``tensor[channel]``.
-
-        Raises:
-            CourseError: nothing was added.
-        """
-        if self._minimum[0] > self._maximum[0]:
-            raise CourseError(f"tensor {self.name!r}: no value was ever counted")
-        return tuple(
-            Histogram(
-                f"{self.name}[{channel}]",
-                self._counts[channel].copy(),
-                math.ldexp(1 / self.bins, int(self._exponents[channel])),
-                float(self._minimum[channel]),
-                float(self._maximum[channel]),
-            )
-            for channel in range(self.channels)
-        )
-
-    def _grow(self, exponents: np.ndarray) -> None:
-        growth = np.maximum(exponents - self._exponents, 0)
-        for by in np.unique(growth[growth > 0]):
-            self._counts[growth == by] = _coarsened(self._counts[growth == by], int(by))
-        self._exponents = self._exponents + growth
-
-
 def _checked_bins(bins: int) -> int:
     if bins < 256 or bins & (bins - 1):
         raise CourseError(f"the number of bins must be a power of two of at least 256, got {bins}")
@@ -281,15 +208,14 @@ def _reject_non_finite(extremes: np.ndarray, name: str) -> None:
         raise CourseError(f"tensor {name!r} holds {what}: look at the calibration data and at the model before it")
 
 
-def _exponents(largest: np.ndarray | float) -> np.ndarray:
+def _exponent(largest: float) -> int:
     """The smallest e with ``largest < 2**e``, at least the lowest; the lowest where ``largest`` is zero or negative."""
-    return np.where(np.greater(largest, 0), np.maximum(np.frexp(largest)[1], _LOWEST), _LOWEST)
+    return max(math.frexp(largest)[1], _LOWEST) if largest > 0 else _LOWEST
 
 
 def _coarsened(counts: np.ndarray, doublings: int) -> np.ndarray:
-    """Counts ``(..., bins)`` after `doublings` doublings of the range: ``2**doublings`` neighbors merge, and the other bins are empty."""
+    """Counts after `doublings` doublings of the range: ``2**doublings`` neighbors merge, and the other bins are empty."""
     if doublings == 0:
         return counts
-    bins = counts.shape[-1]
-    merged = counts.reshape(*counts.shape[:-1], -1, min(1 << min(doublings, 62), bins)).sum(-1)
-    return np.concatenate([merged, np.zeros((*counts.shape[:-1], bins - merged.shape[-1]), np.int64)], axis=-1)
+    merged = counts.reshape(-1, min(1 << min(doublings, 62), len(counts))).sum(1)
+    return np.concatenate([merged, np.zeros(len(counts) - len(merged), np.int64)])
