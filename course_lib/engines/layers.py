@@ -13,7 +13,10 @@ from course_lib.errors import PrecisionError
 from course_lib.style import breakable_html
 
 # Layer types of TensorRT's host-side bookkeeping. They launch nothing on the GPU, so they are not kernels.
-HOST_KINDS = frozenset({"shape_call", "signal", "wait", "cpu", "assert", "NoOp", "ShapeHostToDevice", "ShapeDeviceToHost"})
+HOST_KINDS = frozenset({
+    *("shape_call", "signal", "wait", "cpu", "assert", "NoOp", "TrainStation"),
+    *("ShapeHostToDevice", "ShapeDeviceToHost", "DeviceToShapeHost"),
+})  # fmt: skip
 
 # The datatype, as layer tables write it, that proves a recipe's precision.
 PROOF = {"fp32": "Float", "fp16": "Half", "bf16": "BFloat16", "int8": "Int8", "fp8": "FP8"}

@@ -14,9 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from course_lib.engines import Layer, LayerTable, LayerTensor, Plan
+from course_lib.engines.backends.tensorrt import builder
 from course_lib.engines.backends.tensorrt.layer_sources import parse_build_log, parse_inspector
 from course_lib.engines.layers import HOST_KINDS, PROOF
-from course_lib.errors import PrecisionError
+from course_lib.engines.registry import compile_plan
+from course_lib.errors import BuildError, PrecisionError
 from course_lib.style import breakable_html
 
 DATA = Path(__file__).parents[1] / "data"
@@ -48,6 +50,21 @@ def test_a_fresh_build_log(small_plan: Plan) -> None:
     assert table.kernels[0].inputs[0].name == "image" and table.kernels[-1].outputs[0].name == "logits"
     assert table.kernels[-1].outputs[0].shape == (-1, 10)
     assert {node for kernel in table for node in kernel.onnx_nodes} <= table.operators.keys()
+
+
+def test_a_step_on_the_host_does_not_end_the_table() -> None:
+    """A graph can put one in front of all kernels: a table that ended there would prove any precision."""
+    step = "Name: [ShapeHostToDeviceCopy 0], LayerType: ShapeHostToDevice, Inputs: [], Outputs: [], ParameterType: Copy\n"
+    head, _, rows = LOG.rpartition("Layers:\n")
+    first = parse_build_log(f"{head}Layers:\n{step}{rows}")
+    assert [layer.kind for layer in first[:2]] == ["ShapeHostToDevice", "shape_call"] and first[1:] == parse_build_log(LOG)[:]
+    assert first.kernels == parse_build_log(LOG).kernels
+
+
+def test_an_engine_without_a_listed_kernel_is_rejected(monkeypatch, small_onnx, service_recipe) -> None:
+    monkeypatch.setattr(builder, "parse_build_log", lambda text, operators: LayerTable((), operators))
+    with pytest.raises(BuildError, match="lists no kernel"):
+        compile_plan("tensorrt_rtx", small_onnx, service_recipe.wire())
 
 
 def test_only_the_last_section_of_a_log_counts() -> None:

@@ -414,6 +414,29 @@ def test_answers_are_looked_at_while_they_are_timed():
         )
 
 
+def test_a_dataclass_and_a_mark_in_front_are_python():
+    """Python itself runs both; the mark is what Windows' editor writes at a file's beginning."""
+    source = """
+from __future__ import annotations
+from dataclasses import dataclass
+import numpy as np
+
+@dataclass
+class Shape:
+    rows: int
+    columns: int = 10
+
+class Pipeline:
+    def __init__(self, open_engine, span): ...
+    def run(self, requests):
+        for request in requests:
+            shape = Shape(len(request))
+            yield np.zeros((shape.rows, shape.columns), np.float32)
+"""
+    with services.started("\ufeff" + source, Examiner()) as service:
+        assert [len(rows) for rows in services.answers(service, fresh_stream((2, 1), np.random.default_rng(3)))] == [2, 1]
+
+
 def test_an_answer_cannot_be_filled_in_later():
     """Otherwise a pipeline could yield at once, read the whole stream, and answer in full batches at its end."""
     later = """

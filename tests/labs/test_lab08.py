@@ -140,6 +140,12 @@ def test_no_plan_is_kept_outside_of_the_cache():
     assert not any(one.survived for one in found), found
 
 
+def test_only_an_engine_gives_the_right_answers():
+    """A server that reads the weights out of model.onnx needs no plan, and no fault of a cache would reach it."""
+    found = played(submissions.WITHOUT_ENGINE, "warm start", "bits flipped", "another version", "many clients")
+    assert [one.wrong > 0 for one in found] == [True] * 4, found
+
+
 def test_a_plan_that_survives_the_loss_of_every_file_was_kept_elsewhere():
     """What the scenes say where servers are not set apart, as in a learner's own check."""
     (found,) = played({**submissions.KEPT_ELSEWHERE}, "empty files")
@@ -380,6 +386,37 @@ WRONG = {
     "milliseconds": (("microseconds: 1000", "microseconds: 1000000"), "partial", "1000000", "unit is a microsecond"),
     "no batching": (("dynamic_batching", "parameters { key: 'x' } #"), "partial", "no dynamic_batching", "Triton batches"),
     "one version": (("num_versions: 2", "num_versions: 1"), "partial", "keeps one version", "roll back"),
+    "another file": (
+        ("max_batch_size: 16", 'max_batch_size: 16 default_model_filename: "x.plan"'),
+        "none",
+        "filename is set",
+        "one file",
+    ),
+    "another runtime": (
+        ("max_batch_size: 16", 'max_batch_size: 16 runtime: "x.so"'),
+        "none",
+        "runtime is set",
+        "Leave the field",
+    ),
+    "many answers": (
+        ("max_batch_size: 16", "max_batch_size: 16 model_transaction_policy { decoupled: true }"),
+        "none",
+        "policy",
+        "every",
+    ),
+    "a queue that rejects": (
+        ("max_queue_delay", "default_queue_policy { timeout_action: REJECT } max_queue_delay"),
+        "none",
+        "default_queue_policy is set",
+        "every request is answered",
+    ),
+    "a shape tensor": (
+        ("dims: [ 8 ]", "dims: [ 8 ] is_shape_tensor: true"),
+        "none",
+        "output: is_shape_tensor",
+        "plain tensors",
+    ),
+    "a passive instance": (("count: 2", "count: 2 passive: true"), "none", "instance_group: passive", "every request"),
     "no protobuf text": (("platform:", "platform ="), "none", "does not parse", "Line and column"),
     "no such field": (("max_batch_size", "max_batchsize"), "none", "no field named", "Line and column"),
 }

@@ -235,6 +235,19 @@ TWO = {
         ),
         "compares a quantized constant and a constant",
     ),
+    "a part whose end is chosen by values": (
+        model(
+            node("ReduceMean", "x", "mean", keepdims=0),
+            node("Less", "mean half", "dark"),
+            node("Where", "dark two one", "number"),
+            node("Unsqueeze", "number nil", "end"),
+            node("Slice", "table nil end nil", "part"),
+            node("ReduceSum", "part nil", "factor", keepdims=0),
+            node("Mul", "x factor", "y"),
+            half=np.array(0.5, np.float32), two=np.array(2), one=np.array(1), nil=[0], table=np.array([1, -1], np.float32),
+        ),
+        "'part' (Slice) takes a part or makes a size that depends on values",
+    ),
     "rows chosen by value": (
         model(node("Compress", "x keep", "y", axis=0), keep=np.array([True, False])),
         "depends on values",

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from course_lib._util.cpu_int8 import has_byte_dot_products
 from course_lib.engines.backend import Availability, Backend
+from course_lib.engines.cuda.two_clocks import timed_ms
 from course_lib.engines.layers import Layer, LayerTable, LayerTensor
 from course_lib.engines.onnx_file import self_contained
 from course_lib.engines.plan import Engine, Feeds, Plan, TensorInfo, check_feeds, check_profiles
@@ -113,9 +114,7 @@ class OpenVINOEngine:
     def time_ms(self, feeds: Feeds) -> float:
         """See `Engine.time_ms`."""
         self._set_inputs(feeds)
-        started = time.perf_counter()
-        self._run()
-        return 1e3 * (time.perf_counter() - started)
+        return timed_ms(self._run)
 
     def _set_inputs(self, feeds: Feeds) -> None:
         import numpy as np

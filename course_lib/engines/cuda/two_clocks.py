@@ -27,7 +27,7 @@ def event_ms(timed: Callable[[], float], wait: Callable[[], object]) -> float:
     left = 0.0
     for _ in range(_ATTEMPTS):
         between = timed()
-        left = _clocked_ms(wait) - _clocked_ms(wait)  # the second time it is idle for sure
+        left = timed_ms(wait) - timed_ms(wait)  # the second time it is idle for sure
         if left <= NOTICED_MS + NOTICED_SHARE * between:
             return between
     raise EngineError(
@@ -52,7 +52,8 @@ def torch_event_ms(torch: Any, call: Callable[[], object], *, before: Callable[[
     return event_ms(timed, torch.cuda.synchronize)
 
 
-def _clocked_ms(wait: Callable[[], object]) -> float:
+def timed_ms(call: Callable[[], object]) -> float:
+    """Wall-clock time of one call in milliseconds."""
     started = time.perf_counter()
-    wait()
+    call()
     return 1e3 * (time.perf_counter() - started)

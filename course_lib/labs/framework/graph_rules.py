@@ -29,6 +29,12 @@ _COMPARING = frozenset(
 _ARITHMETIC = frozenset({"Add", "Sub", "Mul", "Div", "ReduceProd"})
 # Inputs of an operator that say how large its output is, by position.
 _DIMENSIONS_AT = {"Reshape": {1}, "Expand": {1}, "ConstantOfShape": {0}, "Range": {0, 1, 2}, "Resize": {3}}
+# Inputs of an operator that say which part it takes or how large its output is: data there would choose a computation.
+_NO_DATA_AT = {
+    **{"Slice": {1, 2, 3, 4}, "Pad": {1, 3}, "Tile": {1}, "TopK": {1}, "Split": {1}, "Squeeze": {1}, "Unsqueeze": {1}},
+    **{"Resize": {1, 2, 3}, "OneHot": {1}, "Trilu": {1}, "CumSum": {1}, "Reshape": {1}, "Expand": {1}, "ConstantOfShape": {0}},
+    **{"Range": {0, 1, 2}},
+}
 _COMPUTED_AT = {"Reshape": {1}}  # a reshape keeps every number, whatever the sizes are
 _TO_INTEGER = frozenset({"ArgMax", "ArgMin", "TopK", "BitShift", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitwiseNot"})
 # The only field that an attribute of each type has, by AttributeProto's numbers of the types.
@@ -141,6 +147,10 @@ def check_values(model: ModelProto, kinds: Mapping[str, Kind]) -> None:
         found = [kinds[name] if name else None for name in node.input]
         if node.op_type not in ("Shape", "Size"):
             _check_sizes(node, found)
+        if any(found[place] is Kind.DATA for place in _NO_DATA_AT.get(node.op_type, ()) if place < len(found)):
+            raise BuildError(
+                f"{_called(node)} takes a part or makes a size that depends on values: write the numbers into the graph"
+            )
         if node.op_type in _COMPARING and Kind.DATA not in found:
             raise BuildError(f"{_called(node)} compares {_words(found)}, not data: remove the branch that is never taken")
         if node.op_type == "Where":

@@ -60,7 +60,7 @@ def read_text(file: Path, max_bytes: int, advice: str = "") -> str:
         EngineError: the file is missing, cannot be read, is too long or is not text. The message has one line.
     """
     try:
-        return _content(file, max_bytes, advice).decode()
+        return _content(file, max_bytes, advice).decode("utf-8-sig")  # some editors put a mark in front
     except UnicodeDecodeError as error:
         raise EngineError(f"{file.name} cannot be read as text: {error}"[:200]) from None
 

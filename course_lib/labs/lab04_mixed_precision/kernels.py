@@ -16,7 +16,7 @@ from course_lib.recipe import Recipe
 # TensorRT 8.6 takes types for permissions and shows a transformer as one Myelin layer. TensorRT for RTX takes them as they
 # are written and shows every kernel; it compiles on any machine, for a GPU that need not be there.
 PROVER, ITS_TARGET = "tensorrt_rtx", "sm89"
-_EXPONENTIALS = frozenset({"Softmax", "LogSoftmax", "Softmin", "Exp", "Sigmoid", "Attention"})
+_PRODUCTS = frozenset({"MatMul", "Gemm", "Einsum"})
 
 
 @dataclass(frozen=True)
@@ -27,13 +27,13 @@ class Kernels:
         total: all kernels.
         wide: those that read FP32 activations or hold FP32 weights.
         attention: fused attention kernels in half precision.
-        exponentials: operators of the graph that compute e^x, such as one Softmax in each attention.
+        products: products of two activations outside of these kernels: two for each attention that is split.
     """
 
     total: int
     wide: int
     attention: int
-    exponentials: int
+    products: int
 
     @property
     def share(self) -> float:
@@ -48,13 +48,21 @@ class Kernels:
             total=len(kernels),
             wide=sum("Float" in kernel.dtypes for kernel in kernels),
             attention=sum(_is_half_attention(kernel) for kernel in kernels),
-            exponentials=sum(operator in _EXPONENTIALS for operator in table.operators.values()),
+            products=sum(_is_product_of_activations(kernel, table) for kernel in kernels),
         )
 
 
 def _is_half_attention(kernel: Layer) -> bool:
     """The compiler's own name for it. A matrix product carries its node's name, which a submission chooses, but not this kind."""
     return kernel.kind == "kgen" and kernel.name.startswith("_gemm_mha") and kernel.dtypes == {"Half"}
+
+
+def _is_product_of_activations(kernel: Layer, table: LayerTable) -> bool:
+    """A matrix product without a matrix of its own, in a kernel of its own: generated ones (kgen) only prepare its factors."""
+    has_matrix = any(sum(n > 1 for n in tensor.shape) > 1 for tensor in kernel.weights)
+    return (
+        kernel.kind != "kgen" and not has_matrix and any(table.operators.get(node) in _PRODUCTS for node in kernel.onnx_nodes)
+    )
 
 
 def prove(model: Path, recipe: Recipe, examiner: Examiner) -> Plan:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from course_lib._util.plain_text import first_line
 from course_lib.engines.backends.onnxruntime import session as ort_session
 from course_lib.engines.cuda.stream import own_stream
+from course_lib.engines.cuda.two_clocks import timed_ms
 from course_lib.engines.plan import Feeds, Plan, TensorInfo, check_feeds, check_profiles
 from course_lib.errors import EngineError
 
@@ -59,9 +59,7 @@ class OnnxRuntimeEngine:
         """
         self._check(feeds)
         if self._clock is None:
-            started = time.perf_counter()
-            _in_one_line(lambda: self._session.run(None, dict(feeds)))
-            return 1e3 * (time.perf_counter() - started)
+            return timed_ms(lambda: _in_one_line(lambda: self._session.run(None, dict(feeds))))
         binding = self._bind_arrays(feeds)
         shapes = tuple(feeds[info.name].shape for info in self.inputs)
         if shapes not in self._tuned:

@@ -130,7 +130,10 @@ def _reject_forged_names(network: Any) -> None:
 
 def _layers(trt: Any, log: Any, data: bytes, operators: Mapping[str, str]) -> LayerTable:
     if log.layers:  # TensorRT for RTX prints them while it builds, so no GPU is needed
-        return parse_build_log(log.layers, operators)
+        table = parse_build_log(log.layers, operators)
+        if not table.kernels:
+            raise BuildError("the compiler lists no kernel for this engine, so nothing can be proved: does the graph compute?")
+        return table
     if driver.capability() is None:
         return LayerTable((), operators)
     runtime = trt.Runtime(log)

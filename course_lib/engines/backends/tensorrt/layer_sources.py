@@ -21,6 +21,7 @@ _MARKERS = (
     ", StreamId: ",
     ", Metadata: ",
 )
+_STEP_MARKERS = _MARKERS[:2]  # of a step on the host, which has other fields after these
 _TENSOR_MARKERS = (" Name: ", ", Dimensions: [", "], Strides: [", ", Datatype: ", ", Format: ")
 _ONNX_LAYER = re.compile(r"\[ONNX Layer: ([^\]\x1e]+)")
 # Between the nodes in a layer's name of TensorRT 8.6, such as "/a/Conv + PWN(PWN(/b/Sigmoid), /b/Mul)" and "/c/Conv || /d/Conv".
@@ -46,6 +47,9 @@ def parse_build_log(text: str, operators: Mapping[str, str] | None = None) -> La
 def _log_rows(section: str) -> Iterator[Layer]:
     for line in section.split("\n"):  # splitlines() would also split at characters that a name may hold
         fields = _cut(line, _MARKERS)
+        if fields is None and (step := _cut(line, _STEP_MARKERS)):
+            yield Layer(name=step[0], kind=step[1].partition(",")[0])
+            continue
         if fields is None:  # the section ends at the first line that is no layer
             return
         name, kind, inputs, constants, outputs, tactic, _, metadata = fields

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
-import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -81,9 +80,7 @@ class TorchEngine:
         with self._torch.inference_mode(), _one_line():
             call = self._prepare(self._to_device(feeds))
             if self._device == "cpu":
-                started = time.perf_counter()
-                call()
-                return 1e3 * (time.perf_counter() - started)
+                return two_clocks.timed_ms(call)
             return two_clocks.torch_event_ms(self._torch, call)
 
     def _to_device(self, feeds: Feeds) -> list[torch.Tensor]:

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 import traceback
+import types
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Protocol
@@ -121,7 +122,7 @@ class Host:
     def answer(self, asked: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Start a pipeline, run a stream through it, or return what was recorded."""
         if "source" in asked:
-            self._start(asked["source"].tobytes().decode(), bool(asked["record"]))
+            self._start(asked["source"].tobytes().decode("utf-8-sig"), bool(asked["record"]))
             return {}
         if "sizes" in asked:
             return self._run(asked)
@@ -137,11 +138,11 @@ class Host:
             self._pipeline = self._made(source, span)
 
     def _made(self, source: str, span: Callable[[str], AbstractContextManager[None]]) -> Pipeline:
-        names: dict[str, Any] = {"__name__": "pipeline"}
-        exec(compile(source, FILE, "exec"), names)
-        if "Pipeline" not in names:
+        module = sys.modules["pipeline"] = types.ModuleType("pipeline")  # dataclasses look their module up
+        exec(compile(source, FILE, "exec"), module.__dict__)
+        if not hasattr(module, "Pipeline"):
             raise NameError("it defines no class Pipeline")
-        made: Pipeline = names["Pipeline"](lambda: PlainEngine(self._plan, self._recorder), span)
+        made: Pipeline = module.Pipeline(lambda: PlainEngine(self._plan, self._recorder), span)
         return made
 
     def _run(self, stream: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -17,6 +17,20 @@ from course_lib.labs.lab08_serving.network import FEATURES, INPUT, MOST_ROWS, OU
 NAME = "scorer"
 LONGEST_DELAY_US = 5000
 INSTANCES = 2
+# Fields of each message that the scorer needs or that change nothing about its answers. Any other one that is set can keep Triton
+# from loading the plan or from answering, such as another file, a queue that rejects, or outputs of shape tensors.
+_KNOWN = {
+    "": {
+        *("name", "platform", "backend", "version_policy", "max_batch_size", "input", "output", "dynamic_batching"),
+        *("instance_group", "scheduling_choice", "optimization", "model_warmup", "response_cache", "metric_tags", "parameters"),
+    },
+    "input": {"name", "data_type", "format", "dims", "reshape"},
+    "output": {"name", "data_type", "dims", "reshape"},
+    "dynamic_batching": {"preferred_batch_size", "max_queue_delay_microseconds", "preserve_ordering"},
+    "instance_group": {"name", "kind", "count", "gpus"},
+}
+_UNSET = ("", "0", 0, False, [], {})
+_USUAL = {"default_model_filename": ("", "model.plan"), "model_transaction_policy": ({}, {"decoupled": False})}
 _TIME_LIMIT_S = 30.0
 Config = Mapping[str, Any]
 
@@ -52,8 +66,26 @@ def read(text: bytes, launcher: Launcher | None) -> Config:
 
 def mistakes(config: Config) -> list[Mistake]:
     """Everything that prevents the configuration from serving the scorer as required, the most serious mistake first."""
-    found = [*_identity(config), *_tensors(config), *_batching(config), *_instances(config), *_versions(config)]
+    found = [
+        *_unasked(config),
+        *_identity(config),
+        *_tensors(config),
+        *_batching(config),
+        *_instances(config),
+        *_versions(config),
+    ]
     return sorted(found, key=lambda mistake: not mistake.grave)
+
+
+def _unasked(config: Config) -> Iterator[Mistake]:
+    parts = [("", config), *((side, row) for side in ("input", "output", "instance_group") for row in config[side])]
+    parts += [("dynamic_batching", config["dynamic_batching"])] if "dynamic_batching" in config else []
+    for part, fields in parts:
+        for name, value in fields.items():
+            if value not in _UNSET and name not in _KNOWN[part] and value not in _USUAL.get(name, ()):
+                where = f"{part}: {name}" if part else name
+                hint = "The scorer is one file, model.plan, with plain tensors, and every request is answered. Leave the field out."
+                yield Mistake(f"{where} is set, with which Triton may not load the plan or not answer", hint, True)
 
 
 def _identity(config: Config) -> Iterator[Mistake]:
