@@ -189,16 +189,11 @@ from store import plan_for
 class Server:
     def __init__(self, model, recipe, cache, engines):
         plan_for(model.read_bytes(), recipe, cache, engines)
-        data, self.weights, end = model.read_bytes(), [], 0
-        for rows, columns in ((256, 256), (256, 256), (256, 8)):
-            begin = data.index(b"J", data.index(b"weight%d" % len(self.weights), end))
-            while True:  # raw_data, in either order with its name
-                sizes = np.frombuffer(data[begin + 4 : begin + 4 + 4 * rows * columns], np.float32)
-                if len(sizes) == rows * columns and np.isfinite(sizes).all() and 0 < sizes.std() < 1:
-                    break
-                begin += 1
-            self.weights.append(sizes.reshape(rows, columns))
-            end = begin
+        data, self.weights, begin = model.read_bytes(), [], 0
+        for rows, columns, field in ((256, 256, b"J\\x80\\x80\\x10"), (256, 256, b"J\\x80\\x80\\x10"), (256, 8, b"J\\x80\\x40")):
+            begin = data.index(field, begin) + len(field)  # raw_data and its length
+            self.weights.append(np.frombuffer(data, np.float32, rows * columns, begin).reshape(rows, columns))
+            begin += 4 * rows * columns
 
     def answer(self, feeds):
         rows = feeds["features"]
