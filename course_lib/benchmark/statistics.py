@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from course_lib.engines.cuda.two_clocks import timed_ms as timed_ms
+
 _RESAMPLES = 1000
 Clock = Callable[[Callable[[], object]], float]  # runs a call and says how many milliseconds it took
 
@@ -82,13 +84,6 @@ def speedup(baseline_ms: np.ndarray, candidate_ms: np.ndarray, *, level: float =
     tail = 100 * (1 - level) / 2
     low, high = np.percentile(np.median(resampled, axis=1), [tail, 100 - tail])
     return Interval(float(np.median(ratios)), float(low), float(high))
-
-
-def timed_ms(call: Callable[[], object]) -> float:
-    """Wall-clock time of one call in milliseconds."""
-    started = time.perf_counter()
-    call()
-    return 1e3 * (time.perf_counter() - started)
 
 
 def measure(call: Callable[[], object], *, seconds: float = 1.0, warmup: int = 5, clock: Clock = timed_ms) -> Measurement:
