@@ -165,6 +165,30 @@ def a_size_that_wraps(folder: Path, scene: Scene) -> None:
     _two(folder, nodes, large=np.array(65536, np.int32), **_BORDER)
 
 
+def another_network_by_gather_and_pad(folder: Path, scene: Scene) -> None:
+    """Gather takes the first image, and Pad takes -1 rows in front of the others."""
+    nodes = [
+        helper.make_node("Gather", ["image", "nil"], ["small_image"], name="first", axis=0),
+        helper.make_node("Pad", ["image", "cut"], ["wide_image"], name="rest"),
+        helper.make_node("Concat", ["small_logits", "wide_logits"], ["logits"], name="both", axis=0),
+    ]
+    _two(folder, nodes, nil=np.array([0]), cut=np.array([-1, 0, 0, 0, 0, 0, 0, 0]))
+
+
+def choice_that_says_two_things(folder: Path, scene: Scene) -> None:
+    """A condition that is true as raw bytes and false as numbers."""
+    nodes = [
+        helper.make_node("Identity", ["image"], ["small_image"], name="to_small"),
+        helper.make_node("Identity", ["image"], ["wide_image"], name="to_wide"),
+        helper.make_node("Where", ["choice", "small_logits", "wide_logits"], ["logits"], name="choose"),
+    ]
+    _two(folder, nodes, choice=np.array([True]))
+    model = onnx.load(folder / "model.onnx")
+    choice = next(tensor for tensor in model.graph.initializer if tensor.name == "choice")
+    choice.int32_data.append(0)
+    submission(folder, model)
+
+
 # ---- the given network with something before or behind it
 
 

@@ -119,6 +119,10 @@ def time_of_another_zone(folder: Path, scene: Scene) -> None:
     (folder / "timestamp.txt").write_text("0001-01-01 00:00:00 +14:00")
 
 
+def zone_that_is_a_path(folder: Path, scene: Scene) -> None:
+    (folder / "timestamp.txt").write_text("2026-05-02 18:00:00 ../../../../etc/passwd")
+
+
 def folders_as_files(folder: Path, scene: Scene) -> None:
     """What is copied as files has folders in it, with files."""
     path(folder).unlink()

@@ -11,6 +11,7 @@ from onnx import NodeProto, TensorProto, helper, numpy_helper
 
 from course_lib.labs.lab01_first_engine.lab import reference_recipe
 from course_lib.models import classifier, export_onnx
+from course_lib.precision import LOWERED
 from tests.attacks.scene import Scene
 from tests.labs import hostile
 
@@ -143,3 +144,79 @@ def scripts_in_names(folder: Path, scene: Scene) -> None:
     for number, node in enumerate(model.graph.node):
         node.name = f'<script>alert({number})</script>"onload="alert(1)'
     submission(folder, model)
+
+
+def operators_imported_twice(folder: Path, scene: Scene) -> None:
+    rewrite(folder, lambda model: model.opset_import.insert(0, helper.make_opsetid("ai.onnx", 11)))
+
+
+def two_weights_of_one_name(folder: Path, scene: Scene) -> None:
+    def again(model: onnx.ModelProto) -> None:
+        weight = model.graph.initializer[0]
+        model.graph.initializer.append(numpy_helper.from_array(np.zeros_like(numpy_helper.to_array(weight)), weight.name))
+
+    rewrite(folder, again)
+
+
+def function_called_relu(folder: Path, scene: Scene) -> None:
+    def define(model: onnx.ModelProto) -> None:
+        model.ir_version = 10
+        nothing = helper.make_node("Identity", ["x"], ["y"])
+        model.functions.append(helper.make_function("", "Relu", ["x"], ["y"], [nothing], list(model.opset_import)))
+
+    rewrite(folder, define)
+
+
+def constant_of_64_gigabytes(folder: Path, scene: Scene) -> None:
+    _with_constant(
+        folder, [helper.make_node("ConstantOfShape", ["size"], ["large"], name="large")], size=np.array([1 << 17, 1 << 17])
+    )
+
+
+def constants_that_take_hours(folder: Path, scene: Scene) -> None:
+    value = helper.make_tensor("value", TensorProto.FLOAT, [1], [1 / 4096])
+    nodes = [helper.make_node("ConstantOfShape", ["size"], ["0"], name="first", value=value)]
+    nodes += [helper.make_node("MatMul", [f"{n}", "0"], [f"{n + 1}" if n < 399 else "large"], name=f"{n}") for n in range(400)]
+    _with_constant(folder, nodes, size=np.array([4096, 4096]))
+
+
+def marked_as_lowered(folder: Path, scene: Scene) -> None:
+    rewrite(folder, lambda model: model.metadata_props.add(key=LOWERED, value="onnxruntime"))
+
+
+def escapes_in_names(folder: Path, scene: Scene) -> None:
+    name = "\x1b[2J\x1b]0;planted\x07\u202e<script>alert(1)</script>"
+    behind(folder, [helper.make_node("Bernoulli", ["true_logits"], ["logits"], name=name)])
+
+
+def two_models_in_one_file(folder: Path, scene: Scene) -> None:
+    with open(folder / "model.onnx", "ab") as file:
+        file.write(export_onnx(classifier("small")).SerializeToString())
+
+
+def sizes_that_are_not_true(folder: Path, scene: Scene) -> None:
+    """What is called ``claimed`` has a dynamic batch, and the file says that it has 32 rows."""
+    nodes = [
+        helper.make_node("Identity", ["true_logits"], ["claimed"], name="claim"),
+        helper.make_node("Slice", ["claimed", "nil", "one", "nil"], ["first"], name="first"),
+        helper.make_node("Slice", ["claimed", "one", "end", "nil"], ["rest"], name="rest"),
+        helper.make_node("Concat", ["first", "rest"], ["logits"], name="both", axis=0),
+    ]
+    behind(folder, nodes, nil=np.array([0]), one=np.array([1]), end=np.array([2**31 - 1]))
+    claims = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [32, 10]) for name in ("true_logits", "claimed")]
+    rewrite(folder, lambda model: model.graph.value_info.extend(claims))
+
+
+def hundreds_of_profiles(folder: Path, scene: Scene) -> None:
+    profile = "[[profile]]\nimage = {{ min = [1, 1, 32, 32], opt = [{}, 1, 32, 32], max = [32, 1, 32, 32] }}\n"
+    (folder / "recipe.toml").write_text("".join(profile.format(1 + number % 32) for number in range(600)))
+
+
+def _with_constant(folder: Path, nodes: Sequence[NodeProto], **constants: np.ndarray) -> None:
+    """Let `nodes` make a constant ``large``, of which the logits depend by nothing."""
+    use = [
+        helper.make_node("ReduceSum", ["large"], ["total"], name="total", keepdims=0),
+        helper.make_node("Mul", ["total", "nil"], ["nothing"], name="nothing"),
+        helper.make_node("Add", ["true_logits", "nothing"], ["logits"], name="sum"),
+    ]
+    behind(folder, [*nodes, *use], nil=np.array(0, np.float32), **constants)
