@@ -146,3 +146,11 @@ def endless_markdown(folder: Path, scene: Scene) -> None:
     """Each of these could begin a formula, and for each the renderer looks for the end."""
     with _edited(folder) as notebook:
         notebook.cells.append(new_markdown_cell("\\begin{a}" * 10_000))
+
+
+def picture_many_times(folder: Path, scene: Scene) -> None:
+    """Each of its names would be the whole picture in the page."""
+    with _edited(folder) as notebook:
+        cell = new_markdown_cell("\n\n".join(["![x](attachment:x.png)"] * 400))
+        cell.attachments = {"x.png": {"image/png": "A" * 1_000_000}}
+        notebook.cells.append(cell)
