@@ -74,10 +74,10 @@ def error(given: TimedWorker, reference: TimedWorker, yours: TimedWorker, examin
         expected = np.concatenate(want)
         found[rows] = decibels(expected, np.concatenate(have)), decibels(expected, np.concatenate(theirs))
     for tokens in _others(examiner):
-        want, have = (logits(engine, tokens, [len(tokens)], "tokens") for engine in (given, yours))
-        if not np.isfinite(have).all():
+        right, answer = (logits(engine, tokens, [len(tokens)], "tokens") for engine in (given, yours))
+        if not np.isfinite(answer).all():
             lost.append((len(tokens), tokens.shape[1]))
-        elif decibels(want, have) < PARTIAL_DB - _FEW_DIGITS_DB:
+        elif decibels(right, answer) < PARTIAL_DB - _FEW_DIGITS_DB:
             wrong.append((len(tokens), tokens.shape[1]))
     rows = min(found, key=lambda rows: found[rows][0])
     return Error(found[rows][0], min(theirs for _, theirs in found.values()), rows, tuple(lost), tuple(wrong))

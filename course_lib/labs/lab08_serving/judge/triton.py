@@ -29,7 +29,7 @@ _KNOWN = {
     "dynamic_batching": {"preferred_batch_size", "max_queue_delay_microseconds", "preserve_ordering"},
     "instance_group": {"name", "kind", "count", "gpus"},
 }
-_UNSET = ("", "0", 0, False, [], {})
+_UNSET: tuple[Any, ...] = ("", "0", 0, False, [], {})
 _USUAL = {"default_model_filename": ("", "model.plan"), "model_transaction_policy": ({}, {"decoupled": False})}
 _TIME_LIMIT_S = 30.0
 Config = Mapping[str, Any]
