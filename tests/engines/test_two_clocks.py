@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,6 +18,27 @@ from course_lib.errors import EngineError
 SAID = r"^the events say 1\.500 ms, and \d\.\d\d\d ms later the GPU was still at work"
 
 
+class Clock:
+    """A clock that is played as well: a busy machine would add to a real one."""
+
+    now = 0.0
+
+    def perf_counter(self) -> float:
+        self.now += 1e-7
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+CLOCK = Clock()
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(two_clocks, "time", CLOCK)
+
+
 class Device:
     """One that is at work for a while after its events; `hidden_ms` of each call in turn, then none."""
 
@@ -28,15 +48,14 @@ class Device:
 
     def call(self) -> None:
         self.calls += 1
-        self._until = time.perf_counter() + next(self._hidden, 0.0) / 1e3
+        self._until = CLOCK.now + next(self._hidden, 0.0) / 1e3
 
     def timed(self) -> float:
         self.call()
         return 1.5
 
     def wait(self) -> None:
-        while time.perf_counter() < self._until:
-            pass
+        CLOCK.now = max(CLOCK.now, self._until)
 
 
 def test_a_call_that_leaves_nothing_is_timed_once() -> None:
@@ -60,11 +79,11 @@ def test_what_holds_the_host_up_now_and_then_is_no_error() -> None:
 
 def test_the_wait_after_long_work_takes_longer_and_is_no_error() -> None:
     waits = iter([0.00014, 0.0])
-    assert two_clocks.event_ms(lambda: 55.0, lambda: time.sleep(next(waits, 0.0))) == 55.0
+    assert two_clocks.event_ms(lambda: 55.0, lambda: CLOCK.sleep(next(waits, 0.0))) == 55.0
 
 
 def test_a_host_that_is_slow_to_ask_is_no_error() -> None:
-    assert two_clocks.event_ms(lambda: 1.5, lambda: time.sleep(0.002)) == 1.5
+    assert two_clocks.event_ms(lambda: 1.5, lambda: CLOCK.sleep(0.002)) == 1.5
 
 
 # ---- the engines' clocks

@@ -55,13 +55,14 @@ def _square_outside(node: ir.Node) -> None:
     data, result = node.inputs[0], node.outputs[0]
     assert data is not None
     squares = ir.node("Mul", [data, data], name=f"{node.name}/squares")
-    squares.outputs[0].name, squares.outputs[0].type, squares.outputs[0].shape = f"{result.name}/squares", data.type, data.shape
+    squared = squares.outputs[0]
+    squared.name, squared.type, squared.shape = f"{result.name}/squares", _own_type(data), data.shape
     node.prepend(squares)
-    node.replace_input_with(0, squares.outputs[0])
+    node.replace_input_with(0, squared)
     if node.op_type == "ReduceL2":
         root = ir.node("Sqrt", [result], name=f"{node.name}/root")
         rooted = root.outputs[0]
-        rooted.name, rooted.type, rooted.shape = result.name, result.type, result.shape
+        rooted.name, rooted.type, rooted.shape = result.name, _own_type(result), result.shape
         result.name = f"{result.name}/sum"
         result.replace_all_uses_with(rooted, replace_graph_outputs=True)
         root.replace_input_with(0, result)
@@ -73,6 +74,12 @@ def _square_outside(node: ir.Node) -> None:
         node.prepend(given)
         node.resize_inputs(2)
         node.replace_input_with(1, given.outputs[0])
+
+
+def _own_type(value: ir.Value) -> ir.TensorType:
+    """A copy of a value's type: two values that share one would change together."""
+    assert value.dtype is not None
+    return ir.TensorType(value.dtype)
 
 
 def _round_behind(node: ir.Node, value: ir.Value) -> None:
