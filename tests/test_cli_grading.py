@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import asdict
 from pathlib import Path
 
@@ -34,6 +35,33 @@ def test_a_verdict_that_holds(course: Course, verdict: Path) -> None:
     assert done.status == 0 and "signed by this classroom, and follows from its record" in done.out
     assert str(verdict.parents[2]) in done.out, "it says whose key"
     assert course("verify", verdict, "--json").document()["contradictions"] == []
+
+
+def test_a_verdict_of_another_student_or_lab(course: Course, verdict: Path) -> None:
+    known = json.loads(verdict.read_text())
+    del known["signature"]
+    key = signature.signing_key(verdict.parents[2])
+    verdict.write_text(json.dumps(signature.signed({**known, "student": "ada"}, key)))
+    assert course("verify", verdict).status == 0
+    swapped = verdict.parents[1] / "ben" / verdict.name
+    swapped.parent.mkdir()
+    swapped.write_bytes(verdict.read_bytes())
+    done = course("verify", swapped)
+    assert done.status == 1 and "it is the verdict of the student 'ada', and the folder is that of 'ben'" in done.out
+    relabeled = verdict.with_name("lab02_fusion.json")
+    relabeled.write_bytes(verdict.read_bytes())
+    assert "the verdict of the lab 'lab01_first_engine'" in course("verify", relabeled).out
+
+
+def test_a_verdict_with_a_name_twice(course: Course, verdict: Path) -> None:
+    """Of two scores, a reader may see the one that is not signed."""
+    verdict.write_text('{"score": 10, ' + verdict.read_text().removeprefix("{"))
+    _is_one_line(course("verify", verdict), ("is not a verdict",))
+
+
+def test_a_pipe_is_no_verdict(course: Course, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "verdict.json")
+    _is_one_line(course("verify", tmp_path / "verdict.json"), ("is not a verdict",))
 
 
 def _forged(verdict: Path, folder: Path) -> Path:

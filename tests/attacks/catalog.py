@@ -34,6 +34,7 @@ class Attack:
         rejected: words of the grade's reason where its notebook was not taken as it is.
         lab: the lab that it is a submission of.
         file, task, source: for other labs than the first: the learner's file, its text, and the task that is examined.
+        needs: a program without which the grader cannot see the attack; its test is skipped where it is not installed.
         slow: it takes long by nature; graded by ``make slow-test``.
         folder: the percent-encoded name of the learner's folder, where that is the attack: it must be listed and not graded, with the words
             of `rejected`.
@@ -53,6 +54,7 @@ class Attack:
     file: str = ""
     task: str = ""
     source: str = ""
+    needs: str = ""
     slow: bool = False
     folder: str = ""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+import shutil
 from collections import defaultdict
 
 import pytest
@@ -33,14 +34,16 @@ MOST_KEPT = 1 << 30  # bytes that the judge's own process may grow by
 
 @needs_sandbox
 @pytest.mark.parametrize("attack", OTHERS)
-def test_attacker_earns_nothing_and_is_told_why(tmp_path, attack):
+def test_attacker_earns_no_more_than_its_honest_part_and_is_told_why(tmp_path, attack):
+    if attack.needs and shutil.which(attack.needs) is None:
+        pytest.skip(f"{attack.needs} is not installed")
     lab = labs.find(attack.lab)
     lab.write_reference(tmp_path)
     (tmp_path / attack.file).write_text(attack.source)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     examined = lab.examine(tmp_path, Examiner(launcher=Sandbox().command, measure_s=2), only=attack.task)
     (outcome,) = [found for found in examined.outcomes if found.task.id == attack.task]
-    assert outcome.points == 0
+    assert outcome.points == attack.score
     assert attack.said in outcome.message and outcome.message.isprintable()
     provenance = defaultdict(str, backends={}, sha256={})
     assert report.page(lab, Verdict(lab.name, examined.outcomes, "", provenance), "ada").encode()

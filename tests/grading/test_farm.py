@@ -62,8 +62,12 @@ def job(room: Classroom, student: str, course: Selection) -> Job:
         (b"{not json", "NotJSONError"),
         (b'{"cells": [{"cell_type": "code"}], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}', "cannot be read"),
         (b" " * (21 << 20), "21 MiB, at most 20 are taken"),
+        (
+            nbformat.writes(nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell("[" * 60_000)])).encode(),
+            "60,000 brackets in the text, at most 5,000 are taken",
+        ),
     ],
-    ids=["absent", "no JSON", "no notebook", "too large"],
+    ids=["absent", "no JSON", "no notebook", "too large", "slow to show"],
 )
 def test_a_notebook_that_cannot_be_read_costs_nothing_else(room, course, tmp_path, content, said):
     folder = room.folder / "submitted" / "odd" / LAB.name

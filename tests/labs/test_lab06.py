@@ -436,13 +436,57 @@ def test_an_array_indexed_at_run_time_is_seen(submission, nvcc):
     assert found.tier == "partial" and "local memory" in found.message and "template argument" in found.hint
 
 
-def test_without_nvcc_the_message_says_what_was_not_judged(submission, monkeypatch):
+@pytest.mark.parametrize("code", ["missing", "line", "compile", ""])
+def test_without_nvcc_the_message_says_what_was_not_judged(submission, monkeypatch, code):
+    """It is missing, or it fails on the course's own kernel as well."""
+
     def absent(*_):
-        raise EngineError("rope.cu cannot be compiled: nvcc is not installed on this machine")
+        raise EngineError("rope.cu cannot be compiled: nvcc is not installed on this machine", code=code)
 
     monkeypatch.setattr(lab, "compile_ptx", absent)
     found = outcome(submission(KERNEL, only="memory"), "memory")
     assert found.tier == "full" and "nvcc is not installed" in found.message
+
+
+@pytest.mark.parametrize("code", ["line", "compile", "call", "other", ""])
+def test_what_nvcc_rejects_is_the_submissions_error(submission, monkeypatch, code):
+    """It compiles the course's own kernel, so no failure of another one means that nvcc is missing."""
+
+    def compile_ptx(source, launcher):
+        if source == SOURCE.read_text():
+            return ""
+        raise EngineError("rope.cu does not compile: static assertion failed", code=code)
+
+    monkeypatch.setattr(lab, "compile_ptx", compile_ptx)
+    found = outcome(submission(KERNEL, only="memory"), "memory")
+    assert (found.tier, found.points) == ("partial", 1.5)
+    assert "With nvcc, rope.cu does not compile: static assertion failed" in found.message and "not judged" not in found.message
+
+
+NVCC_FAILS = {
+    "an error in another file": ("using Bad = std::make_unsigned<float>::type;", "make_unsigned"),
+    "an error in a header that asserts": (
+        "static int rope_bad = std::is_same_v<float>;",
+        "With nvcc, rope.cu does not compile",
+    ),
+    "a word that only nvcc reads": (
+        '#define CAT(a, b) a##b\ninline void rope_q() { CAT(as, m)(""); }',
+        "With nvcc, rope.cu contains 'asm'",
+    ),
+    "templates without end": (
+        "template <class T> struct F { using type = typename F<F<T>>::type; };\nusing Bad = F<int>::type;",
+        "With nvcc, rope.cu does not compile",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NVCC_FAILS)
+def test_an_error_that_only_nvcc_finds_costs_points(submission, nvcc, name):
+    """A cheat: nvcc, which would see narrow stores, does not come that far."""
+    text, said = NVCC_FAILS[name]
+    kernel = changed(KERNEL, ('#include "rope.h"\n', '#include <type_traits>\n#include "rope.h"\n'))
+    found = outcome(submission(f"{kernel}\n#ifndef ROPE_ON_HOST\n{text}\n#endif\n", only="memory"), "memory")
+    assert (found.tier, found.points) == ("partial", 1.5) and said in found.message, found
 
 
 def test_the_third_hint_gives_wide_stores(submission, nvcc):
@@ -473,6 +517,8 @@ def test_the_third_hint_gives_wide_stores(submission, nvcc):
         ("   4:\tsyscall", compile_kernel._check_instructions, "instruction syscall"),
         ("   4:\tlock int $0x80", compile_kernel._check_instructions, "instruction int"),
         ("   4:\twrfsbase %rax", compile_kernel._check_instructions, "instruction wrfsbase"),
+        ("   4:\tcall   *%rdx", compile_kernel._check_instructions, "instruction call"),
+        ("   4:\tnotrack jmp *0x8(%rax,%rcx,8)", compile_kernel._check_instructions, "instruction jmp"),
     ],
 )
 def test_what_the_compiler_made_decides(listing, check, said):
@@ -596,6 +642,135 @@ CHEATS |= {
 }
 
 
+def on_the_host(statement: str) -> str:
+    """A kernel whose rope_launch does something before it launches."""
+    return changed(KERNEL, ("  constexpr int kWide = 16", f"  {statement}\n  constexpr int kWide = 16"))
+
+
+# What writes where the watch does not look, if the library does it.
+OUTSIDE = "reinterpret_cast<float*>(reinterpret_cast<char*>(&rope_launch) + 4096)"
+CHEATS |= {
+    "sincosf writes into the examiner": (on_the_host(f"float rope_c; sincosf(0, {OUTSIDE}, &rope_c);"), "far from x, cos"),
+    "modff writes on the host": (on_the_host("modff(1.5f, reinterpret_cast<float*>(y));"), "rope_launch itself touches y"),
+    "frexpf writes on the host": (on_the_host("frexpf(1.5f, reinterpret_cast<int*>(y));"), "rope_launch itself touches y"),
+    "sincosf by its address": (
+        on_the_host("void (*const rope_f)(float, float*, float*) = sincosf; rope_f(0, (float*)y, (float*)y);"),
+        "uses sincosf, which a kernel cannot call",
+    ),
+    "remquof of the library": (on_the_host("remquof(3, 2, reinterpret_cast<int*>(y));"), "uses remquof"),
+    "lgammaf_r of the library": (on_the_host("lgammaf_r(3, reinterpret_cast<int*>(y));"), "uses lgammaf_r"),
+    "modf of the namespace std": (
+        "#include <cmath>\n" + on_the_host("std::modf(1.5f, reinterpret_cast<float*>(y));"),
+        "uses modff, which a kernel cannot call",
+    ),
+}
+# Numbers in the place of functions.
+NUMBER = "reinterpret_cast<char*>(&rope_launch) + 1"
+OWN_CALL = """
+extern "C" int _Z14watched_launch4dim3S_PvPFvS0_EPKvm(dim3, dim3, void*, void (*)(void*), const void*, size_t);
+"""
+BY_NUMBER = "at which no function of rope.cu begins"
+CHEATS |= {
+    "a call by number": (on_the_host(f"reinterpret_cast<void (*)()>({NUMBER})();"), BY_NUMBER),
+    "a call by number in a kernel": (
+        changed(KERNEL, ("  Numbers out[2];\n", f"  Numbers out[2];\n  reinterpret_cast<void (*)()>({NUMBER})();\n")),
+        BY_NUMBER,
+    ),
+    "the library's function by its address": (
+        on_the_host("void* (*rope_f)(void*, const void*, size_t) = memcpy; rope_f(y, x, 16);"),
+        BY_NUMBER,
+    ),
+    "a launch by number": (
+        changed(
+            KERNEL,
+            (
+                "  return cudaLaunchKernelEx(&config, kernel,",
+                f"  return cudaLaunchKernelEx(&config, reinterpret_cast<decltype(kernel)>({NUMBER}),",
+            ),
+        ),
+        BY_NUMBER,
+    ),
+    "a jump by number": (on_the_host(f"void* rope_to = {NUMBER}; goto *rope_to;"), BY_NUMBER),
+    "a virtual function by number": (
+        changed(KERNEL, ("struct Sizes {", "struct RopeV { virtual void f() {} };\nstruct Sizes {")).replace(
+            "  constexpr int kWide = 16",
+            "  RopeV v, *p = &v; char* f = "
+            + NUMBER
+            + "; char** table = &f; memcpy(&v, &table, 8); p->f();\n  constexpr int kWide = 16",
+        ),
+        BY_NUMBER,
+    ),
+    "a return to a number": (
+        on_the_host(f"char* rope_a[1]; for (volatile int i = 0; i < 24; i = i + 1) rope_a[i] = {NUMBER};"),
+        "outside of its local variables",
+    ),
+    "a thread's return to a number": (
+        changed(
+            KERNEL,
+            (
+                "  Numbers out[2];\n",
+                "  Numbers out[2];\n  char* rope_a[1]; for (volatile int i = 1; i < 90; i = i + 1) rope_a[i] = 0;\n",
+            ),
+        ),
+        "outside of its local variables",
+    ),
+    "a copy over its own return address": (
+        on_the_host("char rope_a[64] = {}; memcpy(rope_a - 512, rope_a, 64);"),
+        "outside of its local variables",
+    ),
+    "the examiner's launch under its other name": (
+        KERNEL + OWN_CALL,
+        "contains '_Z14watched_launch4dim3S_PvPFvS0_EPKvm'",
+    ),
+}
+# Text that the compiler and the check could split in different ways; each hides the same attribute or include.
+UNWATCHED = '__attribute__((no_sanitize("kernel-address"))) inline void rope_q() {}'
+CHEATS |= {
+    "hidden behind a letter beyond ASCII": (
+        KERNEL + f"\n#define \u00e91\nenum {{ kBegin = \u00e91'a' + '/*' }};\n{UNWATCHED}\nenum {{ kEnd = '*/' }};\n",
+        "contains '\u00e9' outside of comments and strings",
+    ),
+    "hidden behind a letter by its number": (
+        KERNEL + f"\n#define \\u00e91\nenum {{ kBegin = \\u00e91'a' + '/*' }};\n{UNWATCHED}\nenum {{ kEnd = '*/' }};\n",
+        "contains a backslash outside of comments and strings",
+    ),
+    "hidden behind a dollar": (
+        KERNEL + f"\n#define $1\nenum {{ kBegin = $1'a' + '/*' }};\n{UNWATCHED}\nenum {{ kEnd = '*/' }};\n",
+        "contains '$' outside of comments and strings",
+    ),
+    "hidden behind an open quote": (
+        KERNEL + f"\n#define OPEN ' /*\n{UNWATCHED}\n#define CLOSE ' */\n",
+        "a quote (') that is not closed",
+    ),
+    "hidden behind an open double quote": (
+        KERNEL + f'\n#define OPEN " /*\n{UNWATCHED}\n#define CLOSE " */\n',
+        'a quote (") that is not closed',
+    ),
+    "hidden behind a number with a quote": (
+        KERNEL + f"\n#define N 1' '/*'\n{UNWATCHED}\n#define M 1' '*/'\n",
+        "a quote right after the number 1",
+    ),
+    "hidden behind a quote in a character": (
+        KERNEL + "\nconstexpr char rope_c = '\"'; " + UNWATCHED + "\n",
+        "contains '__attribute__'",
+    ),
+    "hidden behind a page's end": (
+        KERNEL + '\nconstexpr char rope_c[] = "\f"; ' + UNWATCHED + "\n",
+        "the control character '\\x0c'",
+    ),
+    "hidden behind a line's end of Unicode": (
+        KERNEL + '\nconstexpr char rope_c[] = "\u2028"; ' + UNWATCHED + "\n",
+        "contains '__attribute__'",
+    ),
+    "hidden behind a trigraph": (KERNEL + f"\n// ??/\n/*\n{UNWATCHED}\n// */\n", "the trigraph ??/"),
+    "hidden behind the name of a header": (
+        KERNEL + f"\n#if __has_include(</*>)\n#endif\n#include <fstream>\n{UNWATCHED}\n#if __has_include(<*/>)\n#endif\n",
+        "contains __has_include",
+    ),
+    "a directive by trigraph": (KERNEL + "\n??=include <fstream>\n", "the trigraph ??="),
+}
+
+
 @pytest.mark.parametrize("name", CHEATS)
 def test_cheats_score_nothing(submission, name):
     kernel, said = CHEATS[name]
@@ -627,7 +802,7 @@ HOSTILE = {
     "fork": (KERNEL + 'extern "C" int fork();\nint rope_it() { return fork(); }\n', "uses fork"),
     "printing": (changed(KERNEL, ("  Numbers out[2];\n", '  Numbers out[2];\n  printf("%d", 1);\n')), "printf"),
     "no launch": (KERNEL.replace("int rope_launch(", "int rope_start("), "defines no function rope_launch"),
-    "no text": ("\x00\xff", "does not compile"),
+    "no text": ("\x00\xff", "control character"),
     "templates without end": (
         "template <int n> struct F { static constexpr int v = F<n + 1>::v; };\n" + "constexpr int v = F<0>::v;\n" + KERNEL,
         "does not compile",
@@ -641,6 +816,56 @@ def test_hostile_kernels_get_their_reason(submission, name):
     examined = submission(kernel, only="kernel")
     assert examined.points == 0
     assert said in outcome(examined, "kernel").message, examined.outcomes
+
+
+def test_the_compilers_own_marks_show_what_is_included():
+    """However an include is hidden from the check of the text."""
+    marks = (
+        '# 0 "rope.cu"\n# 0 "<command-line>"\n# 1 "/usr/include/stdc-predef.h" 1 3 4\n# 0 "<command-line>" 2\n# 1 "rope.cu"\n'
+    )
+    permitted = (
+        f'{marks}# 1 "/x/cuda_on_host.h" 1\n# 1 "/x/other.h" 1\nint a;\n# 2 "/x/cuda_on_host.h" 2\n# 3 "rope.cu" 2\nint b;'
+    )
+    assert compile_kernel._own_lines(permitted) == "int b;"
+    with pytest.raises(compile_kernel.Rejected, match=r"includes rope\.cu"):
+        compile_kernel._own_lines(f'{marks}# 1 "rope.cu" 1\nint a;\n# 3 "rope.cu" 2\n')
+
+
+def test_text_beyond_ascii_in_comments_and_strings_is_permitted(submission):
+    accents = "// L'\u00e9t\u00e9 1'a: it's \"mine\" \u2014 what??! C:\\new \u2028\n/* Gru\u00df $ ' */\n"
+    text = 'constexpr int64_t rope_n = 1\'000; constexpr char rope_text[] = "\u00e9 \\" /*", rope_c = \'"\';\n'
+    assert outcome(submission("\ufeff" + accents.replace("\n", "\r\n") + KERNEL + text, only="kernel"), "kernel").tier == "full"
+
+
+def test_functions_with_pointers_and_by_address_are_permitted(submission):
+    """They compute what CUDA's do, their stores are watched, and a switch or a table of functions is an ordinary part of a kernel."""
+    body = """
+  float one, two, whole;
+  double half_turn, zero;
+  int exponent;
+  sincosf(0.5f, &one, &two);
+  bool fine = one == sinf(0.5f) && two == cosf(0.5f);
+  sincospi(0.5, &half_turn, &zero);
+  fine = fine && half_turn == 1.0 && fabs(zero) < 1e-15;
+  sincospif(1.5f, &one, &two);
+  fine = fine && one == -1.0f && fabsf(two) < 1e-6f;
+  fine = fine && modff(-2.25f, &whole) == -0.25f && whole == -2.0f && frexpf(-6.0f, &exponent) == -0.75f && exponent == 3;
+  __sincosf(0.0f, &one, &two);
+  int (*const add[2])(int) = {[](int n) { return n + 1; }, [](int n) { return n + 2; }};
+  switch (add[exponent == 3](exponent)) {
+    case 0: case 1: fine = false; break;
+    case 2: fine = !fine; break;
+    case 3: one = 1; break;
+    case 4: two = 0; break;
+    case 5: break;
+    case 6: whole = 0; break;
+    default: fine = false;
+  }
+  if (!fine || one != 0 || two != 1) return;
+"""
+    kernel = changed(KERNEL, ("  Numbers out[2];\n", "  Numbers out[2];\n" + body))
+    found = outcome(submission(kernel, only="kernel"), "kernel")
+    assert found.tier == "full", found
 
 
 def stopped(body: str, shape=(1, 1, 2, 4)) -> Run:

@@ -143,7 +143,7 @@ def verify(
     document = recompute.document(verdict)
     room = classroom or signature.classroom_of(verdict)
     key = signature.public_key(signature.signing_key(room)) if room and (room / signature.KEY_FILE).is_file() else None
-    found = recompute.contradictions(document, key)
+    found = [*recompute.contradictions(document, key), *recompute.misplaced(document, verdict)]
     if key is None:
         where = room / signature.KEY_FILE if room else "a classroom"
         found.append(

@@ -187,7 +187,7 @@ class Classroom:
             remove_tree(self.folder / kind / result.student / lab.name)
         result.files.copy_to(self.folder)
         verdict = Verdict.from_json(result.verdict)
-        signed = signature.signed(dict(result.verdict), signature.signing_key(self.folder))
+        signed = signature.signed({**result.verdict, "student": result.student}, signature.signing_key(self.folder))
         path = verdict_file(self.folder, result.student, lab)
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, json.dumps(signed).encode())

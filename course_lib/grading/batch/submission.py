@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 WORK = "classroom"
 _LARGEST_NOTEBOOK, _MOST_CELLS = 20 << 20, 500
 _MOST_VALUES = 200_000  # a small object takes a hundred times its text; the course's notebooks have about a thousand
+_MOST_BRACKETS = 5_000  # nbconvert looks for links, in a time that grows with the square of their number: 20,000 take 12 s
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"')
 _EXCEPTION = re.compile(r"[A-Za-z_][\w.]*: .")  # a message of several lines begins here, and its last line may say nothing
 RESULTS = ("reports", "feedback", "autograded")
@@ -157,6 +158,8 @@ def _unreadable(path: Path) -> str:
         nbformat.validate(notebook)
         if len(notebook.cells) > _MOST_CELLS:
             raise ValueError(f"{len(notebook.cells)} cells, at most {_MOST_CELLS} are taken")
+        if (found := sum(cell.source.count("[") for cell in notebook.cells if cell.cell_type == "markdown")) > _MOST_BRACKETS:
+            raise ValueError(f"{found:,} brackets in the text, at most {_MOST_BRACKETS:,} are taken")
         return ""
     except FileNotFoundError:
         return "it is missing or not a plain file"
@@ -203,6 +206,9 @@ def _page(job: Job, lab: Lab, root: Path, release: Path) -> str:
     """
     with _nbgrader(job, lab, root) as nbgrader:
         done = nbgrader.generate_feedback(lab.name, job.student)
+        for path in (root / WORK / "feedback" / job.student / lab.name).glob("*"):
+            if path.name != f"{lab.name}.html":  # nbgrader copies what was submitted there, pages with scripts included
+                remove_tree(path)
         if done["success"]:
             return ""
         why, graded = reason(done), root / WORK / "autograded" / job.student / lab.name / release.name

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from course_lib import labs
+from course_lib._util.plain_text import plain
 from course_lib.errors import CourseError
 from course_lib.grading.integrity import signature
 from course_lib.grading.judge.verdict import Verdict
@@ -24,14 +25,40 @@ def document(path: Path) -> dict[str, object]:
         OSError: the file cannot be read.
     """
     try:
+        if not path.is_file() and path.exists():  # a pipe would be waited for
+            raise ValueError
         with open(path, "rb") as file:
             content = file.read(MOST_BYTES + 1)
-        found = json.loads(content) if len(content) <= MOST_BYTES else None
+        found = json.loads(content, object_pairs_hook=_once) if len(content) <= MOST_BYTES else None
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
         raise CourseError(f"{path} is not a verdict: expected the JSON that `course grade` writes next to a report")
     return found
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object whose names are there once: of two, a reader may see the other one.
+
+    Raises:
+        ValueError: a name is there twice.
+    """
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError
+    return found
+
+
+def misplaced(document: Mapping[str, Any], path: Path) -> list[str]:
+    """Whether a verdict in ``CLASSROOM/reports/STUDENT/LAB.json`` is of another student or lab, as sentences."""
+    if signature.classroom_of(path) is None:
+        return []
+    expected = {"student": path.absolute().parent.name, "lab": path.stem}
+    return [
+        f"it is the verdict of the {what} {plain(str(document[what]), 80)!r}, and the folder is that of {here!r}"
+        for what, here in expected.items()
+        if document.get(what, here) != here
+    ]
 
 
 def contradictions(document: Mapping[str, Any], expected_key: str | None = None) -> list[str]:

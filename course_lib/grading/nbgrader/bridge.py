@@ -263,7 +263,7 @@ class GradeArtifacts(NbGraderPreprocessor):
         path.with_suffix(".html").write_text(report.page(lab, verdict, student), encoding="utf-8")
         known = verdict.to_json()
         if self.sign:
-            known = signature.signed(known, signature.signing_key(Path(self.work)))
+            known = signature.signed({**known, "student": student}, signature.signing_key(Path(self.work)))
         path.write_text(json.dumps(known), encoding="utf-8")
 
 

@@ -28,7 +28,7 @@ from course_lib.labs.framework import lowering, one_graph, racing
 from course_lib.labs.framework.answers import accepted_batches, check_every_size, fresh_images, logits
 from course_lib.labs.framework.examination import Examination, Examiner, TimedWorker
 from course_lib.labs.framework.lab import Lab
-from course_lib.labs.framework.layer_precision import int8_layers, weights
+from course_lib.labs.framework.layer_precision import int8_layers, weights, weights_in_layers
 from course_lib.labs.framework.racing import Pace, Tiers
 from course_lib.labs.framework.reference import ours
 from course_lib.labs.framework.submission_files import missing, model_and_recipe
@@ -153,9 +153,13 @@ class Calibration(Lab):
         (integer, floating), (wanted, spared) = int8_layers(yours.layers), int8_layers(reference.layers)
         if not wanted:
             raise ExaminerFault("the builder's layer table shows no INT8 layer in the reference's engine")
-        held, network = weights(yours.layers), weights(reference.layers)
-        if not SAME_WEIGHTS * network <= held <= network / SAME_WEIGHTS:
-            message = f"The layers hold {held:,} weights; the given network has {network:,}. This is another network."
+        copies = max(1, round(weights(yours.layers) / weights(reference.layers)))  # each profile may have kernels of its own
+        copies = min(copies, len(yours.recipe.get("profiles", ())) or 1)
+        network = weights(reference.layers)
+        held = (weights(yours.layers) // copies, weights_in_layers(yours.layers) // copies)
+        if not SAME_WEIGHTS * network <= min(held) <= max(held) <= network / SAME_WEIGHTS:
+            message = f"The engine holds {held[0]:,} weights, {held[1]:,} of them in layers; the given network has {network:,}. This is "
+            message += "another network."
             return self.outcome("kernels", "none", message, "Insert the Q/DQ pairs into the network that the notebook exports.")
         missing = max(len(wanted) - len(integer), len(floating) - len(spared))
         message = f"{len(integer)} of {len(integer) + len(floating)} layers with weights compute in INT8; the reference has {len(wanted)}."

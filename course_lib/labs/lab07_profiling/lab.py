@@ -93,7 +93,8 @@ class Profiling(Lab):
             nothing = self.zero_outcomes("Throughput is not graded while answers are wrong.", equal.hint, ("throughput",))
             return Examination((equal, *nothing), figures=figures)
         try:
-            comparison = lab07_pace.race(source, examiner, floor_only=only == "equal")
+            as_exact = min(CLOSE, 3 * max(error, TOLERANCE))  # as where equality was examined: nobody is rougher while timed
+            comparison = lab07_pace.race(source, examiner, floor_only=only == "equal", most_off=as_exact)
         except EngineError as wrong:
             return Examination(self._failed(wrong), figures=figures)
         if lab07_pace.above(comparison.latencies(), "partial") is not True:

@@ -46,13 +46,19 @@ def permuted(expected: Sequence[np.ndarray], found: Sequence[np.ndarray]) -> boo
     return bool((nearest <= TOLERANCE * np.abs(want).max()).all())
 
 
-def check(expected: Sequence[np.ndarray], found: Sequence[np.ndarray]) -> None:
+def check(expected: Sequence[np.ndarray], found: Sequence[np.ndarray], most: float = CLOSE) -> None:
     """Reject answers that are far from the correct ones.
+
+    Args:
+        most: the largest error that is taken, relative to the largest logit.
 
     Raises:
         EngineError: the answers are rejected; the message says why.
     """
     error = largest_error(expected, found)
-    if error > CLOSE:
+    if error > most:
         order, code = (", but they are there in another order", ANOTHER_ORDER) if permuted(expected, found) else ("", FAR_OFF)
-        raise EngineError(f"the logits of a fresh stream are off by {100 * error:.0f} % of the largest{order}", code=code)
+        raise EngineError(
+            f"the logits of a fresh stream are off by {100 * error:.{0 if error >= 0.01 else 2}f} % of the largest{order}",
+            code=code,
+        )

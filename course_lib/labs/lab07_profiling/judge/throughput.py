@@ -15,7 +15,7 @@ from course_lib.labs.framework.criteria import ALL, Criterion, all_met, reaches_
 from course_lib.labs.framework.examination import Examiner, TimedWorker
 from course_lib.labs.lab07_profiling import service as services
 from course_lib.labs.lab07_profiling.causes import GUILTY
-from course_lib.labs.lab07_profiling.judge.answers import check
+from course_lib.labs.lab07_profiling.judge.answers import CLOSE, check
 from course_lib.labs.lab07_profiling.stream import Stream, fresh_stream, usual_sizes
 
 REQUESTS = 3  # of a stream that is timed
@@ -34,6 +34,7 @@ class Restarted:
     start: Callable[[], AbstractContextManager[TimedWorker]]
     truth: TimedWorker
     fresh: Callable[[], Stream]
+    most_off: float = CLOSE
 
     def time_ms(self, feeds: Stream) -> float:
         """Time from the first byte sent to the last byte received, after a warm-up stream.
@@ -47,15 +48,16 @@ class Restarted:
             started = time.perf_counter()
             found = services.answers(service, feeds)
             elapsed_ms = 1e3 * (time.perf_counter() - started)
-        check(expected, found)
+        check(expected, found, self.most_off)
         return elapsed_ms
 
 
-def race(source: str, examiner: Examiner, *, floor_only: bool = False) -> Comparison:
+def race(source: str, examiner: Examiner, *, floor_only: bool = False, most_off: float = CLOSE) -> Comparison:
     """The given pipeline, the reference, the reference with one cause left in, for each cause, and the submission, interleaved.
 
     Args:
         floor_only: the given pipeline, the reference and the submission are enough.
+        most_off: the largest error of timed answers, relative to the largest logit.
 
     Raises:
         EngineError: the submission failed.
@@ -70,7 +72,7 @@ def race(source: str, examiner: Examiner, *, floor_only: bool = False) -> Compar
         texts |= {cause: services.reference((cause,)) for cause in GUILTY}
     with ExitStack() as stack:
         ours = {name: stack.enter_context(services.started(text, examiner, ours=True)) for name, text in texts.items()}
-        yours = Restarted(lambda: services.started(source, examiner), ours["reference"], fresh)
+        yours = Restarted(lambda: services.started(source, examiner), ours["reference"], fresh, most_off)
         measuring = partial(
             compare,
             {**ours, "yours": yours},
