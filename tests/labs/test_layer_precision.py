@@ -10,7 +10,7 @@ import pytest
 from course_lib.benchmark.records import RESULTS
 from course_lib.engines import Layer, LayerTable, LayerTensor, build
 from course_lib.engines.backends.tensorrt.layer_sources import parse_inspector
-from course_lib.labs.framework.layer_precision import int8_layers
+from course_lib.labs.framework.layer_precision import int8_layers, weights, weights_in_layers
 from course_lib.precision import activations, insert_qdq
 
 RECORDED = RESULTS / "tensorrt86_h200"
@@ -44,3 +44,14 @@ def test_float_kernel_that_adds_an_int8_shortcut_is_float():
         "k", "correlation", (activation, LayerTensor("shortcut", (1, 8), "Int8")), (weight,), onnx_nodes=("conv", "add")
     )
     assert int8_layers(LayerTable((kernel,), {"conv": "Conv", "add": "Add"})) == ([], ["conv"])
+
+
+def test_weights_that_multiply_outside_of_layers_show_it_is_another_network(small_plan):
+    """A float network of Einsums beside tiny INT8 convolutions: every layer that is counted is INT8, and hardly holds a weight."""
+    assert weights_in_layers(small_plan.layers) / weights(small_plan.layers) > 0.95
+    x, small = LayerTensor("x", (1, 8), "Int8"), LayerTensor("w", (2, 2), "Int8")
+    tiny = Layer("tiny", "correlation", (x,), (small,), onnx_nodes=("conv",))
+    for shape in ((64, 64), (1, 4096)):
+        hidden = Layer("einsum", "gemm", (x,), (LayerTensor("all", shape, "Float"),), onnx_nodes=("einsum",))
+        table = LayerTable((tiny, hidden), {"conv": "Conv", "einsum": "Einsum"})
+        assert int8_layers(table) == (["conv"], []) and (weights(table), weights_in_layers(table)) == (4100, 4)
