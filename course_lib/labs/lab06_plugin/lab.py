@@ -14,7 +14,14 @@ from course_lib.labs.framework.task import NOT_EXAMINED, Outcome, Task
 from course_lib.labs.lab06_plugin import reference
 from course_lib.labs.lab06_plugin.judge import gpu
 from course_lib.labs.lab06_plugin.judge.contract import Check, check_contract
-from course_lib.labs.lab06_plugin.judge.judgment import Judgment, judge_memory, judge_rotations, judge_speed, serial
+from course_lib.labs.lab06_plugin.judge.judgment import (
+    WITHOUT_NVCC,
+    Judgment,
+    judge_memory,
+    judge_rotations,
+    judge_speed,
+    serial,
+)
 from course_lib.labs.lab06_plugin.judge.kernel import Run, compile_ptx, run_kernel
 from course_lib.labs.lab06_plugin.judge.kernel_cases import cases, watched_cases
 from course_lib.labs.lab06_plugin.judge.memory import Traffic, traffic
@@ -122,10 +129,12 @@ class RopeLab(Lab):
         try:
             return judge_memory(watched, count_accesses(compile_ptx(source, examiner.launcher)))
         except EngineError as error:
-            if error.code != "line":
-                return judged  # nvcc is missing or does not work here
+            if error.code == "missing" or not _nvcc_works(examiner):
+                return judged
             hint = "The host's compiler accepts this line and nvcc does not. What does the line use that a GPU does not have?"
-            return Judgment("partial", f"{judged.message} With nvcc, {error}", hint)
+            if error.code != "line":
+                hint = "The host's compiler accepts this file and nvcc does not. Compare the parts that only nvcc reads, after #else."
+            return Judgment("partial", f"{judged.message.removesuffix(WITHOUT_NVCC)} With nvcc, {error}", hint)
 
     def _plugin(self, file: Path, examiner: Examiner) -> Outcome:
         try:
@@ -144,6 +153,15 @@ class RopeLab(Lab):
 
     def _judged(self, task: str, judged: Judgment) -> Outcome:
         return self.outcome(task, judged.tier, judged.message, judged.hint, share=1.0 if judged.tier == "full" else 0.5)
+
+
+def _nvcc_works(examiner: Examiner) -> bool:
+    """Whether nvcc compiles the course's own kernel here, so that another kernel's failure is that kernel's."""
+    try:
+        compile_ptx(SOURCE.read_text(), examiner.launcher)
+    except EngineError:
+        return False
+    return True
 
 
 def _judge_contract(checks: Sequence[Check]) -> Judgment:

@@ -20,6 +20,7 @@ FULL_WIDTH = 12.0  # bytes that a thread moves at once; vectors of 16 have 16, a
 # each head 0.015.
 FULL_SPEED, FULL_OF_COPY, PARTIAL_SPEED = 0.8, 0.7, 0.2
 
+WITHOUT_NVCC = " nvcc is not installed or does not work here, so the accesses that it generates were not judged."
 _MARKS = {"bfloat16": "bfloat16", "__half": "float16", "float16": "float16"}  # in a kernel's name, which holds its types
 _NARROW_STORES = ("st 1", "st 2", "st 4", "st 8")
 _STREAM = "A launch without a stream goes to the default stream, before or after TensorRT's work: set config.stream = stream."
@@ -39,6 +40,8 @@ _HINTS = {
     "too, and half of the head size before you choose the wide kernel.",
     "input": "x, cos and sin are inputs: write into y.",
     "host": "rope_launch runs on the host. It passes the pointers on to the kernel and looks only at their values.",
+    "frame": "A local array is too small, or its index is too large: compare each index with the array's size.",
+    "call": "Call functions by their names. A pointer to a function must point to one that rope.cu defines.",
     "rejected": "Put the dimension that can be large into the grid's x, which goes up to 2^31 - 1.",
     "time": "Does each loop in this case come to its end? And is the number of threads near the number of pairs?",
     "crash": "A division by zero or a wild pointer: try the smallest shape by hand.",
@@ -59,7 +62,7 @@ def judge_rotations(runs: Sequence[Run]) -> Judgment:
     """Full if all cases are correct; partial if all float32 cases, all plain shapes, or all halves are correct.
 
     Correct answers on another stream than the given one are partial. A kernel that accesses memory outside its buffers earns
-    no points, because on a GPU it can overwrite other tensors.
+    no points, because on a GPU it can overwrite other tensors. Neither does one that overwrites its stack or calls a number.
     """
     wrong = [run for run in runs if not run.right]
     said = f"{len(runs) - len(wrong)} of {len(runs)} rotations right."
@@ -68,7 +71,7 @@ def judge_rotations(runs: Sequence[Run]) -> Judgment:
             return Judgment("full", said)
         return Judgment("partial", f"{said} But the kernel was not launched on the stream that rope_launch was given.", _STREAM)
     first = _simplest(wrong)
-    outside = [run for run in wrong if run.kind in ("outside", "table")]
+    outside = [run for run in wrong if run.kind in ("outside", "table", "frame", "call")]
     if outside:
         first = _simplest(outside)
         guard = " The kernel has no bounds guard: a thread without a pair continued." if first.in_surplus else ""
@@ -178,7 +181,7 @@ def judge_memory(watched: Mapping[Run, Traffic], compiled: Mapping[str, Mapping[
         hint = "Let each thread load and store 16 bytes at a time where addresses and head size allow it."
         return Judgment("partial", f"{said} Full points need 16 bytes.", hint)
     if compiled is None:
-        return Judgment("full", f"{said} nvcc is not installed, so the accesses that it generates were not judged.")
+        return Judgment("full", said + WITHOUT_NVCC)
     if problem := narrowed(compiled):
         return Judgment("partial", f"{said} {problem[0]}", problem[1])
     return Judgment("full", f"{said} nvcc turns them into loads and stores of 16 bytes.")

@@ -43,7 +43,7 @@ ACCESS = np.dtype(
         ("_", "u1"),
     ]
 )
-_OUTSIDE, _MISALIGNED, _READ_ONLY, _ON_HOST, _CRASH, _TIME, _HOST_MEMORY = range(1, 8)
+_OUTSIDE, _MISALIGNED, _READ_ONLY, _ON_HOST, _CRASH, _TIME, _HOST_MEMORY, _FRAME, _CALL = range(1, 10)
 
 
 @dataclass(frozen=True, eq=False)
@@ -225,4 +225,6 @@ def _said(case: Case, report: np.void) -> tuple[str, str]:
         ),
         _CRASH: (f"{who} crashed (signal {int(report['error'])})", "crash"),
         _TIME: (f"it was stopped after 5 s of work, in {who}", "time"),
+        _FRAME: (f"a function {does} outside of its local variables, over the return addresses on the stack", "frame"),
+        _CALL: ("a call or jump goes to an address at which no function of rope.cu begins", "call"),
     }.get(int(report["fault"]), ("the kernel's process sent an invalid answer", "ended"))

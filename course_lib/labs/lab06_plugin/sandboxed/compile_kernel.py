@@ -4,12 +4,14 @@ It is started as a file, with ``python -I``, and does not import the course. The
 decides which lines are the learner's, never the names in markers, which a learner can also write. The checks apply to the compiler's
 output. Its assembler listing must not hold assembler from the learner. Its object file may hold only the sections, symbols and
 instructions of a kernel, so that it calls nothing outside and runs nothing before `main`. The rest can only compute, and each of its
-loads and stores is watched (on the host) or timed (on a GPU).
+loads and stores is watched (on the host) or timed (on a GPU). On the host, the functions of the library that it may call write nothing,
+and a call by address reaches only the functions of the object itself: the examiner looks each address up before it goes there.
 """
 
 from __future__ import annotations
 
 import json
+import platform
 import re
 import shutil
 import subprocess
@@ -26,7 +28,7 @@ HEADERS = {
 COMPILE_S = 20
 PTX_ARCHITECTURE = "-arch=sm_90"  # an architecture to look at where there is no GPU
 _WORDS = re.compile(
-    r"\b(_*asm_*|_*attribute_*|_*builtin\w*|_Pragma|gnu|no_sanitize\w*|__asan\w*|__wrap\w*|__real\w*|watched_launch)\b"
+    r"\b(_*asm_*|_*attribute_*|_*builtin\w*|_Pragma|gnu|no_sanitize\w*|__asan\w*|__wrap\w*|__real\w*|\w*watched_launch\w*)\b"
 )
 _CUDA_ATTRIBUTES = re.compile(  # what nvcc makes of __global__ and its like
     r"__attribute__\s*\(\((?:global|device|host|constant|shared|launch_bounds|always_inline|aligned)(?:\s*\([^()]*\))?\)\)"
@@ -35,20 +37,28 @@ _HOST = ["-x", "c++", "-std=c++17", "-DROPE_ON_HOST"]
 _WATCHED = ["-O0", "-fno-builtin", "-fno-stack-protector", "-fno-exceptions", "-fno-rtti", "-w", "-fsanitize=kernel-address"]
 for _parameter in ("asan-instrumentation-with-call-threshold", "asan-stack", "asan-globals"):
     _WATCHED += ["--param", f"{_parameter}=0"]
-# What the object file may ask of others: the watch, the launch, the thread's number, and mathematics.
-_MATH = r"(?:sin|cos|sincos|fma|fabs|sqrt|pow|exp2?|floor|ceil|fmin|fmax|rint)f?"
-_HOST_CALLS = rf"__asan_\w+|_Z14watched_launch\w+|memcpy|_GLOBAL_OFFSET_TABLE_|{_MATH}"
+# The examiner walks over the frames to protect return addresses. A switch makes no jump by address.
+_WATCHED += ["-fno-omit-frame-pointer", "-fno-jump-tables"]
+if platform.machine() == "x86_64":  # each call and jump by address goes through functions of examine_on_host.cpp
+    _WATCHED += ["-mindirect-branch=thunk-extern", "-fcf-protection=none"]
+_FUNCTIONS = "__asan_functions"  # the table of the functions that may be called by address
+# What the object file may ask of others: the watch, the launch, the thread's number, and mathematics. None of these functions may
+# write through a pointer, because the library is not watched: cuda_on_host.h has sincosf, modff and frexpf as code of the kernel.
+_MATH = r"(?:sin|cos|tan|fma|fabs|sqrt|pow|exp2?|log2?|floor|ceil|trunc|round|fmin|fmax|rint|copysign|ldexp|ilogb|fmod)f?"
+_HOST_CALLS = rf"__asan_\w+|__x86_indirect_thunk_r\w+|_Z14watched_launch\w+|memcpy|_GLOBAL_OFFSET_TABLE_|{_MATH}"
 _GPU_CALLS = (
     r"__cuda\w+|__cxa_guard_\w+|cudaLaunchKernel\w*|cudaGetLastError|cudaPeekAtLastError|cudaFunc(?:Set|Get)Attributes?|atexit|__dso_handle|mem(cpy|set)"
     r"|_GLOBAL_OFFSET_TABLE_|__fatbin\w*|__stack_chk_fail|_ZTV\w+|__gxx_personality_v0|_Unwind_Resume"
 )
-# Tokens of C++ in which a comment, an include or a directive can only seem to begin: numbers such as 1'000, strings, characters.
+# Tokens of C++, so that a comment, an include or a directive cannot seem to begin inside a number, a string or a character. What is not
+# in this list could be read in two ways, such as a letter beyond ASCII, which may be part of a name or of a number.
 _TOKENS = re.compile(
-    r"""(?P<raw>(?:u8|[uUL])?R"([^\s()\\"]{0,16})\(.*?\)\2")|[A-Za-z_]\w*|\.?\d(?:[eEpP][+-]|'\w|[\w.])*"""
-    r"""|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|(?P<comment>//[^\n]*|/\*.*?\*/)""",
-    re.DOTALL,
+    r"""(?P<raw>(?:u8|[uUL])?R")|(?P<name>[A-Za-z_]\w*)|(?P<number>\.?\d(?:[eEpP][+-]|'\w|[\w.])*)"""
+    r"""|(?P<string>"(?:[^"\\\n]|\\.)*")|(?P<character>'(?:[^'\\\n]|\\.)*')|(?P<comment>//[^\n]*|/\*.*?\*/)"""
+    r"""|(?P<mark>[][ \t\n{}#()<>%:;.?*+/^&|~!=,-]+?)|(?P<unknown>.)""",
+    re.DOTALL | re.ASCII,
 )
-_DIRECTIVE = re.compile(r"^[ \t\v\f]*(?:#|%:|\?\?=)[ \t\v\f]*(\w+)(.*)", re.MULTILINE)
+_DIRECTIVE = re.compile(r"^[ \t\v\f]*(?:#|%:)[ \t\v\f]*(\w+)(.*)", re.MULTILINE)
 _SECTIONS = re.compile(
     r"|\.(?:rela?)?\.?(?:text|rodata|data\.rel\.ro|eh_frame|gcc_except_table)(?:\..*)?|\.t?(?:data|bss)(?:\..*)?"
     r"|\.rela\.t?(?:data|bss)(?:\..*)?|\.comment|\.note\.[\w.-]+|\.group|\.symtab(?:_shndx)?|\.strtab|\.shstrtab"
@@ -58,11 +68,21 @@ _FORBIDDEN_INSTRUCTIONS = re.compile(
     r"|(?:rd|wr)(?:fs|gs)base|(?:rd|wr)msr|wrpkru|xbegin|vmcall|vmmcall|clts|lgdt|lidt|lldt|ltr)$"
 )
 _THREAD = ("gridDim", "blockDim", "blockIdx", "threadIdx")
-_OWN_NAMES = rf"_Z\w+|rope\w*|{'|'.join(_THREAD)}|DW\.ref\.\w+"
+_OWN_NAMES = rf"_Z\w+|rope\w*|{_FUNCTIONS}|{'|'.join(_THREAD)}|DW\.ref\.\w+"
+
+
+_UNKNOWN = {
+    "\\": "contains a backslash outside of comments and strings: write names in ASCII letters, without \\u",
+    "$": "contains '$' outside of comments and strings: write names in letters, digits and underscores",
+    **{quote: f"contains a quote ({quote}) that is not closed on its line: close it" for quote in "\"'"},
+}
 
 
 class Rejected(Exception):
-    """A reason that a learner can act on, and its kind in a word: ``compile``, ``line``, ``empty``, ``launch``, ``shared``, ``call``."""
+    """A reason that a learner can act on, and its kind.
+
+    The kind is ``compile``, ``line``, ``empty``, ``launch``, ``shared``, ``call``, ``missing`` or ``other``.
+    """
 
     def __init__(self, text: str, code: str = "other") -> None:
         super().__init__(text)
@@ -75,6 +95,7 @@ def compiled(folder: Path, *, source: str, include: list[str], driver: str = "",
     Raises:
         Rejected: the source does not compile, or it holds more than a kernel.
     """
+    source = source.removeprefix("\ufeff")  # the byte order mark of some editors, which compilers skip
     _check_includes(source)
     if "raise NotImplementedError" in source:
         raise Rejected("is still empty: it has a line `raise NotImplementedError` where your code belongs", "empty")
@@ -94,13 +115,15 @@ def compiled(folder: Path, *, source: str, include: list[str], driver: str = "",
         _run([*compiler, *paths, "-c", FILE, "-o", "rope.o"], folder)
     else:
         _run([*compiler, *paths, *_WATCHED, "-S", FILE, "-o", "rope.s"], folder)
-        _check_listing((folder / "rope.s").read_text(errors="replace"))
+        listing = (folder / "rope.s").read_text(errors="replace")
+        _check_listing(listing)
+        (folder / "rope.s").write_text(listing + _function_table(listing))
         _run([compiler[0], "-c", "rope.s", "-o", "rope.o"], folder)
         _check_sections(_run(["readelf", "-SW", "rope.o"], folder))
         _check_instructions(_run(["objdump", "-d", "-w", "--no-show-raw-insn", "rope.o"], folder))
     _check_symbols(_run(["nm", "-f", "sysv", "rope.o"], folder), _GPU_CALLS if gpu else _HOST_CALLS, gpu=gpu)
     program = folder / "program"
-    _run([*compiler, *paths, "-O2", "-c", driver, "-o", "driver.o"], folder)
+    _run([*compiler, *paths, "-O2", *([] if gpu else ["-fno-omit-frame-pointer"]), "-c", driver, "-o", "driver.o"], folder)
     link = [compiler[0], "-arch=native"] if gpu else [compiler[0], "-Wl,--wrap=memcpy"]
     _run([*link, "driver.o", "rope.o", "-o", str(program), "-lm"], folder)
     return program
@@ -109,7 +132,7 @@ def compiled(folder: Path, *, source: str, include: list[str], driver: str = "",
 def _find(name: str) -> str:
     found = shutil.which(name) or shutil.which(name, path="/usr/local/cuda/bin")
     if found is None:
-        raise Rejected(f"cannot be compiled: {name} is not installed on this machine")
+        raise Rejected(f"cannot be compiled: {name} is not installed on this machine", "missing")
     return found
 
 
@@ -137,19 +160,47 @@ def first_error(text: str) -> tuple[str, str]:
     return "does not compile: " + (text.strip().splitlines() or ["the compiler said nothing"])[-1], "compile"
 
 
-def _without_comments(source: str) -> str:
+def _without_comments(source: str, *, strings: bool = True) -> str:
     """The text as the compiler reads it: lines that end with a backslash joined, and a space for each comment.
 
+    Args:
+        strings: keep the text of strings and characters; otherwise they become empty.
+
     Raises:
-        Rejected: the text has a raw string, for whose lines a compiler has special rules.
+        Rejected: the text contains something that two compilers, or a compiler and this function, could split in different ways.
     """
-
-    def kept(token: re.Match[str]) -> str:
-        if token["raw"] is not None:
-            raise Rejected("contains a raw string: a kernel needs none")
-        return " " if token["comment"] is not None else token[0]
-
-    return _TOKENS.sub(kept, re.sub(r"\\[ \t\v\f\r]*\n", "", source.replace("\r\n", "\n")))
+    text = re.sub(r"\\[ \t]*\n", "", source.replace("\r\n", "\n"))
+    if found := re.search(r"[\x00-\x08\x0b-\x1f\x7f]", text):
+        raise Rejected(f"contains the control character {found[0]!r}: remove it")
+    if re.search(r"\?\?/[ \t]*\n", text):
+        raise Rejected("contains the trigraph ??/ at the end of a line: remove it")
+    parts = []
+    for token in _TOKENS.finditer(text):
+        kind = token.lastgroup
+        if kind == "raw":
+            raise Rejected("contains a raw string: write an ordinary string, or none")
+        if kind == "name" and token[0] in ("__has_include", "__has_include_next", "__has_embed"):
+            raise Rejected(
+                f"contains {token[0]}, after which a name may look like a comment: include the header, or leave it out"
+            )
+        if kind == "unknown":
+            raise Rejected(
+                _UNKNOWN.get(token[0], f"contains {token[0]!r} outside of comments and strings: use ASCII letters there")
+            )
+        if kind == "number" and text[token.end() : token.end() + 1] == "'":
+            raise Rejected(f"contains a quote right after the number {token[0][:40]}: separate them by a space")
+        if kind == "character" and not token[0].isascii():
+            raise Rejected(f"contains the character {token[0][:40]}: use an ASCII character, or its number")
+        if kind == "comment":
+            parts.append(" ")
+        elif kind in ("string", "character") and not strings:
+            parts.append('""' if kind == "string" else "' '")
+        else:
+            parts.append(token[0])
+    code = "".join(parts)
+    if found := re.search(r"\?\?[=/'()!<>-]", code):
+        raise Rejected(f"contains the trigraph {found[0]}: separate its characters by spaces")
+    return code
 
 
 def _check_includes(source: str) -> None:
@@ -171,25 +222,37 @@ def _check_includes(source: str) -> None:
             raise Rejected(f"contains '#{word}', which says that lines come from elsewhere: leave it out")
 
 
-def _own_lines(preprocessed: str) -> list[str]:
-    """The lines of the learner's file itself, outside all includes."""
+def _own_lines(preprocessed: str) -> str:
+    """The lines of the learner's file itself, outside all includes.
+
+    Raises:
+        Rejected: the file itself includes another file than a permitted header.
+    """
     depth, own = 0, []
-    for line in preprocessed.splitlines():
-        if marker := re.match(r'#(?:line)? \d+ "(?:[^"\\]|\\.)*"([ \d]*)', line):
-            flags = marker[1].split()
+    for line in preprocessed.split("\n"):
+        if marker := re.match(r'#(?:line)? \d+ "((?:[^"\\]|\\.)*)"([ \d]*)', line):
+            flags = marker[2].split()
+            if "1" in flags and depth <= 0 and (name := marker[1].rpartition("/")[2]) not in HEADERS | {"stdc-predef.h"}:
+                raise Rejected(f"includes {name[:60]}: a kernel needs none but {', '.join(sorted(HEADERS))}")
             depth += ("1" in flags) - ("2" in flags)
         elif depth <= 0:
             own.append(line)
-    return own
+    return "\n".join(own)
 
 
 def _check_words(preprocessed: str, source: str) -> None:
     """Check the learner's lines before and after macro expansion, including macros that are never used."""
-    for lines in (_own_lines(preprocessed), _without_comments(source).splitlines()):
-        text = re.sub(r'"(?:[^"\\\n]|\\.)*"', '""', "\n".join(lines))
-        text = _CUDA_ATTRIBUTES.sub("", text)
+    for given in (_own_lines(preprocessed), source):
+        text = _CUDA_ATTRIBUTES.sub("", _without_comments(given, strings=False))
         if found := _WORDS.search(text) or re.search(r"#\s*pragma(?! unroll)", text):
             raise Rejected(f"contains {found[0]!r}: a kernel is plain C++, without assembler, attributes, builtins and pragmas")
+
+
+def _function_table(listing: str) -> str:
+    """Assembler that lists the addresses of all functions of a listing, and a zero: only these can be called by address."""
+    names = re.findall(r"^\t\.type\t(\S+), [@%]function$", listing, flags=re.MULTILINE)
+    lines = [f'\t.section\t.data.rel.ro.{_FUNCTIONS},"aw"', "\t.balign\t8", f"\t.globl\t{_FUNCTIONS}", f"{_FUNCTIONS}:"]
+    return "\n".join([*lines, *(f"\t.quad\t{name}" for name in dict.fromkeys(names)), "\t.quad\t0", ""])
 
 
 def _check_listing(listing: str) -> None:
@@ -225,6 +288,8 @@ def _check_instructions(listing: str) -> None:
             del words[0]
         if words and _FORBIDDEN_INSTRUCTIONS.match(words[0]):
             raise Rejected(f"contains the instruction {words[0]}: a kernel can only compute")
+        if len(words) > 1 and words[1].startswith("*"):  # as objdump writes an address in a register or in memory
+            raise Rejected(f"contains the instruction {words[0]} {words[1]}: call functions by their names", "call")
 
 
 def _check_symbols(listing: str, permitted: str, *, gpu: bool) -> None:

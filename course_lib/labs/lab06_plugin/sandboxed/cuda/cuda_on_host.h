@@ -61,3 +61,45 @@ template <typename T>
 T min(T a, T b) { return b < a ? b : a; }
 template <typename T>
 T max(T a, T b) { return a < b ? b : a; }
+
+// CUDA's functions that write through a pointer. The library's own would write where nobody watches, so these are compiled as code
+// of the kernel: `gnu_inline` leaves no function that could be called instead, and their stores are recorded like any other.
+#define ROPE_INLINE extern "C" inline __attribute__((__gnu_inline__, __always_inline__))
+
+ROPE_INLINE void sincosf(float angle, float* sine, float* cosine) noexcept {
+  *sine = sinf(angle);
+  *cosine = cosf(angle);
+}
+ROPE_INLINE void sincos(double angle, double* sine, double* cosine) noexcept {
+  *sine = sin(angle);
+  *cosine = cos(angle);
+}
+ROPE_INLINE void __sincosf(float angle, float* sine, float* cosine) noexcept { sincosf(angle, sine, cosine); }
+ROPE_INLINE void sincospi(double turns, double* sine, double* cosine) noexcept {
+  const double angle = 3.14159265358979323846 * fmod(turns, 2.0);
+  *sine = sin(angle);
+  *cosine = cos(angle);
+}
+ROPE_INLINE void sincospif(float turns, float* sine, float* cosine) noexcept {
+  const double angle = 3.14159265358979323846 * fmod(double(turns), 2.0);
+  *sine = float(sin(angle));
+  *cosine = float(cos(angle));
+}
+ROPE_INLINE double modf(double value, double* whole) noexcept {
+  const double found = trunc(value);
+  *whole = found;
+  return copysign(found == value ? 0.0 : value - found, value);
+}
+ROPE_INLINE float modff(float value, float* whole) noexcept {
+  const float found = truncf(value);
+  *whole = found;
+  return copysignf(found == value ? 0.0f : value - found, value);
+}
+ROPE_INLINE double frexp(double value, int* exponent) noexcept {
+  const bool usual = value - value == 0 && value != 0;  // neither infinite, NaN nor zero
+  const int found = usual ? ilogb(value) + 1 : 0;
+  *exponent = found;
+  return usual ? ldexp(value, -found) : value;
+}
+ROPE_INLINE float frexpf(float value, int* exponent) noexcept { return float(frexp(double(value), exponent)); }
+#undef ROPE_INLINE

@@ -28,7 +28,7 @@ struct Case {
   int64_t type, interleaved, batch, sequence, heads, head_size, rows, seed, shifted, watched;
 };
 
-enum Fault { kNone, kOutside, kMisaligned, kReadOnly, kOnHost, kCrash, kTime, kHostMemory };
+enum Fault { kNone, kOutside, kMisaligned, kReadOnly, kOnHost, kCrash, kTime, kHostMemory, kFrame, kCall };
 
 struct Report {
   int64_t fault, error, block[3], thread[3], buffer, offset, size, is_write, threads, accesses, y_bytes, wrong_stream;
@@ -51,7 +51,7 @@ struct Buffer {
 };
 
 Buffer buffers[kBuffers];
-char *arena, *arena_end, *stack_top;
+char *arena, *arena_end, *stack_top, *thread_top;  // stacks grow downwards: a learner's variables are below the tops
 Access* accesses;
 Report report;
 bool watched, in_kernel;
@@ -69,6 +69,7 @@ size_t number_bytes;
 sigjmp_buf ended;
 
 extern "C" char __executable_start, _end;
+extern "C" void (*const __asan_functions[])();  // of rope.cu, by compile_kernel.py; a zero ends it
 
 [[noreturn]] void stop(Fault fault) {
   running = false;
@@ -87,11 +88,38 @@ void on_signal(int signal) {
   stop(signal == SIGVTALRM ? kTime : kCrash);
 }
 
+// Where an access comes from: the place in the code, and the stack's end and the frame of the function that makes it.
+struct Caller {
+  char* site;
+  const char* stack_end;
+  char** frame;
+};
+
 bool on_host_stack(const char* address) { return address < stack_top && address >= stack_top - (8 << 20); }
 
 // The host's stack for the host, and a thread's own for a thread.
 bool on_stack(const char* address) {
   return in_kernel ? address >= thread_stack && address < thread_stack + kThreadStack : on_host_stack(address);
+}
+
+// An access to the stack that stays among variables. A number that is written over a return address is a jump to that number, so the
+// two words of each frame (the caller's frame and the return address) are not written, and neither is what is below the stack's end,
+// which the next call uses, nor what is above the first frame of the learner, which is the examiner's.
+void touch_stack(const char* address, size_t bytes, bool is_write, const Caller& by) {
+  const char* const top = in_kernel ? thread_top : stack_top;
+  bool fine = address + bytes <= (is_write || !in_kernel ? top : thread_stack + kThreadStack);
+  if (is_write) {
+    fine = fine && address >= by.stack_end;
+    for (char** frame = by.frame; fine && reinterpret_cast<char*>(frame) >= by.stack_end && reinterpret_cast<char*>(frame) < top;) {
+      fine = address >= reinterpret_cast<char*>(frame + 2) || address + bytes <= reinterpret_cast<char*>(frame);
+      char** const next = reinterpret_cast<char**>(*frame);
+      if (next <= frame) break;
+      frame = next;
+    }
+  }
+  if (fine) return;
+  report.buffer = kElsewhere, report.size = bytes, report.is_write = is_write;
+  stop(kFrame);
 }
 
 bool own_data(const char* address) {  // constants, and threadIdx and its like
@@ -111,10 +139,10 @@ int nearest(const char* address) {
   return found;
 }
 
-void touch(void* where, size_t size, bool is_write, void* site) {
+void touch(void* where, size_t size, bool is_write, const Caller& by) {
   if (!running) return;
   const char* address = static_cast<char*>(where);
-  if (on_stack(address)) return;
+  if (on_stack(address)) return touch_stack(address, size, is_write, by);
   if (address < arena || address >= arena_end) {
     if (!is_write && own_data(address)) return;
     report.buffer = kElsewhere, report.size = size, report.is_write = is_write;
@@ -131,38 +159,100 @@ void touch(void* where, size_t size, bool is_write, void* site) {
   const dim3 grid = launched[0], size_of_block = launched[1];
   const uint32_t block = first_block + block_now.x + grid.x * (block_now.y + grid.y * block_now.z);
   const uint32_t thread = thread_now.x + size_of_block.x * (thread_now.y + size_of_block.y * thread_now.z);
-  const uint64_t place = static_cast<char*>(site) - &__executable_start;
+  const uint64_t place = by.site - &__executable_start;
   accesses[report.accesses++] = {place, block, thread, uint32_t(report.offset), uint8_t(which), uint8_t(size), is_write, 0};
 }
 
 // Of an address that may have any alignment, a GPU's compiler makes one access a number, and so do we.
-void touch_each(void* where, size_t bytes, bool is_write, void* site) {
+void touch_each(void* where, size_t bytes, bool is_write, const Caller& by) {
   const char* address = static_cast<char*>(where);
-  if (!running || on_stack(address)) return;
+  if (!running || bytes == 0) return;
+  if (on_stack(address)) return touch_stack(address, bytes, is_write, by);
   const size_t width = address < buffers[kCos].data - kGuard / 2 || address > buffers[kY].data - kGuard / 2 ? number_bytes : 4;
   for (size_t at = 0; at < bytes; at += width)
-    touch(static_cast<char*>(where) + at, bytes - at < width ? 1 : width, is_write, static_cast<char*>(site) + at);
+    touch(static_cast<char*>(where) + at, bytes - at < width ? 1 : width, is_write, {by.site + at, by.stack_end, by.frame});
+}
+
+bool is_function(void (*address)()) {
+  for (void (*const* one)() = __asan_functions; *one; ++one)
+    if (*one == address) return true;
+  return false;
 }
 
 }  // namespace
 
-#define TOUCH(SIZE)                                                                                                    \
-  extern "C" void __asan_load##SIZE##_noabort(void* p) { touch(p, SIZE, false, __builtin_return_address(0)); }         \
-  extern "C" void __asan_store##SIZE##_noabort(void* p) { touch(p, SIZE, true, __builtin_return_address(0)); }
+// What the compiler makes of a call or jump by address in rope.cu: `call __x86_indirect_thunk_rax` in place of `call *%rax`. A number
+// may have been cast to a pointer, so the address must be one of rope.cu's own functions; no function of the examiner or the library is.
+extern "C" __attribute__((used)) void rope_called_by_address(void (*address)()) {
+  if (is_function(address)) return;
+  if (!running) _exit(3);
+  stop(kCall);
+}
+
+#ifdef __x86_64__
+asm(R"(
+.pushsection .text
+.irp register, rax, rbx, rcx, rdx, rsi, rdi, rbp, r8, r9, r10, r11, r12, r13, r14, r15
+.globl __x86_indirect_thunk_\register
+__x86_indirect_thunk_\register:
+  push %\register
+  jmp .Lcalled_by_address
+.endr
+.Lcalled_by_address:  # keeps every register in which arguments are passed, and returns to the address that was pushed
+  push %rbp
+  mov %rsp, %rbp
+  .irp register, rax, rcx, rdx, rsi, rdi, r8, r9, r10, r11
+  push %\register
+  .endr
+  mov 8(%rbp), %rdi
+  sub $136, %rsp
+  and $-16, %rsp
+  movaps %xmm0, (%rsp)
+  movaps %xmm1, 16(%rsp)
+  movaps %xmm2, 32(%rsp)
+  movaps %xmm3, 48(%rsp)
+  movaps %xmm4, 64(%rsp)
+  movaps %xmm5, 80(%rsp)
+  movaps %xmm6, 96(%rsp)
+  movaps %xmm7, 112(%rsp)
+  call rope_called_by_address
+  movaps (%rsp), %xmm0
+  movaps 16(%rsp), %xmm1
+  movaps 32(%rsp), %xmm2
+  movaps 48(%rsp), %xmm3
+  movaps 64(%rsp), %xmm4
+  movaps 80(%rsp), %xmm5
+  movaps 96(%rsp), %xmm6
+  movaps 112(%rsp), %xmm7
+  lea -72(%rbp), %rsp
+  .irp register, r11, r10, r9, r8, rdi, rsi, rdx, rcx, rax
+  pop %\register
+  .endr
+  pop %rbp
+  ret
+.popsection
+)");
+#endif
+
+#define CALLER \
+  { static_cast<char*>(__builtin_return_address(0)), static_cast<char*>(__builtin_dwarf_cfa()), *static_cast<char***>(__builtin_frame_address(0)) }
+#define TOUCH(SIZE)                                                                                 \
+  extern "C" void __asan_load##SIZE##_noabort(void* p) { touch(p, SIZE, false, CALLER); }           \
+  extern "C" void __asan_store##SIZE##_noabort(void* p) { touch(p, SIZE, true, CALLER); }
 TOUCH(1)
 TOUCH(2)
 TOUCH(4)
 TOUCH(8)
 TOUCH(16)
 
-extern "C" void __asan_loadN_noabort(void* p, size_t n) { touch_each(p, n, false, __builtin_return_address(0)); }
-extern "C" void __asan_storeN_noabort(void* p, size_t n) { touch_each(p, n, true, __builtin_return_address(0)); }
+extern "C" void __asan_loadN_noabort(void* p, size_t n) { touch_each(p, n, false, CALLER); }
+extern "C" void __asan_storeN_noabort(void* p, size_t n) { touch_each(p, n, true, CALLER); }
 extern "C" void __asan_handle_no_return() {}
 
 extern "C" void* __real_memcpy(void*, const void*, size_t);
 extern "C" void* __wrap_memcpy(void* to, const void* from, size_t n) {
-  touch_each(const_cast<void*>(from), n, false, __builtin_return_address(0));
-  touch_each(to, n, true, __builtin_return_address(0));
+  touch_each(const_cast<void*>(from), n, false, CALLER);
+  touch_each(to, n, true, CALLER);
   return __real_memcpy(to, from, n);
 }
 
@@ -176,6 +266,7 @@ inline void wipe_below(volatile uint64_t* here) {
 void run_threads() {
   const dim3 grid = launched[0], block = launched[1];
   volatile uint64_t* here = static_cast<uint64_t*>(__builtin_alloca(64));
+  thread_top = static_cast<char*>(const_cast<void*>(static_cast<volatile void*>(here)));
   dim3 &b = block_now, &t = thread_now;
   for (b.z = 0; b.z < grid.z; ++b.z)
     for (b.y = 0; b.y < grid.y; ++b.y)
@@ -199,6 +290,7 @@ cudaError_t watched_launch(dim3 grid, dim3 block, cudaStream_t stream, void (*ca
   launched[0] = grid, launched[1] = block;
   if (stream != stream_given) report.wrong_stream = 1;
   if (in_kernel || bytes > kParameters) return cudaErrorInvalidValue;  // no launch from within a launch
+  rope_called_by_address(reinterpret_cast<void (*)()>(call));
   report.threads += int64_t(grid.x) * grid.y * grid.z * block.x * block.y * block.z;
   __real_memcpy(parameters, arguments, bytes);
   kernel_call = call;
@@ -252,7 +344,7 @@ void limit_time(int seconds) {
 
 void run(const Case& c) {
   if (sigsetjmp(ended, 1)) return;
-  stack_top = static_cast<char*>(__builtin_frame_address(0));
+  stack_top = static_cast<char*>(__builtin_alloca(64));
   limit_time(kTimeLimit);
   stream_given = reinterpret_cast<void*>((uintptr_t(uint32_t(c.seed)) << 4) + 0x1000);  // a number, as TensorRT's is here
   running = true;
