@@ -192,17 +192,17 @@ extern "C" __attribute__((used)) void rope_called_by_address(void (*address)()) 
 #ifdef __x86_64__
 asm(R"(
 .pushsection .text
-.irp register, rax, rbx, rcx, rdx, rsi, rdi, rbp, r8, r9, r10, r11, r12, r13, r14, r15
-.globl __x86_indirect_thunk_\register
-__x86_indirect_thunk_\register:
-  push %\register
+.irp place, rax, rbx, rcx, rdx, rsi, rdi, rbp, r8, r9, r10, r11, r12, r13, r14, r15
+.globl __x86_indirect_thunk_\place
+__x86_indirect_thunk_\place:
+  push %\place
   jmp .Lcalled_by_address
 .endr
 .Lcalled_by_address:  # keeps every register in which arguments are passed, and returns to the address that was pushed
   push %rbp
   mov %rsp, %rbp
-  .irp register, rax, rcx, rdx, rsi, rdi, r8, r9, r10, r11
-  push %\register
+  .irp place, rax, rcx, rdx, rsi, rdi, r8, r9, r10, r11
+  push %\place
   .endr
   mov 8(%rbp), %rdi
   sub $136, %rsp
@@ -225,8 +225,8 @@ __x86_indirect_thunk_\register:
   movaps 96(%rsp), %xmm6
   movaps 112(%rsp), %xmm7
   lea -72(%rbp), %rsp
-  .irp register, r11, r10, r9, r8, rdi, rsi, rdx, rcx, rax
-  pop %\register
+  .irp place, r11, r10, r9, r8, rdi, rsi, rdx, rcx, rax
+  pop %\place
   .endr
   pop %rbp
   ret
