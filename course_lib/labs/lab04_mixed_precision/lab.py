@@ -205,15 +205,14 @@ class MixedPrecision(Lab):
         return self.outcome("error", found.tier, said, hint, share=0.5)
 
     def _kernels(self, yours: Kernels, reference: Kernels) -> Outcome:
+        more = yours.wide - reference.wide
+        # Two products of activations are a split attention, whatever other attention the graph has in its place.
+        split = min(reference.attention, max(reference.attention - yours.attention, -(-yours.products // 2)))
         said = (
             f"{yours.wide} of {yours.total} kernels compute in FP32 ({100 * yours.share:.0f} % in FP16); "
             f"the reference has {reference.wide} of {reference.total}. "
-            f"{yours.attention} of {reference.attention} attentions are one kernel."
+            f"{reference.attention - split} of {reference.attention} attentions are one kernel."
         )
-        more = yours.wide - reference.wide
-        split = max(
-            reference.attention - yours.attention, -(-yours.products // 2)
-        )  # an attention of another part stands in for none
         if more <= SPARE and split <= 0:
             return self.outcome("kernels", "full", said)
         said += f" Full points need at most {reference.wide + SPARE} in FP32 and every attention in one FP16 kernel."
