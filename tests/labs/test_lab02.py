@@ -164,6 +164,7 @@ def test_nothing_is_known_against_other_parts():
 # Right answers
 
 
+@pytest.mark.quick
 def test_the_judge_gives_the_reference_full_marks(reference):
     """In the sandbox, where there is one."""
     verdict = judge(LAB, reference, trusted=bool(sandbox.problem()))

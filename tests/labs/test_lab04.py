@@ -194,7 +194,6 @@ def test_scaling_the_queries_is_the_same_function(given, scaled):
 # Right answers
 
 
-@pytest.mark.quick
 def test_the_judge_gives_the_reference_full_marks(reference):
     """In the sandbox, where there is one."""
     verdict = judge(LAB, reference, trusted=bool(sandbox.problem()))
