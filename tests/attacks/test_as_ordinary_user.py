@@ -38,8 +38,9 @@ def home() -> Iterator[Path]:
                 )
             else:
                 shutil.copyfile(source, folder / "course" / name)
-        (folder / "own").mkdir()
-        os.chown(folder / "own", int(USER), int(USER))
+        for name in ("own", "course/build"):  # the tests keep exports in the second one
+            (folder / name).mkdir()
+            os.chown(folder / name, int(USER), int(USER))
         yield folder
     finally:
         subprocess.run(["rm", "-rf", str(folder)], check=True)  # attacks leave folders deeper than shutil can follow
