@@ -13,11 +13,13 @@ from pathlib import Path
 import pytest
 
 from course_lib._util import scratch
+from course_lib._util.files import remove_tree
 
 _WAITS = """
 import sys, tempfile, time
 from pathlib import Path
 from course_lib._util import scratch
+from course_lib._util.files import remove_tree
 with scratch.owned() as own:
     for _ in range(5):
         (Path(tempfile.mkdtemp()) / "file").write_text("x")
@@ -92,3 +94,29 @@ def test_a_name_that_somebody_else_has_taken_is_not_used(temporary, taken):
         assert own.parent == temporary and own.stat().st_mode & 0o777 == 0o700
     assert (elsewhere / "g-precious").is_dir() and not own.exists()
     assert taken != "writable by others" or (shared / "g-precious").is_dir()
+
+
+def test_folders_that_an_ordinary_user_cannot_write_to_are_removed():
+    """A submission can lock its folders. Root does not notice, so as root another user removes them here."""
+    folder = Path(tempfile.mkdtemp(dir="/tmp"))
+    inner = folder / "own" / "locked"
+    (inner / "deeper").mkdir(parents=True)
+    (inner / "deeper" / "file").write_text("x")
+    kept = folder / "kept"
+    kept.mkdir(mode=0o555)
+    (inner / "link").symlink_to(kept)
+    user = os.getuid() or 12345
+    for path in (folder, folder / "own", inner / "deeper", inner / "deeper" / "file", inner, kept):
+        os.chown(path, user, -1)
+    (inner / "deeper").chmod(0)
+    inner.chmod(0o500)
+    try:
+        child = os.fork()
+        if child == 0:
+            os.setuid(user)
+            remove_tree(folder / "own")
+            os._exit((folder / "own").exists())
+        assert os.waitpid(child, 0)[1] == 0
+        assert kept.stat().st_mode & 0o777 == 0o555, "what a link leads to stays as it is"
+    finally:
+        remove_tree(folder)
