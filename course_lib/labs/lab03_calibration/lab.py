@@ -43,7 +43,9 @@ from course_lib.recipe import Recipe
 
 SERVICE = (1, 32)  # smallest and largest batch that the engine must accept
 FRESH_IMAGES = 256
-_FEW_IMAGES_DB = 6.0  # on the few images that each batch size is checked with, the SQNR varies by less than this
+_FEW_IMAGES_DB = (
+    6.0  # 16 images can be this much worse than 256; measured in 96 draws: 1.7 (reference), 3.3 (clipped at 99.9 %)
+)
 # Points for kernels: how many of the reference's INT8 layers may compute in float. Keeping the first and the last is good practice.
 FULL_MISSING, PARTIAL_MISSING = 2, 5
 SPEED = Tiers(full=Pace(of_reference=0.8, over_eager=1.15), partial=Pace(of_reference=0.5, over_eager=1.05))

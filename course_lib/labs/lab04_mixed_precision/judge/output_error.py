@@ -16,7 +16,9 @@ BATCHES, ROWS = (1, 3, 8, 32), (16, 32, 48)
 # clamped to 65 504 16.
 FAR_BETTER_DB = 25.0  # above the reference's SQNR: an instructor has to look
 FULL_LOSS_DB, FULL_FLOOR_DB, PARTIAL_DB = 6.0, 50.0, 30.0
-_FEW_DIGITS_DB = 6.0  # on a single request, the SQNR varies by less than this
+_FEW_DIGITS_DB = (
+    10.0  # a single digit can be this much worse than all of them; measured in 960 requests: 7.0 (reference), 8.7 (BF16)
+)
 
 
 @dataclass(frozen=True)
