@@ -78,9 +78,7 @@ def test_the_judge_gives_the_reference_full_marks(tmp_path):
     verdict = judge(LAB, tmp_path, examiner=Examiner(measure_s=6), trusted=bool(sandbox.problem()))
     assert not verdict.fault, verdict.fault
     assert (verdict.score, verdict.max_score) == (10, 10), verdict.outcomes
-    assert verdict.figures["over_one_at_a_time"] > 1.2, (
-        "1.5 to 1.8 on a quiet machine; the judge compares it with the reference's"
-    )
+    assert verdict.figures["over_one_at_a_time"] > 1.2, "1.47 was seen beside another process"
 
 
 def test_nothing_handed_in_has_none(tmp_path):

@@ -65,7 +65,7 @@ def grade(
     runner: Annotated[str | None, typer.Option(help="backend that runs and is measured")] = None,
     trusted: Annotated[bool, typer.Option("--trusted", help="without the sandbox; only for files of your own")] = False,
     no_notebooks: Annotated[
-        bool, typer.Option("--no-notebooks", help="judge the submitted files without running notebooks, in half of the time")
+        bool, typer.Option("--no-notebooks", help="judge the submitted files without running notebooks")
     ] = False,
     workers: Annotated[int, typer.Option(min=1, help="processes on this machine; with GPUs, each gets one in turn")] = 1,
     scheduler: Annotated[

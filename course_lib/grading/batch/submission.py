@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 WORK = "classroom"
 _LARGEST_NOTEBOOK, _MOST_CELLS = 20 << 20, 500
 _MOST_VALUES = 200_000  # a small object takes a hundred times its text; the course's notebooks have about a thousand
-_MOST_BRACKETS = 5_000  # nbconvert looks for links, in a time that grows with the square of their number: 20,000 take 12 s
+_MOST_BRACKETS = 5_000  # nbconvert looks for links, in a time that grows with the square of their number
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"')
 _EXCEPTION = re.compile(r"[A-Za-z_][\w.]*: .")  # a message of several lines begins here, and its last line may say nothing
 RESULTS = ("reports", "feedback", "autograded")
