@@ -88,11 +88,7 @@ def main() -> None:
     reader, writer = os.dup(0), os.dup(1)
     os.dup2(2, 1)  # what libraries print must not end up between messages
     held: Held | None = None
-    while True:
-        try:
-            request, _ = wire.receive(reader)
-        except EOFError:
-            os._exit(0)  # TensorRT and pycuda disagree on who leaves first
+    for request, _ in wire.requests(reader):
         try:
             what, header, arrays = request.pop("do"), {}, {}
             if what == "open":
@@ -104,6 +100,7 @@ def main() -> None:
             wire.send(writer, header, arrays)
         except Exception as error:
             wire.send(writer, {"error": type(error).__name__, "message": str(error)})
+    os._exit(0)  # TensorRT and pycuda disagree on who leaves first
 
 
 if __name__ == "__main__":

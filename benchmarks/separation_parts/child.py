@@ -113,11 +113,7 @@ def main() -> None:
     reader, writer = os.dup(0), os.dup(1)
     os.dup2(2, 1)  # what libraries print must not end up between messages
     held: dict[str, Ready] = {}
-    while True:
-        try:
-            request, arrays = wire.receive(reader)
-        except EOFError:
-            os._exit(0)  # TensorRT and pycuda disagree on who leaves first
+    for request, arrays in wire.requests(reader):
         try:
             header: dict[str, Any] = {}
             answer: dict[str, np.ndarray] = {}
@@ -134,6 +130,7 @@ def main() -> None:
             wire.send(writer, header, answer)
         except Exception as error:
             wire.send(writer, {"error": type(error).__name__, "message": str(error)})
+    os._exit(0)  # TensorRT and pycuda disagree on who leaves first
 
 
 if __name__ == "__main__":

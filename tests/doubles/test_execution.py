@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from course_lib.engines.backends.tensorrt.profiler import keep_times
 from tests.doubles import cuda_double as cuda
 from tests.doubles import gpu, rig
 
@@ -311,20 +312,8 @@ def test_an_allocator_that_gives_nothing_fails_the_run(trt: Any, log: Any, give:
 # ---- profiling
 
 
-def _profiler(trt: Any) -> Any:
-    class Profiler(trt.IProfiler):
-        def __init__(self) -> None:
-            trt.IProfiler.__init__(self)
-            self.rows: list[tuple[str, float]] = []
-
-        def report_layer_time(self, layer_name: str, ms: float) -> None:
-            self.rows.append((layer_name, ms))
-
-    return Profiler()
-
-
 def test_a_profiler_hears_of_every_layer(trt: Any, log: Any) -> None:
-    bench, profiler = rig.Bench(rig.engine(trt, log=log)), _profiler(trt)
+    bench, profiler = rig.Bench(rig.engine(trt, log=log)), keep_times(trt)
     assert bench.context.report_to_profiler() is False
     bench.context.profiler = profiler
     assert bench.enqueue() and [name for name, _ in profiler.rows] == ["multiply", "relu"]  # at once: the run waits

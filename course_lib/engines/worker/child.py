@@ -25,11 +25,7 @@ def serve() -> None:
     threading.Thread(target=_end_with_parent, args=(reader,), daemon=True).start()
     os.dup2(2, 1)  # compilers print on standard output, which carries messages here
     engine: Engine | None = None
-    while True:
-        try:
-            request, arrays = wire.receive(reader)
-        except EOFError:
-            return
+    for request, arrays in wire.requests(reader):
         try:
             header: dict[str, Any] = {}
             answer: dict[str, np.ndarray] = {}

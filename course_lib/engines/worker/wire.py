@@ -12,7 +12,7 @@ import os
 import select
 import struct
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -88,6 +88,20 @@ def receive(
     for (name, dtype, shape), size in zip(described, sizes, strict=True):
         arrays[name] = np.frombuffer(_read(descriptor, size, deadline), dtype=dtype).reshape(shape)
     return header, arrays
+
+
+def requests(descriptor: int) -> Iterator[tuple[dict[str, Any], dict[str, np.ndarray]]]:
+    """Messages as they arrive, until the other side closes the connection.
+
+    Raises:
+        WorkerDied: a message is malformed or larger than any valid one.
+    """
+    while True:
+        try:
+            message = receive(descriptor)
+        except EOFError:
+            return
+        yield message
 
 
 def _bounded(text: bytearray) -> bytes:

@@ -182,11 +182,7 @@ def serve(library: str) -> None:
     reader, writer = os.dup(0), os.dup(1)
     os.dup2(2, 1)
     host: Host | None = None
-    while True:
-        try:
-            request, arrays = wire.receive(reader)
-        except EOFError:
-            return
+    for request, arrays in wire.requests(reader):
         try:
             answer: dict[str, np.ndarray] = {}
             if request["do"] == "load":
