@@ -1,21 +1,26 @@
-"""What makes one TensorRT engine of ResNet-50 faster than another, one difference at a time: libraries, shapes, tensors' types, company.
+"""What makes one TensorRT engine of a network faster than another, one difference at a time: libraries, shapes, tensors' types, company.
 
+    python benchmarks/separation.py export  --folder DIR
+    python benchmarks/separation.py compile --folder DIR
     python benchmarks/separation.py build   --folder DIR --target tensorrt@trt8 --with-libraries tensorrt@tt [--company] --minutes 9
     python benchmarks/separation.py measure --folder DIR --with-libraries tensorrt@tt --output FILE.json
 
-`build` skips what is there. Without ``--company`` engines are built one at a time, with the timings of earlier ones; with it, those that
-are to be built beside each other, without. All engines and torch's ways are measured as CUDA graphs in turn, on one input on the device.
+`compile` fills the cache of torch's compiler, side by side. `build` skips what is there. Without ``--company`` engines are built one at
+a time, with the timings of earlier ones; with it, those that are to be built beside each other, without. All engines and torch's ways
+are measured as CUDA graphs in turn, on one input on the device.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +31,7 @@ import numpy as np
 
 from benchmarks.machine import machine
 from benchmarks.recording import one_line, save
-from benchmarks.separation_parts.cases import BATCHES, RESTRICTED, Case, cases, model_for
+from benchmarks.separation_parts.cases import BATCHES, RESTRICTED, SHAPES, Case, cases, model_for
 from course_lib.benchmark import compare
 from course_lib.engines import Worker, split_target
 from course_lib.engines.worker.environment import HERE, Environment
@@ -72,7 +77,7 @@ class Subject:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", choices=("export", "build", "measure"))
+    parser.add_argument("command", choices=("export", "compile", "build", "measure"))
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--target", default="tensorrt@trt8", help="without cuBLAS and cuDNN")
     parser.add_argument("--with-libraries", default="tensorrt@tt", help="with them, and with Torch-TensorRT")
@@ -83,19 +88,38 @@ def main() -> None:
     parser.add_argument("--output", type=Path)
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
-    {"export": export, "build": build, "measure": measure}[options.command](options)
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(options.folder.resolve() / "inductor"))
+    {"export": export, "compile": compile_all, "build": build, "measure": measure}[options.command](options)
 
 
 def export(options: argparse.Namespace) -> None:
     """ONNX files of all cases, which takes a CPU's time only."""
     import onnx
 
-    from course_lib.models import export_onnx, resnet50
+    from course_lib import models
 
-    exported = export_onnx(resnet50(), options.folder / "resnet50.onnx", opset=17)
-    for case in cases():
-        if not case.torch_tensorrt:
-            onnx.save(model_for(case, exported), options.folder / f"{case.key}.onnx")
+    for network in SHAPES:
+        exported = models.export_onnx(getattr(models, network)(), options.folder / f"{network}.onnx", opset=17)
+        for case in cases():
+            if case.network == network and not case.torch_tensorrt:
+                onnx.save(model_for(case, exported), options.folder / f"{case.key}.onnx")
+
+
+def compile_all(options: argparse.Namespace) -> None:
+    """Fill the cache of torch's compiler for everything that `measure` will hold, four at a time."""
+
+    def one(network: str, precision: str, batch: int) -> None:
+        with Holder(HERE) as torch:
+            torch.hold(BASELINE, inputs(network)[:batch], factory=network, precision=precision, compiled=True)
+
+    with ThreadPoolExecutor(4) as pool:
+        for done in [pool.submit(one, *each) for each in itertools.product(SHAPES, ("fp16", "fp32"), BATCHES)]:
+            done.result()
+
+
+def inputs(network: str) -> np.ndarray:
+    """As many images as the largest batch has, float32."""
+    return np.random.default_rng(0).standard_normal((max(BATCHES), *SHAPES[network]), np.float32)
 
 
 def build(options: argparse.Namespace) -> None:
@@ -121,6 +145,8 @@ def _started(options: argparse.Namespace, case: Case) -> subprocess.Popen[str]:
         "plan": str(folder / f"{case.key}.plan"),
         "recipe": case.recipe,
         "calibration": None,
+        "network": case.network,
+        "shape": SHAPES[case.network],
         "batch": case.batches[0],
         "precision": case.precision,
     }
@@ -162,31 +188,33 @@ def _result(options: argparse.Namespace, case: Case) -> Path:
 def measure(options: argparse.Namespace) -> None:
     rows: list[dict[str, Any]] = []
     known = {**machine(options.with_libraries), "calls_in_a_row": {str(batch): calls for batch, calls in IN_A_ROW.items()}}
-    images = np.random.default_rng(0).standard_normal((max(BATCHES), 3, 224, 224), np.float32)
     with Holder(HERE) as torch, Holder(split_target(options.with_libraries)[1]) as engines:
-        for precision in ("fp16", "fp32"):
-            for batch in BATCHES:
-                try:
-                    rows += measured(options, precision, images[:batch], torch, engines)
-                except CourseError as error:
-                    rows.append({"precision": precision, "batch": batch, "engine": "", "failed": one_line(error)})
-                save(options.output, known, rows)
-                torch.drop()
-                engines.drop()
+        for network, precision, batch in itertools.product(SHAPES, ("fp16", "fp32"), BATCHES):
+            try:
+                rows += measured(options, network, precision, inputs(network)[:batch], torch, engines)
+            except CourseError as error:
+                rows.append(
+                    {"network": network, "precision": precision, "batch": batch, "engine": "", "failed": one_line(error)}
+                )
+            save(options.output, known, rows)
+            torch.drop()
+            engines.drop()
 
 
 def measured(
-    options: argparse.Namespace, precision: str, images: np.ndarray, torch: Holder, engines: Holder
+    options: argparse.Namespace, network: str, precision: str, images: np.ndarray, torch: Holder, engines: Holder
 ) -> list[dict[str, Any]]:
     """A row for each engine and for each of torch's ways, the baseline first."""
     batch, built = len(images), {}
-    want = torch.hold("reference", images, precision="fp32", compiled=False)
+    known = {"factory": network, "compiled": False}
+    want = torch.hold("reference", images, **known, precision="fp32")
     answers = {
-        name: torch.hold(name, images, precision=precision, compiled=name == BASELINE) for name in (BASELINE, "torch eager")
+        name: torch.hold(name, images, **{**known, "compiled": name == BASELINE}, precision=precision)
+        for name in (BASELINE, "torch eager")
     }
     for case in cases():
         plan = options.folder.resolve() / f"{case.key}.plan"
-        if case.precision == precision and batch in case.batches and plan.exists():
+        if (case.network, case.precision) == (network, precision) and batch in case.batches and plan.exists():
             built[case.name] = {**asdict(case), **json.loads(_result(options, case).read_text())}
             answers[case.name] = engines.hold(case.name, images, plan=str(plan))
     found = {}
@@ -195,7 +223,7 @@ def measured(
         found[calls] = compare(subjects, dict, baseline=BASELINE, time_limit_s=options.seconds)
     rows = []
     for name, answer in answers.items():
-        row = {"precision": precision, "batch": batch, "engine": name, **built.get(name, {})}
+        row = {"network": network, "precision": precision, "batch": batch, "engine": name, **built.get(name, {})}
         for calls, prefix in ((IN_A_ROW[batch], ""), (1, "single_")):
             row[f"{prefix}ms"] = found[calls].measurements[name].median_ms
             if name != BASELINE:
@@ -204,6 +232,7 @@ def measured(
         row["rounds"] = len(found[IN_A_ROW[batch]].measurements[name].latencies_ms)
         rows.append(row)
         print(
+            network,
             precision,
             batch,
             name,

@@ -1,8 +1,9 @@
 """A class graded by several processes in sandboxes, beside plain nbgrader and the same engine grading, one after the other.
 
-    python benchmarks/throughput.py [--submissions 50] [--workers 2] [--output FILE.json]
+    python benchmarks/throughput.py [--submissions 50] [--workers 2] [--distinct] [--output FILE.json]
 
-Every submission is lab 01's solved notebook, which builds its engine when it is run. *Plain* is `nbgrader autograde` with nbgrader's own
+Every submission is lab 01's solved notebook, which builds its engine when it is run. All are equal, and a batch judges equal files once;
+with ``--distinct`` each has a recipe of its own, so that every one is judged. *Plain* is `nbgrader autograde` with nbgrader's own
 preprocessors and no sandbox, followed by the judge without a sandbox; *alone* is `course grade` with one process; *farm* is `course grade
 --workers N`. Plain and alone are timed on fewer submissions; rates are submissions a second.
 """
@@ -13,12 +14,16 @@ import argparse
 import json
 import logging
 import shutil
+import sys
 import tempfile
 import time
 from datetime import date
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from benchmarks.recording import rows_of, save
 from course_lib import labs
 from course_lib.engines import available_backends
 from course_lib.grading.batch.classroom import Classroom
@@ -27,6 +32,7 @@ from course_lib.grading.nbgrader.bridge import configure
 
 LAB = labs.find("lab01")
 ROOT = Path(__file__).resolve().parent.parent
+LARGEST = "max=(32, 1, 32, 32)"  # of the solution's profile
 
 
 def main() -> None:
@@ -34,11 +40,12 @@ def main() -> None:
     parser.add_argument("--submissions", type=int, default=50, help="graded by the farm")
     parser.add_argument("--serial", type=int, default=8, help="graded one after the other, plain and alone")
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--output", type=Path)
+    parser.add_argument("--distinct", action="store_true", help="each engine accepts another largest batch")
+    parser.add_argument("--output", type=Path, help="rows are added to those that it has")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        plain, alone = Path(folder, "plain"), classroom(Path(folder, "alone"), options.serial)
-        prepare(plain, options.serial)
+        plain, alone = Path(folder, "plain"), classroom(Path(folder, "alone"), options.serial, options.distinct)
+        prepare(plain, options.serial, options.distinct)
         seconds, scores = {}, {}
         started = time.monotonic()
         scores["plain"] = [graded_plainly(plain, student(index)) for index in range(options.serial)]
@@ -47,13 +54,14 @@ def main() -> None:
         scores["alone"] = [grade.score for grade in alone.grade(LAB, alone.students(LAB))]
         seconds["alone"] = time.monotonic() - started
         print({name: round(taken, 1) for name, taken in seconds.items()}, scores, flush=True)
-        farm = classroom(Path(folder, "farm"), options.submissions)
+        farm = classroom(Path(folder, "farm"), options.submissions, options.distinct)
         started = time.monotonic()
         grades = farm.grade(LAB, farm.students(LAB), workers=options.workers)
         farm_s = time.monotonic() - started
         scores["farm"] = [grade.score for grade in grades]
     each = {name: taken / options.serial for name, taken in seconds.items()}
     found = {
+        "distinct": options.distinct,
         "hand_ins": options.submissions,
         "serial_hand_ins": options.serial,
         "workers": options.workers,
@@ -75,7 +83,8 @@ def main() -> None:
             "command": "python benchmarks/throughput.py",
         }
         versions = {one.name: one.version for one in available_backends() if one.version}
-        options.output.write_text(json.dumps({**about, "versions": versions, "rows": [found]}, indent=1) + "\n")
+        others = [row for row in rows_of(options.output) if row["distinct"] != options.distinct]
+        save(options.output, {**about, "versions": versions}, [*others, found])
 
 
 def student(index: int) -> str:
@@ -88,16 +97,23 @@ def course(root: Path) -> Path:
     return root
 
 
-def classroom(root: Path, submissions: int) -> Classroom:
+def classroom(root: Path, submissions: int, distinct: bool) -> Classroom:
     room = Classroom(course(root))
+    solved = root / "solutions" / LAB.name
+    notebook = solved / f"{LAB.name}.ipynb"
+    source = notebook.read_text(encoding="utf-8")
+    assert source.count(LARGEST) == 1
     for index in range(submissions):
-        room.submit(student(index), LAB, root / "solutions" / LAB.name)
+        if distinct:
+            notebook.write_text(source.replace(LARGEST, LARGEST.replace("32", str(32 + index), 1)), encoding="utf-8")
+        room.submit(student(index), LAB, solved)
+    notebook.write_text(source, encoding="utf-8")
     return room
 
 
-def prepare(root: Path, submissions: int) -> None:
+def prepare(root: Path, submissions: int, distinct: bool) -> None:
     """The same class for nbgrader alone, the assignment registered."""
-    classroom(root, submissions)
+    classroom(root, submissions, distinct)
     done = nbgrader(root).generate_assignment(LAB.name)
     assert done["success"], done
 

@@ -1,4 +1,4 @@
-"""The engines that `separation.py` compares: each differs from another one in a single respect."""
+"""The engines that `separation.py` compares: each differs from a fixed shape, alone and with all libraries, in a single respect."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from course_lib.precision import cast
 from course_lib.recipe import Profile, Recipe
 
 BATCHES = (1, 8, 64)
+SHAPES = {"resnet50": (3, 224, 224), "unet": (3, 256, 256)}  # of one image
 RESTRICTED = "EDGE_MASK_CONVOLUTIONS,JIT_CONVOLUTIONS"  # where cuBLAS and cuDNN are missing
 _WORKSPACE_MIB = 4096
 
 
 @dataclass(frozen=True)
 class Case:
-    """One engine of ResNet-50.
+    """One engine of a network.
 
     Attributes:
         name: of the way to build it; the same for all precisions and batch sizes.
@@ -28,6 +29,7 @@ class Case:
         company: built while the other engines with this mark are built on the same GPU.
         torch_tensorrt: made by Torch-TensorRT from the module instead of from an ONNX file.
         demanded: FP16 is demanded of convolutions and matrix products, as in the recorded headline table.
+        network: a key of `SHAPES`.
     """
 
     name: str
@@ -38,18 +40,19 @@ class Case:
     company: bool = False
     torch_tensorrt: bool = False
     demanded: bool = False
+    network: str = "resnet50"
 
     @property
     def key(self) -> str:
         """Name of its files, without an ending."""
         batches = "-".join(map(str, self.batches))
-        return f"{self.precision}.{self.name.replace(',', '').replace(' ', '-')}.{batches}"
+        return f"{self.network}.{self.precision}.{self.name.replace(',', '').replace(' ', '-')}.{batches}"
 
     @property
     def recipe(self) -> dict[str, Any]:
         """Plain JSON values; a `Recipe` has no flag that only permits FP16."""
         profiles = self.batches if len(self.batches) > 1 else ()
-        exact = [dict.fromkeys(("min", "opt", "max"), (batch, 3, 224, 224)) for batch in profiles]
+        exact = [dict.fromkeys(("min", "opt", "max"), (batch, *SHAPES[self.network])) for batch in profiles]
         recipe = Recipe(workspace_mib=_WORKSPACE_MIB, profiles=tuple(Profile({"image": sizes}) for sizes in exact)).wire()
         permitted = self.precision == "fp16" and not self.demanded
         precision = "fp16" if self.demanded else "fp32"
@@ -59,17 +62,22 @@ class Case:
 def cases() -> list[Case]:
     """In the order of their worth: an interrupted run has the first ones."""
     half = {"half_tensors": True}
-    fixed = [Case("fixed shape", "fp16", (batch,), **half) for batch in (8, 1, 64)]
-    profiles = [Case("three profiles", "fp16", BATCHES, **half)]
-    single = [Case("FP32 tensors", "fp16", (batch,)) for batch in (8, 1, 64)]
-    wide = [Case("fixed shape", "fp32", (batch,)) for batch in (8, 1, 64)] + [Case("three profiles", "fp32", BATCHES)]
-    torch = [Case("Torch-TensorRT", "fp16", (batch,), torch_tensorrt=True, **half) for batch in (1, 8, 64)]
-    company = [Case("in company", "fp16", (batch,), company=True, **half) for batch in (8, 1)]
-    company += [
-        Case("in company, without libraries", "fp16", (batch,), company=True, libraries=False, **half) for batch in (8,)
+    fixed = [
+        Case("fixed shape", precision, (batch,), half_tensors=precision == "fp16", network=network)
+        for network in SHAPES
+        for precision in ("fp16", "fp32")
+        for batch in (8, 1, 64)
     ]
+    alone = [
+        Case("without libraries", "fp16", (8,), libraries=False, **half),
+        Case("FP32 tensors", "fp16", (8,)),
+        Case("FP16 demanded", "fp16", (8,), demanded=True),
+        Case("three profiles", "fp16", BATCHES, **half),
+    ]
+    torch = [Case("Torch-TensorRT", "fp16", (batch,), torch_tensorrt=True, **half) for batch in (8, 1, 64)]
+    company = [Case("in company", "fp16", (batch,), company=True, **half) for batch in (8, 1)]
     company += [Case("as recorded", "fp16", BATCHES, libraries=False, company=True, demanded=True)]
-    return [*fixed, *profiles, *single[:2], *wide[:3], *torch, *company, *single[2:], *wide[3:]]
+    return [*fixed[:3], *alone, *company, *fixed[3:9], *torch, *fixed[9:]]
 
 
 def model_for(case: Case, exported: onnx.ModelProto) -> onnx.ModelProto:

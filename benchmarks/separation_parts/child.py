@@ -76,9 +76,9 @@ class Engine(Ready):
 
 
 class Torch(Ready):
-    """ResNet-50 in torch, eager or compiled for this shape, captured in a graph."""
+    """A network in torch, eager or compiled for this shape, captured in a graph."""
 
-    def __init__(self, precision: str, compiled: bool, images: np.ndarray) -> None:
+    def __init__(self, factory: str, precision: str, compiled: bool, images: np.ndarray) -> None:
         import torch
 
         from benchmarks.headline.torch_networks import network
@@ -86,7 +86,7 @@ class Torch(Ready):
 
         self._torch, half = torch, precision == "fp16"
         dtype = torch.float16 if half else torch.float32
-        model = network(half, "resnet50").eval().to("cuda", dtype)
+        model = network(half, factory).eval().to("cuda", dtype)
         with torch.inference_mode():
             function = torch.compile(model, fullgraph=True, dynamic=False) if compiled else model
             x = torch.from_numpy(images).to("cuda", dtype)

@@ -1,6 +1,7 @@
 """A module of PyTorch to a plan through Torch-TensorRT 2.2, in the interpreter that has it: REQUEST.json as for `headline/trt_build.py`.
 
-The request also has ``batch`` and ``precision``. The engine is taken out of the compiled module, so that it is timed as any other plan.
+The request also has ``network``, ``shape`` (of an image), ``batch`` and ``precision``. The engine is taken out of the compiled module, so
+that it is timed as any other plan.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ def build(request: dict[str, Any]) -> dict[str, Any]:
     import torch  # before TensorRT, whose libraries it shares
     import torch_tensorrt
 
-    from course_lib.models.resnet import resnet50
+    from course_lib import models
 
     dtype = torch.float16 if request["precision"] == "fp16" else torch.float32
-    model = resnet50().eval().cuda().to(dtype)
-    x = torch.zeros(request["batch"], 3, 224, 224, dtype=dtype, device="cuda")
+    model = getattr(models, request["network"])().eval().cuda().to(dtype)
+    x = torch.zeros(request["batch"], *request["shape"], dtype=dtype, device="cuda")
     started = time.perf_counter()
     with torch.no_grad():
         module = torch_tensorrt.compile(

@@ -69,7 +69,7 @@ def test_engines_are_compared_with_torch_in_the_same_precision(tmp_path: Path) -
     (tmp_path / f"{case.key}.json").write_text(json.dumps({"build_s": 70.0}))
     torch, engines = Holder({separation.BASELINE: 0.6, "torch eager": 1.2}), Holder({case.name: 0.5})
     options = argparse.Namespace(folder=tmp_path, seconds=0.2)
-    rows = separation.measured(options, "fp16", np.zeros((8, 3, 4, 4), np.float32), torch, engines)  # type: ignore[arg-type]
+    rows = separation.measured(options, "resnet50", "fp16", np.zeros((8, 3, 4, 4), np.float32), torch, engines)  # type: ignore[arg-type]
     assert [row["engine"] for row in rows] == [separation.BASELINE, "torch eager", case.name]
     engine = rows[-1]
     assert engine["speedup"]["median"] == pytest.approx(1.2, rel=0.03) and engine["single_ms"] == pytest.approx(0.5, rel=0.03)
