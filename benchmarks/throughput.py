@@ -47,9 +47,12 @@ def main() -> None:
         plain, alone = Path(folder, "plain"), classroom(Path(folder, "alone"), options.serial, options.distinct)
         prepare(plain, options.serial, options.distinct)
         seconds, scores = {}, {}
-        started = time.monotonic()
-        scores["plain"] = [graded_plainly(plain, student(index)) for index in range(options.serial)]
-        seconds["plain"] = time.monotonic() - started
+        scores["plain"], plain_s = [], []
+        for index in range(options.serial):
+            started = time.monotonic()
+            scores["plain"].append(graded_plainly(plain, student(index)))
+            plain_s.append(time.monotonic() - started)
+        seconds["plain"] = sum(plain_s)
         started = time.monotonic()
         scores["alone"] = [grade.score for grade in alone.grade(LAB, alone.students(LAB))]
         seconds["alone"] = time.monotonic() - started
@@ -71,6 +74,7 @@ def main() -> None:
         "farm_s": round(farm_s, 1),
         "farm_s_each": round(farm_s / options.submissions, 2),
         "rate_over_plain": round(each["plain"] * options.submissions / farm_s, 2),
+        "rate_over_the_fastest_and_slowest_plain": [round(f(plain_s) * options.submissions / farm_s, 2) for f in (min, max)],
         "equal_scores": len({score for values in scores.values() for score in values}) == 1,
         "errors": [grade.error for grade in grades if grade.error],
     }
