@@ -49,11 +49,11 @@ slow-test: $(VENV)/.installed-test sandbox
 slurm-test: $(VENV)/.installed-test sandbox
 	@command -v slurmctld >/dev/null || { apt-get update -qq && apt-get install -y -qq slurm-wlm munge >/dev/null; }
 	$(BIN)/pip install --quiet -c constraints.txt -e '.[slurm]'
-	$(BIN)/python -m pytest -m slow -rs tests/grading/test_slurm.py
+	$(BIN)/python -m pytest -m slow -rs tests/grading/batch/test_slurm.py
 
 image-test: $(VENV)/.installed-test
 	@command -v buildah >/dev/null && command -v debootstrap >/dev/null || { apt-get update -qq && apt-get install -y -qq buildah debootstrap >/dev/null; }
-	$(BIN)/python -m pytest -m slow -rs tests/grading/test_image.py
+	$(BIN)/python -m pytest -m slow -rs tests/grading/batch/test_image.py
 
 # The quick part of it, tests/attacks/test_some_attacks.py, is in `make test`. As root it is also run as an ordinary user.
 attack-test: $(VENV)/.installed-test sandbox

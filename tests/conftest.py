@@ -18,7 +18,7 @@ from course_lib.recipe import Profile, Recipe
 from tests import exports_once, long_tests, warm_processes
 
 # They share no fixture with their file's other tests and take longest, so they go first and to whichever process is free.
-ALONE = ("tests/test_notebooks.py::test_runs_top_to_bottom", "tests/test_lint.py")
+ALONE = ("tests/content/test_notebooks.py::test_runs_top_to_bottom", "tests/test_lint.py")
 
 # torch.compile in tests: do not compile a program to see whether the compiler knows this CPU's vector instructions (seven seconds
 # with an empty cache), and compile in the process that asks for it instead of in one that imports torch first.

@@ -19,8 +19,8 @@ import pytest
 from course_lib.grading.batch.classroom import Classroom
 from course_lib.grading.isolation.supervise import descendants
 from course_lib.grading.reports import attention, class_report
+from tests.grading.batch.test_farm import empty
 from tests.grading.conftest import LAB, ROOT, needs_sandbox, new_course
-from tests.grading.test_farm import empty
 
 pytestmark = [pytest.mark.slow, needs_sandbox, pytest.mark.timeout(1800)]
 

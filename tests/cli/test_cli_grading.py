@@ -11,7 +11,7 @@ import pytest
 
 from course_lib import labs
 from course_lib.grading.integrity import signature
-from tests.test_cli import COURSE, Course, _is_one_line, course
+from tests.cli.test_cli import COURSE, Course, _is_one_line, course
 
 __all__ = ["course"]  # the fixture
 

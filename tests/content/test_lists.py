@@ -11,7 +11,7 @@ from benchmarks import labs as graded_on_a_gpu
 from course_lib import labs
 from tests.labs import test_twenty
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 LECTURES = sorted(path.stem for path in ROOT.glob("lectures/*.ipynb") if not path.stem.startswith("00"))
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 START = nbformat.read(ROOT / "lectures" / "00_start_here.ipynb", as_version=4)

@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 import nbformat
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.slow  # a minute; `make book` rejects a dead link as well
 
 

@@ -20,7 +20,7 @@ from course_lib import labs
 from course_lib.grading.nbgrader.learner_version import stale
 from tests import unchanged, warm_processes
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 LECTURES = sorted(ROOT.glob("lectures/*.ipynb"))
 SOLUTIONS = sorted(ROOT.glob("solutions/*/*.ipynb"))
 LESSONS = [path for path in LECTURES if not path.name.startswith("00")]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 PAGES = ("README.md", "docs/**/*.md", "lectures/*.ipynb", "solutions/*/*.ipynb", "course_lib/**/*.py")
 
 # A pattern over text whose line breaks are spaces, and where the correction is from.

@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 
 from course_lib.grading.batch.classroom import Classroom
+from tests.grading.batch.test_farm import empty
 from tests.grading.conftest import ROOT, needs_sandbox, new_course, submit
-from tests.grading.test_farm import empty
 
 pytestmark = [pytest.mark.slow, needs_sandbox, pytest.mark.timeout(900)]
 

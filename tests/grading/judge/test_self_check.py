@@ -10,8 +10,8 @@ from course_lib import labs
 from course_lib.cli import bench_files
 from course_lib.grading.isolation import sandbox
 from course_lib.grading.judge import self_check
+from tests.cli.test_cli import Course, course
 from tests.grading.conftest import needs_sandbox
-from tests.test_cli import Course, course
 
 __all__ = ["course"]  # the fixture
 

@@ -16,7 +16,7 @@ from course_lib.grading.reports.layer_feedback import Difference, LayerFeedback
 from course_lib.labs.lab01_first_engine import lab as lab01
 from tests.grading.classes import real_verdict
 from tests.grading.conftest import LAB
-from tests.grading.test_class_report import HOSTILE, Tags
+from tests.grading.reports.test_class_report import HOSTILE, Tags
 
 LAYERS = LayerFeedback(
     (15, 13),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-PAGES = sorted((Path(__file__).resolve().parent.parent / "docs" / "api").glob("*.md"))
+PAGES = sorted((Path(__file__).resolve().parents[2] / "docs" / "api").glob("*.md"))
 BLOCK = re.compile(r"^```python( gpu)?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
