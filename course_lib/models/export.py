@@ -70,7 +70,7 @@ def export_onnx(
 
     module = copy.deepcopy(model).eval().cpu()
     module = _halve(module) if dtype == "fp16" else module.float()
-    with _quiet(), torch.no_grad():
+    with quiet(), torch.no_grad():
         example = signature.example() if dynamic_batch else signature.example(batch=batch)
         if opset is not None and opset < FIRST_DYNAMO_OPSET:
             exported = _with_torchscript(module, example, signature, dynamic_batch, opset, keep_batchnorm)
@@ -84,12 +84,12 @@ def export_onnx(
 
 
 def _halve(module: nn.Module) -> nn.Module:
-    """Turn ``module`` to half precision in place, with a cast before its inputs and after its outputs.
+    """Turn ``module`` to half precision in place, with a cast before its float inputs and after its outputs.
 
     It uses hooks rather than a wrapping module, so that all names in the graph are the same as in float32.
     """
     module.half()
-    module.register_forward_pre_hook(lambda _, inputs: tuple(x.half() for x in inputs))
+    module.register_forward_pre_hook(lambda _, inputs: tuple(x.half() if x.is_floating_point() else x for x in inputs))
     module.register_forward_hook(lambda _, __, out: out.float() if isinstance(out, Tensor) else tuple(y.float() for y in out))
     return module
 
@@ -118,7 +118,7 @@ def _with_dynamo(
         dynamic_shapes=tuple(signature.dynamic().values()) if dynamic else None,
     )
     assert program is not None
-    _name_after_modules(program.model)
+    name_after_modules(program.model)
     return program.model_proto
 
 
@@ -146,7 +146,7 @@ def _with_torchscript(
     return onnx_ir.to_proto(script)
 
 
-def _name_after_modules(model: onnx_ir.Model) -> None:
+def name_after_modules(model: onnx_ir.Model) -> None:
     """Call nodes ``/block1/conv1/Conv`` instead of ``node_Conv_137``, and what they compute likewise.
 
     The exporter's notes are dropped once read: they hold stack traces with this machine's paths, which would make the file
@@ -191,7 +191,7 @@ def _module_path(node: onnx_ir.Node, previous: str) -> str:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Silence what torch's exporters say about themselves; errors still are errors."""
     logger = logging.getLogger("torch.onnx")
     level = logger.level

@@ -19,23 +19,34 @@ class Signature:
 
     Attributes:
         inputs: each input's name and shape, in the order of ``forward``'s arguments; a dynamic dimension is a string, its
-            name. All inputs are float32.
+            name. Inputs are float32, except those in `integers`.
         outputs: names of what ``forward`` returns, in order.
         sizes: example sizes of dynamic dimensions, 2 by default. Never use 1, because torch.export would treat it as fixed.
+        integers: inputs that are int64 instead, each with the number of values that it may have: 256 means 0 to 255.
     """
 
     inputs: Mapping[str, tuple[int | str, ...]]
     outputs: tuple[str, ...]
     sizes: Mapping[str, int] = field(default_factory=dict)
+    integers: Mapping[str, int] = field(default_factory=dict)
 
     def example(self, **sizes: int) -> tuple[Tensor, ...]:
-        """One float32 tensor for each input, normally distributed, the same at every call; ``example(batch=8)`` sets a size."""
+        """One tensor for each input, the same at every call; ``example(batch=8)`` sets a size.
+
+        Floats are normally distributed, integers uniformly.
+        """
         import torch
 
         known = {**self.sizes, **sizes}
-        shapes = [[size if isinstance(size, int) else known.get(size, 2) for size in shape] for shape in self.inputs.values()]
         generator = torch.Generator().manual_seed(0)  # an export must not advance the learner's own random numbers
-        return tuple(torch.randn(shape, generator=generator) for shape in shapes)
+
+        def tensor(name: str, shape: tuple[int | str, ...]) -> Tensor:
+            sized = [size if isinstance(size, int) else known.get(size, 2) for size in shape]
+            if name in self.integers:
+                return torch.randint(self.integers[name], sized, generator=generator)
+            return torch.randn(sized, generator=generator)
+
+        return tuple(tensor(name, shape) for name, shape in self.inputs.items())
 
     def dynamic(self) -> dict[str, dict[int, str]]:
         """Input name to {axis: dimension name}, inputs without a dynamic dimension included."""
