@@ -1,0 +1,172 @@
+"""Greedy text from the language model: with torch, and with ONNX Runtime on a cache that is written in place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import onnx
+
+    from course_lib.models.gpt import GPT
+
+
+def continue_with_torch(model: GPT, prompt: bytes, count: int, *, length: int = 512) -> bytes:
+    """The `count` most likely bytes after `prompt`, one after the other, with a static cache in PyTorch.
+
+    Args:
+        model: in eval mode, on any device, with one token per byte.
+        prompt: at least one byte.
+        count: number of new bytes.
+        length: tokens that the cache has room for.
+
+    Raises:
+        ValueError: the prompt is empty, or prompt and new bytes do not fit into the cache.
+    """
+    import torch
+
+    _check_room(len(prompt), count, length)
+    device = model.embed.weight.device
+    tokens = torch.tensor([list(prompt)], device=device)
+    position = torch.zeros(1, dtype=torch.int64, device=device)
+    found: list[int] = []
+    with torch.inference_mode():
+        cache = model.empty_cache(length)
+        for _ in range(count):
+            logits = model.step(tokens, position, cache, last_only=True)[0]
+            position = position + tokens.shape[1]
+            tokens = logits[:, -1].argmax(-1, keepdim=True)
+            found.append(int(tokens))
+    return bytes(found)
+
+
+def recompute_with_torch(model: GPT, prompt: bytes, count: int) -> bytes:
+    """As `continue_with_torch` without a cache: each new byte computes all bytes before it again."""
+    import torch
+
+    _check_room(len(prompt), count, len(prompt) + count)
+    tokens = torch.tensor([list(prompt)], device=model.embed.weight.device)
+    with torch.inference_mode():
+        for _ in range(count):
+            tokens = torch.cat([tokens, model(tokens)[:, -1:].argmax(-1)], dim=1)
+    return bytes(tokens[0, len(prompt) :].tolist())
+
+
+class CachedSession:
+    """A language model with a static cache in ONNX Runtime on the CPU, from `export_cached`.
+
+    Each tensor of the cache is one buffer, bound as an input and as the output that replaces it. A node that writes in place
+    then writes the new keys and values only. With a buffer for each, ONNX Runtime copies the whole cache in every step.
+
+    Args:
+        model: of the form "tensor_scatter" or "scatter_nd".
+        threads: threads that one operator may use.
+        in_place: False gives each output a buffer of its own, which is the next step's input. It shows what copying costs.
+
+    Attributes:
+        position: number of tokens in the cache, int64 ``(batch,)``, or ``(1,)`` for "scatter_nd". Set it to 0 for another text:
+            what the cache holds from there on is not read.
+
+    Raises:
+        ValueError: the model does not have a static cache.
+    """
+
+    def __init__(self, model: onnx.ModelProto, *, threads: int = 1, in_place: bool = True) -> None:
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads
+        if not in_place:
+            options.log_severity_level = 3  # errors: TensorScatter would warn of each copy in each step
+        self._session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        inputs = {info.name: info for info in self._session.get_inputs()}
+        past = {name: info.shape for name, info in inputs.items() if name.startswith("past_")}
+        if not past or any(not isinstance(size, int) for shape in past.values() for size in shape):
+            raise ValueError("expected a model with a static cache: export it with form='tensor_scatter' or 'scatter_nd'")
+        dtype = np.float16 if inputs["past_key_0"].type == "tensor(float16)" else np.float32
+        self._length, self._vocabulary = past["past_key_0"][2], self._session.get_outputs()[0].shape[2]
+        self._last_only = self._session.get_outputs()[0].shape[1] == 1
+        self._batch = inputs["tokens"].shape[0]
+        self.position = np.zeros(inputs["position"].shape, np.int64)
+        self._caches = [{name: np.zeros(shape, dtype) for name, shape in past.items()} for _ in range(1 if in_place else 2)]
+        self._turn = 0  # which of the caches is the next step's input
+        self._decode: dict[int, _Bound] = {}  # by turn
+
+    def step(self, tokens: np.ndarray) -> np.ndarray:
+        """Append tokens to the cache and advance `position`.
+
+        Args:
+            tokens: int64 ``(batch, new)``.
+
+        Returns:
+            The logits float32 ``(batch, new, vocabulary)``, or of the last token only, as the model was exported. The next step of
+            as many tokens overwrites them.
+
+        Raises:
+            ValueError: the tokens do not fit into the cache.
+        """
+        _check_room(int(self.position.max()), tokens.shape[1], self._length)
+        bound = self._decode.get(self._turn) if tokens.shape[1] == 1 else None
+        if bound is None:
+            bound = self._bind(tokens.shape[1])
+            if tokens.shape[1] == 1:
+                self._decode[self._turn] = bound
+        bound.tokens[:] = tokens
+        self._session.run_with_iobinding(bound.binding)
+        self.position += tokens.shape[1]
+        self._turn = (self._turn + 1) % len(self._caches)
+        return bound.logits
+
+    def continue_greedily(self, prompt: bytes, count: int) -> bytes:
+        """The `count` most likely bytes after `prompt`, one after the other, from an empty cache; for a batch of 1.
+
+        Raises:
+            ValueError: the prompt is empty, or prompt and new bytes do not fit into the cache.
+        """
+        _check_room(len(prompt), count, self._length)
+        self.position[:] = 0
+        logits = self.step(np.frombuffer(prompt, np.uint8).astype(np.int64)[None])
+        found = [int(logits[0, -1].argmax())]
+        token = np.empty((1, 1), np.int64)
+        while len(found) < count:
+            token[0, 0] = found[-1]
+            found.append(int(self.step(token)[0, -1].argmax()))
+        return bytes(found)
+
+    def _bind(self, new: int) -> _Bound:
+        """Inputs and outputs by address, for `new` tokens and the caches of this turn."""
+        tokens = np.empty((self._batch, new), np.int64)
+        logits = np.empty((self._batch, 1 if self._last_only else new, self._vocabulary), np.float32)
+        binding = self._session.io_binding()
+
+        def bind(which: Any, name: str, array: np.ndarray) -> None:
+            which(name, "cpu", 0, array.dtype.type, array.shape, array.ctypes.data)
+
+        for name, array in (("tokens", tokens), ("position", self.position)):
+            bind(binding.bind_input, name, array)
+        bind(binding.bind_output, "logits", logits)
+        after = self._caches[(self._turn + 1) % len(self._caches)]
+        for name, array in self._caches[self._turn].items():
+            bind(binding.bind_input, name, array)
+            bind(binding.bind_output, name.replace("past_", "present_"), after[name])
+        return _Bound(binding, tokens, logits)
+
+
+@dataclass(frozen=True)
+class _Bound:
+    """A binding with the arrays whose addresses it holds: int64 ``(batch, new)``, float32 ``(batch, new or 1, vocabulary)``."""
+
+    binding: Any
+    tokens: np.ndarray
+    logits: np.ndarray
+
+
+def _check_room(before: int, new: int, length: int) -> None:
+    if new < 1:
+        raise ValueError(f"need at least one new token, got {new}")
+    if before + new > length:
+        raise ValueError(
+            f"{before} tokens and {new} new ones do not fit into a cache of {length}: export it with a larger length"
+        )
