@@ -22,17 +22,19 @@ _BOOKKEEPING = ("_parameters", "_buffers", "_modules")
 
 def install() -> None:
     """Let torch's current exporter be asked once in this process and those that it forks. What it made is still checked each time."""
-    from course_lib.models import export
+    from course_lib.models import export, gpt_onnx
 
     if not hasattr(export._with_dynamo, "asked_each_time"):
         export._with_dynamo = _once(export._with_dynamo)
+        gpt_onnx._exported = _once(gpt_onnx._exported)
 
 
 def uninstall() -> None:
     """Every export is made, from now on."""
-    from course_lib.models import export
+    from course_lib.models import export, gpt_onnx
 
     export._with_dynamo = getattr(export._with_dynamo, "asked_each_time", export._with_dynamo)
+    gpt_onnx._exported = getattr(gpt_onnx._exported, "asked_each_time", gpt_onnx._exported)
 
 
 def _once(export: Callable[..., Any]) -> Callable[..., Any]:
@@ -43,7 +45,7 @@ def _once(export: Callable[..., Any]) -> Callable[..., Any]:
         if content is None:
             return export(module, example, *how)
         shapes = [(str(one.dtype), tuple(one.shape)) for one in example]
-        key = unchanged.key("export", content, shapes, how, files=_sources(_modules(module)))
+        key = unchanged.key("export", content, shapes, how, files=_sources(_modules(module) | {export.__module__}))
         return onnx.load_from_string(unchanged.made(key, lambda: export(module, example, *how).SerializeToString()))
 
     exported.asked_each_time = export  # type: ignore[attr-defined]

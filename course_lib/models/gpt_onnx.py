@@ -73,7 +73,7 @@ def export_cached(
             f"length must be 1 to {model.longest}, the model's longest, and batch at least 1, got {length} and {batch}"
         )
     if form == "scatter_nd":
-        written = _exported(model, dtype, length, batch, last_only)
+        written = _exported(model, model.empty_cache(length, batch), dtype, last_only)
     else:
         written = _Writer(model, form, dtype, length, batch, last_only).model()
     onnx.checker.check_model(written, full_check=True)
@@ -226,7 +226,8 @@ class _Step(nn.Module):
         return logits.float(), *cache
 
 
-def _exported(model: GPT, dtype: str, length: int, batch: int, last_only: bool) -> onnx.ModelProto:
+def _exported(model: GPT, cache: list[Tensor], dtype: str, last_only: bool) -> onnx.ModelProto:
+    batch, _, length, _ = cache[0].shape
     step = _Step(copy.deepcopy(model).eval().cpu(), last_only)
     step = step.half() if dtype == "fp16" else step.float()
     cache = step.model.empty_cache(length, batch)
