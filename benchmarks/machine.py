@@ -13,9 +13,9 @@ from course_lib.grading.isolation import sandbox
 
 
 def machine(target: str) -> dict[str, Any]:
-    """Device, driver, date, command, and the versions of this interpreter and of the target's."""
+    """Device, driver, date, command, and the versions of this interpreter; those that only the target's has are its."""
     with Worker(split_target(target)[1]) as engine, Worker() as here:
-        versions = {b["name"]: b["version"] for worker in (here, engine) for b in worker.backends() if b["version"]}
+        versions = {b["name"]: b["version"] for worker in (engine, here) for b in worker.backends() if b["version"]}
     return {
         **about(versions),
         "compute_capability": capability(),

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from benchmarks.grading_tables import labs, labs_shared
 from benchmarks.markdown import Data, device, error, page, ratio, ratios, source, table, tensorrt, those, torch, versions
+from benchmarks.separation_tables import separation
 from course_lib.teaching.benchmarking.headline import engine_type, int8_is_proved
 
 
@@ -296,6 +297,7 @@ def _gains(rows: Sequence[Data]) -> str:
 TABLES: Mapping[str, Callable[[Data], str]] = {
     "networks_h200": networks,
     "networks_h200: summary": networks_summary,
+    "separation_h200": separation,
     "first_engine_h200": first_engine,
     "runtime_h200": runtime,
     "rope_h200": rope,
