@@ -69,13 +69,21 @@ def test_prefill_has_one_fused_attention_per_block(form: str, operator: str) -> 
     )
 
 
-def test_decode_is_built_of_other_kernels_than_prefill() -> None:
-    """One new token leaves products of a matrix and a vector, which the compiler generates itself."""
+def test_decode_has_other_kernels_than_prefill() -> None:
+    """One new token leaves products of a matrix and a vector: the compiler generates all kernels, with fewer boundaries."""
     prefill, decode = built("tensor_scatter"), built("tensor_scatter", profile=DECODE)
-    assert {"gemm", "kgen"} <= {kernel.kind for kernel in prefill.layers.kernels}
+    assert sum("gemm_mha" in name for name in kernels_of(prefill, "Attention")) == 4
+    assert kernels_of(decode, "Attention") == [name for name in kernels_of(decode, "Attention") if "gemv_mha" in name]
+    assert len(kernels_of(decode, "Attention")) == len(kernels_of(decode, "TensorScatter")) == 4
+    assert "gemm" in {kernel.kind for kernel in prefill.layers.kernels}
     assert {kernel.kind for kernel in decode.layers.kernels} == {"kgen"}
-    assert len(kernels_of(decode, "Attention")) >= 4 and len(kernels_of(decode, "TensorScatter")) == 4
     assert len(decode.layers.kernels) < len(prefill.layers.kernels)
+
+
+def test_one_plan_holds_prefill_and_decode() -> None:
+    recipe = Recipe(precision="fp16", targets=["sm89"], profiles=[PREFILL, DECODE])
+    attention = kernels_of(build(cached(dtype="fp16"), recipe, backend="tensorrt_rtx"), "Attention")
+    assert [sum(kind in name for name in attention) for kind in ("gemm_mha", "gemv_mha")] == [4, 4]
 
 
 def test_attention_in_fp32_is_rejected() -> None:
