@@ -81,6 +81,23 @@ def test_what_a_plugin_runs_on_a_stream_of_its_own_is_noticed(bench: checks.Benc
         execution.time_ms(bench.images(0, 2))
 
 
+@pytest.mark.parametrize("graph", [False, True])
+def test_nothing_is_set_while_the_device_is_timed(bench: checks.Bench, monkeypatch: pytest.MonkeyPatch, graph: bool) -> None:
+    execution, calls = bench.engine().execution(graph=graph), []
+    execution.time_ms(bench.images(0, 2))
+
+    def heard(kind: type, name: str) -> None:
+        original = getattr(kind, name)
+        monkeypatch.setattr(kind, name, lambda *given: (calls.append(name), original(*given))[1])
+
+    heard(cuda_double.Event, "record")
+    for name in ("set_tensor_address", "set_input_shape", "get_tensor_shape"):
+        heard(type(execution._context), name)
+    assert execution.time_ms(bench.images(0, 2)) > 0
+    first, second = (index for index, name in enumerate(calls) if name == "record")
+    assert second == first + 1 and "set_tensor_address" in calls[:first]
+
+
 # ---- torch tensors: on the device, so here they are stand-ins with the few methods that are asked of them
 
 

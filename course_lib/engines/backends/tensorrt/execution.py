@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -101,8 +101,9 @@ class Execution:
 
     def _between_events(self, addresses: Mapping[str, int]) -> float:
         begin, end = cuda().Event(), cuda().Event()
-        begin.record(self.stream)
-        self._enqueue(self.stream.handle, addresses)
+        run = self._ready(self.stream.handle, addresses)
+        begin.record(self.stream)  # the stream is idle: what the host does from here to the launch would count as device time
+        run()
         end.record(self.stream)
         self._synchronize()
         return float(begin.time_till(end))
@@ -227,13 +228,16 @@ class Execution:
         return {name: buffer.address for name, buffer in self._buffers.items() if name not in self._allocators}
 
     def _enqueue(self, stream: int, addresses: Mapping[str, int]) -> None:
-        """Kernel by kernel, or as a graph."""
+        self._ready(stream, addresses)()
+
+    def _ready(self, stream: int, addresses: Mapping[str, int]) -> Callable[[], None]:
+        """A run with nothing left to set: kernel by kernel, or as a graph."""
         for name, address in addresses.items():
             self._context.set_tensor_address(name, address)
         if self._replay is None or self._allocators:  # memory cannot be asked for during a capture
-            self._run(stream)
-        else:
-            self._replay.run(stream, self._state(addresses), lambda: self._run(stream))
+            return lambda: self._run(stream)
+        replay, state = self._replay, self._state(addresses)
+        return lambda: replay.run(stream, state, lambda: self._run(stream))
 
     def _state(self, addresses: Mapping[str, int]) -> tuple[object, ...]:
         """The state at which a graph must have been captured to be valid now."""
