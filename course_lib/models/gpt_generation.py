@@ -13,27 +13,26 @@ if TYPE_CHECKING:
     from course_lib.models.gpt import GPT
 
 
-def continue_with_torch(model: GPT, prompt: bytes, count: int, *, length: int = 512) -> bytes:
+def continue_with_torch(model: GPT, prompt: bytes, count: int) -> bytes:
     """The `count` most likely bytes after `prompt`, one after the other, with a static cache in PyTorch.
 
     Args:
         model: in eval mode, on any device, with one token per byte.
         prompt: at least one byte.
         count: number of new bytes.
-        length: tokens that the cache has room for.
 
     Raises:
-        ValueError: the prompt is empty, or prompt and new bytes do not fit into the cache.
+        ValueError: the prompt is empty, or prompt and new bytes are more than ``model.longest``.
     """
     import torch
 
-    _check_room(len(prompt), count, length)
+    _check_prompt(prompt, count, model.longest)
     device = model.embed.weight.device
     tokens = torch.tensor([list(prompt)], device=device)
     position = torch.zeros(1, dtype=torch.int64, device=device)
     found: list[int] = []
     with torch.inference_mode():
-        cache = model.empty_cache(length)
+        cache = model.empty_cache(len(prompt) + count)
         for _ in range(count):
             logits = model.step(tokens, position, cache, last_only=True)[0]
             position = position + tokens.shape[1]
@@ -46,7 +45,7 @@ def recompute_with_torch(model: GPT, prompt: bytes, count: int) -> bytes:
     """As `continue_with_torch` without a cache: each new byte computes all bytes before it again."""
     import torch
 
-    _check_room(len(prompt), count, len(prompt) + count)
+    _check_prompt(prompt, count, model.longest)
     tokens = torch.tensor([list(prompt)], device=model.embed.weight.device)
     with torch.inference_mode():
         for _ in range(count):
@@ -125,7 +124,7 @@ class CachedSession:
         Raises:
             ValueError: the prompt is empty, or prompt and new bytes do not fit into the cache.
         """
-        _check_room(len(prompt), count, self._length)
+        _check_prompt(prompt, count, self._length)
         self.position[:] = 0
         logits = self.step(np.frombuffer(prompt, np.uint8).astype(np.int64)[None])
         found = [int(logits[0, -1].argmax())]
@@ -163,10 +162,17 @@ class _Bound:
     logits: np.ndarray
 
 
+def _check_prompt(prompt: bytes, count: int, length: int) -> None:
+    if not prompt:
+        raise ValueError("the prompt is empty: give it at least one byte")
+    _check_room(len(prompt), count, length)
+
+
 def _check_room(before: int, new: int, length: int) -> None:
     if new < 1:
         raise ValueError(f"need at least one new token, got {new}")
     if before + new > length:
         raise ValueError(
-            f"{before} tokens and {new} new ones do not fit into a cache of {length}: export it with a larger length"
+            f"{before} tokens and {new} new ones are more than {length}, the room for one sequence: ask for fewer, or export a cache "
+            "of larger length"
         )

@@ -255,7 +255,14 @@ def test_errors_say_what_to_do() -> None:
         export_cached(trained(), length=600)
     with pytest.raises(ValueError, match="export it with form='tensor_scatter'"):
         CachedSession(cached("concat"))
-    with pytest.raises(ValueError, match="40 tokens and 300 new ones do not fit into a cache of 256"):
+    with pytest.raises(
+        ValueError, match="40 tokens and 300 new ones are more than 256, the room for one sequence: ask for fewer"
+    ):
         CachedSession(cached()).continue_greedily(PROMPT, 300)
+    for continued in (continue_with_torch, recompute_with_torch):
+        with pytest.raises(ValueError, match="40 tokens and 500 new ones are more than 512"):
+            continued(trained(), PROMPT, 500)
+        with pytest.raises(ValueError, match="the prompt is empty"):
+            continued(trained(), b"", 5)
     with pytest.raises(ValueError, match="at least one new token, got 0"):
         CachedSession(cached()).step(np.zeros((1, 0), np.int64))
