@@ -23,6 +23,7 @@ _ALSO_IN_AN_ID = frozenset(" ._-@+'")
 _TAKEN = (".html", ".json", ".log")  # names of this kind in ``reports/`` are the class report's
 # letters and marks that are not drawn, so that two ids would look alike
 _INVISIBLE = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
+_MOST_MARKS = 4  # on one letter; scripts of Asia write up to three, and a pile of them covers the lines around it
 _LONGEST_TIME = 100  # characters
 _YEARS = range(2000, 2100)
 _TIME = re.compile(
@@ -107,6 +108,11 @@ def id_problem(name: str) -> str:
         return f"the name contains {_described(bad)}: {advice}"
     if unicodedata.normalize("NFKC", name) != name:
         return f"the name is not in Unicode's form NFKC, so another name can look the same: {advice}"
+    if re.search("M" * (_MOST_MARKS + 1), "".join(unicodedata.category(one)[0] for one in name)):
+        return f"the name has more than {_MOST_MARKS} marks on one letter: {advice}"
+    directions = {unicodedata.bidirectional(one) for one in name}
+    if "L" in directions and directions & {"R", "AL"}:
+        return "the name mixes letters from left to right and from right to left: rename the folder with one kind of letters"
     if not (name[0].isalnum() or name[0] == "_"):
         return f"the name begins with {_described(name[0])}: rename the folder, the first character must be a letter or a digit"
     if name[-1] in " ." or "  " in name:

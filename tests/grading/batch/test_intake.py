@@ -24,7 +24,22 @@ SEED = 21
 
 @pytest.mark.parametrize(
     "name",
-    ["ada", "ada.lovelace", "zoë müller", "学生", "o'brien", "x+y@example.org", "_9", "Ольга-2", "n" * 100, "नमस्ते", "a-b_c.d"],
+    [
+        "ada",
+        "ada.lovelace",
+        "zoë müller",
+        "学生",
+        "o'brien",
+        "x+y@example.org",
+        "_9",
+        "Ольга-2",
+        "n" * 100,
+        "नमस्ते",
+        "a-b_c.d",
+        "דוד-12",
+        "ليلى.3",
+        "ผู้ใหญ่",
+    ],
 )
 def test_honest_ids(name):
     assert id_problem(unicodedata.normalize("NFC", name)) == ""
@@ -61,6 +76,10 @@ def test_honest_ids(name):
         ("a  b", "two spaces"),
         ("\uff41da", "NFKC"),
         ("e\u0301", "NFKC"),
+        ("z" + "\u0335\u0336\u0337\u0338\u0358\u0489", "more than 4 marks"),
+        ("x" + "\u0334" * 5, "more than 4 marks"),
+        ("ada\u05d0", "right to left"),
+        ("\u0644ada-1", "right to left"),
         ("a\u3164", "hangul filler"),
         ("a\u1160", "U+1160"),
         ("", "0 characters"),
