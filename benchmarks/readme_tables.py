@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from benchmarks.decoder_tables import decoder
 from benchmarks.grading_tables import labs, labs_shared
 from benchmarks.markdown import Data, device, error, page, ratio, ratios, source, table, tensorrt, those, torch, versions
 from benchmarks.separation_tables import separation
@@ -307,4 +308,5 @@ TABLES: Mapping[str, Callable[[Data], str]] = {
     "labs_h200": labs,
     "labs_shared_h200": labs_shared,
     "networks_cpu": networks_cpu,
+    "decoder_cpu": decoder,
 }
