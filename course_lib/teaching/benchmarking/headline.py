@@ -22,7 +22,9 @@ Row = Mapping[str, Any]
 BASELINE = "eager fp32"
 GRAPH = " + CUDA graph"  # ends the name of an engine that is replayed
 _ATTENTION = "attention: 8.6 is older than Hopper's attention kernels, torch's attention is one fused kernel"
-_CONVOLUTIONS = "the clock: 0.2 ms of the host in each call; where graphs are only replayed, the engines are faster (separation_h200.json)"
+_CONVOLUTIONS = (
+    "the clock: 0.2 ms of the host in each call; where graphs are only replayed, the engines are faster (separation_h200.json)"
+)
 _SMALL = "small kernels: 64 frames take little longer than one, so no kernel of the engine fills the GPU"
 # Our reading of a network where an engine of TensorRT 8.6 loses; printed beside a losing row and nowhere else.
 NOTES = {
