@@ -8,22 +8,12 @@ from typing import Any
 import numpy as np
 
 from course_lib.migration.tables.api_table import ApiTable
-from tests.doubles import (
-    trt_builder,
-    trt_config,
-    trt_context,
-    trt_engine,
-    trt_inspector,
-    trt_network,
-    trt_refit,
-    trt_runtime,
-    trt_values,
-)
 from tests.doubles.conform import VERSIONS, conform, make_enum
+from tests.doubles.trt import builder, config, context, engine, inspector, network, refit, runtime, values
 
 _PARTS = (
-    *(trt_values, trt_network, trt_config, trt_builder),
-    *(trt_runtime, trt_engine, trt_inspector, trt_context, trt_refit),
+    *(values, network, config, builder),
+    *(runtime, engine, inspector, context, refit),
 )
 
 
@@ -44,7 +34,7 @@ def make(version: str) -> Any:
         for template in _templates(part):
             bases = tuple(getattr(trt, base) for base in table.bases(template.__name__))
             setattr(trt, template.__name__, conform(template, bases, trt, table))
-    trt.IHostMemory = trt_values.host_memory(trt)
+    trt.IHostMemory = values.host_memory(trt)
     _set_severity(trt, table)
     for name, value in table.values().items():
         kind, _, member = value.rpartition(".")

@@ -9,7 +9,7 @@ import numpy as np
 
 from tests.doubles.conform import Template
 from tests.doubles.onnx_model import DTYPES
-from tests.doubles.trt_network import layer_type
+from tests.doubles.trt.network import layer_type
 
 _DATATYPE_WORDS = {
     "FLOAT": "Float", "HALF": "Half", "BF16": "BFloat16", "INT8": "Int8", "INT32": "Int32", "INT64": "Int64", "BOOL": "Bool",

@@ -10,7 +10,7 @@ import numpy as np
 
 from tests.doubles import gpu
 from tests.doubles.onnx_model import numpy_type
-from tests.doubles.trt_values import call_user
+from tests.doubles.trt.values import call_user
 
 ALIGNMENT = 256  # of device memory that the user brings
 

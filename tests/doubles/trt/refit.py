@@ -9,7 +9,7 @@ import numpy as np
 from tests.doubles import gpu
 from tests.doubles.conform import Template
 from tests.doubles.onnx_model import numpy_type
-from tests.doubles.trt_values import report
+from tests.doubles.trt.values import report
 
 
 class Refitter(Template):

@@ -8,7 +8,7 @@ from tests.doubles import gpu
 from tests.doubles.conform import Template
 from tests.doubles.onnx_model import OnnxModel
 from tests.doubles.plan_file import Header, read_plan
-from tests.doubles.trt_values import report
+from tests.doubles.trt.values import report
 
 
 class Runtime(Template):

@@ -8,7 +8,7 @@ from tests.doubles import gpu
 from tests.doubles.conform import Template
 from tests.doubles.onnx_model import OnnxModel
 from tests.doubles.plan_file import Header, write_plan
-from tests.doubles.trt_values import call_user, report
+from tests.doubles.trt.values import call_user, report
 
 _PHASES = (("Cloning network graph", 3), ("Preparing graph for optimization", 4), ("Building engine from subgraph", 5))
 

@@ -9,7 +9,7 @@ from tests.doubles import gpu
 from tests.doubles.conform import Template
 from tests.doubles.onnx_model import OnnxModel
 from tests.doubles.plan_file import Header, write_plan
-from tests.doubles.trt_values import report
+from tests.doubles.trt.values import report
 
 _STREAMING_SLACK = 1 << 20  # what the automatic budget leaves free on the device
 

@@ -6,7 +6,7 @@ from typing import Any, SupportsInt
 
 from tests.doubles import gpu
 from tests.doubles.conform import HardwareCompatibilityLevel, IProgressMonitor, ProfilingVerbosity, Template
-from tests.doubles.trt_values import report
+from tests.doubles.trt.values import report
 
 _TIMING_MAGIC = b"TIMINGS:"
 

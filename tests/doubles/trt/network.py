@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.doubles.conform import Template
 from tests.doubles.onnx_model import OnnxModel
-from tests.doubles.trt_values import report
+from tests.doubles.trt.values import report
 
 _LAYER_TYPES = {
     "Conv": "CONVOLUTION", "ConvTranspose": "DECONVOLUTION", "Gemm": "MATRIX_MULTIPLY", "MatMul": "MATRIX_MULTIPLY",

@@ -10,8 +10,8 @@ import numpy as np
 from tests.doubles import gpu
 from tests.doubles.conform import IProfiler, Template
 from tests.doubles.onnx_model import numpy_type
-from tests.doubles.trt_run import ALIGNMENT, prepare_run
-from tests.doubles.trt_values import call_user, report
+from tests.doubles.trt.run import ALIGNMENT, prepare_run
+from tests.doubles.trt.values import call_user, report
 
 Shapes = dict[str, tuple[int, ...]]
 
