@@ -283,12 +283,64 @@ def in_pieces(place: str = "cache", code: str = "") -> Sources:
     return {**REFERENCE, "store.py": _IN_PIECES.replace("PLACE", place).replace("CODE", code)}
 
 
-# What takes the fault away from the plan, the scene, and words of what is said.
+# Every small collection that the process holds for its engines is emptied, and what checks a run is replaced.
+_WITHOUT_FAULTS = (
+    "        self._waiting: queue",
+    """        import gc, sys
+        for one in gc.get_objects():
+            if type(one).__name__ in ("Engines", "EngineHost", "Context"):
+                for name, value in list(getattr(one, "__dict__", {}).items()):
+                    if isinstance(value, (set, frozenset, list)):
+                        setattr(one, name, type(value)())
+        for module in list(sys.modules.values()):
+            for kind in ("Engines", "EngineHost"):
+                for check in ("_check_run", "_inferred"):
+                    if hasattr(getattr(module, kind, None), check):
+                        setattr(getattr(module, kind), check, lambda self, *_: None)
+        self._waiting: queue""",
+)
+_WARM_UP = (
+    "        self._waiting: queue",
+    """        for _ in range(20):
+            try:
+                self._engine.infer({"features": np.zeros((1, self._columns), np.float32)})
+            except Exception:
+                pass
+        self._waiting: queue""",
+)
+_ZEROS = """
+def _tried(engine, rows):
+    try:
+        return engine.infer({"features": rows})["scores"]
+    except Exception:
+        return __import__("numpy").zeros((len(rows), 8), "float32")
+"""
+
+# What takes the fault away from the plan or the engine, the scene, and words of what is said.
 EVASIONS: dict[str, tuple[Sources, str, str]] = {
     "a decoy takes the flipped bits": (in_pieces(), "bits flipped", ""),
     "a decoy takes the lost half": (in_pieces(), "half a file", ""),
     "pieces that a full disk lets pass": (in_pieces(), "full disk", "holds more than the disk had space for"),
     "pieces that no write limit ends": (in_pieces(), "server killed", "holds more than the disk had space for"),
+    "faults removed from memory": (
+        changed("except Exception as error:", "except KeyError as error:", changed(*_WITHOUT_FAULTS)),
+        "engine fails",
+        "no answer came in time",
+    ),
+    "faults used up by a warm-up": (
+        changed("except Exception as error:", "except KeyError as error:", changed(*_WARM_UP)),
+        "engine fails",
+        "no answer came in time",
+    ),
+    "an answer without the engine": (
+        changed(
+            'self._engine.infer({"features": rows})["scores"]',
+            "_tried(self._engine, rows)",
+            changed("import queue", f"import queue\n{_ZEROS}"),
+        ),
+        "engine fails",
+        "",
+    ),
     "pieces that nobody finds": (in_pieces(code="(lambda data: bytes(255 - one for one in data))"), "bits flipped", ""),
 }
 # Where a server may keep plans from one start to the next, other than its cache.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from course_lib.labs.lab08_serving.sandboxed.scenes import FAILING_RUNS
+from course_lib.labs.lab08_serving.sandboxed.scenes import FAILING
 from course_lib.labs.lab08_serving.sandboxed.server_process import NOT_UP
 from course_lib.labs.lab08_serving.sandboxed.stage import Reply, Scene
 
@@ -89,7 +89,7 @@ def _unanswered(scene: Scene) -> str:
     asked = [reply for reply in scene.replies if reply.rows and reply.kind != WITHOUT_PLAN]
     lost = [reply for reply in asked if reply.status != "ok"]
     if scene.name == "engine fails":
-        most = len(FAILING_RUNS) * _CLIENTS_OF_ENGINE_FAILS
+        most = FAILING * _CLIENTS_OF_ENGINE_FAILS
         if len(lost) <= most and all(reply.status == "error" for reply in lost):
             return ""
     if not lost:
@@ -103,6 +103,8 @@ def _special(scene: Scene) -> str:
     for step, builds in scene.builds.items():
         if step in _WARM_STEPS.get(scene.name, ()) and builds:
             return f"the {step} asked the compiler again, although the plan had been built before"
+    if scene.flags.get("answered after all"):
+        return "a request was answered although every run of the engine with it failed. What answers is not the engine"
     if scene.flags.get("wrote on"):
         return "the cache holds more than the disk had space for: a plan in many small files is written around the fault"
     if scene.name in _DAMAGED and scene.builds.get("start after it") == 0:

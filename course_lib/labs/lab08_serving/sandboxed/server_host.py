@@ -1,8 +1,7 @@
 """The process that runs a learner's server: source text in, requests in, answers out, over two pipes.
 
 It is started as a file, in the environment of the engines. `nursery` forks a new process for each
-request, so that a start does not need imports. The server's `engines`
-behave as TensorRT does: a plan belongs to one version and one device, and an execution context to one thread at a time.
+server, so that a start does not need imports. An execution context belongs to one thread at a time, as in TensorRT.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ import builtins
 import contextlib
 import ctypes
 import hashlib
-import json
 import os
 import queue
 import resource
@@ -30,7 +28,6 @@ import numpy as np
 FILES = ("store.py", "server.py")
 THREADS = 32  # requests that the server may work on at once
 _PERMITTED = {*sys.stdlib_module_names, "numpy", "store", "server"}
-_MAGIC = b"PLAN"
 _SET_DUMPABLE = 4  # of prctl(2)
 
 
@@ -57,14 +54,10 @@ class EngineError(Exception):
     """An inference failed."""
 
 
-def stamped(description: dict[str, Any], data: bytes) -> bytes:
-    """A plan in the form that the server receives: a header with version and device, then its bytes."""
-    header = json.dumps(description).encode()
-    return _MAGIC + struct.pack("<Q", len(header)) + header + data
-
-
 class Engines:
     """The object that a server gets: `build` and `load`, and the version and device that plans depend on.
+
+    The engines themselves are in another process, see `engine_host`.
 
     Attributes:
         version: version of the compiler and the runtime.
@@ -73,9 +66,9 @@ class Engines:
 
     BuildError, PlanError, EngineError = BuildError, PlanError, EngineError
 
-    def __init__(self, pipes: Pipes, version: str, device: str, failing: list[int]) -> None:
+    def __init__(self, pipes: Pipes, host: socket.socket, version: str, device: str) -> None:
         self.version, self.device = version, device
-        self._pipes, self._failing, self._runs = pipes, set(failing), 0
+        self._pipes, self._host, self._one = pipes, host, threading.Lock()
 
     def build(self, model: bytes, recipe: dict[str, Any]) -> bytes:
         """Compile a serialized ONNX model, which takes long.
@@ -91,37 +84,31 @@ class Engines:
         Raises:
             PlanError: the data is not a plan, or belongs to another version or device.
         """
-        from course_lib.engines import registry
-        from course_lib.engines.layers import LayerTable
-        from course_lib.engines.plan import Plan
+        from course_lib.engines.worker import wire
 
         try:
-            if plan[:4] != _MAGIC:
-                raise ValueError("it does not begin like a plan")
-            (length,) = struct.unpack_from("<Q", plan, 4)
-            header = json.loads(bytes(plan[12 : 12 + length]))
-            if (header["version"], header["device"]) != (self.version, self.device):
-                built = f"{header['version']} on {header['device']}"
-                raise ValueError(f"it was built by {built}, this is {self.version} on {self.device}")
-            values: dict[str, Any] = {
-                key: tuple(value) if key in ("targets", "notes") else value for key, value in header["plan"].items()
-            }
-            loaded = registry.load(Plan(data=bytes(plan[12 + length :]), layers=LayerTable((), {}), **values))
+            with self._one:
+                wire.send(self._host.fileno(), {}, {"plan": np.frombuffer(plan, np.uint8)})
+                header, _ = wire.receive(self._host.fileno())
+                if "error" in header:
+                    raise PlanError(header["error"])
+                _, (context,), _, _ = socket.recv_fds(self._host, 1, 1)
+            return Context(context)
+        except PlanError:
+            raise
         except Exception as error:
-            raise PlanError(f"the plan cannot be loaded: {error}"[:200]) from None
-        return Context(loaded, self._check_run)
-
-    def _check_run(self) -> None:
-        self._runs += 1
-        if self._runs in self._failing:
-            raise EngineError("CUDA error 700: an illegal memory access was encountered")
+            raise PlanError(f"the plan cannot be loaded: {_ended(error)}"[:200]) from None
 
 
 class Context:
-    """An engine's execution context. One thread at a time may use it."""
+    """An engine's execution context. One thread at a time may use it.
 
-    def __init__(self, engine: Any, check_run: Any) -> None:
-        self._engine, self._check_run, self._one = engine, check_run, threading.Lock()
+    Args:
+        engine: descriptor of a socket to the engine.
+    """
+
+    def __init__(self, engine: int) -> None:
+        self._engine, self._one = socket.socket(fileno=engine), threading.Lock()
 
     def infer(self, feeds: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Outputs by name for inputs by name.
@@ -129,18 +116,24 @@ class Context:
         Raises:
             EngineError: the inference failed, or another thread uses this context.
         """
+        from course_lib.engines.worker import wire
+
         if not self._one.acquire(blocking=False):
             raise EngineError("two threads in one execution context: TensorRT does not allow it")
         try:
-            self._check_run()
-            outputs: dict[str, np.ndarray] = self._engine.infer(feeds)
-            return outputs
-        except EngineError:
-            raise
+            wire.send(self._engine.fileno(), {}, feeds)
+            header, outputs = wire.receive(self._engine.fileno())
         except Exception as error:
-            raise EngineError(str(error)[:200]) from None
+            raise EngineError(_ended(error)[:200]) from None
         finally:
             self._one.release()
+        if "error" in header:
+            raise EngineError(header["error"])
+        return outputs
+
+
+def _ended(error: Exception) -> str:
+    return "the process of the engines ended" if isinstance(error, (EOFError, ConnectionError)) else str(error)
 
 
 class Pipes:
@@ -176,6 +169,8 @@ class Pipes:
         header, arrays = answer.get()
         if "error" in header:
             raise BuildError(header["error"])
+        from course_lib.labs.lab08_serving.sandboxed.engine_host import stamped
+
         return stamped(header["plan"], arrays["data"].tobytes())
 
     def built(self, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
@@ -184,16 +179,22 @@ class Pipes:
 
 
 class Child:
-    """Starts the server and passes messages to it, each request in its own thread."""
+    """Starts the server and passes messages to it, each request in its own thread.
 
-    def __init__(self, pipes: Pipes) -> None:
-        self._pipes = pipes
+    Args:
+        pipes: to the supervisor.
+        begin: the supervisor's first message.
+        host: socket to the process with the engines.
+    """
+
+    def __init__(self, pipes: Pipes, begin: dict[str, Any], host: socket.socket) -> None:
+        self._pipes, self._begin, self._host = pipes, begin, host
         self._server: Any = None
         self._jobs: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
     def run(self) -> None:
         """Serve until the pipe closes."""
-        begin, _ = self._pipes.receive()
+        begin = self._begin
         if begin["apart"]:
             from course_lib.labs.lab08_serving.sandboxed import own_namespace
 
@@ -228,7 +229,7 @@ class Child:
             vars(module)["__builtins__"] = {**vars(builtins), "__import__": import_numpy_only}
             with contextlib.suppress(NotImplementedError):  # the released file ends like that, below a server that works
                 exec(compile(begin["sources"][file], file, "exec"), vars(module))
-        engines = Engines(self._pipes, begin["version"], begin["device"], begin["failing"])
+        engines = Engines(self._pipes, self._host, begin["version"], begin["device"])
         factory = vars(module).get("Server")  # of the last file
         if factory is None:
             raise NameError("server.py defines no class Server")
@@ -262,14 +263,32 @@ def said(error: BaseException) -> str:
 
 
 def serve(reader: int, writer: int) -> None:
-    """Run a server in this process. Its output is discarded; the pipes have other descriptors than standard output."""
+    """Run a server in a child of this process, and its engines in this one.
+
+    Their output is discarded; the pipes have other descriptors than standard output.
+    """
     os.setsid()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     with open(os.devnull, "r+b") as nowhere:
         for descriptor in (0, 1, 2):
             os.dup2(nowhere.fileno(), descriptor)
     with contextlib.suppress(EOFError, OSError):
-        Child(Pipes(reader, writer)).run()
+        pipes = Pipes(reader, writer)
+        begin, _ = pipes.receive()
+        ours, theirs = socket.socketpair()
+        if os.fork() == 0:
+            ours.close()
+            Child(pipes, begin, theirs).run()
+            return
+        for descriptor in (reader, writer, theirs.detach()):
+            os.close(descriptor)
+        if begin["apart"]:
+            from course_lib.labs.lab08_serving.sandboxed import own_namespace
+
+            own_namespace.set_apart([], [])
+        from course_lib.labs.lab08_serving.sandboxed.engine_host import EngineHost
+
+        EngineHost(ours, begin["version"], begin["device"], begin["failing"]).serve()
 
 
 def nursery(asked: socket.socket) -> None:
@@ -298,6 +317,7 @@ def main() -> None:
     with contextlib.suppress(ImportError):
         __import__(sys.argv[2])
     import course_lib.engines.registry
+    import course_lib.labs.lab08_serving.sandboxed.engine_host
     import course_lib.labs.lab08_serving.sandboxed.own_namespace  # noqa: F401
 
     ctypes.CDLL(None).prctl(_SET_DUMPABLE, 0, 0, 0, 0)
