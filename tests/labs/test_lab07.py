@@ -466,6 +466,35 @@ def test_a_thread_may_read_one_request_ahead():
         assert [len(rows) for rows in services.answers(service, stream)] == [3, 1, 2, 5, 4, 1]
 
 
+COUNTS_ANEW = """
+import gc, sys
+for module in list(sys.modules.values()):
+    if hasattr(module, "MOST_IN_HAND"):
+        module.MOST_IN_HAND = 10**9
+for one in gc.get_objects():
+    if type(one).__name__ == "Requests":
+        one._in_hand = -(10**9)
+"""
+TAKES_FROM_THE_HOST = """
+import gc
+for one in gc.get_objects():
+    if isinstance(one, list) and one and isinstance(one[0], list) and one[0] and isinstance(one[0][0], bytes):
+        everything = one
+    if type(one).__name__ == "Requests":
+        everything = [one._receive() for _ in range(one._count)]
+"""
+
+
+@pytest.mark.parametrize("code", [COUNTS_ANEW, TAKES_FROM_THE_HOST])
+def test_what_the_host_did_not_send_cannot_be_read(code, monkeypatch):
+    """The pipeline's process may forget its own count. The host has another one, in a process without learner code."""
+    monkeypatch.setattr(services, "TIME_LIMIT_S", 2.0)
+    body = "".join(f"        {line}\n" for line in code.strip().splitlines())
+    source = changed(REFERENCE, ("        for scans in requests:", f"{body}        for scans in list(requests):"))
+    with services.started(source, Examiner()) as service, pytest.raises(EngineError, match="no answer to 'infer' within"):
+        services.answers(service, fresh_stream((3, 1, 2, 5), np.random.default_rng(3)))
+
+
 def test_the_bound_is_said_beside_the_ratio():
     """0.12x of the reference with all points read like a failure."""
     outcome = LAB._throughput(type("Measured", (), {"latencies": lambda self: table(yours=170)})())

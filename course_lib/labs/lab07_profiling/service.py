@@ -17,7 +17,7 @@ from course_lib.labs.framework.reference import ours as our_work
 from course_lib.labs.lab07_profiling import given as lab07_given
 from course_lib.labs.lab07_profiling import network
 from course_lib.labs.lab07_profiling import reference as lab07_reference
-from course_lib.labs.lab07_profiling.sandboxed import pipeline
+from course_lib.labs.lab07_profiling.sandboxed import stream_host
 from course_lib.labs.lab07_profiling.sandboxed.pipeline import ENGINE_ROW
 from course_lib.labs.lab07_profiling.stream import Stream, fresh_stream, usual_sizes
 from course_lib.profiling import Event, Timeline
@@ -75,7 +75,7 @@ def started(source: str, examiner: Examiner, *, ours: bool = False, record: bool
     runner = plan(examiner)
     _, environment = split_target(examiner.runner)
     # The worker adds arguments that start its own end; the child reads the last one, the library's folder.
-    child = Environment("pipeline", (*environment.command, "-I", str(Path(pipeline.__file__).resolve())))
+    child = Environment("pipeline", (*environment.command, "-I", str(Path(stream_host.__file__).resolve())))
     with TimedWorker.start(
         Worker(child, launcher=examiner.launcher, timeout_s=TIME_LIMIT_S, most_bytes=MOST_ANSWERED), runner, ours=ours
     ) as service:

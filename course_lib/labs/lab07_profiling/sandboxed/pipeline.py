@@ -1,12 +1,11 @@
-"""The process that runs a learner's pipeline: it uses a worker's protocol, so that its parent can be a `Worker`.
+"""The process that runs a learner's pipeline, below a `stream_host`.
 
-``load`` transfers the plan. Each ``infer`` then transfers the text of pipeline.py, a stream of requests, or a request for the
-recorded timeline. The pipeline has access only to requests, an engine and a way to name ranges.
+``load`` transfers the plan. Each ``infer`` then transfers the text of pipeline.py or a request for the recorded timeline, and
+``stream`` announces requests, which follow one at a time. The pipeline gets only requests, an engine and a way to name ranges.
 """
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 import time
@@ -18,10 +17,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from course_lib.labs.lab07_profiling.sandboxed.stream_host import MOST_IN_HAND
+
 FILE = "pipeline.py"
 ENGINE_ROW = "engine"  # the row of a timeline on which the engine's own work stands
 START = "start"  # the row and the range of what happens once, before any request
-MOST_IN_HAND = 2  # requests that a pipeline may have read and not answered: one in the engine, the next one in preparation
 WAIT_S = 5.0  # for room to read one more
 _PERMITTED = {*sys.stdlib_module_names, "numpy"}
 
@@ -78,15 +78,20 @@ class ReadsAhead(RuntimeError):
 class Requests:
     """The stream for a pipeline. It gives a request only while fewer than `MOST_IN_HAND` are unanswered.
 
-    A thread that reads ahead waits, as it would at a socket. The thread that answers cannot wait for itself.
+    A thread that reads ahead waits, as it would at a socket. The thread that answers cannot wait for itself: it gets an error.
+    The host counts too, and what it does not send cannot be read.
+
+    Args:
+        receive: waits for the next request.
+        count: number of requests.
     """
 
-    def __init__(self, requests: Iterator[list[bytes]]) -> None:
-        self._requests, self._in_hand = requests, 0
+    def __init__(self, receive: Callable[[], list[bytes]], count: int) -> None:
+        self._receive, self._count, self._in_hand = receive, count, 0
         self._changed, self._answering = threading.Condition(), threading.current_thread()
 
     def __iter__(self) -> Iterator[list[bytes]]:
-        for request in self._requests:
+        for _ in range(self._count):
             with self._changed:
                 wait_s = 0.0 if threading.current_thread() is self._answering else WAIT_S
                 if not self._changed.wait_for(lambda: self._in_hand < MOST_IN_HAND, wait_s):
@@ -94,7 +99,7 @@ class Requests:
                         f"reads ahead too far: it holds {MOST_IN_HAND} requests without an answer and asks for another one"
                     )
                 self._in_hand += 1
-            yield request
+            yield self._receive()
 
     def answered(self) -> None:
         """Note that one request was answered."""
@@ -110,22 +115,25 @@ class Pipeline(Protocol):
         """Logits for the scans of each request, ``(scans, 10)``."""
 
 
-class Host:
-    """Holds the pipeline between two messages."""
+class Service:
+    """Holds the pipeline between two messages.
 
-    def __init__(self, plan: Any) -> None:
-        self._plan = plan
+    Args:
+        plan: of the engine.
+        connection: descriptor of the socket to the host.
+    """
+
+    def __init__(self, plan: Any, connection: int) -> None:
+        self._plan, self._connection = plan, connection
         self._pipeline: Pipeline | None = None
         self._recorder: Recorder | None = None
         PlainEngine(plan, None).infer(np.zeros((1, 1, 32, 32), np.float32))  # imports all that engines need
 
     def answer(self, asked: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Start a pipeline, run a stream through it, or return what was recorded."""
+        """Start a pipeline, or return what was recorded."""
         if "source" in asked:
             self._start(asked["source"].tobytes().decode("utf-8-sig"), bool(asked["record"]))
             return {}
-        if "sizes" in asked:
-            return self._run(asked)
         assert self._recorder is not None
         text = "\n".join(f"{start} {end}\t{row}\t{name}" for name, row, start, end in self._recorder.rows)
         return {"events": np.frombuffer(text.encode(), np.uint8)}
@@ -145,20 +153,29 @@ class Host:
         made: Pipeline = module.Pipeline(lambda: PlainEngine(self._plan, self._recorder), span)
         return made
 
-    def _run(self, stream: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        data, ends = stream["bytes"].tobytes(), np.cumsum(stream["lengths"]).tolist()
-        scans = iter([data[start:end] for start, end in zip([0, *ends], ends, strict=False)])
-        requests = Requests([next(scans) for _ in range(size)] for size in stream["sizes"].tolist())
-        answers = []
+    def run(self, count: int) -> None:
+        """Run this number of requests through the pipeline. Each answer is sent when the pipeline gives it.
+
+        Raises:
+            ValueError: an answer is not an array ``(scans, 10)``.
+        """
+        from course_lib.engines.worker import wire
+
         assert self._pipeline is not None
-        for answer in self._pipeline.run(iter(requests)):
-            answers.append(np.array(answer))  # a copy: what is yielded now cannot be filled in later
+        requests = Requests(self._receive, count)
+        for index, answer in enumerate(self._pipeline.run(iter(requests))):
+            logits = np.asarray(answer)
+            if logits.ndim != 2 or logits.shape[1] != 10:
+                raise ValueError(f"answer {index} has shape {logits.shape}, expected (scans, 10)")
+            wire.send(self._connection, {}, {"logits": logits.astype(np.float32)})
             requests.answered()
-        for index, answer in enumerate(answers):
-            if answer.ndim != 2 or answer.shape[1] != 10:
-                raise ValueError(f"answer {index} has shape {answer.shape}, expected (scans, 10)")
-        rows = np.concatenate([np.zeros((0, 10)), *answers]).astype(np.float32)
-        return {"logits": rows, "sizes": np.array([len(answer) for answer in answers], np.int64)}
+
+    def _receive(self) -> list[bytes]:
+        from course_lib.engines.worker import wire
+
+        _, request = wire.receive(self._connection)
+        data, ends = request["bytes"].tobytes(), np.cumsum(request["lengths"]).tolist()
+        return [data[start:end] for start, end in zip([0, *ends], ends, strict=False)]
 
 
 def _unnamed(name: str) -> AbstractContextManager[None]:
@@ -172,29 +189,27 @@ def said(error: BaseException) -> str:
     return " ".join(f"{where}{type(error).__name__} {error}".split())[:300]
 
 
-def serve(library: str) -> None:
-    """Answer a `Worker`'s requests until standard input closes; output of the learner's code goes to the log."""
-    sys.path.insert(0, library)
+def serve(connection: int) -> None:
+    """Answer the host's messages until it closes the socket with this descriptor."""
     from course_lib.engines import Plan
     from course_lib.engines.worker import wire
     from course_lib.errors import CourseError
 
-    reader, writer = os.dup(0), os.dup(1)
-    os.dup2(2, 1)
-    host: Host | None = None
-    for request, arrays in wire.requests(reader):
+    service: Service | None = None
+    for request, arrays in wire.requests(connection):
+        if request["do"] == "request":
+            continue  # of a stream that ended early
         try:
             answer: dict[str, np.ndarray] = {}
             if request["do"] == "load":
-                host = Host(Plan.from_json(request["plan"], arrays["data"].tobytes()))
+                service = Service(Plan.from_json(request["plan"], arrays["data"].tobytes()), connection)
             else:
-                assert host is not None
-                answer = host.answer(arrays)
-            wire.send(writer, {"inputs": [], "outputs": []}, answer)
+                assert service is not None
+                if request["do"] == "stream":
+                    service.run(request["requests"])
+                else:
+                    answer = service.answer(arrays)
+            wire.send(connection, {}, answer)
         except BaseException as error:  # whatever a learner's code raises, SystemExit included, is an answer
             code = error.code if isinstance(error, CourseError) else type(error).__name__
-            wire.send(writer, {"error": "EngineError", "message": said(error), "code": code})
-
-
-if __name__ == "__main__":
-    serve(sys.argv[-1])
+            wire.send(connection, {"error": "EngineError", "message": said(error), "code": code})
