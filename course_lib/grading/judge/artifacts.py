@@ -15,6 +15,10 @@ class ArtifactRejected(CourseError):
     """A file of a submission is not what it pretends to be."""
 
 
+class ArtifactTooLarge(ArtifactRejected):
+    """A file of a submission exceeds its limit."""
+
+
 def take(source: Path, target: Path, *, max_bytes: int) -> None:
     """Copy one regular file.
 
@@ -22,7 +26,7 @@ def take(source: Path, target: Path, *, max_bytes: int) -> None:
     link, O_NONBLOCK keeps a FIFO from blocking, and a second hard link could be the name of another user's file.
 
     Raises:
-        ArtifactRejected: no such file, not a plain file, or too large.
+        ArtifactRejected: no such file, not a plain file, or (`ArtifactTooLarge`) too large.
     """
     try:
         descriptor = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -36,9 +40,7 @@ def take(source: Path, target: Path, *, max_bytes: int) -> None:
         raise ArtifactRejected(f"{source.name} is not a plain file")
     with os.fdopen(descriptor, "rb") as file:
         if status.st_size > max_bytes:
-            raise ArtifactRejected(
-                f"{source.name} has {status.st_size / 1e6:.0f} MB, at most {max_bytes / 1e6:.0f} MB are taken"
-            )
+            raise ArtifactTooLarge(f"{source.name} is larger than {max_bytes:,} bytes, the largest size that is taken")
         with open(target, "wb") as copy:
             shutil.copyfileobj(file, copy)
 

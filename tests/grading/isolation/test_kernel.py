@@ -7,13 +7,15 @@ from pathlib import Path
 
 from nbformat.v4 import new_code_cell, new_notebook
 
+from course_lib import labs
 from course_lib.grading.isolation.kernel import SandboxedExecute
+from course_lib.grading.judge import artifacts
 
 
-def run(folder: Path, cell: str) -> list[str]:
+def run(folder: Path, cell: str, assignment: str = "none") -> list[str]:
     """Names of the errors that a notebook of one cell ends with; the cells are this test's own."""
     folder.mkdir()
-    resources = {"metadata": {"path": str(folder)}, "nbgrader": {"assignment": "none", "notebook": "none"}}
+    resources = {"metadata": {"path": str(folder)}, "nbgrader": {"assignment": assignment, "notebook": "none"}}
     notebook = new_notebook(cells=[new_code_cell(cell)])
     notebook, _ = SandboxedExecute(trusted=True, max_output_bytes=100_000).preprocess(notebook, resources)
     return [output.ename for output in notebook.cells[0].outputs if output.output_type == "error"]
@@ -25,3 +27,13 @@ def test_a_flood_leaves_nothing_that_speaks_later(tmp_path: Path, caplog) -> Non
     assert run(tmp_path / "next", "import time; time.sleep(2.5)") == []
     gc.collect()
     assert "never retrieved" not in caplog.text
+
+
+def test_a_file_above_its_limit_is_called_that(tmp_path: Path) -> None:
+    """It was left out after the notebook had run, and the judge said that it was missing."""
+    lab = labs.find("lab07")
+    (name, limit), *_ = lab.artifacts.items()
+    assert run(tmp_path / "home", f"open({name!r}, 'wb').write(bytes({limit + 100}))", lab.name) == []
+    (tmp_path / "taken").mkdir()
+    rejected = artifacts.take_all(lab.artifacts, tmp_path / "home", tmp_path / "taken")
+    assert rejected == f"{name} is larger than {limit:,} bytes, the largest size that is taken"
