@@ -31,6 +31,7 @@ NUMBERS = (
     "twelve",
     "thirteen",
     "fourteen",
+    "fifteen",
 )
 
 

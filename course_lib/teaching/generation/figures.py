@@ -1,0 +1,185 @@
+"""Figures of prefill and decode, of the cache, of masks, of kernels by profile, of seats and of sampling."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from course_lib import style
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from course_lib.engines import LayerTable
+    from course_lib.teaching.generation.arithmetic import DecoderSize
+    from course_lib.teaching.generation.serving import Served
+
+
+def draw_intensity(lines: Mapping[str, Mapping[int, float]], ridge: float, title: str) -> Figure:
+    """Operations per byte over the number of new tokens in a call, with the device's ridge.
+
+    Args:
+        lines: by name, operations per byte by new tokens of all sequences together.
+        ridge: operations that the device computes in the time in which it reads a byte.
+        title: the takeaway.
+    """
+    figure = style.figure(7.5, 3.6)
+    axes = figure.add_subplot()
+    for index, (name, line) in enumerate(lines.items()):
+        axes.plot(list(line), list(line.values()), "o-", ms=4, color=style.color(index), label=name)
+    axes.axhline(ridge, color="#777777", ls="--", lw=1)
+    axes.annotate(
+        f"above {ridge:.0f}: arithmetic is the limit",
+        (1, ridge),
+        (0, 4),
+        textcoords="offset points",
+        fontsize=8,
+        color="#555555",
+    )
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    axes.set(xlabel="new tokens in one call", ylabel="operations per byte read", title=title)
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes.legend(frameon=False, fontsize=8, loc="lower right")
+    return figure
+
+
+def draw_cache(models: Mapping[str, DecoderSize], title: str) -> Figure:
+    """Gibibytes of one sequence's keys and values in FP16 over its tokens, for each model up to its longest sequence.
+
+    Args:
+        models: sizes by name.
+        title: the takeaway.
+    """
+    figure = style.figure(7.5, 3.6)
+    axes = figure.add_subplot()
+    for index, (name, model) in enumerate(models.items()):
+        tokens = np.geomspace(256, model.longest, 20)
+        gib = [model.cache_bytes(1) * one / 2**30 for one in tokens]
+        axes.plot(tokens, gib, color=style.color(index), label=f"{name}: {model.cache_bytes(1) / 1024:.0f} KiB per token")
+        axes.plot(tokens[-1], gib[-1], "o", ms=5, color=style.color(index))
+        axes.annotate(f"{gib[-1]:.2g} GiB", (tokens[-1], gib[-1]), (6, -3), textcoords="offset points", fontsize=8)
+    axes.set(xscale="log", yscale="log", xlabel="tokens of one sequence", ylabel="keys and values (GiB)", title=title)
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes.set_xlim(right=500_000)
+    axes.legend(frameon=False, fontsize=8)
+    return figure
+
+
+def draw_masks(masks: Mapping[str, np.ndarray], title: str) -> Figure:
+    """Which keys each query may read: one panel per mask, filled where it may.
+
+    Args:
+        masks: by name, bool ``(queries, keys)``.
+        title: the takeaway.
+    """
+    rows, columns = max(seen.shape[0] for seen in masks.values()), [seen.shape[1] for seen in masks.values()]
+    figure = style.figure(0.37 * sum(columns) + 1.2, 0.37 * rows + 1.5)
+    panels = np.atleast_1d(figure.subplots(1, len(masks), width_ratios=columns))
+    for axes, (name, seen) in zip(panels, masks.items(), strict=True):
+        axes.imshow(seen, cmap="Blues", vmin=0, vmax=1.4, aspect="equal")
+        axes.set_title(name, fontsize=8.5, weight="normal")
+        axes.set_xticks(range(seen.shape[1]), range(seen.shape[1]), fontsize=7)
+        axes.set_yticks(range(seen.shape[0]), range(seen.shape[0]), fontsize=7)
+        axes.set_xticks(np.arange(seen.shape[1] + 1) - 0.5, minor=True)
+        axes.set_yticks(np.arange(seen.shape[0] + 1) - 0.5, minor=True)
+        axes.grid(which="minor", color="white", lw=1)
+        axes.tick_params(which="both", length=0)
+        axes.set(xlabel="key: slot", ylim=(rows - 0.5, -0.5))  # cells of one size in all panels
+        axes.spines[:].set_visible(False)
+    panels[0].set(ylabel="query: new token")
+    figure.suptitle(title, fontsize=10, weight="bold")
+    return figure
+
+
+def draw_kinds(tables: Mapping[str, LayerTable], title: str) -> Figure:
+    """Kernels of each engine by their kind, as bars.
+
+    Args:
+        tables: layer tables by name, drawn from top to bottom.
+        title: the takeaway.
+    """
+    figure = style.figure(7.5, 1.3 + 0.4 * len(tables))
+    axes = figure.add_subplot()
+    kinds = list(dict.fromkeys(kernel.kind for table in tables.values() for kernel in table.kernels))
+    left = np.zeros(len(tables))
+    for index, kind in enumerate(kinds):
+        counts = np.array([sum(kernel.kind == kind for kernel in table.kernels) for table in tables.values()])
+        bars = axes.barh(range(len(tables)), counts, left=left, color=style.color(index), height=0.6, label=kind)
+        axes.bar_label(bars, [str(count) if count else "" for count in counts], label_type="center", fontsize=8, color="white")
+        left += counts
+    axes.set_yticks(range(len(tables)), [f"{name}: {len(table.kernels)}" for name, table in tables.items()])
+    axes.invert_yaxis()
+    axes.set(xlabel="kernels", title=title)
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=len(kinds), frameon=False, fontsize=8)
+    return figure
+
+
+def draw_seats(ways: Mapping[str, Served], title: str) -> Figure:
+    """Each seat of the batch over time: colored while a request generates, gray while its finished row is still computed.
+
+    Args:
+        ways: the same requests with several rules, one panel each.
+        title: the takeaway.
+    """
+    figure = style.figure(9.0, 3.0)
+    panels = np.atleast_1d(figure.subplots(1, len(ways), sharex=True, sharey=True))
+    for axes, (name, served) in zip(panels, ways.items(), strict=True):
+        turns = [int((served.seat[:index] == seat).sum()) for index, seat in enumerate(served.seat)]  # neighbors differ
+        colors = [style.color(turn % 3) for turn in turns]
+        axes.barh(served.seat, served.finished_s - served.joined_s, left=served.joined_s, color=colors, edgecolor="white")
+        axes.barh(served.seat, served.freed_s - served.finished_s, left=served.finished_s, color="#cccccc", height=0.5)
+        axes.set_title(f"{name}: the last answer ends at {served.finished_s.max():.2f} s", fontsize=8.5, weight="normal")
+        axes.set(xlabel="time (s)", xlim=(0, None))
+        axes.set_yticks(range(served.seat.max() + 1))
+    panels[0].set(ylabel="seat of the batch")
+    panels[0].invert_yaxis()
+    figure.suptitle(title, fontsize=10, weight="bold")
+    return figure
+
+
+def draw_loads(ways: Mapping[str, Mapping[float, Served]], title: str) -> Figure:
+    """Tokens per second, and the time to the first token, over the requests that arrive per second.
+
+    Args:
+        ways: by name of the rule and by requests per second.
+        title: the takeaway.
+    """
+    figure = style.figure(9.0, 3.2)
+    left, right = figure.subplots(1, 2, sharex=True)
+    for index, (name, loads) in enumerate(ways.items()):
+        rates, color = list(loads), style.color(index)
+        left.plot(rates, [one.tokens_per_s for one in loads.values()], "o-", ms=4, color=color, label=name)
+        slow = [float(np.percentile(one.to_first_token_s, 95)) for one in loads.values()]
+        right.plot(rates, slow, "o-", ms=4, color=color)
+    left.set(xlabel="requests per second", ylabel="tokens per second", ylim=(0, None))
+    right.set(xlabel="requests per second", ylabel="95th percentile of the\ntime to the first token (s)", yscale="log")
+    right.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    left.legend(frameon=False)
+    figure.suptitle(title, fontsize=10, weight="bold")
+    return figure
+
+
+def draw_chances(chances: Mapping[str, np.ndarray], names: Sequence[str], title: str) -> Figure:
+    """The probability of each candidate for the next token, one panel per way of sampling.
+
+    Args:
+        chances: by the name of the way, probabilities ``(candidates,)``.
+        names: the candidates.
+        title: the takeaway.
+    """
+    figure = style.figure(9.0, 2.8)
+    panels = np.atleast_1d(figure.subplots(1, len(chances), sharex=True, sharey=True))
+    for index, (axes, (name, chance)) in enumerate(zip(panels, chances.items(), strict=True)):
+        axes.barh(range(len(names)), chance, color=style.color(index), height=0.7)
+        axes.set_yticks(range(len(names)), names, family="monospace", fontsize=8)
+        axes.set_title(name, fontsize=8.5, weight="normal")
+        axes.set(xlabel="probability")
+    panels[0].set(ylabel="next byte")
+    panels[0].invert_yaxis()
+    figure.suptitle(title, fontsize=10, weight="bold")
+    return figure

@@ -1,0 +1,41 @@
+"""Attention as a pattern computes what the operator does, and the compiler recognizes one of the two forms."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+
+from course_lib.models import decoder, export_cached
+from course_lib.teaching.generation.networks import as_pattern
+from tests.models.test_gpt import session
+
+
+@pytest.mark.parametrize("groups", ["repeat", "reshape"])
+@pytest.mark.parametrize("dtype", ["fp32", "fp16"])
+def test_a_pattern_computes_the_same(groups: str, dtype: str) -> None:
+    model = export_cached(decoder(), dtype=dtype, length=32)  # type: ignore[arg-type]
+    before = model.SerializeToString()
+    pattern = as_pattern(model, groups=groups)  # type: ignore[arg-type]
+    assert model.SerializeToString() == before
+    operators = {node.op_type for node in pattern.graph.node}
+    assert "Softmax" in operators and "Attention" not in operators
+    rng = np.random.default_rng(0)
+    feeds = {"tokens": np.array([[65, 66, 67]]), "position": np.array([5])}
+    for value in model.graph.input[2:]:
+        shape = [one.dim_value for one in value.type.tensor_type.shape.dim]
+        feeds[value.name] = rng.standard_normal(shape).astype(np.float32 if dtype == "fp32" else np.float16)
+    want, have = (_quiet(one, feeds) for one in (model, pattern))
+    assert np.linalg.norm(have - want) / np.linalg.norm(want) < (1e-5 if dtype == "fp32" else 1e-2)
+
+
+def _quiet(model: onnx.ModelProto, feeds: dict[str, np.ndarray]) -> np.ndarray:
+    return np.asarray(session(model).run(None, feeds)[0])
+
+
+def test_nonsense_is_rejected() -> None:
+    model = export_cached(decoder(), length=32)
+    with pytest.raises(ValueError, match="got 'copy' and 4"):
+        as_pattern(model, groups="copy")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="got 'repeat' and 0"):
+        as_pattern(as_pattern(model, groups="repeat"), groups="repeat")
