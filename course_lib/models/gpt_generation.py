@@ -93,6 +93,11 @@ class CachedSession:
         self._turn = 0  # which of the caches is the next step's input
         self._decode: dict[int, _Bound] = {}  # by turn
 
+    @property
+    def cache(self) -> dict[str, np.ndarray]:
+        """The buffers that the next step reads, by input name. Writing to them changes the cache."""
+        return self._caches[self._turn]
+
     def step(self, tokens: np.ndarray) -> np.ndarray:
         """Append tokens to the cache and advance `position`.
 

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -41,7 +41,7 @@ _CHILD_ERRORS = (
 _LIBRARY = str(Path(course_lib.__file__).resolve().parent.parent)
 
 # Started with -c instead of -m so that the folder the worker runs in, which may be a learner's, is not on its path.
-_BOOTSTRAP = "import sys; sys.path[0] = sys.argv[1]; from course_lib.engines.worker.child import serve; serve()"
+_BOOTSTRAP = "import sys; sys.path[0] = sys.argv[1]; from {} import serve; serve()"
 _QUIET = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "CUDA_MODULE_LOADING": "LAZY"}
 
 
@@ -54,10 +54,15 @@ class Worker:
         timeout_s: longest wait for one answer; `build` and others may override it.
         most_bytes: largest answer. The announcement of a larger one ends the worker.
 
+    Attributes:
+        program: the module whose function ``serve`` answers in the process.
+
     Raises:
         BackendUnavailable: the interpreter or its launcher cannot be started.
         WorkerDied: any method raises it if the process ended, hung or sent an invalid answer.
     """
+
+    program: ClassVar[str] = "course_lib.engines.worker.child"
 
     def __init__(
         self,
@@ -68,7 +73,7 @@ class Worker:
         most_bytes: int = wire.MAX_ARRAYS,
     ) -> None:
         self.timeout_s, self.most_bytes = timeout_s, most_bytes
-        command = [*environment.command, "-c", _BOOTSTRAP, _LIBRARY]
+        command = [*environment.command, "-c", _BOOTSTRAP.format(self.program), _LIBRARY]
         command = launcher(command) if launcher else command
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 (closed in close)
         try:

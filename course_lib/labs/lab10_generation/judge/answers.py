@@ -1,0 +1,208 @@
+"""The answers of a submission's decoder: to secret prompts on an empty cache, and to requests that follow others in the same buffers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from course_lib.errors import EngineError
+from course_lib.labs.framework.criteria import ALL, HALF, Criterion
+from course_lib.labs.lab10_generation.judge import faults, truth
+from course_lib.labs.lab10_generation.judge.decoders import HostedDecoder
+from course_lib.labs.lab10_generation.judge.truth import MOST_ERROR, Request
+from course_lib.labs.lab10_generation.network import CACHES, LENGTH
+
+COUNT = 24  # new tokens of each request
+GARBAGE = 100.0  # size of the numbers in slots that hold nothing; keys and values of the network are below 10
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What was found on an empty cache.
+
+    Attributes:
+        wrong, total: tokens that are not the reference's, and all of them.
+        first_wrong, prompts: first tokens after a prompt that are wrong, and the number of prompts.
+        error: the largest relative error of the logits.
+        place: the first wrong token, in words.
+        fault: the mistake that gives these logits, None if it is not known.
+    """
+
+    wrong: int
+    total: int
+    first_wrong: int
+    prompts: int
+    error: float
+    place: str = ""
+    fault: faults.Fault | None = None
+
+    @property
+    def right(self) -> bool:
+        """Whether every answer is the reference's."""
+        return not self.wrong and self.error <= MOST_ERROR
+
+    def criteria(self) -> tuple[list[Criterion], list[Criterion]]:
+        """For all points, and for half of them."""
+        full = [
+            _equal("tokens equal to the reference's", self.wrong, self.total, ALL),
+            Criterion(
+                "largest relative error of the logits", f"{self.error:.1g}", f"at most {MOST_ERROR:g}", self.error <= MOST_ERROR
+            ),
+        ]
+        return full, [_equal("first tokens after a prompt equal to the reference's", self.first_wrong, self.prompts, HALF)]
+
+
+def answers(decoder: HostedDecoder, rng: np.random.Generator) -> Answers:
+    """Feed secret prompts of secret lengths, from one token to as many as fit, each on a cleared cache.
+
+    Raises:
+        EngineError: the decoder fails.
+    """
+    lengths = [1, *rng.integers(2, 12, 2), *rng.integers(12, LENGTH - COUNT, 3), LENGTH - COUNT]
+    wrong = first_wrong = total = 0
+    error, place = 0.0, ""
+    for length in map(int, lengths):
+        asked = truth.request(truth.secret_prompt(rng, length), COUNT)
+        logits = fresh(decoder, asked)
+        missed = truth.wrong_tokens(asked.logits, logits)
+        if missed.size and not place:
+            place = f"The first wrong one is token {missed[0] + 1} after a prompt of {length}."
+        wrong, total, first_wrong = wrong + missed.size, total + COUNT, first_wrong + (0 in missed)
+        error = max(error, truth.error(asked.logits, logits))
+    fault = None
+    if wrong or error > MOST_ERROR:
+        probe = truth.request(truth.secret_prompt(rng, 9), 6)
+        fault = faults.recognized(probe.fed, probe.sizes, fresh(decoder, probe))
+    return Answers(wrong, total, first_wrong, len(lengths), error, place, fault)
+
+
+def fresh(decoder: HostedDecoder, asked: Request) -> np.ndarray:
+    """The logits of a request on a cache of zeros, ``(calls, 256)``.
+
+    Raises:
+        EngineError: the decoder fails.
+    """
+    decoder.overwrite(0.0, np.random.default_rng(0))
+    return used(decoder, asked)
+
+
+def used(decoder: HostedDecoder, asked: Request) -> np.ndarray:
+    """The same on the cache as it is."""
+    decoder.restart(0)
+    return decoder.feed(asked.fed, asked.sizes)
+
+
+@dataclass(frozen=True)
+class Served:
+    """What was found on a cache that was used before: for each scene "" if all is right, otherwise what is wrong."""
+
+    after_another: str
+    other_slots: str
+    stale: str
+    in_parts: str
+
+    def criteria(self) -> tuple[list[Criterion], list[Criterion]]:
+        """For all points, and for half of them."""
+        half = [
+            _scene("a second request in the same buffers", self.after_another, "answered as on an empty cache", HALF),
+            _scene("slots that a call changes", self.other_slots, "those of its new tokens only", HALF),
+        ]
+        full = [
+            *(Criterion(one.name, one.found, one.bound, one.met) for one in half),
+            _scene("a request over stale entries", self.stale, "answered as on an empty cache", ALL),
+            _scene("a prompt in parts, and a step back", self.in_parts, "answered as in one call", ALL),
+        ]
+        return full, half
+
+    @property
+    def hint(self) -> str:
+        """Where to look."""
+        if self.other_slots:
+            return "A call writes `new` slots, from `position` on. Which node of your graph changes others, and why?"
+        if self.in_parts and not self.stale:
+            return "A prompt may come in several calls. Do positions, mask and place of writing begin at `position` in each of them?"
+        return "Only the mask keeps old entries out. Which slots does it hide for the first token of a request?"
+
+
+def served(decoder: HostedDecoder, rng: np.random.Generator) -> Served:
+    """Play four scenes on one set of buffers.
+
+    Raises:
+        EngineError: the decoder fails.
+    """
+    one, two = (
+        truth.request(truth.secret_prompt(rng, int(rng.integers(low, high))), COUNT) for low, high in ((150, 220), (10, 60))
+    )
+    fresh(decoder, one)
+    after_another = _compared(two.logits, used(decoder, two))
+    other_slots = _other_slots(decoder, rng)
+    decoder.overwrite(GARBAGE, rng)
+    stale = _compared(two.logits, used(decoder, two))
+    return Served(after_another, other_slots, stale, _in_parts(decoder, rng))
+
+
+def _in_parts(decoder: HostedDecoder, rng: np.random.Generator) -> str:
+    """A prompt in three calls; then a few tokens are taken back, and others follow."""
+    length = int(rng.integers(30, 90))
+    tokens = truth.secret_prompt(rng, length)
+    cuts = np.sort(rng.choice(np.arange(2, length - 1), 2, replace=False))
+    sizes = np.diff([0, *cuts, length])
+    decoder.restart(0)
+    logits = decoder.feed(tokens, [int(size) for size in sizes])
+    want = truth.logits_after(tokens)[np.cumsum(sizes) - 1]
+    if said := _compared(want, logits):
+        return said
+    back = int(rng.integers(2, 10))
+    others = truth.secret_prompt(rng, 6)
+    decoder.restart(length - back)
+    again = decoder.feed(others, [1] * len(others))
+    want = truth.logits_after(np.concatenate([tokens[: length - back], others]))[-len(others) :]
+    return _compared(want, again)
+
+
+def _other_slots(decoder: HostedDecoder, rng: np.random.Generator) -> str:
+    """Whether calls write anything but their own slots."""
+    for new in (1, int(rng.integers(2, 9))):
+        decoder.overwrite(1.0, rng)
+        position = int(rng.integers(20, LENGTH - 20))
+        decoder.restart(position)
+        before = decoder.cache()
+        decoder.feed(truth.secret_prompt(rng, new), [new])
+        after = decoder.cache()
+        own = np.zeros(LENGTH, bool)
+        own[position : position + new] = True
+        for name in CACHES:
+            changed = (before[f"past_{name}"] != after[f"past_{name}"]).any(axis=(0, 1, 3))
+            if (changed & ~own).any():
+                slot = int(np.flatnonzero(changed & ~own)[0])
+                return f"a call for {new} tokens at position {position} changed slot {slot} of {name}"
+            if not changed[own].all():
+                return f"a call for {new} tokens at position {position} did not write slot {position} of {name}"
+    return ""
+
+
+def _compared(want: np.ndarray, have: np.ndarray) -> str:
+    missed = truth.wrong_tokens(want, have)
+    off = truth.error(want, have)
+    if missed.size:
+        return f"{missed.size} of {len(want)} tokens are wrong"
+    return f"the logits are off by {off:.1g}" if off > MOST_ERROR else ""
+
+
+def _equal(name: str, wrong: int, total: int, needed_for: str) -> Criterion:
+    return Criterion(name, f"{total - wrong} of {total}", f"{total}", not wrong, needed_for)
+
+
+def _scene(name: str, said: str, bound: str, needed_for: str) -> Criterion:
+    return Criterion(name, said or bound, bound, not said, needed_for)
+
+
+def check(want: np.ndarray, have: np.ndarray, what: str) -> None:
+    """Whether timed answers are right.
+
+    Raises:
+        EngineError: they are not.
+    """
+    if said := _compared(want, have):
+        raise EngineError(f"{what}: {said}")

@@ -1,0 +1,92 @@
+"""The right answers, by the course's own FP32 decoder in PyTorch, and how answers are compared with them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import torch
+
+from course_lib.labs.lab10_generation.network import LENGTH, VOCABULARY
+from course_lib.models import course_text, decoder
+from course_lib.models.gpt import GPT
+
+TIE = 1e-3  # two logits that are closer to each other are a tie, and either token is right
+# Largest relative error of the logits. Measured: ONNX Runtime against PyTorch 1e-6 to 5e-6; the smallest mistake in `faults` 0.02.
+MOST_ERROR = 1e-3
+
+
+@cache
+def model() -> GPT:
+    """The course's decoder, with the shipped weights."""
+    return decoder()
+
+
+@dataclass(frozen=True)
+class Request:
+    """A prompt and its right continuation.
+
+    Attributes:
+        prompt: int64 ``(n,)``.
+        tokens: the most likely tokens after it, one after the other, ``(count,)``.
+        logits: the logits behind each of them, float32 ``(count, 256)``.
+    """
+
+    prompt: np.ndarray
+    tokens: np.ndarray
+    logits: np.ndarray
+
+    @property
+    def fed(self) -> np.ndarray:
+        """What a decoder is fed: the prompt, then every token but the last."""
+        return np.concatenate([self.prompt, self.tokens[:-1]])
+
+    @property
+    def sizes(self) -> list[int]:
+        """The calls: the prompt in one, then one for each token."""
+        return [len(self.prompt)] + [1] * (len(self.tokens) - 1)
+
+
+def request(prompt: np.ndarray, count: int) -> Request:
+    """The right continuation of a prompt, `count` tokens."""
+    tokens, position = torch.from_numpy(prompt)[None], torch.zeros(1, dtype=torch.int64)
+    rows: list[np.ndarray] = []
+    with torch.inference_mode():
+        slots = model().empty_cache(len(prompt) + count)
+        for _ in range(count):
+            logits = model().step(tokens, position, slots, last_only=True)[0]
+            position = position + tokens.shape[1]
+            tokens = logits[:, -1].argmax(-1, keepdim=True)
+            rows.append(logits[0, -1].numpy())
+    found = np.stack(rows)
+    return Request(prompt, found.argmax(1), found)
+
+
+def logits_after(tokens: np.ndarray) -> np.ndarray:
+    """The logits after each token of a sequence, ``(n, 256)``."""
+    with torch.inference_mode():
+        return model()(torch.from_numpy(tokens)[None])[0].numpy()
+
+
+def secret_prompt(rng: np.random.Generator, length: int) -> np.ndarray:
+    """A prompt that no table can hold: held-out text from a secret place, with bytes at secret places replaced."""
+    text = np.frombuffer(course_text("test"), np.uint8).astype(np.int64)
+    begin = int(rng.integers(len(text) - LENGTH))
+    prompt = text[begin : begin + length].copy()
+    replaced = rng.random(length) < 0.15
+    prompt[replaced] = rng.integers(32, 127, int(replaced.sum()))
+    return prompt
+
+
+def wrong_tokens(want: np.ndarray, have: np.ndarray) -> np.ndarray:
+    """Indices of calls whose most likely token is not the right one, of logits ``(calls, 256)``. A tie is not a mistake."""
+    chosen = have.argmax(1)
+    rows = np.arange(len(want))
+    return np.flatnonzero(want.max(1) - want[rows, chosen] > TIE)
+
+
+def error(want: np.ndarray, have: np.ndarray) -> float:
+    """The relative error of logits ``(calls, 256)``, of the call that is furthest off."""
+    assert want.shape == have.shape and want.shape[1] == VOCABULARY
+    return float((np.linalg.norm(have - want, axis=1) / np.linalg.norm(want, axis=1)).max())

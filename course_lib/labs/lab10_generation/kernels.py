@@ -1,0 +1,141 @@
+"""What the compiler makes of a decoder in FP16: fused attention, and the tensors of the cache's size that a step writes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from course_lib.engines import LayerTable
+from course_lib.errors import PROFILE, BuildError, CourseError, ExaminerFault
+from course_lib.labs.framework import one_graph
+from course_lib.labs.framework.examination import Examiner
+from course_lib.labs.lab10_generation import graph_form
+from course_lib.labs.lab10_generation.graph_form import GraphForm
+from course_lib.labs.lab10_generation.half import halved
+from course_lib.labs.lab10_generation.network import BLOCKS, CACHE_SHAPE, LENGTH
+from course_lib.recipe import Recipe
+
+# TensorRT 8.6 has neither the operators nor a table of kernels. TensorRT for RTX compiles on any machine, for a GPU that need not be there.
+PROVER, ITS_TARGET = "tensorrt_rtx", "sm89"
+LONGEST_PROMPT = 232  # of the service, so that 24 new tokens fit
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """Counts of one plan.
+
+    Attributes:
+        attention: kernels that compute a whole attention.
+        split: products of activations and softmaxes outside of these kernels.
+        large: tensors of at least the cache's size that kernels write; the caches themselves are `2 * BLOCKS`.
+        total: all kernels.
+    """
+
+    attention: int
+    split: int
+    large: int
+    total: int
+
+    @classmethod
+    def of(cls, table: LayerTable, products: tuple[str, ...]) -> Kernels:
+        """The counts of a layer table."""
+        # The compiler's own name for a fused attention. Other kernels have names that a submission can choose, but not this kind.
+        fused = [
+            kernel for kernel in table.kernels if kernel.kind == "kgen" and kernel.name.startswith(("_gemm_mha", "_gemv_mha"))
+        ]
+        inside = {node for kernel in fused for node in kernel.onnx_nodes}
+        parts = {*products, *(node for node, operator in table.operators.items() if operator == "Softmax")}
+        size = math.prod(CACHE_SHAPE)
+        large = [tensor for kernel in table.kernels for tensor in kernel.outputs if math.prod(map(abs, tensor.shape)) >= size]
+        return cls(len(fused), len(parts - inside), len(large), len(table.kernels))
+
+    @property
+    def whole(self) -> int:
+        """How many of the network's attentions are one kernel: two parts outside of these kernels are one that is split."""
+        return max(0, min(BLOCKS, self.attention) - math.ceil(self.split / 2))
+
+
+@dataclass(frozen=True)
+class Plans:
+    """The counts of both uses of a decoder: a prompt in one call, and a token alone."""
+
+    prompt: Kernels
+    token: Kernels
+
+
+def profiles(recipe: Recipe) -> tuple[Recipe, Recipe]:
+    """The recipe with its profile for prompts alone, and with that for single tokens alone.
+
+    Raises:
+        BuildError: it has other profiles than these two.
+    """
+    if recipe.precision != "fp16":
+        raise BuildError(f'recipe.toml says precision = "{recipe.precision}"; the grader compiles your graph in "fp16"')
+    if len(recipe.profiles) != 2:
+        raise BuildError(f"recipe.toml has {len(recipe.profiles)} profiles, expected two: prompts, and one token", code=PROFILE)
+    found: dict[bool, Recipe] = {}
+    for profile in recipe.profiles:
+        shapes = profile.root.get("tokens")
+        if shapes is None or len(profile.root) != 1 or len(shapes.max) != 2:
+            raise BuildError(
+                "each profile must give min, opt and max of `tokens` (1, new), and of no other input", code=PROFILE
+            )
+        found[shapes.max[1] == 1] = recipe.model_copy(update={"profiles": (profile,)})
+    if True not in found:
+        raise BuildError("no profile is for a single token alone: one must have max = (1, 1)", code=PROFILE)
+    if False not in found:
+        raise BuildError("both profiles are for a single token alone: one must accept prompts", code=PROFILE)
+    shapes = found[False].profiles[0].root["tokens"]
+    if not all(shapes.contains((1, size)) for size in (2, LONGEST_PROMPT)) or shapes.max[1] > LENGTH:
+        raise BuildError(
+            f"the profile for prompts must accept 2 to {LONGEST_PROMPT} tokens, and at most {LENGTH}, the slots of the cache",
+            code=PROFILE,
+        )
+    return found[False], found[True]
+
+
+def plans(model: bytes, form: GraphForm, recipe: Recipe, examiner: Examiner) -> Plans:
+    """Compile a float32 graph in FP16, once for each profile.
+
+    Raises:
+        BuildError: the graph cannot be turned into FP16, or the builder rejects it.
+    """
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "decoder.onnx")
+        path.write_bytes(halved(model, launcher=examiner.launcher))
+        found = [Kernels.of(_built(path, one, examiner), form.products) for one in profiles(recipe)]
+    return Plans(*found)
+
+
+def _built(model: Path, recipe: Recipe, examiner: Examiner) -> LayerTable:
+    """The layer table that counts, from the examiner's builder, or from `PROVER` where that one is TensorRT 8.6."""
+    if examiner.opset is None:
+        return examiner.build(model, recipe).layers
+    return replace(examiner, builder=PROVER).build(model, recipe.model_copy(update={"targets": (ITS_TARGET,)})).layers
+
+
+@cache
+def reference_plans(builder: str) -> Plans:
+    """The reference's counts with a builder. No sandbox: it is the course's own network.
+
+    Raises:
+        ExaminerFault: it cannot be built, or its tables show no fused attention.
+    """
+    from course_lib.labs.lab10_generation import reference
+
+    examiner = Examiner(builder=builder)
+    try:
+        with TemporaryDirectory() as folder:
+            written = Path(folder, "decoder.onnx")
+            written.write_bytes(reference.serialized())
+            (Path(folder) / "fixed").mkdir()
+            model = one_graph.fixed(written, Path(folder, "fixed"), examiner).read_bytes()
+            found = plans(model, graph_form.examined(model), reference.RECIPE, examiner)
+    except CourseError as error:
+        raise ExaminerFault(f"the reference cannot be built: {error}") from None
+    if not (found.prompt.attention and found.token.attention):
+        raise ExaminerFault(f"{builder} does not show which kernels its engines have")
+    return found
