@@ -16,19 +16,8 @@ from course_lib.labs import Examiner
 from tests.attacks.catalog import attacks
 from tests.grading.conftest import needs_sandbox
 
-# What these two import lies in the course that every learner has: they could have copied its text as well.
-WINS = {
-    "lab03_takes_the_courses_own": "the hook that forbids imports can be removed, and the course is there",
-    "lab07_takes_the_reference": "the hook that forbids imports can be removed, and the reference is there",
-}
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
-OTHERS = [
-    pytest.param(
-        attack, marks=[pytest.mark.xfail(strict=True, reason=WINS[attack.name])] if attack.name in WINS else [], id=attack.name
-    )
-    for attack in attacks()
-    if attack.lab != "lab01"
-]
+OTHERS = [pytest.param(attack, id=attack.name) for attack in attacks() if attack.lab != "lab01"]
 MOST_KEPT = 1 << 30  # bytes that the judge's own process may grow by
 
 
@@ -41,7 +30,11 @@ def test_attacker_earns_no_more_than_its_honest_part_and_is_told_why(tmp_path, a
     lab.write_reference(tmp_path)
     (tmp_path / attack.file).write_text(attack.source)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    examined = lab.examine(tmp_path, Examiner(launcher=Sandbox().command, measure_s=2), only=attack.task)
+    examined = lab.examine(
+        tmp_path,
+        Examiner(launcher=Sandbox().command, bare_launcher=Sandbox(course=False).command, measure_s=2),
+        only=attack.task,
+    )
     (outcome,) = [found for found in examined.outcomes if found.task.id == attack.task]
     assert outcome.points == attack.score
     assert attack.said in outcome.message and outcome.message.isprintable()

@@ -16,7 +16,7 @@ from course_lib import labs, style
 from course_lib.engines import load
 from course_lib.labs import Examination, Examiner
 from course_lib.labs.framework import lowering
-from course_lib.labs.lab09_capstone import figures
+from course_lib.labs.lab09_capstone import figures, given
 from course_lib.labs.lab09_capstone import lab as lab09
 from course_lib.labs.lab09_capstone import reference as lab09_reference
 from course_lib.labs.lab09_capstone.decoding import NOTHING
@@ -58,7 +58,7 @@ def network(side: int = 128) -> onnx.ModelProto:
 
 @cache
 def seen():
-    batches = [{"frames": part} for part in np.split(lab09_reference.calibration_frames(), 16)]
+    batches = [{"frames": part} for part in np.split(given.calibration_frames(), 16)]
     return observe(network(), batches, tensors=activations(network()), progress=False)
 
 
@@ -287,8 +287,8 @@ def test_the_first_version_misses_its_budget(submission, monkeypatch, machine):
     times = {"CPU": {"eager": 9.0, "first": 4.5}, "GPU": {"eager": 6.6, "first": 4.5}}[machine]
     for name, ms in times.items():
         monkeypatch.setitem(CALL_MS, name, ms)
-    settings = lab09_reference.FIRST.model_copy(update={"queue": 8})
-    examined = submission(network(160), settings, lab09_reference.recipe(160, "fp32"), call_ms=4.5)
+    settings = given.FIRST.model_copy(update={"queue": 8})
+    examined = submission(network(160), settings, given.recipe(160, "fp32"), call_ms=4.5)
     assert examined.points <= 4, examined.outcomes
     assert tiers(examined)["latency"] == "none", examined.outcomes
 

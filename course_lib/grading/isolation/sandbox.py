@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -45,6 +46,7 @@ class Sandbox:
         processes, memory_bytes: limits for all processes inside together. Threads count as processes; see `confinement`.
         disk_bytes, files: limits for the content of `writable` folders; see `confinement`.
         environment: variables set inside. Of the grader's own variables, only those in `_INHERITED` are passed on.
+        course: show the library, without the grader and without the labs' references.
     """
 
     readable: tuple[Path, ...] = ()
@@ -57,6 +59,7 @@ class Sandbox:
     disk_bytes: int = 1 * _GIB
     files: int = 20_000
     environment: dict[str, str] = field(default_factory=dict)
+    course: bool = True
 
     def command(self, argv: Sequence[str]) -> list[str]:
         """The command that runs `argv` inside the sandbox."""
@@ -74,7 +77,7 @@ class Sandbox:
             )
         for path in (*readable_for_interpreters(), _PACKAGE, *self.readable):
             bubblewrap += ["--ro-bind", str(path), str(path)]
-        bubblewrap += ["--tmpfs", str(_PACKAGE / "grading")]  # how grading works is nobody's business inside
+        bubblewrap += _without_answers() if self.course else ["--tmpfs", str(_PACKAGE)]
         for path in self.writable:
             bubblewrap += ["--bind", str(path), str(path)]
         for path in devices:
@@ -117,6 +120,23 @@ def problem() -> str:
         return ""
     said = (tried.stderr.strip().splitlines() or ["no reason given"])[-1]
     return f"bubblewrap is installed but does not run ({said}): allow unprivileged user namespaces, or run the grader as root"
+
+
+def _without_answers() -> list[str]:
+    """Arguments that hide the grader and what the labs ask for. A reference is an empty module inside, so that others can import it."""
+    hidden = [_PACKAGE / "grading"]
+    empty: list[str] = []
+    for reference in sorted((_PACKAGE / "labs").glob("lab*/reference*")):
+        if reference.is_dir():
+            hidden.append(reference)
+            continue
+        empty += ["--ro-bind", str(_PACKAGE / "py.typed"), str(reference)]
+        compiled = reference.parent / "__pycache__"
+        with contextlib.suppress(OSError):  # a package that cannot be written to gets no compiled modules later, either
+            compiled.mkdir(exist_ok=True)
+        if compiled.is_dir():
+            hidden.append(compiled)
+    return [*(word for path in hidden for word in ("--tmpfs", str(path))), *empty]
 
 
 def _system_paths() -> list[Path]:

@@ -59,8 +59,11 @@ def judge(
         sandbox.require()
     device = device or Device.here()
     with ExitStack() as stack:
-        launcher = None if trusted else stack.enter_context(confined(RUNNER_SANDBOX))
-        examiner = replace(examiner or Examiner(), launcher=launcher, seed=secrets.randbits(32), measured=device.measured)
+        boxes = () if trusted else (RUNNER_SANDBOX, replace(RUNNER_SANDBOX, course=False))
+        launcher, bare = [stack.enter_context(confined(box)) for box in boxes] or [None, None]
+        examiner = replace(
+            examiner or Examiner(), launcher=launcher, bare_launcher=bare, seed=secrets.randbits(32), measured=device.measured
+        )
         taken = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         rejected = artifacts.take_all(lab.artifacts, folder, taken)
         provenance = {**_provenance(lab, examiner, taken, trusted), "device": device.name}

@@ -77,6 +77,7 @@ class Examiner:
     Attributes:
         builder, runner: backends, ``name`` or ``name@environment``.
         launcher: wraps the command of every process that touches the submission.
+        bare_launcher: the same for a process that needs Python and numpy only. It does not see the course.
         seed: seed of the fresh data; None draws one from the operating system.
         measure_s: longest time spent on measuring latencies, in seconds.
         build_s: longest time for one build, in seconds.
@@ -87,6 +88,7 @@ class Examiner:
     builder: str = field(default_factory=default_builder)
     runner: str = field(default_factory=default_runner)
     launcher: Launcher | None = field(default=None, repr=False)
+    bare_launcher: Launcher | None = field(default=None, repr=False)
     seed: int | None = field(default=None, repr=False)
     measure_s: float = 25.0
     build_s: float = 120.0

@@ -112,7 +112,7 @@ class Calibration(Lab):
                 "calibrator", "none", missing(source.name), "Task 1 writes it. Run its cell, then this cell again."
             )
         try:
-            answered = ask_calibrator(source, questions(examiner.rng()), examiner.launcher)
+            answered = ask_calibrator(source, questions(examiner.rng()), examiner.bare_launcher or examiner.launcher)
         except EngineError as error:
             hint = "Import it in the notebook and call it with one histogram: the same error appears there."
             return self.outcome("calibrator", "none", f"calibrator.py: {error}", hint)

@@ -33,7 +33,6 @@ from course_lib.labs.lab04_mixed_precision import reference as lab04_reference
 from course_lib.labs.lab04_mixed_precision.judge import speed as lab04_speed
 from course_lib.labs.lab04_mixed_precision.judge.output_error import PARTIAL_DB, Error, error
 from course_lib.labs.lab04_mixed_precision.kernels import Kernels, prove, reference_kernels, runnable
-from course_lib.labs.lab04_mixed_precision.reference import BATCH, ROWS
 from course_lib.recipe import Recipe
 
 # Kernels in FP32 more than the reference has; and attention kernels that may be split for half of the points.
@@ -47,7 +46,8 @@ OLD_BUILDER = (
 # Findings that may be wrong for half of the points. A limit on the magnitude alone makes 4 mistakes: three nodes that overflow and do no
 # harm are named, and the norm whose variance vanishes is not.
 MISJUDGED = 4
-_SERVICE = f"{BATCH[0]} to {BATCH[1]} digits of {ROWS[0]} to {ROWS[1]} rows"
+_ROWS, _BATCH = (16, 48), (1, 32)  # the service: that many pixel rows per digit, that many digits per request
+_SERVICE = f"{_BATCH[0]} to {_BATCH[1]} digits of {_ROWS[0]} to {_ROWS[1]} rows"
 _FOUND_ON = 64  # fresh digits
 # Hints for task 1.
 VANISHED = "FP16 stores numbers below 6e-8 as 0. Which tensors of the FP32 network are that small, and which node divides by their root?"
@@ -239,7 +239,7 @@ def _check_profiles(recipe: Recipe) -> None:
             code=PROFILE,
         )
     shapes = recipe.profiles[0].root.get("tokens")
-    for batch, rows in ((batch, rows) for batch in BATCH for rows in ROWS):
+    for batch, rows in ((batch, rows) for batch in _BATCH for rows in _ROWS):
         if shapes is None or not shapes.contains((batch, rows, 32)):
             raise BuildError(
                 f"recipe.toml's profile does not accept {batch} x {rows} rows: the service sends {_SERVICE}", code=PROFILE

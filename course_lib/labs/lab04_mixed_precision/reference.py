@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from course_lib.labs.lab04_mixed_precision.network import LoudEncoder
 
 OPSET = 17  # the newest that every builder of the course reads, and names of nodes that are the same on every machine
-ROWS, BATCH = (16, 48), (1, 32)  # the service: that many pixel rows a digit, that many digits a request
 RECIPE = Recipe(precision="fp16", profiles=(Profile(tokens={"min": (1, 16, 32), "opt": (8, 32, 32), "max": (32, 48, 32)}),))
 
 # Ten places of the given network break. In nine of them maker and reader stay FP32: the squares of seven norms and an inner tensor of

@@ -18,7 +18,6 @@ from course_lib.labs.lab08_serving.judge.findings import Finding, finding
 from course_lib.labs.lab08_serving.judge.load_test import play, recipe
 from course_lib.labs.lab08_serving.judge.speed import measured
 from course_lib.labs.lab08_serving.network import Scorer
-from course_lib.labs.lab08_serving.reference import files
 from course_lib.labs.lab08_serving.sandboxed.scenes import CACHE_SCENES, REQUEST_SCENES
 
 SERVER_FILES = ("store.py", "server.py")
@@ -41,6 +40,8 @@ class Serving(Lab):
 
     def write_reference(self, folder: Path, *, opset: int | None = None) -> None:
         """One file per plan that starts with a digest, and one thread that batches."""
+        from course_lib.labs.lab08_serving.reference import files
+
         files.write(folder)
 
     def write_given(self, folder: str | Path = ".") -> None:
@@ -105,6 +106,8 @@ class Serving(Lab):
         again = {one.scene: one for one in self._played(yours, late, examiner)}
         late = [name for name, one in again.items() if one.late]
         if late:
+            from course_lib.labs.lab08_serving.reference import files
+
             stalled = [one.scene for one in self._played(files.sources(), late, examiner) if one.late]
             again |= {name: replace(again[name], busy=True) for name in stalled}
         return [again.get(one.scene, one) for one in found]

@@ -108,7 +108,8 @@ def ask_calibrator(
     """
     text = read_text(source, max_bytes)
     asked = {method: [question.wire(method) for question in questions] for method in METHODS}
-    command = [sys.executable, "-I", str(Path(calibrate.__file__).resolve())]
+    program = Path(calibrate.__file__).read_text(encoding="utf-8")  # as text: its process does not see the course's files
+    command = [sys.executable, "-I", "-c", program]
     answer = run_isolated(
         command,
         json.dumps({"source": text, "questions": asked}).encode(),

@@ -1,6 +1,6 @@
 """The process that runs a learner's calibrator: source text and histograms in, thresholds out.
 
-It is started as a file, with ``python -I``, and does not import the course. It has only numpy and Python's own modules.
+It is started as text, with ``python -I -c``, in a sandbox without the course. It has only numpy and Python's own modules.
 """
 
 from __future__ import annotations

@@ -15,7 +15,6 @@ from course_lib.errors import EngineError, ExaminerFault
 from course_lib.labs.framework.criteria import ALL, HALF, Criterion, reaches_threshold
 from course_lib.labs.framework.examination import Examiner
 from course_lib.labs.lab08_serving.judge.load_test import Sources, load
-from course_lib.labs.lab08_serving.reference.files import sources
 from course_lib.labs.lab08_serving.sandboxed.supervisor import BURST, FEWEST, LONE
 
 ROUNDS = 40  # of one session, at most
@@ -157,6 +156,8 @@ def measured(yours: Sources, examiner: Examiner) -> Load:
 
     If the times do not decide every criterion, the servers are started again and measured further, in at most `SESSIONS` sessions.
     """
+    from course_lib.labs.lab08_serving.reference.files import sources
+
     servers = {"yours": yours, "reference": sources(), "naive": sources("one_at_a_time")}
     taken = beside(servers, examiner)
     for _ in range(SESSIONS - 1):
