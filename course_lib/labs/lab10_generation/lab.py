@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from course_lib.errors import MISSING_FILE, PRECISION, PROFILE, BuildError, EngineError, RecipeError
+from course_lib.errors import MISSING_FILE, PRECISION, PROFILE, TWO_READINGS, BuildError, EngineError, RecipeError
 from course_lib.labs.framework import one_graph
 from course_lib.labs.framework.criteria import ALL, HALF, Criterion
 from course_lib.labs.framework.examination import Examination, Examiner
@@ -63,6 +63,7 @@ class Generation(Lab):
     build_hints: ClassVar = {
         MISSING_FILE: "Task 1 writes decoder.onnx, and task 4 writes recipe.toml. Solve them, then run their cells again.",
         PRECISION: "The grader turns your float32 graph into FP16 before it compiles: the recipe says fp16.",
+        TWO_READINGS: "Which line of your code made this node? For the numbers 0, 1, 2, ... of the new tokens, use `graph.steps`.",
         PROFILE: "Two profiles for `tokens`: one for prompts of any length, and one whose min, opt and max are a single token.",
         "": "Write the graph with GraphWriter.write, which checks it. The message names the node, input or output to change.",
     }

@@ -1,0 +1,252 @@
+"""Graphs for lab 10 that are right in everything but one thing, and some that cheat."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper
+
+from course_lib.labs.framework.one_graph import _folded
+from course_lib.labs.lab10_generation.network import HEADS, KV_HEADS, LENGTH, SIZE, GraphWriter
+
+Part = Callable[..., str]
+
+
+def steps(graph: GraphWriter) -> str:
+    return graph.add("Unsqueeze", graph.steps, graph.constant([0]))
+
+
+def positions(graph: GraphWriter) -> str:
+    return graph.add("Add", graph.add("Unsqueeze", "position", graph.constant([1])), graph.steps)
+
+
+def column(graph: GraphWriter, where: str) -> str:
+    return graph.add("Unsqueeze", where, graph.constant([1, 3]))
+
+
+def slots(graph: GraphWriter) -> str:
+    return graph.constant(np.arange(LENGTH))
+
+
+def chosen(graph: GraphWriter, seen: str, hidden: float = -6e4) -> str:
+    return graph.add("Where", seen, graph.constant(np.float32(0)), graph.constant(np.float32(hidden)))
+
+
+def causal(graph: GraphWriter, where: str, keys: str) -> str:
+    return chosen(graph, graph.add("LessOrEqual", slots(graph), column(graph, where)))
+
+
+def into_cache(graph: GraphWriter, past: str, new: str, where: str, result: str) -> str:
+    return graph.add("TensorScatter", past, new, "position", axis=2, result=result)
+
+
+def operator(graph: GraphWriter, query: str, keys: str, values: str, mask: str) -> str:
+    return graph.add("Attention", query, keys, values, mask)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The parts of an attention. The defaults are right.
+
+    Attributes:
+        angles: names the positions of the rotation.
+        mask: makes the mask, from the positions and the block's keys; "" for none.
+        write: writes new entries into a cache.
+        attend: from queries, all keys, all values and the mask to the heads' answers.
+        rotate_keys: whether the keys are rotated.
+    """
+
+    angles: Callable[[GraphWriter], str] = positions
+    mask: Part = causal
+    write: Part = into_cache
+    attend: Part = operator
+    rotate_keys: bool = True
+
+    def graph(self) -> onnx.ModelProto:
+        """The whole decoder."""
+        with TemporaryDirectory() as folder:
+            return GraphWriter().write(Path(folder, "decoder.onnx"), positions, self.attention)
+
+    def attention(self, graph: GraphWriter, x: str, index: int, where: str) -> str:
+        y = graph.linear(x, f"blocks.{index}.qkv")
+        y = graph.add("Reshape", y, graph.constant([1, -1, HEADS + 2 * KV_HEADS, SIZE]))
+        y = graph.add("Transpose", y, perm=[0, 2, 1, 3])
+        query, key, value = graph.split(y, [HEADS, KV_HEADS, KV_HEADS], axis=1)
+        angles = self.angles(graph)
+        query = graph.add("RotaryEmbedding", query, graph.cos, graph.sin, angles)
+        if self.rotate_keys:
+            key = graph.add("RotaryEmbedding", key, graph.cos, graph.sin, angles)
+        keys = self.write(graph, f"past_key_{index}", key, where, f"present_key_{index}")
+        values = self.write(graph, f"past_value_{index}", value, where, f"present_value_{index}")
+        y = self.attend(graph, query, keys, values, self.mask(graph, where, keys))
+        y = graph.add("Reshape", graph.add("Transpose", y, perm=[0, 2, 1, 3]), graph.constant([1, -1, HEADS * SIZE]))
+        return graph.linear(y, f"blocks.{index}.out")
+
+
+def fixed(model: onnx.ModelProto) -> bytes:
+    """The graph as it is examined: with its constants folded."""
+    return _folded(model.SerializeToString())
+
+
+# Mistakes
+
+
+def one_more(graph: GraphWriter, where: str, keys: str) -> str:
+    return chosen(graph, graph.add("LessOrEqual", slots(graph), graph.add("Add", column(graph, where), graph.constant([1]))))
+
+
+def one_less(graph: GraphWriter, where: str, keys: str) -> str:
+    return chosen(graph, graph.add("Less", slots(graph), column(graph, where)))
+
+
+def nothing_hidden(graph: GraphWriter, where: str, keys: str) -> str:
+    return ""
+
+
+def by_length(graph: GraphWriter, where: str, keys: str) -> str:
+    last = graph.add("ReduceMax", column(graph, where), graph.constant([2]))
+    row = graph.add("LessOrEqual", slots(graph), last)
+    return graph.add(
+        "Add",
+        chosen(graph, row),
+        graph.add("Mul", graph.add("Cast", column(graph, where), to=TensorProto.FLOAT), graph.constant(np.float32(0))),
+    )
+
+
+def empty_slots_hidden(graph: GraphWriter, where: str, keys: str) -> str:
+    """Hides the later ones of the new tokens, and slots that hold zeros: right on a cache that was cleared."""
+    col = column(graph, where)
+    last = graph.add("ReduceMax", col, graph.constant([2]))
+    later = graph.add("And", graph.add("Greater", slots(graph), col), graph.add("LessOrEqual", slots(graph), last))
+    largest = graph.add("ReduceMax", graph.add("Abs", keys), graph.constant([1, 3]), keepdims=1)
+    used = graph.add("Greater", graph.add("Reshape", largest, graph.constant([1, 1, 1, LENGTH])), graph.constant(np.float32(0)))
+    return chosen(graph, graph.add("And", used, graph.add("Not", later)))
+
+
+def weak(graph: GraphWriter, where: str, keys: str) -> str:
+    return chosen(graph, graph.add("LessOrEqual", slots(graph), column(graph, where)), hidden=-60.0)
+
+
+def beyond_half(graph: GraphWriter, where: str, keys: str) -> str:
+    return chosen(graph, graph.add("LessOrEqual", slots(graph), column(graph, where)), hidden=-1e9)
+
+
+def window(tokens: int) -> Part:
+    """Sees the last tokens only."""
+
+    def mask(graph: GraphWriter, where: str, keys: str) -> str:
+        col = column(graph, where)
+        near = graph.add("Greater", slots(graph), graph.add("Sub", col, graph.constant([tokens])))
+        return chosen(graph, graph.add("And", near, graph.add("LessOrEqual", slots(graph), col)))
+
+    return mask
+
+
+def at_zero(graph: GraphWriter, past: str, new: str, where: str, result: str) -> str:
+    return graph.add("TensorScatter", past, new, graph.add("Mul", "position", graph.constant([0])), axis=2, result=result)
+
+
+def one_late(graph: GraphWriter, past: str, new: str, where: str, result: str) -> str:
+    return graph.add("TensorScatter", past, new, graph.add("Add", "position", graph.constant([1])), axis=2, result=result)
+
+
+def scatter_nd(graph: GraphWriter, past: str, new: str, where: str, result: str) -> str:
+    past, new = (graph.add("Transpose", name, perm=[2, 0, 1, 3]) for name in (past, new))
+    rows = graph.add("Reshape", where, graph.constant([-1, 1]))
+    return graph.add("Transpose", graph.add("ScatterND", past, rows, new), perm=[1, 2, 0, 3], result=result)
+
+
+def each_head_its_copy(interleaved: bool = False) -> Part:
+    """Attention as a pattern, with keys and values repeated for each query head."""
+
+    def attend(graph: GraphWriter, query: str, keys: str, values: str, mask: str) -> str:
+        repeats = HEADS // KV_HEADS
+        wide, axis = ([1, repeats, KV_HEADS, LENGTH, SIZE], 1) if interleaved else ([1, KV_HEADS, repeats, LENGTH, SIZE], 2)
+        flat = graph.constant([1, HEADS, LENGTH, SIZE])
+        keys, values = (
+            graph.add(
+                "Reshape", graph.add("Expand", graph.add("Unsqueeze", x, graph.constant([axis])), graph.constant(wide)), flat
+            )
+            for x in (keys, values)
+        )
+        query = graph.add("Mul", query, graph.constant(np.float32(SIZE**-0.5)))
+        scores = graph.add("MatMul", query, graph.add("Transpose", keys, perm=[0, 1, 3, 2]))
+        return graph.add("MatMul", graph.add("Softmax", graph.add("Add", scores, mask), axis=-1), values)
+
+    return attend
+
+
+def in_groups(graph: GraphWriter, query: str, keys: str, values: str, mask: str) -> str:
+    """Right, without copies, and not recognized by the compiler: products of five dimensions."""
+    query = graph.add("Reshape", query, graph.constant([1, KV_HEADS, HEADS // KV_HEADS, -1, SIZE]))
+    keys, values = (graph.add("Unsqueeze", name, graph.constant([2])) for name in (keys, values))
+    query = graph.add("Mul", query, graph.constant(np.float32(SIZE**-0.5)))
+    scores = graph.add("Add", graph.add("MatMul", query, graph.add("Transpose", keys, perm=[0, 1, 2, 4, 3])), mask)
+    found = graph.add("MatMul", graph.add("Softmax", scores, axis=-1), values)
+    return graph.add("Reshape", found, graph.constant([1, HEADS, -1, SIZE]))
+
+
+def decoys(graph: GraphWriter, query: str, keys: str, values: str, mask: str) -> str:
+    """Split, beside a fused attention whose answer counts almost nothing."""
+    shown = graph.add("Mul", operator(graph, query, keys, values, mask), graph.constant(np.float32(1e-7)))
+    return graph.add("Add", in_groups(graph, query, keys, values, mask), shown)
+
+
+# Cheats
+
+
+def hides_state(graph: GraphWriter, past: str, new: str, where: str, result: str) -> str:
+    """Keeps a note of the last token in the last slot, where another request can read it."""
+    kept = graph.add("TensorScatter", past, new, "position", axis=2)
+    note = graph.add("Gather", new, graph.constant([-1]), axis=2)
+    return graph.add("TensorScatter", kept, note, graph.constant([LENGTH - 1]), axis=2, result=result)
+
+
+def table_of_answers() -> onnx.ModelProto:
+    """No network: the logits of the last token alone, from a table, beside caches that are written as they should be."""
+    from course_lib.labs.lab10_generation.judge import truth
+
+    table = np.concatenate([truth.logits_after(np.array([token])) for token in range(256)])
+    model = Parts().graph()
+    head = next(node for node in model.graph.node if "logits" in node.output)
+    head.output[0] = "true_logits"
+    last = [
+        helper.make_node("Gather", ["tokens", "end"], ["last"], name="last", axis=1),
+        helper.make_node("Gather", ["answers", "last"], ["logits"], name="look_up"),
+    ]
+    model.graph.node.extend(last)
+    constants = {"end": np.array([-1]), "answers": table.astype(np.float32)}
+    model.graph.initializer.extend(onnx.numpy_helper.from_array(array, name) for name, array in constants.items())
+    return model
+
+
+def branch_on_position() -> onnx.ModelProto:
+    """The network up to a position, and zeros beyond it."""
+    model = Parts().graph()
+    head = next(node for node in model.graph.node if "logits" in node.output)
+    head.output[0] = "true_logits"
+
+    def branch(name: str, *nodes: Any) -> Any:
+        return helper.make_graph(
+            nodes, name, [], [helper.make_tensor_value_info(nodes[-1].output[0], TensorProto.FLOAT, [1, 1, 256])]
+        )
+
+    model.graph.node.extend([
+        helper.make_node("Greater", ["position", "border"], ["late"], name="late"),
+        helper.make_node(
+            "If",
+            ["late"],
+            ["logits"],
+            name="if",
+            then_branch=branch("zeros", helper.make_node("Sub", ["true_logits", "true_logits"], ["nothing"])),
+            else_branch=branch("whole", helper.make_node("Identity", ["true_logits"], ["all"])),
+        ),
+    ])  # fmt: skip
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.array([240]), "border"))
+    return model
