@@ -6,7 +6,9 @@ import numpy as np
 import onnx
 import pytest
 
+from course_lib.engines import Plan, build
 from course_lib.models import decoder, export_cached
+from course_lib.recipe import Profile, Recipe
 from course_lib.teaching.generation.networks import as_pattern
 from tests.models.test_gpt import session
 
@@ -31,6 +33,27 @@ def test_a_pattern_computes_the_same(groups: str, dtype: str) -> None:
 
 def _quiet(model: onnx.ModelProto, feeds: dict[str, np.ndarray]) -> np.ndarray:
     return np.asarray(session(model).run(None, feeds)[0])
+
+
+def _built(model: onnx.ModelProto, *most: int) -> Plan:
+    profiles = [Profile(tokens={"min": (1, 1), "opt": (1, min(128, new)), "max": (1, new)}) for new in most]
+    return build(model, Recipe(precision="fp16", targets=["sm89"], profiles=profiles), backend="tensorrt_rtx")
+
+
+def test_the_compiler_recognizes_one_of_the_two_forms() -> None:
+    model = export_cached(decoder(), dtype="fp16", length=256)
+    plans = [_built(as_pattern(model, groups=groups), 256) for groups in ("repeat", "reshape")]
+    assert [sum("mha" in kernel.name for kernel in plan.layers.kernels) for plan in plans] == [4, 0]
+
+
+def test_a_profile_for_one_token_stores_the_weights_in_another_order() -> None:
+    """Lecture 15, "Two profiles": the copies in a plan of a weight as PyTorch has it, and transposed."""
+    model = decoder()
+    weight = model.each_block()[1].up.weight.detach().half().numpy()
+    orders = [weight.tobytes(), np.ascontiguousarray(weight.T).tobytes()]
+    exported = export_cached(model, dtype="fp16", length=256)
+    assert [_built(exported, 256, 1).data.count(order) for order in orders] == [1, 1]
+    assert [_built(exported, 256, 2).data.count(order) for order in orders] == [0, 1]
 
 
 def test_nonsense_is_rejected() -> None:
