@@ -22,7 +22,8 @@ from course_lib.labs.lab03_calibration import reference
 from course_lib.labs.lab05_dynamic_shapes import service, traffic
 from course_lib.labs.lab09_capstone import reference as lab09_reference
 from course_lib.precision import PercentileCalibrator, insert_qdq
-from tests.labs import lab08_submissions
+from course_lib.recipe import Recipe
+from tests.labs import lab08_submissions, lab10_submissions
 from tests.labs.lab04_submissions import with_layer_norms
 from tests.labs.test_lab07 import THREADS
 
@@ -70,6 +71,12 @@ def other_settings(folder: Path) -> None:
     (folder / "settings.toml").write_text(found.dumps())
 
 
+def another_attention(folder: Path) -> None:
+    onnx.save(lab10_submissions.Parts().graph(), folder / "decoder.onnx")
+    recipe = Recipe.load(folder / "recipe.toml")
+    recipe.model_copy(update={"profiles": recipe.profiles[::-1]}).save(folder / "recipe.toml")
+
+
 ANSWERS = {
     "lab01": the_reference,
     "lab02": one_kernel_more,
@@ -80,6 +87,7 @@ ANSWERS = {
     "lab07": threads,
     "lab08": another_server,
     "lab09": other_settings,
+    "lab10": another_attention,
 }
 
 
