@@ -17,8 +17,6 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from course_lib.labs.lab07_profiling.sandboxed.stream_host import MOST_IN_HAND
-
 FILE = "pipeline.py"
 ENGINE_ROW = "engine"  # the row of a timeline on which the engine's own work stands
 START = "start"  # the row and the range of what happens once, before any request
@@ -76,7 +74,7 @@ class ReadsAhead(RuntimeError):
 
 
 class Requests:
-    """The stream for a pipeline. It gives a request only while fewer than `MOST_IN_HAND` are unanswered.
+    """The stream for a pipeline. It gives a request only while fewer than `most_in_hand` are unanswered.
 
     A thread that reads ahead waits, as it would at a socket. The thread that answers cannot wait for itself: it gets an error.
     The host counts too, and what it does not send cannot be read.
@@ -84,19 +82,20 @@ class Requests:
     Args:
         receive: waits for the next request.
         count: number of requests.
+        most_in_hand: see `stream_host.MOST_IN_HAND`.
     """
 
-    def __init__(self, receive: Callable[[], list[bytes]], count: int) -> None:
-        self._receive, self._count, self._in_hand = receive, count, 0
+    def __init__(self, receive: Callable[[], list[bytes]], count: int, most_in_hand: int) -> None:
+        self._receive, self._count, self._most, self._in_hand = receive, count, most_in_hand, 0
         self._changed, self._answering = threading.Condition(), threading.current_thread()
 
     def __iter__(self) -> Iterator[list[bytes]]:
         for _ in range(self._count):
             with self._changed:
                 wait_s = 0.0 if threading.current_thread() is self._answering else WAIT_S
-                if not self._changed.wait_for(lambda: self._in_hand < MOST_IN_HAND, wait_s):
+                if not self._changed.wait_for(lambda: self._in_hand < self._most, wait_s):
                     raise ReadsAhead(
-                        f"reads ahead too far: it holds {MOST_IN_HAND} requests without an answer and asks for another one"
+                        f"reads ahead too far: it holds {self._most} requests without an answer and asks for another one"
                     )
                 self._in_hand += 1
             yield self._receive()
@@ -153,7 +152,7 @@ class Service:
         made: Pipeline = module.Pipeline(lambda: PlainEngine(self._plan, self._recorder), span)
         return made
 
-    def run(self, count: int) -> None:
+    def run(self, count: int, most_in_hand: int) -> None:
         """Run this number of requests through the pipeline. Each answer is sent when the pipeline gives it.
 
         Raises:
@@ -162,7 +161,7 @@ class Service:
         from course_lib.engines.worker import wire
 
         assert self._pipeline is not None
-        requests = Requests(self._receive, count)
+        requests = Requests(self._receive, count, most_in_hand)
         for index, answer in enumerate(self._pipeline.run(iter(requests))):
             logits = np.asarray(answer)
             if logits.ndim != 2 or logits.shape[1] != 10:
@@ -206,7 +205,7 @@ def serve(connection: int) -> None:
             else:
                 assert service is not None
                 if request["do"] == "stream":
-                    service.run(request["requests"])
+                    service.run(request["requests"], request["in_hand"])
                 else:
                     answer = service.answer(arrays)
             wire.send(connection, {}, answer)

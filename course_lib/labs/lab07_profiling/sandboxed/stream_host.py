@@ -46,7 +46,7 @@ class StreamHost:
     def _stream(self, stream: dict[str, np.ndarray]) -> _Message:
         """Logits ``(rows, 10)`` and the rows of each answer, or the pipeline's error."""
         requests = _requests(stream)
-        self._send({"do": "stream", "requests": len(requests)}, {})
+        self._send({"do": "stream", "requests": len(requests), "in_hand": MOST_IN_HAND}, {})
         answers: list[np.ndarray] = []
         sent = 0
         while True:
