@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from course_lib.engines import LayerTable
+from course_lib.engines import LayerTable, split_target
 from course_lib.errors import PROFILE, BuildError, CourseError, ExaminerFault
 from course_lib.labs.framework import one_graph
 from course_lib.labs.framework.examination import Examiner
@@ -18,7 +18,8 @@ from course_lib.labs.lab10_generation.half import halved
 from course_lib.labs.lab10_generation.network import BLOCKS, CACHE_SHAPE, LENGTH
 from course_lib.recipe import Recipe
 
-# TensorRT 8.6 has neither the operators nor a table of kernels. TensorRT for RTX compiles on any machine, for a GPU that need not be there.
+# TensorRT 8.6 has neither the operators nor a table of kernels, and 10 has the cache from 10.15 on. TensorRT for RTX compiles on any
+# machine, for a GPU that need not be there.
 PROVER, ITS_TARGET = "tensorrt_rtx", "sm89"
 LONGEST_PROMPT = 232  # of the service, so that 24 new tokens fit
 
@@ -111,31 +112,30 @@ def plans(model: bytes, form: GraphForm, recipe: Recipe, examiner: Examiner) -> 
 
 
 def _built(model: Path, recipe: Recipe, examiner: Examiner) -> LayerTable:
-    """The layer table that counts, from the examiner's builder, or from `PROVER` where that one is TensorRT 8.6."""
-    if examiner.opset is None:
-        return examiner.build(model, recipe).layers
-    return replace(examiner, builder=PROVER).build(model, recipe.model_copy(update={"targets": (ITS_TARGET,)})).layers
+    """The layer table of `PROVER`, so that a verdict is the same on every machine."""
+    builder = examiner.builder if split_target(examiner.builder)[0] == PROVER else PROVER
+    return replace(examiner, builder=builder).build(model, recipe.model_copy(update={"targets": (ITS_TARGET,)})).layers
 
 
 @cache
-def reference_plans(builder: str) -> Plans:
-    """The reference's counts with a builder. No sandbox: it is the course's own network.
+def reference_plans() -> Plans:
+    """The reference's counts. No sandbox: it is the course's own network.
 
     Raises:
         ExaminerFault: it cannot be built, or its tables show no fused attention.
     """
     from course_lib.labs.lab10_generation import reference
 
-    examiner = Examiner(builder=builder)
+    examiner = Examiner(builder=PROVER)
     try:
         with TemporaryDirectory() as folder:
             written = Path(folder, "decoder.onnx")
             written.write_bytes(reference.serialized())
-            (Path(folder) / "fixed").mkdir()
-            model = one_graph.fixed(written, Path(folder, "fixed"), examiner).read_bytes()
+            with TemporaryDirectory() as scratch:
+                model = one_graph.fixed(written, Path(scratch), examiner).read_bytes()
             found = plans(model, graph_form.examined(model), reference.RECIPE, examiner)
     except CourseError as error:
         raise ExaminerFault(f"the reference cannot be built: {error}") from None
     if not (found.prompt.attention and found.token.attention):
-        raise ExaminerFault(f"{builder} does not show which kernels its engines have")
+        raise ExaminerFault(f"{PROVER} does not show which kernels its engines have")
     return found

@@ -169,7 +169,7 @@ class Generation(Lab):
         except EngineError as error:
             hint = "Which constant or product of your graph leaves the range of FP16, which ends at 65 504?"
             return self.outcome("fused", "none", f"in FP16, {error}", hint)
-        most = kernels.reference_plans(examiner.builder).token.large
+        most = kernels.reference_plans().token.large
         half = [
             _whole("attentions in one kernel, for prompts", found.prompt.whole),
             _whole("attentions in one kernel, for a single token", found.token.whole),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +15,7 @@ from course_lib.labs.lab10_generation.judge.truth import MOST_ERROR, Request
 from course_lib.labs.lab10_generation.network import CACHES, LENGTH
 
 COUNT = 24  # new tokens of each request
+MOST_S = 20.0  # that all secret prompts may take together; the reference takes 0.3 s, and recomputing 3 s
 GARBAGE = 100.0  # size of the numbers in slots that hold nothing; keys and values of the network are below 10
 
 
@@ -57,14 +59,17 @@ def answers(decoder: HostedDecoder, rng: np.random.Generator) -> Answers:
     """Feed secret prompts of secret lengths, from one token to as many as fit, each on a cleared cache.
 
     Raises:
-        EngineError: the decoder fails.
+        EngineError: the decoder fails, or is far too slow.
     """
     lengths = [1, *rng.integers(2, 12, 2), *rng.integers(12, LENGTH - COUNT, 3), LENGTH - COUNT]
     wrong = first_wrong = total = 0
     error, place = 0.0, ""
+    ends = time.monotonic() + MOST_S
     for length in map(int, lengths):
         asked = truth.request(truth.secret_prompt(rng, length), COUNT)
         logits = fresh(decoder, asked)
+        if time.monotonic() > ends:
+            raise EngineError(f"the decoder is too slow to be examined: {len(lengths)} requests took more than {MOST_S:g} s")
         missed = truth.wrong_tokens(asked.logits, logits)
         if missed.size and not place:
             place = f"The first wrong one is token {missed[0] + 1} after a prompt of {length}."
