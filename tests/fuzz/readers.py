@@ -147,6 +147,13 @@ def _(path: Path) -> object:
     return Settings.load(path)
 
 
+@_file("lab10 calls.json", b'{"requests": [{"calls": [{"position": 0, "tokens": [65, 10]}], "answer": [66]}]}')
+def _(path: Path) -> object:
+    from course_lib.labs.lab10_generation import calls
+
+    return calls.read(path)
+
+
 @_file("a source", b"def f():\n    return '\xc3\xa9'\n")
 def _(path: Path) -> object:
     from course_lib.labs.framework.submission_files import read_text
