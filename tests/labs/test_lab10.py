@@ -131,7 +131,6 @@ def test_other_right_answers():
         assert requested(model).tier == "full"
 
 
-@pytest.mark.slow
 def test_the_untouched_release_has_none(tmp_path):
     leave_untouched(LAB.name, tmp_path)
     examined = LAB.examine(tmp_path, Examiner())
@@ -415,8 +414,7 @@ def test_cheat_a_table_of_answers():
 def test_cheat_a_prompt_that_is_read_in_part(tokens):
     """The first tokens of a long prompt do not count; with a window of 150 most tokens are still right."""
     outcome = answered(Parts(mask=made.window(tokens)).graph())
-    assert outcome.tier in ("none", "partial") and outcome.points < 3
-    assert not answers.answers(InProcess(made.fixed(Parts(mask=made.window(tokens)).graph())), np.random.default_rng(4)).right
+    assert outcome.tier == "none" and "error of the logits after a prompt" in outcome.message
 
 
 def test_cheat_other_answers_at_late_positions():
@@ -427,7 +425,7 @@ def test_cheat_other_answers_at_late_positions():
 def test_cheat_state_that_is_kept_between_requests():
     model = Parts(write=made.hides_state).graph()
     outcome = requested(model)
-    assert outcome.tier == "none" and "changed slot 255" in outcome.message, outcome.message
+    assert outcome.tier == "none" and "slots that a call changes is slot 255 of key_0" in outcome.message, outcome.message
     assert "Which node of your graph changes others" in outcome.hint
 
 

@@ -67,8 +67,11 @@ class Recorder:
 
     def __init__(self, path: str | Path = "decoder.onnx") -> None:
         import onnx
+        import onnxruntime
 
         from course_lib.models import CachedSession
+
+        onnxruntime.set_default_logger_severity(3)  # errors: a graph that copies its cache would log it in each step
 
         self._session = CachedSession(onnx.load(path))
         self._calls: list[Call] = []

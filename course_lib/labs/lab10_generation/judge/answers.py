@@ -27,6 +27,7 @@ class Answers:
         wrong, total: tokens that are not the reference's, and all of them.
         first_wrong, prompts: first tokens after a prompt that are wrong, and the number of prompts.
         error: the largest relative error of the logits.
+        prompt_error: the same of the logits after a prompt alone.
         place: the first wrong token, in words.
         fault: the mistake that gives these logits, None if it is not known.
     """
@@ -36,6 +37,7 @@ class Answers:
     first_wrong: int
     prompts: int
     error: float
+    prompt_error: float
     place: str = ""
     fault: faults.Fault | None = None
 
@@ -48,11 +50,13 @@ class Answers:
         """For all points, and for half of them."""
         full = [
             _equal("tokens equal to the reference's", self.wrong, self.total, ALL),
-            Criterion(
-                "largest relative error of the logits", f"{self.error:.1g}", f"at most {MOST_ERROR:g}", self.error <= MOST_ERROR
-            ),
+            _close("largest relative error of the logits", self.error, ALL),
         ]
-        return full, [_equal("first tokens after a prompt equal to the reference's", self.first_wrong, self.prompts, HALF)]
+        half = [
+            _equal("first tokens after a prompt equal to the reference's", self.first_wrong, self.prompts, HALF),
+            _close("largest relative error of the logits after a prompt", self.prompt_error, HALF),
+        ]
+        return full, half
 
 
 def answers(decoder: HostedDecoder, rng: np.random.Generator) -> Answers:
@@ -63,7 +67,7 @@ def answers(decoder: HostedDecoder, rng: np.random.Generator) -> Answers:
     """
     lengths = [1, *rng.integers(2, 12, 2), *rng.integers(12, LENGTH - COUNT, 3), LENGTH - COUNT]
     wrong = first_wrong = total = 0
-    error, place = 0.0, ""
+    error, prompt_error, place = 0.0, 0.0, ""
     ends = time.monotonic() + MOST_S
     for length in map(int, lengths):
         asked = truth.request(truth.secret_prompt(rng, length), COUNT)
@@ -75,11 +79,12 @@ def answers(decoder: HostedDecoder, rng: np.random.Generator) -> Answers:
             place = f"The first wrong one is token {missed[0] + 1} after a prompt of {length}."
         wrong, total, first_wrong = wrong + missed.size, total + COUNT, first_wrong + (0 in missed)
         error = max(error, truth.error(asked.logits, logits))
+        prompt_error = max(prompt_error, truth.error(asked.logits[:1], logits[:1]))
     fault = None
     if wrong or error > MOST_ERROR:
         probe = truth.request(truth.secret_prompt(rng, 9), 6)
         fault = faults.recognized(probe.fed, probe.sizes, fresh(decoder, probe))
-    return Answers(wrong, total, first_wrong, len(lengths), error, place, fault)
+    return Answers(wrong, total, first_wrong, len(lengths), error, prompt_error, place, fault)
 
 
 def fresh(decoder: HostedDecoder, asked: Request) -> np.ndarray:
@@ -181,9 +186,9 @@ def _other_slots(decoder: HostedDecoder, rng: np.random.Generator) -> str:
             changed = (before[f"past_{name}"] != after[f"past_{name}"]).any(axis=(0, 1, 3))
             if (changed & ~own).any():
                 slot = int(np.flatnonzero(changed & ~own)[0])
-                return f"a call for {new} tokens at position {position} changed slot {slot} of {name}"
+                return f"slot {slot} of {name}, by a call for {new} at position {position}"
             if not changed[own].all():
-                return f"a call for {new} tokens at position {position} did not write slot {position} of {name}"
+                return f"not all of its own in {name}, by a call for {new} at position {position}"
     return ""
 
 
@@ -191,12 +196,16 @@ def _compared(want: np.ndarray, have: np.ndarray) -> str:
     missed = truth.wrong_tokens(want, have)
     off = truth.error(want, have)
     if missed.size:
-        return f"{missed.size} of {len(want)} tokens are wrong"
-    return f"the logits are off by {off:.1g}" if off > MOST_ERROR else ""
+        return f"{missed.size} of {len(want)} tokens wrong"
+    return f"a relative error of {off:.1g} of the logits" if off > MOST_ERROR else ""
 
 
 def _equal(name: str, wrong: int, total: int, needed_for: str) -> Criterion:
     return Criterion(name, f"{total - wrong} of {total}", f"{total}", not wrong, needed_for)
+
+
+def _close(name: str, error: float, needed_for: str) -> Criterion:
+    return Criterion(name, f"{error:.1g}", f"at most {MOST_ERROR:g}", error <= MOST_ERROR, needed_for)
 
 
 def _scene(name: str, said: str, bound: str, needed_for: str) -> Criterion:

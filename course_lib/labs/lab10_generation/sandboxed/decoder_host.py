@@ -97,7 +97,9 @@ def serve() -> None:
 def opened(model: bytes) -> Decoder:
     """The decoder in a serialized model; one without inputs for a cache computes everything again."""
     import onnx
+    import onnxruntime
 
+    onnxruntime.set_default_logger_severity(3)  # errors: a graph that copies its cache would log it in each step
     loaded = onnx.load_model_from_string(model)
     return Cached(loaded) if any(info.name.startswith("past_") for info in loaded.graph.input) else Recomputing(loaded)
 
