@@ -154,3 +154,27 @@ def picture_many_times(folder: Path, scene: Scene) -> None:
         cell = new_markdown_cell("\n\n".join(["![x](attachment:x.png)"] * 400))
         cell.attachments = {"x.png": {"image/png": "A" * 1_000_000}}
         notebook.cells.append(cell)
+
+
+def locked_answer(folder: Path, scene: Scene) -> None:
+    """The written answer claims to be locked: nbgrader restores no solution cell, and a filter may take the cell for the release's."""
+    with _edited(folder) as notebook:
+        for cell in notebook.cells:
+            if cell.cell_type == "markdown" and cell.metadata.get("nbgrader", {}).get("solution"):
+                cell.metadata.nbgrader.locked = True
+                cell.source = (
+                    SCRIPT + f"<img src=http://127.0.0.1:{scene.port}/read.png onerror=alert(1)> [x](javascript:alert(1))"
+                )
+                cell.attachments = {"x.svg": {"image/svg+xml": f"<svg>{SCRIPT}</svg>"}}
+
+
+def blank_lines(folder: Path, scene: Scene) -> None:
+    """From each of these lines, the highlighter looks through all that follow."""
+    with _edited(folder) as notebook:
+        notebook.cells.append(new_code_cell(" \n" * 50_000))
+
+
+def long_decorators(folder: Path, scene: Scene) -> None:
+    """Several cells, each of which is highlighted within seconds, and one for which that takes minutes."""
+    with _edited(folder) as notebook:
+        notebook.cells += [new_code_cell("@" + "a." * names) for names in (5_000, 5_000, 40_000)]

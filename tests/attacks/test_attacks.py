@@ -24,7 +24,10 @@ WINS = {
 }
 ALL = [attack for attack in attacks() if attack.lab == "lab01" and not attack.by_engine]
 BATCH = [attack for attack in ALL if not attack.slow and attack.name not in WINS]
-SLOW_TO_READ = ("floods_by_trifles", "markdown_without_end", "notebook_of_countless_cells", "notebook_of_50_megabytes")
+SLOW_TO_READ = (
+    *("floods_by_trifles", "markdown_without_end", "notebook_of_countless_cells", "notebook_of_50_megabytes"),
+    *("shows_blank_lines", "shows_long_decorators"),
+)
 LONGEST_READ_S = 20.0  # of a submission that is made to be slow to read; an empty one takes 2
 
 

@@ -19,7 +19,7 @@ NAMES = {
     *("name_with_a_hidden_space", "name_that_is_no_text", "name_with_control_characters", "name_that_turns_the_line"),
     *("name_of_240_characters", "name_with_brackets", "name_that_matches_all", "name_of_the_class_report", "name_of_an_option"),
     *("name_that_looks_like_another", "name_of_a_formula", "says_a_time_to_one_of_two_parsers", "says_a_time_before_all_times"),
-    *("folders_in_place_of_files", "brings_60_megabytes_of_holes"),
+    *("folders_in_place_of_files", "brings_60_megabytes_of_holes", "locks_its_answer", "shows_blank_lines"),
 }
 SOME = [attack for attack in attacks() if attack.name in NAMES]
 

@@ -340,7 +340,7 @@ def _id() -> Reader:
 def _notebook() -> Reader:
     import nbformat
 
-    from course_lib.grading.batch.submission import _unreadable
+    from course_lib.grading.batch.notebook_limits import unreadable
 
     cells = [
         nbformat.v4.new_markdown_cell("# t"),
@@ -348,7 +348,7 @@ def _notebook() -> Reader:
     ]
     old = {"nbformat": 3, "nbformat_minor": 0, "metadata": {"name": ""}, "worksheets": [{"cells": [], "metadata": {}}]}
     seeds = [nbformat.writes(nbformat.v4.new_notebook(cells=cells)).encode(), json.dumps(old).encode()]
-    return Reader(_from_file(lambda path: _no_reason(_unreadable(path)), "lab.ipynb"), seeds, most_bytes=1 << 20)
+    return Reader(_from_file(lambda path: _no_reason(unreadable(path)), "lab.ipynb"), seeds, most_bytes=1 << 20)
 
 
 def _verdict() -> Reader:

@@ -201,6 +201,13 @@ def test_an_account_that_is_none(submission, account, complaint):
     assert tiers(examined) == {"account": "none"} and complaint in said(examined, "account")
 
 
+@pytest.mark.parametrize(("claimed", "right"), [(0.9953, True), (1.0, False), (0.994, False)])
+def test_where_nearly_all_is_padding_nearly_all_is_not_an_answer(claimed, right):
+    """A box of 64 x 512 leaves half a percent of text, which everybody can name."""
+    found = lab05_account.judge(lab05_account.Account((1.0,), claimed), service.Bill((1.0,), 0.0, 0.9953))
+    assert found == {"shares": True, "padding": right}
+
+
 def test_files_that_are_missing(tmp_path):
     assert all("recipe.toml is missing" in outcome.message for outcome in LAB.examine(tmp_path, Examiner()).outcomes)
     recipe(*BEST).save(tmp_path / "recipe.toml")

@@ -368,6 +368,9 @@ RIGHT = {
     .replace("latest { num_versions: 2 }", "all { }")
     .replace("preferred_batch_size: [ 8, 16 ]", "")
     .replace("max_batch_size: 16", "max_batch_size: 8"),
+    "graphs and a warm-up": _
+    + """optimization { cuda { graphs: true } eager_batching: true }
+model_warmup [ { name: "one" batch_size: 1 inputs { key: "features" value { data_type: TYPE_FP32 dims: [ 256 ] zero_data: true } } } ]""",
     "two versions by number": _.replace("latest { num_versions: 2 }", "specific { versions: [ 1, 2 ] }"),
 }
 # change, tier, words of the message, words of the hint
@@ -417,6 +420,32 @@ WRONG = {
         "plain tensors",
     ),
     "a passive instance": (("count: 2", "count: 2 passive: true"), "none", "instance_group: passive", "every request"),
+    "an image's layout": (
+        ("TYPE_FP32 dims: [ 256 ]", "TYPE_FP32 format: FORMAT_NCHW dims: [ 256 ]"),
+        "none",
+        "input: format",
+        "plain",
+    ),
+    "another accelerator": (
+        (
+            "max_batch_size: 16",
+            'max_batch_size: 16 optimization { execution_accelerators { gpu_execution_accelerator [ { name: "x" } ] } }',
+        ),
+        "none",
+        "execution_accelerators is set",
+        "Leave the field",
+    ),
+    "a warm-up that is rejected": (
+        (
+            "max_batch_size: 16",
+            'max_batch_size: 16 model_warmup [ { name: "w" batch_size: 4096 inputs { key: "features" '
+            "value { data_type: TYPE_FP32 dims: [ 256 ] zero_data: true } } } ]",
+        ),
+        "none",
+        "'w' is not a request",
+        "which input",
+    ),
+    "fewer than no instances": (("count: 2", "count: -7"), "none", "negative count", "execution context"),
     "no protobuf text": (("platform:", "platform ="), "none", "does not parse", "Line and column"),
     "no such field": (("max_batch_size", "max_batchsize"), "none", "no field named", "Line and column"),
 }

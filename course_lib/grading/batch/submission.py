@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from course_lib import labs
 from course_lib._util.files import remove_tree
-from course_lib._util.plain_text import plain
 from course_lib.errors import CourseError
 from course_lib.grading.batch.archive import Archive, Selection
 from course_lib.grading.batch.intake import settle_time
+from course_lib.grading.batch.notebook_limits import unreadable
 from course_lib.grading.judge.verdict import verdict_file
 from course_lib.grading.nbgrader import gradebook
 from course_lib.labs import Lab
@@ -26,10 +26,6 @@ if TYPE_CHECKING:
     from nbgrader.apps.api import NbGraderAPI
 
 WORK = "classroom"
-_LARGEST_NOTEBOOK, _MOST_CELLS = 20 << 20, 500
-_MOST_VALUES = 200_000  # a small object takes a hundred times its text; the course's notebooks have about a thousand
-_MOST_BRACKETS = 5_000  # nbconvert looks for links, in a time that grows with the square of their number
-_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"')
 _EXCEPTION = re.compile(r"[A-Za-z_][\w.]*: .")  # a message of several lines begins here, and its last line may say nothing
 RESULTS = ("reports", "feedback", "autograded")
 
@@ -125,7 +121,7 @@ def examine(job: Job, root: Path) -> Result:
     job.files.copy_to(submitted)
     release = root / WORK / "release" / lab.name / f"{lab.name}.ipynb"
     said = [job.said, settle_time(submitted)]
-    if why := _unreadable(submitted / release.name):
+    if why := unreadable(submitted / release.name):
         said.append(f"the notebook cannot be read ({why}): the empty one was run in its place")
         remove_tree(submitted / release.name)  # it may be a folder
         shutil.copyfile(release, submitted / release.name)
@@ -140,56 +136,6 @@ def examine(job: Job, root: Path) -> Result:
     path.unlink(missing_ok=True)  # the classroom signs it and writes it
     files = Selection(root / WORK, RESULTS, times=4)  # two copies of the submission, and what was written
     return Result(lab.name, job.student, job.digest, files, verdict, entry, "; ".join(filter(None, [*said, failed])))
-
-
-def _unreadable(path: Path) -> str:
-    """Why a notebook cannot be read, or "". The submitted outputs are removed, because the notebook runs again."""
-    import nbformat
-
-    try:
-        if path.stat().st_size > _LARGEST_NOTEBOOK:
-            raise ValueError(f"{path.stat().st_size >> 20} MiB, at most {_LARGEST_NOTEBOOK >> 20} are taken")
-        content = path.read_bytes()
-        if (found := sum(_STRING.sub(b"", content).count(mark) for mark in b"[{,")) > _MOST_VALUES:
-            raise ValueError(f"{found:,} values, at most {_MOST_VALUES:,} are taken")
-        _drop_outputs(document := _json(content))
-        path.write_text(json.dumps(document), encoding="utf-8")
-        notebook = nbformat.read(path, as_version=4)
-        nbformat.validate(notebook)
-        if len(notebook.cells) > _MOST_CELLS:
-            raise ValueError(f"{len(notebook.cells)} cells, at most {_MOST_CELLS} are taken")
-        if (found := sum(cell.source.count("[") for cell in notebook.cells if cell.cell_type == "markdown")) > _MOST_BRACKETS:
-            raise ValueError(f"{found:,} brackets in the text, at most {_MOST_BRACKETS:,} are taken")
-        return ""
-    except FileNotFoundError:
-        return "it is missing or not a plain file"
-    except Exception as error:  # whatever a learner's file does to a parser
-        return plain(f"{type(error).__name__}: {error}", 200)
-
-
-def _json(content: bytes) -> Any:
-    from nbformat.reader import NotJSONError
-
-    try:
-        return json.loads(content)
-    except ValueError as error:
-        raise NotJSONError(error) from None
-
-
-def _drop_outputs(document: Any) -> None:
-    """Drop outputs before nbformat reads them. It needs a millisecond for each invalid output, and a notebook can hold many.
-
-    Raises:
-        ValueError: the notebook has too many cells.
-        AttributeError, TypeError: the content is not a notebook.
-    """
-    sheets = document.get("worksheets", [])  # of the format before the current one
-    cells = [*document.get("cells", []), *(cell for sheet in sheets for cell in sheet.get("cells", []))]
-    if len(cells) > _MOST_CELLS:
-        raise ValueError(f"{len(cells)} cells, at most {_MOST_CELLS} are taken")
-    for cell in cells:
-        if "outputs" in cell:
-            cell["outputs"] = []
 
 
 def _autograde(job: Job, lab: Lab, root: Path) -> str:

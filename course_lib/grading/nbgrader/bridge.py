@@ -167,8 +167,8 @@ def drop_special_files(assignment: str, student: str, notebooks: list[str]) -> N
 class StripActiveContent(NbGraderPreprocessor):
     """Removes what would run in an instructor's browser from a learner's outputs, markdown and raw cells.
 
-    A written answer that is empty, or still what was released, stays the released text to the letter: by its checksum nbgrader
-    knows that nothing was answered, and does not ask an instructor to grade it.
+    Only text that is empty or still what was released stays the released text, to the letter. By its checksum nbgrader knows that
+    nothing was answered, and does not ask an instructor to grade it.
     """
 
     @override
@@ -177,18 +177,21 @@ class StripActiveContent(NbGraderPreprocessor):
         with Gradebook(known["db_url"]) as opened:
             notebook = opened.find_notebook(known["notebook"], known["assignment"])
             self._released = {cell.name: (cell.source, cell.checksum) for cell in notebook.source_cells}
+        nb.metadata["language_info"] = {"name": "python", "pygments_lexer": "ipython3"}
         return super().preprocess(nb, resources)
 
     @override
     def preprocess_cell(self, cell: NotebookNode, resources: dict[str, Any], index: int) -> tuple[NotebookNode, dict[str, Any]]:
         known = cell.metadata.get("nbgrader", {})
-        if cell.cell_type == "markdown" and not known.get("locked", False):
+        cell.pop("attachments", None)
+        if (
+            cell.cell_type == "markdown"
+        ):  # whatever its metadata say: "locked" is the learner's word, and nbgrader may not act on it
             released, checksum = self._released.get(known.get("grade_id"), ("", ""))
             if cell.source.strip() in ("", released.strip()):
                 cell.source, known["checksum"] = released, checksum
             else:
                 cell.source = _as_text(cell.source)
-            cell.pop("attachments", None)
         if cell.cell_type == "raw":
             cell.source = ""
         for output in cell.get("outputs", []):

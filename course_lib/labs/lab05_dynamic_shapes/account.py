@@ -13,6 +13,7 @@ from course_lib.labs.lab05_dynamic_shapes.service import Bill
 
 MAX_BYTES = 4 << 10
 TOLERANCE = 0.005  # half a percentage point: rounding, not another rule
+TOLERANCE_OF_TEXT = 0.01  # of the part that is not padding: where nearly everything is padding, 1.0 is not an answer
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ def judge(claimed: Account, truth: Bill) -> dict[str, bool]:
     pairs = zip(claimed.shares, truth.shares, strict=True)
     return {
         "shares": all(abs(yours - ours) <= TOLERANCE for yours, ours in pairs),
-        "padding": abs(claimed.padding - truth.padding) <= TOLERANCE,
+        "padding": abs(claimed.padding - truth.padding) <= min(TOLERANCE, TOLERANCE_OF_TEXT * (1 - truth.padding)),
     }
 
 

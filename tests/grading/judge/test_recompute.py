@@ -72,6 +72,12 @@ def slower(found):
     found["comparison"]["latencies_ms"]["yours"] = [3 * ms for ms in found["comparison"]["latencies_ms"]["yours"]]
 
 
+def endless(found):
+    """An interval of so many would take gigabytes."""
+    for latencies in found["comparison"]["latencies_ms"].values():
+        latencies[:] = latencies[:1] * 50_001
+
+
 def drop_a_task(found):
     """With a score that fits what is left."""
     found["score"] -= found["tasks"].pop(1)["points"]
@@ -92,6 +98,8 @@ def list_a_task_twice(found):
         (list_a_task_twice, "the tasks profile are listed more than once"),
         (lambda found: found.update(score=11), "do not sum up to it"),
         (lambda found: found["comparison"]["speedup"]["yours"].update(median=9.0), "the verdict says 9.00x"),
+        (endless, "no race is that long"),
+        (lambda found: found.update(max_score=10**400), "not a verdict of this course"),
         (slower, "the tier 'none' for speed, the verdict says 'full'"),
         (lambda found: found.pop("tasks"), "not a verdict of this course"),
         (lambda found: found.update(lab="lab99"), "lab99"),

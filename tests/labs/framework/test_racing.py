@@ -46,6 +46,25 @@ def test_tier(of_reference, over_eager, tier, partial):
     assert TIERS.decided(measured) == (tier != "inconclusive")
 
 
+@pytest.mark.parametrize(("share", "tier"), [(0.25, "partial"), (0.4, "partial"), (0.02, "full")])
+def test_a_minority_of_slow_calls_counts(share, tier):
+    """The median does not see them: an engine whose time depends on the values could be slow for a third of its inputs."""
+    measured = latencies(1.0, 1.9)
+    slow = np.random.default_rng(1).permutation(200) < 200 * share
+    measured["yours"] = np.where(slow, 2.6, 1.0) * measured["yours"]
+    assert TIERS.tier(measured)[0] == tier
+    failed = [one for one in TIERS.full.criteria(measured) if one.met is False]
+    assert all("all timed calls together" in one.name for one in failed) and bool(failed) == (tier != "full")
+
+
+def test_calls_that_another_process_slows_down_do_not_count_against_one_subject():
+    """A burst of load meets all subjects alike, on average."""
+    measured, rng = latencies(1.0, 2.0), np.random.default_rng(2)
+    for name in measured:
+        measured[name] = measured[name] * np.where(rng.random(200) < 0.25, rng.uniform(1, 3, 200), 1.0)
+    assert TIERS.tier(measured)[0] == "full"
+
+
 def test_a_clear_tier_with_vague_ratios_is_not_decided():
     measured = latencies(1.0, 4.0, noise=0.3, rounds=20)
     assert TIERS.tier(measured)[0] == "full"

@@ -17,20 +17,27 @@ from course_lib.labs.lab08_serving.network import FEATURES, INPUT, MOST_ROWS, OU
 NAME = "scorer"
 LONGEST_DELAY_US = 5000
 INSTANCES = 2
-# Fields of each message that the scorer needs or that change nothing about its answers. Any other one that is set can keep Triton
-# from loading the plan or from answering, such as another file, a queue that rejects, or outputs of shape tensors.
+# Fields of each message that the scorer needs or that change nothing about its answers, whatever their values. Any other one that is
+# set can keep Triton from loading the plan or from answering, such as another file, a queue that rejects, or outputs of shape tensors.
 _KNOWN = {
     "": {
         *("name", "platform", "backend", "version_policy", "max_batch_size", "input", "output", "dynamic_batching"),
-        *("instance_group", "scheduling_choice", "optimization", "model_warmup", "response_cache", "metric_tags", "parameters"),
+        *("instance_group", "optimization", "model_warmup", "response_cache", "metric_tags", "parameters"),
     },
-    "input": {"name", "data_type", "format", "dims", "reshape"},
+    "input": {"name", "data_type", "dims", "reshape"},
     "output": {"name", "data_type", "dims", "reshape"},
     "dynamic_batching": {"preferred_batch_size", "max_queue_delay_microseconds", "preserve_ordering"},
     "instance_group": {"name", "kind", "count", "gpus"},
+    "optimization": {"cuda", "priority", "input_pinned_memory", "output_pinned_memory", "eager_batching"},
+    "optimization: cuda": {"graphs", "busy_wait_events", "output_copy_stream"},
 }
 _UNSET: tuple[Any, ...] = ("", "0", 0, False, [], {})
-_USUAL = {"default_model_filename": ("", "model.plan"), "model_transaction_policy": ({}, {"decoupled": False})}
+_USUAL = {
+    "default_model_filename": ("", "model.plan"),
+    "model_transaction_policy": ({}, {"decoupled": False}),
+    "format": ("FORMAT_NONE",),
+    "priority": ("PRIORITY_DEFAULT",),
+}
 _TIME_LIMIT_S = 30.0
 Config = Mapping[str, Any]
 
@@ -72,6 +79,7 @@ def mistakes(config: Config) -> list[Mistake]:
         *_tensors(config),
         *_batching(config),
         *_instances(config),
+        *_warmup(config),
         *_versions(config),
     ]
     return sorted(found, key=lambda mistake: not mistake.grave)
@@ -79,7 +87,9 @@ def mistakes(config: Config) -> list[Mistake]:
 
 def _unasked(config: Config) -> Iterator[Mistake]:
     parts = [("", config), *((side, row) for side in ("input", "output", "instance_group") for row in config[side])]
-    parts += [("dynamic_batching", config["dynamic_batching"])] if "dynamic_batching" in config else []
+    optimization = config.get("optimization", {})
+    parts += [("dynamic_batching", config.get("dynamic_batching", {})), ("optimization", optimization)]
+    parts += [("optimization: cuda", optimization.get("cuda", {}))]
     for part, fields in parts:
         for name, value in fields.items():
             if value not in _UNSET and name not in _KNOWN[part] and value not in _USUAL.get(name, ()):
@@ -143,10 +153,21 @@ def _instances(config: Config) -> Iterator[Mistake]:
     hint = f"KIND_GPU, and a count: each instance is an execution context with its own stream. Asked for: {INSTANCES}."
     if any(group["kind"] not in ("KIND_GPU", "KIND_AUTO") for group in groups):
         yield Mistake("an instance_group is not on the GPU: a TensorRT plan runs nowhere else", hint, True)
+    if any(int(group["count"]) < 0 for group in groups):
+        yield Mistake("an instance_group has a negative count", hint, True)
     if any(set(map(int, group["gpus"])) - {0} for group in groups):
         yield Mistake("an instance_group names another GPU than 0, the only one", hint, True)
     if sum(max(1, int(group["count"])) for group in groups) < INSTANCES:
         yield Mistake("there is one instance only, which is what Triton makes without an instance_group", hint, False)
+
+
+def _warmup(config: Config) -> Iterator[Mistake]:
+    """Triton sends these requests while it loads the model. One that the engine rejects keeps the model from loading."""
+    for request in config["model_warmup"]:
+        tensors = {name: (one["data_type"], [int(n) for n in one["dims"]]) for name, one in request["inputs"].items()}
+        if not 1 <= int(request["batch_size"]) <= MOST_ROWS or tensors != {INPUT: ("TYPE_FP32", [FEATURES])}:
+            hint = "A warm-up request is a request: which input, type, dims and batch does the engine accept?"
+            yield Mistake(f"model_warmup {request['name'][:40]!r} is not a request for the scorer", hint, True)
 
 
 def _versions(config: Config) -> Iterator[Mistake]:
