@@ -59,8 +59,10 @@ def judge(
         sandbox.require()
     device = device or Device.here()
     with ExitStack() as stack:
-        boxes = () if trusted else (RUNNER_SANDBOX, replace(RUNNER_SANDBOX, course=False))
-        launcher, bare = [stack.enter_context(confined(box)) for box in boxes] or [None, None]
+        launcher = bare = None
+        if not trusted:
+            launcher = stack.enter_context(confined(RUNNER_SANDBOX))
+            bare = stack.enter_context(confined(replace(RUNNER_SANDBOX, course=False)))
         examiner = replace(
             examiner or Examiner(), launcher=launcher, bare_launcher=bare, seed=secrets.randbits(32), measured=device.measured
         )
