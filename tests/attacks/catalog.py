@@ -33,7 +33,8 @@ class Attack:
         said: words that the feedback or the report must have.
         rejected: words of the grade's reason where its notebook was not taken as it is.
         lab: the lab that it is a submission of.
-        file, task, source: for other labs than the first: the learner's file, its text, and the task that is examined.
+        task: for other labs than the first: the task that is examined.
+        file, source: there: the learner's file and its text, if `make` does not make it.
         needs: a program without which the grader cannot see the attack; its test is skipped where it is not installed.
         slow: it takes long by nature; graded by ``make slow-test``.
         folder: the percent-encoded name of the learner's folder, where that is the attack: it must be listed and not graded, with the words

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import resource
 import shutil
 from collections import defaultdict
@@ -28,7 +29,11 @@ def test_attacker_earns_no_more_than_its_honest_part_and_is_told_why(tmp_path, a
         pytest.skip(f"{attack.needs} is not installed")
     lab = labs.find(attack.lab)
     lab.write_reference(tmp_path)
-    (tmp_path / attack.file).write_text(attack.source)
+    if attack.make:
+        module, _, function = attack.make.partition(".")
+        getattr(importlib.import_module(f"tests.attacks.{module}"), function)(tmp_path, None)
+    else:
+        (tmp_path / attack.file).write_text(attack.source)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     examined = lab.examine(
         tmp_path,

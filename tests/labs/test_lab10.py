@@ -402,6 +402,15 @@ def test_a_file_of_calls_that_is_something_else(tmp_path, text):
         assert "calls.json is not" in str(error)
 
 
+def test_a_wrong_decoder_is_not_examined_further(tmp_path, in_process, reference):
+    (tmp_path / "decoder.onnx").write_bytes(Parts(mask=made.one_less).graph().SerializeToString())
+    one = LAB.examine(tmp_path, Examiner(), only="answers")
+    assert [outcome.task.id for outcome in one.outcomes] == ["answers"] and one.points == 0
+    found = LAB.examine(tmp_path, Examiner()).outcomes
+    assert [outcome.task.id for outcome in found] == list(SOLVED)
+    assert all("not examined further" in outcome.message for outcome in found[2:])
+
+
 # Cheats
 
 

@@ -127,9 +127,10 @@ class Generation(Lab):
             found = answers.answers(decoder, rng)
             outcomes = [self._answers(found)] if "answers" in wanted else []
             if not found.right:
-                said = "A decoder with wrong answers is not examined further."
-                rest = [task for task in wanted if task != "answers"]
-                return Examination((*outcomes, *self.zero_outcomes(said, "Solve task 1 first.", rest)), figures=_figures(found))
+                if rest := [task for task in wanted if task != "answers"]:
+                    said = "A decoder with wrong answers is not examined further."
+                    outcomes += self.zero_outcomes(said, "Solve task 1 first.", rest)
+                return Examination(tuple(outcomes), figures=_figures(found))
             if "requests" in wanted:
                 outcomes.append(self._requests(decoder, rng))
         if "fused" in wanted:
