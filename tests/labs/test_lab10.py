@@ -501,9 +501,21 @@ def test_far_faster_than_the_reference_is_for_an_instructor(monkeypatch):
 
     monkeypatch.setattr(lab10, "HostedDecoder", InProcess)
     monkeypatch.setattr(speed, "measured", lambda *_: SimpleNamespace(latencies=lambda: rounds))
-    outcome, _ = LAB._speed(SimpleNamespace(data=lab10_reference.serialized()), Examiner())
+    outcome = LAB._speed(SimpleNamespace(data=lab10_reference.serialized()), Examiner(), [])
     assert (outcome.tier, outcome.points, outcome.code) == ("inconclusive", 0.0, UNUSUAL)
     assert "An instructor will look at it" in outcome.message
+
+
+def test_a_decoder_that_fails_in_the_race_keeps_what_it_earned(tmp_path, monkeypatch, in_process):
+    def fails(*_):
+        raise EngineError("timed tokens at late positions: 3 of 16 tokens wrong")
+
+    monkeypatch.setattr(speed, "measured", fails)
+    monkeypatch.setattr(LAB, "_fused", lambda *_: LAB.outcome("fused", "full", "met"))
+    LAB.write_reference(tmp_path)
+    found = {outcome.task.id: outcome for outcome in LAB.examine(tmp_path, Examiner()).outcomes}
+    assert {name: outcome.tier for name, outcome in found.items()} == SOLVED | {"speed": "none"}
+    assert "3 of 16 tokens wrong" in found["speed"].message
 
 
 def test_timed_answers_are_checked():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -12,6 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from course_lib.benchmark import Comparison
 from course_lib.errors import MISSING_FILE, PRECISION, PROFILE, TWO_READINGS, BuildError, EngineError, RecipeError
 from course_lib.labs.framework import one_graph
 from course_lib.labs.framework.criteria import ALL, HALF, Criterion
@@ -31,6 +32,7 @@ from course_lib.recipe import Recipe
 MODEL, RECIPE = "decoder.onnx", "recipe.toml"
 # Relative error of the logits in FP16 against FP32. Measured: 0.002 to 0.004.
 MOST_HALF_ERROR = 0.05
+_FAILED_HINT = "Feed your decoder in the notebook with Recorder(...).step: the same error appears there."
 _GRAPH_TASKS = ("answers", "requests", "fused", "speed")
 
 
@@ -117,8 +119,7 @@ class Generation(Lab):
         try:
             return self._answered(folder, graph, examiner, wanted)
         except EngineError as error:
-            hint = "Feed your decoder in the notebook with Recorder(...).step: the same error appears there."
-            return Examination(self.zero_outcomes(error, hint, wanted))
+            return Examination(self.zero_outcomes(error, _FAILED_HINT, wanted))
 
     def _answered(self, folder: Path, graph: Graph, examiner: Examiner, wanted: list[str]) -> Examination:
         rng = examiner.rng()
@@ -132,15 +133,21 @@ class Generation(Lab):
                     outcomes += self.zero_outcomes(said, "Solve task 1 first.", rest)
                 return Examination(tuple(outcomes), figures=_figures(found))
             if "requests" in wanted:
-                outcomes.append(self._requests(decoder, rng))
+                outcomes.append(self._unless_it_fails("requests", lambda: self._requests(decoder, rng)))
         if "fused" in wanted:
             outcomes.append(self._fused(folder, graph, examiner))
-        comparison = None
+        comparisons: list[Comparison] = []
         if "speed" in wanted:
             examiner.begins("speed: recomputing, the reference and your decoder, interleaved", examiner.measure_s)
-            outcome, comparison = self._speed(graph, examiner)
-            outcomes.append(outcome)
-        return Examination(tuple(outcomes), None, comparison, _figures(found))
+            outcomes.append(self._unless_it_fails("speed", lambda: self._speed(graph, examiner, comparisons)))
+        return Examination(tuple(outcomes), None, next(iter(comparisons), None), _figures(found))
+
+    def _unless_it_fails(self, task: str, examine: Callable[[], Outcome]) -> Outcome:
+        """The outcome of a task. A decoder that fails in it keeps what it earned before."""
+        try:
+            return examine()
+        except EngineError as error:
+            return self.outcome(task, "none", error, _FAILED_HINT)
 
     def _answers(self, found: Answers) -> Outcome:
         full, half = found.criteria()
@@ -193,20 +200,21 @@ class Generation(Lab):
         context = f"Other caches are written by {', '.join(graph.form.others)}." if graph.form.others else ""
         return self.judged("fused", full, half, _hint_for_kernels(half, in_place), context=context)
 
-    def _speed(self, graph: Graph, examiner: Examiner) -> tuple[Outcome, speed.Comparison]:
+    def _speed(self, graph: Graph, examiner: Examiner, comparisons: list[Comparison]) -> Outcome:
+        """The outcome; the measured times are appended to `comparisons`."""
         from course_lib.labs.lab10_generation import reference
 
         with ExitStack() as stack:
             theirs = stack.enter_context(HostedDecoder.start(reference.serialized(), examiner, ours=True))
             naive = stack.enter_context(HostedDecoder.start(network.recomputing(), examiner, ours=True))
             yours = stack.enter_context(HostedDecoder.start(graph.data, examiner))
-            comparison = speed.measured(yours, theirs, naive, examiner)
-        full, half = speed.criteria(comparison.latencies())
+            comparisons.append(speed.measured(yours, theirs, naive, examiner))
+        full, half = speed.criteria(comparisons[0].latencies())
         hint = "Which of your nodes read or write a whole cache in each step, although a step adds one slot?"
         if full[3:]:
             cause = "far faster than any known graph. An instructor will look at it"
-            return replace(self.judged("speed", full, half, hint, cause=cause), code=UNUSUAL), comparison
-        return self.judged("speed", full, half, hint), comparison
+            return replace(self.judged("speed", full, half, hint, cause=cause), code=UNUSUAL)
+        return self.judged("speed", full, half, hint)
 
 
 def _checked(folder: Path, examiner: Examiner) -> Path:

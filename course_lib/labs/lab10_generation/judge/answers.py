@@ -15,7 +15,7 @@ from course_lib.labs.lab10_generation.judge.truth import MOST_ERROR, Request
 from course_lib.labs.lab10_generation.network import CACHES, LENGTH
 
 COUNT = 24  # new tokens of each request
-MOST_S = 20.0  # that all secret prompts may take together; the reference takes 0.3 s, and recomputing 3 s
+MOST_S = 60.0  # that the decoder may take for all secret prompts; the reference takes 0.1 s, and recomputing 3 s
 GARBAGE = 100.0  # size of the numbers in slots that hold nothing; keys and values of the network are below 10
 
 
@@ -68,11 +68,13 @@ def answers(decoder: HostedDecoder, rng: np.random.Generator) -> Answers:
     lengths = [1, *rng.integers(2, 12, 2), *rng.integers(12, LENGTH - COUNT, 3), LENGTH - COUNT]
     wrong = first_wrong = total = 0
     error, prompt_error, place = 0.0, 0.0, ""
-    ends = time.monotonic() + MOST_S
+    spent = 0.0
     for length in map(int, lengths):
         asked = truth.request(truth.secret_prompt(rng, length), COUNT)
+        started = time.monotonic()
         logits = fresh(decoder, asked)
-        if time.monotonic() > ends:
+        spent += time.monotonic() - started
+        if spent > MOST_S:
             raise EngineError(f"the decoder is too slow to be examined: {len(lengths)} requests took more than {MOST_S:g} s")
         missed = truth.wrong_tokens(asked.logits, logits)
         if missed.size and not place:

@@ -16,7 +16,6 @@ from course_lib.errors import CourseError, EngineError, ExaminerFault
 from course_lib.labs.framework.examination import Examiner
 from course_lib.labs.lab10_generation.network import CACHE_SHAPE, CACHES, VOCABULARY
 
-_TIMEOUT_S = 20.0  # of one answer; a prompt with 24 tokens takes 30 ms, and loading a model 1 s
 _MOST_ANSWERED = 16 << 20  # bytes: the logits of one request, or the cache
 
 
@@ -46,7 +45,7 @@ class HostedDecoder(AbstractContextManager["HostedDecoder"]):
             EngineError: ONNX Runtime rejects the model.
             ExaminerFault: the same, with `ours`.
         """
-        host = _Host(HERE, launcher=examiner.launcher, timeout_s=_TIMEOUT_S, most_bytes=_MOST_ANSWERED)
+        host = _Host(HERE, launcher=examiner.launcher, most_bytes=_MOST_ANSWERED)
         decoder = cls(host, ours)
         try:
             decoder._ask({"do": "load"}, {"model": np.frombuffer(model, np.uint8)})

@@ -94,7 +94,7 @@ def faulty_logits(fault: str, tokens: np.ndarray, sizes: list[int]) -> np.ndarra
     slots = torch.zeros(BLOCKS, 2, KV_HEADS, LENGTH + 1, SIZE)  # one more, for what is written too late
     rows: list[np.ndarray] = []
     position = 0
-    with torch.inference_mode():
+    with truth.one_thread(), torch.inference_mode():
         for size in sizes:
             new = torch.from_numpy(tokens[position : position + size])[None]
             x = model.embed(new)

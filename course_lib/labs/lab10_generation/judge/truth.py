@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 
@@ -15,6 +17,17 @@ from course_lib.models.gpt import GPT
 TIE = 1e-3  # two logits that are closer to each other are a tie, and either token is right
 # Largest relative error of the logits. Measured: ONNX Runtime against PyTorch 1e-6 to 5e-6; the smallest mistake in `faults` 0.02.
 MOST_ERROR = 1e-3
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """PyTorch computes with one thread inside: steps are so short that several threads on a busy machine mostly wait for each other."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 @cache
@@ -52,7 +65,7 @@ def request(prompt: np.ndarray, count: int) -> Request:
     """The right continuation of a prompt, `count` tokens."""
     tokens, position = torch.from_numpy(prompt)[None], torch.zeros(1, dtype=torch.int64)
     rows: list[np.ndarray] = []
-    with torch.inference_mode():
+    with one_thread(), torch.inference_mode():
         slots = model().empty_cache(len(prompt) + count)
         for _ in range(count):
             logits = model().step(tokens, position, slots, last_only=True)[0]
@@ -65,7 +78,7 @@ def request(prompt: np.ndarray, count: int) -> Request:
 
 def logits_after(tokens: np.ndarray) -> np.ndarray:
     """The logits after each token of a sequence, ``(n, 256)``."""
-    with torch.inference_mode():
+    with one_thread(), torch.inference_mode():
         return model()(torch.from_numpy(tokens)[None])[0].numpy()
 
 
