@@ -1,0 +1,115 @@
+"""Polygraphy itself, on the CPU: its commands for files, the comparison of two models, and the search for one faulty node."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from course_lib.errors import CourseError
+from course_lib.models import digits
+from course_lib.teaching.deployment.polygraphy_tool import WIDTH, Polygraphy
+from tests.exported import exported
+from tests.teaching.deployment.test_first_difference import with_zero
+
+FAULTY = "/block2/conv2+norm2/Conv"
+RIGHT = "--load-outputs right.json --atol 1e-3 --rtol 1e-3"
+CHECK = f"--check polygraphy run polygraphy_debug.onnx --onnxrt --load-inputs feed.json {RIGHT}"
+
+
+@pytest.fixture(scope="module")
+def polygraphy(tmp_path_factory: pytest.TempPathFactory) -> Polygraphy:
+    """In a folder with the small classifier, the same with one bias lost, and the right tensors of one digit."""
+    from polygraphy.json import save_json
+
+    folder = tmp_path_factory.mktemp("models")
+    onnx.save(exported("small"), folder / "exported.onnx")
+    onnx.save(with_zero(exported("small"), "block2.conv2.weight_bias"), folder / "broken.onnx")
+    save_json([{"image": digits("test").images[:1]}], str(folder / "input.json"))
+    tool = Polygraphy(folder)
+    assert tool.run("run exported.onnx --onnxrt --load-inputs input.json --onnx-outputs '*' --save-outputs right.json")[0] == 0
+    assert tool.run("data merge input.json right.json -o feed.json")[0] == 0
+    return tool
+
+
+def nodes(tool: Polygraphy, name: str) -> list[str]:
+    return [node.name for node in onnx.load(tool.folder / name).graph.node]
+
+
+def test_constants_are_folded(polygraphy: Polygraphy) -> None:
+    value = helper.make_tensor("two", TensorProto.FLOAT, [1], [2.0])
+    graph = helper.make_graph(
+        [helper.make_node("Mul", ["two", "two"], ["four"]), helper.make_node("Add", ["x", "four"], ["y"])],
+        "constants",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1])],
+        [value],
+    )
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9),
+        polygraphy.folder / "constants.onnx",
+    )
+    status, said = polygraphy.run("surgeon sanitize constants.onnx --fold-constants -o folded.onnx")
+    assert status == 0 and "1 Nodes Folded" in said
+    assert [node.op_type for node in onnx.load(polygraphy.folder / "folded.onnx").graph.node] == ["Add"]
+
+
+def test_a_block_is_extracted_and_listed(polygraphy: Polygraphy, capsys: pytest.CaptureFixture[str]) -> None:
+    ends = "--inputs /block1/Relu_1_output_0:auto:auto --outputs /block2/Relu_1_output_0:auto"
+    assert polygraphy(f"surgeon extract exported.onnx {ends} -o block2.onnx", show="dtype") == 0
+    assert polygraphy("inspect model block2.onnx --show layers", show=r"Node \d") == 0
+    said = capsys.readouterr().out.splitlines()
+    assert max(map(len, said)) <= WIDTH and said[0].endswith("\\")
+    assert [line.split()[3] for line in said if "Node " in line] == nodes(polygraphy, "block2.onnx")
+    assert len(nodes(polygraphy, "block2.onnx")) == 6
+
+
+def test_two_models_are_compared(polygraphy: Polygraphy) -> None:
+    command = f"--onnxrt --load-inputs input.json {RIGHT}"
+    assert polygraphy.run(f"run exported.onnx {command}")[0] == 0
+    status, said = polygraphy.run(f"run broken.onnx {command}")
+    assert status == 1 and "Mismatched outputs: ['logits']" in said
+
+
+def test_the_faulty_node_is_found_in_two_steps(polygraphy: Polygraphy) -> None:
+    """As lecture 14 says: bisection keeps two nodes and never tries the convolution alone; `linear` finds it."""
+    shapes = "--model-input-shapes image:[1,1,32,32]"
+    _, said = polygraphy.run(
+        f"debug reduce broken.onnx -o bisected.onnx --mode bisect {shapes} --load-inputs feed.json {CHECK}"
+    )
+    assert nodes(polygraphy, "bisected.onnx") == [FAULTY, "/block2/Add"]
+    first = said.partition("PASSED | Iteration 1")[0]
+    assert "Marking model outputs: [Variable (/block2/shortcut/" in first and "FAILED | Iter" not in first
+    polygraphy.run(f"debug reduce bisected.onnx -o reduced.onnx --mode linear --load-inputs feed.json {CHECK}")
+    assert nodes(polygraphy, "reduced.onnx") == [FAULTY]
+    order = nodes(polygraphy, "broken.onnx")
+    assert order.index(FAULTY) < order.index("/block2/shortcut/0+1/Conv")
+
+
+def test_a_check_that_always_fails_names_an_innocent_node(polygraphy: Polygraphy) -> None:
+    shapes = "--model-input-shapes image:[1,1,32,32]"
+    check = CHECK.replace("feed.json", "missing.json")
+    reduce = f"debug reduce broken.onnx -o innocent.onnx {shapes}"
+    polygraphy.run(f"{reduce} {check}")
+    assert nodes(polygraphy, "innocent.onnx") == ["/Relu"]
+
+
+def test_only_differences_count_with_a_regular_expression(polygraphy: Polygraphy) -> None:
+    """The same missing file, in a model of three nodes."""
+    onnx.utils.extract_model(
+        polygraphy.folder / "exported.onnx", polygraphy.folder / "three.onnx", ["image"], ["/block1/conv1+norm1/Conv_output_0"]
+    )
+    check = CHECK.replace("feed.json", "missing.json")
+    options = "--model-input-shapes image:[1,1,32,32] --fail-regex 'Mismatched outputs'"
+    _, said = polygraphy.run(f"debug reduce three.onnx -o all.onnx {options} {check}")
+    assert "FAILED | Iteration" not in said and re.search(r"PASSED \| Iteration", said)
+    assert len(nodes(polygraphy, "all.onnx")) == 3
+
+
+def test_what_ends_otherwise_is_an_error(polygraphy: Polygraphy, tmp_path: Path) -> None:
+    with pytest.raises(CourseError, match=r"polygraphy inspect nothing x` failed with exit status 2: .*invalid choice"):
+        polygraphy.run("inspect nothing x")
+    assert Polygraphy(tmp_path).run("inspect model missing.onnx")[0] == 1
