@@ -69,9 +69,9 @@ FULL, PARTIAL = Pace(1.4, 8.0, 0.8), Pace(2.5, 3.0, 0.4)
 
 def ratios(latencies: Latencies) -> tuple[Interval, Interval, Interval]:
     """The reference's growth over yours, your speed over recomputing, and over the reference."""
-    early, late = latencies["yours, early"], latencies["yours, late"]
-    flat = speedup(latencies["reference, late"] * early, latencies["reference, early"] * late, seed=0)
-    over_naive, of_reference = (speedup(latencies[name], late, seed=0) for name in (NAIVE, "reference, late"))
+    early, late = latencies["yours, early"], latencies["yours"]
+    flat = speedup(latencies["reference"] * early, latencies["reference, early"] * late, seed=0)
+    over_naive, of_reference = (speedup(latencies[name], late, seed=0) for name in (NAIVE, "reference"))
     return flat, over_naive, of_reference
 
 
@@ -84,6 +84,11 @@ def criteria(latencies: Latencies) -> tuple[list[Criterion], list[Criterion]]:
     return [*FULL.criteria(latencies), *known], [*PARTIAL.criteria(latencies, HALF), *known]
 
 
+def _named(subject: str, when: str) -> str:
+    """A subject of the comparison; late positions have the plain name, which reports show."""
+    return subject if when == "late" else f"{subject}, {when}"
+
+
 def measured(yours: HostedDecoder, reference: HostedDecoder, naive: HostedDecoder, examiner: Examiner) -> Comparison:
     """Measure in the examiner's turn until the tier is decided or the time is over. Each timed answer is compared with the reference's.
 
@@ -92,7 +97,7 @@ def measured(yours: HostedDecoder, reference: HostedDecoder, naive: HostedDecode
     """
     rng = examiner.rng()
     cached = {
-        f"{name}, {when}": _Tokens(decoder, when)
+        _named(name, when): _Tokens(decoder, when)
         for name, decoder in (("reference", reference), ("yours", yours))
         for when in ("early", "late")
     }
@@ -105,7 +110,7 @@ def measured(yours: HostedDecoder, reference: HostedDecoder, naive: HostedDecode
 
     def look(_: Mapping[str, np.ndarray]) -> None:
         for when in ("early", "late"):
-            want, have = (cached[f"{name}, {when}"].answered for name in ("reference", "yours"))
+            want, have = (cached[_named(name, when)].answered for name in ("reference", "yours"))
             answers.check(want, have, f"timed tokens at {when} positions")
 
     return examiner.measured(
