@@ -60,7 +60,7 @@ class Journal:
 
     def recorded(self, student: str, digest: str) -> str | None:
         """The `Result.error` of exactly this submission if it went into the gradebook in this batch, otherwise None."""
-        with contextlib.suppress(FileNotFoundError, ValueError):
+        with contextlib.suppress(FileNotFoundError, ValueError, RecursionError):
             recorded, error = json.loads(self._mark(student).read_bytes())
             return str(error) if recorded == digest else None
         return None

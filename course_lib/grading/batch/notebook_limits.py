@@ -16,6 +16,7 @@ _MOST_VALUES = 200_000  # a small object takes a hundred times its text; the cou
 _MOST_BRACKETS = 5_000  # nbconvert looks for links, in a time that grows with the square of their number
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"')
 _MOST_SECONDS = 5  # of a processor, for the colors of its code; the course's notebooks take a fiftieth
+_ALWAYS_SHOWN = 2_000  # characters: their colors take at most a second, whatever they are
 _HIGHLIGHT = """
 import json, resource, sys
 limit = int(sys.argv[1])
@@ -62,7 +63,7 @@ def _json(content: bytes) -> Any:
 
     try:
         return json.loads(content)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise NotJSONError(error) from None
 
 
@@ -85,6 +86,8 @@ def _drop_outputs(document: Any) -> None:
 
 def _too_slow_to_show(sources: list[str]) -> str:
     """Why code cannot be shown, or "". Its colors come from regular expressions whose time has no bound, on some texts of 10 kB."""
+    if sum(map(len, sources)) < _ALWAYS_SHOWN:
+        return ""
     shown = subprocess.run(
         [sys.executable, "-I", "-c", _HIGHLIGHT, str(_MOST_SECONDS)],
         input=json.dumps(sources).encode(),

@@ -100,7 +100,7 @@ class Result:
         head, _, files = content.partition(b"\n")
         try:
             return cls(**json.loads(head), files=Archive(files))
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, RecursionError):
             raise CourseError("the result of a grading cannot be read") from None
 
 

@@ -55,7 +55,7 @@ def _reported(command: tuple[str, ...]) -> tuple[Path, ...]:
             [*command, "-s", "-c", _ASK], capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL
         )
         answered = json.loads(asked.stdout.splitlines()[-1])
-    except (OSError, subprocess.TimeoutExpired, ValueError, IndexError):
+    except (OSError, subprocess.TimeoutExpired, ValueError, RecursionError, IndexError):
         return ()
     programs = (Path(word) for word in command if word.startswith("/"))
     return tuple(path for path in (*programs, *map(Path, answered)) if path.is_absolute() and path.exists())

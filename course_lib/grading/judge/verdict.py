@@ -109,7 +109,7 @@ class Verdict:
         """
         try:
             return cls.from_json(json.loads(path.read_bytes()))
-        except (ValueError, CourseError):
+        except (ValueError, RecursionError, CourseError):
             raise CourseError(
                 f"{path} is not a verdict: expected the JSON that `course grade` writes next to a report"
             ) from None

@@ -64,7 +64,7 @@ def examined(model: bytes, *, launcher: Launcher | None = None, time_limit_s: fl
         return GraphForm(writers, tuple(str(name)[:200] for name in answer["products"]))
     except Rejected as error:
         raise BuildError(f"decoder.onnx: {error}") from None
-    except (EngineError, ValueError, KeyError, TypeError):
+    except (EngineError, ValueError, KeyError, TypeError, RecursionError):
         raise BuildError("decoder.onnx is not an ONNX model, or only a part of one: write it with GraphWriter.write") from None
 
 

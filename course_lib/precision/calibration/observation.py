@@ -83,7 +83,7 @@ class Ranges(Mapping[str, float]):
             if bad := [name for name, value in amax.items() if not 0 < value < float("inf")]:
                 raise ValueError(f"the range of {bad[0]!r} is {amax[bad[0]]}")
             return cls(amax, **{**found, "notes": tuple(found["notes"])})
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise CourseError(f"these are not calibrated ranges ({type(error).__name__}: {error}); calibrate again") from None
 
 

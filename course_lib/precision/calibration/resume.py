@@ -60,6 +60,7 @@ class Store:
         except (
             OSError,
             ValueError,
+            RecursionError,
             KeyError,
             TypeError,
             AttributeError,
