@@ -1,21 +1,25 @@
-"""The course's networks without a GPU: eager, torch.compile, ONNX Runtime in FP32 and INT8, OpenVINO, one thread each.
+"""The course's networks without a GPU: eager, torch.compile, ONNX Runtime in FP32 and INT8, OpenVINO, LiteRT, one thread each.
 
-    python benchmarks/cpu.py OUTPUT.json [--seconds 12] [--networks small wide encoder] [--batches 1 8 32]
+    python benchmarks/cpu.py OUTPUT.json [--seconds 12] [--networks small wide encoder] [--batches 1 8 32] [--litert PYTHON]
 
 Each candidate has its own process, started anew for every batch size, so that torch.compile compiles for that one. All candidates
 of a network and a batch size take turns in shuffled order, on held-out digits drawn anew in every round. INT8 means Q/DQ pairs with
 ranges that the course's `MSECalibrator` found on training digits, lowered for this processor. An interrupted run goes on.
+
+LiteRT takes part with ``--litert``. PYTHON is an interpreter that has Google's converter, see `benchmarks/litert_convert.py`.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import platform
+import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -25,10 +29,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import numpy as np
 
+from benchmarks.litert_convert import PACKAGES
 from benchmarks.recording import Row, about, one_line, rows_of, save
 from course_lib import models
-from course_lib.benchmark import Comparison, compare, relative_error
+from course_lib.benchmark import Comparison, compare, relative_error, sqnr_db
 from course_lib.engines import ModelSource, Plan, Worker, available_backends, build
+from course_lib.engines.backends.litert import LiteRT
 from course_lib.models import digits, export_onnx
 from course_lib.precision import MSECalibrator, activations, calibrate, insert_qdq, lower_for_onnxruntime
 from course_lib.recipe import Profile, Recipe
@@ -37,6 +43,8 @@ BATCHES = (1, 8, 32)
 CHECKED = 448  # held-out digits that accuracy and error are taken on: whole batches of every size
 CALIBRATED = 500  # training digits
 CANDIDATES = ("eager", "torch.compile", "ONNX Runtime FP32", "ONNX Runtime INT8", "OpenVINO FP32")
+LITERT = "LiteRT FP32"
+CONVERTER = Path(__file__).with_name("litert_convert.py")
 
 
 @dataclass(frozen=True)
@@ -71,13 +79,19 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=12, help="longest measuring of one network at one batch size")
     parser.add_argument("--networks", nargs="*", default=list(NETWORKS), choices=list(NETWORKS))
     parser.add_argument("--batches", nargs="*", type=int, default=list(BATCHES), choices=list(BATCHES))
+    parser.add_argument(
+        "--litert", type=Path, metavar="PYTHON", help="an interpreter with litert-torch; without it LiteRT is left out"
+    )
     options = parser.parse_args()
     known, rows = provenance(), rows_of(options.output)
+    wanted = len(CANDIDATES) + bool(options.litert)
     for network in (NETWORKS[name] for name in options.networks):
         there = Counter(row["batch"] for row in rows if row["network"] == network.title)
-        todo = [batch for batch in options.batches if there[batch] < len(CANDIDATES)]
+        todo = [batch for batch in options.batches if there[batch] < wanted]
         with tempfile.TemporaryDirectory() as folder:
-            sources = candidates(network, Path(folder)) if todo else {}
+            sources = candidates(network, Path(folder), options.litert, options.batches) if todo else {}
+            if todo and options.litert:
+                known["versions"] |= converter_versions(options.litert)
             for batch in todo:
                 found = measured(network, sources, batch, options.seconds)
                 rows = [row for row in rows if (row["network"], row["batch"]) != (network.title, batch)] + found
@@ -88,13 +102,19 @@ def main() -> None:
 
 def provenance() -> Row:
     """Besides what every record says: the kernel's version, and how busy the machine was when the run began."""
-    versions = {b.name: b.version for b in available_backends() if b.name in ("torch", "onnxruntime", "openvino")}
+    versions = {
+        b.name: b.version
+        for b in available_backends()
+        if b.name in ("torch", "onnxruntime", "openvino", "litert") and b.version
+    }
     more = {"driver": f"none: no GPU; {platform.system()} {platform.release()}", "load_at_start": round(os.getloadavg()[0], 2)}
     return {**about(versions), **more}
 
 
-def candidates(network: Network, folder: Path) -> dict[str, ModelSource | Plan | str]:
-    """What each candidate's process loads; one line where it could not be made."""
+def candidates(
+    network: Network, folder: Path, litert: Path | None = None, batches: Sequence[int] = BATCHES
+) -> dict[str, ModelSource | Plan | str]:
+    """What each candidate's process loads; one line where it could not be made. LiteRT takes part where it has a converter."""
     module, model = f"course_lib.models:{network.factory}", folder / "model.onnx"
     eager = ModelSource(module, network.arguments)
     export_onnx(getattr(models, network.factory)(*network.arguments), model)
@@ -107,6 +127,8 @@ def candidates(network: Network, folder: Path) -> dict[str, ModelSource | Plan |
         "ONNX Runtime INT8": lambda: int8_plan(network, model),
         "OpenVINO FP32": lambda: build(model, Recipe(profiles=[network.profile]), backend="openvino"),
     }
+    if litert is not None:
+        makers[LITERT] = lambda: litert_plan(network, folder / "model.tflite", litert, batches)
     for name, make in makers.items():
         try:
             found[name] = make()
@@ -124,6 +146,32 @@ def int8_plan(network: Network, model: Path) -> Plan:
     ranges = calibrate(graph, batches, MSECalibrator(), tensors=activations(graph), progress=False)
     recipe = Recipe(precision="int8", profiles=[network.profile])
     return build(lower_for_onnxruntime(insert_qdq(graph, ranges)), recipe, backend="onnxruntime")
+
+
+def litert_plan(network: Network, converted: Path, python: Path, batches: Sequence[int]) -> Plan:
+    """The network as Google's converter makes it of the PyTorch module, with a signature for each batch size."""
+    shape = network.profile[network.input].opt[1:]
+    command = [
+        python,
+        CONVERTER,
+        converted,
+        f"course_lib.models:{network.factory}",
+        *network.arguments,
+        "--input",
+        network.input,
+    ]
+    numbers = ["--shape", *shape, "--batches", *batches]
+    done = subprocess.run([*map(str, command), *map(str, numbers)], capture_output=True, text=True, timeout=600)
+    if done.returncode:
+        raise RuntimeError((done.stderr.strip().splitlines() or ["no output"])[-1])
+    return LiteRT().converted(converted.read_bytes())
+
+
+def converter_versions(python: Path) -> dict[str, str]:
+    """The versions of the packages that convert for LiteRT."""
+    program = f"import json; from importlib.metadata import version; print(json.dumps({{n: version(n) for n in {PACKAGES}}}))"
+    found: dict[str, str] = json.loads(subprocess.run([python, "-c", program], capture_output=True, check=True).stdout)
+    return found
 
 
 def measured(network: Network, sources: Mapping[str, ModelSource | Plan | str], batch: int, seconds: float) -> list[Row]:
@@ -152,6 +200,8 @@ def measured(network: Network, sources: Mapping[str, ModelSource | Plan | str], 
             rows.append({**row, "failed": failed[name]})
         else:
             row |= {**_speed(speeds, name), "relative_error": relative_error(answers["eager"], answers[name])}
+            if name != "eager":
+                row["sqnr_db"] = sqnr_db(answers["eager"], answers[name])
             rows.append({**row, "accuracy": right[name], "eager_accuracy": right["eager"]})
     return rows
 

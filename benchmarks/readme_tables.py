@@ -210,6 +210,17 @@ def gpus(data: Data) -> str:
 
 def networks_cpu(data: Data) -> str:
     """Speedups over eager, and what they cost."""
+    return _on_a_cpu(data, "networks_cpu")
+
+
+def litert_cpu(data: Data) -> str:
+    """The same with LiteRT in the same run."""
+    how = f"""LiteRT's files have a signature for each batch size. litert-torch {data["versions"]["litert-torch"]} converted them
+        from PyTorch."""
+    return _on_a_cpu(data, "litert_cpu", how)
+
+
+def _on_a_cpu(data: Data, name: str, how: str = "") -> str:
     rows = {(row["network"], row["batch"], row["candidate"]): row for row in data["rows"]}
     candidates = [name for name in dict.fromkeys(row["candidate"] for row in data["rows"]) if name != "eager"]
     lines = []
@@ -218,11 +229,10 @@ def networks_cpu(data: Data) -> str:
         cells = [_over_eager(rows.get((network, batch, name), {"failed": "not measured"})) for name in candidates]
         lines.append((network, batch, f"{eager['ms']:.2f} ms" if "ms" in eager else "failed", *cells))
     notes = "; ".join(filter(None, (_cost(data["rows"], name) for name in candidates)))
-    about = f"""Without a GPU: {data["device"]}, {versions(data)}, {source("networks_cpu", data)}; speedup over eager [95 % interval],
+    about = f"""Without a GPU: {data["device"]}, {versions(data)}, {source(name, data)}; speedup over eager [95 % interval],
         interleaved, one thread each, the machine's load {data["load_at_start"]:.1f} at the start):"""
-    return page(
-        about, table(("network", "batch", "eager", *candidates), lines), f"On held-out digits, the worst of all rows. {notes}."
-    )
+    worst = f"On held-out digits, the worst of all rows. {notes}."
+    return page(about, table(("network", "batch", "eager", *candidates), lines), worst, how)
 
 
 def _over_eager(row: Data) -> str:
@@ -235,7 +245,9 @@ def _cost(rows: Sequence[Data], candidate: str) -> str:
     if not mine:
         return ""
     lost = max(0.0, *(row["eager_accuracy"] - row["accuracy"] for row in mine))
-    return f"{candidate}: relative error at most {error(max(row['relative_error'] for row in mine))}, accuracy lost {100 * lost:.1f} points"
+    signal = min((row["sqnr_db"] for row in mine if "sqnr_db" in row), default=None)
+    worst = error(max(row["relative_error"] for row in mine)) + ("" if signal is None else f" (SQNR at least {signal:.0f} dB)")
+    return f"{candidate}: relative error at most {worst}, accuracy lost {100 * lost:.1f} points"
 
 
 def engines(data: Data) -> str:
@@ -308,5 +320,6 @@ TABLES: Mapping[str, Callable[[Data], str]] = {
     "labs_h200": labs,
     "labs_shared_h200": labs_shared,
     "networks_cpu": networks_cpu,
+    "litert_cpu": litert_cpu,
     "decoder_cpu": decoder,
 }

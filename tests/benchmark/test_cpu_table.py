@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from benchmarks import cpu, readme_tables
+from course_lib.benchmark.records import RESULTS, recorded
 from course_lib.engines import ModelSource
 
 SMALL = cpu.NETWORKS["small"]
@@ -23,7 +24,7 @@ def sources(tmp_path_factory):
 
 def test_every_candidate_has_a_row_and_one_that_fails_says_why(sources, monkeypatch, tmp_path, capsys) -> None:
     monkeypatch.setattr(cpu, "CHECKED", 64)
-    monkeypatch.setattr(cpu, "candidates", lambda network, folder: sources)
+    monkeypatch.setattr(cpu, "candidates", lambda *_: sources)
     output = tmp_path / "cpu.json"
     command = ["cpu.py", str(output), "--networks", "small", "--batches", "8", "--seconds", "0.1"]
     monkeypatch.setattr(sys, "argv", command)
@@ -57,7 +58,7 @@ def test_a_run_goes_on_where_it_was_cut(monkeypatch, tmp_path) -> None:
         return [{"network": network.title, "batch": batch, "candidate": "eager", "failed": "not today"}]
 
     monkeypatch.setattr(cpu, "measured", measure)
-    monkeypatch.setattr(cpu, "candidates", lambda network, folder: {})
+    monkeypatch.setattr(cpu, "candidates", lambda *_: {})
     monkeypatch.setattr(sys, "argv", ["cpu.py", str(output), "--networks", "small", "--batches", "1", "8"])
     cpu.main()
     assert measured == [8] and json.loads(output.read_text())["rows"] == [*done, *measure(SMALL, {}, 8, 0)]
@@ -68,3 +69,21 @@ def test_int8_is_int8_and_the_encoder_reads_rows(sources) -> None:
     assert plan.recipe["precision"] == "int8" and b"QuantizeLinear" in plan.data
     images = np.arange(2 * 32 * 32, dtype=np.float32).reshape(2, 1, 32, 32)
     assert np.array_equal(cpu.NETWORKS["encoder"].inputs(images)["tokens"][1, 3], images[1, 0, 3])
+
+
+def test_litert_ran_in_the_same_race_and_lecture_1_says_what_came_out() -> None:
+    rows = {(row["network"], row["batch"], row["candidate"]): row for row in recorded("litert_cpu").rows}
+    assert all(row.get("sqnr_db", 200) > 110 for key, row in rows.items() if key[2] == cpu.LITERT)
+    first = {cpu.NETWORKS[name].title: name for name in cpu.NETWORKS}
+    apart = {}
+    for network, name in first.items():
+        for batch in (1, 8):
+            mine, other = (rows[network, batch, who]["speedup"] for who in (cpu.LITERT, "ONNX Runtime FP32"))
+            apart[name, batch] = 1 if mine["low"] > other["high"] else -1 if mine["high"] < other["low"] else 0
+    assert (apart["encoder", 1], apart["encoder", 8], apart["small", 8], apart["wide", 8]) == (1, 1, -1, -1)
+
+
+def test_the_litert_table_names_the_converter_and_the_noise() -> None:
+    data = json.loads((RESULTS / "litert_cpu.json").read_text(encoding="utf-8"))
+    said = readme_tables.litert_cpu(data)
+    assert "| OpenVINO FP32 | LiteRT FP32 |" in said and "litert-torch 0.10.0" in said and "SQNR at least" in said

@@ -20,7 +20,7 @@ from course_lib.engines.cache.plan_cache import PlanCache
 from course_lib.errors import BackendUnavailable, BuildError, EngineError, PlanError
 from course_lib.recipe import Recipe
 
-OWN = ("tensorrt", "tensorrt_rtx", "onnxruntime", "openvino", "torch", "torch_tensorrt")
+OWN = ("tensorrt", "tensorrt_rtx", "onnxruntime", "litert", "openvino", "torch", "torch_tensorrt")
 
 _TOY = '''
 """A backend that runs chains of Neg and Relu with numpy. Its plan is the list of the operators."""
@@ -227,7 +227,7 @@ def test_the_order_and_the_names_of_the_courses_own() -> None:
 
 
 def test_an_unknown_name_lists_the_known_ones() -> None:
-    with pytest.raises(BackendUnavailable, match="no backend 'nobody': the course has tensorrt, tensorrt_rtx, onnxruntime, op"):
+    with pytest.raises(BackendUnavailable, match="no backend 'nobody': the course has tensorrt, tensorrt_rtx, onnxruntime, li"):
         registry.find("nobody")
 
 

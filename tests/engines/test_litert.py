@@ -1,0 +1,86 @@
+"""LiteRT on the CPU: a file that Google's converter made of the small classifier gives PyTorch's answers."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from benchmarks import cpu
+from course_lib.benchmark import sqnr_db
+from course_lib.engines import Plan, Worker, build, load
+from course_lib.engines.backends.litert import LiteRT
+from course_lib.errors import OUTSIDE_PROFILES, BackendUnavailable, EngineError, PlanError
+from course_lib.models import digits
+from tests.exported import network
+
+pytest.importorskip("ai_edge_litert")
+FILE = Path(__file__).parents[1] / "data" / "small_classifier.tflite"
+
+
+@pytest.fixture(scope="module")
+def plan() -> Plan:
+    return LiteRT().converted(FILE.read_bytes())
+
+
+@pytest.mark.parametrize("batch", [1, 8])
+def test_the_answers_are_pytorchs(plan: Plan, batch: int) -> None:
+    images = digits("test").images[:batch]
+    engine = load(plan)
+    with torch.inference_mode():
+        want = network("small")(torch.from_numpy(images)).numpy()
+    assert sqnr_db(want, engine.infer({"image": images})["logits"]) > 110
+    assert engine.time_ms({"image": images}) > 0
+
+
+def test_the_engine_says_which_shapes_it_accepts(plan: Plan) -> None:
+    engine = load(plan)
+    (image,), (logits,) = engine.inputs, engine.outputs
+    assert (image.name, image.shape, image.dtype) == ("image", (-1, 1, 32, 32), "float32")
+    assert (logits.name, logits.shape) == ("logits", (-1, 10))
+    with pytest.raises(EngineError, match="accepts image 3x1x32x32: it has image 1x1x32x32, image 8x1x32x32") as raised:
+        engine.infer({"image": np.zeros((3, 1, 32, 32), np.float32)})
+    assert raised.value.code == OUTSIDE_PROFILES
+    with pytest.raises(EngineError, match="needs dtype float32"):
+        engine.infer({"image": np.zeros((1, 1, 32, 32))})
+
+
+def test_an_answer_stays_after_the_next_call(plan: Plan) -> None:
+    engine, images = load(plan), digits("test").images
+    first = engine.infer({"image": images[:1]})["logits"]
+    kept = first.copy()
+    engine.infer({"image": images[1:2]})
+    assert np.array_equal(first, kept)
+
+
+def test_it_runs_in_a_worker_and_builds_nothing(plan: Plan, small_onnx: Path) -> None:
+    with Worker() as worker:
+        worker.load(plan)
+        assert worker.infer({"image": digits("test").images[:8]})["logits"].shape == (8, 10)
+    with pytest.raises(BackendUnavailable, match="litert cannot build here: this backend does not build plans"):
+        build(small_onnx, backend="litert")
+
+
+@pytest.mark.parametrize("data", [b"", b"junk" * 99, FILE.read_bytes()[:5000]], ids=["empty", "foreign", "cut off"])
+def test_a_damaged_file_is_rejected(plan: Plan, data: bytes) -> None:
+    with pytest.raises(PlanError, match="litert cannot read the plan"):
+        load(replace(plan, data=data))
+
+
+def test_the_converter_is_called_with_the_networks_input_and_its_failure_is_a_line(tmp_path: Path) -> None:
+    """A stand-in for the interpreter that has the converter."""
+    python = tmp_path / "python"
+    python.write_text(
+        f'#!{sys.executable}\nimport sys, shutil\nprint(*sys.argv[3:])\nif "wide" in sys.argv: sys.exit("no litert_torch")\n'
+        f'assert sys.argv[3:] == "course_lib.models:classifier small --input image --shape 1 32 32 --batches 1 8".split()\n'
+        f'shutil.copy("{FILE}", sys.argv[2])\n'
+    )
+    python.chmod(0o755)
+    found = cpu.litert_plan(cpu.NETWORKS["small"], tmp_path / "a.tflite", python, (1, 8))
+    assert found.backend == "litert" and found.data == FILE.read_bytes()
+    with pytest.raises(RuntimeError, match=r"^no litert_torch$"):
+        cpu.litert_plan(cpu.NETWORKS["wide"], tmp_path / "b.tflite", python, (1, 8))
