@@ -5,18 +5,13 @@ from __future__ import annotations
 import json
 import os
 import re
-import sys
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, RootModel, ValidationError, field_validator, model_validator
 
+from course_lib._util import toml_text
 from course_lib.errors import PROFILE, RecipeError
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 Precision = Literal["fp32", "fp16", "bf16", "int8", "fp8"]
 Dimension = Annotated[int, Field(ge=0, strict=True)]
@@ -149,7 +144,7 @@ class Recipe(_Value):
     def loads(cls, text: str) -> Recipe:
         """Read a recipe from TOML text; see `load`."""
         try:
-            fields = tomllib.loads(text)
+            fields = toml_text.loads(text)
         except (ValueError, RecursionError) as error:  # int() rejects thousands of digits with its own ValueError
             raise RecipeError(f"not valid TOML: {str(error)[:300]}") from None
         return cls(**fields)

@@ -36,5 +36,5 @@ def _reads(node: ast.AST) -> bool:
         isinstance(function, ast.Attribute)
         and function.attr in ("load", "loads")
         and isinstance(function.value, ast.Name)
-        and function.value.id in ("json", "tomllib")
+        and function.value.id in ("json", "tomllib", "toml_text")
     )

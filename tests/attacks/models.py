@@ -9,7 +9,8 @@ import numpy as np
 import onnx
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
-from course_lib.labs.lab01_first_engine.lab import reference_recipe
+from course_lib.labs.lab01_first_engine.lab import SERVICE
+from course_lib.labs.lab01_first_engine.reference import recipe as reference_recipe
 from course_lib.models import classifier, export_onnx
 from course_lib.precision import LOWERED
 from tests.attacks.scene import Scene
@@ -20,7 +21,7 @@ from tests.labs import hostile
 
 def submission(folder: Path, model: onnx.ModelProto) -> None:
     (folder / "model.onnx").write_bytes(model.SerializeToString())
-    reference_recipe().save(folder / "recipe.toml")
+    reference_recipe(SERVICE).save(folder / "recipe.toml")
 
 
 def rewrite(folder: Path, change: hostile.Change) -> None:

@@ -340,7 +340,15 @@ def _id() -> Reader:
 def _notebook() -> Reader:
     import nbformat
 
-    from course_lib.grading.batch.notebook_limits import unreadable
+    from course_lib.grading.batch.notebook_limits import _invalid
+    from course_lib.grading.batch.notebook_reader import cleaned
+
+    def read(data: bytes, file: Path) -> object:
+        try:
+            text = cleaned(data)
+        except Exception as error:  # as in the process that it runs in
+            raise CourseError(str(error)) from None
+        return _no_reason(_invalid(file, text))
 
     cells = [
         nbformat.v4.new_markdown_cell("# t"),
@@ -348,7 +356,7 @@ def _notebook() -> Reader:
     ]
     old = {"nbformat": 3, "nbformat_minor": 0, "metadata": {"name": ""}, "worksheets": [{"cells": [], "metadata": {}}]}
     seeds = [nbformat.writes(nbformat.v4.new_notebook(cells=cells)).encode(), json.dumps(old).encode()]
-    return Reader(_from_file(lambda path: _no_reason(unreadable(path)), "lab.ipynb"), seeds, most_bytes=1 << 20)
+    return Reader(_from_file(lambda path: read(path.read_bytes(), path), "lab.ipynb"), seeds, most_bytes=1 << 20)
 
 
 def _verdict() -> Reader:

@@ -26,11 +26,12 @@ from course_lib.grading.isolation import sandbox
 from course_lib.grading.judge.judging import judge
 from course_lib.labs import Examination, Examiner
 from course_lib.labs.lab02_fusion import causes as lab02_causes
-from course_lib.labs.lab02_fusion.causes import GUILTY, PARTS
+from course_lib.labs.lab02_fusion.causes import PARTS
 from course_lib.labs.lab02_fusion.judge.counts import OPSET, costs, given_layers
 from course_lib.labs.lab02_fusion.lab import Fusion
 from course_lib.labs.lab02_fusion.network import SlowClassifier, slow_classifier
 from course_lib.labs.lab02_fusion.reference import Mean, repaired, rewritten
+from course_lib.labs.lab02_fusion.reference_causes import GUILTY
 from course_lib.models import classifier, digits, export_onnx, fresh_digits
 from tests.bare import bare_python
 from tests.labs import hostile

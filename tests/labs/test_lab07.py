@@ -22,9 +22,10 @@ from course_lib.labs import Examination, Examiner
 from course_lib.labs.lab07_profiling import causes as lab07_causes
 from course_lib.labs.lab07_profiling import figures
 from course_lib.labs.lab07_profiling import service as services
-from course_lib.labs.lab07_profiling.causes import GUILTY, RANGES, Evidence
+from course_lib.labs.lab07_profiling.causes import Evidence
 from course_lib.labs.lab07_profiling.judge import answers, throughput
 from course_lib.labs.lab07_profiling.network import exported
+from course_lib.labs.lab07_profiling.reference_causes import GUILTY, RANGES
 from course_lib.labs.lab07_profiling.sandboxed import pipeline
 from course_lib.labs.lab07_profiling.stream import fresh_stream, usual_sizes
 from course_lib.models import digits

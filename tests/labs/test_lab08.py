@@ -445,7 +445,18 @@ WRONG = {
         "'w' is not a request",
         "which input",
     ),
-    "fewer than no instances": (("count: 2", "count: -7"), "none", "negative count", "execution context"),
+    "a warm-up from a file": (
+        (
+            "max_batch_size: 16",
+            'max_batch_size: 16 model_warmup [ { name: "w" batch_size: 1 inputs { key: "features" '
+            'value { data_type: TYPE_FP32 dims: [ 256 ] input_data_file: "x" } } } ]',
+        ),
+        "none",
+        "'w' is not a request",
+        "from no file",
+    ),
+    "countless instances": (("count: 2", "count: 2147483647"), "none", "above 16", "execution context"),
+    "fewer than no instances": (("count: 2", "count: -7"), "none", "count that is negative", "execution context"),
     "no protobuf text": (("platform:", "platform ="), "none", "does not parse", "Line and column"),
     "no such field": (("max_batch_size", "max_batchsize"), "none", "no field named", "Line and column"),
 }

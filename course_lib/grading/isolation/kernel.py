@@ -13,6 +13,7 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
+import zmq
 from jupyter_client.manager import AsyncKernelManager
 from nbclient.exceptions import CellTimeoutError, DeadKernelError
 from nbformat import NotebookNode
@@ -29,6 +30,7 @@ from course_lib.grading.isolation import sandbox
 from course_lib.grading.isolation.confinement import confined
 from course_lib.grading.judge import artifacts
 
+_LARGEST_MESSAGE = 32 << 20
 _TOO_LONG = "a cell ran longer than it may"
 
 
@@ -46,6 +48,13 @@ class SandboxedKernelManager(AsyncKernelManager):
     def format_kernel_cmd(self, extra_arguments: list[str] | None = None) -> list[str]:
         kernel = [sys.executable, "-m", "ipykernel_launcher", "-f", self.connection_file, *(extra_arguments or [])]
         return self.launch(kernel) if self.launch else kernel
+
+    @override
+    def client(self, **options: Any) -> Any:
+        """A client whose sockets disconnect at a message that is larger than any honest one, before it is in memory."""
+        made = super().client(**options)
+        made.context.setsockopt(zmq.MAXMSGSIZE, _LARGEST_MESSAGE)
+        return made
 
     @override
     async def start_kernel(self, **options: Any) -> None:
@@ -143,11 +152,14 @@ class SandboxedExecute(Execute):
 
     @override
     def process_message(self, msg: dict[str, Any], cell: NotebookNode, cell_index: int) -> NotebookNode | None:
-        content = msg["content"]
-        self._printed += len(str(content))  # text, data, metadata, tracebacks: whatever comes is kept
+        self._printed += len(str(msg["content"])) + sum(map(len, msg.get("buffers", ())))  # whatever comes is kept
         if self._printed > self.max_output_bytes:
             raise OutputFlood(f"the notebook printed more than {self.max_output_bytes / 1e6:g} MB")
         return super().process_message(msg, cell, cell_index)
+
+    @override
+    def handle_comm_msg(self, outs: list[NotebookNode], msg: dict[str, Any], cell_index: int) -> None:
+        """Ignore the state of widgets: no page shows it, and it has no bound."""
 
     def _get_timeout(self, cell: NotebookNode | None) -> int:
         left = int(self.total_timeout_s - (time.monotonic() - self._started))

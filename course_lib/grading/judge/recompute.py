@@ -78,7 +78,7 @@ def contradictions(document: Mapping[str, Any], expected_key: str | None = None)
         return list(_contradictions(Verdict.from_json(document), document["score"], document["max_score"]))
     except CourseError as error:
         return [str(error)]
-    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
         return [f"not a verdict of this course ({type(error).__name__}: {error})"]
 
 

@@ -47,6 +47,7 @@ _ACTIVE = (
     "text/html", "text/markdown", "text/latex", "image/svg+xml", "application/javascript",
     "application/vnd.jupyter.widget-view+json",
 )  # fmt: skip
+_COLOR = re.compile("\x1b(\\[[0-9;:]*m?)?")
 _SETTINGS = ("SandboxedExecute", "GradeArtifacts", "LatePenalty")  # what an instructor may set
 
 
@@ -199,7 +200,17 @@ class StripActiveContent(NbGraderPreprocessor):
                 output["metadata"] = {}  # a picture's size becomes an attribute of its tag as it stands
             for kind in _ACTIVE:
                 (output.get("data") or {}).pop(kind, None)
+            _drop_colors(output)
         return cell, resources
+
+
+def _drop_colors(output: NotebookNode) -> None:
+    """Remove a terminal's codes from all text. The renderer's time grows with the square of their number."""
+    for place, kind in ((output, "text"), (output.get("data") or {}, "text/plain"), (output, "evalue")):
+        if isinstance(place.get(kind), str):
+            place[kind] = _COLOR.sub("", place[kind])
+    if "traceback" in output:
+        output["traceback"] = [_COLOR.sub("", line) for line in output["traceback"]]
 
 
 def _as_text(markdown: str) -> str:

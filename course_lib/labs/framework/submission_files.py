@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
+from course_lib._util import toml_text
 from course_lib.errors import MISSING_FILE, BuildError, EngineError, PrecisionError
 from course_lib.recipe import Recipe
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 
 def missing(name: str) -> str:
@@ -84,7 +79,7 @@ def read_toml(file: Path, max_bytes: int, advice: str = "") -> dict[str, Any]:
         EngineError: it is missing, cannot be read, is too long or is not TOML; one line.
     """
     try:
-        return tomllib.loads(_content(file, max_bytes, advice).decode())
+        return toml_text.loads(_content(file, max_bytes, advice).decode())
     except (ValueError, RecursionError) as error:
         raise EngineError(f"{file.name} is not TOML: {' '.join(str(error).split())[:120]}") from None
 

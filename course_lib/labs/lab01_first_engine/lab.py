@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tempfile
 from contextlib import ExitStack
-from functools import cache
 from pathlib import Path
 from typing import ClassVar
 
@@ -26,8 +25,9 @@ from course_lib.labs.framework.racing import Pace, Tiers
 from course_lib.labs.framework.reference import reference_engine
 from course_lib.labs.framework.submission_files import model_and_recipe
 from course_lib.labs.framework.task import Outcome, Task
+from course_lib.labs.lab01_first_engine import reference as lab01_reference
 from course_lib.models import Digits
-from course_lib.recipe import Profile, Recipe
+from course_lib.recipe import Recipe
 
 SERVICE = (1, 32)  # smallest and largest batch that the service of the story sends
 FRESH_IMAGES = 512
@@ -64,8 +64,7 @@ class FirstEngine(Lab):
 
     def write_reference(self, folder: Path, *, opset: int | None = None) -> None:
         """FP32, as exported, tuned for the most frequent batch."""
-        (folder / "model.onnx").write_bytes(_exported(opset))
-        reference_recipe().save(folder / "recipe.toml")
+        lab01_reference.write(folder, SERVICE, opset)
 
     def examine(self, folder: Path, examiner: Examiner, only: str | None = None) -> Examination:
         """Build, run fresh images, then measure the speed. A step that fails also costs the points of later steps."""
@@ -127,7 +126,7 @@ class FirstEngine(Lab):
                 speed = () if not with_speed else self.zero_outcomes(wrong, accuracy.hint, ("speed",))
                 return Examination((profile, accuracy, *speed), plan, figures=figures)
             examiner.begins("speed: PyTorch, the reference and your engine, interleaved", examiner.measure_s)
-            reference = stack.enter_context(reference_engine(self, examiner, reference_recipe()))
+            reference = stack.enter_context(reference_engine(self, examiner, lab01_reference.recipe(SERVICE)))
             rng = examiner.rng()
 
             size = racing.batch_sizes(rng, accepted)
@@ -163,19 +162,6 @@ class FirstEngine(Lab):
         tier = "partial" if loss <= PARTIAL_LOSS else "none"
         message = f"{found} Full points need at most {FULL_LOSS} percentage points less than PyTorch."
         return self.outcome("accuracy", tier, message, hint, share=0.5), figures
-
-
-def reference_recipe() -> Recipe:
-    """One profile over the service's range, tuned for the single image that it sends most often."""
-    low, high = SERVICE
-    return Recipe(profiles=(Profile(image={"min": (low, 1, 32, 32), "opt": (1, 1, 32, 32), "max": (high, 1, 32, 32)}),))
-
-
-@cache
-def _exported(opset: int | None) -> bytes:
-    from course_lib.models import classifier, export_onnx
-
-    return export_onnx(classifier("wide"), opset=opset).SerializeToString()
 
 
 def _accepted(recipe: Recipe) -> list[int]:

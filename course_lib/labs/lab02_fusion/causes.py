@@ -9,6 +9,7 @@ from pathlib import Path
 from course_lib.engines import LayerTable
 from course_lib.errors import CourseError
 from course_lib.labs.framework.submission_files import read_json
+from course_lib.labs.lab02_fusion import reference_causes
 
 FILE = "causes.json"
 MAX_BYTES = 64 << 10
@@ -24,8 +25,6 @@ PARTS = {
     "reshape": ("pool",),
     "residual": ("block1.join", "block2.join", "block3.join"),
 }
-# What costs kernels in TensorRT for RTX 1.7.1, each alone in the reference: 4, 1, 2, 1, 1 and 7. The others cost none.
-GUILTY = ("activation", "branches", "concat", "head", "layout", "residual")
 
 Causes = Mapping[str, tuple[str, ...]]
 
@@ -78,14 +77,14 @@ def judge(causes: Causes, costs: Mapping[str, int], given: LayerTable) -> Judged
         given: the layer table of the given network from the same builder.
     """
     costly = {suspect for suspect, kernels in costs.items() if kernels > 0}
-    allowed = costly.union(GUILTY)
+    allowed = costly.union(reference_causes.GUILTY)
     problems = {
         suspect: _problem(suspect, nodes, given, seen=suspect in costly)
         for suspect, nodes in causes.items()
         if suspect in allowed
     }
     return Judged(
-        missing=tuple(suspect for suspect in GUILTY if suspect in costly and suspect not in causes),
+        missing=tuple(suspect for suspect in reference_causes.GUILTY if suspect in costly and suspect not in causes),
         innocent=tuple(suspect for suspect in causes if suspect not in allowed),
         evidence={suspect: problem for suspect, problem in problems.items() if problem},
     )

@@ -28,6 +28,7 @@ from course_lib.labs.framework.reference import reference_engine
 from course_lib.labs.framework.submission_files import submitted
 from course_lib.labs.framework.task import UNUSUAL, Outcome, Task
 from course_lib.labs.lab02_fusion import causes as lab02_causes
+from course_lib.labs.lab02_fusion import reference_causes
 from course_lib.labs.lab02_fusion.causes import PARTS
 from course_lib.labs.lab02_fusion.judge.counts import OPSET, RECIPE, costs, given_layers, reference_kernels
 from course_lib.labs.lab02_fusion.judge.equivalence import PARTIAL_DB, Equality, equality
@@ -39,14 +40,6 @@ SUSPICIOUS = 4  # that many kernels fewer than the reference's and an instructor
 MISJUDGED = 2  # suspects that may be judged wrongly for half of the points
 
 _OF_THE_MODEL = ("equality", "kernels")
-_EVIDENCE = {  # the reference's causes.json
-    "activation": ["/block1/act/Where"],
-    "branches": ["/block2/conv1/second/Conv"],
-    "concat": ["/block3/conv1/right/Conv"],
-    "head": ["/head/head.1/MatMul"],
-    "layout": ["/block1/norm1/Transpose"],
-    "residual": ["/block1/join/ReduceSum"],
-}
 
 
 class Fusion(Lab):
@@ -72,7 +65,7 @@ class Fusion(Lab):
     def write_reference(self, folder: Path, *, opset: int | None = None) -> None:
         """The network with every suspect rewritten, and the guilty suspects with evidence."""
         (folder / "model.onnx").write_bytes(_exported(opset or OPSET))
-        (folder / "causes.json").write_text(json.dumps(_EVIDENCE, indent=2))
+        (folder / "causes.json").write_text(json.dumps(reference_causes.EVIDENCE, indent=2))
 
     def examine(self, folder: Path, examiner: Examiner, only: str | None = None) -> Examination:
         """Count the kernels, compare the answers, check the evidence."""

@@ -33,7 +33,7 @@ from course_lib.labs.framework.reference import ours
 from course_lib.labs.framework.submission_files import submitted
 from course_lib.labs.framework.task import Outcome, Task
 from course_lib.labs.lab05_dynamic_shapes import account as lab05_account
-from course_lib.labs.lab05_dynamic_shapes import search, service, traffic
+from course_lib.labs.lab05_dynamic_shapes import reference, search, service, traffic
 from course_lib.labs.lab05_dynamic_shapes.service import Bill, Box, Service
 from course_lib.labs.lab05_dynamic_shapes.traffic import LARGEST
 from course_lib.recipe import Recipe
@@ -74,11 +74,7 @@ class DynamicShapes(Lab):
 
     def write_reference(self, folder: Path, *, opset: int | None = None) -> None:
         """The best three profiles, if a batch has a fixed cost and a cost per token. Nothing is measured."""
-        counts = traffic.yesterday().counts()
-        recipe = service.recipe(*search.cheapest(search.by_tokens(), counts))
-        recipe.save(folder / "recipe.toml")
-        bill = service.bill(recipe, counts)
-        lab05_account.write(folder / "account.json", (bill.shares, bill.padding))
+        reference.write(folder)
 
     def examine(self, folder: Path, examiner: Examiner, only: str | None = None) -> Examination:
         """Build, route, check the account, then price a fresh day of traffic."""

@@ -10,23 +10,12 @@ from pathlib import Path
 
 from course_lib.errors import CourseError
 from course_lib.labs.framework.submission_files import read_json
+from course_lib.labs.lab07_profiling import reference_causes as right
 from course_lib.labs.lab07_profiling.sandboxed.pipeline import ENGINE_ROW, START
 from course_lib.profiling import Timeline
 
 FILE = "causes.json"
 MAX_BYTES = 64 << 10
-# Each suspect, and the range that holds what it costs and nothing else.
-RANGES = {
-    "batch": "infer",
-    "compression": "decode",
-    "conversion": "hand over",
-    "engine": "open engine",
-    "lock": "lock",
-    "logging": "log",
-    "pixels": "normalize",
-    "self-test": "self-test",
-}
-GUILTY = ("batch", "conversion", "engine", "pixels")
 MATTERS = 0.05  # share of the time from which on a guilty suspect has to be named; on a fast GPU `batch` may have less
 
 
@@ -57,7 +46,10 @@ def shares(timeline: Timeline) -> dict[str, float]:
 def write(path: Path, timeline: Timeline) -> None:
     """The right answer, with the evidence of a recording of the given pipeline."""
     measured = shares(timeline)
-    causes = {suspect: {"range": RANGES[suspect], "share": round(measured[RANGES[suspect]], 3)} for suspect in GUILTY}
+    causes = {
+        suspect: {"range": right.RANGES[suspect], "share": round(measured[right.RANGES[suspect]], 3)}
+        for suspect in right.GUILTY
+    }
     path.write_text(json.dumps(causes, indent=2), encoding="utf-8")
 
 
@@ -76,8 +68,8 @@ def read(path: Path) -> dict[str, Evidence]:
 
 
 def _suspect(name: str) -> str:
-    if name not in RANGES:
-        raise CourseError(f"{FILE} names {name[:40]!r}; the suspects are {', '.join(RANGES)}")
+    if name not in right.RANGES:
+        raise CourseError(f"{FILE} names {name[:40]!r}; the suspects are {', '.join(right.RANGES)}")
     return name
 
 
@@ -105,7 +97,7 @@ class Judged:
 
     def message(self) -> str:
         """What is wrong, one sentence each. Missing and innocent ranges are counted, not named."""
-        parts = [f"{self.wrong} of {len(RANGES)} suspects are judged wrongly."]
+        parts = [f"{self.wrong} of {len(right.RANGES)} suspects are judged wrongly."]
         if self.missing:
             parts.append("At least one that costs time is not named.")
         if self.innocent:
@@ -130,10 +122,12 @@ def judge(causes: Mapping[str, Evidence], *measured: Mapping[str, float]) -> Jud
 
     Other load changes shares, so evidence must agree with one of several recordings, or be between them.
     """
-    problems = {suspect: _problem(suspect, one, measured) for suspect, one in causes.items() if suspect in GUILTY}
+    problems = {suspect: _problem(suspect, one, measured) for suspect, one in causes.items() if suspect in right.GUILTY}
     return Judged(
-        missing=tuple(s for s in GUILTY if s not in causes and min(one.get(RANGES[s], 0.0) for one in measured) >= MATTERS),
-        innocent=tuple(suspect for suspect in causes if suspect not in GUILTY),
+        missing=tuple(
+            s for s in right.GUILTY if s not in causes and min(one.get(right.RANGES[s], 0.0) for one in measured) >= MATTERS
+        ),
+        innocent=tuple(suspect for suspect in causes if suspect not in right.GUILTY),
         evidence={suspect: problem for suspect, problem in problems.items() if problem},
     )
 
@@ -145,7 +139,7 @@ def _problem(suspect: str, evidence: Evidence, measured: Sequence[Mapping[str, f
         return f"{name!r} is the device's row, not a range: name the range of the pipeline that holds this cause"
     if name not in measured[0]:
         return f"no range {name[:40]!r} in the given pipeline's timeline while it serves"
-    if name != RANGES[suspect]:
+    if name != right.RANGES[suspect]:
         return f"{name!r} is not the range that holds this cause and nothing else"
     found = [one[name] for one in measured if name in one]
     low, high = min(found), max(found)

@@ -59,9 +59,9 @@ def job(room: Classroom, student: str, course: Selection) -> Job:
     ("content", "said"),
     [
         (None, "it is missing or not a plain file"),
-        (b"{not json", "NotJSONError"),
+        (b"{not json", "JSONDecodeError"),
         (b'{"cells": [{"cell_type": "code"}], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}', "cannot be read"),
-        (b" " * (21 << 20), "21 MiB, at most 20 are taken"),
+        (b" " * (21 << 20), "more than 20 MiB"),
         (
             nbformat.writes(nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell("[" * 60_000)])).encode(),
             "60,000 brackets in the text, at most 5,000 are taken",

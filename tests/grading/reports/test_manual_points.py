@@ -20,7 +20,8 @@ from nbgrader.api import Gradebook
 
 from course_lib.grading.batch.classroom import Classroom
 from course_lib.grading.reports.class_report import read
-from course_lib.labs.lab01_first_engine.lab import reference_recipe
+from course_lib.labs.lab01_first_engine.lab import SERVICE
+from course_lib.labs.lab01_first_engine.reference import recipe as reference_recipe
 from tests.grading.conftest import LAB, ROOT, new_course, submit
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]  # a batch graded twice, and its own server
@@ -41,7 +42,7 @@ def room(tmp_path_factory) -> Classroom:
     made = Classroom(root, trusted=True, examiner={"builder": "onnxruntime", "runner": "onnxruntime"})
     folder = submit(made, "ada")
     onnx.save(one_relu(), folder / "model.onnx")
-    reference_recipe().save(folder / "recipe.toml")
+    reference_recipe(SERVICE).save(folder / "recipe.toml")
     path = folder / f"{LAB.name}.ipynb"
     notebook = nbformat.read(path, as_version=4)
     written = next(cell for cell in notebook.cells if cell.metadata.get("nbgrader", {}).get("grade_id") == "written")

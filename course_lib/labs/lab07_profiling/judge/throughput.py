@@ -13,8 +13,8 @@ import numpy as np
 from course_lib.benchmark import Comparison, compare, speedup
 from course_lib.labs.framework.criteria import ALL, Criterion, all_met, reaches_threshold
 from course_lib.labs.framework.examination import Examiner, TimedWorker
+from course_lib.labs.lab07_profiling import reference_causes
 from course_lib.labs.lab07_profiling import service as services
-from course_lib.labs.lab07_profiling.causes import GUILTY
 from course_lib.labs.lab07_profiling.judge.answers import CLOSE, check
 from course_lib.labs.lab07_profiling.stream import Stream, fresh_stream, usual_sizes
 
@@ -69,7 +69,7 @@ def race(source: str, examiner: Examiner, *, floor_only: bool = False, most_off:
 
     texts = {"given": services.given(), "reference": services.reference()}
     if not floor_only:
-        texts |= {cause: services.reference((cause,)) for cause in GUILTY}
+        texts |= {cause: services.reference((cause,)) for cause in reference_causes.GUILTY}
     with ExitStack() as stack:
         ours = {name: stack.enter_context(services.started(text, examiner, ours=True)) for name, text in texts.items()}
         yours = Restarted(lambda: services.started(source, examiner), ours["reference"], fresh, most_off)
@@ -102,7 +102,9 @@ def reached(latencies: Latencies, left: int) -> bool | None:
 def _with_left(latencies: Latencies, left: int) -> np.ndarray:
     """Time in milliseconds of the reference with its `left` costliest causes left in."""
     reference = latencies["reference"]
-    costs = sorted((latencies[cause] - reference for cause in GUILTY), key=lambda cost: -float(np.median(cost)))
+    costs = sorted(
+        (latencies[cause] - reference for cause in reference_causes.GUILTY), key=lambda cost: -float(np.median(cost))
+    )
     return reference + np.sum(costs[:left], axis=0)
 
 

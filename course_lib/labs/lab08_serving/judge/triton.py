@@ -16,7 +16,8 @@ from course_lib.labs.lab08_serving.network import FEATURES, INPUT, MOST_ROWS, OU
 
 NAME = "scorer"
 LONGEST_DELAY_US = 5000
-INSTANCES = 2
+INSTANCES, MOST_INSTANCES = 2, 16
+MOST_WARM_UPS = 100
 # Fields of each message that the scorer needs or that change nothing about its answers, whatever their values. Any other one that is
 # set can keep Triton from loading the plan or from answering, such as another file, a queue that rejects, or outputs of shape tensors.
 _KNOWN = {
@@ -153,8 +154,8 @@ def _instances(config: Config) -> Iterator[Mistake]:
     hint = f"KIND_GPU, and a count: each instance is an execution context with its own stream. Asked for: {INSTANCES}."
     if any(group["kind"] not in ("KIND_GPU", "KIND_AUTO") for group in groups):
         yield Mistake("an instance_group is not on the GPU: a TensorRT plan runs nowhere else", hint, True)
-    if any(int(group["count"]) < 0 for group in groups):
-        yield Mistake("an instance_group has a negative count", hint, True)
+    if any(not 0 <= int(group["count"]) <= MOST_INSTANCES for group in groups):
+        yield Mistake(f"an instance_group has a count that is negative or above {MOST_INSTANCES}", hint, True)
     if any(set(map(int, group["gpus"])) - {0} for group in groups):
         yield Mistake("an instance_group names another GPU than 0, the only one", hint, True)
     if sum(max(1, int(group["count"])) for group in groups) < INSTANCES:
@@ -165,8 +166,10 @@ def _warmup(config: Config) -> Iterator[Mistake]:
     """Triton sends these requests while it loads the model. One that the engine rejects keeps the model from loading."""
     for request in config["model_warmup"]:
         tensors = {name: (one["data_type"], [int(n) for n in one["dims"]]) for name, one in request["inputs"].items()}
-        if not 1 <= int(request["batch_size"]) <= MOST_ROWS or tensors != {INPUT: ("TYPE_FP32", [FEATURES])}:
-            hint = "A warm-up request is a request: which input, type, dims and batch does the engine accept?"
+        made = all(one.get("zero_data") or one.get("random_data") for one in request["inputs"].values())
+        sizes = 1 <= int(request["batch_size"]) <= MOST_ROWS and int(request.get("count", 0)) <= MOST_WARM_UPS
+        if not (sizes and made) or tensors != {INPUT: ("TYPE_FP32", [FEATURES])}:
+            hint = "A warm-up request is a request: which input, type, dims and batch does the engine accept? Data come from no file."
             yield Mistake(f"model_warmup {request['name'][:40]!r} is not a request for the scorer", hint, True)
 
 
