@@ -32,6 +32,7 @@ NUMBERS = (
     "thirteen",
     "fourteen",
     "fifteen",
+    "sixteen",
 )
 
 

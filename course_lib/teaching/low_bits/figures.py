@@ -1,0 +1,120 @@
+"""Figures of lecture 16: numbers of a format, the cost of rounding, one block's scale, channels with an outlier, size and quality."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from course_lib import style
+from course_lib.teaching.low_bits.loss import Cost
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_MORE = "more bits per byte than FP32\n(bars: 95 % intervals)"
+
+
+def draw_grids(grids: Mapping[str, np.ndarray], title: str) -> Figure:
+    """The positive numbers of each format as ticks, divided by the largest one.
+
+    Args:
+        grids: numbers by name of the format, in any order.
+        title: the takeaway.
+    """
+    figure = style.figure(8.0, 1.0 + 0.42 * len(grids))
+    axes = figure.add_subplot()
+    for row, numbers in enumerate(grids.values()):
+        shown = np.unique(numbers[numbers >= 0]) / numbers.max()
+        axes.vlines(shown, row - 0.32, row + 0.32, color=style.color(row), lw=1.2)
+        axes.annotate(
+            f"{len(shown)}", (1.0, row), (8, 0), xycoords=("axes fraction", "data"), textcoords="offset points", va="center"
+        )
+    axes.set_yticks(range(len(grids)), list(grids))
+    axes.tick_params(axis="y", length=0)
+    axes.invert_yaxis()
+    axes.set(xlim=(-0.005, 1.005), xlabel="value / largest value; right: how many numbers from 0 on", title=title)
+    return figure
+
+
+def draw_costs(costs: Mapping[str, Mapping[str, Cost]], title: str) -> Figure:
+    """The cost of each series for each case, as points with intervals.
+
+    Args:
+        costs: by name of the series, then of the case. All series have the same cases.
+        title: the takeaway.
+    """
+    cases = list(next(iter(costs.values())))
+    figure = style.figure(8.0, 1.4 + 0.16 * len(cases) * (1 + len(costs)))
+    axes = figure.add_subplot()
+    for index, (name, row) in enumerate(costs.items()):
+        means, widths = (np.array([getattr(row[case], part) for case in cases]) for part in ("mean", "half_width"))
+        offset = (index - (len(costs) - 1) / 2) * 0.7 / len(costs)
+        axes.errorbar(
+            means, np.arange(len(cases)) + offset, xerr=widths, fmt="o", ms=5, capsize=2, color=style.color(index), label=name
+        )
+    axes.set_yticks(range(len(cases)), cases)
+    axes.invert_yaxis()
+    axes.axvline(0, color="#777777", lw=0.8)
+    axes.set(xlabel=_MORE, title=title)
+    if len(costs) > 1:
+        axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
+    return figure
+
+
+def draw_search(errors: Mapping[str, Mapping[float, float]], title: str) -> Figure:
+    """The error of a block over the scale that was tried, with the best one marked.
+
+    Args:
+        errors: mean squared error by the scale's fraction of (largest magnitude / largest code), for each block by name.
+        title: the takeaway.
+    """
+    figure = style.figure(7.0, 3.0)
+    axes = figure.add_subplot()
+    for index, (name, tried) in enumerate(errors.items()):
+        relative = np.array(list(tried.values())) / tried[1.0]
+        axes.plot(list(tried), relative, color=style.color(index), label=name)
+        best = int(relative.argmin())
+        axes.plot(list(tried)[best], relative[best], "o", color=style.color(index))
+    axes.set(xlabel="scale / (largest magnitude / 7)", ylabel="mean squared error /\nthat at 1", title=title)
+    axes.legend(frameon=False, fontsize=8)
+    return figure
+
+
+def draw_channels(largest: Mapping[str, Sequence[np.ndarray]], title: str) -> Figure:
+    """The largest magnitude of each channel of an input and of its weights, one panel per state.
+
+    Args:
+        largest: by name of the state, a pair of arrays ``(channels,)``: input and weights.
+        title: the takeaway.
+    """
+    figure = style.figure(9.0, 2.9)
+    panels = np.atleast_1d(figure.subplots(1, len(largest), sharex=True, sharey=True))
+    for axes, (name, pair) in zip(panels, largest.items(), strict=True):
+        for index, (what, values) in enumerate(zip(("input", "weights"), pair, strict=True)):
+            axes.semilogy(values, ".", ms=4, color=style.color(index), label=what)
+        axes.set_title(name, fontsize=8.5, weight="normal")
+        axes.set(xlabel="channel of the input")
+    panels[0].set(ylabel="largest magnitude")
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False, fontsize=8)
+    figure.suptitle(title, fontsize=10, weight="bold")
+    return figure
+
+
+def draw_size(points: Mapping[str, tuple[float, Cost]], title: str) -> Figure:
+    """Size against quality, one point with its interval per way of storing the weights.
+
+    Args:
+        points: by name, the size in MB and the cost.
+        title: the takeaway.
+    """
+    figure = style.figure(8.0, 3.8)
+    axes = figure.add_subplot()
+    for index, (name, (size, paid)) in enumerate(points.items()):
+        marker = "osD^v"[index // len(style.COLORS)]
+        axes.errorbar(size, paid.mean, yerr=paid.half_width, fmt=marker, ms=6, capsize=3, color=style.color(index), label=name)
+    axes.axhline(0, color="#777777", lw=0.8)
+    axes.set(xlim=(0, None), xlabel="weights of the products with their scales (MB)", ylabel=_MORE, title=title)
+    axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
+    return figure
