@@ -26,5 +26,13 @@ def note_in_the_cache(folder: Path, scene: Scene) -> None:
     onnx.save(made.Parts(write=made.hides_state).graph(), folder / "decoder.onnx")
 
 
+def decoys_beside_sums(folder: Path, scene: Scene) -> None:
+    onnx.save(made.Parts(attend=made.by_sums).graph(), folder / "decoder.onnx")
+
+
+def decoys_beside_gemm(folder: Path, scene: Scene) -> None:
+    onnx.save(made.Parts(attend=made.by_gemm).graph(), folder / "decoder.onnx")
+
+
 def decoys(folder: Path, scene: Scene) -> None:
     onnx.save(made.Parts(attend=made.decoys).graph(), folder / "decoder.onnx")

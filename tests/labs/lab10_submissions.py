@@ -198,6 +198,44 @@ def decoys(graph: GraphWriter, query: str, keys: str, values: str, mask: str) ->
     return graph.add("Add", in_groups(graph, query, keys, values, mask), shown)
 
 
+def by_sums(graph: GraphWriter, query: str, keys: str, values: str, mask: str) -> str:
+    """Split, beside a decoy, without a node that is called a product or a softmax."""
+    shape = graph.constant([1, KV_HEADS, HEADS // KV_HEADS, -1, 1, SIZE])
+    scaled = graph.add("Mul", query, graph.constant(np.float32(SIZE**-0.5)))
+    keys_of, values_of = (graph.add("Unsqueeze", one, graph.constant([2, 3])) for one in (keys, values))
+    products = graph.add("Mul", graph.add("Reshape", scaled, shape), keys_of)
+    scores = graph.add("Add", graph.add("ReduceSum", products, graph.constant([-1]), keepdims=0), mask)
+    weights = graph.add("Unsqueeze", _exponentials(graph, scores), graph.constant([-1]))
+    mixed = graph.add("ReduceSum", graph.add("Mul", weights, values_of), graph.constant([4]), keepdims=0)
+    shown = graph.add("Mul", operator(graph, query, keys, values, mask), graph.constant(np.float32(1e-7)))
+    return graph.add("Add", graph.add("Reshape", mixed, graph.constant([1, HEADS, -1, SIZE])), shown)
+
+
+def by_gemm(graph: GraphWriter, query: str, keys: str, values: str, mask: str) -> str:
+    """Split, beside a decoy: each head's products are Gemm, with a constant that makes them look like a layer of weights."""
+    scaled, zero = graph.add("Mul", query, graph.constant(np.float32(SIZE**-0.5))), graph.constant(np.float32(0))
+    heads = [
+        [graph.add("Squeeze", one, graph.constant([0, 1])) for one in graph.split(tensor, [1] * count, 1)]
+        for tensor, count in ((scaled, HEADS), (keys, KV_HEADS), (values, KV_HEADS))
+    ]
+    hidden = graph.add("Squeeze", mask, graph.constant([0, 1]))
+    mixed = []
+    for head, asked in enumerate(heads[0]):
+        group = head // (HEADS // KV_HEADS)
+        scores = graph.add("Add", graph.add("Gemm", asked, heads[1][group], zero, transB=1), hidden)
+        answer = graph.add("Gemm", _exponentials(graph, scores), heads[2][group], zero)
+        mixed.append(graph.add("Unsqueeze", answer, graph.constant([0, 1])))
+    shown = graph.add("Mul", operator(graph, query, keys, values, mask), graph.constant(np.float32(1e-7)))
+    return graph.add("Add", graph.add("Concat", *mixed, axis=1), shown)
+
+
+def _exponentials(graph: GraphWriter, scores: str) -> str:
+    """A softmax without its name."""
+    largest = graph.add("ReduceMax", scores, graph.constant([-1]), keepdims=1)
+    powers = graph.add("Exp", graph.add("Sub", scores, largest))
+    return graph.add("Div", powers, graph.add("ReduceSum", powers, graph.constant([-1]), keepdims=1))
+
+
 # Cheats
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -13,6 +14,7 @@ from course_lib.errors import PROFILE, BuildError, CourseError, ExaminerFault
 from course_lib.labs.framework import one_graph
 from course_lib.labs.framework.examination import Examiner
 from course_lib.labs.lab10_generation import graph_form
+from course_lib.labs.lab10_generation.bypass import bypassed
 from course_lib.labs.lab10_generation.graph_form import GraphForm
 from course_lib.labs.lab10_generation.half import halved
 from course_lib.labs.lab10_generation.network import BLOCKS, CACHE_SHAPE, LENGTH
@@ -31,18 +33,20 @@ class Kernels:
     Attributes:
         attention: kernels that compute a whole attention.
         split: products of activations and softmaxes outside of these kernels.
+        bypassed: caches that reach the logits without passing through one of these kernels.
         large: tensors of at least the cache's size that kernels write; the caches themselves are `2 * BLOCKS`.
         total: all kernels.
     """
 
     attention: int
     split: int
+    bypassed: tuple[str, ...]
     large: int
     total: int
 
     @classmethod
-    def of(cls, table: LayerTable, products: tuple[str, ...]) -> Kernels:
-        """The counts of a layer table."""
+    def of(cls, table: LayerTable, products: tuple[str, ...], bypasses: Callable[[set[str]], tuple[str, ...]]) -> Kernels:
+        """The counts of a layer table. `bypasses` finds the caches that bypass the fused nodes."""
         # The compiler's own name for a fused attention. Other kernels have names that a submission can choose, but not this kind.
         fused = [
             kernel for kernel in table.kernels if kernel.kind == "kgen" and kernel.name.startswith(("_gemm_mha", "_gemv_mha"))
@@ -51,12 +55,16 @@ class Kernels:
         parts = {*products, *(node for node, operator in table.operators.items() if operator == "Softmax")}
         size = math.prod(CACHE_SHAPE)
         large = [tensor for kernel in table.kernels for tensor in kernel.outputs if math.prod(map(abs, tensor.shape)) >= size]
-        return cls(len(fused), len(parts - inside), len(large), len(table.kernels))
+        return cls(len(fused), len(parts - inside), bypasses(inside), len(large), len(table.kernels))
 
     @property
     def whole(self) -> int:
-        """How many of the network's attentions are one kernel: two parts outside of these kernels are one that is split."""
-        return max(0, min(BLOCKS, self.attention) - math.ceil(self.split / 2))
+        """How many of the network's attentions are one kernel: two parts outside of these kernels are one that is split.
+
+        So is an attention that reads a cache in another way, with whatever operators.
+        """
+        elsewhere = len({name.partition("_")[2] for name in self.bypassed})
+        return max(0, min(BLOCKS, self.attention) - max(math.ceil(self.split / 2), elsewhere))
 
 
 @dataclass(frozen=True)
@@ -106,8 +114,10 @@ def plans(model: bytes, form: GraphForm, recipe: Recipe, examiner: Examiner) -> 
     """
     with TemporaryDirectory() as folder:
         path = Path(folder, "decoder.onnx")
-        path.write_bytes(halved(model, launcher=examiner.launcher))
-        found = [Kernels.of(_built(path, one, examiner), form.products) for one in profiles(recipe)]
+        half = halved(model, launcher=examiner.launcher)
+        path.write_bytes(half)
+        bypasses = partial(bypassed, half, launcher=examiner.launcher)
+        found = [Kernels.of(_built(path, one, examiner), form.products, bypasses) for one in profiles(recipe)]
     return Plans(*found)
 
 
