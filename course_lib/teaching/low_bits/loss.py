@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-from torch import Tensor
-from torch.nn.functional import cross_entropy
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def window_bits(logits_of: Callable[[Tensor], Tensor], text: bytes, *, window: int = 256, batch: int = 8) -> np.ndarray:
@@ -23,6 +24,9 @@ def window_bits(logits_of: Callable[[Tensor], Tensor], text: bytes, *, window: i
     Raises:
         ValueError: the text is shorter than two windows.
     """
+    import torch
+    from torch.nn.functional import cross_entropy
+
     if len(text) < 2 * window:
         raise ValueError(f"need at least two windows of {window} bytes, got {len(text)} bytes of text")
     rows = torch.from_numpy(np.frombuffer(text[: len(text) // window * window], np.uint8).reshape(-1, window).astype(np.int64))

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-from torch import Tensor, nn
 
-from course_lib.models.gpt import GPT
 from course_lib.teaching.low_bits.loss import window_bits
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from course_lib.models.gpt import GPT
 
 Change = Callable[[np.ndarray], np.ndarray]
 Place = tuple[int, str]  # index of the block, name of the product
@@ -22,7 +25,6 @@ def products(model: GPT) -> Iterator[tuple[Place, nn.Linear]]:
     for index, block in enumerate(model.each_block()):
         for name in ("qkv", "out", "up", "down"):
             layer = getattr(block, name)
-            assert isinstance(layer, nn.Linear)
             yield (index, name), layer
 
 
@@ -85,6 +87,8 @@ def with_factors(model: GPT, factors: Mapping[Place, np.ndarray]) -> GPT:
     Raises:
         ValueError: a product that reads no norm.
     """
+    import torch
+
     changed = copy.deepcopy(model)
     for (index, name), factor in factors.items():
         if name not in AFTER_NORM:
@@ -103,4 +107,6 @@ def planted(model: GPT, channel: int, factor: float) -> GPT:
 
 
 def _changed(tensor: Tensor, change: Change) -> Tensor:
+    import torch
+
     return torch.from_numpy(np.ascontiguousarray(change(tensor.numpy()), np.float32))
