@@ -105,6 +105,31 @@ def wrong_types(folder: Path, scene: Scene) -> None:
 # ---- files beside the notebook
 
 
+def escaped_quotes(folder: Path, scene: Scene) -> None:
+    (folder / f"{LAB.name}.ipynb").write_bytes(b'"' + b'\\"' * 32_000 + b"\\\n")
+
+
+def notebook_in_utf16(folder: Path, scene: Scene) -> None:
+    path = folder / f"{LAB.name}.ipynb"
+    document = json.loads(path.read_bytes())
+    document["metadata"] |= {"quote": '"', "many": [0] * 300_000}
+    path.write_bytes(json.dumps(document).encode("utf-16"))
+
+
+def long_text(folder: Path, scene: Scene) -> None:
+    path = folder / f"{LAB.name}.ipynb"
+    document = json.loads(path.read_bytes())
+    document["cells"].append({"cell_type": "markdown", "id": "long", "metadata": {}, "source": "a " * (9 << 20)})
+    path.write_text(json.dumps(document))
+
+
+def unprintable_number(folder: Path, scene: Scene) -> None:
+    _recipe(
+        folder,
+        "[[profiles]]\nimage = { min = [1, 1, 32, 32], opt = [1, 1, 32, 32], max = [0x" + "f" * 5_000 + ", 1, 32, 32] }\n",
+    )
+
+
 def endless_time(folder: Path, scene: Scene) -> None:
     (folder / "timestamp.txt").write_text("9" * 1_000_000)
 
