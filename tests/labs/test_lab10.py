@@ -64,7 +64,7 @@ class InProcess(HostedDecoder):
 
 def answered(model: onnx.ModelProto, seed: int = 3) -> Outcome:
     """The outcome of the task `answers`."""
-    return LAB._answers(answers.answers(InProcess(made.fixed(model)), np.random.default_rng(seed)))
+    return LAB._answers(answers.asked_answers(InProcess(made.fixed(model)), np.random.default_rng(seed)))
 
 
 def requested(model: onnx.ModelProto, seed: int = 3) -> Outcome:
@@ -128,7 +128,7 @@ def test_other_right_answers():
     rng = np.random.default_rng(0)
     for parts in (Parts(), Parts(write=made.scatter_nd), Parts(attend=made.each_head_its_copy()), Parts(attend=made.in_groups)):
         model = parts.graph()
-        found = answers.answers(InProcess(made.fixed(model)), rng)
+        found = answers.asked_answers(InProcess(made.fixed(model)), rng)
         assert found.right, found
         assert requested(model).tier == "full"
 

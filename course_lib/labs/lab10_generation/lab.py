@@ -125,7 +125,7 @@ class Generation(Lab):
         rng = examiner.rng()
         examiner.begins("answers: secret prompts through your decoder", 5)
         with HostedDecoder.start(graph.data, examiner) as decoder:
-            found = answers.answers(decoder, rng)
+            found = answers.asked_answers(decoder, rng)
             outcomes = [self._answers(found)] if "answers" in wanted else []
             if not found.right:
                 if rest := [task for task in wanted if task != "answers"]:

@@ -10,7 +10,6 @@ import numpy as np
 
 from course_lib.labs.lab10_generation.calls import SERVICE, STOP, Call, Reply
 from course_lib.labs.lab10_generation.network import LENGTH, GraphWriter
-from course_lib.models.gpt import MASKED
 from course_lib.recipe import Profile, Recipe
 
 # One profile for prompts and one for single tokens, in which products have one row and get other kernels.
@@ -25,6 +24,8 @@ RECIPE = Recipe(
 
 def begin(graph: GraphWriter) -> tuple[str, str]:
     """The positions of the new tokens ``(1, new)``, and the mask ``(1, 1, new, LENGTH)``."""
+    from course_lib.models.gpt import MASKED
+
     row = graph.add("Unsqueeze", "position", graph.constant([1]))
     positions = graph.add("Add", row, graph.steps)
     column = graph.add("Unsqueeze", positions, graph.constant([1, 3]))

@@ -59,7 +59,7 @@ class Answers:
         return full, half
 
 
-def answers(decoder: HostedDecoder, rng: np.random.Generator) -> Answers:
+def asked_answers(decoder: HostedDecoder, rng: np.random.Generator) -> Answers:
     """Feed secret prompts of secret lengths, from one token to as many as fit, each on a cleared cache.
 
     Raises:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from course_lib.labs.lab10_generation.judge import truth
 from course_lib.labs.lab10_generation.network import BLOCKS, HEADS, KV_HEADS, LENGTH, SIZE
-from course_lib.models.gpt import MASKED, GPTBlock
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from course_lib.models.gpt import GPTBlock
 
 _SAME = (
     0.01  # largest relative difference to a mistake's logits; rounding gives 1e-5, and two mistakes differ by more than 0.02
@@ -90,6 +93,8 @@ def recognized(tokens: np.ndarray, sizes: list[int], found: np.ndarray) -> Fault
 
 def faulty_logits(fault: str, tokens: np.ndarray, sizes: list[int]) -> np.ndarray:
     """The logits after each call ``(calls, 256)`` of a decoder with one of `FAULTS`, from an empty cache; "" has none."""
+    import torch
+
     model = truth.model()
     slots = torch.zeros(BLOCKS, 2, KV_HEADS, LENGTH + 1, SIZE)  # one more, for what is written too late
     rows: list[np.ndarray] = []
@@ -108,6 +113,10 @@ def faulty_logits(fault: str, tokens: np.ndarray, sizes: list[int]) -> np.ndarra
 
 def _attended(fault: str, block: GPTBlock, x: Tensor, kept: Tensor, position: int) -> Tensor:
     """The heads' answers ``(1, 6, new, 32)`` after the new keys and values entered `kept` ``(2, 2, LENGTH + 1, 32)``."""
+    import torch
+
+    from course_lib.models.gpt import MASKED
+
     new = x.shape[1]
     positions = position + torch.arange(new)
     q, k, v = block.qkv(block.norm1(x))[0].unflatten(-1, (-1, SIZE)).transpose(0, 1).split((HEADS, KV_HEADS, KV_HEADS))
@@ -126,6 +135,8 @@ def _attended(fault: str, block: GPTBlock, x: Tensor, kept: Tensor, position: in
 
 def _seen(fault: str, positions: Tensor) -> Tensor:
     """Which slots each new token sees, ``(new, LENGTH)``."""
+    import torch
+
     slots, column = torch.arange(LENGTH), positions[:, None]
     if fault == "mask_one_more":
         return slots <= column + 1
@@ -142,6 +153,8 @@ def _seen(fault: str, positions: Tensor) -> Tensor:
 
 def _turned(x: Tensor, positions: Tensor, pairs: bool) -> Tensor:
     """Heads ``(heads, new, 32)`` rotated by their tokens' positions."""
+    import torch
+
     cos, sin = truth.model().cos[positions], truth.model().sin[positions]
     first, second = (x[..., 0::2], x[..., 1::2]) if pairs else x.chunk(2, dim=-1)
     turned = first * cos - second * sin, second * cos + first * sin

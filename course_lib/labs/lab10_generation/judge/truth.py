@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 
 from course_lib.labs.lab10_generation.network import LENGTH, VOCABULARY
-from course_lib.models import course_text, decoder
-from course_lib.models.gpt import GPT
+
+if TYPE_CHECKING:
+    from course_lib.models.gpt import GPT
 
 TIE = 1e-3  # two logits that are closer to each other are a tie, and either token is right
 # Largest relative error of the logits. Measured: ONNX Runtime against PyTorch 1e-6 to 5e-6; the smallest mistake in `faults` 0.02.
@@ -22,6 +23,8 @@ MOST_ERROR = 1e-3
 @contextmanager
 def one_thread() -> Iterator[None]:
     """PyTorch computes with one thread inside: steps are so short that several threads on a busy machine mostly wait for each other."""
+    import torch
+
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -33,6 +36,8 @@ def one_thread() -> Iterator[None]:
 @cache
 def model() -> GPT:
     """The course's decoder, with the shipped weights."""
+    from course_lib.models import decoder
+
     return decoder()
 
 
@@ -63,6 +68,8 @@ class Request:
 
 def request(prompt: np.ndarray, count: int) -> Request:
     """The right continuation of a prompt, `count` tokens."""
+    import torch
+
     tokens, position = torch.from_numpy(prompt)[None], torch.zeros(1, dtype=torch.int64)
     rows: list[np.ndarray] = []
     with one_thread(), torch.inference_mode():
@@ -78,12 +85,16 @@ def request(prompt: np.ndarray, count: int) -> Request:
 
 def logits_after(tokens: np.ndarray) -> np.ndarray:
     """The logits after each token of a sequence, ``(n, 256)``."""
+    import torch
+
     with one_thread(), torch.inference_mode():
         return model()(torch.from_numpy(tokens)[None])[0].numpy()
 
 
 def secret_prompt(rng: np.random.Generator, length: int) -> np.ndarray:
     """A prompt that no table can hold: held-out text from a secret place, with bytes at secret places replaced."""
+    from course_lib.models import course_text
+
     text = np.frombuffer(course_text("test"), np.uint8).astype(np.int64)
     begin = int(rng.integers(len(text) - LENGTH))
     prompt = text[begin : begin + length].copy()
