@@ -21,10 +21,13 @@ def loads(text: str) -> dict[str, Any]:
         RecursionError: it is nested too deep.
     """
     found = tomllib.loads(text)
-    left: list[object] = [found]
+    left: list[tuple[str, object]] = list(found.items())
     while left:
-        value = left.pop()
-        left += value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-        if isinstance(value, int) and abs(value) > _LARGEST:
-            raise ValueError("an integer needs more than 64 bits")
+        key, value = left.pop()
+        if isinstance(value, dict):
+            left += value.items()
+        elif isinstance(value, list):
+            left += ((key, one) for one in value)
+        elif isinstance(value, int) and abs(value) > _LARGEST:
+            raise ValueError(f"{key[:40]!r} has an integer that needs more than 64 bits")
     return found

@@ -510,7 +510,7 @@ def test_naming_everything_is_no_answer(find, given):
         ("#" * 70_000, "is longer than"),
         ('[largest]\n"/norm/Mul" = inf', "a positive number for '/norm/Mul', found inf"),
         ('[largest]\n"/norm/Mul" = true', "a positive number"),
-        ('[largest]\n"/norm/Mul" = 1' + "0" * 400, "a positive number"),
+        ('[largest]\n"/norm/Mul" = 1' + "0" * 400, "more than 64 bits"),
         ('[largest]\n"/norm/Mul" = "70000"', "a positive number"),
         ('[largest]\n"/nothing" = 70000', "'/nothing', which is not a node of the given network"),
     ],

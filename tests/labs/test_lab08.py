@@ -353,7 +353,7 @@ def test_a_tail_near_its_bound_is_not_decided(long_waits, met):
 
 def test_a_reference_that_fails_is_nobodys_fault(monkeypatch, tmp_path):
     monkeypatch.setattr(
-        "course_lib.labs.lab08_serving.judge.speed.sources", lambda *name: submissions.with_server("raise KeyError")
+        "course_lib.labs.lab08_serving.reference.files.sources", lambda *name: submissions.with_server("raise KeyError")
     )
     with pytest.raises(ExaminerFault, match="did not start"):
         LAB.examine(write(tmp_path, submissions.REFERENCE), EXAMINER, only="throughput")

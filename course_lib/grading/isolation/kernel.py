@@ -30,7 +30,7 @@ from course_lib.grading.isolation import sandbox
 from course_lib.grading.isolation.confinement import confined
 from course_lib.grading.judge import artifacts
 
-_LARGEST_MESSAGE = 32 << 20
+_LARGEST_MESSAGE = 64 << 20  # a kernel merges what is printed at once, and a flood of that size is still called a flood
 _TOO_LONG = "a cell ran longer than it may"
 
 
