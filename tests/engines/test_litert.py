@@ -18,7 +18,6 @@ from course_lib.errors import OUTSIDE_PROFILES, BackendUnavailable, EngineError,
 from course_lib.models import digits
 from tests.exported import network
 
-pytest.importorskip("ai_edge_litert")
 FILE = Path(__file__).parents[1] / "data" / "small_classifier.tflite"
 
 
