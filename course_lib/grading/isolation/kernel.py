@@ -110,7 +110,7 @@ class SandboxedExecute(Execute):
                     _fail(cell, f"the notebook could not be run: {error}")
             finally:
                 resources["metadata"]["path"] = str(home)
-                self._bring_back(resources["nbgrader"]["assignment"], Path(scratch), home)
+                resources["too_large"] = self._bring_back(resources["nbgrader"]["assignment"], Path(scratch), home)
         return nb, resources
 
     @override
@@ -177,24 +177,27 @@ class SandboxedExecute(Execute):
         if process is not None:
             process.kill()
 
-    def _bring_back(self, assignment: str, scratch: Path, home: Path) -> None:
-        """Take the artifacts out of the scratch folder, in place of those that were handed in."""
+    def _bring_back(self, assignment: str, scratch: Path, home: Path) -> str:
+        """Take the artifacts out of the scratch folder, in place of those that were handed in.
+
+        Returns:
+            why one of them was left there although it is a plain file; "" if none was.
+        """
+        too_large = ""
         try:
             wanted = labs.find(assignment).artifacts
         except CourseError:
-            return  # not a lab of the course: nbgrader grades it by its cells alone
+            return ""  # not a lab of the course: nbgrader grades it by its cells alone
         for name, limit in wanted.items():
             target = home / name
             if target.exists() or target.is_symlink():
                 shutil.rmtree(target) if target.is_dir() and not target.is_symlink() else target.unlink()
             try:
                 artifacts.take(scratch / name, target, max_bytes=limit)
-            except artifacts.ArtifactTooLarge as error:
-                self.log.warning("%s", error)
-                with open(target, "wb") as hole:  # just as much too large, so that the judge gives the same reason
-                    hole.truncate(limit + 1)
             except CourseError as error:
                 self.log.warning("%s", error)
+                too_large = too_large or (str(error) if isinstance(error, artifacts.ArtifactTooLarge) else "")
+        return too_large
 
 
 def _fail(cell: NotebookNode, reason: str) -> None:

@@ -40,6 +40,7 @@ def judge(
     trusted: bool = False,
     device: Device | None = None,
     known: MutableMapping[str, Verdict] | None = None,
+    rejected: str = "",
 ) -> Verdict:
     """Examine the files of a submission.
 
@@ -51,6 +52,7 @@ def judge(
         device: the device to measure on; default: the GPU that this process sees, otherwise the processor.
         known: verdicts of the same batch, to which this one is added. Equal files are judged once, so they get equal points and
             a class takes less time. Inconclusive tasks are judged again.
+        rejected: why a file that is not in the folder was rejected before.
 
     Raises:
         SandboxMissing: no sandbox works here and `trusted` is not set.
@@ -67,7 +69,7 @@ def judge(
             examiner or Examiner(), launcher=launcher, bare_launcher=bare, seed=secrets.randbits(32), measured=device.measured
         )
         taken = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        rejected = artifacts.take_all(lab.artifacts, folder, taken)
+        rejected = rejected or artifacts.take_all(lab.artifacts, folder, taken)
         provenance = {**_provenance(lab, examiner, taken, trusted), "device": device.name}
         if rejected:
             zero = lab.zero_outcomes(rejected, "Run the whole notebook: it writes the files.")

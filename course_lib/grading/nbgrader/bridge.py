@@ -257,11 +257,8 @@ class GradeArtifacts(NbGraderPreprocessor):
             examiner=Examiner(**self.examiner),
             trusted=self.trusted,
             known=_verdicts(self.batch) if self.batch else None,
+            rejected=resources.get("too_large", ""),
         )
-        for name, limit in lab.artifacts.items():  # the judge has said that it is too large; nothing else needs it
-            file = Path(resources["metadata"]["path"], name)
-            if file.is_file() and file.stat().st_size > limit:
-                file.unlink()
         with Gradebook(known["db_url"]) as opened:
             gradebook.write_points(
                 opened.find_submission_notebook(known["notebook"], known["assignment"], known["student"]).grades, lab, verdict

@@ -4,27 +4,27 @@ from __future__ import annotations
 
 import gc
 from pathlib import Path
+from typing import Any
 
 from nbformat.v4 import new_code_cell, new_notebook
 
 from course_lib import labs
 from course_lib.grading.isolation.kernel import SandboxedExecute
-from course_lib.grading.judge import artifacts
 
 
-def run(folder: Path, cell: str, assignment: str = "none") -> list[str]:
-    """Names of the errors that a notebook of one cell ends with; the cells are this test's own."""
+def run(folder: Path, cell: str, assignment: str = "none") -> tuple[list[str], dict[str, Any]]:
+    """Names of the errors that a notebook of one cell ends with, and what later steps get; the cells are this test's own."""
     folder.mkdir()
     resources = {"metadata": {"path": str(folder)}, "nbgrader": {"assignment": assignment, "notebook": "none"}}
     notebook = new_notebook(cells=[new_code_cell(cell)])
-    notebook, _ = SandboxedExecute(trusted=True, max_output_bytes=100_000).preprocess(notebook, resources)
-    return [output.ename for output in notebook.cells[0].outputs if output.output_type == "error"]
+    notebook, after = SandboxedExecute(trusted=True, max_output_bytes=100_000).preprocess(notebook, resources)
+    return [output.ename for output in notebook.cells[0].outputs if output.output_type == "error"], after
 
 
 def test_a_flood_leaves_nothing_that_speaks_later(tmp_path: Path, caplog) -> None:
     """nbclient's task that looks after the kernel went on without one, and its error was reported while something else was compiled."""
-    assert run(tmp_path / "flood", "print('x' * 1_000_000)") == ["Stopped"]
-    assert run(tmp_path / "next", "import time; time.sleep(2.5)") == []
+    assert run(tmp_path / "flood", "print('x' * 1_000_000)")[0] == ["Stopped"]
+    assert run(tmp_path / "next", "import time; time.sleep(2.5)")[0] == []
     gc.collect()
     assert "never retrieved" not in caplog.text
 
@@ -33,7 +33,7 @@ def test_a_file_above_its_limit_is_called_that(tmp_path: Path) -> None:
     """It was left out after the notebook had run, and the judge said that it was missing."""
     lab = labs.find("lab07")
     (name, limit), *_ = lab.artifacts.items()
-    assert run(tmp_path / "home", f"open({name!r}, 'wb').write(bytes({limit + 100}))", lab.name) == []
-    (tmp_path / "taken").mkdir()
-    rejected = artifacts.take_all(lab.artifacts, tmp_path / "home", tmp_path / "taken")
-    assert rejected == f"{name} is larger than {limit:,} bytes, the largest size that is taken"
+    errors, resources = run(tmp_path / "home", f"open({name!r}, 'wb').write(bytes({limit + 100}))", lab.name)
+    assert errors == []
+    assert not (tmp_path / "home" / name).exists()
+    assert resources["too_large"] == f"{name} is larger than {limit:,} bytes, the largest size that is taken"
