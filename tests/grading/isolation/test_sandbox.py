@@ -120,6 +120,38 @@ def test_grading_code_is_hidden():
 
 
 @needs_sandbox
+def test_the_answers_of_no_lab_are_inside():
+    """Every lab can be found, none can write its reference, and the modules with answers are empty."""
+    ran = inside("""
+import sys, tempfile
+from pathlib import Path
+sys.dont_write_bytecode = True
+from course_lib import labs
+for name in labs.names():
+    lab = labs.find(name)
+    try:
+        lab.write_reference(Path(tempfile.mkdtemp()))
+        print("written:", name)
+    except (AttributeError, ImportError):
+        pass
+folder = Path(labs.__file__).parent
+hidden = [file for found in folder.glob("lab*/reference*") for file in (found.rglob("*") if found.is_dir() else [found])]
+print("known:", [file for file in hidden if file.stat().st_size])
+print("compiled:", list(folder.glob("lab*/__pycache__/reference*")))
+from course_lib.labs.lab07_profiling import causes, reference_causes
+print("causes:", hasattr(reference_causes, "GUILTY"))
+""")
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.splitlines() == ["known: []", "compiled: []", "causes: False"]
+
+
+@needs_sandbox
+def test_a_process_that_needs_numpy_only_sees_no_course():
+    ran = inside(f"import numpy, os; print(os.listdir({str(Path(sandbox.__file__).parents[2])!r}))", Sandbox(course=False))
+    assert ran.stdout.strip() == "[]", ran.stdout + ran.stderr
+
+
+@needs_sandbox
 def test_a_worker_runs_inside():
     with Worker(launcher=Sandbox().command) as worker:
         assert {found["name"] for found in worker.backends()} >= {"onnxruntime", "torch"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import stat
+import sys
 
 import pytest
 
@@ -32,6 +33,15 @@ def test_a_verdict_holds(document, key):
     assert contradictions(document, signature.public_key(key)) == []
     assert document["provenance"]["health"] and document["layers"] is not None
     assert len(document["comparison"]["latencies_ms"]["yours"]) == document["comparison"]["rounds"]
+
+
+def test_a_verdict_that_is_nested_too_deep_to_be_signed_has_one_line(document):
+    """What Python's parser still reads, its writer may not be able to write."""
+    nested: list = []
+    for _ in range(2 * sys.getrecursionlimit()):
+        nested = [nested]
+    (said,) = contradictions({**document, "more": nested})
+    assert said.startswith("not a verdict of this course (RecursionError")
 
 
 def test_alterations_are_noticed(document, key, tmp_path):
