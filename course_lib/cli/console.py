@@ -105,8 +105,8 @@ def outcomes(lab: Lab, examined: Examination) -> None:
     for group in grouped(examined.outcomes):
         one, color = group[-1], _COLORS.get(group[-1].tier, "red")
         for task in (each.task for each in group):
-            said = f" {escape(one.message)}" if task == one.task else ""
-            out.print(f"[{color}]{one.points:g}/{task.points:g} {one.mark}[/] {escape(task.title)}:{said}")
+            said = escape(one.message) if task == one.task else "for the reason below"
+            out.print(f"[{color}]{one.points:g}/{task.points:g} {one.mark}[/] {escape(task.title)}: {said}")
         for criterion in one.criteria:
             out.print(f"      {escape(str(criterion))}")
         if one.hint:

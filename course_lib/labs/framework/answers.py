@@ -60,15 +60,18 @@ def check_every_size(
     """Every batch size of a service, not only those that are judged in detail: none may have other answers than the rest.
 
     Args:
+        truth: the course's own; its answers are computed once, at the largest size.
         images: at least as many as the largest size.
         floor_db: SQNR in dB that the logits of each size must have, on at least 16 images.
 
     Raises:
         EngineError: a size is rejected or answered wrongly; the text names it.
     """
+    least = min(_EACH_SIZE, len(images))
+    right = logits(truth, images[-max(*sizes, least) :], [max(sizes)])
     for size in sizes:
-        some = images[-max(size, min(_EACH_SIZE, len(images))) :]
-        found = decibels(logits(truth, some, [size]), logits(engine, some, [size]))
+        last = slice(-max(size, least), None)
+        found = decibels(right[last], logits(engine, images[last], [size]))
         if found < floor_db:
             raise EngineError(
                 f"a batch of {size} is answered with {found:.0f} dB SQNR, at least {floor_db:g} dB are needed at every batch size"
