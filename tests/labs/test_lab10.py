@@ -287,7 +287,7 @@ def test_mistake_a_cache_between_transposes(fused):
 def test_mistake_a_copy_for_each_query_head(fused):
     outcome = fused(Parts(attend=made.each_head_its_copy()).graph())
     assert outcome.tier == "partial" and "a single token's kernels write is 16" in outcome.message
-    assert "groups the heads itself" in outcome.hint
+    assert "repeated for each query head" in outcome.hint
 
 
 def test_mistake_an_attention_that_is_split(fused):

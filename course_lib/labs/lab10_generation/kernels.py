@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from course_lib.engines import LayerTable, split_target
-from course_lib.errors import PROFILE, BuildError, CourseError, ExaminerFault
+from course_lib.errors import PRECISION, PROFILE, BuildError, CourseError, ExaminerFault
 from course_lib.labs.framework import one_graph
 from course_lib.labs.framework.examination import Examiner
 from course_lib.labs.lab10_generation import graph_form
@@ -82,7 +82,7 @@ def profiles(recipe: Recipe) -> tuple[Recipe, Recipe]:
         BuildError: it has other profiles than these two.
     """
     if recipe.precision != "fp16":
-        raise BuildError(f'recipe.toml says precision = "{recipe.precision}"; the grader compiles your graph in "fp16"')
+        raise BuildError(f'recipe.toml says precision = "{recipe.precision}"; the grader compiles your graph in "fp16"', code=PRECISION)
     if len(recipe.profiles) != 2:
         raise BuildError(f"recipe.toml has {len(recipe.profiles)} profiles, expected two: prompts, and one token", code=PROFILE)
     found: dict[bool, Recipe] = {}

@@ -67,7 +67,8 @@ class Generation(Lab):
         PRECISION: "The grader turns your float32 graph into FP16 before it compiles: the recipe says fp16.",
         TWO_READINGS: "Which line of your code made this node? For the numbers 0, 1, 2, ... of the new tokens, use `graph.steps`.",
         PROFILE: "Two profiles for `tokens`: one for prompts of any length, and one whose min, opt and max are a single token.",
-        "": "Write the graph with GraphWriter.write, which checks it. The message names the node, input or output to change.",
+        "": "The message names a constant, node, input or output of your graph. A name such as `__add123` is the compiler's: look at "
+        "the names after it. GraphWriter.write checks the form of the graph, and not whether its numbers fit into FP16.",
     }
 
     def write_given(self, folder: str | Path = ".") -> None:
@@ -107,7 +108,8 @@ class Generation(Lab):
             said = f"All {len(calls.SERVICE)} requests are answered with as few calls as possible."
             return self.outcome("loop", "full", said)
         first = next((one for one in mistakes if not one.wasteful), mistakes[0])
-        others = f" And {len(mistakes) - 1} more requests." if mistakes[1:] else ""
+        more = len(mistakes) - 1
+        others = f" And {more} more request{'s' if more > 1 else ''}." if more else ""
         return self.outcome("loop", "partial" if first.wasteful else "none", f"{first.message}.{others}", first.hint, share=0.5)
 
     def _graph(self, folder: Path, scratch: Path, examiner: Examiner, wanted: list[str]) -> Examination:
@@ -210,7 +212,7 @@ class Generation(Lab):
             yours = stack.enter_context(HostedDecoder.start(graph.data, examiner))
             comparisons.append(speed.measured(yours, theirs, naive, examiner))
         full, half = speed.criteria(comparisons[0].latencies())
-        hint = "Which of your nodes read or write a whole cache in each step, although a step adds one slot?"
+        hint = "Which of your nodes read or write a whole cache in each step, although a step adds one slot? Are all floats float32?"
         if full[3:]:
             cause = "far faster than any known graph. An instructor will look at it"
             return replace(self.judged("speed", full, half, hint, cause=cause), code=UNUSUAL)
@@ -237,7 +239,10 @@ def _hint_for_kernels(half: list[Criterion], in_place: int) -> str:
         return "TensorRT recognizes the operator Attention, or product, mask, softmax, product. What stands between yours?"
     if in_place < len(CACHES):
         return "Which operator of operator set 24 is made for this? It takes the cache, the new entries and `position`, and nothing else."
-    return "Do copies of keys and values appear for each query head? The operator Attention groups the heads itself."
+    return (
+        "Which kernels write such a tensor? Print them with `seen`. Keys that are repeated for each query head are one cause, and an "
+        "operator between the cache and Attention is another."
+    )
 
 
 lab = Generation()

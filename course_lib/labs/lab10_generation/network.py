@@ -70,7 +70,7 @@ class GraphWriter:
 
         Args:
             operator: an operator of ONNX, such as ``"Reshape"``.
-            inputs: names of values, "" for an optional input that is left out.
+            inputs: names of values, as this method and `constant` return them; "" for an optional input that is left out.
             name: name of the node; default ``/OPERATOR_NUMBER``.
             result: name of the output; needed only for outputs of the graph, such as ``"present_key_0"``.
             attributes: the node's attributes, such as ``perm=[0, 2, 1, 3]``.
@@ -82,8 +82,10 @@ class GraphWriter:
         return self._node("Split", (x, self.constant(sizes)), len(sizes), name, "", {"axis": axis})
 
     def constant(self, value: Any) -> str:
-        """A constant: an array, a numpy scalar, or a list of integers, which becomes int64."""
+        """A constant: an array, a scalar or a list. Integers become int64, and float64 becomes float32, the graph's only float type."""
         array = np.asarray(value, order="C")
+        if array.dtype == np.float64:
+            array = array.astype(np.float32)
         text = "x".join(map(str, array.shape)) or "scalar"
         return self._keep(f"constant_{array.dtype}_{text}_{zlib.crc32(array.tobytes()):08x}", array)
 
@@ -157,6 +159,9 @@ class GraphWriter:
     ) -> tuple[str, ...]:
         from onnx import helper
 
+        for place, value in enumerate(inputs, 1):
+            if not isinstance(value, str):
+                raise CourseError(f"input {place} of {operator} must be the name of a value, found {value!r:.60}: use graph.constant(...)")
         name = name or f"/{operator}_{len(self._nodes)}"
         results = (result,) if result else tuple(f"{name}_output_{place}" for place in range(outputs))
         self._nodes.append(helper.make_node(operator, inputs, results, name=name, **attributes))

@@ -49,6 +49,10 @@ FAULTS = {
         "that does not read its cache: each call attends to its new keys and values only",
         "Which tensor has all keys after the new ones were written: the input past_key, the new keys, or present_key?",
     ),
+    "past_read": Fault(
+        "that attends to the cache as it was before the call: no token sees the call's own keys and values",
+        "Which tensor has all keys after the new ones were written: the input past_key, the new keys, or present_key?",
+    ),
     "rotary_from_zero": Fault(
         "whose rotary positions begin at 0 in each call",
         "The first new token of a call has the position `position`, not 0. What do you have to add to `steps`?",
@@ -124,10 +128,11 @@ def _attended(fault: str, block: GPTBlock, x: Tensor, kept: Tensor, position: in
     if fault != "no_rotation":
         q = _turned(q, angles, fault == "rotary_pairs")
         k = k if fault == "keys_not_rotated" else _turned(k, angles, fault == "rotary_pairs")
+    before = kept.clone()
     begin = {"written_at_zero": 0, "written_one_late": position + 1}.get(fault, position)
     kept[0, :, begin : begin + new], kept[1, :, begin : begin + new] = k, v
     shared = torch.arange(HEADS) % KV_HEADS if fault == "heads_interleaved" else torch.arange(HEADS) // (HEADS // KV_HEADS)
-    keys, values = kept[:, shared, :LENGTH]
+    keys, values = (before if fault == "past_read" else kept)[:, shared, :LENGTH]
     scores = q @ keys.transpose(1, 2) * (1.0 if fault == "not_scaled" else SIZE**-0.5)
     scores = scores + torch.where(_seen(fault, positions), 0.0, MASKED)
     return (scores.softmax(-1) @ values)[None]

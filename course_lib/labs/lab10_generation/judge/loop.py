@@ -63,7 +63,9 @@ def _answer(asked: Asked, answer: bytes) -> Mistake | None:
     if len(answer) < asked.most and not stop:
         return Mistake(
             f"the answer ends after {len(answer)} bytes without a newline, expected {asked.most}",
-            "The last byte is not fed, so it needs no slot: how many calls fit into the cache after the prompt?",
+            "The last byte is not fed, so it needs no slot: how many calls fit into the cache after the prompt?"
+            if asked.most < asked.count
+            else "An answer has `count` bytes, unless a newline or the end of the cache ends it.",
         )
     return None
 
