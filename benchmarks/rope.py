@@ -24,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import numpy as np
 import torch
 
+from benchmarks.graph_times import captured, times_us
 from benchmarks.recording import about
 from course_lib.benchmark.statistics import Interval, speedup
 from course_lib.plugins import RopeLibrary, rope_tables
@@ -33,14 +34,13 @@ SHAPES = ((8, 4096, 32, 128), (1, 2048, 32, 128), (1, 1, 32, 128))
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 TRAFFIC = 400_000_000  # bytes that all inputs and outputs of a graph hold at least: eight times an H200's L2 cache
 MOST_SETS = 64
-ROUNDS = 40
 
 Call = Callable[[torch.Tensor, torch.Tensor], Any]
 
 
 @dataclass(frozen=True)
 class Race:
-    """Device times of one call in microseconds: an array of `ROUNDS` a candidate, round by round."""
+    """Device times of one call in microseconds: an array of `graph_times.ROUNDS` for each candidate, round by round."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -103,32 +103,8 @@ def race(launch: RopeLibrary, shape: tuple[int, ...], dtype: str) -> Race:
         "empty": lambda x, y: torch.cuda._sleep(0),
     }
     repeats = 10 if sets < 10 else 1
-    graphs = {name: _captured(call, pairs * repeats) for name, call in calls.items()}
-    return Race(shape, dtype, _times_us(graphs, repeats * sets))
-
-
-def _captured(call: Call, pairs: list[tuple[torch.Tensor, torch.Tensor]]) -> torch.cuda.CUDAGraph:
-    with torch.cuda.stream(torch.cuda.Stream()):
-        call(*pairs[0])
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for x, y in pairs:
-            call(x, y)
-    return graph
-
-
-def _times_us(graphs: Mapping[str, torch.cuda.CUDAGraph], calls: int) -> dict[str, np.ndarray]:
-    times: dict[str, list[float]] = {name: [] for name in graphs}
-    for _ in range(3 + ROUNDS):
-        for name, graph in graphs.items():
-            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            begin.record()
-            graph.replay()
-            end.record()
-            torch.cuda.synchronize()
-            times[name].append(1000 * begin.elapsed_time(end) / calls)
-    return {name: np.array(several[3:]) for name, several in times.items()}  # the first three warm up
+    graphs = {name: captured(call, pairs * repeats) for name, call in calls.items()}
+    return Race(shape, dtype, times_us(graphs, repeats * sets))
 
 
 def main() -> None:
