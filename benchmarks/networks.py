@@ -1,13 +1,15 @@
 """The headline table: five networks at batch 1, 8 and 64 under eager, CUDA graphs, torch.compile, onnxruntime and TensorRT.
 
-    python benchmarks/networks.py build --folder /tmp/plans --target tensorrt@trt8 --jobs 4 --minutes 9
+    python benchmarks/networks.py build --folder /tmp/plans --target tensorrt@trt8 --jobs 8 --minutes 9 --pieces compile
+    python benchmarks/networks.py build --folder /tmp/plans --target tensorrt@trt8 --jobs 1 --minutes 9 --pieces tensorrt
     python benchmarks/networks.py measure --folder /tmp/plans --target tensorrt@trt8 --output FILE.json --minutes 9
     python benchmarks/networks.py show FILE.json [--figure FILE.png]
     python benchmarks/networks.py --smoke --output FILE.json
 
-`build` exports, builds engines and fills torch's compiler cache, several at a time; `measure` measures one network at one batch size
-after the other. Both skip what is there, so a second call goes on where the first was cut. `--smoke` does all of it on a CPU with small
-networks and onnxruntime in TensorRT's place.
+`build` exports, builds engines and fills torch's compiler cache. Engines are built one at a time (`--jobs 1`), because TensorRT times
+kernels while it builds. With ``--plugin``, the library of `course_lib.plugins.fused_attention`, encoders are also built with it.
+`measure` measures one network at one batch size after the other. Both skip what is there, so a second call goes on where the first was
+cut. `--smoke` does all of it on a CPU with small networks and onnxruntime in TensorRT's place.
 
 Calls are timed on the device between two events, in processes that hold their inputs; copies are not counted. All candidates of a
 network and a batch size are interleaved round by round on inputs taken in turn.
@@ -91,7 +93,17 @@ COMMANDS = {"build": build_command, "measure": measure_command, "prepare": prepa
 def site_of(options: argparse.Namespace) -> Site:
     options.folder.mkdir(parents=True, exist_ok=True)
     gpu = capability() is not None
-    return Site(options.folder.resolve(), options.target, tuple(options.profiles), COMPILED, gpu=gpu)
+    pieces = tuple(getattr(options, "pieces", ()))
+    compiled = tuple(batch for batch in COMPILED if batch in options.profiles)
+    return Site(
+        options.folder.resolve(),
+        options.target,
+        tuple(options.profiles),
+        compiled,
+        gpu=gpu,
+        plugin=options.plugin,
+        pieces=pieces,
+    )
 
 
 def build(site: Site, networks: list[Network], jobs: int, deadline: float, first: str = building.FIRST) -> None:
@@ -180,8 +192,12 @@ def parsed() -> argparse.Namespace:
             "--profiles", type=int, nargs="*", default=list(BATCHES), help="batch sizes of an engine's profiles"
         )
         command.add_argument("--minutes", type=float, default=9, help="nothing new is begun after these")
+        command.add_argument("--plugin", type=Path, help="the attention plugin, compiled for the target's TensorRT")
         if name == "build":
-            command.add_argument("--jobs", type=int, default=4, help="at a time")
+            command.add_argument("--jobs", type=int, default=1, help="at a time")
+            command.add_argument(
+                "--pieces", nargs="*", default=(), help="beginnings of their names, such as tensorrt.fp16; all"
+            )
             command.add_argument(
                 "--first",
                 default=building.FIRST,

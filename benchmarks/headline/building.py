@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.headline.cases import Candidate, Network, candidates
+from benchmarks.headline.cases import PLUGIN, Candidate, Network, candidates
 from benchmarks.headline.holder import open_holder
-from benchmarks.headline.material import calibration_file, inputs_file, onnx_file, quantized
+from benchmarks.headline.material import calibration_file, inputs_file, made, onnx_file
 from course_lib import engines
 from course_lib._util.files import write_atomically
 from course_lib.engines import split_target
@@ -45,6 +45,8 @@ WAYS = {
     "fp32": Way(),
     "fp16 demanded of products and convolutions": Way(precision="fp16"),
     "fp16 permitted": Way(flags=("tf32", "fp16")),
+    "attention plugin in a graph of FP16": Way(".fp16-attention", flags=("tf32", "fp16")),
+    "attention plugin, FP16 permitted": Way(".attention", flags=("tf32", "fp16")),
     "calibrator": Way(precision="int8", flags=("tf32", "fp16"), calibrate=True),
     "qdq": Way(".qdq", "int8", ("tf32", "fp16")),
     "qdq per tensor": Way(".qdq-per-tensor", "int8", ("tf32", "fp16")),
@@ -63,6 +65,8 @@ class Site:
         compiled: batch sizes that torch compiles for.
         gpu: whether there is one.
         small: a CPU's small versions of the networks.
+        plugin: library of the course's attention plugin, compiled for the target; None leaves its engines out.
+        pieces: beginnings of the names of what is built, such as ``"compile"`` or ``"tensorrt.fp16"``; empty for all.
     """
 
     folder: Path
@@ -71,6 +75,8 @@ class Site:
     compiled: tuple[int, ...]
     gpu: bool
     small: bool = False
+    plugin: Path | None = None
+    pieces: tuple[str, ...] = ()
 
 
 def build_all(
@@ -109,16 +115,21 @@ def result_of(site: Site, network: Network, candidate: Candidate) -> dict[str, A
 def _pieces(site: Site, network: Network, deadline: float, first: str) -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
     found = candidates(network, site.target, gpu=site.gpu)
     plans = []
-    named = sorted({c.plan for c in found if c.plan}, reverse=True)  # TensorRT's before onnxruntime's: they take longer
+    named = sorted(
+        {c.plan for c in found if c.plan and (site.plugin or not c.plan.endswith(PLUGIN))}, reverse=True
+    )  # TensorRT's before onnxruntime's: they take longer
     for one in sorted(named, key=lambda plan: plan != f"tensorrt.{first}"):
         backend, _, dtype = one.partition(".")
         make = _tensorrt if backend == "tensorrt" else _onnxruntime
         plans.append((f"{network.name}.{one}", lambda make=make, dtype=dtype: make(site, network, dtype, deadline)))
-    yield plans[0]
-    for candidate in found:
-        if candidate.variant == "compile":
-            yield f"{network.name}.compile-{candidate.dtype}", lambda c=candidate: _compile(site, network, c, deadline)
-    yield from plans[1:]
+    compiled = [
+        (f"{network.name}.compile-{c.dtype}", lambda c=c: _compile(site, network, c, deadline))
+        for c in found
+        if c.variant == "compile"
+    ]
+    for name, work in (*plans[:1], *compiled, *plans[1:]):
+        if not site.pieces or name.removeprefix(f"{network.name}.").startswith(site.pieces):
+            yield name, work
 
 
 def _kept(site: Site, name: str, work: Callable[[], dict[str, Any]], deadline: float) -> tuple[str, dict[str, Any]]:
@@ -154,7 +165,12 @@ def _prepare(site: Site, network: Network, deadline: float) -> tuple[str, dict[s
 
 def _tensorrt(site: Site, network: Network, dtype: str, deadline: float) -> dict[str, Any]:
     """The ways to this precision in turn, until one builds."""
-    ways = {"fp32": ("fp32",), "fp16": tuple(w for w in WAYS if w.startswith("fp16")), "int8": network.int8}[dtype]
+    ways = {
+        "fp32": ("fp32",),
+        "fp16": tuple(w for w in WAYS if w.startswith("fp16")),
+        PLUGIN: tuple(w for w in WAYS if w.startswith("attention")),
+        "int8": network.int8,
+    }[dtype]
     failed = []
     for way in ways:
         try:
@@ -176,9 +192,10 @@ def _attempt(site: Site, network: Network, dtype: str, way: Way, deadline: float
     }
     calibration = {"data": str(calibration_file(network, folder)), "batch": 8, "kind": "entropy"}
     request = {
-        "model": str(quantized(network, folder, way.file) if way.file else onnx_file(network, folder)),
+        "model": str(made(network, folder, way.file)),
         "plan": str(folder / f"{network.name}.tensorrt.{dtype}.plan"),
         "recipe": recipe,
+        "plugins": [str(site.plugin)] if "attention" in way.file else [],
         "calibration": {**calibration, "cache": str(folder / f"{network.name}.cache")} if way.calibrate else None,
     }
     file = folder / f"{network.name}.tensorrt.{dtype}.request.json"
@@ -190,7 +207,7 @@ def _attempt(site: Site, network: Network, dtype: str, way: Way, deadline: float
 
 
 def _onnxruntime(site: Site, network: Network, dtype: str, deadline: float) -> dict[str, Any]:
-    model = quantized(network, site.folder, ".qdq") if dtype == "int8" else onnx_file(network, site.folder, _ONNXRUNTIME[dtype])
+    model = made(network, site.folder, ".qdq" if dtype == "int8" else _ONNXRUNTIME[dtype])
     plan = engines.build(model, _recipe(site, network), backend="onnxruntime", time_limit_s=max(deadline - time.monotonic(), 1))
     plan.save(site.folder / f"{network.name}.onnxruntime.{dtype}.plan")
     return {"build_s": round(plan.build_seconds, 2), "plan_mb": round(len(plan.data) / 1e6, 1), "notes": list(plan.notes)}

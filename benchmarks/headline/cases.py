@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 BATCHES = (1, 8, 64)
-COMPILED = (1, 64)  # torch.compile takes up to a minute for each shape: batch 8 is left out
+COMPILED = BATCHES
 BASELINE = "eager fp32"
+PLUGIN = "fp16-attention"  # FP16 with the course's attention plugin; the name of the plan
 IMAGES = 256  # inputs of a network that are taken in turn: four batches of 64
 
 
@@ -18,6 +19,7 @@ class Network:
         name: in commands and file names; `title` in the table.
         factory: a function of `course_lib.models`, with its arguments.
         attention: matrix products carry it, and torch's defaults keep TF32 from them; convolutions get it in any case.
+        heads: of each attention, all of whose size is that of the course's attention plugin; 0 where the plugin does not fit.
         frames: it is fed with frames of the digit video, whose truth is known, otherwise with noise.
     """
 
@@ -26,6 +28,7 @@ class Network:
     factory: str
     arguments: tuple[int | str, ...] = ()
     attention: bool = False
+    heads: int = 0
     frames: bool = False
 
     @property
@@ -36,8 +39,8 @@ class Network:
 
 NETWORKS = (
     Network("resnet50", "ResNet-50", "resnet50"),
-    Network("bert", "BERT-base", "bert_base", attention=True),
-    Network("vit", "ViT-B/16", "vit_b16", attention=True),
+    Network("bert", "BERT-base", "bert_base", attention=True, heads=12),
+    Network("vit", "ViT-B/16", "vit_b16", attention=True, heads=12),
     Network("unet", "U-Net", "unet"),
     Network("detector", "detector", "detector", frames=True),
 )
@@ -88,7 +91,7 @@ def candidates(network: Network, target: str, *, gpu: bool, compiled: bool = Tru
     if gpu:
         found += [_torch("cuda_graph", wide), _torch("cuda_graph", "fp16")]
     if gpu and compiled:
-        found += [_torch("compile", wide), _torch("compile", "fp16"), _torch("compile+cuda_graph", "fp16")]
+        found += [_torch(variant, dtype) for dtype in (wide, "fp16") for variant in ("compile", "compile+cuda_graph")]
     engine = target.partition("@")[0]
     for dtype in ("fp32", "fp16"):
         if engine != "onnxruntime":
@@ -96,6 +99,8 @@ def candidates(network: Network, target: str, *, gpu: bool, compiled: bool = Tru
     for dtype in ("fp32", "fp16", "int8"):
         for variant in ("plain", "cuda_graph") if engine == "tensorrt" else ("plain",):
             found.append(_plan(engine, dtype, wide, variant))
+    if engine == "tensorrt" and network.heads:
+        found += [_plan(engine, PLUGIN, wide, variant) for variant in ("plain", "cuda_graph")]
     return found
 
 
@@ -117,6 +122,7 @@ _NAMES = {"onnxruntime": "onnxruntime", "tensorrt": "TensorRT"}
 
 def _plan(engine: str, dtype: str, wide: str, variant: str) -> Candidate:
     same = f"eager {wide if dtype == 'fp32' else 'fp16'}"
-    label = "fp32/TF32" if dtype == "fp32" else dtype
+    label = {"fp32": "fp32/TF32", PLUGIN: "fp16, attention plugin"}.get(dtype, dtype)
+    plan, dtype = f"{engine}.{dtype}", "fp16" if dtype == PLUGIN else dtype
     graph = " + CUDA graph" if variant == "cuda_graph" else ""
-    return Candidate(f"{_NAMES.get(engine, engine)} {label}{graph}", engine, dtype, same, variant, f"{engine}.{dtype}")
+    return Candidate(f"{_NAMES.get(engine, engine)} {label}{graph}", engine, dtype, same, variant, plan)

@@ -14,6 +14,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import numpy as np
 
+from benchmarks.headline.trt_build import load_plugins
 from course_lib.engines.backends.tensorrt.runtime import TensorRTEngine, shared_scratch
 from course_lib.engines.cuda import driver
 from course_lib.engines.plan import ModelSource, Plan
@@ -28,11 +29,16 @@ class Held:
     Args:
         inputs: file of an array ``(images, ...)``, float32, that inputs are cut from.
         tf32: let torch use TF32 in matrix products, too; by default it does so in convolutions only.
+        plugin: library of a TensorRT plugin that some plans need; empty for none.
     """
 
-    def __init__(self, inputs: str, tf32: bool) -> None:
+    def __init__(self, inputs: str, tf32: bool, plugin: str = "") -> None:
         self._pool = np.load(inputs)
         self._tf32 = tf32
+        if plugin:
+            import tensorrt as trt
+
+            load_plugins(trt, [plugin])
         self._plans: dict[str, Any] = {}
         self._subjects: dict[str, Any] = {}
         self._names: dict[str, str] = {}  # of each candidate's input

@@ -23,11 +23,20 @@ class Holder(Worker):
         inputs: file of the pool that the child cuts its inputs from.
         tf32: see `child.Held`.
         timeout_s: longest wait for one answer; compiling a network is one answer.
+        plugin: see `child.Held`.
     """
 
-    def __init__(self, environment: Environment, inputs: Path, *, tf32: bool = False, timeout_s: float = 240.0) -> None:
+    def __init__(
+        self,
+        environment: Environment,
+        inputs: Path,
+        *,
+        tf32: bool = False,
+        timeout_s: float = 240.0,
+        plugin: Path | None = None,
+    ) -> None:
         super().__init__(environment, launcher=lambda _: [*environment.command, _CHILD], timeout_s=timeout_s)
-        self._ask({"do": "open", "inputs": str(inputs), "tf32": tf32})
+        self._ask({"do": "open", "inputs": str(inputs), "tf32": tf32, "plugin": str(plugin or "")})
 
     def hold(self, network: Network, candidate: Candidate, folder: Path) -> None:
         """Load a candidate; a plan's file lies in `folder`."""
@@ -76,7 +85,10 @@ class Subject:
             raise CandidateFailed(self.candidate, error) from None
 
 
-def open_holder(group: str, target_environment: Environment, inputs: Path, timeout_s: float = 240.0) -> Holder:
+def open_holder(
+    group: str, target_environment: Environment, inputs: Path, timeout_s: float = 240.0, plugin: Path | None = None
+) -> Holder:
     """The process of a group of candidates: TensorRT's in the target's interpreter, the others in this one."""
-    environment = target_environment if group == "tensorrt" else HERE
-    return Holder(environment, inputs, tf32=group == "torch tf32", timeout_s=timeout_s)
+    engines = group == "tensorrt"
+    environment = target_environment if engines else HERE
+    return Holder(environment, inputs, tf32=group == "torch tf32", timeout_s=timeout_s, plugin=plugin if engines else None)

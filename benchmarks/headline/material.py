@@ -12,6 +12,7 @@ from benchmarks.headline.cases import Network
 from course_lib import models
 from course_lib.models import Frame, video
 from course_lib.models.digit_video import prepared
+from course_lib.plugins.fused_attention import fuse_attention
 from course_lib.precision import PercentileCalibrator, activations, calibrate, cast, insert_qdq
 
 OPSET = 17  # the newest that TensorRT 8.6 reads
@@ -51,12 +52,20 @@ def _pixels(seen: list[Frame]) -> np.ndarray:
     return prepared(np.stack([frame.image for frame in seen]))
 
 
-def quantized(network: Network, folder: Path, kind: str) -> Path:
-    """The model with Q/DQ pairs, ``.qdq`` or ``.qdq-per-tensor``, made when it is first asked for: not every network needs it.
+def made(network: Network, folder: Path, kind: str) -> Path:
+    """The ONNX file of a kind, made when it is first asked for: not every network needs each.
 
-    The ranges are from the course's calibrator, on a few of the samples: a CPU is slow at this.
+    Args:
+        kind: empty for the exported file; ``.fp16``; ``.attention`` or ``.fp16-attention``, in which each attention is the plugin's
+            node; ``.qdq`` or ``.qdq-per-tensor``, whose ranges are from the course's calibrator on a few of the samples, because a CPU
+            is slow at this.
     """
-    if not onnx_file(network, folder, kind).exists():
+    if onnx_file(network, folder, kind).exists():
+        return onnx_file(network, folder, kind)
+    if kind.endswith("attention"):
+        model = onnx.load(onnx_file(network, folder, kind.removesuffix("attention").rstrip(".-")))
+        onnx.save(fuse_attention(model, network.heads), onnx_file(network, folder, kind))
+    else:
         model = onnx.load(onnx_file(network, folder))
         samples = np.load(calibration_file(network, folder))[:_SAMPLES_ON_CPU]
         batches = [{model.graph.input[0].name: samples[at : at + 1]} for at in range(len(samples))]

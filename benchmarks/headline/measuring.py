@@ -112,7 +112,7 @@ class Case:
     def _answer(self, candidate: Candidate, batch: int, index: int) -> np.ndarray:
         if candidate.group not in self._holders:
             pool = inputs_file(self.network, self.site.folder)
-            self._holders[candidate.group] = open_holder(candidate.group, self._environment, pool)
+            self._holders[candidate.group] = open_holder(candidate.group, self._environment, pool, plugin=self.site.plugin)
         holder = self._holders[candidate.group]
         if candidate.name not in self._held:
             holder.hold(self.network, candidate, self.site.folder)

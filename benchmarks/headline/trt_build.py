@@ -2,9 +2,9 @@
 
     python trt_build.py REQUEST.json
 
-REQUEST has ``model``, ``plan`` (the file to write), ``recipe`` (plain JSON values) and ``calibration``: null, or ``data`` (an .npy
-file), ``batch``, ``cache`` and ``kind`` of `trt_calibrator`. The last line of the output is JSON: ``build_s``, ``plan_mb``,
-``kernels``, ``kernel_dtypes``; or ``failed``.
+REQUEST has ``model``, ``plan`` (the file to write), ``recipe`` (plain JSON values), ``plugins`` (libraries that the registry loads
+first), and ``calibration``: null, or ``data`` (an .npy file), ``batch``, ``cache`` and ``kind`` of `trt_calibrator`. The last line of
+the output is JSON: ``build_s``, ``plan_mb``, ``kernels``, ``kernel_dtypes``; or ``failed``.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ def main() -> None:
 def build(trt: Any, request: dict[str, Any]) -> dict[str, Any]:
     cuda()  # one context for the builder and the calibrator
     log = keep_log(trt)
+    load_plugins(trt, request.get("plugins", []))
     builder = trt.Builder(log)
     network = builder.create_network(network_flags(trt))
     parser = trt.OnnxParser(network, log)
@@ -75,6 +76,13 @@ def build(trt: Any, request: dict[str, Any]) -> dict[str, Any]:
         "timings_kept": timing_file is not None,
         **kernels,
     }
+
+
+def load_plugins(trt: Any, libraries: list[str]) -> None:
+    """Register libraries of plugins, before a file that names one is parsed and before an engine that has one is loaded."""
+    for library in libraries:
+        if not trt.get_plugin_registry().load_library(library):
+            raise BuildError(f"TensorRT's plugin registry rejects {library}: was it compiled for this version?")
 
 
 def _layers(trt: Any, engine: Any) -> LayerTable:

@@ -89,11 +89,17 @@ def test_the_candidates_on_a_gpu() -> None:
     found = {c.name: c for c in cases.candidates(bert, "tensorrt@trt8", gpu=True)}
     assert next(iter(found)) == cases.BASELINE
     assert [c.name for c in found.values() if c.group == "tensorrt"] == [
-        f"TensorRT {dtype}{graph}" for dtype in ("fp32/TF32", "fp16", "int8") for graph in ("", " + CUDA graph")
+        f"TensorRT {dtype}{graph}"
+        for dtype in ("fp32/TF32", "fp16", "int8", "fp16, attention plugin")
+        for graph in ("", " + CUDA graph")
     ]
     engine = found["TensorRT fp32/TF32"]
     assert (engine.same, engine.plan) == ("eager tf32", "tensorrt.fp32"), "TF32 is compared with TF32"
-    assert set(cases.rivals(engine, list(found.values()))) == {"eager fp32", "eager tf32", "cuda graph tf32", "compile tf32"}
+    assert set(cases.rivals(engine, list(found.values()))) == {
+        "eager fp32", "eager tf32", "cuda graph tf32", "compile tf32", "compile+cuda graph tf32"
+    }  # fmt: skip
+    with_plugin = found["TensorRT fp16, attention plugin"]
+    assert (with_plugin.dtype, with_plugin.same, with_plugin.plan) == ("fp16", "eager fp16", "tensorrt.fp16-attention")
     assert set(cases.rivals(found["TensorRT int8"], list(found.values()))) == {
         "eager fp32", "eager fp16", "cuda graph fp16", "compile fp16", "compile+cuda graph fp16"
     }  # fmt: skip
@@ -114,7 +120,7 @@ class Fake:
     late: str = ""  # fails with `error` while it is timed
     error: Exception
 
-    def __init__(self, group: str, *_: Any) -> None:
+    def __init__(self, group: str, *_: Any, **__: Any) -> None:
         self.made.append(group)
 
     def hold(self, network: Any, candidate: Any, folder: Path) -> None:

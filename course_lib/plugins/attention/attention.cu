@@ -1,8 +1,9 @@
 // Fused attention over whole sequences, in the layout of the projection: no transpose before, none after, no scores in memory.
 //
-// A block has 64 queries of one head, each of its four warps 16 of them. It walks over the keys, 64 at a time, and keeps for each query
+// A block has 128 queries of one head, each of its four warps 32 of them. It walks over the keys, 64 at a time, and keeps for each query
 // the largest score so far, the sum of the exponentials and the weighted sum of the values (online softmax). While it computes with one
-// tile of keys and values, the next one is on its way from memory.
+// tile of keys and values, the next one is on its way from memory. A warp uses what it reads of a tile for two groups of 16 queries:
+// with one group, shared memory would take twice as long as the Tensor Cores.
 //
 // Source: Dao, FlashAttention-2: Faster Attention with Better Parallelism and Work Partitioning (2023), algorithm 1.
 
@@ -15,21 +16,25 @@ static_assert(kHead == ATTENTION_HEAD_SIZE, "one head size in the header and in 
 
 namespace {
 
-constexpr int kWarps = kTile / 16;
+constexpr int kGroups = 2;                     // of 16 queries, in a warp
+constexpr int kWarps = 4;
 constexpr int kThreads = 32 * kWarps;
+constexpr int kQueries = 16 * kGroups * kWarps;  // of a block
 constexpr float kScale = 0.125f * 1.4426950408889634f;  // 1 / sqrt(64), and log2(e): exponentials are taken with base 2
 constexpr unsigned kLanes = 0xffffffffu;
 
 struct Shared {
-  Tile q;        // at the end the answers
-  Tile k[2];     // the tile in use, and the next
-  Tile v[2];
+  Tile<kQueries> q;  // at the end the answers
+  Tile<kKeys> k[2];  // the tile in use, and the next
+  Tile<kKeys> v[2];
 };
 
 // Rows of queries (part 0), keys (1) or values (2) of one head, from token `first` on.
-__device__ void loadTile(Tile& tile, half const* head, int part, int first, int sequence, int heads) {
+template <int kRows>
+__device__ void loadTile(Tile<kRows>& tile, half const* head, int part, int first, int sequence, int heads) {
   int const stride = heads * 3 * kHead;  // from one token to the next
-  for (int i = threadIdx.x; i < kTile * kChunks; i += kThreads) {
+#pragma unroll
+  for (int i = threadIdx.x; i < kRows * kChunks; i += kThreads) {
     int const row = i / kChunks, chunk = i % kChunks, token = first + row;
     bool const exists = token < sequence;
     half const* from = head + static_cast<size_t>(exists ? token : 0) * stride + part * kHead + chunk * kChunk;
@@ -37,44 +42,53 @@ __device__ void loadTile(Tile& tile, half const* head, int part, int first, int 
   }
 }
 
+using Scores = float[kKeys / 8][4];
+
 // The state of 16 queries in one warp. A lane has parts of two rows, lane / 4 and the eighth after it.
 struct Rows {
   float largest[2] = {-INFINITY, -INFINITY};
-  float total[2] = {0.0f, 0.0f};      // of this lane's columns; the four lanes of a row are added at the end
+  float total[2] = {0.0f, 0.0f};  // of this lane's columns; the four lanes of a row are added at the end
   float answer[kHead / 8][4] = {};
 };
 
-// Scores of 16 queries and 64 keys; keys beyond the sequence get minus infinity.
-__device__ void computeScores(float (&scores)[kTile / 8][4], uint32_t const (&q)[kHead / 16][4], Tile& k, int keysLeft) {
+// Scores of a warp's queries and 64 keys; keys beyond the sequence get minus infinity.
+__device__ void computeScores(Scores (&scores)[kGroups], uint32_t const (&q)[kGroups][kHead / 16][4], Tile<kKeys>& k, int keysLeft) {
   int const lane = threadIdx.x % 32;
 #pragma unroll
-  for (int pair = 0; pair < kTile / 16; ++pair) {
+  for (int pair = 0; pair < kKeys / 16; ++pair) {
 #pragma unroll
     for (int step = 0; step < kHead / 16; ++step) {
       uint32_t keys[4];
       loadMatrices(keys, k.at(16 * pair + lane / 16 * 8 + lane % 8, 2 * step + lane / 8 % 2));
-      multiplyAdd(scores[2 * pair], q[step], keys[0], keys[1]);
-      multiplyAdd(scores[2 * pair + 1], q[step], keys[2], keys[3]);
+#pragma unroll
+      for (int group = 0; group < kGroups; ++group) {
+        multiplyAdd(scores[group][2 * pair], q[group][step], keys[0], keys[1]);
+        multiplyAdd(scores[group][2 * pair + 1], q[group][step], keys[2], keys[3]);
+      }
     }
   }
-  if (keysLeft >= kTile) return;
+  if (keysLeft >= kKeys) return;
 #pragma unroll
-  for (int column = 0; column < kTile / 8; ++column)
+  for (int column = 0; column < kKeys / 8; ++column)
 #pragma unroll
     for (int i = 0; i < 4; ++i)
-      if (8 * column + lane % 4 * 2 + i % 2 >= keysLeft) scores[column][i] = -INFINITY;
+      if (8 * column + lane % 4 * 2 + i % 2 >= keysLeft)
+#pragma unroll
+        for (int group = 0; group < kGroups; ++group) scores[group][column][i] = -INFINITY;
 }
 
 // Scores become exponentials; what was summed with a smaller maximum is scaled down.
-__device__ void updateSoftmax(Rows& rows, float (&scores)[kTile / 8][4]) {
+__device__ void updateSoftmax(Rows& rows, Scores& scores) {
 #pragma unroll
   for (int side = 0; side < 2; ++side) {
     float largest = rows.largest[side];
 #pragma unroll
-    for (int column = 0; column < kTile / 8; ++column) largest = fmaxf(largest, fmaxf(scores[column][2 * side], scores[column][2 * side + 1]));
+    for (int column = 0; column < kKeys / 8; ++column)
+      largest = fmaxf(largest, fmaxf(scores[column][2 * side], scores[column][2 * side + 1]));
     largest = fmaxf(largest, __shfl_xor_sync(kLanes, largest, 1));
     largest = fmaxf(largest, __shfl_xor_sync(kLanes, largest, 2));
-    float const shrink = exp2f((rows.largest[side] - largest) * kScale);  // 0 for the first tile; every tile has a key that exists
+    float const shift = largest * kScale;  // finite: every tile has a key that exists
+    float const shrink = powerOfTwo(rows.largest[side] * kScale - shift);  // 0 for the first tile
     rows.largest[side] = largest;
     rows.total[side] *= shrink;
 #pragma unroll
@@ -83,61 +97,69 @@ __device__ void updateSoftmax(Rows& rows, float (&scores)[kTile / 8][4]) {
       rows.answer[column][2 * side + 1] *= shrink;
     }
 #pragma unroll
-    for (int column = 0; column < kTile / 8; ++column)
+    for (int column = 0; column < kKeys / 8; ++column)
 #pragma unroll
       for (int i = 2 * side; i < 2 * side + 2; ++i) {
-        scores[column][i] = exp2f((scores[column][i] - largest) * kScale);
+        scores[column][i] = powerOfTwo(scores[column][i] * kScale - shift);
         rows.total[side] += scores[column][i];
       }
   }
 }
 
 // answer += weights V. The registers of a product's result are those of a next product's first operand, so weights stay where they are.
-__device__ void addValues(Rows& rows, float const (&weights)[kTile / 8][4], Tile& v) {
+__device__ void addValues(Rows (&rows)[kGroups], Scores const (&weights)[kGroups], Tile<kKeys>& v) {
   int const lane = threadIdx.x % 32;
 #pragma unroll
-  for (int step = 0; step < kTile / 16; ++step) {
-    float const(&left)[4] = weights[2 * step], (&right)[4] = weights[2 * step + 1];
-    uint32_t const a[4] = {packed(left[0], left[1]), packed(left[2], left[3]), packed(right[0], right[1]), packed(right[2], right[3])};
+  for (int step = 0; step < kKeys / 16; ++step) {
+    uint32_t a[kGroups][4];
+#pragma unroll
+    for (int group = 0; group < kGroups; ++group)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        float const* const pair = &weights[group][2 * step + i / 2][i % 2 * 2];
+        a[group][i] = packed(pair[0], pair[1]);
+      }
 #pragma unroll
     for (int pair = 0; pair < kHead / 16; ++pair) {
       uint32_t values[4];
       loadTransposed(values, v.at(16 * step + lane / 8 % 2 * 8 + lane % 8, 2 * pair + lane / 16));
-      multiplyAdd(rows.answer[2 * pair], a, values[0], values[1]);
-      multiplyAdd(rows.answer[2 * pair + 1], a, values[2], values[3]);
+#pragma unroll
+      for (int group = 0; group < kGroups; ++group) {
+        multiplyAdd(rows[group].answer[2 * pair], a[group], values[0], values[1]);
+        multiplyAdd(rows[group].answer[2 * pair + 1], a[group], values[2], values[3]);
+      }
     }
   }
 }
 
-// Through shared memory, so that eight lanes write the 128 bytes of a row together.
-__device__ void writeAnswers(Rows& rows, Tile& tile, half* head, int first, int sequence, int heads) {
-  int const lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+// Through shared memory, so that eight lanes write the 128 bytes of a row together. Only rows of this warp, from `begin` on.
+__device__ void writeAnswers(Rows& rows, Tile<kQueries>& tile, int begin, half* head, int first, int sequence, int heads) {
+  int const lane = threadIdx.x % 32;
 #pragma unroll
   for (int side = 0; side < 2; ++side) {
     float total = rows.total[side];
     total += __shfl_xor_sync(kLanes, total, 1);
     total += __shfl_xor_sync(kLanes, total, 2);
     float const share = 1.0f / total;
-    int const row = 16 * warp + 8 * side + lane / 4;
 #pragma unroll
     for (int column = 0; column < kHead / 8; ++column) {
       uint32_t const both = packed(rows.answer[column][2 * side] * share, rows.answer[column][2 * side + 1] * share);
-      *reinterpret_cast<uint32_t*>(tile.at(row, column) + lane % 4 * 2) = both;
+      *reinterpret_cast<uint32_t*>(tile.at(begin + 8 * side + lane / 4, column) + lane % 4 * 2) = both;
     }
   }
   __syncwarp();
   for (int i = lane; i < 16 * kChunks; i += 32) {
-    int const row = 16 * warp + i / kChunks, chunk = i % kChunks;
+    int const row = begin + i / kChunks, chunk = i % kChunks;
     if (first + row >= sequence) continue;
     half* const to = head + static_cast<size_t>(first + row) * heads * kHead + chunk * kChunk;
     *reinterpret_cast<uint4*>(to) = *reinterpret_cast<uint4 const*>(tile.at(row, chunk));
   }
 }
 
-__global__ void __launch_bounds__(kThreads, 3) attentionKernel(half const* qkv, half* out, int sequence, int heads) {
+__global__ void __launch_bounds__(kThreads, 2) attentionKernel(half const* qkv, half* out, int sequence, int heads) {
   extern __shared__ __align__(128) unsigned char memory[];
   Shared& shared = *reinterpret_cast<Shared*>(memory);
-  int const first = blockIdx.x * kTile, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  int const first = blockIdx.x * kQueries, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   size_t const token = static_cast<size_t>(blockIdx.z) * sequence * heads + blockIdx.y;
   half const* const head = qkv + token * 3 * kHead;
 
@@ -146,27 +168,33 @@ __global__ void __launch_bounds__(kThreads, 3) attentionKernel(half const* qkv, 
   loadTile(shared.v[0], head, 2, 0, sequence, heads);
   commitCopies();
 
-  Rows rows;
-  uint32_t q[kHead / 16][4];
-  int const tiles = (sequence + kTile - 1) / kTile;
+  Rows rows[kGroups];
+  uint32_t q[kGroups][kHead / 16][4];
+  int const tiles = (sequence + kKeys - 1) / kKeys;
   for (int i = 0; i < tiles; ++i) {
     if (i + 1 < tiles) {
-      loadTile(shared.k[(i + 1) % 2], head, 1, (i + 1) * kTile, sequence, heads);
-      loadTile(shared.v[(i + 1) % 2], head, 2, (i + 1) * kTile, sequence, heads);
+      loadTile(shared.k[(i + 1) % 2], head, 1, (i + 1) * kKeys, sequence, heads);
+      loadTile(shared.v[(i + 1) % 2], head, 2, (i + 1) * kKeys, sequence, heads);
     }
     commitCopies();  // an empty group in the last round: the wait below counts groups
     waitForCopies<1>();
     __syncthreads();
     if (i == 0)
 #pragma unroll
-      for (int step = 0; step < kHead / 16; ++step) loadMatrices(q[step], shared.q.at(16 * warp + lane % 16, 2 * step + lane / 16));
-    float scores[kTile / 8][4] = {};
-    computeScores(scores, q, shared.k[i % 2], sequence - i * kTile);
-    updateSoftmax(rows, scores);
+      for (int group = 0; group < kGroups; ++group)
+#pragma unroll
+        for (int step = 0; step < kHead / 16; ++step)
+          loadMatrices(q[group][step], shared.q.at(16 * (kGroups * warp + group) + lane % 16, 2 * step + lane / 16));
+    Scores scores[kGroups] = {};
+    computeScores(scores, q, shared.k[i % 2], sequence - i * kKeys);
+#pragma unroll
+    for (int group = 0; group < kGroups; ++group) updateSoftmax(rows[group], scores[group]);
     addValues(rows, scores, shared.v[i % 2]);
     __syncthreads();  // the next copies go into the tiles that were just read
   }
-  writeAnswers(rows, shared.q, out + token * kHead, first, sequence, heads);
+#pragma unroll
+  for (int group = 0; group < kGroups; ++group)
+    writeAnswers(rows[group], shared.q, 16 * (kGroups * warp + group), out + token * kHead, first, sequence, heads);
 }
 
 }  // namespace
@@ -174,7 +202,7 @@ __global__ void __launch_bounds__(kThreads, 3) attentionKernel(half const* qkv, 
 extern "C" int attention_launch(void const* qkv, void* out, int batch, int sequence, int heads, void* stream) {
   constexpr int kMost = 65535;
   if (batch <= 0 || sequence <= 0 || heads <= 0 || batch > kMost || heads > kMost) return cudaErrorInvalidValue;
-  dim3 const grid((sequence + kTile - 1) / kTile, heads, batch);
+  dim3 const grid((sequence + kQueries - 1) / kQueries, heads, batch);
   attentionKernel<<<grid, kThreads, sizeof(Shared), static_cast<cudaStream_t>(stream)>>>(static_cast<half const*>(qkv),
                                                                                         static_cast<half*>(out), sequence, heads);
   return cudaGetLastError();

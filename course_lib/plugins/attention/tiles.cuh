@@ -8,13 +8,14 @@
 #include <cstdint>
 
 constexpr int kHead = 64;                // numbers of a head: 128 bytes
-constexpr int kTile = 64;                // rows of a tile: queries of a block, keys of a step
+constexpr int kKeys = 64;                // of a tile
 constexpr int kChunk = 8;                // halves in 16 bytes, the widest access
 constexpr int kChunks = kHead / kChunk;  // in a row
 
 // A tile in shared memory. Eight rows that are read together begin in different banks, because the place of a chunk depends on its row.
+template <int kRows>
 struct Tile {
-  half data[kTile * kHead];
+  half data[kRows * kHead];
 
   __device__ half* at(int row, int chunk) { return data + row * kHead + ((chunk ^ (row & 7)) * kChunk); }
 };
@@ -55,4 +56,11 @@ __device__ inline void multiplyAdd(float (&sum)[4], uint32_t const (&a)[4], uint
 __device__ inline uint32_t packed(float low, float high) {
   half2 const both = __floats2half2_rn(low, high);
   return *reinterpret_cast<uint32_t const*>(&both);
+}
+
+// 2 ^ x, to about 22 bits; 0 for minus infinity.
+__device__ inline float powerOfTwo(float x) {
+  float result;
+  asm("ex2.approx.ftz.f32 %0, %1;\n" : "=f"(result) : "f"(x));
+  return result;
 }
