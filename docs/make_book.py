@@ -180,6 +180,7 @@ def main() -> int:
     source = asked.output / "source"
     everything = ["-E"] if prepare(source) else []  # Sphinx does not see that a function in conf.py changed
     os.environ["COURSE_FIGURES"] = "svg"  # read by `course_lib.style` in the kernels
+    os.environ["XDG_STATE_HOME"] = str(asked.output.resolve() / "state")  # the start page shows no exercise as solved
     cache = asked.output / "executed"  # a lecture that has not changed is not run again
     options = ["-D", "nb_execution_mode=off"] if asked.no_execute else ["-D", f"nb_execution_cache_path={cache}"]
     site = asked.output / "html"

@@ -20,6 +20,7 @@ MODULES = {
 # What a module imports by name, where no `import` statement tells.
 BY_NAME = {
     "course_lib.labs": [name for name in MODULES if name.endswith(".lab")],
+    "course_lib.exercises.exercise": [name for name in MODULES if name.startswith("course_lib.exercises.lecture")],
     "course_lib.engines.registry": [name for name in MODULES if name.startswith("course_lib.engines.backends.")],
     "course_lib.engines.worker.parent": ["course_lib.engines.worker.child"],
 }

@@ -23,11 +23,26 @@ def cache_folder(name: str) -> Path:
 
     Source: XDG Base Directory Specification 0.8.
     """
-    base = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    return _own_folder("XDG_CACHE_HOME", ".cache", name)
+
+
+def state_folder(name: str) -> Path:
+    """``$XDG_STATE_HOME/tensorrt-course/NAME``, or below ``~/.local/state``: what a user did, which no program can make again.
+
+    Raises:
+        CourseError: this user has no home folder.
+
+    Source: XDG Base Directory Specification 0.8.
+    """
+    return _own_folder("XDG_STATE_HOME", ".local/state", name)
+
+
+def _own_folder(variable: str, below_home: str, name: str) -> Path:
+    base = Path(os.environ.get(variable, ""))
     try:
-        return (base if base.is_absolute() else Path.home() / ".cache") / "tensorrt-course" / name
+        return (base if base.is_absolute() else Path.home() / below_home) / "tensorrt-course" / name
     except RuntimeError:
-        raise CourseError(f"this user has no home folder to keep {name} in: set XDG_CACHE_HOME to a folder") from None
+        raise CourseError(f"this user has no home folder to keep {name} in: set {variable} to a folder") from None
 
 
 def course_folder() -> Path | None:

@@ -18,7 +18,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 for _command in (  # in the order of `course --help`
-    *(course.doctor, engines.build, engines.layers, engines.bench),
+    *(course.doctor, course.progress, engines.build, engines.layers, engines.bench),
     *(grading.check, course.release, grading.grade, grading.report, grading.verify),
     *(migration.migrate, course.demo, course.lab),
 ):

@@ -1,4 +1,4 @@
-"""The course itself: `course doctor`, `demo`, `lab`, `release`."""
+"""The course itself: `course doctor`, `progress`, `demo`, `lab`, `release`."""
 
 from __future__ import annotations
 
@@ -44,6 +44,15 @@ def doctor(as_json: AsJson = False) -> None:
     }
     if not show(as_json, found):
         console.doctor(found)
+
+
+def progress(as_json: AsJson = False) -> None:
+    """Show which exercises you have solved, and which files you have written for the labs."""
+    from course_lib.cli.progress import progress_of
+
+    found = progress_of()
+    if not show(as_json, found.to_json()):
+        print(found)
 
 
 def demo(as_json: AsJson = False) -> None:

@@ -1,0 +1,1 @@
+"""Planted mistakes: for each exercise, wrong answers that readers write. The check has other words for each."""

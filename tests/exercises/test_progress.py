@@ -1,0 +1,78 @@
+"""What is solved is remembered, and both tables show it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from course_lib import labs
+from course_lib.cli import app
+from course_lib.cli.progress import progress_of, show_progress
+from course_lib.exercises import lecture_numbers, of_lecture, progress
+
+
+@pytest.fixture(autouse=True)
+def state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    return tmp_path
+
+
+def test_an_exercise_is_solved_once(state: Path) -> None:
+    progress.record("15.1")
+    progress.record("15.1")
+    progress.record("16.2")
+    assert progress.done() == {"15.1", "16.2"}
+    assert progress.folder() == state / "tensorrt-course" / "exercises"
+
+
+def test_other_files_in_the_folder_are_no_exercises() -> None:
+    progress.record("15.1")
+    (progress.folder() / ".DS_Store").write_bytes(b"\0")
+    assert progress.done() == {"15.1"}
+
+
+def test_the_rows() -> None:
+    progress.record("15.1")
+    found = progress_of()
+    assert [row.number for row in found.lectures] == list(lecture_numbers())
+    assert [row.name for row in found.labs] == list(labs.names())
+    row = next(row for row in found.lectures if row.number == 15)
+    assert (row.title, row.solved, row.exercises) == ("Transformers that generate", 1, 3)
+    assert row.minutes_left == sum(exercise.minutes for exercise in of_lecture(15)[1:])
+
+
+def test_written_files_of_a_lab_are_counted(tmp_path: Path) -> None:
+    folder = tmp_path / "labs" / "lab01_first_engine"
+    folder.mkdir(parents=True)
+    (folder / "model.onnx").touch()
+    row = progress_of(tmp_path).labs[0]
+    assert (row.written, row.files) == (1, len(labs.find("lab01").artifacts))
+
+
+def test_a_damaged_lecture_has_a_number_for_a_title(tmp_path: Path) -> None:
+    (tmp_path / "lectures").mkdir()
+    (tmp_path / "lectures" / "15_transformers_that_generate.ipynb").write_text("{")
+    row = next(row for row in progress_of(tmp_path).lectures if row.number == 15)
+    assert row.title == "Lecture 15"
+
+
+def test_the_start_page_prints_both_tables(capsys: pytest.CaptureFixture[str]) -> None:
+    progress.record("15.1")
+    show_progress()
+    said = capsys.readouterr().out
+    assert "15. Transformers that generate  1 of 3" in said and "Lab 01: your first engine" in said
+
+
+def test_the_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in (["progress"], ["progress", "--json"]):
+        monkeypatch.setattr("sys.argv", ["course", *arguments])
+        with pytest.raises(SystemExit) as left:
+            app.main()
+        assert not left.value.code
+        said = capsys.readouterr().out
+        if "--json" in arguments:
+            assert json.loads(said) == json.loads(json.dumps(progress_of().to_json()))
+        else:
+            assert said == f"{progress_of()}\n"
