@@ -117,6 +117,8 @@ def _cause(exercise: Exercise, error: Exception) -> str:
         return "Fill this gap of the skeleton."
     if "read-only" in text:
         return "The function changes its input, which belongs to the caller: change a copy, `array.copy()`."
+    if "'NoneType'" in text:
+        return "An earlier call returned None, which is how TensorRT reports a failure: check the value, and read the log."
     if "truth value of an array" in text:
         return "`if`, `and` and `or` need one value: use `np.where` or `&`, or reduce the array with `.all()` or `.any()`."
     if "broadcast" in text:

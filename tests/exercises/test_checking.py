@@ -69,6 +69,7 @@ def test_right() -> None:
         ),
         (_raises(ValueError()), "ValueError in the line `raise error`: no text. Add the values to themselves."),
         (_raises(KeyError("x")), "does not have this key"),
+        (lambda values, least: bytes(None), "which is how TensorRT reports a failure"),
         (lambda values, least: "6", "returned '6', expected 6"),
     ],
 )

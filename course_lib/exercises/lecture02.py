@@ -1,0 +1,156 @@
+"""Exercises of lecture 2: why a graph was rejected, the range of a profile, and a build without the course's wrapper."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from course_lib.exercises.comparing import shown
+from course_lib.exercises.exercise import Answer, Case, Exercise, NotYet
+
+_FITS = "g (float[N,4] x) => (float[N,4] y) { a = Abs(x)  y = Relu(a) }"
+_ONE_BAD = "g (float[N,3,3] x) => (float[N] y) { a = Relu(x)  b = Det(a)  y = Relu(b) }"
+_TWO_BAD = "g (float[N,3,3] x) => (float[N] y, float[N] z) { a = Det(x)  y = Relu(a)  z = Det(x) }"
+_TRAFFIC = [(4, 1, 32, 64), (1, 1, 64, 32), (4, 1, 32, 64), (2, 1, 64, 48), (8, 1, 64, 32)]
+
+
+def _onnx(text: str) -> bytes:
+    """A model from ONNX's text form; each node is named by its operator and place, such as ``/Det_1``."""
+    from onnx import parser
+
+    model = parser.parse_model(f'<ir_version: 10, opset_import: ["" : 17]> {text}')
+    for place, node in enumerate(model.graph.node):
+        node.name = f"/{node.op_type}_{place}"
+    return bytes(model.SerializeToString())
+
+
+def _examine_rejections(called: Answer) -> None:
+    for text, expected in ((_TWO_BAD, [("Det", "/Det_0"), ("Det", "/Det_2")]), (_ONE_BAD, [("Det", "/Det_1")]), (_FITS, [])):
+        found = called(_onnx(text))
+        what = f"for a graph with {len(expected)} unsupported nodes, `rejected_nodes` returned {shown(found)}, expected {expected}."
+        if isinstance(found, bool):
+            raise NotYet(f"{what} That is whether the parser succeeded: ask it for its errors, `parser.num_errors`.")
+        if not isinstance(found, (list, tuple)):
+            raise NotYet(f"{what} Return a list with a pair for each error; it is empty if there is none.")
+        pairs = [tuple(pair) if isinstance(pair, (list, tuple)) else pair for pair in found]
+        if pairs != expected:
+            raise NotYet(f"{what} {_rejection_hint(pairs, expected)}")
+
+
+def _rejection_hint(pairs: list[Any], expected: list[tuple[str, str]]) -> str:
+    if len(pairs) < len(expected):
+        return "The parser reports one error for each node. Read all of them: `parser.num_errors` and `parser.get_error(i)`."
+    if any("false" in str(pair) or "ErrorCode" in str(pair) for pair in pairs):
+        return "The text of this error says only `false`. Take the operator and the node: `error.node_operator()`, `error.node_name()`."
+    if sorted(map(str, pairs)) == sorted(map(str, ((name, operator) for operator, name in expected))):
+        return "The operator comes first, then the name of the node."
+    if not expected:
+        return "The parser accepts this graph, so it has no errors: start each call with a new network and a new parser."
+    return "Each pair has two texts: the error's operator and the name of its node."
+
+
+_INFO = re.compile(rb"accelerators=\{([^}]*)\}|src=\"(\d+)i64\"|\[ONNX Layer: ([^\]]*)\]")
+
+
+def _examine_build(called: Answer) -> None:
+    for batches in ((3, 11, 37), (5, 13, 53)):  # numbers that the compiler has no other use for
+        _examine_plan(called, batches)
+
+
+def _examine_plan(called: Answer, batches: tuple[int, int, int]) -> None:
+    """Call the answer for a range of batches, and read from the plan what it was built for.
+
+    The compiler writes targets, the limits of the batch and the nodes as text into a plan (TensorRT for RTX 1.7.1).
+    """
+    found = called(_onnx(_FITS), "x", *((batch, 4) for batch in batches))
+    if not isinstance(found, (bytes, bytearray)):
+        raise NotYet(
+            f"`build_plan` returned an object of the type {type(found).__name__}, expected bytes. "
+            "Copy the builder's memory with `bytes(...)`, so that the plan outlives the builder."
+        )
+    plan = bytes(found)
+    targets = b" ".join(one for one, _, _ in _INFO.findall(plan)).split()
+    limits = {int(one) for _, one, _ in _INFO.findall(plan) if one}
+    nodes = {one.decode() for _, _, one in _INFO.findall(plan) if one}
+    if not targets:
+        raise NotYet(
+            f"`build_plan` returned {len(plan)} bytes that are not a plan. Return what `build_serialized_network` returned."
+        )
+    if nodes != {"/Abs_0", "/Relu_1"}:
+        raise NotYet(
+            f"the plan computes {sorted(nodes)}, expected /Abs_0 and /Relu_1. Parse `onnx_bytes` into the network that you build."
+        )
+    if targets != [b"sm89"]:
+        raise NotYet(
+            f"the plan is for {b', '.join(targets).decode()}, expected sm89. "
+            "Set the config's number of compute capabilities to 1, and the first one to `trt.ComputeCapability.SM89`."
+        )
+    lowest, best, largest = batches
+    given = f"the plan for batches from {lowest} to {largest} with the best at {best} does not have this range."
+    if {lowest, largest} <= limits:
+        return
+    if largest not in limits and lowest not in limits:
+        raise NotYet(f"{given} Use the shapes that the function gets, and pass the smallest, the best and the largest one.")
+    if largest not in limits:
+        raise NotYet(f"{given} It rejects {largest}: the last shape of `profile.set_shape` is the largest one.")
+    raise NotYet(f"{given} It rejects {lowest}: the first shape of `profile.set_shape`, after the name, is the smallest one.")
+
+
+EXERCISES = (
+    Exercise(
+        id="2.1",
+        title="Why a graph was rejected",
+        minutes=12,
+        difficulty=1,
+        call="rejected_nodes(onnx_bytes)",
+        hint="The steps are those of the two cells above: an empty network, a parser for it, `parse`, and then the errors.",
+        examine=_examine_rejections,
+    ),
+    Exercise(
+        id="2.2",
+        title="A profile from recorded shapes",
+        minutes=10,
+        difficulty=2,
+        call="profile_for(shapes)",
+        hint="Look at each dimension alone for `min` and `max`. For `opt`, count the whole shapes.",
+        cases=(
+            Case(
+                (_TRAFFIC,),
+                {"min": (1, 1, 32, 32), "opt": (4, 1, 32, 64), "max": (8, 1, 64, 64)},
+                {
+                    "Tuples are compared by their first number that differs. Take the smallest and the largest size of each dimension.": {
+                        "min": (1, 1, 64, 32),
+                        "opt": (4, 1, 32, 64),
+                        "max": (8, 1, 64, 32),
+                    },
+                    "`opt` is the largest shape. TensorRT tunes for `opt`, so it should be the shape that you send most often.": {
+                        "min": (1, 1, 32, 32),
+                        "opt": (8, 1, 64, 64),
+                        "max": (8, 1, 64, 64),
+                    },
+                    "`opt` has the most frequent size of each dimension, but no request had this shape. Count whole shapes.": {
+                        "min": (1, 1, 32, 32),
+                        "opt": (4, 1, 64, 64),
+                        "max": (8, 1, 64, 64),
+                    },
+                },
+                shown="profile_for(the five recorded shapes)",
+            ),
+            Case(
+                ([(2, 8), (2, 4), (2, 4)],),
+                {"min": (2, 4), "opt": (2, 4), "max": (2, 8)},
+                {"`opt` is the first shape of the list. Count the shapes.": {"min": (2, 4), "opt": (2, 8), "max": (2, 8)}},
+                shown="profile_for([(2, 8), (2, 4), (2, 4)])",
+            ),
+        ),
+    ),
+    Exercise(
+        id="2.3",
+        title="A build without the wrapper",
+        minutes=20,
+        difficulty=2,
+        call="build_plan(onnx_bytes, name, smallest, best, largest)",
+        hint="Follow the order of the objects in the first table: builder, network, parser, config, profile, plan.",
+        examine=_examine_build,
+    ),
+)
