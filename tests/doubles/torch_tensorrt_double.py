@@ -73,3 +73,34 @@ def make(version: str, *, converts: bool = True) -> ModuleType:
 
     double.__dict__.update(__version__=version, Input=Input, compile=compile, save=save, load=load, calls=calls)
     return double
+
+
+def make_2_2(*, unsupported: tuple[str, ...] = ()) -> ModuleType:
+    """A stand-in for 2.2, whose `compile` takes ``inputs`` and the engine's types, and leaves operators in PyTorch without an error.
+
+    Args:
+        unsupported: operators that stay in PyTorch, such as ``"aten.cumprod.default"``. The rest of the module is run first.
+    """
+    double = ModuleType("torch_tensorrt")
+    calls: list[tuple[str, dict[str, Any]]] = []
+
+    def compile(module: Any, ir: str = "default", inputs: Any = None, enabled_precisions: Any = None, **kwargs: Any) -> Any:
+        assert ir == "dynamo" and kwargs.pop("output_format") == "fx", "the default is an exported program"
+        calls.append(("compile", {"inputs": inputs, "enabled_precisions": enabled_precisions, **kwargs}))
+        root, graph = torch.nn.Module(), torch.fx.Graph()
+        root.add_module("_run_on_acc_0", module)
+        node = graph.call_module("_run_on_acc_0", (graph.placeholder("x"),))
+        if unsupported:
+            rest = torch.fx.Graph()
+            x = rest.placeholder("x")
+            for name in unsupported:
+                namespace, operator, overload = name.split(".")
+                x = rest.call_function(getattr(getattr(getattr(torch.ops, namespace), operator), overload), (x, 0))
+            rest.output(x)
+            root.add_module("_run_on_gpu_1", torch.fx.GraphModule({}, rest))
+            node = graph.call_module("_run_on_gpu_1", (node,))
+        graph.output((node,))
+        return torch.fx.GraphModule(root, graph)
+
+    double.__dict__.update(__version__="2.2.0", Input=Input, compile=compile, calls=calls)
+    return double

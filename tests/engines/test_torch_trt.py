@@ -23,6 +23,7 @@ from course_lib.errors import BackendUnavailable, BuildError, CourseError, PlanE
 from tests.doubles import torch_tensorrt_double
 
 VERSIONS = ("2.11", "2.12", "2.13", "2.14")
+OLD = "2.2"  # for TensorRT 8.6, with other arguments; see test_torch_trt_2_2.py
 ONE = {"x": (2, 8)}
 
 
@@ -72,6 +73,7 @@ def _wheel(version: str, folder: Path) -> Path:
         pytest.skip(f"{error}; name a folder with the wheel in COURSE_WHEELS")
 
 
+@pytest.mark.parametrize("version", (OLD, *VERSIONS))
 def test_the_table_is_what_the_released_wheel_says(version: str, tmp_path: Path) -> None:
     """The wheel has 4 MB. It comes from pip's registry, or from the folder COURSE_WHEELS."""
     assert torch_trt_keywords.read_wheel(_wheel(version, tmp_path)) == (version, torch_trt_keywords.table()[version])
@@ -82,7 +84,7 @@ def test_the_table_is_written_as_it_is_read(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(torch_trt_keywords, "TABLE", tmp_path / "table.json")
     torch_trt_keywords.write(json.loads(before))
     assert (tmp_path / "table.json").read_text() == before
-    assert list(torch_trt_keywords.table()) == list(VERSIONS)
+    assert list(torch_trt_keywords.table()) == [OLD, *VERSIONS]
 
 
 def _fake_wheel(path: Path, compiler: str) -> Path:
@@ -322,7 +324,7 @@ def test_save_and_load_reject_in_one_line(double: ModuleType, tmp_path: Path, ca
 
 def test_an_unknown_version_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch_tensorrt", torch_tensorrt_double.make("9.9.0"))
-    words = ["9.9", "2.11, 2.12, 2.13, 2.14", "torch_tensorrt.keywords 9.9.0"]
+    words = ["9.9", "2.2, 2.11, 2.12, 2.13, 2.14", "torch_tensorrt.keywords 9.9.0"]
     _rejected(BackendUnavailable, words, lambda: engine.compile_module(_net(), ONE))
 
 

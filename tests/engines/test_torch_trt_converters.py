@@ -73,7 +73,9 @@ def test_the_table_is_written_as_it_is_read(tmp_path, monkeypatch):
 
 
 def test_the_table_covers_the_versions_whose_keywords_are_known():
-    assert list(converters.table()) == list(keyword_table())
+    assert list(converters.table()) == [
+        version for version in keyword_table() if version != "2.2"
+    ]  # it also has FX's converters
     for names in converters.table().values():
         assert len(names) > 200 and names == sorted(set(names))
 

@@ -14,7 +14,7 @@ import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from course_lib.engines.backends.torch_tensorrt.keywords import of_version
+from course_lib.engines.backends.torch_tensorrt.keywords import numbers, of_version
 
 TABLE = Path(__file__).with_suffix(".json")
 _PREFIX = "torch.ops."
@@ -71,7 +71,8 @@ def _registered(tree: ast.Module) -> Iterator[str]:
 
 def write(versions: Mapping[str, Sequence[str]]) -> None:
     """Write the table, one line per version."""
-    rows = (f' "{version}": {json.dumps(list(operators))}' for version, operators in sorted(versions.items()))
+    ordered = sorted(versions.items(), key=lambda item: numbers(item[0]))
+    rows = (f' "{version}": {json.dumps(list(operators))}' for version, operators in ordered)
     TABLE.write_text("{\n" + ",\n".join(rows) + "\n}\n", encoding="utf-8")
 
 

@@ -14,7 +14,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from course_lib.engines.backends.torch_tensorrt.options import check_compile_options, check_save_options, keywords_of
+from course_lib.engines.backends.torch_tensorrt import release_2_2
+from course_lib.engines.backends.torch_tensorrt.options import (
+    check_compile_options,
+    check_save_options,
+    chooses_types,
+    keywords_of,
+)
 from course_lib.errors import BackendUnavailable, BuildError, PlanError, PrecisionError
 
 if TYPE_CHECKING:
@@ -22,6 +28,7 @@ if TYPE_CHECKING:
 
 Shape = Sequence[int]
 Inputs = Mapping[str, "Shape | Mapping[str, Shape]"]
+_WHOLE = "require_full_compilation"
 _INPUTS = "course_inputs"  # where a compiled module keeps the description of its inputs, which saving needs again
 
 
@@ -47,16 +54,26 @@ def compile_module(module: torch.nn.Module, inputs: Inputs, *, precision: str = 
     Source: https://docs.pytorch.org/TensorRT/, "Compiling with Dynamo".
     """
     torch_tensorrt = _imported()
-    whole = not options.get("torch_executed_ops") and not options.get("fallback_data_dependent_ops")
-    options = {"require_full_compilation": whole, **options}
-    check_compile_options(options, *keywords_of(torch_tensorrt))
+    keywords, version = keywords_of(torch_tensorrt)
+    whole = options.get(_WHOLE, not options.get("torch_executed_ops") and not options.get("fallback_data_dependent_ops"))
+    old = chooses_types(keywords)
+    if old:  # it ignores the option, so the result is checked below
+        options = {"min_block_size": 1 if whole else 5, **{name: value for name, value in options.items() if name != _WHOLE}}
+    else:
+        options = {_WHOLE: whole, **options}
+    check_compile_options(options, keywords, version)
     options.update(_autocast(module, precision, options))
     specs = _specs(torch_tensorrt, module, inputs)
     with _one_line("torch_tensorrt rejects the module"):
-        compiled = torch_tensorrt.compile(module, ir="dynamo", arg_inputs=specs, **options)
+        if old:
+            compiled = release_2_2.compile_graph(torch_tensorrt, module, specs, _dtype(module), options)
+        else:
+            compiled = torch_tensorrt.compile(module, ir="dynamo", arg_inputs=specs, **options)
     # the partitioner names what goes to TensorRT like this; a dry run stops before there is anything to find
     if not options.get("dryrun") and not any("_run_on_acc" in name for name, _ in compiled.named_modules()):
         raise BuildError("TensorRT would run no part of the module, so all of it would run in PyTorch: pass min_block_size=1")
+    if old and whole:
+        release_2_2.require_none_left(compiled)
     compiled.meta[_INPUTS] = specs
     return compiled
 
@@ -71,7 +88,12 @@ def save_module(compiled: torch.nn.Module, path: str | Path, **options: Any) -> 
         BuildError: an option does not exist or would be ignored, or the module cannot be saved.
     """
     torch_tensorrt = _imported()
-    check_save_options(options, *keywords_of(torch_tensorrt))
+    keywords, version = keywords_of(torch_tensorrt)
+    if not keywords["save"]:
+        raise BuildError(
+            f"torch_tensorrt {version} has no save: use torch.save(module, path), and torch.load after importing it"
+        )
+    check_save_options(options, keywords, version)
     specs = getattr(compiled, "meta", {}).get(_INPUTS)
     if specs is None:
         raise BuildError(
@@ -139,10 +161,7 @@ def _autocast(module: Any, precision: str, options: Mapping[str, Any]) -> dict[s
 
 def _specs(torch_tensorrt: Any, module: torch.nn.Module, inputs: Inputs) -> list[Any]:
     """Torch-TensorRT's description of each input."""
-    import torch
-
-    dtype = next(iter(_float_types(module)), torch.float32)
-    specs = []
+    dtype, specs = _dtype(module), []
     for name, shape in inputs.items():
         if isinstance(shape, Mapping):
             bounds = {f"{bound}_shape": tuple(shape[bound]) for bound in ("min", "opt", "max")}
@@ -150,6 +169,12 @@ def _specs(torch_tensorrt: Any, module: torch.nn.Module, inputs: Inputs) -> list
         else:
             specs.append(torch_tensorrt.Input(shape=tuple(shape), dtype=dtype, name=name))
     return specs
+
+
+def _dtype(module: torch.nn.Module) -> torch.dtype:
+    import torch
+
+    return next(iter(_float_types(module)), torch.float32)
 
 
 def _float_types(module: torch.nn.Module) -> set[torch.dtype]:

@@ -41,6 +41,11 @@ def table() -> dict[str, Keywords]:
     return known
 
 
+def numbers(version: str) -> tuple[int, ...]:
+    """``"2.11"`` as numbers, which sort after ``"2.2"``."""
+    return tuple(int(part) for part in version.split("."))
+
+
 def of_version(known: Mapping[str, Row], version: str, what: str) -> Row:
     """The row of a version ``"major.minor"`` in a table made from wheels. The error message names the table by `what`.
 
@@ -71,16 +76,19 @@ def read_wheel(path: Path) -> tuple[str, Keywords]:
         raise ValueError(f"{path.name}: expected a wheel's name, torch_tensorrt-VERSION-...")
 
     front, dynamo = _function(sources["_compile"], "compile"), _function(sources["dynamo/_compiler"], "compile")
-    save, load = _function(sources["_compile"], "save"), _function(sources["_compile"], "load")
+    save, load = (_function(sources["_compile"], name, required=False) for name in ("save", "load"))  # 2.2 has neither
     traced = set(_read_from_kwargs(_function(sources["dynamo/_tracer"], "trace")))
     shared = {"module", "ir", "inputs", "arg_inputs", "kwarg_inputs"}
     lost = set(_named(front)) - set(_named(dynamo)) - shared  # the front takes them and hands them to the older frontends alone
     said = {name for pattern in _SAID_TO_DO_NOTHING for name in re.findall(pattern, _texts(dynamo))}
+    whole = "require_full_compilation"
+    if whole in _named(dynamo) and f"settings.{whole}" not in ast.unparse(sources["dynamo/_compiler"]):
+        said.add(whole)  # 2.2 puts it among the settings, where nothing reads it
     only_executorch = set(_read_from_kwargs(save)) - {"inductor_configs"}
     return version[1], {
         "compile": sorted({*_named(front), *_named(dynamo), *traced} - {"module", "ir", "exported_program"}),
         "ignored": sorted(lost | said),
-        "save": sorted({*_named(save), "inductor_configs"} - {"module", "file_path"}),
+        "save": sorted({*_named(save), "inductor_configs"} - {"module", "file_path"}) if save.args.args else [],
         "save_executorch": sorted(only_executorch),
         "load": sorted(set(_named(load)) - {"file_path"}),
         "Input": sorted(set(_read_from_kwargs(_function(sources["_Input"], "__init__")))),
@@ -93,7 +101,8 @@ def download(version: str, folder: Path) -> Path:
     Raises:
         ValueError: pip cannot download it; the message is pip's last line.
     """
-    wanted = ["--no-deps", "--only-binary", ":all:", "--python-version", "3.11", "--platform", "manylinux_2_28_x86_64"]
+    platforms = [word for name in ("manylinux_2_28", "manylinux_2_34") for word in ("--platform", f"{name}_x86_64")]
+    wanted = ["--no-deps", "--only-binary", ":all:", "--python-version", "3.11", *platforms]
     command = [sys.executable, "-m", "pip", "download", "--quiet", *wanted, "--dest", str(folder), f"torch-tensorrt=={version}"]
     done = subprocess.run(command, capture_output=True, text=True)
     found = list(folder.glob(f"torch_tensorrt-{version}-*.whl"))
@@ -104,9 +113,11 @@ def download(version: str, folder: Path) -> Path:
     return found[0]
 
 
-def _function(tree: ast.Module, name: str) -> ast.FunctionDef:
-    """The last definition of that name, also within a class: earlier ones are overloads."""
+def _function(tree: ast.Module, name: str, *, required: bool = True) -> ast.FunctionDef:
+    """The last definition of that name, also within a class: earlier ones are overloads. One without parameters if there is none."""
     found = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == name]
+    if not found and not required:
+        return next(node for node in ast.parse("def absent(): ...").body if isinstance(node, ast.FunctionDef))
     if not found:
         raise ValueError(f"torch_tensorrt no longer defines {name}() where it did")
     return found[-1]
@@ -144,7 +155,7 @@ def write(versions: Mapping[str, Keywords]) -> None:
     """Write the table with one line per list, so that changes are easy to read."""
     rows = (
         f' "{version}": {{\n' + ",\n".join(f'  "{name}": {json.dumps(words)}' for name, words in keywords.items()) + "\n }"
-        for version, keywords in sorted(versions.items())
+        for version, keywords in sorted(versions.items(), key=lambda item: numbers(item[0]))
     )
     TABLE.write_text("{\n" + ",\n".join(rows) + "\n}\n", encoding="utf-8")
 

@@ -53,6 +53,11 @@ def keywords_of(torch_tensorrt: Any) -> tuple[Keywords, str]:
     return known[version], version
 
 
+def chooses_types(keywords: Keywords) -> bool:
+    """Whether ``enabled_precisions`` chooses the engine's types, as it did before autocast: in 2.2, of the versions in the table."""
+    return "enable_autocast" not in keywords["compile"]
+
+
 def check_compile_options(options: Mapping[str, Any], keywords: Keywords, version: str) -> None:
     """Reject options of ``torch_tensorrt.compile``, with ``require_full_compilation`` among them.
 
@@ -61,6 +66,9 @@ def check_compile_options(options: Mapping[str, Any], keywords: Keywords, versio
     """
     for name in options:
         ignored = name in keywords["ignored"]
+        if chooses_types(keywords) and name in keywords["compile"] and not ignored:
+            _check_set_by_course(name, version)
+            continue
         # the runtime could be chosen until 2.12; the others are wrong in every version
         if name in _INSTEAD and (ignored or name != "use_python_runtime"):
             raise BuildError(f"torch_tensorrt {version} {'ignores' if ignored else 'takes no'} {name}: {_INSTEAD[name]}")
@@ -69,7 +77,8 @@ def check_compile_options(options: Mapping[str, Any], keywords: Keywords, versio
         _check_known(name, keywords["compile"], f"torch_tensorrt.compile {version}")
     for names, other, value in _NEEDS:
         for name in names:
-            if options.get(name) and options.get(other, _DEFAULTS.get(other)) != value:
+            met = other in keywords["ignored"] or options.get(other, _DEFAULTS.get(other)) == value
+            if options.get(name) and not met:
                 raise BuildError(f"torch_tensorrt ignores {name} unless {other}={value}: pass that too")
     for name in _CACHE_DETAILS:
         if name in options and not (options.get("cache_built_engines") or options.get("reuse_cached_engines")):
@@ -80,6 +89,17 @@ def check_compile_options(options: Mapping[str, Any], keywords: Keywords, versio
         if name.startswith("autocast_") and not options.get("enable_autocast"):
             raise BuildError(f"torch_tensorrt ignores {name} unless enable_autocast=True: pass that too")
     _check_operators(options.get("torch_executed_ops", ()))
+
+
+def _check_set_by_course(name: str, version: str) -> None:
+    """In an old release: what `compile_module` passes itself."""
+    for ours, advice in (
+        ("enabled_precisions", "say precision='fp16'"),
+        ("output_format", "it is 'fx'"),
+        ("inputs", "give them as the second argument"),
+    ):
+        if name == ours:
+            raise BuildError(f"compile_module sets {name} for torch_tensorrt {version}: {advice}, and leave it out")
 
 
 def check_save_options(options: Mapping[str, Any], keywords: Keywords, version: str) -> None:
