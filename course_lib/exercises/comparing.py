@@ -69,6 +69,8 @@ def shown(value: Any) -> str:
         text = f"{value!r} ({type(value).__name__})"
     elif array.ndim == 0:
         text = _number(array.item())
+    elif array.ndim > 1 and array.size <= _SHOWN_NUMBERS:
+        text = "[" + ", ".join(shown(row) for row in array) + "]"
     elif array.ndim == 1 and array.size <= _SHOWN_NUMBERS:
         text = "[" + ", ".join(map(_number, array.tolist())) + "]"
     else:

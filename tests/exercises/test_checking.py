@@ -152,6 +152,7 @@ def test_same(found: Any, expected: Any, alike: bool) -> None:
         (np.float32(0.1), "0.1"),
         (np.int8(-7), "-7"),
         ([1, 2.5], "[1, 2.5]"),
+        ([[1, 2], [3, 4]], "[[1, 2], [3, 4]]"),
         (np.arange(20), "an array of shape (20,) that begins with 0, 1, 2"),
         ({"a": np.True_}, "{'a': True}"),
         ([("a", 1)], "[['a', 1]]"),
