@@ -1,0 +1,51 @@
+"""Wrong answers to the exercises of lecture 4."""
+
+from __future__ import annotations
+
+import json
+from math import ceil
+from statistics import fmean, median
+
+
+def _near(times_ms, limit, key=None):
+    medians = {name: median(times) for name, times in times_ms.items()}
+    return min((name for name, time in medians.items() if time <= limit(min(medians.values()))), key=key)
+
+
+def _best(times_ms, of):
+    return min(times_ms, key=lambda name: of(times_ms[name]))
+
+
+def _key(layer, machine, without=("name",), machine_without=("host",), sort=True):
+    work = {field: value for field, value in layer.items() if field not in without}
+    where = {field: value for field, value in machine.items() if field not in machine_without}
+    return json.dumps([work, where], sort_keys=sort)
+
+
+MISTAKES = {
+    "4.1": {
+        "areas": lambda rows, columns, tile, m: ceil(ceil(rows * columns / (tile[0] * tile[1])) / m),
+        "not rounded up": lambda rows, columns, tile, m: ceil(rows / tile[0]) * ceil(columns / tile[1]) / m,
+        "rounded down": lambda rows, columns, tile, m: rows // tile[0] * (columns // tile[1]) // m,
+        "tiles": lambda rows, columns, tile, m: ceil(rows / tile[0]) * ceil(columns / tile[1]),
+        "one too many": lambda rows, columns, tile, m: ceil((rows // tile[0] + 1) * (columns // tile[1] + 1) / m),
+    },
+    "4.2": {
+        "mean": lambda times, tolerance=0.02: _best(times, fmean),
+        "smallest": lambda times, tolerance=0.02: _best(times, min),
+        "first": lambda times, tolerance=0.02: _best(times, lambda one: one[0]),
+        "no tolerance": lambda times, tolerance=0.02: _best(times, median),
+        "milliseconds": lambda times, tolerance=0.02: _near(times, lambda best: best + tolerance),
+        "fixed": lambda times, tolerance=0.02: _near(times, lambda best: best * 1.2),
+    },
+    "4.3": {
+        "with the name": lambda layer, machine: _key(layer, machine, without=()),
+        "with the host": lambda layer, machine: _key(layer, machine, machine_without=()),
+        "not sorted": lambda layer, machine: _key(layer, machine, sort=False),
+        "no batch": lambda layer, machine: _key({**layer, "shapes": [one[1:] for one in layer["shapes"]]}, machine),
+        "no types": lambda layer, machine: _key(layer, machine, without=("name", "types")),
+        "no CUDA": lambda layer, machine: _key(layer, machine, machine_without=("host", "cuda")),
+        "no GPU": lambda layer, machine: _key(layer, machine, machine_without=("host", "gpu")),
+        "a hash": lambda layer, machine: hash(_key(layer, machine)),
+    },
+}
