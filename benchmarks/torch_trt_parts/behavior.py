@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from benchmarks.sections.observing import Rows, observed
-from benchmarks.torch_trt_parts.compiling import blocks, compiled, counted, quickly
+from benchmarks.torch_trt_parts.compiling import blocks, compiled, counted, layers_of, quickly
 from benchmarks.torch_trt_parts.networks import (
     Centered,
     Island,
@@ -102,12 +102,18 @@ def _reported(rows: Rows, name: str, module: torch.nn.Module, given: torch.Tenso
     """The lines that say what goes where, and the layers that the engines then name."""
     seen = observed(lambda: quickly(module, [given], debug=True, min_block_size=5))
     told = ("Detected support", "Number of TensorRT", "Supported Nodes", "Unsupported or Excluded", "Operator Count")
-    facts: dict[str, Any] = {**seen.facts(), "report": seen.lines(*told)[:80], "lines": len(seen.lines(""))}
+    facts: dict[str, Any] = {
+        **seen.facts(),
+        "report": [line for line in seen.lines(*told) if not line.startswith("DEBUG:")][:80],
+        "lines": len(seen.lines("")),
+    }
     if seen.value is not None:
         for part_name, part in seen.value.named_children():
             described = observed(lambda part=part: part.engine.get_engine_layer_info())
             if described.value:
-                facts[f"layers of {part_name}"] = str(described.value)[:6000]
+                facts[part_name] = (
+                    observed(lambda text=described.value: layers_of(str(text))).value or str(described.value)[:3000]
+                )
     rows.add(f"debug=True, {name}", **facts)
 
 
@@ -179,6 +185,8 @@ def layers(rows: Rows) -> None:
             )
             for engine in engines[:1]:
                 inspector = engine.create_engine_inspector()
-                facts["layers"] = inspector.get_engine_information(tensorrt.LayerInformationFormat.JSON)[:12000]
-                facts["count"] = engine.num_layers
+                text = inspector.get_engine_information(tensorrt.LayerInformationFormat.JSON)
+                facts.update(
+                    observed(lambda text=text: layers_of(text)).value or {"text": text[:3000]}, count=engine.num_layers
+                )
             rows.add(f"{case}, debug={debug}", **facts)

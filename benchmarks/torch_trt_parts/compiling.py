@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import operator
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -75,3 +76,10 @@ def counted(result: Any) -> dict[str, Any]:
     """How many engines a compiled graph module has, and its blocks."""
     parts = blocks(result)
     return {"engines": sum(part["runs_in"] == "TensorRT" for part in parts), "blocks": parts}
+
+
+def layers_of(description: str) -> dict[str, Any]:
+    """From an inspector's JSON: the names of all layers, and the first two with whatever else it says of them."""
+    layers = json.loads(description, strict=False)["Layers"]  # 8.6 writes control characters into strings
+    names = [layer["Name"] if isinstance(layer, dict) else str(layer) for layer in layers]
+    return {"layers": names, "first_layers": [layer for layer in layers if isinstance(layer, dict)][:2]}

@@ -82,15 +82,15 @@ class Prepared:
             )
             if {slow, fast} <= subjects.keys()
         }
-        rows.add(
-            self.case,
-            batch=self.batch,
+        told = {
+            "batch": self.batch,
             **self.facts,
             **found.to_json(),
-            ratios=ratios,
-            calls_in_a_row=IN_A_ROW[self.batch],
-            clock="device events" if by_events else f"host, since {checks}",
-        )
+            "ratios": ratios,
+            "calls_in_a_row": IN_A_ROW[self.batch],
+            "clock": "device events" if by_events else f"host, since {checks}",
+        }
+        rows.add(self.case, **told)
 
 
 def prepare(network: str, batch: int) -> Prepared:

@@ -34,10 +34,12 @@ def compile_graph(
 
 def left_in_pytorch(compiled: torch.fx.GraphModule) -> list[str]:
     """The operators outside the engines, in their order."""
+    import torch
+
     found: list[str] = []
     for node in compiled.graph.nodes:
         inside = compiled.get_submodule(str(node.target)) if node.op == "call_module" else None
-        nodes = inside.graph.nodes if hasattr(inside, "graph") else [node]
+        nodes = inside.graph.nodes if isinstance(inside, torch.fx.GraphModule) else [node]
         found += [str(one.target) for one in nodes if one.op == "call_function" and one.target is not operator.getitem]
     return found
 
