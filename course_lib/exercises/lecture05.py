@@ -1,0 +1,196 @@
+"""Exercises of lecture 5: rounding by hand, arithmetic that stays in the range of FP16, and the nodes to keep in FP32."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from course_lib.exercises.comparing import shown
+from course_lib.exercises.exercise import Answer, Case, Exercise, NotYet
+
+
+class _Watched(np.ndarray):
+    """An array that remembers whether arithmetic on it, or on a result of it, was done in more than 16 bits."""
+
+    wide = False
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **keywords: Any) -> Any:
+        plain = [each.view(np.ndarray) if isinstance(each, _Watched) else each for each in inputs]
+        _Watched.wide |= any(np.ndim(each) > 0 and each.dtype.kind == "f" and each.dtype.itemsize > 2 for each in plain)
+        if "out" in keywords:
+            keywords["out"] = tuple(each.view(np.ndarray) if isinstance(each, _Watched) else each for each in keywords["out"])
+        result = getattr(ufunc, method)(*plain, **keywords)
+        return result.view(_Watched) if isinstance(result, np.ndarray) else result
+
+
+def _examine_rms(called: Answer) -> None:
+    for values, expected, mistakes in _RMS:
+        watched = np.array(values, np.float16).view(_Watched)
+        watched.flags.writeable = False
+        _Watched.wide = False
+        found = called(watched)
+        found = np.asarray(found).item() if np.ndim(found) == 0 else np.asarray(found)
+        what = f"`rms({values})` returned {shown(found)}, expected about {expected:g}."
+        if not _close(found, expected):
+            hint = next((words for words, returned in mistakes.items() if _close(found, returned)), "")
+            raise NotYet(f"{what} {hint or 'Print the array after each step, and look for inf, 0 and nan.'}")
+        if _Watched.wide:
+            raise NotYet(f"{what} The value is right, but you computed in 32 or 64 bits. Stay in float16, as the kernel would.")
+
+
+def _close(found: Any, expected: float) -> bool:
+    """Up to four roundings in FP16."""
+    return np.ndim(found) == 0 and bool(np.isclose(found, expected, rtol=4e-3, atol=0, equal_nan=True))
+
+
+_RMS = (
+    (
+        [3, 4],
+        3.5355,
+        {
+            "That is the root of the sum. Divide by the number of values before the root.": 5.0,
+            "That is the mean of the squares. Take the root.": 12.5,
+            "That is the mean magnitude. Square the values before the mean.": 3.5,
+            "You returned the array that is left after the division. Multiply the root by the largest magnitude again.": 0.8839,
+        },
+    ),
+    (
+        [300, -300, 300, -300],
+        300.0,
+        {"300 squared is 90,000, which FP16 cannot represent. Divide by the largest magnitude before you square.": np.inf},
+    ),
+    (
+        [1e-4, -1e-4],
+        1e-4,
+        {
+            "The square of 1e-4 is below the smallest FP16 number, so it became 0. A fixed divisor does not fit every input.": 0.0
+        },
+    ),
+    (
+        [-30000, 100, 100],
+        17320.5,
+        {"The largest value is 100, but the largest magnitude is 30,000: use `np.abs`.": np.inf},
+    ),
+    ([0, 0, 0], 0.0, {"The largest magnitude is 0 here, and 0 / 0 is not a number: treat this case first.": np.nan}),
+)
+
+_NODES = [
+    ("/Sub", ("pixels", "mean"), "centered"),
+    ("/Mul", ("centered", "centered"), "square"),
+    ("/ReduceMean_1", ("square",), "variance"),
+    ("/Sqrt", ("variance",), "deviation"),
+    ("/Div", ("centered", "deviation"), "normalized"),
+    ("/Conv", ("normalized",), "logits"),
+]
+_LARGEST = {
+    "pixels": 4095.0,
+    "mean": 1900.0,
+    "centered": 4000.0,
+    "square": 1.6e7,
+    "variance": 2.1e6,
+    "deviation": 1450.0,
+    "normalized": 4.0,
+    "logits": 20.0,
+}
+_EPSILON = [("/Add", ("variance", "eps"), "sum"), ("/Relu", ("sum",), "relu"), ("/Zero", ("relu", "zero"), "y")]
+_SMALL = {"variance": 1.0, "eps": 1e-12, "sum": 1.0, "relu": 65504.0, "zero": 0.0, "y": 65504.0}
+
+EXERCISES = (
+    Exercise(
+        id="5.1",
+        title="Round to a format by hand",
+        minutes=12,
+        difficulty=2,
+        call="round_to(value, mantissa_bits)",
+        hint="`math.frexp(value)` splits a number into a fraction from 0.5 to 1 and an exponent. Round the fraction to whole steps.",
+        cases=(
+            Case(
+                (0.7, 10),
+                0.7001953125,
+                {
+                    "You cut off digits. Round to the nearest step: `round`, not `int`.": 0.69970703125,
+                    "You used one bit too many: the step between 0.5 and 1 is 2 to the power of -11 with 10 mantissa bits.": 0.699951171875,
+                },
+                tolerance=1e-9,
+            ),
+            Case(
+                (5.29, 7),
+                5.28125,
+                {
+                    "You used one bit too few. `frexp` returns a fraction from 0.5 to 1, in which the leading 1 takes a bit too.": 5.3125,
+                    "You rounded to a fixed step, as INT8 does. The step of a floating-point format grows with the exponent.": 5.2890625,
+                    "You used one bit too many: count the mantissa bits after the leading 1.": 5.296875,
+                },
+                tolerance=1e-9,
+            ),
+            Case(
+                (2049.0, 10),
+                2048.0,
+                {"2049 lies exactly between two numbers. Ties go to the even step, as `round` does it.": 2050.0},
+                tolerance=1e-9,
+            ),
+            Case(
+                (-0.7, 10),
+                -0.7001953125,
+                {"For negative numbers, `math.floor` rounds away from zero.": -0.70068359375},
+                tolerance=1e-9,
+            ),
+            Case((0.0, 10), 0.0),
+        ),
+    ),
+    Exercise(
+        id="5.2",
+        title="A root mean square that stays in FP16",
+        minutes=15,
+        difficulty=2,
+        call="rms(values)",
+        hint="Print the array after each step, and look for inf, 0 and nan.",
+        examine=_examine_rms,
+    ),
+    Exercise(
+        id="5.3",
+        title="Which nodes stay in FP32?",
+        minutes=10,
+        difficulty=1,
+        call="keep_in_fp32(nodes, largest)",
+        hint="For each node, look at every tensor that it reads and at the one that it writes.",
+        cases=(
+            Case(
+                (_NODES, _LARGEST),
+                ["/Mul", "/ReduceMean_1", "/Sqrt"],
+                {
+                    "You looked at outputs only. `/Sqrt` writes 1450, but it reads a variance that FP16 cannot represent.": [
+                        "/Mul",
+                        "/ReduceMean_1",
+                    ],
+                    "You looked at inputs only. `/Mul` reads 4000, but its square overflows.": ["/ReduceMean_1", "/Sqrt"],
+                    "The square alone does not suffice: the next node would read infinity.": ["/Mul"],
+                    "That limit is 2048, from which FP16 skips odd numbers. It still represents numbers up to 65,504.": [
+                        "/Sub",
+                        "/Mul",
+                        "/ReduceMean_1",
+                        "/Sqrt",
+                        "/Div",
+                    ],
+                    "That is every node that is safe. Return the others.": ["/Sub", "/Div", "/Conv"],
+                },
+                shown="keep_in_fp32(the scanner's nodes)",
+            ),
+            Case(
+                (_EPSILON, _SMALL),
+                ["/Add"],
+                {
+                    "The epsilon of 1e-12 becomes 0 in FP16. Keep a node also if one of its tensors is too small.": [],
+                    "65,504 is the largest FP16 number, and it is exact: only larger numbers overflow.": [
+                        "/Add",
+                        "/Relu",
+                        "/Zero",
+                    ],
+                    "A tensor of zeros loses nothing: 0 is exact in FP16.": ["/Add", "/Zero"],
+                },
+                shown="keep_in_fp32(three nodes with an epsilon of 1e-12, a zero and 65,504)",
+            ),
+        ),
+    ),
+)
