@@ -1,0 +1,179 @@
+"""Exercises of lecture 6: scale and zero point, a weight per channel, a percentile, and the distance in decibels."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from course_lib.exercises.comparing import same, shown
+from course_lib.exercises.exercise import Answer, Case, Exercise, NotYet
+
+# Filters of very different size, the last one empty. The shape is (outputs, inputs, height, width).
+_WEIGHT = np.array([1.27, -0.5, 0.0254, 0.0127, -0.01, 0.005, 0.0, 0.0, 0.0]).reshape(3, 3, 1, 1)
+_CODES = np.array([127, -50, 3, 127, -100, 50, 0, 0, 0]).reshape(3, 3, 1, 1)
+_SCALES = np.array([0.01, 0.0001, 1.0])
+
+
+def _examine_weight(called: Answer) -> None:
+    weight = _WEIGHT.astype(np.float32)
+    weight.flags.writeable = False
+    found = called(weight)
+    if not isinstance(found, tuple) or len(found) != 2:
+        raise NotYet(f"`quantize_weight` returned {shown(found)}, expected two arrays. End with `return codes, scales`.")
+    codes, scales = (np.asarray(part) for part in found)
+    if scales.size != 3:
+        raise NotYet(f"for a weight of shape (3, 3, 1, 1), found {scales.size} scales, expected 3. {_scales_hint(scales)}")
+    scales = scales.reshape(-1)
+    if not np.isfinite(scales).all() or scales[2] == 0 or not np.isfinite(codes.astype(np.float64)).all():
+        raise NotYet(f"found the scales {shown(scales)}. The last filter holds only zeros: give it the scale 1.")
+    if not _near(scales, _SCALES):
+        raise NotYet(f"found the scales {shown(scales)}, expected {shown(_SCALES)}. {_scales_hint(scales)}")
+    if codes.dtype != np.int8:
+        raise NotYet(f"found codes of the type {codes.dtype}, expected int8. Convert them last: `.astype(np.int8)`.")
+    if codes.shape != weight.shape:
+        raise NotYet(
+            f"found codes of shape {codes.shape}, expected {weight.shape}. Divide by scales of shape (outputs, 1, 1, 1)."
+        )
+    if not same(codes, _CODES):
+        raise NotYet(f"found the codes {shown(codes.ravel()[:6])}, expected {shown(_CODES.ravel()[:6])}. {_codes_hint(codes)}")
+
+
+def _near(scales: np.ndarray, expected: np.ndarray) -> bool:
+    return scales.shape == expected.shape and bool(np.allclose(scales, expected, rtol=1e-4, atol=0))
+
+
+def _scales_hint(scales: np.ndarray) -> str:
+    if scales.size == 1:
+        return "One scale for the whole weight leaves the second filter with two steps. Take the maximum of each filter."
+    if _near(scales, np.abs(_WEIGHT).max((0, 2, 3)) / 127):
+        return "You took the maximum over the outputs. A filter is `weight[i]`: reduce the axes 1, 2 and 3."
+    if _near(scales[:2], _SCALES[:2] * 127 / 128):
+        return "Divide by 127, not by 128: the code 128 does not exist."
+    if _near(scales, 1 / _SCALES):
+        return "Those are the inverse scales. A code times its scale is the weight."
+    return "The scale of a filter is its largest magnitude divided by 127."
+
+
+def _codes_hint(codes: np.ndarray) -> str:
+    if codes.ravel()[2] == 2:  # 2.54
+        return "You cut off digits: an int8 conversion does not round. Use `np.rint` before it."
+    return "Round the weight divided by the scale of its filter."
+
+
+_COUNTS = np.array([6, 2, 0, 1, 0, 1])
+
+EXERCISES = (
+    Exercise(
+        id="6.1",
+        title="Scale and zero point",
+        minutes=12,
+        difficulty=2,
+        call="affine(low, high)",
+        hint="256 codes have 255 steps between them. Which code does the real number 0 get?",
+        cases=(
+            Case(
+                (-1.0, 3.0),
+                (4 / 255, 64),
+                {
+                    "You divided by 256. There are 255 steps between 256 codes.": (4 / 256, 64),
+                    "That is the symmetric scale. With a zero point, the codes cover the range from low to high only.": (
+                        3 / 127,
+                        0,
+                    ),
+                    "The codes are unsigned, from 0 to 255: the smallest one is 0, not -128.": (4 / 255, -64),
+                    "You rounded the zero point down. Round it to the nearest code.": (4 / 255, 63),
+                    "The zero point is a code, so it must be a whole number: round it.": (4 / 255, 63.75),
+                    "The zero point is the code of the real 0, not the code of `high`.": (4 / 255, 191),
+                },
+                tolerance=1e-9,
+            ),
+            Case(
+                (0.5, 2.5),
+                (2.5 / 255, 0),
+                {
+                    "The range does not contain 0, so no code stands for it exactly. Extend the range to 0 first.": (
+                        2 / 255,
+                        -64,
+                    ),
+                    "You clipped the zero point. Extend the range to 0 first, or the scale is too small for 2.5.": (2 / 255, 0),
+                },
+                tolerance=1e-9,
+            ),
+            Case(
+                (-4.0, -1.0),
+                (4 / 255, 255),
+                {"This range ends below 0: extend it upward.": (3 / 255, 340)},
+                tolerance=1e-9,
+            ),
+        ),
+    ),
+    Exercise(
+        id="6.2",
+        title="Quantize a weight per channel",
+        minutes=12,
+        difficulty=2,
+        call="quantize_weight(weight)",
+        hint="Find the largest magnitude of each filter, divide it by 127, and give it a shape that fits the weight.",
+        examine=_examine_weight,
+    ),
+    Exercise(
+        id="6.3",
+        title="A percentile calibrator",
+        minutes=12,
+        difficulty=2,
+        call="percentile_range(counts, bin_width, percent)",
+        hint="Print the running sum of the counts next to the share that you are looking for.",
+        cases=(
+            Case(
+                (_COUNTS, 1.0, 80),
+                2.0,
+                {
+                    "You returned the lower edge of the bin. Its values reach up to the upper edge, so clip there.": 1.0,
+                    "You returned the middle of the bin. Half of its values would be clipped as well.": 1.5,
+                    "80 percent is reached in bin 1 exactly, and equality suffices: search with `>=`.": 4.0,
+                    "That is 80 percent of the largest value. Look for 80 percent of the *number* of values.": 4.8,
+                },
+            ),
+            Case(
+                (_COUNTS, 0.5, 90),
+                2.0,
+                {
+                    "The bins of this call are 0.5 wide: multiply by `bin_width`.": 4.0,
+                    "You stopped one bin too early: 90 percent is 9 of 10 values, which is reached in bin 3.": 1.0,
+                },
+            ),
+            Case(
+                (np.array([3, 1, 0, 0]), 1.0, 100),
+                2.0,
+                {"The last two bins are empty. 100 percent of the values lie below the end of bin 1.": 4.0},
+            ),
+        ),
+    ),
+    Exercise(
+        id="6.4",
+        title="Signal to quantization noise",
+        minutes=6,
+        difficulty=1,
+        call="decibels(exact, found)",
+        hint="The signal is the mean square of the exact values, and the noise is the mean square of the differences.",
+        cases=(
+            Case(
+                (np.array([3.0, -4.0]), np.array([3.3, -3.6])),
+                20.0,
+                {
+                    "That is the ratio of the powers. Take ten times its logarithm to base 10.": 100.0,
+                    "The sign is wrong: signal over noise, so a smaller error gives more decibels.": -20.0,
+                    "You took 20 times the logarithm of a ratio of powers. The factor is 10 for powers and 20 for amplitudes.": 40.0,
+                    "You used the natural logarithm. Decibels use base 10.": 46.0517,
+                    "You forgot the factor 10: that is bel.": 2.0,
+                    "Errors of different signs cancel in their mean. Square them first.": 22.7300,
+                },
+                tolerance=1e-4,
+            ),
+            Case(
+                (np.array([1.0, 2.0]), np.array([1.0, 2.0])),
+                np.inf,
+                {"Without an error, the ratio is infinite.": 0.0},
+            ),
+        ),
+    ),
+)
