@@ -79,7 +79,7 @@ def fallback(rows: Rows) -> None:
     ):
         profile = FOLDER / f"profile_{len(list(FOLDER.glob('profile_*')))}"
         seen = observed(lambda m=model, p=providers, e=entries, f=profile: opened(m, p, entries=e, profile=f))
-        facts: dict[str, Any] = {**seen.facts(), "log": seen.lines("[E:", "[W:")[:6]}
+        facts: dict[str, Any] = {**seen.facts(), "log": seen.lines("[E:", "[W:", "EP Error", "Falling back")[:8]}
         if seen.value is not None:
             run = observed(lambda seen=seen: seen.value.run(None, images(8)))
             facts.update(providers=seen.value.get_providers(), run_failed=run.failed, run_log=run.lines("[E:", "[W:")[:6])
@@ -108,7 +108,7 @@ def options(rows: Rows) -> None:
         ("device 7", tensorrt(device_id=7)),
     ):
         seen = observed(lambda p=providers: opened(CLASSIFIER, p))
-        facts: dict[str, Any] = {**seen.facts(), "log": seen.lines("[E:", "[W:", "Error")[:4]}
+        facts: dict[str, Any] = {**seen.facts(), "log": seen.lines("[E:", "[W:", "EP Error", "Falling back")[:6]}
         if seen.value is not None:
             facts["providers"] = seen.value.get_providers()
             taken = seen.value.get_provider_options().get(TENSORRT, {})

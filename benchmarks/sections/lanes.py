@@ -5,6 +5,7 @@ Every row is on disk as soon as it is known, so that an interrupted run leaves a
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -109,8 +110,9 @@ class Child:
     def go(self, seconds: float) -> None:
         """Let it measure, and wait for its end."""
         assert self.process.stdin is not None
-        self.process.stdin.write("go\n")
-        self.process.stdin.flush()
+        with contextlib.suppress(OSError):  # it may have ended meanwhile
+            self.process.stdin.write("go\n")
+            self.process.stdin.flush()
         try:
             self.process.wait(max(seconds, 1))
         except subprocess.TimeoutExpired:

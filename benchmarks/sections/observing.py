@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import logging
 import os
 import re
+import sys
 import tempfile
 import time
 import warnings
@@ -142,12 +144,11 @@ def _log() -> Iterator[list[logging.LogRecord]]:
 @contextlib.contextmanager
 def _output() -> Iterator[Callable[[], str]]:
     """Everything that is written to file descriptors 1 and 2."""
-    import sys
-
-    text = ""
+    text, flush_c = "", ctypes.CDLL(None).fflush
     with tempfile.TemporaryFile() as file:
         sys.stdout.flush()
         sys.stderr.flush()
+        flush_c(None)  # what C libraries hold back belongs to an earlier call
         kept = os.dup(1), os.dup(2)
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
@@ -156,6 +157,7 @@ def _output() -> Iterator[Callable[[], str]]:
         finally:
             sys.stdout.flush()
             sys.stderr.flush()
+            flush_c(None)
             for descriptor, old in zip((1, 2), kept, strict=True):
                 os.dup2(old, descriptor)
                 os.close(old)

@@ -165,7 +165,8 @@ def arguments(rows: Rows) -> None:
         facts["settings_changed"] = sorted(key for key, text in (seen.settings or base).items() if base.get(key) != text)
         if isinstance(seen.value, torch.fx.GraphModule):
             facts["engines"] = counted(seen.value)["engines"]
-        rows.add(f"{name}={value!r}", **facts)
+        text = "{" + ", ".join(sorted(map(str, value))) + "}" if isinstance(value, set) else repr(value)
+        rows.add(f"{name}={text}", **facts)
 
 
 def layers(rows: Rows) -> None:
