@@ -12,6 +12,7 @@ from course_lib.migration.findings import Severity, Verdict
 
 _TABLE = Path(__file__).resolve().parents[2] / "engines" / "backends" / "torch_tensorrt" / "keywords.json"
 _FITTING = {"10.15": "2.11", "10.16": "2.12", "11.0": "2.13"}  # from 11.1 on the newest; none is known for 8.6
+_OLD = "2.2"
 _LECTURE = 13
 INSTEAD = {  # keyword of an older release: what to do now
     "enabled_precisions": "the types are the module's own: call module.half() or module.bfloat16(), or pass enable_autocast=True",
@@ -46,8 +47,9 @@ def version_for(target: str) -> str:
 
 
 def versions() -> tuple[str, ...]:
-    """The versions of Torch-TensorRT whose source was read, oldest first."""
-    return tuple(sorted(_keywords(), key=lambda version: tuple(int(part) for part in version.split("."))))
+    """The versions of Torch-TensorRT whose source was read, oldest first. 2.2, for TensorRT 8.6, is not a target of code."""
+    read = (version for version in _keywords() if version != _OLD)
+    return tuple(sorted(read, key=lambda version: tuple(int(part) for part in version.split("."))))
 
 
 @cache
