@@ -16,6 +16,8 @@ from course_lib.exercises import progress
 from course_lib.exercises.comparing import same, shown
 from course_lib.exercises.exercise import Answer, Case, Exercise, NotYet, find, of_lecture
 
+_LONGEST = 200  # characters of an error's text; those of PyTorch have whole pages
+
 # What usually causes an error, by its class.
 _CAUSES: dict[type[Exception], str] = {
     NameError: "The name is not defined: run the cells above this one, or check the spelling.",
@@ -77,7 +79,10 @@ def examine(exercise: Exercise, answer: Answer) -> Finding:
             if exercise.examine:
                 exercise.examine(called)
         except NotYet as problem:
-            return Finding(False, str(problem))
+            return Finding(False, " ".join(str(problem).split()))
+        except Exception as error:  # a result of a kind that the examination does not know
+            said = f"the result of `{exercise.name}` could not be examined ({type(error).__name__}: {_short(error)})."
+            return Finding(False, f"{said} Compare its type and shape with the task. {exercise.hint}")
     return Finding(True)
 
 
@@ -104,11 +109,17 @@ def _explained(exercise: Exercise, answer: Answer, error: Exception) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if code and frame.filename == code.co_filename and frame.lineno]
     if code and not own and isinstance(error, TypeError):
-        return f"`{exercise.name}` cannot be called: {error}. Expected `def {exercise.call}`; keep the parameters of the cell."
+        return f"`{exercise.name}` cannot be called: {_short(error)}. Expected `def {exercise.call}`; keep the parameters of the cell."
     line = linecache.getline(own[-1].filename, own[-1].lineno or 0).strip() if own else ""
     where = f" in the line `{line}`" if line else ""
-    said = f"`{exercise.name}` raised {type(error).__name__}{where}: {str(error) or 'no text'}."
+    said = f"`{exercise.name}` raised {type(error).__name__}{where}: {_short(error) or 'no text'}."
     return f"{said} {_cause(exercise, error)}".strip()
+
+
+def _short(error: Exception) -> str:
+    """The text of an error in one line without its last dot, and not all of a very long one."""
+    text = " ".join(str(error).split()).rstrip(".")
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
 def _cause(exercise: Exercise, error: Exception) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
+import numpy as np
 import pytest
 
 from course_lib.exercises import Exercise, checking, lecture_numbers, of_lecture
@@ -85,6 +86,34 @@ def test_three_planted_mistakes_each_get_their_own_words(exercise: Exercise) -> 
     advice = [text.rpartition(". ")[2] for text in words.values()]
     assert len(set(words.values())) == len(set(advice)) == len(words), words
     assert [name for name, text in words.items() if exercise.hint in text] == [], "only the general hint"
+
+
+STRANGE = (
+    "text",
+    "",
+    [],
+    {},
+    (),
+    1j,
+    float("nan"),
+    float("inf"),
+    -1,
+    True,
+    object(),
+    np.array([]),
+    np.zeros((2, 0)),
+    [[1], [2, 3]],
+)
+STRANGE += (("a", None), {1: 2}, b"bytes", range(3), iter([1]), len, np.array(["text"]), np.ones((2, 3)), (np.ones(2), "text"))
+STRANGE += ((1, 2, 3), [None], np.array([None, 1]), np.datetime64("2026-01-01"), Exception("returned"), (object(), object()))
+
+
+@each_exercise
+def test_no_result_is_so_strange_that_a_check_raises(exercise: Exercise) -> None:
+    for strange in STRANGE:
+        finding = checking.examine(exercise, lambda *arguments, result=strange, **keywords: result)
+        assert not finding.right, strange
+        assert "\n" not in finding.words and len(finding.words) > 40
 
 
 @each_exercise
