@@ -84,7 +84,7 @@ def _saved(make: Callable[[], Any], save: Callable[..., Any], path: Path) -> tup
 def _loaded(path: Path, inputs: Path, way: str, imported: bool) -> dict[str, Any]:
     command = [sys.executable, "-c", LOADER, str(path), str(inputs), way, str(imported)]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
         found: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
     except (subprocess.TimeoutExpired, IndexError, ValueError) as error:
         return {"failed": f"the process said nothing: {type(error).__name__}"}

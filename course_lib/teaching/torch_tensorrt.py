@@ -209,12 +209,13 @@ def _name(target: Any) -> str:
     return f"operator.{target.__name__}" if text.startswith("<") else text
 
 
-def draw_partitions(partitions: Mapping[str, Partition], title: str) -> Figure:
+def draw_partitions(partitions: Mapping[str, Partition], title: str, *, source: str = "a model of the partitioner") -> Figure:
     """Draw one strip per graph, from the first operator to the last. The width of a piece is its number of operators.
 
     Args:
         partitions: by name, drawn from top to bottom.
         title: the takeaway.
+        source: what divided the graphs.
     """
     figure = style.figure(8.0, 1.2 + 0.55 * len(partitions))
     axes = figure.add_subplot()
@@ -230,7 +231,7 @@ def draw_partitions(partitions: Mapping[str, Partition], title: str) -> Figure:
     for hue, name in ((_TENSORRT, "TensorRT"), (_PYTORCH, "PyTorch")):
         axes.barh(0, 0, color=hue, alpha=0.8, label=name)
     axes.set_yticks(range(len(partitions)), list(partitions))
-    axes.set(xlabel="operators, in the order of the run (a model of the partitioner)", ylim=(len(partitions) - 0.4, -0.6))
+    axes.set(xlabel=f"operators, in the order of the run ({source})", ylim=(len(partitions) - 0.4, -0.6))
     axes.margins(x=0.2)
     figure.legend(loc="outside lower center", ncols=2, frameon=False)
     axes.set_title(title)

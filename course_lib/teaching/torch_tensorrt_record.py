@@ -1,0 +1,129 @@
+"""Lecture 13: what Torch-TensorRT 2.2.0 did on an H200, as `benchmarks/torch_trt.py` recorded it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+from course_lib import style
+from course_lib.benchmark.records import Record, recorded
+from course_lib.errors import CourseError
+from course_lib.teaching.torch_tensorrt import Block, Partition
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Outcome = Literal["read", "ignored", "ignored with a warning", "rejected"]
+# Settings that are stored, and have no effect on what is built: the number of engines shows it, or the documentation says it.
+_STORED_ONLY = ("require_full_compilation", "pass_through_build_failures")
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A record with sections and cases.
+
+    Attributes:
+        record: its rows have ``section`` and ``case``; what else they have depends on the section.
+    """
+
+    record: Record
+
+    @cached_property
+    def _rows(self) -> dict[tuple[str, str], dict[str, Any]]:
+        return {(row["section"], row["case"]): row for row in self.record.rows}
+
+    def row(self, section: str, case: str) -> dict[str, Any]:
+        """One row.
+
+        Raises:
+            CourseError: the record has no such row.
+        """
+        try:
+            return self._rows[section, case]
+        except KeyError:
+            cases = [known for name, known in self._rows if name == section]
+            raise CourseError(
+                f"{self.record.name} has no case {case!r} in section {section!r}: there are {', '.join(cases) or 'none'}"
+            ) from None
+
+    def section(self, name: str) -> list[dict[str, Any]]:
+        """All rows of a section, in their order."""
+        return [row for (section, _), row in self._rows.items() if section == name]
+
+    def partition(self, case: str) -> Partition:
+        """The blocks that were made, in the order of the run."""
+        blocks = self.row("partition", case)["blocks"]
+        return Partition(tuple(Block(block["runs_in"] == "TensorRT", tuple(block["operators"])) for block in blocks), ())
+
+    def outcome(self, argument: str) -> Outcome:
+        """What `compile` did with an argument, such as ``"dryrun=True"``."""
+        row = self.row("arguments", argument)
+        if row["failed"]:
+            return "rejected"
+        effective = [name for name in row["settings_changed"] if name not in _STORED_ONLY]
+        if effective:
+            return "read"
+        return "ignored with a warning" if row["warnings"] else "ignored"
+
+    def arguments(self) -> dict[Outcome, list[str]]:
+        """All arguments that were tried, by what came of them."""
+        found: dict[Outcome, list[str]] = {"rejected": [], "ignored with a warning": [], "ignored": [], "read": []}
+        for row in self.section("arguments")[1:]:
+            found[self.outcome(row["case"])].append(row["case"])
+        return found
+
+
+def seen(name: str = "torch_tensorrt_h200") -> Seen:
+    """The record of that name.
+
+    Raises:
+        CourseError: there is no such record.
+    """
+    return Seen(recorded(name))
+
+
+def draw_errors(errors: Mapping[str, float], title: str) -> Figure:
+    """A bar for each relative error, on a logarithmic axis."""
+    figure = style.figure(7.5, 1.2 + 0.36 * len(errors))
+    axes = figure.add_subplot()
+    names = list(errors)
+    hues = [style.COLORS[1] if errors[name] > 1e-2 else style.COLORS[2] for name in names]
+    axes.barh(names, [errors[name] for name in names], left=1e-8, color=hues, alpha=0.85)
+    for index, name in enumerate(names):
+        axes.annotate(f"{errors[name]:.1e}", (errors[name], index), (5, 0), textcoords="offset points", va="center", fontsize=8)
+    axes.set(xscale="log", xlim=(1e-8, 50), xlabel="relative error (log scale)", ylim=(len(names) - 0.4, -0.6))
+    axes.set_title(title)
+    return figure
+
+
+def draw_gains(rows: Sequence[Mapping[str, Any]], ratios: Sequence[str], title: str) -> Figure:
+    """Ratios of latencies with their intervals: a line for each row, a color for each kind of ratio.
+
+    Args:
+        rows: of the section ``latency``.
+        ratios: such as ``"eager / torch_tensorrt"``.
+    """
+    figure = style.figure(7.5, 1.4 + 0.42 * len(rows))
+    axes = figure.add_subplot()
+    for number, ratio in enumerate(ratios):
+        found = [(index, row["ratios"][ratio]) for index, row in enumerate(rows) if ratio in row.get("ratios", {})]
+        places = [index + 0.2 * (number - (len(ratios) - 1) / 2) for index, _ in found]
+        middle = [interval["median"] for _, interval in found]
+        spread = [
+            [interval["median"] - interval["low"] for _, interval in found],
+            [interval["high"] - interval["median"] for _, interval in found],
+        ]
+        label = ratio.replace("torch_tensorrt", "Torch-TensorRT")
+        axes.errorbar(middle, places, xerr=spread, fmt="o", ms=5, capsize=3, color=style.COLORS[number], label=label)
+        for value, place in zip(middle, places, strict=True):
+            axes.annotate(f"{value:.2f}", (value, place), (8, 0), textcoords="offset points", va="center", fontsize=7.5)
+    axes.axvline(1, color="#999999", lw=1)
+    axes.set_yticks(range(len(rows)), [row["case"] for row in rows])
+    axes.set(xlabel="ratio of latencies, with 95 % interval (above 1: the second is faster)", xscale="log")
+    axes.set(ylim=(len(rows) - 0.5, -0.5))
+    axes.margins(x=0.12)
+    figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=8)
+    axes.set_title(title)
+    return figure
