@@ -39,6 +39,22 @@ class Record:
         versions = ", ".join(f"{name} {release(name, version)}" for name, version in self.versions.items())
         return f"recorded on {self.device}, driver {self.driver}, {versions}, {self.date} (course_lib/records/{self.name}.json)"
 
+    def section(self, name: str) -> list[dict[str, Any]]:
+        """The rows of a section, of a record whose rows have a ``section`` and a ``case``."""
+        return [row for row in self.rows if row.get("section") == name]
+
+    def case(self, section: str, case: str) -> dict[str, Any]:
+        """One row of a section.
+
+        Raises:
+            CourseError: the record has no such row.
+        """
+        cases = {row["case"]: row for row in self.section(section)}
+        if case not in cases:
+            known = ", ".join(cases) or "none"
+            raise CourseError(f"{self.name} has no case {case!r} in section {section!r}: there are {known}")
+        return cases[case]
+
 
 def release(library: str, version: str) -> str:
     """A version, with a remark if it is not a general release: ``8.6.0 (an early-access release)``."""

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from course_lib import style
-from course_lib.benchmark.records import Record, recorded
-from course_lib.errors import CourseError
+from course_lib.benchmark.records import Record
 from course_lib.teaching.torch_tensorrt import Block, Partition
 
 if TYPE_CHECKING:
@@ -20,68 +17,31 @@ Outcome = Literal["read", "ignored", "ignored with a warning", "rejected"]
 _STORED_ONLY = ("require_full_compilation", "pass_through_build_failures")
 
 
-@dataclass(frozen=True)
-class Seen:
-    """A record with sections and cases.
-
-    Attributes:
-        record: its rows have ``section`` and ``case``; what else they have depends on the section.
-    """
-
-    record: Record
-
-    @cached_property
-    def _rows(self) -> dict[tuple[str, str], dict[str, Any]]:
-        return {(row["section"], row["case"]): row for row in self.record.rows}
-
-    def row(self, section: str, case: str) -> dict[str, Any]:
-        """One row.
-
-        Raises:
-            CourseError: the record has no such row.
-        """
-        try:
-            return self._rows[section, case]
-        except KeyError:
-            cases = [known for name, known in self._rows if name == section]
-            raise CourseError(
-                f"{self.record.name} has no case {case!r} in section {section!r}: there are {', '.join(cases) or 'none'}"
-            ) from None
-
-    def section(self, name: str) -> list[dict[str, Any]]:
-        """All rows of a section, in their order."""
-        return [row for (section, _), row in self._rows.items() if section == name]
-
-    def partition(self, case: str) -> Partition:
-        """The blocks that were made, in the order of the run."""
-        blocks = self.row("partition", case)["blocks"]
-        return Partition(tuple(Block(block["runs_in"] == "TensorRT", tuple(block["operators"])) for block in blocks), ())
-
-    def outcome(self, argument: str) -> Outcome:
-        """What `compile` did with an argument, such as ``"dryrun=True"``."""
-        row = self.row("arguments", argument)
-        if row["failed"]:
-            return "rejected"
-        effective = [name for name in row["settings_changed"] if name not in _STORED_ONLY]
-        if effective:
-            return "read"
-        return "ignored with a warning" if row["warnings"] else "ignored"
-
-    def arguments(self) -> dict[Outcome, list[str]]:
-        """All arguments that were tried, by what came of them."""
-        found: dict[Outcome, list[str]] = {"rejected": [], "ignored with a warning": [], "ignored": [], "read": []}
-        for row in self.section("arguments")[1:]:
-            found[self.outcome(row["case"])].append(row["case"])
-        return found
-
-
-def seen(name: str = "torch_tensorrt_h200") -> Seen:
-    """The record of that name.
+def recorded_partition(record: Record, case: str) -> Partition:
+    """The blocks that were made in a case of the section ``partition``, in the order of the run.
 
     Raises:
-        CourseError: there is no such record.
+        CourseError: the record has no such case.
     """
-    return Seen(recorded(name))
+    blocks = record.case("partition", case)["blocks"]
+    return Partition(tuple(Block(block["runs_in"] == "TensorRT", tuple(block["operators"])) for block in blocks), ())
+
+
+def outcome(row: Mapping[str, Any]) -> Outcome:
+    """What `compile` did with the argument of a row of the section ``arguments``."""
+    if row["failed"]:
+        return "rejected"
+    if any(name not in _STORED_ONLY for name in row["settings_changed"]):
+        return "read"
+    return "ignored with a warning" if row["warnings"] else "ignored"
+
+
+def outcomes(record: Record) -> dict[Outcome, list[str]]:
+    """All arguments that were tried one at a time, such as ``"dryrun=True"``, by what came of them."""
+    found: dict[Outcome, list[str]] = {"rejected": [], "ignored with a warning": [], "ignored": [], "read": []}
+    for row in record.section("arguments")[1:]:  # the first row is the call without any of them
+        found[outcome(row)].append(row["case"])
+    return found
 
 
 def draw_errors(errors: Mapping[str, float], title: str) -> Figure:
