@@ -66,6 +66,13 @@ def test_a_lecture_has_three_exercises_in_the_order_of_its_text(number: int) -> 
     assert imported == [f"exercise-{number}-1"], "the first exercise of a lecture imports `check`"
 
 
+@pytest.mark.parametrize("number", lecture_numbers())
+def test_the_first_cell_says_how_long_the_exercises_take(number: int) -> None:
+    minutes = sum(exercise.minutes for exercise in of_lecture(number))
+    first = next(iter(cells(number).values())).source
+    assert f", and {minutes} for its exercises." in first
+
+
 @each_exercise
 def test_the_solution_passes(exercise: Exercise) -> None:
     assert checking.examine(exercise, solutions(exercise.lecture)[exercise.name]) == checking.Finding(True)
