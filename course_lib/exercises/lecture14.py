@@ -1,0 +1,321 @@
+"""Exercises of lecture 14: the key of a plan, a cache that verifies, fallbacks, dynamic batching, and the first wrong tensor."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from course_lib.exercises.comparing import shown
+from course_lib.exercises.exercise import Answer, Case, Exercise, NotYet
+
+_FACTS = {
+    "model": b"weights of the digits",
+    "recipe": {"flags": ["tf32"], "profiles": [{"image": [1, 8, 32]}]},
+    "backend": "tensorrt1",
+    "version": "0.16",
+    "device": "sm89",
+    "driver": "580.1",
+}
+_OTHER: Mapping[str, Any] = {
+    "model": b"weights of the digitz",
+    "recipe": {"flags": ["fp16"], "profiles": [{"image": [1, 8, 32]}]},
+    "backend": "onnxruntime",
+    "version": "0.17",
+    "device": "sm120",
+}
+_WHY = {
+    "model": "A retrained model must not find the old plan. TensorRT would load it and answer.",
+    "recipe": "Other flags or profiles make another plan, and no check of TensorRT's finds out.",
+    "backend": "A plan of one backend is useless for another.",
+    "version": "A plan is valid for one version of the software.",
+    "device": "Kernels were chosen for one GPU.",
+}
+
+
+def _key_covers(plan_key: Answer) -> None:
+    key = plan_key(dict(_FACTS))
+    if not (isinstance(key, str) and len(key) == 64 and set(key) <= set("0123456789abcdef")):
+        raise NotYet(
+            f"`plan_key(facts)` returned {shown(key)}, expected the 64 hexadecimal digits of a SHA-256. "
+            "Python's `hash` differs in each process: use `hashlib.sha256(...).hexdigest()`."
+        )
+    turned = {name: _FACTS[name] for name in reversed(_FACTS)}
+    recipe = dict(reversed(list(_FACTS["recipe"].items())))  # type: ignore[attr-defined]
+    for what, facts in (("the facts", turned), ("the recipe's entries", {**_FACTS, "recipe": recipe})):
+        if plan_key(facts) != key:
+            raise NotYet(
+                f"With {what} in another order, `plan_key` returned another key, expected the same. "
+                "Equal dictionaries must give equal text: `json.dumps(..., sort_keys=True)`."
+            )
+    for name, value in _OTHER.items():
+        if plan_key({**_FACTS, name: value}) == key:
+            raise NotYet(f"With another `{name}`, `plan_key` returned the same key, expected another. {_WHY[name]}")
+    if plan_key({**_FACTS, "backend": "tensorrt", "version": "10.16"}) == key:
+        raise NotYet(
+            "Backend `tensorrt1` in version `0.16` and backend `tensorrt` in version `10.16` got the same key, expected two. "
+            "Text that is only joined is ambiguous: keep the names, or a separator."
+        )
+    if plan_key({**_FACTS, "driver": "590.2"}) != key:
+        raise NotYet(
+            "With another `driver`, `plan_key` returned another key, expected the same. "
+            "A newer driver runs old plans, so leave it out."
+        )
+
+
+class _Builder:
+    """Builds a plan, and counts how often."""
+
+    plan = b"a plan of some bytes" * 50
+
+    def __init__(self) -> None:
+        self.builds = 0
+
+    def __call__(self) -> bytes:
+        self.builds += 1
+        return self.plan
+
+
+def _cache_verifies(get_plan: Answer) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        _first_and_second_start(get_plan, Path(name))
+        _damage(get_plan, Path(name))
+        _no_folder(get_plan, Path(name))
+
+
+def _started(get_plan: Answer, path: Path, builds: int, when: str, hint: str) -> None:
+    builder = _Builder()
+    found = get_plan(path, builder)
+    if builder.builds != builds:
+        raise NotYet(f"{when}, `get_plan(path, build)` built {builder.builds} times, expected {builds}. {hint}")
+    if found != _Builder.plan:
+        raise NotYet(
+            f"{when}, `get_plan(path, build)` returned {shown(found)}, expected the bytes of the plan. Return the verified bytes."
+        )
+
+
+def _first_and_second_start(get_plan: Answer, folder: Path) -> None:
+    path = folder / "model.plan"
+    _started(get_plan, path, 1, "With an empty folder", "A file that does not exist is a miss: build.")
+    names = sorted(each.name for each in folder.iterdir())
+    if names != ["model.plan", "model.sha256"]:
+        raise NotYet(
+            f"After the first start the folder has the files {names}, expected `model.plan` and `model.sha256`. "
+            "Store both, and leave no temporary file behind."
+        )
+    _started(get_plan, path, 0, "At the second start", "The digest in `model.sha256` is that of the file, so use the file.")
+
+
+def _damage(get_plan: Answer, folder: Path) -> None:
+    path, reader = folder / "model.plan", folder / "reader"
+    damaged = bytes([path.read_bytes()[0] ^ 1]) + path.read_bytes()[1:]
+    path.write_bytes(damaged)
+    os.link(path, reader)  # as a process that has the old file open
+    _started(get_plan, path, 1, "After one bit was flipped", "Compute the digest of the bytes that you read, and compare.")
+    if reader.read_bytes() != damaged:
+        raise NotYet(
+            "The new plan was written into the old file, expected a new file. A reader would see half of it: "
+            "write under another name, and rename with `os.replace`."
+        )
+    if path.read_bytes() != _Builder.plan:
+        raise NotYet("After the repair, the file is still damaged, expected the new plan. Store what you built.")
+    path.with_suffix(".sha256").unlink()
+    _started(get_plan, path, 1, "Without the file `model.sha256`", "A plan without a digest cannot be verified: build.")
+    _started(get_plan, path, 0, "After that build", "The digest must be stored again.")
+
+
+def _no_folder(get_plan: Answer, folder: Path) -> None:
+    try:
+        _started(get_plan, folder / "missing" / "model.plan", 1, "In a folder that does not exist", "Build.")
+    except NotYet as problem:
+        if not isinstance(problem.__cause__, OSError):
+            raise
+        raise NotYet(
+            f"In a folder that does not exist, `get_plan` raised {type(problem.__cause__).__name__}, expected the plan. "
+            "A cache that cannot be written must not stop the service."
+        ) from problem
+
+
+_KNOWN = np.array([1.0, 2.0, 3.0])
+_LIBRARY, _SHAPE = "no such library", "no profile holds this shape"  # what two of the ways raise
+
+
+def _cannot_open() -> Callable[[Any], Any]:
+    raise OSError(_LIBRARY)
+
+
+def _cannot_answer() -> Callable[[Any], Any]:
+    def infer(request: Any) -> Any:
+        raise ValueError(_SHAPE)
+
+    return infer
+
+
+def _answers(value: np.ndarray) -> Callable[[], Callable[[Any], Any]]:
+    return lambda: lambda request: value
+
+
+def _only_the_right_way(first_right: Answer) -> None:
+    faults: dict[str, tuple[Callable[[], Callable[[Any], Any]], str]] = {
+        "cannot open": (_cannot_open, "A way that raises while it opens is skipped: catch the exception."),
+        "cannot answer": (_cannot_answer, "It opened, and its first answer raised: put the call into the `try`, too."),
+        "answers wrong": (_answers(_KNOWN + 0.1), "It answers, and its answer is wrong: compare with `expected`."),
+        "answers NaN": (
+            _answers(_KNOWN * np.nan),
+            "No comparison with NaN is true, so `error > limit` accepts it. Use `np.allclose`.",
+        ),
+        "answers with an axis too many": (
+            _answers(_KNOWN[None]),
+            "Its shape is (1, 3), and NumPy broadcasts it to (3,): compare the shapes, too.",
+        ),
+    }
+    for fault, (way, hint) in faults.items():
+        ways = {fault: way, "PyTorch": _answers(_KNOWN + 1e-6), "spare": _answers(_KNOWN)}
+        call = f"first_right({{'{fault}': ..., 'PyTorch': ..., 'spare': ...}}, request, expected)"
+        try:
+            found = first_right(ways, None, _KNOWN)
+        except NotYet as problem:
+            cause = problem.__cause__
+            if str(cause) not in (_LIBRARY, _SHAPE):
+                raise
+            raise NotYet(f"`{call}` raised {type(cause).__name__}, `{cause}`, expected 'PyTorch'. {hint}") from cause
+        if found != "PyTorch":
+            why = hint if found == fault else "It answers up to rounding, and it is before the spare one."
+            raise NotYet(f"`{call}` returned {shown(found)}, expected 'PyTorch'. {why}")
+    try:
+        found = first_right({"cannot open": _cannot_open}, None, _KNOWN)
+    except NotYet as problem:
+        if isinstance(problem.__cause__, RuntimeError):
+            return
+        found = problem.__cause__
+    raise NotYet(
+        f"`first_right` without any right way ended with {shown(found)}, expected a RuntimeError. "
+        "A service that cannot answer must not start."
+    )
+
+
+_RUN_MS = {1: 10, 2: 12, 3: 13, 4: 15}
+_NAMES = ("conv1", "norm1", "conv2", "head")
+_RIGHT = dict(zip(_NAMES, map(np.array, ([100.0, -200.0], [0.0, 1.0], [1.0, 2.0], [1.0, 1.0])), strict=True))
+_WRONG = dict(zip(_NAMES, map(np.array, ([100.005, -200.0], [1e-5, 1.0], [1.0, 2.002], [1.0, 2.0])), strict=True))
+
+EXERCISES = (
+    Exercise(
+        id="14.1",
+        title="The key of a plan",
+        minutes=12,
+        difficulty=2,
+        call="plan_key(facts)",
+        hint="Put everything that the plan depends on into one text, always in the same order, and digest it.",
+        examine=_key_covers,
+    ),
+    Exercise(
+        id="14.2",
+        title="A cache that verifies",
+        minutes=20,
+        difficulty=3,
+        call="get_plan(path, build)",
+        hint="Follow the four rules: verify what you read, build if that fails, rename what is complete, and survive a full disk.",
+        examine=_cache_verifies,
+    ),
+    Exercise(
+        id="14.3",
+        title="The first way that answers right",
+        minutes=12,
+        difficulty=2,
+        call="first_right(ways, request, expected)",
+        hint="Open, answer and compare inside one `try`, for each way in turn.",
+        examine=_only_the_right_way,
+    ),
+    Exercise(
+        id="14.4",
+        title="Latencies with dynamic batching",
+        minutes=15,
+        difficulty=2,
+        call="batched_latencies(arrivals_ms, run_ms, most)",
+        hint="Write down each run: when it starts, which requests wait at this moment, and when it ends.",
+        cases=(
+            Case(
+                ([0, 1, 2, 3, 30], _RUN_MS, 2),
+                [10, 21, 20, 29, 12],
+                {
+                    "You ran one request at a time. A run takes up to `most` waiting requests.": [10, 19, 28, 37, 20],
+                    "You waited until a batch was full. Without a window, a free engine starts with what is there.": [
+                        13,
+                        12,
+                        23,
+                        22,
+                        10,
+                    ],
+                    "You took more than `most` requests into a run.": [10, 22, 21, 20, 10],
+                    "A run of two does not take twice as long as a run of one: use `run_ms[size]`.": [10, 29, 28, 47, 20],
+                    "Those are the times of the answers. A latency begins with the arrival.": [10, 22, 22, 32, 42],
+                },
+            ),
+            Case(
+                ([0, 100], _RUN_MS, 4),
+                [10, 10],
+                {
+                    "The engine was idle when the second request came: a run cannot start before a request is there.": [
+                        10,
+                        -80,
+                    ],
+                    "The second request had not arrived when the first run started.": [15, 15],
+                },
+            ),
+            Case(
+                ([0, 0, 0, 0, 0], _RUN_MS, 4),
+                [15, 15, 15, 15, 25],
+                {
+                    "All five wait at 0, and the first run takes four of them. Requests that arrive at the start count.": [
+                        10,
+                        25,
+                        25,
+                        25,
+                        25,
+                    ]
+                },
+            ),
+        ),
+    ),
+    Exercise(
+        id="14.5",
+        title="The first wrong tensor",
+        minutes=10,
+        difficulty=2,
+        call="first_wrong(reference, tested, limit)",
+        hint="Print the relative error of each tensor, in the order of the graph.",
+        cases=(
+            Case(
+                (_RIGHT, _WRONG, 1e-4),
+                "conv2",
+                {
+                    "`conv1` is off by 0.005, and its values reach 200: divide by the largest value of the reference.": "conv1",
+                    "`norm1` contains a zero. Divide by the tensor's largest value, not by each value.": "norm1",
+                    "`head` has the largest error, and it only receives what is wrong before it. Return the first.": "head",
+                    "No tensor was beyond the limit for you. `conv2` is off by 0.002 at 2.": "",
+                },
+                shown="first_wrong(reference, tested, 1e-4)",
+            ),
+            Case(
+                (_RIGHT, {**_RIGHT, "norm1": np.array([np.nan, 1.0]), "head": np.array([1.0, 2.0])}, 1e-4),
+                "norm1",
+                {
+                    "`norm1` contains NaN, and `error > limit` is false for it. Ask whether the error is within the limit.": "head",
+                    "`norm1` contains NaN, which is wrong, too.": "",
+                },
+                shown="first_wrong(reference, NaN in norm1, 1e-4)",
+            ),
+            Case(
+                (_RIGHT, {name: _RIGHT[name] for name in _NAMES[1:]}, 1e-4),
+                "",
+                {"`conv1` is not in the tested graph, because it was fused. Skip it.": "conv1"},
+                shown="first_wrong(reference, a right graph without conv1, 1e-4)",
+            ),
+        ),
+    ),
+)
