@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+from onnx import helper
 
 
 def rotate(x: np.ndarray, position: int) -> np.ndarray:
@@ -37,3 +40,9 @@ def supports(pos: int, tensors: list[tuple[str, str]]) -> bool:
     kind, layout = tensors[pos]
     allowed = {0: ("float32", "float16", "bfloat16"), 1: ("float32",), 2: ("float32",), 3: (tensors[0][0],)}
     return layout == "LINEAR" and kind in allowed[pos]
+
+
+def plugin_node(scale: float) -> Any:
+    """9.6: name, version and namespace identify the plugin; other attributes are its fields."""
+    names = {"plugin_version": "1", "plugin_namespace": "course"}
+    return helper.make_node("ScaledAdd", ["x", "r"], ["y"], domain="course", scale=float(scale), **names)

@@ -1,14 +1,50 @@
-"""Exercises of lecture 9: RoPE, sectors, indices, wide loads, and supported formats."""
+"""Exercises of lecture 9: RoPE, sectors, indices, wide loads, supported formats, and the node of a plugin."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from course_lib.exercises.exercise import Case, Exercise
+from course_lib.exercises.comparing import shown
+from course_lib.exercises.exercise import Answer, Case, Exercise, NotYet
 
 _NEIGHBORS = [4 * thread for thread in range(32)]
 _SHIFTED = [4 * thread + 4 for thread in range(32)]
 _HALF, _TABLE = ("float16", "LINEAR"), ("float32", "LINEAR")
+
+_ATTRIBUTES = {"plugin_version": b"1", "plugin_namespace": b"course", "scale": 0.5}
+
+
+def _found_by_the_parser(plugin_node: Answer) -> None:
+    """Compares what identifies a plugin with what the contract says. TensorRT's parser would report one message for all of it."""
+    from onnx import NodeProto, helper
+
+    call = "plugin_node(0.5)"
+    node = plugin_node(0.5)
+    if not isinstance(node, NodeProto):
+        raise NotYet(f"`{call}` returned {shown(node)}, expected a NodeProto. `helper.make_node` makes one.")
+    if (node.op_type, node.domain) != ("ScaledAdd", "course"):
+        raise NotYet(
+            f"The node has the type {node.op_type!r} and the domain {node.domain!r}, expected 'ScaledAdd' and 'course'. "
+            "The type is the plugin's name, and the domain is a keyword of `make_node`."
+        )
+    if (list(node.input), list(node.output)) != (["x", "r"], ["y"]):
+        raise NotYet(
+            f"The node reads {list(node.input)} and writes {list(node.output)}, expected ['x', 'r'] and ['y']. "
+            "The order of the inputs is their position in `enqueue`."
+        )
+    found = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
+    for name, expected in _ATTRIBUTES.items():
+        if type(found.get(name)) is not type(expected) or found[name] != expected:
+            raise NotYet(f"The attribute `{name}` is {found.get(name)!r}, expected {expected!r}. {_ATTRIBUTE_HINTS[name]}")
+    if helper.get_attribute_value(plugin_node(2.0).attribute[list(found).index("scale")]) != 2.0:
+        raise NotYet("`plugin_node(2.0)` has another `scale`, expected 2.0. Use the parameter.")
+
+
+_ATTRIBUTE_HINTS = {
+    "plugin_version": "The version is a text, and it must be that of the creator.",
+    "plugin_namespace": "Without the namespace, a parser before TensorRT 10.10 looks for the plugin in the empty one.",
+    "scale": "This attribute becomes the field of the plugin, a number in floating point.",
+}
 
 EXERCISES = (
     Exercise(
@@ -198,5 +234,14 @@ EXERCISES = (
                 {"BF16 is the third type that the kernel rotates.": False},
             ),
         ),
+    ),
+    Exercise(
+        id="9.6",
+        title="The node of a plugin",
+        minutes=6,
+        difficulty=1,
+        call="plugin_node(scale)",
+        hint="Pass the type, the inputs, the outputs, the domain, and the attributes to `helper.make_node`.",
+        examine=_found_by_the_parser,
     ),
 )

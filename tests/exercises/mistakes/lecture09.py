@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from onnx import helper
 
 
 def _rotated(x, position, interleaved=False, exponent=-2.0, sign=1, in_turn=False):
@@ -40,6 +41,15 @@ def _supports(types=("float32", "float16", "bfloat16"), tables=(1, 2), table="fl
         return kind in types and (pos == 0 or not y or kind == tensors[0][0])
 
     return supports
+
+
+def _node(kind="ScaledAdd", inputs=("x", "r"), domain="course", result=lambda node: node, **other):
+    def plugin_node(scale):
+        attributes = {"plugin_version": "1", "plugin_namespace": "course", "scale": float(scale), **other}
+        attributes = {name: value for name, value in attributes.items() if value is not None}
+        return result(helper.make_node(kind, list(inputs), ["y"], domain=domain, **attributes))
+
+    return plugin_node
 
 
 MISTAKES = {
@@ -81,5 +91,14 @@ MISTAKES = {
         "y alone": _supports(y=False),
         "no layout": _supports(linear=False),
         "two types": _supports(types=("float32", "float16")),
+    },
+    "9.6": {
+        "no domain": _node(domain=""),
+        "the order of the inputs": _node(inputs=("r", "x")),
+        "no version": _node(plugin_version=None),
+        "no namespace": _node(plugin_namespace=None),
+        "an integer": _node(scale=1),
+        "always 0.5": _node(scale=0.5),
+        "the name": _node(result=lambda node: node.op_type),
     },
 }
