@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections import Counter
 from itertools import pairwise
 
@@ -41,8 +42,15 @@ def self_times(spans: list[Span]) -> dict[str, float]:
     return found
 
 
+def copy_bandwidth(database: sqlite3.Connection, kind: int) -> float:
+    """12.4: bytes per nanosecond are GB/s."""
+    query = "SELECT SUM(bytes), SUM(end - start) FROM CUPTI_ACTIVITY_KIND_MEMCPY WHERE copyKind = ?"
+    moved, nanoseconds = database.execute(query, (kind,)).fetchone()
+    return float(moved / nanoseconds)
+
+
 def roof(operations: float, bytes_moved: float, seconds: float, peak_operations: float, peak_bytes: float) -> tuple[str, float]:
-    """12.4: the longer of the two least times is the limit."""
+    """12.5: the longer of the two least times is the limit."""
     arithmetic, memory = operations / peak_operations, bytes_moved / peak_bytes
     share = max(arithmetic, memory) / seconds
     if share < 0.6:
@@ -51,6 +59,6 @@ def roof(operations: float, bytes_moved: float, seconds: float, peak_operations:
 
 
 def gain(parts_ms: dict[str, float], name: str, factor: float) -> float:
-    """12.5: Amdahl's law for one range."""
+    """12.6: Amdahl's law for one range."""
     before = sum(parts_ms.values())
     return before / (before - parts_ms[name] + parts_ms[name] / factor)

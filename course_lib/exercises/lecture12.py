@@ -1,10 +1,13 @@
-"""Exercises of lecture 12: idle time, gaps and what the host did in them, self time, the roof of a kernel, and a bound of a gain."""
+"""Exercises of lecture 12: idle time, gaps, self time, the bandwidth of copies, the roof of a kernel, and a bound of a gain."""
 
 from __future__ import annotations
 
 import math
+import sqlite3
+from contextlib import closing
 
-from course_lib.exercises.exercise import Case, Exercise
+from course_lib.exercises.comparing import same, shown
+from course_lib.exercises.exercise import Answer, Case, Exercise, NotYet
 
 _WORK = [(30, 60), (0, 10), (40, 50), (55, 70)]
 _DEVICE = [(0, 10), (20, 30), (60, 70), (75, 80)]
@@ -12,6 +15,30 @@ _HOST = [("launch", 5, 31), ("preprocess", 31, 52), ("launch", 52, 58), ("wait",
 _MANY = [("copy", 28, 42), ("launch", 42, 50), ("launch", 51, 60)]
 _CALLS = [("conv2d", 0, 100), ("convolution", 5, 95), ("_convolution", 10, 90), ("mkldnn", 20, 80), ("relu", 100, 120)]
 _PARTS = {"smooth": 6.0, "cut out": 1.0, "exposure": 2.0, "read": 3.0}
+
+_TO_DEVICE = {
+    "That is the mean over the copies. It counts a short copy as much as a long one: divide the sums.": 14.102258609397307,
+    "You divided by the time from the first copy to the last. Only the time of the copies counts here.": 2.4732596653919052,
+    "That is GiB/s. A GiB is 7 % larger than a GB.": 13.125760805218365,
+    "You took the copies of all kinds. Ask for `copyKind`.": 13.811610553720483,
+    "Those are bytes per second. A GB has a billion bytes.": 14.093678348382875e9,
+    "The times of the export are nanoseconds. Bytes per nanosecond are already GB/s.": 14.093678348382875e-9,
+}
+
+
+def _copies_of_the_record(copy_bandwidth: Answer) -> None:
+    """Asks for both directions, in the export that the lecture reads next."""
+    from course_lib.benchmark.records import RESULTS
+
+    export = RESULTS / "nsys" / "saxpy_mpi_cuda.sqlite"
+    with closing(sqlite3.connect(f"{export.as_uri()}?mode=ro", uri=True)) as database:
+        for kind, expected, mistakes in ((1, 14.093678348382875, _TO_DEVICE), (2, 13.280042811602858, {})):
+            found = copy_bandwidth(database, kind)
+            if not same(found, expected):
+                otherwise = "Use the parameter `kind`: 1 is to the device, and 2 is to the host."
+                hint = next((words for words, value in mistakes.items() if same(found, value)), otherwise)
+                raise NotYet(f"`copy_bandwidth(database, {kind})` returned {shown(found)}, expected {shown(expected)}. {hint}")
+
 
 EXERCISES = (
     Exercise(
@@ -121,6 +148,15 @@ EXERCISES = (
     ),
     Exercise(
         id="12.4",
+        title="The bandwidth of copies, from an export",
+        minutes=10,
+        difficulty=1,
+        call="copy_bandwidth(database, kind)",
+        hint="Select the sum of the bytes and the sum of the durations, and divide them.",
+        examine=_copies_of_the_record,
+    ),
+    Exercise(
+        id="12.5",
         title="How far below the roof?",
         minutes=10,
         difficulty=2,
@@ -159,7 +195,7 @@ EXERCISES = (
         ),
     ),
     Exercise(
-        id="12.5",
+        id="12.6",
         title="The largest possible gain",
         minutes=5,
         difficulty=1,

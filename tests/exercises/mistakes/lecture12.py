@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from itertools import pairwise
 
+import numpy as np
+
 
 def _idle(clipped=True, at_the_end=True, latest=True, share=True):
     def idle_share(work, start, end):
@@ -77,6 +79,19 @@ def _roof(share=max, bound=None, latency=0.6, inverse=False):
     return roof
 
 
+def _bandwidth(result, kind=None):
+    def copy_bandwidth(database, asked):
+        query = "SELECT start, end, bytes FROM CUPTI_ACTIVITY_KIND_MEMCPY WHERE copyKind IN (?, ?)"
+        kinds = (1, 2) if kind == "all" else (kind or asked,) * 2
+        return float(result(*np.array(database.execute(query, kinds).fetchall(), float).T))
+
+    return copy_bandwidth
+
+
+def _sums(starts, ends, moved):
+    return moved.sum() / (ends - starts).sum()
+
+
 MISTAKES = {
     "12.1": {
         "busy": lambda work, start, end: 1 - _last_to_its_end(work, start, end),
@@ -101,6 +116,15 @@ MISTAKES = {
         "one child": _self(first_only=True),
     },
     "12.4": {
+        "mean": _bandwidth(lambda starts, ends, moved: (moved / (ends - starts)).mean()),
+        "from first to last": _bandwidth(lambda starts, ends, moved: moved.sum() / (ends.max() - starts.min())),
+        "GiB": _bandwidth(lambda *columns: _sums(*columns) * 1e9 / 2**30),
+        "all kinds": _bandwidth(_sums, kind="all"),
+        "bytes per second": _bandwidth(lambda *columns: _sums(*columns) * 1e9),
+        "seconds": _bandwidth(lambda *columns: _sums(*columns) / 1e9),
+        "always to the device": _bandwidth(_sums, kind=1),
+    },
+    "12.5": {
         "arithmetic peak": _roof(share=lambda arithmetic, memory: arithmetic),
         "inverse": _roof(inverse=True),
         "sum": _roof(share=lambda arithmetic, memory: arithmetic + memory),
@@ -108,7 +132,7 @@ MISTAKES = {
         "always arithmetic": _roof(bound="arithmetic"),
         "never latency": _roof(latency=0),
     },
-    "12.5": {
+    "12.6": {
         "share": lambda parts, name, factor: parts[name] / sum(parts.values()),
         "inverse": lambda parts, name, factor: 1 - (parts[name] - parts[name] / factor) / sum(parts.values()),
         "of the part": lambda parts, name, factor: factor,
