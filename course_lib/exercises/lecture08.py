@@ -121,7 +121,7 @@ EXERCISES = (
                 312 / 512,
                 {
                     "No profile holds (8, 100). A rejected request is not sent to the engine: do not count it.": -488 / 512,
-                    "No profile holds (8, 100), also not the last one. Leave this request out.": -232 / 768,
+                    "No profile holds (8, 100), not even the last one. Leave this request out.": -232 / 768,
                 },
             ),
             Case((_TWO, [(4, 128)]), 0.0, {"A request of exactly the profile's max fits: compare with `<=`.": -1.0}),

@@ -211,7 +211,7 @@ EXERCISES = (
             Case(
                 (1, [_HALF, _HALF, _TABLE, _HALF]),
                 False,
-                {"The tables stay FP32 in this plugin, also if x is FP16.": True},
+                {"The tables stay FP32 in this plugin, even if x is FP16.": True},
             ),
             Case(
                 (2, [_HALF, _TABLE, _HALF, _HALF]),

@@ -210,7 +210,7 @@ EXERCISES = (
                 ([0, 10, 30], 25, 0),
                 [25, -1, 25],
                 {
-                    "An idle engine takes a frame at once, also if no frame may wait.": [-1, -1, -1],
+                    "An idle engine takes a frame at once, even if no frame may wait.": [-1, -1, -1],
                     "The engine was idle before the last frame came: a call cannot start before its frame arrives.": [
                         25,
                         -1,
