@@ -23,7 +23,7 @@ from course_lib.labs.lab05_dynamic_shapes import service, traffic
 from course_lib.labs.lab09_capstone import reference as lab09_reference
 from course_lib.precision import PercentileCalibrator, insert_qdq
 from course_lib.recipe import Recipe
-from tests.labs import lab08_submissions, lab10_submissions
+from tests.labs import lab08_submissions, lab10_submissions, lab11_submissions
 from tests.labs.lab04_submissions import with_layer_norms
 from tests.labs.test_lab07 import THREADS
 
@@ -77,6 +77,10 @@ def another_attention(folder: Path) -> None:
     recipe.model_copy(update={"profiles": recipe.profiles[::-1]}).save(folder / "recipe.toml")
 
 
+def other_forms(folder: Path) -> None:
+    lab11_submissions.other_forms(folder)
+
+
 ANSWERS = {
     "lab01": the_reference,
     "lab02": one_kernel_more,
@@ -88,6 +92,7 @@ ANSWERS = {
     "lab08": another_server,
     "lab09": other_settings,
     "lab10": another_attention,
+    "lab11": other_forms,
 }
 
 

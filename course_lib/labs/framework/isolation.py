@@ -89,6 +89,11 @@ def _exchange(process: subprocess.Popen[bytes], question: bytes, deadline: float
                 raise EngineError(f"it answered with more than {max_bytes:,} bytes and was stopped")
 
 
+def module_command(module: str) -> list[str]:
+    """The command of a process that runs the function ``main`` of one of the course's modules."""
+    return [sys.executable, "-I", "-c", _CHILD.format(module), _LIBRARY]
+
+
 class Rejected(EngineError):
     """The course's own code rejected the model that it was to transform."""
 
@@ -100,7 +105,7 @@ def transformed(module: str, model: bytes, *, launcher: Launcher | None = None, 
         Rejected: a `CourseError` there, with its message.
         EngineError: any other error there, or no answer; see `run_isolated`.
     """
-    command = [sys.executable, "-I", "-c", _CHILD.format(module), _LIBRARY]
+    command = module_command(module)
     limit = 2 * len(model) + (1 << 20)
     answer = run_isolated(command, model, launcher=launcher, time_limit_s=time_limit_s, max_bytes=limit)
     if answer[:1] != _DONE:

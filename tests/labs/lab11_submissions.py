@@ -1,0 +1,209 @@
+"""Submissions for lab 11: functions and graphs that are right in another way, almost right, or made to cheat."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from course_lib.labs.lab11_four_bits import graph_file, network
+from course_lib.labs.lab11_four_bits.network import PRODUCTS
+from course_lib.labs.lab11_four_bits.reference import choice
+from course_lib.labs.lab11_four_bits.reference.packing import pack
+from course_lib.labs.lab11_four_bits.stored import Int4, Stored, fp8
+
+# ---- packing.py
+
+PACKING = """
+import numpy as np
+
+def pack(codes):
+    found = bytearray()
+    flat = codes.ravel().tolist()
+    for low, high in zip(flat[0::2], [*flat[1::2], 0]):
+        found.append((low % 16) + 16 * (high % 16))
+    return bytes(found)
+
+def unpack(packed, shape):
+    found = []
+    for byte in packed.tolist():
+        found += [byte % 16, byte // 16]
+    codes = [code - 16 if code > 7 else code for code in found]
+    return np.array(codes[: int(np.prod(shape))], np.int8).reshape(shape)
+"""
+
+
+def packing(changes: Mapping[str, str]) -> str:
+    """The source of `PACKING` with parts of it replaced."""
+    text = PACKING
+    for old, new in changes.items():
+        assert old in text, old
+        text = text.replace(old, new)
+    return text
+
+
+# ---- scales.py
+
+SCALES = """
+import numpy as np
+
+def search(weight, block, importance):
+    parts = weight.reshape(len(weight), -1, block)
+    matters = importance.reshape(1, -1, block)
+    largest = np.abs(parts).max(-1, keepdims=True) / 7
+    fractions = np.linspace(0.32, 1.02, 64)
+    tried = [np.maximum(fraction * largest, 2.0**-24).astype(np.float16).astype(np.float32) for fraction in fractions]
+    errors = [(matters * (np.clip(np.rint(parts / s), -7, 7) * s - parts) ** 2).sum(-1) for s in tried]
+    best = np.argmin(errors, axis=0)
+    return np.take_along_axis(np.stack(tried)[..., 0], best[None], axis=0)[0]
+"""
+
+
+def scales(changes: Mapping[str, str]) -> str:
+    """The source of `SCALES` with parts of it replaced."""
+    text = SCALES
+    for old, new in changes.items():
+        assert old in text, old
+        text = text.replace(old, new)
+    return text
+
+
+# ---- decoder.onnx
+
+_EIGHT = ("blocks.0.qkv", "blocks.0.out", "blocks.0.up", "blocks.2.qkv")
+
+
+@cache
+def int4(name: str, block: int) -> Int4:
+    """See `choice.int4`; kept, because many submissions have the same products."""
+    return choice.int4(name, block)
+
+
+def uniform(block: int) -> dict[str, Stored]:
+    """Every product in INT4."""
+    return {name: int4(name, block) for name in PRODUCTS}
+
+
+def eight() -> dict[str, Stored]:
+    """Every product in FP8."""
+    return {name: fp8(weight) for name, weight in network.weights().items()}
+
+
+def by_hand() -> dict[str, Stored]:
+    """Four products in FP8, one in small blocks, and the others in blocks of 64: within the budget, and small enough."""
+    return uniform(64) | {name: eight()[name] for name in _EIGHT} | {"blocks.0.down": int4("blocks.0.down", 16)}
+
+
+def first_block_in_eight() -> dict[str, Stored]:
+    """Within the budget, and too large for full points."""
+    return uniform(64) | {name: one for name, one in eight().items() if name in _EIGHT or name.startswith("blocks.0.")}
+
+
+def other_forms(folder: Path) -> None:
+    """Another right answer: other functions, and forms that were chosen by hand."""
+    (folder / "packing.py").write_text(PACKING)
+    (folder / "scales.py").write_text(SCALES)
+    graph_file.write(by_hand(), folder / graph_file.MODEL)
+
+
+def model(stored: Mapping[str, Stored]) -> onnx.ModelProto:
+    """The graph with these weights, to be changed."""
+    return onnx.load_model_from_string(graph_file.serialized(stored))
+
+
+def with_codes(change: Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]) -> dict[str, Stored]:
+    """`by_hand` with changed codes ``(in, out)`` and scales ``(in / block, out)`` of one product."""
+    one = int4("blocks.1.up", 64)
+    codes, found = change(one.codes(), one.scales)
+    return by_hand() | {"blocks.1.up": Int4(pack(codes.astype(np.int8)), np.ascontiguousarray(found, np.float16))}
+
+
+def constant(graph: onnx.ModelProto, name: str) -> TensorProto:
+    """A constant by its name."""
+    return next(tensor for tensor in graph.graph.initializer if tensor.name == name)
+
+
+def node(graph: onnx.ModelProto, name: str) -> onnx.NodeProto:
+    """A node by its name."""
+    return next(one for one in graph.graph.node if one.name == name)
+
+
+# Cheats: each gets a graph that is right, and keeps something in it
+
+
+def decoy(graph: onnx.ModelProto) -> None:
+    """The weight in FP16 is what the product reads; codes and scales lie beside it."""
+    name = "blocks.1.up"
+    given = numpy_helper.from_array(np.ascontiguousarray(network.weights()[name].T, np.float16), f"{name}.weight")
+    graph.graph.initializer.append(given)
+    node(graph, "/blocks/1/up/MatMul").input[1] = given.name
+    graph.graph.node.remove(node(graph, "/blocks/1/up/dequantize"))
+
+
+def correction(graph: onnx.ModelProto) -> None:
+    """What rounding lost is added again from a constant in FP16."""
+    name = "blocks.0.qkv"
+    lost = numpy_helper.from_array(np.zeros(PRODUCTS[name], np.float16), "lost")
+    graph.graph.initializer.append(lost)
+    product = node(graph, "/blocks/0/qkv/MatMul")
+    place = list(graph.graph.node).index(product)
+    graph.graph.node.insert(place, helper.make_node("Add", [product.input[1], "lost"], ["whole"], name="/add"))
+    node(graph, "/blocks/0/qkv/MatMul").input[1] = "whole"
+
+
+def table_of_text(graph: onnx.ModelProto) -> None:
+    """A table of the course's held-out text, from which the logits would be looked up."""
+    table = numpy_helper.from_array(np.zeros((4096, 256), np.float16), "text")
+    graph.graph.initializer.append(table)
+
+
+def another_embedding(graph: onnx.ModelProto) -> None:
+    """The embedding, which is not among the sixteen products, has other numbers."""
+    tensor = constant(graph, "embed.weight")
+    array = numpy_helper.to_array(tensor).copy()
+    array[:] *= np.float16(1.01)
+    tensor.CopyFrom(numpy_helper.from_array(array, "embed.weight"))
+
+
+def another_activation(graph: onnx.ModelProto) -> None:
+    """Another network: one node differs."""
+    node(graph, "/blocks/2/Gelu").op_type = "Relu"
+
+
+def shared_codes(graph: onnx.ModelProto) -> None:
+    """Two products read the same codes, so that the file has them once."""
+    other = node(graph, "/blocks/3/up/dequantize").input[0]
+    node(graph, "/blocks/2/up/dequantize").input[0] = other
+    graph.graph.initializer.remove(constant(graph, "blocks.2.up.codes"))
+
+
+def codes_elsewhere(graph: onnx.ModelProto) -> None:
+    """The codes are in another file, so that this one is small."""
+    tensor = constant(graph, "blocks.2.up.codes")
+    tensor.ClearField("raw_data")
+    tensor.data_location = TensorProto.EXTERNAL
+    tensor.external_data.add(key="location", value="weights.bin")
+
+
+def sparse_weight(graph: onnx.ModelProto) -> None:
+    """A weight is a sparse constant, which a count of initializers overlooks."""
+    rows, columns = PRODUCTS["blocks.2.up"]
+    values = numpy_helper.from_array(np.ones(1, np.float16), "blocks.2.up.weight")
+    places = numpy_helper.from_array(np.zeros(1, np.int64), "places")
+    graph.graph.sparse_initializer.append(helper.make_sparse_tensor(values, places, [rows, columns]))
+
+
+CHEATS = (
+    (decoy, "is stored and not used: a weight that you store in few bits must not remain in FP16"),
+    (correction, "the node '/add' (Add) is not in the given graph"),
+    (table_of_text, "the constant 'text' is stored and not used"),
+    (another_embedding, "the constant 'embed.weight' is not as in the given graph"),
+    (another_activation, "the node '/blocks/2/Gelu' (Relu) is not as in the given graph"),
+    (shared_codes, "is read twice: each weight is stored once and read once"),
+    (codes_elsewhere, "is in another file. All that is stored must be in decoder.onnx"),
+    (sparse_weight, "sparse constants or annotations, which are not counted"),
+)

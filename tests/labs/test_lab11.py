@@ -1,0 +1,512 @@
+"""Lab 11 against its reference, mistakes that learners make, and cheats for its metrics."""
+
+from __future__ import annotations
+
+import json
+import os
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, numpy_helper
+
+from course_lib import labs
+from course_lib.engines import LayerTable
+from course_lib.engines.layers import Layer, LayerTensor
+from course_lib.errors import BuildError, CourseError, EngineError, ExaminerFault
+from course_lib.grading.isolation import sandbox
+from course_lib.grading.judge.judging import judge
+from course_lib.labs import Examiner, Outcome
+from course_lib.labs.framework.submission_files import MISSING_FILE
+from course_lib.labs.lab11_four_bits import figures, graph_file, network, plans
+from course_lib.labs.lab11_four_bits.judge import functions, packing, quality
+from course_lib.labs.lab11_four_bits.lab import FourBits
+from course_lib.labs.lab11_four_bits.loss import BUDGET, Lost, Meter
+from course_lib.labs.lab11_four_bits.network import PRODUCTS
+from course_lib.labs.lab11_four_bits.plans import Kernels
+from course_lib.labs.lab11_four_bits.reference.packing import pack, unpack
+from course_lib.labs.lab11_four_bits.sandboxed import all_logits, call_functions
+from course_lib.labs.lab11_four_bits.stored import BLOCKS, Half, Int4, Stored, fp8
+from tests.labs import hostile
+from tests.labs import lab11_submissions as made
+from tests.labs.untouched import leave_untouched
+
+LAB = labs.find("lab11")
+assert isinstance(LAB, FourBits)
+SOLVED = {"packing": "full", "search": "full", "size": "full", "plan": "full"}
+
+
+@pytest.fixture
+def in_process(monkeypatch) -> None:
+    """Everything but the compiler in this process."""
+
+    def called(command, question, **_):
+        request = json.loads(question)
+        return json.dumps(call_functions.answers(request)).encode()
+
+    monkeypatch.setattr(functions, "run_isolated", called)
+    monkeypatch.setattr(graph_file, "transformed", lambda module, question, **_: graph_file._stored(question))
+    monkeypatch.setattr(quality, "run_isolated", lambda command, asked, **_: all_logits.logits(asked).tobytes())
+    monkeypatch.setattr(quality, "WINDOWS", 16)
+
+
+def examined(folder: Path, task: str, seed: int = 3) -> Outcome:
+    found = LAB.examine(folder, Examiner(seed=seed), only=task).outcomes
+    assert [one.task.id for one in found] == [task]
+    return found[0]
+
+
+# Right answers
+
+
+def test_the_judge_gives_the_reference_full_marks(tmp_path):
+    """In the sandbox, where there is one."""
+    LAB.write_reference(tmp_path)
+    verdict = judge(LAB, tmp_path, trusted=bool(sandbox.problem()))
+    assert not verdict.fault, verdict.fault
+    assert {one.task.id: one.tier for one in verdict.outcomes} == SOLVED, [one.message for one in verdict.outcomes]
+    assert verdict.figures["bits_per_weight"] < quality.FULL_BITS
+
+
+def test_another_right_answer(tmp_path, in_process):
+    made.other_forms(tmp_path)
+    found = LAB.examine(tmp_path, Examiner(seed=5))
+    assert {one.task.id: one.tier for one in found.outcomes} == SOLVED, [one.message for one in found.outcomes]
+
+
+def test_the_untouched_release_has_none(tmp_path):
+    leave_untouched(LAB.name, tmp_path)
+    found = LAB.examine(tmp_path, Examiner())
+    assert found.points == 0
+    assert all(one.hint for one in found.outcomes)
+    assert "still empty" in found.outcomes[0].message and "still empty" in found.outcomes[1].message
+
+
+def test_nothing_was_handed_in(tmp_path):
+    found = LAB.examine(tmp_path, Examiner())
+    assert found.points == 0 and [one.task.id for one in found.outcomes] == list(SOLVED)
+    assert {one.code for one in found.outcomes} == {MISSING_FILE}
+
+
+# Mistakes in packing.py
+
+PACKINGS = {
+    "halves_exchanged": ({"(low % 16) + 16 * (high % 16)": "(high % 16) + 16 * (low % 16)"}, "codes of each byte are exchanged", "partial"),
+    "plus_eight": ({"(low % 16) + 16 * (high % 16)": "(low + 8) + 16 * (high + 8 if len(found) < len(flat) // 2 else 0)"},
+                   "stored plus 8", "partial"),
+    "sign_bit": ({"flat = codes.ravel().tolist()": "flat = [8 * (c < 0) + abs(c) % 8 for c in codes.ravel().tolist()]"},
+                 "The sign is a bit of its own", "partial"),
+    "byte_for_each": ({"found.append((low % 16) + 16 * (high % 16))": "found += bytes([low % 16, high % 16])",
+                       "return bytes(found)": "return bytes(found[: codes.size])"},
+                      "Each code has a byte of its own", "partial"),
+    "last_one_lost": ({"[*flat[1::2], 0]": "flat[1::2]"}, "The last of an odd number of codes is missing", "partial"),
+    "by_columns": ({"flat = codes.ravel()": "flat = codes.ravel('F')"}, "column by column", "partial"),
+    "no_sign": ({"code - 16 if code > 7 else code": "code"}, "The codes from 8 to 15 are negative ones", "partial"),
+    "unpacked_exchanged": ({"[byte % 16, byte // 16]": "[byte // 16, byte % 16]"}, "codes of each byte are exchanged", "partial"),
+    "another_name": ({"def unpack(": "def unpacked("}, "packing.py defines no function unpack", "partial"),
+    "an_error": ({"found = bytearray()": "found = none", "found = []": "found = none"}, "pack failed: line 5: NameError", "none"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PACKINGS)
+def test_mistake_in_packing_is_named(name, tmp_path, in_process):
+    changes, words, tier = PACKINGS[name]
+    (tmp_path / "packing.py").write_text(made.packing(changes))
+    outcome = examined(tmp_path, "packing")
+    assert (outcome.tier, outcome.points) == (tier, 1.0 if tier == "partial" else 0.0), outcome.message
+    assert words in outcome.message and outcome.hint, outcome.message
+
+
+def test_what_is_packed_is_what_onnx_reads():
+    for question in packing.questions(np.random.default_rng(1)):
+        tensor = TensorProto(dims=question.codes.shape, data_type=TensorProto.INT4, raw_data=question.packed.tobytes())
+        assert (numpy_helper.to_array(tensor).astype(np.int8) == question.codes).all()
+        assert (unpack(question.packed, question.codes.shape) == question.codes).all()
+
+
+# Mistakes in scales.py
+
+SEARCHES = {
+    "round_to_nearest": ({"np.linspace(0.32, 1.02, 64)": "[1.0]"}, "the scales of round to nearest", "none"),
+    "inputs_ignored": ({"matters = importance.reshape(1, -1, block)": "matters = 1.0"}, "the best ones for equal importance", "partial"),
+    "one_for_all": ({"best = np.argmin(errors, axis=0)":
+                     "best = np.full(largest.shape[:2], np.argmin(np.sum(errors, axis=(1, 2))))"},
+                    "One fraction was chosen for the whole weight", "none"),
+    "largest_is_8": ({"np.linspace(0.32, 1.02, 64)": "[7 / 8]"}, "The largest code is taken to be 8", "none"),
+    "zeros": ({"np.maximum(fraction * largest, 2.0**-24)": "(fraction * largest)"},
+              "returned the scale 0 for block", "none"),
+    "transposed": ({"axis=0)[0]": "axis=0)[0].T"}, "expected (out, in / block)", "none"),
+    "not_rounded": ({".astype(np.float16).astype(np.float32)": ".astype(np.float32)"}, "weights near the end of FP16", "partial"),
+    "not_far_enough": ({"0.32, 1.02, 64": "0.85, 1.0, 16"}, "relative to the reference's", "partial"),
+    "another_package": ({"import numpy as np": "import numpy as np\nimport torch"}, "ImportError the file may import numpy", "none"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+def test_mistake_in_the_search_is_named(name, tmp_path, in_process, request):
+    changes, words, tier = SEARCHES[name]
+    (tmp_path / "scales.py").write_text(made.scales(changes))
+    if name == "another_package":  # the hook is in the process alone
+        request.getfixturevalue("monkeypatch").undo()
+    outcome = examined(tmp_path, "search")
+    assert (outcome.tier, outcome.points) == (tier, 1.5 if tier == "partial" else 0.0), outcome.message
+    assert words in outcome.message and outcome.hint, outcome.message
+    if name == "not_rounded":
+        assert "Round each scale that you try to FP16" in outcome.hint
+
+
+def test_a_search_that_never_ends_is_stopped(tmp_path, monkeypatch):
+    monkeypatch.setattr(functions, "TIME_LIMIT_S", 1.0)
+    (tmp_path / "scales.py").write_text("def search(weight, block, importance):\n    while True: pass\n")
+    outcome = examined(tmp_path, "search")
+    assert outcome.tier == "none" and "no answer within 1 s" in outcome.message
+
+
+# Mistakes in the weights
+
+
+def turned_away(stored: dict[str, Stored]) -> str:
+    found = graph_file.parsed(graph_file._stored(_question(made.model(stored))))
+    with pytest.raises(BuildError) as caught:
+        quality.check_weights(found)
+    return str(caught.value)
+
+
+def _question(model: onnx.ModelProto) -> bytes:
+    given = network.graph()
+    return len(given).to_bytes(8, "little") + given + model.SerializeToString()
+
+
+WEIGHTS = {
+    "codes_by_outputs": (lambda codes, scales: (codes.T.reshape(codes.shape), scales), "in the order (out, in)"),
+    "both_by_outputs": (lambda codes, scales: (codes.T.reshape(codes.shape), scales.T.reshape(scales.shape)), "in the order (out, in)"),
+    "scales_by_outputs": (lambda codes, scales: (codes, scales.T.reshape(scales.shape)), "transpose them, and do not reshape them"),
+    "halves_exchanged": (lambda codes, scales: (codes.reshape(-1, 2)[:, ::-1].reshape(codes.shape), scales), "each byte are exchanged"),
+    "plus_eight": (lambda codes, scales: (codes + 8, scales), "stored plus 8"),
+    "reciprocal": (lambda codes, scales: (codes, 1 / scales), "divided by instead of multiplied"),
+    "of_another_product": (lambda codes, scales: (np.roll(codes, 1, axis=1), scales), "expected at most 0.35"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WEIGHTS)
+def test_mistake_in_the_weights_is_named(name):
+    change, words = WEIGHTS[name]
+    said = turned_away(made.with_codes(change))
+    assert "the weight of blocks.1.up has a relative error of" in said and words in said, said
+
+
+FORMS = {
+    "zero_point": (lambda m: made.node(m, "/blocks/1/up/dequantize").input.append("blocks.1.up.codes"), "has a zero point"),
+    "other_axis": (lambda m: setattr(_attribute(m, "axis"), "i", 1), "must lie along the input of the product"),
+    "other_block": (lambda m: setattr(_attribute(m, "block_size"), "i", 48), "the block of blocks.1.up is 48, expected one of 16, 32"),
+    "unsigned": (lambda m: setattr(made.constant(m, "blocks.1.up.codes"), "data_type", TensorProto.UINT4), "unsigned (UINT4)"),
+    "scales_in_fp32": (lambda m: _scales(m, np.float32, lambda s: s), "are not FP16"),
+    "a_scale_of_zero": (lambda m: _scales(m, np.float16, lambda s: 0 * s), "is zero, negative or not finite"),
+    "a_negative_scale": (lambda m: _scales(m, np.float16, lambda s: -s), "is zero, negative or not finite"),
+    "scales_of_another_block": (lambda m: _scales(m, np.float16, lambda s: s[:1]), "expected 3 x 576 for blocks of 64"),
+    "other_operators": (lambda m: setattr(m.opset_import[0], "version", 23), "the operator set is 23, expected 24"),
+    "a_node_less": (lambda m: m.graph.node.remove(made.node(m, "/head/Cast")), "'/head/Cast' of the given graph is missing"),
+    "another_output": (lambda m: m.graph.output.pop(), "its outputs are not those of the given graph"),
+    "two_names": (lambda m: m.graph.initializer.append(made.constant(m, "cos")), "two constants have the same name"),
+}  # fmt: skip
+
+
+def _attribute(model: onnx.ModelProto, name: str) -> onnx.AttributeProto:
+    return next(one for one in made.node(model, "/blocks/1/up/dequantize").attribute if one.name == name)
+
+
+def _scales(model, dtype, change) -> None:
+    tensor = made.constant(model, "blocks.1.up.scales")
+    tensor.CopyFrom(numpy_helper.from_array(np.asarray(change(numpy_helper.to_array(tensor)), dtype), tensor.name))
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_mistake_in_the_form_of_the_graph_is_named(name):
+    change, words = FORMS[name]
+    model = made.model(made.by_hand())
+    change(model)
+    with pytest.raises(BuildError) as caught:
+        graph_file._stored(_question(model))
+    assert words in str(caught.value), caught.value
+
+
+def test_a_nan_among_codes_of_eight_bits():
+    model = made.model(made.eight())
+    tensor = made.constant(model, "blocks.0.out.codes")
+    tensor.raw_data = b"\x7f" + tensor.raw_data[1:]
+    with pytest.raises(BuildError, match="is NaN"):
+        graph_file._stored(_question(model))
+
+
+def test_what_is_written_is_what_is_read():
+    stored = made.by_hand() | {"blocks.3.out": made.int4("blocks.3.out", 192)}
+    del stored["blocks.1.out"]
+    found = graph_file.examined(graph_file.serialized(stored))
+    assert isinstance(found["blocks.1.out"], Half) and found["blocks.1.out"].bits == 16 * 192 * 192
+    for name, one in stored.items():
+        assert type(found[name]) is type(one) and found[name].bits == one.bits
+        assert np.array_equal(found[name].values(), one.values()), name
+    assert graph_file.serialized(found) == graph_file.serialized(found | stored)
+
+
+def test_the_writer_says_what_does_not_fit():
+    one = made.int4("blocks.1.up", 64)
+    for wrong, words in (
+        (Int4(one.packed, one.scales.T), "the scales of blocks.1.up have the shape"),
+        (Int4(one.codes(), one.scales), "has 110592 codes: expected uint8"),
+        (fp8(network.weights()["blocks.1.up"].T), "expected (in, out) = (192, 576)"),
+    ):
+        with pytest.raises(CourseError) as caught:
+            graph_file.serialized({"blocks.1.up": wrong})
+        assert words in str(caught.value)
+    with pytest.raises(CourseError, match=r"no product 'up'"):
+        graph_file.serialized({"up": one})
+
+
+# Size and loss
+
+
+@cache
+def of(kind: str) -> dict[str, Stored]:
+    return {
+        "uniform": lambda: made.uniform(64),
+        "eight": made.eight,
+        "by_hand": made.by_hand,
+        "first": made.first_block_in_eight,
+        "half": dict,
+    }[kind]()
+
+
+@pytest.mark.parametrize(
+    ("kind", "tier", "words"),
+    [
+        ("by_hand", "full", "Every criterion is met"),
+        ("first", "partial", "bits per weight is 5.37, all points need at most 5.3"),
+        ("uniform", "none", "lost bits per byte on secret text is 0.01"),
+        ("eight", "none", "bits per weight is 8.00, half of the points need at most 6.5"),
+        ("half", "none", "bits per weight is 16.00"),
+    ],
+)
+def test_size_has_tiers(kind, tier, words, tmp_path, in_process):
+    graph_file.write(of(kind), tmp_path / graph_file.MODEL)
+    outcome = examined(tmp_path, "size")
+    assert outcome.tier == tier and words in outcome.message, outcome.message
+    assert bool(outcome.hint) == (tier != "full")
+
+
+def test_above_the_budget_nothing_is_compiled(tmp_path, in_process, monkeypatch):
+    monkeypatch.setattr(plans, "compiled", lambda *_: pytest.fail("it was compiled"))
+    graph_file.write(of("uniform"), tmp_path / graph_file.MODEL)
+    outcome = examined(tmp_path, "plan")
+    assert outcome.tier == "none" and "above the budget, so it is not compiled" in outcome.message
+
+
+def test_points_are_lost_only_above_the_interval():
+    assert quality.within_budget(Lost(1.02 * BUDGET, 0.05 * BUDGET))
+    assert not quality.within_budget(Lost(1.1 * BUDGET, 0.05 * BUDGET))
+
+
+def test_the_given_decoder_loses_nothing_and_every_other_one_does():
+    meter = Meter(seed=None, windows=4)
+    assert abs(meter.lost({}).mean) < 1e-9
+    better = {"blocks.3.up": 1.02 * network.weights()["blocks.3.up"]}
+    assert meter.lost(better).mean > 0
+    assert abs(meter.lost({}).mean) < 1e-9  # the weights are the given ones again
+    with pytest.raises(CourseError, match="no product"):
+        meter.lost({"head": np.zeros((1, 1))})
+    with pytest.raises(CourseError, match=r"expected \(out, in\)"):
+        meter.lost({"blocks.0.qkv": np.zeros(PRODUCTS["blocks.0.qkv"])})
+
+
+def test_the_planted_channels_change_nothing():
+    import torch
+
+    from course_lib.models import decoder
+
+    tokens = torch.from_numpy(Meter(seed=2, windows=2).tokens)
+    with torch.inference_mode():
+        assert torch.allclose(network.model()(tokens), decoder()(tokens), atol=1e-4)
+
+
+def test_loss_in_onnx_runtime_is_that_of_pytorch(in_process, monkeypatch):
+    monkeypatch.setattr(quality, "WINDOWS", 8)
+    by_graph = quality.lost(of("by_hand"), 7, None)
+    by_torch = Meter(7, 8).lost({name: one.values().T for name, one in of("by_hand").items()})
+    assert by_graph.mean == pytest.approx(by_torch.mean, rel=0.05)
+
+
+# The layer table
+
+
+def test_the_compiler_reads_weights_as_they_are_stored():
+    found = plans.compiled(of("by_hand"), Examiner())
+    assert found.as_stored == tuple(sorted(PRODUCTS)) and not found.expanding
+    assert found.bits == pytest.approx(quality.bits_per_weight(of("by_hand")), rel=1e-3)
+
+
+def test_mistake_a_row_in_one_block(tmp_path, in_process):
+    rows = {name: made.int4(name, 192) for name in PRODUCTS if name.startswith("blocks.3") and not name.endswith("down")}
+    graph_file.write(of("by_hand") | rows, tmp_path / graph_file.MODEL)
+    outcome = examined(tmp_path, "plan")
+    assert (outcome.tier, outcome.points) == ("partial", 1.0), outcome.message
+    assert "Expanded by another kernel in each call: blocks.3.out, blocks.3.qkv, blocks.3.up." in outcome.message
+    assert "Which block do these products have" in outcome.hint
+
+
+def test_a_table_is_read_kernel_by_kernel():
+    def kernel(name: str, dtype: str, inputs: bool = True, part: str = "/MatMul") -> Layer:
+        rows, columns = PRODUCTS[name]
+        path = f"/{name.replace('.', '/')}"
+        read = (LayerTensor("x", (1, -1, rows), "Half"),) if inputs else ()
+        return Layer("k", "gemm", read, (LayerTensor("w", (1, rows, columns), dtype),), onnx_nodes=(f"{path}{part}",))
+
+    names = list(PRODUCTS)
+    stored = of("by_hand")
+    table = [kernel(name, "Int4" if isinstance(stored[name], Int4) else "FP8") for name in names]
+    assert len(Kernels.of(LayerTable(tuple(table)), stored).as_stored) == 16
+    wider = [kernel(names[0], "Half"), *table[1:]]  # a constant that was expanded while building
+    found = Kernels.of(LayerTable(tuple(wider)), stored)
+    assert names[0] not in found.as_stored and len(found.as_stored) == 15
+    beside = [*table, kernel(names[0], "FP8", inputs=False, part="/dequantize")]
+    found = Kernels.of(LayerTable(tuple(beside)), stored)
+    assert found.expanding == (names[0],) and names[0] not in found.as_stored
+    full, half = found.criteria(quality.FULL_BITS, quality.HALF_BITS)
+    assert not full[0].met and half[0].met
+
+
+def test_a_table_without_the_products_is_the_examiners_fault(monkeypatch):
+    class Empty:
+        layers = LayerTable(())
+
+    monkeypatch.setattr(Examiner, "build", lambda *_: Empty())
+    with pytest.raises(ExaminerFault, match="does not show which kernels"):
+        plans.compiled(of("by_hand"), Examiner())
+
+
+def test_every_block_divides_some_product():
+    assert all(any(rows % block == 0 for rows, _ in PRODUCTS.values()) for block in BLOCKS)
+    assert graph_file.product_of("/blocks/0/qkv/MatMul") == "blocks.0.qkv" == graph_file.product_of("/blocks/0/qkv/dequantize")
+    assert graph_file.product_of("/head/MatMul") == "" == graph_file.product_of("/blocks/0/Add")
+
+
+# Cheats
+
+
+@pytest.mark.parametrize(("cheat", "words"), made.CHEATS, ids=lambda one: getattr(one, "__name__", ""))
+def test_cheat_in_the_graph_is_blocked(cheat, words, tmp_path, in_process):
+    model = made.model(of("by_hand"))
+    cheat(model)
+    (tmp_path / graph_file.MODEL).write_bytes(model.SerializeToString())
+    outcome = examined(tmp_path, "size")
+    assert outcome.points == 0 and words in outcome.message, outcome.message
+
+
+def test_cheat_other_weights_behind_codes(in_process, tmp_path):
+    """A network that was trained for something else has codes and scales of the right form, and no points."""
+    rng = np.random.default_rng(0)
+    stored = {}
+    for name, (rows, columns) in PRODUCTS.items():
+        codes = rng.integers(-7, 8, (rows, columns)).astype(np.int8)
+        stored[name] = Int4(pack(codes), np.full((rows // 64, columns), 0.01, np.float16))
+    graph_file.write(stored, tmp_path / graph_file.MODEL)
+    outcome = examined(tmp_path, "size")
+    assert outcome.points == 0 and "the weight of blocks.0.qkv has a relative error of" in outcome.message
+
+
+def test_cheat_weights_that_were_trained_on_the_held_out_text_lose(in_process):
+    """Weights within the allowed error that are not the given ones can only be worse on text that the given ones write."""
+    rng = np.random.default_rng(1)
+    moved = {}
+    for name, one in of("eight").items():
+        values = one.values().T
+        moved[name] = fp8(values + rng.normal(0, 0.1 * values.std(), values.shape).astype(np.float32))
+    quality.check_weights(moved)
+    assert not quality.within_budget(quality.lost(moved, 3, None))
+
+
+SPY = """
+import sys
+
+def search(weight, block, importance):
+    frame, found = sys._getframe(), []
+    while frame:
+        for values in (frame.f_locals, frame.f_globals):
+            found += [one for key, one in list(values.items()) if key in ("reference", "truth", "expected", "search_of_the_course")]
+        frame = frame.f_back
+    sys.meta_path[:] = [finder for finder in sys.meta_path if type(finder).__name__ != "NumpyOnly"]
+    from course_lib.labs.lab11_four_bits.reference.scales import search as theirs
+    return theirs(weight, block, importance)
+"""
+
+
+@pytest.mark.skipif(bool(sandbox.problem()), reason="the course is hidden by the sandbox alone")
+def test_cheat_a_search_that_takes_the_references(tmp_path):
+    (tmp_path / "scales.py").write_text(SPY)
+    verdict = judge(LAB, tmp_path)
+    outcome = next(one for one in verdict.outcomes if one.task.id == "search")
+    assert outcome.tier == "none" and "No module named 'course_lib'" in outcome.message, outcome.message
+
+
+def test_cheat_an_answer_that_is_not_an_array(tmp_path):
+    (tmp_path / "scales.py").write_text(
+        "class Equal:\n    def __eq__(self, other): return True\ndef search(weight, block, importance): return [Equal()]\n"
+    )
+    outcome = examined(tmp_path, "search")
+    assert outcome.tier == "none" and "not an array of numbers" in outcome.message
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [b"", b"[]", b"{}", b'{"search": 1}', b'{"search": [1]}', b'{"search": [{"dtype": "O", "shape": [1], "data": ""}]}',
+     b'{"search": [{"dtype": "<f4", "shape": [-1], "data": ""}]}', b'{"search": [{"dtype": "<f4", "shape": [9999999999], "data": "AA=="}]}',
+     b"[" * 5000],
+)  # fmt: skip
+def test_a_hostile_process_is_read_in_one_line(answer):
+    try:
+        assert "search" not in functions.parsed(answer, {"search": 1})
+    except EngineError as error:
+        assert str(error).isprintable()
+
+
+@pytest.mark.parametrize(
+    "answer", [b"", b"{}\n", b"[]\n", b'{"blocks.0.qkv": ["INT4", 64]}\n', b'{"blocks.0.qkv": 1}\n' + os.urandom(64)]
+)
+def test_a_hostile_reader_of_graphs_is_read_in_one_line(answer):
+    with pytest.raises(EngineError, match="invalid answer"):
+        graph_file.parsed(answer)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [hostile.weights_in_a_file_elsewhere, hostile.weights_larger_than_any_memory, hostile.a_name_of_two_lines],
+    ids=lambda change: change.__name__,
+)
+def test_hostile_graphs_are_turned_away_in_one_line(tmp_path, change):
+    (tmp_path / graph_file.MODEL).write_bytes(hostile.changed(made.model(of("by_hand")), change).SerializeToString())
+    outcome = examined(tmp_path, "size")
+    assert outcome.points == 0 and outcome.message.isprintable() and outcome.hint
+
+
+def test_a_file_that_is_not_a_graph(tmp_path):
+    (tmp_path / graph_file.MODEL).write_bytes(b"a text")
+    outcome = examined(tmp_path, "size")
+    assert outcome.points == 0 and "not an ONNX model" in outcome.message
+
+
+def test_a_decoder_that_does_not_run_is_its_owners(tmp_path, in_process, monkeypatch):
+    monkeypatch.setattr(quality, "run_isolated", lambda *_, **__: b"short")
+    graph_file.write(of("by_hand"), tmp_path / graph_file.MODEL)
+    outcome = examined(tmp_path, "size")
+    assert outcome.tier == "none" and "invalid answer" in outcome.message
+
+
+# Figures
+
+
+def test_figures_have_names_on_their_axes():
+    drawn = figures.loss_by_product({"INT4": dict.fromkeys(PRODUCTS, 0.001)}, "All lose the same")
+    assert drawn.axes[0].get_xlabel().startswith("lost bits per byte")
+    drawn = figures.size_and_loss({"FP8": (8, Lost(0.001, 0.0001))}, "FP8 is within the budget")
+    assert drawn.axes[0].get_xlabel() == "bits per weight, with scales"
