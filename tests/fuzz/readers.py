@@ -50,6 +50,8 @@ def readers() -> dict[str, Callable[[], Reader]]:
         "calibrator.py's answer": _calibrator,
         "rope_plugin.py's answer": _plugin,
         "the kernel's report": _kernel,
+        "packing.py's answer": _four_bits,
+        "a reader of graphs": _stored_weights,
         "the server's scenes": _scenes,
         "timestamp.txt": _timestamp,
         "a learner's id": _id,
@@ -293,6 +295,34 @@ def _kernel() -> Reader:
     failed["fault"] = 1
     seeds = [report.tobytes() + bytes(size) + bytes(2 * kernel.ACCESS.itemsize), failed.tobytes()]
     return Reader(lambda data: kernel._read(case, data), seeds, most_bytes=1 << 20)
+
+
+def _four_bits() -> Reader:
+    """Also of scales.py: arrays for each call of each function."""
+    from course_lib.labs.lab11_four_bits.judge import functions
+    from course_lib.labs.lab11_four_bits.sandboxed.call_functions import encoded
+
+    calls = [encoded(array) for array in (np.arange(8, dtype=np.uint8), np.ones((2, 3), np.float32))]
+    seeds = [
+        json.dumps({"pack": calls, "unpack": calls}).encode(),
+        json.dumps({"pack": calls, "unpack": [{"error": "no", "empty": True}] * 2}).encode(),
+        b'{"error": "SyntaxError: no"}',
+    ]
+    return Reader(lambda data: functions.parsed(data, {"pack": 2, "unpack": 2}), seeds)
+
+
+def _stored_weights() -> Reader:
+    """Codes and scales as the process that reads a submission's graph sends them."""
+    from course_lib.labs.lab11_four_bits import graph_file, network
+
+    eight = dict.fromkeys(network.PRODUCTS, ("FP8", 0))
+    four = dict.fromkeys(network.PRODUCTS, ("INT4", 64))
+    count = network.WEIGHTS
+    seeds = [
+        json.dumps(eight).encode() + b"\n" + bytes(count + 2 * len(eight)),
+        json.dumps(four).encode() + b"\n" + bytes(count // 2 + 2 * count // 64),
+    ]
+    return Reader(graph_file.parsed, seeds, most_bytes=4 << 20)
 
 
 def _scenes() -> Reader:

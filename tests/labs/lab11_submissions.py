@@ -134,6 +134,8 @@ def node(graph: onnx.ModelProto, name: str) -> onnx.NodeProto:
 
 # Cheats: each gets a graph that is right, and keeps something in it
 
+Cheat = Callable[[onnx.ModelProto], None]
+
 
 def decoy(graph: onnx.ModelProto) -> None:
     """The weight in FP16 is what the product reads; codes and scales lie beside it."""
@@ -197,7 +199,7 @@ def sparse_weight(graph: onnx.ModelProto) -> None:
     graph.graph.sparse_initializer.append(helper.make_sparse_tensor(values, places, [rows, columns]))
 
 
-CHEATS = (
+CHEATS: tuple[tuple[Cheat, str], ...] = (
     (decoy, "is stored and not used: a weight that you store in few bits must not remain in FP16"),
     (correction, "the node '/add' (Add) is not in the given graph"),
     (table_of_text, "the constant 'text' is stored and not used"),

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from course_lib.labs.lab11_four_bits.judge.functions import Answer, Unwritten
-from course_lib.labs.lab11_four_bits.reference.packing import pack
 
 _SHAPES = ((16,), (3, 7), (4, 6), (5, 3, 4), (1,))
 
@@ -22,6 +21,8 @@ class Question:
     @property
     def packed(self) -> np.ndarray:
         """The right bytes."""
+        from course_lib.labs.lab11_four_bits.reference.packing import pack
+
         return np.asarray(pack(self.codes))
 
 

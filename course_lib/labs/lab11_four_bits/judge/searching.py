@@ -10,7 +10,6 @@ import numpy as np
 
 from course_lib.labs.framework.criteria import ALL, HALF, Criterion
 from course_lib.labs.lab11_four_bits.judge.functions import Answer, Unwritten
-from course_lib.labs.lab11_four_bits.reference.scales import search
 
 MOST = 1.04  # times the reference's error
 _ALIKE = 0.015  # relative difference of two errors that the same method leaves, with other fractions
@@ -56,10 +55,16 @@ class Question:
         largest = np.abs(self.weight.reshape(*self.shape, self.block)).max(-1) / np.float32(7)
         return np.maximum(largest, _SMALLEST)
 
+    def best(self, importance: np.ndarray) -> np.ndarray:
+        """The scales that the reference finds."""
+        from course_lib.labs.lab11_four_bits.reference.scales import search
+
+        return search(self.weight, self.block, importance)
+
     @cached_property
     def reference(self) -> float:
         """The error that the reference's scales leave."""
-        return self.error(search(self.weight, self.block, self.importance))
+        return self.error(self.best(self.importance))
 
 
 def questions(rng: np.random.Generator) -> list[Question]:
@@ -189,7 +194,7 @@ def recognized(found: Sequence[Searched]) -> tuple[str, str]:
 
 def _ignores_inputs(one: Searched) -> bool:
     question, equal = one.question, np.ones_like(one.question.importance)
-    best = question.error(search(question.weight, question.block, equal), equal)
+    best = question.error(question.best(equal), equal)
     return question.error(one.answer, equal) <= MOST * best  # type: ignore[arg-type]
 
 
