@@ -17,7 +17,7 @@ from course_lib.labs.lab11_four_bits.sandboxed import all_logits
 from course_lib.labs.lab11_four_bits.stored import Int4, Stored
 
 FULL_BITS, HALF_BITS = 5.3, 6.5  # per weight of the sixteen products, scales included
-WINDOWS = 48  # of secret text: the interval is about a twentieth of the loss
+WINDOWS = 64  # of secret text: the interval is about a twentieth of the loss
 # Relative errors of a product's weight: what good scales leave at most, and the largest one that is taken. Measured: 0.12 in rows of
 # 192, with searched scales; 0.29 with scales in another order.
 _USUAL, _FAITHFUL = 0.2, 0.35

@@ -88,7 +88,7 @@ def _drawn(rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray, int, np.
     weight[:, large] /= 6
     matters[large] *= 36
     yield "a few large channels", weight, 32, matters
-    yield "weights near the end of FP16", rng.normal(0, 2.0**-20, (rows, 192)), 16, uneven
+    yield "very small scales", rng.normal(0, 2.0**-20, (rows, 192)), 16, uneven
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,7 @@ def recognized(found: Sequence[Searched]) -> tuple[str, str]:
     for words, scales, hint in _MISTAKES:
         if wrong and all(_alike(one, scales(one.question)) for one in wrong):
             return f"{words}.", hint
-    if wrong and all(one.question.name == "weights near the end of FP16" for one in wrong):
+    if wrong and all(one.question.name == "very small scales" for one in wrong):
         return "", "Round each scale that you try to FP16 before you compute its error: the file stores what is left of it."
     if wrong and all(one.question.name == "heavy tails" for one in wrong):
         return (
