@@ -1,4 +1,4 @@
-"""Exercises of lecture 6: scale and zero point, a weight per channel, a percentile, and the distance in decibels."""
+"""Exercises of lecture 6: scale and zero point, a weight per channel, a percentile, and a Q/DQ pair."""
 
 from __future__ import annotations
 
@@ -57,6 +57,53 @@ def _codes_hint(codes: np.ndarray) -> str:
     if codes.ravel()[2] == 2:  # 2.54
         return "You cut off digits: an int8 conversion does not round. Use `np.rint` before it."
     return "Round the weight divided by the scale of its filter."
+
+
+# Two nodes read `a`.
+_GRAPH = "g (float[4] x) => (float[4] y) { a = Relu(x)  b = Neg(a)  c = Abs(a)  y = Sub(c, b) }"
+
+
+def _examine_pair(called: Answer) -> None:
+    from onnx import ModelProto, TensorProto, checker, parser
+    from onnx.reference import ReferenceEvaluator
+
+    model = called(parser.parse_model(f'<ir_version: 10, opset_import: ["" : 20]> {_GRAPH}'), "a", 0.5)
+    if not isinstance(model, ModelProto):
+        raise NotYet(f"`add_pair` returned {shown(model)}, expected the changed model. End with `return model`.")
+    nodes = {node.op_type: node for node in model.graph.node}
+    for operator, hint in (
+        ("QuantizeLinear", "It turns the tensor into codes."),
+        ("DequantizeLinear", "Without it, the readers of the tensor get codes."),
+    ):
+        if operator not in nodes:
+            raise NotYet(f"the graph has the operators {sorted(nodes)}, expected also {operator}. {hint}")
+    quantize, dequantize = nodes["QuantizeLinear"], nodes["DequantizeLinear"]
+    if quantize.input[0] != "a":
+        raise NotYet(
+            f"QuantizeLinear reads `{quantize.input[0]}`, expected `a`. Change the readers of `a` before you add the pair."
+        )
+    readers = [node.op_type for node in model.graph.node if "a" in node.input and node.op_type != "QuantizeLinear"]
+    if readers:
+        hint = (
+            "Let every node that reads `a` read the result of DequantizeLinear." if len(readers) > 1 else "It has two readers."
+        )
+        raise NotYet(f"`a` is still read by {' and '.join(readers)}, so the pair has no effect there. {hint}")
+    kinds = {constant.name: constant.data_type for constant in model.graph.initializer}
+    zeros = [node.input[2] if len(node.input) > 2 else "" for node in (quantize, dequantize)]
+    if any(kinds.get(name) != TensorProto.INT8 for name in zeros):
+        raise NotYet("the codes are not INT8. Their type is that of the zero point, and UINT8 without one: store an `np.int8`.")
+    try:
+        checker.check_model(model, full_check=True)
+    except Exception as error:
+        order = "sorted" in str(error)
+        hint = "Insert the pair directly after the node that computes `a`." if order else "Compare the inputs of both nodes."
+        raise NotYet(f"`onnx.checker` rejects the graph: {' '.join(str(error).split())[:80]}. {hint}") from error
+    x = np.array([-1.0, 0.3, 0.76, 100.0], np.float32)
+    found = ReferenceEvaluator(model).run(None, {"x": x})[0]  # 2 a; a in steps of 0.5, up to 63.5
+    if not same(found, [0.0, 1.0, 2.0, 127.0]):
+        raise NotYet(
+            f"for a scale of 0.5 the graph computes {shown(found)}, expected [0, 1, 2, 127]. Use one scale for both nodes."
+        )
 
 
 _COUNTS = np.array([6, 2, 0, 1, 0, 1])
@@ -150,30 +197,11 @@ EXERCISES = (
     ),
     Exercise(
         id="6.4",
-        title="Signal to quantization noise",
-        minutes=6,
-        difficulty=1,
-        call="decibels(exact, found)",
-        hint="The signal is the mean square of the exact values, and the noise is the mean square of the differences.",
-        cases=(
-            Case(
-                (np.array([3.0, -4.0]), np.array([3.3, -3.6])),
-                20.0,
-                {
-                    "That is the ratio of the powers. Take ten times its logarithm to base 10.": 100.0,
-                    "The sign is wrong: signal over noise, so a smaller error gives more decibels.": -20.0,
-                    "You took 20 times the logarithm of a ratio of powers. The factor is 10 for powers and 20 for amplitudes.": 40.0,
-                    "You used the natural logarithm. Decibels use base 10.": 46.0517,
-                    "You forgot the factor 10: that is bel.": 2.0,
-                    "Errors of different signs cancel in their mean. Square them first.": 22.7300,
-                },
-                tolerance=1e-4,
-            ),
-            Case(
-                (np.array([1.0, 2.0]), np.array([1.0, 2.0])),
-                np.inf,
-                {"Without an error, the ratio is infinite.": 0.0},
-            ),
-        ),
+        title="A Q/DQ pair by hand",
+        minutes=20,
+        difficulty=3,
+        call="add_pair(model, tensor, scale)",
+        hint="Three steps: the readers get a new name, the constants are stored, and two nodes follow the one that computes the tensor.",
+        examine=_examine_pair,
     ),
 )
