@@ -4,7 +4,7 @@
     python benchmarks/ort_tensorrt.py --output FILE.json --folder DIR --assemble
 
 It runs in an interpreter with onnxruntime-gpu, onnx, torch (which exports the classifier) and numpy, from the repository's root. As in
-`torch_trt.py`, sections run side by side, and what is compared is timed at the end on an idle GPU.
+`torch_trt.py`, sections run one after the other unless ``--at-once`` says more, and what is compared is timed while no other works.
 """
 
 from __future__ import annotations

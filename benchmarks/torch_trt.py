@@ -3,9 +3,9 @@
     SITE/run python benchmarks/torch_trt.py --output FILE.json [--folder DIR] [--sections NAME ...] [--minutes 4]
     python benchmarks/torch_trt.py --output FILE.json --folder DIR --assemble
 
-It runs in an interpreter with Torch-TensorRT, numpy and nothing else, from the repository's root. Sections run in several processes
-side by side, so only latencies are on an idle GPU: their engines are built beside the other sections, and timed when those have ended
-or wait. Every row is on disk at once, in DIR; ``--assemble`` makes the record from there. (The script is not called
+It runs in an interpreter with Torch-TensorRT, numpy and nothing else, from the repository's root. Sections run in several processes,
+one after the other unless ``--at-once`` says more; latencies are timed while no other process works. Every row is on disk at once, in
+DIR; ``--assemble`` makes the record from there. A second run into the same folder adds its sections. (The script is not called
 ``torch_tensorrt.py``, since Python would import it in place of the package.)
 """
 

@@ -1,4 +1,4 @@
-"""Sections of a recording in processes side by side, and what is timed at the end, when the others have ended or wait.
+"""Sections of a recording in processes, one after the other or side by side, and what is timed while no other one works.
 
 Every row is on disk as soon as it is known, so that an interrupted run leaves a record too. Needs the standard library and numpy only.
 """
@@ -129,14 +129,17 @@ class Child:
         self.process.wait()
 
 
-def run(recording: Recording, folder: Path, names: Sequence[str], seconds: float) -> None:
-    """All processes at once; what is timed when the others have ended, or wait."""
+def run(recording: Recording, folder: Path, names: Sequence[str], seconds: float, at_once: int = 1) -> None:
+    """`at_once` processes side by side; what is timed when no other one works, or all wait.
+
+    TensorRT times kernels while it builds, so builds on one GPU hold each other up: nine at once took ten times as long.
+    """
     ends = time.monotonic() + seconds
     lanes = [[name for name in lane if name in names] for lane in recording.lanes]
-    children = [Child(recording.module, folder, lane, False) for lane in lanes if lane]
-    children += [Child(recording.module, folder, [name], True) for name in recording.timed if name in names]
-    while (left := [child for child in children if not child.over()]) and time.monotonic() < ends:
-        time.sleep(0.1)
+    todo = [(lane, False) for lane in lanes if lane] + [([name], True) for name in recording.timed if name in names]
+    children: list[Child] = []
+    while time.monotonic() < ends:
+        left = [child for child in children if not child.over()]
         waiting = [child for child in left if child.timed and child.ready.is_set()]
         others = [child for child in left if child not in waiting]
         if waiting and (not others or time.monotonic() > ends - recording.reserved_s):
@@ -146,6 +149,13 @@ def run(recording: Recording, folder: Path, names: Sequence[str], seconds: float
                 child.go(ends - time.monotonic())
             for child in others:
                 child.send(signal.SIGCONT)
+        elif todo and len(others) < at_once:
+            sections, timed = todo.pop(0)
+            children.append(Child(recording.module, folder, sections, timed))
+        elif not left:
+            break
+        else:
+            time.sleep(0.1)
     for child in children:
         child.end()
 
@@ -186,6 +196,7 @@ def start(
     parser.add_argument("--folder", type=Path, help="for rows, logs and saved modules; default: a new temporary folder")
     parser.add_argument("--sections", nargs="+", default=recording.sections, choices=recording.sections)
     parser.add_argument("--minutes", type=float, default=minutes, help="everything ends after these")
+    parser.add_argument("--at-once", type=int, default=1, help="processes side by side; builds then hold each other up")
     parser.add_argument("--assemble", action="store_true", help="only make the record from the folder")
     options = parser.parse_args()
     folder = (options.folder or Path(tempfile.mkdtemp(prefix="recording-"))).resolve()
@@ -193,5 +204,5 @@ def start(
     if not options.assemble:
         (folder / "about.json").write_text(json.dumps(about({})))
         first(folder)
-        run(recording, folder, options.sections, 60 * options.minutes)
+        run(recording, folder, options.sections, 60 * options.minutes, options.at_once)
     assemble(recording, folder, options.output)

@@ -55,11 +55,13 @@ def recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Recording:
     return Recording("toy_sections", (("installed", "fails", "dies", "after"), ("stays",)), ("timed",), ("numpy",), 600.0)
 
 
-def _record(recording: Recording, tmp_path: Path, names: list[str], seconds: float) -> dict[tuple[str, str], dict[str, Any]]:
+def _record(
+    recording: Recording, tmp_path: Path, names: list[str], seconds: float, at_once: int = 1
+) -> dict[tuple[str, str], dict[str, Any]]:
     folder = tmp_path / "rows"
     folder.mkdir()
     (folder / "about.json").write_text('{"device": "toy"}')
-    run(recording, folder, names, seconds)
+    run(recording, folder, names, seconds, at_once)
     assemble(recording, folder, tmp_path / "record.json")
     record = json.loads((tmp_path / "record.json").read_text())
     assert record["device"] == "toy"
@@ -76,7 +78,7 @@ def test_a_section_that_fails_or_dies_costs_its_own_rows(recording: Recording, t
 
 def test_what_does_not_end_is_ended_and_waits_while_others_are_timed(recording: Recording, tmp_path: Path) -> None:
     began = time.monotonic()
-    rows = _record(recording, tmp_path, ["stays", "timed"], 20)
+    rows = _record(recording, tmp_path, ["stays", "timed"], 20, 2)
     assert time.monotonic() - began < 90
     assert rows["stays", ""]["failed"] == "not started, or not ended in time"
     assert rows["timed", "measured"]["others"] == []
