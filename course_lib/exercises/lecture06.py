@@ -99,7 +99,7 @@ def _examine_pair(called: Answer) -> None:
         hint = "Insert the pair directly after the node that computes `a`." if order else "Compare the inputs of both nodes."
         raise NotYet(f"`onnx.checker` rejects the graph: {' '.join(str(error).split())[:80]}. {hint}") from error
     x = np.array([-1.0, 0.3, 0.76, 100.0], np.float32)
-    found = ReferenceEvaluator(model).run(None, {"x": x})[0]  # 2 a; a in steps of 0.5, up to 63.5
+    (found,) = ReferenceEvaluator(model).run(None, {"x": x})  # 2 a; a in steps of 0.5, up to 63.5
     if not same(found, [0.0, 1.0, 2.0, 127.0]):
         raise NotYet(
             f"for a scale of 0.5 the graph computes {shown(found)}, expected [0, 1, 2, 127]. Use one scale for both nodes."
