@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from benchmarks.attention_tables import attention, encoders, kernels
 from benchmarks.decoder_tables import decoder
 from benchmarks.grading_tables import labs, labs_shared
 from benchmarks.markdown import Data, device, error, page, ratio, ratios, source, table, tensorrt, those, torch, versions
@@ -310,6 +311,9 @@ def _gains(rows: Sequence[Data]) -> str:
 TABLES: Mapping[str, Callable[[Data], str]] = {
     "networks_h200": networks,
     "networks_h200: summary": networks_summary,
+    "attention_h200": attention,
+    "encoders_h200": encoders,
+    "kernels_h200": kernels,
     "separation_h200": separation,
     "first_engine_h200": first_engine,
     "runtime_h200": runtime,
