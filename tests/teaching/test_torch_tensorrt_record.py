@@ -1,0 +1,141 @@
+"""Lecture 13 and 14 say what the records of Torch-TensorRT 2.2 and of ONNX Runtime's TensorRT provider say."""
+
+from __future__ import annotations
+
+import pytest
+
+from course_lib.benchmark import recorded
+from course_lib.benchmark.records import Record
+from course_lib.errors import CourseError
+from course_lib.teaching.torch_tensorrt_record import draw_errors, outcomes, recorded_partition
+
+
+@pytest.fixture(scope="module")
+def torch_tensorrt() -> Record:
+    return recorded("torch_tensorrt_h200")
+
+
+@pytest.fixture(scope="module")
+def ort() -> Record:
+    return recorded("ort_tensorrt_h200")
+
+
+def test_a_case_that_was_not_recorded_names_those_that_were(torch_tensorrt: Record) -> None:
+    with pytest.raises(CourseError, match=r"no case 'moon' in section 'cuda_graph': there are called once, captured"):
+        torch_tensorrt.case("cuda_graph", "moon")
+
+
+@pytest.mark.parametrize(
+    ("case", "engines", "left"),
+    [
+        ("classifier", 1, 0),
+        ("classifier with a median", 2, 1),
+        ("classifier, torch_executed_ops aten::relu", 1, 0),
+        ("island", 2, 1),
+        ("island, require_full_compilation=True", 2, 1),
+        ("island, min_block_size=8", 1, 8),
+        ("island, min_block_size=100", 0, 16),
+        ("island, torch_executed_ops relu", 0, 16),
+    ],
+)
+def test_engines_and_operators_left_in_pytorch(torch_tensorrt: Record, case: str, engines: int, left: int) -> None:
+    made = recorded_partition(torch_tensorrt, case)
+    assert made.engines == engines
+    assert sum(len(block.operators) for block in made.blocks if not block.in_tensorrt) == left
+
+
+def test_the_report_counts_the_operators_of_the_blocks(torch_tensorrt: Record) -> None:
+    report = torch_tensorrt.case("report", "debug=True, island")["report"]
+    assert "Detected support for 15 operators out of 16 in subgraph." in report
+    assert "Number of TensorRT-Accelerated Engines Generated: 2" in report
+    made = recorded_partition(torch_tensorrt, "island")
+    assert sum(len(block.operators) for block in made.blocks if block.in_tensorrt) == 15
+
+
+def test_arguments_without_effect(torch_tensorrt: Record) -> None:
+    found = outcomes(torch_tensorrt)
+    silent = (
+        "min_blok_size=1",
+        "calibrator='mine'",
+        "dryrun=True",
+        "require_full_compilation=True",
+        "cache_built_engines=True",
+    )
+    assert set(silent) <= set(found["ignored"]) and "enabled_precisions={torch.float16}" in found["read"]
+    assert found["ignored with a warning"] == ["torch_executed_modules=['after']"]
+    assert {"enabled_precisions={torch.int8}", "enabled_precisions={torch.bfloat16}"} <= set(found["rejected"])
+    for row in torch_tensorrt.section("arguments"):
+        assert row["failed"] or row["engines"] == 2, row["case"]
+
+
+def test_one_spelling_of_attention_exchanges_query_and_value(torch_tensorrt: Record) -> None:
+    rows = {row["case"]: row["errors"] for row in torch_tensorrt.section("attention") if "errors" in row}
+    wrong = [case for case, errors in rows.items() if errors["query, key, value"] > 1e-2]
+    assert len(rows) == 8 and wrong == ["fused qkv, unbind; all kernels"]
+    assert rows[wrong[0]]["value, key, query"] < 1e-5 < 1 < rows[wrong[0]]["query, key, value"]
+    assert all(errors["query, key, value"] < 1e-5 for case, errors in rows.items() if case not in wrong)
+
+
+def test_a_batch_outside_the_range_loses_rows_without_an_exception(torch_tensorrt: Record) -> None:
+    for form in ("fx", "Python runtime", "exported program", "TorchScript"):
+        for given, returned in ((8, 8), (32, 32), (33, 32), (64, 32)):
+            row = torch_tensorrt.case("batches", f"{form}, 1 to 32: batch {given}")
+            assert (row["failed"], row["rows_returned"]) == (None, returned), row["case"]
+            assert row["relative_error"] < 1e-2
+    assert torch_tensorrt.case("batches", "fixed at 8: batch 4")["rows_returned"] == 8
+    assert "name for a dynamic input" in torch_tensorrt.case("batches", "a range without a name")["failed"]
+
+
+def test_a_second_batch_size_fails_with_the_default_settings(torch_tensorrt: Record) -> None:
+    assert "SymInt" in torch_tensorrt.case("first_calls", "default: call 3, batch 4")["failed"]
+    first, again = (torch_tensorrt.case("first_calls", f"default: call {number}, batch 8") for number in (1, 2))
+    assert first["seconds"] > 1000 * again["seconds"]
+
+
+def test_a_file_loads_where_torch_tensorrt_was_imported(torch_tensorrt: Record) -> None:
+    for form in ("torchscript, torch.jit.save", "exported program, torch.export.save", "fx, torch.save"):
+        right, other = (
+            torch_tensorrt.case("saving", f"load: {form}; torch_tensorrt {how}") for how in ("imported", "not imported")
+        )
+        assert right["relative_error"] < 1e-2
+        assert ("failed" in other) != (form == "fx, torch.save"), "a pickle imports what it needs"
+
+
+def test_every_format_returns_a_tuple_and_the_course_a_tensor(torch_tensorrt: Record) -> None:
+    returned = {row["case"]: row["returns"] for row in torch_tensorrt.section("formats") if "returns" in row}
+    assert len(returned) == 4 and set(returned.values()) == {"tuple"}
+
+
+def test_a_replayed_graph_answers_new_inputs(torch_tensorrt: Record) -> None:
+    row = torch_tensorrt.case("cuda_graph", "captured, replayed with new inputs")
+    assert row["failed"] is None
+    assert all(value < 1e-2 for name, value in row.items() if name.startswith("relative_error"))
+
+
+def test_the_courses_own_functions(torch_tensorrt: Record) -> None:
+    compiled = torch_tensorrt.case("course", "compile_module, fp32, batch 1 to 32")
+    assert compiled["failed"] is None and compiled["returns"] == "Tensor" and compiled["relative_error"] < 1e-2
+    assert "run in PyTorch" in torch_tensorrt.case("course", "compile_module, an operator without a converter")["failed"]
+
+
+def test_errors_are_drawn_with_their_numbers() -> None:
+    figure = draw_errors({"right": 4e-7, "wrong": 1.4}, "one is wrong")
+    assert {text.get_text() for text in figure.axes[0].texts} == {"4.0e-07", "1.4e+00"}
+
+
+def test_the_provider_takes_the_whole_classifier(ort: Record) -> None:
+    row = ort.case("fallback", "classifier, all providers")
+    assert len(row["providers"]) == 3 and {node["provider"] for node in row["nodes"]} == {"TensorrtExecutionProvider"}
+    assert len(row["nodes"]) == 1 and row["relative_error"] < 1e-2
+
+
+def test_without_a_profile_the_engine_is_built_inside_run(ort: Record) -> None:
+    session, first, second = ort.section("batches")[:3]
+    assert session["seconds"] < 1 < first["seconds"] and second["seconds"] < first["seconds"] / 1000
+
+
+def test_a_profile_is_built_with_the_session_and_keeps_its_range(ort: Record) -> None:
+    inside = [ort.case("profiles", f"profile 1 to 32: batch {size}") for size in (1, 8, 32)]
+    assert all(row["failed"] is None and row["relative_error"] < 1e-2 and row["seconds"] < 1 for row in inside)
+    assert ort.case("profiles", "profile 1 to 32: session")["seconds"] > 1
+    assert "setInputShape" in ort.case("profiles", "profile 1 to 32: batch 33")["failed"]
