@@ -62,7 +62,7 @@ def compile_module(module: torch.nn.Module, inputs: Inputs, *, precision: str = 
     else:
         options = {_WHOLE: whole, **options}
     check_compile_options(options, keywords, version)
-    options.update(_autocast(module, precision, options))
+    options.update(_autocast(module, precision, options, offered=not old))
     specs = _specs(torch_tensorrt, module, inputs)
     with _one_line("torch_tensorrt rejects the module"):
         if old:
@@ -132,7 +132,7 @@ def _imported() -> ModuleType:
     return torch_tensorrt
 
 
-def _autocast(module: Any, precision: str, options: Mapping[str, Any]) -> dict[str, object]:
+def _autocast(module: Any, precision: str, options: Mapping[str, Any], *, offered: bool) -> dict[str, object]:
     """Prove that the module has the precision, and complete autocast's options, which alone do not reduce anything."""
     import torch
 
@@ -154,7 +154,7 @@ def _autocast(module: Any, precision: str, options: Mapping[str, Any]) -> dict[s
         return {"autocast_low_precision_type": wanted}
     if found - {wanted}:
         way = {"fp32": "module.float()", "fp16": "module.half()", "bf16": "module.bfloat16()"}[precision]
-        also = "" if precision == "fp32" else ", or pass enable_autocast=True"
+        also = ", or pass enable_autocast=True" if offered and precision != "fp32" else ""
         raise PrecisionError(f"{precision} was requested, but the module computes in {_spell(found)}: call {way}{also}")
     return {}
 

@@ -28,6 +28,10 @@ _INSTEAD = {  # options of older versions, and what took their place
     "ir": "compile_module is ir='dynamo': leave it out",
     "arg_inputs": "give them as the second argument",
 }
+_INSTEAD_OF_2_2 = {
+    "calibrator": "only torch_tensorrt.compile(ir='ts') reads it",
+    "use_explicit_typing": "the types come from the precision: leave it out",
+}
 _NEEDS = (  # options that do nothing without another one
     (("cache_built_engines", "reuse_cached_engines", "strip_engine_weights", "refit_identical_engine_weights"), "immutable_weights", False),
     (("cpu_memory_budget",), "enable_resource_partitioning", True),
@@ -69,6 +73,8 @@ def check_compile_options(options: Mapping[str, Any], keywords: Keywords, versio
         if chooses_types(keywords) and name in keywords["compile"] and not ignored:
             _check_set_by_course(name, version)
             continue
+        if chooses_types(keywords) and name in _INSTEAD_OF_2_2:
+            raise BuildError(f"torch_tensorrt {version} ignores {name}: {_INSTEAD_OF_2_2[name]}")
         # the runtime could be chosen until 2.12; the others are wrong in every version
         if name in _INSTEAD and (ignored or name != "use_python_runtime"):
             raise BuildError(f"torch_tensorrt {version} {'ignores' if ignored else 'takes no'} {name}: {_INSTEAD[name]}")
