@@ -86,6 +86,19 @@ def test_a_batch_outside_the_range_loses_rows_without_an_exception(torch_tensorr
     assert "name for a dynamic input" in torch_tensorrt.case("batches", "a range without a name")["failed"]
 
 
+def test_the_encoder_is_right_for_a_fixed_batch_and_fails_for_a_range(torch_tensorrt: Record) -> None:
+    assert torch_tensorrt.case("attention", "the course's encoder")["relative_error"] < 1e-5
+    failed = torch_tensorrt.case("batches", "the course's encoder, 1 to 8")["failed"]
+    assert failed.startswith("TypeError") and "IShuffleLayer" in failed
+
+
+def test_tf32_makes_most_of_the_error_and_a_half_module_has_half_outputs(torch_tensorrt: Record) -> None:
+    rows = {row["case"]: row for row in torch_tensorrt.section("formats")}
+    assert rows["fp32"]["relative_error"] > 10 * rows["fp32, disable_tf32=True"]["relative_error"]
+    assert rows["module.half() alone"]["output_type"] == "torch.float16"
+    assert rows["fp32 module, enabled_precisions={torch.half}"]["output_type"] == "torch.float32"
+
+
 def test_a_second_batch_size_fails_with_the_default_settings(torch_tensorrt: Record) -> None:
     assert "SymInt" in torch_tensorrt.case("first_calls", "default: call 3, batch 4")["failed"]
     first, again = (torch_tensorrt.case("first_calls", f"default: call {number}, batch 8") for number in (1, 2))
