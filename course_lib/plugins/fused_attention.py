@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from course_lib.errors import BackendUnavailable, CourseError, EngineError
 from course_lib.plugins.compilers import compile_with_nvcc
@@ -123,7 +123,7 @@ def fuse_attention(model: onnx.ModelProto, heads: int) -> onnx.ModelProto:
                 f"queries, keys and values of {softmax.name} are cut from {len(sources)} tensors; expected one projection"
             )
         last = _last_on_the_way(weighted, read_by)
-        attributes = {"heads": heads, "plugin_version": VERSION, "plugin_namespace": NAMESPACE}
+        attributes: dict[str, Any] = {"heads": heads, "plugin_version": VERSION, "plugin_namespace": NAMESPACE}
         result = f"{NAME}_{number}_output"
         node = helper.make_node(NAME, [*sources], [result], name=f"{NAME}_{number}", domain=DOMAIN, **attributes)
         for reader in read_by[last]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shutil
 import subprocess
 import sys
 from functools import cache
@@ -193,6 +194,20 @@ def test_a_machine_that_cannot_set_servers_apart_is_the_examiners_to_repair(monk
         played(submissions.REFERENCE, "warm start", examiner=CONFINED)
 
 
+@needs_sandbox
+def test_servers_are_set_apart_also_where_the_course_lies_below_tmp(tmp_path_factory):
+    copy = tmp_path_factory.mktemp("course", numbered=True)
+    shutil.copytree(Path(course_lib.__file__).parent, copy / "course_lib", ignore=shutil.ignore_patterns("__pycache__"))
+    inner = f"import sys; sys.path.insert(0, {str(copy)!r}); "
+    inner += (
+        "from course_lib.labs.lab08_serving.sandboxed import own_namespace; print('apart:', own_namespace.works() or 'yes')"
+    )
+    outer = "import subprocess, sys; from course_lib.grading.isolation.sandbox import Sandbox; "
+    outer += f"sys.exit(subprocess.run(Sandbox().command([sys.executable, '-c', {inner!r}])).returncode)"
+    done = subprocess.run([sys.executable, "-c", outer], cwd=copy, capture_output=True, text=True, timeout=120)
+    assert "apart: yes" in done.stdout, done.stdout + done.stderr
+
+
 def test_three_faults_lost_leave_half_and_a_wrong_answer_leaves_nothing():
     def outcome(lost: int, wrong: int = 0):
         found = [Finding(name, wrong if n == 0 else 0, "trouble" if n < lost else "") for n, name in enumerate(CACHE_SCENES)]
@@ -371,6 +386,7 @@ RIGHT = {
     "graphs and a warm-up": _
     + """optimization { cuda { graphs: true } eager_batching: true }
 model_warmup [ { name: "one" batch_size: 1 inputs { key: "features" value { data_type: TYPE_FP32 dims: [ 256 ] zero_data: true } } } ]""",
+    "a byte order mark, which Triton's parser skips": "\ufeff" + _,
     "two versions by number": _.replace("latest { num_versions: 2 }", "specific { versions: [ 1, 2 ] }"),
 }
 # change, tier, words of the message, words of the hint
@@ -388,7 +404,7 @@ WRONG = {
     "one instance": (("count: 2", "count: 1"), "partial", "one instance", "execution context"),
     "milliseconds": (("microseconds: 1000", "microseconds: 1000000"), "partial", "1000000", "unit is a microsecond"),
     "no batching": (("dynamic_batching", "parameters { key: 'x' } #"), "partial", "no dynamic_batching", "Triton batches"),
-    "one version": (("num_versions: 2", "num_versions: 1"), "partial", "keeps one version", "roll back"),
+    "one version": (("num_versions: 2", "num_versions: 1"), "partial", "another number of versions than 2 to 16", "roll back"),
     "another file": (
         ("max_batch_size: 16", 'max_batch_size: 16 default_model_filename: "x.plan"'),
         "none",
@@ -455,8 +471,20 @@ WRONG = {
         "'w' is not a request",
         "from no file",
     ),
-    "countless instances": (("count: 2", "count: 2147483647"), "none", "above 16", "execution context"),
-    "fewer than no instances": (("count: 2", "count: -7"), "none", "count that is negative", "execution context"),
+    "countless instances": (("count: 2", "count: 2147483647"), "none", "expected at most 16", "execution context"),
+    "many groups of instances": (
+        ("count: 2", "count: 2 }" + ", { kind: KIND_GPU count: 1 gpus: [0] }" * 1500 + ", { kind: KIND_GPU count: 1"),
+        "none",
+        "there are 1503 instances",
+        "execution context",
+    ),
+    "ten thousand versions": (
+        ("latest { num_versions: 2 }", f"specific {{ versions: [ {', '.join(map(str, range(10_000)))} ] }}"),
+        "partial",
+        "another number of versions than 2 to 16",
+        "roll back",
+    ),
+    "fewer than no instances": (("count: 2", "count: -7"), "none", "negative count", "execution context"),
     "no protobuf text": (("platform:", "platform ="), "none", "does not parse", "Line and column"),
     "no such field": (("max_batch_size", "max_batchsize"), "none", "no field named", "Line and column"),
 }

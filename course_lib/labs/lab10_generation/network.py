@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from course_lib.errors import CourseError
+
 if TYPE_CHECKING:
     import onnx
     from torch import nn
@@ -161,7 +163,9 @@ class GraphWriter:
 
         for place, value in enumerate(inputs, 1):
             if not isinstance(value, str):
-                raise CourseError(f"input {place} of {operator} must be the name of a value, found {value!r:.60}: use graph.constant(...)")
+                raise CourseError(
+                    f"input {place} of {operator} must be the name of a value, found {value!r:.60}: use graph.constant(...)"
+                )
         name = name or f"/{operator}_{len(self._nodes)}"
         results = (result,) if result else tuple(f"{name}_output_{place}" for place in range(outputs))
         self._nodes.append(helper.make_node(operator, inputs, results, name=name, **attributes))

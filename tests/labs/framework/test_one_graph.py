@@ -368,3 +368,38 @@ def test_a_constant_larger_than_memory_is_one_line(tmp_path: Path):
     with pytest.raises(BuildError) as rejected:
         one_graph.fixed(path, tmp_path, Examiner())
     assert "\n" not in str(rejected.value)
+
+
+@pytest.mark.parametrize("where", ["initializer", "node"])
+def test_float64_is_computed_in_float32_as_the_compiler_does(where: str, tmp_path: Path):
+    """Beyond float32 the engine has infinity, so 1e300 / 1e300 must not be 1 for the runner."""
+    big = np.array(1e300)
+    constants = {"big": big} if where == "initializer" else {}
+    made = [node("Constant", "", "big", value=numpy_helper.from_array(big))] if where == "node" else []
+    nodes = [
+        *made,
+        node("Cast", "x", "wide", to=TensorProto.DOUBLE),
+        node("Mul", "wide big", "up"),
+        node("Div", "up big", "down"),
+    ]
+    path = tmp_path / "model.onnx"
+    onnx.save(model(*nodes, node("Cast", "down", "y", to=FLOAT), **constants), path)
+    assert np.allclose(answers(onnx.load(path), X), X)
+    (tmp_path / "scratch").mkdir()
+    found = onnx.load(one_graph.fixed(path, tmp_path / "scratch", Examiner()))
+    assert np.isnan(answers(found, X)).any()
+
+
+def test_small_numbers_in_float64_survive(tmp_path: Path):
+    half = numpy_helper.from_array(np.array(0.5), "half")
+    nodes = [
+        node("Cast", "x", "wide", to=TensorProto.DOUBLE),
+        node("Mul", "wide half", "y64"),
+        node("Cast", "y64", "y", to=FLOAT),
+    ]
+    made = model(*nodes)
+    made.graph.initializer.append(half)
+    path = tmp_path / "model.onnx"
+    onnx.save(made, path)
+    (tmp_path / "scratch").mkdir()
+    assert np.allclose(answers(onnx.load(one_graph.fixed(path, tmp_path / "scratch", Examiner())), X), X / 2)

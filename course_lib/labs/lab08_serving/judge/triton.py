@@ -18,6 +18,7 @@ NAME = "scorer"
 LONGEST_DELAY_US = 5000
 INSTANCES, MOST_INSTANCES = 2, 16
 MOST_WARM_UPS = 100
+MOST_VERSIONS = 16  # that a server loads, each with its instances
 # Fields of each message that the scorer needs or that change nothing about its answers, whatever their values. Any other one that is
 # set can keep Triton from loading the plan or from answering, such as another file, a queue that rejects, or outputs of shape tensors.
 _KNOWN = {
@@ -154,11 +155,16 @@ def _instances(config: Config) -> Iterator[Mistake]:
     hint = f"KIND_GPU, and a count: each instance is an execution context with its own stream. Asked for: {INSTANCES}."
     if any(group["kind"] not in ("KIND_GPU", "KIND_AUTO") for group in groups):
         yield Mistake("an instance_group is not on the GPU: a TensorRT plan runs nowhere else", hint, True)
-    if any(not 0 <= int(group["count"]) <= MOST_INSTANCES for group in groups):
-        yield Mistake(f"an instance_group has a count that is negative or above {MOST_INSTANCES}", hint, True)
+    counts = [int(group["count"]) for group in groups]
+    if any(count < 0 for count in counts):
+        yield Mistake("an instance_group has a negative count", hint, True)
+    if (total := sum(max(1, count) for count in counts)) > MOST_INSTANCES:
+        yield Mistake(
+            f"there are {total} instances in all groups, expected at most {MOST_INSTANCES}: each has its own memory", hint, True
+        )
     if any(set(map(int, group["gpus"])) - {0} for group in groups):
         yield Mistake("an instance_group names another GPU than 0, the only one", hint, True)
-    if sum(max(1, int(group["count"])) for group in groups) < INSTANCES:
+    if total < INSTANCES:
         yield Mistake("there is one instance only, which is what Triton makes without an instance_group", hint, False)
 
 
@@ -176,12 +182,12 @@ def _warmup(config: Config) -> Iterator[Mistake]:
 def _versions(config: Config) -> Iterator[Mistake]:
     policy = config.get("version_policy", {"latest": {"num_versions": 1}})
     served = {
-        "latest": lambda chosen: int(chosen["num_versions"]) >= 2,
+        "latest": lambda chosen: 2 <= int(chosen["num_versions"]) <= MOST_VERSIONS,
         "all": lambda chosen: True,
-        "specific": lambda chosen: {1, 2} <= set(map(int, chosen["versions"])),
+        "specific": lambda chosen: {1, 2} <= set(map(int, chosen["versions"])) and len(chosen["versions"]) <= MOST_VERSIONS,
     }
     if not any(name in policy and served[name](policy[name]) for name in served):
-        message = "version_policy keeps one version, and a rollout needs the one before as well"
+        message = f"version_policy keeps another number of versions than 2 to {MOST_VERSIONS}, and a rollout needs the one before as well"
         yield Mistake(
             message, "The default is `latest { num_versions: 1 }`. What has to be there to roll back in a second?", False
         )

@@ -97,7 +97,8 @@ def _own_files(readable: Sequence[Path], writable: Sequence[Path]) -> None:
     _mount(None, "/", None, _RECURSIVE | _PRIVATE)
     _mount("tmpfs", _STASH, "tmpfs", _NO_SETUID | _NO_DEVICES)
     shown = [(path, False) for path in readable] + [(path, True) for path in writable]
-    shown += [(path, False) for path in _mounts() if _TEMPORARY in path.parents]  # an interpreter that lies there
+    there = [path for path in _mounts() if _TEMPORARY in path.parents]  # an interpreter or the course that lies there
+    shown += [(path, False) for path in there if not set(there) & {*path.parents}]  # a mount brings those inside of it along
     for number, (path, _) in enumerate(shown):
         _place(_STASH / str(number), path)
         _mount(path, _STASH / str(number), None, _BIND | _RECURSIVE)

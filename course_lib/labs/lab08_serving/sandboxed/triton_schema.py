@@ -56,7 +56,7 @@ def main() -> None:
     """One text on standard input, one JSON object on standard output: ``config``, ``error`` or ``missing``."""
     answer: dict[str, Any]
     try:
-        answer = {"config": parsed(sys.stdin.buffer.read().decode())}
+        answer = {"config": parsed(sys.stdin.buffer.read().decode("utf-8-sig"))}
     except ImportError as error:
         answer = {"missing": str(error)}
     except (ValueError, RecursionError) as error:
