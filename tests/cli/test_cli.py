@@ -441,3 +441,19 @@ def test_a_reader_that_has_seen_enough_gets_no_complaint(tmp_path: Path, model: 
     line = f"{course} layers {model} -r {recipe} -b {RTX} --json | head -c 1"
     done = subprocess.run(["bash", "-c", line], capture_output=True, text=True)
     assert (done.stdout, done.stderr) == ("{", "")
+
+
+def test_modules_of_the_current_folder_are_not_imported(tmp_path: Path) -> None:
+    """`python -m course_lib check` in a downloaded submission must not run its files as the instructor."""
+    (tmp_path / "numpy.py").write_text("print('planted'); raise SystemExit(7)")
+    (tmp_path / "typer.py").write_text("print('planted'); raise SystemExit(7)")
+    library = str(Path(app.__file__).resolve().parents[2])
+    done = subprocess.run(
+        [sys.executable, "-m", "course_lib", "check", "lab01", str(tmp_path)],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": library},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert "planted" not in done.stdout + done.stderr and done.returncode != 7, done.stdout + done.stderr

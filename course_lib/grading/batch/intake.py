@@ -23,6 +23,9 @@ _ALSO_IN_AN_ID = frozenset(" ._-@+'")
 _TAKEN = (".html", ".json", ".log")  # names of this kind in ``reports/`` are the class report's
 # letters and marks that are not drawn, so that two ids would look alike
 _INVISIBLE = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
+_ALIKE = frozenset(
+    {"LATIN", "CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE", "COPTIC"}
+)  # alphabets with letters of the same shapes
 _MOST_MARKS = 4  # on one letter; scripts of Asia write up to three, and a pile of them covers the lines around it
 _LONGEST_TIME = 100  # characters
 _YEARS = range(2000, 2100)
@@ -113,6 +116,10 @@ def id_problem(name: str) -> str:
     directions = {unicodedata.bidirectional(one) for one in name}
     if "L" in directions and directions & {"R", "AL"}:
         return "the name mixes letters from left to right and from right to left: rename the folder with one kind of letters"
+    scripts = {unicodedata.name(one, "").partition(" ")[0] for one in name if one.isalpha()} & _ALIKE
+    if len(scripts) > 1:
+        both = " and ".join(sorted(map(str.title, scripts)))
+        return f"the name mixes {both} letters, which can look the same: rename the folder with one alphabet"
     if not (name[0].isalnum() or name[0] == "_"):
         return f"the name begins with {_described(name[0])}: rename the folder, the first character must be a letter or a digit"
     if name[-1] in " ." or "  " in name:

@@ -283,3 +283,13 @@ def test_an_id_that_is_rejected_is_never_graded(tmp_path, monkeypatch):
 def test_there_is_one_parser_for_times():
     text = "".join(path.read_text() for path in Path(intake.__file__).parents[1].rglob("*.py"))
     assert not re.search(r"import.*dateutil|import.*parse_utc|strptime", text)
+
+
+@pytest.mark.parametrize("name", ["\u0430da", "ad\u0430", "\u0391lpha", "z\u03bfe", "\u0410nna"])
+def test_letters_of_two_alphabets_that_look_alike_are_one_line(name: str) -> None:
+    assert "can look the same: rename the folder with one alphabet" in id_problem(name) and id_problem(name).isascii()
+
+
+@pytest.mark.parametrize("name", ["\u0430\u0434\u0430", "\u03b1\u03b2\u03b3", "\u738bwang", "\u00c7a\u011fla"])
+def test_one_alphabet_with_others_that_look_different_passes(name: str) -> None:
+    assert id_problem(name) == ""
