@@ -63,5 +63,12 @@ class ExaminerFault(CourseError):
     """A part of the course failed during an examination. No points may depend on this failure."""
 
 
+class ReferenceAbsent(Exception):
+    """Something is compared with a lab's reference, which the learner's bundle and the sandbox do not have.
+
+    It is not a `CourseError`, so that no handler of a lab takes it for a fault of the submission or of the examiner.
+    """
+
+
 class WorkerDied(EngineError):
     """A worker process ended, hung or sent an invalid answer; the text holds the end of its log."""

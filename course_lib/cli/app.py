@@ -10,7 +10,7 @@ import typer
 
 from course_lib import __version__
 from course_lib.cli.commands import course, engines, grading, migration
-from course_lib.errors import CourseError
+from course_lib.errors import CourseError, ReferenceAbsent
 
 app = typer.Typer(
     help="The TensorRT course: build engines, measure them, check and grade labs.",
@@ -53,7 +53,7 @@ def main() -> None:
         sys.exit(app(standalone_mode=False))
     except _UsageError as error:
         _leave(error, f"{error.format_message().rstrip('.')}; `course --help` lists what there is", status=2)
-    except CourseError as error:
+    except (CourseError, ReferenceAbsent) as error:
         _leave(error, str(error))
     except ModuleNotFoundError as error:
         from course_lib.cli.installation import advice

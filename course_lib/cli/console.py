@@ -101,7 +101,8 @@ def outcomes(lab: Lab, examined: Examination) -> None:
     from course_lib.labs.framework.task import grouped
 
     out = _console()
-    out.print(f"[bold]{escape(lab.title)}[/]: {examined.points:g} of {examined.max_points:g} points")
+    still = f", {examined.open_points:g} open until it is graded" if examined.open_points else ""
+    out.print(f"[bold]{escape(lab.title)}[/]: {examined.points:g} of {examined.max_points:g} points{still}")
     for group in grouped(examined.outcomes):
         one, color = group[-1], _COLORS.get(group[-1].tier, "red")
         for task in (each.task for each in group):

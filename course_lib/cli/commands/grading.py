@@ -40,10 +40,16 @@ def check(
     with Steps(shown=not as_json) as steps:
         steps.begin(f"{chosen.title}: {', '.join(task.id for task in chosen.tasks)}", _CHECK_S)
         examined = examine(chosen, where, begins=steps.begin)
-    known = {"lab": chosen.name, "score": examined.points, "max_score": examined.max_points, "sandbox": problem or "bubblewrap"}
+    known = {
+        "lab": chosen.name,
+        "score": examined.points,
+        "max_score": examined.max_points,
+        "open": examined.open_points,
+        "sandbox": problem or "bubblewrap",
+    }
     if not show(as_json, {**known, "tasks": [outcome.to_json() for outcome in examined.outcomes]}):
         console.outcomes(chosen, examined)
-    if examined.points < examined.max_points:
+    if examined.points + examined.open_points < examined.max_points:
         raise typer.Exit(1)
 
 

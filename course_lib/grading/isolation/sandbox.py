@@ -13,6 +13,7 @@ from pathlib import Path
 
 import course_lib
 from course_lib.errors import CourseError
+from course_lib.grading.isolation import withheld
 from course_lib.grading.isolation.interpreter_folders import SYSTEM, TooMuchShown, readable_for_interpreters
 
 INSTALL = "apt-get install bubblewrap (Debian, Ubuntu) or dnf install bubblewrap (Fedora)"
@@ -123,20 +124,16 @@ def problem() -> str:
 
 
 def _without_answers() -> list[str]:
-    """Arguments that hide the grader and what the labs ask for. A reference is an empty module inside, so that others can import it."""
+    """Arguments that hide the grader, and put a placeholder where a reference is, as in the learner's bundle."""
+    references = withheld.references(_PACKAGE)
     hidden = [_PACKAGE / "grading"]
-    empty: list[str] = []
-    for reference in sorted((_PACKAGE / "labs").glob("lab*/reference*")):
-        if reference.is_dir():
-            hidden.append(reference)
-            continue
-        empty += ["--ro-bind", str(_PACKAGE / "py.typed"), str(reference)]
-        compiled = reference.parent / "__pycache__"
+    for compiled in sorted({reference.parent / "__pycache__" for reference in references}):
         with contextlib.suppress(OSError):  # a package that cannot be written to gets no compiled modules later, either
             compiled.mkdir(exist_ok=True)
         if compiled.is_dir():
             hidden.append(compiled)
-    return [*(word for path in hidden for word in ("--tmpfs", str(path))), *empty]
+    placeholders = (("--ro-bind", str(withheld.PLACEHOLDER), str(reference)) for reference in references)
+    return [word for words in (*(("--tmpfs", str(path)) for path in hidden), *placeholders) for word in words]
 
 
 def _system_paths() -> list[Path]:

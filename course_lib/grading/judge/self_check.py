@@ -29,6 +29,6 @@ def check(lab: Lab, folder: Path, *, begins: Callable[[str, float], None] = sile
         if rejected := artifacts.take_all(lab.artifacts, folder, taken):
             return Examination(lab.zero_outcomes(rejected, "Run the whole notebook: it writes the files."))
         if sandbox.problem():
-            return lab.examine(taken, Examiner(begins=begins))
+            return lab.examine_as_learner(taken, Examiner(begins=begins))
         with confined(RUNNER_SANDBOX) as launcher:
-            return lab.examine(taken, Examiner(launcher=launcher, begins=begins))
+            return lab.examine_as_learner(taken, Examiner(launcher=launcher, begins=begins))

@@ -18,7 +18,7 @@ from course_lib.engines.registry import find
 from course_lib.engines.worker.environment import HERE
 from course_lib.engines.worker.parent import Launcher
 from course_lib.errors import BackendUnavailable, BuildError, CourseError, EngineError, ExaminerFault, RecipeError
-from course_lib.labs.framework.task import Outcome
+from course_lib.labs.framework.task import NO_REFERENCE, Outcome
 from course_lib.recipe import Recipe
 
 
@@ -47,6 +47,11 @@ class Examination:
     def max_points(self) -> float:
         """Sum of the points of the examined tasks."""
         return sum(outcome.task.points for outcome in self.outcomes)
+
+    @property
+    def open_points(self) -> float:
+        """Sum of the points that only the grader can decide, because it has the reference."""
+        return sum(one.task.points - one.points for one in self.outcomes if one.code == NO_REFERENCE)
 
 
 _T = TypeVar("_T")

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from course_lib._util.plain_text import plain
-from course_lib.errors import TWO_READINGS, CourseError
+from course_lib.errors import TWO_READINGS, CourseError, ReferenceAbsent
 from course_lib.labs.framework import criteria as judging
 from course_lib.labs.framework.criteria import Criterion
 from course_lib.labs.framework.examination import Examination, Examiner
-from course_lib.labs.framework.task import Outcome, Task
+from course_lib.labs.framework.task import NO_REFERENCE, Outcome, Task
 
 if TYPE_CHECKING:
     from course_lib.labs.framework.racing import Tiers
@@ -50,6 +50,24 @@ class Lab(ABC):
     def examine(self, folder: Path, examiner: Examiner, only: str | None = None) -> Examination:
         """Examine the submission in `folder`; with `only`, do only the work for that task."""
 
+    def examine_as_learner(self, folder: Path, examiner: Examiner, only: str | None = None) -> Examination:
+        """`examine` for a learner's check. In the learner's bundle, tasks that are compared with the reference are open."""
+        try:
+            return self.examine(folder, examiner, only)
+        except ReferenceAbsent:
+            if only:
+                return Examination(self.open_outcomes((only,)))
+        each = {task.id: self.examine_as_learner(folder, examiner, task.id) for task in self.tasks}
+        outcomes = (outcome for task, found in each.items() for outcome in found.outcomes if outcome.task.id == task)
+        return Examination(
+            tuple(outcomes), figures={name: figure for one in each.values() for name, figure in one.figures.items()}
+        )
+
+    def open_outcomes(self, tasks: Iterable[str]) -> tuple[Outcome, ...]:
+        """Tasks that are neither passed nor failed, because the reference is absent."""
+        said = "Compared with the reference when it is graded."
+        return tuple(self.outcome(task, "inconclusive", said, share=0.0, code=NO_REFERENCE) for task in tasks)
+
     def speed_tier(self, latencies: Mapping[str, np.ndarray]) -> str | None:
         """The tier of the task ``speed`` that follows only from the latencies by subject in `Examination.comparison`.
 
@@ -68,7 +86,7 @@ class Lab(ABC):
         asked = self._task(task)
         if os.environ.get("NBGRADER_EXECUTION"):
             return Outcome(asked, "none", 0.0, "the grader examines the files that were handed in, on its own machine")
-        examined = self.examine(Path(folder), Examiner(), only=task)
+        examined = self.examine_as_learner(Path(folder), Examiner(), only=task)
         return next(outcome for outcome in examined.outcomes if outcome.task.id == task)
 
     def _task(self, task_id: str) -> Task:

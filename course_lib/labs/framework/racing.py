@@ -17,7 +17,7 @@ from course_lib.labs.framework.answers_timed import Answering, TimedAnswers
 from course_lib.labs.framework.criteria import ALL, HALF, Criterion, reaches_threshold, tier
 from course_lib.labs.framework.examination import Examiner, TimedWorker
 from course_lib.labs.framework.lab import Lab
-from course_lib.labs.framework.task import UNUSUAL, Outcome
+from course_lib.labs.framework.task import NO_REFERENCE, UNUSUAL, Outcome
 
 Latencies = Mapping[str, np.ndarray]
 # So many times the reference's speed is more than any honest engine reaches, INT8 where the reference is FP32 included: an
@@ -40,8 +40,12 @@ class Pace:
         """
         bounds = {"eager": ("PyTorch eager", self.over_eager), "reference": ("the reference engine", self.of_reference)}
         found = []
-        for (name, (label, bound)), median in zip(bounds.items(), ratios(latencies), strict=True):
-            found.append(_criterion(f"speed over {label}", median, bound, needed_for))
+        measured = ratios(latencies)
+        for name, (label, bound) in bounds.items():
+            if name not in measured:
+                found.append(Criterion(f"speed over {label}", "not compared here", f"at least {bound:g}x", None, needed_for))
+                continue
+            found.append(_criterion(f"speed over {label}", measured[name], bound, needed_for))
             if found[-1].met is not False and latencies[name].sum() < bound * latencies["yours"].sum():
                 total = total_speedup(latencies[name], latencies["yours"], seed=0)
                 if reaches_threshold(total, bound) is False:
@@ -72,21 +76,20 @@ class Tiers:
     def decided(self, latencies: Latencies) -> bool:
         """Whether the measurement is sufficient: the tier is decided, and both ratios are known to within 5 %."""
         clear = bool(_known(latencies)) or self.tier(latencies)[0] != "inconclusive"
-        return clear and all(ratio.half_width <= 0.05 for ratio in ratios(latencies))
+        return clear and all(ratio.half_width <= 0.05 for ratio in ratios(latencies).values())
 
 
 def _known(latencies: Latencies) -> tuple[Criterion, ...]:
     """Empty, or for a submission that is far faster than the reference a criterion that only an instructor can decide."""
-    found = ratios(latencies)[1]
-    if reaches_threshold(found, FAR_FASTER) is not True:
+    found = ratios(latencies).get("reference")
+    if found is None or reaches_threshold(found, FAR_FASTER) is not True:
         return ()
     return (Criterion("speed that is known to be possible", str(found), f"at most {FAR_FASTER:g}x the reference", None),)
 
 
-def ratios(latencies: Latencies) -> tuple[Interval, Interval]:
-    """The submission's speed relative to PyTorch eager and to the reference. The same latencies always give the same result."""
-    eager, reference = (speedup(latencies[name], latencies["yours"], seed=0) for name in ("eager", "reference"))
-    return eager, reference
+def ratios(latencies: Latencies) -> dict[str, Interval]:
+    """The submission's speed relative to ``eager`` and ``reference``, if it was measured. The same latencies give the same result."""
+    return {name: speedup(latencies[name], latencies["yours"], seed=0) for name in ("eager", "reference") if name in latencies}
 
 
 def batch_sizes(rng: np.random.Generator, accepted: Collection[int]) -> Callable[[], int]:
@@ -135,7 +138,7 @@ def compare_answering(
 
 def race(
     eager: TimedWorker,
-    reference: TimedWorker,
+    reference: TimedWorker | None,
     yours: TimedWorker,
     feeds: Callable[[], Mapping[str, np.ndarray]],
     tiers: Tiers,
@@ -145,10 +148,13 @@ def race(
 ) -> Comparison:
     """Measure in the examiner's turn until the tier is decided or the time is over.
 
+    Args:
+        reference: None in the learner's bundle; the criterion about it is then not decided.
+
     Raises:
         EngineError: timed answers have a larger error relative to PyTorch than `floor_db` allows.
     """
-    subjects = {"eager": eager, "reference": reference, "yours": yours}
+    subjects = {"eager": eager, **({"reference": reference} if reference else {}), "yours": yours}
     return examiner.measured(
         lambda: compare_answering(
             subjects, feeds, truth="eager", floor_db=floor_db, time_limit_s=examiner.measure_s, settled=tiers.decided
@@ -160,6 +166,9 @@ def outcome(lab: Lab, comparison: Comparison, tiers: Tiers, hint: str) -> Outcom
     """The outcome of the lab's task ``speed``: all of its points, half, or none. An instructor decides on implausible speeds."""
     latencies = comparison.latencies()
     full, half = tiers.criteria(latencies)
+    if "reference" not in latencies:
+        judged = lab.judged("speed", full, half, hint, cause="the reference is compared when it is graded")
+        return replace(judged, code=NO_REFERENCE) if judged.tier == "inconclusive" else judged
     if not _known(latencies):
         return lab.judged("speed", full, half, hint)
     judged = lab.judged("speed", full, half, hint, cause="far faster than any known engine. An instructor will look at it")

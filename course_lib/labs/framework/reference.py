@@ -6,12 +6,18 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from types import ModuleType
 
 from course_lib.engines.cache.plan_cache import PlanCache
 from course_lib.errors import CourseError, ExaminerFault
 from course_lib.labs.framework.examination import Examiner, TimedWorker
 from course_lib.labs.framework.lab import Lab
 from course_lib.recipe import Recipe
+
+
+def absent(reference: ModuleType) -> bool:
+    """Whether this module of a reference is only a placeholder, because this is the learner's bundle or the sandbox."""
+    return hasattr(reference, "ABSENT")
 
 
 @contextmanager
@@ -34,6 +40,7 @@ def reference_engine(lab: Lab, examiner: Examiner, recipe: Recipe) -> AbstractCo
 
     Raises:
         ExaminerFault: it cannot be built or loaded.
+        ReferenceAbsent: this is the learner's bundle.
     """
     with tempfile.TemporaryDirectory() as folder, ours():
         lab.write_reference(Path(folder), opset=examiner.opset)

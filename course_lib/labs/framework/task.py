@@ -10,6 +10,7 @@ from course_lib._util.html import render
 from course_lib.labs.framework.criteria import Criterion
 
 NOT_EXAMINED = "not_examined"  # something is missing on the grader's machine
+NO_REFERENCE = "no_reference"  # only the grader can examine it, because it has the reference
 UNUSUAL = "unusual"  # better than any solution that is known
 
 
@@ -32,8 +33,8 @@ class Outcome:
         message: what was expected and what was found.
         hint: where to look, empty at full points.
         criteria: each requirement that was judged, with what was found and the bound that was used.
-        code: `CourseError.code` of the error that cost the points, or why it is inconclusive: `NOT_EXAMINED` or `UNUSUAL`; "" if
-            a busy machine is the cause, and without an error.
+        code: `CourseError.code` of the error that cost the points, or why it is inconclusive: `NOT_EXAMINED`, `NO_REFERENCE`
+            or `UNUSUAL`; "" if a busy machine is the cause, and without an error.
     """
 
     task: Task
@@ -47,7 +48,7 @@ class Outcome:
     @property
     def mark(self) -> str:
         """The tier in a word for the learner."""
-        return _MARKS[self.tier][0]
+        return "open" if self.code == NO_REFERENCE else _MARKS[self.tier][0]
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; `from_json` reads them back."""

@@ -23,7 +23,7 @@ from course_lib.labs.framework.answers import (
 from course_lib.labs.framework.examination import Examination, Examiner, TimedWorker
 from course_lib.labs.framework.lab import Lab
 from course_lib.labs.framework.racing import Pace, Tiers
-from course_lib.labs.framework.reference import reference_engine
+from course_lib.labs.framework.reference import absent, reference_engine
 from course_lib.labs.framework.submission_files import model_and_recipe
 from course_lib.labs.framework.task import Outcome, Task
 from course_lib.labs.lab01_first_engine import reference as lab01_reference
@@ -127,7 +127,9 @@ class FirstEngine(Lab):
                 speed = () if not with_speed else self.zero_outcomes(wrong, accuracy.hint, ("speed",))
                 return Examination((profile, accuracy, *speed), plan, figures=figures)
             examiner.begins("speed: PyTorch, the reference and your engine, interleaved", examiner.measure_s)
-            reference = stack.enter_context(reference_engine(self, examiner, lab01_reference.recipe(SERVICE)))
+            reference = None
+            if not absent(lab01_reference):
+                reference = stack.enter_context(reference_engine(self, examiner, lab01_reference.recipe(SERVICE)))
             rng = examiner.rng()
 
             size = racing.batch_sizes(rng, accepted)

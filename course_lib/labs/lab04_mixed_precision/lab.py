@@ -30,6 +30,7 @@ from course_lib.labs.framework.submission_files import model_and_recipe
 from course_lib.labs.framework.task import UNUSUAL, Outcome, Task
 from course_lib.labs.lab04_mixed_precision import findings as lab04_findings
 from course_lib.labs.lab04_mixed_precision import reference as lab04_reference
+from course_lib.labs.lab04_mixed_precision.given_graph import given
 from course_lib.labs.lab04_mixed_precision.judge import speed as lab04_speed
 from course_lib.labs.lab04_mixed_precision.judge.output_error import PARTIAL_DB, Error, error
 from course_lib.labs.lab04_mixed_precision.kernels import Kernels, prove, reference_kernels, runnable
@@ -111,7 +112,7 @@ class MixedPrecision(Lab):
         try:
             findings = lab04_findings.read(path)
             tokens = fresh_images(examiner, _FOUND_ON).tokens()
-            judged = lab04_findings.judge(findings, lab04_reference.given(), tokens)
+            judged = lab04_findings.judge(findings, given(), tokens)
         except CourseError as problem:
             hint = "Write names of nodes of the given network, each with the largest number that it reads or writes."
             return self.outcome("find", "none", problem, hint)

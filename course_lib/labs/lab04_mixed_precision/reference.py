@@ -5,14 +5,12 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from course_lib.labs.lab04_mixed_precision.given_graph import OPSET, given
 from course_lib.recipe import Profile, Recipe
 
 if TYPE_CHECKING:
-    import onnx
-
     from course_lib.labs.lab04_mixed_precision.network import LoudEncoder
 
-OPSET = 17  # the newest that every builder of the course reads, and names of nodes that are the same on every machine
 RECIPE = Recipe(precision="fp16", profiles=(Profile(tokens={"min": (1, 16, 32), "opt": (8, 32, 32), "max": (32, 48, 32)}),))
 
 # Ten places of the given network break. In nine of them maker and reader stay FP32: the squares of seven norms and an inner tensor of
@@ -32,15 +30,6 @@ def scale_queries(network: LoudEncoder) -> None:
     for values in (attention.qkv.weight.data, attention.qkv.bias.data):
         values.unflatten(0, (attention.heads, 3, attention.width))[:, 0] /= attention.temperature
     attention.temperature = 1.0
-
-
-@cache
-def given() -> onnx.ModelProto:
-    """The network as it was given, in FP32."""
-    from course_lib.labs.lab04_mixed_precision.network import loud_encoder
-    from course_lib.models import export_onnx
-
-    return export_onnx(loud_encoder(), opset=OPSET)
 
 
 @cache

@@ -36,7 +36,8 @@ def given() -> str:
 
 def reference(left: tuple[str, ...] = ()) -> str:
     """The text of the reference, with some causes left in."""
-    return _text(lab07_reference.__file__).replace("LEFT: tuple[str, ...] = ()", f"LEFT: tuple[str, ...] = {left!r}")
+    assignment = "LEFT: tuple[str, ...] = {!r}"
+    return _text(lab07_reference.__file__).replace(assignment.format(lab07_reference.LEFT), assignment.format(left))
 
 
 def _text(file: str) -> str:

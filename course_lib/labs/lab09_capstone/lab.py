@@ -10,6 +10,7 @@ from course_lib.engines import Plan
 from course_lib.errors import FIXED_DIMENSION, MISSING_FILE, PRECISION, PROFILE, BuildError, EngineError, RecipeError
 from course_lib.labs.framework.examination import Examination, Examiner
 from course_lib.labs.framework.lab import Lab
+from course_lib.labs.framework.reference import absent
 from course_lib.labs.framework.task import Task
 from course_lib.labs.lab09_capstone import reference, settings
 from course_lib.labs.lab09_capstone.judge import execution, judgment
@@ -61,7 +62,10 @@ class Capstone(Lab):
             return Examination(self.zero_outcomes(error, hint))
         except (RecipeError, BuildError) as error:
             return Examination(self.failed_build(error))
-        return Examination(judgment.outcomes(self, trial), plan, figures=trial.figures())
+        outcomes = judgment.outcomes(self, trial)
+        if absent(reference) and outcomes[0].points:  # the period of latency and frames follows from the reference
+            outcomes = (outcomes[0], *self.open_outcomes(("latency", "frames")))
+        return Examination(outcomes, plan, figures=trial.figures())
 
     def trial(self, folder: str | Path = ".", *, frames: int = 200) -> tuple[Trial, Plan]:
         """A learner's trial: the same run on a shorter video, and the plan that was built.

@@ -13,7 +13,7 @@ import numpy as np
 from course_lib.engines import ModelSource, Plan
 from course_lib.labs.framework import lowering, one_graph
 from course_lib.labs.framework.examination import Examiner
-from course_lib.labs.framework.reference import ours
+from course_lib.labs.framework.reference import absent, ours
 from course_lib.labs.framework.submission_files import model_and_recipe
 from course_lib.labs.lab09_capstone import given, reference
 from course_lib.labs.lab09_capstone.judge import judgment
@@ -79,8 +79,8 @@ def _runnable(model: Path, recipe: Recipe, examiner: Examiner, plan: Plan | None
 
 @lru_cache(maxsize=1)
 def _reference(examiner: Examiner) -> Plan:
-    """The reference's plan. A notebook's sandbox hides the reference, and the given detector takes its place there."""
-    if not hasattr(reference, "write"):
+    """The reference's plan. Where it is absent, the given detector takes its place."""
+    if absent(reference):
         return _as_exported(REFERENCE_SETTINGS.size, examiner)
     with tempfile.TemporaryDirectory() as scratch:
         reference.write(Path(scratch))

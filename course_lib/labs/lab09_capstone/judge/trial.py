@@ -10,6 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from course_lib.benchmark import Interval
+from course_lib.labs.framework.reference import absent
 from course_lib.labs.lab09_capstone import given, reference
 from course_lib.labs.lab09_capstone.decoding import Detections
 from course_lib.labs.lab09_capstone.judge.accuracy import Quality, quality, resampled
@@ -18,8 +19,8 @@ from course_lib.labs.lab09_capstone.judge.queue import Replay, replay
 from course_lib.labs.lab09_capstone.settings import Settings
 from course_lib.models.digit_video import Frame
 
-# A notebook's sandbox hides the reference: there the given detector takes its place.
-REFERENCE_SETTINGS: Settings = getattr(reference, "SETTINGS", given.FIRST.model_copy(update={"size": 128}))
+# The sandbox and the learner's bundle do not have the reference: there the given detector takes its place.
+REFERENCE_SETTINGS: Settings = given.FIRST.model_copy(update={"size": 128}) if absent(reference) else reference.SETTINGS
 
 # From one frame to the next: so many times the reference's time for a frame, but at most that part of what PyTorch and the first
 # version need, which therefore do not keep up.

@@ -1,0 +1,72 @@
+"""A learner's check where the reference is absent: what needs it is open, and everything else is examined."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from course_lib.errors import CourseError, ReferenceAbsent
+from course_lib.labs import Examination, Examiner, Lab, Task, find
+from course_lib.labs.framework import withheld
+from course_lib.labs.framework.racing import Pace, Tiers, outcome
+from course_lib.labs.framework.reference import absent
+from course_lib.labs.framework.task import NO_REFERENCE
+
+TIERS = Tiers(full=Pace(of_reference=0.8, over_eager=1.5), partial=Pace(of_reference=0.5, over_eager=1.1))
+
+
+class Two(Lab):
+    """One task that needs the reference, and one that does not."""
+
+    name = "lab43_two"
+    title = "Lab 43: two tasks"
+    tasks = (Task("alone", "Alone", 2), Task("compared", "Compared", 3))
+
+    def write_reference(self, folder: Path, *, opset: int | None = None) -> None:
+        withheld.write(folder)
+
+    def examine(self, folder: Path, examiner: Examiner, only: str | None = None) -> Examination:
+        outcomes = [self.outcome("alone", "full", "right")] if only != "compared" else []
+        if only != "alone":
+            try:
+                self.write_reference(folder)
+            except CourseError:
+                outcomes += self.zero_outcomes("blamed", tasks=["compared"])
+        return Examination(tuple(outcomes))
+
+
+def test_a_task_that_needs_the_reference_is_open_and_the_other_is_judged(tmp_path):
+    found = Two().examine_as_learner(tmp_path, Examiner())
+    assert [(one.tier, one.points, one.code, one.mark) for one in found.outcomes] == [
+        ("full", 2, "", "passed"),
+        ("inconclusive", 0, NO_REFERENCE, "open"),
+    ]
+    assert "Compared with the reference when it is graded." in found.outcomes[1].message
+    assert (found.points, found.open_points, found.max_points) == (2, 3, 5)
+    assert Two().check("compared", tmp_path).code == NO_REFERENCE
+
+
+def test_the_grader_itself_does_not_turn_a_missing_reference_into_a_result(tmp_path):
+    with pytest.raises(ReferenceAbsent, match="only the grader has it"):
+        Two().examine(tmp_path, Examiner())
+
+
+def test_a_placeholder_answers_python_but_no_lab():
+    assert absent(withheld) and not hasattr(withheld, "__wrapped__")
+    with pytest.raises(ReferenceAbsent):
+        withheld.write  # noqa: B018
+
+
+@pytest.mark.parametrize(("over_eager", "tier", "code"), [(2.0, "inconclusive", NO_REFERENCE), (0.9, "none", "")])
+def test_a_race_without_the_reference_still_compares_with_pytorch(over_eager, tier, code):
+    spread = 1 + 0.01 * np.random.default_rng(0).permutation(np.linspace(-1, 1, 200))
+    yours = np.full(200, 10.0)
+    comparison = SimpleNamespace(latencies=lambda: {"eager": over_eager * yours * spread, "yours": yours})
+    found = outcome(find("lab01"), comparison, TIERS, "hint")
+    assert (found.tier, found.points, found.code) == (tier, 0, code)
+    answers = {one.name: one.answer for one in found.criteria}
+    assert answers["speed over the reference engine"] == "not decided"
+    assert answers["speed over PyTorch eager"] == ("met" if over_eager > 1 else "not met")
