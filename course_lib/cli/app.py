@@ -24,6 +24,7 @@ for _command in (  # in the order of `course --help`
 ):
     app.command()(_command)
 
+_INTERRUPTED = 130  # what typer returns after Ctrl-C: 128 and the number of SIGINT, as in shells
 # click's class for a wrong command line, which typer bundles under names that change with its version
 _UsageError: Any = typer.BadParameter.__mro__[1]
 
@@ -50,7 +51,10 @@ def _options(
 def main() -> None:
     """Entry point. Every error is one line; ``--debug`` adds the traceback."""
     try:
-        sys.exit(app(standalone_mode=False))
+        status = app(standalone_mode=False)
+        if status == _INTERRUPTED:
+            print("course: interrupted; the same command begins again, and `course grade` continues", file=sys.stderr)
+        sys.exit(status)
     except _UsageError as error:
         _leave(error, f"{error.format_message().rstrip('.')}; `course --help` lists what there is", status=2)
     except (CourseError, ReferenceAbsent) as error:
@@ -59,8 +63,8 @@ def main() -> None:
         from course_lib.cli.installation import advice
 
         _leave(error, advice(error))
-    except KeyboardInterrupt as error:
-        _leave(error, "interrupted")
+    except KeyboardInterrupt as error:  # before the command began
+        _leave(error, "interrupted", status=_INTERRUPTED)
     except BrokenPipeError:  # the reader, such as `head`, has seen enough
         os._exit(1)
     except OSError as error:

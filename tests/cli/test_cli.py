@@ -457,3 +457,15 @@ def test_modules_of_the_current_folder_are_not_imported(tmp_path: Path) -> None:
         timeout=300,
     )
     assert "planted" not in done.stdout + done.stderr and done.returncode != 7, done.stdout + done.stderr
+
+
+def test_an_interrupt_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def doctor() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys, "argv", ["course", "doctor"])
+    command = next(one for one in app.app.registered_commands if one.callback.__name__ == "doctor")
+    monkeypatch.setattr(command, "callback", doctor)
+    with pytest.raises(SystemExit) as left:
+        app.main()
+    assert left.value.code == 130 and capsys.readouterr().err.strip().startswith("course: interrupted")

@@ -6,6 +6,8 @@ import json
 import logging
 import re
 import shutil
+import signal
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -23,6 +25,8 @@ from course_lib.grading.nbgrader import gradebook
 from course_lib.labs import Lab
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from nbgrader.apps.api import NbGraderAPI
 
 WORK = "classroom"
@@ -178,9 +182,32 @@ def _nbgrader(job: Job, lab: Lab, root: Path) -> Iterator[NbGraderAPI]:
     judging = {**job.settings.get("GradeArtifacts", {}), "sign": False, "batch": job.batch}  # the classroom's key is not here
     settings = {**job.settings, "GradeArtifacts": judging}
     try:
-        yield api(root, WORK, trusted=job.trusted, examiner=job.examiner, settings=settings, log=handler)
+        with interruptible():
+            yield api(root, WORK, trusted=job.trusted, examiner=job.examiner, settings=settings, log=handler)
     finally:
         handler.close()
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Raise `KeyboardInterrupt` at the end if Ctrl-C was pressed within: nbgrader takes it for a failure of the submission and goes on."""
+    usual = signal.getsignal(signal.SIGINT)
+    if usual is not signal.default_int_handler or threading.current_thread() is not threading.main_thread():
+        yield  # somebody else decides what an interrupt means
+        return
+    pressed = threading.Event()
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        pressed.set()
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, usual)
+    if pressed.is_set():
+        raise KeyboardInterrupt
 
 
 def reason(done: Mapping[str, Any]) -> str:
