@@ -37,16 +37,16 @@ def test_the_reason_is_the_line_that_says_it(done, said):
     assert reason(done).startswith(said)
 
 
-def swallowed(seconds: float = 5.0) -> None:
+def hidden(seconds: float = 5.0) -> None:
     """An interrupt of this process that is caught and not told, as nbgrader does with every exception."""
     with contextlib.suppress(BaseException):
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(seconds)
 
 
-def test_an_interrupt_that_nbgrader_swallows_is_raised_again() -> None:
+def test_an_interrupt_that_nbgrader_hides_is_raised_again() -> None:
     with pytest.raises(KeyboardInterrupt), submission.interruptible():
-        swallowed()
+        hidden()
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
@@ -54,7 +54,7 @@ def test_an_interrupt_that_is_ignored_stays_ignored() -> None:
     usual = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         with submission.interruptible():
-            swallowed(0)
+            hidden(0)
             assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGINT, usual)
