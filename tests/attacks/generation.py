@@ -36,3 +36,7 @@ def decoys_beside_gemm(folder: Path, scene: Scene) -> None:
 
 def decoys(folder: Path, scene: Scene) -> None:
     onnx.save(made.Parts(attend=made.decoys).graph(), folder / "decoder.onnx")
+
+
+def numbers_beyond_float32(folder: Path, scene: Scene) -> None:
+    onnx.save(made.beyond_float32(), folder / "decoder.onnx")

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from course_lib.labs.framework.one_graph import _folded
 from course_lib.labs.lab10_generation.network import HEADS, KV_HEADS, LENGTH, SIZE, GraphWriter
@@ -287,4 +287,21 @@ def branch_on_position() -> onnx.ModelProto:
         ),
     ])  # fmt: skip
     model.graph.initializer.append(onnx.numpy_helper.from_array(np.array([240]), "border"))
+    return model
+
+
+def beyond_float32() -> onnx.ModelProto:
+    """Logits that pass through 1e300 in float64, and come back where a runner has float64. An engine has infinity there."""
+    model = Parts().graph()
+    head = next(node for node in model.graph.node if "logits" in node.output)
+    head.output[0] = "true_logits"
+    model.graph.initializer.append(numpy_helper.from_array(np.array(1e300), "far"))
+    model.graph.node.extend(
+        [
+            helper.make_node("Cast", ["true_logits"], ["wide"], name="wide", to=TensorProto.DOUBLE),
+            helper.make_node("Mul", ["wide", "far"], ["up"], name="up"),
+            helper.make_node("Div", ["up", "far"], ["down"], name="down"),
+            helper.make_node("Cast", ["down"], ["logits"], name="back", to=TensorProto.FLOAT),
+        ]
+    )
     return model
