@@ -73,7 +73,8 @@ class HostedDecoder(AbstractContextManager["HostedDecoder"]):
         if not np.isfinite(logits).all():
             raise self._fault(
                 EngineError(
-                    "the logits are NaN or infinite. A row of scores in which every slot has -inf gives NaN: does each token see itself? The grader computes float64 in float32, as TensorRT does."
+                    "the logits are NaN or infinite. A row of scores in which every slot has -inf gives NaN: does each token see itself? "
+                    "The grader computes float64 in float32, as TensorRT does."
                 )
             )
         return logits
