@@ -8,24 +8,26 @@ from pathlib import Path
 from typing import Any
 
 from course_lib import labs
-from course_lib.engines import Plan, default_builder, default_runner
+from course_lib.cli import demo_without_reference
+from course_lib.cli.demo_without_reference import WORK, layers_page
+from course_lib.engines import default_builder, default_runner
 from course_lib.errors import CourseError
 from course_lib.grading.batch.classroom import Classroom
 from course_lib.grading.isolation import sandbox
-from course_lib.grading.reports import pages
 from course_lib.labs import Examiner
-
-WORK = "demo"
 
 
 def run(root: Path, say: Callable[[str], None] | None = print) -> dict[str, Any]:
     """Build, measure and grade, and write everything to the folder ``demo``.
 
-    The submissions are the course's own files, so without a working sandbox they are graded without one, after a message.
+    In the learner's bundle, `demo_without_reference` does the work. Here the submissions are the course's own files, so without a
+    working sandbox they are graded without one, after a message.
 
     Raises:
         CourseError: a submission could not be graded.
     """
+    if not (root / "solutions").is_dir():
+        return demo_without_reference.run(root, say)
     tell = say or (lambda _: None)
     lab = labs.find("lab01")
     folder = root / WORK
@@ -41,7 +43,7 @@ def run(root: Path, say: Callable[[str], None] | None = print) -> dict[str, Any]
     if plan is None or comparison is None:
         raise CourseError("the demo's own engine failed: " + "; ".join(outcome.message for outcome in found.outcomes))
     layers = folder / "layers.html"
-    layers.write_text(_layers_page(plan), encoding="utf-8")
+    layers.write_text(layers_page(plan), encoding="utf-8")
     speed = comparison.speedups["yours"]
     types = ", ".join(f"{count} with {dtype}" for dtype, count in plan.layers.dtype_counts().most_common())
     tell(
@@ -79,10 +81,3 @@ def run(root: Path, say: Callable[[str], None] | None = print) -> dict[str, Any]
         "sandbox": problem or "bubblewrap",
         "submissions": [one.to_json() for one in grades],
     }
-
-
-def _layers_page(plan: Plan) -> str:
-    """Which kernels the engine has, as a page that looks like the reports."""
-    columns = ("kernel", "operators", "reads", "weights", "writes", "shape", "format", "onnx")
-    rows = [[row[column] for column in columns] for row in plan.layers.rows()]
-    return pages.page("Layers of the engine", "layers.html", plan=plan, table=pages.table(columns, rows))

@@ -90,11 +90,21 @@ def lab(
 def release(
     lab: Annotated[str | None, typer.Argument(help="a lab; default: all", show_default=False)] = None,
     check_only: Annotated[bool, typer.Option("--check", help="change nothing, status 1 when a lab is stale")] = False,
+    bundle: Annotated[Path | None, typer.Option(help="write everything that learners get to this empty folder")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Generate labs/ from solutions/."""
+    """Generate labs/ from solutions/, or with --bundle the folder that learners get."""
     from course_lib import labs
+    from course_lib.grading.nbgrader import bundle as bundles
     from course_lib.grading.nbgrader import learner_version as releasing
+
+    if bundle:
+        if lab or check_only:
+            raise typer.BadParameter("--bundle holds all labs: give it alone")
+        count = bundles.write(course_root(), bundle)
+        if not show(as_json, {"bundle": str(bundle), "files": count}):
+            print(f"{bundle}: {count} files for learners")
+        return
 
     chosen = [labs.find(lab)] if lab else [labs.find(name) for name in labs.names()]
     if check_only:

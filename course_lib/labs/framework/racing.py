@@ -17,7 +17,7 @@ from course_lib.labs.framework.answers_timed import Answering, TimedAnswers
 from course_lib.labs.framework.criteria import ALL, HALF, Criterion, reaches_threshold, tier
 from course_lib.labs.framework.examination import Examiner, TimedWorker
 from course_lib.labs.framework.lab import Lab
-from course_lib.labs.framework.task import NO_REFERENCE, UNUSUAL, Outcome
+from course_lib.labs.framework.task import UNUSUAL, Outcome
 
 Latencies = Mapping[str, np.ndarray]
 # So many times the reference's speed is more than any honest engine reaches, INT8 where the reference is FP32 included: an
@@ -74,8 +74,11 @@ class Tiers:
         return (*self.full.criteria(latencies), *known), (*self.partial.criteria(latencies, HALF), *known)
 
     def decided(self, latencies: Latencies) -> bool:
-        """Whether the measurement is sufficient: the tier is decided, and both ratios are known to within 5 %."""
-        clear = bool(_known(latencies)) or self.tier(latencies)[0] != "inconclusive"
+        """Whether the measurement is sufficient: the tier is decided, and the ratios are known to within 5 %.
+
+        Without the reference the tier stays open, however long the measurement takes.
+        """
+        clear = "reference" not in latencies or bool(_known(latencies)) or self.tier(latencies)[0] != "inconclusive"
         return clear and all(ratio.half_width <= 0.05 for ratio in ratios(latencies).values())
 
 
@@ -167,8 +170,8 @@ def outcome(lab: Lab, comparison: Comparison, tiers: Tiers, hint: str) -> Outcom
     latencies = comparison.latencies()
     full, half = tiers.criteria(latencies)
     if "reference" not in latencies:
-        judged = lab.judged("speed", full, half, hint, cause="the reference is compared when it is graded")
-        return replace(judged, code=NO_REFERENCE) if judged.tier == "inconclusive" else judged
+        judged, (still,) = lab.judged("speed", full, half, hint), lab.open_outcomes(("speed",))
+        return replace(still, criteria=judged.criteria) if judged.tier == "inconclusive" else judged
     if not _known(latencies):
         return lab.judged("speed", full, half, hint)
     judged = lab.judged("speed", full, half, hint, cause="far faster than any known engine. An instructor will look at it")

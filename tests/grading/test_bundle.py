@@ -1,0 +1,209 @@
+"""The learner's bundle: what is in it, what is not, and that it works without the instructor's files."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from course_lib import labs
+from course_lib.errors import CourseError
+from course_lib.grading.isolation import withheld
+from course_lib.grading.isolation.sandbox import Sandbox
+from course_lib.grading.nbgrader import bundle, learner_version
+from tests.grading.conftest import needs_sandbox
+
+ROOT = Path(__file__).resolve().parents[2]
+_TEXT = (".py", ".ipynb", ".md", ".cu", ".toml", ".json")
+_SHORTEST = 40  # characters of a line that is worth a search: shorter ones are in any program
+# Lines of labs' solutions that lectures or the library teach in other places. The kernel of lecture 9 is a solution of lab 06, too.
+TAUGHT = {
+    "b, s = yesterday.batch, yesterday.length",
+    'export_onnx(detector(160), "model.onnx", opset=17)',
+    "struct alignas(kWidth * sizeof(T)) Pack {",
+    "template <typename T, int kWidth, bool kInterleaved>",
+    "second = first + (kInterleaved ? kWidth : half);",
+    "x_b = widen(in[b / kWidth].value[b % kWidth]);",
+    "return [trt.DimsExprs(inputs[0])]  # not in TensorRT 8.6",
+    "if tensor.format != trt.TensorFormat.LINEAR:",
+}
+
+
+@pytest.fixture(scope="module")
+def content() -> dict[str, bytes]:
+    return dict(bundle.content(ROOT))
+
+
+@pytest.fixture(scope="module")
+def written(content, tmp_path_factory) -> Path:
+    """The bundle as a folder. That labs are up to date is tested elsewhere, and takes half a minute."""
+    folder = tmp_path_factory.mktemp("bundle")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(learner_version, "stale", lambda lab, root: [])
+        assert bundle.write(ROOT, folder) == len(content)
+    return folder
+
+
+def test_the_bundle_has_what_learners_need_and_nothing_else(content):
+    for name in ("Makefile", "README.md", "LICENSE", "pyproject.toml", "constraints.txt", "Containerfile", "docs/glossary.md"):
+        assert name in content
+    assert {"course_lib/records/networks_h200.json", ".devcontainer/devcontainer.json", "binder/postBuild"} <= content.keys()
+    for kind in ("lectures", "labs"):
+        names = {path.relative_to(ROOT).as_posix() for path in ROOT.glob(f"{kind}/**/*.ipynb") if ".ipynb_" not in str(path)}
+        assert names and names <= content.keys()
+    tops = {name.partition("/")[0] for name in content}
+    assert not tops & {"solutions", "tests", "benchmarks", "classroom", ".git", ".github", ".ci", ".venv", "build", "bundle"}
+    assert not {name for name in content if "__pycache__" in name or name == "docs/instructors.md" or name.endswith(".pyc")}
+    here = str(ROOT).encode() + b"/"
+    assert [name for name, data in content.items() if here in data] == [], "no path of the instructor's machine"
+
+
+def test_two_bundles_are_equal_and_a_full_folder_is_rejected(content, written):
+    found = (path for path in written.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    files = {path.relative_to(written).as_posix(): path.read_bytes() for path in found}
+    assert files == content == dict(bundle.content(ROOT))
+    with pytest.raises(CourseError, match="is not an empty folder") as error:
+        bundle.write(ROOT, written)
+    assert "\n" not in str(error.value)
+
+
+def test_a_stale_lab_is_rejected(monkeypatch, tmp_path):
+    """A lab that was solved in place would hand out its solution."""
+    monkeypatch.setattr(learner_version, "stale", lambda lab, root: [f"{lab.name}.ipynb"])
+    with pytest.raises(CourseError, match=r"labs/lab01_first_engine is stale .*: run `course release lab01_first_engine`"):
+        bundle.write(ROOT, tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_bundle_is_not_written_from_a_bundle(written, tmp_path):
+    with pytest.raises(CourseError, match="the instructor's copy"):
+        bundle.write(written, tmp_path / "again")
+
+
+def test_links_of_pages_lead_to_files_of_the_bundle(content):
+    pages = {
+        name: data.decode() for name, data in content.items() if name.endswith((".md", ".ipynb")) and "records" not in name
+    }
+    dead = []
+    for name, text in pages.items():
+        for link in re.findall(r"\]\(([^)\s]+)\)", text):
+            path = link.partition("#")[0]
+            if path and re.fullmatch(r"[\w./-]+\.(?:md|ipynb|png|svg|py)", path):
+                found = os.path.normpath(Path(name).parent / path)
+                dead += [f"{name}: {link}"] if found not in content else []
+    assert dead == []
+    assert "instructors.md" not in pages["README.md"] and "make test" in pages["README.md"]
+
+
+def test_every_reference_is_a_placeholder(content):
+    placeholder = withheld.PLACEHOLDER.read_bytes()
+    names = {path.relative_to(ROOT).as_posix() for path in withheld.references(ROOT / "course_lib")}
+    assert {name.split("/")[2] for name in names} == set(labs.names())
+    assert {content[name] for name in names} == {placeholder}
+
+
+def test_no_line_of_a_labs_solution_is_in_the_bundle(content):
+    text = "\n".join(data.decode() for name, data in content.items() if name.endswith(_TEXT))
+    given = {line for path in ROOT.glob("labs/*/*.ipynb") for line in _lines(path)}
+    secret = {
+        line.strip()
+        for path in ROOT.glob("solutions/*/*.ipynb")
+        for part in re.findall(r"### BEGIN (?:SOLUTION|HIDDEN TESTS)\n(.*?)### END", "\n".join(_lines(path, strip=False)), re.S)
+        for line in part.splitlines()
+    } - given
+    long = {line for line in secret if len(line) >= _SHORTEST}
+    assert len(long) > 100
+    assert {line for line in long if line in text or json.dumps(line)[1:-1] in text} <= TAUGHT
+
+
+def test_no_solution_of_a_lectures_exercise_is_in_the_bundle(content):
+    """Single calls of TensorRT are taught there, so the whole body of a function is searched for."""
+    text = "\n".join(data.decode() for name, data in content.items() if name.endswith(_TEXT))
+    bodies = {}
+    for path in sorted(ROOT.glob("solutions/lecture*.py")):
+        source = path.read_text(encoding="utf-8")
+        for function in ast.parse(source).body:
+            if isinstance(function, ast.FunctionDef):
+                lines = [line.strip() for line in (ast.get_source_segment(source, function) or "").splitlines()[1:]]
+                bodies[f"{path.stem}.{function.name}"] = [line for line in lines if len(line) >= 20 and '"""' not in line]
+    assert len(bodies) >= 48
+    searched = {name: lines for name, lines in bodies.items() if len(lines) >= 2}
+    assert len(searched) > 30
+    known = [name for name, lines in searched.items() if all(line in text or json.dumps(line)[1:-1] in text for line in lines)]
+    assert known == []
+
+
+def _lines(path: Path, *, strip: bool = True) -> list[str]:
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    lines = [line for cell in cells for line in "".join(cell["source"]).splitlines()]
+    return [line.strip() for line in lines] if strip else lines
+
+
+@needs_sandbox
+def test_the_sandbox_sees_the_library_of_the_bundle(content):
+    """File by file. Only the grader is hidden in the sandbox, and learners need parts of it to check their files."""
+    program = """
+import course_lib, hashlib, json, pathlib
+root = pathlib.Path(course_lib.__file__).parent
+files = [path for path in root.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+print(json.dumps({path.relative_to(root.parent).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}))
+"""
+    code = f"import sys; sys.path.insert(0, {str(ROOT)!r}); exec({program!r})"
+    ran = subprocess.run(Sandbox().command([sys.executable, "-c", code]), capture_output=True, text=True, timeout=120)
+    assert ran.returncode == 0, ran.stderr
+    expected = {
+        name: hashlib.sha256(data).hexdigest()
+        for name, data in content.items()
+        if name.startswith("course_lib/") and not name.startswith("course_lib/grading/")
+    }
+    assert json.loads(ran.stdout) == expected
+
+
+def _course(written: Path, *arguments: str, timeout: float = 300) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(written), "COURSE_ROOT": str(written)}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # each worker would compile the library again
+    command = [sys.executable, "-m", "course_lib", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, env=environment, cwd=written, timeout=timeout)
+
+
+def test_check_in_the_bundle_leaves_open_what_needs_the_reference(written, tmp_path):
+    labs.find("lab01").write_reference(tmp_path)
+    ran = _course(written, "check", "lab01", str(tmp_path), "--json")
+    assert ran.stdout, ran.stderr
+    found = json.loads(ran.stdout)
+    tasks = {one["task"]["id"]: one for one in found["tasks"]}
+    assert tasks["profile"]["tier"] == tasks["accuracy"]["tier"] == "full"
+    assert all(one["met"] is None for one in tasks["speed"]["criteria"] if one["name"] == "speed over the reference engine")
+    # How fast the engine is compared with PyTorch depends on the machine.
+    assert tasks["speed"]["code"] == "no_reference" or tasks["speed"]["tier"] == "none"
+    assert ran.returncode == (0 if found["open"] else 1)
+
+
+def test_a_reference_that_is_asked_for_says_what_is_missing(written, tmp_path):
+    code = "from course_lib import labs; from pathlib import Path; labs.find('lab02').write_reference(Path('.'))"
+    environment = {**os.environ, "PYTHONPATH": str(written)}
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, cwd=tmp_path, timeout=120
+    )
+    assert ran.returncode == 1 and "only the grader has it" in ran.stderr.splitlines()[-1]
+
+
+@pytest.mark.slow
+def test_both_commands_of_the_readme_work(written, tmp_path):
+    """`make demo` and `make test` in an environment that they make: about ten minutes, most of it installation."""
+    folder = tmp_path / "course"
+    folder.mkdir()
+    subprocess.run(["cp", "-r", f"{written}/.", folder], check=True)
+    clean = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "COURSE_ROOT", "VIRTUAL_ENV")}
+    for target, expected in (("demo", "0 of 10 points"), ("test", "0 failed, 4 passed")):
+        command = ["make", target, f"PYTHON={sys.executable}"]
+        ran = subprocess.run(command, capture_output=True, text=True, env=clean, cwd=folder, timeout=2400)
+        assert ran.returncode == 0, ran.stdout[-2000:] + ran.stderr[-2000:]
+        assert expected in ran.stdout
