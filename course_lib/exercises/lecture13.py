@@ -1,0 +1,250 @@
+"""Exercises of lecture 13: blocks of a chain, the raw call, wrong outputs, and keywords that are not read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from course_lib.exercises.comparing import shown
+from course_lib.exercises.exercise import Answer, Case, Exercise, NotYet
+
+
+class _Input:
+    """A stand-in for `torch_tensorrt.Input`: it only remembers."""
+
+    def __init__(
+        self, shape: Any = None, *, min_shape: Any = None, opt_shape: Any = None, max_shape: Any = None, **_: Any
+    ) -> None:
+        self.shape, self.range = shape, (min_shape, opt_shape, max_shape)
+
+    def __repr__(self) -> str:
+        return "Input(...)"
+
+
+class _TorchTensorRT:
+    """A stand-in for the module `torch_tensorrt`: its `compile` accepts every keyword, as the real one does."""
+
+    Input = _Input
+
+    def __init__(self) -> None:
+        self.calls: list[dict[str, Any]] = []
+
+    def compile(self, module: Any, ir: str = "default", inputs: Any = None, arg_inputs: Any = None, **kwargs: Any) -> str:
+        self.calls.append({"module": module, "ir": ir, "inputs": arg_inputs if inputs is None else inputs, **kwargs})
+        return "the compiled module"
+
+
+_RANGE = ((1, 1, 32, 32), (8, 1, 32, 32), (32, 1, 32, 32))
+
+
+def _whole_and_dynamic(compile_whole: Answer) -> None:
+    library = _TorchTensorRT()
+    call = "compile_whole(torch_tensorrt, module, smallest, best, largest)"
+    found = compile_whole(library, "the module", *_RANGE)
+    if len(library.calls) != 1:
+        raise NotYet(f"`{call}` compiled {len(library.calls)} times, expected once. Call `torch_tensorrt.compile`.")
+    made = library.calls[0]
+    if made["module"] != "the module":
+        raise NotYet(f"`{call}` compiled {shown(made['module'])}, expected `module`. It is the first argument.")
+    if made["ir"] != "dynamo":
+        raise NotYet(f"`{call}` used the frontend {made['ir']!r}, expected 'dynamo'. Only this result can be saved: pass `ir`.")
+    _the_range(made["inputs"], call)
+    if made.get("require_full_compilation") is not True:
+        raise NotYet(
+            f"`{call}` allowed parts in PyTorch, expected an error instead. "
+            "An operator without a converter would stay there silently: pass `require_full_compilation=True`."
+        )
+    if "enabled_precisions" in made:
+        raise NotYet(
+            f"`{call}` passed `enabled_precisions`, expected no keyword for the type. "
+            "It is ignored since 2.13; the module has the type."
+        )
+    if found != "the compiled module":
+        raise NotYet(f"`{call}` returned {shown(found)}, expected the compiled module. Return what `compile` returns.")
+
+
+def _the_range(inputs: Any, call: str) -> None:
+    if not isinstance(inputs, (list, tuple)) or len(inputs) != 1:
+        raise NotYet(f"`{call}` passed the inputs {shown(inputs)}, expected a list with one `Input`. `arg_inputs` is a list.")
+    only = inputs[0]
+    if not isinstance(only, _Input):
+        raise NotYet(f"`{call}` passed {shown(only)}, expected a `torch_tensorrt.Input`. A tensor or a shape fixes the batch.")
+    if only.range == _RANGE:
+        return
+    if only.shape is not None:
+        advice = "One shape fixes the batch. Use `min_shape`, `opt_shape` and `max_shape`."
+    elif sorted(map(str, only.range)) == sorted(map(str, _RANGE)):
+        advice = "The three shapes are in the wrong places: `min_shape` is the smallest, `opt_shape` the best."
+    else:
+        advice = "Pass all three shapes by their names."
+    raise NotYet(f"`{call}` made an input with the range {only.range}, expected {_RANGE}. {advice}")
+
+
+def _arrays(**values: list[float]) -> dict[str, np.ndarray]:
+    return {name: np.array(value) for name, value in values.items()}
+
+
+_EXACT = _arrays(logits=[10.0, -20.0], boxes=[100.0, 200.0], score=[0.5, 0.25], mask=[1.0, 0.0])
+_EAGER = _arrays(logits=[10.01, -20.02], boxes=[100.0, 200.1], score=[0.5001, 0.25], mask=[1.001, 0.0])
+_ENGINE = _arrays(logits=[10.03, -20.0], boxes=[100.0, 199.75], score=[np.nan, 0.25], mask=[0.9985, 0.0])
+
+
+def _compile_like(module: object, *, min_block_size: int = 5, truncate_double: bool = False, **kwargs: object) -> None:
+    """Reads three names, and accepts every other one."""
+
+
+def _save_like(module: object, path: str = "", **settings: object) -> None:
+    """Its catch-all has another name."""
+
+
+_T, _F = True, False
+
+EXERCISES = (
+    Exercise(
+        id="13.1",
+        title="The blocks of a chain",
+        minutes=12,
+        difficulty=2,
+        call="blocks(supported, min_block_size)",
+        hint="Write down the runs of equal flags first. Which of them change their place, and which neighbors are then equal?",
+        cases=(
+            Case(
+                ([_T, _T, _F, _T, _T, _T, _T, _T, _F, _T], 3),
+                [("PyTorch", 3), ("TensorRT", 5), ("PyTorch", 2)],
+                {
+                    "A block with fewer than `min_block_size` operators returns to PyTorch.": [
+                        ("TensorRT", 2),
+                        ("PyTorch", 1),
+                        ("TensorRT", 5),
+                        ("PyTorch", 1),
+                        ("TensorRT", 1),
+                    ],
+                    "Neighboring blocks in PyTorch are one block: join them after the short ones have moved.": [
+                        ("PyTorch", 2),
+                        ("PyTorch", 1),
+                        ("TensorRT", 5),
+                        ("PyTorch", 1),
+                        ("PyTorch", 1),
+                    ],
+                    "You dropped short blocks. Their operators still run, in PyTorch.": [
+                        ("PyTorch", 1),
+                        ("TensorRT", 5),
+                        ("PyTorch", 1),
+                    ],
+                },
+            ),
+            Case(
+                ([_T, _T, _T, _F, _T, _T, _T, _T, _T], 5),
+                [("PyTorch", 4), ("TensorRT", 5)],
+                {"A block of exactly `min_block_size` operators stays in TensorRT: compare with `>=`.": [("PyTorch", 9)]},
+            ),
+            Case(
+                ([_T, _F, _F, _T], 1),
+                [("TensorRT", 1), ("PyTorch", 2), ("TensorRT", 1)],
+                {"You always used 5, the default. This call has a `min_block_size` of 1.": [("PyTorch", 4)]},
+            ),
+        ),
+    ),
+    Exercise(
+        id="13.2",
+        title="The call without the wrapper",
+        minutes=8,
+        difficulty=1,
+        call="compile_whole(torch_tensorrt, module, smallest, best, largest)",
+        hint="One `Input` with three shapes, and one call of `torch_tensorrt.compile`.",
+        examine=_whole_and_dynamic,
+    ),
+    Exercise(
+        id="13.3",
+        title="Wrong, or only rounded?",
+        minutes=10,
+        difficulty=2,
+        call="wrong_outputs(exact, eager, engine, factor)",
+        hint="Compute two errors for each output, both against `exact`: that of PyTorch in the same type, and that of the engine.",
+        cases=(
+            Case(
+                (_EXACT, _EAGER, _ENGINE, 2),
+                ["boxes", "score"],
+                {
+                    "You compared the engine with PyTorch in the same type, which is rounded, too. Compare both with `exact`.": [
+                        "boxes",
+                        "score",
+                        "mask",
+                    ],
+                    "The engine returns NaN in `score`, and no comparison with NaN is true. Ask whether the error is small enough.": [
+                        "boxes"
+                    ],
+                    "You compared the engine with the rounded answer, and missed the NaN in `score`.": ["boxes", "mask"],
+                    "One fixed tolerance is too strict for `logits`. PyTorch in the same type shows what is usual.": [
+                        "logits",
+                        "boxes",
+                        "score",
+                        "mask",
+                    ],
+                    "A relative tolerance of 1 % hides `boxes`. Its error is 2.5 times the usual one.": ["score"],
+                },
+                shown="wrong_outputs(exact, eager, engine, 2)",
+            ),
+            Case(
+                (_EXACT, _EAGER, _EAGER, 1),
+                [],
+                {"An error that equals the bound is not beyond it.": ["logits", "boxes", "score", "mask"]},
+                shown="wrong_outputs(exact, eager, eager, 1)",
+            ),
+        ),
+    ),
+    Exercise(
+        id="13.4",
+        title="Keywords that have no effect",
+        minutes=12,
+        difficulty=2,
+        call="unread_keywords(function, keywords)",
+        hint="`inspect.signature(function).parameters` has the names, and each has a `kind`.",
+        cases=(
+            Case(
+                (_compile_like, ("min_blok_size", "truncate_double", "calibrator")),
+                {"min_blok_size": "min_block_size", "calibrator": ""},
+                {
+                    "`truncate_double` is a parameter of the function, so it has an effect.": {
+                        "min_blok_size": "min_block_size",
+                        "truncate_double": "truncate_double",
+                        "calibrator": "",
+                    },
+                    "`calibrator` has no similar name, and it is ignored all the same: map it to an empty text.": {
+                        "min_blok_size": "min_block_size"
+                    },
+                    "`min_blok_size` is close to a parameter: name it, with `difflib.get_close_matches`.": {
+                        "min_blok_size": "",
+                        "calibrator": "",
+                    },
+                    "`get_close_matches` returns a list. Use its first entry.": {
+                        "min_blok_size": ["min_block_size"],
+                        "calibrator": [],
+                    },
+                    "`**kwargs` accepts both names, but nothing reads them there.": {},
+                },
+                shown='unread_keywords(compile_like, ("min_blok_size", "truncate_double", "calibrator"))',
+            ),
+            Case(
+                (_compile_like, ("kwargs",)),
+                {"kwargs": ""},
+                {
+                    "`kwargs` is the name of the catch-all, not a parameter: leave out the kind `VAR_KEYWORD`.": {},
+                    "Do not suggest the name of the catch-all.": {"kwargs": "kwargs"},
+                },
+                shown='unread_keywords(compile_like, ("kwargs",))',
+            ),
+            Case(
+                (_save_like, ("settings", "filepath", "module")),
+                {"settings": "", "filepath": "path"},
+                {
+                    "The catch-all of this function is named `settings`. Ask for the kind of a parameter, not for its name.": {
+                        "filepath": "path"
+                    }
+                },
+                shown='unread_keywords(save_like, ("settings", "filepath", "module"))',
+            ),
+        ),
+    ),
+)
