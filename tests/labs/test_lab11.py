@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -15,13 +16,15 @@ from onnx import TensorProto, numpy_helper
 from course_lib import labs
 from course_lib.engines import LayerTable
 from course_lib.engines.layers import Layer, LayerTensor
-from course_lib.errors import BuildError, CourseError, EngineError, ExaminerFault
+from course_lib.errors import BuildError, CourseError, EngineError, ExaminerFault, ReferenceAbsent
 from course_lib.grading.isolation import sandbox
 from course_lib.grading.judge.judging import judge
 from course_lib.labs import Examiner, Outcome
+from course_lib.labs.framework import withheld
 from course_lib.labs.framework.submission_files import MISSING_FILE
+from course_lib.labs.framework.task import NO_REFERENCE
 from course_lib.labs.lab11_four_bits import figures, graph_file, network, plans
-from course_lib.labs.lab11_four_bits.judge import functions, packing, quality
+from course_lib.labs.lab11_four_bits.judge import functions, packing, quality, searching
 from course_lib.labs.lab11_four_bits.lab import FourBits
 from course_lib.labs.lab11_four_bits.loss import BUDGET, Lost, Meter
 from course_lib.labs.lab11_four_bits.network import PRODUCTS
@@ -163,6 +166,39 @@ def test_a_search_that_never_ends_is_stopped(tmp_path, monkeypatch):
     (tmp_path / "scales.py").write_text("def search(weight, block, importance):\n    while True: pass\n")
     outcome = examined(tmp_path, "search")
     assert outcome.tier == "none" and "no answer within 1 s" in outcome.message
+
+
+@pytest.fixture
+def in_the_bundle(monkeypatch, in_process) -> None:
+    """Without the reference, as learners have the course."""
+    import course_lib.labs.lab11_four_bits.reference as package
+
+    for name in ("packing", "scales", "choice"):
+        monkeypatch.setitem(sys.modules, f"{package.__name__}.{name}", withheld)
+        monkeypatch.setattr(package, name, withheld, raising=False)
+
+
+def test_without_the_reference_only_the_search_is_open(tmp_path, in_process, request):
+    made.other_forms(tmp_path)
+    request.getfixturevalue("in_the_bundle")
+    found = {one.task.id: one for one in LAB.examine_as_learner(tmp_path, Examiner(seed=5)).outcomes}
+    assert {name: one.tier for name, one in found.items()} == SOLVED | {"search": "inconclusive"}
+    assert found["search"].code == NO_REFERENCE and len(found["search"].criteria) == 6
+    with pytest.raises(ReferenceAbsent):
+        LAB.write_reference(tmp_path)
+
+
+def test_without_the_reference_round_to_nearest_is_still_a_mistake(tmp_path, in_the_bundle):
+    (tmp_path / "scales.py").write_text(made.scales({"np.linspace(0.32, 1.02, 64)": "[1.0]"}))
+    outcome = LAB.examine_as_learner(tmp_path, Examiner(seed=5), only="search").outcomes[0]
+    assert (outcome.tier, outcome.points) == ("none", 0) and "relative to round to nearest is 1.000" in outcome.message
+
+
+def test_what_reaches_the_bound_is_below_round_to_nearest():
+    """So nothing that the bundle's check turns away would have had the points."""
+    for seed in range(8):
+        for question in searching.questions(np.random.default_rng(seed)):
+            assert searching.MOST * question.reference < searching.LESS_THAN_NEAREST * question.error(question.nearest())
 
 
 # Mistakes in the weights

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -10,6 +11,7 @@ from course_lib.errors import MISSING_FILE, BuildError, EngineError
 from course_lib.labs.framework.criteria import tier
 from course_lib.labs.framework.examination import Examination, Examiner
 from course_lib.labs.framework.lab import Lab
+from course_lib.labs.framework.reference import absent
 from course_lib.labs.framework.submission_files import missing, submitted
 from course_lib.labs.framework.task import Outcome, Task
 from course_lib.labs.lab11_four_bits import graph_file, plans
@@ -108,9 +110,26 @@ class FourBits(Lab):
         said, hint = searching.problem(answered)
         if said:
             return self.outcome("search", "none", said, hint)
+        if self._lacks_reference():
+            return self._search_without_reference(answered)
         full, half = searching.criteria(answered)
         context, hint = searching.recognized(answered) if tier(full, half)[0] != "full" else ("", "")
         return self.judged("search", full, half, hint, context=context)
+
+    def _lacks_reference(self) -> bool:
+        from course_lib.labs.lab11_four_bits.reference import scales
+
+        return absent(scales)
+
+    def _search_without_reference(self, answered: Sequence[searching.Searched]) -> Outcome:
+        """In the learner's bundle: whether the search gains what every good one gains. The rest is open."""
+        full, half = searching.criteria_without_reference(answered)
+        hint = "Try smaller scales for each block, and weigh each squared error with its importance."
+        judged = self.judged("search", full, half, hint)
+        if judged.tier != "full":
+            return judged
+        (still,) = self.open_outcomes(("search",))
+        return replace(still, criteria=judged.criteria)
 
     def _graph(self, folder: Path, examiner: Examiner, wanted: Sequence[str], figures: dict[str, float]) -> Sequence[Outcome]:
         examiner.begins("size: your weights on secret text", 10)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -12,6 +12,8 @@ from course_lib.labs.framework.criteria import ALL, HALF, Criterion
 from course_lib.labs.lab11_four_bits.judge.functions import Answer, Unwritten
 
 MOST = 1.04  # times the reference's error
+# Of the error of round to nearest. What leaves more is also above `MOST`: the reference leaves at most 0.9, measured in 12 draws.
+LESS_THAN_NEAREST = 0.97
 _ALIKE = 0.015  # relative difference of two errors that the same method leaves, with other fractions
 _SMALLEST = np.float32(2.0**-24)  # positive number of FP16
 
@@ -114,6 +116,12 @@ class Searched:
         return ""
 
     @cached_property
+    def of_nearest(self) -> float:
+        """The error relative to that of round to nearest."""
+        assert not isinstance(self.answer, str)
+        return self.question.error(self.answer) / self.question.error(self.question.nearest())
+
+    @cached_property
     def ratio(self) -> float:
         """The error relative to the reference's."""
         assert not isinstance(self.answer, str)
@@ -125,6 +133,16 @@ def criteria(found: Sequence[Searched]) -> tuple[list[Criterion], list[Criterion
     full = [_criterion(one, ALL) for one in found]
     half = [_criterion(one, HALF) for one in found if one.question.even]
     return full, half
+
+
+def criteria_without_reference(found: Sequence[Searched]) -> tuple[list[Criterion], list[Criterion]]:
+    """What is needed for all points and for half of them, and can be told without the reference."""
+    name, bound = "squared error of the weights with {}, relative to round to nearest", f"at most {LESS_THAN_NEAREST:g}"
+    full = [
+        Criterion(name.format(one.question.name), f"{one.of_nearest:.3f}", bound, one.of_nearest <= LESS_THAN_NEAREST)
+        for one in found
+    ]
+    return full, [replace(one, needed_for=HALF) for one, asked in zip(full, found, strict=True) if asked.question.even]
 
 
 def _criterion(one: Searched, needed_for: str) -> Criterion:
