@@ -171,11 +171,10 @@ def test_a_search_that_never_ends_is_stopped(tmp_path, monkeypatch):
 @pytest.fixture
 def in_the_bundle(monkeypatch, in_process) -> None:
     """Without the reference, as learners have the course."""
-    import course_lib.labs.lab11_four_bits.reference as package
-
-    for name in ("packing", "scales", "choice"):
-        monkeypatch.setitem(sys.modules, f"{package.__name__}.{name}", withheld)
-        monkeypatch.setattr(package, name, withheld, raising=False)
+    package = "course_lib.labs.lab11_four_bits.reference"
+    for name in (package, *(f"{package}.{name}" for name in ("packing", "scales", "choice"))):
+        monkeypatch.setitem(sys.modules, name, withheld)
+    monkeypatch.setattr("course_lib.labs.lab11_four_bits.reference", withheld)
 
 
 def test_without_the_reference_only_the_search_is_open(tmp_path, in_process, request):
