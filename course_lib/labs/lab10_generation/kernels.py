@@ -82,7 +82,9 @@ def profiles(recipe: Recipe) -> tuple[Recipe, Recipe]:
         BuildError: it has other profiles than these two.
     """
     if recipe.precision != "fp16":
-        raise BuildError(f'recipe.toml says precision = "{recipe.precision}"; the grader compiles your graph in "fp16"', code=PRECISION)
+        raise BuildError(
+            f'recipe.toml says precision = "{recipe.precision}"; the grader compiles your graph in "fp16"', code=PRECISION
+        )
     if len(recipe.profiles) != 2:
         raise BuildError(f"recipe.toml has {len(recipe.profiles)} profiles, expected two: prompts, and one token", code=PROFILE)
     found: dict[bool, Recipe] = {}
