@@ -29,9 +29,11 @@ def _examine_rejections(called: Answer) -> None:
         found = called(_onnx(text))
         what = f"for a graph with {len(expected)} unsupported nodes, `rejected_nodes` returned {shown(found)}, expected {expected}."
         if isinstance(found, bool):
-            raise NotYet(f"{what} That is whether the parser succeeded: ask it for its errors, `parser.num_errors`.")
+            raise NotYet(
+                f"{what} The result only says whether the parser succeeded: ask it for its errors, `parser.num_errors`."
+            )
         if not isinstance(found, (list, tuple)):
-            raise NotYet(f"{what} Return a list with a pair for each error; it is empty if there is none.")
+            raise NotYet(f"{what} Return a list with a pair for each error; it is empty if there are none.")
         pairs = [tuple(pair) if isinstance(pair, (list, tuple)) else pair for pair in found]
         if pairs != expected:
             raise NotYet(f"{what} {_rejection_hint(pairs, expected)}")
@@ -86,11 +88,11 @@ def _examine_plan(called: Answer, batches: tuple[int, int, int]) -> None:
             "Set the config's number of compute capabilities to 1, and the first one to `trt.ComputeCapability.SM89`."
         )
     lowest, best, largest = batches
-    given = f"the plan for batches from {lowest} to {largest} with the best at {best} does not have this range."
+    given = f"the plan should accept batches from {lowest} to {largest}, tuned for {best}, but it has another range."
     if {lowest, largest} <= limits:
         return
     if largest not in limits and lowest not in limits:
-        raise NotYet(f"{given} Use the shapes that the function gets, and pass the smallest, the best and the largest one.")
+        raise NotYet(f"{given} Use the shapes that the function receives, and pass the smallest, the best and the largest one.")
     if largest not in limits:
         raise NotYet(f"{given} It rejects {largest}: the last shape of `profile.set_shape` is the largest one.")
     raise NotYet(f"{given} It rejects {lowest}: the first shape of `profile.set_shape`, after the name, is the smallest one.")
@@ -112,13 +114,13 @@ EXERCISES = (
         minutes=10,
         difficulty=2,
         call="profile_for(shapes)",
-        hint="Look at each dimension alone for `min` and `max`. For `opt`, count the whole shapes.",
+        hint="Treat each dimension separately for `min` and `max`. For `opt`, count the whole shapes.",
         cases=(
             Case(
                 (_TRAFFIC,),
                 {"min": (1, 1, 32, 32), "opt": (4, 1, 32, 64), "max": (8, 1, 64, 64)},
                 {
-                    "Tuples are compared by their first number that differs. Take the smallest and the largest size of each dimension.": {
+                    "Python compares tuples by the first number that differs. Take the smallest and the largest size of each dimension.": {
                         "min": (1, 1, 64, 32),
                         "opt": (4, 1, 32, 64),
                         "max": (8, 1, 64, 32),

@@ -65,14 +65,14 @@ EXERCISES = (
                 610,
                 {
                     "The second kernel also reads `a`, which the first one computes. So the first kernel has to write `a`.": 510,
-                    "`y` is read in the kernel that computes it, and nowhere else. It is not written.": 710,
+                    "Only the kernel that computes `y` reads it, so `y` is not written.": 710,
                 },
                 shown="traffic(two kernels; the second reads a and b of the first)",
             ),
             Case(
                 ([[_CONV, _NORM, _RELU]], _BYTES, {"y", "a"}),
                 310,
-                {"`a` is an output of the network, so the kernel has to write it, although it needs it itself.": 210},
+                {"`a` is an output of the network, so the kernel has to write `a`, although it also uses `a` itself.": 210},
                 shown="traffic(one kernel; a is also an output of the network)",
             ),
             Case(
@@ -89,13 +89,13 @@ EXERCISES = (
         minutes=12,
         difficulty=2,
         call="fold_before(weight, bias, scale, shift)",
-        hint="Write the layer's result for one output as a sum over the inputs, put scale and shift into it, and sort the terms.",
+        hint="Write the layer's result for one output as a sum over the inputs, insert the scale and the shift, and collect the terms.",
         cases=(
             Case(
                 (_WEIGHT, _BIAS, _SCALE, _SHIFT),
                 (np.array([[2.0, 20.0], [6.0, 40.0]]), np.array([9.0, 19.0])),
                 {
-                    "You scaled the rows. A row is an output, and the norm scales the inputs: those are the columns.": (
+                    "You scaled the rows. A row belongs to an output, but the norm scales the inputs, which are the columns.": (
                         np.array([[2.0, 4.0], [30.0, 40.0]]),
                         np.array([9.0, 19.0]),
                     ),
@@ -132,8 +132,8 @@ EXERCISES = (
                 (_GRAPH, "conv", {"f"}, _POINTWISE),
                 ["relu", "scale", "add"],
                 {
-                    "You stopped after one node. The epilogue may go on with the result of that node.": ["relu"],
-                    "You skipped the pooling and went on behind it. What comes after a node that does not fit is another kernel.": [
+                    "You stopped after one node. The epilogue can continue with the result of that node.": ["relu"],
+                    "You skipped the pooling and continued after it. The nodes after one that breaks a rule are in another kernel.": [
                         "relu",
                         "scale",
                         "add",
@@ -145,14 +145,14 @@ EXERCISES = (
                         "add",
                         "pool",
                     ],
-                    "You did not check the operators at all: the pooling needs neighbors.": [
+                    "You did not check the operators: neither the pooling nor a node after it is allowed.": [
                         "relu",
                         "scale",
                         "add",
                         "pool",
                         "tanh",
                     ],
-                    "You stopped before the sum. Its second input is finished already, and the epilogue can read it.": [
+                    "You stopped before the sum. Its second input is already in memory, and the epilogue can read it.": [
                         "relu",
                         "scale",
                     ],
@@ -175,7 +175,7 @@ EXERCISES = (
                         "scale",
                         "other",
                     ],
-                    "You left out the ReLU. Its own result is stored, which an epilogue does anyway.": [],
+                    "You left out the ReLU. Its result must be stored, and an epilogue can store its last result.": [],
                 },
                 shown="epilogue(conv - relu, whose result two nodes read)",
             ),

@@ -55,7 +55,7 @@ def _scales_hint(scales: np.ndarray) -> str:
 
 def _codes_hint(codes: np.ndarray) -> str:
     if codes.ravel()[2] == 2:  # 2.54
-        return "You cut off digits: an int8 conversion does not round. Use `np.rint` before it."
+        return "Your codes are truncated, because a conversion to int8 does not round. Use `np.rint` before the conversion."
     return "Round the weight divided by the scale of its filter."
 
 
@@ -76,7 +76,7 @@ def _examine_pair(called: Answer) -> None:
         ("DequantizeLinear", "Without it, the readers of the tensor get codes."),
     ):
         if operator not in nodes:
-            raise NotYet(f"the graph has the operators {sorted(nodes)}, expected also {operator}. {hint}")
+            raise NotYet(f"the graph has the operators {sorted(nodes)}, expected {operator} as well. {hint}")
     quantize, dequantize = nodes["QuantizeLinear"], nodes["DequantizeLinear"]
     if quantize.input[0] != "a":
         raise NotYet(
@@ -85,13 +85,15 @@ def _examine_pair(called: Answer) -> None:
     readers = [node.op_type for node in model.graph.node if "a" in node.input and node.op_type != "QuantizeLinear"]
     if readers:
         hint = (
-            "Let every node that reads `a` read the result of DequantizeLinear." if len(readers) > 1 else "It has two readers."
+            "Let every node that reads `a` read the result of DequantizeLinear."
+            if len(readers) > 1
+            else "The tensor has two readers."
         )
         raise NotYet(f"`a` is still read by {' and '.join(readers)}, so the pair has no effect there. {hint}")
     kinds = {constant.name: constant.data_type for constant in model.graph.initializer}
     zeros = [node.input[2] if len(node.input) > 2 else "" for node in (quantize, dequantize)]
     if any(kinds.get(name) != TensorProto.INT8 for name in zeros):
-        raise NotYet("the codes are not INT8. Their type is that of the zero point, and UINT8 without one: store an `np.int8`.")
+        raise NotYet("the codes are not INT8. The zero point sets their type, which is UINT8 without one: store an `np.int8`.")
     try:
         checker.check_model(model, full_check=True)
     except Exception as error:
@@ -176,7 +178,7 @@ EXERCISES = (
                 {
                     "You returned the lower edge of the bin. Its values reach up to the upper edge, so clip there.": 1.0,
                     "You returned the middle of the bin. Half of its values would be clipped as well.": 1.5,
-                    "80 percent is reached in bin 1 exactly, and equality suffices: search with `>=`.": 4.0,
+                    "Bin 1 reaches exactly 80 percent, and equality suffices: search with `>=`.": 4.0,
                     "That is 80 percent of the largest value. Look for 80 percent of the *number* of values.": 4.8,
                 },
             ),
@@ -201,7 +203,7 @@ EXERCISES = (
         minutes=20,
         difficulty=3,
         call="add_pair(model, tensor, scale)",
-        hint="Three steps: the readers get a new name, the constants are stored, and two nodes follow the one that computes the tensor.",
+        hint="Give the readers a new input name, store the constants, and insert two nodes after the one that computes the tensor.",
         examine=_examine_pair,
     ),
 )

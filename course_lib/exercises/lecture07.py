@@ -86,7 +86,7 @@ def _examine_equalize(called: Answer) -> None:
             if unbiased
             else "What divides row k of the first weight multiplies column k of the second."
         )
-        raise NotYet(f"the two layers compute something else than before. {hint}")
+        raise NotYet(f"the two layers no longer compute the same function. {hint}")
     if same(written, np.abs(_FIRST).max(1)):
         raise NotYet(f"{ratios}, as before. Compute a factor for each channel from both maxima.")
     if not same(written, read, tolerance=1e-4):
@@ -101,12 +101,12 @@ def _factor_hint(written: np.ndarray, read: np.ndarray) -> str:
     before = np.abs(_FIRST).max(1) / np.abs(_SECOND).max(0)
     after = written / read
     if same(after, 1 / before, tolerance=1e-4):
-        return "The two layers have changed places: dividing by a / b moves too much. Take its root."
+        return "The maxima of the two layers are exchanged: dividing by a / b moves too much. Take the square root of a / b."
     if same(written, np.ones(2)):
         return "You made every maximum of the first weight 1, which moves the problem into the second."
     if (np.abs(np.log(after)) > np.abs(np.log(before)) * 1.01).all():
-        return "The spread has grown: the factor is upside down."
-    return "The factor is the root of the written maximum divided by the read maximum."
+        return "The spread has grown: you used the inverse of the factor."
+    return "The factor is the square root of the written maximum divided by the read maximum."
 
 
 EXERCISES = (
@@ -130,11 +130,11 @@ EXERCISES = (
                         [-4, -4, -2, 1, 3, 3]
                     )
                     / 4,
-                    "You did not clip: the codes run far beyond 3 bits.": np.array([-6, -4, -2, 1, 3, 15]) / 3,
-                    "Those are the codes. Multiply them by the scale, so that the values have their old unit.": np.array(
+                    "You did not clip: some codes need more than 3 bits.": np.array([-6, -4, -2, 1, 3, 15]) / 3,
+                    "Those are the codes. Multiply them by the scale, so that the values are in their original range.": np.array(
                         [-4.0, -4, -2, 1, 3, 3]
                     ),
-                    "You cut off digits. Round to the nearest code.": np.array([-4, -3, -1, 0, 2, 3]) / 3,
+                    "Your codes are truncated. Round to the nearest code.": np.array([-4, -3, -1, 0, 2, 3]) / 3,
                 },
                 shown="fake_quantize([-2, -1.2, -0.5, 0.2, 0.9, 5], 1, 3)",
             ),

@@ -30,14 +30,14 @@ def _found_by_the_parser(plugin_node: Answer) -> None:
     if (list(node.input), list(node.output)) != (["x", "r"], ["y"]):
         raise NotYet(
             f"The node reads {list(node.input)} and writes {list(node.output)}, expected ['x', 'r'] and ['y']. "
-            "The order of the inputs is their position in `enqueue`."
+            "Their order is the order in which `enqueue` receives them."
         )
     found = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
     for name, expected in _ATTRIBUTES.items():
         if type(found.get(name)) is not type(expected) or found[name] != expected:
             raise NotYet(f"The attribute `{name}` is {found.get(name)!r}, expected {expected!r}. {_ATTRIBUTE_HINTS[name]}")
     if helper.get_attribute_value(plugin_node(2.0).attribute[list(found).index("scale")]) != 2.0:
-        raise NotYet("`plugin_node(2.0)` has another `scale`, expected 2.0. Use the parameter.")
+        raise NotYet("`plugin_node(2.0)` does not have the `scale` 2.0. Use the parameter.")
 
 
 _ATTRIBUTE_HINTS = {
@@ -104,7 +104,7 @@ EXERCISES = (
             Case(
                 (_NEIGHBORS, 4),
                 4,
-                {"Your last byte is one too far: a load of 4 bytes from byte 124 ends with byte 127.": 5},
+                {"Your last byte is too large by one: a load of 4 bytes from byte 124 ends with byte 127.": 5},
                 shown="sectors([0, 4, 8, ..., 124], 4)",
             ),
             Case(
@@ -172,12 +172,16 @@ EXERCISES = (
                 ([4096, 8192], 72, 2),
                 1,
                 {
-                    "A head has 144 bytes, a multiple of 16. Its second half begins after 72 bytes, which is not.": 8,
-                    "The course has two kernels, for 16 bytes and for one number. A width between them does not exist.": 4,
+                    "A head has 144 bytes, a multiple of 16. Its second half begins after 72 bytes, which is not a multiple of 16.": 8,
+                    "The course has two kernels, for 16 bytes and for one number. It does not have a kernel for a width between them.": 4,
                 },
             ),
             Case(([4096, 8200], 128, 2), 1, {"The second address is not a multiple of 16. Every pointer must be.": 8}),
-            Case(([4112, 8192], 128, 2), 8, {"4112 is a multiple of 16, as a tensor from its 9th number on is.": 1}),
+            Case(
+                ([4112, 8192], 128, 2),
+                8,
+                {"4112 is a multiple of 16. A slice that starts at the 9th FP16 number of a tensor is still aligned.": 1},
+            ),
         ),
     ),
     Exercise(
@@ -186,7 +190,7 @@ EXERCISES = (
         minutes=10,
         difficulty=2,
         call="supports(pos, tensors)",
-        hint="Ask for the layout first, then for the type that is allowed at this position.",
+        hint="Check the layout first, then whether the type is allowed at this position.",
         cases=(
             Case(
                 (3, [_HALF, _TABLE, _TABLE, _HALF]),

@@ -58,7 +58,7 @@ def _whole_and_dynamic(compile_whole: Answer) -> None:
     if "enabled_precisions" in made:
         raise NotYet(
             f"`{call}` passed `enabled_precisions`, expected no keyword for the type. "
-            "It is ignored since 2.13; the module has the type."
+            "The keyword is ignored since 2.13, and the module determines the type."
         )
     if found != "the compiled module":
         raise NotYet(f"`{call}` returned {shown(found)}, expected the compiled module. Return what `compile` returns.")
@@ -107,7 +107,7 @@ EXERCISES = (
         minutes=12,
         difficulty=2,
         call="blocks(supported, min_block_size)",
-        hint="Write down the runs of equal flags first. Which of them change their place, and which neighbors are then equal?",
+        hint="Write down the runs of equal flags first. Which runs move to PyTorch, and which neighbors are then equal?",
         cases=(
             Case(
                 ([_T, _T, _F, _T, _T, _T, _T, _T, _F, _T], 3),
@@ -189,7 +189,7 @@ EXERCISES = (
             Case(
                 (_EXACT, _EAGER, _EAGER, 1),
                 [],
-                {"An error that equals the bound is not beyond it.": ["logits", "boxes", "score", "mask"]},
+                {"An error that equals the bound does not exceed it.": ["logits", "boxes", "score", "mask"]},
                 shown="wrong_outputs(exact, eager, eager, 1)",
             ),
         ),
@@ -211,7 +211,7 @@ EXERCISES = (
                         "truncate_double": "truncate_double",
                         "calibrator": "",
                     },
-                    "`calibrator` has no similar name, and it is ignored all the same: map it to an empty text.": {
+                    "No parameter is similar to `calibrator`, but it is ignored as well: map it to an empty text.": {
                         "min_blok_size": "min_block_size"
                     },
                     "`min_blok_size` is close to a parameter: name it, with `difflib.get_close_matches`.": {
@@ -222,7 +222,7 @@ EXERCISES = (
                         "min_blok_size": ["min_block_size"],
                         "calibrator": [],
                     },
-                    "`**kwargs` accepts both names, but nothing reads them there.": {},
+                    "`**kwargs` accepts both names, but the function does not read them.": {},
                 },
                 shown='unread_keywords(compile_like, ("min_blok_size", "truncate_double", "calibrator"))',
             ),
