@@ -255,7 +255,7 @@ class _Reader:
         if source not in self.dequantize:
             tensor = self._constant(source, name)
             if tensor.data_type != _FLOAT16 or tuple(tensor.dims) != PRODUCTS[name]:
-                _reject(f"the weight of {name} is neither its FP16 constant nor from a {_DEQUANTIZE} with codes")
+                _reject(f"the weight of {name} is neither its FP16 constant nor the result of a {_DEQUANTIZE} with codes")
             return "FP16", 0, [self._array(tensor)]
         node = self.dequantize.pop(source)
         if len(node.input) != 2:
@@ -275,7 +275,7 @@ class _Reader:
             _reject(f"{name} is FP8 with several scales: this lab has one scale for the tensor, of shape ()")
         bits = self._array(codes).view(np.uint8)
         if ((bits & 127) == 127).any():
-            _reject(f"a code of {name} is NaN, which E4M3 has for what was beyond 448: clip before the cast")
+            _reject(f"a code of {name} is NaN, which a value beyond 448 becomes in E4M3: clip before the cast")
         return "FP8", 0, [bits, self._scales(name, scales)]
 
     def _int4(
@@ -297,7 +297,7 @@ class _Reader:
     def check_rest(self) -> None:
         """Whether everything else is the given graph's: its constants, and no others."""
         if self.dequantize:
-            _reject(f"a {_DEQUANTIZE} feeds no product, or two: each weight is stored once and read once")
+            _reject(f"a {_DEQUANTIZE} feeds no product, or several: store each weight once, and read it once")
         for name, tensor in self.given_constants.items():
             if name.removesuffix(".weight") in PRODUCTS:
                 continue

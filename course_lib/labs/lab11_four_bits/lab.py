@@ -162,7 +162,7 @@ class FourBits(Lab):
         context = f"Expanded by another kernel in each call: {', '.join(found.expanding)}." if found.expanding else ""
         hint = "Which block do these products have? Print the kernels of one of them for each block size."
         if not found.expanding:
-            hint = "Print the constants of the kernels of each product, with their types. Which are larger than your file says?"
+            hint = "Print the constants of the kernels of each product, with their types. Which are larger than in your file?"
         return self.judged("plan", *found.criteria(FULL_BITS, HALF_BITS), hint, context=context)
 
 
@@ -170,7 +170,7 @@ def _hint_for_size(bits: float, within: bool) -> str:
     if not within:
         return "Measure each product alone: which of them lose most in INT4? They may need smaller blocks or FP8."
     if bits > HALF_BITS:
-        return "Which products hardly lose anything in INT4? Begin with all of them in INT4, and give bits only to those that need them."
+        return "Which products hardly lose anything in INT4? Begin with INT4 everywhere, and give more bits only to those that need them."
     return "For each product and form: how much loss does it save, and how many more bits does it store? Take the best ratio first."
 
 

@@ -89,7 +89,7 @@ _MISTAKES: Sequence[tuple[str, Callable[[Int4], np.ndarray]]] = (
     ("The scales are in the order (out, in / block): transpose them, and do not reshape them.", _scales_as_rows_of_outputs),
     ("The two codes of each byte are exchanged: the first one belongs in the low four bits.", _exchanged),
     ("The codes are stored plus 8: INT4 is signed, in two's complement.", _plus_eight),
-    ("The scales are divided by instead of multiplied with: store the scale, not its reciprocal.",
+    ("These scales must be divided by instead of multiplied by: store the scale, not its reciprocal.",
      lambda one: _again(one, one.codes(), 1 / one.scales.astype(np.float32))),
 )  # fmt: skip
 

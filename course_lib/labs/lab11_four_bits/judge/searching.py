@@ -163,7 +163,7 @@ def problem(found: Sequence[Searched]) -> tuple[str, str]:
                 return where, "Each row of the weight belongs to one output. A block is `block` neighbors of a row."
             return (
                 where,
-                "Which scale does a block of zeros get, and what does FP16 make of a very small one? Any positive scale keeps zeros.",
+                "Which scale does a block of zeros get, and what does a very small scale become in FP16? Any positive scale keeps zeros.",
             )
     return "", ""
 
@@ -198,11 +198,11 @@ def recognized(found: Sequence[Searched]) -> tuple[str, str]:
         if wrong and all(_alike(one, scales(one.question)) for one in wrong):
             return f"{words}.", hint
     if wrong and all(one.question.name == "very small scales" for one in wrong):
-        return "", "Round each scale that you try to FP16 before you compute its error: the file stores what is left of it."
+        return "", "Round each scale that you try to FP16 before you compute its error: the file stores the rounded scale."
     if wrong and all(one.question.name == "heavy tails" for one in wrong):
         return (
             "",
-            "How far below round to nearest do your fractions reach? One very large weight may be worth clipping to a third.",
+            "How far below round to nearest do your fractions reach? The best scale may clip one very large weight to a third.",
         )
     return (
         "",

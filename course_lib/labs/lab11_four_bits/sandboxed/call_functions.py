@@ -61,7 +61,7 @@ def _answer(function: Callable[..., Any], call: list[Any], file: str) -> dict[st
         found = np.asarray(found)
         if found.dtype.kind not in "iuf" or found.nbytes > MOST_BYTES:
             raise TypeError(
-                f"the answer is not an array of numbers of a fitting size, but {found.dtype} of shape {found.shape}"
+                f"the answer is not an array of numbers, or it is too large: found {found.dtype} of shape {found.shape}"
             )
         return encoded(found)
     except BaseException as error:
