@@ -109,7 +109,7 @@ EXERCISES = (
                 (0.7, 10),
                 0.7001953125,
                 {
-                    "You cut off digits. Round to the nearest step: `round`, not `int`.": 0.69970703125,
+                    "Your result is truncated. Round to the nearest step: `round`, not `int`.": 0.69970703125,
                     "You used one bit too many: the step between 0.5 and 1 is 2 to the power of -11 with 10 mantissa bits.": 0.699951171875,
                 },
                 tolerance=1e-9,
@@ -127,7 +127,7 @@ EXERCISES = (
             Case(
                 (2049.0, 10),
                 2048.0,
-                {"2049 lies exactly between two numbers. Ties go to the even step, as `round` does it.": 2050.0},
+                {"2049 lies exactly between two numbers. Ties go to the even step, as in `round`.": 2050.0},
                 tolerance=1e-9,
             ),
             Case(
@@ -165,7 +165,7 @@ EXERCISES = (
                         "/ReduceMean_1",
                     ],
                     "You looked at inputs only. `/Mul` reads 4000, but its square overflows.": ["/ReduceMean_1", "/Sqrt"],
-                    "The square alone does not suffice: the next node would read infinity.": ["/Mul"],
+                    "It is not enough to keep `/Mul`: the next node would read infinity.": ["/Mul"],
                     "That limit is 2048, from which FP16 skips odd numbers. It still represents numbers up to 65,504.": [
                         "/Sub",
                         "/Mul",
@@ -181,7 +181,7 @@ EXERCISES = (
                 (_EPSILON, _SMALL),
                 ["/Add"],
                 {
-                    "The epsilon of 1e-12 becomes 0 in FP16. Keep a node also if one of its tensors is too small.": [],
+                    "The epsilon of 1e-12 becomes 0 in FP16. Also keep a node if one of its tensors is too small.": [],
                     "65,504 is the largest FP16 number, and it is exact: only larger numbers overflow.": [
                         "/Add",
                         "/Relu",

@@ -105,7 +105,7 @@ def _one_call(run_request: Answer) -> None:
             return
         raise NotYet(
             f"For {_ROOM + 1} images the function failed with {type(problem.__cause__).__name__}, expected your own ValueError. "
-            "Set the shape and check the answer before you write into a buffer."
+            "Set the shape and check the returned value before you write into a buffer."
         ) from problem
     raise NotYet(
         f"For {_ROOM + 1} images `{call}` returned {shown(found)}, expected a ValueError. "
@@ -173,7 +173,7 @@ EXERCISES = (
                 (3, 2, 3, 4, 2),
                 19,
                 {
-                    "You let copies overlap with kernels, and forgot the buffers: request 2 needs the set of request 0.": 17,
+                    "You let copies overlap with kernels but forgot the buffers: request 2 needs the set of request 0.": 17,
                     "That is one request after the other. The three units can work at the same time on different requests.": 32,
                     "That is when the last kernel ends. Its result must also be copied out.": 16,
                     "That is the slowest unit alone. The first copy in and the last copy out do not overlap with it.": 12,
@@ -257,7 +257,7 @@ EXERCISES = (
                 ([_A, _A, _B, _B, _B],),
                 ["plain", "capture", "plain", "capture", "replay"],
                 {
-                    "State B has the shape of A and another address. The graph of A would read the old memory.": [
+                    "State B has the shape of A but another address. The graph of A would read the old memory.": [
                         "plain",
                         "capture",
                         "replay",
@@ -271,14 +271,14 @@ EXERCISES = (
             Case(
                 ([_A, _A, _C, _C],),
                 ["plain", "capture", "plain", "capture"],
-                {"State C has the address of A and another shape: compare both.": ["plain", "capture", "replay", "replay"]},
+                {"State C has the address of A but another shape: compare both.": ["plain", "capture", "replay", "replay"]},
                 shown="graph_steps([A, A, C, C]), where C has another shape",
             ),
             Case(
                 ([_A, _A, _B, _A],),
                 ["plain", "capture", "plain", "replay"],
                 {
-                    "B ran plainly, so the graph of A still exists and is valid. Forget it only when you capture another.": [
+                    "The run of B was plain, so the graph of A still exists and is valid. Forget it only when you capture another.": [
                         "plain",
                         "capture",
                         "plain",

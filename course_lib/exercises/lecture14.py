@@ -29,8 +29,8 @@ _OTHER: Mapping[str, Any] = {
 }
 _WHY = {
     "model": "A retrained model must not find the old plan. TensorRT would load it and answer.",
-    "recipe": "Other flags or profiles make another plan, and no check of TensorRT's finds out.",
-    "backend": "A plan of one backend is useless for another.",
+    "recipe": "Other flags or profiles make another plan, and TensorRT does not check them.",
+    "backend": "A plan of one backend does not load in another.",
     "version": "A plan is valid for one version of the software.",
     "device": "Kernels were chosen for one GPU.",
 }
@@ -162,8 +162,8 @@ def _answers(value: np.ndarray) -> Callable[[], Callable[[Any], Any]]:
 def _only_the_right_way(first_right: Answer) -> None:
     faults: dict[str, tuple[Callable[[], Callable[[Any], Any]], str]] = {
         "cannot open": (_cannot_open, "A way that raises while it opens is skipped: catch the exception."),
-        "cannot answer": (_cannot_answer, "It opened, and its first answer raised: put the call into the `try`, too."),
-        "answers wrong": (_answers(_KNOWN + 0.1), "It answers, and its answer is wrong: compare with `expected`."),
+        "cannot answer": (_cannot_answer, "It opens, but its first answer raises: put the call into the `try`, too."),
+        "answers wrong": (_answers(_KNOWN + 0.1), "It answers, but the answer is wrong: compare it with `expected`."),
         "answers NaN": (
             _answers(_KNOWN * np.nan),
             "No comparison with NaN is true, so `error > limit` accepts it. Use `np.allclose`.",
@@ -184,7 +184,7 @@ def _only_the_right_way(first_right: Answer) -> None:
                 raise
             raise NotYet(f"`{call}` raised {type(cause).__name__}, `{cause}`, expected 'PyTorch'. {hint}") from cause
         if found != "PyTorch":
-            why = hint if found == fault else "It answers up to rounding, and it is before the spare one."
+            why = hint if found == fault else "Its answer is right up to rounding, and it comes before the spare way."
             raise NotYet(f"`{call}` returned {shown(found)}, expected 'PyTorch'. {why}")
     try:
         found = first_right({"cannot open": _cannot_open}, None, _KNOWN)
@@ -297,7 +297,7 @@ EXERCISES = (
                     "`conv1` is off by 0.005, and its values reach 200: divide by the largest value of the reference.": "conv1",
                     "`norm1` contains a zero. Divide by the tensor's largest value, not by each value.": "norm1",
                     "`head` has the largest error, and it only receives what is wrong before it. Return the first.": "head",
-                    "No tensor was beyond the limit for you. `conv2` is off by 0.002 at 2.": "",
+                    "You did not find a tensor beyond the limit. `conv2` is off by 0.002 at 2.": "",
                 },
                 shown="first_wrong(reference, tested, 1e-4)",
             ),

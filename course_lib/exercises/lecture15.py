@@ -56,7 +56,7 @@ EXERCISES = (
                     "That is static batching: you wait for the longest answer of each group before the next group starts.": 17,
                     "That is the sum divided by the seats. It assumes that two seats can share one answer.": 9,
                     "You deal the answers to the seats in turn. A new answer belongs to the seat that is free first.": 11,
-                    "That is when the first seat is free for good. The batch ends when the last seat is.": 7,
+                    "At this time, the first seat is free and stays free. The batch ends when the last seat becomes free.": 7,
                     "You put every answer on the same seat: update `free_at` before you look for the next seat.": 36,
                 },
             ),
