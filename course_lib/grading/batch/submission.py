@@ -193,7 +193,7 @@ def interruptible() -> Iterator[None]:
     """Raise `KeyboardInterrupt` at the end if Ctrl-C was pressed within: nbgrader takes it for a failure of the submission and goes on."""
     usual = signal.getsignal(signal.SIGINT)
     if usual is not signal.default_int_handler or threading.current_thread() is not threading.main_thread():
-        yield  # somebody else decides what an interrupt means
+        yield  # an interrupt is ignored, or handled by another part of the program
         return
     pressed = threading.Event()
 
