@@ -63,10 +63,11 @@ class ExaminerFault(CourseError):
     """A part of the course failed during an examination. No points may depend on this failure."""
 
 
-class ReferenceAbsent(Exception):
+class ReferenceAbsent(AttributeError):
     """Something is compared with a lab's reference, which the learner's bundle and the sandbox do not have.
 
-    It is not a `CourseError`, so that no handler of a lab takes it for a fault of the submission or of the examiner.
+    It is not a `CourseError`, so that no handler of a lab takes it for a fault of the submission or of the examiner. It is an
+    `AttributeError`, because pickle, and with it torch.compile, asks every loaded module for a name and expects no other answer.
     """
 
 

@@ -1,4 +1,7 @@
-"""This module takes the place of a lab's reference in everything that learners get. The grader has the reference."""
+"""This module takes the place of a lab's reference in everything that learners get. The grader has the reference.
+
+Import the module, not a name from it: Python answers `from ... import name` with its own ImportError.
+"""
 
 from __future__ import annotations
 

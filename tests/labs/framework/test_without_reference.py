@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import ast
+import pickle
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+import course_lib
 from course_lib.errors import CourseError, ReferenceAbsent
+from course_lib.grading.isolation import withheld as withheld_files
 from course_lib.labs import Examination, Examiner, Lab, Task, find
 from course_lib.labs.framework import withheld
 from course_lib.labs.framework.racing import Pace, Tiers, outcome
@@ -58,6 +62,31 @@ def test_a_placeholder_answers_python_but_no_lab():
     assert absent(withheld) and not hasattr(withheld, "__wrapped__")
     with pytest.raises(ReferenceAbsent):
         withheld.write  # noqa: B018
+
+
+def test_a_loaded_placeholder_hides_no_name_of_another_module():
+    """As pickle searches for the module of a function: through everything that is loaded."""
+
+    def somewhere() -> None: ...
+
+    somewhere.__module__ = None
+    assert pickle.whichmodule(somewhere, "no_such_name") == "__main__"
+    assert getattr(withheld, "write", None) is None and not hasattr(withheld, "write")
+
+
+def test_nothing_imports_a_name_out_of_a_reference():
+    """In the bundle, such an import ends with Python's words in place of `ReferenceAbsent`, which a learner's check waits for."""
+    package = Path(course_lib.__file__).parent
+    references = set(withheld_files.references(package))
+    modules = {".".join(file.relative_to(package.parent).with_suffix("").parts) for file in references}
+    assert "course_lib.labs.lab02_fusion.reference" in modules
+    found = [
+        f"{file.relative_to(package)}:{node.lineno}"
+        for file in sorted({*package.rglob("*.py")} - references)
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.ImportFrom) and node.module in modules
+    ]
+    assert not found
 
 
 @pytest.mark.parametrize(("over_eager", "tier", "code"), [(2.0, "inconclusive", NO_REFERENCE), (0.9, "none", "")])

@@ -156,9 +156,9 @@ def measured(yours: Sources, examiner: Examiner) -> Load:
 
     If the times do not decide every criterion, the servers are started again and measured further, in at most `SESSIONS` sessions.
     """
-    from course_lib.labs.lab08_serving.reference.files import sources
+    from course_lib.labs.lab08_serving.reference import files
 
-    servers = {"yours": yours, "reference": sources(), "naive": sources("one_at_a_time")}
+    servers = {"yours": yours, "reference": files.sources(), "naive": files.sources("one_at_a_time")}
     taken = beside(servers, examiner)
     for _ in range(SESSIONS - 1):
         if taken.wrong or taken.decided:
