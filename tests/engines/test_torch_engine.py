@@ -108,20 +108,27 @@ def test_a_module_that_fails_is_one_line() -> None:
         engine.infer({"x": np.zeros((2, 9), np.float32)})
 
 
+def compilation_times() -> list[float]:
+    """In seconds, of everything that torch.compile has compiled in this process."""
+    return list(torch._dynamo.utils.compilation_time_metrics.get("_compile.compile_inner", []))
+
+
 @NEEDS_COMPILER
 def test_compiling_is_never_timed() -> None:
     torch._dynamo.reset()
     eager, compiled = engines.load(_source()), engines.load(_source("compile"))
-    walls = []
+    compilations = []
     for batch in (3, 1, 32, 3, 7, 1):
-        feeds, started = _feeds(batch), time.perf_counter()
+        before, feeds, started = compilation_times(), _feeds(batch), time.perf_counter()
         timed_ms = compiled.time_ms(feeds)
-        walls.append(time.perf_counter() - started)
-        assert 0 < timed_ms < 50, f"batch {batch}: {walls}"
+        wall_ms = 1000 * (time.perf_counter() - started)
+        compilations.append(len(compilation_times()) - len(before))
+        if compilations[-1]:
+            assert 0 < timed_ms < wall_ms / 5, f"batch {batch}: {timed_ms:.1f} of {wall_ms:.1f} ms"
         want, have = eager.infer(feeds), compiled.infer(feeds)
         assert all(np.allclose(have[name], want[name], rtol=1e-5, atol=1e-5) for name in want)
-    assert walls[0] > 0.2, "the first call compiled nothing, so this test has seen nothing"
-    assert walls[3] < 0.1 and walls[5] < 0.1, "a shape that was there before was compiled again"
+    assert compilations[0] > 0, "the first call compiled nothing, so this test has seen nothing"
+    assert compilations[3] == compilations[5] == 0, "a shape that was there before was compiled again"
 
 
 @NEEDS_COMPILER
