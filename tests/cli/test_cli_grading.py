@@ -12,6 +12,8 @@ import pytest
 from course_lib import labs
 from course_lib.grading.integrity import signature
 from tests.cli.test_cli import COURSE, Course, _is_one_line, course
+from tests.grading.classes import faulty, new_room, put
+from tests.grading.classes import verdict as verdict_of_a_class
 
 __all__ = ["course"]  # the fixture
 
@@ -148,3 +150,16 @@ def test_two_ways_at_once(course: Course, monkeypatch: pytest.MonkeyPatch, tmp_p
     monkeypatch.setenv("COURSE_ROOT", str(tmp_path))
     _is_one_line(course("grade", "lab01", "--workers", 2, "--scheduler", "tcp://x:1"), ("give one of the two",), status=2)
     _is_one_line(course("grade", "lab01", "--workers", 0), ("workers",), status=2)
+
+
+@pytest.mark.parametrize(("document", "status"), [(verdict_of_a_class, 0), (faulty, 1)])
+def test_the_status_tells_a_script_that_the_examiner_failed(course, document, status, tmp_path, monkeypatch) -> None:
+    """Whatever the cause, the submission has to be graded again."""
+    room = new_room(tmp_path)
+    put(room, "ada", document())
+    (room.folder / "submitted/ada/lab01_first_engine").mkdir(parents=True)
+    monkeypatch.setattr(
+        "course_lib.grading.batch.classroom.Classroom.grade", lambda room, lab, students, **_: [room._grade(lab, "ada", "")]
+    )
+    done = course("grade", "lab01", "--classroom", room.folder)
+    assert done.status == status and ("the examiner failed" in done.out) == bool(status)

@@ -81,7 +81,7 @@ def grade(
 ) -> None:
     """Autograde submissions under CLASSROOM/submitted/STUDENT/LAB and write reports and feedback.
 
-    After an interruption, the same command continues. The status is 1 if a submission was not graded, or was graded only in part.
+    After an interruption, the same command continues. The status is 1 if something was not graded as submitted, or if the examiner failed.
     """
     from course_lib import labs
     from course_lib.cli import console
@@ -109,7 +109,7 @@ def grade(
     known = {"lab": chosen.name, "grades": [one.to_json() for one in grades], "rejected": [one.to_json() for one in rejected]}
     if not show(as_json, known):
         console.grades(chosen, grades, rejected)
-    if rejected or any(one.error for one in grades):
+    if rejected or any(one.failed for one in grades):
         raise typer.Exit(1)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from course_lib._util.files import write_atomically
-from course_lib.grading.judge.review import Review
+from course_lib.grading.judge.review import FAULT, NO_VERDICT, Review
 from course_lib.labs import Lab
 
 
@@ -34,6 +34,11 @@ class Grade:
     def max_score(self) -> float:
         """Points of the tasks and the written questions."""
         return self.review.points.maximum
+
+    @property
+    def failed(self) -> bool:
+        """Whether it has to be graded again: something is missing, the examiner failed, or there is no verdict."""
+        return bool(self.error) or any(reason.code in (FAULT, NO_VERDICT) for reason in self.review.reasons)
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values."""

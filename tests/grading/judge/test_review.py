@@ -63,6 +63,7 @@ def test_points_add_up_wherever_they_are_shown(case, tmp_path, capsys):
 
     grade = room._grade(LAB, "ada", "")  # as `course grade` reads it
     assert grade.review == one.review
+    assert grade.failed == bool({"fault", "no_verdict"} & set(codes))
     known = grade.to_json()
     assert known["review"]["points"] == {"earned": earned, "open": open_points, "lost": lost, "maximum": 12}
     assert (known["score"], known["max_score"]) == (earned, 12)
