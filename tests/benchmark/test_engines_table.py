@@ -23,9 +23,10 @@ from course_lib.engines.backends.tensorrt.timing_cache import FOLDER_VARIABLE
 from course_lib.engines.cuda import driver, graph
 from course_lib.engines.layers import LayerTable
 from course_lib.errors import CourseError, EngineError
+from course_lib.standin import gpu
 from course_lib.teaching import engine_figures
-from tests.doubles import gpu, rig
-from tests.doubles.install import install
+from tests.doubles import rig
+from tests.doubles.rig import install
 
 
 def run(monkeypatch, *command) -> None:

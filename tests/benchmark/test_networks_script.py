@@ -20,8 +20,9 @@ from course_lib.engines.backends.tensorrt import memory
 from course_lib.engines.cuda import driver
 from course_lib.engines.cuda import graph as cuda_graph
 from course_lib.errors import CourseError, EngineError, WorkerDied
-from tests.doubles import gpu, rig
-from tests.doubles.install import install
+from course_lib.standin import gpu
+from tests.doubles import rig
+from tests.doubles.rig import install
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "networks.py"
 CACHES = (driver.capability, cuda_graph.driver, memory._primary)

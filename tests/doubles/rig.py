@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+import ctypes
+import sys
 from typing import Any
 
 import numpy as np
+import pytest
 from onnx import ModelProto, helper
 from onnx import TensorProto as T
 
-from tests.doubles import cuda_double as cuda
+from course_lib.standin import cuda_driver as cuda
+from course_lib.standin import installation
 
 WEIGHTS = np.arange(12, dtype=np.float32).reshape(4, 3) / 10
+
+
+def install(monkeypatch: pytest.MonkeyPatch, version: str) -> Any:
+    """The stand-ins for the rest of a test. What the code under test has cached of the real ones it has to forget itself.
+
+    Returns:
+        the `tensorrt` module.
+    """
+    for name, module in installation.modules(version).items():
+        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.setattr(ctypes, "CDLL", installation.library_loader())
+    return sys.modules["tensorrt"]
 
 
 def linear(batch: Any = "N") -> ModelProto:

@@ -10,7 +10,8 @@ import onnx
 import pytest
 from onnx import ModelProto
 
-from tests.doubles import gpu, rig, tensorrt_double
+from course_lib.standin import gpu, tensorrt_module
+from tests.doubles import rig
 
 # ---- the parser
 
@@ -208,7 +209,7 @@ def test_a_damaged_plan_gives_none(trt: Any, log: Any, damage: Any, reason: str)
 
 
 def _load(version: str, plan: Any, host_code: bool = False) -> tuple[Any, str]:
-    trt = tensorrt_double.make(version)
+    trt = tensorrt_module.make(version)
     log = rig.logger(trt)
     runtime = trt.Runtime(log)
     runtime.engine_host_code_allowed = host_code
@@ -216,19 +217,19 @@ def _load(version: str, plan: Any, host_code: bool = False) -> tuple[Any, str]:
 
 
 def test_another_version_rejects_a_plan() -> None:
-    old, new = (rig.plan(tensorrt_double.make(version)) for version in ("10.16", "11.4"))
+    old, new = (rig.plan(tensorrt_module.make(version)) for version in ("10.16", "11.4"))
     for version, plan in (("11.4", old), ("10.16", new)):
         engine, reason = _load(version, plan)
         assert engine is None and "Version tag does not match" in reason
 
 
 def test_a_version_compatible_plan_runs_later_and_never_earlier() -> None:
-    old, new = (rig.plan(tensorrt_double.make(version), flags=["VERSION_COMPATIBLE"]) for version in ("10.16", "11.4"))
+    old, new = (rig.plan(tensorrt_module.make(version), flags=["VERSION_COMPATIBLE"]) for version in ("10.16", "11.4"))
     engine, reason = _load("11.4", old)
     assert engine is None and "engine_host_code_allowed" in reason
     assert _load("11.4", old, host_code=True)[0] is not None
     assert _load("10.16", new, host_code=True)[0] is None
-    lean = rig.plan(tensorrt_double.make("10.16"), flags=["VERSION_COMPATIBLE", "EXCLUDE_LEAN_RUNTIME"])
+    lean = rig.plan(tensorrt_module.make("10.16"), flags=["VERSION_COMPATIBLE", "EXCLUDE_LEAN_RUNTIME"])
     assert _load("11.4", lean)[0] is not None
 
 

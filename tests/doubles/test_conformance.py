@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from course_lib.migration.tables.api_table import ApiTable
-from tests.doubles import rig, tensorrt_double
-from tests.doubles.conform import VERSIONS
+from course_lib.standin import tensorrt_module
+from course_lib.standin.conforming import VERSIONS
+from tests.doubles import rig
 
-MODULES = {version: tensorrt_double.make(version) for version in VERSIONS}
+MODULES = {version: tensorrt_module.make(version) for version in VERSIONS}
 
 
 def _classes(trt: Any) -> list[tuple[str, type]]:
@@ -122,7 +123,7 @@ def test_what_a_version_lacks_is_absent(name: str, versions: tuple[str, ...]) ->
 
 def test_no_other_version_has_a_double() -> None:
     with pytest.raises(ValueError, match=r"there are 10\.16, 11\.4"):
-        tensorrt_double.make("8.6.1")
+        tensorrt_module.make("8.6.1")
 
 
 # ---- the manners of pybind11

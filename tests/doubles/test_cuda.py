@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.doubles import cuda_double as cuda
-from tests.doubles import gpu, libcuda, rig
-from tests.doubles.install import install
+from course_lib.standin import cuda_driver as cuda
+from course_lib.standin import gpu, graphs, libcuda
+from tests.doubles import rig
+from tests.doubles.rig import install
 
 ONES = np.ones(4, np.float32)
 
@@ -172,9 +173,9 @@ def _in_a_thread(work: Any) -> None:
 
 
 def _captured(bench: Any) -> Any:
-    cuda.begin_capture(bench.stream.handle)
+    graphs.begin_capture(bench.stream.handle)
     assert bench.context.execute_async_v3(bench.stream.handle)
-    return cuda.instantiate(cuda.end_capture(bench.stream.handle))
+    return graphs.instantiate(graphs.end_capture(bench.stream.handle))
 
 
 def test_a_graph_replays_the_addresses_and_shapes_of_its_capture(trt: Any) -> None:
@@ -186,7 +187,7 @@ def test_a_graph_replays_the_addresses_and_shapes_of_its_capture(trt: Any) -> No
     bench.context.set_tensor_address("y", int(elsewhere))
     bench.context.set_input_shape("x", (1, 4))
     cuda.memcpy_htod(bench.memory["x"], 2 * bench.x)
-    cuda.launch(graph, bench.stream.handle)
+    graphs.launch(graph, bench.stream.handle)
     cuda.memcpy_dtoh_async(bench.y, bench.memory["y"], bench.stream)
     assert not bench.y.any()
     bench.stream.synchronize()
@@ -208,7 +209,7 @@ def test_a_graph_with_freed_memory_loses_the_device(trt: Any) -> None:
     bench.run()
     graph = _captured(bench)
     bench.memory["x"].free()
-    cuda.launch(graph, bench.stream.handle)
+    graphs.launch(graph, bench.stream.handle)
     with pytest.raises(cuda.LogicError, match="illegal memory access"):
         bench.stream.synchronize()
 
@@ -226,22 +227,22 @@ def test_a_graph_with_freed_memory_loses_the_device(trt: Any) -> None:
 )
 def test_what_cannot_be_captured_spoils_the_capture(spoil: Any) -> None:
     stream, _memory = cuda.Stream(), cuda.mem_alloc(16)
-    cuda.begin_capture(stream.handle)
+    graphs.begin_capture(stream.handle)
     with pytest.raises(cuda.LogicError):
         spoil(stream)
     with pytest.raises(cuda.LogicError, match="due to a previous error during capture"):
-        cuda.end_capture(stream.handle)
+        graphs.end_capture(stream.handle)
     stream.synchronize()
 
 
 def test_a_first_run_cannot_be_captured(trt: Any, log: Any) -> None:
     """TensorRT prepares itself for new shapes in the first run with them."""
     bench = rig.Bench(rig.engine(trt, log=log))
-    cuda.begin_capture(bench.stream.handle)
+    graphs.begin_capture(bench.stream.handle)
     assert bench.context.execute_async_v3(bench.stream.handle) is False
     assert "operation not permitted when stream is capturing" in log.last
     with pytest.raises(cuda.LogicError):
-        cuda.end_capture(bench.stream.handle)
+        graphs.end_capture(bench.stream.handle)
 
 
 def test_another_thread_may_allocate_during_a_thread_local_capture() -> None:
@@ -251,22 +252,22 @@ def test_another_thread_may_allocate_during_a_thread_local_capture() -> None:
         cuda.Context().push()
         found.append(cuda.mem_alloc(16))
 
-    cuda.begin_capture(stream.handle, gpu.THREAD_LOCAL)
+    graphs.begin_capture(stream.handle, gpu.THREAD_LOCAL)
     _in_a_thread(allocate)
-    assert len(found) == 1 and cuda.end_capture(stream.handle) == []
+    assert len(found) == 1 and graphs.end_capture(stream.handle) == []
 
 
 def test_captures_begin_and_end_once() -> None:
     stream = cuda.Stream()
     for handle in (0, 12345):
         with pytest.raises(cuda.LogicError):
-            cuda.begin_capture(handle)
-    cuda.begin_capture(stream.handle)
+            graphs.begin_capture(handle)
+    graphs.begin_capture(stream.handle)
     with pytest.raises(cuda.LogicError):
-        cuda.begin_capture(stream.handle)
-    cuda.end_capture(stream.handle)
+        graphs.begin_capture(stream.handle)
+    graphs.end_capture(stream.handle)
     with pytest.raises(cuda.LogicError, match="not capturing"):
-        cuda.end_capture(stream.handle)
+        graphs.end_capture(stream.handle)
 
 
 # ---- libcuda and installation

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from course_lib.engines.backends.tensorrt.profiler import keep_times
-from tests.doubles import cuda_double as cuda
-from tests.doubles import gpu, rig
+from course_lib.standin import cuda_driver as cuda
+from course_lib.standin import gpu
+from tests.doubles import rig
 
 
 @pytest.mark.parametrize("rows", [1, 2, 8])

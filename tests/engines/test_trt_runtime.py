@@ -19,8 +19,8 @@ from course_lib.engines.backends.tensorrt.runtime import TensorRTEngine
 from course_lib.engines.cuda import driver
 from course_lib.engines.cuda import graph as cuda_graph
 from course_lib.errors import BackendUnavailable, EngineError
-from tests.doubles import cuda_double, gpu
-from tests.doubles.install import install
+from course_lib.standin import cuda_driver, gpu
+from tests.doubles.rig import install
 from tests.runtime import checks
 from tests.runtime.material import prepare
 
@@ -68,7 +68,7 @@ def test_load_takes_a_plan_of_this_backend(bench: checks.Bench, monkeypatch: pyt
 
 
 def test_what_a_plugin_runs_on_a_stream_of_its_own_is_noticed(bench: checks.Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    execution, own = bench.engine().execution(), cuda_double.Stream()
+    execution, own = bench.engine().execution(), cuda_driver.Stream()
     assert execution.time_ms(bench.images(0, 2)) > 0
     run = execution._run
 
@@ -90,7 +90,7 @@ def test_nothing_is_set_while_the_device_is_timed(bench: checks.Bench, monkeypat
         original = getattr(kind, name)
         monkeypatch.setattr(kind, name, lambda *given: (calls.append(name), original(*given))[1])
 
-    heard(cuda_double.Event, "record")
+    heard(cuda_driver.Event, "record")
     for name in ("set_tensor_address", "set_input_shape", "get_tensor_shape"):
         heard(type(execution._context), name)
     assert execution.time_ms(bench.images(0, 2)) > 0
@@ -106,7 +106,7 @@ class DeviceTensor:
 
     def __init__(self, shape: tuple[int, ...], dtype: str = "torch.float32", *, contiguous: bool = True) -> None:
         self.shape, self.dtype, self._contiguous = shape, dtype, contiguous
-        self.memory = cuda_double.mem_alloc(int(np.prod(shape)) * 4)
+        self.memory = cuda_driver.mem_alloc(int(np.prod(shape)) * 4)
 
     def is_contiguous(self) -> bool:
         return self._contiguous
@@ -117,7 +117,7 @@ class DeviceTensor:
 
 @pytest.fixture
 def torch_stream(bench: checks.Bench, monkeypatch: pytest.MonkeyPatch) -> Any:
-    stream = cuda_double.Stream()
+    stream = cuda_driver.Stream()
     torch = SimpleNamespace(
         float32="torch.float32",
         empty=lambda shape, dtype, device: DeviceTensor(shape, dtype),
@@ -132,10 +132,10 @@ def test_tensors_are_read_where_they_are_on_torchs_stream(bench: checks.Bench, t
     execution = bench.engine().execution(graph=graph)
     tensor, results = DeviceTensor((4, 1, 32, 32)), []
     for first in (0, 4, 8, 12):
-        cuda_double.memcpy_htod_async(tensor.data_ptr(), bench.images(first, 4)["image"], torch_stream)
+        cuda_driver.memcpy_htod_async(tensor.data_ptr(), bench.images(first, 4)["image"], torch_stream)
         results.append(execution.run_tensors({"image": tensor})["logits"])  # type: ignore[dict-item]
         logits = np.empty((4, 10), np.float32)
-        cuda_double.memcpy_dtoh_async(logits, results[-1].data_ptr(), torch_stream)
+        cuda_driver.memcpy_dtoh_async(logits, results[-1].data_ptr(), torch_stream)
         torch_stream.synchronize()
         bench.right({"logits": logits}, first, 4)
     assert (len({id(tensor) for tensor in results}) == 1) == graph, "a graph writes where it was captured"
@@ -161,7 +161,7 @@ def test_tensors_that_do_not_fit(bench: checks.Bench, torch_stream: Any, tensor:
 def test_a_device_without_memory_says_how_much_is_free(bench: checks.Bench) -> None:
     gpu.reset(total_memory=64 << 20)
     execution = bench.engine().execution()
-    held = cuda_double.mem_alloc(cuda_double.mem_get_info()[0] - (1 << 16))
+    held = cuda_driver.mem_alloc(cuda_driver.mem_get_info()[0] - (1 << 16))
     with pytest.raises(EngineError, match=r"the GPU has 0 of 64 MiB free, 1 MiB are needed"):
         execution.infer(bench.images(0, 32))
     held.free()
@@ -171,7 +171,7 @@ def test_a_device_without_memory_says_how_much_is_free(bench: checks.Bench) -> N
 def test_a_context_that_cannot_be_made(bench: checks.Bench) -> None:
     gpu.reset(total_memory=64 << 20)
     engine = bench.engine()
-    held = cuda_double.mem_alloc(cuda_double.mem_get_info()[0] - 1024)
+    held = cuda_driver.mem_alloc(cuda_driver.mem_get_info()[0] - 1024)
     with pytest.raises(EngineError, match="cannot create an execution context"):
         engine.execution()
     held.free()

@@ -1,7 +1,7 @@
 """What must hold of the Python plugins on TensorRT's real bindings, as far as no engine is needed.
 
 Run by test_rope_contract.py in a process that imports one version's bindings over empty libraries: a JSON line for each check, null
-where it passed. Device memory and streams are the stand-in of `tests.doubles`, and the kernel on them is rope.cu, compiled for the
+where it passed. Device memory and streams are the stand-in of `course_lib.standin`, and the kernel on them is rope.cu, compiled for the
 host: so `enqueue` runs from the bindings' tensor descriptions down to the numbers.
 """
 
@@ -21,7 +21,7 @@ sys.modules["tensorrt"] = trt  # the name under which the bindings' own Python c
 
 from course_lib.errors import EngineError  # noqa: E402
 from course_lib.plugins import host_launcher, quick_rope, register_rope, rope_plugin  # noqa: E402
-from tests.doubles import cuda_double, gpu  # noqa: E402
+from course_lib.standin import cuda_driver, gpu  # noqa: E402
 from tests.plugins.rope_cases import DTYPES, Case, excess, make_case  # noqa: E402
 
 TYPES = {"float32": trt.DataType.FLOAT, "float16": trt.DataType.HALF, "bfloat16": trt.DataType.BF16}
@@ -221,21 +221,21 @@ def check_shapes_at_run_time() -> None:
 
 def _rotate(case: Case, enqueue: Callable[..., Any]) -> np.ndarray:
     """Through device memory on a stream, by a function of descriptions, addresses and the stream."""
-    cuda_double.reset()
-    cuda_double.Context().push()
-    stream, y = cuda_double.Stream(), np.zeros_like(case.x)
+    gpu.reset()
+    cuda_driver.Context().push()
+    stream, y = cuda_driver.Stream(), np.zeros_like(case.x)
     arrays = (case.x, case.cos, case.sin)
-    memory = [cuda_double.mem_alloc(array.nbytes) for array in (*arrays, y)]
+    memory = [cuda_driver.mem_alloc(array.nbytes) for array in (*arrays, y)]
     for device, array in zip(memory, arrays, strict=False):
-        cuda_double.memcpy_htod_async(device, array, stream)
+        cuda_driver.memcpy_htod_async(device, array, stream)
     types = (TYPES[case.x.dtype.name], trt.DataType.FLOAT, trt.DataType.FLOAT)
     inputs = [described(array.shape, dtype) for array, dtype in zip(arrays, types, strict=True)]
     *addresses, output = map(int, memory)
     enqueue(inputs, [inputs[0]], addresses, [output], stream.handle)
-    cuda_double.memcpy_dtoh_async(y, memory[3], stream)
+    cuda_driver.memcpy_dtoh_async(y, memory[3], stream)
     assert not y.any(), "it ran when it was enqueued, not when the stream came to it"
     stream.synchronize()
-    cuda_double.Context.pop()
+    cuda_driver.Context.pop()
     return y
 
 

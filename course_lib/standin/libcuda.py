@@ -1,13 +1,15 @@
 """A stand-in for `ctypes.CDLL("libcuda.so.1")`: the driver's C functions that the course calls, on the device of `gpu`.
 
-`tests.doubles.install` puts it in place.
+`course_lib.standin.installation` puts it in place.
 """
+
+# ruff: noqa: D102  (NVIDIA documents these classes and calls)
 
 from __future__ import annotations
 
 from typing import Any
 
-from tests.doubles import cuda_double, gpu
+from course_lib.standin import gpu, graphs
 
 SUCCESS, INVALID_VALUE, INVALID_HANDLE, CAPTURE_UNSUPPORTED, CAPTURE_INVALIDATED = 0, 1, 400, 900, 901
 _NAMES = {
@@ -50,14 +52,14 @@ class LibCuda:
 
     def cuStreamBeginCapture_v2(self, stream: Any, mode: int) -> int:
         try:
-            cuda_double.begin_capture(stream.value or 0, mode)
+            graphs.begin_capture(stream.value or 0, mode)
         except gpu.LogicError:
             return CAPTURE_UNSUPPORTED
         return SUCCESS
 
     def cuStreamEndCapture(self, stream: Any, graph: Any) -> int:
         try:
-            graph._obj.value = self._keep(cuda_double.end_capture(stream.value or 0))
+            graph._obj.value = self._keep(graphs.end_capture(stream.value or 0))
         except gpu.LogicError:
             graph._obj.value = None
             return CAPTURE_INVALIDATED
@@ -66,13 +68,13 @@ class LibCuda:
     def cuGraphInstantiateWithFlags(self, executable: Any, graph: Any, flags: Any) -> int:
         if graph.value not in self._objects:
             return INVALID_HANDLE
-        executable._obj.value = self._keep(cuda_double.instantiate(self._objects[graph.value]))
+        executable._obj.value = self._keep(graphs.instantiate(self._objects[graph.value]))
         return SUCCESS
 
     def cuGraphLaunch(self, executable: Any, stream: Any) -> int:
         if executable.value not in self._objects:
             return INVALID_HANDLE
-        cuda_double.launch(self._objects[executable.value], stream.value or 0)
+        graphs.launch(self._objects[executable.value], stream.value or 0)
         return SUCCESS
 
     def cuGraphDestroy(self, graph: Any) -> int:

@@ -23,6 +23,9 @@ _CAPTURING = "operation not permitted when stream is capturing"
 _INVALIDATED = "operation failed due to a previous error during capture"
 
 
+Row = list[Any]  # of a trace
+
+
 class Error(Exception):
     """As `pycuda.driver.Error`."""
 
@@ -49,6 +52,7 @@ class Capture:
     broken: bool = False
 
     def forbids_unsafe_calls(self) -> bool:
+        """Whether a call that may synchronize, made by this thread, spoils this capture."""
         return self.mode == GLOBAL or (self.mode == THREAD_LOCAL and self.thread == threading.get_ident())
 
 
@@ -58,10 +62,13 @@ class Gpu:
     Args:
         capability: compute capability.
         total_memory: in bytes; what is allocated on it is counted, and rejected beyond it.
+        trace: what crosses the boundary between host and device is appended here; see `course_lib.standin.trace`.
     """
 
-    def __init__(self, capability: tuple[int, int] = (9, 0), total_memory: int = 80 << 30) -> None:
-        self.capability, self.total_memory = capability, total_memory
+    def __init__(
+        self, capability: tuple[int, int] = (9, 0), total_memory: int = 80 << 30, trace: list[Row] | None = None
+    ) -> None:
+        self.capability, self.total_memory, self._trace = capability, total_memory, trace
         self.lost = ""
         self._memory: dict[int, np.ndarray] = {}
         self._reserved = 0
@@ -70,6 +77,16 @@ class Gpu:
         self._queues: dict[int, deque[Callable[[], None]]] = {DEFAULT_STREAM: deque()}
         self._captures: dict[int, Capture] = {}
         self._lock = threading.RLock()
+
+    def note(self, kind: str, *values: Any) -> Row:
+        """Append a row to the trace. A later change of the row changes the trace."""
+        return self.note_row([kind, *values])
+
+    def note_row(self, row: Row) -> Row:
+        """`note`, for a row that is known to other work."""
+        if self._trace is not None:
+            self._trace.append(row)
+        return row
 
     # ---- memory
 
@@ -83,6 +100,7 @@ class Gpu:
             address = self._next_address
             self._next_address += (size // _ALIGNMENT + 2) * _ALIGNMENT
             self._memory[address] = np.full(size, _POISON, np.uint8)
+        self.note("allocate", address, size)
         return address
 
     def free(self, address: int) -> None:
@@ -91,6 +109,7 @@ class Gpu:
         if memory is None:
             raise LogicError("cuMemFree failed: invalid argument")
         self.release(memory.nbytes)
+        self.note("free", address)
 
     def reserve(self, size: int) -> None:
         """Count memory that something on the device takes for itself, such as an engine for its weights."""
@@ -106,6 +125,7 @@ class Gpu:
 
     @property
     def free_memory(self) -> int:
+        """Bytes that are left."""
         return self.total_memory - self._reserved
 
     def view(self, address: int, size: int) -> np.ndarray:
@@ -130,11 +150,14 @@ class Gpu:
     # ---- streams
 
     def new_handle(self) -> int:
+        """A number that no other stream, event or graph of this device has."""
         return next(self._handles)
 
     def create_stream(self) -> int:
+        """The handle of a new stream."""
         handle = self.new_handle()
         self._queues[handle] = deque()
+        self.note("stream", handle)
         return handle
 
     def enqueue(self, stream: int, work: Callable[[], None], call: str) -> None:
@@ -171,6 +194,7 @@ class Gpu:
             work()
         except IllegalAccess as access:
             self.lost = f"an illegal memory access was encountered ({access})"
+            self.note("lost", str(access))
             for queue in self._queues.values():
                 queue.clear()
             self.check(call)
@@ -178,14 +202,17 @@ class Gpu:
     def check(self, call: str) -> None:
         """Raise if the device is lost: then every call fails."""
         if self.lost:
+            self.note("after_loss", call)
             raise LogicError(f"{call} failed: {self.lost}")
 
     # ---- capture
 
     def is_capturing(self, stream: int) -> bool:
+        """Whether the stream is captured."""
         return stream in self._captures
 
     def begin_capture(self, stream: int, mode: int) -> None:
+        """From now on, record what is enqueued on the stream instead of doing it."""
         self.check("cuStreamBeginCapture")
         if stream == DEFAULT_STREAM or stream not in self._queues or stream in self._captures:
             raise LogicError("cuStreamBeginCapture failed: operation not permitted on this stream")
@@ -227,12 +254,12 @@ _current: list[Any] = [Gpu()]
 
 
 def current() -> Gpu:
-    """The device that all doubles use."""
+    """The device that all stand-ins use."""
     gpu: Gpu = _current[0]
     return gpu
 
 
-def reset(capability: tuple[int, int] = (9, 0), total_memory: int = 80 << 30) -> Gpu:
-    """Plug in another device; what lives on the old one is of no use any more."""
-    _current[0] = Gpu(capability, total_memory)
+def reset(capability: tuple[int, int] = (9, 0), total_memory: int = 80 << 30, trace: list[Row] | None = None) -> Gpu:
+    """Plug in another device; what lives on the old one is of no use any more. The arguments are those of `Gpu`."""
+    _current[0] = Gpu(capability, total_memory, trace)
     return current()

@@ -36,6 +36,7 @@ class OnnxModel:
         self._output_shapes: dict[Any, dict[str, tuple[int, ...]]] = {}
 
     def serialized(self) -> bytes:
+        """The model as it is now, with replaced weights."""
         data: bytes = self.proto.SerializeToString()
         return data
 
@@ -115,11 +116,13 @@ class OnnxModel:
         return tuple(name for name in self.initializers if self.dtypes[name] in ("FLOAT", "HALF", "BF16", "INT8"))
 
     def weight(self, name: str) -> np.ndarray:
+        """The values of an initializer."""
         from onnx import numpy_helper
 
         return numpy_helper.to_array(self.initializers[name])
 
     def weight_bytes(self) -> int:
+        """Bytes of all initializers."""
         return sum(self.weight(name).nbytes for name in self.initializers)
 
     def replace(self, weights: dict[str, np.ndarray]) -> None:

@@ -1,27 +1,33 @@
-"""The double's engine: its tensors, profiles and memory."""
+"""The stand-in's engine: its tensors, profiles and memory."""
+
+# ruff: noqa: D101, D102  (NVIDIA documents these classes and calls)
 
 from __future__ import annotations
 
 import weakref
 from typing import Any, SupportsInt
 
-from tests.doubles import gpu
-from tests.doubles.conform import Template
-from tests.doubles.onnx_model import OnnxModel
-from tests.doubles.plan_file import Header, write_plan
-from tests.doubles.trt.values import report
+from course_lib.standin import gpu
+from course_lib.standin.conforming import Template
+from course_lib.standin.onnx_model import OnnxModel
+from course_lib.standin.plan_file import Header, write_plan
+from course_lib.standin.trt.values import report
 
 _STREAMING_SLACK = 1 << 20  # what the automatic budget leaves free on the device
 
 
 class ICudaEngine(Template):
-    def _setup(self, logger: Any, header: Header, model: OnnxModel) -> None:
+    def _setup(self, logger: Any, header: Header, model: OnnxModel, plan_digest: str) -> None:
         self._logger, self._header, self._model = logger, header, model
         self._names = (*model.inputs, *model.outputs)
         self._contexts: weakref.WeakSet[Any] = weakref.WeakSet()
         self._budget = self.streamable_weights_size
         self._missing = set(header.refittable) if "STRIP_PLAN" in header.flags else set()
         self._on_device = self._reserve(model.weight_bytes())
+        device = gpu.current()
+        self._handle = device.new_handle()
+        device.note("engine", self._handle, plan_digest)
+        weakref.finalize(self, device.note, "engine_gone", self._handle)
 
     def _reserve(self, size: int) -> Any:
         """Count device memory for as long as this engine lives."""

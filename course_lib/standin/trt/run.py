@@ -1,4 +1,4 @@
-"""One run of the double's context, as the work of a stream."""
+"""One run of the stand-in's context, as the work of a stream."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from tests.doubles import gpu
-from tests.doubles.onnx_model import numpy_type
-from tests.doubles.trt.values import call_user
+from course_lib.standin import gpu
+from course_lib.standin.onnx_model import numpy_type
+from course_lib.standin.trt.values import call_user
 
 ALIGNMENT = 256  # of device memory that the user brings
 

@@ -1,4 +1,4 @@
-"""Turns the double's classes into those of one TensorRT version, with the table of NVIDIA's bindings as the judge.
+"""Turns the stand-in's classes into those of one TensorRT version, with the table of NVIDIA's bindings as the judge.
 
 A method or property that the version lacks is left out; one that no version has is rejected. Arguments are bound to the names and
 checked against the types that the bindings declare, so that a wrong call raises the TypeError of pybind11. Values of enums and
@@ -9,16 +9,20 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from course_lib.migration.tables.api_table import ApiTable, Signature
 
-VERSIONS = ("10.16", "11.4")  # what the double stands in for
+VERSIONS = ("10.16", "11.4")  # of TensorRT that have a stand-in
 
 # Names for the annotations of setters: the table tells no types of properties.
-Severity = ProfilingVerbosity = HardwareCompatibilityLevel = IProgressMonitor = IProfiler = Any
+Severity: TypeAlias = Any
+ProfilingVerbosity: TypeAlias = Any
+HardwareCompatibilityLevel: TypeAlias = Any
+IProgressMonitor: TypeAlias = Any
+IProfiler: TypeAlias = Any
 _FULL_NAMES = {"Severity": "ILogger.Severity"}
 _MAY_BE_NONE = ("IOutputAllocator", "IProfiler", "IProgressMonitor")
 
@@ -45,7 +49,7 @@ def make_enum(name: str, members: dict[str, int]) -> type:
             return f"{name}.{self.name}"
 
         def __eq__(self, other: object) -> bool:
-            return type(other) is type(self) and other.value == self.value  # type: ignore[attr-defined]
+            return type(other) is type(self) and other.value == self.value
 
         def __hash__(self) -> int:
             return hash(self.value)
@@ -65,7 +69,7 @@ def make_enum(name: str, members: dict[str, int]) -> type:
 
 
 class Template:
-    """What the double's classes are written as. `conform` makes a version's class of it; these attributes come with that."""
+    """What the stand-in's classes are written as. `conform` makes a version's class of it; these attributes come with that."""
 
     _trt: Any
     _table: ApiTable
@@ -75,6 +79,7 @@ class BoundType(type):
     """The metaclass of pybind11: no object without its base's `__init__`, no constructor where TensorRT makes the objects."""
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        """An object, if the constructor of the bound base ran."""
         thing = super().__call__(*args, **kwargs)
         if not thing.__dict__.get("_initialized"):
             bound = next(kind for kind in cls.__mro__ if "_is_bound" in vars(kind))
@@ -83,10 +88,11 @@ class BoundType(type):
 
 
 class Bound(metaclass=BoundType):
-    """Base of all classes of the double. The module that a class belongs to is its attribute `_trt`."""
+    """Base of all classes of the stand-in. The module that a class belongs to is its attribute `_trt`."""
 
     _trt: Any
     _table: ApiTable
+    _setup: Any  # of the classes whose objects TensorRT makes
 
     @classmethod
     def _make(cls, *args: Any, **kwargs: Any) -> Any:
@@ -145,7 +151,7 @@ def checked(full: str, function: Callable[..., Any], overloads: Sequence[Signatu
             bound = _bind(overload, args, kwargs, trt)
             if bound is not None:
                 if unknown := bound.keys() - set(known):
-                    raise NotImplementedError(f"the double of {full} does not know {', '.join(unknown)}")
+                    raise NotImplementedError(f"the stand-in for {full} does not know {', '.join(unknown)}")
                 return function(self, **bound)
         raise _rejection(full, name, overloads, args)
 

@@ -1,19 +1,19 @@
-"""A stand-in for what the course uses of `pycuda.driver`, and for CUDA graphs. `reset` plugs in a fresh device.
+"""A stand-in for what the course uses of `pycuda.driver`, on the device of `gpu`. `installation` puts it in place."""
 
-`tests.doubles.install` puts it in place.
-"""
+# ruff: noqa: D101, D102, D103  (pycuda documents these classes and calls)
 
 from __future__ import annotations
 
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
 
-from tests.doubles import gpu
-from tests.doubles.gpu import DEFAULT_STREAM, GLOBAL, Error, LogicError, reset
+from course_lib.standin import gpu
+from course_lib.standin.gpu import DEFAULT_STREAM, Error, LogicError
 
 MemoryError = gpu.OutOfMemory
 
@@ -26,11 +26,7 @@ __all__ = [
     "LogicError",
     "MemoryError",
     "Stream",
-    "begin_capture",
-    "end_capture",
     "init",
-    "instantiate",
-    "launch",
     "mem_alloc",
     "mem_get_info",
     "memcpy_dtod_async",
@@ -39,7 +35,6 @@ __all__ = [
     "memcpy_htod",
     "memcpy_htod_async",
     "pagelocked_empty",
-    "reset",
 ]
 
 
@@ -81,7 +76,9 @@ class Context:
 
     @staticmethod
     def synchronize() -> None:
-        _device("cuCtxSynchronize").synchronize(DEFAULT_STREAM, "cuCtxSynchronize")
+        device = _device("cuCtxSynchronize")
+        device.synchronize(DEFAULT_STREAM, "cuCtxSynchronize")
+        device.note("sync_device")
 
     @staticmethod
     def depth() -> int:
@@ -135,18 +132,32 @@ def mem_get_info() -> tuple[int, int]:
 class PagelockedHostAllocation(bytearray):
     """Host memory that the device reads and writes directly: a copy sees what is in it when the copy runs, not when it is asked for."""
 
+    handle = 0  # in a trace
+
 
 def pagelocked_empty(shape: Any, dtype: Any, order: str = "C", mem_flags: int = 0) -> np.ndarray:
     size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
     memory = PagelockedHostAllocation(b"\xff" * max(size, 1))
-    return np.frombuffer(memory, np.uint8, count=size).view(dtype).reshape(shape, order=order)  # type: ignore[call-overload]
+    device = _device("cuMemAllocHost")
+    memory.handle = device.new_handle()
+    device.note("pin", memory.handle, size)
+    weakref.finalize(memory, device.note, "unpin", memory.handle)
+    return np.frombuffer(memory, np.uint8, count=size).view(dtype).reshape(shape, order=order)
 
 
-def _is_pagelocked(array: Any) -> bool:
+def _pagelocked(array: Any) -> PagelockedHostAllocation | None:
+    """The page-locked memory that an array lies in."""
     while isinstance(array, np.ndarray):
         array = array.base
     array = array.obj if isinstance(array, memoryview) else array
-    return isinstance(array, PagelockedHostAllocation)
+    return array if isinstance(array, PagelockedHostAllocation) else None
+
+
+def _place(host: np.ndarray, memory: PagelockedHostAllocation | None) -> tuple[int, int]:
+    """The handle of the page-locked memory that an array lies in, and its offset in bytes; 0 and 0 in ordinary memory."""
+    if memory is None:
+        return 0, 0
+    return memory.handle, host.ctypes.data - np.frombuffer(memory, np.uint8).ctypes.data
 
 
 def _bytes_of(host: Any) -> np.ndarray:
@@ -157,21 +168,29 @@ def _bytes_of(host: Any) -> np.ndarray:
 
 
 def memcpy_htod_async(dest: Any, src: Any, stream: Stream | None = None) -> None:
-    host = _bytes_of(src)
-    host = host if _is_pagelocked(src) else host.copy()  # the driver copies ordinary memory before it returns
-    _copy("cuMemcpyHtoDAsync", host.nbytes, stream, lambda device: np.copyto(device, host), int(dest))
+    host, memory = _bytes_of(src), _pagelocked(src)
+    host = host if memory is not None else host.copy()  # the driver copies ordinary memory before it returns
+    row = ["in", _handle(stream), int(dest), host.nbytes, *_place(host, memory), host.tobytes(), False]
+
+    def copy(device: np.ndarray) -> None:
+        np.copyto(device, host)
+        row[-2:] = [host.tobytes(), host.tobytes() != row[-2]]
+
+    _copy("cuMemcpyHtoDAsync", host.nbytes, stream, copy, int(dest), row=row)
 
 
 def memcpy_dtoh_async(dest: Any, src: Any, stream: Stream | None = None) -> None:
     host = _bytes_of(dest)
-    _copy("cuMemcpyDtoHAsync", host.nbytes, stream, lambda device: np.copyto(host, device), int(src))
+    row = ["out", _handle(stream), int(src), host.nbytes, *_place(host, _pagelocked(dest))]
+    _copy("cuMemcpyDtoHAsync", host.nbytes, stream, lambda device: np.copyto(host, device), int(src), row=row)
 
 
 def memcpy_dtod_async(dest: Any, src: Any, size: int, stream: Stream | None = None) -> None:
     def copy(source: np.ndarray, target: np.ndarray) -> None:
         np.copyto(target, source)
 
-    _copy("cuMemcpyDtoDAsync", size, stream, copy, int(src), int(dest))
+    row = ["within", _handle(stream), int(dest), int(src), size]
+    _copy("cuMemcpyDtoDAsync", size, stream, copy, int(src), int(dest), row=row)
 
 
 def memcpy_htod(dest: Any, src: Any) -> None:
@@ -184,13 +203,18 @@ def memcpy_dtoh(dest: Any, src: Any) -> None:
     Context.synchronize()
 
 
-def _copy(call: str, size: int, stream: Stream | None, copy: Callable[..., None], *addresses: int) -> None:
+def _handle(stream: Stream | None) -> int:
+    return stream.handle if stream else DEFAULT_STREAM
+
+
+def _copy(call: str, size: int, stream: Stream | None, copy: Callable[..., None], *addresses: int, row: gpu.Row) -> None:
     device = _device(call)
     if not all(device.owns(address, size) for address in addresses):
         device.check(call)
         raise LogicError(f"{call} failed: invalid argument")
     work = lambda: copy(*(device.view(address, size) for address in addresses))  # noqa: E731
-    device.enqueue(stream.handle if stream else DEFAULT_STREAM, work, call)
+    device.enqueue(_handle(stream), work, call)
+    device.note_row(row)
 
 
 # ---- streams and events
@@ -198,74 +222,71 @@ def _copy(call: str, size: int, stream: Stream | None, copy: Callable[..., None]
 
 class Stream:
     def __init__(self, flags: int = 0) -> None:
-        self.handle = _device("cuStreamCreate").create_stream()
+        device = _device("cuStreamCreate")
+        self.handle = device.create_stream()
+        weakref.finalize(self, device.note, "stream_gone", self.handle)
 
     def synchronize(self) -> None:
-        _device("cuStreamSynchronize").synchronize(self.handle, "cuStreamSynchronize")
+        device = _device("cuStreamSynchronize")
+        device.synchronize(self.handle, "cuStreamSynchronize")
+        device.note("sync_stream", self.handle)
 
     def wait_for_event(self, event: Event) -> None:
         device = _device("cuStreamWaitEvent")
         if device.is_capturing(self.handle):
             device.break_capture(self.handle)
             raise LogicError("cuStreamWaitEvent failed: dependency created on uncaptured work in another stream")
-        device.enqueue(self.handle, event.wait, "cuStreamWaitEvent")
+        device.enqueue(self.handle, event.last_mark.wait, "cuStreamWaitEvent")
+        device.note("wait", self.handle, event.handle)
+
+
+class Mark:
+    """One recording of an event. Who waits for an event waits for its last recording at that time, as in CUDA."""
+
+    def __init__(self, stream: int | None = None) -> None:
+        self._stream = stream
+        self.seconds: float | None = None
+
+    def happen(self) -> None:
+        self.seconds = time.perf_counter()
+
+    def reached(self) -> bool:
+        return self._stream is None or self.seconds is not None
+
+    def wait(self) -> None:
+        if self._stream is not None:
+            _device("cuEventSynchronize").synchronize(self._stream, "cuEventSynchronize", until=self.reached)
 
 
 class Event:
     def __init__(self, flags: int = 0) -> None:
-        self._stream: int | None = None
-        self._seconds: float | None = None
+        device = _device("cuEventCreate")
+        self.handle, self.last_mark = device.new_handle(), Mark()
+        device.note("event", self.handle)
+        weakref.finalize(self, device.note, "event_gone", self.handle)
 
     def record(self, stream: Stream | None = None) -> Event:
-        handle = stream.handle if stream else DEFAULT_STREAM
-        device = _device("cuEventRecord")
-        if device.is_capturing(handle):
-            device.enqueue(handle, lambda: None, "cuEventRecord")
-        else:
-            device.enqueue(handle, self._happen, "cuEventRecord")
-        self._stream, self._seconds = handle, None
+        device, mark = _device("cuEventRecord"), Mark(_handle(stream))
+        work = (lambda: None) if device.is_capturing(_handle(stream)) else mark.happen
+        device.enqueue(_handle(stream), work, "cuEventRecord")
+        self.last_mark = mark
+        device.note("record", _handle(stream), self.handle)
         return self
 
     def synchronize(self) -> Event:
-        if self._stream is not None:
-            _device("cuEventSynchronize").synchronize(self._stream, "cuEventSynchronize", until=self.query)
+        self.last_mark.wait()
+        gpu.current().note("sync_event", self.handle)
         return self
 
-    wait = synchronize
-
     def query(self) -> bool:
-        return self._seconds is not None
+        return self.last_mark.reached()
 
     def time_till(self, event: Event) -> float:
         """Milliseconds between the moments when the two came up in their streams."""
-        if self._seconds is None or event._seconds is None:
+        begin, end = self.last_mark.seconds, event.last_mark.seconds
+        if begin is None or end is None:
             raise LogicError("cuEventElapsedTime failed: device not ready")
-        return (event._seconds - self._seconds) * 1000
+        return (end - begin) * 1000
 
     def time_since(self, event: Event) -> float:
         return event.time_till(self)
-
-    def _happen(self) -> None:
-        self._seconds = time.perf_counter()
-
-
-# ---- graphs, which pycuda lacks
-
-Work = list[Callable[[], None]]
-
-
-def begin_capture(stream_handle: int, mode: int = GLOBAL) -> None:
-    gpu.current().begin_capture(stream_handle, mode)
-
-
-def end_capture(stream_handle: int) -> Work:
-    return gpu.current().end_capture(stream_handle)
-
-
-def instantiate(graph: Work) -> Work:
-    return list(graph)
-
-
-def launch(graph: Work, stream_handle: int) -> None:
-    for work in graph:
-        gpu.current().enqueue(stream_handle, work, "cuGraphLaunch")

@@ -1,4 +1,6 @@
-"""The double's execution context: shapes, addresses, and runs that happen when their stream is synchronized."""
+"""The stand-in's execution context: shapes, addresses, and runs that happen when their stream is synchronized."""
+
+# ruff: noqa: D101, D102  (NVIDIA documents these classes and calls)
 
 from __future__ import annotations
 
@@ -7,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from tests.doubles import gpu
-from tests.doubles.conform import IProfiler, Template
-from tests.doubles.onnx_model import numpy_type
-from tests.doubles.trt.run import ALIGNMENT, prepare_run
-from tests.doubles.trt.values import call_user, report
+from course_lib.standin import gpu
+from course_lib.standin.conforming import IProfiler, Template
+from course_lib.standin.onnx_model import numpy_type
+from course_lib.standin.trt.run import ALIGNMENT, prepare_run
+from course_lib.standin.trt.values import call_user, report
 
 Shapes = dict[str, tuple[int, ...]]
 
@@ -19,6 +21,7 @@ Shapes = dict[str, tuple[int, ...]]
 class IExecutionContext(Template):
     def _setup(self, engine: Any, strategy: Any) -> None:
         self._engine, self._strategy = engine, strategy
+        self._handle = gpu.current().new_handle()
         self._profile, self._device_profile = 0, 0  # as set, and as it has arrived on the device
         self._shapes: Shapes = {}
         self._addresses: dict[str, int] = {}
@@ -32,6 +35,9 @@ class IExecutionContext(Template):
         self._reserved: Any = lambda: None
         self._reserve(strategy.name != "USER_MANAGED")
         self._forget_shapes()
+        device = gpu.current()
+        device.note("context", self._handle, engine._handle)
+        weakref.finalize(self, device.note, "context_gone", self._handle)
 
     def _reserve(self, wanted: bool) -> None:
         """Count the memory for intermediate results that this context takes for itself."""
@@ -75,6 +81,7 @@ class IExecutionContext(Template):
             self._device_profile = profile_index
 
         gpu.current().enqueue(stream_handle, arrive, "cudaMemcpyAsync")
+        gpu.current().note("profile", stream_handle, self._handle, profile_index)
         if profile_index != self._profile:
             self._profile = profile_index
             self._forget_shapes()
@@ -166,6 +173,8 @@ class IExecutionContext(Template):
             report(self._engine._logger, "WARNING", "Using default stream in enqueueV3() may lead to performance issues.")
         try:
             device.enqueue(stream_handle, prepare_run(self, stream_handle, capturing), "enqueueV3")
+            shapes = {name: list(shape) for name, shape in self._shapes.items()}
+            device.note("run", stream_handle, self._handle, self._profile, shapes, dict(self._addresses))
             if self._allocators or self._engine._model.data_dependent:
                 device.synchronize(stream_handle, "enqueueV3")  # TensorRT waits to learn the shapes
             if self._profiler is not None and self._emits_profile and not capturing:
@@ -235,10 +244,12 @@ class IExecutionContext(Template):
         return True
 
     def _fail(self, text: str) -> bool:
+        gpu.current().note("rejected", "execute_async_v3", self._handle, text)
         report(self._engine._logger, "ERROR", f"IExecutionContext::enqueueV3: Error Code 1: Cuda Runtime ({text})")
         return False
 
     def _complain(self, call: str, condition: str) -> bool:
+        gpu.current().note("rejected", call, self._handle, condition)
         text = f"Error Code 3: API Usage Error (Parameter check failed, condition: {condition}.)"
         report(self._engine._logger, "ERROR", f"IExecutionContext::{call}: {text}")
         return False

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from course_lib.migration.tables.api_table import ApiTable
-from tests.doubles.conform import VERSIONS, conform, make_enum
-from tests.doubles.trt import builder, config, context, engine, inspector, network, refit, runtime, values
+from course_lib.standin.conforming import VERSIONS, conform, make_enum
+from course_lib.standin.trt import builder, config, context, engine, inspector, network, refit, runtime, values
 
 _PARTS = (
     *(values, network, config, builder),
@@ -20,12 +21,13 @@ _PARTS = (
 def make(version: str) -> Any:
     """The module of ``"10.16"`` or ``"11.4"``. Everything that it has is in NVIDIA's bindings of that version.
 
-    Its plans say for which device they are: the one of `tests.doubles.gpu`.
+    Its plans say for which device they are: the one of `course_lib.standin.gpu`.
     """
     if version not in VERSIONS:
-        raise ValueError(f"no double of TensorRT {version!r}: there are {', '.join(VERSIONS)}")
+        raise ValueError(f"no stand-in for TensorRT {version!r}: there are {', '.join(VERSIONS)}")
     table = ApiTable.load(version)
-    trt: Any = ModuleType("tensorrt", f"TensorRT {version} on the host")
+    trt: Any = ModuleType("tensorrt", f"A stand-in for TensorRT {version} that runs on the host.")
+    trt.__spec__ = ModuleSpec("tensorrt", None)
     trt.__version__ = table.wheel["version"]
     for name in table.enums():
         if "." not in name:

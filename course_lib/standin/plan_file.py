@@ -1,4 +1,4 @@
-"""The double's plans: a magic word, a JSON header of known length, an ONNX model."""
+"""The stand-in's plans: a magic word, a JSON header of known length, an ONNX model."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ class Header:
 
 
 def write_plan(header: Header, model: bytes) -> bytes:
+    """The bytes of a plan."""
     text = json.dumps(asdict(header)).encode()
     return MAGIC + _PREFIX.pack(len(text), len(model)) + text + model
 

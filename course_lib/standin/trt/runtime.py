@@ -1,14 +1,17 @@
-"""The double's runtime: which plans it takes, and why not the others."""
+"""The stand-in's runtime: which plans it takes, and why not the others."""
+
+# ruff: noqa: D101, D102  (NVIDIA documents these classes and calls)
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
-from tests.doubles import gpu
-from tests.doubles.conform import Template
-from tests.doubles.onnx_model import OnnxModel
-from tests.doubles.plan_file import Header, read_plan
-from tests.doubles.trt.values import report
+from course_lib.standin import gpu
+from course_lib.standin.conforming import Template
+from course_lib.standin.onnx_model import OnnxModel
+from course_lib.standin.plan_file import Header, read_plan
+from course_lib.standin.trt.values import report
 
 
 class Runtime(Template):
@@ -41,11 +44,13 @@ class Runtime(Template):
                 "Error Code 3: API Usage Error (the plan holds host code, and engine_host_code_allowed is False)"
             )
         try:
-            return self._trt.ICudaEngine._make(self._logger, header, OnnxModel(model))
+            digest = hashlib.sha256(serialized_engine).hexdigest()
+            return self._trt.ICudaEngine._make(self._logger, header, OnnxModel(model), digest)
         except gpu.OutOfMemory:
             return self._reject("Error Code 2: OutOfMemory (no memory for the weights)")
 
     def _reject(self, text: str) -> None:
+        gpu.current().note("rejected", "deserialize_cuda_engine", 0, text)
         report(self._logger, "ERROR", f"IRuntime::deserializeCudaEngine: {text}")
 
 

@@ -1,0 +1,102 @@
+"""How programs find the stand-ins, and what is printed about them."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+import sys
+from collections.abc import Iterator
+from types import ModuleType
+
+import pytest
+
+from course_lib import standin
+from course_lib.standin import cuda_driver, installation
+
+SENTENCE = "Stand-in for TensorRT 10.16: it runs on this CPU through ONNX Runtime, and says nothing about speed.\n"
+
+
+@pytest.fixture
+def clean(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Without either module, and with what a test leaves behind removed."""
+    for name in ("tensorrt", "pycuda", "pycuda.driver"):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))  # so that the old state comes back
+        monkeypatch.delitem(sys.modules, name)
+    yield
+
+
+def test_an_installed_stand_in_is_found_and_says_what_it_is(clean, monkeypatch, capsys):
+    monkeypatch.setattr(installation, "has_real_tensorrt", lambda: False)
+    trt = standin.install()
+    assert capsys.readouterr().out == SENTENCE
+    import pycuda.driver
+    import tensorrt
+
+    assert tensorrt is trt and pycuda.driver is cuda_driver
+    assert trt.__version__.startswith("10.16")
+    monkeypatch.undo()
+
+
+def test_a_real_tensorrt_stays_in_place(clean, monkeypatch, capsys):
+    real = ModuleType("tensorrt")
+    real.__version__ = "10.16.1"
+    monkeypatch.setitem(sys.modules, "tensorrt", real)
+    monkeypatch.setattr(installation, "has_real_tensorrt", lambda: True)
+    assert standin.install() is real and "pycuda" not in sys.modules
+    assert "TensorRT 10.16.1 with a GPU" in capsys.readouterr().out
+
+
+def test_tensorrt_without_pycuda_or_without_a_gpu_is_not_enough(clean, monkeypatch):
+    present = {"tensorrt"}
+    monkeypatch.setattr(installation, "find_spec", lambda name: name in present)
+    assert not installation.has_real_tensorrt()
+    present.add("pycuda")
+
+    def load(name: str) -> ctypes.CDLL:
+        raise OSError(name)
+
+    monkeypatch.setattr(ctypes, "CDLL", load)
+    assert not installation.has_real_tensorrt()
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: type("Driver", (), {"cuInit": lambda self, flags: 0})())
+    assert installation.has_real_tensorrt()
+
+
+def test_a_stand_in_is_not_taken_for_the_real_one():
+    with standin.installed():
+        assert not installation.has_real_tensorrt()
+
+
+def test_the_block_leaves_everything_as_it_was(clean):
+    load = ctypes.CDLL
+    before = ModuleType("tensorrt")
+    sys.modules["tensorrt"] = before
+    with pytest.raises(ZeroDivisionError), standin.installed("11.4") as trt:
+        assert sys.modules["tensorrt"] is trt and trt.__version__.startswith("11.4")
+        assert ctypes.CDLL is not load
+        raise ZeroDivisionError
+    assert sys.modules["tensorrt"] is before and "pycuda.driver" not in sys.modules and ctypes.CDLL is load
+
+
+def test_another_version_is_an_error(clean):
+    with pytest.raises(ValueError, match=r"no stand-in for TensorRT '9'"):
+        standin.install("9")
+    assert "tensorrt" not in sys.modules
+
+
+def test_an_import_loads_nothing_heavy():
+    code = (
+        "import sys; from course_lib import standin; standin.install(); "
+        "print(sorted({'onnx', 'onnxruntime', 'torch'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout == SENTENCE + "[]\n", done.stderr[-2000:]
+
+
+def test_the_course_does_not_mistake_it_for_a_backend(clean, monkeypatch):
+    from course_lib.engines.registry import find
+
+    with monkeypatch.context() as patched:
+        patched.setattr(installation, "has_real_tensorrt", lambda: False)
+        version = find("tensorrt").version()
+        standin.install()
+        assert find("tensorrt").version() == version
