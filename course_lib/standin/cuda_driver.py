@@ -35,6 +35,7 @@ __all__ = [
     "memcpy_htod",
     "memcpy_htod_async",
     "pagelocked_empty",
+    "pagelocked_zeros",
 ]
 
 
@@ -143,6 +144,12 @@ def pagelocked_empty(shape: Any, dtype: Any, order: str = "C", mem_flags: int = 
     device.note("pin", memory.handle, size)
     weakref.finalize(memory, device.note, "unpin", memory.handle)
     return np.frombuffer(memory, np.uint8, count=size).view(dtype).reshape(shape, order=order)
+
+
+def pagelocked_zeros(shape: Any, dtype: Any, order: str = "C", mem_flags: int = 0) -> np.ndarray:
+    array = pagelocked_empty(shape, dtype, order, mem_flags)
+    array[...] = 0
+    return array
 
 
 def _pagelocked(array: Any) -> PagelockedHostAllocation | None:

@@ -5,6 +5,7 @@ What a reader may raise is what the code that calls it turns into a result. Anyt
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import os
@@ -52,6 +53,7 @@ def readers() -> dict[str, Callable[[], Reader]]:
         "the kernel's report": _kernel,
         "packing.py's answer": _four_bits,
         "a reader of graphs": _stored_weights,
+        "serving_loop.py's trace": _trace,
         "the server's scenes": _scenes,
         "timestamp.txt": _timestamp,
         "a learner's id": _id,
@@ -309,6 +311,27 @@ def _four_bits() -> Reader:
         b'{"error": "SyntaxError: no"}',
     ]
     return Reader(lambda data: functions.parsed(data, {"pack": 2, "unpack": 2}), seeds)
+
+
+def _trace() -> Reader:
+    """Answers and rows of a loop, read and replayed."""
+    from course_lib.labs.lab12_runtime import network
+    from course_lib.labs.lab12_runtime.judge import mistakes, recorded, replay
+    from course_lib.labs.lab12_runtime.judge.schedule import schedule
+    from course_lib.labs.lab12_runtime.sandboxed.run_loop import encoded
+
+    copied = base64.b64encode(bytes(1024)).decode()
+    rows = [["engine", 1, mistakes.digest(network.plan())], ["context", 2, 1], ["stream", 3], ["event", 4]]
+    rows += [["allocate", 4096, 1024], ["allocate", 8192, 256], ["pin", 5, 256], ["in", 3, 4096, 1024, 0, 0, copied, False]]
+    rows += [["profile", 3, 2, 0], ["run", 3, 2, 0, {"features": [2, 128]}, {"features": 4096, "scores": 8192}]]
+    rows += [["record", 3, 4], ["wait", 3, 4], ["out", 3, 8192, 256, 5, 0], ["sync_stream", 3], ["free", 8192], ["unpin", 5]]
+    scene = {"rows": rows, "answers": [encoded(np.zeros((2, 32), np.float32)), None], "error": "", "kind": "", "empty": False}
+
+    def read(data: bytes) -> object:
+        (one,) = recorded.parsed(data, 1)
+        return replay.replayed(one.steps, [], network.plan()).mistakes or schedule(one.steps)
+
+    return Reader(read, [json.dumps({"scenes": [scene]}).encode(), b'{"error": "line 1: SyntaxError no"}'])
 
 
 def _stored_weights() -> Reader:

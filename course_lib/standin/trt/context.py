@@ -193,6 +193,8 @@ class IExecutionContext(Template):
         if not self.execute_async_v3(stream):
             return False
         gpu.current().synchronize(stream, "executeV2")
+        gpu.current().note("sync_stream", stream)
+        gpu.current().note("stream_gone", stream)
         return True
 
     def _not_ready(self) -> str:

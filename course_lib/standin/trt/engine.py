@@ -177,6 +177,7 @@ class ICudaEngine(Template):
 
     def _knows(self, call: str, name: str) -> bool:
         if name not in self._names:
+            gpu.current().note("rejected", call, 0, f"the engine has no tensor {name}")
             self._complain(call, f"the engine has an I/O tensor of the name {name}")
         return name in self._names
 

@@ -1,0 +1,201 @@
+"""Lab 12, the runtime by hand: a serving loop in the raw calls of TensorRT and CUDA, on the stand-in or on a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from course_lib.errors import MISSING_FILE, EngineError
+from course_lib.labs.framework.criteria import HALF, Criterion
+from course_lib.labs.framework.examination import Examination, Examiner
+from course_lib.labs.framework.lab import Lab
+from course_lib.labs.framework.submission_files import missing
+from course_lib.labs.framework.task import Outcome, Task
+from course_lib.labs.lab12_runtime import network
+from course_lib.labs.lab12_runtime.judge import answers, recorded, replay
+from course_lib.labs.lab12_runtime.judge.answers import Answered
+from course_lib.labs.lab12_runtime.judge.recorded import Recorded
+from course_lib.labs.lab12_runtime.judge.replay import Replay
+from course_lib.labs.lab12_runtime.judge.schedule import Schedule, schedule, turns
+from course_lib.labs.lab12_runtime.requests import BROKEN, PLAIN, Scene, scenes
+from course_lib.labs.lab12_runtime.sandboxed.run_loop import FILE
+
+PLAN = "engine.plan"
+SLOWER = 1.05  # times two sets that take turns, at most, for full points
+_EMPTY = "The file is still empty: `serve` raises NotImplementedError. Solve task 1, and run the cell, which writes the file."
+_FAILED_HINT = "Import the file in the notebook, and call `serve`: the same error appears there."
+_FIRST = "Solve task 1 first: only a loop that answers the plain requests is examined here."
+
+
+@dataclass(frozen=True)
+class Served:
+    """One scene, what the loop did in it, and what the judge found."""
+
+    scene: Scene
+    recorded: Recorded
+    replay: Replay
+    answered: Answered
+
+    @property
+    def left(self) -> str:
+        """What remained when `serve` ended, in words."""
+        return ", ".join(f"{name}: {count}" for name, count in self.replay.left.items() if count > 0)
+
+    @property
+    def ended_as_it_must(self) -> bool:
+        """Whether an error of the connection left the loop, and no other error did."""
+        kind = "ConnectionError" if self.scene.breaks_off else ""
+        return self.recorded.kind == kind
+
+
+class ByHand(Lab):
+    """The submission is `serving_loop.py`."""
+
+    name = "lab12_runtime"
+    title = "Lab 12: the runtime by hand"
+    artifacts: ClassVar = {FILE: recorded.MAX_BYTES}
+    tasks = (
+        Task("answers", "The right answer to every request", 3),
+        Task("order", "No race between streams", 3),
+        Task("leaks", "Nothing is left", 2),
+        Task("overlap", "Copies beside runs", 2),
+    )
+
+    def write_given(self, trt: Any, folder: str | Path = ".") -> None:
+        """Write ``engine.plan``, as this module `tensorrt` builds it."""
+        Path(folder, PLAN).write_bytes(network.serialized_engine(trt))
+
+    def write_reference(self, folder: Path, *, opset: int | None = None) -> None:
+        """Two sets of a stream, a context and buffers that take turns."""
+        from course_lib.labs.lab12_runtime import reference
+
+        (folder / FILE).write_text(reference.SERVING_LOOP, encoding="utf-8")
+
+    def schedule(self, requests: Sequence[np.ndarray], file: str | Path = FILE) -> Schedule:
+        """The times of a serving loop by the grader's cost model, for a figure in the notebook.
+
+        Raises:
+            EngineError: the file failed, or left work in flight.
+        """
+        (found,) = recorded.record(Path(file), [Scene(PLAIN, tuple(requests))])
+        if found.error:
+            raise EngineError(f"{FILE}: {found.error}")
+        return schedule(found.steps)
+
+    def examine(self, folder: Path, examiner: Examiner, only: str | None = None) -> Examination:
+        """Run the loop with secret requests in its own process, and replay the trace here."""
+        wanted = [task.id for task in self.tasks if only in (None, task.id)]
+        if not (folder / FILE).is_file():
+            hint = "The cell of task 1 writes it. Run it, then run this cell again."
+            return Examination(self.zero_outcomes(EngineError(missing(FILE), code=MISSING_FILE), hint, wanted))
+        drawn = scenes(examiner.rng())
+        examiner.begins("your loop on secret requests", 4)
+        try:
+            found = recorded.record(folder / FILE, drawn, examiner.launcher)
+            if found[0].empty:
+                return Examination(self.zero_outcomes(_EMPTY, "Begin with one request, as in the cells above.", wanted))
+            served = [_served(scene, one) for scene, one in zip(drawn, found, strict=True)]
+        except EngineError as error:
+            return Examination(self.zero_outcomes(EngineError(f"{FILE}: {error}"), _FAILED_HINT, wanted))
+        judges = {"answers": self._answers, "order": self._order, "leaks": self._leaks, "overlap": self._overlap}
+        steps = [] if served[0].replay.mistakes else served[0].recorded.steps  # a trace with mistakes has no times
+        return Examination(
+            tuple(judges[task](served) for task in wanted), figures={"time_us": schedule(steps).time_us} if steps else {}
+        )
+
+    def _answers(self, served: Sequence[Served]) -> Outcome:
+        returning = [one for one in served if one.scene.name != BROKEN]
+        right, total = (sum(getattr(one.answered, name) for one in returning) for name in ("right", "total"))
+        plain = served[0].answered
+        full = [Criterion("right answers, some requests rejected", f"{right} of {total}", f"{total}", right == total)]
+        half = [
+            Criterion(
+                "right answers, no request rejected", f"{plain.right} of {plain.total}", f"{plain.total}", plain.all_right, HALF
+            )
+        ]
+        wrong = next((one.answered for one in returning if not one.answered.all_right), None)
+        return self.judged("answers", full, half, wrong.hint if wrong else "", context=wrong.said if wrong else "")
+
+    def _order(self, served: Sequence[Served]) -> Outcome:
+        if unfit := self._unfit("order", served):
+            return unfit
+        counts = [len(one.replay.mistakes) for one in served]
+        full = [Criterion("mistakes in the order of calls, in all scenes", str(sum(counts)), "none", not any(counts))]
+        half = [Criterion("mistakes while the connection holds", str(sum(counts[:2])), "none", not any(counts[:2]), HALF)]
+        found = [mistake for one in served for mistake in one.replay.mistakes]
+        more = f" And {len(found) - 1} more." if len(found) > 1 else ""
+        return self.judged(
+            "order", full, half, found[0].hint if found else "", context=f"{found[0].said}{more}" if found else ""
+        )
+
+    def _leaks(self, served: Sequence[Served]) -> Outcome:
+        if unfit := self._unfit("leaks", served):
+            return unfit
+        returning, broken = served[:-1], served[-1]
+        left = next((one.left for one in returning if one.left), "")
+        clean = Criterion("left when `serve` returned", left or "nothing", "nothing", not left, HALF)
+        after = Criterion("left after the connection broke off", broken.left or "nothing", "nothing", not broken.left)
+        passed_on = broken.ended_as_it_must
+        ended = Criterion("the ConnectionError left `serve`", "yes" if passed_on else "no", "yes", passed_on)
+        full = [Criterion(clean.name, clean.found, clean.bound, clean.met), after, ended]
+        return self.judged("leaks", full, [clean], _hint_for_leaks(left, broken))
+
+    def _overlap(self, served: Sequence[Served]) -> Outcome:
+        if unfit := self._unfit("overlap", served):
+            return unfit
+        plain = served[0]
+        if plain.replay.mistakes:
+            said = "A loop with a mistake in the order of its calls is not timed: work that does not wait is fast and wrong."
+            return self.outcome("overlap", "none", said, "Solve task 2 first.")
+        found = schedule(plain.recorded.steps).time_us
+        serial, two = (turns(plain.scene.requests, sets).time_us for sets in (1, 2))
+        most, half_most = SLOWER * two, (serial + two) / 2
+        name = "time by the cost model"
+        full = [Criterion(name, f"{found:.0f} us", f"at most {most:.0f} us", found <= most)]
+        half = [Criterion(name, f"{found:.0f} us", f"at most {half_most:.0f} us", found <= half_most, HALF)]
+        hint = (
+            "Draw the schedule in the notebook: what does the host wait for while both engines for copies have nothing to do? Does each "
+            "copy use pinned memory, and is everything allocated before the first request?"
+        )
+        return self.judged("overlap", full, half, hint, context=f"One request after the other takes {serial:.0f} us.")
+
+    def _unfit(self, task: str, served: Sequence[Served]) -> Outcome | None:
+        """The outcome of a task that is not examined, because the loop does not do the work."""
+        plain = served[0]
+        if _did_the_work(plain) or (task == "order" and plain.replay.mistakes):
+            return None
+        said = plain.answered.said or "The answers of the plain requests were not computed on the device."
+        return self.outcome(task, "none", f"{said} {_FIRST}", plain.answered.hint or "Which runs computed them?")
+
+
+def _served(scene: Scene, found: Recorded) -> Served:
+    replayed = replay.replayed(found.steps, scene.requests, network.plan())
+    return Served(scene, found, replayed, answers.answered(scene, found, replayed))
+
+
+def _did_the_work(plain: Served) -> bool:
+    """Whether `serve` returned, and every row was computed on the device and brought home."""
+    needed = sum(map(len, plain.scene.requests))
+    home = sum(one.data.nbytes for one in plain.replay.homes if one.computed)
+    return plain.recorded.answers is not None and plain.replay.rows >= needed and home >= needed * 4 * network.SCORES
+
+
+def _hint_for_leaks(left: str, broken: Served) -> str:
+    if left:
+        return (
+            "Call `free()` for device memory. Everything else goes when nothing refers to it: do your answers, a global list or an object "
+            "still refer to it? Return copies of pinned rows."
+        )
+    if not broken.ended_as_it_must:
+        return "The error of the iterator must leave `serve`. Use `finally` to give things back, and not `except`."
+    return (
+        "The grader keeps the error, as a future does, and its traceback keeps the variables of `serve`. Which of them does your "
+        "`finally` still hold?"
+    )
+
+
+lab = ByHand()
