@@ -317,7 +317,7 @@ def _trace() -> Reader:
     """Answers and rows of a loop, read and replayed."""
     from course_lib.labs.lab12_runtime import network
     from course_lib.labs.lab12_runtime.judge import mistakes, recorded, replay
-    from course_lib.labs.lab12_runtime.judge.schedule import schedule
+    from course_lib.labs.lab12_runtime.judge.costs import schedule
     from course_lib.labs.lab12_runtime.sandboxed.run_loop import encoded
 
     copied = base64.b64encode(bytes(1024)).decode()

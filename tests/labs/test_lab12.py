@@ -18,7 +18,7 @@ from course_lib.grading.isolation import sandbox
 from course_lib.grading.judge.judging import judge
 from course_lib.labs import Examiner, Outcome
 from course_lib.labs.lab12_runtime import figures, network, requests
-from course_lib.labs.lab12_runtime.judge import mistakes, recorded, replay, schedule
+from course_lib.labs.lab12_runtime.judge import costs, mistakes, recorded, replay
 from course_lib.labs.lab12_runtime.judge.order import Order
 from course_lib.labs.lab12_runtime.judge.recorded import Step
 from course_lib.labs.lab12_runtime.lab import ByHand
@@ -75,8 +75,8 @@ def test_the_judge_gives_the_reference_full_marks(tmp_path):
 @pytest.mark.parametrize("seed", (3, 4))
 def test_another_right_answer_and_the_reference(seed, tmp_path, in_process):
     """Three streams with events are at least as fast as two sets of buffers."""
-    ours = schedule.schedule(_plain(SERVING_LOOP, tmp_path, seed)).time_us
-    theirs = schedule.schedule(_plain(made.THREE_STREAMS, tmp_path, seed)).time_us
+    ours = costs.schedule(_plain(SERVING_LOOP, tmp_path, seed)).time_us
+    theirs = costs.schedule(_plain(made.THREE_STREAMS, tmp_path, seed)).time_us
     assert theirs <= schedule_bound(seed) and ours <= schedule_bound(seed)
     assert tiers(examined(tmp_path, made.THREE_STREAMS, seed)) == SOLVED
     assert tiers(examined(tmp_path, SERVING_LOOP, seed)) == SOLVED
@@ -89,7 +89,7 @@ def _plain(source: str, folder: Path, seed: int) -> tuple[Step, ...]:
 
 
 def schedule_bound(seed: int) -> float:
-    return 1.05 * schedule.turns(requests.scenes(np.random.default_rng(seed))[0].requests, 2).time_us
+    return 1.05 * costs.turns(requests.scenes(np.random.default_rng(seed))[0].requests, 2).time_us
 
 
 def test_the_notebook_has_the_references_loop():
@@ -102,7 +102,7 @@ def test_the_notebook_has_the_references_loop():
 
 def test_the_reference_takes_the_time_of_two_sets(tmp_path, in_process):
     steps = _plain(SERVING_LOOP, tmp_path, 3)
-    assert schedule.schedule(steps).time_us == pytest.approx(schedule_bound(3) / 1.05, rel=0.02)
+    assert costs.schedule(steps).time_us == pytest.approx(schedule_bound(3) / 1.05, rel=0.02)
 
 
 def test_the_untouched_release_has_none(tmp_path):
@@ -373,8 +373,8 @@ def test_the_given_plan_is_the_graders(tmp_path):
 
 def test_more_sets_of_buffers_are_faster_up_to_a_bound():
     plain = requests.scenes(np.random.default_rng(3))[0].requests
-    one, two, three, eight = (schedule.turns(plain, sets).time_us for sets in (1, 2, 3, 8))
-    runs = sum(schedule.RUN_US + schedule.ROW_US * len(request) for request in plain)
+    one, two, three, eight = (costs.turns(plain, sets).time_us for sets in (1, 2, 3, 8))
+    runs = sum(costs.RUN_US + costs.ROW_US * len(request) for request in plain)
     assert runs < eight <= three < two < 0.7 * one
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from course_lib.labs.lab12_runtime.judge.schedule import Schedule
+from course_lib.labs.lab12_runtime.judge.costs import Schedule
 from course_lib.profiling import draw_timeline
 
 if TYPE_CHECKING:

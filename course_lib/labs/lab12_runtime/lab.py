@@ -18,9 +18,9 @@ from course_lib.labs.framework.task import Outcome, Task
 from course_lib.labs.lab12_runtime import network
 from course_lib.labs.lab12_runtime.judge import answers, recorded, replay
 from course_lib.labs.lab12_runtime.judge.answers import Answered
+from course_lib.labs.lab12_runtime.judge.costs import Schedule, schedule, turns
 from course_lib.labs.lab12_runtime.judge.recorded import Recorded
 from course_lib.labs.lab12_runtime.judge.replay import Replay
-from course_lib.labs.lab12_runtime.judge.schedule import Schedule, schedule, turns
 from course_lib.labs.lab12_runtime.requests import BROKEN, PLAIN, Scene, scenes
 from course_lib.labs.lab12_runtime.sandboxed.run_loop import FILE
 
