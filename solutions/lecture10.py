@@ -62,3 +62,19 @@ def graph_steps(states: list[Any]) -> list[str]:
             steps.append("plain")
             warm = state
     return steps
+
+
+def one_answer(trt: Any, cuda: Any, plan: bytes, x: np.ndarray) -> np.ndarray:
+    """10.5: load, buffers, addresses, shape, copy in, execute, copy out, wait."""
+    engine = trt.Runtime(trt.Logger()).deserialize_cuda_engine(plan)
+    context, stream = engine.create_execution_context(), cuda.Stream()
+    y = np.empty_like(x)
+    device_x, device_y = cuda.mem_alloc(x.nbytes), cuda.mem_alloc(y.nbytes)
+    context.set_input_shape("x", x.shape)
+    context.set_tensor_address("x", int(device_x))
+    context.set_tensor_address("y", int(device_y))
+    cuda.memcpy_htod_async(device_x, x, stream)
+    context.execute_async_v3(stream.handle)
+    cuda.memcpy_dtoh_async(y, device_y, stream)
+    stream.synchronize()
+    return y

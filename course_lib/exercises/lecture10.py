@@ -1,4 +1,4 @@
-"""Exercises of lecture 10: one call from its parts, a queue with a limit, several sets of buffers, and when to capture a graph."""
+"""Exercises of lecture 10: one call from its parts, queues, sets of buffers, graphs, and one answer in raw calls on the stand-in."""
 
 from __future__ import annotations
 
@@ -145,6 +145,71 @@ def _frugal(context: _Context, driver: _Driver, stream: _Stream, requests: list[
             f"{driver.bytes_in} bytes were copied to the device, expected {needed}. "
             "Copy only the rows of this request: `host_in[:n]`."
         )
+
+
+_LOST = "The device was lost: an address is not one of device memory, or a buffer is smaller than its tensor."
+
+
+def _raw_calls(one_answer: Answer) -> None:
+    """Two answers of an engine that squares its input, each on a device of its own that records what is called."""
+    from course_lib.standin import cuda_driver, gpu, tensorrt_module
+
+    trt = tensorrt_module.make("10.16")
+    plan = _squaring_plan(trt)
+    call = "one_answer(trt, cuda, plan, x)"
+    for rows in (2, 5):
+        x = np.arange(1, 4 * rows + 1, dtype=np.float32).reshape(rows, 4)
+        trace: list[list[Any]] = []
+        with gpu.another(trace):
+            cuda_driver.Context().push()
+            try:
+                found = one_answer(trt, cuda_driver, plan, x)
+            except NotYet as problem:
+                if any(row[0] == "lost" for row in trace):
+                    raise NotYet(f"`{call}` failed. {_LOST}") from problem
+                raise
+            finally:
+                cuda_driver.Context.pop()
+        if not same(found, x * x):
+            why = _missing(trace) or "Write each call in the order of the table, and return the rows of `y`."
+            raise NotYet(f"`{call}` returned {shown(found)}, expected {shown(x * x)}. {why}")
+
+
+def _squaring_plan(trt: Any) -> bytes:
+    """``y = x * x`` for float32 ``(1 to 8, 4)``."""
+    import onnx
+
+    from course_lib.engines.backends.tensorrt.config import network_flags
+
+    text = '<ir_version: 8, opset_import: ["": 17]> square (float[N, 4] x) => (float[N, 4] y) { y = Mul(x, x) }'
+    logger = trt.Logger()
+    builder = trt.Builder(logger)
+    network = builder.create_network(network_flags(trt))
+    trt.OnnxParser(network, logger).parse(onnx.parser.parse_model(text).SerializeToString())
+    config, profile = builder.create_builder_config(), builder.create_optimization_profile()
+    profile.set_shape("x", (1, 4), (4, 4), (_ROOM, 4))
+    config.add_optimization_profile(profile)
+    return bytes(builder.build_serialized_network(network, config))
+
+
+def _missing(trace: list[list[Any]]) -> str:
+    """The call that is missing or too early, by what a device recorded; "" if all are there."""
+    kinds = [row[0] for row in trace]
+    reasons = " ".join(row[3] for row in trace if row[0] == "rejected")
+    if "Input shapes are not set" in reasons:
+        return "`execute_async_v3` returned False, because the shape of `x` is not set."
+    if "address" in reasons.lower():
+        return "`execute_async_v3` returned False, because a tensor has no address. Both `x` and `y` need one."
+    if "run" not in kinds:
+        return "The engine did not run: call `execute_async_v3(stream.handle)`."
+    run = kinds.index("run")
+    if "in" not in kinds[:run]:
+        return "When the engine ran, no copy had brought `x` to the device."
+    if "out" not in kinds[run:]:
+        return "No copy brought `y` from the device after the run."
+    if not any(kind.startswith("sync") for kind in kinds[run + kinds[run:].index("out") :]):
+        return "Everything is enqueued, and nothing waits: call `stream.synchronize()` before you read `y`."
+    return ""
 
 
 _FRAMES = [0, 10, 20, 30, 40, 50]
@@ -308,5 +373,14 @@ EXERCISES = (
                 shown="graph_steps([A, A, B, B, A])",
             ),
         ),
+    ),
+    Exercise(
+        id="10.5",
+        title="One answer in raw calls",
+        minutes=10,
+        difficulty=2,
+        call="one_answer(trt, cuda, plan, x)",
+        hint="Follow the table at the start of the lecture, one line for each call.",
+        examine=_raw_calls,
     ),
 )

@@ -9,7 +9,8 @@ from __future__ import annotations
 import itertools
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -263,3 +264,13 @@ def reset(capability: tuple[int, int] = (9, 0), total_memory: int = 80 << 30, tr
     """Plug in another device; what lives on the old one is of no use any more. The arguments are those of `Gpu`."""
     _current[0] = Gpu(capability, total_memory, trace)
     return current()
+
+
+@contextmanager
+def another(trace: list[Row] | None = None) -> Iterator[Gpu]:
+    """Another device inside the block. Afterwards the one before is back, with all that lives on it."""
+    before = current()
+    try:
+        yield reset(trace=trace)
+    finally:
+        _current[0] = before

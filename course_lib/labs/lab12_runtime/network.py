@@ -45,9 +45,11 @@ def serialized_engine(trt: Any) -> bytes:
     Raises:
         RuntimeError: the builder or the parser rejected the network.
     """
+    from course_lib.engines.backends.tensorrt.config import network_flags
+
     logger = trt.Logger()
     builder = trt.Builder(logger)
-    network = builder.create_network(1 << int(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED))
+    network = builder.create_network(network_flags(trt))
     parser = trt.OnnxParser(network, logger)
     if not parser.parse(model()):
         raise RuntimeError(f"the parser rejected the scorer: {parser.get_error(0).desc()}")

@@ -109,6 +109,30 @@ def _graph(key=lambda state: state, plain=1, many=False, forgets=False, replays=
     return graph_steps
 
 
+def _raw(shape=True, addresses=("x", "y"), before=True, run=True, home=True, wait=True, pointer=int):
+    def one_answer(trt, cuda, plan, x):
+        engine = trt.Runtime(trt.Logger()).deserialize_cuda_engine(plan)
+        context, stream, y = engine.create_execution_context(), cuda.Stream(), np.zeros_like(x)
+        memory = {"x": cuda.mem_alloc(x.nbytes), "y": cuda.mem_alloc(y.nbytes)}
+        if shape:
+            context.set_input_shape("x", x.shape)
+        for name in addresses:
+            context.set_tensor_address(name, pointer(memory[name]))
+        if before:
+            cuda.memcpy_htod_async(memory["x"], x, stream)
+        if run:
+            context.execute_async_v3(stream.handle)
+        if not before:
+            cuda.memcpy_htod_async(memory["x"], x, stream)
+        if home:
+            cuda.memcpy_dtoh_async(y, memory["y"], stream)
+        if wait:
+            stream.synchronize()
+        return y
+
+    return one_answer
+
+
 MISTAKES = {
     "10.1": {
         "no wait": _request(wait="never"),
@@ -146,5 +170,14 @@ MISTAKES = {
         "one plain run for all": _graph(warm_once=True),
         "forgets": _graph(forgets=True),
         "many graphs": _graph(many=True),
+    },
+    "10.5": {
+        "no shape": _raw(shape=False),
+        "no address": _raw(addresses=("x",)),
+        "copied after the run": _raw(before=False),
+        "no run": _raw(run=False),
+        "no copy home": _raw(home=False),
+        "no wait": _raw(wait=False),
+        "a host address": _raw(pointer=lambda memory: 4096),
     },
 }
