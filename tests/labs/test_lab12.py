@@ -338,8 +338,9 @@ def test_an_answer_that_is_none_is_rejected(answer):
 def test_an_answer_has_limits():
     for rows, words in (
         ([["sync_device"]] * recorded.MOST_STEPS, "Which of your loops does not end"),
-        ([["stream", n] for n in range(300)], "more than 256 streams"),
+        ([["stream", n] for n in range(300)], "more than 64 streams"),
         ([["in", 1, 1, 3 << 20, 0, 0, "A" * (4 << 20), False]] * 3, "copy only the rows of each request"),
+        ([["out", 1, 1, 3 << 20, 0, 0]] * 3, "its copies move more than 8 MiB"),
     ):
         with pytest.raises(EngineError, match=words):
             recorded.parsed(json.dumps({"scenes": [SCENE | {"rows": rows}]}).encode(), 1)
@@ -384,3 +385,11 @@ def test_every_scene_needs_both_profiles_and_has_its_rejected_ones():
             rows = [len(request) for request in scene.requests if requests.fits(request)]
             assert min(rows) <= network.PROFILES[0][-1] < max(rows)
             assert len(scene.requests) - len(rows) == (3 if scene.name == requests.MIXED else 0)
+
+
+def test_the_longest_trace_is_replayed():
+    """What a hostile process can send at most: all streams, and accesses that nothing orders."""
+    rows: list[tuple[Any, ...]] = [("stream", 100 + n) for n in range(60)]
+    rows += [copy(100 + n % 60, 1) if n % 3 else copy(0, 1) for n in range(recorded.MOST_STEPS - 100)]
+    found = replay.replayed(steps(*rows), [], network.plan())
+    assert len(found.mistakes) > 1000

@@ -13,6 +13,7 @@ from course_lib.labs.lab12_runtime.judge.replay import Home, Replay
 from course_lib.labs.lab12_runtime.requests import Scene, fits
 
 _RELATIVE, _ABSOLUTE = 1e-4, 1e-5  # of scores: batches of other sizes are summed in another order
+_MOST_STARTS = 100
 _SHAPE = "setInputShape"
 _REJECTED = {  # what a rejected call means for the program, by TensorRT's name of the call
     _SHAPE: "`set_input_shape` returned False, and the shape before it stayed set",
@@ -159,4 +160,6 @@ def _holds(home: Home, truth: np.ndarray) -> bool:
     if home.data.size % width or home.data.size < truth.nbytes:
         return False
     rows = home.data.view(np.float32).reshape(-1, truth.shape[1])
-    return any(_close(rows[start : start + len(truth)], truth) for start in range(len(rows) - len(truth) + 1))
+    firsts = np.isclose(rows[: len(rows) - len(truth) + 1, 0], truth[0, 0], rtol=_RELATIVE, atol=_ABSOLUTE)
+    starts = np.flatnonzero(firsts)[:_MOST_STARTS]  # a copy of equal rows must not take the judge's time
+    return any(_close(rows[start : start + len(truth)], truth) for start in starts)
