@@ -1,4 +1,4 @@
-"""Lab 12's figure: what each engine of the device does at which time."""
+"""Lab 12's figure: what each unit of the device does at which time."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class ByHand(Lab):
     artifacts: ClassVar = {FILE: recorded.MAX_BYTES}
     tasks = (
         Task("answers", "The right answer to every request", 3),
-        Task("order", "No race between streams", 3),
+        Task("order", "No data race between streams", 3),
         Task("leaks", "Nothing is left", 2),
         Task("overlap", "Copies beside runs", 2),
     )
@@ -158,7 +158,7 @@ class ByHand(Lab):
         full = [Criterion(name, f"{found:.0f} us", f"at most {most:.0f} us", found <= most)]
         half = [Criterion(name, f"{found:.0f} us", f"at most {half_most:.0f} us", found <= half_most, HALF)]
         hint = (
-            "Draw the schedule in the notebook: what does the host wait for while both engines for copies have nothing to do? Does each "
+            "Draw the schedule in the notebook: what does the host wait for while both units for copies have nothing to do? Does each "
             "copy use pinned memory, and is everything allocated before the first request?"
         )
         return self.judged("overlap", full, half, hint, context=f"One request after the other takes {serial:.0f} us.")

@@ -1,4 +1,4 @@
-"""When each call of a trace would run on a GPU with fixed costs: one engine for copies each way, and one for runs.
+"""When each call of a trace would run on a GPU with fixed costs: one unit for copies each way, and one for runs.
 
 The costs are those of no real device. They make the same trace take the same time on every machine.
 """
@@ -39,7 +39,7 @@ class Schedule:
     """The times of a trace.
 
     Attributes:
-        events: work on the device, one row for each engine, and the waits of the host.
+        events: work on the device, one row for each unit, and the waits of the host.
         time_us: from the first copy or run to the end of the last work or wait, in microseconds.
     """
 
@@ -59,14 +59,14 @@ class _Clock:
     host: float = 0.0
     streams: dict[int, float] = field(default_factory=lambda: {DEFAULT: 0.0})
     events: dict[int, float] = field(default_factory=dict)
-    engines: dict[str, float] = field(default_factory=dict)
+    units: dict[str, float] = field(default_factory=dict)
     drawn: list[Event] = field(default_factory=list)
 
     def work(self, step: Step) -> None:
         row = _ROWS[step.kind]
-        start = max(self.host, self.end_of(step.stream), self.engines.get(row, 0.0))
+        start = max(self.host, self.end_of(step.stream), self.units.get(row, 0.0))
         end = start + _cost(step)
-        self.engines[row] = self.streams[step.stream] = end
+        self.units[row] = self.streams[step.stream] = end
         kind: Kind = "copy" if step.kind in ("in", "out") else "kernel"
         if step.kind != "profile":
             self.drawn.append(Event(_label(step), kind, start, end - start, row))
