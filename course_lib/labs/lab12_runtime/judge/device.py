@@ -35,6 +35,10 @@ class Access:
         """Whether both use a byte that one of them writes."""
         return (self.writes or other.writes) and self.begin < other.end and other.begin < self.end
 
+    def replaces(self, old: Access) -> bool:
+        """Whether all later work that races with `old` also races with this, so that `old` need not be kept."""
+        return self.writes and self.begin <= old.begin and old.end <= self.end and self.work.follows(old.work)
+
 
 @dataclass
 class Block:
@@ -46,14 +50,7 @@ class Block:
     def use(self, new: Access) -> list[Access]:
         """Note an access, and return the earlier ones that it conflicts with and does not follow."""
         races = [old for old in self.accesses if old.conflicts(new) and not new.work.follows(old.work)]
-        if (
-            new.writes
-        ):  # what it replaces as a whole, and follows, cannot race with anything later that does not race with it too
-            self.accesses = [
-                old
-                for old in self.accesses
-                if not (new.begin <= old.begin and old.end <= new.end and new.work.follows(old.work))
-            ]
+        self.accesses = [old for old in self.accesses if not new.replaces(old)]
         self.accesses.append(new)
         return races
 
