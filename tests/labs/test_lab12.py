@@ -250,7 +250,7 @@ def test_what_a_replay_computes():
     features = np.random.default_rng(1).standard_normal((8, 128)).astype(np.float32)
     rows = [("in", 10, 1 << 20, 4096, 0, 0, features.tobytes(), False), run(10)]
     rows += [("out", 10, 1 << 21, 1024, 0, 0), ("out", 10, 1 << 20, 1024, 0, 0), ("within", 10, 1 << 22, 1 << 21, 1024)]
-    rows += [("out", 10, 1 << 22, 1024, 0, 0), WAIT, ("stream_gone", 10), ("free", 1 << 22)]
+    rows += [("out", 10, 1 << 22, 1024, 0, 0), WAIT, ("stream_gone", 10), ("stream_gone", 999), ("free", 1 << 22)]
     found = replay.replayed(steps(*rows), [features], network.plan())
     assert [home.computed for home in found.homes] == [True, False, True] and not found.mistakes and found.rows == 8
     np.testing.assert_allclose(found.homes[2].data.view(np.float32).reshape(8, 32), network.scores(features), rtol=1e-5)

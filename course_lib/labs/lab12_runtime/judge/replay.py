@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -121,8 +121,11 @@ class _Replaying:
         self._works.clear()
 
     def end(self, steps: Sequence[Step]) -> Replay:
-        kinds = Counter(step.kind for step in steps)
-        self.found.left = {name: kinds[taken] - kinds[given] for name, (taken, given) in TAKEN.items()}
+        named: dict[str, set[int]] = defaultdict(set)  # addresses and handles, by the kind of step
+        for step in steps:
+            if any(step.kind in kinds for kinds in TAKEN.values()):
+                named[step.kind].add(next(iter(step.fields.values())))
+        self.found.left = {name: len(named[taken] - named[given]) for name, (taken, given) in TAKEN.items()}
         running = [label for work, label in self._works.values() if not self._order.ended(work)]
         if running:
             self._mistake(mistakes.still_running(running[0], len(running)))
