@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
-from course_lib.standin import cuda_driver, libcuda, tensorrt_module
+from course_lib.standin import cuda_driver, libcuda, pycuda_modules, tensorrt_module
 
 DEFAULT_VERSION = "10.16"
 _DRIVER = "libcuda.so.1"
@@ -47,25 +47,27 @@ def installed(version: str = DEFAULT_VERSION) -> Iterator[Any]:
 
     ``ctypes.CDLL("libcuda.so.1")`` finds a stand-in too. What a program has kept of the real modules stays as it is.
     """
-    new = modules(version)
-    before = {name: sys.modules.get(name) for name in new}
+    before = _taken_out()
     load, ctypes.CDLL = ctypes.CDLL, library_loader()  # type: ignore[misc, assignment]
-    sys.modules.update(new)
+    sys.modules.update(modules(version))
     try:
-        yield new["tensorrt"]
+        yield sys.modules["tensorrt"]
     finally:
         ctypes.CDLL = load  # type: ignore[misc]
-        for name, module in before.items():
-            if module is None:
-                sys.modules.pop(name, None)
-            else:
-                sys.modules[name] = module
+        _taken_out()
+        sys.modules.update(before)
+
+
+def _taken_out() -> dict[str, ModuleType]:
+    """The imported modules of both packages, which are imported no more."""
+    names = [name for name in sys.modules if name.partition(".")[0] in ("tensorrt", "pycuda")]
+    return {name: sys.modules.pop(name) for name in names}
 
 
 def modules(version: str) -> dict[str, ModuleType]:
     """The stand-ins by the names under which a program imports them."""
     package: Any = ModuleType("pycuda", "A stand-in for pycuda.")
-    package.driver, package.__path__ = cuda_driver, []
+    package.driver, package.__path__ = cuda_driver, pycuda_modules.__path__
     package.__spec__ = ModuleSpec("pycuda", None, is_package=True)
     return {"tensorrt": tensorrt_module.make(version), "pycuda": package, "pycuda.driver": cuda_driver}
 

@@ -77,6 +77,18 @@ def test_the_block_leaves_everything_as_it_was(clean):
     assert sys.modules["tensorrt"] is before and "pycuda.driver" not in sys.modules and ctypes.CDLL is load
 
 
+def test_autoinit_makes_a_context_active_each_time_it_is_new(clean):
+    depth = cuda_driver.Context.depth()
+    for turn in (1, 2):
+        with standin.installed():
+            import pycuda.autoinit  # noqa: F401
+
+            assert cuda_driver.Context.depth() == depth + turn
+        assert "pycuda.autoinit" not in sys.modules
+    cuda_driver.Context.pop()
+    cuda_driver.Context.pop()
+
+
 def test_another_version_is_an_error(clean):
     with pytest.raises(ValueError, match=r"no stand-in for TensorRT '9'"):
         standin.install("9")
