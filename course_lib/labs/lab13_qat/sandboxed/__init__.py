@@ -1,0 +1,1 @@
+"""Programs of lab 13 that run beside learner code."""
