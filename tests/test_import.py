@@ -32,6 +32,8 @@ TORCH_MODULES = {
         "lab02_fusion.reference",
         "lab04_mixed_precision.network",
         "lab05_dynamic_shapes.network",
+        "lab13_qat.float_network",
+        "lab13_qat.reference.qat",
     )
 }
 NOT_IN_A_WORKER = ("course_lib.engines.backends.torch_tensorrt.converters",)

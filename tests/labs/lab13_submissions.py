@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from course_lib.labs.lab13_qat import calibrated, graph_file
 from course_lib.labs.lab13_qat.reference import files
-from course_lib.labs.lab13_qat.sandboxed.forward import LAYERS
+from course_lib.labs.lab13_qat.sandboxed.torch_forward import LAYERS
 from course_lib.labs.lab13_qat.stored import Stored
 
 # ---- qat.py

@@ -17,7 +17,7 @@ from course_lib.errors import BuildError, CourseError, EngineError
 from course_lib.labs.framework.isolation import Rejected, transform, transformed
 from course_lib.labs.lab13_qat import graph_file
 from course_lib.labs.lab13_qat.graph_file import MODEL
-from course_lib.labs.lab13_qat.sandboxed.forward import LAYERS
+from course_lib.labs.lab13_qat.sandboxed.torch_forward import LAYERS
 from course_lib.labs.lab13_qat.stored import Stored
 from course_lib.labs.lab13_qat.stored import check as check_layers
 

@@ -108,7 +108,7 @@ class QuantizationAwareTraining(Lab):
             if any(isinstance(one, Unwritten) for one in answers):
                 return self.outcome("budget", "none", f"{function} is still empty.", _EMPTY_HINT)
         if wrong := training.wrong_fold(asked["fold"], found["fold"]):
-            hint = "Compare forward with your folded layers to network() on a few images: the logits must agree."
+            hint = "Compare forward with your folded layers to float_model() on a few images: the logits must agree."
             return self.outcome("budget", "none", wrong, hint)
         if isinstance(answer, str):
             return self.outcome(

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from course_lib.labs.lab13_qat.sandboxed.forward import LAYERS as LAYERS
-from course_lib.labs.lab13_qat.sandboxed.forward import forward as forward
+from course_lib.labs.lab13_qat.sandboxed.torch_forward import LAYERS as LAYERS
+from course_lib.labs.lab13_qat.sandboxed.torch_forward import forward as forward
 from course_lib.models import Digits, digits
 from course_lib.models.digit_dataset import perturb
 
@@ -25,7 +25,7 @@ _COPIES = 4  # of each training digit, each with another perturbation
 
 
 @cache
-def network() -> Network:
+def float_model() -> Network:
     """The float network with its batch norms, in eval mode: a function of images to logits. Do not change it: it is made once."""
     import torch
 
@@ -40,7 +40,7 @@ def layers() -> dict[str, dict[str, Tensor]]:
 
     A weight is ``(out, in / groups, k, k)``, or ``(out, in)`` of the head; everything else is ``(out,)``.
     """
-    given = network()
+    given = float_model()
     found = {}
     for name, shape in LAYERS.items():
         if not shape.kernel:

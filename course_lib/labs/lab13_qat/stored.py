@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from course_lib.errors import CourseError
-from course_lib.labs.lab13_qat.sandboxed.forward import LAYERS
+from course_lib.labs.lab13_qat.sandboxed.torch_forward import LAYERS
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ import numpy as np
 from course_lib.errors import CourseError
 from course_lib.labs.lab13_qat import calibrated, network, stored
 from course_lib.labs.lab13_qat.judge.functions import Arrays
-from course_lib.labs.lab13_qat.sandboxed import forward
-from course_lib.labs.lab13_qat.sandboxed.forward import LAYERS
+from course_lib.labs.lab13_qat.sandboxed import torch_forward
+from course_lib.labs.lab13_qat.sandboxed.torch_forward import LAYERS
 from course_lib.labs.lab13_qat.stored import Stored, along_outputs
 from course_lib.models import Digits
 
@@ -69,7 +69,7 @@ class Variant:
 def questions(variant: Variant, rng: np.random.Generator) -> dict[str, Any]:
     """The calls of `fold` and `train`."""
     data = variant.data(network.training_images(int(rng.integers(1 << 31))))
-    text = Path(forward.__file__).read_text(encoding="utf-8")
+    text = Path(torch_forward.__file__).read_text(encoding="utf-8")
     asked = {"layers": variant.layers(), "images": data.images, "labels": data.labels, "forward": text, "budget": BUDGET}
     return {"fold": list(_layers_to_fold(rng)), "train": [asked]}
 

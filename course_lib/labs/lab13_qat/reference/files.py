@@ -6,14 +6,13 @@ from functools import cache
 from pathlib import Path
 
 from course_lib.labs.lab13_qat import graph_file, network
-from course_lib.labs.lab13_qat.reference import qat
 from course_lib.labs.lab13_qat.sandboxed.call_qat import FILE
 from course_lib.labs.lab13_qat.stored import Stored
 
 
 def write(folder: Path) -> None:
     """Write qat.py and model.onnx."""
-    (folder / FILE).write_bytes(Path(qat.__file__).read_bytes())
+    (folder / FILE).write_bytes(Path(__file__).with_name(FILE).read_bytes())
     (folder / graph_file.MODEL).write_bytes(graph_file.graph(trained()).SerializeToString())
 
 
@@ -21,6 +20,8 @@ def write(folder: Path) -> None:
 def trained() -> dict[str, Stored]:
     """The given network, trained once in each process: 10 s on one core."""
     import torch
+
+    from course_lib.labs.lab13_qat.reference import qat
 
     data, threads = network.training_images(), torch.get_num_threads()
     torch.set_num_threads(1)  # the layers are small, and sums are then in the same order everywhere
