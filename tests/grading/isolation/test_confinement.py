@@ -49,10 +49,15 @@ print("got all", flush=True)
 """
 SPREADS = """
 import os, time
+ends = []
 for _ in range(8):
+    read, write = os.pipe()
     if os.fork() == 0:
-        held = bytearray(b"x" * (60 << 20)); time.sleep(4); os._exit(0)
-time.sleep(3)
+        held = bytearray(b"x" * (60 << 20)); os.write(write, b"x"); time.sleep(60); os._exit(0)
+    os.close(write); ends.append(read)
+for read in ends:
+    os.read(read, 1)  # until this child holds its memory, or was ended
+time.sleep(2)
 print("got all", flush=True)
 """
 HIDES = """
