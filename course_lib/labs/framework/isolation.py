@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import ModuleType
 
 import course_lib
 from course_lib.engines.worker.parent import Launcher
@@ -18,6 +19,13 @@ from course_lib.errors import CourseError, EngineError
 
 _LIBRARY = str(Path(course_lib.__file__).resolve().parent.parent)
 _CHILD = "import sys; sys.path.insert(0, sys.argv[1]); from {} import main; main()"
+_LOADER = """
+import sys, types
+def load(name, text):
+    module = sys.modules[name] = types.ModuleType(name)
+    exec(compile(text, name, "exec"), module.__dict__)
+    return module
+"""
 _DONE, _REJECTED, _FAILED = b"+", b"-", b"!"  # how an answer of `transform` begins
 _LONGEST = 500  # bytes of a complaint
 _PIECE = 1 << 16  # bytes that go in or out at a time
@@ -92,6 +100,16 @@ def _exchange(process: subprocess.Popen[bytes], question: bytes, deadline: float
 def module_command(module: str) -> list[str]:
     """The command of a process that runs the function ``main`` of one of the course's modules."""
     return [sys.executable, "-I", "-c", _CHILD.format(module), _LIBRARY]
+
+
+def text_command(*modules: ModuleType) -> list[str]:
+    """The command of a process that runs ``main`` of the last of these modules, where the course's files are not visible.
+
+    The modules travel as text. Each may import Python's own modules, numpy, and the modules before it.
+    """
+    texts = [(module.__name__, Path(str(module.__file__)).read_text(encoding="utf-8")) for module in modules]
+    program = [_LOADER, *(f"last = load({name!r}, {text!r})" for name, text in texts), "last.main()"]
+    return [sys.executable, "-I", "-c", "\n".join(program)]
 
 
 class Rejected(EngineError):

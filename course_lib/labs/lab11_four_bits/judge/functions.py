@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,8 @@ import numpy as np
 
 from course_lib.engines.worker.parent import Launcher
 from course_lib.errors import EngineError
-from course_lib.labs.framework.isolation import run_isolated
+from course_lib.labs.framework import learner_code
+from course_lib.labs.framework.isolation import run_isolated, text_command
 from course_lib.labs.framework.submission_files import read_text
 from course_lib.labs.lab11_four_bits.sandboxed import call_functions
 from course_lib.labs.lab11_four_bits.sandboxed.call_functions import MOST_BYTES, encoded
@@ -46,9 +46,8 @@ def ask(source: Path, calls: Calls, launcher: Launcher | None) -> dict[str, list
     """
     text = read_text(source, MAX_BYTES)
     asked = {function: [[_wire(one) for one in call] for call in several] for function, several in calls.items()}
-    program = Path(call_functions.__file__).read_text(encoding="utf-8")  # as text: its process does not see the course's files
     answer = run_isolated(
-        [sys.executable, "-I", "-c", program],
+        text_command(learner_code, call_functions),  # its process does not see the course's files
         json.dumps({"file": source.name, "source": text, "calls": asked}).encode(),
         launcher=launcher,
         time_limit_s=TIME_LIMIT_S,

@@ -1,6 +1,6 @@
 """The process that calls a learner's functions: source text and arrays in, arrays out.
 
-It is started as text, with ``python -I -c``, in a sandbox without the course. It has only numpy and Python's own modules.
+It is started as text, by `isolation.text_command`, in a sandbox without the course. It has only numpy and Python's own modules.
 """
 
 from __future__ import annotations
@@ -9,25 +9,16 @@ import base64
 import json
 import os
 import sys
-import traceback
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from course_lib.labs.framework.learner_code import NumpyOnly, described
+
 PACKING, SCALES = "packing.py", "scales.py"
 FUNCTIONS = {PACKING: ("pack", "unpack"), SCALES: ("search",)}  # that the grader calls, by file
 MOST_BYTES = 1 << 20  # of one answer
-_PERMITTED = {*sys.stdlib_module_names, "numpy"}
-
-
-class NumpyOnly:
-    """An import hook that rejects other packages, so that the functions are the learner's own work."""
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
-        """Reject `name`, or leave it to Python's own finders."""
-        if name.partition(".")[0] not in _PERMITTED:
-            raise ImportError(f"the file may import numpy and Python's own modules, not {name!r}")
 
 
 def answers(request: dict[str, Any]) -> dict[str, Any]:
@@ -42,7 +33,7 @@ def answers(request: dict[str, Any]) -> dict[str, Any]:
     try:
         exec(compile(request["source"], file, "exec"), names)
     except BaseException as error:  # whatever a learner's code raises, SystemExit included, is an answer
-        return {"error": said(error, file)}
+        return {"error": described(error, file)}
     defined = [function for function in calls if callable(names.get(function))]
     return {function: [_answer(names[function], call, file) for call in calls[function]] for function in defined}
 
@@ -65,7 +56,7 @@ def _answer(function: Callable[..., Any], call: list[Any], file: str) -> dict[st
             )
         return encoded(found)
     except BaseException as error:
-        return {"error": said(error, file), "empty": isinstance(error, NotImplementedError)}
+        return {"error": described(error, file), "empty": isinstance(error, NotImplementedError)}
 
 
 def _decoded(argument: Any) -> Any:
@@ -73,13 +64,6 @@ def _decoded(argument: Any) -> Any:
         return tuple(argument) if isinstance(argument, list) else argument
     data = base64.b64decode(argument["data"])
     return np.frombuffer(data, argument["dtype"]).reshape(argument["shape"]).copy()
-
-
-def said(error: BaseException, file: str) -> str:
-    """One line with the error and its place in the learner's file."""
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
-    where = f"line {frames[-1].lineno}: " if frames else ""
-    return " ".join(f"{where}{type(error).__name__} {error}".split())[:300]
 
 
 def main() -> None:
@@ -91,7 +75,3 @@ def main() -> None:
     sys.meta_path.insert(0, NumpyOnly())
     with os.fdopen(reply, "w") as out:
         json.dump(answers(request), out)
-
-
-if __name__ == "__main__":
-    main()
