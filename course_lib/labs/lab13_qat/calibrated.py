@@ -35,10 +35,15 @@ def calibration() -> Mapping[str, Stored]:
         network.forward({name: tuple(map(torch.from_numpy, pair)) for name, pair in folded.items()}, images, observe)  # type: ignore[misc]
     found = {}
     for name, (weight, bias) in folded.items():
-        scale = np.abs(weight).reshape(len(weight), -1).max(1) / np.float32(_LARGEST_CODE)
-        codes = np.rint(weight / scale.reshape(along_outputs(weight))).astype(np.int8)
+        codes, scale = codes_and_scale(weight)
         found[name] = Stored(codes, scale, bias, largest[name] / _LARGEST_CODE)
     return found
+
+
+def codes_and_scale(weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """A weight in INT8, with one scale for each output channel from its largest magnitude."""
+    scale = np.abs(weight).reshape(len(weight), -1).max(1) / np.float32(_LARGEST_CODE)
+    return np.rint(weight / scale.reshape(along_outputs(weight))).astype(np.int8), scale
 
 
 @cache

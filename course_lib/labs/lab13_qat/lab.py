@@ -17,7 +17,7 @@ from course_lib.labs.framework.lab import Lab
 from course_lib.labs.framework.layer_precision import int8_layers
 from course_lib.labs.framework.submission_files import missing, submitted
 from course_lib.labs.framework.task import Outcome, Task
-from course_lib.labs.lab13_qat import graph_file, graph_reader
+from course_lib.labs.lab13_qat import calibrated, graph_file, graph_reader
 from course_lib.labs.lab13_qat.graph_file import MODEL
 from course_lib.labs.lab13_qat.judge import functions, gradients, recovery, training
 from course_lib.labs.lab13_qat.judge.functions import Unwritten
@@ -124,7 +124,8 @@ class QuantizationAwareTraining(Lab):
                 "budget", "none", error, "Print the parts of each layer that train returns, with shapes and types."
             )
         figures["budget_share"] = recovered.share
-        said, hint = recovery.problem(layers, recovered)
+        given = {name: calibrated.fold(layer)[0] for name, layer in asked["train"][0]["layers"].items()}
+        said, hint = recovery.problem(layers, recovered, given)
         context = f"{recovered} {answer['seen']:,} of {training.BUDGET:,} images were used. {said}".strip()
         return self.judged("budget", *recovered.criteria(), hint, context=context)
 
@@ -134,6 +135,8 @@ class QuantizationAwareTraining(Lab):
         examiner.begins("recover: your numbers in the course's graph", 10)
         try:
             layers = graph_reader.examined(submitted(folder, MODEL).read_bytes(), launcher=examiner.launcher)
+            if not any(one.quantized for one in layers.values()):
+                raise BuildError(f"{MODEL}: no layer has a pair on its input and on its weight, so nothing computes in INT8")
             with TemporaryDirectory() as scratch:
                 built = examiner.build(recovery.written(layers, scratch), RECIPE)
         except BuildError as error:
@@ -159,7 +162,8 @@ class QuantizationAwareTraining(Lab):
                 "recover", "none", error, "Run the file in the notebook with a batch of 50: the error appears there too."
             )
         figures |= {"accuracy": found.accuracy, "recovered_share": found.share}
-        said, hint = recovery.problem(layers, found)
+        given = {name: weight for name, (weight, _) in calibrated.folded_layers().items()}
+        said, hint = recovery.problem(layers, found, given)
         return self.judged("recover", *found.criteria(), hint, context=f"{found} {said}".strip())
 
     def _kernels(

@@ -123,6 +123,14 @@ def _along(scale: np.ndarray, x: np.ndarray, axis: int | None) -> np.ndarray:
     return one if axis is None else one.reshape([-1 if place == axis else 1 for place in range(x.ndim)])
 
 
+def _other_axis(one: Question) -> np.ndarray:
+    """The values of a square weight with its scales along the other axis; else the right ones, where another axis is an error."""
+    if one.axis is None or one.x.ndim != 2 or one.x.shape[0] != one.x.shape[1]:
+        return one.truth["values"]
+    step = _along(one.scale, one.x, 1 - one.axis)
+    return np.asarray(np.clip(np.rint(one.x / step), LOW, HIGH) * step)
+
+
 @dataclass(frozen=True)
 class Judged:
     """What was found: criteria for all and for half of the points, the first mistake in words, and where to look."""
@@ -149,6 +157,8 @@ _MISTAKES: Sequence[Mistake] = (
     ("values", "Values are rounded down.", lambda one: np.clip(np.floor(one.ratio), LOW, HIGH) * one.step, "Round to nearest."),
     ("values", "Codes are the unsigned ones, 0 to 255.", lambda one: np.clip(np.rint(one.ratio), 0, 255) * one.step,
      "TensorRT's INT8 is signed: -128 to 127."),
+    ("values", "The scales lie along the other axis.", lambda one: _other_axis(one),
+     "Element k of the scale belongs to index k along `axis`. Which shape must it have to broadcast against x?"),
     ("to_x", "They are 0 everywhere: this is the true gradient of rounding.", lambda one: 0 * one.truth["to_x"], _STRAIGHT),
     ("to_x", "They also pass where a value is clipped.", lambda one: one.upstream.astype(np.float64), _STRAIGHT),
     ("to_x", "They are divided by the scale.", lambda one: one.truth["to_x"] / one.step, _STRAIGHT),

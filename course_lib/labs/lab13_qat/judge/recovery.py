@@ -14,7 +14,7 @@ from course_lib.labs.framework.answers import fresh_images, logits
 from course_lib.labs.framework.criteria import ALL, HALF, Criterion
 from course_lib.labs.framework.examination import Examiner
 from course_lib.labs.lab13_qat import network
-from course_lib.labs.lab13_qat.calibrated import accuracy, calibration, share_right
+from course_lib.labs.lab13_qat.calibrated import accuracy, calibration, codes_and_scale, share_right
 from course_lib.labs.lab13_qat.graph_file import MODEL, graph
 from course_lib.labs.lab13_qat.stored import Stored
 from course_lib.models import Digits
@@ -110,24 +110,31 @@ def written(layers: Mapping[str, Stored], folder: str) -> Path:
     return path
 
 
-def problem(layers: Mapping[str, Stored], found: Recovered) -> tuple[str, str]:
-    """Why a network loses so much, in words, and where to look; "" and "" if it does not."""
+def problem(layers: Mapping[str, Stored], found: Recovered, given: Mapping[str, np.ndarray]) -> tuple[str, str]:
+    """Why a network loses so much, in words, and where to look; "" and "" if it does not.
+
+    Args:
+        given: the weights that the training began with, norms folded.
+    """
     if found.reaches(FULL):
         return "", ""
-    given = calibration()
-    same = [_share_alike(one.weight, given[name].weight) for name, one in layers.items()]
-    if min(same) > _ALIKE:
+    if all(_is_rounded(one, given[name]) for name, one in layers.items()):
         hint = "Is the gradient of your fake_quantize zero? Are the trained weights the ones that you return or export?"
         return "The codes are those of the given network: nothing was trained.", hint
+    if found.share >= PARTIAL:
+        hint = (
+            "Which ranges do you begin with? Min-max leaves small channels few steps, and input scales can be trained as well. "
+        )
+        return "", hint + "A learning rate of a few thousandths that decays to 0 is a good start."
     without = accuracy(layers, found.secret.images, round_inputs=False)
     if without > found.secret.floating - _USUAL_LOSS:
         said = f"Without the rounding of inputs, these weights reach {without:.1%}: they were trained in float, or with other input scales."
         return said, "Round in the forward pass of the training, and export the input scales of the training."
-    if found.share < PARTIAL:
-        return "", "Does the loss fall during training? Compare the accuracy before the export with the accuracy of the file."
-    hint = "Which ranges do you begin with? Min-max leaves small channels few steps, and input scales can be trained as well. "
-    return "", hint + "A learning rate of a few thousandths that decays to 0 is a good start."
+    return "", "Does the loss fall during training? Compare the accuracy before the export with the accuracy of the file."
 
 
-def _share_alike(codes: np.ndarray, others: np.ndarray) -> float:
-    return float((codes == others).mean()) if codes.shape == others.shape else 0.0
+def _is_rounded(one: Stored, weight: np.ndarray) -> bool:
+    """Whether a layer has the codes and scales of a weight, so that it was rounded and not trained."""
+    codes, scale = codes_and_scale(weight)
+    assert one.scale is not None
+    return bool((one.weight == codes).mean() > _ALIKE and np.allclose(one.scale, scale, rtol=1e-3))

@@ -148,9 +148,12 @@ def trained(answer: Arrays) -> dict[str, Stored]:
     """
     if not answer.get("seen"):
         raise CourseError("train did not call the forward pass that it was given, which counts the images of the budget")
+    returned = answer.get("layers")
+    if not isinstance(returned, dict):
+        raise CourseError("train returned no dictionary of layers")
     found = {}
     for name, shape in LAYERS.items():
-        one = answer["layers"].get(name)
+        one = returned.get(name)
         parts = one if isinstance(one, dict) else {}
         for part in ("codes", "scale", "bias", "input_scale"):
             if not isinstance(parts.get(part), np.ndarray):
