@@ -31,7 +31,7 @@ def test_submission_is_complete(attack):
 
 def test_no_maker_is_left_over():
     made = {attack.make for attack in attacks()}
-    for module in ("notebooks", "files", "models", "engines", "generation", "four_bits", "by_hand"):
+    for module in ("notebooks", "files", "models", "engines", "generation", "four_bits", "by_hand", "training"):
         text = Path(__file__).with_name(f"{module}.py").read_text()
         assert {
             f"{module}.{name}" for name in re.findall(r"^def (\w+)\(folder: Path, scene: Scene\)", text, re.MULTILINE)

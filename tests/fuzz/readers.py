@@ -54,6 +54,8 @@ def readers() -> dict[str, Callable[[], Reader]]:
         "packing.py's answer": _four_bits,
         "a reader of graphs": _stored_weights,
         "serving_loop.py's trace": _trace,
+        "qat.py's answer": _training,
+        "a reader of trained graphs": _trained_layers,
         "the server's scenes": _scenes,
         "timestamp.txt": _timestamp,
         "a learner's id": _id,
@@ -332,6 +334,47 @@ def _trace() -> Reader:
         return replay.replayed(one.steps, [], network.plan()).mistakes or schedule(one.steps)
 
     return Reader(read, [json.dumps({"scenes": [scene]}).encode(), b'{"error": "line 1: SyntaxError no"}'])
+
+
+def _training() -> Reader:
+    """Arrays of `fold` and `train`, read and checked."""
+    from course_lib.labs.lab13_qat.judge import functions, training
+    from course_lib.labs.lab13_qat.sandboxed.call_qat import encoded
+    from course_lib.labs.lab13_qat.sandboxed.torch_forward import LAYERS
+
+    def layer(shape: Any) -> dict[str, Any]:
+        parts = {"codes": np.zeros(shape.weight, np.int8), "scale": np.ones(shape.outputs, np.float32)}
+        return {name: encoded(array) for name, array in {**parts, "bias": parts["scale"], "input_scale": np.float32(1)}.items()}
+
+    trained = {"layers": {name: layer(shape) for name, shape in LAYERS.items()}, "seen": 500}
+    seeds = [
+        json.dumps({"train": [trained]}).encode(),
+        json.dumps({"train": [{"error": "no", "empty": True}]}).encode(),
+        b'{"error": "SyntaxError: no"}',
+    ]
+
+    def read(data: bytes) -> object:
+        (answer,) = functions.parsed(data, {"train": 1}).get("train", [""])
+        return answer if isinstance(answer, str) else training.trained(answer)
+
+    return Reader(read, seeds)
+
+
+def _trained_layers() -> Reader:
+    """Layers as the process that reads a submission's graph sends them."""
+    from course_lib.labs.lab13_qat import graph_reader
+    from course_lib.labs.lab13_qat.sandboxed.torch_forward import LAYERS
+    from course_lib.labs.lab13_qat.stored import Stored
+
+    each = {name: (np.zeros(one.weight), np.ones(one.outputs)) for name, one in LAYERS.items()}
+
+    def layers(quantized: bool) -> dict[str, Stored]:
+        return {
+            name: Stored(weight, ones if quantized else None, ones, 1.0 if quantized else None)
+            for name, (weight, ones) in each.items()
+        }
+
+    return Reader(graph_reader.parsed, [graph_reader.wire(layers(True)), graph_reader.wire(layers(False))])
 
 
 def _stored_weights() -> Reader:

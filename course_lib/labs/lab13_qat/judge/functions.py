@@ -18,7 +18,7 @@ from course_lib.labs.framework.submission_files import read_text
 from course_lib.labs.lab13_qat.sandboxed import call_qat
 from course_lib.labs.lab13_qat.sandboxed.call_qat import MOST_BYTES, sent
 
-MAX_BYTES = 32 << 10  # of qat.py: the codes of the network do not fit
+MAX_BYTES = 32 << 10  # of qat.py
 TIME_LIMIT_S = 200.0  # only for code that hangs: the reference trains in 10 to 30 s
 _MAX_ANSWER = 8 << 20
 _LONGEST = 200  # characters of a learner's text in a message
