@@ -470,11 +470,14 @@ def test_float_layers_are_read_as_float():
     assert np.array_equal(found["mix"].values(), calibrated.folded_layers()["mix"][0])
 
 
+@pytest.mark.instructions
 def test_the_engine_is_the_network_that_was_trained():
     """ONNX Runtime on this CPU, with or without 8-bit dot products, against the forward pass of the training."""
-    secret = Secret.drawn(Examiner(seed=4))
-    found = recovery.run(made.reference(), secret, Quick())
-    assert abs(found.accuracy - calibrated.accuracy(made.reference(), secret.images)) <= 0.002
+    layers = {name: replace(one, input_scale=0.5 * one.input_scale) for name, one in calibrated.calibration().items()}
+    images = network.training_images(4)
+    secret = Secret(type(images)(images.images[:200], images.labels[:200]), floating=1.0, calibrated=0.0)
+    found = recovery.run(layers, secret, Quick(runner="onnxruntime"))
+    assert abs(found.accuracy - calibrated.accuracy(layers, secret.images)) <= 0.01  # two images on the border of two codes
 
 
 def test_layers_are_checked():
