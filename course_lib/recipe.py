@@ -14,7 +14,7 @@ from course_lib._util import toml_text
 from course_lib.errors import PROFILE, RecipeError
 
 Precision = Literal["fp32", "fp16", "bf16", "int8", "fp8"]
-Dimension = Annotated[int, Field(ge=0, strict=True)]
+Dimension = Annotated[int, Field(ge=0, le=(1 << 31) - 1, strict=True)]  # TensorRT computes with 32 bits
 Shape = tuple[Dimension, ...]
 
 # Builder flags that choose number types. They belong to `precision`, where the engine's layers prove them.

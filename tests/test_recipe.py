@@ -20,7 +20,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-dimensions = st.integers(0, 2**62)
+dimensions = st.integers(0, 2**31 - 1)
 
 
 @st.composite
@@ -111,6 +111,10 @@ WRONG = {
     "a level too high": ("optimization_level = 6", ["optimization_level", "6"]),
     "a negative workspace": ("workspace_mib = -1", ["workspace_mib", "-1"]),
     "a negative dimension": (PROFILE.format("min = [-1], opt = [1], max = [1]"), ["image", "min", "-1"]),
+    "a dimension beyond 32 bits": (
+        PROFILE.format("min = [1], opt = [1], max = [2147483648]"),
+        ["image", "max", "2147483647", "2147483648"],
+    ),
     "min above max": (PROFILE.format("min = [9, 4], opt = [9, 4], max = [8, 4]"), ["image", "dimension 0", "9, 9, 8"]),
     "opt below min": (PROFILE.format("min = [4, 2], opt = [4, 1], max = [4, 3]"), ["image", "dimension 1", "2, 1, 3"]),
     "ranks differ": (PROFILE.format("min = [1], opt = [1, 1], max = [1]"), ["image", "rank", "1, 2 and 1"]),

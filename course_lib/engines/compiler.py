@@ -14,7 +14,7 @@ from course_lib.engines.progress import Report, bar
 from course_lib.engines.registry import availability, default_builder, operators_of
 from course_lib.engines.worker.environment import HERE, split_target
 from course_lib.engines.worker.parent import Launcher, Worker
-from course_lib.errors import BackendUnavailable, BuildError, WorkerDied
+from course_lib.errors import BackendUnavailable, BuildError, EngineError, WorkerDied
 
 if TYPE_CHECKING:
     import onnx
@@ -72,6 +72,10 @@ class Compiler:
             except WorkerDied as error:
                 self._end()
                 raise BuildError(f"the compiler did not finish: {error}", code=error.code) from None
+            except (
+                EngineError
+            ) as error:  # an error of a class that is not ours, such as the RuntimeError of a shape beyond int32
+                raise BuildError(f"the compiler failed: {error}", code=error.code) from None
             return plan if self.launcher or plan.layers.operators else _with_operators(plan, path)
 
     def version(self) -> str:

@@ -50,7 +50,7 @@ from course_lib.labs.lab04_mixed_precision.reference import KEEP, OPSET, RECIPE,
 from course_lib.models import digits, encoder, export_onnx, fresh_digits
 from course_lib.precision import cast, emulate
 from course_lib.recipe import Profile
-from tests.labs.lab04_submissions import with_layer_norms
+from tests.labs.lab04_submissions import with_an_attention_for_show, with_layer_norms
 from tests.labs.quick import tiers
 
 LAB = labs.find("lab04")
@@ -607,6 +607,13 @@ def test_an_attention_that_the_network_does_not_need_stands_in_for_none(given):
     decoy = LAB._kernels(replace(reference, products=2), reference)
     assert decoy.tier == "partial" and "3 of 4 attentions are one kernel" in decoy.message
     assert LAB._kernels(replace(reference, products=4), reference).tier == "none"
+
+
+def test_an_attention_for_show_does_not_count(tmp_path, submission):
+    """The layer table shows four fused ones and no split one."""
+    examined = submission(with_an_attention_for_show())
+    assert tiers(examined) == {"error": "full", "kernels": "partial"}
+    assert "3 of 4 attentions are one kernel. 1 more is fused, but the logits do not need it." in said(examined, "kernels")
 
 
 def test_no_request_has_other_answers_than_the_rest():

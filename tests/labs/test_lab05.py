@@ -146,6 +146,16 @@ def test_mistake_a_gap_between_two_profiles(submission):
     assert "such as 1 x 33" in said(examined, "cover") and "the cost is not measured" in said(examined, "cost")
 
 
+def test_an_account_of_an_empty_day_is_none(submission):
+    examined = submission(Recipe(profiles=(profile((64, 512), (64, 512)),)))
+    assert examined.points == 0 and "rejects 100 % of yesterday's batches" in said(examined, "account")
+
+
+def test_the_share_of_a_single_profile_is_no_finding(submission):
+    examined = submission(recipe(LARGEST), account={"shares": [1.0], "padding": 0.1}, only="account")
+    assert tiers(examined) == {"account": "none"}
+
+
 def test_mistake_tuned_to_the_longest_of_yesterday(submission):
     """What yesterday did not hold comes today."""
     seen = np.argwhere(YESTERDAY).max(axis=0) + 1

@@ -9,6 +9,7 @@ import platform
 import secrets
 import sys
 import tempfile
+import traceback
 from collections.abc import MutableMapping
 from contextlib import ExitStack, suppress
 from dataclasses import replace
@@ -17,6 +18,7 @@ from pathlib import Path
 
 from course_lib import __version__
 from course_lib._util.cpu_int8 import cpu_info
+from course_lib._util.plain_text import plain
 from course_lib.engines import available_backends
 from course_lib.errors import WORKER_ENDED, BackendUnavailable, ExaminerFault
 from course_lib.grading.isolation import sandbox
@@ -81,6 +83,9 @@ def judge(
             found = _examined(lab, taken, examiner)
         except (ExaminerFault, BackendUnavailable) as error:  # such as a GPU that has gone
             return Verdict(lab.name, (), str(error), provenance)
+        except Exception as error:  # a fault of the course: the verdict says so, and the others of the batch are graded
+            traceback.print_exc()
+            return Verdict(lab.name, (), plain(f"{type(error).__name__}: {error}", 300), provenance)
         provenance["health"] = [record.to_json() for record in device.records]
         table = found.plan.layers if found.plan else None
         layers = compared_with_reference(lab, found.plan, examiner) if found.plan else None

@@ -15,6 +15,7 @@ from course_lib.recipe import Recipe
 
 CLASSES = 10
 _EACH_SIZE = 16  # images on which each batch size is judged
+SLOWEST, _CALLS = 50, 3  # an engine that takes so many times PyTorch's time is not examined; the best of so many calls
 NOT_FINITE_DB = -120.0  # of answers that hold NaN or infinity
 
 
@@ -52,6 +53,23 @@ def by_batch_size(engine: TimedWorker, images: np.ndarray, sizes: Sequence[int],
     """
     parts = np.array_split(images, len(sizes))
     return [logits(engine, part, [size], name) for size, part in zip(sizes, parts, strict=True)]
+
+
+def check_pace(truth: TimedWorker, engine: TimedWorker, request: np.ndarray, name: str = "image") -> None:
+    """Whether one request is answered in reasonable time, before hundreds of them are sent.
+
+    Args:
+        truth: the course's own PyTorch module.
+        request: a small batch that the engine accepts.
+
+    Raises:
+        EngineError: the engine takes more than `SLOWEST` times as long.
+    """
+    ours_ms, yours_ms = (min(one.time_ms({name: request}) for _ in range(_CALLS)) for one in (truth, engine))
+    if yours_ms > SLOWEST * ours_ms:
+        raise EngineError(
+            f"a batch of {len(request)} takes {yours_ms:.0f} ms, and {ours_ms:.1f} ms in PyTorch: that is more than {SLOWEST} times as long"
+        )
 
 
 def check_every_size(

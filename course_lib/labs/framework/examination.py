@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
@@ -86,6 +87,7 @@ class Examiner:
         seed: seed of the fresh data; None draws one from the operating system.
         measure_s: longest time spent on measuring latencies, in seconds.
         build_s: longest time for one build, in seconds.
+        answer_s: longest time that one engine of the submission may take for all of its answers, in seconds. A right one needs a few.
         measured: wraps every measurement of a submission.
         begins: called at the start of each step with its name and its usual duration in seconds.
     """
@@ -97,6 +99,7 @@ class Examiner:
     seed: int | None = field(default=None, repr=False)
     measure_s: float = 25.0
     build_s: float = 120.0
+    answer_s: float = 120.0
     measured: Measuring = field(default_factory=lambda: at_once, repr=False)
     begins: Callable[[str, float], None] = field(default_factory=lambda: silently, repr=False, compare=False)
 
@@ -136,7 +139,7 @@ class Examiner:
             except CourseError:
                 worker.close()
                 raise
-            return TimedWorker(worker, ours=False)
+            return TimedWorker(worker, ours=False, left=Allowance(self.answer_s))
 
     def reference(self, plan: Plan) -> AbstractContextManager[TimedWorker]:
         """The same for one of the course's own plans."""
@@ -163,13 +166,36 @@ class Examiner:
                     raise
             raise kind(str(error)) from None
         except CourseError as error:
-            if isinstance(error, (kind, EngineError)) or (kind is BuildError and isinstance(error, RecipeError)):
+            if isinstance(error, kind) or (kind is BuildError and isinstance(error, RecipeError)):
                 raise
             raise kind(str(error), code=error.code) from None
 
     def _worker(self) -> Worker:
         _, environment = split_target(self.runner)
         return Worker(environment, launcher=self.launcher, most_bytes=MOST_ANSWERED)
+
+
+class Allowance:
+    """The time that an engine may take for all of its answers, so that no submission holds the grader for long.
+
+    Args:
+        seconds: in all.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = self.left = seconds
+
+    def spend(self, seconds: float) -> None:
+        """Take the time of one answer.
+
+        Raises:
+            EngineError: nothing is left.
+        """
+        self.left -= seconds
+        if self.left < 0:
+            raise EngineError(
+                f"its answers took more than {self.seconds:g} s in all, and it was stopped: a right engine needs a few seconds"
+            )
 
 
 @dataclass(frozen=True)
@@ -182,6 +208,7 @@ class TimedWorker(AbstractContextManager["TimedWorker"]):
 
     worker: Worker
     ours: bool
+    left: Allowance = field(default_factory=lambda: Allowance(float("inf")), repr=False, compare=False)
 
     @classmethod
     def start(cls, worker: Worker, source: Plan | ModelSource, *, ours: bool) -> TimedWorker:
@@ -208,13 +235,16 @@ class TimedWorker(AbstractContextManager["TimedWorker"]):
         """Outputs by name, for inputs by name.
 
         Raises:
-            EngineError: the worker rejected the inputs or failed.
+            EngineError: the worker rejected the inputs, failed, or has used up its time.
             ExaminerFault: the same, for one of the course's own engines.
         """
+        began = time.monotonic()
         try:
-            return self.worker.infer(feeds)
+            answer = self.worker.infer(feeds)
         except CourseError as error:
             raise _fault(error, self.ours) from None
+        self.left.spend(time.monotonic() - began)
+        return answer
 
     def time_ms(self, feeds: Mapping[str, np.ndarray]) -> float:
         """Time of one `infer` in milliseconds, by the examiner's clock; it includes the transport."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from course_lib._util import toml_text
-from course_lib.errors import MISSING_FILE, BuildError, EngineError, PrecisionError
+from course_lib.errors import MISSING_FILE, BuildError, EngineError, PrecisionError, RecipeError
 from course_lib.recipe import Recipe
 
 
@@ -27,6 +27,20 @@ def submitted(folder: Path, name: str) -> Path:
     return folder / name
 
 
+def submitted_recipe(folder: Path, name: str = "recipe.toml") -> Recipe:
+    """A recipe that was handed in.
+
+    Raises:
+        BuildError: it is not there.
+        RecipeError: it cannot be read. The message names the file, and not the grader's folder.
+    """
+    file = submitted(folder, name)
+    try:
+        return Recipe.load(file)
+    except RecipeError as error:
+        raise RecipeError(str(error).replace(str(file), name), code=error.code) from None
+
+
 def model_and_recipe(folder: Path, precision: str = "") -> tuple[Path, Recipe]:
     """The submission's ``model.onnx`` and the recipe in its ``recipe.toml``.
 
@@ -38,7 +52,7 @@ def model_and_recipe(folder: Path, precision: str = "") -> tuple[Path, Recipe]:
         RecipeError: the recipe cannot be read.
         PrecisionError: the recipe has another precision.
     """
-    model, recipe = submitted(folder, "model.onnx"), Recipe.load(submitted(folder, "recipe.toml"))
+    model, recipe = submitted(folder, "model.onnx"), submitted_recipe(folder)
     if precision and recipe.precision != precision:
         raise PrecisionError(f'recipe.toml says precision = "{recipe.precision}", this lab asks for "{precision}"')
     return model, recipe

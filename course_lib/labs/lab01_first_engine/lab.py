@@ -16,6 +16,7 @@ from course_lib.labs.framework.answers import (
     accepted_batches,
     by_batch_size,
     check_every_size,
+    check_pace,
     fresh_images,
     logits,
     worst_decibels,
@@ -118,6 +119,7 @@ class FirstEngine(Lab):
             runnable = examiner.runnable(model, recipe, plan)
             candidate = stack.enter_context(examiner.engine(runnable))
             fresh = fresh_images(examiner, FRESH_IMAGES)
+            check_pace(eager, candidate, fresh.images[: min(accepted)])
             examiner.begins("accuracy: fresh images through PyTorch and your engine", 5)
             accuracy, figures = self._accuracy(eager, candidate, batches, fresh)
             if accuracy.tier != "none":

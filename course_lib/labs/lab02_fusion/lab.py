@@ -22,6 +22,7 @@ from course_lib.errors import (
     PrecisionError,
 )
 from course_lib.labs.framework import one_graph
+from course_lib.labs.framework.answers import check_pace, fresh_images
 from course_lib.labs.framework.examination import Examination, Examiner
 from course_lib.labs.framework.lab import Lab
 from course_lib.labs.framework.reference import reference_engine
@@ -135,6 +136,7 @@ class Fusion(Lab):
             given = stack.enter_context(examiner.baseline(self.source))
             reference = stack.enter_context(reference_engine(self, examiner, RECIPE))
             yours = stack.enter_context(examiner.engine(examiner.runnable(model, RECIPE, plan)))
+            check_pace(given, yours, fresh_images(examiner, 1).images)
             return equality(given, reference, yours, examiner)
 
     def _equality(self, found: Equality) -> Outcome:

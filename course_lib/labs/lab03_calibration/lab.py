@@ -25,7 +25,7 @@ from course_lib.errors import (
     RecipeError,
 )
 from course_lib.labs.framework import lowering, one_graph, racing
-from course_lib.labs.framework.answers import accepted_batches, check_every_size, fresh_images, logits
+from course_lib.labs.framework.answers import accepted_batches, check_every_size, check_pace, fresh_images, logits
 from course_lib.labs.framework.examination import Examination, Examiner, TimedWorker
 from course_lib.labs.framework.lab import Lab
 from course_lib.labs.framework.layer_precision import int8_layers, weights, weights_in_layers
@@ -183,6 +183,7 @@ class Calibration(Lab):
                 plan = reference.runnable(examiner)
             theirs = stack.enter_context(examiner.reference(plan))
             engine = stack.enter_context(examiner.engine(yours.runnable(examiner)))
+            check_pace(eager, engine, fresh.images[:1])
             found = quality(eager, theirs, engine, fresh, _sizes(examiner))
             sqnr = self.outcome("sqnr", found.tier, found.message(), found.hint(), share=1.0 if found.tier == "full" else 0.5)
             if found.far_better:

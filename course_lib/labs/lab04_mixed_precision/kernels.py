@@ -52,6 +52,11 @@ class Kernels:
         )
 
 
+def fused_attentions(table: LayerTable) -> list[tuple[str, ...]]:
+    """For each fused attention kernel in half precision, the names of its nodes."""
+    return [tuple(kernel.onnx_nodes) for kernel in table.kernels if _is_half_attention(kernel)]
+
+
 def _is_half_attention(kernel: Layer) -> bool:
     """The compiler's own name for it. A matrix product carries its node's name, which a submission chooses, but not this kind."""
     return kernel.kind == "kgen" and kernel.name.startswith("_gemm_mha") and kernel.dtypes == {"Half"}

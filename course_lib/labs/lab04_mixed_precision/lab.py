@@ -21,7 +21,7 @@ from course_lib.errors import (
     RecipeError,
 )
 from course_lib.labs.framework import one_graph
-from course_lib.labs.framework.answers import fresh_images
+from course_lib.labs.framework.answers import check_pace, fresh_images
 from course_lib.labs.framework.emulation import emulated
 from course_lib.labs.framework.examination import Examination, Examiner
 from course_lib.labs.framework.lab import Lab
@@ -31,9 +31,10 @@ from course_lib.labs.framework.task import UNUSUAL, Outcome, Task
 from course_lib.labs.lab04_mixed_precision import findings as lab04_findings
 from course_lib.labs.lab04_mixed_precision import reference as lab04_reference
 from course_lib.labs.lab04_mixed_precision.given_graph import given
+from course_lib.labs.lab04_mixed_precision.judge import ablation
 from course_lib.labs.lab04_mixed_precision.judge import speed as lab04_speed
 from course_lib.labs.lab04_mixed_precision.judge.output_error import PARTIAL_DB, Error, error
-from course_lib.labs.lab04_mixed_precision.kernels import Kernels, prove, reference_kernels, runnable
+from course_lib.labs.lab04_mixed_precision.kernels import Kernels, fused_attentions, prove, reference_kernels, runnable
 from course_lib.recipe import Recipe
 
 # Kernels in FP32 more than the reference has; and attention kernels that may be split for half of the points.
@@ -151,7 +152,9 @@ class MixedPrecision(Lab):
                 reference_copy = runnable(_reference_copy(), lab04_reference.RECIPE, on_cpu)
                 theirs = stack.enter_context(on_cpu.reference(reference_copy))
             copy = runnable(emulated(model.read_bytes(), launcher=examiner.launcher), recipe, on_cpu)
-            found = error(given, theirs, stack.enter_context(on_cpu.engine(copy)), examiner)
+            yours_copy = stack.enter_context(on_cpu.engine(copy))
+            check_pace(given, yours_copy, fresh_images(examiner, 1).tokens(), "tokens")
+            found = error(given, theirs, yours_copy, examiner)
         figures = {
             "sqnr_db": found.sqnr_db,
             "sqnr_db_reference": found.reference_db,
@@ -168,7 +171,8 @@ class MixedPrecision(Lab):
         if right.tier == "none":
             wrong = self.outcome("kernels", "none", "The kernels of a wrong engine do not count.", right.hint)
             return Examination((right, wrong), plan, figures=figures)
-        kernels, comparison = self._kernels(yours, reference), None
+        idle = _idle_attentions(model, recipe, plan, examiner)
+        kernels, comparison = self._kernels(replace(yours, attention=yours.attention - idle), reference, idle), None
         if lab04_speed.graded(examiner) and kernels.tier == "full":
             speed = lab04_speed.measured(model, recipe, plan, examiner)
             kernels, comparison = self._with_speed(kernels, speed), speed.comparison
@@ -205,7 +209,7 @@ class MixedPrecision(Lab):
             hint = "A tensor still overflows, or rounds more coarsely than FP16. Rank the nodes of your own model again."
         return self.outcome("error", found.tier, said, hint, share=0.5)
 
-    def _kernels(self, yours: Kernels, reference: Kernels) -> Outcome:
+    def _kernels(self, yours: Kernels, reference: Kernels, idle: int = 0) -> Outcome:
         more = yours.wide - reference.wide
         # Two products of activations are a split attention, whatever other attention the graph has in its place.
         split = min(reference.attention, max(reference.attention - yours.attention, -(-yours.products // 2)))
@@ -214,6 +218,8 @@ class MixedPrecision(Lab):
             f"the reference has {reference.wide} of {reference.total}. "
             f"{reference.attention - split} of {reference.attention} attentions are one kernel."
         )
+        if idle:
+            said += f" {idle} more {'is' if idle == 1 else 'are'} fused, but the logits do not need {'it' if idle == 1 else 'them'}."
         if more <= SPARE and split <= 0:
             return self.outcome("kernels", "full", said)
         said += f" Full points need at most {reference.wide + SPARE} in FP32 and every attention in one FP16 kernel."
@@ -245,6 +251,16 @@ def _check_profiles(recipe: Recipe) -> None:
             raise BuildError(
                 f"recipe.toml's profile does not accept {batch} x {rows} rows: the service sends {_SERVICE}", code=PROFILE
             )
+
+
+def _idle_attentions(model: Path, recipe: Recipe, plan: Plan, examiner: Examiner) -> int:
+    """How many fused attentions the answers do not need."""
+    found = fused_attentions(plan.layers)
+    on_cpu = replace(examiner, runner="onnxruntime")
+    copy = ablation.switchable(emulated(model.read_bytes(), launcher=examiner.launcher), found, launcher=examiner.launcher)
+    tokens = fresh_images(examiner, _BATCH[1]).tokens(_ROWS[0])
+    with on_cpu.engine(runnable(copy, recipe, on_cpu)) as engine:
+        return ablation.idle(engine, tokens, len(found))
 
 
 @cache

@@ -30,7 +30,7 @@ from course_lib.labs.framework.criteria import ALL, HALF, Criterion, all_met, re
 from course_lib.labs.framework.examination import Examination, Examiner, TimedWorker
 from course_lib.labs.framework.lab import Lab
 from course_lib.labs.framework.reference import ours
-from course_lib.labs.framework.submission_files import submitted
+from course_lib.labs.framework.submission_files import submitted_recipe
 from course_lib.labs.framework.task import Outcome, Task
 from course_lib.labs.lab05_dynamic_shapes import account as lab05_account
 from course_lib.labs.lab05_dynamic_shapes import reference, search, service, traffic
@@ -43,6 +43,7 @@ LARGEST_BOX = (64, 512)  # what is run for a submission at most; the network's t
 # Points for the cost. A tier allows what leaves out that part of the possible saving, which goes from one profile for everything to
 # the best three; or, where little can be saved, what is that factor over the best.
 FULL, PARTIAL = (0.95, 1.05), (0.75, 1.15)
+MOST_REJECTED = 0.5  # of yesterday's batches: an account of fewer is the account of an empty day
 OVER_EAGER = 1.5  # and it must be that much cheaper than PyTorch that pads everything to the largest shape
 WORTH_GRADING = 1.20  # the best three profiles must be that much cheaper than one, or this machine cannot tell them apart
 
@@ -123,6 +124,9 @@ class DynamicShapes(Lab):
     def _account(self, folder: Path, recipe: Recipe) -> Outcome:
         """Compare the learner's figures for yesterday with ours."""
         truth = service.bill(recipe, traffic.yesterday().counts())
+        if truth.rejected > MOST_REJECTED:
+            said = f"The recipe rejects {in_percent(truth.rejected)} of yesterday's batches, so there is no account of the day."
+            return self.outcome("account", "none", said, "Solve task 1 first: which corner is left out?")
         try:
             claimed = lab05_account.read(folder / "account.json", profiles=len(recipe.profiles))
         except CourseError as error:
@@ -136,7 +140,8 @@ class DynamicShapes(Lab):
             "shares": "A batch goes to the first profile that accepts it, in the recipe's order, not to the one that fits best.",
             "padding": "A batch of b texts with s tokens, run at B x S, computes B * S tokens and b * s of them are text.",
         }[next(name for name, fine in right.items() if not fine)]
-        tier = "partial" if any(right.values()) else "none"
+        found = right["padding"] or (right["shares"] and len(claimed.shares) > 1)  # the share of a single profile is no finding
+        tier = "partial" if found else "none"
         return self.outcome("account", tier, f"Not right yet: {wrong}.", hint, share=0.5)
 
     def _race(self, model: Path, examiner: Examiner, recipe: Recipe, plan: Plan, hidden: np.ndarray) -> tuple[Comparison, Bill]:
@@ -193,7 +198,7 @@ class DynamicShapes(Lab):
 
 
 def _recipe(folder: Path) -> Recipe:
-    recipe = Recipe.load(submitted(folder, "recipe.toml"))
+    recipe = submitted_recipe(folder)
     if not 1 <= len(recipe.profiles) <= MOST:
         raise RecipeError(f"recipe.toml has {len(recipe.profiles)} profiles; the service takes 1 to {MOST}", code=PROFILE)
     if recipe.precision != "fp32":

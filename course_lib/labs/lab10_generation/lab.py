@@ -18,7 +18,7 @@ from course_lib.labs.framework import one_graph
 from course_lib.labs.framework.criteria import ALL, HALF, Criterion
 from course_lib.labs.framework.examination import Examination, Examiner
 from course_lib.labs.framework.lab import Lab
-from course_lib.labs.framework.submission_files import submitted
+from course_lib.labs.framework.submission_files import submitted, submitted_recipe
 from course_lib.labs.framework.task import UNUSUAL, Outcome, Task
 from course_lib.labs.lab10_generation import calls, graph_form, kernels, network
 from course_lib.labs.lab10_generation.graph_form import GraphForm
@@ -27,7 +27,6 @@ from course_lib.labs.lab10_generation.judge import answers, loop, speed, truth
 from course_lib.labs.lab10_generation.judge.answers import Answers
 from course_lib.labs.lab10_generation.judge.decoders import HostedDecoder
 from course_lib.labs.lab10_generation.network import BLOCKS, CACHES
-from course_lib.recipe import Recipe
 
 MODEL, RECIPE = "decoder.onnx", "recipe.toml"
 # Relative error of the logits in FP16 against FP32. Measured: 0.002 to 0.004.
@@ -169,7 +168,7 @@ class Generation(Lab):
     def _fused(self, folder: Path, graph: Graph, examiner: Examiner) -> Outcome:
         examiner.begins("fused: your graph in FP16, compiled for prompts and for single tokens", 10)
         try:
-            recipe = Recipe.load(submitted(folder, RECIPE))
+            recipe = submitted_recipe(folder, RECIPE)
             found = kernels.plans(graph.data, graph.form, recipe, examiner)
             with HostedDecoder.start(halved(graph.data, launcher=examiner.launcher), examiner) as decoder:
                 asked = truth.request(truth.secret_prompt(examiner.rng(), 40), 8)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from course_lib import labs
+from course_lib.errors import EngineError
 from course_lib.grading.judge.judging import judge
 
 
@@ -29,3 +30,18 @@ def test_a_missing_file_costs_the_tasks_that_need_it(tmp_path):
     (tmp_path / "recipe.toml").write_text("precision = 3")
     verdict = judge(lab, tmp_path, trusted=True)
     assert all("precision" in outcome.message for outcome in verdict.outcomes)
+
+
+@pytest.mark.parametrize("error", [ValueError("no such row"), RecursionError(), EngineError("of a process that nobody named")])
+def test_an_error_that_nobody_foresaw_is_the_courses_fault_and_one_line(error, tmp_path, monkeypatch):
+    """The gradebook gets a verdict that an instructor has to review, and not an exception out of a notebook."""
+    lab = labs.find("lab05")
+    lab.write_reference(tmp_path)
+
+    def fails(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(type(lab), "examine", fails)
+    verdict = judge(lab, tmp_path, trusted=True)
+    assert verdict.fault.startswith(type(error).__name__) and "\n" not in verdict.fault
+    assert (verdict.outcomes, verdict.score) == ((), 0)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from course_lib.engines import Environment, Plan, Worker
 from course_lib.engines.worker import environment
-from course_lib.errors import BackendUnavailable, BuildError, EngineError, ExaminerFault
+from course_lib.errors import BackendUnavailable, BuildError, EngineError, ExaminerFault, RecipeError
 from course_lib.labs import Examiner
-from course_lib.labs.framework.examination import TimedWorker
+from course_lib.labs.framework import examination
+from course_lib.labs.framework.examination import Allowance, TimedWorker
 from course_lib.recipe import Recipe
 
 # A worker that answers every question with one error, named in its first argument.
@@ -29,7 +31,7 @@ while True:
     else:
         wire.send(1, {"inputs": [], "outputs": []})
 """
-KINDS = ["BackendUnavailable", "ExaminerFault", "PlanError", "RecipeError", "SystemExit"]
+KINDS = ["BackendUnavailable", "EngineError", "ExaminerFault", "PlanError", "RecipeError", "RuntimeError", "SystemExit"]
 
 
 @pytest.fixture
@@ -59,7 +61,7 @@ def test_a_compiler_that_holds_a_submission_is_not_believed_either(
     """A process without the submission is asked whether the backend is there, and says that it is."""
     monkeypatch.setattr(environment, "environments", lambda: {"here": environment.HERE, "liar": liar("at once", kind)})
     examiner = Examiner(builder="onnxruntime@liar", runner="onnxruntime@liar")
-    with pytest.raises((BuildError, EngineError, ValueError), match="it is gone") as raised:
+    with pytest.raises((BuildError, RecipeError), match="it is gone") as raised:  # what labs expect of a build
         examiner.build(small_onnx, Recipe())
     assert not isinstance(raised.value, BackendUnavailable)
     with pytest.raises(EngineError, match="it is gone"), examiner.engine(small_ort_plan):
@@ -72,3 +74,16 @@ def test_a_backend_that_is_really_missing_is_the_examiners_to_repair(liar, small
     )
     with pytest.raises(BackendUnavailable):
         Examiner(builder="openvino@liar").build(small_onnx, Recipe())
+
+
+def test_an_engine_has_only_so_much_time_for_all_of_its_answers(monkeypatch):
+    """Each call may be below every limit of a call."""
+    clock = iter(range(0, 1000, 2))
+    monkeypatch.setattr(examination.time, "monotonic", lambda: next(clock))  # a call takes two seconds
+    slow = TimedWorker(SimpleNamespace(infer=lambda feeds: {}), ours=False, left=Allowance(7.0))
+    for _ in range(3):
+        slow.infer({})
+    with pytest.raises(EngineError, match="more than 7 s in all"):
+        slow.infer({})
+    ours = TimedWorker(SimpleNamespace(infer=lambda feeds: {}), ours=True)
+    assert all(ours.infer({}) == {} for _ in range(100))

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from course_lib.errors import EngineError
-from course_lib.labs.framework.submission_files import read_json, read_text, read_toml
+from course_lib.errors import EngineError, RecipeError
+from course_lib.labs.framework.submission_files import read_json, read_text, read_toml, submitted_recipe
 
 READERS = {"a.py": read_text, "a.json": read_json, "a.toml": read_toml}
 
@@ -47,3 +47,9 @@ def test_bytes_that_are_no_text(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(EngineError, match="cannot be read as text"):
         read_text(tmp_path / "a.py", 10)
+
+
+def test_a_message_about_a_recipe_does_not_show_the_graders_folder(tmp_path: Path) -> None:
+    (tmp_path / "recipe.toml").write_text("batch = 8")
+    with pytest.raises(RecipeError, match=r"^recipe.toml: unknown key 'batch'"):
+        submitted_recipe(tmp_path)
