@@ -20,6 +20,7 @@ from course_lib.grading.judge.judging import judge
 from course_lib.labs import Examiner, Outcome
 from course_lib.labs.framework.submission_files import MISSING_FILE
 from course_lib.labs.lab13_qat import calibrated, figures, float_network, graph_file, graph_reader, network, stored
+from course_lib.labs.lab13_qat import lab as lab13
 from course_lib.labs.lab13_qat.judge import functions, gradients, recovery, training
 from course_lib.labs.lab13_qat.judge.recovery import Secret
 from course_lib.labs.lab13_qat.lab import QuantizationAwareTraining
@@ -369,6 +370,23 @@ def test_a_network_without_pairs_is_not_built(tmp_path, in_process):
     with_model(tmp_path, made.in_float(*LAYERS))
     for task in ("kernels", "recover"):
         assert "no layer has a pair on its input and on its weight" in examined(tmp_path, task).message
+
+
+def test_a_builder_without_depthwise_kernels_costs_no_points(tmp_path, in_process, monkeypatch):
+    """Such a layer computes in float however it is quantized."""
+    with_model(tmp_path, made.reference())
+    real = lab13.int8_layers
+
+    def without_depthwise(table):
+        integer, floating = real(table)
+        return [name for name in integer if "depth" not in name], [*floating, *(name for name in integer if "depth" in name)]
+
+    monkeypatch.setattr(lab13, "int8_layers", without_depthwise)
+    outcome = examined(tmp_path, "kernels")
+    assert outcome.tier == "full" and outcome.criteria[0].found == "1.00"
+    monkeypatch.setattr(lab13, "int8_layers", lambda table: ([], list(LAYERS)))
+    with pytest.raises(ExaminerFault, match="no INT8 layer in the calibrated network"):
+        examined(tmp_path, "kernels")
 
 
 def test_a_table_without_the_layers_is_the_examiners_fault(tmp_path, in_process, monkeypatch):

@@ -15,6 +15,7 @@ from course_lib.labs.framework.criteria import ALL, HALF, Criterion
 from course_lib.labs.framework.examination import Examination, Examiner
 from course_lib.labs.framework.lab import Lab
 from course_lib.labs.framework.layer_precision import int8_layers
+from course_lib.labs.framework.reference import ours
 from course_lib.labs.framework.submission_files import missing, submitted
 from course_lib.labs.framework.task import Outcome, Task
 from course_lib.labs.lab13_qat import calibrated, graph_file, graph_reader
@@ -114,15 +115,15 @@ class QuantizationAwareTraining(Lab):
             return self.outcome(
                 "budget", "none", f"train failed: {answer}", "Call train in the notebook with the same arguments."
             )
+        parts_hint = "Print the parts of each layer that train returns, with shapes and types."
         try:
             layers = training.trained(answer)
-            recovered = recovery.run(layers, replace(secret(), images=variant.data(secret().images)), examiner)
         except CourseError as error:
-            if isinstance(error, ExaminerFault):
-                raise
-            return self.outcome(
-                "budget", "none", error, "Print the parts of each layer that train returns, with shapes and types."
-            )
+            return self.outcome("budget", "none", error, parts_hint)
+        try:
+            recovered = recovery.run(layers, replace(secret(), images=variant.data(secret().images)), examiner)
+        except (BuildError, EngineError) as error:
+            return self.outcome("budget", "none", error, parts_hint)
         figures["budget_share"] = recovered.share
         given = {name: calibrated.fold(layer)[0] for name, layer in asked["train"][0]["layers"].items()}
         said, hint = recovery.problem(layers, recovered, given)
@@ -174,10 +175,12 @@ class QuantizationAwareTraining(Lab):
         examiner: Examiner,
         figures: dict[str, float],
     ) -> Outcome:
-        integer, floating = int8_layers(built.layers)
-        if set(WEIGHTS) - {*integer, *floating}:
-            raise ExaminerFault("the builder's layer table does not show every layer of the lab's graph")
-        share = sum(WEIGHTS[name] for name in WEIGHTS if name in integer) / sum(WEIGHTS.values())
+        floating, share = _int8_share(built)
+        context = f"In float: {', '.join(floating)}." if floating else ""
+        if share < FULL_INT8:
+            most = _attainable(examiner)
+            share /= most
+            context += f" With every pair, this builder computes {most:.0%} of the weights in INT8." if most < 1 else ""
         figures["int8_weights"] = share
         full, half = (
             [
@@ -187,9 +190,25 @@ class QuantizationAwareTraining(Lab):
             ]
             for least, needed_for in ((FULL_INT8, ALL), (HALF_INT8, HALF))
         )
-        context = f"In float: {', '.join(floating)}." if floating else ""
         hint = "A layer becomes INT8 when its input and its weight both come out of a pair. Which of the two is missing here?"
         return self.judged("kernels", full, half, hint, context=context)
+
+
+def _int8_share(built: Plan) -> tuple[list[str], float]:
+    """The layers that compute in float, and the share of the weights in the others."""
+    integer, floating = int8_layers(built.layers)
+    if set(WEIGHTS) - {*integer, *floating}:
+        raise ExaminerFault("the builder's layer table does not show every layer of the lab's graph")
+    return floating, sum(WEIGHTS[name] for name in WEIGHTS if name in integer) / sum(WEIGHTS.values())
+
+
+def _attainable(examiner: Examiner) -> float:
+    """The share with every pair in place. A builder need not have INT8 kernels for each kind of layer, such as depthwise ones."""
+    with ours(), TemporaryDirectory() as scratch:
+        _, share = _int8_share(examiner.build(recovery.written(calibrated.calibration(), scratch), RECIPE))
+    if not share:
+        raise ExaminerFault("the builder's layer table shows no INT8 layer in the calibrated network's engine")
+    return share
 
 
 lab = QuantizationAwareTraining()
