@@ -32,7 +32,7 @@ from course_lib.grading.judge.judging import judge
 from course_lib.labs import Examiner
 from tests.labs.untouched import leave_untouched
 
-# 07 is about the host's side, and 12 runs on a stand-in.
+# 07 is about the host's side, 12 runs on a stand-in, and 14 on a simulated device.
 LABS = ("lab01", "lab02", "lab03", "lab04", "lab05", "lab06", "lab08", "lab09", "lab10", "lab11", "lab13")
 KINDS = ("reference", "untouched")
 

@@ -60,8 +60,9 @@ def test_every_lab_has_another_right_answer_that_is_graded_twenty_times() -> Non
 
 
 def test_every_lab_that_uses_the_device_is_graded_on_a_gpu() -> None:
-    """Lab 07 is about the host's side of a pipeline, and lab 12 is judged by a trace of the stand-in."""
-    assert {labs.find(name).name for name in graded_on_a_gpu.LABS} | {"lab07_profiling", "lab12_runtime"} == set(labs.names())
+    """Lab 07 is about the host's side of a pipeline, lab 12 is judged by a trace of the stand-in, and lab 14 on a simulated device."""
+    others = {"lab07_profiling", "lab12_runtime", "lab14_tuning"}
+    assert {labs.find(name).name for name in graded_on_a_gpu.LABS} | others == set(labs.names())
 
 
 def test_solutions_labs_and_packages_are_the_same_folders() -> None:

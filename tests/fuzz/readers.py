@@ -56,6 +56,7 @@ def readers() -> dict[str, Callable[[], Reader]]:
         "serving_loop.py's trace": _trace,
         "qat.py's answer": _training,
         "a reader of trained graphs": _trained_layers,
+        "tuning functions' answers": _tuning,
         "the server's scenes": _scenes,
         "timestamp.txt": _timestamp,
         "a learner's id": _id,
@@ -358,6 +359,36 @@ def _training() -> Reader:
         return answer if isinstance(answer, str) else training.trained(answer)
 
     return Reader(read, seeds)
+
+
+def _tuning() -> Reader:
+    """What the functions of lab 14 return, each read as the answer of every task."""
+    from course_lib.labs.framework.conversation import parsed
+    from course_lib.labs.lab14_tuning.device import Device, problem
+    from course_lib.labs.lab14_tuning.judge import caching, choosing, measuring, timing
+    from course_lib.labs.lab14_tuning.judge.guest import _answered, _result
+
+    rng = np.random.default_rng(14)
+    device = problem(0.04, rng)
+    tables, networks = choosing.questions(rng), measuring.questions(rng)
+    run = timing._limited(Device(device.true_ms, rng))
+
+    def read(data: bytes) -> object:
+        answer = parsed(data)
+        value = _result(answer)
+        timed = timing._timed(device, sorted(device.true_ms), Device(device.true_ms, rng), value)
+        found = [
+            timed.good,
+            timed.of_true_ms,
+            choosing._chosen(tables[0], value).right,
+            measuring._picked(networks[0], value).right,
+        ]
+        return [*found, caching._is_cache(value), _answered({"0": run}, answer) if "ask" in answer else None]
+
+    names = [tactics[0]["name"] for tactics in tables[0].layers]
+    values = [[next(iter(device.true_ms)), 0.04], names, list(networks[0].signatures), {"key": ["tactic", 0.1]}]
+    seeds = [json.dumps({"value": value}).encode() for value in values]
+    return Reader(read, [*seeds, b'{"error": "no", "empty": true}', b'{"ask": "0", "arguments": ["tactic"]}'])
 
 
 def _trained_layers() -> Reader:

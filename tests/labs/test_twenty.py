@@ -23,7 +23,14 @@ from course_lib.labs.lab05_dynamic_shapes import service, traffic
 from course_lib.labs.lab09_capstone import reference as lab09_reference
 from course_lib.precision import PercentileCalibrator, insert_qdq
 from course_lib.recipe import Recipe
-from tests.labs import lab08_submissions, lab10_submissions, lab11_submissions, lab12_submissions, lab13_submissions
+from tests.labs import (
+    lab08_submissions,
+    lab10_submissions,
+    lab11_submissions,
+    lab12_submissions,
+    lab13_submissions,
+    lab14_submissions,
+)
 from tests.labs.lab04_submissions import with_layer_norms
 from tests.labs.test_lab07 import THREADS
 
@@ -95,6 +102,7 @@ ANSWERS = {
     "lab11": other_forms,
     "lab12": lab12_submissions.three_streams,
     "lab13": lab13_submissions.another,
+    "lab14": lab14_submissions.another,
 }
 
 

@@ -1,0 +1,390 @@
+"""Task 4: scenes in which a timing cache is used, changed, merged, saved and damaged."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from course_lib.engines.worker.parent import Launcher
+from course_lib.labs.framework.criteria import HALF, Criterion
+from course_lib.labs.lab14_tuning.judge.guest import Denied, Failed, Guest, PathIn, started
+
+Layer = dict[str, Any]
+Machine = dict[str, str]
+_FILE = PathIn("timing.cache")
+_OPERATORS = ("Conv", "MatMul", "MaxPool")
+
+
+class Wrong(Exception):
+    """What a scene found, in words, with a hint."""
+
+    def __init__(self, said: str, hint: str, *, empty: bool = False) -> None:
+        super().__init__(said)
+        self.hint, self.empty = hint, empty
+
+
+@dataclass(frozen=True)
+class Found:
+    """The result of one scene: why it failed, or ""."""
+
+    name: str
+    needed_for_half: bool
+    said: str = ""
+    hint: str = ""
+    empty: bool = False
+
+
+@dataclass
+class Builder:
+    """One build: its layers, its machine, and a device whose measurements are counted."""
+
+    layers: Sequence[Layer]
+    machine: Machine
+    ms: Mapping[str, float]  # by tactic
+    measured: list[str] = field(default_factory=list)
+
+    def measure(self, layer: Any) -> list[Any]:
+        """The fastest tactic of a layer and its milliseconds.
+
+        Raises:
+            Denied: it is not a layer of the build.
+        """
+        mine = next((one for one in self.layers if one == layer), None)
+        if mine is None:
+            raise Denied("measure was called with something else than a layer of the build")
+        self.measured.append(mine["name"])
+        return self.answer(mine)
+
+    def answer(self, layer: Layer) -> list[Any]:
+        """What `measure` returns for a layer."""
+        best = min(layer["tactics"], key=lambda name: self.ms[name])
+        return [best, self.ms[best]]
+
+    def run(self, stage: Stage, cache: Any) -> tuple[list[str], dict[str, Any]]:
+        """The choices of the learner's `tuned`, and its cache.
+
+        Raises:
+            Wrong: it failed, or returned something else.
+        """
+        self.measured.clear()
+        answer = called(stage, "tuned", self.layers, self.machine, cache, self.measure)
+        if not isinstance(answer, list) or len(answer) != 2 or not isinstance(answer[0], list) or not _is_cache(answer[1]):
+            raise Wrong("tuned did not return (names, cache)", "The cache is a dictionary from key to (tactic, ms).")
+        return answer[0], answer[1]
+
+
+def called(stage: Stage, function: str, *arguments: Any, disk_bytes: int | None = None) -> Any:
+    """The result of a call that must not raise.
+
+    Raises:
+        Wrong: it raised.
+    """
+    answer = stage.learner.call(function, *arguments, disk_bytes=disk_bytes)
+    if isinstance(answer, Failed):
+        raise Wrong(
+            f"{function} failed: {answer.line}", "Call it in the notebook: the same error appears there.", empty=answer.empty
+        )
+    return answer
+
+
+class Stage:
+    """The learner's process of a scene. After a restart, only what is in the file is left, as on a real machine."""
+
+    def __init__(self, start: Callable[[], AbstractContextManager[Guest]], stack: ExitStack) -> None:
+        self._start, self._stack = start, stack
+        self.learner = stack.enter_context(start())
+
+    def restart(self) -> None:
+        """End the process, and begin another one with the same file."""
+        content = self.learner.content(_FILE)
+        self.learner = self._stack.enter_context(self._start())
+        self.learner.place(_FILE, content)
+
+
+class Network:
+    """Secret layers, machines and times."""
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        self.rng = rng
+        self.machine = {
+            "device": f"GPU {rng.integers(100, 900)}",
+            "driver": f"{rng.integers(500, 600)}.{rng.integers(10, 99)}",
+            "tensorrt": f"10.{rng.integers(0, 16)}.{rng.integers(0, 9)}",
+            "host": f"node-{rng.integers(0, 99)}",
+        }
+        self.ms: dict[str, float] = {}
+        distinct = [self._layer(index) for index in range(5)]
+        twins = [dict(distinct[index], name=f"layer_{5 + index}") for index in (0, 0, 3)]
+        self.layers = [*distinct, *twins]
+        self.signatures = len(distinct)
+
+    def _layer(self, index: int) -> Layer:
+        tactics = [f"tactic_{number:08x}" for number in self.rng.integers(0, 1 << 32, 4)]
+        self.ms |= {name: round(float(self.rng.uniform(0.01, 0.2)), 5) for name in tactics}
+        channels = int(self.rng.integers(1, 16)) * 8 + index  # so that no two layers are alike
+        return {
+            "name": f"layer_{index}",
+            "operator": str(self.rng.choice(_OPERATORS)),
+            "shapes": [[8, channels, 28, 28], [8, 64, 28, 28]],
+            "types": ["FP16", "FP16"],
+            "attributes": {"kernel": [3, 3], "stride": [1, 1]},
+            "tactics": tactics,
+        }
+
+    def build(self, layers: Sequence[Layer] | None = None, machine: Machine | None = None) -> Builder:
+        """A build of these layers, or of others, on this machine or on another one."""
+        return Builder(layers or self.layers, machine or self.machine, self.ms)
+
+
+def _second_build(stage: Stage, drawn: Network) -> None:
+    build = drawn.build()
+    names, cache = build.run(stage, {})
+    wanted = [build.answer(layer)[0] for layer in build.layers]
+    if names != wanted:
+        raise Wrong("The first build has other tactics than `measure` returned", "Which name belongs to which layer?")
+    if len(build.measured) != drawn.signatures:
+        raise Wrong(
+            f"The first build measured {len(build.measured)} layers, and {drawn.signatures} of its {len(build.layers)} layers differ",
+            "Equal layers share a key. Which fields of a layer have no influence on its time, and when do you add an entry?",
+        )
+    build.run(stage, {})
+    if len(build.measured) != drawn.signatures:
+        raise Wrong(
+            "A build with an empty cache did not measure again",
+            "Keep entries in the cache alone, and not in a global variable.",
+        )
+    again, _ = build.run(stage, cache)
+    if build.measured:
+        raise Wrong(f"The second build measured {len(build.measured)} layers", "Look a layer up before you measure it.")
+    if again != wanted:
+        raise Wrong("The second build has other tactics than the first", "An entry holds the tactic of its own key.")
+
+
+def _other_names(stage: Stage, drawn: Network) -> None:
+    _, cache = drawn.build().run(stage, {})
+    renamed = [{field: layer[field] for field in reversed(layer)} | {"name": f"r_{layer['name']}"} for layer in drawn.layers]
+    elsewhere = {name: drawn.machine[name] for name in reversed(drawn.machine)} | {"host": "another"}
+    build = drawn.build(renamed, elsewhere)
+    build.run(stage, cache)
+    if build.measured:
+        raise Wrong(
+            "Equal layers with other names, on another host with the same GPU and versions, were measured again",
+            "Which fields of layer and machine have no influence on a time? Is the order of the fields fixed in your key?",
+        )
+
+
+def _what_a_time_depends_on(stage: Stage, drawn: Network) -> None:
+    layer = drawn.layers[0]
+    changed: dict[str, tuple[Layer, Machine]] = {
+        "operator": (layer | {"operator": "ConvTranspose"}, drawn.machine),
+        "shapes": (layer | {"shapes": [layer["shapes"][0], [8, 64, 56, 56]]}, drawn.machine),
+        "types": (layer | {"types": ["INT8", "FP16"]}, drawn.machine),
+        "attributes": (layer | {"attributes": {"kernel": [3, 3], "stride": [2, 2]}}, drawn.machine),
+        **{name: (layer, drawn.machine | {name: f"{drawn.machine[name]}1"}) for name in ("device", "driver", "tensorrt")},
+    }
+    _, cache = drawn.build([layer]).run(stage, {})
+    for name, (other, machine) in changed.items():
+        build = drawn.build([other], machine)
+        build.run(stage, cache)
+        if not build.measured:
+            raise Wrong(
+                f"An entry was used although {name} differs",
+                "Two keys must differ if the times may differ. Which fields are in your key?",
+            )
+
+
+def _tactic_is_gone(stage: Stage, drawn: Network) -> None:
+    _, cache = drawn.build().run(stage, {})
+    layer = drawn.layers[1]
+    best = drawn.build().answer(layer)[0]
+    fewer = layer | {"tactics": [name for name in layer["tactics"] if name != best]}
+    build = drawn.build([fewer])
+    names, cache = build.run(stage, cache)
+    if names != [build.answer(fewer)[0]]:
+        raise Wrong(
+            "An entry's tactic was used although the builder no longer offers it",
+            "A smaller workspace excludes tactics. What must hold for the tactic of an entry before you use it?",
+        )
+    build.run(stage, cache)
+    if build.measured:
+        raise Wrong(
+            "An entry whose tactic is gone was measured, and the result was not kept",
+            "Which entry must the new measurement replace?",
+        )
+
+
+def _merge(stage: Stage, drawn: Network) -> None:
+    rng = drawn.rng
+    caches = [
+        {
+            f"key {number}": [f"tactic_{rng.integers(0, 3)}", float(rng.integers(1, 4)) / 100]
+            for number in rng.choice(12, 8, False)
+        }
+        for _ in range(3)
+    ]
+    one, two, three = caches
+
+    def merged(first: Any, second: Any) -> dict[str, Any]:
+        found = called(stage, "merge", first, second)
+        if not _is_cache(found):
+            raise Wrong("merge did not return a cache", "A cache is a dictionary from key to (tactic, ms).")
+        return _plain(found)
+
+    if missing := [key for key in {**one, **two} if key not in merged(one, two)]:
+        raise Wrong(f"merge lost {len(missing)} of {len({**one, **two})} keys", "A key that only one cache has must be kept.")
+    if merged(one, two) != merged(two, one):
+        raise Wrong(
+            "merge(a, b) and merge(b, a) differ",
+            "Both caches may have a key, and even the same ms with two tactics. The rule must not ask which cache came first.",
+        )
+    if merged(one, two) != _plain(_smaller(one, two)):
+        raise Wrong(
+            "Of two entries for a key, merge kept another one than requirement 6 says", "Compare ms first, and then the names."
+        )
+    if merged(merged(one, two), three) != merged(one, merged(two, three)):
+        raise Wrong(
+            "The result for three caches depends on which two are merged first",
+            "Keep one whole entry, and change nothing in it.",
+        )
+
+
+def _smaller(one: Mapping[str, Any], two: Mapping[str, Any]) -> dict[str, Any]:
+    both = [(key, entry) for cache in (one, two) for key, entry in cache.items()]
+    found: dict[str, Any] = {}
+    for key, entry in both:
+        if key not in found or (entry[1], entry[0]) < (found[key][1], found[key][0]):
+            found[key] = entry
+    return found
+
+
+def _through_a_file(stage: Stage, drawn: Network) -> None:
+    if called(stage, "load", _FILE) != {}:
+        raise Wrong("load of a missing file did not return an empty cache", "The first build on a machine has no file.")
+    _, cache = drawn.build().run(stage, {})
+    called(stage, "save", cache, _FILE)
+    if not stage.learner.exists(_FILE):
+        raise Wrong("save did not write the file", "Write to the path that `save` receives.")
+    stage.restart()
+    loaded = called(stage, "load", _FILE)
+    build = drawn.build()
+    build.run(stage, loaded)
+    if not _is_cache(loaded) or build.measured:
+        raise Wrong("A build with the saved and loaded cache measured again", "What does json make of your keys and entries?")
+
+
+def _two_builds_save(stage: Stage, drawn: Network) -> None:
+    halves = drawn.layers[:2], drawn.layers[2:5]
+    caches = [drawn.build(half).run(stage, called(stage, "load", _FILE))[1] for half in halves]
+    for cache in caches:
+        called(stage, "save", cache, _FILE)
+    stage.restart()
+    build = drawn.build()
+    build.run(stage, called(stage, "load", _FILE))
+    if build.measured:
+        raise Wrong(
+            "Two builds loaded the file, then both saved: entries of the first are lost",
+            "The file may have changed since you loaded it. What should `save` do with the entries that it holds now?",
+        )
+
+
+def _disk_is_full(stage: Stage, drawn: Network) -> None:
+    before = {f"key {number:03}": [f"tactic_{number}", number / 1000] for number in range(1, 40)}
+    called(stage, "save", before, _FILE)
+    more = {f"more {number:03}": [f"tactic_{number}", number / 1000] for number in range(1, 400)}
+    stage.learner.call("save", more, _FILE, disk_bytes=512)  # may raise
+    stage.restart()
+    if lost := len(before) - len(before.keys() & _loaded(stage).keys()):
+        raise Wrong(
+            f"The disk was full while `save` wrote: {lost} of {len(before)} entries of the file are lost",
+            "When is the old content gone, if you open the file for writing? Which call replaces a file in one step?",
+        )
+    called(stage, "save", more, _FILE)
+    stage.restart()
+    if not _loaded(stage).keys() >= more.keys() | before.keys():
+        raise Wrong("After a failed `save`, the next one does not work", "What does the failed `save` leave in the folder?")
+
+
+def _file_is_damaged(stage: Stage, drawn: Network) -> None:
+    _, cache = drawn.build().run(stage, {})
+    called(stage, "save", cache, _FILE)
+    stage.learner.cut(_FILE)
+    stage.restart()
+    if isinstance(answer := stage.learner.call("load", _FILE), Failed):
+        raise Wrong(
+            f"load of a damaged file failed: {answer.line}",
+            "A damaged file costs time, and no build. Which errors can reading raise?",
+        )
+    build = drawn.build()
+    names, cache = build.run(stage, _loaded(stage))
+    if names != [build.answer(layer)[0] for layer in build.layers]:
+        raise Wrong("A build with a damaged file has other tactics", "A damaged file is as good as no file.")
+    called(stage, "save", cache, _FILE)
+    stage.restart()
+    if len(_loaded(stage)) < drawn.signatures:
+        raise Wrong("save did not replace a damaged file", "`save` reads the file too. What if it cannot?")
+
+
+def _loaded(stage: Stage) -> dict[str, Any]:
+    found = called(stage, "load", _FILE)
+    if not _is_cache(found):
+        raise Wrong("load did not return a cache", "A cache is a dictionary from key to (tactic, ms).")
+    return dict(found)
+
+
+def _is_cache(value: Any) -> bool:
+    return isinstance(value, dict) and all(
+        isinstance(entry, list) and len(entry) == 2 and isinstance(entry[0], str) and type(entry[1]) in (int, float)
+        for entry in value.values()
+    )
+
+
+def _plain(cache: Mapping[str, Any]) -> dict[str, Any]:
+    return json.loads(json.dumps(cache))
+
+
+Scene = Callable[[Stage, Network], None]
+_SCENES: Sequence[tuple[str, Scene, bool]] = (
+    ("a second build measures nothing", _second_build, True),
+    ("names and hosts do not matter", _other_names, True),
+    ("another machine or layer is measured", _what_a_time_depends_on, True),
+    ("a tactic that is gone is not used", _tactic_is_gone, True),
+    ("two caches are merged in any order", _merge, False),
+    ("a file keeps the cache", _through_a_file, False),
+    ("two builds save to one file", _two_builds_save, False),
+    ("a full disk loses nothing", _disk_is_full, False),
+    ("a damaged file counts as missing", _file_is_damaged, False),
+)
+
+
+def played(source: Path, rng: np.random.Generator, launcher: Launcher | None) -> list[Found]:
+    """All scenes, each in its own process with its own folder.
+
+    Raises:
+        EngineError: the file fails as a whole, or its process does.
+    """
+    found = []
+    for name, scene, half in _SCENES:
+        with ExitStack() as stack:
+            stage = Stage(lambda: started(source, launcher), stack)
+            try:
+                scene(stage, Network(rng))
+                found.append(Found(name, half))
+            except Wrong as wrong:
+                found.append(Found(name, half, str(wrong), wrong.hint, wrong.empty))
+                if wrong.empty and len(found) == 1:
+                    break
+    return found
+
+
+def criteria(found: Sequence[Found]) -> tuple[list[Criterion], list[Criterion]]:
+    """For all points, and for half of them."""
+    full = [Criterion(one.name, "no" if one.said else "yes", "yes", not one.said) for one in found]
+    pairs = zip(full, found, strict=True)
+    half = [Criterion(row.name, row.found, row.bound, row.met, HALF) for row, one in pairs if one.needed_for_half]
+    return full, half

@@ -1,0 +1,134 @@
+"""A learner's file in its own process, whose functions the judge calls, and whose callbacks the judge answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from course_lib.engines.worker.parent import Launcher
+from course_lib.errors import EngineError
+from course_lib.labs.framework import learner_code
+from course_lib.labs.framework.conversation import Conversation
+from course_lib.labs.framework.isolation import text_command
+from course_lib.labs.framework.submission_files import read_text
+from course_lib.labs.lab14_tuning.sandboxed import call_back
+
+MAX_BYTES = 64 << 10  # of a file
+TIME_LIMIT_S = 30.0  # of one process; the reference takes about a second
+_LONGEST = 200  # characters of a learner's text in a message
+_MOST_CALLBACKS = 20_000  # of one call
+
+Callback = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class PathIn:
+    """A path in the folder of the learner's process."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A call that raised: the error in a line, and whether the body is not written yet."""
+
+    line: str
+    empty: bool = False
+
+
+class Denied(Exception):
+    """Raised by a callback: the learner's function gets it as a RuntimeError with these words."""
+
+
+class Guest:
+    """A loaded file. All answers come from a process that may be hostile: callers check their form."""
+
+    def __init__(self, conversation: Conversation, defined: Iterator[Any]) -> None:
+        self.conversation = conversation
+        self.defined = frozenset(map(str, defined))
+
+    def call(self, function: str, *arguments: Any, disk_bytes: int | None = None) -> Any:
+        """The result of a call, or `Failed`.
+
+        Args:
+            arguments: plain values, `PathIn`, or functions, which are called back.
+            disk_bytes: no file can grow beyond this size during the call, as on a full disk.
+
+        Raises:
+            EngineError: the process is late, has ended, or does not keep to the form of a conversation.
+        """
+        if function not in self.defined:
+            return Failed(f"it defines no function {function}")
+        callbacks: dict[str, Callback] = {}
+        wired = [_wired(one, callbacks) for one in arguments]
+        answer = self._ask({"do": "call", "function": function, "arguments": wired, "disk_bytes": disk_bytes})
+        for _ in range(_MOST_CALLBACKS):
+            if "ask" not in answer:
+                return _result(answer)
+            answer = self._ask(_answered(callbacks, answer))
+        raise EngineError(f"{function} asks the device more than {_MOST_CALLBACKS:,} times: which of your loops does not end?")
+
+    def cut(self, path: PathIn) -> None:
+        """Cut a file to half of its bytes."""
+        self._ask({"do": "cut", "path": path.name})
+
+    def content(self, path: PathIn) -> str | None:
+        """A file in base64, None if it is not there."""
+        found = _result(self._ask({"do": "content", "path": path.name}))
+        return found if isinstance(found, str) else None
+
+    def place(self, path: PathIn, content: str | None) -> None:
+        """Write a file that `content` returned."""
+        if content is not None:
+            self._ask({"do": "place", "path": path.name, "content": content})
+
+    def exists(self, path: PathIn) -> bool:
+        """Whether a file is there and has content."""
+        return _result(self._ask({"do": "exists", "path": path.name})) is True
+
+    def _ask(self, message: dict[str, Any]) -> dict[str, Any]:
+        return self.conversation.ask(message)
+
+
+@contextmanager
+def started(source: Path, launcher: Launcher | None) -> Iterator[Guest]:
+    """A learner's file, loaded in a fresh process.
+
+    Raises:
+        EngineError: the file is not text, or fails as a whole.
+    """
+    text = read_text(source, MAX_BYTES)
+    command = text_command(learner_code, call_back)
+    with Conversation(command, launcher=launcher, time_limit_s=TIME_LIMIT_S) as conversation:
+        defined = _result(conversation.ask({"do": "load", "file": source.name, "source": text}))
+        if isinstance(defined, Failed):
+            raise EngineError(defined.line)
+        yield Guest(conversation, iter(defined if isinstance(defined, list) else ()))
+
+
+def _wired(argument: Any, callbacks: dict[str, Callback]) -> dict[str, Any]:
+    if isinstance(argument, PathIn):
+        return {"path": argument.name}
+    if callable(argument):
+        name = str(len(callbacks))
+        callbacks[name] = argument
+        return {"callback": name}
+    return {"value": argument}
+
+
+def _answered(callbacks: Mapping[str, Callback], question: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        return {"value": callbacks[question["ask"]](*question["arguments"])}
+    except Denied as error:
+        return {"error": str(error)}
+    except (KeyError, TypeError, ValueError):
+        return {"error": "called with other arguments than the task names"}
+
+
+def _result(answer: Mapping[str, Any]) -> Any:
+    if "error" in answer:
+        return Failed(" ".join(str(answer["error"]).split())[:_LONGEST], answer.get("empty") is True)
+    return answer.get("value")

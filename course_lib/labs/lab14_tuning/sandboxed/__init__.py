@@ -1,0 +1,1 @@
+"""The program of lab 14 that runs learner code."""

@@ -1,0 +1,395 @@
+"""Lab 14 against its reference, mistakes that learners make, and cheats."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from course_lib import labs
+from course_lib.errors import EngineError
+from course_lib.grading.isolation import sandbox
+from course_lib.grading.judge.judging import judge
+from course_lib.labs import Examiner, Outcome
+from course_lib.labs.framework.conversation import Conversation
+from course_lib.labs.framework.submission_files import MISSING_FILE
+from course_lib.labs.lab14_tuning import figures, recorded_tables, reference
+from course_lib.labs.lab14_tuning.device import Device, problem
+from course_lib.labs.lab14_tuning.judge import choosing, measuring, settings
+from course_lib.labs.lab14_tuning.judge.guest import Failed, PathIn, started
+from course_lib.recipe import Recipe
+from tests.labs import lab14_submissions as made
+from tests.labs.untouched import leave_untouched
+
+LAB = labs.find("lab14")
+SOLVED = dict.fromkeys(("timing", "choice", "budget", "cache", "recipe"), "full")
+
+
+def examined(folder: Path, task: str, seed: int = 3) -> Outcome:
+    found = LAB.examine(folder, Examiner(seed=seed), only=task).outcomes
+    assert [one.task.id for one in found] == [task]
+    return found[0]
+
+
+# Right answers
+
+
+def test_the_judge_gives_the_reference_full_marks(tmp_path):
+    """In the sandbox, where there is one."""
+    LAB.write_reference(tmp_path)
+    verdict = judge(LAB, tmp_path, trusted=bool(sandbox.problem()))
+    assert not verdict.fault, verdict.fault
+    assert {one.task.id: one.tier for one in verdict.outcomes} == SOLVED, [one.message for one in verdict.outcomes]
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_another_right_answer(seed, tmp_path):
+    LAB.write_reference(tmp_path)
+    made.another(tmp_path)
+    found = LAB.examine(tmp_path, Examiner(seed=seed))
+    assert {one.task.id: one.tier for one in found.outcomes} == SOLVED, [one.message for one in found.outcomes]
+
+
+def test_the_untouched_release_has_none(tmp_path):
+    leave_untouched(LAB.name, tmp_path)
+    found = LAB.examine(tmp_path, Examiner())
+    assert found.points == 0
+    assert all(one.hint for one in found.outcomes)
+    assert all("still empty" in one.message for one in found.outcomes[:4]), [one.message for one in found.outcomes]
+    assert "recipe.toml is missing" in found.outcomes[4].message
+
+
+def test_nothing_was_handed_in(tmp_path):
+    found = LAB.examine(tmp_path, Examiner())
+    assert found.points == 0 and [one.task.id for one in found.outcomes] == list(SOLVED)
+    assert {one.code for one in found.outcomes} == {MISSING_FILE}
+
+
+# Planted mistakes: changes to the reference, words of the message, words of the hint, points
+
+_TIES = "chosen = min(name for name, ms in typical.items() if ms <= limit)"
+_ROUNDS = "for _ in range(budget // len(times)):\n        for name in times:"
+_BLOCKS = "for name in times:\n        for _ in range(budget // len(times)):"
+MISTAKES = {
+    "timing.py": {
+        "once": ({"budget // len(times)": "1", "several[1:]": "several"}, "1.0 runs on average", "always too slow", 0),
+        "in_blocks": (
+            {_ROUNDS: _BLOCKS},
+            "All runs of a tactic follow each other",
+            "in each round",
+            1.5,
+        ),
+        "the_mean": (
+            {"median(several[1:])": "sum(several) / len(several)"},
+            "above the tactics' own",
+            "Drop the first ones",
+            0,
+        ),
+        "no_rule": (
+            {_TIES: "chosen = min(typical, key=typical.get)"},
+            "another build makes another one",
+            "does not depend on noise",
+            1.5,
+        ),
+        "by_the_list": (
+            {"sorted(tactics)": "tactics", "chosen = min(": "chosen = next("},
+            "another build makes another one",
+            "always the same",
+            1.5,
+        ),
+        "too_tolerant": ({"EQUAL = 0.02": "EQUAL = 0.3"}, "slower than the fastest tactic", "How large is your tolerance", 0),
+        "over_budget": (
+            {"budget // len(times)": "budget // len(times) + 1"},
+            "more runs than the budget of 150",
+            "Count your runs",
+            0,
+        ),
+        "no_time": (
+            {"return chosen, typical[chosen]": "return chosen"},
+            "expected (name of a tactic, ms)",
+            "the same error",
+            0,
+        ),
+        "unknown": ({"run(name))": "run(name.upper()))"}, "has no tactic", "the same error", 0),
+        "an_error": ({"median(several": "medium(several"}, "line 11: NameError", "the same error", 0),
+        "renamed": ({"def fastest(": "def fast("}, "defines no function fastest", "the same error", 0),
+    },
+    "choice.py": {
+        "no_limit": ({"> workspace": "> 1e9"}, "MiB of workspace, the limit is", "for each chosen tactic alone", 0),
+        "no_reformats": ({"reformats[index - 1]": "0"}, "reformats are not counted", "What does the pair cost", 1),
+        "one_short": (
+            {"min(best.values())[1]": "min(best.values())[1][1:]"},
+            "one name for each of 7 layers",
+            "Call it in the notebook",
+            0,
+        ),
+        "least_workspace": (
+            {
+                'total = ms + tactic["ms"]': 'total = ms + tactic["ms"] + 1e6 * tactic["workspace_mib"]',
+                "total += reformats[index - 1]": "pass",
+            },
+            "the least workspace, not the least time",
+            "not for the sum",
+            0,
+        ),
+        "greedy": (
+            {"best = ways": "best = dict([min(ways.items(), key=lambda way: way[1])])"},
+            "for the layer before it alone",
+            "Keep the best way to each format",
+            1,
+        ),
+    },
+    "budget.py": {
+        "one_layer": ({"counts[name] * ": ""}, "The savings of equal layers were not added", "How many layers", 0),
+        "twice": ({"[*names, name]": "[*names, name, name]"}, "a signature twice", "measured once", 0),
+        "over_budget": ({"now <= budget and ": ""}, "the budget is", "measured once", 0),
+    },
+    "timing_cache.py": {
+        "no_driver": (
+            {'"device", "driver", ': '"device", '},
+            "used although driver differs",
+            "Which fields are in your key",
+            0,
+        ),
+        "no_types": ({'"shapes", "types", ': '"shapes", '}, "used although types differs", "Which fields are in your key", 0),
+        "with_host": ({'"tensorrt")': '"tensorrt", "host")'}, "were measured again", "no influence on a time", 0),
+        "with_name": ({"WORK = (": 'WORK = ("name", '}, "and 5 of its 8 layers differ", "no influence on its time", 0),
+        "tactic_is_gone": (
+            {' or entry[0] not in layer["tactics"]': ""},
+            "no longer offers it",
+            "What must hold for the tactic",
+            0,
+        ),
+        "order_of_merging": (
+            {"min(entry, other, key=lambda pair: (pair[1], pair[0]))": "entry"},
+            "merge(a, b) and merge(b, a) differ",
+            "must not ask which",
+            1.5,
+        ),
+        "equal_times": ({"(pair[1], pair[0])": "pair[1]"}, "merge(a, b) and merge(b, a) differ", "must not ask which", 1.5),
+        "slower_entry": ({"min(entry, other": "max(entry, other"}, "kept another one", "Compare ms first", 1.5),
+        "written_in_place": (
+            {"temporary.write_text": "path.write_text", "    os.replace(temporary, path)\n": ""},
+            "39 of 39 entries of the file are lost",
+            "in one step",
+            1.5,
+        ),
+        "last_one_wins": (
+            {"merge(load(path), cache)": "cache"},
+            "entries of the first are lost",
+            "may have changed since",
+            1.5,
+        ),
+        "damaged": (
+            {"(OSError, ValueError, AttributeError, TypeError)": "OSError"},
+            "load of a damaged file failed",
+            "Which errors can reading raise",
+            1.5,
+        ),
+        "no_file_yet": ({"(OSError, ValueError": "(ValueError"}, "load failed", "the same error", 1.5),
+    },
+}
+TASKS = {"timing.py": "timing", "choice.py": "choice", "budget.py": "budget", "timing_cache.py": "cache"}
+
+
+@pytest.mark.parametrize(("file", "name"), [(file, name) for file, several in MISTAKES.items() for name in several])
+def test_mistake_is_named(file, name, tmp_path):
+    changes, words, hint, points = MISTAKES[file][name]
+    (tmp_path / file).write_text(made.changed(file, changes))
+    outcome = examined(tmp_path, TASKS[file])
+    assert words in outcome.message and hint in outcome.hint, (outcome.message, outcome.hint)
+    assert outcome.points == points
+
+
+def _by(rule) -> str:
+    return f"""
+def worth_measuring(layers, budget):
+    rows = {{}}
+    for row in layers:
+        saving, _ = rows.get(row["signature"], (0, 0))
+        rows[row["signature"]] = saving + row["expected_saving_ms"], row["measuring_ms"]
+    names, left = [], budget
+    for name, (saving, cost) in sorted(rows.items(), key=lambda one: {rule}, reverse=True):
+        if cost <= left:
+            names.append(name)
+            left -= cost
+    return names
+"""
+
+
+@pytest.mark.parametrize(
+    ("rule", "words"), [("one[1][0] / one[1][1]", "by saving per ms"), ("one[1][0]", "the largest savings")]
+)
+def test_simple_rules_for_the_budget_are_named(rule, words, tmp_path):
+    (tmp_path / "budget.py").write_text(_by(rule))
+    outcome = examined(tmp_path, "budget")
+    assert outcome.points == 0 and words in outcome.message and "set" in outcome.hint + "sets", outcome.message
+
+
+@pytest.mark.parametrize(
+    ("level", "workspace", "points"), [(2, 1, 1), (3, 1, 0), (0, 1, 0), (5, 1, 0), (2, 16, 0.5), (2, 1024, 0.5), (2, 8, 0.5)]
+)
+def test_recipe(level, workspace, points, tmp_path):
+    Recipe(optimization_level=level, workspace_mib=workspace).save(tmp_path / "recipe.toml")
+    outcome = examined(tmp_path, "recipe")
+    assert outcome.points == points, outcome.message
+
+
+def test_a_recipe_that_cannot_be_read(tmp_path):
+    (tmp_path / "recipe.toml").write_text("optimization_level = 9\n")
+    assert examined(tmp_path, "recipe").points == 0
+
+
+# Cheats
+
+
+def test_nothing_of_the_device_is_in_the_learners_process(tmp_path):
+    (tmp_path / "timing.py").write_text(made.LOOKS_AROUND)
+    assert examined(tmp_path, "timing").points == 0
+
+
+def test_a_cache_in_a_global_variable_is_none(tmp_path):
+    (tmp_path / "timing_cache.py").write_text(made.IN_A_GLOBAL)
+    outcome = examined(tmp_path, "cache")
+    assert outcome.points == 0 and "an empty cache did not measure again" in outcome.message
+
+
+def test_the_reference_cannot_be_imported(tmp_path):
+    (tmp_path / "timing.py").write_text(made.TAKES_THE_REFERENCE)
+    outcome = examined(tmp_path, "timing")
+    assert outcome.points == 0 and "may import numpy and Python's own modules" in outcome.message
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("while True: pass", "did not finish within"),
+        ("import os; os._exit(0)", "its process ended without an answer"),
+        ("import sys; sys.exit('no')", "fastest failed: line 2: SystemExit no"),
+        ("print('hello'); input()", "EOFError"),
+        ("return {1: object()}", "TypeError"),
+        ("return 'x' * (1 << 22), 1", "more than 1,048,576 bytes"),
+        ("return tactics[0], float('nan')", "expected (name of a tactic, ms)"),
+        ("return tactics[0], True", "expected (name of a tactic, ms)"),
+        ("return [], 1", "expected (name of a tactic, ms)"),
+        ("run()", "other arguments than the task names"),
+        ("run([])", "has no tactic '[]'"),
+        (
+            "\n try:\n  while True: run(tactics[0])\n except RuntimeError:\n  return tactics[0], 1.0",
+            "more runs than the budget",
+        ),
+        ("\n while True:\n  try: run(tactics[0])\n  except RuntimeError: pass", "asks the device more than"),
+    ],
+)
+def test_what_a_function_may_do_to_its_judge(body, words, tmp_path, monkeypatch):
+    monkeypatch.setattr("course_lib.labs.lab14_tuning.judge.guest.TIME_LIMIT_S", 2.0 if "pass" in body[:17] else 30.0)
+    (tmp_path / "timing.py").write_text(f"def fastest(tactics, run, budget):\n {body}\n")
+    outcome = examined(tmp_path, "timing")
+    assert outcome.points == 0 and words in outcome.message, outcome.message
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("[]", "another form"),
+        ("no", "another form"),
+        ("[" * 100_000, "another form"),
+        ('{"a": ' + "[" * 50 + "]" * 50 + "}", "another form"),
+        ("", "another form"),
+    ],
+)
+def test_a_line_in_another_form_is_rejected(line, words):
+    program = f"import sys; sys.stdin.readline(); print({line!r}, flush=True)"
+    with (
+        Conversation([sys.executable, "-c", program], time_limit_s=20) as conversation,
+        pytest.raises(EngineError, match=words),
+    ):
+        conversation.ask({})
+
+
+def test_a_process_that_does_not_read_is_stopped():
+    with (
+        Conversation([sys.executable, "-c", "import time; time.sleep(60)"], time_limit_s=1) as conversation,
+        pytest.raises(EngineError, match="did not finish within 1 s"),
+    ):
+        conversation.ask({"text": "x" * (1 << 22)})
+
+
+def test_a_process_that_has_ended_is_named():
+    with Conversation([sys.executable, "-c", "pass"], time_limit_s=20) as conversation:
+        conversation.process.wait()
+        with pytest.raises(EngineError, match="its process ended"):
+            conversation.ask({"text": "x" * (1 << 22)})
+    with pytest.raises(EngineError, match="cannot start"):
+        Conversation(["no-such-program"], time_limit_s=1)
+
+
+def test_what_is_sent_and_called_back(tmp_path):
+    (tmp_path / "choice.py").write_text(
+        "import numpy as np\ndef twice(x, f, path):\n    path.write_text('ab')\n"
+        "    return np.array([f(x), f(np.int64(2))]), {3}, path.name\n"
+    )
+    with started(tmp_path / "choice.py", None) as learner:
+        assert learner.call("twice", 1, lambda x: 10 * x, PathIn("a.txt")) == [[10, 20], [3], "a.txt"]
+        assert learner.exists(PathIn("a.txt")) and not learner.exists(PathIn("b.txt"))
+        learner.cut(PathIn("a.txt"))
+        assert learner.content(PathIn("a.txt")) == "YQ==" and learner.content(PathIn("b.txt")) is None
+        assert isinstance(learner.call("twice", 1, 2, PathIn("a.txt")), Failed)
+        assert "defines no function thrice" in learner.call("thrice").line
+
+
+# The judge's own answers
+
+
+def test_the_least_latency_is_that_of_every_choice():
+    rng = np.random.default_rng(5)
+    for formats in (False, True):
+        layers, between = recorded_tables.table(rng, 7, 4, formats=formats)
+        asked = choosing.Question(layers, between, 8)
+        picks = itertools.product(range(4), repeat=7)
+        allowed = (pick for pick in picks if all(asked.fits(index, place) for index, place in enumerate(pick)))
+        assert asked.least == pytest.approx(min(map(asked.latency, allowed)))
+
+
+def test_the_simple_rules_are_never_enough_for_the_budget():
+    for seed in range(5):
+        for asked in measuring.questions(np.random.default_rng(seed)):
+            assert asked.budget > 0 and all(asked.saving(rule(asked)) < asked.most for _, rule, _ in measuring._MISTAKES)
+
+
+def test_a_device_has_the_disturbances_that_it_names():
+    rng = np.random.default_rng(1)
+    tactics = problem(0.04, rng)
+    name = next(iter(tactics.true_ms))
+    times = np.array(
+        [[device.run(name) for _ in range(device.budget)] for device in (Device(tactics.true_ms, rng) for _ in range(50))]
+    )
+    ratios = times / tactics.true_ms[name]
+    assert ratios[:, 0].min() > 2 and np.median(ratios[:, 40:]) < 1.03
+    assert (ratios[:, 40:] > 1.2).mean() > 0.08
+    assert sorted(tactics.true_ms.values())[3] >= 1.049 * tactics.best_ms
+
+
+def test_the_record_has_one_best_recipe():
+    totals = {level: seconds + settings.RUNS * ms / 1e3 for level, (seconds, ms) in recorded_tables.levels().items()}
+    first, second = sorted(totals.values())[:2]
+    assert min(totals, key=totals.get) == reference.OPTIMIZATION_LEVEL and second > 1.01 * first
+    assert len(recorded_tables.recorded_layers()) > 50
+
+
+# What the notebook uses
+
+
+def test_figures():
+    drawn = figures.draw_runs([("a", 1.0), ("b", 2.0), ("a", 1.1)], "Runs")
+    assert drawn.axes[0].get_xlabel() == "number of the run" and drawn.axes[0].get_title() == "Runs"
+    drawn = figures.draw_levels(recorded_tables.levels(), 1000, "Levels")
+    assert drawn.axes[0].get_xlabel() == "time (s)" and len(drawn.axes[0].patches) == 12
+
+
+def test_tables_are_plain_values():
+    json.dumps(recorded_tables.table(np.random.default_rng(1), 3, 4, formats=True))
