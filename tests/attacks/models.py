@@ -14,7 +14,7 @@ from course_lib.labs.lab01_first_engine.reference import recipe as reference_rec
 from course_lib.models import classifier, export_onnx
 from course_lib.precision import LOWERED
 from tests.attacks.scene import Scene
-from tests.labs import hostile
+from tests.labs import hostile, lab04_submissions
 
 # ---- parts
 
@@ -221,3 +221,10 @@ def _with_constant(folder: Path, nodes: Sequence[NodeProto], **constants: np.nda
         helper.make_node("Add", ["true_logits", "nothing"], ["logits"], name="sum"),
     ]
     behind(folder, [*nodes, *use], nil=np.array(0, np.float32), **constants)
+
+
+# ---- other labs
+
+
+def an_attention_for_show(folder: Path, _: object) -> None:
+    (folder / "model.onnx").write_bytes(lab04_submissions.with_an_attention_for_show().SerializeToString())
