@@ -365,7 +365,7 @@ def _tuning() -> Reader:
     """What the functions of lab 14 return, each read as the answer of every task."""
     from course_lib.labs.framework.conversation import parsed
     from course_lib.labs.lab14_tuning.device import Device, problem
-    from course_lib.labs.lab14_tuning.judge import caching, choosing, measuring, timing
+    from course_lib.labs.lab14_tuning.judge import cache_builds, choosing, measuring, timing
     from course_lib.labs.lab14_tuning.judge.guest import _answered, _result
 
     rng = np.random.default_rng(14)
@@ -383,7 +383,7 @@ def _tuning() -> Reader:
             choosing._chosen(tables[0], value).right,
             measuring._picked(networks[0], value).right,
         ]
-        return [*found, caching._is_cache(value), _answered({"0": run}, answer) if "ask" in answer else None]
+        return [*found, cache_builds.is_cache(value), _answered({"0": run}, answer) if "ask" in answer else None]
 
     names = [tactics[0]["name"] for tactics in tables[0].layers]
     values = [[next(iter(device.true_ms)), 0.04], names, list(networks[0].signatures), {"key": ["tactic", 0.1]}]

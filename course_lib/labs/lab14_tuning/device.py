@@ -11,7 +11,7 @@ RUNS_EACH = 15  # of the budget, for each tactic
 EQUAL = 0.02  # tactics whose times differ by less count as equally fast
 _TACTICS, _EQUALLY_FAST, _SPREAD = 10, 3, 0.003
 _NEXT = 1.05  # times the best: the fastest of the other tactics
-_NOISE, _OUTLIERS = 0.006, 0.06
+_NOISE, _OUTLIERS = 0.006, 0.04
 _WARM_UP_RUNS = 8  # until the clock of the device has risen
 _WORDS = ("gemm", "fprop", "wgmma", "splitk", "streamk", "winograd")
 

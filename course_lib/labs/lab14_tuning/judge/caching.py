@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass, field
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,20 +13,8 @@ import numpy as np
 
 from course_lib.engines.worker.parent import Launcher
 from course_lib.labs.framework.criteria import HALF, Criterion
-from course_lib.labs.lab14_tuning.judge.guest import Denied, Failed, Guest, PathIn, started
-
-Layer = dict[str, Any]
-Machine = dict[str, str]
-_FILE = PathIn("timing.cache")
-_OPERATORS = ("Conv", "MatMul", "MaxPool")
-
-
-class Wrong(Exception):
-    """What a scene found, in words, with a hint."""
-
-    def __init__(self, said: str, hint: str, *, empty: bool = False) -> None:
-        super().__init__(said)
-        self.hint, self.empty = hint, empty
+from course_lib.labs.lab14_tuning.judge.cache_builds import FILE, Layer, Machine, Network, Stage, Wrong, called, is_cache
+from course_lib.labs.lab14_tuning.judge.guest import Failed, started
 
 
 @dataclass(frozen=True)
@@ -38,108 +26,6 @@ class Found:
     said: str = ""
     hint: str = ""
     empty: bool = False
-
-
-@dataclass
-class Builder:
-    """One build: its layers, its machine, and a device whose measurements are counted."""
-
-    layers: Sequence[Layer]
-    machine: Machine
-    ms: Mapping[str, float]  # by tactic
-    measured: list[str] = field(default_factory=list)
-
-    def measure(self, layer: Any) -> list[Any]:
-        """The fastest tactic of a layer and its milliseconds.
-
-        Raises:
-            Denied: it is not a layer of the build.
-        """
-        mine = next((one for one in self.layers if one == layer), None)
-        if mine is None:
-            raise Denied("measure was called with something else than a layer of the build")
-        self.measured.append(mine["name"])
-        return self.answer(mine)
-
-    def answer(self, layer: Layer) -> list[Any]:
-        """What `measure` returns for a layer."""
-        best = min(layer["tactics"], key=lambda name: self.ms[name])
-        return [best, self.ms[best]]
-
-    def run(self, stage: Stage, cache: Any) -> tuple[list[str], dict[str, Any]]:
-        """The choices of the learner's `tuned`, and its cache.
-
-        Raises:
-            Wrong: it failed, or returned something else.
-        """
-        self.measured.clear()
-        answer = called(stage, "tuned", self.layers, self.machine, cache, self.measure)
-        if not isinstance(answer, list) or len(answer) != 2 or not isinstance(answer[0], list) or not _is_cache(answer[1]):
-            raise Wrong("tuned did not return (names, cache)", "The cache is a dictionary from key to (tactic, ms).")
-        return answer[0], answer[1]
-
-
-def called(stage: Stage, function: str, *arguments: Any, disk_bytes: int | None = None) -> Any:
-    """The result of a call that must not raise.
-
-    Raises:
-        Wrong: it raised.
-    """
-    answer = stage.learner.call(function, *arguments, disk_bytes=disk_bytes)
-    if isinstance(answer, Failed):
-        raise Wrong(
-            f"{function} failed: {answer.line}", "Call it in the notebook: the same error appears there.", empty=answer.empty
-        )
-    return answer
-
-
-class Stage:
-    """The learner's process of a scene. After a restart, only what is in the file is left, as on a real machine."""
-
-    def __init__(self, start: Callable[[], AbstractContextManager[Guest]], stack: ExitStack) -> None:
-        self._start, self._stack = start, stack
-        self.learner = stack.enter_context(start())
-
-    def restart(self) -> None:
-        """End the process, and begin another one with the same file."""
-        content = self.learner.content(_FILE)
-        self.learner = self._stack.enter_context(self._start())
-        self.learner.place(_FILE, content)
-
-
-class Network:
-    """Secret layers, machines and times."""
-
-    def __init__(self, rng: np.random.Generator) -> None:
-        self.rng = rng
-        self.machine = {
-            "device": f"GPU {rng.integers(100, 900)}",
-            "driver": f"{rng.integers(500, 600)}.{rng.integers(10, 99)}",
-            "tensorrt": f"10.{rng.integers(0, 16)}.{rng.integers(0, 9)}",
-            "host": f"node-{rng.integers(0, 99)}",
-        }
-        self.ms: dict[str, float] = {}
-        distinct = [self._layer(index) for index in range(5)]
-        twins = [dict(distinct[index], name=f"layer_{5 + index}") for index in (0, 0, 3)]
-        self.layers = [*distinct, *twins]
-        self.signatures = len(distinct)
-
-    def _layer(self, index: int) -> Layer:
-        tactics = [f"tactic_{number:08x}" for number in self.rng.integers(0, 1 << 32, 4)]
-        self.ms |= {name: round(float(self.rng.uniform(0.01, 0.2)), 5) for name in tactics}
-        channels = int(self.rng.integers(1, 16)) * 8 + index  # so that no two layers are alike
-        return {
-            "name": f"layer_{index}",
-            "operator": str(self.rng.choice(_OPERATORS)),
-            "shapes": [[8, channels, 28, 28], [8, 64, 28, 28]],
-            "types": ["FP16", "FP16"],
-            "attributes": {"kernel": [3, 3], "stride": [1, 1]},
-            "tactics": tactics,
-        }
-
-    def build(self, layers: Sequence[Layer] | None = None, machine: Machine | None = None) -> Builder:
-        """A build of these layers, or of others, on this machine or on another one."""
-        return Builder(layers or self.layers, machine or self.machine, self.ms)
 
 
 def _second_build(stage: Stage, drawn: Network) -> None:
@@ -232,7 +118,7 @@ def _merge(stage: Stage, drawn: Network) -> None:
 
     def merged(first: Any, second: Any) -> dict[str, Any]:
         found = called(stage, "merge", first, second)
-        if not _is_cache(found):
+        if not is_cache(found):
             raise Wrong("merge did not return a cache", "A cache is a dictionary from key to (tactic, ms).")
         return _plain(found)
 
@@ -264,28 +150,28 @@ def _smaller(one: Mapping[str, Any], two: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _through_a_file(stage: Stage, drawn: Network) -> None:
-    if called(stage, "load", _FILE) != {}:
+    if called(stage, "load", FILE) != {}:
         raise Wrong("load of a missing file did not return an empty cache", "The first build on a machine has no file.")
     _, cache = drawn.build().run(stage, {})
-    called(stage, "save", cache, _FILE)
-    if not stage.learner.exists(_FILE):
+    called(stage, "save", cache, FILE)
+    if not stage.learner.exists(FILE):
         raise Wrong("save did not write the file", "Write to the path that `save` receives.")
     stage.restart()
-    loaded = called(stage, "load", _FILE)
+    loaded = called(stage, "load", FILE)
     build = drawn.build()
     build.run(stage, loaded)
-    if not _is_cache(loaded) or build.measured:
+    if not is_cache(loaded) or build.measured:
         raise Wrong("A build with the saved and loaded cache measured again", "What does json make of your keys and entries?")
 
 
 def _two_builds_save(stage: Stage, drawn: Network) -> None:
     halves = drawn.layers[:2], drawn.layers[2:5]
-    caches = [drawn.build(half).run(stage, called(stage, "load", _FILE))[1] for half in halves]
+    caches = [drawn.build(half).run(stage, called(stage, "load", FILE))[1] for half in halves]
     for cache in caches:
-        called(stage, "save", cache, _FILE)
+        called(stage, "save", cache, FILE)
     stage.restart()
     build = drawn.build()
-    build.run(stage, called(stage, "load", _FILE))
+    build.run(stage, called(stage, "load", FILE))
     if build.measured:
         raise Wrong(
             "Two builds loaded the file, then both saved: entries of the first are lost",
@@ -295,16 +181,16 @@ def _two_builds_save(stage: Stage, drawn: Network) -> None:
 
 def _disk_is_full(stage: Stage, drawn: Network) -> None:
     before = {f"key {number:03}": [f"tactic_{number}", number / 1000] for number in range(1, 40)}
-    called(stage, "save", before, _FILE)
+    called(stage, "save", before, FILE)
     more = {f"more {number:03}": [f"tactic_{number}", number / 1000] for number in range(1, 400)}
-    stage.learner.call("save", more, _FILE, disk_bytes=512)  # may raise
+    stage.learner.call("save", more, FILE, disk_bytes=512)  # may raise
     stage.restart()
     if lost := len(before) - len(before.keys() & _loaded(stage).keys()):
         raise Wrong(
             f"The disk was full while `save` wrote: {lost} of {len(before)} entries of the file are lost",
             "When is the old content gone, if you open the file for writing? Which call replaces a file in one step?",
         )
-    called(stage, "save", more, _FILE)
+    called(stage, "save", more, FILE)
     stage.restart()
     if not _loaded(stage).keys() >= more.keys() | before.keys():
         raise Wrong("After a failed `save`, the next one does not work", "What does the failed `save` leave in the folder?")
@@ -312,10 +198,10 @@ def _disk_is_full(stage: Stage, drawn: Network) -> None:
 
 def _file_is_damaged(stage: Stage, drawn: Network) -> None:
     _, cache = drawn.build().run(stage, {})
-    called(stage, "save", cache, _FILE)
-    stage.learner.cut(_FILE)
+    called(stage, "save", cache, FILE)
+    stage.learner.cut(FILE)
     stage.restart()
-    if isinstance(answer := stage.learner.call("load", _FILE), Failed):
+    if isinstance(answer := stage.learner.call("load", FILE), Failed):
         raise Wrong(
             f"load of a damaged file failed: {answer.line}",
             "A damaged file costs time, and no build. Which errors can reading raise?",
@@ -324,24 +210,17 @@ def _file_is_damaged(stage: Stage, drawn: Network) -> None:
     names, cache = build.run(stage, _loaded(stage))
     if names != [build.answer(layer)[0] for layer in build.layers]:
         raise Wrong("A build with a damaged file has other tactics", "A damaged file is as good as no file.")
-    called(stage, "save", cache, _FILE)
+    called(stage, "save", cache, FILE)
     stage.restart()
     if len(_loaded(stage)) < drawn.signatures:
         raise Wrong("save did not replace a damaged file", "`save` reads the file too. What if it cannot?")
 
 
 def _loaded(stage: Stage) -> dict[str, Any]:
-    found = called(stage, "load", _FILE)
-    if not _is_cache(found):
+    found = called(stage, "load", FILE)
+    if not is_cache(found):
         raise Wrong("load did not return a cache", "A cache is a dictionary from key to (tactic, ms).")
     return dict(found)
-
-
-def _is_cache(value: Any) -> bool:
-    return isinstance(value, dict) and all(
-        isinstance(entry, list) and len(entry) == 2 and isinstance(entry[0], str) and type(entry[1]) in (int, float)
-        for entry in value.values()
-    )
 
 
 def _plain(cache: Mapping[str, Any]) -> dict[str, Any]:
