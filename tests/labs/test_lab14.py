@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import itertools
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from course_lib import labs
-from course_lib.errors import EngineError
 from course_lib.grading.isolation import sandbox
 from course_lib.grading.judge.judging import judge
 from course_lib.labs import Examiner, Outcome
-from course_lib.labs.framework.conversation import Conversation
 from course_lib.labs.framework.submission_files import MISSING_FILE
 from course_lib.labs.lab14_tuning import figures, recorded_tables, reference
 from course_lib.labs.lab14_tuning.device import Device, problem
@@ -290,42 +287,6 @@ def test_what_a_function_may_do_to_its_judge(body, words, tmp_path, monkeypatch)
     (tmp_path / "timing.py").write_text(f"def fastest(tactics, run, budget):\n {body}\n")
     outcome = examined(tmp_path, "timing")
     assert outcome.points == 0 and words in outcome.message, outcome.message
-
-
-@pytest.mark.parametrize(
-    ("line", "words"),
-    [
-        ("[]", "another form"),
-        ("no", "another form"),
-        ("[" * 100_000, "another form"),
-        ('{"a": ' + "[" * 50 + "]" * 50 + "}", "another form"),
-        ("", "another form"),
-    ],
-)
-def test_a_line_in_another_form_is_rejected(line, words):
-    program = f"import sys; sys.stdin.readline(); print({line!r}, flush=True)"
-    with (
-        Conversation([sys.executable, "-c", program], time_limit_s=20) as conversation,
-        pytest.raises(EngineError, match=words),
-    ):
-        conversation.ask({})
-
-
-def test_a_process_that_does_not_read_is_stopped():
-    with (
-        Conversation([sys.executable, "-c", "import time; time.sleep(60)"], time_limit_s=1) as conversation,
-        pytest.raises(EngineError, match="did not finish within 1 s"),
-    ):
-        conversation.ask({"text": "x" * (1 << 22)})
-
-
-def test_a_process_that_has_ended_is_named():
-    with Conversation([sys.executable, "-c", "pass"], time_limit_s=20) as conversation:
-        conversation.process.wait()
-        with pytest.raises(EngineError, match="its process ended"):
-            conversation.ask({"text": "x" * (1 << 22)})
-    with pytest.raises(EngineError, match="cannot start"):
-        Conversation(["no-such-program"], time_limit_s=1)
 
 
 def test_what_is_sent_and_called_back(tmp_path):
