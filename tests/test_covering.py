@@ -10,6 +10,7 @@ STARTED = (
     "course_lib.__main__",
     "course_lib.labs.lab08_serving.reference.",
     "course_lib.labs.lab08_serving.sandboxed.server_host",
+    "course_lib.standin.pycuda_modules.autoinit",  # the stand-in imports it as pycuda.autoinit
 )
 
 

@@ -16,7 +16,7 @@ from course_lib.labs import Examiner, Outcome
 from course_lib.labs.framework.submission_files import MISSING_FILE
 from course_lib.labs.lab14_tuning import figures, recorded_tables, reference
 from course_lib.labs.lab14_tuning.device import Device, problem
-from course_lib.labs.lab14_tuning.judge import choosing, measuring, settings
+from course_lib.labs.lab14_tuning.judge import cache_builds, choosing, measuring, settings
 from course_lib.labs.lab14_tuning.judge.guest import Failed, PathIn, started
 from course_lib.recipe import Recipe
 from tests.labs import lab14_submissions as made
@@ -340,6 +340,20 @@ def test_the_record_has_one_best_recipe():
     first, second = sorted(totals.values())[:2]
     assert min(totals, key=totals.get) == reference.OPTIMIZATION_LEVEL and second > 1.01 * first
     assert len(recorded_tables.recorded_layers()) > 50
+
+
+@pytest.mark.parametrize(
+    ("value", "right"),
+    [
+        ({}, True),
+        ({"key": ["tactic", 0.5]}, True),
+        ({"key": ["tactic", True]}, False),
+        ({"key": ["tactic"]}, False),
+        ([], False),
+    ],
+)
+def test_what_has_the_form_of_a_cache(value, right):
+    assert cache_builds.is_cache(value) == right
 
 
 # What the notebook uses

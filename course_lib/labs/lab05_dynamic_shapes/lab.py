@@ -140,7 +140,9 @@ class DynamicShapes(Lab):
             "shares": "A batch goes to the first profile that accepts it, in the recipe's order, not to the one that fits best.",
             "padding": "A batch of b texts with s tokens, run at B x S, computes B * S tokens and b * s of them are text.",
         }[next(name for name, fine in right.items() if not fine)]
-        found = right["padding"] or (right["shares"] and len(claimed.shares) > 1)  # the share of a single profile proves nothing
+        found = right["padding"] or (
+            right["shares"] and len(claimed.shares) > 1
+        )  # the share of a single profile proves nothing
         tier = "partial" if found else "none"
         return self.outcome("account", tier, f"Not right yet: {wrong}.", hint, share=0.5)
 
