@@ -188,7 +188,12 @@ def memcpy_htod_async(dest: Any, src: Any, stream: Stream | None = None) -> None
 
 def memcpy_dtoh_async(dest: Any, src: Any, stream: Stream | None = None) -> None:
     host = _bytes_of(dest)
-    row = ["out", _handle(stream), int(src), host.nbytes, *_place(host, _pagelocked(dest))]
+    memory = _pagelocked(dest)
+    if memory is not None and not _device("cuMemcpyDtoHAsync").is_capturing(_handle(stream)):
+        host[...] = (
+            0xFF  # from now on the GPU may write here: who reads before a wait sees neither the old bytes nor the new ones
+        )
+    row = ["out", _handle(stream), int(src), host.nbytes, *_place(host, memory)]
     _copy("cuMemcpyDtoHAsync", host.nbytes, stream, lambda device: np.copyto(host, device), int(src), row=row)
 
 

@@ -26,3 +26,15 @@ def forges_rows(folder: Path, scene: Scene) -> None:
 
 def answers_for_its_process(folder: Path, scene: Scene) -> None:
     made.write(folder, made.ANSWERS_FOR_ITS_PROCESS)
+
+
+def reads_late(folder: Path, scene: Scene) -> None:
+    made.write(folder, made.changed(made.READS_LATE))
+
+
+def shares_its_answers(folder: Path, scene: Scene) -> None:
+    made.write(folder, made.changed(made.SHARES_ITS_ANSWERS))
+
+
+def adds_an_empty_row(folder: Path, scene: Scene) -> None:
+    made.write(folder, made.ADDS_AN_EMPTY_ROW)

@@ -193,6 +193,48 @@ gpu.Gpu.note = smaller
 """
 )
 
+# The rows of an answer are read when the next copy to the same pinned memory is already in flight.
+READS_LATE = {
+    """            one.finish(answers)
+            answers[number] = None
+            if one.start(number, request):
+                turn = 1 - turn
+""": """            late = one.pending
+            one.stream.synchronize()
+            answers[number] = None
+            if one.start(number, request):
+                turn = 1 - turn
+            if late:
+                answers[late[0]] = one.host_out[: late[1]].copy()
+"""
+}
+
+# Both sets copy their answers home to the same pinned memory.
+SHARES_ITS_ANSWERS = {
+    "self.host_out = cuda.pagelocked_empty((LARGEST[-1], SCORES), np.float32)": "self.host_out = shared",
+    "def __init__(self, engine):": "def __init__(self, engine, shared):",
+    "sets = [BufferSet(engine), BufferSet(engine)]": """shared = cuda.pagelocked_empty((LARGEST[-1], SCORES), np.float32)
+    sets = [BufferSet(engine, shared), BufferSet(engine, shared)]""",
+    "        del engine\n": "        del engine, shared\n",
+}
+
+# The trace has a row without a kind.
+ADDS_AN_EMPTY_ROW = (
+    SERVING_LOOP
+    + """
+
+import sys
+
+served = serve
+
+
+def serve(plan, requests):
+    answers = served(plan, requests)
+    sys.modules["course_lib.standin.gpu"].current()._trace.append([])
+    return answers
+"""
+)
+
 # The trace has copies of another size than their data.
 FORGES_SIZES = (
     SERVING_LOOP

@@ -609,6 +609,13 @@ def test_an_attention_that_the_network_does_not_need_stands_in_for_none(given):
     assert LAB._kernels(replace(reference, products=4), reference).tier == "none"
 
 
+def test_bf16_counts_as_wide(given):
+    """It never overflows, so nothing would have to be found."""
+    table = build(cast(given, "bf16", keep=[]), RECIPE.model_copy(update={"precision": "bf16"}), backend="tensorrt_rtx").layers
+    found = Kernels.of(table)
+    assert found.wide > found.total // 2 and found.wide_types == "FP32 or BF16"
+
+
 def test_an_attention_for_show_does_not_count(tmp_path, submission):
     """The layer table shows four fused ones and no split one."""
     examined = submission(with_an_attention_for_show())

@@ -19,6 +19,7 @@ from course_lib.errors import CourseError, EngineError, ExaminerFault
 from course_lib.grading.isolation import sandbox
 from course_lib.grading.judge.judging import judge
 from course_lib.labs import Examination, Examiner
+from course_lib.labs.framework.examination import Allowance
 from course_lib.labs.lab07_profiling import causes as lab07_causes
 from course_lib.labs.lab07_profiling import figures
 from course_lib.labs.lab07_profiling import service as services
@@ -400,6 +401,16 @@ def test_nothing_of_a_submission_is_alive_while_others_are_timed(tmp_path):
     size = trace.stat().st_size
     time.sleep(0.2)
     assert size == trace.stat().st_size > 0
+
+
+def test_a_slow_start_counts_although_it_is_not_timed():
+    """Each stream starts the pipeline anew, so seconds before the first answer would hold the grader for minutes."""
+    examiner = Examiner()
+    rng = examiner.rng()
+    with services.started(REFERENCE, examiner) as truth, pytest.raises(EngineError, match="more than 0 s in all"):
+        throughput.Restarted(
+            lambda: services.started(REFERENCE, examiner), truth, lambda: fresh_stream([3], rng), left=Allowance(0.0)
+        ).time_ms(fresh_stream([3], rng))
 
 
 def test_answers_are_looked_at_while_they_are_timed():

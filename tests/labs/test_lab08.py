@@ -400,6 +400,12 @@ WRONG = {
     "wrong model name": (('"scorer"', '"payments"'), "none", "payments", "its folder"),
     "wrong type": (("TYPE_FP32 dims: [ 8 ]", "TYPE_FP16 dims: [ 8 ]"), "none", "TYPE_FP16", "float32"),
     "on the CPU": (("KIND_GPU", "KIND_CPU"), "none", "not on the GPU", "KIND_GPU"),
+    "one GPU, named many times": (
+        ("count: 2", "count: 2 gpus: [0, 0, 0, 0, 0, 0, 0, 0, 0]"),
+        "none",
+        "18 instances",
+        "KIND_GPU",
+    ),
     "another GPU": (("count: 2", "count: 2 gpus: 1"), "none", "another GPU", "KIND_GPU"),
     "one instance": (("count: 2", "count: 1"), "partial", "one instance", "execution context"),
     "milliseconds": (("microseconds: 1000", "microseconds: 1000000"), "partial", "1000000", "unit is a microsecond"),

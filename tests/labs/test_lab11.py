@@ -500,6 +500,7 @@ def test_cheat_an_answer_that_is_not_an_array(tmp_path):
 @pytest.mark.parametrize(
     "answer",
     [b"", b"[]", b"{}", b'{"search": 1}', b'{"search": [1]}', b'{"search": [{"dtype": "O", "shape": [1], "data": ""}]}',
+     b'{"search": [{"dtype": "1)", "shape": [1], "data": ""}]}',
      b'{"search": [{"dtype": "<f4", "shape": [-1], "data": ""}]}', b'{"search": [{"dtype": "<f4", "shape": [9999999999], "data": "AA=="}]}',
      b"[" * 5000],
 )  # fmt: skip

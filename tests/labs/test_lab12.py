@@ -167,10 +167,13 @@ def test_a_loop_that_never_ends_is_stopped(tmp_path, monkeypatch):
         (made.ON_THE_HOST, "overlap", "Solve task 1 first"),
         (made.UPLOADS_ITS_ANSWERS, "answers", "that no run computed from a request"),
         (made.UPLOADS_ITS_ANSWERS, "leaks", "Solve task 1 first"),
-        (made.DROPS_WAITS, "order", "Device memory was freed while"),
+        (made.DROPS_WAITS, "order", "that the host had not waited for"),
         (made.DROPS_WAITS, "overlap", "is not timed"),
         (made.FORGES_ROWS, "overlap", "Solve task 1 first"),
         (made.FORGES_SIZES, "answers", "a trace that the stand-in does not write"),
+        (made.changed(made.READS_LATE), "answers", "what fresh memory holds"),
+        (made.changed(made.SHARES_ITS_ANSWERS), "order", "A buffer is used again too early"),
+        (made.ADDS_AN_EMPTY_ROW, "order", "a trace that the stand-in does not write"),
     ],
 )
 def test_a_cheat_gains_nothing(source, task, words, tmp_path, in_process):
@@ -229,6 +232,18 @@ ORDERS: dict[str, tuple[list[tuple[Any, ...]], str]] = {
     "nothing waits at the end": ([copy(10), run(10)], "When `serve` ended, the host had not waited for the copy of rows"),
     "freed in flight": ([copy(10), ("free", 1 << 20), WAIT], "Device memory was freed while the copy of rows"),
     "another engine": ([("engine", 4, "f" * 64), ("context", 9, 4), copy(10), run(10, 9), WAIT], "another engine than the given plan's"),
+    "an answer is overwritten before it is read": (
+        [("pin", 7, 1024), ("out", 10, 1 << 21, 1024, 7, 0), ("out", 10, 1 << 21, 1024, 7, 0), WAIT],
+        "overwrites pinned bytes of an earlier copy that the host had not waited for",
+    ),
+    "an answer is read before it is overwritten": (
+        [("pin", 7, 1024), ("out", 10, 1 << 21, 1024, 7, 0), ("sync_stream", 10), ("out", 10, 1 << 21, 1024, 7, 0), WAIT],
+        "",
+    ),
+    "answers lie side by side": (
+        [("pin", 7, 1024), ("out", 10, 1 << 21, 512, 7, 0), ("out", 10, 1 << 21, 512, 7, 512), WAIT],
+        "",
+    ),
     "a lost device": ([run(10, scores=7), ("lost", ""), ("after_loss", "enqueueV3")], "touches an address that is not device memory"),
 }  # fmt: skip
 

@@ -572,6 +572,7 @@ def test_cheat_a_rounding_that_takes_the_references(tmp_path):
     "answer",
     [b"", b"[]", b"{}", b'{"train": 1}', b'{"train": [1]}', b'{"train": [{"layers": {"stem": 1}}]}',
      b'{"train": [{"layers": {"stem": {"codes": {"dtype": "O", "shape": [1], "data": ""}}}, "seen": 3}]}',
+     b'{"train": [{"layers": {"stem": {"codes": {"dtype": "1)", "shape": [1], "data": ""}}}, "seen": 3}]}',
      b'{"train": [{"seen": 1e999}]}', b'{"train": [{"layers": 3, "seen": 3}]}', b"[" * 5000],
 )  # fmt: skip
 def test_a_hostile_process_is_read_in_one_line(answer):

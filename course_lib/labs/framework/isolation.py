@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import select
 import signal
@@ -12,11 +13,13 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import Any, TypeVar
 
 import course_lib
 from course_lib.engines.worker.parent import Launcher
 from course_lib.errors import CourseError, EngineError
 
+_T = TypeVar("_T")
 _LIBRARY = str(Path(course_lib.__file__).resolve().parent.parent)
 _CHILD = "import sys; sys.path.insert(0, sys.argv[1]); from {} import main; main()"
 _LOADER = """
@@ -27,6 +30,7 @@ def load(name, text):
     return module
 """
 _DONE, _REJECTED, _FAILED = b"+", b"-", b"!"  # how an answer of `transform` begins
+_MOST_MARKS = 1_000_000  # of brackets, commas and colons in an answer
 _LONGEST = 500  # bytes of a complaint
 _PIECE = 1 << 16  # bytes that go in or out at a time
 
@@ -114,6 +118,27 @@ def text_command(*modules: ModuleType) -> list[str]:
 
 class Rejected(EngineError):
     """The course's own code rejected the model that it was to transform."""
+
+
+def read_hostile(answer: bytes, read: Callable[[Any], _T], complaint: str) -> _T:
+    """What `read` makes of the JSON value in an answer that may be hostile.
+
+    Args:
+        read: takes the value. Each error in it but an `EngineError` is an invalid answer: a list of classes always misses one, such as
+            the SyntaxError of a strange dtype.
+        complaint: the message about an invalid answer.
+
+    Raises:
+        EngineError: the answer is not JSON, would take hundreds of MB as Python values, or `read` failed.
+    """
+    try:
+        if sum(answer.count(mark) for mark in b"[{,:") > _MOST_MARKS:
+            raise ValueError
+        return read(json.loads(answer))
+    except EngineError:
+        raise
+    except Exception:
+        raise EngineError(complaint) from None
 
 
 def transformed(module: str, model: bytes, *, launcher: Launcher | None = None, time_limit_s: float = 60.0) -> bytes:

@@ -25,8 +25,9 @@ class Kernels:
 
     Attributes:
         total: all kernels.
-        wide: those that read FP32 activations or hold FP32 weights.
+        wide: those that read activations or hold weights in FP32, or in BF16, which is no answer to this lab's question.
         attention: fused attention kernels in half precision.
+        wide_types: the types of the wide ones, for a message.
         products: products of two activations outside of these kernels: two for each attention that is split.
     """
 
@@ -34,6 +35,7 @@ class Kernels:
     wide: int
     attention: int
     products: int
+    wide_types: str = "FP32"
 
     @property
     def share(self) -> float:
@@ -46,9 +48,10 @@ class Kernels:
         kernels = table.kernels
         return cls(
             total=len(kernels),
-            wide=sum("Float" in kernel.dtypes for kernel in kernels),
+            wide=sum(bool({"Float", "BFloat16"} & kernel.dtypes) for kernel in kernels),
             attention=sum(_is_half_attention(kernel) for kernel in kernels),
             products=sum(_is_product_of_activations(kernel, table) for kernel in kernels),
+            wide_types="FP32 or BF16" if any("BFloat16" in kernel.dtypes for kernel in kernels) else "FP32",
         )
 
 

@@ -140,9 +140,8 @@ class MixedPrecision(Lab):
         """The outputs of the graph with every rounding that it specifies, so that the figures are the same on every machine."""
         yours, reference = Kernels.of(plan.layers), reference_kernels(examiner.builder)
         if yours.wide > (most := reference.total // 2):
-            message = (
-                f"{yours.wide} of {yours.total} kernels compute in FP32; at most {most} may, so this is not an FP16 engine."
-            )
+            said = f"{yours.wide} of {yours.total} kernels compute in {yours.wide_types}; at most {most} may"
+            message = f"{said}, so this is not an FP16 engine."
             hint = "Which nodes break alone? Only these nodes, and the nodes that read their outputs, have to stay in FP32."
             return Examination(self.zero_outcomes(message, hint, ("error", "kernels")), plan)
         on_cpu = replace(examiner, runner="onnxruntime")
@@ -214,7 +213,7 @@ class MixedPrecision(Lab):
         # Two products of activations are a split attention, whatever other attention the graph has in its place.
         split = min(reference.attention, max(reference.attention - yours.attention, -(-yours.products // 2)))
         said = (
-            f"{yours.wide} of {yours.total} kernels compute in FP32 ({100 * yours.share:.0f} % in FP16); "
+            f"{yours.wide} of {yours.total} kernels compute in {yours.wide_types} ({100 * yours.share:.0f} % in FP16); "
             f"the reference has {reference.wide} of {reference.total}. "
             f"{reference.attention - split} of {reference.attention} attentions are one kernel."
         )

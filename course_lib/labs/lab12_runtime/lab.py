@@ -151,6 +151,11 @@ class ByHand(Lab):
         if plain.replay.mistakes:
             said = "A loop with a mistake in the order of its calls is not timed: work that does not wait is fast and wrong."
             return self.outcome("overlap", "none", said, "Solve task 2 first.")
+        if plain.replay.runs < len(plain.scene.requests):
+            said = f"{plain.replay.runs} runs answer {len(plain.scene.requests)} requests: each request must have a run of its own."
+            return self.outcome(
+                "overlap", "none", said, "In a service, the next request has not come when this one can be answered."
+            )
         found = schedule(plain.recorded.steps).time_us
         serial, two = (turns(plain.scene.requests, sets).time_us for sets in (1, 2))
         most, half_most = SLOWER * two, (serial + two) / 2

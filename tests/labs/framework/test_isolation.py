@@ -5,10 +5,11 @@ from __future__ import annotations
 import sys
 import time
 
+import numpy as np
 import pytest
 
 from course_lib.errors import EngineError
-from course_lib.labs.framework.isolation import run_isolated
+from course_lib.labs.framework.isolation import read_hostile, run_isolated
 
 
 def run(code: str, question: bytes = b"", *, launcher=None, time_limit_s: float = 20, max_bytes: int = 1 << 20) -> bytes:
@@ -61,3 +62,28 @@ def test_what_is_no_answer_is_one_line(code, words):
 def test_command_that_does_not_exist():
     with pytest.raises(EngineError, match="cannot start"):
         run_isolated(["/nowhere/python"], b"", time_limit_s=1, max_bytes=1)
+
+
+@pytest.mark.parametrize(
+    ("answer", "read"),
+    [
+        (b"no JSON", dict),
+        (b'{"a": 1}', lambda value: value["b"]),
+        (b'"1)"', np.dtype),  # numpy evaluates it, and raises SyntaxError
+        (b"[" * 100_000, list),
+        (b"[" + b"{}," * 1_000_000 + b"0]", list),
+    ],
+    ids=["not JSON", "a key that is missing", "a class that nobody expected", "deep", "millions of values"],
+)
+def test_a_hostile_answer_is_the_submissions_fault_whatever_it_raises(answer, read):
+    with pytest.raises(EngineError, match=r"^it is not an answer$"):
+        read_hostile(answer, read, "it is not an answer")
+
+
+def test_an_error_that_the_reader_names_stays():
+    def read(value: object) -> None:
+        raise EngineError(f"{value} is too many")
+
+    with pytest.raises(EngineError, match="7 is too many"):
+        read_hostile(b"7", read, "it is not an answer")
+    assert read_hostile(b'{"a": [1]}', lambda value: value["a"], "") == [1]

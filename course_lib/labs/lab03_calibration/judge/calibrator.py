@@ -12,7 +12,7 @@ from typing import Any
 
 from course_lib.engines.worker.parent import Launcher
 from course_lib.errors import EngineError
-from course_lib.labs.framework.isolation import run_isolated
+from course_lib.labs.framework.isolation import read_hostile, run_isolated
 from course_lib.labs.framework.submission_files import read_text
 from course_lib.labs.lab03_calibration.judge.entropy import broken_rule
 from course_lib.labs.lab03_calibration.judge.histograms import Question
@@ -122,13 +122,13 @@ def ask_calibrator(
 
 def _read(answer: bytes, questions: Sequence[Question]) -> list[Answers]:
     """The answer of a process that may be hostile."""
-    try:
-        values = json.loads(answer)
+
+    def read(values: Any) -> list[Answers]:
         if error := values.get("error"):
             raise EngineError(_line(error))
         return [Answers(method, questions, _found(values[method], len(questions))) for method in METHODS if method in values]
-    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
-        raise EngineError("calibrator.py did not return one number for each histogram") from None
+
+    return read_hostile(answer, read, "calibrator.py did not return one number for each histogram")
 
 
 def _found(rows: Any, count: int) -> list[float | str]:

@@ -21,7 +21,7 @@ import numpy as np
 
 from course_lib.engines.worker.parent import Launcher
 from course_lib.errors import EngineError
-from course_lib.labs.framework.isolation import run_isolated
+from course_lib.labs.framework.isolation import read_hostile, run_isolated
 from course_lib.labs.lab06_plugin.sandboxed import examine_plugin
 from course_lib.migration.tables import bindings
 from course_lib.plugins.launchers import DTYPES
@@ -82,15 +82,15 @@ def check_contract(source: str, rng: np.random.Generator, launcher: Launcher | N
         source, {"nonce": nonce, "questions": {n: [q.arguments for q in several] for n, several in asked.items()}}
     )
     answer = run_isolated(command, message, launcher=launcher, time_limit_s=TIME_LIMIT_S, max_bytes=1 << 20)
-    try:
-        found = json.loads(answer)
+
+    def read(found: Any) -> list[Check]:
         if "error" in found:
             raise EngineError(_line(found["error"]))
         if found["nonce"] != nonce:
             raise ValueError("an answer to another question")
         return [_check(title, hint, names, asked, found) for title, hint, names in _CHECKS]
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        raise EngineError("rope_plugin.py's process sent an invalid answer") from None
+
+    return read_hostile(answer, read, "rope_plugin.py's process sent an invalid answer")
 
 
 def _check(title: str, hint: str, names: Sequence[str], asked: dict[str, list[_Question]], found: dict[str, Any]) -> Check:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
 
 from course_lib.benchmark import Comparison, compare, speedup
 from course_lib.labs.framework.criteria import ALL, Criterion, all_met, reaches_threshold
-from course_lib.labs.framework.examination import Examiner, TimedWorker
+from course_lib.labs.framework.examination import Allowance, Examiner, TimedWorker
 from course_lib.labs.lab07_profiling import reference_causes
 from course_lib.labs.lab07_profiling import service as services
 from course_lib.labs.lab07_profiling.judge.answers import CLOSE, check
@@ -29,25 +29,31 @@ Latencies = Mapping[str, np.ndarray]
 
 @dataclass(frozen=True)
 class Restarted:
-    """The submission, started again for each stream, so that none of its threads can slow down the others."""
+    """The submission, started again for each stream, so that none of its threads can slow down the others.
+
+    Attributes:
+        left: the time that all of its streams may take together, with their starts.
+    """
 
     start: Callable[[], AbstractContextManager[TimedWorker]]
     truth: TimedWorker
     fresh: Callable[[], Stream]
     most_off: float = CLOSE
+    left: Allowance = field(default_factory=lambda: Allowance(float("inf")), repr=False)
 
     def time_ms(self, feeds: Stream) -> float:
         """Time from the first byte sent to the last byte received, after a warm-up stream.
 
         Raises:
-            EngineError: the pipeline failed, or its answers differ from the given pipeline's.
+            EngineError: the pipeline failed, took too long in all, or its answers differ from the given pipeline's.
         """
-        expected = services.answers(self.truth, feeds)
+        expected, began = services.answers(self.truth, feeds), time.monotonic()
         with self.start() as service:
             services.answers(service, self.fresh())
             started = time.perf_counter()
             found = services.answers(service, feeds)
             elapsed_ms = 1e3 * (time.perf_counter() - started)
+        self.left.spend(time.monotonic() - began)
         check(expected, found, self.most_off)
         return elapsed_ms
 
@@ -72,7 +78,9 @@ def race(source: str, examiner: Examiner, *, floor_only: bool = False, most_off:
         texts |= {cause: services.reference((cause,)) for cause in reference_causes.GUILTY}
     with ExitStack() as stack:
         ours = {name: stack.enter_context(services.started(text, examiner, ours=True)) for name, text in texts.items()}
-        yours = Restarted(lambda: services.started(source, examiner), ours["reference"], fresh, most_off)
+        yours = Restarted(
+            lambda: services.started(source, examiner), ours["reference"], fresh, most_off, Allowance(examiner.answer_s)
+        )
         measuring = partial(
             compare,
             {**ours, "yours": yours},

@@ -158,7 +158,9 @@ def _instances(config: Config) -> Iterator[Mistake]:
     counts = [int(group["count"]) for group in groups]
     if any(count < 0 for count in counts):
         yield Mistake("an instance_group has a negative count", hint, True)
-    if (total := sum(max(1, count) for count in counts)) > MOST_INSTANCES:
+    if (
+        total := sum(max(1, count) * max(1, len(group["gpus"])) for count, group in zip(counts, groups, strict=True))
+    ) > MOST_INSTANCES:
         yield Mistake(
             f"there are {total} instances in all groups, expected at most {MOST_INSTANCES}: each has its own memory", hint, True
         )

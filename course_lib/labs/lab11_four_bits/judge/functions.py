@@ -13,7 +13,7 @@ import numpy as np
 from course_lib.engines.worker.parent import Launcher
 from course_lib.errors import EngineError
 from course_lib.labs.framework import learner_code
-from course_lib.labs.framework.isolation import run_isolated, text_command
+from course_lib.labs.framework.isolation import read_hostile, run_isolated, text_command
 from course_lib.labs.framework.submission_files import read_text
 from course_lib.labs.lab11_four_bits.sandboxed import call_functions
 from course_lib.labs.lab11_four_bits.sandboxed.call_functions import MOST_BYTES, encoded
@@ -62,8 +62,8 @@ def parsed(answer: bytes, counts: Mapping[str, int]) -> dict[str, list[Answer]]:
     Raises:
         EngineError: it does not have this form, or the file failed as a whole.
     """
-    try:
-        values = json.loads(answer)
+
+    def read(values: Any) -> dict[str, list[Answer]]:
         if error := values.get("error"):
             raise EngineError(_line(error))
         found = {}
@@ -73,8 +73,8 @@ def parsed(answer: bytes, counts: Mapping[str, int]) -> dict[str, list[Answer]]:
                     raise ValueError(function)
                 found[function] = [_decoded(row) for row in values[function]]
         return found
-    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError, MemoryError):
-        raise EngineError("it did not return one array for each call") from None
+
+    return read_hostile(answer, read, "it did not return one array for each call")
 
 
 def _wire(argument: Any) -> Any:

@@ -40,6 +40,14 @@ def host_overwritten(stream: str) -> Mistake:
     )
 
 
+def never_read(label: str) -> Mistake:
+    """A copy home overwrites rows that the host had no safe moment to read."""
+    return Mistake(
+        f"{label[0].upper()}{label[1:]} overwrites pinned bytes of an earlier copy that the host had not waited for.",
+        "The host may read an answer only after a wait, and before the next copy to the same bytes. Wait and take the rows first.",
+    )
+
+
 def freed_in_flight(label: str) -> Mistake:
     """Memory was freed while work that uses it was in flight."""
     return Mistake(

@@ -13,7 +13,7 @@ import numpy as np
 
 from course_lib.engines.worker.parent import Launcher
 from course_lib.errors import EngineError
-from course_lib.labs.framework.isolation import module_command, run_isolated
+from course_lib.labs.framework.isolation import module_command, read_hostile, run_isolated
 from course_lib.labs.framework.submission_files import read_text
 from course_lib.labs.lab12_runtime import network
 from course_lib.labs.lab12_runtime.requests import Scene
@@ -94,15 +94,15 @@ def parsed(answer: bytes, scenes: int) -> list[Recorded]:
     Raises:
         EngineError: it does not have the form of an answer about so many scenes, or the file failed as a whole.
     """
-    try:
-        values = json.loads(answer)
+
+    def read(values: Any) -> list[Recorded]:
         if error := values.get("error"):
             raise EngineError(_text(error))
         if len(values["scenes"]) != scenes:
             raise ValueError
         return [_recorded(scene) for scene in values["scenes"]]
-    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError, MemoryError):
-        raise EngineError(_INVALID) from None
+
+    return read_hostile(answer, read, _INVALID)
 
 
 def _recorded(scene: Mapping[str, Any]) -> Recorded:

@@ -55,12 +55,14 @@ class Replay:
         mistakes: in the order of the calls.
         left: how many of each kind in `TAKEN` remain at the end.
         rows: of all runs together.
+        runs: their number.
     """
 
     homes: list[Home] = field(default_factory=list)
     mistakes: list[Mistake] = field(default_factory=list)
     left: Mapping[str, int] = field(default_factory=dict)
     rows: int = 0
+    runs: int = 0
 
 
 @dataclass
@@ -218,6 +220,7 @@ class _Replaying:
         copied = COMPUTED if (origins == COPIED).all() else NOTHING
         self._memory.write(scores, computed.reshape(-1).view(np.uint8), copied)
         self.found.rows += rows
+        self.found.runs += 1
 
     def _use(self, address: int, size: int, work: Work, label: str, *, writes: bool) -> None:
         """Note an access to device memory, and the mistakes in it."""
@@ -234,7 +237,14 @@ class _Replaying:
             block = self._pinned[step.block]
             if step.offset + step.size > block.size:
                 raise InvalidTrace
-            self._races(block, Access(step.offset, step.offset + step.size, writes, work, label))
+            access = Access(step.offset, step.offset + step.size, writes, work, label)
+            # The host can read rows only between the end of a copy home and the call of the next one to the same bytes.
+            unread = writes and any(
+                old.writes and old.conflicts(access) and not self._order.ended(old.work) for old in block.accesses
+            )
+            self._races(block, access)
+            if unread:
+                self._mistake(mistakes.never_read(label))
         self._note(work, label)
 
     def _races(self, block: Block, access: Access) -> None:

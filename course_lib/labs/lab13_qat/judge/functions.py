@@ -13,7 +13,7 @@ import numpy as np
 
 from course_lib.engines.worker.parent import Launcher
 from course_lib.errors import EngineError
-from course_lib.labs.framework.isolation import run_isolated
+from course_lib.labs.framework.isolation import read_hostile, run_isolated
 from course_lib.labs.framework.submission_files import read_text
 from course_lib.labs.lab13_qat.sandboxed import call_qat
 from course_lib.labs.lab13_qat.sandboxed.call_qat import MOST_BYTES, sent
@@ -59,8 +59,8 @@ def parsed(answer: bytes, counts: Mapping[str, int]) -> dict[str, list[Arrays | 
     Raises:
         EngineError: it does not have this form, or the file failed as a whole.
     """
-    try:
-        values = json.loads(answer)
+
+    def read(values: Any) -> dict[str, list[Arrays | str]]:
         if error := values.get("error"):
             raise EngineError(_line(error))
         found: dict[str, list[Arrays | str]] = {}
@@ -70,8 +70,8 @@ def parsed(answer: bytes, counts: Mapping[str, int]) -> dict[str, list[Arrays | 
                     raise ValueError(function)
                 found[function] = [_error(row) if "error" in row else _arrays(row) for row in values[function]]
         return found
-    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError, MemoryError):
-        raise EngineError("it did not return arrays of the form that the tasks give") from None
+
+    return read_hostile(answer, read, "it did not return arrays of the form that the tasks give")
 
 
 def _error(row: Mapping[str, Any]) -> str:
