@@ -134,6 +134,7 @@ class PagelockedHostAllocation(bytearray):
     """Host memory that the device reads and writes directly: a copy sees what is in it when the copy runs, not when it is asked for."""
 
     handle = 0  # in a trace
+    readers = 0  # copies from it that have not run yet
 
 
 def pagelocked_empty(shape: Any, dtype: Any, order: str = "C", mem_flags: int = 0) -> np.ndarray:
@@ -179,7 +180,12 @@ def memcpy_htod_async(dest: Any, src: Any, stream: Stream | None = None) -> None
     host = host if memory is not None else host.copy()  # the driver copies ordinary memory before it returns
     row = ["in", _handle(stream), int(dest), host.nbytes, *_place(host, memory), host.tobytes(), False]
 
+    if memory is not None:
+        memory.readers += 1
+
     def copy(device: np.ndarray) -> None:
+        if memory is not None:
+            memory.readers -= 1
         np.copyto(device, host)
         row[-2:] = [host.tobytes(), host.tobytes() != row[-2]]
 
@@ -189,7 +195,7 @@ def memcpy_htod_async(dest: Any, src: Any, stream: Stream | None = None) -> None
 def memcpy_dtoh_async(dest: Any, src: Any, stream: Stream | None = None) -> None:
     host = _bytes_of(dest)
     memory = _pagelocked(dest)
-    if memory is not None and not _device("cuMemcpyDtoHAsync").is_capturing(_handle(stream)):
+    if memory is not None and not memory.readers and not _device("cuMemcpyDtoHAsync").is_capturing(_handle(stream)):
         host[...] = (
             0xFF  # from now on the GPU may write here: who reads before a wait sees neither the old bytes nor the new ones
         )

@@ -11,7 +11,7 @@ import pytest
 
 from course_lib.engines.backends.tensorrt.config import _demand_half
 from course_lib.labs.lab04_mixed_precision import reference
-from tests.doubles.trt.network import layer_type
+from course_lib.standin.trt.network import layer_type
 
 HALF, SINGLE, INTEGER = "half", "single", "int32"
 TRT = SimpleNamespace(BuilderFlag=SimpleNamespace(OBEY_PRECISION_CONSTRAINTS="obey"), float16=HALF, float32=SINGLE)
