@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.attacks.scene import Scene
-from tests.labs import lab12_submissions as made
+from tests.labs.submissions import lab12 as made
 
 
 def on_the_host(folder: Path, scene: Scene) -> None:

@@ -14,7 +14,7 @@ from onnx import NodeProto, TensorProto, helper, numpy_helper
 from course_lib.models import classifier, digits, export_onnx
 from tests.attacks.models import behind, rewrite, submission
 from tests.attacks.scene import Scene
-from tests.labs import hostile
+from tests.labs.submissions import hostile
 
 CLASSES = 10
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import onnx
 
 from tests.attacks.scene import Scene
-from tests.labs import lab11_submissions as made
+from tests.labs.submissions import lab11 as made
 
 
 def decoy(folder: Path, scene: Scene) -> None:

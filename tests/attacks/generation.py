@@ -7,7 +7,7 @@ from pathlib import Path
 import onnx
 
 from tests.attacks.scene import Scene
-from tests.labs import lab10_submissions as made
+from tests.labs.submissions import lab10 as made
 
 
 def table_of_answers(folder: Path, scene: Scene) -> None:

@@ -14,7 +14,8 @@ from course_lib.labs.lab01_first_engine.reference import recipe as reference_rec
 from course_lib.models import classifier, export_onnx
 from course_lib.precision import LOWERED
 from tests.attacks.scene import Scene
-from tests.labs import hostile, lab04_submissions
+from tests.labs.submissions import hostile
+from tests.labs.submissions import lab04 as lab04_submissions
 
 # ---- parts
 

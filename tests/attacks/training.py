@@ -8,7 +8,7 @@ import onnx
 
 from course_lib.labs.lab13_qat.graph_file import MODEL
 from tests.attacks.scene import Scene
-from tests.labs import lab13_submissions as made
+from tests.labs.submissions import lab13 as made
 
 
 def float_path(folder: Path, scene: Scene) -> None:

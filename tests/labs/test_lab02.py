@@ -34,8 +34,8 @@ from course_lib.labs.lab02_fusion.reference import Mean, repaired, rewritten
 from course_lib.labs.lab02_fusion.reference_causes import GUILTY
 from course_lib.models import classifier, digits, export_onnx, fresh_digits
 from tests.bare import bare_python
-from tests.labs import hostile
 from tests.labs.quick import tiers
+from tests.labs.submissions import hostile
 from tests.labs.untouched import leave_untouched
 
 LAB = labs.find("lab02")

@@ -36,8 +36,8 @@ from course_lib.precision import (
     lowering_helps,
 )
 from course_lib.recipe import Recipe
-from tests.labs import hostile
 from tests.labs.quick import Quick, tiers
+from tests.labs.submissions import hostile
 from tests.labs.untouched import leave_untouched
 
 LAB = labs.find("lab03")

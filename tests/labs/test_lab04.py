@@ -50,8 +50,8 @@ from course_lib.labs.lab04_mixed_precision.reference import KEEP, OPSET, RECIPE,
 from course_lib.models import digits, encoder, export_onnx, fresh_digits
 from course_lib.precision import cast, emulate
 from course_lib.recipe import Profile
-from tests.labs.lab04_submissions import with_an_attention_for_show, with_layer_norms
 from tests.labs.quick import tiers
+from tests.labs.submissions.lab04 import with_an_attention_for_show, with_layer_norms
 
 LAB = labs.find("lab04")
 assert isinstance(LAB, MixedPrecision)

@@ -34,7 +34,7 @@ from course_lib.labs.lab08_serving.sandboxed.isolation import descendants
 from course_lib.labs.lab08_serving.sandboxed.scenes import CACHE_SCENES, REQUEST_SCENES
 from course_lib.labs.lab08_serving.sandboxed.stage import Reply, Scene
 from course_lib.recipe import Recipe
-from tests.labs import lab08_submissions as submissions
+from tests.labs.submissions import lab08 as submissions
 from tests.labs.untouched import leave_untouched
 
 LAB = labs.find("lab08")

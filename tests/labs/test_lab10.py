@@ -34,9 +34,9 @@ from course_lib.labs.lab10_generation.lab import Generation
 from course_lib.labs.lab10_generation.sandboxed import decoder_host
 from course_lib.models import decoder, export_cached
 from course_lib.recipe import Profile, Recipe
-from tests.labs import hostile
-from tests.labs import lab10_submissions as made
-from tests.labs.lab10_submissions import Parts
+from tests.labs.submissions import hostile
+from tests.labs.submissions import lab10 as made
+from tests.labs.submissions.lab10 import Parts
 from tests.labs.untouched import leave_untouched
 
 LAB = labs.find("lab10")

@@ -32,8 +32,8 @@ from course_lib.labs.lab11_four_bits.plans import Kernels
 from course_lib.labs.lab11_four_bits.reference.packing import pack, unpack
 from course_lib.labs.lab11_four_bits.sandboxed import all_logits, call_functions
 from course_lib.labs.lab11_four_bits.stored import BLOCKS, Half, Int4, Stored, fp8
-from tests.labs import hostile
-from tests.labs import lab11_submissions as made
+from tests.labs.submissions import hostile
+from tests.labs.submissions import lab11 as made
 from tests.labs.untouched import leave_untouched
 
 LAB = labs.find("lab11")

@@ -26,7 +26,7 @@ from course_lib.labs.lab12_runtime.reference import SERVING_LOOP
 from course_lib.labs.lab12_runtime.sandboxed import run_loop
 from course_lib.standin import gpu
 from course_lib.standin.trace import FIELDS
-from tests.labs import lab12_submissions as made
+from tests.labs.submissions import lab12 as made
 from tests.labs.untouched import leave_untouched
 
 LAB = labs.find("lab12")

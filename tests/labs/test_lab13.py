@@ -27,9 +27,9 @@ from course_lib.labs.lab13_qat.lab import QuantizationAwareTraining
 from course_lib.labs.lab13_qat.sandboxed import call_qat
 from course_lib.labs.lab13_qat.sandboxed.torch_forward import LAYERS
 from course_lib.labs.lab13_qat.stored import Stored
-from tests.labs import hostile
-from tests.labs import lab13_submissions as made
 from tests.labs.quick import Quick
+from tests.labs.submissions import hostile
+from tests.labs.submissions import lab13 as made
 from tests.labs.untouched import leave_untouched
 
 LAB = labs.find("lab13")

@@ -19,7 +19,7 @@ from course_lib.labs.lab14_tuning.device import Device, problem
 from course_lib.labs.lab14_tuning.judge import cache_builds, choosing, measuring, settings
 from course_lib.labs.lab14_tuning.judge.guest import Failed, PathIn, started
 from course_lib.recipe import Recipe
-from tests.labs import lab14_submissions as made
+from tests.labs.submissions import lab14 as made
 from tests.labs.untouched import leave_untouched
 
 LAB = labs.find("lab14")

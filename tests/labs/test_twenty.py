@@ -23,15 +23,13 @@ from course_lib.labs.lab05_dynamic_shapes import service, traffic
 from course_lib.labs.lab09_capstone import reference as lab09_reference
 from course_lib.precision import PercentileCalibrator, insert_qdq
 from course_lib.recipe import Recipe
-from tests.labs import (
-    lab08_submissions,
-    lab10_submissions,
-    lab11_submissions,
-    lab12_submissions,
-    lab13_submissions,
-    lab14_submissions,
-)
-from tests.labs.lab04_submissions import with_layer_norms
+from tests.labs.submissions import lab08 as lab08_submissions
+from tests.labs.submissions import lab10 as lab10_submissions
+from tests.labs.submissions import lab11 as lab11_submissions
+from tests.labs.submissions import lab12 as lab12_submissions
+from tests.labs.submissions import lab13 as lab13_submissions
+from tests.labs.submissions import lab14 as lab14_submissions
+from tests.labs.submissions.lab04 import with_layer_norms
 from tests.labs.test_lab07 import THREADS
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
