@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -17,13 +17,6 @@ from course_lib.migration.tables.api_table import ApiTable, Signature
 
 VERSIONS = ("10.16", "11.4")  # of TensorRT that have a stand-in
 
-# Names for the annotations of setters: the table tells no types of properties.
-Severity: TypeAlias = Any
-ProfilingVerbosity: TypeAlias = Any
-HardwareCompatibilityLevel: TypeAlias = Any
-IProgressMonitor: TypeAlias = Any
-IProfiler: TypeAlias = Any
-_FULL_NAMES = {"Severity": "ILogger.Severity"}
 _MAY_BE_NONE = ("IOutputAllocator", "IProfiler", "IProgressMonitor")
 
 
@@ -73,6 +66,24 @@ class Template:
 
     _trt: Any
     _table: ApiTable
+
+
+def kept(place: str, kind: str) -> Any:
+    """A property of a template that is only kept.
+
+    Args:
+        place: the attribute that holds it.
+        kind: its type, as in the bindings: the table tells no types of properties.
+    """
+
+    def read(self: Any) -> Any:
+        return getattr(self, place)
+
+    def write(self: Any, value: Any) -> None:
+        setattr(self, place, value)
+
+    write.__annotations__ = {"value": kind, "return": "None"}
+    return property(read, write)
 
 
 class BoundType(type):
@@ -194,7 +205,6 @@ def _rejection(full: str, name: str, overloads: Sequence[Signature], args: tuple
 
 def _checked_setter(full: str, setter: Callable[[Any, Any], None], trt: Any) -> Callable[[Any, Any], None]:
     (kind,) = (text for parameter, text in setter.__annotations__.items() if parameter != "return")
-    kind = _FULL_NAMES.get(kind, kind)
 
     def set_value(self: Any, value: Any) -> None:
         fits, converted = convert(value, kind, trt)

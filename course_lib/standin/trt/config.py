@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any, SupportsInt
 
 from course_lib.standin import gpu
-from course_lib.standin.conforming import HardwareCompatibilityLevel, IProgressMonitor, ProfilingVerbosity, Template
+from course_lib.standin.conforming import Template, kept
 from course_lib.standin.trt.values import report
 
 _TIMING_MAGIC = b"TIMINGS:"
@@ -85,13 +85,7 @@ class IBuilderConfig(Template):
     def reset(self) -> None:
         self._defaults()
 
-    @property
-    def flags(self) -> int:
-        return self._flags
-
-    @flags.setter
-    def flags(self, value: SupportsInt) -> None:
-        self._flags = int(value)
+    flags = kept("_flags", "SupportsInt")
 
     def set_flag(self, flag: Any) -> None:
         self._flags |= 1 << int(flag)
@@ -118,37 +112,13 @@ class IBuilderConfig(Template):
     def builder_optimization_level(self, value: SupportsInt) -> None:
         self._level = min(int(value), 5)
 
-    @property
-    def max_aux_streams(self) -> int:
-        return self._max_aux_streams
+    max_aux_streams = kept("_max_aux_streams", "SupportsInt")
 
-    @max_aux_streams.setter
-    def max_aux_streams(self, value: SupportsInt) -> None:
-        self._max_aux_streams = int(value)
+    profiling_verbosity = kept("_verbosity", "ProfilingVerbosity")
 
-    @property
-    def profiling_verbosity(self) -> Any:
-        return self._verbosity
+    hardware_compatibility_level = kept("_hardware", "HardwareCompatibilityLevel")
 
-    @profiling_verbosity.setter
-    def profiling_verbosity(self, value: ProfilingVerbosity) -> None:
-        self._verbosity = value
-
-    @property
-    def hardware_compatibility_level(self) -> Any:
-        return self._hardware
-
-    @hardware_compatibility_level.setter
-    def hardware_compatibility_level(self, value: HardwareCompatibilityLevel) -> None:
-        self._hardware = value
-
-    @property
-    def progress_monitor(self) -> Any:
-        return self._monitor
-
-    @progress_monitor.setter
-    def progress_monitor(self, value: IProgressMonitor) -> None:
-        self._monitor = value
+    progress_monitor = kept("_monitor", "IProgressMonitor")
 
     @property
     def num_optimization_profiles(self) -> int:

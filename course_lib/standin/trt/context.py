@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from course_lib.standin import gpu
-from course_lib.standin.conforming import IProfiler, Template
+from course_lib.standin.conforming import Template, kept
 from course_lib.standin.onnx_model import numpy_type
 from course_lib.standin.trt.run import ALIGNMENT, prepare_run
 from course_lib.standin.trt.values import call_user, report
@@ -57,13 +57,7 @@ class IExecutionContext(Template):
     def engine(self) -> Any:
         return self._engine
 
-    @property
-    def name(self) -> str:
-        return self._name
-
-    @name.setter
-    def name(self, value: str) -> None:
-        self._name = value
+    name = kept("_name", "str")
 
     # ---- profiles and shapes
 
@@ -220,21 +214,9 @@ class IExecutionContext(Template):
 
     # ---- profiling
 
-    @property
-    def profiler(self) -> Any:
-        return self._profiler
+    profiler = kept("_profiler", "IProfiler")
 
-    @profiler.setter
-    def profiler(self, value: IProfiler) -> None:
-        self._profiler = value
-
-    @property
-    def enqueue_emits_profile(self) -> bool:
-        return self._emits_profile
-
-    @enqueue_emits_profile.setter
-    def enqueue_emits_profile(self, value: bool) -> None:
-        self._emits_profile = value
+    enqueue_emits_profile = kept("_emits_profile", "bool")
 
     def report_to_profiler(self) -> bool:
         """The layers of the last run; it must have come to its end."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from course_lib.standin.conforming import Template
+from course_lib.standin.conforming import Template, kept
 from course_lib.standin.onnx_model import OnnxModel
 from course_lib.standin.trt.values import report
 
@@ -71,21 +71,9 @@ class ILayer(Template):
         self._name = self._node.name or f"(Unnamed Layer* {index}) [{layer_type(self._node.op_type).title()}]"
         self._metadata = f"[ONNX Layer: {self._node.name}]"
 
-    @property
-    def name(self) -> str:
-        return self._name
+    name = kept("_name", "str")
 
-    @name.setter
-    def name(self, value: str) -> None:
-        self._name = value
-
-    @property
-    def metadata(self) -> str:
-        return self._metadata
-
-    @metadata.setter
-    def metadata(self, value: str) -> None:
-        self._metadata = value
+    metadata = kept("_metadata", "str")
 
     @property
     def type(self) -> Any:
@@ -116,13 +104,7 @@ class INetworkDefinition(Template):
         self._marked: set[str] = set()
         self._name = "Unnamed Network 0"
 
-    @property
-    def name(self) -> str:
-        return self._name
-
-    @name.setter
-    def name(self, value: str) -> None:
-        self._name = value
+    name = kept("_name", "str")
 
     @property
     def flags(self) -> int:

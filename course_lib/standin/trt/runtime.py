@@ -8,7 +8,7 @@ import hashlib
 from typing import Any
 
 from course_lib.standin import gpu
-from course_lib.standin.conforming import Template
+from course_lib.standin.conforming import Template, kept
 from course_lib.standin.onnx_model import OnnxModel
 from course_lib.standin.plan_file import Header, read_plan
 from course_lib.standin.trt.values import report
@@ -23,13 +23,7 @@ class Runtime(Template):
     def logger(self) -> Any:
         return self._logger
 
-    @property
-    def engine_host_code_allowed(self) -> bool:
-        return self._host_code_allowed
-
-    @engine_host_code_allowed.setter
-    def engine_host_code_allowed(self, value: bool) -> None:
-        self._host_code_allowed = value
+    engine_host_code_allowed = kept("_host_code_allowed", "bool")
 
     def deserialize_cuda_engine(self, serialized_engine: Any) -> Any:
         try:

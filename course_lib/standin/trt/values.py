@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from course_lib.standin.conforming import Severity, Template, convert
+from course_lib.standin.conforming import Template, convert, kept
 from course_lib.standin.onnx_model import numpy_type
 
 
@@ -39,13 +39,7 @@ class Logger(Template):
     def __init__(self, min_severity: Any = None) -> None:
         self._min_severity = min_severity or self._trt.ILogger.Severity.WARNING
 
-    @property
-    def min_severity(self) -> Any:
-        return self._min_severity
-
-    @min_severity.setter
-    def min_severity(self, value: Severity) -> None:
-        self._min_severity = value
+    min_severity = kept("_min_severity", "ILogger.Severity")
 
     def log(self, severity: Any, msg: str) -> None:
         if int(severity) <= int(self._min_severity):
