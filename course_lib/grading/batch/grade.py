@@ -37,7 +37,7 @@ class Grade:
 
     @property
     def failed(self) -> bool:
-        """Whether it has to be graded again: something is missing, the examiner failed, or there is no verdict."""
+        """Whether it has to be graded again: something is missing, the examiner failed, or it has not been judged."""
         return bool(self.error) or any(reason.code in (FAULT, NO_VERDICT) for reason in self.review.reasons)
 
     def to_json(self) -> dict[str, Any]:

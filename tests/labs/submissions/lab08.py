@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from course_lib.labs.lab08_serving.reference.files import sources
+from course_lib.labs.lab08_serving.sandboxed.own_namespace import STASH, TEMPORARY
 
 Sources = dict[str, str]
 REFERENCE = sources()
@@ -344,7 +345,7 @@ EVASIONS: dict[str, tuple[Sources, str, str]] = {
     "pieces that nobody finds": (in_pieces(code="(lambda data: bytes(255 - one for one in data))"), "bits flipped", ""),
 }
 # Where a server may keep plans from one start to the next, other than its cache.
-HIDDEN = ("/tmp", "/dev/shm", "/dev", "/var/tmp", "/", "/proc/1/root/tmp")
+HIDDEN = (str(TEMPORARY), str(STASH), "/dev", "/var/tmp", "/", f"/proc/1/root{TEMPORARY}")
 ELSEWHERE = """
 import hashlib, json
 from pathlib import Path

@@ -18,7 +18,7 @@ _READ_ONLY, _NO_SETUID, _NO_DEVICES, _NO_EXEC, _REMOUNT, _BIND, _RECURSIVE, _PRI
 _DETACH = 2
 _SET_DUMPABLE, _NO_NEW_PRIVILEGES, _DROP_FROM_BOUNDS, _DIE_WITH_PARENT = 4, 38, 24, 1
 _KEYCTL = {"x86_64": 250, "aarch64": 219}
-_STASH, _TEMPORARY = Path("/dev/shm"), Path("/tmp")
+STASH, TEMPORARY = Path("/dev/shm"), Path("/tmp")  # inside: each server has its own
 _OF_THE_MACHINE = ("cpuinfo", "meminfo", "stat", "devices", "version", "modules", "filesystems", "driver", "sys")
 _BYTES = b"size=268435456"
 
@@ -79,7 +79,7 @@ def _own_proc(child: int) -> None:
 
     A new procfs would be simpler, but the kernel rejects one if parts of the old one are hidden, as in most containers.
     """
-    made = _TEMPORARY / "proc"
+    made = TEMPORARY / "proc"
     made.mkdir()
     _mount("tmpfs", made, "tmpfs", _NO_SETUID | _NO_DEVICES)
     for name, source in [(name, Path("/proc", name)) for name in _OF_THE_MACHINE] + [("self", Path("/proc", str(child)))]:
@@ -95,22 +95,22 @@ def _own_proc(child: int) -> None:
 def _own_files(readable: Sequence[Path], writable: Sequence[Path]) -> None:
     """Mount new temporary folders that contain the named files at their old paths. Everything else becomes read-only."""
     _mount(None, "/", None, _RECURSIVE | _PRIVATE)
-    _mount("tmpfs", _STASH, "tmpfs", _NO_SETUID | _NO_DEVICES)
+    _mount("tmpfs", STASH, "tmpfs", _NO_SETUID | _NO_DEVICES)
     shown = [(path, False) for path in readable] + [(path, True) for path in writable]
-    there = [path for path in _mounts() if _TEMPORARY in path.parents]  # an interpreter or the course that lies there
+    there = [path for path in _mounts() if TEMPORARY in path.parents]  # an interpreter or the course that lies there
     shown += [(path, False) for path in there if not set(there) & {*path.parents}]  # a mount brings those inside of it along
     for number, (path, _) in enumerate(shown):
-        _place(_STASH / str(number), path)
-        _mount(path, _STASH / str(number), None, _BIND | _RECURSIVE)
-    _mount("tmpfs", _TEMPORARY, "tmpfs", _NO_SETUID | _NO_DEVICES, _BYTES)
+        _place(STASH / str(number), path)
+        _mount(path, STASH / str(number), None, _BIND | _RECURSIVE)
+    _mount("tmpfs", TEMPORARY, "tmpfs", _NO_SETUID | _NO_DEVICES, _BYTES)
     for number, (path, is_writable) in enumerate(shown):
-        _place(path, _STASH / str(number))
-        _mount(_STASH / str(number), path, None, _BIND | _RECURSIVE)
+        _place(path, STASH / str(number))
+        _mount(STASH / str(number), path, None, _BIND | _RECURSIVE)
         if not is_writable:
             _make_read_only(path)
-    _call("umount2", os.fsencode(_STASH), _DETACH)
-    _mount("tmpfs", _STASH, "tmpfs", _NO_SETUID | _NO_DEVICES, _BYTES)
-    may_write = {_TEMPORARY, _STASH, *(path for path, is_writable in shown if is_writable)}
+    _call("umount2", os.fsencode(STASH), _DETACH)
+    _mount("tmpfs", STASH, "tmpfs", _NO_SETUID | _NO_DEVICES, _BYTES)
+    may_write = {TEMPORARY, STASH, *(path for path, is_writable in shown if is_writable)}
     for path in _mounts():
         # device nodes are mounts as well: writing to one is not writing a file
         if path.is_dir() and path not in may_write and not {Path("/proc"), Path("/sys")} & {path, *path.parents}:
