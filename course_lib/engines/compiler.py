@@ -72,9 +72,7 @@ class Compiler:
             except WorkerDied as error:
                 self._end()
                 raise BuildError(f"the compiler did not finish: {error}", code=error.code) from None
-            except (
-                EngineError
-            ) as error:  # an error of a class that is not ours, such as the RuntimeError of a shape beyond int32
+            except EngineError as error:  # of a class that is not ours, such as TensorRT's RuntimeError
                 raise BuildError(f"the compiler failed: {error}", code=error.code) from None
             return plan if self.launcher or plan.layers.operators else _with_operators(plan, path)
 

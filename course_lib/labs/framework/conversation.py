@@ -18,6 +18,7 @@ from typing import Any
 
 from course_lib.engines.worker.parent import Launcher
 from course_lib.errors import EngineError
+from course_lib.labs.framework.isolation import read_hostile
 
 _PIECE = 1 << 16  # bytes that are sent or read at a time
 _DEEPEST = 16  # levels of lists and objects
@@ -113,14 +114,14 @@ def parsed(line: bytes) -> dict[str, Any]:
     Raises:
         EngineError: it is another value, not JSON, or nested deeper than any message needs.
     """
-    try:
-        message = json.loads(line)
+
+    def read(message: Any) -> dict[str, Any]:
         if not isinstance(message, dict):
             raise ValueError("not an object")
         _check_depth(message, _DEEPEST)
-    except (ValueError, RecursionError):
-        raise EngineError(_INVALID) from None
-    return message
+        return message
+
+    return read_hostile(line, read, _INVALID)
 
 
 def _check_depth(value: Any, levels: int) -> None:

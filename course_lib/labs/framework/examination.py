@@ -194,7 +194,7 @@ class Allowance:
         self.left -= seconds
         if self.left < 0:
             raise EngineError(
-                f"its answers took more than {self.seconds:g} s in all, and it was stopped: a right engine needs a few seconds"
+                f"its answers took more than {self.seconds:g} s in all, and it was stopped: right ones take a few seconds"
             )
 
 

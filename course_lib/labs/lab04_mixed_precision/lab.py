@@ -150,7 +150,8 @@ class MixedPrecision(Lab):
             with ours():
                 reference_copy = runnable(_reference_copy(), lab04_reference.RECIPE, on_cpu)
                 theirs = stack.enter_context(on_cpu.reference(reference_copy))
-            copy = runnable(emulated(model.read_bytes(), launcher=examiner.launcher), recipe, on_cpu)
+            rounded = emulated(model.read_bytes(), launcher=examiner.launcher)
+            copy = runnable(rounded, recipe, on_cpu)
             yours_copy = stack.enter_context(on_cpu.engine(copy))
             check_pace(given, yours_copy, fresh_images(examiner, 1).tokens(), "tokens")
             found = error(given, theirs, yours_copy, examiner)
@@ -170,7 +171,7 @@ class MixedPrecision(Lab):
         if right.tier == "none":
             wrong = self.outcome("kernels", "none", "The kernels of a wrong engine do not count.", right.hint)
             return Examination((right, wrong), plan, figures=figures)
-        idle = _idle_attentions(model, recipe, plan, examiner)
+        idle = _idle_attentions(rounded, recipe, plan, on_cpu)
         kernels, comparison = self._kernels(replace(yours, attention=yours.attention - idle), reference, idle), None
         if lab04_speed.graded(examiner) and kernels.tier == "full":
             speed = lab04_speed.measured(model, recipe, plan, examiner)
@@ -252,12 +253,15 @@ def _check_profiles(recipe: Recipe) -> None:
             )
 
 
-def _idle_attentions(model: Path, recipe: Recipe, plan: Plan, examiner: Examiner) -> int:
-    """How many fused attentions the answers do not need."""
+def _idle_attentions(rounded: bytes, recipe: Recipe, plan: Plan, on_cpu: Examiner) -> int:
+    """How many fused attentions of the plan the answers do not need.
+
+    Args:
+        rounded: the model as `emulated` writes it.
+    """
     found = fused_attentions(plan.layers)
-    on_cpu = replace(examiner, runner="onnxruntime")
-    copy = ablation.switchable(emulated(model.read_bytes(), launcher=examiner.launcher), found, launcher=examiner.launcher)
-    tokens = fresh_images(examiner, _BATCH[1]).tokens(_ROWS[0])
+    copy = ablation.switchable(rounded, found, launcher=on_cpu.launcher)
+    tokens = fresh_images(on_cpu, _BATCH[1]).tokens(_ROWS[0])
     with on_cpu.engine(runnable(copy, recipe, on_cpu)) as engine:
         return ablation.idle(engine, tokens, len(found))
 

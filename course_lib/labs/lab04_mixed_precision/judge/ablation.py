@@ -16,8 +16,8 @@ from course_lib.labs.framework.answers import decibels
 from course_lib.labs.framework.examination import TimedWorker
 from course_lib.labs.framework.isolation import transform, transformed
 
-# SQNR of the logits without one attention, against the logits with all. Measured: 1 to 13 dB in the reference, 72 dB where an attention of
-# no use is added with a factor of 2^-12.
+# SQNR of the logits without one attention, against the logits with all. Measured on 32 digits: 6 to 12 dB in the reference, 73 dB where
+# an attention for show is added with a factor of 2^-12.
 MATTERS_DB = 30.0
 _SWITCH = "attention_switch"
 
