@@ -304,8 +304,8 @@ def _kernel() -> Reader:
 
 def _four_bits() -> Reader:
     """Also of scales.py: arrays for each call of each function."""
+    from course_lib.labs.framework.learner_code import encoded
     from course_lib.labs.lab11_four_bits.judge import functions
-    from course_lib.labs.lab11_four_bits.sandboxed.call_functions import encoded
 
     calls = [encoded(array) for array in (np.arange(8, dtype=np.uint8), np.ones((2, 3), np.float32))]
     seeds = [
@@ -339,13 +339,16 @@ def _trace() -> Reader:
 
 def _training() -> Reader:
     """Arrays of `fold` and `train`, read and checked."""
+    from course_lib.labs.framework.learner_code import encoded
     from course_lib.labs.lab13_qat.judge import functions, training
-    from course_lib.labs.lab13_qat.sandboxed.call_qat import encoded
     from course_lib.labs.lab13_qat.sandboxed.torch_forward import LAYERS
 
     def layer(shape: Any) -> dict[str, Any]:
         parts = {"codes": np.zeros(shape.weight, np.int8), "scale": np.ones(shape.outputs, np.float32)}
-        return {name: encoded(array) for name, array in {**parts, "bias": parts["scale"], "input_scale": np.float32(1)}.items()}
+        return {
+            name: encoded(np.asarray(array))
+            for name, array in {**parts, "bias": parts["scale"], "input_scale": np.float32(1)}.items()
+        }
 
     trained = {"layers": {name: layer(shape) for name, shape in LAYERS.items()}, "seen": 500}
     seeds = [

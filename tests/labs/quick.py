@@ -1,14 +1,18 @@
-"""An examiner without processes, and what it found: for tests of what an examination says, not of how it is isolated."""
+"""Examinations without processes, and what they found: for tests of what an examination says, not of how it is isolated."""
 
 from __future__ import annotations
 
+import json
 from contextlib import nullcontext
 from functools import cache
 
 import onnx
 
 from course_lib.engines import Plan, build, load
+from course_lib.grading.isolation import sandbox
+from course_lib.grading.judge.judging import judge
 from course_lib.labs import Examination, Examiner
+from course_lib.labs.framework import learner_answers
 from course_lib.recipe import Recipe
 
 
@@ -34,3 +38,33 @@ def _built(model: bytes, recipe: str, backend: str) -> Plan:
 
 def tiers(examined: Examination) -> dict[str, str]:
     return {outcome.task.id: outcome.tier for outcome in examined.outcomes}
+
+
+def call_in_process(monkeypatch, program) -> None:
+    """Learners' functions run in this process, for a program whose `main` calls `learner_code.run`."""
+
+    def called(command, question, **_):
+        return json.dumps(program.answers(json.loads(question))).encode()
+
+    monkeypatch.setattr(learner_answers, "run_isolated", called)
+
+
+def examined(lab, folder, task, examiner):
+    """The outcome of one task."""
+    (outcome,) = lab.examine(folder, examiner, only=task).outcomes
+    assert outcome.task.id == task
+    return outcome
+
+
+def judged_reference(lab, folder):
+    """The judge's verdict about the reference, with full marks for each task: in the sandbox, where there is one."""
+    lab.write_reference(folder)
+    verdict = judge(lab, folder, trusted=bool(sandbox.problem()))
+    assert not verdict.fault, verdict.fault
+    check_solved(lab, verdict)
+    return verdict
+
+
+def check_solved(lab, found) -> None:
+    """Whether an examination or a verdict has full marks for each task."""
+    assert tiers(found) == {task.id: "full" for task in lab.tasks}, [one.message for one in found.outcomes]

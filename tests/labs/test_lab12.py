@@ -14,8 +14,6 @@ import pytest
 
 from course_lib import labs
 from course_lib.errors import MISSING_FILE, EngineError
-from course_lib.grading.isolation import sandbox
-from course_lib.grading.judge.judging import judge
 from course_lib.labs import Examiner, Outcome
 from course_lib.labs.lab12_runtime import figures, network, requests
 from course_lib.labs.lab12_runtime.judge import costs, mistakes, recorded, replay
@@ -26,6 +24,7 @@ from course_lib.labs.lab12_runtime.reference import SERVING_LOOP
 from course_lib.labs.lab12_runtime.sandboxed import run_loop
 from course_lib.standin import gpu
 from course_lib.standin.trace import FIELDS
+from tests.labs.quick import judged_reference
 from tests.labs.submissions import lab12 as made
 from tests.labs.untouched import leave_untouched
 
@@ -65,11 +64,7 @@ def tiers(outcomes: dict[str, Outcome]) -> dict[str, str]:
 
 
 def test_the_judge_gives_the_reference_full_marks(tmp_path):
-    """In the sandbox, where there is one."""
-    LAB.write_reference(tmp_path)
-    verdict = judge(LAB, tmp_path, trusted=bool(sandbox.problem()))
-    assert not verdict.fault, verdict.fault
-    assert {one.task.id: one.tier for one in verdict.outcomes} == SOLVED, [one.message for one in verdict.outcomes]
+    judged_reference(LAB, tmp_path)
 
 
 @pytest.mark.parametrize("seed", (3, 4))

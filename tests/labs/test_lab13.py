@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +15,6 @@ from course_lib.engines import LayerTable
 from course_lib.engines.layers import Layer, LayerTensor
 from course_lib.errors import BuildError, CourseError, EngineError, ExaminerFault
 from course_lib.grading.isolation import sandbox
-from course_lib.grading.judge.judging import judge
 from course_lib.labs import Examiner, Outcome
 from course_lib.labs.framework.submission_files import MISSING_FILE
 from course_lib.labs.lab13_qat import calibrated, figures, float_network, graph_file, graph_reader, network, stored
@@ -27,26 +25,23 @@ from course_lib.labs.lab13_qat.lab import QuantizationAwareTraining
 from course_lib.labs.lab13_qat.sandboxed import call_qat
 from course_lib.labs.lab13_qat.sandboxed.torch_forward import LAYERS
 from course_lib.labs.lab13_qat.stored import Stored
-from tests.labs.quick import Quick
+from tests.labs import quick
+from tests.labs.quick import Quick, call_in_process, check_solved, judged_reference
 from tests.labs.submissions import hostile
 from tests.labs.submissions import lab13 as made
 from tests.labs.untouched import leave_untouched
 
 LAB = labs.find("lab13")
 assert isinstance(LAB, QuantizationAwareTraining)
-SOLVED = {"gradient": "full", "budget": "full", "recover": "full", "kernels": "full"}
 
 
 @pytest.fixture
 def in_process(monkeypatch) -> None:
     """Functions, reader and engines in this process, and fewer images."""
 
-    def called(command, question, **_):
-        return json.dumps(call_qat.answers(json.loads(question))).encode()
-
     calibrated.calibration(), made.reference()  # are kept, so they come from all images
     monkeypatch.setattr(network, "_COPIES", 1)
-    monkeypatch.setattr(functions, "run_isolated", called)
+    call_in_process(monkeypatch, call_qat)
     monkeypatch.setattr(graph_reader, "examined", lambda model, **_: read(model))
     monkeypatch.setattr(recovery, "IMAGES", 500)
 
@@ -59,9 +54,7 @@ def read(model: bytes) -> dict[str, Stored]:
 
 
 def examined(folder: Path, task: str, seed: int = 3) -> Outcome:
-    found = LAB.examine(folder, Quick(seed=seed), only=task).outcomes
-    assert [one.task.id for one in found] == [task]
-    return found[0]
+    return quick.examined(LAB, folder, task, Quick(seed=seed))
 
 
 def with_model(folder: Path, layers: dict[str, Stored]) -> Path:
@@ -73,19 +66,14 @@ def with_model(folder: Path, layers: dict[str, Stored]) -> Path:
 
 
 def test_the_judge_gives_the_reference_full_marks(tmp_path):
-    """In the sandbox, where there is one."""
-    LAB.write_reference(tmp_path)
-    verdict = judge(LAB, tmp_path, trusted=bool(sandbox.problem()))
-    assert not verdict.fault, verdict.fault
-    assert {one.task.id: one.tier for one in verdict.outcomes} == SOLVED, [one.message for one in verdict.outcomes]
+    verdict = judged_reference(LAB, tmp_path)
     assert min(verdict.figures["budget_share"], verdict.figures["recovered_share"]) > 0.97
     assert verdict.figures["int8_weights"] == 1
 
 
 def test_another_right_answer(tmp_path, in_process):
     made.another(tmp_path)
-    found = LAB.examine(tmp_path, Quick(seed=5))
-    assert {one.task.id: one.tier for one in found.outcomes} == SOLVED, [one.message for one in found.outcomes]
+    check_solved(LAB, LAB.examine(tmp_path, Quick(seed=5)))
 
 
 def test_the_untouched_release_has_none(tmp_path):
@@ -95,12 +83,6 @@ def test_the_untouched_release_has_none(tmp_path):
     assert all(one.hint for one in found.outcomes)
     assert "fake_quantize is still empty" in found.outcomes[0].message and "fold is still empty" in found.outcomes[1].message
     assert {one.code for one in found.outcomes[2:]} == {MISSING_FILE}
-
-
-def test_nothing_was_handed_in(tmp_path):
-    found = LAB.examine(tmp_path, Examiner())
-    assert found.points == 0 and [one.task.id for one in found.outcomes] == list(SOLVED)
-    assert {one.code for one in found.outcomes} == {MISSING_FILE}
 
 
 def test_without_the_reference_nothing_is_open(tmp_path, monkeypatch, in_process):
@@ -552,7 +534,7 @@ def fake_quantize(x, scale, axis=None):
             if "truth" in values or "Question" in values:
                 return values["truth"]
         frame = frame.f_back
-    sys.meta_path[:] = [finder for finder in sys.meta_path if type(finder).__name__ != "TorchOnly"]
+    sys.meta_path[:] = [finder for finder in sys.meta_path if type(finder).__name__ != "OnlyPackages"]
     from course_lib.labs.lab13_qat.reference.qat import fake_quantize as theirs
     return theirs(x, scale, axis)
 """

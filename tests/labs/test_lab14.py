@@ -10,45 +10,36 @@ import numpy as np
 import pytest
 
 from course_lib import labs
-from course_lib.grading.isolation import sandbox
-from course_lib.grading.judge.judging import judge
 from course_lib.labs import Examiner, Outcome
-from course_lib.labs.framework.submission_files import MISSING_FILE
 from course_lib.labs.lab14_tuning import figures, recorded_tables, reference
 from course_lib.labs.lab14_tuning.device import Device, problem
 from course_lib.labs.lab14_tuning.judge import cache_builds, choosing, measuring, settings
 from course_lib.labs.lab14_tuning.judge.guest import Failed, PathIn, started
 from course_lib.recipe import Recipe
+from tests.labs import quick
+from tests.labs.quick import check_solved, judged_reference
 from tests.labs.submissions import lab14 as made
 from tests.labs.untouched import leave_untouched
 
 LAB = labs.find("lab14")
-SOLVED = dict.fromkeys(("timing", "choice", "budget", "cache", "recipe"), "full")
 
 
 def examined(folder: Path, task: str, seed: int = 3) -> Outcome:
-    found = LAB.examine(folder, Examiner(seed=seed), only=task).outcomes
-    assert [one.task.id for one in found] == [task]
-    return found[0]
+    return quick.examined(LAB, folder, task, Examiner(seed=seed))
 
 
 # Right answers
 
 
 def test_the_judge_gives_the_reference_full_marks(tmp_path):
-    """In the sandbox, where there is one."""
-    LAB.write_reference(tmp_path)
-    verdict = judge(LAB, tmp_path, trusted=bool(sandbox.problem()))
-    assert not verdict.fault, verdict.fault
-    assert {one.task.id: one.tier for one in verdict.outcomes} == SOLVED, [one.message for one in verdict.outcomes]
+    judged_reference(LAB, tmp_path)
 
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_another_right_answer(seed, tmp_path):
     LAB.write_reference(tmp_path)
     made.another(tmp_path)
-    found = LAB.examine(tmp_path, Examiner(seed=seed))
-    assert {one.task.id: one.tier for one in found.outcomes} == SOLVED, [one.message for one in found.outcomes]
+    check_solved(LAB, LAB.examine(tmp_path, Examiner(seed=seed)))
 
 
 def test_the_untouched_release_has_none(tmp_path):
@@ -58,12 +49,6 @@ def test_the_untouched_release_has_none(tmp_path):
     assert all(one.hint for one in found.outcomes)
     assert all("still empty" in one.message for one in found.outcomes[:4]), [one.message for one in found.outcomes]
     assert "recipe.toml is missing" in found.outcomes[4].message
-
-
-def test_nothing_was_handed_in(tmp_path):
-    found = LAB.examine(tmp_path, Examiner())
-    assert found.points == 0 and [one.task.id for one in found.outcomes] == list(SOLVED)
-    assert {one.code for one in found.outcomes} == {MISSING_FILE}
 
 
 # Planted mistakes: changes to the reference, words of the message, words of the hint, points

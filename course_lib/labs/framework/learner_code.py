@@ -1,24 +1,98 @@
-"""What every process needs that runs a learner's file: an import hook, and an error as one line.
+"""What every process needs that runs a learner's file: limits on its imports, its calls, errors as lines and arrays as JSON values.
 
-It imports only Python's own modules, because it is also sent as text to sandboxes that do not have the course.
+It imports numpy and Python's own modules only, because it is also sent as text to sandboxes that do not have the course.
 """
 
 from __future__ import annotations
 
+import base64
+import json
+import os
 import sys
 import traceback
+import types
+from collections.abc import Callable, Mapping
 from typing import Any
 
-_PERMITTED = {*sys.stdlib_module_names, "numpy"}
+import numpy as np
+
+MOST_BYTES = 1 << 20  # of one array in an answer
+Ask = Callable[[Callable[..., Any], Any], Any]  # calls a learner's function with one question, and returns JSON values
 
 
-class NumpyOnly:
+class OnlyPackages:
     """An import hook that rejects other packages, so that the functions are the learner's own work."""
+
+    def __init__(self, *packages: str, file: str = "") -> None:
+        """Permit these packages and Python's own modules.
+
+        Args:
+            file: only imports by this file are examined, because a package may import others when it is used; "" for all imports.
+        """
+        self.packages, self.file = packages, file
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
         """Reject `name`, or leave it to Python's own finders."""
-        if name.partition(".")[0] not in _PERMITTED:
-            raise ImportError(f"the file may import numpy and Python's own modules, not {name!r}")
+        if name.partition(".")[0] in (*self.packages, *sys.stdlib_module_names):
+            return
+        frame = sys._getframe(1)
+        while frame.f_back and "importlib" in frame.f_code.co_filename:
+            frame = frame.f_back
+        if self.file in ("", frame.f_code.co_filename):
+            raise ImportError(f"the file may import {', '.join(self.packages)} and Python's own modules, not {name!r}")
+
+
+def run(answer: Callable[[dict[str, Any]], Any], hook: OnlyPackages | None = None) -> None:
+    """Read one request from standard input and write its answer; output of the learner's code is discarded."""
+    reply = os.dup(1)
+    with open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), 1)
+    request = json.load(sys.stdin)
+    if hook:
+        sys.meta_path.insert(0, hook)
+    with os.fdopen(reply, "w") as out:
+        json.dump(answer(request), out)
+
+
+def answered(request: Mapping[str, Any], asks: Mapping[str, Ask]) -> dict[str, Any]:
+    """By function, the answer to each question: what `asks` returns, or a `failure`. A function that the file lacks is missing.
+
+    If the file fails as a whole, only its `failure`.
+
+    Args:
+        request: ``file``, its text ``source``, and ``questions``: a list by function.
+        asks: by function.
+    """
+    file, questions = request["file"], request["questions"]
+    try:
+        defined = vars(loaded(request["source"], file))
+    except BaseException as error:  # whatever a learner's code raises, SystemExit included, is an answer
+        return failure(error, file)
+    return {
+        name: [_answer(ask, function, question, file) for question in questions[name]]
+        for name, ask in asks.items()
+        if name in questions and callable(function := defined.get(name))
+    }
+
+
+def _answer(ask: Ask, function: Callable[..., Any], question: Any, file: str) -> Any:
+    try:
+        return ask(function, question)
+    except BaseException as error:
+        return failure(error, file)
+
+
+def loaded(source: str, file: str) -> types.ModuleType:
+    """The learner's file as a module. Whatever its statements raise is raised."""
+    name = file.removesuffix(".py")
+    module = sys.modules[name] = types.ModuleType(name)  # dataclasses look their module up
+    exec(compile(source, file, "exec"), module.__dict__)
+    return module
+
+
+def failure(error: BaseException, file: str) -> dict[str, Any]:
+    """The answer in place of a result: ``error``, a line, and whether the body is still ``empty``."""
+    return {"error": described(error, file), "empty": isinstance(error, NotImplementedError)}
 
 
 def described(error: BaseException, file: str) -> str:
@@ -26,3 +100,28 @@ def described(error: BaseException, file: str) -> str:
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
     where = f"line {frames[-1].lineno}: " if frames else ""
     return " ".join(f"{where}{type(error).__name__} {error}".split())[:300]
+
+
+def numbers(result: Any) -> np.ndarray:
+    """A learner's result as an array.
+
+    Raises:
+        TypeError: it is not an array of numbers, or has more than `MOST_BYTES`.
+    """
+    array = np.asarray(result)
+    if array.dtype.kind not in "iuf" or array.nbytes > MOST_BYTES:
+        raise TypeError(
+            f"the answer is not an array of numbers, or it is too large: found {array.dtype} of shape {array.shape}"
+        )
+    return array
+
+
+def encoded(array: np.ndarray) -> dict[str, Any]:
+    """An array as JSON values."""
+    data = base64.b64encode(np.ascontiguousarray(array).tobytes()).decode()
+    return {"dtype": array.dtype.str, "shape": list(array.shape), "data": data}
+
+
+def decoded(values: Mapping[str, Any]) -> np.ndarray:
+    """The array that `encoded` wrote."""
+    return np.frombuffer(base64.b64decode(values["data"]), values["dtype"]).reshape(values["shape"]).copy()

@@ -15,13 +15,13 @@ from course_lib.labs.framework.criteria import ALL, HALF, Criterion
 from course_lib.labs.framework.examination import Examination, Examiner
 from course_lib.labs.framework.lab import Lab
 from course_lib.labs.framework.layer_precision import int8_layers
+from course_lib.labs.framework.learner_answers import Unwritten
 from course_lib.labs.framework.reference import ours
 from course_lib.labs.framework.submission_files import missing, submitted
 from course_lib.labs.framework.task import Outcome, Task
 from course_lib.labs.lab13_qat import calibrated, graph_file, graph_reader
 from course_lib.labs.lab13_qat.graph_file import MODEL
 from course_lib.labs.lab13_qat.judge import functions, gradients, recovery, training
-from course_lib.labs.lab13_qat.judge.functions import Unwritten
 from course_lib.labs.lab13_qat.judge.recovery import RECIPE, Secret
 from course_lib.labs.lab13_qat.network import WEIGHTS
 from course_lib.labs.lab13_qat.sandboxed.call_qat import FILE

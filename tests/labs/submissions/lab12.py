@@ -327,6 +327,18 @@ MISTAKES: dict[str, tuple[dict[str, str], str, str, str]] = {
         "none",
         "bytes from this address on",
     ),
+    "no_address_for_the_scores": (
+        {'        self.context.set_tensor_address("scores", int(self.device_out))\n': ""},
+        "answers",
+        "none",
+        "address or allocator is set for output tensor scores",
+    ),
+    "an_answer_that_is_replaced": (
+        {"            one.finish(answers)\n            answers[number] = None\n": "            answers[number] = None\n"},
+        "answers",
+        "none",
+        "came home, but its answer is None",
+    ),
     "one_context_for_both": (
         {
             "self.context = engine.create_execution_context()": "self.context = context",
@@ -342,7 +354,7 @@ MISTAKES: dict[str, tuple[dict[str, str], str, str, str]] = {
         },
         "order",
         "none",
-        "may come before an earlier run of the same context has ended",
+        "A context runs twice at once",
     ),
     "profile_on_another_stream": (
         {

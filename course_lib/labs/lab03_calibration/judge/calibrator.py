@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import math
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from course_lib.engines.worker.parent import Launcher
-from course_lib.errors import EngineError
-from course_lib.labs.framework.isolation import read_hostile, run_isolated
-from course_lib.labs.framework.submission_files import read_text
+from course_lib.labs.framework import learner_answers
+from course_lib.labs.framework.learner_answers import Unwritten
 from course_lib.labs.lab03_calibration.judge.entropy import broken_rule
 from course_lib.labs.lab03_calibration.judge.histograms import Question
 from course_lib.labs.lab03_calibration.sandboxed import calibrate
@@ -25,11 +21,6 @@ _ENTROPY_HINT = (
     "Compare with `course_lib.precision.divergence` for each candidate, and check the rules of task 1: the candidates, the "
     "first bin, the groups, what is in Q, the count 0.0001 for a bin that Q leaves empty, and equal candidates."
 )
-_LONGEST = 200  # characters of a learner's text in a message
-
-
-class Unwritten(str):
-    """The error line of a function whose body is not written yet."""
 
 
 @dataclass(frozen=True)
@@ -106,44 +97,23 @@ def ask_calibrator(
     Raises:
         EngineError: the file is not text, fails as a whole, took too long, or its process sent an invalid answer.
     """
-    text = read_text(source, max_bytes)
-    asked = {method: [question.wire(method) for question in questions] for method in METHODS}
-    program = Path(calibrate.__file__).read_text(encoding="utf-8")  # as text: its process does not see the course's files
-    command = [sys.executable, "-I", "-c", program]
-    answer = run_isolated(
-        command,
-        json.dumps({"source": text, "questions": asked}).encode(),
+    answer = learner_answers.ask(
+        calibrate,
+        source,
+        {method: [question.wire(method) for question in questions] for method in METHODS},
         launcher=launcher,
         time_limit_s=TIME_LIMIT_S,
-        max_bytes=_MAX_ANSWER,
+        max_bytes=max_bytes,
+        max_answer=_MAX_ANSWER,
     )
     return _read(answer, questions)
 
 
 def _read(answer: bytes, questions: Sequence[Question]) -> list[Answers]:
     """The answer of a process that may be hostile."""
-
-    def read(values: Any) -> list[Answers]:
-        if error := values.get("error"):
-            raise EngineError(_line(error))
-        return [Answers(method, questions, _found(values[method], len(questions))) for method in METHODS if method in values]
-
-    return read_hostile(answer, read, "calibrator.py did not return one number for each histogram")
-
-
-def _found(rows: Any, count: int) -> list[float | str]:
-    if not isinstance(rows, list) or len(rows) != count:
-        raise ValueError("not one answer for each question")
-    return [_failure(row) if isinstance(row, Mapping) else float(row) for row in rows]
-
-
-def _failure(row: Mapping[str, Any]) -> str:
-    line = _line(row["error"])
-    return Unwritten(line) if row.get("empty") else line
-
-
-def _line(text: object) -> str:
-    return " ".join(str(text).split())[:_LONGEST]
+    counts = dict.fromkeys(METHODS, len(questions))
+    found = learner_answers.parsed(answer, counts, float, "calibrator.py did not return one number for each histogram")
+    return [Answers(method, questions, found[method]) for method in METHODS if method in found]
 
 
 def _one_bin(off: float) -> bool:

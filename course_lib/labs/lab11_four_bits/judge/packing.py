@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from course_lib.labs.lab11_four_bits.judge.functions import Answer, Unwritten
+from course_lib.labs.framework.learner_answers import Unwritten
+from course_lib.labs.lab11_four_bits.judge.functions import Answer
 
 _SHAPES = ((16,), (3, 7), (4, 6), (5, 3, 4), (1,))
 

@@ -9,7 +9,8 @@ from functools import cached_property
 import numpy as np
 
 from course_lib.labs.framework.criteria import ALL, HALF, Criterion
-from course_lib.labs.lab11_four_bits.judge.functions import Answer, Unwritten
+from course_lib.labs.framework.learner_answers import Unwritten
+from course_lib.labs.lab11_four_bits.judge.functions import Answer
 
 MOST = 1.04  # times the reference's error
 # Of the error of round to nearest. What leaves more is also above `MOST`: the reference leaves at most 0.9, measured in 12 draws.

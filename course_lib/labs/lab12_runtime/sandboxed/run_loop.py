@@ -7,10 +7,6 @@ from __future__ import annotations
 
 import base64
 import gc
-import json
-import os
-import sys
-import traceback
 import types
 from collections.abc import Iterator
 from typing import Any
@@ -18,6 +14,8 @@ from typing import Any
 import numpy as np
 
 from course_lib import standin
+from course_lib.labs.framework import learner_code
+from course_lib.labs.framework.learner_code import decoded, described, failure, loaded
 from course_lib.labs.lab12_runtime.network import VERSION
 from course_lib.standin import cuda_driver, gpu
 from course_lib.standin.trace import as_json
@@ -35,12 +33,11 @@ def served(request: dict[str, Any]) -> dict[str, Any]:
             ``breaks_off``.
     """
     with standin.installed(VERSION):
-        module = sys.modules["serving_loop"] = types.ModuleType("serving_loop")  # dataclasses look their module up
         cuda_driver.Context().push()
         try:
-            exec(compile(request["source"], FILE, "exec"), module.__dict__)
+            module = loaded(request["source"], FILE)
         except BaseException as error:  # whatever a learner's code raises, SystemExit included, is an answer
-            return {"error": described(error), "empty": isinstance(error, NotImplementedError)}
+            return failure(error, FILE)
         if not callable(getattr(module, FUNCTION, None)):
             return {"error": f"it does not define the function {FUNCTION}(plan, requests)"}
         plan = base64.b64decode(request["plan"])
@@ -49,12 +46,7 @@ def served(request: dict[str, Any]) -> dict[str, Any]:
 
 def encoded(array: np.ndarray) -> dict[str, Any]:
     """A float32 array as plain JSON values."""
-    return {"shape": list(array.shape), "data": base64.b64encode(np.ascontiguousarray(array, np.float32).tobytes()).decode()}
-
-
-def decoded(values: dict[str, Any]) -> np.ndarray:
-    """The array that `encoded` wrote."""
-    return np.frombuffer(base64.b64decode(values["data"]), np.float32).reshape(values["shape"]).copy()
+    return learner_code.encoded(np.asarray(array, np.float32))
 
 
 def _scene(module: types.ModuleType, plan: bytes, scene: dict[str, Any]) -> dict[str, Any]:
@@ -72,7 +64,7 @@ def _scene(module: types.ModuleType, plan: bytes, scene: dict[str, Any]) -> dict
     if kept is None:
         found |= _answers(answers)
     else:
-        found |= {"error": described(kept), "kind": type(kept).__name__, "empty": isinstance(kept, NotImplementedError)}
+        found |= failure(kept, FILE) | {"kind": type(kept).__name__}
     return found
 
 
@@ -87,24 +79,12 @@ def _answers(answers: Any) -> dict[str, Any]:
     try:
         return {"answers": [None if answer is None else encoded(np.asarray(answer, np.float32)) for answer in answers]}
     except Exception as error:
-        return {"error": f"it must return a list of arrays and None: {described(error)}", "kind": "TypeError"}
-
-
-def described(error: BaseException) -> str:
-    """One line with the error and its place in the learner's file."""
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == FILE]
-    where = f"line {frames[-1].lineno}: " if frames else ""
-    return " ".join(f"{where}{type(error).__name__} {error}".split())[:300]
+        return {"error": f"it must return a list of arrays and None: {described(error, FILE)}", "kind": "TypeError"}
 
 
 def main() -> None:
-    """Read one request from standard input and write its answer; output of the learner's code is discarded."""
-    reply = os.dup(1)
-    with open(os.devnull, "wb") as nowhere:
-        os.dup2(nowhere.fileno(), 1)
-    request = json.load(sys.stdin)
-    with os.fdopen(reply, "w") as out:
-        json.dump(served(request), out)
+    """Answer one request."""
+    learner_code.run(served)
 
 
 if __name__ == "__main__":

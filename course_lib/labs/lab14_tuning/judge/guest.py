@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from course_lib._util.plain_text import plain
 from course_lib.engines.worker.parent import Launcher
 from course_lib.errors import EngineError
 from course_lib.labs.framework import learner_code
@@ -130,5 +131,5 @@ def _answered(callbacks: Mapping[str, Callback], question: Mapping[str, Any]) ->
 
 def _result(answer: Mapping[str, Any]) -> Any:
     if "error" in answer:
-        return Failed(" ".join(str(answer["error"]).split())[:_LONGEST], answer.get("empty") is True)
+        return Failed(plain(answer["error"], _LONGEST), answer.get("empty") is True)
     return answer.get("value")

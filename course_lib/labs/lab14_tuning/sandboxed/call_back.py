@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from course_lib.labs.framework.learner_code import NumpyOnly, described
+from course_lib.labs.framework.learner_code import OnlyPackages, failure, loaded
 
 
 class Host:
@@ -36,14 +36,12 @@ class Host:
                 value = getattr(self, request["do"])(request)
                 self.send({"value": value})
             except BaseException as error:  # whatever a learner's code raises, SystemExit included, is an answer
-                self.send({"error": described(error, self.file), "empty": isinstance(error, NotImplementedError)})
+                self.send(failure(error, self.file))
 
     def load(self, request: dict[str, Any]) -> list[str]:
         """Run the learner's file. Returns the names that it defines as functions."""
         self.file = request["file"]
-        name = self.file.removesuffix(".py")
-        self.module = sys.modules[name] = types.ModuleType(name)
-        exec(compile(request["source"], self.file, "exec"), self.module.__dict__)
+        self.module = loaded(request["source"], self.file)
         return [name for name, value in vars(self.module).items() if callable(value)]
 
     def call(self, request: dict[str, Any]) -> Any:
@@ -115,5 +113,5 @@ def main() -> None:
     with open(os.devnull, "r+b") as nowhere:
         for stream in (0, 1):
             os.dup2(nowhere.fileno(), stream)
-    sys.meta_path.insert(0, NumpyOnly())
+    sys.meta_path.insert(0, OnlyPackages("numpy"))
     Host(requests, replies).serve()
