@@ -70,5 +70,14 @@ def reaches_threshold(interval: Interval, threshold: float) -> bool | None:
     return (interval.low >= threshold) if interval.excludes(threshold) else None
 
 
+def together(full: Iterable[Criterion], half: Iterable[Criterion]) -> tuple[Criterion, ...]:
+    """Both lists without repetition: what half of the points need too is listed once, for them."""
+    half = tuple(half)
+    repeated = {(one.name, one.bound) for one in half}
+    return (*(one for one in full if (one.name, one.bound) not in repeated), *half)
+
+
 def _short(criterion: Criterion) -> str:
+    if criterion.bound == "yes":
+        return f"{criterion.name} (for {criterion.needed_for})"
     return f"{criterion.name} is {criterion.found}, {criterion.needed_for} need {criterion.bound}"

@@ -124,7 +124,7 @@ class Lab(ABC):
             cause: why a criterion can be undecided.
         """
         tier, half_earned = judging.tier(full, half)
-        shown = tuple(full) if half_earned else (*full, *half)
+        shown = tuple(full) if half_earned else judging.together(full, half)
         message = " ".join(part for part in (context, judging.summary(shown, tier, cause)) if part)
         if tier == "full":
             hint = ""

@@ -26,9 +26,9 @@ from course_lib.labs.lab12_runtime.sandboxed.run_loop import FILE
 
 PLAN = "engine.plan"
 SLOWER = 1.05  # times two sets that take turns, at most, for full points
-_EMPTY = "The file is still empty: `serve` raises NotImplementedError. Solve task 1, and run the cell, which writes the file."
+_EMPTY = "`serve` is still empty: it raises NotImplementedError. Solve task 1, and run the cell, which writes the file."
 _FAILED_HINT = "Import the file in the notebook, and call `serve`: the same error appears there."
-_FIRST = "Solve task 1 first: only a loop that answers the plain requests is examined here."
+_FIRST = "Solve task 1 first: only a loop that computes every plain request, and copies its scores home, is examined here."
 
 
 @dataclass(frozen=True)
@@ -79,12 +79,15 @@ class ByHand(Lab):
         """The times of a serving loop by the grader's cost model, for a figure in the notebook.
 
         Raises:
-            EngineError: the file failed, or left work in flight.
+            EngineError: the file failed, does not compute every request, or has a mistake in the order of its calls.
         """
-        (found,) = recorded.record(Path(file), [Scene(PLAIN, tuple(requests))])
-        if found.error:
-            raise EngineError(f"{FILE}: {found.error}")
-        return schedule(found.steps)
+        scene = Scene(PLAIN, tuple(requests))
+        served = _served(scene, *recorded.record(Path(file), [scene]))
+        if served.recorded.error:
+            raise EngineError(f"{FILE}: {served.recorded.error}")
+        if not _did_the_work(served) or served.replay.mistakes:
+            raise EngineError("a loop that skips requests or has data races has no times: solve tasks 1 and 2 first")
+        return schedule(served.recorded.steps)
 
     def examine(self, folder: Path, examiner: Examiner, only: str | None = None) -> Examination:
         """Run the loop with secret requests in its own process, and replay the trace here."""
@@ -118,7 +121,10 @@ class ByHand(Lab):
             )
         ]
         wrong = next((one.answered for one in returning if not one.answered.all_right), None)
-        return self.judged("answers", full, half, wrong.hint if wrong else "", context=wrong.said if wrong else "")
+        said = wrong.said if wrong else ""
+        if not wrong and any(one.replay.mistakes for one in served):
+            said = "Data races are not looked for here, but in task 2."
+        return self.judged("answers", full, half, wrong.hint if wrong else "", context=said)
 
     def _order(self, served: Sequence[Served]) -> Outcome:
         if unfit := self._unfit("order", served):
@@ -127,10 +133,11 @@ class ByHand(Lab):
         full = [Criterion("mistakes in the order of calls, in all scenes", str(sum(counts)), "none", not any(counts))]
         half = [Criterion("mistakes while the connection holds", str(sum(counts[:2])), "none", not any(counts[:2]), HALF)]
         found = [mistake for one in served for mistake in one.replay.mistakes]
-        more = f" And {len(found) - 1} more." if len(found) > 1 else ""
-        return self.judged(
-            "order", full, half, found[0].hint if found else "", context=f"{found[0].said}{more}" if found else ""
-        )
+        if not found:
+            return self.judged("order", full, half, "")
+        first = min(found, key=lambda mistake: mistake.rank)
+        more = f" And {len(found) - 1} more, of which some may follow from it." if len(found) > 1 else ""
+        return self.judged("order", full, half, first.hint, context=f"{first.said}{more}")
 
     def _leaks(self, served: Sequence[Served]) -> Outcome:
         if unfit := self._unfit("leaks", served):
@@ -173,7 +180,8 @@ class ByHand(Lab):
         plain = served[0]
         if _did_the_work(plain) or (task == "order" and plain.replay.mistakes):
             return None
-        said = plain.answered.said or "The answers of the plain requests were not computed on the device."
+        needed = sum(map(len, plain.scene.requests))
+        said = f"{plain.replay.rows} of {needed} rows of the plain requests were computed on the device. {plain.answered.said}".strip()
         return self.outcome(task, "none", f"{said} {_FIRST}", plain.answered.hint or "Which runs computed them?")
 
 

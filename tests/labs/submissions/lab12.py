@@ -337,7 +337,7 @@ MISTAKES: dict[str, tuple[dict[str, str], str, str, str]] = {
         {"            one.finish(answers)\n            answers[number] = None\n": "            answers[number] = None\n"},
         "answers",
         "none",
-        "came home, but its answer is None",
+        "Pinned memory was overwritten",
     ),
     "one_context_for_both": (
         {

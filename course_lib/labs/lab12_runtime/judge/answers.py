@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from course_lib.labs.lab12_runtime import network
+from course_lib.labs.lab12_runtime.judge.mistakes import Mistake
 from course_lib.labs.lab12_runtime.judge.recorded import Recorded
 from course_lib.labs.lab12_runtime.judge.replay import Home, Replay
 from course_lib.labs.lab12_runtime.requests import Scene, fits
@@ -64,7 +65,7 @@ def answered(scene: Scene, recorded: Recorded, replay: Replay) -> Answered:
     truths = [network.scores(request) if fits(request) else None for request in scene.requests]
     right, first = 0, ("", "")
     for index, answer in enumerate(recorded.answers):
-        problem = _problem(index, scene, answer, truths, replay.homes, recorded)
+        problem = _problem(index, scene, answer, truths, replay.homes, recorded, replay.mistakes)
         right += problem is None
         if problem and not first[0]:
             first = problem
@@ -78,6 +79,7 @@ def _problem(
     truths: Sequence[np.ndarray | None],
     homes: Sequence[Home],
     recorded: Recorded,
+    mistakes: Sequence[Mistake],
 ) -> tuple[str, str] | None:
     """What is wrong with an answer, and where to look."""
     truth, shape = truths[index], "x".join(map(str, scene.requests[index].shape))
@@ -86,18 +88,23 @@ def _problem(
             return None
         said = f"Request {index} has the shape {shape}, which no profile contains. Its answer must be None."
         return said, "What does `set_input_shape` return for such a shape, and what does your loop do then?"
-    if answer is None:
-        return f"Request {index} has the shape {shape}, which a profile contains, and its answer is None.", (
-            _after_rejection(scene, recorded) or "Which of your tests rejects it?"
+    home = next((one for one in homes if _holds(one, truth)), None)
+    if answer is None and home is not None:
+        return f"The scores of request {index} came home, but its answer is None.", (
+            "Which line puts them into its answer? Was what is pending replaced before that line ran?"
         )
+    if answer is None:
+        said = f"Request {index} has the shape {shape}, which a profile contains, and its answer is None."
+        if (rejection := _after_rejection(scene, recorded)) or not mistakes:
+            return said, rejection or "Which of your tests rejects it?"
+        return f"{said} {mistakes[0].said}", mistakes[0].hint
     if answer.shape != truth.shape:
         found, expected = ("x".join(map(str, one.shape)) for one in (answer, truth))
         return f"The answer to request {index} has the shape {found}, expected {expected}.", (
             "Return only the rows of this request, although the buffer is larger."
         )
-    home = next((one for one in homes if _holds(one, truth)), None)
     if not _close(answer, truth):
-        return _wrong(index, scene, answer, truths, home, recorded)
+        return _wrong(index, scene, answer, truths, homes, recorded, mistakes)
     if home is None:
         return f"The answer to request {index} is right, but no copy brought it from the device.", (
             "Scores must come from `execute_async_v3` and `memcpy_dtoh_async`."
@@ -114,14 +121,25 @@ def _wrong(
     scene: Scene,
     answer: np.ndarray,
     truths: Sequence[np.ndarray | None],
-    home: Home | None,
+    homes: Sequence[Home],
     recorded: Recorded,
+    mistakes: Sequence[Mistake],
 ) -> tuple[str, str]:
     """Why an answer has wrong numbers."""
+    truth = truths[index]
+    assert truth is not None
+    home = next((one for one in homes if _holds(one, truth)), None)
+    if home is None:
+        said = f"The answer to request {index} is wrong, and no copy brought its scores home."
+        if rejection := _after_rejection(scene, recorded):
+            return said, rejection
+        if mistakes and (not np.isnan(answer).all() or any(map(_is_nan, homes))):  # else it was read too early
+            first = min(mistakes, key=lambda mistake: mistake.rank)
+            return f"{said} {first.said}", first.hint
     other = next((i for i, one in enumerate(truths) if one is not None and i != index and _begins(answer, one)), None)
     if np.isnan(answer).all():
         return f"The answer to request {index} is what fresh memory holds: it was read before the copy home had ended.", (
-            "Nothing is in the host array before the wait. Which call waits, and which line reads the array?"
+            "Nothing is in the host array before the wait, or after the next copy to it is called. Which line reads it?"
         )
     if other is not None:
         return f"The answer to request {index} has the scores of request {other}.", (
@@ -131,10 +149,7 @@ def _wrong(
         return f"The copies brought the right scores of request {index} home, but your loop returned others.", (
             "Was the host array read before the wait, or after the next request had used it? Return a copy of its rows."
         )
-    hint = "Follow one request: which bytes are copied, which shape is set, which addresses does the run use?"
-    return f"The answer to request {index} is wrong, and no copy brought its scores home.", _after_rejection(
-        scene, recorded
-    ) or hint
+    return said, "Follow one request: which bytes are copied, which shape is set, which addresses does the run use?"
 
 
 def _after_rejection(scene: Scene, recorded: Recorded) -> str:
@@ -152,6 +167,11 @@ def _close(found: np.ndarray, expected: np.ndarray) -> bool:
 def _begins(answer: np.ndarray, other: np.ndarray) -> bool:
     rows = min(len(answer), len(other))
     return _close(answer[:rows], other[:rows])
+
+
+def _is_nan(home: Home) -> bool:
+    """Whether a run computed from what nobody had written."""
+    return not home.data.size % 4 and bool(np.isnan(home.data.view(np.float32)).any())
 
 
 def _holds(home: Home, truth: np.ndarray) -> bool:

@@ -12,6 +12,7 @@ class Mistake:
 
     said: str
     hint: str
+    rank: int = 1  # of several mistakes, one with the lowest rank is shown: others often follow from it
 
 
 def digest(plan: bytes) -> str:
@@ -82,6 +83,7 @@ def context_shared(label: str) -> Mistake:
     return Mistake(
         f"A context runs twice at once: {label} may begin before its run before has ended.",
         "A context has one set of scratch memory. Give each stream its own context, or wait between its runs.",
+        rank=0,
     )
 
 
