@@ -9,28 +9,18 @@ from __future__ import annotations
 import sys
 import threading
 import time
-import traceback
-import types
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Protocol
 
 import numpy as np
 
+from course_lib.labs.framework.learner_code import OnlyPackages, described, loaded
+
 FILE = "pipeline.py"
 ENGINE_ROW = "engine"  # the row of a timeline on which the engine's own work stands
 START = "start"  # the row and the range of what happens once, before any request
 WAIT_S = 5.0  # for room to read one more
-_PERMITTED = {*sys.stdlib_module_names, "numpy"}
-
-
-class NumpyOnly:
-    """An import hook that finds no other packages: the pipeline is the learner's own."""
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
-        """Reject `name`, or leave it to Python's own finders."""
-        if name.partition(".")[0] not in _PERMITTED:
-            raise ImportError(f"{FILE} may import numpy and Python's own modules, not {name!r}")
 
 
 class Recorder:
@@ -140,13 +130,12 @@ class Service:
     def _start(self, source: str, record: bool) -> None:
         self._recorder = Recorder() if record else None
         span = self._recorder.span if self._recorder else _unnamed
-        sys.meta_path.insert(0, NumpyOnly())
+        sys.meta_path.insert(0, OnlyPackages("numpy"))
         with self._recorder.span(START, START) if self._recorder else nullcontext():
             self._pipeline = self._made(source, span)
 
     def _made(self, source: str, span: Callable[[str], AbstractContextManager[None]]) -> Pipeline:
-        module = sys.modules["pipeline"] = types.ModuleType("pipeline")  # dataclasses look their module up
-        exec(compile(source, FILE, "exec"), module.__dict__)
+        module = loaded(source, FILE)
         if not hasattr(module, "Pipeline"):
             raise NameError("it defines no class Pipeline")
         made: Pipeline = module.Pipeline(lambda: PlainEngine(self._plan, self._recorder), span)
@@ -181,13 +170,6 @@ def _unnamed(name: str) -> AbstractContextManager[None]:
     return nullcontext()
 
 
-def said(error: BaseException) -> str:
-    """One line with the error and its place in the learner's file."""
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == FILE]
-    where = f"{FILE}, line {frames[-1].lineno}: " if frames else f"{FILE}: "
-    return " ".join(f"{where}{type(error).__name__} {error}".split())[:300]
-
-
 def serve(connection: int) -> None:
     """Answer the host's messages until it closes the socket with this descriptor."""
     from course_lib.engines import Plan
@@ -211,4 +193,4 @@ def serve(connection: int) -> None:
             wire.send(connection, {}, answer)
         except BaseException as error:  # whatever a learner's code raises, SystemExit included, is an answer
             code = error.code if isinstance(error, CourseError) else type(error).__name__
-            wire.send(connection, {"error": "EngineError", "message": said(error), "code": code})
+            wire.send(connection, {"error": "EngineError", "message": f"{FILE}: {described(error, FILE)}", "code": code})
