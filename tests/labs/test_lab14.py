@@ -102,6 +102,7 @@ MISTAKES = {
     },
     "choice.py": {
         "no_limit": ({"> workspace": "> 1e9"}, "MiB of workspace, the limit is", "for each chosen tactic alone", 0),
+        "less_than_the_limit": ({"> workspace": ">= workspace"}, "needs the whole workspace", "exactly that", 0),
         "no_reformats": ({"reformats[index - 1]": "0"}, "reformats are not counted", "What does the pair cost", 1),
         "one_short": (
             {"min(best.values())[1]": "min(best.values())[1][1:]"},
@@ -128,7 +129,7 @@ MISTAKES = {
     "budget.py": {
         "one_layer": ({"counts[name] * ": ""}, "The savings of equal layers were not added", "How many layers", 0),
         "twice": ({"[*names, name]": "[*names, name, name]"}, "a signature twice", "measured once", 0),
-        "over_budget": ({"now <= budget and ": ""}, "the budget is", "measured once", 0),
+        "over_budget": ({"now <= budget and ": ""}, "the budget is", "add up to", 0),
     },
     "timing_cache.py": {
         "no_driver": (
@@ -139,7 +140,24 @@ MISTAKES = {
         ),
         "no_types": ({'"shapes", "types", ': '"shapes", '}, "used although types differs", "Which fields are in your key", 0),
         "with_host": ({'"tensorrt")': '"tensorrt", "host")'}, "were measured again", "no influence on a time", 0),
-        "with_name": ({"WORK = (": 'WORK = ("name", '}, "and 5 of its 8 layers differ", "no influence on its time", 0),
+        "with_name": (
+            {'for field in ("operator"': 'for field in ("name", "operator"'},
+            "and 5 of its 8 layers differ",
+            "no influence on its time",
+            0,
+        ),
+        "with_tactics": (
+            {'"types", "attributes")': '"types", "attributes", "tactics")'},
+            "were measured again",
+            "no influence on a time",
+            0,
+        ),
+        "order_inside": (
+            {"json.dumps(parts, sort_keys=True)": "str(parts)"},
+            "were measured again",
+            "inside of `attributes`",
+            0,
+        ),
         "tactic_is_gone": (
             {' or entry[0] not in layer["tactics"]': ""},
             "no longer offers it",
@@ -168,8 +186,20 @@ MISTAKES = {
         ),
         "damaged": (
             {"(OSError, ValueError, AttributeError, TypeError)": "OSError"},
-            "load of a damaged file failed",
+            "load of a damaged file (cut off) failed",
             "Which errors can reading raise",
+            1.5,
+        ),
+        "no_text": (
+            {"(OSError, ValueError, ": "(OSError, json.JSONDecodeError, "},
+            "load of a damaged file (no text) failed",
+            "Which errors can reading raise",
+            1.5,
+        ),
+        "a_list": (
+            {"{name: (tactic, ms) for name, (tactic, ms) in entries.items()}": "entries"},
+            "did not return an empty cache",
+            "still not be a cache",
             1.5,
         ),
         "no_file_yet": ({"(OSError, ValueError": "(ValueError"}, "load failed", "the same error", 1.5),

@@ -10,7 +10,7 @@ import numpy as np
 RUNS_EACH = 15  # of the budget, for each tactic
 EQUAL = 0.02  # tactics whose times differ by less count as equally fast
 _TACTICS, _EQUALLY_FAST, _SPREAD = 10, 3, 0.003
-_NEXT = 1.05  # times the best: the fastest of the other tactics
+_NEXT, _CLOSE = 1.05, 2  # times the best: the fastest of the other tactics; so many others are hardly slower than that
 _NOISE, _OUTLIERS = 0.006, 0.04
 _WARM_UP_RUNS = 8  # until the clock of the device has risen
 _WORDS = ("gemm", "fprop", "wgmma", "splitk", "streamk", "winograd")
@@ -80,8 +80,12 @@ def problem(best_ms: float, rng: np.random.Generator) -> Problem:
     """A layer whose fastest tactic takes `best_ms`."""
     names = _names(rng)
     times = [best_ms, *(best_ms * (1 + rng.uniform(0, _SPREAD, _EQUALLY_FAST - 1)))]
-    times += [*(best_ms * rng.uniform(_NEXT, 1.7, _TACTICS - _EQUALLY_FAST))]
-    return Problem({name: float(ms) for name, ms in zip(names, times, strict=True)})
+    times += [*(best_ms * rng.uniform(_NEXT, 1.7, _TACTICS - _EQUALLY_FAST - _CLOSE))]
+    # The first and the last name belong to tactics that only a tolerance that is too wide takes for equally fast.
+    close = best_ms * rng.uniform(_NEXT, _NEXT + 0.01, _CLOSE)
+    first, *inner, last = sorted(names)
+    times_by_name = {first: close[0], **dict(zip(rng.permutation(inner), times, strict=True)), last: close[1]}
+    return Problem({str(name): float(ms) for name, ms in times_by_name.items()})
 
 
 def _names(rng: np.random.Generator) -> Sequence[str]:

@@ -61,12 +61,10 @@ import json
 import os
 from pathlib import Path
 
-WORK = ("operator", "shapes", "types", "attributes")
-WHERE = ("device", "driver", "tensorrt")
-
 
 def key(layer, machine):
-    parts = [layer[field] for field in WORK] + [machine[field] for field in WHERE]
+    of_layer = [layer[field] for field in ("operator", "shapes", "types", "attributes")]
+    parts = of_layer + [machine[field] for field in ("device", "driver", "tensorrt")]
     return json.dumps(parts, sort_keys=True)
 
 

@@ -70,12 +70,13 @@ def worth_measuring(layers, budget):
 CACHE = """
 import contextlib
 import hashlib
+import json
 import os
 import pickle
 import tempfile
 
 def key(layer, machine):
-    work = sorted((field, repr(layer[field])) for field in layer if field not in ("name", "tactics"))
+    work = sorted((field, json.dumps(layer[field], sort_keys=True)) for field in layer if field not in ("name", "tactics"))
     where = sorted((field, machine[field]) for field in machine if field != "host")
     return hashlib.sha256(repr((work, where)).encode()).hexdigest()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -54,14 +55,19 @@ def _second_build(stage: Stage, drawn: Network) -> None:
 
 def _other_names(stage: Stage, drawn: Network) -> None:
     _, cache = drawn.build().run(stage, {})
-    renamed = [{field: layer[field] for field in reversed(layer)} | {"name": f"r_{layer['name']}"} for layer in drawn.layers]
+    renamed = [
+        {field: layer[field] for field in reversed(layer)}
+        | {"name": f"r_{layer['name']}", "attributes": dict(reversed(layer["attributes"].items()))}
+        | {"tactics": sorted(layer["tactics"], key=drawn.ms.__getitem__)[:-1]}
+        for layer in drawn.layers
+    ]
     elsewhere = {name: drawn.machine[name] for name in reversed(drawn.machine)} | {"host": "another"}
     build = drawn.build(renamed, elsewhere)
     build.run(stage, cache)
     if build.measured:
         raise Wrong(
-            "Equal layers with other names, on another host with the same GPU and versions, were measured again",
-            "Which fields of layer and machine have no influence on a time? Is the order of the fields fixed in your key?",
+            "Equal layers with other names and one tactic less, on another host with the same GPU and versions, were measured again",
+            "Which fields of layer and machine have no influence on a time? Is their order fixed in your key, also inside of `attributes`?",
         )
 
 
@@ -115,6 +121,8 @@ def _merge(stage: Stage, drawn: Network) -> None:
         for _ in range(3)
     ]
     one, two, three = caches
+    one |= {"tie 1": ["tactic_0", 0.01], "tie 2": ["tactic_1", 0.01]}  # each cache has the right entry once
+    two |= {"tie 1": ["tactic_1", 0.01], "tie 2": ["tactic_0", 0.01]}
 
     def merged(first: Any, second: Any) -> dict[str, Any]:
         found = called(stage, "merge", first, second)
@@ -196,16 +204,35 @@ def _disk_is_full(stage: Stage, drawn: Network) -> None:
         raise Wrong("After a failed `save`, the next one does not work", "What does the failed `save` leave in the folder?")
 
 
+# What the file holds; None: half of what it held.
+_DAMAGED = {
+    "cut off": None,
+    "no text": b"\xff\x00\xfe",
+    "null": b"null",
+    "a list": b"[1, 2]",
+    "entries of one part": b'{"key": 3}',
+}
+
+
 def _file_is_damaged(stage: Stage, drawn: Network) -> None:
     _, cache = drawn.build().run(stage, {})
     called(stage, "save", cache, FILE)
-    stage.learner.cut(FILE)
-    stage.restart()
-    if isinstance(answer := stage.learner.call("load", FILE), Failed):
-        raise Wrong(
-            f"load of a damaged file failed: {answer.line}",
-            "A damaged file costs time, and no build. Which errors can reading raise?",
-        )
+    for what, content in _DAMAGED.items():
+        if content is None:
+            stage.learner.cut(FILE)
+        else:
+            stage.learner.place(FILE, base64.b64encode(content).decode())
+        stage.restart()
+        if isinstance(answer := stage.learner.call("load", FILE), Failed):
+            raise Wrong(
+                f"load of a damaged file ({what}) failed: {answer.line}",
+                "A damaged file costs time, and no build. Which errors can reading raise?",
+            )
+        if answer != {}:
+            raise Wrong(
+                f"load of a damaged file ({what}) did not return an empty cache",
+                "JSON can be valid and still not be a cache: an entry has two parts.",
+            )
     build = drawn.build()
     names, cache = build.run(stage, _loaded(stage))
     if names != [build.answer(layer)[0] for layer in build.layers]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -14,7 +14,7 @@ from course_lib.labs.lab14_tuning.judge.guest import Failed, Guest
 from course_lib.labs.lab14_tuning.recorded_tables import Tactic, table
 
 FUNCTION = "choose"
-LIMITS = (2, 8, 32)  # MiB
+LIMITS = (1, 4, 64)  # MiB, which some tactics need exactly
 _LAYERS, _TACTICS, _PARTS = 7, 4, 7  # 4^7 choices of a part are enumerated
 _EXACT = 1 + 1e-6
 Pick = Sequence[int]
@@ -61,11 +61,19 @@ class Question:
 
 def questions(rng: np.random.Generator) -> list[Question]:
     """Three tables without reformats, three with them, and one of a long network."""
-    asked = [Question(*table(rng, _LAYERS, _TACTICS, formats=formats), limit) for formats in (False, True) for limit in LIMITS]
+    asked = [_drawn(rng, limit, formats=formats) for formats in (False, True) for limit in LIMITS]
     parts = [table(rng, _LAYERS, _TACTICS, formats=True) for _ in range(_PARTS)]
     layers = [tactics for chain, _ in parts for tactics in chain]
     between = [ms for _, reformats in parts for ms in (*reformats, 0.0)][:-1]
     return [*asked, Question(layers, between, LIMITS[1])]
+
+
+def _drawn(rng: np.random.Generator, limit: int, *, formats: bool) -> Question:
+    """A table whose best choice needs the whole workspace, so that "at most" and "less than" are different."""
+    while True:
+        one = Question(*table(rng, _LAYERS, _TACTICS, formats=formats), limit)
+        if replace(one, workspace=limit - 1).least > 1.001 * one.least:
+            return one
 
 
 def _least(part: Question) -> float:
@@ -157,7 +165,16 @@ def described(found: Sequence[Chosen]) -> tuple[str, str]:
     for words, mistake, hint in _MISTAKES:
         if wrong_ones and all(_alike(one, mistake(one.question)) for one in wrong_ones):
             return words, hint
+    short = [one for one in wrong_ones if len(one.question.layers) == _LAYERS]
+    if short and not any(_needs_it_all(one) for one in short):
+        said = "No chosen tactic needs the whole workspace, and each best choice has one that does."
+        return said, "The limit is the most that a tactic may need. May it need exactly that?"
     return "", "For each format at a boundary: what is the least time of all layers before it that ends in this format?"
+
+
+def _needs_it_all(one: Chosen) -> bool:
+    chosen = (tactics[place] for tactics, place in zip(one.question.layers, one.pick, strict=True))
+    return any(tactic["workspace_mib"] == one.question.workspace for tactic in chosen)
 
 
 def _alike(one: Chosen, mistaken: Pick) -> bool:

@@ -127,7 +127,10 @@ def criteria(found: Sequence[Picked]) -> list[Criterion]:
 def described(found: Sequence[Picked]) -> tuple[str, str]:
     """The mistake that explains the answers, in words, with a hint."""
     if wrong := next((one for one in found if one.said), None):
-        return f"{wrong.said}.", "A signature is measured once, and all layers with this signature use the result."
+        hint = "A signature is measured once, and all layers with this signature use the result."
+        if "the budget is" in wrong.said:
+            hint = "What do the `measuring_ms` of your signatures add up to, and when do you compare that with the budget?"
+        return f"{wrong.said}.", hint
     wrong_ones = [one for one in found if not one.right]
     for words, rule, hint in _MISTAKES:
         if wrong_ones and all(
