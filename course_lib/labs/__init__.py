@@ -7,6 +7,7 @@ under the name of its folder, such as ``lab42_example = "example.lab"``.
 from __future__ import annotations
 
 import pkgutil
+import re
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -34,6 +35,13 @@ def names() -> tuple[str, ...]:
     return tuple(_modules())
 
 
+def _meant(name: str) -> str:
+    """A suggestion for a number, a path, or a name that is written in another way."""
+    number = re.search(r"\d+", name)
+    short = f"lab{int(number[0][:3]):02}" if number else ""
+    return f"did you mean {short}? Else: " if any(known.startswith(f"{short}_") for known in names() if short) else ""
+
+
 def find(name: str) -> Lab:
     """A lab by its full name or the first part of it, such as ``"lab01"``.
 
@@ -42,7 +50,7 @@ def find(name: str) -> Lab:
     """
     matches = [known for known in names() if known == name or known.startswith(f"{name}_")]
     if len(matches) != 1:
-        raise CourseError(f"no lab {name!r}: the course has {', '.join(names())}")
+        raise CourseError(f"no lab {name!r}: {_meant(name)}the course has {', '.join(names())}")
     lab = import_module(_modules()[matches[0]]).lab
     assert isinstance(lab, Lab)
     return lab

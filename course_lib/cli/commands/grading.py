@@ -56,7 +56,7 @@ def check(
 def _submission_folder(lab: Lab, folder: Path | None) -> Path:
     if folder is not None:
         if not folder.is_dir():
-            raise CourseError(f"{folder}: no such folder")
+            raise CourseError(f"{folder}: {'this is a file, expected its folder' if folder.is_file() else 'no such folder'}")
         return folder
     own = course_root() / "labs" / lab.name
     here = Path.cwd()

@@ -176,7 +176,7 @@ def _judge_contract(checks: Sequence[Check]) -> Judgment:
 
 
 _HINTS = {  # for rope.cu, by the code of the error; "compile" and "line" are the compiler's complaints
-    MISSING_FILE: "The cell of task 1 writes the file: run it, then run this cell again.",
+    MISSING_FILE: "The cell of task 1 writes the file: run it, then check again.",
     "launch": "As in lecture 9: a config with gridDim, blockDim and stream, then cudaLaunchKernelEx(&config, kernel, arguments...).",
     "empty": "Write the missing part in task 1 and run its cell, which writes rope.cu.",
     "shared": "Each thread computes its own number, from blockIdx, blockDim and threadIdx.",

@@ -146,7 +146,7 @@ class Serving(Lab):
     def _triton(self, file: Path, examiner: Examiner) -> Outcome:
         if not file.is_file():
             return self.outcome(
-                "triton", "none", missing(file.name), "The cell of task 4 writes the file: run it, then run this cell again."
+                "triton", "none", missing(file.name), "The cell of task 4 writes the file: run it, then check again."
             )
         try:
             found = triton.mistakes(triton.read(file.read_bytes(), examiner.launcher))

@@ -38,7 +38,7 @@ class Capstone(Lab):
     build_hints: ClassVar = {
         settings.FILE: "Settings() in the notebook checks every value when you make it, and save() writes the file.",
         PRECISION: "`precision` states the graph's number types and does not change them. Which function of the course changes them?",
-        MISSING_FILE: "The notebook's three solution cells write the three files: solve them, then run this cell again.",
+        MISSING_FILE: "The notebook's three solution cells write the three files: solve them, then check again.",
         **dict.fromkeys(
             (PROFILE, FIXED_DIMENSION),
             "Profile, graph and settings must agree on (batch, channels, size, size). Which batches does the graph allow?",

@@ -102,7 +102,7 @@ class Generation(Lab):
         try:
             mistakes = loop.judged(calls.read(file))
         except EngineError as error:
-            return self.outcome("loop", "none", error, "The cell of task 2 writes the file: run it, then run this cell again.")
+            return self.outcome("loop", "none", error, "The cell of task 2 writes the file: run it, then check again.")
         if not mistakes:
             said = f"All {len(calls.SERVICE)} requests are answered with as few calls as possible."
             return self.outcome("loop", "full", said)

@@ -67,7 +67,7 @@ class FourBits(Lab):
     ) -> dict[str, list[functions.Answer]] | Outcome:
         """The answers of a file's functions, or the outcome if there are none."""
         if not source.is_file():
-            hint = "The task's first cell writes it. Run it, then run this cell again."
+            hint = "The task's first cell writes it. Run it, then check again."
             return self.outcome(task, "none", EngineError(missing(source.name), code=MISSING_FILE), hint)
         examiner.begins(f"{task}: your functions on secret arrays", 2)
         try:

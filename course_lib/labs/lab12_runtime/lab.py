@@ -93,7 +93,7 @@ class ByHand(Lab):
         """Run the loop with secret requests in its own process, and replay the trace here."""
         wanted = [task.id for task in self.tasks if only in (None, task.id)]
         if not (folder / FILE).is_file():
-            hint = "The cell of task 1 writes it. Run it, then run this cell again."
+            hint = "The cell of task 1 writes it. Run it, then check again."
             return Examination(self.zero_outcomes(EngineError(missing(FILE), code=MISSING_FILE), hint, wanted))
         drawn = scenes(examiner.rng())
         examiner.begins("your loop on secret requests", 4)

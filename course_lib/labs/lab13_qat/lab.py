@@ -77,7 +77,7 @@ class QuantizationAwareTraining(Lab):
     ) -> dict[str, list[functions.Arrays | str]] | Outcome:
         """The answers of the file's functions, or the outcome if there are none."""
         if not source.is_file():
-            hint = "The first cell of task 1 writes it. Run it, then run this cell again."
+            hint = "The first cell of task 1 writes it. Run it, then check again."
             return self.outcome(task, "none", EngineError(missing(FILE), code=MISSING_FILE), hint)
         try:
             found = functions.ask(source, calls, examiner.bare_launcher or examiner.launcher)

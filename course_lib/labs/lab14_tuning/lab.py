@@ -68,7 +68,7 @@ class Tuning(Lab):
         self, task: str, source: Path, judge: Callable[..., Outcome], rng: np.random.Generator, launcher: Launcher | None
     ) -> Outcome:
         if not source.is_file():
-            hint = "The task's cell writes it. Run it, then run this cell again."
+            hint = "The task's cell writes it. Run it, then check again."
             return self.outcome(task, "none", EngineError(missing(source.name), code=MISSING_FILE), hint)
         try:
             return judge(source, rng, launcher)
