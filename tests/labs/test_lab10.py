@@ -21,6 +21,7 @@ from course_lib.grading.isolation import sandbox
 from course_lib.grading.judge.judging import judge
 from course_lib.grading.reports import report
 from course_lib.labs import Examiner, Outcome
+from course_lib.labs.framework import isolation
 from course_lib.labs.framework.submission_files import MISSING_FILE
 from course_lib.labs.framework.task import UNUSUAL
 from course_lib.labs.lab10_generation import calls, figures, graph_form, half, kernels, network
@@ -88,7 +89,7 @@ def reference(tmp_path_factory) -> Path:
 def in_process(monkeypatch) -> None:
     """Everything but the compiler in this process."""
     monkeypatch.setattr(lab10, "HostedDecoder", InProcess)
-    monkeypatch.setattr(graph_form, "transformed", lambda module, model, **_: graph_form._examined(model))
+    monkeypatch.setattr(isolation, "transformed", lambda module, model, **_: graph_form._examined(model))
     for module in (half, lab10):
         monkeypatch.setattr(module, "halved", lambda model, **_: half._halved(model))
     monkeypatch.setattr(kernels, "halved", lambda model, **_: half._halved(model))

@@ -19,7 +19,7 @@ from course_lib.errors import BuildError, CourseError, EngineError, ExaminerFaul
 from course_lib.grading.isolation import sandbox
 from course_lib.grading.judge.judging import judge
 from course_lib.labs import Examiner, Outcome
-from course_lib.labs.framework import withheld
+from course_lib.labs.framework import isolation, withheld
 from course_lib.labs.framework.task import NO_REFERENCE
 from course_lib.labs.lab11_four_bits import figures, graph_file, network, plans
 from course_lib.labs.lab11_four_bits.judge import functions, packing, quality, searching
@@ -46,7 +46,7 @@ def in_process(monkeypatch) -> None:
     """Everything but the compiler in this process."""
 
     call_in_process(monkeypatch, call_functions)
-    monkeypatch.setattr(graph_file, "transformed", lambda module, question, **_: graph_file._stored(question))
+    monkeypatch.setattr(isolation, "transformed", lambda module, question, **_: graph_file._stored(question))
     monkeypatch.setattr(quality, "run_isolated", lambda command, asked, **_: all_logits.logits(asked).tobytes())
     monkeypatch.setattr(quality, "WINDOWS", 16)
 

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import course_lib
 from course_lib.engines.worker.parent import Launcher
-from course_lib.errors import CourseError, EngineError
+from course_lib.errors import BuildError, CourseError, EngineError
 
 _T = TypeVar("_T")
 _LIBRARY = str(Path(course_lib.__file__).resolve().parent.parent)
@@ -155,6 +155,35 @@ def transformed(module: str, model: bytes, *, launcher: Launcher | None = None, 
         complaint = answer[1 : _LONGEST + 1].decode(errors="replace")
         raise Rejected(complaint) if answer[:1] == _REJECTED else EngineError(complaint)
     return answer[1:]
+
+
+def examined(
+    module: str,
+    question: bytes,
+    parsed: Callable[[bytes], _T],
+    file: str,
+    advice: str,
+    *,
+    launcher: Launcher | None,
+    time_limit_s: float,
+) -> _T:
+    """What a module's process finds in a submission's graph.
+
+    Args:
+        module, question: as for `transformed`.
+        parsed: reads the answer, or raises EngineError.
+        file: the submission's file, for messages.
+        advice: how to write it.
+
+    Raises:
+        BuildError: the process rejected the graph, or failed.
+    """
+    try:
+        return parsed(transformed(module, question, launcher=launcher, time_limit_s=time_limit_s))
+    except Rejected as error:
+        raise BuildError(f"{file}: {error}") from None
+    except EngineError:
+        raise BuildError(f"{file} is not an ONNX model, or only a part of one: {advice}") from None
 
 
 def transform(change: Callable[[bytes], bytes]) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from course_lib.engines.worker.parent import Launcher
-from course_lib.errors import BuildError, EngineError
-from course_lib.labs.framework.isolation import Rejected, transform, transformed
+from course_lib.errors import BuildError
+from course_lib.labs.framework import isolation
+from course_lib.labs.framework.isolation import read_hostile, transform
 from course_lib.labs.lab10_generation.network import CACHE_SHAPE, CACHES, LENGTH, VOCABULARY
 
 if TYPE_CHECKING:
@@ -58,14 +59,16 @@ def examined(model: bytes, *, launcher: Launcher | None = None, time_limit_s: fl
     Raises:
         BuildError: its inputs or outputs are not those of the lab, or it is not an ONNX model.
     """
-    try:
-        answer = json.loads(transformed(__name__, model, launcher=launcher, time_limit_s=time_limit_s))
-        writers = {name: str(answer["writers"][name])[:200] for name in CACHES}
-        return GraphForm(writers, tuple(str(name)[:200] for name in answer["products"]))
-    except Rejected as error:
-        raise BuildError(f"decoder.onnx: {error}") from None
-    except (EngineError, ValueError, KeyError, TypeError, RecursionError):
-        raise BuildError("decoder.onnx is not an ONNX model, or only a part of one: write it with GraphWriter.write") from None
+    advice = "write it with GraphWriter.write"
+    return isolation.examined(__name__, model, _parsed, "decoder.onnx", advice, launcher=launcher, time_limit_s=time_limit_s)
+
+
+def _parsed(answer: bytes) -> GraphForm:
+    def read(found: Any) -> GraphForm:
+        writers = {name: str(found["writers"][name])[:200] for name in CACHES}
+        return GraphForm(writers, tuple(str(name)[:200] for name in found["products"]))
+
+    return read_hostile(answer, read, "its process sent an invalid answer")
 
 
 def main() -> None:

@@ -14,14 +14,16 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from course_lib.engines.worker.parent import Launcher
-from course_lib.errors import BuildError, CourseError, EngineError
-from course_lib.labs.framework.isolation import Rejected, transform, transformed
+from course_lib.errors import BuildError, CourseError
+from course_lib.labs.framework import isolation, stored_numbers
+from course_lib.labs.framework.isolation import transform
+from course_lib.labs.framework.stored_numbers import Take, by_name, check_form, plain
 from course_lib.labs.lab11_four_bits import network
 from course_lib.labs.lab11_four_bits.network import PRODUCTS
 from course_lib.labs.lab11_four_bits.stored import BLOCKS, Fp8, Half, Int4, Stored
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto, NodeProto, TensorProto
+    from onnx import GraphProto, NodeProto, TensorProto
 
 MODEL, MAX_BYTES = "decoder.onnx", 8 << 20
 _FLOAT16, _FP8, _INT4, _UINT4 = 10, 17, 22, 21  # TensorProto's numbers
@@ -135,12 +137,7 @@ def examined(model: bytes, *, launcher: Launcher | None = None, time_limit_s: fl
     """
     given = network.graph()
     question = len(given).to_bytes(8, "little") + given + model
-    try:
-        return parsed(transformed(__name__, question, launcher=launcher, time_limit_s=time_limit_s))
-    except Rejected as error:
-        raise BuildError(f"{MODEL}: {error}") from None
-    except EngineError:
-        raise BuildError(f"{MODEL} is not an ONNX model, or only a part of one: {_ADVICE}") from None
+    return isolation.examined(__name__, question, parsed, MODEL, _ADVICE, launcher=launcher, time_limit_s=time_limit_s)
 
 
 def parsed(answer: bytes) -> dict[str, Stored]:
@@ -149,37 +146,24 @@ def parsed(answer: bytes) -> dict[str, Stored]:
     Raises:
         EngineError: the answer does not have this form.
     """
-    head, _, data = answer.partition(b"\n")
+    return stored_numbers.read(answer, _weights)
+
+
+def _weights(forms: Any, take: Take) -> dict[str, Stored]:
     found: dict[str, Stored] = {}
-    try:
-        forms = json.loads(head)
-        for name, (rows, columns) in PRODUCTS.items():
-            form, block = forms[name]
-            if form == "INT4" and block in _blocks(rows):
-                packed, data = _taken(data, np.uint8, rows * columns // 2)
-                scales, data = _taken(data, np.float16, rows // block * columns)
-                found[name] = Int4(packed, scales.reshape(-1, columns))
-            elif form == "FP8":
-                codes, data = _taken(data, np.uint8, rows * columns)
-                scale, data = _taken(data, np.float16, 1)
-                found[name] = Fp8(codes.reshape(rows, columns), float(scale[0]))
-            elif form == "FP16":
-                numbers, data = _taken(data, np.float16, rows * columns)
-                found[name] = Half(numbers.reshape(rows, columns))
-            else:
-                raise ValueError(form)
-        if data or not all(np.isfinite(one.values()).all() for one in found.values()):
-            raise ValueError("too long, or not finite")
-    except (ValueError, KeyError, TypeError, RecursionError):
-        raise EngineError("the process that read the graph sent an invalid answer") from None
+    for name, (rows, columns) in PRODUCTS.items():
+        form, block = forms[name]
+        if form == "INT4" and block in _blocks(rows):
+            found[name] = Int4(take(np.uint8, (rows * columns // 2,)), take(np.float16, (rows // block, columns)))
+        elif form == "FP8":
+            found[name] = Fp8(take(np.uint8, (rows, columns)), float(take(np.float16, ())))
+        elif form == "FP16":
+            found[name] = Half(take(np.float16, (rows, columns)))
+        else:
+            raise ValueError(form)
+    if not all(np.isfinite(one.values()).all() for one in found.values()):
+        raise ValueError("not finite")
     return found
-
-
-def _taken(data: bytes, dtype: Any, count: int) -> tuple[np.ndarray, bytes]:
-    size = np.dtype(dtype).itemsize * count
-    if len(data) < size:
-        raise ValueError("too short")
-    return np.frombuffer(data[:size], dtype), data[size:]
 
 
 def main() -> None:
@@ -192,7 +176,7 @@ def _stored(question: bytes) -> bytes:
 
     length = int.from_bytes(question[:8], "little")
     given, model = (onnx.load_model_from_string(part) for part in (question[8 : 8 + length], question[8 + length :]))
-    _check_form(model, given)
+    check_form(model, given, MODEL, _ADVICE)
     reader = _Reader(model.graph, given.graph)
     forms, parts = {}, []
     for name in PRODUCTS:
@@ -203,34 +187,17 @@ def _stored(question: bytes) -> bytes:
     return json.dumps(forms).encode() + b"\n" + b"".join(parts)
 
 
-def _check_form(model: ModelProto, given: ModelProto) -> None:
-    graph = model.graph
-    sets = {entry.domain: entry.version for entry in model.opset_import}
-    wanted = {entry.domain: entry.version for entry in given.opset_import}[""]
-    if sets.get("") != wanted:
-        _reject(f"the operator set is {sets.get('')}, expected {wanted}")
-    if model.functions or graph.sparse_initializer or graph.quantization_annotation or model.training_info:
-        _reject("it has functions, sparse constants or annotations, which are not counted as stored weights")
-    for tensor in graph.initializer:
-        if tensor.external_data or tensor.data_location:
-            _reject(f"the constant {tensor.name[:60]!r} is in another file. All that is stored must be in {MODEL}")
-    for side in ("input", "output"):
-        found, expected = ([_plain(info) for info in getattr(one, side)] for one in (graph, given.graph))
-        if found != expected:
-            _reject(f"its {side}s are not those of the given graph")
-
-
 class _Reader:
     """Compares a graph with the given one, and takes the sixteen weights out of it."""
 
     def __init__(self, graph: GraphProto, given: GraphProto) -> None:
-        self.constants = _by_name(graph.initializer, "constant")
+        self.constants = by_name(graph.initializer, "constant")
         self.given_constants = {tensor.name: tensor for tensor in given.initializer}
         self.dequantize: dict[str, NodeProto] = {}
         self.products: dict[str, NodeProto] = {}
         self.used: set[str] = set()
         expected = {node.name: node for node in given.node}
-        for name, node in _by_name(graph.node, "node").items():
+        for name, node in by_name(graph.node, "node").items():
             if node.op_type == _DEQUANTIZE and node.domain == "" and len(node.output) == 1:
                 self.dequantize[node.output[0]] = node
                 continue
@@ -242,7 +209,8 @@ class _Reader:
             product = product_of(name)
             if product:
                 self.products[product] = node
-            if _plain(node, weight=bool(product)) != _plain(other, weight=bool(product)):
+            free = (1,) if product else ()  # the name of its weight
+            if plain(node, free) != plain(other, free):
                 _reject(
                     f"the node {name[:60]!r} ({node.op_type[:40]}) is not as in the given graph: change nothing but weights"
                 )
@@ -302,7 +270,7 @@ class _Reader:
             if name.removesuffix(".weight") in PRODUCTS:
                 continue
             self.used.add(name)
-            if name not in self.constants or _plain(self.constants[name]) != _plain(tensor):
+            if name not in self.constants or plain(self.constants[name]) != plain(tensor):
                 _reject(f"the constant {name!r} is not as in the given graph: change nothing but the weights of the products")
         for name in self.constants:
             if name not in self.used:
@@ -328,23 +296,6 @@ class _Reader:
         if not (np.isfinite(scales) & (scales > 0)).all():
             _reject(f"a scale of {name} is zero, negative or not finite in FP16: TensorRT needs positive scales")
         return scales
-
-
-def _by_name(rows: Sequence[Any], what: str) -> dict[str, Any]:
-    found = {one.name: one for one in rows}
-    if len(found) != len(rows):
-        _reject(f"two {what}s have the same name")
-    return found
-
-
-def _plain(message: Any, *, weight: bool = False) -> bytes:
-    """A part of a graph without comments; with `weight`, without the name of a product's weight."""
-    copied = type(message).FromString(message.SerializeToString())
-    copied.ClearField("doc_string")
-    copied.ClearField("metadata_props")
-    if weight and len(copied.input) > 1:
-        copied.input[1] = ""
-    return bytes(copied.SerializeToString(deterministic=True))
 
 
 def _reject(said: str) -> NoReturn:

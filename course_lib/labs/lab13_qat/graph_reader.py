@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from course_lib.engines.worker.parent import Launcher
-from course_lib.errors import BuildError, CourseError, EngineError
-from course_lib.labs.framework.isolation import Rejected, transform, transformed
+from course_lib.errors import CourseError
+from course_lib.labs.framework import isolation, stored_numbers
+from course_lib.labs.framework.isolation import transform
+from course_lib.labs.framework.stored_numbers import Take, by_name, check_form, plain
 from course_lib.labs.lab13_qat import graph_file
 from course_lib.labs.lab13_qat.graph_file import MODEL
 from course_lib.labs.lab13_qat.sandboxed.torch_forward import LAYERS
@@ -22,7 +24,7 @@ from course_lib.labs.lab13_qat.stored import Stored
 from course_lib.labs.lab13_qat.stored import check as check_layers
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto, NodeProto
+    from onnx import GraphProto, NodeProto
 
 _ADVICE = "start from float_graph(...) of this lab, and insert pairs"
 _DEFAULT_AXIS = 1  # of both operators in ONNX
@@ -35,12 +37,7 @@ def examined(model: bytes, *, launcher: Launcher | None = None, time_limit_s: fl
     Raises:
         BuildError: a node is not as in the float graph, or a pair is in a wrong place or has a wrong form.
     """
-    try:
-        return parsed(transformed(__name__, model, launcher=launcher, time_limit_s=time_limit_s))
-    except Rejected as error:
-        raise BuildError(f"{MODEL}: {error}") from None
-    except EngineError:
-        raise BuildError(f"{MODEL} is not an ONNX model, or only a part of one: {_ADVICE}") from None
+    return isolation.examined(__name__, model, parsed, MODEL, _ADVICE, launcher=launcher, time_limit_s=time_limit_s)
 
 
 def parsed(answer: bytes) -> dict[str, Stored]:
@@ -49,27 +46,17 @@ def parsed(answer: bytes) -> dict[str, Stored]:
     Raises:
         EngineError: the answer does not have this form.
     """
-    head, _, data = answer.partition(b"\n")
+    return stored_numbers.read(answer, _layers)
+
+
+def _layers(forms: Any, take: Take) -> dict[str, Stored]:
     found: dict[str, Stored] = {}
-    try:
-        forms = json.loads(head)
-        for name, shape in LAYERS.items():
-            has_scale, has_input_scale = (bool(flag) for flag in forms[name])
-            weight, data = _taken(data, np.int8 if has_scale else np.float32, int(np.prod(shape.weight)))
-            bias, data = _taken(data, np.float32, shape.outputs)
-            scale, data = _taken(data, np.float32, shape.outputs if has_scale else 0)
-            input_scale, data = _taken(data, np.float32, int(has_input_scale))
-            found[name] = Stored(
-                weight.reshape(shape.weight),
-                scale if has_scale else None,
-                bias,
-                float(input_scale[0]) if has_input_scale else None,
-            )
-        if data:
-            raise ValueError("too long")
-        check_layers(found)
-    except (ValueError, KeyError, TypeError, RecursionError, CourseError):
-        raise EngineError("the process that read the graph sent an invalid answer") from None
+    for name, shape in LAYERS.items():
+        has_scale, has_input_scale = (bool(flag) for flag in forms[name])
+        weight, bias = take(np.int8 if has_scale else np.float32, shape.weight), take(np.float32, (shape.outputs,))
+        scale = take(np.float32, (shape.outputs,)) if has_scale else None
+        found[name] = Stored(weight, scale, bias, float(take(np.float32, ())) if has_input_scale else None)
+    check_layers(found)
     return found
 
 
@@ -81,13 +68,6 @@ def wire(layers: Mapping[str, Stored]) -> bytes:
         parts.append(one.weight.astype(np.int8 if one.scale is not None else np.float32).tobytes())
         parts += [np.asarray(part, np.float32).tobytes() for part in (one.bias, one.scale, one.input_scale) if part is not None]
     return b"".join(parts)
-
-
-def _taken(data: bytes, dtype: Any, count: int) -> tuple[np.ndarray, bytes]:
-    size = np.dtype(dtype).itemsize * count
-    if len(data) < size:
-        raise ValueError("too short")
-    return np.frombuffer(data[:size], dtype), data[size:]
 
 
 def main() -> None:
@@ -104,7 +84,7 @@ def stored(data: bytes) -> dict[str, Stored]:
     import onnx
 
     model, given = onnx.load_model_from_string(data), graph_file.float_graph(_any_layers())
-    _check_form(model, given)
+    check_form(model, given, MODEL, _ADVICE)
     reader = _Reader(model.graph, given.graph)
     found = {name: reader.layer(name) for name in LAYERS}
     reader.check_rest()
@@ -116,32 +96,17 @@ def _any_layers() -> dict[str, tuple[np.ndarray, np.ndarray]]:
     return {name: (np.zeros(shape.weight), np.zeros(shape.outputs)) for name, shape in LAYERS.items()}
 
 
-def _check_form(model: ModelProto, given: ModelProto) -> None:
-    graph = model.graph
-    if [(one.domain, one.version) for one in model.opset_import] != [("", graph_file.OPSET)]:
-        _reject(f"the operator set is not version {graph_file.OPSET} of ONNX alone: {_ADVICE}")
-    if model.functions or graph.sparse_initializer or graph.quantization_annotation or model.training_info:
-        _reject(f"it has functions, sparse constants or annotations: {_ADVICE}")
-    for tensor in graph.initializer:
-        if tensor.external_data or tensor.data_location:
-            _reject(f"the constant {tensor.name[:60]!r} is in another file: everything must be in {MODEL}")
-    for side in ("input", "output"):
-        found, expected = ([_plain(info) for info in getattr(one, side)] for one in (graph, given.graph))
-        if found != expected:
-            _reject(f"its {side}s are not those of the float graph: {_ADVICE}")
-
-
 class _Reader:
     """Follows the float graph through the pairs of another one, and takes the numbers of its layers."""
 
     def __init__(self, graph: GraphProto, given: GraphProto) -> None:
-        self.constants = _by_name(graph.initializer, "constant")
+        self.constants = by_name(graph.initializer, "constant")
         self.pairs: dict[str, NodeProto] = {}  # both operators, by their output
         self.used: set[str] = set()
         self.nodes: dict[str, NodeProto] = {}
         expected = {node.name: node for node in given.node}
         self.sources = {name: node.input[0] for name, node in expected.items() if name in LAYERS}
-        for name, node in _by_name(graph.node, "node").items():
+        for name, node in by_name(graph.node, "node").items():
             if node.op_type in (_QUANTIZE, _DEQUANTIZE) and not node.domain and len(node.output) == 1:
                 self.pairs[node.output[0]] = node
             elif name in expected:
@@ -162,11 +127,7 @@ class _Reader:
                     f"{node.name} ({node.op_type}) reads a pair. Training rounds only what layers read, so insert pairs on the "
                     "inputs of layers alone, and after SiLU instead of before it"
                 )
-        one, other = type(node).FromString(node.SerializeToString()), expected
-        if len(one.input) == len(other.input):
-            for place in places:
-                one.input[place] = other.input[place]
-        if _plain(one) != _plain(other):
+        if plain(node, places) != plain(expected, places):
             if len(node.output) == 1 and node.output[0] != expected.output[0] and expected.output[0] in self.pairs:
                 _reject(f"a pair writes {expected.output[0]!r}: the output of {node.name} must stay float")
             _reject(f"the node {node.name!r} ({node.op_type[:40]}) is not as in the float graph: change nothing but its inputs")
@@ -277,27 +238,6 @@ class _Reader:
         for name in self.constants:
             if name not in self.used:
                 _reject(f"the constant {name[:60]!r} is stored and not used: remove the float weight that its codes replace")
-
-
-def _by_name(values: Any, kind: str) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for one in values:
-        if one.name in found or not one.name:
-            _reject(f"two {kind}s have the same name, or one has none: {one.name[:60]!r}")
-        found[one.name] = one
-    return found
-
-
-def _plain(value: Any) -> bytes:
-    """A node or tensor as bytes, without comments."""
-    copy = type(value).FromString(value.SerializeToString())
-    copy.ClearField("doc_string")
-    if hasattr(copy, "attribute"):
-        attributes = sorted(copy.attribute, key=lambda one: str(one.name))
-        plain = [type(one).FromString(one.SerializeToString()) for one in attributes]
-        copy.ClearField("attribute")
-        copy.attribute.extend(plain)
-    return bytes(copy.SerializeToString(deterministic=True))
 
 
 def _reject(message: str) -> NoReturn:

@@ -207,5 +207,5 @@ CHEATS: tuple[tuple[Cheat, str], ...] = (
     (another_activation, "the node '/blocks/2/Gelu' (Relu) is not as in the given graph"),
     (shared_codes, "is read twice: each weight is stored once and read once"),
     (codes_elsewhere, "is in another file. All that is stored must be in decoder.onnx"),
-    (sparse_weight, "sparse constants or annotations, which are not counted"),
+    (sparse_weight, "sparse constants or annotations, which are not read"),
 )
