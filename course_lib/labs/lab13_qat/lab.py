@@ -142,8 +142,10 @@ class QuantizationAwareTraining(Lab):
                 built = examiner.build(recovery.written(layers, scratch), RECIPE)
         except BuildError as error:
             return self.failed_build(error, wanted), None
-        judge = {"recover": self._recover, "kernels": self._kernels}
-        return [judge[task](layers, built, secret, examiner, figures) for task in wanted], built
+        outcomes = [self._recover(layers, built, secret, examiner, figures)] if "recover" in wanted else []
+        if "kernels" in wanted:
+            outcomes.append(self._kernels(built, examiner, figures))
+        return outcomes, built
 
     def _recover(
         self,
@@ -167,14 +169,7 @@ class QuantizationAwareTraining(Lab):
         said, hint = recovery.problem(layers, found, given)
         return self.judged("recover", *found.criteria(), hint, context=f"{found} {said}".strip())
 
-    def _kernels(
-        self,
-        layers: Mapping[str, Stored],
-        built: Plan,
-        secret: Callable[[], Secret],
-        examiner: Examiner,
-        figures: dict[str, float],
-    ) -> Outcome:
+    def _kernels(self, built: Plan, examiner: Examiner, figures: dict[str, float]) -> Outcome:
         floating, share = _int8_share(built)
         context = f"In float: {', '.join(floating)}." if floating else ""
         if share < FULL_INT8:
