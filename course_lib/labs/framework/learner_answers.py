@@ -30,32 +30,35 @@ def ask(
     program: ModuleType,
     source: Path,
     questions: Mapping[str, Sequence[Any]],
+    read: Callable[[bytes, dict[str, int]], _T],
     *,
     launcher: Launcher | None,
     time_limit_s: float,
     max_bytes: int,
     max_answer: int,
     advice: str = "",
-) -> bytes:
-    """The answer of a process that runs a learner's file, for `parsed`.
+) -> _T:
+    """What `read` makes of the answer of a process that runs a learner's file.
 
     Args:
         program: a lab's module whose ``main`` calls `learner_code.run`. Its process does not see the course's files.
         questions: by function, as plain values and numpy's arrays.
+        read: see `parsed`; it gets the answer and the number of questions to each function.
         max_bytes: of the file; `advice` says what to do about a longer one.
         max_answer: bytes of the answer.
 
     Raises:
-        EngineError: the file is not text, or its process took too long or gave no answer.
+        EngineError: the file is not text, fails as a whole or took too long, or its process sent an invalid answer.
     """
     text = read_text(source, max_bytes, advice)
-    return run_isolated(
+    answer = run_isolated(
         text_command(learner_code, program),
         json.dumps({"file": source.name, "source": text, "questions": questions}, default=learner_code.encoded).encode(),
         launcher=launcher,
         time_limit_s=time_limit_s,
         max_bytes=max_answer,
     )
+    return read(answer, {function: len(several) for function, several in questions.items()})
 
 
 def parsed(answer: bytes, counts: Mapping[str, int], read: Callable[[Any], _T], complaint: str) -> dict[str, list[_T | str]]:

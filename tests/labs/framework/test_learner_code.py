@@ -55,16 +55,16 @@ def test_a_process_answers_and_prints_nothing(tmp_path):
         "def entropy(counts, bin_width):\n    raise NotImplementedError\n"
     )
     question = {"counts": [1, 2], "bin_width": 1.0}
-    answer = learner_answers.ask(
+    found = learner_answers.ask(
         calibrate,
         source,
-        {"percentile": [question | {"percent": 50}], "entropy": [question]},
+        {"percentile": [question | {"percent": 50}], "entropy": [question], "other": []},
+        lambda answer, counts: learner_answers.parsed(answer, counts, float, "no"),
         launcher=None,
         time_limit_s=60,
         max_bytes=1000,
         max_answer=1000,
     )
-    found = learner_answers.parsed(answer, {"percentile": 1, "entropy": 1, "other": 1}, float, "no")
     assert found == {"percentile": [3.0], "entropy": ["line 10: NotImplementedError"]}
     assert isinstance(found["entropy"][0], Unwritten)
 

@@ -97,16 +97,16 @@ def ask_calibrator(
     Raises:
         EngineError: the file is not text, fails as a whole, took too long, or its process sent an invalid answer.
     """
-    answer = learner_answers.ask(
+    return learner_answers.ask(
         calibrate,
         source,
         {method: [question.wire(method) for question in questions] for method in METHODS},
+        lambda answer, _: _read(answer, questions),
         launcher=launcher,
         time_limit_s=TIME_LIMIT_S,
         max_bytes=max_bytes,
         max_answer=_MAX_ANSWER,
     )
-    return _read(answer, questions)
 
 
 def _read(answer: bytes, questions: Sequence[Question]) -> list[Answers]:

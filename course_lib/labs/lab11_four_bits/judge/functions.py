@@ -21,27 +21,21 @@ Calls = Mapping[str, Sequence[Sequence[Any]]]
 
 
 def ask(source: Path, calls: Calls, launcher: Launcher | None) -> dict[str, list[Answer]]:
-    """Call the functions of a file.
+    """The answers of a file's functions, see `learner_answers.ask`.
 
     Args:
         calls: by function, the arguments of each call: arrays, numbers, or tuples of numbers.
-
-    Returns:
-        The answers by function; a function that the file does not define is missing.
-
-    Raises:
-        EngineError: the file is not text, fails as a whole, took too long, or its process sent an invalid answer.
     """
-    answer = learner_answers.ask(
+    return learner_answers.ask(
         call_functions,
         source,
         calls,
+        parsed,
         launcher=launcher,
         time_limit_s=TIME_LIMIT_S,
         max_bytes=MAX_BYTES,
         max_answer=_MAX_ANSWER,
     )
-    return parsed(answer, {function: len(several) for function, several in calls.items()})
 
 
 def parsed(answer: bytes, counts: Mapping[str, int]) -> dict[str, list[Answer]]:

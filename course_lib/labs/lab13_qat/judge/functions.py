@@ -17,28 +17,22 @@ Arrays = dict[str, Any]  # arrays by name, and further dictionaries
 
 
 def ask(source: Path, calls: Mapping[str, Any], launcher: Launcher | None) -> dict[str, list[Arrays | str]]:
-    """Call the functions of a file.
+    """The answers of a file's functions, see `learner_answers.ask`.
 
     Args:
         calls: by function, a list of what each call gets, see `call_qat.answers`. Arrays are numpy's.
-
-    Returns:
-        By function, the arrays of each answer, or the line of an error. A function that the file does not define is missing.
-
-    Raises:
-        EngineError: the file is not text, fails as a whole, took too long, or its process sent an invalid answer.
     """
-    answer = learner_answers.ask(
+    return learner_answers.ask(
         call_qat,
         source,
         calls,
+        parsed,
         launcher=launcher,
         time_limit_s=TIME_LIMIT_S,
         max_bytes=MAX_BYTES,
         max_answer=_MAX_ANSWER,
         advice="the grader trains again, so a file does not need trained numbers",
     )
-    return parsed(answer, {function: len(several) for function, several in calls.items()})
 
 
 def parsed(answer: bytes, counts: Mapping[str, int]) -> dict[str, list[Arrays | str]]:
