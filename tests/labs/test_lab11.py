@@ -16,7 +16,6 @@ from course_lib import labs
 from course_lib.engines import LayerTable
 from course_lib.engines.layers import Layer, LayerTensor
 from course_lib.errors import BuildError, CourseError, EngineError, ExaminerFault, ReferenceAbsent
-from course_lib.grading.isolation import sandbox
 from course_lib.grading.judge.judging import judge
 from course_lib.labs import Examiner, Outcome
 from course_lib.labs.framework import isolation, withheld
@@ -30,6 +29,7 @@ from course_lib.labs.lab11_four_bits.plans import Kernels
 from course_lib.labs.lab11_four_bits.reference.packing import pack, unpack
 from course_lib.labs.lab11_four_bits.sandboxed import all_logits, call_functions
 from course_lib.labs.lab11_four_bits.stored import BLOCKS, Half, Int4, Stored, fp8
+from tests.grading.conftest import needs_sandbox
 from tests.labs import quick
 from tests.labs.quick import call_in_process, check_solved, judged_reference
 from tests.labs.submissions import hostile
@@ -464,7 +464,7 @@ def search(weight, block, importance):
 """
 
 
-@pytest.mark.skipif(bool(sandbox.problem()), reason="the course is hidden by the sandbox alone")
+@needs_sandbox  # which alone hides the course
 def test_cheat_a_search_that_takes_the_references(tmp_path):
     (tmp_path / "scales.py").write_text(SPY)
     verdict = judge(LAB, tmp_path)

@@ -14,7 +14,6 @@ from course_lib import labs
 from course_lib.engines import LayerTable
 from course_lib.engines.layers import Layer, LayerTensor
 from course_lib.errors import BuildError, CourseError, EngineError, ExaminerFault
-from course_lib.grading.isolation import sandbox
 from course_lib.labs import Examiner, Outcome
 from course_lib.labs.framework.submission_files import MISSING_FILE
 from course_lib.labs.lab13_qat import calibrated, figures, float_network, graph_file, graph_reader, network, stored
@@ -25,6 +24,7 @@ from course_lib.labs.lab13_qat.lab import QuantizationAwareTraining
 from course_lib.labs.lab13_qat.sandboxed import call_qat
 from course_lib.labs.lab13_qat.sandboxed.torch_forward import LAYERS
 from course_lib.labs.lab13_qat.stored import Stored
+from tests.grading.conftest import needs_sandbox
 from tests.labs import quick
 from tests.labs.quick import Quick, call_in_process, check_solved, judged_reference
 from tests.labs.submissions import hostile
@@ -540,7 +540,7 @@ def fake_quantize(x, scale, axis=None):
 """
 
 
-@pytest.mark.skipif(bool(sandbox.problem()), reason="the course is hidden by the sandbox alone")
+@needs_sandbox  # which alone hides the course
 def test_cheat_a_rounding_that_takes_the_references(tmp_path):
     from course_lib.grading.isolation.sandbox import Sandbox
 

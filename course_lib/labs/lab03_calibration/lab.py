@@ -108,9 +108,7 @@ class Calibration(Lab):
     def _calibrator(self, source: Path, examiner: Examiner) -> Outcome:
         """The outcome of the better function of calibrator.py, on fresh histograms."""
         if not source.is_file():
-            return self.outcome(
-                "calibrator", "none", missing(source.name), "Task 1 writes it. Run its cell, then check again."
-            )
+            return self.outcome("calibrator", "none", missing(source.name), "Task 1 writes it. Run its cell, then check again.")
         try:
             answered = ask_calibrator(source, questions(examiner.rng()), examiner.bare_launcher or examiner.launcher)
         except EngineError as error:
