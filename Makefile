@@ -38,9 +38,9 @@ quick: $(VENV)/.installed-test sandbox
 	$(BIN)/ruff check --quiet .
 	$(PYTEST) --quick
 
-# Which tests are left out of `make quick`.
+# Which tests are left out of `make quick`; ONLY=--quick adds those of its tests that became long.
 durations: $(VENV)/.installed-test sandbox
-	$(PYTEST) --record-long
+	$(PYTEST) --record-long $(ONLY)
 
 slow-test: $(VENV)/.installed-test sandbox
 	$(BIN)/python -m pytest -m slow

@@ -48,7 +48,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--record-long"):
         config.pluginmanager.register(long_tests.FixtureClock())
         if not hasattr(config, "workerinput"):
-            config.pluginmanager.register(long_tests.Recorder())
+            config.pluginmanager.register(long_tests.Recorder(long_tests.read() if config.getoption("--quick") else {}))
 
 
 def pytest_unconfigure() -> None:

@@ -1,6 +1,7 @@
 """Which tests `make quick` leaves out: those that took longer than half a second when they were last recorded.
 
     make durations      records them anew, into tests/long_tests.txt
+    make durations ONLY=--quick     adds those that became long since: two minutes, where all tests take many
 
 A fixture that several tests share is recorded under its own name, and a test is left out with each long fixture that it needs:
 otherwise the seconds would move to whichever of them runs first. A test that is not listed is quick until it is recorded
@@ -67,9 +68,14 @@ class FixtureClock:
 
 
 class Recorder:
-    """A plugin that writes the list when all tests have run."""
+    """A plugin that writes the list when the tests have run; what is on it and did not run may stay.
 
-    def __init__(self) -> None:
+    Args:
+        kept: seconds by name, of tests that this run leaves out.
+    """
+
+    def __init__(self, kept: dict[str, float]) -> None:
+        self.kept = kept
         self.seconds: Counter[str] = Counter()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -80,5 +86,6 @@ class Recorder:
         self.seconds[function_of(report.nodeid)] += own
 
     def pytest_sessionfinish(self) -> None:
-        lines = [f"{seconds:6.1f}  {name}" for name, seconds in self.seconds.items() if seconds > LONG_S]
+        found = {**self.kept, **{name: seconds for name, seconds in self.seconds.items() if seconds > LONG_S}}
+        lines = [f"{seconds:6.1f}  {name}" for name, seconds in found.items()]
         FILE.write_text("\n".join(sorted(lines, reverse=True)) + "\n", encoding="utf-8")
