@@ -85,6 +85,8 @@ queue = 1
 drop = "oldest"
 classes = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]
 """
+_SCRATCH = tempfile.TemporaryDirectory()  # for the files that readers are given; gone when the tests are
+
 _FILES: dict[str, tuple[Callable[[Path], object], bytes]] = {}
 
 
@@ -102,7 +104,7 @@ def _of_file(name: str) -> Reader:
 
 
 def _from_file(read: Callable[[Path], object], name: str) -> Callable[[bytes], object]:
-    path = Path(tempfile.mkdtemp(), name)
+    path = Path(tempfile.mkdtemp(dir=_SCRATCH.name), name)
 
     def from_bytes(data: bytes) -> object:
         path.write_bytes(data)
@@ -524,7 +526,7 @@ def _journal() -> Reader:
     from course_lib.grading.batch.archive import Selection
     from course_lib.grading.batch.submission import Result
 
-    folder = Path(tempfile.mkdtemp())
+    folder = Path(tempfile.mkdtemp(dir=_SCRATCH.name))
     (folder / "a").write_text("x")
     result = Result("lab01_first_engine", "ada", "d", Selection(folder).packed, {"lab": "x"}, {"timestamp": None}, "why")
 

@@ -26,7 +26,8 @@ class Host:
     def __init__(self, requests: Any, replies: Any) -> None:
         self.requests, self.replies, self.file = requests, replies, ""
         self.module = types.ModuleType("empty")
-        self.folder = Path(tempfile.mkdtemp())
+        self.scratch = tempfile.TemporaryDirectory()
+        self.folder = Path(self.scratch.name)
 
     def serve(self) -> None:
         """Answer requests until there are no more: load a file, call a function, or cut a file to half of its bytes."""
