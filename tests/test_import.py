@@ -34,6 +34,9 @@ TORCH_MODULES = {
         "lab05_dynamic_shapes.network",
         "lab13_qat.float_network",
         "lab13_qat.reference.qat",
+        "lab15_torch_tensorrt.emulated",
+        "lab15_torch_tensorrt.network",
+        "lab15_torch_tensorrt.partitioner",
     )
 }
 NOT_IN_A_WORKER = ("course_lib.engines.backends.torch_tensorrt.converters",)

@@ -57,6 +57,7 @@ def readers() -> dict[str, Callable[[], Reader]]:
         "qat.py's answer": _training,
         "a reader of trained graphs": _trained_layers,
         "tuning functions' answers": _tuning,
+        "functions and modules of lab 15": _inside_pytorch,
         "the server's scenes": _scenes,
         "timestamp.txt": _timestamp,
         "a learner's id": _id,
@@ -369,9 +370,9 @@ def _training() -> Reader:
 def _tuning() -> Reader:
     """What the functions of lab 14 return, each read as the answer of every task."""
     from course_lib.labs.framework.conversation import parsed
+    from course_lib.labs.framework.guest import _answered, _result
     from course_lib.labs.lab14_tuning.device import Device, problem
     from course_lib.labs.lab14_tuning.judge import cache_builds, choosing, measuring, timing
-    from course_lib.labs.lab14_tuning.judge.guest import _answered, _result
 
     rng = np.random.default_rng(14)
     device = problem(0.04, rng)
@@ -394,6 +395,51 @@ def _tuning() -> Reader:
     values = [[next(iter(device.true_ms)), 0.04], names, list(networks[0].signatures), {"key": ["tactic", 0.1]}]
     seeds = [json.dumps({"value": value}).encode() for value in values]
     return Reader(read, [*seeds, b'{"error": "no", "empty": true}', b'{"ask": "0", "arguments": ["tactic"]}'])
+
+
+def _inside_pytorch() -> Reader:
+    """What the functions of lab 15 return, and the nodes of an exported module."""
+    from course_lib.labs.framework.conversation import parsed
+    from course_lib.labs.framework.guest import _answered, _result
+    from course_lib.labs.lab15_torch_tensorrt import program
+    from course_lib.labs.lab15_torch_tensorrt.judge import rewriting, searching, segmenting, serving
+
+    rng = np.random.default_rng(15)
+    graph, model = segmenting.questions(rng)[0], searching.models(rng)[1]
+    images = np.ones((5, 3))
+    call = {"name": "y", "kind": "call", "operator": "aten.relu.default", "args": [{"node": "x"}], "kwargs": {}}
+    nodes = [{"name": "x", "kind": "input"}, call, {"name": "z", "kind": "output", "args": [{"node": "y"}]}]
+
+    def read(data: bytes) -> object:
+        import torch
+
+        if b"Rewritten" in data:
+            (exported,) = rewriting.parsed(data, {"Rewritten": 1}).get("Rewritten", [""])
+            return exported if isinstance(exported, str) else str(program.built(exported.nodes, {}, torch.ones(2, 3)).graph)
+        answer = parsed(data)
+        value = _result(answer)
+        engine = serving.Engine(4, 16, np.ones((3, 2)), [])
+        found = [
+            segmenting.described([segmenting._answered(graph, value, value)]),
+            searching._searched(model, value).right,
+            serving.judged_settings(value, (1, 2, 3)),
+            serving._judged_rows(value, engine, images).said,
+        ]
+        return [*found, _answered({"0": engine.run}, answer) if "ask" in answer else None]
+
+    values = [
+        segmenting.split(graph),
+        segmenting.reasons(graph, segmenting.split(graph)),
+        list(model.wrong),
+        {
+            "ir": "dynamo",
+            "inputs": [{"name": "rows", "min_shape": [1, 32, 32], "opt_shape": [2, 32, 32], "max_shape": [3, 32, 32]}],
+        },
+        (images @ np.ones((3, 2))).tolist(),
+    ]
+    seeds = [json.dumps({"value": value}).encode() for value in values]
+    exported = json.dumps({"Rewritten": [{"nodes": nodes, "state": {"weight": [2, 3]}}]}).encode()
+    return Reader(read, [*seeds, exported, b'{"ask": "0", "arguments": [[[1, 2, 3]]]}'])
 
 
 def _trained_layers() -> Reader:

@@ -13,7 +13,7 @@ import pytest
 from tests.fuzz.planted import FOUND
 from tests.fuzz.readers import readers
 
-FEW, MANY = 200, 6000  # cases of one reader; there are 23
+FEW, MANY = 200, 6000  # cases of one reader; there are 24
 
 
 def output(module: str, *arguments: str) -> dict[str, Any]:

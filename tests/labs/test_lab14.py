@@ -11,10 +11,10 @@ import pytest
 
 from course_lib import labs
 from course_lib.labs import Examiner, Outcome
+from course_lib.labs.framework.guest import Failed, PathIn, started
 from course_lib.labs.lab14_tuning import figures, recorded_tables, reference
 from course_lib.labs.lab14_tuning.device import Device, problem
 from course_lib.labs.lab14_tuning.judge import cache_builds, choosing, measuring, settings
-from course_lib.labs.lab14_tuning.judge.guest import Failed, PathIn, started
 from course_lib.recipe import Recipe
 from tests.labs import quick
 from tests.labs.quick import check_solved, judged_reference
@@ -294,11 +294,11 @@ def test_the_reference_cannot_be_imported(tmp_path):
             "\n try:\n  while True: run(tactics[0])\n except RuntimeError:\n  return tactics[0], 1.0",
             "more runs than the budget",
         ),
-        ("\n while True:\n  try: run(tactics[0])\n  except RuntimeError: pass", "asks the device more than"),
+        ("\n while True:\n  try: run(tactics[0])\n  except RuntimeError: pass", "calls back more than"),
     ],
 )
 def test_what_a_function_may_do_to_its_judge(body, words, tmp_path, monkeypatch):
-    monkeypatch.setattr("course_lib.labs.lab14_tuning.judge.guest.TIME_LIMIT_S", 2.0 if "pass" in body[:17] else 30.0)
+    monkeypatch.setattr("course_lib.labs.framework.guest.TIME_LIMIT_S", 2.0 if "pass" in body[:17] else 30.0)
     (tmp_path / "timing.py").write_text(f"def fastest(tactics, run, budget):\n {body}\n")
     outcome = examined(tmp_path, "timing")
     assert outcome.points == 0 and words in outcome.message, outcome.message

@@ -29,6 +29,7 @@ from tests.labs.submissions import lab11 as lab11_submissions
 from tests.labs.submissions import lab12 as lab12_submissions
 from tests.labs.submissions import lab13 as lab13_submissions
 from tests.labs.submissions import lab14 as lab14_submissions
+from tests.labs.submissions import lab15 as lab15_submissions
 from tests.labs.submissions.lab04 import with_layer_norms
 from tests.labs.test_lab07 import THREADS
 
@@ -101,6 +102,7 @@ ANSWERS = {
     "lab12": lab12_submissions.three_streams,
     "lab13": lab13_submissions.another,
     "lab14": lab14_submissions.another,
+    "lab15": lab15_submissions.another,
 }
 
 

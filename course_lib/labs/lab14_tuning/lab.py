@@ -12,11 +12,11 @@ from course_lib.engines.worker.parent import Launcher
 from course_lib.errors import MISSING_FILE, CourseError, EngineError
 from course_lib.labs.framework.criteria import Criterion, tier
 from course_lib.labs.framework.examination import Examination, Examiner
+from course_lib.labs.framework.guest import MAX_BYTES, started
 from course_lib.labs.framework.lab import Lab
 from course_lib.labs.framework.submission_files import missing
 from course_lib.labs.framework.task import Outcome, Task
 from course_lib.labs.lab14_tuning.judge import caching, choosing, measuring, settings, timing
-from course_lib.labs.lab14_tuning.judge.guest import MAX_BYTES, started
 
 TIMING, CHOICE, BUDGET, CACHE, RECIPE = "timing.py", "choice.py", "budget.py", "timing_cache.py", settings.FILE
 _FAILED_HINT = "Import the file in the notebook and call its functions: the same error appears there."

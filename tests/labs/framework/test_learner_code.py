@@ -19,7 +19,7 @@ from course_lib.labs.lab03_calibration.sandboxed import calibrate
 
 # Sent as text: their processes see no file of the course.
 ALONE = ("lab03_calibration.sandboxed.calibrate", "lab11_four_bits.sandboxed.call_functions", "lab13_qat.sandboxed.call_qat",
-         "lab14_tuning.sandboxed.call_back", "framework.learner_code")  # fmt: skip
+         "framework.call_back", "lab15_torch_tensorrt.sandboxed.export_model", "framework.learner_code")  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ALONE)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from course_lib.labs.lab14_tuning.judge.guest import Denied, Failed, Guest, PathIn
+from course_lib.labs.framework.guest import Denied, Failed, Guest, PathIn
 
 Layer = dict[str, Any]
 Machine = dict[str, str]

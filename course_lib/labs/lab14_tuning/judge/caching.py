@@ -14,8 +14,8 @@ import numpy as np
 
 from course_lib.engines.worker.parent import Launcher
 from course_lib.labs.framework.criteria import HALF, Criterion
+from course_lib.labs.framework.guest import Failed, started
 from course_lib.labs.lab14_tuning.judge.cache_builds import FILE, Layer, Machine, Network, Stage, Wrong, called, is_cache
-from course_lib.labs.lab14_tuning.judge.guest import Failed, started
 
 
 @dataclass(frozen=True)

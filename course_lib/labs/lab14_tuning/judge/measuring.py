@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from course_lib.labs.framework.criteria import Criterion
-from course_lib.labs.lab14_tuning.judge.guest import Failed, Guest
+from course_lib.labs.framework.guest import Failed, Guest
 from course_lib.labs.lab14_tuning.recorded_tables import recorded_ms
 
 FUNCTION = "worth_measuring"

@@ -12,8 +12,8 @@ import numpy as np
 
 from course_lib.engines.worker.parent import Launcher
 from course_lib.labs.framework.criteria import HALF, Criterion
+from course_lib.labs.framework.guest import Denied, Failed, started
 from course_lib.labs.lab14_tuning.device import Device, Problem, problem
-from course_lib.labs.lab14_tuning.judge.guest import Denied, Failed, started
 from course_lib.labs.lab14_tuning.recorded_tables import recorded_ms
 
 LAYERS = 30

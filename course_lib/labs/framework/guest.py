@@ -11,11 +11,10 @@ from typing import Any
 from course_lib._util.plain_text import plain
 from course_lib.engines.worker.parent import Launcher
 from course_lib.errors import EngineError
-from course_lib.labs.framework import learner_code
+from course_lib.labs.framework import call_back, learner_code
 from course_lib.labs.framework.conversation import Conversation
 from course_lib.labs.framework.isolation import text_command
 from course_lib.labs.framework.submission_files import read_text
-from course_lib.labs.lab14_tuning.sandboxed import call_back
 
 MAX_BYTES = 64 << 10  # of a file
 TIME_LIMIT_S = 30.0  # of one process; the reference takes about a second
@@ -70,7 +69,7 @@ class Guest:
             if "ask" not in answer:
                 return _result(answer)
             answer = self._ask(_answered(callbacks, answer))
-        raise EngineError(f"{function} asks the device more than {_MOST_CALLBACKS:,} times: which of your loops does not end?")
+        raise EngineError(f"{function} calls back more than {_MOST_CALLBACKS:,} times: which of your loops does not end?")
 
     def cut(self, path: PathIn) -> None:
         """Cut a file to half of its bytes."""

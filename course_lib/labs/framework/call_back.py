@@ -1,7 +1,7 @@
 """The process that calls a learner's functions, which may call back: each line of standard input asks for one call.
 
 It is started as text, by `isolation.text_command`, in a sandbox without the course. A callback is a question to the judge, so this
-process knows nothing about the simulated device but the times that it asked for.
+process knows nothing about what the judge keeps, such as a simulated device, but the answers that it asked for.
 """
 
 from __future__ import annotations

@@ -1,1 +1,0 @@
-"""The program of lab 14 that runs learner code."""

@@ -1,0 +1,312 @@
+"""Task 1: the segments of secret graphs, as PyTorch's own splitter makes them for 2.2.0, and the reason of each node in PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from course_lib.labs.framework.criteria import HALF, Criterion
+from course_lib.labs.framework.guest import Failed, Guest
+
+SEGMENTS, REASONS = "segments", "reasons"
+NO_CONVERTER, KEPT, SMALL = "no converter", "kept", "small segment"
+CONVERTERS = (
+    "aten.relu.default",
+    "aten.convolution.default",
+    "aten.add.Tensor",
+    "aten.mul.Tensor",
+    "aten.sigmoid.default",
+    "aten.addmm.default",
+    "aten.mean.dim",
+    "aten.exp.default",
+)
+_LACKING = ("aten.cumprod.default", "aten.median.dim", "aten.topk.default", "aten.flip.default")
+_GRAPHS, _PLAIN = 14, 6  # of all; of those with blocks of any size, where nothing is kept
+Node = dict[str, Any]  # name, operator, inputs
+Found = list[tuple[bool, list[str]]]
+
+
+@dataclass(frozen=True)
+class Question:
+    """A graph in the order of its nodes, and the settings."""
+
+    nodes: Sequence[Node]
+    in_pytorch: Sequence[str]
+    min_block_size: int
+
+    @property
+    def arguments(self) -> tuple[Any, ...]:
+        """What both functions get."""
+        return (self.nodes, list(CONVERTERS), list(self.in_pytorch), self.min_block_size)
+
+    def supported(self, node: Node) -> bool:
+        """Whether TensorRT can run a node and may."""
+        return node["operator"] in CONVERTERS and f"torch.ops.{node['operator']}" not in self.in_pytorch
+
+
+def questions(rng: np.random.Generator) -> list[Question]:
+    """Fresh graphs on which each usual mistake gives another answer than the splitter."""
+    while True:
+        asked = [_drawn(rng, plain=index < _PLAIN) for index in range(_GRAPHS)]
+        right = [ordered(one) for one in asked]
+        if all(
+            [_same(rule(one), want) for one, want in zip(asked, right, strict=True)].count(False) for _, rule, _ in _MISTAKES
+        ):
+            return asked
+
+
+def _drawn(rng: np.random.Generator, *, plain: bool) -> Question:
+    size = int(rng.integers(12, 30))
+    numbers = rng.permutation(np.arange(100, 1000))[:size]
+    nodes: list[Node] = []
+    for index in range(size):
+        lacking = rng.random() < 0.17
+        operator = str(rng.choice(_LACKING if lacking else CONVERTERS))
+        count = min(index, int(rng.choice([0, 1, 2], p=[0.08, 0.67, 0.25])))
+        near = [node["name"] for node in nodes[-4:]]
+        inputs = sorted(map(str, rng.choice(near, min(count, len(near)), replace=False))) if near and count else []
+        nodes.append({"name": f"node_{numbers[index]}", "operator": operator, "inputs": inputs})
+    kept: list[str] = []
+    if not plain and rng.random() < 0.7:
+        kept = [f"torch.ops.{rng.choice(CONVERTERS)}", str(rng.choice(CONVERTERS)), "aten::relu"]
+    return Question(nodes, kept, 1 if plain else int(rng.choice([2, 3, 4, 5, size])))
+
+
+def split(asked: Question) -> Found:
+    """The segments that PyTorch's splitter makes, with the rule of 2.2.0 about small segments."""
+    import torch
+
+    from course_lib.labs.lab15_torch_tensorrt.partitioner import split as by_pytorch
+
+    graph = torch.fx.Graph()
+    made: dict[str, torch.fx.Node] = {}
+    given = graph.placeholder("given")
+    for node in asked.nodes:
+        needs = tuple(made[name] for name in node["inputs"]) or (given,)
+        made[node["name"]] = graph.call_function(len, (needs,))
+        made[node["name"]].meta["tensor_meta"] = True
+    graph.output(tuple(made.values()))
+    named = {fx: node for node, fx in zip(asked.nodes, made.values(), strict=True)}
+    found = by_pytorch(
+        torch.fx.GraphModule(torch.nn.Module(), graph), lambda fx: asked.supported(named[fx]), asked.min_block_size
+    )
+    return [(one.in_tensorrt, [named[fx]["name"] for fx in one.nodes]) for one in found]
+
+
+def ordered(
+    asked: Question,
+    *,
+    by_place: bool = False,
+    at_most: bool = False,
+    joined: bool = True,
+    starts_inside: bool = False,
+    any_form: bool = False,
+) -> Found:
+    """The same by the rules of the task. Each keyword breaks one of them.
+
+    Args:
+        by_place: runs of neighbors in the list, without a look at the inputs.
+        at_most: a segment of exactly `min_block_size` nodes is small.
+        joined: neighboring segments in PyTorch become one.
+        starts_inside: the first segment is always in TensorRT.
+        any_form: each form of a name in `in_pytorch` counts.
+    """
+    forms = {name.rpartition("ops.")[2].replace("::", ".") for name in asked.in_pytorch}
+
+    def supported(node: Node) -> bool:
+        kept = any_form and any(node["operator"].startswith(form) for form in forms)
+        return asked.supported(node) and not kept
+
+    inside = {node["name"]: supported(node) for node in asked.nodes}
+    runs = _by_place(asked, inside) if by_place else _available(asked, inside, starts_inside=starts_inside)
+    found: Found = []
+    for place, names in runs:
+        large = len(names) >= asked.min_block_size + at_most
+        here = place and large
+        if found and not here and not found[-1][0] and joined:
+            found[-1][1].extend(names)
+        else:
+            found.append((here, list(names)))
+    return found
+
+
+def _by_place(asked: Question, inside: Mapping[str, bool]) -> Found:
+    runs: Found = []
+    for node in asked.nodes:
+        name = node["name"]
+        if runs and runs[-1][0] == inside[name]:
+            runs[-1][1].append(name)
+        else:
+            runs.append((inside[name], [name]))
+    return runs
+
+
+def _available(asked: Question, inside: Mapping[str, bool], *, starts_inside: bool) -> Found:
+    waiting, done, runs = list(asked.nodes), set[str](), Found()
+    here = starts_inside or all(inside[node["name"]] for node in waiting if not node["inputs"])
+    while waiting:
+        run: list[str] = []
+        for node in list(waiting):
+            if inside[node["name"]] == here and done.issuperset(node["inputs"]):
+                run.append(node["name"])
+                done.add(node["name"])
+                waiting.remove(node)
+        if run:
+            runs.append((here, run))
+        here = not here
+    return runs
+
+
+def reasons(asked: Question, found: Found) -> dict[str, str]:
+    """Why each node in PyTorch is there."""
+    outside = {name for place, names in found if not place for name in names}
+    said = {}
+    for node in asked.nodes:
+        if node["name"] in outside:
+            kept = node["operator"] in CONVERTERS and not asked.supported(node)
+            said[node["name"]] = SMALL if asked.supported(node) else KEPT if kept else NO_CONVERTER
+    return said
+
+
+@dataclass(frozen=True)
+class Answered:
+    """A question, and what the two functions returned.
+
+    Attributes:
+        said: why `segments` gave no segments, or "".
+        failed: the error of `reasons`, or "".
+    """
+
+    question: Question
+    right: Found
+    found: Found
+    why: Any
+    said: str = ""
+    failed: str = ""
+    empty: bool = False
+
+    @property
+    def segments_right(self) -> bool:
+        """Whether the segments are those of the splitter."""
+        return not self.said and _same(self.found, self.right)
+
+    @property
+    def reasons_right(self) -> bool:
+        """Whether the reasons are right."""
+        return bool(self.why == reasons(self.question, self.right))
+
+
+def answered(learner: Guest, rng: np.random.Generator) -> list[Answered]:
+    """Ask both functions about secret graphs.
+
+    Raises:
+        EngineError: the process of the file failed.
+    """
+    found = []
+    for asked in questions(rng):
+        answer = learner.call(SEGMENTS, *asked.arguments)
+        why = learner.call(REASONS, *asked.arguments)
+        found.append(_answered(asked, answer, why))
+        if found[-1].empty:
+            break
+    return found
+
+
+def _answered(asked: Question, answer: Any, why: Any) -> Answered:
+    right = split(asked)
+    failed = why.line if isinstance(why, Failed) else ""
+    if isinstance(answer, Failed):
+        return Answered(asked, right, [], why, f"segments failed: {answer.line}", failed, answer.empty)
+    try:
+        found = [(place, [str(name) for name in names]) for place, names in answer]
+        if not all(isinstance(place, bool) for place, _ in found):
+            raise TypeError
+    except (TypeError, ValueError):
+        said = f"segments returned {str(answer)[:60]}, expected a list of (True or False, list of names)"
+        return Answered(asked, right, [], why, said, failed)
+    names = sorted(name for _, several in found for name in several)
+    if names != sorted(node["name"] for node in asked.nodes):
+        return Answered(asked, right, [], why, "segments did not return each node once", failed)
+    return Answered(asked, right, found, why, "", failed)
+
+
+def _same(one: Found, other: Found) -> bool:
+    return [(place, sorted(names)) for place, names in one] == [(place, sorted(names)) for place, names in other]
+
+
+def criteria(found: Sequence[Answered]) -> tuple[list[Criterion], list[Criterion]]:
+    """For all points, and for half of them."""
+    total, plain = len(found), found[:_PLAIN]
+    right, why = sum(one.segments_right for one in found), sum(one.reasons_right for one in found)
+    easy = sum(one.segments_right for one in plain)
+    full = [
+        Criterion("graphs with the right segments", f"{right} of {total}", f"{total}", right == total),
+        Criterion("graphs with the right reasons", f"{why} of {total}", f"{total}", why == total),
+    ]
+    name = "graphs with the right segments, min_block_size=1 and nothing kept"
+    return full, [Criterion(name, f"{easy} of {len(plain)}", f"{len(plain)}", easy == len(plain), HALF)]
+
+
+_MISTAKES: Sequence[tuple[str, Callable[[Question], Found], str]] = (
+    (
+        "The segments are runs of neighbors in the list of nodes.",
+        lambda asked: ordered(asked, by_place=True),
+        "A node further down may have all its inputs already. In which segment does the splitter take it?",
+    ),
+    (
+        "A segment of exactly min_block_size nodes was given to PyTorch.",
+        lambda asked: ordered(asked, at_most=True),
+        "The setting is the smallest size that stays in TensorRT.",
+    ),
+    (
+        "Two segments in PyTorch follow each other.",
+        lambda asked: ordered(asked, joined=False),
+        "What happens with a small segment, and with the segments before and after it?",
+    ),
+    (
+        "The first segment is always in TensorRT.",
+        lambda asked: ordered(asked, starts_inside=True),
+        "Can the first segment be in PyTorch? Look at the nodes that read no other node.",
+    ),
+    (
+        "Names in another form than torch.ops.NAME were kept in PyTorch.",
+        lambda asked: ordered(asked, any_form=True),
+        "2.2.0 ignores a name that is not written in full. Which names are equal to 'torch.ops.' and the operator?",
+    ),
+)
+
+
+def described(found: Sequence[Answered]) -> tuple[str, str]:
+    """The mistake that explains the answers, in words, with a hint."""
+    if wrong := next((one for one in found if one.said), None):
+        return f"{wrong.said}.", "Call it in the notebook with the graph of the cell above: the same answer appears there."
+    wrong_ones = [one for one in found if not one.segments_right]
+    for words, rule, hint in _MISTAKES:
+        if wrong_ones and all(_same(one.found, rule(one.question)) for one in wrong_ones):
+            return words, hint
+    if wrong_ones:
+        one = wrong_ones[0]
+        return (
+            f"A graph of {len(one.question.nodes)} nodes has {_counted(one.right)}, and segments returned {_counted(one.found)}.",
+            "Write down for a small graph which nodes are available at the beginning, and which after each segment.",
+        )
+    if failed := next((one.failed for one in found if one.failed), ""):
+        return f"reasons failed: {failed}.", "Call it in the notebook with the graph of the cell above."
+    wrong_why = next((one for one in found if not one.reasons_right), None)
+    return _described_reasons(wrong_why) if wrong_why else ("", "")
+
+
+def _counted(found: Collection[Any]) -> str:
+    return f"{len(found)} segment{'' if len(found) == 1 else 's'}"
+
+
+def _described_reasons(one: Answered) -> tuple[str, str]:
+    right = reasons(one.question, one.right)
+    hint = "Only nodes in PyTorch have a reason. A node with a converter that is not kept is there for one reason only."
+    if not isinstance(one.why, dict):
+        return f"reasons returned {str(one.why)[:60]}, expected a dictionary.", hint
+    name = next((name for name in [*right, *one.why] if one.why.get(name) != right.get(name)), "")
+    return f"The reason of {str(name)[:20]} is {str(one.why.get(name))[:30]!r}, expected {right.get(name)!r}.", hint

@@ -1,0 +1,196 @@
+"""Task 4: settings that 2.2.0 reads, a check that the engine is whole, and batches of any size for a compiled module."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from course_lib.labs.framework.criteria import HALF, Criterion
+from course_lib.labs.framework.guest import Denied, Failed, Guest
+
+SETTINGS, CHECK, ANSWER = "settings", "check", "answer"
+NAME, OPERATORS, VERSION = "rows", 4, "2.2"  # of the input; in the only segment; of Torch-TensorRT
+_SHAPE = (32, 32)
+_WHOLE = ["_run_on_acc_0"]
+_DIVIDED: Sequence[Sequence[str]] = (
+    ["_run_on_acc_0", "_run_on_gpu_1", "_run_on_acc_2"],
+    ["_run_on_gpu_0", "_run_on_acc_1"],
+    ["_run_on_acc_0", "_run_on_gpu_1"],
+    ["_run_on_gpu_0"],
+    [],
+)
+_WIDTH = 3  # of the rows in the simulation
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One function, its mistake in words, or "", and where to look."""
+
+    name: str
+    said: str = ""
+    hint: str = ""
+    empty: bool = False
+
+
+def examined(learner: Guest, rng: np.random.Generator) -> list[Verdict]:
+    """Call all three functions.
+
+    Raises:
+        EngineError: the process of the file failed.
+    """
+    return [_settings(learner, rng), _check(learner), _answers(learner, rng)]
+
+
+def _failed(name: str, failed: Failed) -> Verdict:
+    return Verdict(
+        name, f"{name} failed: {failed.line}", "Call it in the notebook: the same error appears there.", failed.empty
+    )
+
+
+def _settings(learner: Guest, rng: np.random.Generator) -> Verdict:
+    least, best, most = sorted(int(size) for size in rng.choice(np.arange(2, 65), 3, replace=False))
+    found = learner.call(SETTINGS, least, best, most)
+    if isinstance(found, Failed):
+        return _failed(SETTINGS, found)
+    said, hint = judged_settings(found, (least, best, most))
+    return Verdict(SETTINGS, said, hint)
+
+
+def judged_settings(found: Any, sizes: Sequence[int]) -> tuple[str, str]:
+    """What is wrong with keywords for ``torch_tensorrt.compile``, and where to look."""
+    from course_lib.engines.backends.torch_tensorrt.keywords import table
+
+    known = table()[VERSION]
+    if not isinstance(found, Mapping):
+        return f"settings returned {str(found)[:60]}, expected a dictionary of keywords", "Return {'ir': 'dynamo', ...}."
+    read = set(known["compile"]) - set(known["ignored"]) | {"ir"}
+    if unread := next((str(key) for key in found if key not in read), ""):
+        return (
+            f"2.2.0 does not read the keyword {unread[:40]!r}, and says nothing about it",
+            "`keywords.table()['2.2']` lists what it reads under 'compile', without those under 'ignored'.",
+        )
+    inputs = found.get("inputs")
+    if not isinstance(inputs, list) or len(inputs) != 1 or not isinstance(inputs[0], Mapping):
+        return "inputs is not a list with one dictionary", "The dictionary has the keywords of torch_tensorrt.Input."
+    one = inputs[0]
+    shapes = {f"{word}_shape": [size, *_SHAPE] for word, size in zip(("min", "opt", "max"), sizes, strict=True)}
+    for key, shape in shapes.items():
+        if one.get(key) != shape:
+            return f"{key} is {str(one.get(key))[:40]}, expected {tuple(shape)}", "Only the batch varies."
+    if one.get("name") != NAME:
+        return (
+            f"the input has the name {str(one.get('name'))[:30]!r}, expected {NAME!r}",
+            "2.2.0 needs the name of forward's parameter for an input with a range.",
+        )
+    if unread := next((str(key) for key in one if key not in known["Input"]), ""):
+        return f"torch_tensorrt.Input of 2.2.0 does not read {unread[:30]!r}", "Which keywords has it?"
+    if found.get("ir") != "dynamo":
+        return f"ir is {str(found.get('ir'))[:30]!r}, expected 'dynamo'", "See requirement 2."
+    if found.get("disable_tf32") is not True:
+        return "TF32 is on", "Lecture 13 shows the error of an engine with and without TF32."
+    size = found.get("min_block_size", 5)
+    if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= OPERATORS:
+        return (
+            f"with min_block_size {str(size)[:20]}, {OPERATORS} operators stay in PyTorch",
+            "How many operators must a segment have to stay in TensorRT?",
+        )
+    if found.get("output_format") != "fx":
+        return (
+            "the result is an exported program, which has no named_children",
+            "check needs the names of the segments. Which output_format returns a graph module?",
+        )
+    return "", ""
+
+
+def _check(learner: Guest) -> Verdict:
+    found = learner.call(CHECK, list(_WHOLE))
+    if isinstance(found, Failed):
+        if found.empty or "RuntimeError" not in found.line:
+            return _failed(CHECK, found)
+        return Verdict(CHECK, "check rejects a module that is one engine", "Which names has such a module?")
+    for names in _DIVIDED:
+        found = learner.call(CHECK, list(names))
+        if not isinstance(found, Failed):
+            hint = "A module without any engine has no segment at all: 2.2.0 returns the graph as it is." if not names else ""
+            return Verdict(
+                CHECK,
+                f"check accepts a module with the segments {', '.join(names) or '(none)'}",
+                hint or "What runs in PyTorch?",
+            )
+        if "RuntimeError" not in found.line:
+            return _failed(CHECK, found)
+    return Verdict(CHECK)
+
+
+@dataclass
+class Engine:
+    """A compiled module whose profile has batches from `least` to `most`. Outside it, 2.2.0 returns another number of rows."""
+
+    least: int
+    most: int
+    weights: np.ndarray
+    calls: list[int]
+
+    def run(self, images: Any) -> list[list[list[float]]]:
+        """A tuple with one output. Without an exception, it has `most` rows for a larger batch, and `least` for a smaller one."""
+        try:
+            batch = np.array(images, np.float64).reshape(len(images), _WIDTH)
+        except (TypeError, ValueError):
+            raise Denied(f"run needs rows of {_WIDTH} numbers") from None
+        self.calls.append(len(batch))
+        rows = np.zeros((min(max(len(batch), self.least), self.most), self.weights.shape[1]))
+        inside = batch[: len(rows)]
+        rows[: len(inside)] = inside @ self.weights
+        return [rows.tolist()]
+
+
+def _answers(learner: Guest, rng: np.random.Generator) -> Verdict:
+    least, most = int(rng.integers(3, 5)), int(rng.integers(9, 17))
+    engine = Engine(least, most, rng.standard_normal((_WIDTH, 2)), [])
+    for size in (most, least, 1, most + 1, 2 * most + least - 1, 3 * most, least - 1):
+        images = rng.standard_normal((size, _WIDTH))
+        engine.calls.clear()
+        found = learner.call(ANSWER, engine.run, images.tolist(), least, most)
+        verdict = _judged_rows(found, engine, images)
+        if verdict.said:
+            return verdict
+    return Verdict(ANSWER)
+
+
+def _judged_rows(found: Any, engine: Engine, images: np.ndarray) -> Verdict:
+    size, wrong = len(images), [one for one in engine.calls if not engine.least <= one <= engine.most]
+    if isinstance(found, Failed):
+        return _failed(ANSWER, found)
+    if wrong:
+        said = f"a batch of {wrong[0]} went to an engine for {engine.least} to {engine.most}"
+        return Verdict(ANSWER, said, "It answers with another number of rows and no exception. Divide or fill up the batch.")
+    if len(engine.calls) > -(-size // engine.most):
+        said = f"{len(engine.calls)} runs for {size} images, at most {-(-size // engine.most)} are needed"
+        return Verdict(ANSWER, said, "Each run but the last can take as many images as the profile allows.")
+    try:
+        rows = np.array(found, np.float64)
+        if rows.shape != (size, engine.weights.shape[1]):
+            said = f"answer returned the shape {rows.shape} for {size} images"
+            hint = "One row for each image, without the rows that only fill up a batch. A compiled module returns a tuple."
+            return Verdict(ANSWER, said, hint)
+    except (TypeError, ValueError, OverflowError):
+        return Verdict(ANSWER, f"answer returned {str(found)[:60]}, expected an array", "A compiled module returns a tuple.")
+    if not np.allclose(rows, images @ engine.weights, rtol=1e-6, atol=1e-9):
+        return Verdict(ANSWER, f"answer has wrong rows for {size} images", "Are the parts joined in the order of the images?")
+    return Verdict(ANSWER)
+
+
+_NAMES = {
+    SETTINGS: "settings that 2.2.0 reads",
+    CHECK: "a check of the segments",
+    ANSWER: "batches of any size",
+}
+
+
+def criteria(found: Sequence[Verdict]) -> tuple[list[Criterion], list[Criterion]]:
+    """For all points, and for half of them."""
+    rows = [Criterion(_NAMES[one.name], "no" if one.said else "yes", "yes", not one.said) for one in found]
+    return rows, [replace(one, needed_for=HALF) for one in rows[:2]]

@@ -1,0 +1,83 @@
+"""The given model: it reads a digit row by row. Torch-TensorRT 2.2.0 divides it into seven segments, and one answer in it is wrong."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+BATCH, ROWS, WIDTH, HEADS, CLASSES = 8, 32, 48, 4, 10
+SHAPE = (BATCH, ROWS, 32)
+
+
+class Reader(nn.Module):
+    """Rows ``(8, 32, 32)`` to logits ``(8, 10)``. The methods are the places that a rewriting changes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Linear(32, WIDTH)
+        self.gate = nn.Linear(WIDTH, WIDTH)
+        self.norm1 = nn.LayerNorm(WIDTH)
+        self.qkv = nn.Linear(WIDTH, 3 * WIDTH)
+        self.out = nn.Linear(WIDTH, WIDTH)
+        self.norm2 = nn.LayerNorm(WIDTH)
+        self.up = nn.Linear(WIDTH, 2 * WIDTH)
+        self.down = nn.Linear(2 * WIDTH, WIDTH)
+        self.hidden = nn.Linear(2 * WIDTH, WIDTH)
+        self.head = nn.Linear(WIDTH, CLASSES)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """The logits."""
+        x = torch.relu(self.embed(rows))
+        x = x * self.faded(0.9 + 0.2 * torch.sigmoid(self.gate(x)))
+        x = x + self.out(self.attended(self.qkv(self.norm1(x))))
+        x = x - self.middle(x)
+        x = x + self.down(F.gelu(self.up(self.norm2(x))))
+        features = torch.relu(self.hidden(self.summary(x)))
+        logits: Tensor = self.head(features)
+        return logits
+
+    def faded(self, gates: Tensor) -> Tensor:
+        """The product of all gates up to each row."""
+        return torch.cumprod(gates, dim=1)
+
+    def attended(self, qkv: Tensor) -> Tensor:
+        """Self-attention of all rows."""
+        q, k, v = qkv.reshape(BATCH, ROWS, 3, HEADS, -1).permute(2, 0, 3, 1, 4).unbind(0)
+        attended = F.scaled_dot_product_attention(q, k, v)
+        return attended.transpose(1, 2).reshape(BATCH, ROWS, WIDTH)
+
+    def middle(self, x: Tensor) -> Tensor:
+        """The median of all rows. Of 32 sorted rows, it is number 16."""
+        return x.median(dim=1, keepdim=True).values
+
+    def summary(self, x: Tensor) -> Tensor:
+        """The largest value of each feature, and the row where it is."""
+        largest, where = x.max(dim=1)
+        return torch.cat([largest, where.float() / ROWS], dim=1)
+
+
+def weights(rng: np.random.Generator) -> dict[str, Tensor]:
+    """Random weights with the keys of `Reader`'s state_dict."""
+    drawn = {}
+    for key, value in Reader().state_dict().items():
+        numbers = rng.standard_normal(value.shape)
+        if value.ndim == 2:
+            numbers *= 1.5 / np.sqrt(value.shape[1])
+        else:
+            numbers = 0.2 * numbers + (1.0 if key.startswith("norm") and key.endswith("weight") else 0.0)
+        drawn[key] = torch.from_numpy(numbers.astype(np.float32))
+    return drawn
+
+
+def inputs(rng: np.random.Generator) -> Tensor:
+    """Random rows."""
+    return torch.from_numpy(rng.random(SHAPE, dtype=np.float32))
+
+
+def reader(seed: int = 0) -> Reader:
+    """The given model with weights from `seed`."""
+    model = Reader()
+    model.load_state_dict(weights(np.random.default_rng(seed)))
+    return model.eval()

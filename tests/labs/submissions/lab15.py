@@ -1,0 +1,201 @@
+"""Submissions for lab 15: files that are right in another way, almost right, or made to cheat."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from course_lib.labs.lab15_torch_tensorrt import reference
+
+FILES = {
+    "segments.py": reference.SEGMENTS,
+    "model.py": reference.MODEL,
+    "search.py": reference.SEARCH,
+    "service.py": reference.SERVICE,
+}
+
+# ---- another right answer
+
+SEGMENTS = """
+def segments(nodes, converters, in_pytorch, min_block_size):
+    place = {n["name"]: n["operator"] in converters and f"torch.ops.{n['operator']}" not in in_pytorch for n in nodes}
+    first = not any(not place[n["name"]] for n in nodes if not n["inputs"])
+    level = {}  # the number of the segment of each node; segments with even numbers are like the first one
+    for node in nodes:
+        least = max((level[name] for name in node["inputs"]), default=0)
+        level[node["name"]] = least + ((least % 2 == 0) != (place[node["name"]] == first))
+    found = []
+    for number in range(max(level.values()) + 1):
+        names = [name for name in level if level[name] == number]
+        inside = (number % 2 == 0) == first and len(names) >= min_block_size
+        if found and not inside and not found[-1][0]:
+            found[-1] = (False, found[-1][1] + names)
+        else:
+            found.append((inside, names))
+    return found
+
+def reasons(nodes, converters, in_pytorch, min_block_size):
+    kinds = {n["name"]: n["operator"] for n in nodes}
+    left = [name for place, names in segments(nodes, converters, in_pytorch, min_block_size) if not place for name in names]
+    return {
+        name: "no converter" if kinds[name] not in converters
+        else "kept" if "torch.ops." + kinds[name] in in_pytorch else "small segment"
+        for name in left
+    }
+"""
+
+MODEL = """
+import math
+import torch
+from torch import nn
+
+class Rewritten(nn.Module):
+    def __init__(self):
+        super().__init__()
+        for name, a, b in (("embed", 32, 48), ("gate", 48, 48), ("qkv", 48, 144), ("out", 48, 48), ("up", 48, 96),
+                           ("down", 96, 48), ("hidden", 96, 48), ("head", 48, 10)):
+            setattr(self, name, nn.Linear(a, b))
+        self.norm1, self.norm2 = nn.LayerNorm(48), nn.LayerNorm(48)
+        self.register_buffer("places", torch.arange(32.0), persistent=False)
+
+    def forward(self, rows):
+        x = torch.relu(self.embed(rows))
+        gates = 0.9 + 0.2 * torch.sigmoid(self.gate(x))
+        parts = [gates[:, 0]]
+        for row in range(1, 32):
+            parts.append(parts[-1] * gates[:, row])
+        x = x * torch.stack(parts, dim=1)
+        q, k, v = self.qkv(self.norm1(x)).reshape(8, 32, 3, 4, 12).permute(2, 0, 3, 1, 4).unbind(0)
+        scores = torch.softmax(q @ k.transpose(-2, -1) / math.sqrt(12), -1)
+        x = x + self.out((scores @ v).permute(0, 2, 1, 3).reshape(8, 32, 48))
+        ordered, _ = torch.sort(x, dim=1, descending=True)
+        x = x - ordered[:, 16:17]
+        x = x + self.down(nn.functional.gelu(self.up(self.norm2(x))))
+        largest = x.max(dim=1).values
+        where = torch.argmax(x, dim=1).to(torch.float32)
+        features = torch.cat([largest, where / 32], dim=1)
+        return self.head(torch.relu(self.hidden(features)))
+"""
+
+SEARCH = """
+import math
+
+def find_wrong(kinds, error, budget):
+    known = {}
+
+    def contains(low, high):
+        if (low, high) not in known:
+            kept = ["torch.ops." + kind for kind in kinds[:low] + kinds[high:]]
+            engine, eager = error(kept, 1)
+            known[low, high] = math.isnan(engine) or engine / eager > 20
+        return known[low, high]
+
+    found, start = [], 0
+    while start < len(kinds) and contains(start, len(kinds)):
+        low, high = start, len(kinds)  # the first wrong kind is in kinds[low:high]
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if contains(low, middle) else (middle, high)
+        found.append(kinds[low])
+        start = low + 1
+    return set(found)
+"""
+
+SERVICE = """
+import math
+import numpy as np
+
+def settings(least, best, most):
+    shapes = {word + "_shape": [size, 32, 32] for word, size in (("min", least), ("opt", best), ("max", most))}
+    return dict(inputs=[dict(shapes, name="rows")], ir="dynamo", disable_tf32=True, min_block_size=4,
+                output_format="fx", debug=False)
+
+def check(names):
+    inside = [name for name in names if "acc" in name]
+    if len(inside) != 1 or len(names) != len(inside):
+        raise RuntimeError("divided")
+
+def answer(run, images, least, most):
+    count = math.ceil(len(images) / most)
+    found = []
+    for part in np.array_split(np.array(images), count):
+        filled = np.zeros((max(least, len(part)), part.shape[1]))
+        filled[: len(part)] = part
+        found.extend(run(filled)[0][: len(part)])
+    return found
+"""
+
+
+def another(folder: Path) -> None:
+    """Another right answer in every file."""
+    for name, text in (("segments.py", SEGMENTS), ("model.py", MODEL), ("search.py", SEARCH), ("service.py", SERVICE)):
+        (folder / name).write_text(text)
+
+
+def changed(file: str, changes: Mapping[str, str]) -> str:
+    """The reference's text of a file with parts of it replaced."""
+    text = FILES[file]
+    for old, new in changes.items():
+        assert old in text, old
+        text = text.replace(old, new)
+    return text
+
+
+# ---- cheats
+
+# Exports another module than the one that it shows: random weights are replaced by a table of answers.
+STORES_ANSWERS = (
+    reference.MODEL
+    + """
+
+class Rewritten(Rewritten):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("table", torch.zeros(8, 10), persistent=False)
+
+    def forward(self, rows):
+        return self.table + 0 * rows.sum()
+"""
+)
+
+# Replaces the program that describes the graph by one that shows a single operator.
+FORGES_ITS_GRAPH = (
+    reference.MODEL
+    + """
+
+import sys
+
+program = sys.modules["course_lib.labs.lab15_torch_tensorrt.sandboxed.export_model"]
+program.described = lambda *_: [
+    {"name": "rows", "kind": "input"},
+    {"name": "y", "kind": "call", "operator": "aten.from_file.default", "args": ["/etc/hostname"], "kwargs": {}},
+    {"name": "output", "kind": "output", "args": [{"node": "y"}]},
+]
+"""
+)
+
+# Exchanges query and value itself, so that the mistake of 2.2.0 makes the answers right.
+TWO_MISTAKES = reference.MODEL.replace(
+    "q, k, v = (\n"
+    "            part.reshape(batch, rows, HEADS, -1).permute(0, 2, 1, 3)\n"
+    "            for part in qkv.chunk(3, dim=2)\n"
+    "        )",
+    "v, k, q = qkv.reshape(batch, rows, 3, HEADS, -1).permute(2, 0, 3, 1, 4).unbind(0)",
+)
+
+# Looks for the wrong kinds in the memory of its process.
+LOOKS_AROUND = """
+import gc
+
+def find_wrong(kinds, error, budget):
+    for one in gc.get_objects():
+        if hasattr(one, "wrong") and hasattr(one, "chain"):
+            return sorted(one.wrong)
+    return []
+"""
+
+TAKES_THE_REFERENCE = """
+from course_lib.labs.lab15_torch_tensorrt import reference
+
+exec(reference.SEGMENTS)
+"""

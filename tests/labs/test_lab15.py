@@ -1,0 +1,502 @@
+"""Lab 15 against its reference, the recorded partitions, mistakes that learners make, and cheats."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from benchmarks.torch_trt_parts.networks import Attention, Centered, Island
+from course_lib import labs
+from course_lib.benchmark import recorded
+from course_lib.errors import EngineError
+from course_lib.labs import Examiner, Outcome
+from course_lib.labs.lab15_torch_tensorrt import network, program, release
+from course_lib.labs.lab15_torch_tensorrt.emulated import EXCHANGED, RIGHT, UNRECORDED, attention_form, compiled
+from course_lib.labs.lab15_torch_tensorrt.judge import rewriting, searching, segmenting, serving
+from course_lib.labs.lab15_torch_tensorrt.sandboxed import export_model, run_program
+from course_lib.models import classifier, encoder
+from course_lib.teaching.torch_tensorrt_record import recorded_partition
+from tests.labs import quick
+from tests.labs.quick import check_solved, judged_reference
+from tests.labs.submissions import lab15 as made
+from tests.labs.untouched import leave_untouched
+
+LAB = labs.find("lab15")
+H200 = recorded("torch_tensorrt_h200")
+
+
+def examined(folder: Path, task: str, seed: int = 3) -> Outcome:
+    return quick.examined(LAB, folder, task, Examiner(seed=seed))
+
+
+# Right answers
+
+
+def test_the_judge_gives_the_reference_full_marks(tmp_path):
+    judged_reference(LAB, tmp_path)
+
+
+def test_another_right_answer(tmp_path):
+    made.another(tmp_path)
+    check_solved(LAB, LAB.examine(tmp_path, Examiner(seed=1)))
+
+
+def test_the_untouched_release_has_none(tmp_path):
+    leave_untouched(LAB.name, tmp_path)
+    found = LAB.examine(tmp_path, Examiner())
+    assert found.points == 0
+    assert all(one.hint and "still empty" in one.message for one in found.outcomes), [one.message for one in found.outcomes]
+
+
+# The model of 2.2.0 against what the release did on a GPU
+
+RELU = {"torch.ops.aten.relu.default"}
+SETTINGS = {
+    "island": {},
+    "island, min_block_size=1": {"min_block_size": 1},
+    "island, min_block_size=8": {"min_block_size": 8},
+    "island, min_block_size=100": {"min_block_size": 100},
+    "island, require_full_compilation=True": {"require_full_compilation": True},
+    "island, torch_executed_ops relu": {"torch_executed_ops": RELU},
+    "island, torch_executed_ops relu, min_block_size=1": {"torch_executed_ops": RELU, "min_block_size": 1},
+    "classifier": {},
+    "classifier with a median": {},
+    "classifier with a median, min_block_size=20": {"min_block_size": 20},
+    "classifier, torch_executed_ops relu": {"torch_executed_ops": RELU},
+    "classifier, torch_executed_ops relu, min_block_size=1": {"torch_executed_ops": RELU, "min_block_size": 1},
+    "classifier, torch_executed_ops aten::relu": {"torch_executed_ops": {"aten::relu"}},
+}
+
+
+def _network(case: str) -> tuple[torch.nn.Module, torch.Tensor]:
+    if case.startswith("island"):
+        return Island(), torch.rand(4, 3, 16, 16)
+    small = classifier("small")
+    return Centered(small) if "median" in case else small, torch.rand(8, 1, 32, 32)
+
+
+@pytest.mark.parametrize("case", SETTINGS)
+def test_the_segments_are_those_that_were_recorded_on_a_gpu(case):
+    found = compiled(*_network(case), **SETTINGS[case])
+    blocks = recorded_partition(H200, case).blocks
+    assert [(one.in_tensorrt, one.operators) for one in found.segments] == [(one.in_tensorrt, one.operators) for one in blocks]
+
+
+def test_every_recorded_partition_is_compared_but_that_of_the_other_partitioner():
+    cases = {row["case"] for row in H200.section("partition")}
+    assert cases - set(SETTINGS) == {"island, use_fast_partitioner=False"}
+
+
+STYLES = ("fused qkv, unbind", "fused qkv, chunk", "three projections", "fused qkv, written out")
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_the_attention_is_wrong_in_the_form_that_was_wrong_on_a_gpu(style):
+    row = H200.case("attention", f"{style}; all kernels")
+    torch.manual_seed(0)
+    module, x = Attention(style).eval(), torch.randn(2, 32, 256)
+    found = compiled(module, x)
+    with torch.inference_mode():
+        errors = {order: float((found(x)[0] - module(x, places)).norm() / module(x, places).norm()) for order, places in
+                  (("query, key, value", (0, 1, 2)), ("value, key, query", (2, 1, 0)))}  # fmt: skip
+    for order, error in errors.items():
+        assert (error < 1e-4) == (row["errors"][order] < 1e-4)
+    want = [(one["runs_in"] == "TensorRT", sorted(map(_short, one["operators"]))) for one in row["blocks"]]
+    assert [(one.in_tensorrt, sorted(one.operators)) for one in found.segments] == want
+
+
+def test_the_encoder_has_the_operators_that_were_recorded():
+    row = H200.case("attention", "the course's encoder")
+    found = compiled(encoder(), torch.rand(8, 32, 32))
+    assert found.attentions() == [RIGHT] * 4
+    (segment,), (block,) = found.segments, row["blocks"]
+    assert segment.in_tensorrt and sorted(segment.operators) == sorted(map(_short, block["operators"]))
+
+
+def _short(name: str) -> str:
+    return release.ATTENTION if release.ATTENTION in name else name
+
+
+def test_the_given_model_has_seven_segments_and_a_wrong_attention():
+    given, rows = network.reader(), network.inputs(np.random.default_rng(1))
+    found = compiled(given, rows)
+    assert len(found.segments) == 7 and found.engines == 4 and found.attentions() == [EXCHANGED]
+    assert [name for name, _ in found.in_pytorch()] == ["aten.cumprod.default", "aten.median.dim", "aten.max.dim"]
+    with torch.inference_mode():
+        right = given(rows)
+    assert torch.allclose(found.values(rows, eager=True)["output"], right, atol=1e-5)
+    assert float((found(rows)[0] - right).abs().max() / right.abs().max()) > 0.1
+
+
+def test_the_table_has_each_converter_of_the_running_release():
+    listed = {name for name in H200.case("versions", "installed")["converters"] if name.startswith(("aten", "prims"))}
+    assert listed | {"operator.getitem"} == release.converters()
+
+
+# The judge's own answers
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_rules_of_the_task_are_those_of_pytorchs_splitter(seed):
+    for asked in segmenting.questions(np.random.default_rng(seed)):
+        assert segmenting._same(segmenting.ordered(asked), segmenting.split(asked))
+
+
+def test_a_search_by_halves_stays_within_the_budget(tmp_path):
+    (tmp_path / "search.py").write_text(made.FILES["search.py"])
+    for seed in range(5):
+        assert examined(tmp_path, "search", seed).tier == "full"
+
+
+def test_one_compilation_for_each_kind_is_above_the_budget():
+    for model in searching.models(np.random.default_rng(1)):
+        assert model.budget < len(set(model.chain))
+
+
+@pytest.mark.parametrize("mistake", run_program.mistakes())
+def test_every_known_mistake_has_words_and_other_answers(mistake):
+    kind = run_program.mistakes()[mistake]
+    rows, weights = network.inputs(np.random.default_rng(2)), network.weights(np.random.default_rng(1))
+    right = run_program._answers(network.Reader, weights, rows)
+    assert run_program._error(right, run_program._answers(kind, weights, rows)) > 10 * run_program.SAME
+    assert mistake in rewriting._RESEMBLES
+
+
+# Planted mistakes: changes to the reference, words of the message, words of the hint, points
+
+MISTAKES = {
+    "segments.py": {
+        "by_place": (
+            {
+                'if inside[node["name"]] == place and done': 'if inside[node["name"]] != place:\n                break\n            if done'
+            },
+            "runs of neighbors in the list",
+            "all its inputs already",
+            0,
+        ),
+        "at_most": ({"len(run) >= min_block_size": "len(run) > min_block_size"}, "exactly min_block_size", "smallest size", 0),
+        "not_joined": (
+            {"if found and not place and not found[-1][0]:": "if False:"},
+            "follow each other",
+            "small segment",
+            1.5,
+        ),
+        "starts_inside": (
+            {'place = all(inside[node["name"]] for node in nodes if not node["inputs"])': "place = True"},
+            "always in TensorRT",
+            "read no other node",
+            0,
+        ),
+        "any_form": (
+            {
+                """f"torch.ops.{node['operator']}" in in_pytorch""": """node['operator'].rpartition(".")[0] in str(
+            in_pytorch
+        ).replace("::", ".")"""
+            },
+            "another form than torch.ops.NAME",
+            "not written in full",
+            1.5,
+        ),
+        "reasons": ({'= "kept"': '= "no converter"'}, "The reason of node_", "one reason only", 1.5),
+        "reasons_of_all": ({'if node["name"] not in outside:': "if False:"}, "expected None", "Only nodes in PyTorch", 1.5),
+        "a_name_is_missing": ({"return found\n\n\ndef": "return found[1:]\n\n\ndef"}, "each node once", "the same answer", 0),
+        "an_error": ({"list(waiting)": "liste(waiting)"}, "NameError", "the same answer", 0),
+        "numbers": ({"found.append((place, run))": "found.append((int(place), run))"}, "True or False", "the same answer", 0),
+    },
+    "model.py": {
+        "upper_middle": ({"(ROWS - 1) // 2": "ROWS // 2"}, "one row too high", "lower one", 0),
+        "mean_of_middles": (
+            {"values[:, (ROWS - 1) // 2].unsqueeze(1)": "values[:, 15:17].mean(1, keepdim=True)"},
+            "the mean of two rows",
+            "lower one",
+            0,
+        ),
+        "summed": (
+            {"torch.exp(torch.cumsum(torch.log(gates), dim=1))": "torch.cumsum(gates, dim=1)"},
+            "added up",
+            "and back",
+            0,
+        ),
+        "cumprod": (
+            {"torch.exp(torch.cumsum(torch.log(gates), dim=1))": "torch.cumprod(gates, dim=1)"},
+            "aten.cumprod.default (no converter)",
+            "into a sum",
+            1.5,
+        ),
+        "max_with_rows": (
+            {"return torch.cat([x.amax(dim=1), x.argmax(dim=1)": "a, b = x.max(dim=1)\n        return torch.cat([a, b"},
+            "aten.max.dim (arguments that its converter rejects)",
+            "gives values only",
+            1.5,
+        ),
+        "two_borders": (
+            {
+                "torch.exp(torch.cumsum(torch.log(gates), dim=1))": "torch.cumprod(gates, dim=1)",
+                "x.sort(dim=1).values[:, (ROWS - 1) // 2].unsqueeze(1)": "x.median(dim=1, keepdim=True).values",
+            },
+            "aten.median.dim (no converter)",
+            "into a sum",
+            0,
+        ),
+        "unbind": (
+            {
+                "part.reshape(batch, rows, HEADS, -1).permute(0, 2, 1, 3)": "part",
+                "qkv.chunk(3, dim=2)": "qkv.reshape(batch, rows, 3, HEADS, -1).permute(2, 0, 3, 1, 4).unbind(0)",
+            },
+            "it exchanges query and value",
+            "first to differ",
+            0,
+        ),
+        "select": (
+            {
+                "part.reshape(batch, rows, HEADS, -1).permute(0, 2, 1, 3)": "part",
+                "part in qkv.chunk(3, dim=2)": "part in (qkv.reshape(8, 32, 3, 4, 12).permute(2, 0, 3, 1, 4)[i] for i in (0, 1, 2))",
+            },
+            "never recorded",
+            "attention written out",
+            0,
+        ),
+        "not_divided": ({" / ROWS": ""}, "not divided by 32", "Read `summary` again", 0),
+        "another_weight": (
+            {"nn.Linear(WIDTH, 10)": "nn.Linear(WIDTH, 11)"},
+            "'head.weight' with the shape [11, 48]",
+            "compiled(Rewritten()",
+            0,
+        ),
+        "one_more_weight": (
+            {"self.head =": "self.more = nn.Linear(2, 2)\n        self.head ="},
+            "'more.weight' with the shape [2, 2], expected None",
+            "compiled(Rewritten()",
+            0,
+        ),
+        "a_branch": (
+            {"x = torch.relu(self.embed(rows))": "x = self.embed(rows)\n        if x.mean() > 0: x = x + 1"},
+            "cannot be exported",
+            "the same error",
+            0,
+        ),
+        "a_tuple": ({"return self.head(": "return 1, self.head("}, "must return one tensor", "the same error", 0),
+        "another_shape": ({"return self.head(": "return self.norm1("}, "expected logits of shape (8, 10)", "the same error", 0),
+        "renamed": ({"class Rewritten": "class Better"}, "defines no class Rewritten", "the same error", 0),
+        "random": (
+            {"x = torch.relu(self.embed(rows))": "x = torch.relu(self.embed(rows + torch.rand(1)))"},
+            "does not run",
+            "the same error",
+            0,
+        ),
+    },
+    "search.py": {
+        "short_names": ({'f"torch.ops.{kind}"': "kind"}, "ignored the names", "form that it reads", 0),
+        "default_size": ({"error(kept, 1)": "error(kept)"}, "min_block_size above 1", "proves nothing", None),
+        "no_nan": ({"isnan(engine) or ": ""}, "not found", "NaN", 1),
+        "absolute": ({"engine > 10 * eager": "engine > 0.01"}, "not found", "in the same type", 0),
+        "too_strict": ({"engine > 10 * eager": "engine > eager"}, "follows errors that are rounding", "a few times as much", 0),
+        "only_one": ({"+ (among(second) if wrong(second) else [])": ""}, "in a model with 2", "the other one", 1),
+        "one_by_one": (
+            {"return among(kinds) if wrong(kinds) else []": "return [kind for kind in kinds if wrong([kind])]"},
+            "more compilations than the budget",
+            "half of the suspects",
+            0,
+        ),
+        "full_names": (
+            {"return suspects": 'return ["torch.ops." + kind for kind in suspects]'},
+            "a list of the given kinds",
+            "Call it in the notebook",
+            0,
+        ),
+    },
+    "service.py": {
+        "later_keyword": (
+            {'"ir": "dynamo",': '"ir": "dynamo", "immutable_weights": False,'},
+            "does not read the keyword 'immutable_weights'",
+            "keywords.table()",
+            0,
+        ),
+        "ignored_keyword": (
+            {'"ir": "dynamo",': '"ir": "dynamo", "require_full_compilation": True,'},
+            "'require_full_compilation'",
+            "keywords.table()",
+            0,
+        ),
+        "no_name": ({'"name": "rows",': ""}, "has the name 'None', expected 'rows'", "parameter", 0),
+        "exchanged_sizes": ({"(best, 32, 32)": "(most, 32, 32)"}, "opt_shape is", "Only the batch", 0),
+        "tf32": ({'"disable_tf32": True,': ""}, "TF32 is on", "with and without TF32", 0),
+        "small": ({'"min_block_size": 1,': ""}, "4 operators stay in PyTorch", "How many operators", 0),
+        "exported": ({'"output_format": "fx",': ""}, "no named_children", "graph module", 0),
+        "no_engine": ({"len(names) != 1 or not": "names and not"}, "check accepts", "runs in PyTorch", 0),
+        "nothing_there": (
+            {'len(names) != 1 or not names[0].startswith("_run_on_acc")': 'any("gpu" in name for name in names)'},
+            "check accepts a module with the segments (none)",
+            "no segment at all",
+            0,
+        ),
+        "too_large": (
+            {"for first in range(0, len(images), most)": "for first in range(0, 1)", "images[first : first + most]": "images"},
+            "went to an engine for",
+            "Divide or fill up",
+            1,
+        ),
+        "too_small": ({"max(0, least - len(part))": "0"}, "went to an engine for", "Divide or fill up", 1),
+        "filled_rows": ({"[: len(part)])": ")"}, "returned the shape", "only fill up", 1),
+        "one_by_one": (
+            {"len(images), most)": "len(images), least)", "first + most]": "first + least]"},
+            "are needed",
+            "as many images",
+            1,
+        ),
+        "the_tuple": ({"run(filled.tolist())[0]": "run(filled.tolist())"}, "returned the shape", "a tuple", 1),
+    },
+}
+TASKS = {"segments.py": "segments", "model.py": "model", "search.py": "search", "service.py": "service"}
+
+
+@pytest.mark.parametrize(("file", "name"), [(file, name) for file, several in MISTAKES.items() for name in several])
+def test_mistake_is_named(file, name, tmp_path):
+    changes, words, hint, points = MISTAKES[file][name]
+    (tmp_path / file).write_text(made.changed(file, changes))
+    outcome = examined(tmp_path, TASKS[file])
+    assert words in outcome.message and hint in outcome.hint, (outcome.message, outcome.hint)
+    assert outcome.points == points if points is not None else outcome.tier != "full"
+
+
+# Cheats
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        (made.STORES_ANSWERS, "already in PyTorch"),
+        (made.FORGES_ITS_GRAPH, "which the grader does not run"),
+        (made.TWO_MISTAKES, "right only with the mistake of 2.2.0"),
+    ],
+)
+def test_a_module_that_cheats(source, words, tmp_path):
+    (tmp_path / "model.py").write_text(source)
+    outcome = examined(tmp_path, "model")
+    assert outcome.points == 0 and words in outcome.message
+
+
+def test_nothing_of_the_models_is_in_the_learners_process(tmp_path):
+    (tmp_path / "search.py").write_text(made.LOOKS_AROUND)
+    assert examined(tmp_path, "search").points == 0
+
+
+def test_the_reference_cannot_be_imported(tmp_path):
+    (tmp_path / "segments.py").write_text(made.TAKES_THE_REFERENCE)
+    outcome = examined(tmp_path, "segments")
+    assert outcome.points == 0 and "may import numpy and Python's own modules" in outcome.message
+
+
+@pytest.mark.parametrize(
+    ("file", "function"),
+    [
+        ("segments.py", "segments"),
+        ("segments.py", "reasons"),
+        ("search.py", "find_wrong"),
+        ("service.py", "settings"),
+        ("service.py", "check"),
+        ("service.py", "answer"),
+    ],
+)
+@pytest.mark.parametrize(
+    "value",
+    ["None", "float('nan')", "[]", "{}", "[[1]]", "1e400", "'x' * 1000", "{'a': float('inf')}", "[(True, [[]])]", "object()"],
+)
+def test_any_answer_gets_a_verdict(file, function, value, tmp_path):
+    (tmp_path / file).write_text(made.FILES[file] + f"\n\ndef {function}(*_):\n    return {value}\n")
+    outcome = examined(tmp_path, TASKS[file])
+    assert outcome.tier in ("none", "partial") and outcome.message.isprintable()
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("while True: pass", "did not finish within"),
+        ("import os; os._exit(0)", "its process ended without an answer"),
+        ("import sys; sys.exit('no')", "SystemExit no"),
+        ("[error([], 1) for _ in kinds]", "more compilations than the budget"),
+        ("error('aten', 1)", "expected a list of names"),
+        ("error([], 'x')", "expected a list of names"),
+        ("error([], True)", "expected a list of names"),
+        ("return ['x' * (1 << 22)]", "more than 1,048,576 bytes"),
+    ],
+)
+def test_what_a_function_may_do_to_its_judge(body, words, tmp_path, monkeypatch):
+    monkeypatch.setattr("course_lib.labs.framework.guest.TIME_LIMIT_S", 2.0 if "pass" in body else 30.0)
+    (tmp_path / "search.py").write_text(f"def find_wrong(kinds, error, budget):\n    {body}\n")
+    outcome = examined(tmp_path, "search")
+    assert outcome.points == 0 and words in outcome.message, outcome.message
+
+
+def _node(operator: str, *args: object, **kwargs: object) -> list[dict[str, object]]:
+    given = {"name": "x", "kind": "input"}
+    called = {"name": "y", "kind": "call", "operator": operator, "args": list(args), "kwargs": kwargs}
+    return [given, called, {"name": "out", "kind": "output", "args": [{"node": "y"}]}]
+
+
+X = {"node": "x"}
+HOSTILE = {
+    "a file": _node("aten.from_file.default", "/etc/hostname"),
+    "in place": _node("aten.relu_.default", X),
+    "random": _node("aten.bernoulli.default", X),
+    "another package": _node("os.system.default", "ls"),
+    "dunder": _node("aten.__class__.default", X),
+    "no operator": _node("aten", X),
+    "unknown node": _node("aten.relu.default", {"node": "z"}),
+    "wrong types": _node("aten.relu.default", "x"),
+    "a deep list": _node("aten.relu.default", json.loads("[" * 50 + "]" * 50)),
+    "a strange type": _node("aten._to_copy.default", X, dtype={"dtype": "load"}),
+    "too large": _node("aten.full.default", [1 << 40, 1 << 20], 0),
+    "no nodes": [],
+    "no kind": [{"name": "x"}],
+    "another kind": [{"name": "x", "kind": "_init__"}],
+    "two inputs": [{"name": "x", "kind": "input"}, {"name": "y", "kind": "input"}],
+    "an unknown weight": [{"name": "x", "kind": "weight", "key": "secret"}],
+    "a constant without data": [{"name": "x", "kind": "constant", "value": {}}],
+    "a number as output": [{"name": "out", "kind": "output", "args": [1]}],
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_graph_is_rejected(name):
+    with pytest.raises(EngineError):
+        program.built(HOSTILE[name], {}, torch.ones(2, 3))
+
+
+def test_answers_of_another_form_are_rejected():
+    for value in (b"[]", b"{}", b'{"Rewritten": [{}]}', b'{"Rewritten": [{"nodes": 1, "state": {}}]}', b"no"):
+        if value != b"{}":
+            with pytest.raises(EngineError):
+                rewriting.parsed(value, {"Rewritten": 1})
+
+
+def test_forms_of_attention_that_were_not_recorded():
+    x = torch.rand(2, 4, 8, 6)
+    for masked in ({"is_causal": True}, {"attn_mask": torch.zeros(8, 8)}):
+
+        class Masked(torch.nn.Module):
+            def forward(self, q, options=masked):
+                q = q.permute(0, 1, 2, 3) + 1
+                return torch.nn.functional.scaled_dot_product_attention(q, q, q, **options)
+
+        nodes = compiled(Masked(), x).graph.graph.nodes
+        (node,) = (one for one in nodes if release.name_of(one) == release.ATTENTION)
+        assert attention_form(node) == UNRECORDED
+
+
+def test_settings_without_an_engine_are_described():
+    assert serving.judged_settings([], (1, 2, 3))[0].startswith("settings returned")
+    assert serving.judged_settings({"inputs": []}, (1, 2, 3))[0] == "inputs is not a list with one dictionary"
+
+
+def test_what_the_export_rejects():
+    class Two(torch.nn.Module):
+        def forward(self, x):
+            return torch.cond(x.sum() > 0, lambda x: x + 1, lambda x: x - 1, (x,))
+
+    with pytest.raises(TypeError):
+        export_model.described(Two(), torch.ones(2), release.decomposed())
