@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from course_lib.benchmark import recorded
 from course_lib.errors import EngineError
 from course_lib.labs import Examiner, Outcome
 from course_lib.labs.framework.isolation import Rejected
-from course_lib.labs.lab15_torch_tensorrt import network, program, release
+from course_lib.labs.lab15_torch_tensorrt import network, program, reference, release
 from course_lib.labs.lab15_torch_tensorrt.emulated import EXCHANGED, RIGHT, UNRECORDED, attention_form, compiled
 from course_lib.labs.lab15_torch_tensorrt.judge import rewriting, searching, segmenting, serving
 from course_lib.labs.lab15_torch_tensorrt.sandboxed import export_model, run_program
@@ -154,10 +155,13 @@ def test_the_table_has_each_converter_of_the_running_release():
 # The judge's own answers
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_the_rules_of_the_task_are_those_of_pytorchs_splitter(seed):
-    for asked in segmenting.questions(np.random.default_rng(seed)):
-        assert segmenting._same(segmenting.ordered(asked), segmenting.split(asked))
+@pytest.mark.parametrize("text", [reference.SEGMENTS, made.SEGMENTS])
+def test_the_rules_of_the_task_are_those_of_pytorchs_splitter(text):
+    functions: dict[str, Any] = {}
+    exec(text, functions)
+    for seed in range(3):
+        for asked in segmenting.questions(np.random.default_rng(seed)):
+            assert segmenting._same(functions["segments"](*asked.arguments), segmenting.split(asked))
 
 
 def test_a_search_by_halves_stays_within_the_budget(tmp_path):

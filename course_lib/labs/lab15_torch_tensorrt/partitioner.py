@@ -7,13 +7,13 @@ the work for. Its own rule is only what becomes of small segments.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch.fx.passes.operator_support import OperatorSupportBase
-from torch.fx.passes.splitter_base import FxNetAccFusionsFinder, FxNetAccNodesFinder, Subgraph, _SplitterBase
+from torch.fx.passes.splitter_base import FxNetAccFusionsFinder, FxNetAccNodesFinder, _SplitterBase
 from torch.fx.passes.tools_common import CALLABLE_NODE_OPS
 
 from course_lib.labs.lab15_torch_tensorrt import release
@@ -63,17 +63,18 @@ class _Splitter(_SplitterBase):
         inside = {node for node in called if node in self.acc_nodes}
         return set(called) - inside, inside
 
-    def without_small(self, found: list[Subgraph]) -> list[Subgraph]:
-        kept: list[Subgraph] = []
-        for one in found:
-            if one.is_acc and len(one.nodes) >= self.settings.min_acc_module_size:
-                kept.append(one)
-            elif kept and not kept[-1].is_acc:
-                kept[-1].nodes.extend(one.nodes)
-            else:
-                one.is_acc = False
-                kept.append(one)
-        return kept
+
+def without_small(runs: Iterable[tuple[bool, list[Any]]], min_block_size: int) -> list[tuple[bool, list[Any]]]:
+    """Segments as 2.2.0 leaves them: small ones return to PyTorch, and neighbors there become one."""
+    kept: list[tuple[bool, list[Any]]] = []
+    for in_tensorrt, nodes in runs:
+        if in_tensorrt and len(nodes) >= min_block_size:
+            kept.append((True, list(nodes)))
+        elif kept and not kept[-1][0]:
+            kept[-1][1].extend(nodes)
+        else:
+            kept.append((False, list(nodes)))
+    return kept
 
 
 def partition(
@@ -103,6 +104,6 @@ def split(graph: torch.fx.GraphModule, supported: Callable[[torch.fx.Node], bool
     convertible = sum(map(supported, called))
     if not convertible or convertible < min_block_size:  # 2.2.0 returns the graph as it is
         return (Segment(False, tuple(called)),) if called else ()
-    splitter = _Splitter(graph, _Support(supported), min_block_size)
-    found = splitter.without_small(splitter.put_nodes_into_subgraphs())
-    return tuple(Segment(bool(one.is_acc), tuple(sorted(one.nodes, key=place.__getitem__))) for one in found)
+    runs = _Splitter(graph, _Support(supported), min_block_size).put_nodes_into_subgraphs()
+    found = without_small(((bool(one.is_acc), list(one.nodes)) for one in runs), min_block_size)
+    return tuple(Segment(inside, tuple(sorted(nodes, key=place.__getitem__))) for inside, nodes in found)

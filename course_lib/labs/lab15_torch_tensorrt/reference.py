@@ -85,8 +85,7 @@ class Rewritten(nn.Module):
             part.reshape(batch, rows, HEADS, -1).permute(0, 2, 1, 3)
             for part in qkv.chunk(3, dim=2)
         )
-        attended = F.scaled_dot_product_attention(q, k, v)
-        return attended.permute(0, 2, 1, 3).reshape(batch, rows, WIDTH)
+        return F.scaled_dot_product_attention(q, k, v).permute(0, 2, 1, 3).flatten(2)
 
     def middle(self, x):
         return x.sort(dim=1).values[:, (ROWS - 1) // 2].unsqueeze(1)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -46,12 +47,17 @@ class Question:
         """Whether TensorRT can run a node and may."""
         return node["operator"] in CONVERTERS and f"torch.ops.{node['operator']}" not in self.in_pytorch
 
+    @property
+    def forms(self) -> list[str]:
+        """The names of `in_pytorch`, whatever their form."""
+        return [name.rpartition("ops.")[2].replace("::", ".") for name in self.in_pytorch]
+
 
 def questions(rng: np.random.Generator) -> list[Question]:
     """Fresh graphs on which each usual mistake gives another answer than the splitter."""
     while True:
         asked = [_drawn(rng, plain=index < _PLAIN) for index in range(_GRAPHS)]
-        right = [ordered(one) for one in asked]
+        right = [split(one) for one in asked]
         if all(
             [_same(rule(one), want) for one, want in zip(asked, right, strict=True)].count(False) for _, rule, _ in _MISTAKES
         ):
@@ -75,100 +81,65 @@ def _drawn(rng: np.random.Generator, *, plain: bool) -> Question:
     return Question(nodes, kept, 1 if plain else int(rng.choice([2, 3, 4, 5, size])))
 
 
-def split(asked: Question) -> Found:
-    """The segments that PyTorch's splitter makes, with the rule of 2.2.0 about small segments."""
-    import torch
-
-    from course_lib.labs.lab15_torch_tensorrt.partitioner import split as by_pytorch
-
-    graph = torch.fx.Graph()
-    made: dict[str, torch.fx.Node] = {}
-    given = graph.placeholder("given")
-    for node in asked.nodes:
-        needs = tuple(made[name] for name in node["inputs"]) or (given,)
-        made[node["name"]] = graph.call_function(len, (needs,))
-        made[node["name"]].meta["tensor_meta"] = True
-    graph.output(tuple(made.values()))
-    named = {fx: node for node, fx in zip(asked.nodes, made.values(), strict=True)}
-    found = by_pytorch(
-        torch.fx.GraphModule(torch.nn.Module(), graph), lambda fx: asked.supported(named[fx]), asked.min_block_size
-    )
-    return [(one.in_tensorrt, [named[fx]["name"] for fx in one.nodes]) for one in found]
-
-
-def ordered(
-    asked: Question,
-    *,
-    by_place: bool = False,
-    at_most: bool = False,
-    joined: bool = True,
-    starts_inside: bool = False,
-    any_form: bool = False,
-) -> Found:
-    """The same by the rules of the task. Each keyword breaks one of them.
+def split(asked: Question, *, starts_inside: bool = False, any_form: bool = False) -> Found:
+    """The segments that PyTorch's splitter makes, with the rule of 2.2.0 about small segments. A keyword breaks a rule of the task.
 
     Args:
-        by_place: runs of neighbors in the list, without a look at the inputs.
-        at_most: a segment of exactly `min_block_size` nodes is small.
-        joined: neighboring segments in PyTorch become one.
         starts_inside: the first segment is always in TensorRT.
         any_form: each form of a name in `in_pytorch` counts.
     """
-    forms = {name.rpartition("ops.")[2].replace("::", ".") for name in asked.in_pytorch}
+    import torch
 
-    def supported(node: Node) -> bool:
-        kept = any_form and any(node["operator"].startswith(form) for form in forms)
-        return asked.supported(node) and not kept
+    from course_lib.labs.lab15_torch_tensorrt import partitioner
 
-    inside = {node["name"]: supported(node) for node in asked.nodes}
-    runs = _by_place(asked, inside) if by_place else _available(asked, inside, starts_inside=starts_inside)
-    found: Found = []
-    for place, names in runs:
-        large = len(names) >= asked.min_block_size + at_most
-        here = place and large
-        if found and not here and not found[-1][0] and joined:
-            found[-1][1].extend(names)
-        else:
-            found.append((here, list(names)))
-    return found
-
-
-def _by_place(asked: Question, inside: Mapping[str, bool]) -> Found:
-    runs: Found = []
+    graph = torch.fx.Graph()
+    given = graph.placeholder("given")
+    first = graph.call_function(len, (given,))  # with `starts_inside`, a node in TensorRT that all others read
+    first.meta["tensor_meta"] = True
+    made: dict[str, torch.fx.Node] = {}
     for node in asked.nodes:
-        name = node["name"]
-        if runs and runs[-1][0] == inside[name]:
-            runs[-1][1].append(name)
-        else:
-            runs.append((inside[name], [name]))
-    return runs
+        needs = tuple(made[name] for name in node["inputs"]) or (first if starts_inside else given,)
+        made[node["name"]] = graph.call_function(len, (needs,))
+        made[node["name"]].meta["tensor_meta"] = True
+    if not starts_inside:
+        graph.erase_node(first)
+    graph.output(tuple(made.values()))
+    named = {fx: node for node, fx in zip(asked.nodes, made.values(), strict=True)}
+
+    def supported(fx: torch.fx.Node) -> bool:
+        if fx not in named:
+            return True
+        kept = any_form and any(named[fx]["operator"].startswith(form) for form in asked.forms)
+        return asked.supported(named[fx]) and not kept
+
+    runs = partitioner.split(torch.fx.GraphModule(torch.nn.Module(), graph), supported, 1)
+    names = ((one.in_tensorrt, [named[fx]["name"] for fx in one.nodes if fx in named]) for one in runs)
+    return partitioner.without_small(((place, several) for place, several in names if several), asked.min_block_size)
 
 
-def _available(asked: Question, inside: Mapping[str, bool], *, starts_inside: bool) -> Found:
-    waiting, done, runs = list(asked.nodes), set[str](), Found()
-    here = starts_inside or all(inside[node["name"]] for node in waiting if not node["inputs"])
-    while waiting:
-        run: list[str] = []
-        for node in list(waiting):
-            if inside[node["name"]] == here and done.issuperset(node["inputs"]):
-                run.append(node["name"])
-                done.add(node["name"])
-                waiting.remove(node)
-        if run:
-            runs.append((here, run))
-        here = not here
-    return runs
+def _neighbors(asked: Question) -> Found:
+    """Runs of neighbors in the list, without a look at the inputs."""
+    from course_lib.labs.lab15_torch_tensorrt.partitioner import without_small
+
+    runs = groupby(asked.nodes, key=asked.supported)
+    return without_small(((place, [node["name"] for node in several]) for place, several in runs), asked.min_block_size)
+
+
+def _not_joined(asked: Question) -> Found:
+    runs = split(replace(asked, min_block_size=1))
+    return [(place and len(names) >= asked.min_block_size, names) for place, names in runs]
 
 
 def reasons(asked: Question, found: Found) -> dict[str, str]:
     """Why each node in PyTorch is there."""
-    outside = {name for place, names in found if not place for name in names}
-    said = {}
-    for node in asked.nodes:
-        if node["name"] in outside:
-            kept = node["operator"] in CONVERTERS and not asked.supported(node)
-            said[node["name"]] = SMALL if asked.supported(node) else KEPT if kept else NO_CONVERTER
-    return said
+    by_name = {node["name"]: node for node in asked.nodes}
+
+    def why(node: Node) -> str:
+        if asked.supported(node):
+            return SMALL
+        return KEPT if node["operator"] in CONVERTERS else NO_CONVERTER
+
+    return {name: why(by_name[name]) for place, names in found for name in names if not place}
 
 
 @dataclass(frozen=True)
@@ -253,27 +224,27 @@ def criteria(found: Sequence[Answered]) -> tuple[list[Criterion], list[Criterion
 _MISTAKES: Sequence[tuple[str, Callable[[Question], Found], str]] = (
     (
         "The segments are runs of neighbors in the list of nodes.",
-        lambda asked: ordered(asked, by_place=True),
+        _neighbors,
         "A node further down may have all its inputs already. In which segment does the splitter take it?",
     ),
     (
         "A segment of exactly min_block_size nodes was given to PyTorch.",
-        lambda asked: ordered(asked, at_most=True),
+        lambda asked: split(replace(asked, min_block_size=asked.min_block_size + 1)),
         "The setting is the smallest size that stays in TensorRT.",
     ),
     (
         "Two segments in PyTorch follow each other.",
-        lambda asked: ordered(asked, joined=False),
+        _not_joined,
         "What happens with a small segment, and with the segments before and after it?",
     ),
     (
         "The first segment is always in TensorRT.",
-        lambda asked: ordered(asked, starts_inside=True),
+        lambda asked: split(asked, starts_inside=True),
         "Can the first segment be in PyTorch? Look at the nodes that read no other node.",
     ),
     (
         "Names in another form than torch.ops.NAME were kept in PyTorch.",
-        lambda asked: ordered(asked, any_form=True),
+        lambda asked: split(asked, any_form=True),
         "2.2.0 ignores a name that is not written in full. Which names are equal to 'torch.ops.' and the operator?",
     ),
 )
