@@ -211,9 +211,9 @@ MISTAKES = {
         ),
         "any_form": (
             {
-                """f"torch.ops.{node['operator']}" in in_pytorch""": """node['operator'].rpartition(".")[0] in str(
+                """f"torch.ops.{node['operator']}" in in_pytorch""": """node['operator'].rpartition(".")[0] + "." in str(
             in_pytorch
-        ).replace("::", ".")"""
+        ).replace("::", ".").replace("'", ".")"""
             },
             "another form than torch.ops.NAME",
             "not written in full",
