@@ -9,12 +9,11 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from course_lib.engines.backends.tensorrt.weak_typing import demand_half, weakly_typed
 from course_lib.engines.cuda import driver
 from course_lib.errors import FIXED_DIMENSION, PROFILE, BuildError
 
 MIB = 1 << 20
-_PRODUCTS = {"CONVOLUTION", "DECONVOLUTION", "MATRIX_MULTIPLY"}
-_ARITHMETIC = {*_PRODUCTS, "ACTIVATION", "ELEMENTWISE", "NORMALIZATION", "POOLING", "REDUCE", "SCALE", "SOFTMAX", "UNARY"}
 DEFAULT_TARGET = "sm89"  # where the build machine has no GPU to ask, or one that TensorRT for RTX does not support
 
 
@@ -30,7 +29,7 @@ def configure(trt: Any, builder: Any, network: Any, recipe: Mapping[str, Any], b
     config.builder_optimization_level = recipe["optimization_level"]
     _set_flags(trt, config, recipe)
     if weakly_typed(trt) and recipe["precision"] == "fp16":
-        _demand_half(trt, network, config)
+        demand_half(trt, network, config)
     _set_tactic_sources(trt, config)
     _share_profiles(trt, config)
     _set_hardware_compatibility(trt, config, recipe)
@@ -46,11 +45,6 @@ def network_flags(trt: Any) -> int:
     return sum(1 << int(known[name]) for name in wanted if name in known)
 
 
-def weakly_typed(trt: Any) -> bool:
-    """Whether precision is permitted with builder flags (8.6) instead of being written in the graph."""
-    return "STRONGLY_TYPED" not in trt.NetworkDefinitionCreationFlag.__members__
-
-
 def _set_flags(trt: Any, config: Any, recipe: Mapping[str, Any]) -> None:
     known = {name.lower(): flag for name, flag in trt.BuilderFlag.__members__.items()}
     if unknown := [flag for flag in recipe["flags"] if flag not in known]:
@@ -60,24 +54,6 @@ def _set_flags(trt: Any, config: Any, recipe: Mapping[str, Any]) -> None:
         config.set_flag(known[flag])
     if weakly_typed(trt) and recipe["precision"] in known:
         config.set_flag(known[recipe["precision"]])
-
-
-def _demand_half(trt: Any, network: Any, config: Any) -> None:
-    """Require FP16 instead of only permitting it. With the FP16 flag, 8.6 keeps FP32 where it was faster, without a report.
-
-    It also ignores casts. In a graph of mixed types, arithmetic that the author kept in FP32 is therefore fixed to FP32, because it
-    may overflow in FP16. Of the other layers, only those that multiply matrices are fixed. The builder chooses for the cheap ones.
-    """
-    config.set_flag(trt.BuilderFlag.OBEY_PRECISION_CONSTRAINTS)
-    layers = [network.get_layer(i) for i in range(network.num_layers)]
-    types = [(layer, layer.get_output(0).dtype) for layer in layers if layer.type.name in _ARITHMETIC]
-    mixed = any(dtype == trt.float16 for _, dtype in types)
-    for layer, dtype in types:
-        if mixed and dtype == trt.float32:
-            layer.precision = trt.float32
-            layer.set_output_type(0, trt.float32)  # or the tensor between two such layers may be stored in FP16
-        elif layer.type.name in _PRODUCTS:
-            layer.precision = trt.float16
 
 
 def _set_tactic_sources(trt: Any, config: Any) -> None:
