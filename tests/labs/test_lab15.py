@@ -452,6 +452,25 @@ def test_what_a_function_may_do_to_its_judge(body, words, tmp_path, monkeypatch)
     assert outcome.points == 0 and words in outcome.message, outcome.message
 
 
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("while True: pass", "no answer within 5 s"),
+        ("import os; os._exit(0)", "ended without an answer"),
+        ("raise SystemExit('no')", "SystemExit no"),
+        ("self.big = torch.rand(1 << 20); return self.big.sum() * rows", "does not run"),
+        ("return torch.full((8, 10), float('nan')) + rows.sum()", "already in PyTorch"),
+        ("return 1e38 * rows[:, 0, :10].exp() ** 80", "already in PyTorch"),
+        ("return rows[:, 0, :10].argmax(1)", "expected logits of shape (8, 10)"),
+    ],
+)
+def test_what_a_module_may_do_to_its_judge(line, words, tmp_path, monkeypatch):
+    monkeypatch.setattr(rewriting, "TIME_LIMIT_S", 5.0 if "True" in line else 60.0)
+    (tmp_path / "model.py").write_text(made.changed("model.py", {"x = torch.relu(self.embed(rows))": line}))
+    outcome = examined(tmp_path, "model")
+    assert outcome.points == 0 and words in outcome.message, outcome.message
+
+
 def _node(operator: str, *args: object, **kwargs: object) -> list[dict[str, object]]:
     given = {"name": "x", "kind": "input"}
     called = {"name": "y", "kind": "call", "operator": operator, "args": list(args), "kwargs": kwargs}
@@ -520,3 +539,25 @@ def test_what_the_export_rejects():
 
     with pytest.raises(TypeError):
         export_model.described(Two(), torch.ones(2), release.decomposed())
+
+
+WAYS = {
+    "constants": lambda x: x * torch.arange(48) + torch.full((48,), 2.0) + torch.ones(48) + x @ torch.eye(48) + torch.zeros(48),
+    "a mask": lambda x: torch.where(x > 0.5, x, 0.0) + x.masked_fill(x > 0.5, 1.0),
+    "a triangle": lambda x: torch.exp(torch.tril(torch.ones(32, 32)) @ torch.log(x + 1)),
+    "variance": lambda x: x / (x.std(1, keepdim=True) + x.var(dim=(1, 2), keepdim=True)),
+    "rows": lambda x: torch.cat([x[:, [3, 1]], x.sort(dim=1).values[:, :1], x.flatten(1).unflatten(1, (32, 48))], 1),
+    "functions": lambda x: torch.nn.functional.silu(x) + x.rsqrt() + x.clamp(0, 1) + x.norm(dim=1, keepdim=True) + x**3,
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_usual_operators_are_one_segment_and_keep_their_values(way):
+    class Module(torch.nn.Module):
+        def forward(self, x):
+            return WAYS[way](x)
+
+    x = torch.rand(8, 32, 48, generator=torch.Generator().manual_seed(1)) + 0.1
+    found = compiled(Module(), x, min_block_size=1)
+    assert [one.in_tensorrt for one in found.segments] == [True], found.in_pytorch()
+    assert torch.allclose(found(x)[0], WAYS[way](x), rtol=1e-4)

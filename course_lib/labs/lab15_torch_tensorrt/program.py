@@ -23,7 +23,10 @@ _RENAMED = {
     "aten._unsafe_view.default": "aten.reshape.default",
     "aten._reshape_alias.default": "aten.reshape.default",
 }
-_WITHOUT_TENSORS = ("aten.arange.", "aten.full.", "aten.scalar_tensor.")
+_WITHOUT_TENSORS = (
+    *("aten.arange.", "aten.full.", "aten.zeros.", "aten.ones.", "aten.eye.", "aten.scalar_tensor.", "prims.iota."),
+    *("aten.empty.", "aten.empty_strided."),  # filled afterwards, and folded into a constant
+)
 _MOST_DEPTH = 6  # levels of lists in an argument
 
 
@@ -154,7 +157,7 @@ def _target(name: str) -> Any:
     if name.startswith(f"aten.{release.ATTENTION}."):
         return torch.nn.functional.scaled_dot_product_attention
     space, packet, overload = [*name.split("."), "", ""][:3]
-    found = getattr(getattr(torch.ops.aten, packet, None), overload, None) if space == "aten" else None
+    found = getattr(getattr(getattr(torch.ops, space), packet, None), overload, None) if space in ("aten", "prims") else None
     if not isinstance(found, torch._ops.OpOverload):
         raise EngineError(f"the exported graph has an operator {name[:60]!r}, which the grader does not run")
     schema = found._schema

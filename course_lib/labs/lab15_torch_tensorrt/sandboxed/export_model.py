@@ -15,7 +15,7 @@ from course_lib.labs.framework.learner_code import OnlyPackages, answered, encod
 CLASS = "Rewritten"
 MOST_NODES = 2000
 _COMPOSITE = "CompositeImplicitAutograd"  # the kernel of operators that `torch.export` of every version decomposes
-_CHECKS = "aten._assert_tensor_metadata.default"  # later exports write it beside casts; it computes nothing
+_CHECKS = "aten._assert_"  # later exports write such operators; they compute nothing
 _KEPT = "aten.scaled_dot_product_attention"  # a pass of Torch-TensorRT 2.2 keeps it as one operator
 
 
@@ -68,7 +68,7 @@ def described(module: Any, example: Any, decomposed: Sequence[str]) -> list[dict
                 one |= {"kind": "constant", "value": encoded(exported.constants[key].detach().numpy())}
             else:
                 one |= {"kind": "input"}
-        elif str(node.target) == _CHECKS:
+        elif str(node.target).startswith(_CHECKS):
             continue
         elif node.op == "call_function":
             args, kwargs = [plain(value) for value in node.args], {key: plain(value) for key, value in node.kwargs.items()}
@@ -124,7 +124,19 @@ def _table(decomposed: Sequence[str]) -> Any:
             table[operator] = function
     table[torch.ops.aten.reciprocal.default] = lambda x: torch.div(1, x)
     table[torch.ops.aten.rsqrt.default] = lambda x: torch.div(1, torch.sqrt(x))
+    table[torch.ops.prims.var.default] = _variance
     return table
+
+
+def _variance(x: Any, dims: Sequence[int] | None, correction: float = 1, **_: Any) -> Any:
+    import torch
+
+    dims = list(dims or range(x.ndim))
+    difference = x - torch.mean(x, dims, keepdim=True)
+    count = 1
+    for dim in dims:
+        count *= x.shape[dim]
+    return torch.sum(difference * difference, dims) / (count - correction)
 
 
 def _operator(name: str) -> Any:
