@@ -1,4 +1,4 @@
-"""What docs/benchmarks.md says about recorded gradings: one at a time on a GPU, and several at a time."""
+"""What docs/benchmarks.md says about recorded gradings on a GPU: how often each lab had all points, and grading by grading."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def labs(data: Data) -> str:
     return page(about, table(("lab", "reference, all points", "untouched, none", "longest"), lines))
 
 
-def labs_shared(data: Data) -> str:
-    """Each grading of a reference, what shared the GPU with it, and why it lost points; the untouched releases in a sentence."""
+def labs_alone(data: Data) -> str:
+    """Each grading of a reference, what ran beside it, and why it lost points; the untouched releases in a sentence."""
     references = [row for row in data["rows"] if row["kind"] == "reference"]
     untouched = [row for row in data["rows"] if row["kind"] == "untouched"]
     lines = [
@@ -42,10 +42,10 @@ def labs_shared(data: Data) -> str:
         for row in sorted(references, key=lambda row: (row["lab"], row["session"]))
     ]
     none = sum(row["score"] == 0 and not row["fault"] for row in untouched)
-    about = f"""Gradings in the sandbox that shared one {device(data)} with other programs, {tensorrt(data)},
-        {source("labs_shared_h200", data)}). The library is that of commit {data["commit"]}. The untouched releases of
-        {", ".join(row["lab"] for row in untouched)} were given no points ({none} of {len(untouched)})."""
-    return page(about, table(("lab", "on the same GPU", "points", "time", "why points are missing"), lines))
+    about = f"""Gradings in the sandbox, one at a time on one {device(data)}, {tensorrt(data)},
+        {source("labs_alone_h200", data)}). Commit {data["commit"]}. The untouched releases of
+        {", ".join(sorted({row["lab"] for row in untouched}))} were given no points ({none} of {len(untouched)})."""
+    return page(about, table(("lab", "beside it", "points", "time", "why points are missing"), lines))
 
 
 def _points(row: Data) -> str:

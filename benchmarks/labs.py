@@ -6,7 +6,7 @@
 Each grading is `judge`'s, in the sandbox, in its own process, which is ended after `--longest` seconds. Rounds of all labs follow
 each other, so that an interrupted run has something of each; started again, the script goes on where it was. Without the sandbox
 nothing is graded, unless `--trusted` says to do without. Give it a GPU of its own: builds beside it reach time limits, and speeds
-cannot be told apart (`course_lib/records/labs_shared_h200.json`).
+cannot be told apart.
 """
 
 from __future__ import annotations

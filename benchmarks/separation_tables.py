@@ -41,8 +41,7 @@ def _one_at_a_time(data: Data) -> tuple[str, str, str]:
     ]
     after = f"""The headline table above has other times for ResNet-50's engines in CUDA graphs: {min(more):.0f} to {max(more):.0f} us
         more in all {len(more)} cases, at batch 1 as at batch 64, in FP32 as in FP16. No tactic costs the same at every batch size. What
-        costs the same is the host's part of a call: the headline's calls set the shapes and the addresses of the next input, and these
-        replay a graph and nothing else."""
+        costs the same is the host's part of a call."""
     return "ResNet-50 in FP16 at batch 8, one difference at a time:", table(("difference", "time"), costs), after
 
 
