@@ -8,22 +8,29 @@ standard error names the limit that was exceeded, if one was.
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import errno
 import json
 import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 _LOOK_S = 0.2
+_KEYCTL = {"x86_64": 250, "aarch64": 219, "riscv64": 219, "ppc64le": 271, "s390x": 280}  # the number of this system call
+_JOIN_SESSION_KEYRING = 1
+_FULL = (errno.EDQUOT, errno.ENOMEM)  # keyrings of processes that have just ended are removed in a moment
 
 
 def main(limits: dict[str, Any], command: list[str]) -> int:
     """Run the command to its end, or to the first limit that it exceeds; returns its exit status."""
     for group in limits["groups"]:
         Path(group, "cgroup.procs").write_text(str(os.getpid()))
+    leave_session_keyring()
     parent = os.getppid()
     child = subprocess.Popen(command)
     try:
@@ -44,6 +51,26 @@ def main(limits: dict[str, Any], command: list[str]) -> int:
     if out_of_memory(limits["groups"]):
         _say(f"used more than {limits['memory_bytes'] / 2**30:g} GiB of memory")
     return status if status >= 0 else 128 - status
+
+
+def leave_session_keyring() -> None:
+    """Give this process and those below it a new session keyring.
+
+    A keyring is in the kernel, in no namespace. Processes of a login share one, so a submission could leave keys in it for later ones.
+
+    Raises:
+        OSError: the kernel has no room for one. A kernel that has no keyrings, or denies them, denies them to a submission too.
+    """
+    if (number := _KEYCTL.get(os.uname().machine)) is None:
+        return
+    libc = ctypes.CDLL(None, use_errno=True)
+    for _ in range(40):
+        if libc.syscall(ctypes.c_long(number), ctypes.c_long(_JOIN_SESSION_KEYRING), None) > 0:
+            return
+        if (code := ctypes.get_errno()) not in _FULL:
+            return
+        time.sleep(0.05)
+    raise OSError(code, f"no new session keyring: {os.strerror(code)}")
 
 
 def exceeded(limits: dict[str, Any], pid: int) -> str:
