@@ -23,7 +23,6 @@ from course_lib.labs.lab12_runtime.lab import ByHand
 from course_lib.labs.lab12_runtime.reference import SERVING_LOOP
 from course_lib.labs.lab12_runtime.sandboxed import run_loop
 from course_lib.standin import gpu
-from course_lib.standin.trace import FIELDS
 from tests.labs.quick import judged_reference
 from tests.labs.submissions import lab12 as made
 from tests.labs.untouched import leave_untouched
@@ -176,6 +175,41 @@ def test_a_cheat_gains_nothing(source, task, words, tmp_path, in_process):
     assert outcome.points == 0 and words in outcome.message, outcome.message
 
 
+ALL_FIRST = {
+    "takes_all_first": made.changed(made.TAKES_ALL_FIRST),
+    "keeps_the_error": made.changed(made.KEEPS_THE_ERROR),
+    "asks_later": made.changed(made.KEEPS_THE_ERROR, made.ASKS_LATER),
+    "asks_never": made.changed(made.KEEPS_THE_ERROR, made.ASKS_NEVER),
+}
+
+
+@pytest.mark.parametrize("source", ALL_FIRST.values(), ids=ALL_FIRST)
+def test_a_loop_that_takes_all_requests_first_is_no_service(source, tmp_path, in_process):
+    found = examined(tmp_path, source)
+    assert tiers(found) == {"answers": "full", "order": "partial", "leaks": "partial", "overlap": "partial"}
+    for task in ("order", "leaks", "overlap"):
+        assert "requests that waited for a run when another one was taken" in found[task].message
+        assert "takes requests from the iterator before" in found[task].hint
+
+
+@pytest.mark.parametrize(("held", "tier"), [(3, "full"), (4, "partial")])
+def test_a_few_requests_may_wait_for_their_run(held, tier, tmp_path, in_process):
+    ahead = """    def ahead():
+        held = []
+        for request in requests:
+            held.append(request)
+            if len(held) > HELD:
+                yield held.pop(0)
+        yield from held
+
+"""
+    changes = {
+        "    answers, turn = {}, 0\n": ahead.replace("HELD", str(held)) + "    answers, turn = {}, 0\n",
+        "in enumerate(requests)": "in enumerate(ahead())",
+    }
+    assert examined(tmp_path, made.changed(changes))["order"].tier == tier
+
+
 # The judge alone
 
 
@@ -191,7 +225,7 @@ def steps(*rows: tuple[Any, ...]) -> list[Step]:
         ("allocate", 1 << 21, 8 * 128),
         ("allocate", 1 << 22, 8 * 128),
     ]
-    return [Step(row[0], dict(zip(FIELDS[row[0]], row[1:], strict=True))) for row in [*given, *rows]]
+    return [Step(row[0], dict(zip(run_loop.ROWS[row[0]], row[1:], strict=True))) for row in [*given, *rows]]
 
 
 def copy(stream: int, rows: int = 8) -> tuple[Any, ...]:
@@ -258,7 +292,8 @@ def test_a_call_on_a_lost_device_is_a_mistake_of_its_own():
 
 def test_what_a_replay_computes():
     features = np.random.default_rng(1).standard_normal((8, 128)).astype(np.float32)
-    rows = [("in", 10, 1 << 20, 4096, 0, 0, features.tobytes(), False), run(10)]
+    rows: list[tuple[Any, ...]] = [("asked", 0), ("asked", 1)]
+    rows += [("in", 10, 1 << 20, 4096, 0, 0, features.tobytes(), False), run(10)]
     rows += [("out", 10, 1 << 21, 1024, 0, 0), ("out", 10, 1 << 20, 1024, 0, 0), ("within", 10, 1 << 22, 1 << 21, 1024)]
     rows += [("out", 10, 1 << 22, 1024, 0, 0), WAIT, ("stream_gone", 10), ("stream_gone", 999), ("free", 1 << 22)]
     found = replay.replayed(steps(*rows), [features], network.plan())
@@ -288,6 +323,7 @@ def test_what_a_replay_computes():
         ("allocate", 1 << 30, 1 << 40),
         ("in", 10, 1 << 20, 512, 33, 0, bytes(512), False),
         ("run", 10, 2, 0, {}, {}),
+        ("asked", 1),
     ],
 )
 def test_what_no_stand_in_writes_is_rejected(row):

@@ -25,9 +25,11 @@ from course_lib.labs.lab12_runtime.requests import BROKEN, PLAIN, Scene, scenes
 from course_lib.labs.lab12_runtime.sandboxed.run_loop import FILE
 
 PLAN = "engine.plan"
+AHEAD = 3  # requests that wait for their run at most when the loop asks for another one
 SLOWER = 1.05  # times two sets that take turns, at most, for full points
 _EMPTY = "`serve` is still empty: it raises NotImplementedError. Solve task 1, and run the cell, which writes the file."
 _FAILED_HINT = "Import the file in the notebook, and call `serve`: the same error appears there."
+_TAKEN = "Which line takes requests from the iterator before the ones that you hold are enqueued? In a service, the next one has not come."
 _FIRST = "Solve task 1 first: only a loop that computes every plain request, and copies its scores home, is examined here."
 
 
@@ -130,11 +132,14 @@ class ByHand(Lab):
         if unfit := self._unfit("order", served):
             return unfit
         counts = [len(one.replay.mistakes) for one in served]
-        full = [Criterion("mistakes in the order of calls, in all scenes", str(sum(counts)), "none", not any(counts))]
+        full = [
+            Criterion("mistakes in the order of calls, in all scenes", str(sum(counts)), "none", not any(counts)),
+            _ahead(served),
+        ]
         half = [Criterion("mistakes while the connection holds", str(sum(counts[:2])), "none", not any(counts[:2]), HALF)]
         found = [mistake for one in served for mistake in one.replay.mistakes]
         if not found:
-            return self.judged("order", full, half, "")
+            return self.judged("order", full, half, _TAKEN)
         first = min(found, key=lambda mistake: mistake.rank)
         more = f" And {len(found) - 1} more, of which some may follow from it." if len(found) > 1 else ""
         return self.judged("order", full, half, first.hint, context=f"{first.said}{more}")
@@ -148,7 +153,7 @@ class ByHand(Lab):
         after = Criterion("left after the connection broke off", broken.left or "nothing", "nothing", not broken.left)
         passed_on = broken.ended_as_it_must
         ended = Criterion("the ConnectionError left `serve`", "yes" if passed_on else "no", "yes", passed_on)
-        full = [Criterion(clean.name, clean.found, clean.bound, clean.met), after, ended]
+        full = [Criterion(clean.name, clean.found, clean.bound, clean.met), after, ended, _ahead([broken])]
         return self.judged("leaks", full, [clean], _hint_for_leaks(left, broken))
 
     def _overlap(self, served: Sequence[Served]) -> Outcome:
@@ -167,12 +172,14 @@ class ByHand(Lab):
         serial, two = (turns(plain.scene.requests, sets).time_us for sets in (1, 2))
         most, half_most = SLOWER * two, (serial + two) / 2
         name = "time by the cost model"
-        full = [Criterion(name, f"{found:.0f} us", f"at most {most:.0f} us", found <= most)]
+        full = [Criterion(name, f"{found:.0f} us", f"at most {most:.0f} us", found <= most), _ahead([plain])]
         half = [Criterion(name, f"{found:.0f} us", f"at most {half_most:.0f} us", found <= half_most, HALF)]
         hint = (
             "Draw the schedule in the notebook: what does the host wait for while both units for copies have nothing to do? Does each "
             "copy use pinned memory, and is everything allocated before the first request?"
         )
+        if found <= most:
+            hint = _TAKEN
         return self.judged("overlap", full, half, hint, context=f"One request after the other takes {serial:.0f} us.")
 
     def _unfit(self, task: str, served: Sequence[Served]) -> Outcome | None:
@@ -197,6 +204,12 @@ def _did_the_work(plain: Served) -> bool:
     return plain.recorded.answers is not None and plain.replay.rows >= needed and home >= needed * 4 * network.SCORES
 
 
+def _ahead(served: Sequence[Served]) -> Criterion:
+    """Whether runs were under way while requests were still to come. Without work in flight, an error of the connection proves nothing."""
+    most = max(one.replay.ahead for one in served)
+    return Criterion("requests that waited for a run when another one was taken", str(most), f"at most {AHEAD}", most <= AHEAD)
+
+
 def _hint_for_leaks(left: str, broken: Served) -> str:
     if left:
         return (
@@ -205,6 +218,8 @@ def _hint_for_leaks(left: str, broken: Served) -> str:
         )
     if not broken.ended_as_it_must:
         return "The error of the iterator must leave `serve`. Use `finally` to give things back, and not `except`."
+    if not broken.left:
+        return _TAKEN
     return (
         "The grader keeps the error, as a future does, and its traceback keeps the variables of `serve`. Which of them does your "
         "`finally` still hold?"

@@ -255,6 +255,47 @@ gpu.Gpu.note_row = smaller
 """
 )
 
+# All requests are taken before any is enqueued, so that the connection breaks off when nothing is in flight.
+TAKES_ALL_FIRST = {
+    "    engine = trt.Runtime(LOGGER)": "    requests = list(requests)\n    engine = trt.Runtime(LOGGER)",
+    "    try:\n        for number": "    if True:\n        for number",
+    "    finally:\n": "    if True:\n",
+}
+
+# The same, and the error is kept until all requests are answered.
+KEEPS_THE_ERROR = {
+    "    engine = trt.Runtime(LOGGER)": """    taken, error = [], None
+    try:
+        for request in requests:
+            taken.append(request)
+    except ConnectionError as one:
+        error = one
+    requests = taken
+    engine = trt.Runtime(LOGGER)""",
+    "        del engine\n": "        del engine\n    if error:\n        raise error\n",
+}
+
+# The same, and the trace says that the loop asks for all requests after their runs, or never.
+ASKS_LATER, ASKS_NEVER = (
+    SERVING_LOOP
+    + f"""
+
+from course_lib.standin import gpu
+
+served = serve
+
+
+def serve(plan, requests):
+    try:
+        return served(plan, requests)
+    finally:
+        trace = gpu.current()._trace
+        asked = [row for row in trace if row[0] == "asked"]
+        trace[:] = [row for row in trace if row[0] != "asked"] + {when}
+"""
+    for when in ("asked", "[]")
+)
+
 # Mistakes: changes of the reference, the task that they cost, its tier, and words of the message or of the hint
 
 MISTAKES: dict[str, tuple[dict[str, str], str, str, str]] = {

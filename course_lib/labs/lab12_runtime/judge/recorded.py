@@ -18,7 +18,6 @@ from course_lib.labs.framework.submission_files import read_text
 from course_lib.labs.lab12_runtime import network
 from course_lib.labs.lab12_runtime.requests import Scene
 from course_lib.labs.lab12_runtime.sandboxed import run_loop
-from course_lib.standin.trace import FIELDS
 
 MAX_BYTES = 64 << 10  # of serving_loop.py
 TIME_LIMIT_S = 30.0  # for all scenes together; the reference takes two seconds
@@ -34,7 +33,7 @@ _INVALID = "its process sent a trace that the stand-in does not write"
 
 @dataclass(frozen=True)
 class Step:
-    """One row of a trace: its kind, and its fields by the names of `standin.trace.FIELDS`."""
+    """One row of a trace: its kind, and its fields by the names of `run_loop.ROWS`."""
 
     kind: str
     fields: Mapping[str, Any]
@@ -125,7 +124,7 @@ def _recorded(scene: Mapping[str, Any]) -> Recorded:
 
 
 def _step(row: Sequence[Any]) -> Step:
-    names = FIELDS[row[0]]
+    names = run_loop.ROWS[row[0]]
     if len(row) != 1 + len(names):
         raise ValueError
     step = Step(row[0], {name: _READERS.get(name, _number)(value) for name, value in zip(names, row[1:], strict=True)})

@@ -24,6 +24,8 @@ from course_lib.labs.lab12_runtime.judge.device import (
 from course_lib.labs.lab12_runtime.judge.mistakes import Mistake
 from course_lib.labs.lab12_runtime.judge.order import DEFAULT, Order, Work
 from course_lib.labs.lab12_runtime.judge.recorded import Step
+from course_lib.labs.lab12_runtime.requests import fits
+from course_lib.labs.lab12_runtime.sandboxed.run_loop import ASKED
 
 TAKEN = {  # what is taken and given back, by the kinds of both steps
     "device memory": ("allocate", "free"),
@@ -56,6 +58,7 @@ class Replay:
         left: how many of each kind in `TAKEN` remain at the end.
         rows: of all runs together.
         runs: their number.
+        ahead: the most requests that were taken and had no run yet when the loop asked for another one.
     """
 
     homes: list[Home] = field(default_factory=list)
@@ -63,6 +66,7 @@ class Replay:
     left: Mapping[str, int] = field(default_factory=dict)
     rows: int = 0
     runs: int = 0
+    ahead: int = 0
 
 
 @dataclass
@@ -98,6 +102,11 @@ def replayed(steps: Sequence[Step], requests: Sequence[np.ndarray], plan: bytes)
 
 class _Replaying:
     def __init__(self, requests: Sequence[np.ndarray], digest: str) -> None:
+        self._coming = [
+            request.tobytes() if fits(request) else b"" for request in requests
+        ]  # no run answers one that does not fit
+        self._asked, self._early = 0, set[int]()  # how many it asked for, and what a run computed before
+        self._waiting: dict[int, bytes] = {}  # requests that were taken and have no run yet
         self._names = {request.tobytes(): index for index, request in enumerate(requests) if request.size}
         self._digest = digest
         self._order, self._memory = Order(), Memory()
@@ -113,6 +122,8 @@ class _Replaying:
             if step.stream not in self._streams:
                 raise InvalidTrace
             getattr(self, f"_{step.kind}")(step, self._order.enqueued(step.stream))
+        elif step.kind == ASKED:
+            self._ask(step)
         elif step.kind in ("allocate", "free", "pin", "unpin", "stream", "engine", "context"):
             getattr(self, f"_{step.kind}")(step)
         else:
@@ -127,11 +138,34 @@ class _Replaying:
         for step in steps:
             if any(step.kind in kinds for kinds in TAKEN.values()):
                 named[step.kind].add(next(iter(step.fields.values())))
+        self.found.ahead = max(
+            self.found.ahead, len([number for number in self._early if number >= self._asked])
+        )  # never asked for
         self.found.left = {name: len(named[taken] - named[given]) for name, (taken, given) in TAKEN.items()}
         running = [label for work, label in self._works.values() if not self._order.ended(work)]
         if running:
             self._mistake(mistakes.still_running(running[0], len(running)))
         return self.found
+
+    # ---- requests
+
+    def _ask(self, step: Step) -> None:
+        """The loop asks for a request, which it receives at once."""
+        if step.number != self._asked or step.number > len(self._coming):
+            raise InvalidTrace
+        self.found.ahead = max(self.found.ahead, len(self._waiting))
+        if step.number < len(self._coming) and self._coming[step.number]:
+            self._waiting[step.number] = self._coming[step.number]
+        self._asked += 1
+
+    def _computes(self, features: bytes) -> None:
+        """Note which requests a run computes. A batch can have several. One that is still to come answers nobody."""
+        self._waiting = {number: data for number, data in self._waiting.items() if data not in features}
+        self._early |= {
+            number
+            for number in range(self._asked, len(self._coming))
+            if self._coming[number] and self._coming[number] in features
+        }
 
     # ---- what is taken and given back
 
@@ -216,6 +250,7 @@ class _Replaying:
         data, origins = self._memory.read(features, sizes[0])
         if (origins == NOTHING).any():
             self._mistake(mistakes.unwritten(label))
+        self._computes(data.tobytes())
         computed = network.scores(data.view(np.float32).reshape(rows, columns))
         copied = COMPUTED if (origins == COPIED).all() else NOTHING
         self._memory.write(scores, computed.reshape(-1).view(np.uint8), copied)

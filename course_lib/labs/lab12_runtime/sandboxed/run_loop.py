@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import gc
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -18,10 +18,15 @@ from course_lib.labs.framework import learner_code
 from course_lib.labs.framework.learner_code import decoded, described, failure, loaded
 from course_lib.labs.lab12_runtime.network import VERSION
 from course_lib.standin import cuda_driver, gpu
-from course_lib.standin.trace import as_json
+from course_lib.standin.trace import FIELDS, as_json
 
 FILE, FUNCTION = "serving_loop.py", "serve"
 MEMORY = 16 << 20  # bytes of the device
+ASKED = "asked"
+ROWS: Mapping[str, tuple[str, ...]] = {
+    **FIELDS,
+    ASKED: ("number",),
+}  # the loop asks its iterator for the request of this number
 MOST_ROWS = 4000  # of a trace; a loop that never ends must not fill the memory
 
 
@@ -56,7 +61,7 @@ def _scene(module: types.ModuleType, plan: bytes, scene: dict[str, Any]) -> dict
     answers: Any = None
     kept: BaseException | None = None  # as a service keeps an error: its traceback holds the variables of `serve`
     try:
-        answers = getattr(module, FUNCTION)(plan, _requests(scene))
+        answers = getattr(module, FUNCTION)(plan, _requests(scene, rows))
     except BaseException as error:
         kept = error
     gc.collect()
@@ -68,9 +73,11 @@ def _scene(module: types.ModuleType, plan: bytes, scene: dict[str, Any]) -> dict
     return found
 
 
-def _requests(scene: dict[str, Any]) -> Iterator[np.ndarray]:
-    for values in scene["requests"]:
+def _requests(scene: dict[str, Any], rows: list[gpu.Row]) -> Iterator[np.ndarray]:
+    for number, values in enumerate(scene["requests"]):
+        rows.append([ASKED, number])
         yield decoded(values)
+    rows.append([ASKED, len(scene["requests"])])
     if scene["breaks_off"]:
         raise ConnectionError("the client closed the connection")
 
