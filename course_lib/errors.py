@@ -73,3 +73,9 @@ class ReferenceAbsent(AttributeError):
 
 class WorkerDied(EngineError):
     """A worker process ended, hung or sent an invalid answer; the text holds the end of its log."""
+
+
+class OutOfTime(WorkerDied):
+    """A submission has used up the time that it may take in all."""
+
+    code = NO_ANSWER

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from course_lib import labs, style
 from course_lib.benchmark import compare
 from course_lib.engines import load
+from course_lib.engines.worker.allowance import Allowance
 from course_lib.errors import CourseError, EngineError, ExaminerFault
 from course_lib.grading.isolation import sandbox
 from course_lib.grading.judge.judging import judge
 from course_lib.labs import Examination, Examiner
-from course_lib.labs.framework.examination import Allowance
 from course_lib.labs.lab07_profiling import causes as lab07_causes
 from course_lib.labs.lab07_profiling import figures
 from course_lib.labs.lab07_profiling import service as services

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
@@ -23,12 +23,12 @@ from course_lib import errors
 from course_lib._util.plain_text import plain
 from course_lib.engines.plan import Feeds, ModelSource, Plan, TensorInfo
 from course_lib.engines.progress import Report
-from course_lib.engines.worker import wire
+from course_lib.engines.worker import allowance, wire
 from course_lib.engines.worker.environment import HERE, Environment
 from course_lib.errors import NO_ANSWER, WORKER_ENDED, BackendUnavailable, CourseError, WorkerDied
 
 _T = TypeVar("_T")
-Launcher = Callable[[Sequence[str]], list[str]]  # wraps the worker's command, for example in a sandbox
+Launcher = allowance.Launcher
 # What a child may call its failure. Anything else, such as a fault of the examiner's, is not its to claim.
 _CHILD_ERRORS = (
     errors.BackendUnavailable,
@@ -73,6 +73,8 @@ class Worker:
         most_bytes: int = wire.MAX_ARRAYS,
     ) -> None:
         self.timeout_s, self.most_bytes = timeout_s, most_bytes
+        self._allowance = allowance.allowance_of(launcher)
+        self._allowance.check()
         command = [*environment.command, "-c", _BOOTSTRAP.format(self.program), _LIBRARY]
         command = launcher(command) if launcher else command
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 (closed in close)
@@ -158,8 +160,13 @@ class Worker:
         timeout_s: float | None = None,
         report: Report | None = None,
     ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        limit = self.timeout_s if timeout_s is None else timeout_s
-        deadline = time.monotonic() + limit
+        with self._allowance.waiting(self.timeout_s if timeout_s is None else timeout_s) as limit_s:
+            return self._asked(request, arrays, limit_s, report)
+
+    def _asked(
+        self, request: dict[str, Any], arrays: Feeds | None, limit_s: float, report: Report | None
+    ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        deadline = time.monotonic() + limit_s
         assert self._process.stdin is not None and self._process.stdout is not None
         try:
             wire.send(self._process.stdin.fileno(), request, arrays, deadline)
@@ -170,7 +177,7 @@ class Worker:
         except TimeoutError:
             self._kill()
             raise WorkerDied(
-                f"no answer to {request['do']!r} within {limit:g} s: the worker was stopped", code=NO_ANSWER
+                f"no answer to {request['do']!r} within {limit_s:g} s: the worker was stopped", code=NO_ANSWER
             ) from None
         except (EOFError, BrokenPipeError):
             raise WorkerDied(f"the worker ended during {request['do']!r}: {self._last_words()}", code=WORKER_ENDED) from None

@@ -20,7 +20,8 @@ from course_lib import __version__
 from course_lib._util.cpu_int8 import cpu_info
 from course_lib._util.plain_text import plain
 from course_lib.engines import available_backends
-from course_lib.errors import WORKER_ENDED, BackendUnavailable, ExaminerFault
+from course_lib.engines.worker.allowance import Allowance, Charged
+from course_lib.errors import WORKER_ENDED, BackendUnavailable, ExaminerFault, OutOfTime
 from course_lib.grading.isolation import sandbox
 from course_lib.grading.isolation.confinement import confined, enforced_by
 from course_lib.grading.judge import artifacts
@@ -31,6 +32,10 @@ from course_lib.labs import Examination, Examiner, Lab
 from course_lib.labs.framework.task import UNUSUAL
 
 RUNNER_SANDBOX = sandbox.Sandbox(cpu_seconds=900, file_bytes=128 << 20)
+_USED_UP = (
+    "its processes took more than {seconds:g} s in all, the limit for one submission, and were stopped. "
+    "Which of your functions or engines is slow? A right submission takes a fifth of that time."
+)
 PATIENCE = 2  # what could not be decided is measured once more, so many times as long
 
 
@@ -64,9 +69,10 @@ def judge(
     device = device or Device.here()
     with ExitStack() as stack:
         launcher = bare = None
+        allowance = Allowance(lab.process_s, _USED_UP)
         if not trusted:
-            launcher = stack.enter_context(confined(RUNNER_SANDBOX))
-            bare = stack.enter_context(confined(replace(RUNNER_SANDBOX, course=False)))
+            launcher = Charged(stack.enter_context(confined(RUNNER_SANDBOX)), allowance)
+            bare = Charged(stack.enter_context(confined(replace(RUNNER_SANDBOX, course=False))), allowance)
         examiner = replace(
             examiner or Examiner(), launcher=launcher, bare_launcher=bare, seed=secrets.randbits(32), measured=device.measured
         )
@@ -80,7 +86,7 @@ def judge(
         if known is not None and same in known:
             return replace(known[same], provenance={**known[same].provenance, "judged_once": "for equal files of this batch"})
         try:
-            found = _examined(lab, taken, examiner)
+            found = _examined(lab, taken, examiner, allowance)
         except (ExaminerFault, BackendUnavailable) as error:  # such as a GPU that has gone
             return Verdict(lab.name, (), str(error), provenance)
         except Exception as error:  # a fault of the course: the verdict says so, and the others of the batch are graded
@@ -88,27 +94,49 @@ def judge(
             return Verdict(lab.name, (), plain(f"{type(error).__name__}: {error}", 300), provenance)
         provenance["health"] = [record.to_json() for record in device.records]
         table = found.plan.layers if found.plan else None
-        layers = compared_with_reference(lab, found.plan, examiner) if found.plan else None
+        layers = compared_with_reference(lab, found.plan, examiner.for_ours) if found.plan else None
         verdict = Verdict(lab.name, found.outcomes, "", provenance, found.figures, found.comparison, table, layers)
         if known is not None and not _again(found):
             known[same] = verdict
         return verdict
 
 
-def _examined(lab: Lab, taken: Path, examiner: Examiner) -> Examination:
+def _examined(lab: Lab, taken: Path, examiner: Examiner, allowance: Allowance) -> Examination:
     """Repeat the examination if something else may have killed a process, and with more time if measuring could not decide.
+
+    All attempts share one allowance. An attempt that runs out of it does not replace the one before it.
 
     Raises:
         ExaminerFault, BackendUnavailable: the examiner itself failed, twice.
     """
     found: Examination | None = None
     with suppress(ExaminerFault, BackendUnavailable):
-        found = lab.examine(taken, examiner)
+        found = _attempt(lab, taken, examiner, allowance)
     if found is None or _ended(found):
-        found = lab.examine(taken, examiner)
+        found = _better(found, _attempt(lab, taken, examiner, allowance), allowance)
     if _undecided(found):
-        found = lab.examine(taken, replace(examiner, measure_s=PATIENCE * examiner.measure_s))
+        patient = replace(examiner, measure_s=PATIENCE * examiner.measure_s)
+        found = _better(found, _attempt(lab, taken, patient, allowance), allowance)
     return found
+
+
+def _attempt(lab: Lab, taken: Path, examiner: Examiner, allowance: Allowance) -> Examination:
+    """One examination. A submission that has used up its time has not caused a fault of the examiner, whatever failed afterwards.
+
+    Raises:
+        ExaminerFault, BackendUnavailable: the examiner itself failed.
+    """
+    try:
+        allowance.check()
+        return lab.examine(taken, examiner)
+    except (ExaminerFault, BackendUnavailable, OutOfTime):
+        if not allowance.used_up:
+            raise
+        return Examination(lab.zero_outcomes(allowance.said, "Time each of its parts."))
+
+
+def _better(before: Examination | None, after: Examination, allowance: Allowance) -> Examination:
+    return before if before and allowance.used_up else after
 
 
 def _undecided(found: Examination) -> bool:

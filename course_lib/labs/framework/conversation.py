@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
 
-from course_lib.engines.worker.parent import Launcher
+from course_lib.engines.worker.allowance import Launcher, allowance_of
 from course_lib.errors import EngineError
 from course_lib.labs.framework.isolation import read_hostile
 
@@ -42,6 +42,8 @@ class Conversation:
             EngineError: it cannot be started.
         """
         self.limit_s, self.max_bytes, self.rest = time_limit_s, max_bytes, bytearray()
+        self.allowance = allowance_of(launcher)
+        self.allowance.check()
         self.deadline = time.monotonic() + time_limit_s
         try:
             self.process = subprocess.Popen(
@@ -104,7 +106,9 @@ class Conversation:
 
     def _wait(self, readable: list[int], writable: list[int]) -> None:
         left = self.deadline - time.monotonic()
-        if left <= 0 or not any(select.select(readable, writable, [], left)[:2]):
+        with self.allowance.waiting(left) as seconds:
+            if seconds > 0 and any(select.select(readable, writable, [], seconds)[:2]):
+                return
             raise EngineError(f"it did not finish within {self.limit_s:g} s and was stopped")
 
 

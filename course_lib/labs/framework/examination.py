@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -16,8 +16,8 @@ from course_lib.benchmark import Comparison
 from course_lib.benchmark.statistics import timed_ms
 from course_lib.engines import Compiler, ModelSource, Plan, Worker, build, default_builder, default_runner, split_target
 from course_lib.engines.registry import find
+from course_lib.engines.worker.allowance import Allowance, Launcher, uncharged
 from course_lib.engines.worker.environment import HERE
-from course_lib.engines.worker.parent import Launcher
 from course_lib.errors import BackendUnavailable, BuildError, CourseError, EngineError, ExaminerFault, RecipeError
 from course_lib.labs.framework.task import NO_REFERENCE, Outcome
 from course_lib.recipe import Recipe
@@ -108,6 +108,11 @@ class Examiner:
         """Newest ONNX operator set that the builder reads; None if the builder has no such limit."""
         return find(split_target(self.builder)[0]).newest_opset(_builder_version(self.builder))
 
+    @property
+    def for_ours(self) -> Examiner:
+        """The same for the course's own work, whose time is not the submission's."""
+        return replace(self, launcher=uncharged(self.launcher), bare_launcher=uncharged(self.bare_launcher))
+
     def rng(self) -> np.random.Generator:
         """A new generator from `seed`."""
         return np.random.default_rng(self.seed)
@@ -127,13 +132,13 @@ class Examiner:
 
     def runnables(self, wanted: Sequence[tuple[Path, Recipe]]) -> list[Plan]:
         """`runnable` for several of the course's own models, in one process, because its start takes longer than small builds."""
-        with Compiler(self.runner, launcher=self.launcher) as compiler:
+        with Compiler(self.runner, launcher=uncharged(self.launcher)) as compiler:
             return [compiler.build(model, recipe, time_limit_s=self.build_s) for model, recipe in wanted]
 
     def engine(self, plan: Plan) -> AbstractContextManager[TimedWorker]:
         """A worker that holds the plan and is timed by the examiner's clock."""
         with self._blaming(self.runner, EngineError):
-            worker = self._worker()
+            worker = self._worker(self.launcher)
             try:
                 worker.load(plan)
             except CourseError:
@@ -143,11 +148,11 @@ class Examiner:
 
     def reference(self, plan: Plan) -> AbstractContextManager[TimedWorker]:
         """The same for one of the course's own plans."""
-        return TimedWorker.start(self._worker(), plan, ours=True)
+        return TimedWorker.start(self._worker(uncharged(self.launcher)), plan, ours=True)
 
     def baseline(self, source: ModelSource) -> AbstractContextManager[TimedWorker]:
         """A worker that holds the PyTorch module, under the same conditions as every engine."""
-        return TimedWorker.start(Worker(HERE, launcher=self.launcher), source, ours=True)
+        return TimedWorker.start(Worker(HERE, launcher=uncharged(self.launcher)), source, ours=True)
 
     @contextmanager
     def _blaming(self, target: str, kind: type[BuildError] | type[EngineError]) -> Iterator[None]:
@@ -161,7 +166,7 @@ class Examiner:
             yield
         except BackendUnavailable as error:
             name, environment = split_target(target)
-            with Worker(environment, launcher=self.launcher) as worker:
+            with Worker(environment, launcher=uncharged(self.launcher)) as worker:
                 if not any(row.get("name") == name and row.get("version") for row in worker.backends()):
                     raise
             raise kind(str(error)) from None
@@ -170,32 +175,9 @@ class Examiner:
                 raise
             raise kind(str(error), code=error.code) from None
 
-    def _worker(self) -> Worker:
+    def _worker(self, launcher: Launcher | None) -> Worker:
         _, environment = split_target(self.runner)
-        return Worker(environment, launcher=self.launcher, most_bytes=MOST_ANSWERED)
-
-
-class Allowance:
-    """The time that an engine may take for all of its answers, so that no submission holds the grader for long.
-
-    Args:
-        seconds: in all.
-    """
-
-    def __init__(self, seconds: float) -> None:
-        self.seconds = self.left = seconds
-
-    def spend(self, seconds: float) -> None:
-        """Take the time of one answer.
-
-        Raises:
-            EngineError: nothing is left.
-        """
-        self.left -= seconds
-        if self.left < 0:
-            raise EngineError(
-                f"its answers took more than {self.seconds:g} s in all, and it was stopped: right ones take a few seconds"
-            )
+        return Worker(environment, launcher=launcher, most_bytes=MOST_ANSWERED)
 
 
 @dataclass(frozen=True)
@@ -208,7 +190,7 @@ class TimedWorker(AbstractContextManager["TimedWorker"]):
 
     worker: Worker
     ours: bool
-    left: Allowance = field(default_factory=lambda: Allowance(float("inf")), repr=False, compare=False)
+    left: Allowance = field(default_factory=Allowance, repr=False, compare=False)
 
     @classmethod
     def start(cls, worker: Worker, source: Plan | ModelSource, *, ours: bool) -> TimedWorker:

@@ -16,8 +16,8 @@ from types import ModuleType
 from typing import Any, TypeVar
 
 import course_lib
-from course_lib.engines.worker.parent import Launcher
-from course_lib.errors import BuildError, CourseError, EngineError
+from course_lib.engines.worker.allowance import Launcher, allowance_of
+from course_lib.errors import BuildError, CourseError, EngineError, OutOfTime
 
 _T = TypeVar("_T")
 _LIBRARY = str(Path(course_lib.__file__).resolve().parent.parent)
@@ -48,6 +48,11 @@ def run_isolated(
     Raises:
         EngineError: the answer is late or too long, or the process could not start or died.
     """
+    with allowance_of(launcher).waiting(time_limit_s) as limit_s:
+        return _run(command, question, launcher, limit_s, max_bytes)
+
+
+def _run(command: Sequence[str], question: bytes, launcher: Launcher | None, time_limit_s: float, max_bytes: int) -> bytes:
     deadline = time.monotonic() + time_limit_s
     try:
         process = subprocess.Popen(
@@ -182,6 +187,8 @@ def examined(
         return parsed(transformed(module, question, launcher=launcher, time_limit_s=time_limit_s))
     except Rejected as error:
         raise BuildError(f"{file}: {error}") from None
+    except OutOfTime as error:
+        raise BuildError(str(error), code=error.code) from None
     except EngineError:
         raise BuildError(f"{file} is not an ONNX model, or only a part of one: {advice}") from None
 

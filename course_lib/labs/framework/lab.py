@@ -37,6 +37,9 @@ class Lab(ABC):
     build_hints: ClassVar[
         Mapping[str, str]
     ] = {}  # where to look after a failed build, by `CourseError.code`; "" for all others
+    process_s: ClassVar[float] = (
+        150.0  # for which the grader waits for all processes of a submission; a right one takes a fifth
+    )
     speed: ClassVar[Tiers | None] = None  # of a lab whose task "speed" follows from a race alone
 
     @abstractmethod

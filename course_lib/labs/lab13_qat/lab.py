@@ -40,6 +40,7 @@ class QuantizationAwareTraining(Lab):
     name = "lab13_qat"
     title = "Lab 13: training for INT8"
     artifacts: ClassVar = {FILE: functions.MAX_BYTES, MODEL: graph_file.MAX_BYTES}
+    process_s: ClassVar = functions.TRAINING_LIMIT_S
     tasks = (
         Task("gradient", "A rounding that lets gradients pass", 3),
         Task("budget", "Training within a budget", 2),

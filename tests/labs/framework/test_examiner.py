@@ -11,10 +11,11 @@ import pytest
 
 from course_lib.engines import Environment, Plan, Worker
 from course_lib.engines.worker import environment
+from course_lib.engines.worker.allowance import Allowance
 from course_lib.errors import BackendUnavailable, BuildError, EngineError, ExaminerFault, RecipeError
 from course_lib.labs import Examiner
 from course_lib.labs.framework import examination
-from course_lib.labs.framework.examination import Allowance, TimedWorker
+from course_lib.labs.framework.examination import TimedWorker
 from course_lib.recipe import Recipe
 
 # A worker that answers every question with one error, named in its first argument.

@@ -11,8 +11,9 @@ from functools import partial
 import numpy as np
 
 from course_lib.benchmark import Comparison, compare, speedup
+from course_lib.engines.worker.allowance import Allowance
 from course_lib.labs.framework.criteria import ALL, Criterion, all_met, reaches_threshold
-from course_lib.labs.framework.examination import Allowance, Examiner, TimedWorker
+from course_lib.labs.framework.examination import Examiner, TimedWorker
 from course_lib.labs.lab07_profiling import reference_causes
 from course_lib.labs.lab07_profiling import service as services
 from course_lib.labs.lab07_profiling.judge.answers import CLOSE, check
@@ -39,7 +40,7 @@ class Restarted:
     truth: TimedWorker
     fresh: Callable[[], Stream]
     most_off: float = CLOSE
-    left: Allowance = field(default_factory=lambda: Allowance(float("inf")), repr=False)
+    left: Allowance = field(default_factory=Allowance, repr=False)
 
     def time_ms(self, feeds: Stream) -> float:
         """Time from the first byte sent to the last byte received, after a warm-up stream.

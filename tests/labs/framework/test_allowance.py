@@ -1,0 +1,155 @@
+"""All processes of a submission take their time from one sum: many slow ones cost no more than one."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+import pytest
+
+from course_lib import labs
+from course_lib.engines import Environment, Worker
+from course_lib.engines.worker.allowance import Allowance, Charged, allowance_of, uncharged
+from course_lib.errors import WORKER_ENDED, BuildError, EngineError, ExaminerFault, OutOfTime
+from course_lib.grading.judge import judging
+from course_lib.labs import Examination, Examiner
+from course_lib.labs.framework import isolation
+from course_lib.labs.framework.conversation import Conversation
+from course_lib.labs.lab13_qat.judge import functions
+from tests.grading.conftest import needs_sandbox
+
+LAB = labs.find("lab14")
+_SLOW = "import sys, time; time.sleep(0.4); print('{}', flush=True)"
+
+
+def launcher(seconds: float) -> Charged:
+    return Charged(list, Allowance(seconds, "more than {seconds:g} s in all"))
+
+
+def isolated(paid: Charged) -> None:
+    isolation.run_isolated([sys.executable, "-c", _SLOW], b"", launcher=paid, time_limit_s=60, max_bytes=100)
+
+
+def conversed(paid: Charged) -> None:
+    with Conversation([sys.executable, "-c", _SLOW], launcher=paid, time_limit_s=60) as conversation:
+        conversation.ask({})
+
+
+def worked(paid: Charged) -> None:
+    with Worker(Environment("slow", (sys.executable, "-c", "import time; time.sleep(9)")), launcher=paid) as worker:
+        worker.backends()
+
+
+def examined(paid: Charged) -> None:
+    isolation.examined("time", b"", lambda answer: answer, "model.onnx", "", launcher=paid, time_limit_s=60)
+
+
+@pytest.mark.parametrize("run", [isolated, conversed, worked])
+def test_the_sum_of_all_processes_is_bounded(run):
+    paid, began = launcher(1.0), time.monotonic()
+    with pytest.raises(OutOfTime, match="more than 1 s in all"):
+        for _ in range(20):  # each of them is far below its own limit
+            run(paid)
+    assert 1.0 <= time.monotonic() - began < 3.0
+    for later in (isolated, conversed, worked):
+        began = time.monotonic()
+        with pytest.raises(OutOfTime):
+            later(paid)
+        assert time.monotonic() - began < 0.3, "no further process is waited for"
+    with pytest.raises(BuildError, match="more than 1 s in all"):  # and not: it is not an ONNX model
+        examined(paid)
+
+
+def test_a_call_keeps_its_own_limit():
+    with pytest.raises(EngineError, match=r"within 0\.1 s"):
+        isolation.run_isolated([sys.executable, "-c", _SLOW], b"", launcher=launcher(9), time_limit_s=0.1, max_bytes=100)
+
+
+def test_the_courses_own_work_is_not_charged():
+    paid = launcher(0.0)
+    ours = Examiner(launcher=paid, bare_launcher=paid).for_ours
+    assert allowance_of(ours.launcher).left == allowance_of(ours.bare_launcher).left == float("inf")
+    isolated(uncharged(paid))
+
+
+# Several attempts
+
+
+class _Repeated:
+    """A lab whose examination takes `seconds` and ends as `endings` say, one after the other."""
+
+    def __init__(self, allowance: Allowance, seconds: float, *endings: Examination | Exception) -> None:
+        self.allowance, self.seconds, self.endings, self.calls = allowance, seconds, list(endings), 0
+
+    def zero_outcomes(self, message: str, hint: str = ""):
+        return LAB.zero_outcomes(message, hint)
+
+    def examine(self, folder, examiner):
+        self.calls += 1
+        self.allowance.left -= self.seconds
+        if isinstance(ending := self.endings.pop(0), Exception):
+            raise ending
+        return ending
+
+
+def _found(tier: str, code: str = "") -> Examination:
+    return Examination((LAB.outcome("timing", tier, "", code=code),))
+
+
+def _judged(seconds: float, *endings: Examination | Exception):
+    allowance = Allowance(10.0, judging._USED_UP)
+    lab = _Repeated(allowance, seconds, *endings)
+    return judging._examined(lab, None, Examiner(), allowance), lab.calls
+
+
+def test_attempts_share_the_allowance():
+    ended, other = _found("partial", WORKER_ENDED), _found("full")
+    assert _judged(1.0, ended, other) == (other, 2)
+    assert _judged(6.0, ended, other) == (ended, 2), "the second one ran out of time: the first one counts"
+    assert _judged(11.0, ended) == (ended, 1), "nothing is left for a second one"
+
+
+def test_measuring_again_takes_no_points_away():
+    unclear = _found("inconclusive")
+    assert _judged(6.0, unclear, _found("none")) == (unclear, 2)
+    assert _judged(1.0, unclear, _found("none")) == (_found("none"), 2)
+
+
+def test_running_out_of_time_is_never_a_fault_of_the_examiner():
+    found, calls = _judged(11.0, ExaminerFault("the reference failed"))
+    assert calls == 1 and found.points == 0 and len(found.outcomes) == len(LAB.tasks)
+    assert "more than 10 s in all" in found.outcomes[0].message
+    with pytest.raises(ExaminerFault):
+        _judged(1.0, ExaminerFault("the reference failed"), ExaminerFault("again"))
+
+
+# Whole submissions
+
+
+@needs_sandbox
+@pytest.mark.parametrize("where", ["import time; time.sleep(0.7)\n", "import time; time.sleep(2)\n"])
+def test_a_right_submission_that_sleeps_in_every_process_is_stopped(tmp_path, monkeypatch, where):
+    LAB.write_reference(tmp_path)
+    for file in tmp_path.glob("*.py"):
+        file.write_text(
+            file.read_text().replace("from __future__ import annotations\n", f"from __future__ import annotations\n{where}")
+        )
+    monkeypatch.setattr(type(LAB), "process_s", 4.0)
+    began = time.monotonic()
+    verdict = judging.judge(LAB, tmp_path)
+    assert time.monotonic() - began < 12 and not verdict.fault
+    assert verdict.score < verdict.max_score
+    assert any("took more than 4 s in all" in outcome.message for outcome in verdict.outcomes)
+
+
+def test_only_training_has_minutes(monkeypatch, tmp_path):
+    limits = {}
+    monkeypatch.setattr(
+        functions.learner_answers,
+        "ask",
+        lambda program, source, calls, *_, time_limit_s, **__: limits.update({tuple(calls): time_limit_s}),
+    )
+    for calls in ({"fake_quantize": []}, {"fold": [], "train": []}):
+        functions.ask(tmp_path, calls, None)
+    assert limits == {("fake_quantize",): 30.0, ("fold", "train"): 200.0}
+    assert all(labs.find(name).process_s >= 120 for name in labs.names()) and labs.find("lab13").process_s >= 200
