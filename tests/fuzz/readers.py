@@ -362,7 +362,7 @@ def _training() -> Reader:
 
     def read(data: bytes) -> object:
         (answer,) = functions.parsed(data, {"train": 1}).get("train", [""])
-        return answer if isinstance(answer, str) else training.trained(answer)
+        return answer if isinstance(answer, str) else (f"{training.seen(answer):,}", training.trained(answer))
 
     return Reader(read, seeds)
 

@@ -561,9 +561,26 @@ def test_a_hostile_process_is_read_in_one_line(answer):
     try:
         found = functions.parsed(answer, {"train": 1}).get("train", [{}])[0]
         with pytest.raises(CourseError):
-            training.trained(found)
+            training.seen(found), training.trained(found)
     except EngineError as error:
         assert str(error).isprintable()
+
+
+@pytest.mark.parametrize(
+    ("seen", "words"),
+    [
+        (0, "did not call the forward pass"),
+        (-7, "no number of images"),
+        (training.BUDGET + 1, "no number of images"),
+        ({"dtype": "float64", "shape": [2], "data": "AAAAAAAA8D8AAAAAAADwPw=="}, "no number of images"),  # an array
+        ({"a": 3}, "no number of images"),
+    ],
+)
+def test_the_number_of_images_is_a_number(seen, words):
+    answer = json.dumps({"train": [{"layers": {}, "seen": seen}]}).encode()
+    (found,) = functions.parsed(answer, {"train": 1})["train"]
+    with pytest.raises(CourseError, match=words):
+        training.seen(found)
 
 
 @pytest.mark.parametrize("answer", [b"", b"{}\n", b"[]\n", b'{"stem": 1}\n', b'{"stem": [true, true]}\n' + bytes(100)])

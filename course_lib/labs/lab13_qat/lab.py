@@ -118,7 +118,7 @@ class QuantizationAwareTraining(Lab):
             )
         parts_hint = "Print the parts of each layer that train returns, with shapes and types."
         try:
-            layers = training.trained(answer)
+            seen, layers = training.seen(answer), training.trained(answer)
         except CourseError as error:
             return self.outcome("budget", "none", error, parts_hint)
         try:
@@ -128,7 +128,7 @@ class QuantizationAwareTraining(Lab):
         figures["budget_share"] = recovered.share
         given = {name: calibrated.fold(layer)[0] for name, layer in asked["train"][0]["layers"].items()}
         said, hint = recovery.problem(layers, recovered, given)
-        context = f"{recovered} {answer['seen']:,} of {training.BUDGET:,} images were used. {said}".strip()
+        context = f"{recovered} {seen:,} of {training.BUDGET:,} images were used. {said}".strip()
         return self.judged("budget", *recovered.criteria(), hint, context=context)
 
     def _graph(

@@ -140,14 +140,26 @@ def _same(answer: Arrays, right: tuple[np.ndarray, np.ndarray]) -> bool:
         )  # fmt: skip
 
 
+def seen(answer: Arrays) -> int:
+    """How many images passed the forward pass, as `train`'s process counted them.
+
+    Raises:
+        CourseError: none did, or the answer has something else in its place.
+    """
+    count = answer.get("seen", 0)
+    if type(count) is not int or not 0 <= count <= BUDGET:
+        raise CourseError(f"the process of train sent no number of images from 1 to {BUDGET:,}")
+    if not count:
+        raise CourseError("train did not call the forward pass that it was given, which counts the images of the budget")
+    return count
+
+
 def trained(answer: Arrays) -> dict[str, Stored]:
     """The layers that `train` returned.
 
     Raises:
-        CourseError: they are not layers of the network, or did not come from a training through the given forward pass.
+        CourseError: they are not layers of the network.
     """
-    if not answer.get("seen"):
-        raise CourseError("train did not call the forward pass that it was given, which counts the images of the budget")
     returned = answer.get("layers")
     if not isinstance(returned, dict):
         raise CourseError("train returned no dictionary of layers")
