@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,9 +11,12 @@ from course_lib._util.plain_text import plain
 from course_lib.errors import CourseError
 from course_lib.grading.integrity import signature
 from course_lib.grading.judge.verdict import Verdict
+from course_lib.labs.framework.isolation import read_hostile
 
-MOST_BYTES = 64 << 20  # the latencies of a long race have 2 MB
+MOST_BYTES = 8 << 20  # the latencies of a long race have 2 MB
 MOST_LATENCIES = 50_000  # of one subject: an interval takes memory for a thousand times as many numbers
+MOST_IN_ALL = 400_000  # of the longest subject, times the subjects: an interval of 50,000 takes a second
+MOST_TASKS = 100
 _CLOSE = 1e-9  # JSON keeps every digit of a float; what differs more was not computed from these latencies
 
 
@@ -25,16 +27,16 @@ def document(path: Path) -> dict[str, object]:
         CourseError: the file is not a JSON object, or is larger than any verdict.
         OSError: the file cannot be read.
     """
-    try:
-        if not path.is_file() and path.exists():  # a pipe would be waited for
-            raise ValueError
-        with open(path, "rb") as file:
-            content = file.read(MOST_BYTES + 1)
-        found = json.loads(content, object_pairs_hook=_once) if len(content) <= MOST_BYTES else None
-    except (ValueError, RecursionError):
-        found = None
+    complaint = f"{path} is not a verdict: expected the JSON that `course grade` writes next to a report"
+    if not path.is_file() and path.exists():  # a pipe would be waited for
+        raise CourseError(complaint)
+    with open(path, "rb") as file:
+        content = file.read(MOST_BYTES + 1)
+    if len(content) > MOST_BYTES:
+        raise CourseError(complaint)
+    found = read_hostile(content, lambda value: value, complaint, pairs=_once)
     if not isinstance(found, dict):
-        raise CourseError(f"{path} is not a verdict: expected the JSON that `course grade` writes next to a report")
+        raise CourseError(complaint)
     return found
 
 
@@ -56,9 +58,9 @@ def misplaced(document: Mapping[str, Any], path: Path) -> list[str]:
         return []
     expected = {"student": path.absolute().parent.name, "lab": path.stem}
     return [
-        f"it is the verdict of the {what} {plain(str(document[what]), 80)!r}, and the folder is that of {here!r}"
+        f"it is the verdict of the {what} {plain(found, 80)!r}, and the folder is that of {plain(here)!r}"
         for what, here in expected.items()
-        if document.get(what, here) != here
+        if (found := document.get(what, here) if isinstance(document.get(what, here), str) else "?") != here
     ]
 
 
@@ -75,11 +77,12 @@ def contradictions(document: Mapping[str, Any], expected_key: str | None = None)
     """
     try:
         signature.check(dict(document), expected_key)
-        return list(_contradictions(Verdict.from_json(document), document["score"], document["max_score"]))
+        found = list(_contradictions(Verdict.from_json(document), document["score"], document["max_score"]))
     except CourseError as error:
-        return [str(error)]
+        found = [str(error)]
     except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
-        return [f"not a verdict of this course ({type(error).__name__}: {error})"]
+        found = [f"not a verdict of this course ({type(error).__name__}: {error})"]
+    return [plain(sentence) for sentence in found]  # names in it are the document's, and a stranger may have signed that
 
 
 def _contradictions(verdict: Verdict, score: float, max_score: float) -> Iterator[str]:
@@ -90,6 +93,9 @@ def _contradictions(verdict: Verdict, score: float, max_score: float) -> Iterato
     if verdict.fault:
         if verdict.outcomes or score:
             yield "the examiner failed, so the verdict can hold no points"
+        return
+    if len(verdict.outcomes) > MOST_TASKS:
+        yield f"the verdict has {len(verdict.outcomes):,} tasks, {lab.name} has {len(points)}"
         return
     listed = [outcome.task.id for outcome in verdict.outcomes]
     if missing := [task for task in points if task not in listed]:
@@ -109,6 +115,9 @@ def _contradictions(verdict: Verdict, score: float, max_score: float) -> Iterato
     latencies = raced.latencies()
     if max(map(len, latencies.values())) > MOST_LATENCIES:
         yield f"a subject has more than {MOST_LATENCIES:,} latencies, and no race is that long"
+        return
+    if max(map(len, latencies.values())) * len(latencies) > MOST_IN_ALL:
+        yield f"{len(latencies):,} subjects have more than {MOST_IN_ALL:,} latencies, and no race has as many"
         return
     for name, recorded in raced.speedups.items():
         found = raced.ratio(raced.baseline, name, seed=0)

@@ -20,6 +20,7 @@ from course_lib.engines.worker.allowance import Launcher, allowance_of
 from course_lib.errors import BuildError, CourseError, EngineError, OutOfTime
 
 _T = TypeVar("_T")
+Pairs = Callable[[list[tuple[str, Any]]], Any]
 _LIBRARY = str(Path(course_lib.__file__).resolve().parent.parent)
 _CHILD = "import sys; sys.path.insert(0, sys.argv[1]); from {} import main; main()"
 _LOADER = """
@@ -125,13 +126,14 @@ class Rejected(EngineError):
     """The course's own code rejected the model that it was to transform."""
 
 
-def read_hostile(answer: bytes, read: Callable[[Any], _T], complaint: str) -> _T:
+def read_hostile(answer: bytes, read: Callable[[Any], _T], complaint: str, *, pairs: Pairs | None = None) -> _T:
     """What `read` makes of the JSON value in an answer that may be hostile.
 
     Args:
         read: takes the value. Each error in it but an `EngineError` is an invalid answer: a list of classes always misses one, such as
             the SyntaxError of a strange dtype.
         complaint: the message about an invalid answer.
+        pairs: makes an object of its names and values; default: a dictionary, in which a later value replaces an earlier one.
 
     Raises:
         EngineError: the answer is not JSON, would take hundreds of MB as Python values, or `read` failed.
@@ -139,7 +141,7 @@ def read_hostile(answer: bytes, read: Callable[[Any], _T], complaint: str) -> _T
     try:
         if sum(answer.count(mark) for mark in b"[{,:") > _MOST_MARKS:
             raise ValueError
-        return read(json.loads(answer))
+        return read(json.loads(answer, object_pairs_hook=pairs))
     except EngineError:
         raise
     except Exception:

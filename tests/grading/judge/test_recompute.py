@@ -6,11 +6,13 @@ import copy
 import json
 import stat
 import sys
+import time
 
 import pytest
 
 from course_lib.errors import CourseError
 from course_lib.grading.integrity import signature
+from course_lib.grading.judge import recompute
 from course_lib.grading.judge.recompute import contradictions
 from tests.grading.classes import real_verdict
 
@@ -88,6 +90,20 @@ def endless(found):
         latencies[:] = latencies[:1] * 50_001
 
 
+def crowded(found):
+    """Each subject is as long as it may be."""
+    for part in ("latencies_ms", "speedup"):
+        one = found["comparison"][part]["yours"]
+        found["comparison"][part].update({f"yours {number}": one for number in range(60)})
+    for name in found["comparison"]["latencies_ms"]:
+        found["comparison"]["latencies_ms"][name] = [1.0] * 20_000
+
+
+def many_tasks(found):
+    """To compare each of them with all others takes minutes."""
+    found["tasks"] = [found["tasks"][0]] * 20_000
+
+
 def drop_a_task(found):
     """With a score that fits what is left."""
     found["score"] -= found["tasks"].pop(1)["points"]
@@ -109,6 +125,8 @@ def list_a_task_twice(found):
         (lambda found: found.update(score=11), "do not sum up to it"),
         (lambda found: found["comparison"]["speedup"]["yours"].update(median=9.0), "the verdict says 9.00x"),
         (endless, "no race is that long"),
+        (crowded, "more than 400,000 latencies"),
+        (many_tasks, "the verdict has 20,000 tasks"),
         (lambda found: found.update(max_score=10**400), "not a verdict of this course"),
         (slower, "the tier 'none' for speed, the verdict says 'full'"),
         (lambda found: found.pop("tasks"), "not a verdict of this course"),
@@ -116,7 +134,65 @@ def list_a_task_twice(found):
     ],
 )
 def test_what_does_not_follow_is_named(document, key, change, said):
-    assert any(said in sentence for sentence in contradictions(resigned(document, key, change)))
+    altered, began = resigned(document, key, change), time.monotonic()
+    assert any(said in sentence for sentence in contradictions(altered))
+    assert time.monotonic() - began < 10
+
+
+_CODES = "\x1b[2J\x1b]0;pwned\x07\nsigned by this classroom\u202e"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda found: found["tasks"].extend(2 * [{**found["tasks"][0], "task": {**found["tasks"][0]["task"], "id": _CODES}}]),
+        lambda found: found["comparison"].update(
+            latencies_ms={**found["comparison"]["latencies_ms"], _CODES: found["comparison"]["latencies_ms"]["yours"]},
+            speedup={**found["comparison"]["speedup"], _CODES: {"median": 9.0, "low": 8.0, "high": 10.0}},
+        ),
+        lambda found: found["tasks"][1].update(tier=_CODES) or found["tasks"][-1].update(tier=_CODES),
+        lambda found: found["tasks"][0].update({_CODES: 1}),
+        lambda found: found.update(lab=_CODES),
+    ],
+    ids=["task", "subject", "tier", "field", "lab"],
+)
+def test_what_a_stranger_signed_is_printed_as_plain_lines(document, key, change):
+    said = contradictions(resigned(document, key, change))
+    assert said and all(sentence.isprintable() for sentence in said), said
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b'{"a": [' + b"[]," * 600_000 + b"[]]}",
+        b'{"a":"' + (8 << 20) * b"x" + b'"}',
+        b'{"score": 0, "score": 10}',
+        b"[]",
+        b"[" * 100_000,
+    ],
+    ids=["brackets", "text", "twice", "list", "deep"],
+)
+def test_a_file_that_is_no_verdict_is_not_taken_into_memory(tmp_path, content):
+    path = tmp_path / "verdict.json"
+    path.write_bytes(content)
+    with pytest.raises(CourseError, match="is not a verdict"):
+        recompute.document(path)
+
+
+def test_the_longest_verdict_is_read(document, tmp_path):
+    series = dict.fromkeys(document["comparison"]["latencies_ms"], 50_000 * [0.123456789012345])
+    document = {**document, "comparison": {**document["comparison"], "latencies_ms": series}}
+    path = tmp_path / "verdict.json"
+    path.write_text(json.dumps(document))
+    assert recompute.document(path) == document
+
+
+@pytest.mark.parametrize("name", [7, ["deep"], "ben\x1b[2J"])
+def test_a_student_of_any_kind_is_compared_with_the_folder(tmp_path, name):
+    (said,) = recompute.misplaced(
+        {"student": name, "lab": "lab01_first_engine"}, tmp_path / "reports" / "ada" / "lab01_first_engine.json"
+    )
+    assert "the folder is that of 'ada'" in said and said.isprintable()
 
 
 def test_the_key_is_made_once_and_private(tmp_path):
