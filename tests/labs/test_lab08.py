@@ -293,13 +293,23 @@ def test_stopped_clocks_and_a_busy_process_gain_nothing(tmp_path):
 # ---- throughput, by times that are given
 
 
-def times(yours: float, naive: float = 300.0, tail: float = 20.0, alone: float = 4.0) -> Load:
+def times(
+    yours: float, naive: float = 300.0, tail: float = 20.0, alone: float = 4.0, late: float = 0.0, busy: float = 0.0
+) -> Load:
+    """`late` is the share of the single requests that the first server delays by 12 ms, and `busy` that of the machine, for all."""
     noise = np.linspace(0.99, 1.01, 20)
     bursts = {"yours": yours * noise, "reference": 100 * noise, "naive": naive * noise}
     return Load(
         bursts,
         {"yours": np.full(9, tail), "reference": np.full(9, 20.0)},
-        {"yours": np.full(9, alone), "naive": np.full(9, 3.0)},
+        {
+            name: np.random.default_rng(seed).permutation(
+                np.repeat([ms, ms + 12], [160 - (count := round(160 * share)), count])
+            )
+            for seed, (name, ms, share) in enumerate(
+                (("yours", alone, late + busy), ("naive", 3.0, busy), ("reference", 4.0, busy))
+            )
+        },
     )
 
 
@@ -316,6 +326,11 @@ def times(yours: float, naive: float = 300.0, tail: float = 20.0, alone: float =
         (times(100, naive=103), "none", "What do 15 requests do"),
         (times(100, alone=30), "partial", "arrives alone"),
         (times(100, tail=90), "partial", "arrives alone"),
+        (times(100, late=0.46), "partial", "arrives alone"),  # the median alone does not see them
+        (times(100, late=0.5), "partial", "arrives alone"),  # the median alone does not decide
+        (times(100, late=0.3), "partial", "arrives alone"),
+        (times(100, busy=0.2), "full", ""),  # every server has them
+        (times(100, alone=6.5, busy=0.2), "full", ""),
         (times(100 / 0.5), "inconclusive", "run this check again"),
         (times(100 / 0.35), "none", "What do 15 requests do"),  # what half of the points need is open, but one of two is missed
     ],
@@ -409,13 +424,36 @@ WRONG = {
     "another GPU": (("count: 2", "count: 2 gpus: 1"), "none", "another GPU", "KIND_GPU"),
     "one instance": (("count: 2", "count: 1"), "partial", "one instance", "execution context"),
     "milliseconds": (("microseconds: 1000", "microseconds: 1000000"), "partial", "1000000", "unit is a microsecond"),
-    "no batching": (("dynamic_batching", "parameters { key: 'x' } #"), "partial", "no dynamic_batching", "Triton batches"),
+    "no batching": (
+        ("dynamic_batching", "metric_tags { key: 'x' value: 'y' } #"),
+        "partial",
+        "no dynamic_batching",
+        "Triton batches",
+    ),
     "one version": (("num_versions: 2", "num_versions: 1"), "partial", "another number of versions than 2 to 16", "roll back"),
     "another file": (
         ("max_batch_size: 16", 'max_batch_size: 16 default_model_filename: "x.plan"'),
         "none",
         "filename is set",
         "one file",
+    ),
+    "a library for batches": (
+        (
+            "max_batch_size: 16",
+            'max_batch_size: 16 parameters { key: "TRITON_BATCH_STRATEGY_PATH" value { string_value: "/nowhere.so" } }',
+        ),
+        "none",
+        "parameters is set",
+        "Leave the field",
+    ),
+    "a parameter of the backend": (
+        (
+            "max_batch_size: 16",
+            'max_batch_size: 16 parameters { key: "execution_context_allocation_strategy" value { string_value: "NONE" } }',
+        ),
+        "none",
+        "parameters is set",
+        "Leave the field",
     ),
     "another runtime": (
         ("max_batch_size: 16", 'max_batch_size: 16 runtime: "x.so"'),

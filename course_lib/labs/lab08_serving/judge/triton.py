@@ -21,10 +21,12 @@ MOST_WARM_UPS = 100
 MOST_VERSIONS = 16  # that a server loads, each with its instances
 # Fields of each message that the scorer needs or that change nothing about its answers, whatever their values. Any other one that is
 # set can keep Triton from loading the plan or from answering, such as another file, a queue that rejects, or outputs of shape tensors.
+# Triton and its backends give keys of `parameters` a meaning: TRITON_BATCH_STRATEGY_PATH names a library that Triton loads, see
+# "Custom Batching" in https://github.com/triton-inference-server/server/blob/main/docs/user_guide/batcher.md. The scorer needs none.
 _KNOWN = {
     "": {
         *("name", "platform", "backend", "version_policy", "max_batch_size", "input", "output", "dynamic_batching"),
-        *("instance_group", "optimization", "model_warmup", "response_cache", "metric_tags", "parameters"),
+        *("instance_group", "optimization", "model_warmup", "response_cache", "metric_tags"),
     },
     "input": {"name", "data_type", "dims", "reshape"},
     "output": {"name", "data_type", "dims", "reshape"},
