@@ -9,9 +9,9 @@ import os
 import secrets
 import stat
 import tarfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import IO, BinaryIO
@@ -41,7 +41,7 @@ class Archive:
                     raise CourseError(f"an archive holds {entry.name!r}, which is not a plain file of its own folder")
                 content = tar.extractfile(entry)
                 assert content is not None
-                _write(target / entry.name, content)
+                _write(target / entry.name, _pieces(content, entry.size))
 
 
 @dataclass(frozen=True)
@@ -52,25 +52,28 @@ class Selection:
         folder: folder to which the paths of the files are relative.
         names: names to select if they exist, the most important first.
         times: factor for the limits.
-        others: largest total size in bytes of the files that only the name ``.`` selects.
+        others: largest total size in bytes of the files that `names` does not name, but a folder that they are in.
+        largest: largest size in bytes by name. Of a larger file, one byte more is taken: what takes it in the end sees that it is too
+            large, and nothing before that holds the rest.
     """
 
     folder: Path
     names: Sequence[str] = (".",)
     times: int = 1
     others: float = math.inf
+    largest: Mapping[str, int] = field(default_factory=dict)
 
     def copy_to(self, target: Path) -> None:
         """As `Archive.copy_to`."""
-        for name, file in self._opened([]):
-            _write(target / name, file)
+        for name, file, size in self._opened([]):
+            _write(target / name, _pieces(file, size))
 
     def look(self) -> tuple[str, tuple[str, ...]]:
         """A digest of the files, and the paths of plain files that are left out because they do not fit."""
         digest, left_out = hashlib.sha256(), list[str]()
-        for name, file in self._opened(left_out):
-            digest.update(f"{len(name)} {name} {os.fstat(file.fileno()).st_size} ".encode())
-            for piece in _pieces(file):
+        for name, file, size in self._opened(left_out):
+            digest.update(f"{len(name)} {name} {size} ".encode())
+            for piece in _pieces(file, size):
                 digest.update(piece)
         return digest.hexdigest(), tuple(left_out)
 
@@ -79,17 +82,19 @@ class Selection:
         """The files as they are now."""
         packed = io.BytesIO()
         with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as tar:
-            for name, file in self._opened([]):
-                status, entry = os.fstat(file.fileno()), tarfile.TarInfo(name)
-                entry.size, entry.mtime = status.st_size, int(status.st_mtime)
+            for name, file, size in self._opened([]):
+                entry = tarfile.TarInfo(name)
+                entry.size, entry.mtime = size, int(os.fstat(file.fileno()).st_mtime)
                 tar.addfile(entry, file)
         return Archive(packed.getvalue())
 
-    def _opened(self, left_out: list[str]) -> Iterator[tuple[str, BinaryIO]]:
-        size, others, taken = 0, 0, set[Path]()
+    def _opened(self, left_out: list[str]) -> Iterator[tuple[str, BinaryIO, int]]:
+        """Path, file, and how many of its bytes are taken."""
+        size, others, count, met = 0, 0, 0, set[Path]()
         for path, other in islice(_files(self.folder, self.names), 20 * MOST_FILES):
-            if path in taken:
+            if path in met:
                 continue
+            met.add(path)
             try:
                 descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
             except OSError:
@@ -99,25 +104,26 @@ class Selection:
                 if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
                     continue
                 name = path.relative_to(self.folder).as_posix()
-                fits = size + status.st_size <= self.times * MOST_BYTES and len(taken) < self.times * MOST_FILES
+                length = min(status.st_size, self.largest.get(name, status.st_size) + 1)
+                fits = size + length <= self.times * MOST_BYTES and count < self.times * MOST_FILES
                 if file_name_problem(name):
                     left_out.append(shown(name))
-                elif not fits or (other and others + status.st_size > self.others):
+                elif not fits or (other and others + length > self.others):
                     left_out.append(name)
                 else:
-                    size += status.st_size
-                    others += status.st_size * other
-                    taken.add(path)
-                    yield name, file
+                    size += length
+                    others += length * other
+                    count += 1
+                    yield name, file, length
 
 
-def _write(target: Path, content: IO[bytes]) -> None:
+def _write(target: Path, pieces: Iterable[bytes]) -> None:
     """Write a complete file or none. Blocks of zeros become holes, so a file does not take more disk space than its source."""
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_name(f".partial-{secrets.token_hex(6)}")
     try:
         with open(temporary, "xb") as file:
-            for piece in _pieces(content):
+            for piece in pieces:
                 if piece.count(0) == len(piece):
                     file.seek(len(piece), os.SEEK_CUR)
                 else:
@@ -129,16 +135,18 @@ def _write(target: Path, content: IO[bytes]) -> None:
         raise
 
 
-def _pieces(file: IO[bytes]) -> Iterator[bytes]:
-    return iter(partial(file.read, _PIECE), b"")
+def _pieces(file: IO[bytes], left: int) -> Iterator[bytes]:
+    while piece := file.read(min(left, _PIECE)):
+        left -= len(piece)
+        yield piece
 
 
 def _files(folder: Path, names: Sequence[str]) -> Iterator[tuple[Path, bool]]:
-    """Paths, and whether only the name ``.`` selects them."""
+    """Paths, and whether only the name of a folder selects them."""
     for name in names:
         if not (folder / name).is_dir():
             yield folder / name, False
         for here, folders, files in os.walk(folder / name, followlinks=False):
             deep = len(Path(here).relative_to(folder).parts) >= DEEPEST  # deeper down, Python's own tools give up
             folders[:] = [] if deep else sorted(folders)
-            yield from ((Path(here, file), name == ".") for file in sorted(files))
+            yield from ((Path(here, file), True) for file in sorted(files))

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from course_lib._util import scratch
 from course_lib._util.files import remove_tree, write_atomically
 from course_lib.errors import CourseError
+from course_lib.grading.batch import notebook_reader
 from course_lib.grading.batch.archive import MOST_BYTES, MOST_FILES, Archive, Selection
 from course_lib.grading.batch.grade import Grade, note
 from course_lib.grading.batch.intake import TIMESTAMP, Intake, collected, id_problem
@@ -151,7 +152,9 @@ class Classroom:
         folder = self.folder / "submitted" / student / lab.name
         if folder.is_symlink() or folder.parent.is_symlink():  # to a neighbor's, perhaps
             return Selection(folder, ()), "", "the folder is a link: nothing in it was taken"
-        files = Selection(folder, (f"{lab.name}.ipynb", TIMESTAMP, *lab.artifacts, "."), others=_OTHER_BYTES)
+        notebook = f"{lab.name}.ipynb"
+        largest = {**lab.artifacts, notebook: notebook_reader.MOST_BYTES, TIMESTAMP: _OTHER_BYTES}
+        files = Selection(folder, (notebook, TIMESTAMP, *lab.artifacts, "."), others=_OTHER_BYTES, largest=largest)
         digest, left_out = files.look()
         if not left_out:
             return files, digest, ""

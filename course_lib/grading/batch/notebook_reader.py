@@ -8,24 +8,28 @@ from __future__ import annotations
 
 import json
 import sys
+import warnings
 from typing import Any
 
 MOST_BYTES, MOST_CELLS, MOST_TEXT = 20 << 20, 500, 1 << 20  # of the file with its outputs, and characters of all cells together
 MOST_LEFT = 8 << 20  # bytes without outputs
 MOST_VALUES = 200_000  # without outputs; the course's notebooks have about a thousand
+MOST_DIGITS = 18  # of a whole number: larger ones can be chosen to have one hash, and then a set of them takes minutes
 MOST_BRACKETS = 5_000  # nbconvert looks for links, in a time that grows with the square of their number
 _ALWAYS_SHOWN = 2_000  # characters of code: their colors take at most a second, whatever they are
 
 
 def cleaned(content: bytes) -> str:
-    """The notebook as JSON, without outputs and without what chooses another highlighter. Whether it is valid is not known.
+    """The notebook as JSON, without outputs and without what chooses another highlighter.
 
     Raises:
-        Exception: it is not a notebook or too large; the first line of the text says why.
+        Exception: it is not a valid notebook or too large; the first line of the text says why.
     """
     if len(content) > MOST_BYTES:
         raise ValueError(f"more than {MOST_BYTES >> 20} MiB")
-    document = json.loads(content.decode("utf-8-sig"))  # json would take UTF-16 as well, and other readers would not
+    document = json.loads(
+        content.decode("utf-8-sig"), parse_int=_whole
+    )  # json would take UTF-16 as well, and other readers would not
     sheets = document.get("worksheets", [])  # of the format before the current one
     cells = [*document.get("cells", []), *(cell for sheet in sheets for cell in sheet.get("cells", []))]
     for cell in cells:
@@ -45,7 +49,22 @@ def cleaned(content: bytes) -> str:
     _highlight([source for kind, source in sources if kind != "markdown"])
     if len(text := json.dumps(document)) > MOST_LEFT:
         raise ValueError(f"more than {MOST_LEFT >> 20} MiB without its outputs")
+    _validate(text)
     return text
+
+
+def _whole(digits: str) -> int:
+    if len(digits) > MOST_DIGITS:
+        raise ValueError(f"a whole number of {len(digits):,} digits, at most {MOST_DIGITS} are taken")
+    return int(digits)
+
+
+def _validate(text: str) -> None:
+    import nbformat
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the first line on standard error is the reason
+        nbformat.validate(nbformat.reads(text, as_version=4))
 
 
 def _source(cell: dict[str, Any]) -> str:

@@ -29,6 +29,7 @@ class Capstone(Lab):
         "recipe.toml": 64 << 10,
         settings.FILE: settings.MAX_BYTES,
     }
+    process_s: ClassVar = 180.0  # the reference takes up to 35 s
     tasks = (
         Task("detect", "Boxes where the digits are", 4),
         Task("latency", "Boxes in time", 4),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,13 @@ def job(room: Classroom, student: str, course: Selection) -> Job:
     return Job(LAB.name, student, files, course, files.look()[0], examiner=room.examiner)
 
 
+def _tagged(tags: list[Any], cells: int = 1) -> bytes:
+    """A notebook whose cell has these tags. To say that each of them is there once, a set is made of them."""
+    written = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell("") for _ in range(cells)])
+    written.cells[0].metadata["tags"] = tags
+    return json.dumps(written).encode()
+
+
 @needs_sandbox
 @pytest.mark.parametrize(
     ("content", "said"),
@@ -66,8 +74,11 @@ def job(room: Classroom, student: str, course: Selection) -> Job:
             nbformat.writes(nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell("[" * 60_000)])).encode(),
             "60,000 brackets in the text, at most 5,000 are taken",
         ),
+        (_tagged([k * ((1 << 61) - 1) for k in range(1, 60_000)]), "a whole number of 19 digits, at most 18 are taken"),
+        (_tagged([7, 8]), "ValidationError"),
+        (_tagged(["same", "same"]), "ValidationError"),
     ],
-    ids=["absent", "no JSON", "no notebook", "too large", "slow to show"],
+    ids=["absent", "no JSON", "no notebook", "too large", "slow to show", "one hash", "numbers", "twice"],
 )
 def test_a_notebook_that_cannot_be_read_costs_nothing_else(room, course, tmp_path, content, said):
     folder = room.folder / "submitted" / "odd" / LAB.name
@@ -76,7 +87,9 @@ def test_a_notebook_that_cannot_be_read_costs_nothing_else(room, course, tmp_pat
     if content is not None:
         (folder / f"{LAB.name}.ipynb").write_bytes(content)
     (folder / "timestamp.txt").write_text("when I felt like it")
+    began = time.monotonic()
     result = submission.examine(job(room, "odd", course), tmp_path)
+    assert time.monotonic() - began < 60
     assert said in result.error and "the empty one was run in its place" in result.error
     assert "timestamp.txt holds no time" in result.error
     assert Verdict.from_json(result.verdict).score == 0 and result.entry["notebooks"][LAB.name]["grades"].keys() == {"written"}
