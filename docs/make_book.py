@@ -53,7 +53,8 @@ def prepare(source: Path) -> bool:
     ]
     pages |= {str(file.relative_to(ROOT / "docs")): file.read_bytes() for file in copied}
     notebooks = [*ROOT.glob("lectures/*.ipynb"), *ROOT.glob("lectures/figures/*"), *ROOT.glob("labs/*/*.ipynb")]
-    pages |= {str(file.relative_to(ROOT)): file.read_bytes() for file in notebooks}
+    # the book has the pages of docs/ at its root
+    pages |= {str(file.relative_to(ROOT)): file.read_bytes().replace(b"../docs/", b"../") for file in notebooks}
     pages["cookbook.md"] = _cookbook().encode()
     pages["search_scorer.js"] = _search_scorer().encode()
     pages["names_by_version.md"] = _names_by_version().encode()
