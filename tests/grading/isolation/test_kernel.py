@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import gc
+import time
 from pathlib import Path
 from typing import Any
 
+import pytest
 from nbformat.v4 import new_code_cell, new_notebook
 
 from course_lib import labs
 from course_lib.grading.isolation.kernel import SandboxedExecute
 
 
-def run(folder: Path, cell: str, assignment: str = "none") -> tuple[list[str], dict[str, Any]]:
+def run(folder: Path, cell: str, assignment: str = "none", **limits: Any) -> tuple[list[str], dict[str, Any]]:
     """Names of the errors that a notebook of one cell ends with, and what later steps get; the cells are this test's own."""
     folder.mkdir()
     resources = {"metadata": {"path": str(folder)}, "nbgrader": {"assignment": assignment, "notebook": "none"}}
     notebook = new_notebook(cells=[new_code_cell(cell)])
-    notebook, after = SandboxedExecute(trusted=True, max_output_bytes=100_000).preprocess(notebook, resources)
+    notebook, after = SandboxedExecute(trusted=True, max_output_bytes=100_000, **limits).preprocess(notebook, resources)
     return [output.ename for output in notebook.cells[0].outputs if output.output_type == "error"], after
 
 
@@ -37,3 +39,24 @@ def test_a_file_above_its_limit_is_called_that(tmp_path: Path) -> None:
     assert errors == []
     assert not (tmp_path / "home" / name).exists()
     assert resources["too_large"] == f"{name} is larger than {limit:,} bytes, the largest size that is taken"
+
+
+# Counts its runs in a file that is not in its scratch folder.
+_DIES = "import os, pathlib, time; file = pathlib.Path({file!r}); file.open('a').write('x'); {do}; os._exit(1)"
+
+
+@pytest.mark.parametrize(
+    ("do", "runs"),
+    [
+        ("pass", "xx"),  # as if something else had killed it
+        ("time.sleep(7)", "x"),
+        ("time.sleep(0.1 if len(file.read_text()) == 1 else 1000)", "xx"),  # it dies early, so that it gets a second run
+    ],
+    ids=["at once", "late", "early, then never"],
+)
+def test_both_runs_of_a_notebook_share_its_time(tmp_path: Path, do: str, runs: str) -> None:
+    began = time.monotonic()
+    errors, _ = run(tmp_path / "home", _DIES.format(file=str(tmp_path / "runs"), do=do), total_timeout_s=12.0)
+    assert "Stopped" in errors or "CellTimeoutError" in errors
+    assert (tmp_path / "runs").read_text() == runs
+    assert time.monotonic() - began < 12 + 8, "an interrupt and the end of a kernel take a few seconds"
