@@ -272,7 +272,7 @@ def _recipe(folder: Path, text: str) -> None:
 
 def account_of_an_empty_day(folder: Path, _: object) -> None:
     """Both files say the same thing: nothing is accepted, so nothing is padding."""
-    shape = "min = [64, 512{0}], opt = [64, 512{0}], max = [64, 512{0}]"
+    shape = "min = [16, 512{0}], opt = [16, 512{0}], max = [16, 512{0}]"
     text = f"[[profile]]\ntokens = {{ {shape.format(', 32')} }}\nmask = {{ {shape.format('')} }}\n"
     (folder / "recipe.toml").write_text(text)
     (folder / "account.json").write_text('{"shares": [0], "padding": 0}')

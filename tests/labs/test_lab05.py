@@ -20,7 +20,7 @@ from course_lib.labs import Examination, Examiner
 from course_lib.labs.lab05_dynamic_shapes import account as lab05_account
 from course_lib.labs.lab05_dynamic_shapes import figures as lab05_figures
 from course_lib.labs.lab05_dynamic_shapes import search, service, traffic
-from course_lib.labs.lab05_dynamic_shapes.lab import DynamicShapes
+from course_lib.labs.lab05_dynamic_shapes.lab import DynamicShapes, _recipe
 from course_lib.labs.lab05_dynamic_shapes.service import Service, bill, profile, recipe
 from course_lib.labs.lab05_dynamic_shapes.traffic import LARGEST
 from course_lib.recipe import Recipe
@@ -147,7 +147,7 @@ def test_mistake_a_gap_between_two_profiles(submission):
 
 
 def test_an_account_of_an_empty_day_is_none(submission):
-    examined = submission(Recipe(profiles=(profile((64, 512), (64, 512)),)))
+    examined = submission(Recipe(profiles=(profile((16, 512), (16, 512)),)))
     assert examined.points == 0 and "rejects 100 % of yesterday's batches" in said(examined, "account")
 
 
@@ -243,6 +243,18 @@ def test_cheat_a_faster_type(submission, precision):
 def test_cheat_a_shape_larger_than_the_machine(submission):
     examined = submission(recipe((2, 36), (1 << 30, 1 << 30)))
     assert examined.points == 0 and "no batch is larger than 16 x 128" in said(examined, "cover")
+
+
+@pytest.mark.parametrize("box", [(64, 512), (32, 512), (64, 129), (16, 513), (65, 1)])
+def test_cheat_a_shape_that_takes_gigabytes(submission, box):
+    examined = submission(recipe((2, 36), box))
+    assert examined.points == 0 and "expected at most 8192 tokens" in said(examined, "cover")
+
+
+@pytest.mark.parametrize("box", [(16, 512), (64, 128)])
+def test_a_profile_may_hold_four_times_the_contract(tmp_path, box):
+    recipe((2, 36), box).save(tmp_path / "recipe.toml")
+    assert service.boxes(_recipe(tmp_path))[-1] == box
 
 
 def test_cheat_inputs_that_the_network_does_not_have(submission):

@@ -145,6 +145,12 @@ def test_what_fails_as_a_whole_says_where(tmp_path, in_process):
     assert "it must return a list of arrays and None" in found["answers"].message
 
 
+@pytest.mark.parametrize("hog", ["KEPT = np.ones(1 << 27)", "KEPT = [bytes(1 << 20) for _ in range(1024)]"])
+def test_a_loop_that_takes_a_gigabyte_has_no_memory(hog, tmp_path):
+    found = examined(tmp_path, f"import numpy as np\n\n{hog}\n")
+    assert all(one.tier == "none" and "MemoryError" in one.message for one in found.values())
+
+
 def test_a_loop_that_never_ends_is_stopped(tmp_path, monkeypatch):
     monkeypatch.setattr(recorded, "TIME_LIMIT_S", 2.0)
     found = examined(tmp_path, "def serve(plan, requests):\n    while True: pass\n")

@@ -40,6 +40,7 @@ from course_lib.recipe import Recipe
 
 MOST = search.MOST
 LARGEST_BOX = (64, 512)  # what is run for a submission at most; the network's table of positions ends at 512
+MOST_TOKENS = 4 * LARGEST[0] * LARGEST[1]  # of a box: attention scores of every profile are in memory at once
 # Points for the cost. A tier allows what leaves out that part of the possible saving, which goes from one profile for everything to
 # the best three; or, where little can be saved, what is that factor over the best.
 FULL, PARTIAL = (0.95, 1.05), (0.75, 1.15)
@@ -205,9 +206,14 @@ def _recipe(folder: Path) -> Recipe:
         raise RecipeError(f"recipe.toml has {len(recipe.profiles)} profiles; the service takes 1 to {MOST}", code=PROFILE)
     if recipe.precision != "fp32":
         raise PrecisionError(f'recipe.toml says precision = "{recipe.precision}"; profiles are compared in fp32 here')
-    if too_large := [box for box in service.boxes(recipe) if any(n > m for n, m in zip(box, LARGEST_BOX, strict=True))]:
-        raise RecipeError(f"a profile reaches {_spell(too_large[0])}: no batch is larger than {_spell(LARGEST)}", code=PROFILE)
+    if too_large := [box for box in service.boxes(recipe) if not _can_run(box)]:
+        most = f"expected at most {MOST_TOKENS} tokens, and no batch is larger than {_spell(LARGEST)}"
+        raise RecipeError(f"a profile reaches {_spell(too_large[0])}: {most}", code=PROFILE)
     return recipe
+
+
+def _can_run(box: Box) -> bool:
+    return all(n <= most for n, most in zip(box, LARGEST_BOX, strict=True)) and box[0] * box[1] <= MOST_TOKENS
 
 
 def _ours(examiner: Examiner, model: Path, recipe: Recipe) -> AbstractContextManager[TimedWorker]:
