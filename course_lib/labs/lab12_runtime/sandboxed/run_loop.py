@@ -9,8 +9,8 @@ import base64
 import gc
 import resource
 import types
-from pathlib import Path
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
