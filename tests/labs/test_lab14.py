@@ -270,6 +270,18 @@ def test_a_cache_in_a_global_variable_is_none(tmp_path):
     assert outcome.points == 0 and "an empty cache did not measure again" in outcome.message
 
 
+FULL_DISKS = ("RAISES_ITS_LIMIT", "LETS_ANOTHER_WRITE", "A_FILE_WITHOUT_A_NAME", "ANSWERS_FOR_THE_FILE")
+
+
+@pytest.mark.parametrize("name", FULL_DISKS)
+def test_a_full_disk_is_full_for_every_process_of_a_file(name, tmp_path):
+    (tmp_path / "timing_cache.py").write_text(reference.CACHE + getattr(made, name))
+    outcome = examined(tmp_path, "cache")
+    assert outcome.points == 1.5 and "The disk was full while `save` wrote: 39 of 39 entries" in outcome.message, (
+        outcome.message
+    )
+
+
 def test_the_reference_cannot_be_imported(tmp_path):
     (tmp_path / "timing.py").write_text(made.TAKES_THE_REFERENCE)
     outcome = examined(tmp_path, "timing")

@@ -7,6 +7,7 @@ process knows nothing about what the judge keeps, such as a simulated device, bu
 from __future__ import annotations
 
 import base64
+import ctypes
 import json
 import os
 import resource
@@ -19,18 +20,107 @@ from typing import Any
 
 from course_lib.labs.framework.learner_code import OnlyPackages, failure, loaded
 
+_PIECE = 1 << 16
+_MOST_CONTENT = 4 << 20  # bytes of a file that are read
+_DUMPABLE, _CAPABILITIES = 4, 0x20080522  # for prctl(2) and capset(2)
 
-class Host:
-    """The learner's module, a folder for its files, and the two pipes."""
+
+class Keeper:
+    """Keeps the learner's files, and never runs the learner's code: what a file holds is read by a process that the code cannot change.
+
+    Args:
+        requests, replies: two pipes to the judge.
+    """
 
     def __init__(self, requests: Any, replies: Any) -> None:
-        self.requests, self.replies, self.file = requests, replies, ""
-        self.module = types.ModuleType("empty")
+        self.requests, self.replies = requests, replies
         self.scratch = tempfile.TemporaryDirectory()
         self.folder = Path(self.scratch.name)
+        self.to, self.source = requests, replies  # two pipes to the learner's process, once it is there
 
     def serve(self) -> None:
-        """Answer requests until there are no more: load a file, call a function, or cut a file to half of its bytes."""
+        """Answer requests about files, and pass on the others, until there are no more."""
+        for line in iter(self.requests.readline, b""):
+            request = json.loads(line)
+            do = request.get("do")
+            if do in ("cut", "content", "place", "exists"):
+                self.replies.write(json.dumps({"value": getattr(self, do)(request)}).encode() + b"\n")
+            else:
+                if do == "load":
+                    self.begin(request["disk_bytes"])
+                self.to.write(line)
+                self.to.flush()
+                if not self.pass_on():
+                    return
+            self.replies.flush()
+
+    def begin(self, disk_bytes: int | None) -> None:
+        """Start the learner's process, which has no other way to the judge than through this one."""
+        theirs_to, ours_to = os.pipe()
+        ours_from, theirs_from = os.pipe()
+        if os.fork():
+            os.close(theirs_to)
+            os.close(theirs_from)
+            self.to, self.source = os.fdopen(ours_to, "wb"), os.fdopen(ours_from, "rb")
+            return
+        try:
+            for ours in (ours_to, ours_from, self.requests.fileno(), self.replies.fileno()):
+                os.close(ours)
+            ctypes.CDLL(None).prctl(_DUMPABLE, 1, 0, 0, 0)  # its memory is counted by what others see of it
+            if disk_bytes is not None:
+                limit_files(disk_bytes)
+            sys.meta_path.insert(0, OnlyPackages("numpy"))
+            Host(self.folder, os.fdopen(theirs_to, "rb"), os.fdopen(theirs_from, "wb")).serve()
+        finally:
+            os._exit(0)
+
+    def pass_on(self) -> bool:
+        """Pass on one line of the learner's process, in pieces: it may be long. False if the process ended before its end."""
+        while piece := self.source.readline(_PIECE):
+            self.replies.write(piece)
+            if piece.endswith(b"\n"):
+                return True
+        return False
+
+    def cut(self, request: dict[str, Any]) -> None:
+        """Cut a file to half of its bytes, as a crash of the machine can."""
+        path = self.folder / request["path"]
+        if path.is_file():
+            os.truncate(path, path.stat().st_size // 2)
+
+    def content(self, request: dict[str, Any]) -> str | None:
+        """A file in base64, None if it is not there."""
+        path = self.folder / request["path"]
+        if not path.is_file():
+            return None
+        with path.open("rb") as file:
+            return base64.b64encode(file.read(_MOST_CONTENT)).decode()
+
+    def place(self, request: dict[str, Any]) -> None:
+        """Write a file."""
+        (self.folder / request["path"]).write_bytes(base64.b64decode(request["content"]))
+
+    def exists(self, request: dict[str, Any]) -> bool:
+        """Whether a file is there and has content."""
+        path = self.folder / request["path"]
+        return path.is_file() and path.stat().st_size > 0
+
+
+def limit_files(most: int) -> None:
+    """No file can grow beyond so many bytes, as on a full disk. Without capabilities, root cannot raise the limit again either."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+    ctypes.CDLL(None).capset((ctypes.c_uint32 * 2)(_CAPABILITIES, 0), (ctypes.c_uint32 * 6)())
+
+
+class Host:
+    """The learner's module, in its own process."""
+
+    def __init__(self, folder: Path, requests: Any, replies: Any) -> None:
+        self.folder, self.requests, self.replies, self.file = folder, requests, replies, ""
+        self.module = types.ModuleType("empty")
+
+    def serve(self) -> None:
+        """Answer requests until there are no more: load a file, or call a function."""
         for line in iter(self.requests.readline, b""):
             request = json.loads(line)
             try:
@@ -46,34 +136,8 @@ class Host:
         return [name for name, value in vars(self.module).items() if callable(value)]
 
     def call(self, request: dict[str, Any]) -> Any:
-        """Call a function. With ``disk_bytes``, no file can grow beyond so many bytes during the call."""
-        arguments = [self.argument(one) for one in request["arguments"]]
-        limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-        if (most := request["disk_bytes"]) is not None:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (most, limits[1]))
-        try:
-            return getattr(self.module, request["function"])(*arguments)
-        finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-
-    def cut(self, request: dict[str, Any]) -> None:
-        """Cut a file to half of its bytes, as a crash of the machine can."""
-        path = self.folder / request["path"]
-        os.truncate(path, path.stat().st_size // 2)
-
-    def content(self, request: dict[str, Any]) -> str | None:
-        """A file in base64, None if it is not there."""
-        path = self.folder / request["path"]
-        return base64.b64encode(path.read_bytes()).decode() if path.is_file() else None
-
-    def place(self, request: dict[str, Any]) -> None:
-        """Write a file."""
-        (self.folder / request["path"]).write_bytes(base64.b64decode(request["content"]))
-
-    def exists(self, request: dict[str, Any]) -> bool:
-        """Whether a file is there and has content."""
-        path = self.folder / request["path"]
-        return path.is_file() and path.stat().st_size > 0
+        """Call a function."""
+        return getattr(self.module, request["function"])(*[self.argument(one) for one in request["arguments"]])
 
     def argument(self, one: dict[str, Any]) -> Any:
         """A plain value, a path in the folder, or a callback."""
@@ -114,5 +178,5 @@ def main() -> None:
     with open(os.devnull, "r+b") as nowhere:
         for stream in (0, 1):
             os.dup2(nowhere.fileno(), stream)
-    sys.meta_path.insert(0, OnlyPackages("numpy"))
-    Host(requests, replies).serve()
+    ctypes.CDLL(None).prctl(_DUMPABLE, 0, 0, 0, 0)  # so that the learner's process cannot look into this one, or use its pipes
+    Keeper(requests, replies).serve()

@@ -50,12 +50,11 @@ class Guest:
         self.conversation = conversation
         self.defined = frozenset(map(str, defined))
 
-    def call(self, function: str, *arguments: Any, disk_bytes: int | None = None) -> Any:
+    def call(self, function: str, *arguments: Any) -> Any:
         """The result of a call, or `Failed`.
 
         Args:
             arguments: plain values, `PathIn`, or functions, which are called back.
-            disk_bytes: no file can grow beyond this size during the call, as on a full disk.
 
         Raises:
             EngineError: the process is late, has ended, or does not keep to the form of a conversation.
@@ -64,7 +63,7 @@ class Guest:
             return Failed(f"it defines no function {function}")
         callbacks: dict[str, Callback] = {}
         wired = [_wired(one, callbacks) for one in arguments]
-        answer = self._ask({"do": "call", "function": function, "arguments": wired, "disk_bytes": disk_bytes})
+        answer = self._ask({"do": "call", "function": function, "arguments": wired})
         for _ in range(_MOST_CALLBACKS):
             if "ask" not in answer:
                 return _result(answer)
@@ -94,8 +93,14 @@ class Guest:
 
 
 @contextmanager
-def started(source: Path, launcher: Launcher | None) -> Iterator[Guest]:
+def started(
+    source: Path, launcher: Launcher | None, *, files: Mapping[PathIn, str | None] | None = None, disk_bytes: int | None = None
+) -> Iterator[Guest]:
     """A learner's file, loaded in a fresh process.
+
+    Args:
+        files: what `Guest.content` returned, by paths: they are there before the learner's file runs.
+        disk_bytes: no file can grow beyond this size in this process, as on a full disk.
 
     Raises:
         EngineError: the file is not text, or fails as a whole.
@@ -103,7 +108,10 @@ def started(source: Path, launcher: Launcher | None) -> Iterator[Guest]:
     text = read_text(source, MAX_BYTES)
     command = text_command(learner_code, call_back)
     with Conversation(command, launcher=launcher, time_limit_s=TIME_LIMIT_S) as conversation:
-        defined = _result(conversation.ask({"do": "load", "file": source.name, "source": text}))
+        for path, content in (files or {}).items():
+            if content is not None:
+                conversation.ask({"do": "place", "path": path.name, "content": content})
+        defined = _result(conversation.ask({"do": "load", "file": source.name, "source": text, "disk_bytes": disk_bytes}))
         if isinstance(defined, Failed):
             raise EngineError(defined.line)
         yield Guest(conversation, iter(defined if isinstance(defined, list) else ()))

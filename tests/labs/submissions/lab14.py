@@ -147,6 +147,70 @@ def fastest(tactics, run, budget):
 """
 
 # Keeps the cache in a global variable, and writes a file that says nothing.
+# A full disk, made to look as if it were not full. Each replaces `save` of the reference, and writes the file in place.
+RAISES_ITS_LIMIT = """
+
+import resource
+
+def save(cache, path):
+    try:
+        hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+        resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (-1, -1))
+    except ValueError:
+        pass
+    Path(path).write_text(json.dumps(merge(load(path), cache)))
+"""
+# A process that was started with the file writes for it.
+LETS_ANOTHER_WRITE = """
+
+import os
+
+read, write = os.pipe()
+done, finish = os.pipe()
+if not os.fork():
+    os.close(write)
+    with os.fdopen(read) as lines:
+        for line in lines:
+            path, text = json.loads(line)
+            try:
+                Path(path).write_text(text)
+            except OSError:
+                pass
+            os.write(finish, b"x")
+    os._exit(0)
+
+def save(cache, path):
+    os.write(write, json.dumps([str(path), json.dumps(merge(load(path), cache))]).encode() + b"\\n")
+    os.read(done, 1)
+"""
+# A file without a name takes the content, and gets the name of the file that was removed before.
+A_FILE_WITHOUT_A_NAME = """
+
+import os
+
+def save(cache, path):
+    text = json.dumps(merge(load(path), cache)).encode()
+    Path(path).unlink(missing_ok=True)
+    file = os.open(Path(path).parent, os.O_TMPFILE | os.O_RDWR, 0o600)
+    while text:
+        text = text[os.write(file, text):]
+    os.link(f"/proc/self/fd/{file}", path, src_dir_fd=0, follow_symlinks=True)
+"""
+# The process that is asked for the file's content answers from its memory.
+ANSWERS_FOR_THE_FILE = """
+
+import base64
+import gc
+
+def save(cache, path):
+    text = json.dumps(merge(load(path), cache))
+    for one in gc.get_objects():
+        if type(one).__name__ in ("Host", "Keeper"):
+            type(one).content = lambda self, request: base64.b64encode(text.encode()).decode()
+    Path(path).write_text(text)
+"""
+
 IN_A_GLOBAL = """
 KNOWN = {}
 

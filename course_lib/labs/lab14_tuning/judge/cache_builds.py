@@ -64,13 +64,13 @@ class Builder:
         return answer[0], answer[1]
 
 
-def called(stage: Stage, function: str, *arguments: Any, disk_bytes: int | None = None) -> Any:
+def called(stage: Stage, function: str, *arguments: Any) -> Any:
     """The result of a call that must not raise.
 
     Raises:
         Wrong: it raised.
     """
-    answer = stage.learner.call(function, *arguments, disk_bytes=disk_bytes)
+    answer = stage.learner.call(function, *arguments)
     if isinstance(answer, Failed):
         raise Wrong(
             f"{function} failed: {answer.line}", "Call it in the notebook: the same error appears there.", empty=answer.empty
@@ -81,15 +81,14 @@ def called(stage: Stage, function: str, *arguments: Any, disk_bytes: int | None 
 class Stage:
     """The learner's process of a scene. After a restart, only what is in the file is left, as on a real machine."""
 
-    def __init__(self, start: Callable[[], AbstractContextManager[Guest]], stack: ExitStack) -> None:
+    def __init__(self, start: Callable[..., AbstractContextManager[Guest]], stack: ExitStack) -> None:
         self._start, self._stack = start, stack
         self.learner = stack.enter_context(start())
 
-    def restart(self) -> None:
-        """End the process, and begin another one with the same file."""
+    def restart(self, disk_bytes: int | None = None) -> None:
+        """End the process, and begin another one with the same file. On a disk that is full, no file grows beyond `disk_bytes`."""
         content = self.learner.content(FILE)
-        self.learner = self._stack.enter_context(self._start())
-        self.learner.place(FILE, content)
+        self.learner = self._stack.enter_context(self._start(files={FILE: content}, disk_bytes=disk_bytes))
 
 
 class Network:

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -191,7 +192,8 @@ def _disk_is_full(stage: Stage, drawn: Network) -> None:
     before = {f"key {number:03}": [f"tactic_{number}", number / 1000] for number in range(1, 40)}
     called(stage, "save", before, FILE)
     more = {f"more {number:03}": [f"tactic_{number}", number / 1000] for number in range(1, 400)}
-    stage.learner.call("save", more, FILE, disk_bytes=512)  # may raise
+    stage.restart(disk_bytes=512)
+    stage.learner.call("save", more, FILE)  # may raise
     stage.restart()
     if lost := len(before) - len(before.keys() & _loaded(stage).keys()):
         raise Wrong(
@@ -277,7 +279,7 @@ def played(source: Path, rng: np.random.Generator, launcher: Launcher | None) ->
     found = []
     for name, scene, half in _SCENES:
         with ExitStack() as stack:
-            stage = Stage(lambda: started(source, launcher), stack)
+            stage = Stage(partial(started, source, launcher), stack)
             try:
                 scene(stage, Network(rng))
                 found.append(Found(name, half))
