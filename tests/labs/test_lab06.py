@@ -1101,6 +1101,59 @@ def test_another_right_plugin(submission, contract):
     assert outcome(submission(plugin=plugin), "plugin").tier == "full"
 
 
+# No plugin: two empty classes, and the examiner's own questions answered by the rules that the task gives.
+RULES = """
+import gc
+import sys
+
+
+class RopePlugin:
+    pass
+
+
+class RopeCreator:
+    pass
+
+
+def frames():
+    frame = sys._getframe()
+    while frame := frame.f_back:
+        yield frame
+
+
+host = HOST
+NAMES = ["LabRope", "1", "lab06"]
+TYPES = {"FLOAT": "float32", "HALF": "float16", "BF16": "bfloat16"}
+
+
+def field(flag):
+    return [["interleaved", "INT32", [int(flag)]]]
+
+
+def legal(position, types, formats):
+    right = tuple(TYPES) if position == 0 else (types[0],) if position == 3 else ("FLOAT",)
+    return types[position] in right and formats[position] == "LINEAR"
+
+
+def calls(interleaved, dtype, shapes, addresses, streams):
+    return [[TYPES[dtype], *four, shape, interleaved, stream] for shape, four, stream in zip(shapes, addresses, streams)]
+
+
+RIGHT = {
+    "names_and_outputs": lambda: [NAMES, NAMES, 1],
+    "interface": lambda capability: True,
+    "creator_fields": lambda: [["interleaved", "INT32"]],
+    "fields": lambda interleaved, phase: field(interleaved),
+    "default_fields": lambda: field(False),
+    "copies": lambda interleaved: [[True, "LabRope", 1, field(interleaved)]] * 2,
+    "output_types": lambda types: types[:1],
+    "output_shapes": lambda: [[4], []],
+    "format": legal,
+    "enqueue": calls,
+}
+host.answers = lambda self, names: {name: [{"answer": RIGHT[name](**one)} for one in several] for name, _, several in self.asked}
+"""
+FOUND = "next(one for one in gc.get_objects() if isinstance(one, type) and one.__name__ == 'PluginHost')"
 PLUGIN_CHEATS = {
     "answers from memory": (
         "import json, os\nfor fd in range(3, 20):\n    try:\n        os.write(fd, json.dumps({'nonce': 1, 'fields': []}).encode())\n"
@@ -1119,6 +1172,12 @@ PLUGIN_CHEATS = {
         "class Yes:\n    def __init__(self, *a): pass\n    def __getattr__(self, name): return lambda *a: True\n"
         "RopePlugin = RopeCreator = Yes\n",
         "0 of 7",
+    ),
+    "answers by the rules, found by name": (RULES.replace("HOST", 'sys.modules["__main__"].PluginHost'), "AttributeError"),
+    "answers by the rules, found in memory": (RULES.replace("HOST", FOUND), "1 of 7 parts"),
+    "answers by the rules, found in a frame": (
+        RULES.replace("HOST", "next(frame for frame in frames() if 'host' in frame.f_locals).f_locals['host'].__class__"),
+        "1 of 7 parts",
     ),
     "no class": ("x = 1\n", "defines no class RopePlugin"),
     "no Python": ("class {\n", "SyntaxError"),

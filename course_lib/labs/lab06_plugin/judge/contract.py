@@ -12,7 +12,7 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,10 @@ TIME_LIMIT_S = 30.0
 _TYPES = dict(zip(("FLOAT", "HALF", "BF16"), DTYPES, strict=True))  # by their names in TensorRT
 _OTHER_TYPES = ("INT8", "INT32", "BOOL", "INT64", "FP8")
 _OTHER_FORMATS = ("CHW4", "HWC8", "CHW32")
+
+
+_NOT_THE_PLUGINS = "the right answers did not come from the methods of your plugin"
+_CALLED = "TensorRT calls the methods of the object that create_plugin returns. Which code of your file answers in their place?"
 
 
 @dataclass(frozen=True)
@@ -69,17 +73,38 @@ class _Question:
 
 
 def check_contract(source: str, rng: np.random.Generator, launcher: Launcher | None) -> list[Check]:
-    """Ask all questions, with fresh numbers.
+    """Ask all questions, with fresh numbers. What was right is asked again, when secret changes pass through the plugin's methods.
+
+    The plugin's file runs in the process that asks. Answers without the changes show that something else than the plugin gave them.
 
     Raises:
         BindingsUnavailable: the bindings cannot be fetched on this machine.
         EngineError: the plugin cannot be loaded, took too long, or its process sent an invalid answer.
     """
     asked = _questions(rng)
+    checks = _answered(source, asked, None, rng, launcher)
+    if all(check.wrong for check in checks):
+        return checks
+    secret = _secret(asked, rng)
+    again = _answered(source, _changed(asked, secret), secret, rng, launcher)
+    return [
+        replace(one, wrong=_NOT_THE_PLUGINS, hint=_CALLED) if other.wrong and not one.wrong else one
+        for one, other in zip(checks, again, strict=True)
+    ]
+
+
+def _answered(
+    source: str,
+    asked: dict[str, list[_Question]],
+    secret: dict[str, Any] | None,
+    rng: np.random.Generator,
+    launcher: Launcher | None,
+) -> list[Check]:
     nonce = int(rng.integers(1 << 62))
     command = [sys.executable, "-I", str(Path(examine_plugin.__file__).resolve())]
     message = _archive(
-        source, {"nonce": nonce, "questions": {n: [q.arguments for q in several] for n, several in asked.items()}}
+        source,
+        {"nonce": nonce, "decoy": secret, "questions": {n: [q.arguments for q in several] for n, several in asked.items()}},
     )
     answer = run_isolated(command, message, launcher=launcher, time_limit_s=TIME_LIMIT_S, max_bytes=1 << 20)
 
@@ -162,6 +187,51 @@ def _questions(rng: np.random.Generator) -> dict[str, list[_Question]]:
         "format": [_format(rng, legal) for legal in rng.permutation([True] * 40 + [False] * 160)],
         "enqueue": [_enqueue(rng, flag, dtype) for flag in flags[:2] for dtype in _TYPES],
     }  # fmt: skip
+
+
+def _secret(asked: dict[str, list[_Question]], rng: np.random.Generator) -> dict[str, Any]:
+    """See `examine_plugin.Decoy`. Each question but those about the creator's fields makes one plugin."""
+    names, step = list(_TYPES), int(rng.integers(1, 3))
+    made = sum(len(several) for name, several in asked.items() if name != "creator_fields")
+    return {
+        "created": (rng.permutation(made) % 2 > 0).tolist(),
+        "formats": (rng.random(len(asked["format"])) < 0.5).tolist(),
+        "types": {name: names[(index + step) % 3] for index, name in enumerate(names)},
+        "address": 256 * int(rng.integers(1, 1 << 30)),
+        "stream": 16 * int(rng.integers(1, 1 << 30)),
+    }
+
+
+def _changed(asked: dict[str, list[_Question]], secret: dict[str, Any]) -> dict[str, list[_Question]]:
+    """The same questions, and the answers of a right plugin when the changes of `secret` pass through it."""
+    created, formats = iter(secret["created"]), iter(secret["formats"])
+
+    def flipped(flag: int, other: bool) -> list[list[str | list[int]]]:
+        return _field(bool(flag) != bool(other))
+
+    def expected(name: str, question: _Question) -> Any:
+        other = name != "creator_fields" and bool(next(created))
+        right, given = question.expected, question.arguments
+        match name:
+            case "fields" | "default_fields":
+                return flipped(given.get("interleaved", False), other)
+            case "copies":
+                return [[*one[:3], flipped(given["interleaved"], other)] for one in right]
+            case "output_types":
+                return [secret["types"][right[0]]]
+            case "output_shapes":
+                return [2 * right[0], right[1]]
+            case "format":
+                return right != bool(next(formats))
+            case "enqueue":
+                moved = secret["address"], secret["stream"]
+                return [
+                    [d, *(n + moved[0] for n in four), shape, flag != other, stream + moved[1]]
+                    for d, *four, shape, flag, stream in right
+                ]
+        return right
+
+    return {name: [replace(one, expected=expected(name, one)) for one in several] for name, several in asked.items()}
 
 
 def _field(interleaved: bool) -> list[list[str | list[int]]]:

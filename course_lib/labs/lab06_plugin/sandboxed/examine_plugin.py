@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import inspect
 import io
 import json
 import os
@@ -65,19 +66,20 @@ class Constants:
 class PluginHost:
     """Asks one plugin and its creator. A question that raises is answered with the error's line."""
 
-    def __init__(self, trt: Any, names: dict[str, Any]) -> None:
-        self.trt, self.names = trt, names
-        self.calls: list[Call] = []
-        names["launch"] = self._launch
+    def __init__(self, trt: Any, asked: dict[str, Any]) -> None:
+        self.trt, self.names, self.calls = trt, dict[str, Any](), list[Call]()
+        self.asked = [(name, getattr(self, name), several) for name, several in asked.items()]
 
     def _launch(self, dtype: Any, x: Any, cos: Any, sin: Any, y: Any, shape: Any, interleaved: Any, stream: Any) -> None:
         self.calls.append(
             [str(dtype), int(x), int(cos), int(sin), int(y), [int(n) for n in shape], bool(interleaved), int(stream)]
         )
 
-    def answers(self, asked: dict[str, Any]) -> dict[str, Any]:
-        """An answer for each question, under the question's name."""
-        return {name: [_tried(getattr(self, name), **one) for one in several] for name, several in asked.items()}
+    def answers(self, names: dict[str, Any]) -> dict[str, Any]:
+        """An answer of a file's plugin for each question, under the question's name."""
+        self.names = names
+        names["launch"] = self._launch
+        return {name: [_tried(question, **one) for one in several] for name, question, several in self.asked}
 
     def names_and_outputs(self) -> list[list[str] | int]:
         """Name, version and namespace of the plugin and of its creator, and the plugin's number of outputs."""
@@ -184,6 +186,75 @@ class PluginHost:
         return tensor
 
 
+class Decoy:
+    """Changes what passes through a plugin's methods in a way that only the judge knows.
+
+    Answers then have the changes, if the plugin gave them. Something that stands for the plugin's methods gives the answers of the rules.
+
+    Args:
+        secret: ``created``, whether each call of `create_plugin` gets the other layout, ``formats``, whether each answer about a format is
+            turned around, ``types``, other types by their names, ``address`` and ``stream``, what is added to them.
+    """
+
+    def __init__(self, trt: Any, secret: dict[str, Any]) -> None:
+        self.trt, self.secret, self.inside = trt, secret, False
+        self.created, self.formats = iter(secret["created"]), iter(secret["formats"])
+        self.kept: list[Any] = []
+
+    def change(self, creator: Any) -> None:
+        """Change a creator, and each plugin that it makes."""
+        self._wrap(creator if isinstance(creator, type) else type(creator()), "create_plugin", self._create)
+
+    def _wrap(self, kind: Any, name: str, change: Callable[..., Any]) -> None:
+        original = inspect.getattr_static(kind, name, None)
+        if original is None:
+            return
+
+        def called(one: Any, *arguments: Any) -> Any:
+            bound = original.__get__(one, kind)
+            if self.inside:  # a method that another one calls
+                return bound(*arguments)
+            self.inside = True
+            try:
+                return change(bound, *arguments)
+            finally:
+                self.inside = False
+
+        setattr(kind, name, called)
+
+    def _create(self, bound: Any, name: Any, fields: Any, phase: Any) -> Any:
+        if next(self.created):
+            value = next((int(np.asarray(one.data).ravel()[0]) for one in fields if one.name == "interleaved"), 0)
+            kept = np.array([1 - value], np.int32)
+            fields = self.trt.PluginFieldCollection([self.trt.PluginField("interleaved", kept, self.trt.PluginFieldType.INT32)])
+            self.kept += [kept, fields]
+        plugin = bound(name, fields, phase)
+        if type(plugin) not in self.kept:
+            self.kept.append(type(plugin))
+            for method, change in (
+                ("get_output_data_types", self._types),
+                ("get_output_shapes", self._shapes),
+                ("supports_format_combination", self._format),
+                ("enqueue", self._enqueue),
+            ):
+                self._wrap(type(plugin), method, change)
+        return plugin
+
+    def _types(self, bound: Any, types: Any) -> Any:
+        first, *others = types
+        return bound([self.trt.DataType.__members__[self.secret["types"][first.name]], *others])
+
+    def _shapes(self, bound: Any, *arguments: Any) -> Any:
+        return 2 * list(bound(*arguments))
+
+    def _format(self, bound: Any, *arguments: Any) -> bool:
+        return bool(bound(*arguments)) != next(self.formats)
+
+    def _enqueue(self, bound: Any, described: Any, out: Any, inputs: Any, outputs: Any, workspace: Any, stream: Any) -> Any:
+        moved, other = ([one + self.secret["address"] for one in several] for several in (inputs, outputs))
+        return bound(described, out, moved, other, workspace, stream + self.secret["stream"])
+
+
 def _churn() -> list[np.ndarray]:
     """Reuse freed memory, so that a plugin that keeps no reference to its fields reads other values."""
     gc.collect()
@@ -210,7 +281,12 @@ def examine(folder: Path) -> dict[str, Any]:
     trt: Any = importlib.import_module("tensorrt_bindings")
     sys.modules["tensorrt"] = trt
     trt.get_plugin_registry = trt.init_libnvinfer_plugins = lambda *_: Registry()
-    asked = json.loads((folder / "questions.json").read_text())
+    questions = folder / "questions.json"
+    asked = json.loads(questions.read_text())
+    questions.unlink()
+    # What is asked is decided before the learner's file runs, which finds no class by its name.
+    host, decoy = PluginHost(trt, asked["questions"]), Decoy(trt, asked["decoy"]) if asked["decoy"] else None
+    del globals()["PluginHost"], globals()["Decoy"]
     sys.meta_path.insert(0, NoOthers())
     names: dict[str, Any] = {"__name__": "rope_plugin"}
     try:
@@ -218,9 +294,11 @@ def examine(folder: Path) -> dict[str, Any]:
         missing = [name for name in ("RopePlugin", "RopeCreator") if name not in names]
         if missing:
             raise NameError(f"defines no class {missing[0]}")
+        if decoy:
+            decoy.change(names["RopeCreator"])
     except BaseException as error:
         return {"error": said(error)}
-    return PluginHost(trt, names).answers(asked["questions"]) | {"nonce": asked["nonce"]}
+    return host.answers(names) | {"nonce": asked["nonce"]}
 
 
 def main() -> None:
