@@ -67,6 +67,19 @@ def test_the_untouched_release_has_none(tmp_path):
     assert all(one.hint and "still empty" in one.message for one in found.outcomes), [one.message for one in found.outcomes]
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {'"output_format": "fx"': '"output_format": "graph_module"'},
+        {'"ir": "dynamo",': '"ir": "dynamo", "optimization_level": 3, "refit": True, "use_python_runtime": True,'},
+        {'"ir": "dynamo",': '"ir": "dynamo", "torch_executed_ops": [],'},
+    ],
+)
+def test_settings_that_keep_their_points(change, tmp_path):
+    (tmp_path / "service.py").write_text(made.changed("service.py", change))
+    assert examined(tmp_path, "service").tier == "full"
+
+
 # The model of 2.2.0 against what the release did on a GPU
 
 RELU = {"torch.ops.aten.relu.default"}
@@ -330,7 +343,7 @@ MISTAKES = {
     "service.py": {
         "later_keyword": (
             {'"ir": "dynamo",': '"ir": "dynamo", "immutable_weights": False,'},
-            "does not read the keyword 'immutable_weights'",
+            "ignores the keyword 'immutable_weights'",
             "keywords.table()",
             0,
         ),
@@ -344,7 +357,48 @@ MISTAKES = {
         "exchanged_sizes": ({"(best, 32, 32)": "(most, 32, 32)"}, "opt_shape is", "Only the batch", 0),
         "tf32": ({'"disable_tf32": True,': ""}, "TF32 is on", "with and without TF32", 0),
         "small": ({'"min_block_size": 1,': ""}, "4 operators stay in PyTorch", "How many operators", 0),
-        "exported": ({'"output_format": "fx",': ""}, "no named_children", "graph module", 0),
+        "exported": ({'"output_format": "fx",': ""}, "output_format is 'None'", "graph module", 0),
+        "kept_in_pytorch": (
+            {'"ir": "dynamo",': '"ir": "dynamo", "torch_executed_ops": ["torch.ops.aten.relu.default"],'},
+            "expected none: all 4 operators",
+            "out of TensorRT",
+            0,
+        ),
+        "a_level_in_words": (
+            {'"ir": "dynamo",': '"ir": "dynamo", "optimization_level": "high",'},
+            "optimization_level is 'high'",
+            "which values",
+            0,
+        ),
+        "a_level_too_high": ({'"ir": "dynamo",': '"ir": "dynamo", "optimization_level": 6,'}, "expected 0 to 5", "values", 0),
+        "a_switch_in_words": ({'"ir": "dynamo",': '"ir": "dynamo", "refit": "yes",'}, "refit is 'yes'", "which values", 0),
+        "a_type_in_words": (
+            {'"ir": "dynamo",': '"ir": "dynamo", "enabled_precisions": {"half"},'},
+            "objects of torch",
+            "which values",
+            0,
+        ),
+        "another_error": (
+            {'raise RuntimeError(f"not one engine: {names}")': 'raise ValueError("no RuntimeError here")'},
+            "expected RuntimeError",
+            "itself",
+            0,
+        ),
+        "an_error_of_its_own": (
+            {
+                'raise RuntimeError(f"not one engine: {names}")': """class Divided(RuntimeError): pass
+        raise Divided("RuntimeError")"""
+            },
+            "expected RuntimeError",
+            "itself",
+            0,
+        ),
+        "empty_check": (
+            {"if len(names) != 1 or": "raise NotImplementedError\n    if"},
+            "check is still empty",
+            "Write its body",
+            0,
+        ),
         "no_engine": ({"len(names) != 1 or not": "names and not"}, "check accepts", "runs in PyTorch", 0),
         "nothing_there": (
             {'len(names) != 1 or not names[0].startswith("_run_on_acc")': 'any("gpu" in name for name in names)'},

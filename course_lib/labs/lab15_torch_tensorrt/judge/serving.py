@@ -22,6 +22,17 @@ _DIVIDED: Sequence[Sequence[str]] = (
     ["_run_on_gpu_0"],
     [],
 )
+_SWITCHES = (
+    "debug", "disable_tf32", "enable_experimental_decompositions", "refit", "sparse_weights", "truncate_long_and_double",
+    "use_fast_partitioner", "use_python_runtime", "version_compatible",
+)  # fmt: skip
+_NUMBERS = (
+    "dla_global_dram_size", "dla_local_dram_size", "dla_sram_size", "max_aux_streams", "num_avg_timing_iters",
+    "optimization_level", "workspace_size",
+)  # fmt: skip
+_OF_TORCH = ("device", "enabled_precisions", "engine_capability")  # their values are objects that service.py cannot import
+_GRAPH_MODULE = ("fx", "graph_module")  # as 2.2.0 names them when it rejects another format
+_MOST_LEVEL = 5  # of optimization
 _WIDTH = 3  # of the rows in the simulation
 
 
@@ -45,9 +56,9 @@ def examined(learner: Guest, rng: np.random.Generator) -> list[Verdict]:
 
 
 def _failed(name: str, failed: Failed) -> Verdict:
-    return Verdict(
-        name, f"{name} failed: {failed.line}", "Call it in the notebook: the same error appears there.", failed.empty
-    )
+    if failed.empty:
+        return Verdict(name, f"{name} is still empty", "Write its body, and run the cell, which writes the file.", True)
+    return Verdict(name, f"{name} failed: {failed.line}", "Call it in the notebook: the same error appears there.")
 
 
 def _settings(learner: Guest, rng: np.random.Generator) -> Verdict:
@@ -69,9 +80,11 @@ def judged_settings(found: Any, sizes: Sequence[int]) -> tuple[str, str]:
     read = set(known["compile"]) - set(known["ignored"]) | {"ir"}
     if unread := next((str(key) for key in found if key not in read), ""):
         return (
-            f"2.2.0 does not read the keyword {unread[:40]!r}, and says nothing about it",
+            f"2.2.0 ignores the keyword {unread[:40]!r}, and says nothing about it",
             "`keywords.table()['2.2']` lists what it reads under 'compile', without those under 'ignored'.",
         )
+    if said := _other_value(found):
+        return said, "See requirements 2 and 4: which values does 2.2.0 read, and what keeps an operator out of TensorRT?"
     inputs = found.get("inputs")
     if not isinstance(inputs, list) or len(inputs) != 1 or not isinstance(inputs[0], Mapping):
         return "inputs is not a list with one dictionary", "The dictionary has the keywords of torch_tensorrt.Input."
@@ -97,18 +110,47 @@ def judged_settings(found: Any, sizes: Sequence[int]) -> tuple[str, str]:
             f"with min_block_size {str(size)[:20]}, {OPERATORS} operators stay in PyTorch",
             "How many operators must a segment have to stay in TensorRT?",
         )
-    if found.get("output_format") != "fx":
+    if found.get("output_format") not in _GRAPH_MODULE:
         return (
-            "the result is an exported program, which has no named_children",
-            "check needs the names of the segments. Which output_format returns a graph module?",
+            f"output_format is {str(found.get('output_format'))[:30]!r}, expected one that returns a graph module",
+            "check needs the names of the segments. Which output_format does lecture 13 show for a graph module?",
         )
     return "", ""
+
+
+def _other_value(found: Mapping[str, Any]) -> str:
+    """What is wrong with a keyword that the task does not ask for, or ""."""
+    for key, value in found.items():
+        if key == "torch_executed_ops" and value:
+            return f"torch_executed_ops is {str(value)[:60]}, expected none: all {OPERATORS} operators must run in TensorRT"
+        if key in _SWITCHES and not isinstance(value, bool):
+            return f"{key} is {str(value)[:30]!r}, expected True or False"
+        if key in _NUMBERS and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
+            return f"{key} is {str(value)[:30]!r}, expected an integer of at least 0"
+        if key == "optimization_level" and value > _MOST_LEVEL:
+            return f"optimization_level is {str(value)[:30]}, expected 0 to {_MOST_LEVEL}"
+        if key in _OF_TORCH:
+            return f"{key} is given, but its values are objects of torch, which service.py cannot import"
+    return ""
+
+
+def _raised(failed: Failed) -> str:
+    """The name of the exception. The line is "line 3: ValueError words", or begins with the name."""
+    words = failed.line.split()
+    return "".join(words[2:3] if words[:1] == ["line"] else words[:1])
+
+
+def _other_error(failed: Failed) -> Verdict:
+    if _raised(failed) == "it":  # "it defines no function check"
+        return _failed(CHECK, failed)
+    hint = "Requirement 5 asks for RuntimeError itself. Call it in the notebook with these names."
+    return Verdict(CHECK, f"check failed: {failed.line}, expected RuntimeError", hint, failed.empty)
 
 
 def _check(learner: Guest) -> Verdict:
     found = learner.call(CHECK, list(_WHOLE))
     if isinstance(found, Failed):
-        if found.empty or "RuntimeError" not in found.line:
+        if found.empty or _raised(found) != "RuntimeError":
             return _failed(CHECK, found)
         return Verdict(CHECK, "check rejects a module that is one engine", "Which names has such a module?")
     for names in _DIVIDED:
@@ -120,8 +162,8 @@ def _check(learner: Guest) -> Verdict:
                 f"check accepts a module with the segments {', '.join(names) or '(none)'}",
                 hint or "What runs in PyTorch?",
             )
-        if "RuntimeError" not in found.line:
-            return _failed(CHECK, found)
+        if _raised(found) != "RuntimeError":
+            return _other_error(found)
     return Verdict(CHECK)
 
 
@@ -184,7 +226,7 @@ def _judged_rows(found: Any, engine: Engine, images: np.ndarray) -> Verdict:
 
 
 _NAMES = {
-    SETTINGS: "settings that 2.2.0 reads",
+    SETTINGS: "settings",
     CHECK: "a check of the segments",
     ANSWER: "batches of any size",
 }
