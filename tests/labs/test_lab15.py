@@ -168,6 +168,17 @@ def test_the_table_has_each_converter_of_the_running_release():
 # The judge's own answers
 
 
+def test_the_graph_in_the_notebook_has_fewer_engines_than_its_neighbors():
+    operators = {"a": "relu.default", "b": "cumprod.default", "c": "exp.default", "d": "cumprod.default", "e": "add.Tensor"}
+    inputs = {"a": [], "b": ["a"], "c": ["a"], "d": ["c"], "e": ["b", "d"]}
+    nodes = [{"name": name, "operator": f"aten.{operators[name]}", "inputs": inputs[name]} for name in operators]
+    asked = segmenting.Question(nodes, [], 1)
+    counts = [
+        (len(found), sum(place for place, _ in found)) for found in (segmenting._neighbors(asked), segmenting.split(asked))
+    ]
+    assert counts == [(5, 3), (3, 2)]
+
+
 @pytest.mark.parametrize("text", [reference.SEGMENTS, made.SEGMENTS])
 def test_the_rules_of_the_task_are_those_of_pytorchs_splitter(text):
     functions: dict[str, Any] = {}
@@ -218,7 +229,7 @@ MISTAKES = {
         ),
         "starts_inside": (
             {'place = all(inside[node["name"]] for node in nodes if not node["inputs"])': "place = True"},
-            "always in TensorRT",
+            "Your first segment is in TensorRT",
             "read no other node",
             0,
         ),
@@ -231,6 +242,24 @@ MISTAKES = {
             "another form than torch.ops.NAME",
             "not written in full",
             1.5,
+        ),
+        "without_overload": (
+            {
+                """kept = f"torch.ops.{node['operator']}" in in_pytorch
+        inside""": """full = f"torch.ops.{node['operator']}"
+        kept = full in in_pytorch or full.rpartition(".")[0] in in_pytorch
+        inside"""
+            },
+            "Names without an overload",
+            "ends in its overload",
+            1.5,
+        ),
+        "an_empty_segment": ({"return found\n\n\ndef": "return [*found, (True, [])]\n\n\ndef"}, "one is empty", "available", 0),
+        "upside_down": (
+            {"place = not place\n    found": "place = not place\n    runs.reverse()\n    found"},
+            "must be in segment",
+            "available",
+            0,
         ),
         "reasons": ({'= "kept"': '= "no converter"'}, "The reason of node_", "one reason only", 1.5),
         "reasons_of_all": ({'if node["name"] not in outside:': "if False:"}, "expected None", "Only nodes in PyTorch", 1.5),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
@@ -77,16 +77,23 @@ def _drawn(rng: np.random.Generator, *, plain: bool) -> Question:
         nodes.append({"name": f"node_{numbers[index]}", "operator": operator, "inputs": inputs})
     kept: list[str] = []
     if not plain and rng.random() < 0.7:
-        kept = [f"torch.ops.{rng.choice(CONVERTERS)}", str(rng.choice(CONVERTERS)), "aten::relu"]
+        without_overload = str(rng.choice(CONVERTERS)).rpartition(".")[0]
+        kept = [
+            f"torch.ops.{rng.choice(CONVERTERS)}",
+            str(rng.choice(CONVERTERS)),
+            "aten::relu",
+            f"torch.ops.{without_overload}",
+        ]
     return Question(nodes, kept, 1 if plain else int(rng.choice([2, 3, 4, 5, size])))
 
 
-def split(asked: Question, *, starts_inside: bool = False, any_form: bool = False) -> Found:
+def split(asked: Question, *, starts_inside: bool = False, any_form: bool = False, without_overload: bool = False) -> Found:
     """The segments that PyTorch's splitter makes, with the rule of 2.2.0 about small segments. A keyword breaks a rule of the task.
 
     Args:
         starts_inside: the first segment is always in TensorRT.
         any_form: each form of a name in `in_pytorch` counts.
+        without_overload: ``"torch.ops.aten.relu"`` counts for all overloads.
     """
     import torch
 
@@ -109,7 +116,9 @@ def split(asked: Question, *, starts_inside: bool = False, any_form: bool = Fals
     def supported(fx: torch.fx.Node) -> bool:
         if fx not in named:
             return True
-        kept = any_form and any(named[fx]["operator"].startswith(form) for form in asked.forms)
+        name = named[fx]["operator"]
+        kept = any_form and any(name == form or name.startswith(f"{form}.") for form in asked.forms)
+        kept |= without_overload and f"torch.ops.{name.rpartition('.')[0]}" in asked.in_pytorch
         return asked.supported(named[fx]) and not kept
 
     runs = partitioner.split(torch.fx.GraphModule(torch.nn.Module(), graph), supported, 1)
@@ -233,12 +242,12 @@ _MISTAKES: Sequence[tuple[str, Callable[[Question], Found], str]] = (
         "The setting is the smallest size that stays in TensorRT.",
     ),
     (
-        "Two segments in PyTorch follow each other.",
+        "In your answer, two segments in PyTorch follow each other. They must be one.",
         _not_joined,
         "What happens with a small segment, and with the segments before and after it?",
     ),
     (
-        "The first segment is always in TensorRT.",
+        "Your first segment is in TensorRT, although a node without inputs is not supported.",
         lambda asked: split(asked, starts_inside=True),
         "Can the first segment be in PyTorch? Look at the nodes that read no other node.",
     ),
@@ -246,6 +255,11 @@ _MISTAKES: Sequence[tuple[str, Callable[[Question], Found], str]] = (
         "Names in another form than torch.ops.NAME were kept in PyTorch.",
         lambda asked: split(asked, any_form=True),
         "2.2.0 ignores a name that is not written in full. Which names are equal to 'torch.ops.' and the operator?",
+    ),
+    (
+        "Names without an overload, such as 'torch.ops.aten.relu', were kept in PyTorch.",
+        lambda asked: split(asked, without_overload=True),
+        "2.2.0 ignores a name that is not written in full. An operator ends in its overload, such as '.default'.",
     ),
 )
 
@@ -259,9 +273,8 @@ def described(found: Sequence[Answered]) -> tuple[str, str]:
         if wrong_ones and all(_same(one.found, rule(one.question)) for one in wrong_ones):
             return words, hint
     if wrong_ones:
-        one = wrong_ones[0]
         return (
-            f"A graph of {len(one.question.nodes)} nodes has {_counted(one.right)}, and segments returned {_counted(one.found)}.",
+            _misplaced(wrong_ones[0]),
             "Write down for a small graph which nodes are available at the beginning, and which after each segment.",
         )
     if failed := next((one.failed for one in found if one.failed), ""):
@@ -270,8 +283,23 @@ def described(found: Sequence[Answered]) -> tuple[str, str]:
     return _described_reasons(wrong_why) if wrong_why else ("", "")
 
 
-def _counted(found: Collection[Any]) -> str:
-    return f"{len(found)} segment{'' if len(found) == 1 else 's'}"
+def _misplaced(one: Answered) -> str:
+    """The first node whose segment is wrong, with both segments."""
+    right, found = _numbered(one.right), _numbered(one.found)
+    size = len(one.question.nodes)
+    for node in one.question.nodes:
+        name = node["name"]
+        if right[name] != found[name]:
+            return f"In a graph of {size} nodes, {name} must be in {right[name]}, and segments put it in {found[name]}."
+    return f"In a graph of {size} nodes, segments returned {len(one.found)} segments, expected {len(one.right)}: one is empty."
+
+
+def _numbered(found: Found) -> dict[str, str]:
+    return {
+        name: f"segment {number} ({'TensorRT' if place else 'PyTorch'})"
+        for number, (place, names) in enumerate(found, 1)
+        for name in names
+    }
 
 
 def _described_reasons(one: Answered) -> tuple[str, str]:
