@@ -262,6 +262,20 @@ MISTAKES = {
             0,
         ),
         "reasons": ({'= "kept"': '= "no converter"'}, "The reason of node_", "one reason only", 1.5),
+        "kept_first": (
+            {
+                """if node["operator"] not in converters:
+            said[node["name"]] = "no converter"
+        elif f"torch.ops.{node['operator']}" in in_pytorch:
+            said[node["name"]] = "kept\"""": """if f"torch.ops.{node['operator']}" in in_pytorch:
+            said[node["name"]] = "kept"
+        elif node["operator"] not in converters:
+            said[node["name"]] = "no converter\""""
+            },
+            "is 'kept', expected 'no converter'",
+            "one reason only",
+            1.5,
+        ),
         "reasons_of_all": ({'if node["name"] not in outside:': "if False:"}, "expected None", "Only nodes in PyTorch", 1.5),
         "a_name_is_missing": ({"return found\n\n\ndef": "return found[1:]\n\n\ndef"}, "each node once", "the same answer", 0),
         "an_error": ({"list(waiting)": "liste(waiting)"}, "NameError", "the same answer", 0),
@@ -324,28 +338,28 @@ MISTAKES = {
         "another_weight": (
             {"nn.Linear(WIDTH, 10)": "nn.Linear(WIDTH, 11)"},
             "'head.weight' with the shape [11, 48]",
-            "compiled(Rewritten()",
+            "Correct it",
             0,
         ),
         "one_more_weight": (
             {"self.head =": "self.more = nn.Linear(2, 2)\n        self.head ="},
             "'more.weight' with the shape [2, 2], expected None",
-            "compiled(Rewritten()",
+            "Correct it",
             0,
         ),
         "a_branch": (
             {"x = torch.relu(self.embed(rows))": "x = self.embed(rows)\n        if x.mean() > 0: x = x + 1"},
             "cannot be exported",
-            "the same error",
+            "Correct it",
             0,
         ),
-        "a_tuple": ({"return self.head(": "return 1, self.head("}, "must return one tensor", "the same error", 0),
-        "another_shape": ({"return self.head(": "return self.norm1("}, "expected logits of shape (8, 10)", "the same error", 0),
-        "renamed": ({"class Rewritten": "class Better"}, "defines no class Rewritten", "the same error", 0),
+        "a_tuple": ({"return self.head(": "return 1, self.head("}, "must return one tensor", "Correct it", 0),
+        "another_shape": ({"return self.head(": "return self.norm1("}, "expected logits of shape (8, 10)", "Correct it", 0),
+        "renamed": ({"class Rewritten": "class Better"}, "defines no class Rewritten", "Correct it", 0),
         "random": (
             {"x = torch.relu(self.embed(rows))": "x = torch.relu(self.embed(rows + torch.rand(1)))"},
             "does not run",
-            "the same error",
+            "Correct it",
             0,
         ),
     },
@@ -354,6 +368,7 @@ MISTAKES = {
         "default_size": ({"error(kept, 1)": "error(kept)"}, "min_block_size above 1", "proves nothing", None),
         "no_nan": ({"isnan(engine) or ": ""}, "not found", "NaN", 1),
         "absolute": ({"engine > 10 * eager": "engine > 0.01"}, "not found", "in the same type", 0),
+        "too_lax": ({"engine > 10 * eager": "engine > 70 * eager"}, "not found", "in the same type", 0),
         "too_strict": ({"engine > 10 * eager": "engine > eager"}, "follows errors that are rounding", "a few times as much", 0),
         "only_one": ({"+ (among(second) if wrong(second) else [])": ""}, "in a model with 2", "the other one", 1),
         "one_by_one": (

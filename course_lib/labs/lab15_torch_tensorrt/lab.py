@@ -19,7 +19,7 @@ from course_lib.labs.framework.task import Outcome, Task
 from course_lib.labs.lab15_torch_tensorrt.judge import rewriting, searching, segmenting, serving
 
 SEGMENTS, MODEL, SEARCH, SERVICE = "segments.py", "model.py", "search.py", "service.py"
-_FAILED_HINT = "Import the file in the notebook and call its functions: the same error appears there."
+_FAILED_HINT = "Compare the file with requirement 1 of the task. The message says what failed in the grader's process."
 Criteria = tuple[list[Criterion], list[Criterion]]
 
 
@@ -89,7 +89,7 @@ class InsidePyTorch(Lab):
 
     def _model(self, found: rewriting.Rewriting) -> Outcome:
         if found.empty:
-            return self._empty("model", "Rewritten")
+            return self._empty("model", "A method of Rewritten")
         said, hint = rewriting.described(found)
         if found.said:
             return self.outcome("model", "none", EngineError(f"{MODEL}: {said}"), hint)

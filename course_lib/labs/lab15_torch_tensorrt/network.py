@@ -49,7 +49,7 @@ class Reader(nn.Module):
         return attended.transpose(1, 2).reshape(BATCH, ROWS, WIDTH)
 
     def middle(self, x: Tensor) -> Tensor:
-        """The median of all rows. Of 32 sorted rows, it is number 16."""
+        """The median of all rows. It is the 16th of 32 sorted rows."""
         return x.median(dim=1, keepdim=True).values
 
     def summary(self, x: Tensor) -> Tensor:

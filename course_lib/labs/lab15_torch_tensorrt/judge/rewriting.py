@@ -182,7 +182,8 @@ _HINTS = {
 def described(found: Rewriting) -> tuple[str, str]:
     """The mistake that explains the result, in words, with a hint."""
     if found.said:
-        return f"{found.said}.", "Run the cell after the file: `compiled(Rewritten(), rows)` shows the same error."
+        hint = "Correct it, run the cell that writes the file and the cell after it, then check again."
+        return f"{found.said}.", hint
     if found.resembles:
         return _RESEMBLES[found.resembles]
     if found.eager > SAME:
@@ -191,7 +192,8 @@ def described(found: Rewriting) -> tuple[str, str]:
     if found.compiled > SAME:
         return (
             "The module is right in PyTorch, and wrong as 2.2.0 computes it: it exchanges query and value of an attention.",
-            "`values(rows)` and `values(rows, eager=True)` have the result of each node. Which one is the first to differ?",
+            "`rewritten.values(rows)` and `rewritten.values(rows, eager=True)` have the result of each node. "
+            "Which one is the first to differ?",
         )
     if found.unrecorded:
         return (

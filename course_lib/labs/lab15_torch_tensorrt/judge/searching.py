@@ -22,6 +22,7 @@ _LEAST, _MOST = 32, 40
 _WRONG = (0, 1, 1, 1, 2, 2)  # in each model
 # Error of PyTorch in this type, and the least error of a wrong operator. An approximation in FP32 is off by less than FP16 rounds.
 _TYPES = ((3e-7, 2e-4), (7e-4, 0.05), (3e-3, 0.2))
+_LEAST_TIMES, _NEAR = 60, 1  # times PyTorch's error: the least error of a wrong operator; the model with an error near it
 _ROUNDING = (0.5, 3.0)  # times PyTorch's error: what the engine rounds
 
 
@@ -65,6 +66,8 @@ def models(rng: np.random.Generator) -> list[Model]:
         eager, least = _TYPES[index % len(_TYPES)]
         names = rng.choice(kinds, count, replace=False)
         wrong = {str(name): float(least * rng.uniform(1, 20)) for name in names}
+        if index == _NEAR:
+            wrong[str(names[0])] = float(_LEAST_TIMES * eager * rng.uniform(1.0, 1.05))
         if index == len(_WRONG) - 1:
             wrong[str(names[0])] = float("nan")
         made.append(Model(chain, wrong, eager, rng, budget(len(kinds))))

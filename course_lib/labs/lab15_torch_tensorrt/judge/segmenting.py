@@ -60,6 +60,10 @@ def questions(rng: np.random.Generator) -> list[Question]:
         right = [split(one) for one in asked]
         if all(
             [_same(rule(one), want) for one, want in zip(asked, right, strict=True)].count(False) for _, rule, _ in _MISTAKES
+        ) and any(
+            f"torch.ops.{node['operator']}" in one.in_pytorch and node["operator"] in _LACKING
+            for one in asked
+            for node in one.nodes
         ):
             return asked
 
@@ -84,6 +88,8 @@ def _drawn(rng: np.random.Generator, *, plain: bool) -> Question:
             "aten::relu",
             f"torch.ops.{without_overload}",
         ]
+    if kept:
+        kept.append(f"torch.ops.{rng.choice(_LACKING)}")  # it lacks a converter, which is its reason
     return Question(nodes, kept, 1 if plain else int(rng.choice([2, 3, 4, 5, size])))
 
 
