@@ -355,6 +355,12 @@ MISTAKES = {
         ),
         "a_tuple": ({"return self.head(": "return 1, self.head("}, "must return one tensor", "Correct it", 0),
         "another_shape": ({"return self.head(": "return self.norm1("}, "expected logits of shape (8, 10)", "Correct it", 0),
+        "one_stub": (
+            {"return torch.exp(": "raise NotImplementedError\n        return torch.exp("},
+            "A method of Rewritten is still empty",
+            "Write its body",
+            0,
+        ),
         "renamed": ({"class Rewritten": "class Better"}, "defines no class Rewritten", "Correct it", 0),
         "random": (
             {"x = torch.relu(self.embed(rows))": "x = torch.relu(self.embed(rows + torch.rand(1)))"},
