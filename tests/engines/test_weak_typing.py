@@ -45,7 +45,11 @@ class CastLayer(Layer):
 
 
 TRT = SimpleNamespace(
-    BuilderFlag=SimpleNamespace(OBEY_PRECISION_CONSTRAINTS="obey"), float16=HALF, float32=SINGLE, ICastLayer=CastLayer
+    NetworkDefinitionCreationFlag=SimpleNamespace(__members__={"EXPLICIT_BATCH": 0}),
+    BuilderFlag=SimpleNamespace(OBEY_PRECISION_CONSTRAINTS="obey"),
+    float16=HALF,
+    float32=SINGLE,
+    ICastLayer=CastLayer,
 )
 
 
@@ -102,6 +106,11 @@ def test_casts_constants_and_integers_are_left_alone() -> None:
     others = [Layer("CONSTANT", "", "w"), Layer("SHUFFLE", "w", "v"), Layer("SHAPE", "x", "s", INTEGER), to(INTEGER, "x", "i")]
     arithmetic = Layer("ELEMENTWISE", "i,s", "j", INTEGER)
     assert demanded(to(HALF, "x", "a"), Layer("CONVOLUTION", "a", "b"), *others, arithmetic) == ["", HALF, "", "", "", "", ""]
+
+
+def test_later_versions_take_types_from_the_graph() -> None:
+    flags = SimpleNamespace(__members__={"STRONGLY_TYPED": 1})
+    demand_half(SimpleNamespace(NetworkDefinitionCreationFlag=flags), None, None)
 
 
 def test_a_missing_input_and_an_input_in_fp16() -> None:

@@ -23,7 +23,7 @@ def cleaned(content: bytes) -> str:
     """The notebook as JSON, without outputs and without what chooses another highlighter.
 
     Raises:
-        Exception: it is not a valid notebook or too large; the first line of the text says why.
+        Exception: it is not a valid notebook or too large; the text says why, in one line.
     """
     if len(content) > MOST_BYTES:
         raise ValueError(f"more than {MOST_BYTES >> 20} MiB")
@@ -64,7 +64,10 @@ def _validate(text: str) -> None:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the first line on standard error is the reason
-        nbformat.validate(nbformat.reads(text, as_version=4))
+        try:
+            nbformat.validate(nbformat.reads(text, as_version=4))
+        except nbformat.ValidationError as error:  # the other lines show the schema and the cell
+            raise ValueError(str(error).partition("\n")[0][:200]) from None
 
 
 def _source(cell: dict[str, Any]) -> str:

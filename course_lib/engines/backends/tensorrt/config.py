@@ -28,7 +28,7 @@ def configure(trt: Any, builder: Any, network: Any, recipe: Mapping[str, Any], b
     config.set_memory_pool_limit(trt.MemoryPoolType.WORKSPACE, recipe["workspace_mib"] * MIB)
     config.builder_optimization_level = recipe["optimization_level"]
     _set_flags(trt, config, recipe)
-    if weakly_typed(trt) and recipe["precision"] == "fp16":
+    if recipe["precision"] == "fp16":
         demand_half(trt, network, config)
     _set_tactic_sources(trt, config)
     _share_profiles(trt, config)

@@ -18,7 +18,13 @@ def demand_half(trt: Any, network: Any, config: Any) -> None:
 
     It also ignores casts. In a graph of mixed types, layers that the author kept in FP32 are therefore bound to FP32, because they
     may overflow in FP16. Of the other layers, only those that multiply matrices are bound. The builder chooses for the cheap ones.
+    Later versions take their types from the graph.
     """
+    if weakly_typed(trt):
+        _bind(trt, network, config)
+
+
+def _bind(trt: Any, network: Any, config: Any) -> None:
     config.set_flag(trt.BuilderFlag.OBEY_PRECISION_CONSTRAINTS)
     written = written_types(trt, network)
     mixed = trt.float16 in written.values()
