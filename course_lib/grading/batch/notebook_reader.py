@@ -67,7 +67,7 @@ def _validate(text: str) -> None:
         try:
             nbformat.validate(nbformat.reads(text, as_version=4))
         except nbformat.ValidationError as error:  # the other lines show the schema and the cell
-            raise ValueError(str(error).partition("\n")[0][:200]) from None
+            raise nbformat.ValidationError(str(error).partition("\n")[0][:200]) from None
 
 
 def _source(cell: dict[str, Any]) -> str:
