@@ -687,12 +687,12 @@ def test_on_a_gpu_mixed_has_to_be_fast(fp32_ms, reference_ms, yours_ms, tier):
 
 
 def test_speed_is_graded_where_a_gpu_runs_the_engines(monkeypatch):
-    assert not lab04_speed.graded(Examiner(runner="openvino"))
+    assert not Examiner(runner="openvino").on_gpu
     monkeypatch.setattr(session, "device", lambda: "cpu")
-    assert not lab04_speed.graded(Examiner(runner="onnxruntime"))
+    assert not Examiner(runner="onnxruntime").on_gpu
     monkeypatch.setattr(session, "device", lambda: "cuda")
-    assert lab04_speed.graded(Examiner(runner="onnxruntime"))
-    assert lab04_speed.graded(Examiner(runner="tensorrt"))
+    assert Examiner(runner="onnxruntime").on_gpu
+    assert Examiner(runner="tensorrt").on_gpu
 
 
 @pytest.mark.slow

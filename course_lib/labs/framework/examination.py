@@ -109,6 +109,11 @@ class Examiner:
         return find(split_target(self.builder)[0]).newest_opset(_builder_version(self.builder))
 
     @property
+    def on_gpu(self) -> bool:
+        """Whether a GPU runs the engines."""
+        return not find(split_target(self.runner)[0]).on_cpu()
+
+    @property
     def for_ours(self) -> Examiner:
         """The same for the course's own work, whose time is not the submission's."""
         return replace(self, launcher=uncharged(self.launcher), bare_launcher=uncharged(self.bare_launcher))

@@ -38,7 +38,7 @@ class Lab(ABC):
         Mapping[str, str]
     ] = {}  # where to look after a failed build, by `CourseError.code`; "" for all others
     process_s: ClassVar[float] = (
-        150.0  # for which the grader waits for all processes of a submission; a right one takes a fifth
+        150.0  # that the grader waits on a CPU for all processes of a submission; references take up to 17 s
     )
     speed: ClassVar[Tiers | None] = None  # of a lab whose task "speed" follows from a race alone
 

@@ -173,7 +173,7 @@ class MixedPrecision(Lab):
             return Examination((right, wrong), plan, figures=figures)
         idle = _idle_attentions(rounded, recipe, plan, on_cpu)
         kernels, comparison = self._kernels(replace(yours, attention=yours.attention - idle), reference, idle), None
-        if lab04_speed.graded(examiner) and kernels.tier == "full":
+        if examiner.on_gpu and kernels.tier == "full":
             speed = lab04_speed.measured(model, recipe, plan, examiner)
             kernels, comparison = self._with_speed(kernels, speed), speed.comparison
         return Examination((right, kernels), plan, comparison, figures)

@@ -126,6 +126,16 @@ def test_running_out_of_time_is_never_a_fault_of_the_examiner():
 # Whole submissions
 
 
+def test_tensorrt_on_a_gpu_has_time_to_build(monkeypatch, tmp_path):
+    """It times kernels: whole gradings of references took up to 261 s there."""
+    seconds = []
+    monkeypatch.setattr(judging, "Allowance", lambda most, said: seconds.append(most) or Allowance(most, said))
+    for on_gpu in (False, True):
+        monkeypatch.setattr(Examiner, "on_gpu", on_gpu)
+        judging.judge(LAB, tmp_path, trusted=True)
+    assert seconds[0] == LAB.process_s and seconds[1] > 2 * 261
+
+
 @needs_sandbox
 @pytest.mark.parametrize("where", ["import time; time.sleep(0.7)\n", "import time; time.sleep(2)\n"])
 def test_a_right_submission_that_sleeps_in_every_process_is_stopped(tmp_path, monkeypatch, where):
