@@ -308,7 +308,7 @@ def _kernel() -> Reader:
 
 def _four_bits() -> Reader:
     """Also of scales.py: arrays for each call of each function."""
-    from course_lib.labs.framework.learner_code import encoded
+    from course_lib.labs.framework.sandboxed.learner_code import encoded
     from course_lib.labs.lab11_four_bits.judge import functions
 
     calls = [encoded(array) for array in (np.arange(8, dtype=np.uint8), np.ones((2, 3), np.float32))]
@@ -343,7 +343,7 @@ def _trace() -> Reader:
 
 def _training() -> Reader:
     """Arrays of `fold` and `train`, read and checked."""
-    from course_lib.labs.framework.learner_code import encoded
+    from course_lib.labs.framework.sandboxed.learner_code import encoded
     from course_lib.labs.lab13_qat.judge import functions, training
     from course_lib.labs.lab13_qat.sandboxed.torch_forward import LAYERS
 

@@ -11,9 +11,9 @@ from typing import Any
 from course_lib._util.plain_text import plain
 from course_lib.engines.worker.parent import Launcher
 from course_lib.errors import EngineError
-from course_lib.labs.framework import call_back, learner_code
 from course_lib.labs.framework.conversation import Conversation
 from course_lib.labs.framework.isolation import text_command
+from course_lib.labs.framework.sandboxed import call_back, learner_code
 from course_lib.labs.framework.submission_files import read_text
 
 MAX_BYTES = 64 << 10  # of a file

@@ -14,8 +14,8 @@ import numpy as np
 from course_lib._util.plain_text import plain
 from course_lib.engines.worker.parent import Launcher
 from course_lib.errors import EngineError
-from course_lib.labs.framework import learner_code
 from course_lib.labs.framework.isolation import read_hostile, run_isolated, text_command
+from course_lib.labs.framework.sandboxed import learner_code
 from course_lib.labs.framework.submission_files import read_text
 
 _T = TypeVar("_T")

@@ -7,8 +7,9 @@ import sys
 import pytest
 
 from course_lib.errors import EngineError
-from course_lib.labs.framework import isolation, learner_code
+from course_lib.labs.framework import isolation
 from course_lib.labs.framework.conversation import Conversation
+from course_lib.labs.framework.sandboxed import learner_code
 
 _ECHO = "import sys\nfor line in sys.stdin: print(line, end='', flush=True)"
 
@@ -29,7 +30,7 @@ def test_a_line_that_is_too_long_is_not_kept():
 
 def test_a_program_of_texts_sees_what_came_before_it():
     command = isolation.text_command(learner_code)
-    assert "course_lib.labs.framework.learner_code" in command[-1]
+    assert "course_lib.labs.framework.sandboxed.learner_code" in command[-1]
     with pytest.raises(EngineError, match="without an answer"):  # it has no `main`
         isolation.run_isolated(command, b"", time_limit_s=60, max_bytes=10)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from course_lib.labs.framework.learner_code import OnlyPackages, answered, run
+from course_lib.labs.framework.sandboxed.learner_code import OnlyPackages, answered, run
 
 METHODS = ("percentile", "entropy")
 

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from course_lib.labs.framework.learner_code import OnlyPackages, described, loaded
+from course_lib.labs.framework.sandboxed.learner_code import OnlyPackages, described, loaded
 
 FILE = "pipeline.py"
 ENGINE_ROW = "engine"  # the row of a timeline on which the engine's own work stands

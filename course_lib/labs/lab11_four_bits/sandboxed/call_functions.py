@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from course_lib.labs.framework.learner_code import OnlyPackages, answered, decoded, encoded, numbers, run
+from course_lib.labs.framework.sandboxed.learner_code import OnlyPackages, answered, decoded, encoded, numbers, run
 
 PACKING, SCALES = "packing.py", "scales.py"
 

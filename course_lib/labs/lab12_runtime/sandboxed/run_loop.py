@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from course_lib import standin
-from course_lib.labs.framework import learner_code
-from course_lib.labs.framework.learner_code import decoded, described, failure, loaded
+from course_lib.labs.framework.sandboxed import learner_code
+from course_lib.labs.framework.sandboxed.learner_code import decoded, described, failure, loaded
 from course_lib.labs.lab12_runtime.network import VERSION
 from course_lib.standin import cuda_driver, gpu
 from course_lib.standin.trace import FIELDS, as_json

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from course_lib.labs.framework.learner_code import OnlyPackages, answered, decoded, encoded, numbers, run
+from course_lib.labs.framework.sandboxed.learner_code import OnlyPackages, answered, decoded, encoded, numbers, run
 
 FILE = "qat.py"
 

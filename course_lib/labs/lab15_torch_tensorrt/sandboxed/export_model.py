@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from course_lib.labs.framework.learner_code import OnlyPackages, answered, encoded, run
+from course_lib.labs.framework.sandboxed.learner_code import OnlyPackages, answered, encoded, run
 
 CLASS = "Rewritten"
 MOST_NODES = 2000

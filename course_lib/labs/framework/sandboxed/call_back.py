@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from course_lib.labs.framework.learner_code import OnlyPackages, failure, loaded
+from course_lib.labs.framework.sandboxed.learner_code import OnlyPackages, failure, loaded
 
 _PIECE = 1 << 16
 _MOST_CONTENT = 4 << 20  # bytes of a file that are read
