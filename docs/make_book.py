@@ -52,9 +52,10 @@ def prepare(source: Path) -> bool:
         *(ROOT / "docs").glob("_static/*"),
     ]
     pages |= {str(file.relative_to(ROOT / "docs")): file.read_bytes() for file in copied}
-    notebooks = [*ROOT.glob("lectures/*.ipynb"), *ROOT.glob("lectures/figures/*"), *ROOT.glob("labs/*/*.ipynb")]
-    # the book has the pages of docs/ at its root
-    pages |= {str(file.relative_to(ROOT)): file.read_bytes().replace(b"../docs/", b"../") for file in notebooks}
+    pages |= {str(file.relative_to(ROOT)): file.read_bytes() for file in ROOT.glob("lectures/figures/*")}
+    for notebook in (*ROOT.glob("lectures/*.ipynb"), *ROOT.glob("labs/*/*.ipynb")):
+        # the book has the pages of docs/ at its root
+        pages[str(notebook.relative_to(ROOT))] = re.sub(rb"(\]\((?:\.\./)+)docs/", rb"\1", notebook.read_bytes())
     pages["cookbook.md"] = _cookbook().encode()
     pages["search_scorer.js"] = _search_scorer().encode()
     pages["names_by_version.md"] = _names_by_version().encode()

@@ -17,7 +17,7 @@ from course_lib.errors import EngineError
 from course_lib.labs import Examiner, Outcome
 from course_lib.labs.framework.isolation import Rejected
 from course_lib.labs.lab15_torch_tensorrt import network, program, reference, release
-from course_lib.labs.lab15_torch_tensorrt.emulated import EXCHANGED, RIGHT, UNRECORDED, attention_form, compiled
+from course_lib.labs.lab15_torch_tensorrt.emulated import attention_form, compiled
 from course_lib.labs.lab15_torch_tensorrt.judge import rewriting, searching, segmenting, serving
 from course_lib.labs.lab15_torch_tensorrt.sandboxed import export_model, run_program
 from course_lib.models import classifier, encoder
@@ -140,7 +140,7 @@ def test_the_attention_is_wrong_in_the_form_that_was_wrong_on_a_gpu(style):
 def test_the_encoder_has_the_operators_that_were_recorded():
     row = H200.case("attention", "the course's encoder")
     found = compiled(encoder(), torch.rand(8, 32, 32))
-    assert found.attentions() == [RIGHT] * 4
+    assert found.attentions() == [release.RIGHT] * 4
     (segment,), (block,) = found.segments, row["blocks"]
     assert segment.in_tensorrt and sorted(segment.operators) == sorted(map(_short, block["operators"]))
 
@@ -152,7 +152,7 @@ def _short(name: str) -> str:
 def test_the_given_model_has_seven_segments_and_a_wrong_attention():
     given, rows = network.reader(), network.inputs(np.random.default_rng(1))
     found = compiled(given, rows)
-    assert len(found.segments) == 7 and found.engines == 4 and found.attentions() == [EXCHANGED]
+    assert len(found.segments) == 7 and found.engines == 4 and found.attentions() == [release.EXCHANGED]
     assert [name for name, _ in found.in_pytorch()] == ["aten.cumprod.default", "aten.median.dim", "aten.max.dim"]
     with torch.inference_mode():
         right = given(rows)
@@ -628,7 +628,7 @@ def test_forms_of_attention_that_were_not_recorded():
 
         nodes = compiled(Masked(), x).graph.graph.nodes
         (node,) = (one for one in nodes if release.name_of(one) == release.ATTENTION)
-        assert attention_form(node) == UNRECORDED
+        assert attention_form(node) == release.UNRECORDED
 
 
 def test_settings_without_an_engine_are_described():

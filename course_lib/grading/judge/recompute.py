@@ -58,9 +58,9 @@ def misplaced(document: Mapping[str, Any], path: Path) -> list[str]:
         return []
     expected = {"student": path.absolute().parent.name, "lab": path.stem}
     return [
-        f"it is the verdict of the {what} {plain(found, 80)!r}, and the folder is that of {plain(here)!r}"
+        f"it is the verdict of the {what} {plain(str(document[what]), 80)!r}, and the folder is that of {plain(here)!r}"
         for what, here in expected.items()
-        if (found := document.get(what, here) if isinstance(document.get(what, here), str) else "?") != here
+        if document.get(what, here) != here
     ]
 
 

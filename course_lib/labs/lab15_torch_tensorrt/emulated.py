@@ -18,20 +18,18 @@ from course_lib.labs.lab15_torch_tensorrt.partitioner import Segment, partition
 from course_lib.labs.lab15_torch_tensorrt.program import built
 from course_lib.labs.lab15_torch_tensorrt.sandboxed.export_model import described
 
-RIGHT, EXCHANGED, UNRECORDED = "right", "query and value exchanged", "not recorded"
-
 
 def attention_form(node: torch.fx.Node) -> str:
-    """What 2.2.0 makes of a fused attention: `RIGHT`, `EXCHANGED`, or `UNRECORDED` if no GPU has run this form."""
+    """What 2.2.0 makes of a fused attention, in the words of `release`."""
     if len(node.args) != 3 or node.kwargs:
-        return UNRECORDED
+        return release.UNRECORDED
     names = {release.name_of(need) for need in node.args if isinstance(need, torch.fx.Node)}
     if names == {"aten.squeeze.dim"}:
-        return EXCHANGED  # the parts of `unbind`
+        return release.EXCHANGED  # the parts of `unbind`
     if names == {"aten.permute.default"}:
-        return RIGHT  # of three projections, or of the parts of `chunk`
+        return release.RIGHT  # of three projections, or of the parts of `chunk`
     parts = all(need.target is operator.getitem and "split" in str(need.args[0]) for need in node.all_input_nodes)
-    return RIGHT if parts else UNRECORDED
+    return release.RIGHT if parts else release.UNRECORDED
 
 
 @dataclass(frozen=True)
@@ -77,7 +75,7 @@ class Compiled:
                 elif node.op == "call_function":
                     args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), found.__getitem__)
                     wrong = not eager and node in inside and release.name_of(node) == release.ATTENTION
-                    if wrong and attention_form(node) == EXCHANGED:
+                    if wrong and attention_form(node) == release.EXCHANGED:
                         args = args[::-1]
                     found[node] = node.target(*args, **kwargs)
                 else:

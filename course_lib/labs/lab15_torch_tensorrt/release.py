@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 TABLE = Path(__file__).with_name("release_2_2_0.json")
 MIN_BLOCK_SIZE = 5  # its default
 ATTENTION = "scaled_dot_product_attention"
+# what it makes of a fused attention: the last one if no GPU has run its form
+RIGHT, EXCHANGED, UNRECORDED = "right", "query and value exchanged", "not recorded"
 _CASTS = (
     "float32",
     "int32",

@@ -65,7 +65,7 @@ class Rewriting:
     @property
     def unrecorded(self) -> int:
         """Fused attentions in a form that was not recorded."""
-        return sum(form not in ("right", "query and value exchanged") for form in self.attentions)
+        return sum(form not in (release.RIGHT, release.EXCHANGED) for form in self.attentions)
 
 
 def examined(source: Path, rng: np.random.Generator, own: Launcher | None, launcher: Launcher | None) -> Rewriting:

@@ -1,1 +1,1 @@
-"""Programs of lab 15: two run learner code, one runs an exported program."""
+"""Programs of lab 15: one exports a learner's module, the other one runs the exported graph."""
