@@ -62,8 +62,8 @@ class Held:
     def time(self, name: str, batch: int, index: int) -> float:
         """Milliseconds of the second of two calls.
 
-        The first one wakes this process and brings its work back to the GPU. Without it, a call of TensorRT's process took 0.14 ms more
-        among others than in a row, a third of ResNet-50's time at batch 1, and one of torch's process, which holds most candidates, 0.02.
+        Without the first one, calls of ResNet-50's engines took 0.13 to 0.16 ms more among other candidates than in a row, and those of
+        PyTorch's compiled graphs up to 0.02 (`course_lib/records/resnet50_h200.json`). Probably a process has to wake up.
         """
         feeds = self._feeds(name, batch, index)
         self._subjects[name].time_ms(feeds)
