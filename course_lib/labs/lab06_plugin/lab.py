@@ -117,7 +117,7 @@ class RopeLab(Lab):
                     "Fix the results of task 1 first.",
                 )
             return judge_speed(
-                case, yours.launch_s(case), *gpu.reference_s(case, examiner.launcher), judge_memory(watched).hint
+                case, yours.launch_s(case), *gpu.reference_s(case, examiner.for_ours.launcher), judge_memory(watched).hint
             )
         except EngineError as error:
             return Judgment("none", str(error), "Compile it with nvcc and run it: the same error appears there.")
@@ -158,7 +158,7 @@ class RopeLab(Lab):
 def _nvcc_works(examiner: Examiner) -> bool:
     """Whether nvcc compiles the course's own kernel here, so that another kernel's failure is that kernel's."""
     try:
-        compile_ptx(SOURCE.read_text(), examiner.launcher)
+        compile_ptx(SOURCE.read_text(), examiner.for_ours.launcher)
     except EngineError:
         return False
     return True

@@ -11,7 +11,6 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from course_lib.engines import Environment, Plan, Worker, split_target
-from course_lib.engines.worker.allowance import uncharged
 from course_lib.errors import EngineError
 from course_lib.labs.framework.examination import MOST_ANSWERED, Examiner, TimedWorker
 from course_lib.labs.framework.reference import ours as our_work
@@ -77,7 +76,7 @@ def started(source: str, examiner: Examiner, *, ours: bool = False, record: bool
     runner = plan(examiner)
     _, environment = split_target(examiner.runner)
     # The worker adds arguments that start its own end; the child reads the last one, the library's folder.
-    launcher = uncharged(examiner.launcher) if ours else examiner.launcher
+    launcher = (examiner.for_ours if ours else examiner).launcher
     child = Environment("pipeline", (*environment.command, "-I", str(Path(stream_host.__file__).resolve())))
     with TimedWorker.start(
         Worker(child, launcher=launcher, timeout_s=TIME_LIMIT_S, most_bytes=MOST_ANSWERED), runner, ours=ours

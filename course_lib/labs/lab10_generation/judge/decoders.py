@@ -11,7 +11,6 @@ from typing import ClassVar
 import numpy as np
 
 from course_lib.engines import Worker
-from course_lib.engines.worker.allowance import uncharged
 from course_lib.engines.worker.environment import HERE
 from course_lib.errors import CourseError, EngineError, ExaminerFault
 from course_lib.labs.framework.examination import Examiner
@@ -46,7 +45,7 @@ class HostedDecoder(AbstractContextManager["HostedDecoder"]):
             EngineError: ONNX Runtime rejects the model.
             ExaminerFault: the same, with `ours`.
         """
-        launcher = uncharged(examiner.launcher) if ours else examiner.launcher
+        launcher = (examiner.for_ours if ours else examiner).launcher
         host = _Host(HERE, launcher=launcher, most_bytes=_MOST_ANSWERED)
         decoder = cls(host, ours)
         try:
