@@ -1205,6 +1205,15 @@ def test_without_the_bindings_an_instructor_decides(submission, monkeypatch):
     assert (found.tier, found.points) == ("inconclusive", 0) and "no registry" in found.message
 
 
+def test_no_part_of_the_contract_is_asked_without_a_change():
+    for seed in range(50):
+        rng = np.random.default_rng(seed)
+        asked = lab06_contract._questions(rng)
+        changed = lab06_contract._changed(asked, lab06_contract._secret(asked, rng))
+        same = {name for name in asked if [one.expected for one in asked[name]] == [one.expected for one in changed[name]]}
+        assert same == {"names_and_outputs", "interface", "creator_fields"}, seed
+
+
 def test_questions_are_drawn_anew():
     first, second = (lab06_contract._questions(np.random.default_rng(seed)) for seed in (1, 2))
     assert first.keys() == second.keys()

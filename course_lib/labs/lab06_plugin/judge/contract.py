@@ -190,12 +190,16 @@ def _questions(rng: np.random.Generator) -> dict[str, list[_Question]]:
 
 
 def _secret(asked: dict[str, list[_Question]], rng: np.random.Generator) -> dict[str, Any]:
-    """See `examine_plugin.Decoy`. Each question but those about the creator's fields makes one plugin."""
+    """See `examine_plugin.Decoy`. Each question but those about the creator's fields makes one plugin, and about half are changed."""
     names, step = list(_TYPES), int(rng.integers(1, 3))
-    made = sum(len(several) for name, several in asked.items() if name != "creator_fields")
+
+    def half(questions: list[_Question]) -> list[bool]:
+        """At least one of each part: the unchanged answers would be right for a part without."""
+        return (rng.permutation(len(questions)) % 2 == 0).tolist()
+
     return {
-        "created": (rng.permutation(made) % 2 > 0).tolist(),
-        "formats": (rng.random(len(asked["format"])) < 0.5).tolist(),
+        "created": [flag for name, several in asked.items() if name != "creator_fields" for flag in half(several)],
+        "formats": half(asked["format"]),
         "types": {name: names[(index + step) % 3] for index, name in enumerate(names)},
         "address": 256 * int(rng.integers(1, 1 << 30)),
         "stream": 16 * int(rng.integers(1, 1 << 30)),
