@@ -22,13 +22,13 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from course_lib import labs
 from course_lib.benchmark import compare
 from course_lib.engines import Plan, available_backends
 from course_lib.grading.judge.health import Device
@@ -37,9 +37,10 @@ from course_lib.labs import Examiner
 from course_lib.labs.framework import racing
 from course_lib.labs.framework.examination import TimedWorker
 from course_lib.labs.framework.racing import Pace, Tiers
+from course_lib.labs.lab01_first_engine.lab import MIN_SQNR_DB
+from course_lib.labs.lab01_first_engine.lab import lab as lab01
 from course_lib.recipe import Recipe
 
-LAB = labs.find("lab01")
 MARGIN = 0.10
 NAIVE_CALLS = 100
 _BUSY = """
@@ -58,8 +59,8 @@ def main() -> None:
     parser.add_argument("--sessions", type=int, default=12, help="to measure the true speed in")
     parser.add_argument("--output", type=Path)
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder, Examiner().baseline(LAB.source) as eager:
-        LAB.write_reference(Path(folder))
+    with tempfile.TemporaryDirectory() as folder, Examiner().baseline(lab01.source) as eager:
+        lab01.write_reference(Path(folder))
         plan = Examiner().runnable(Path(folder, "model.onnx"), Recipe.load(Path(folder, "recipe.toml")))
         truth = true_speed(eager, plan, options.sessions)
         print(f"true speed: {truth}", flush=True)
@@ -111,9 +112,10 @@ def grading(index: int, eager: TimedWorker, plan: Plan, truth: dict[str, float])
     with ExitStack() as stack:
         yours, reference = stack.enter_context(Examiner().engine(plan)), stack.enter_context(Examiner().reference(plan))
         device = Device.here()
+        examiner = Examiner(measured=device.measured)
         for patience in (1, PATIENCE):
-            limit = patience * Examiner().measure_s
-            raced = device.measured(lambda: racing.race(eager, reference, yours, images, tiers, time_limit_s=limit))  # noqa: B023
+            asking = replace(examiner, measure_s=patience * examiner.measure_s)
+            raced = racing.race(eager, reference, yours, images, tiers, asking, floor_db=MIN_SQNR_DB)
             tier = tiers.tier(raced.latencies())[0]
             if tier != "inconclusive":
                 break
