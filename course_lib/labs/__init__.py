@@ -1,5 +1,6 @@
 """The labs, each in one folder and found by its name, and their framework. To read a lab, start with its `lab.py`.
 
+What a lab runs beside the engines runs in their interpreter, which may have NumPy only. So this package imports nothing at once.
 Labs from other distributions are found too. Such a distribution names the module in the entry-point group ``course_lib.labs``,
 under the name of its folder, such as ``lab42_example = "example.lab"``.
 """
@@ -11,13 +12,20 @@ import re
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
+from typing import TYPE_CHECKING
 
+from course_lib._util.lazy_names import lazy
 from course_lib.errors import CourseError
-from course_lib.labs.framework.examination import Examination, Examiner
-from course_lib.labs.framework.lab import Lab
-from course_lib.labs.framework.task import Outcome, Task
 
-__all__ = ["Examination", "Examiner", "Lab", "Outcome", "Task", "find", "names"]
+if TYPE_CHECKING:
+    from course_lib.labs.framework.examination import Examination as Examination
+    from course_lib.labs.framework.examination import Examiner as Examiner
+    from course_lib.labs.framework.lab import Lab as Lab
+    from course_lib.labs.framework.task import Outcome as Outcome
+    from course_lib.labs.framework.task import Task as Task
+
+__getattr__, __dir__, _lazy = lazy(__name__)
+__all__ = [*_lazy, "find", "names"]
 
 
 @cache
@@ -48,6 +56,8 @@ def find(name: str) -> Lab:
     Raises:
         CourseError: no lab or several labs have a name that begins like that.
     """
+    from course_lib.labs.framework.lab import Lab
+
     matches = [known for known in names() if known == name or known.startswith(f"{name}_")]
     if len(matches) != 1:
         raise CourseError(f"no lab {name!r}: {_meant(name)}the course has {', '.join(names())}")

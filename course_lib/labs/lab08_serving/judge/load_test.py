@@ -159,6 +159,11 @@ def _ask(
             f"each server needs its own sandbox, which this machine does not allow ({plain(answer['unable'], 200)}): "
             "allow user namespaces inside of user namespaces"
         )
+    if "no servers" in answer:
+        raise ExaminerFault(
+            f"servers cannot be started with {' '.join(environment.command)} ({plain(answer['no servers'], 300)}): "
+            "it has to import NumPy and the backend"
+        )
     return answer, arrays
 
 

@@ -23,6 +23,7 @@ import numpy as np
 from course_lib.engines.worker import wire
 from course_lib.errors import WorkerDied
 from course_lib.labs.lab08_serving.sandboxed.isolation import descendants, send
+from course_lib.labs.lab08_serving.sandboxed.server_host import READY
 
 READY_S, ANSWER_S = 10.0, 5.0  # longest wait for a server to come up or to reload, and for one answer
 NOT_UP = "it was not up after"
@@ -99,7 +100,7 @@ class Nursery:
         quiet = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
         with theirs:
             command = [*interpreter, str(child), str(library), backend]
-            self._process = subprocess.Popen(command, stdin=theirs.fileno(), env=quiet)
+            self._process = subprocess.Popen(command, stdin=theirs.fileno(), stderr=subprocess.PIPE, env=quiet)
 
     def __enter__(self) -> Nursery:
         return self
@@ -107,7 +108,14 @@ class Nursery:
     def __exit__(self, *_: object) -> None:
         self._socket.close()
         self._process.kill()
-        self._process.wait()
+        self._process.communicate()
+
+    def failed(self) -> str:
+        """Why the process cannot start servers, in one line; empty if it can. No learner code has run before the first start."""
+        if self._socket.recv(1) == READY:
+            return ""
+        lines = self._process.communicate()[1].decode(errors="replace").split("\n")
+        return next((line.strip() for line in reversed(lines) if line.strip()), "it gave no reason")[:300]
 
     def start(self) -> tuple[int, int, int]:
         """Start a process: its id, and the descriptors of the pipes to it and from it."""

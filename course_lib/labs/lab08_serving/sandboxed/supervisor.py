@@ -35,6 +35,9 @@ def main() -> None:
         wire.send(1, {"unable": reason, "token": question["token"]})
         return
     with tempfile.TemporaryDirectory() as folder, Nursery(question["interpreter"], question["backend"]) as nursery:
+        if reason := nursery.failed():
+            wire.send(1, {"no servers": reason, "token": question["token"]})
+            return
         models = {}
         for name in question["models"]:
             models[name] = Path(folder, f"{name}.onnx")
