@@ -8,9 +8,10 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnxruntime
@@ -31,6 +32,9 @@ from benchmarks.sections.child import ready, run_sections
 from benchmarks.sections.observing import Rows, observed
 from course_lib.benchmark.comparison import compare
 from course_lib.engines.cuda.two_clocks import timed_ms
+
+if TYPE_CHECKING:
+    from course_lib.teaching.deployment.fallback_chain import Answers
 
 # Their times include what the first session of a process pays: seconds for TensorRT's kernel library.
 ALONE = ("versions", "caches", "latency")
@@ -78,10 +82,10 @@ def fallback(rows: Rows) -> None:
         ("determinant, profile shapes", DETERMINANT, tensorrt(**PROFILE), {}),
     ):
         profile = FOLDER / f"profile_{len(list(FOLDER.glob('profile_*')))}"
-        seen = observed(lambda m=model, p=providers, e=entries, f=profile: opened(m, p, entries=e, profile=f))
+        seen = observed(opened, model, providers, entries=entries, profile=profile)
         facts: dict[str, Any] = {**seen.facts(), "log": seen.lines("[E:", "[W:", "EP Error", "Falling back")[:8]}
         if seen.value is not None:
-            run = observed(lambda seen=seen: seen.value.run(None, images(8)))
+            run = observed(_ran, seen.value, 8)
             facts.update(providers=seen.value.get_providers(), run_failed=run.failed, run_log=run.lines("[E:", "[W:")[:6])
             facts["first_run_seconds"] = round(run.seconds, 3)
             if run.value is not None:
@@ -90,8 +94,13 @@ def fallback(rows: Rows) -> None:
         rows.add(name, **facts)
 
 
+def _ran(session: Any, count: int) -> Any:
+    """Its outputs for so many images."""
+    return session.run(None, images(count))
+
+
 def _reference(model: Path, count: int) -> Any:
-    return opened(model, (CPU,)).run(None, images(count))
+    return _ran(opened(model, (CPU,)), count)
 
 
 def options(rows: Rows) -> None:
@@ -107,7 +116,7 @@ def options(rows: Rows) -> None:
         ("a provider that this build lacks", ("ROCMExecutionProvider", CPU)),
         ("device 7", tensorrt(device_id=7)),
     ):
-        seen = observed(lambda p=providers: opened(CLASSIFIER, p))
+        seen = observed(opened, CLASSIFIER, providers)
         facts: dict[str, Any] = {**seen.facts(), "log": seen.lines("[E:", "[W:", "EP Error", "Falling back")[:6]}
         if seen.value is not None:
             facts["providers"] = seen.value.get_providers()
@@ -121,7 +130,7 @@ def batches(rows: Rows) -> None:
     seen = observed(lambda: opened(CLASSIFIER))
     rows.add("session", **seen.facts(), log=seen.lines("[W:", "[E:")[:3])
     for index, size in enumerate((8, 8, 3, 3, 8, 33, 33, 16)):
-        run = observed(lambda size=size: seen.value.run(None, images(size)))
+        run = observed(_ran, seen.value, size)
         facts: dict[str, Any] = {**run.facts(), "batch": size, "log": run.lines("[W:", "[E:")[:3]}
         if run.value is not None:
             facts["relative_error"] = relative_error(run.value, _reference(CLASSIFIER, size))
@@ -131,10 +140,10 @@ def batches(rows: Rows) -> None:
 def profiles(rows: Rows) -> None:
     """Shapes of a profile from 1 to 32: when the engine is built, and a batch outside."""
     for name, more in (("profile 1 to 32", {}), ("profile 1 to 32, FP16", {"trt_fp16_enable": True})):
-        seen = observed(lambda m=more: opened(CLASSIFIER, tensorrt(**PROFILE, **m)))
+        seen = observed(opened, CLASSIFIER, tensorrt(**PROFILE, **more))
         rows.add(f"{name}: session", **seen.facts())
         for size in (8, 1, 32, 33, 8) if seen.value is not None else ():
-            run = observed(lambda seen=seen, size=size: seen.value.run(None, images(size)))
+            run = observed(_ran, seen.value, size)
             facts: dict[str, Any] = {**run.facts(), "batch": size, "log": run.lines("[W:", "[E:")[:3]}
             if run.value is not None:
                 facts.update(
@@ -189,7 +198,7 @@ def course(rows: Rows) -> None:
     if seen.value is not None:
         facts["relative_error"] = relative_error([seen.value["logits"]], [right["logits"]])
     rows.add("TensorRTProvider", **facts)
-    ways = {
+    ways: dict[str, Callable[[], Answers]] = {
         "ONNX Runtime + TensorRT": lambda: TensorRTProvider(plan),
         "ONNX Runtime": lambda: SimpleNamespace(infer=lambda feeds: {"logits": opened(CLASSIFIER, (CPU,)).run(None, feeds)[0]}),
     }
@@ -220,7 +229,7 @@ def latency(rows: Rows) -> None:
     want, feeds = _reference(CLASSIFIER, 8), images(8)
     calls: dict[str, dict[str, Callable[[], Any]]] = {"host arrays": {}, "I/O binding": {}}
     for name, providers in ways.items():
-        seen = observed(lambda p=providers: opened(CLASSIFIER, p))
+        seen = observed(opened, CLASSIFIER, providers)
         facts: dict[str, Any] = seen.facts()
         if seen.value is None:
             rows.add(f"{name}: session", **facts)
@@ -229,9 +238,9 @@ def latency(rows: Rows) -> None:
         answer = session.run(None, feeds)
         facts.update(first_run_seconds=round(time.perf_counter() - started, 3), relative_error=relative_error(answer, want))
         rows.add(f"{name}: session", **facts, providers=session.get_providers())
-        calls["host arrays"][name] = lambda s=session: s.run(None, feeds)
+        calls["host arrays"][name] = partial(session.run, None, feeds)
         if name != "CPU":
-            bound = observed(lambda s=session: _bound(s, feeds))
+            bound = observed(_bound, session, feeds)
             if bound.value is not None:
                 calls["I/O binding"][name] = bound.value
             else:

@@ -58,7 +58,7 @@ def with_determinant() -> onnx.ModelProto:
         node("Flatten", ["p"], ["f"], "flatten"),
         node("Gemm", ["f", "w4"], ["logits"], "head", transB=1),
     ]
-    shapes_of = {"image": ["batch", 1, 32, 32], "logits": ["batch", 10]}
+    shapes_of: dict[str, list[str | int]] = {"image": ["batch", 1, 32, 32], "logits": ["batch", 10]}
     given, wanted = (helper.make_tensor_value_info(name, TensorProto.FLOAT, shapes_of[name]) for name in ("image", "logits"))
     graph = helper.make_graph(nodes, "determinant", [given], [wanted], weights)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)

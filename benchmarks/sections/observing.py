@@ -15,10 +15,11 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec
 
 from course_lib._util.files import write_atomically
 
+_P = ParamSpec("_P")
 _COLOR = re.compile(r"\x1b\[[0-9;]*m")
 _LONGEST = 1500  # characters of one text in a row
 
@@ -80,14 +81,14 @@ class Seen:
         }
 
 
-def observed(call: Callable[[], Any]) -> Seen:
-    """Run a call; whatever it raises is part of the answer."""
+def observed(call: Callable[_P, Any], *args: _P.args, **kwargs: _P.kwargs) -> Seen:
+    """Call a function with these arguments; whatever it raises is part of the answer."""
     seen = Seen()
     with _output() as printed, _log() as records, warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         started = time.perf_counter()
         try:
-            seen.value = call()
+            seen.value = call(*args, **kwargs)
         except Exception as error:
             seen.failed = one_line(error)
         seen.seconds = time.perf_counter() - started

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from benchmarks.sections.observing import Rows, observed
+from benchmarks.sections.observing import Rows, Seen, observed
 from benchmarks.torch_trt_parts.compiling import compiled, counted, quickly
 from benchmarks.torch_trt_parts.networks import (
     Attention,
@@ -28,12 +29,12 @@ def attention(rows: Rows) -> None:
     """The same attention in four spellings: error against eager, and against eager with its operands in every other order."""
     x = normal(4, 64, 256)
     for style in STYLES:
-        model = made(lambda style=style: Attention(style))
+        model = made(partial(Attention, style))
         orders = {", ".join(PARTS[i] for i in order): model(x, order=order) for order in itertools.permutations(range(3))}
         for kernels in ("all kernels", "math kernel only"):
             every = kernels == "all kernels"
             with torch.backends.cuda.sdp_kernel(enable_flash=every, enable_math=True, enable_mem_efficient=every):
-                seen = observed(lambda m=model: quickly(m, [x], disable_tf32=True))
+                seen = observed(quickly, model, [x], disable_tf32=True)
             facts: dict[str, Any] = seen.facts()
             if seen.value is not None:
                 answer = tensor_of(seen.value(x))
@@ -47,7 +48,7 @@ def encoder(rows: Rows) -> None:
     from course_lib.models import encoder as course_encoder
 
     model, x = made(course_encoder), normal(2, 16, 32)
-    seen = observed(lambda: quickly(model, [x], disable_tf32=True))
+    seen = observed(quickly, model, [x], disable_tf32=True)
     facts: dict[str, Any] = seen.facts()
     if seen.value is not None:
         facts.update(counted(seen.value), relative_error=relative_error(seen.value(x), model(x)))
@@ -62,21 +63,22 @@ def batches(rows: Rows) -> None:
     bounds = {"min_shape": (1, 1, 32, 32), "opt_shape": (8, 1, 32, 32), "max_shape": (32, 1, 32, 32), "dtype": torch.float32}
     nameless = observed(lambda: quickly(model, [torch_tensorrt.Input(**bounds)]))
     rows.add("a range without a name", **nameless.facts())
-    fixed = observed(lambda: quickly(model, [pictures(8)]))
-    forms = {"fixed at 8": (fixed, (8, 4, 9))}
-    for case, options in {
+    fixed = observed(quickly, model, [pictures(8)])
+    forms: dict[str, tuple[Seen, tuple[int, ...]]] = {"fixed at 8": (fixed, (8, 4, 9))}
+    ranges: dict[str, dict[str, Any]] = {
         "fx, 1 to 32": {},
         "Python runtime, 1 to 32": {"use_python_runtime": True},
         "exported program, 1 to 32": {"output_format": "exported_program"},
         "TorchScript, 1 to 32": {"output_format": "torchscript"},
-    }.items():
+    }
+    for case, options in ranges.items():
         spec = torch_tensorrt.Input(**bounds, name="image")
-        forms[case] = (observed(lambda s=spec, o=options: quickly(model, [s], **o)), (1, 2, 8, 32, 33, 64))
+        forms[case] = (observed(quickly, model, [spec], **options), (1, 2, 8, 32, 33, 64))
     for case, (seen, sizes) in forms.items():
         rows.add(f"{case}: compile", **seen.facts())
         for size in sizes if seen.value is not None else ():
             x = pictures(size)
-            call = observed(lambda seen=seen, x=x: tensor_of(seen.value(x)).clone())
+            call = observed(_copied, seen.value, x)
             facts: dict[str, Any] = call.facts()
             if call.value is not None:
                 answered = min(len(call.value), size)
@@ -94,6 +96,11 @@ def batches(rows: Rows) -> None:
     rows.add("the course's encoder, 1 to 8", **observed(lambda: quickly(made(course_encoder), [spec])).facts())
 
 
+def _copied(module: Any, x: torch.Tensor) -> torch.Tensor:
+    """Its answer in memory that the next call does not overwrite."""
+    return tensor_of(module(x)).clone()
+
+
 def int8(rows: Rows, folder: Path) -> None:
     """INT8 with a calibrator, which only the TorchScript front end reads; the bytes of an engine."""
     import tensorrt
@@ -103,9 +110,8 @@ def int8(rows: Rows, folder: Path) -> None:
     want, scripted = model(x), torch.jit.trace(lecture_classifier(), x)
     spec = [torch_tensorrt.Input((8, 1, 32, 32))]
     for case, precisions in (("fp32", {torch.float32}), ("fp16", {torch.float32, torch.half})):
-        seen = observed(
-            lambda p=precisions: torch_tensorrt.compile(scripted, ir="ts", inputs=spec, min_block_size=1, enabled_precisions=p)
-        )
+        settings = {"min_block_size": 1, "enabled_precisions": precisions}
+        seen = observed(torch_tensorrt.compile, scripted, ir="ts", inputs=spec, **settings)
         facts: dict[str, Any] = seen.facts()
         if seen.value is not None:
             facts["relative_error"] = relative_error(seen.value(x), want)
@@ -130,6 +136,9 @@ def int8(rows: Rows, folder: Path) -> None:
             calibrator=calibrator,
         )
 
+    def converted(module: Any, ir: str, how: dict[str, Any]) -> Any:
+        return torch_tensorrt.convert_method_to_trt_engine(module, "forward", ir=ir, **how)
+
     seen = observed(calibrated)
     facts = seen.facts()
     if seen.value is not None:
@@ -140,7 +149,7 @@ def int8(rows: Rows, folder: Path) -> None:
         facts["cache_starts"] = cache.read_text(errors="replace")[:400]
     rows.add('ir="ts", int8, DataLoaderCalibrator', **facts)
     for case, module, how in (("ts", scripted, {"inputs": spec}), ("dynamo", model, {"inputs": [x]})):
-        seen = observed(lambda c=case, m=module, h=how: torch_tensorrt.convert_method_to_trt_engine(m, "forward", ir=c, **h))
+        seen = observed(converted, module, case, how)
         facts = seen.facts()
         if seen.value is not None:
             engine = tensorrt.Runtime(tensorrt.Logger(tensorrt.Logger.ERROR)).deserialize_cuda_engine(seen.value)
@@ -153,10 +162,10 @@ def cuda_graph(rows: Rows) -> None:
     """A compiled module captured in a CUDA graph: its answers for new inputs in the same memory."""
     model, x = lecture_classifier(), pictures(8)
     module = compiled(model, [x], min_block_size=1)
-    eager = observed(lambda: tensor_of(module(x)).clone())
+    eager = observed(_copied, module, x)
     rows.add("called once", **eager.facts(), relative_error=relative_error(eager.value, model(x)))
     held = x.clone()
-    captured = observed(lambda: capture(lambda: tensor_of(module(held))))
+    captured = observed(capture, lambda: tensor_of(module(held)))
     facts: dict[str, Any] = captured.facts()
     if captured.value is not None:
         replay, output = captured.value

@@ -28,20 +28,18 @@ def formats(rows: Rows) -> None:
 
     model, x = lecture_classifier(), pictures(8)
     want = model(x)
-    for case, options in {
+    ways: dict[str, dict[str, Any]] = {
         "default": {},
         'output_format="fx"': {"output_format": "fx"},
         'output_format="torchscript"': {"output_format": "torchscript"},
         "use_python_runtime=True": {"output_format": "fx", "use_python_runtime": True},
-    }.items():
-        seen = observed(
-            lambda options=options: torch_tensorrt.compile(
-                model, ir="dynamo", inputs=[x], min_block_size=1, optimization_level=0, **options
-            )
-        )
+    }
+    for case, how in ways.items():
+        settings = {"min_block_size": 1, "optimization_level": 0, **how}
+        seen = observed(torch_tensorrt.compile, model, ir="dynamo", inputs=[x], **settings)
         facts: dict[str, Any] = {**seen.facts(), "type": type(seen.value).__name__}
         if seen.value is not None:
-            call = observed(lambda seen=seen: seen.value(x))
+            call = observed(seen.value, x)
             facts.update(call_failed=call.failed, returns=type(call.value).__name__)
             if call.value is not None:
                 facts["relative_error"] = relative_error(call.value, want)
@@ -56,7 +54,7 @@ def formats(rows: Rows) -> None:
         ("module.half(), enabled_precisions={torch.half}", half, x.half(), {"enabled_precisions": {torch.half}}),
         ("module.half() alone", half, x.half(), {}),
     ):
-        seen = observed(lambda m=module, g=given, o=options: quickly(m, [g], **o))
+        seen = observed(quickly, module, [given], **options)
         facts = seen.facts()
         if seen.value is not None:
             answer = tensor_of(seen.value(given))
@@ -85,7 +83,7 @@ def partition(rows: Rows) -> None:
         ("classifier, torch_executed_ops relu, min_block_size=1", classifier, images, {"min_block_size": 1, **relus}),
         ("classifier, torch_executed_ops aten::relu", classifier, images, {"torch_executed_ops": {"aten::relu"}}),
     ):
-        seen = observed(lambda m=module, g=given, o=options: quickly(m, [g], **o))
+        seen = observed(quickly, module, [given], **options)
         facts: dict[str, Any] = seen.facts()
         if seen.value is not None:
             facts.update(counted(seen.value), relative_error=relative_error(seen.value(given), module(given)))
@@ -100,7 +98,7 @@ def report(rows: Rows) -> None:
 
 def _reported(rows: Rows, name: str, module: torch.nn.Module, given: torch.Tensor) -> None:
     """The lines that say what goes where, and the layers that the engines then name."""
-    seen = observed(lambda: quickly(module, [given], debug=True, min_block_size=5))
+    seen = observed(quickly, module, [given], debug=True, min_block_size=5)
     told = ("Detected support", "Number of TensorRT", "Supported Nodes", "Unsupported or Excluded", "Operator Count")
     facts: dict[str, Any] = {
         **seen.facts(),
@@ -109,12 +107,16 @@ def _reported(rows: Rows, name: str, module: torch.nn.Module, given: torch.Tenso
     }
     if seen.value is not None:
         for part_name, part in seen.value.named_children():
-            described = observed(lambda part=part: part.engine.get_engine_layer_info())
+            described = observed(_layer_info, part)
             if described.value:
-                facts[part_name] = (
-                    observed(lambda text=described.value: layers_of(str(text))).value or str(described.value)[:3000]
-                )
+                text = str(described.value)
+                facts[part_name] = observed(layers_of, text).value or text[:3000]
     rows.add(f"debug=True, {name}", **facts)
+
+
+def _layer_info(part: Any) -> Any:
+    """The layers of a part's engine; it raises for a part that is not an engine."""
+    return part.engine.get_engine_layer_info()
 
 
 def arguments(rows: Rows) -> None:
@@ -124,7 +126,7 @@ def arguments(rows: Rows) -> None:
     """
     island, x = made(Island), normal(4, 3, 16, 16)
     half, int8 = torch.half, torch.int8
-    plain = observed(lambda: quickly(island, [x], min_block_size=5))
+    plain = observed(quickly, island, [x], min_block_size=5)
     base = plain.settings or {}
     rows.add("nothing", **plain.facts(), **(counted(plain.value) if plain.value is not None else {}), settings=base)
     for name, value in (
@@ -159,7 +161,7 @@ def arguments(rows: Rows) -> None:
         ("optimization_level", 1),
         ("output_format", "no_such_format"),
     ):
-        seen = observed(lambda n=name, v=value: quickly(island, [x], **{"min_block_size": 5, n: v}))
+        seen = observed(quickly, island, [x], **{"min_block_size": 5, name: value})
         facts: dict[str, Any] = seen.facts()
         facts["accepted"] = seen.failed is None
         facts["settings_changed"] = sorted(key for key, text in (seen.settings or base).items() if base.get(key) != text)
@@ -179,7 +181,7 @@ def layers(rows: Rows) -> None:
     ):
         for debug in (False, True):
             options = {"use_python_runtime": True, "debug": debug, "enabled_precisions": {given.dtype}}
-            seen = observed(lambda m=module, g=given, o=options: compiled(m, [g], min_block_size=1, **o))
+            seen = observed(compiled, module, [given], min_block_size=1, **options)
             facts: dict[str, Any] = seen.facts()
             engines = (
                 [part.engine for part in seen.value.children() if hasattr(part, "engine")] if seen.value is not None else []
@@ -187,7 +189,5 @@ def layers(rows: Rows) -> None:
             for engine in engines[:1]:
                 inspector = engine.create_engine_inspector()
                 text = inspector.get_engine_information(tensorrt.LayerInformationFormat.JSON)
-                facts.update(
-                    observed(lambda text=text: layers_of(text)).value or {"text": text[:3000]}, count=engine.num_layers
-                )
+                facts.update(observed(layers_of, text).value or {"text": text[:3000]}, count=engine.num_layers)
             rows.add(f"{case}, debug={debug}", **facts)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ def sections(folder: Path) -> dict[str, Callable[[Rows], None]]:
         "saving": lambda rows: saving.saving(rows, folder),
         "course": lambda rows: course.course(rows, folder),
         **{
-            f"latency:{network}:{batches}": lambda rows, n=network, b=batches: latency(rows, n, b)
+            f"latency:{network}:{batches}": partial(latency, network=network, batches=batches)
             for network, batches in (("resnet50", "8"), ("resnet50", "1"), ("resnet50", "64"), ("classifier", "1,8,64"))
         },
     }

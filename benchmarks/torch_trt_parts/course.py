@@ -18,7 +18,7 @@ def course(rows: Rows, folder: Path) -> None:
     from course_lib.engines.backends.torch_tensorrt.engine import compile_module, load_module, save_module
     from course_lib.engines.registry import availability
 
-    here = observed(lambda: availability("torch_tensorrt"))
+    here = observed(availability, "torch_tensorrt")
     rows.add("availability", **here.facts(), says=str(here.value))
     model, x = lecture_classifier(), pictures(8)
     want = model(x)
@@ -28,10 +28,10 @@ def course(rows: Rows, folder: Path) -> None:
         ("fp32, batch 8", model, x, "fp32", {"image": (8, 1, 32, 32)}),
         ("fp16, batch 1 to 32", lecture_classifier().half(), x.half(), "fp16", RANGE),
     ):
-        seen = observed(lambda m=module, s=shapes, p=precision: compile_module(m, s, precision=p, optimization_level=0))
+        seen = observed(compile_module, module, shapes, precision=precision, optimization_level=0)
         facts: dict[str, Any] = seen.facts()
         if seen.value is not None:
-            answer = observed(lambda seen=seen, g=given: seen.value(g))
+            answer = observed(seen.value, given)
             facts.update(call_failed=answer.failed, returns=type(answer.value).__name__)
             if answer.value is not None:
                 facts.update(relative_error=relative_error(answer.value, want), output_type=str(answer.value.dtype))
@@ -50,9 +50,9 @@ def course(rows: Rows, folder: Path) -> None:
         ("dryrun", model, RANGE, {"dryrun": True}),
         ("cache_built_engines", model, RANGE, {"cache_built_engines": True}),
     ):
-        options = {"optimization_level": 0, **options}
-        seen = observed(lambda m=module, s=shapes, o=options: compile_module(m, s, **o))
+        settings: dict[str, Any] = {"optimization_level": 0, **options}
+        seen = observed(compile_module, module, shapes, **settings)
         rows.add(f"compile_module, {case}", **seen.facts(), type=type(seen.value).__name__)
     if kept is not None:
-        rows.add("save_module", **observed(lambda: save_module(kept, folder / "course.pt")).facts())
-    rows.add("load_module, no such file", **observed(lambda: load_module(folder / "absent.pt")).facts())
+        rows.add("save_module", **observed(save_module, kept, folder / "course.pt").facts())
+    rows.add("load_module, no such file", **observed(load_module, folder / "absent.pt").facts())

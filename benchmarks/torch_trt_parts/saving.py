@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.sections.observing import Rows, observed
+from benchmarks.sections.observing import Rows, Seen, observed
 from benchmarks.torch_trt_parts.compiling import quickly
 from benchmarks.torch_trt_parts.networks import lecture_classifier, pictures
 
@@ -59,7 +59,7 @@ def saving(rows: Rows, folder: Path) -> None:
         ("fx, torch.jit.save", {}, torch.jit.save, "module_fx.ts", "torch.jit.load"),
         ("Python runtime, torch.save", {"use_python_runtime": True}, torch.save, "python.pt", "torch.load"),
     ):
-        facts, path = _saved(lambda o=options: quickly(model, [x], **o), save, folder / file)
+        facts, path = _saved(observed(quickly, model, [x], **options), save, folder / file)
         rows.add(f"save: {case}", **facts)
         if facts["failed"] is None:
             jobs.append((case, path, way))
@@ -73,11 +73,10 @@ def saving(rows: Rows, folder: Path) -> None:
             rows.add(f"load: {case}; torch_tensorrt {'imported' if imported else 'not imported'}", **found.result())
 
 
-def _saved(make: Callable[[], Any], save: Callable[..., Any], path: Path) -> tuple[dict[str, Any], Path]:
-    built = observed(make)
+def _saved(built: Seen, save: Callable[..., Any], path: Path) -> tuple[dict[str, Any], Path]:
     if built.value is None:
         return built.facts(), path
-    seen = observed(lambda: save(built.value, str(path)))
+    seen = observed(save, built.value, str(path))
     return {**seen.facts(), "bytes": path.stat().st_size if path.exists() else None}, path
 
 

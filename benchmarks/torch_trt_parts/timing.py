@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -68,7 +69,7 @@ class Prepared:
         if "torch_tensorrt" not in self.subjects:
             rows.add(self.case, **self.facts)
             return
-        checks = {name: observed(lambda call=call: torch_event_ms(torch, call)).failed for name, call in self.subjects.items()}
+        checks = {name: observed(torch_event_ms, torch, call).failed for name, call in self.subjects.items()}
         by_events = not any(checks.values())
         subjects = {name: Calls(call, IN_A_ROW[self.batch], by_events) for name, call in self.subjects.items()}
         found = compare(subjects, dict, baseline="eager", time_limit_s=seconds)
@@ -103,7 +104,8 @@ def prepare(network: str, batch: int) -> Prepared:
         make, x = (lambda: resnet50().eval().to(DEVICE)), normal(batch, 3, 224, 224)
     want = make()(x)
     model, given = make().half(), x.half()
-    last = make().half().to(memory_format=torch.channels_last)  # PyTorch's faster layout for convolutions
+    # PyTorch's faster layout for convolutions; the annotations of `Module.to` lack this keyword
+    last = make().half().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     held = given.to(memory_format=torch.channels_last)
     seen = observed(lambda: compiled(model, [given], enabled_precisions={torch.half}))
     facts: dict[str, Any] = {**seen.facts(), "network": network, "precision": "fp16", "build_s": round(seen.seconds, 1)}
@@ -113,7 +115,7 @@ def prepare(network: str, batch: int) -> Prepared:
         subjects["torch_tensorrt"] = lambda: seen.value(given)
         facts.update(engines=counted(seen.value)["engines"], relative_error=relative_error(seen.value(given), want))
     for name in list(subjects):
-        captured = observed(lambda name=name: capture(lambda: tensor_of(subjects[name]())))
+        captured = observed(capture, partial(_output, subjects[name]))
         if captured.value is None:
             facts[f"{name} graph failed"] = captured.failed
         else:
@@ -121,12 +123,16 @@ def prepare(network: str, batch: int) -> Prepared:
     return Prepared(f"{network}, batch {batch}", batch, facts, subjects)
 
 
+def _output(call: Callable[[], Any]) -> torch.Tensor:
+    return tensor_of(call())
+
+
 def first_calls(rows: Rows) -> None:
     """`torch.compile` with this backend: the first call, the next one, another batch size, options that do not exist."""
     import torch_tensorrt
 
     model = lecture_classifier()
-    quick = {"min_block_size": 1}
+    quick: dict[str, str | int | bool | Callable[..., Any]] = {"min_block_size": 1}
     for case, make in {
         "default": lambda: torch.compile(model, backend="torch_tensorrt", options=quick),
         "dynamic=False": lambda: torch.compile(model, backend="torch_tensorrt", dynamic=False, options=quick),

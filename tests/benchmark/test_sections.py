@@ -115,6 +115,10 @@ def test_an_exception_is_one_line() -> None:
     assert seen.value is None and seen.failed == "IndexError: list index out of range"
 
 
+def test_a_call_gets_its_arguments() -> None:
+    assert observed(int, "17", base=8).value == 15
+
+
 def test_rows_are_on_disk_at_once(tmp_path: Path) -> None:
     rows = Rows(tmp_path, "latency:a:1,8")
     rows.add("first", value=1)
