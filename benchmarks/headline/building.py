@@ -171,7 +171,7 @@ def _tensorrt(site: Site, network: Network, dtype: str, deadline: float) -> dict
         PLUGIN: tuple(w for w in WAYS if w.startswith("attention")),
         "int8": network.int8,
     }[dtype]
-    failed = []
+    failed: list[str] = []
     for way in ways:
         try:
             found = _attempt(site, network, dtype, WAYS[way], deadline)

@@ -103,7 +103,9 @@ def main() -> None:
     held: Held | None = None
     for request, _ in wire.requests(reader):
         try:
-            what, header, arrays = request.pop("do"), {}, {}
+            what = request.pop("do")
+            header: dict[str, float] = {}
+            arrays: dict[str, np.ndarray] = {}
             if what == "open":
                 held = Held(**request)
             else:

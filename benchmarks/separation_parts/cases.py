@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import onnx
@@ -61,7 +62,7 @@ class Case:
 
 def cases() -> list[Case]:
     """In the order of their worth: an interrupted run has the first ones."""
-    half = {"half_tensors": True}
+    half = partial(Case, precision="fp16", half_tensors=True)
     fixed = [
         Case("fixed shape", precision, (batch,), half_tensors=precision == "fp16", network=network)
         for network in SHAPES
@@ -69,13 +70,13 @@ def cases() -> list[Case]:
         for batch in (8, 1, 64)
     ]
     alone = [
-        Case("without libraries", "fp16", (8,), libraries=False, **half),
+        half("without libraries", batches=(8,), libraries=False),
         Case("FP32 tensors", "fp16", (8,)),
         Case("FP16 demanded", "fp16", (8,), demanded=True),
-        Case("three profiles", "fp16", BATCHES, **half),
+        half("three profiles", batches=BATCHES),
     ]
-    torch = [Case("Torch-TensorRT", "fp16", (batch,), torch_tensorrt=True, **half) for batch in (8, 1, 64)]
-    company = [Case("in company", "fp16", (batch,), company=True, **half) for batch in (8, 1)]
+    torch = [half("Torch-TensorRT", batches=(batch,), torch_tensorrt=True) for batch in (8, 1, 64)]
+    company = [half("in company", batches=(batch,), company=True) for batch in (8, 1)]
     company += [Case("as recorded", "fp16", BATCHES, libraries=False, company=True, demanded=True)]
     return [*fixed[:3], *alone, *company, *fixed[3:9], *torch, *fixed[9:]]
 

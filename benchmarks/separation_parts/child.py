@@ -125,7 +125,8 @@ def main() -> None:
                 header = {"ms": held[name].time_ms(request["calls"])}
             else:
                 made = Engine if "plan" in request else Torch
-                held[name] = made(**{key: request[key] for key in request.keys() - {"do", "name"}}, **arrays)
+                given = {key: value for key, value in request.items() if key not in ("do", "name")}
+                held[name] = made(images=arrays["images"], **given)
                 held[name].enqueue()
                 answer = {"logits": held[name].answer()}
             wire.send(writer, header, answer)
