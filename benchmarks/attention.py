@@ -46,7 +46,8 @@ def whole(library: AttentionLibrary, batch: int, sequence: int, heads: int) -> d
         library(qkv.data_ptr(), out.data_ptr(), batch, sequence, heads, stream=torch.cuda.current_stream().cuda_stream)
 
     def torchs(qkv: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
-        return attend(*(part.transpose(1, 2) for part in qkv.unbind(3))).transpose(1, 2).flatten(2)
+        q, keys, values = (part.transpose(1, 2) for part in qkv.unbind(3))
+        return attend(q, keys, values).transpose(1, 2).flatten(2)
 
     ours(*sets[0])
     want = torchs(sets[0][0].float(), sets[0][1])
@@ -59,7 +60,7 @@ def one_token(library: AttentionLibrary, batch: int, length: int, heads: int) ->
     sets, moved = sets_of(lambda: (half(*token), half(*cache), half(*cache), half(*token)))
 
     def ours(q: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, out: torch.Tensor) -> None:
-        addresses = (one.data_ptr() for one in (q, keys, values, out))
+        addresses = q.data_ptr(), keys.data_ptr(), values.data_ptr(), out.data_ptr()
         library.decode(*addresses, batch, heads, length, length, stream=torch.cuda.current_stream().cuda_stream)
 
     def torchs(q: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, out: torch.Tensor) -> torch.Tensor:

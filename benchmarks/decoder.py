@@ -26,6 +26,7 @@ from benchmarks.recording import Row, about, save
 from course_lib import engines
 from course_lib.benchmark import compare
 from course_lib.models import CachedSession, decoder, export_cached, export_onnx
+from course_lib.models.gpt_onnx import CacheForm
 from course_lib.recipe import Profile, Recipe
 
 POSITION = 200
@@ -59,9 +60,8 @@ def main() -> None:
     parser.add_argument("--output", type=Path, required=True)
     options = parser.parse_args()
     versions = {one.name: one.version for one in engines.available_backends() if one.version}
-    rows = [row for length in LENGTHS for row in timed(length, options.rounds)] + [
-        built(form) for form in ("tensor_scatter", "scatter_nd")
-    ]
+    rows = [row for length in LENGTHS for row in timed(length, options.rounds)]
+    rows += [built("tensor_scatter"), built("scatter_nd")]
     save(options.output, {**about(versions), "command": "python benchmarks/decoder.py"}, rows, position=POSITION)
 
 
@@ -92,7 +92,7 @@ def steps(length: int) -> dict[str, Step]:
     def session(exported: Any) -> Any:
         return onnxruntime.InferenceSession(exported.SerializeToString(), settings, providers=["CPUExecutionProvider"])
 
-    def cached(form: str, in_place: bool) -> Step:
+    def cached(form: CacheForm, in_place: bool) -> Step:
         generator = CachedSession(export_cached(model, form, length=length), in_place=in_place)
         generator.step(text[:, :POSITION])
 
@@ -120,7 +120,7 @@ def steps(length: int) -> dict[str, Step]:
     }
 
 
-def built(form: str) -> Row:
+def built(form: CacheForm) -> Row:
     """Kernels of a plan for prompts, of one for single bytes, and of both in one."""
     prompt, single = (
         Profile(tokens={"min": (1, 1), "opt": (1, opt), "max": (1, most)}) for opt, most in ((128, LENGTHS[0]), (1, 1))

@@ -40,7 +40,8 @@ KINDS = ("reference", "untouched")
 def main() -> None:
     options = parsed()
     if options.one:
-        print(json.dumps(graded(*options.one, options.target, options.trusted)), flush=True)
+        lab, kind = options.one
+        print(json.dumps(graded(lab, kind, options.target, options.trusted)), flush=True)
         os._exit(0)  # nothing that a library does at the end may change what was said
     rows, ends = rows_of(options.output), time.monotonic() + options.seconds
     known = machine(options.target)

@@ -118,7 +118,7 @@ def main() -> None:
         for dtype in DTYPES:
             rows.append(race(launch, shape, dtype).record())
             print(json.dumps(rows[-1]), flush=True)
-    machine = about({"torch": torch.__version__, "cuda": torch.version.cuda})
+    machine = about({"torch": torch.__version__, "cuda": str(torch.version.cuda)})
     arguments.output.write_text(json.dumps({**machine, "rows": rows}, indent=1) + "\n")
 
 

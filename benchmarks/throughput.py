@@ -46,8 +46,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         plain, alone = Path(folder, "plain"), classroom(Path(folder, "alone"), options.serial, options.distinct)
         prepare(plain, options.serial, options.distinct)
-        seconds, scores = {}, {}
-        scores["plain"], plain_s = [], []
+        seconds: dict[str, float] = {}
+        scores: dict[str, list[float]] = {"plain": []}
+        plain_s: list[float] = []
         for index in range(options.serial):
             started = time.monotonic()
             scores["plain"].append(graded_plainly(plain, student(index)))

@@ -63,7 +63,7 @@ def main() -> None:
     import torch
     import triton
 
-    known = about({"torch": torch.__version__, "cuda": torch.version.cuda, "triton": triton.__version__})
+    known = about({"torch": torch.__version__, "cuda": str(torch.version.cuda), "triton": triton.__version__})
     rows, ends = rows_of(options.output), time.monotonic() + options.seconds
     with torch.inference_mode():
         clock = DeviceClock()
