@@ -11,6 +11,7 @@ it is written. A sentence that says "data sheet" or "NVIDIA's data" is somebody 
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
 import sys
@@ -67,6 +68,7 @@ class Figure:
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     found = [problem for where, text in pages() for problem in problems(where, text)]
     sys.exit("\n".join(found) or 0)
 

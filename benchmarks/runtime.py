@@ -9,6 +9,7 @@ Runs in an interpreter with TensorRT and numpy alone. Each ratio comes from call
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import platform
@@ -32,9 +33,14 @@ ROUNDS = 300
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name in ("model", "weights", "output"):
+        parser.add_argument(name, type=Path, metavar=name.upper())
+    options = parser.parse_args()
     import tensorrt as trt
 
-    model, weights, output = Path(sys.argv[1]), dict(np.load(sys.argv[2])), Path(sys.argv[3])
+    model, output = options.model, options.output
+    weights = dict(np.load(options.weights))
     rows: list[dict[str, Any]] = []
     profile = {"image": {"min": [1, *SHAPE], "opt": [8, *SHAPE], "max": [32, *SHAPE]}}
     recipe = {

@@ -8,6 +8,7 @@ reads the engine inspector's JSON and `IProfiler`'s calls in ``course_lib/record
 
 from __future__ import annotations
 
+import argparse
 import gzip
 import json
 from statistics import median
@@ -38,6 +39,7 @@ def rows(precision: str) -> list[dict[str, Any]]:
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     found = {
         "date": "2026-11-21",
         "device": "NVIDIA H200",
