@@ -42,19 +42,20 @@ def works() -> str:
     return reason
 
 
-def set_apart(readable: Sequence[Path], writable: Sequence[Path]) -> None:
+def set_apart(readable: Sequence[Path], writable: Sequence[Path], *, own_processes: bool = True) -> None:
     """Continue in an isolated child. The calling process never returns from this call: it waits for the child and ends with it.
 
     Args:
         readable: files and folders below /tmp that can still be read.
         writable: folders below /tmp that can still be written.
+        own_processes: in a process namespace of its own. CUDA 13 does not start in one whose /proc is not a procfs (error 304).
 
     Raises:
         OSError: the system does not permit it. The process is then in a state in which it must not run submitted code.
     """
     user, group = os.getuid(), os.getgid()
     _call("prctl", _SET_DUMPABLE, 1, 0, 0, 0)  # otherwise its own files in /proc belong to root
-    _call("unshare", _NEW_USER | _NEW_MOUNTS | _NEW_PROCESSES | _NEW_IPC)
+    _call("unshare", _NEW_USER | _NEW_MOUNTS | _NEW_IPC | (_NEW_PROCESSES if own_processes else 0))
     for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
         Path("/proc/self", name).write_text(text)
     _call("prctl", _SET_DUMPABLE, 0, 0, 0, 0)

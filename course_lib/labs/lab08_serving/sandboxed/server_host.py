@@ -286,7 +286,7 @@ def serve(reader: int, writer: int) -> None:
         if begin["apart"]:
             from course_lib.labs.lab08_serving.sandboxed import own_namespace
 
-            own_namespace.set_apart([], [])
+            own_namespace.set_apart([], [], own_processes=not begin["on_gpu"])
         from course_lib.labs.lab08_serving.sandboxed.engine_host import EngineHost
 
         EngineHost(ours, begin["version"], begin["device"], begin["failing"]).serve()

@@ -112,6 +112,7 @@ class Stage:
         begin = {"sources": self.sources, "model": str(served), "recipe": self.recipes[recipe], "cache": str(cache)}
         begin |= {
             "apart": self.apart,
+            "on_gpu": self.device != "cpu",
             "readable": [str(path) for path in (served, *self.models.values())],
             "writable": [str(cache)],
             "version": version,
