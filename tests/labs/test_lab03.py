@@ -363,6 +363,19 @@ def test_quantized_weights_alone_are_no_int8_engine(submission, network, good):
     assert "0 of 10 layers" in examined.outcomes[0].message and "both of its inputs" in examined.outcomes[0].hint
 
 
+def test_a_layer_with_the_name_of_an_int8_kernel_is_no_int8_layer(submission, network, good):
+    """A cheat: each kernel that expands INT8 weights lends its name to a float convolution."""
+    model = without_activation_pairs(insert_qdq(network, good))
+    names = [kernel.name for kernel in build(model, RECIPE, backend="tensorrt_rtx").layers.kernels if not kernel.inputs]
+    convolutions = [node for node in model.graph.node if node.op_type == "Conv"]
+    assert len(names) == len(convolutions) == 9
+    for node, name in zip(convolutions, names, strict=True):
+        node.name = name
+    examined = submission(model=model, only="kernels")
+    assert {outcome.tier for outcome in examined.outcomes} == {"none"}
+    assert "0 of 10 layers" in examined.outcomes[0].message
+
+
 def test_reference_without_int8_layers_is_the_examiners_fault(reference_plan):
     empty = dataclasses.replace(reference_plan, layers=type(reference_plan.layers)())
     with pytest.raises(ExaminerFault, match="no INT8 layer"):

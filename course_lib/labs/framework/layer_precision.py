@@ -13,21 +13,20 @@ def int8_layers(table: LayerTable) -> tuple[list[str], list[str]]:
     """The layers that multiply by weights, in order: first those in INT8, then those in a float type.
 
     A layer has the name of its ONNX node, so a convolution counts once even if the compiler splits it into several kernels. If
-    the table was made without the graph, it has the name of its kernel.
+    the table was made without the graph, it has the name of its kernel. With a graph, names of kernels do not count: a submission
+    can give a node the name of another node's kernel.
     """
     weighted = [name for name, operator in table.operators.items() if operator in _WEIGHTED]
     if not table.operators:
         weighted = [kernel.name for kernel in table.kernels if kernel.weights]
-    integer = {name for kernel in table.kernels if _on_integers(kernel) for name in (kernel.name, *kernel.onnx_nodes)}
+    integer = {name for kernel in table.kernels if _on_integers(kernel) for name in _names(kernel, table)}
     return [name for name in weighted if name in integer], [name for name in weighted if name not in integer]
 
 
 def weights_in_layers(table: LayerTable) -> int:
     """The part of `weights` in the layers of `int8_layers`. Elsewhere, such as in an Einsum, they multiply without being counted."""
     layers = {name for names in int8_layers(table) for name in names}
-    held = [
-        kernel for kernel in table.kernels if _on_integers(kernel) or layers.intersection((kernel.name, *kernel.onnx_nodes))
-    ]
+    held = [kernel for kernel in table.kernels if _on_integers(kernel) or layers.intersection(_names(kernel, table))]
     return weights(LayerTable(tuple(held)))
 
 
@@ -36,7 +35,19 @@ def weights(table: LayerTable) -> int:
     return sum(math.prod(tensor.shape) for kernel in table.kernels for tensor in kernel.weights)
 
 
+def _names(kernel: Layer, table: LayerTable) -> tuple[str, ...]:
+    """The names of the layers that a kernel computes, as `int8_layers` counts them."""
+    return kernel.onnx_nodes if table.operators else (kernel.name,)
+
+
 def _on_integers(kernel: Layer) -> bool:
-    """Whether both factors are INT8. TensorRT 8.6 does not report the type of activations with dynamic shapes; then the weight decides."""
+    """Whether both factors are INT8. TensorRT 8.6 does not report the type of activations with dynamic shapes; then the weight decides.
+
+    The weight is the largest constant. A generated kernel (kgen) multiplies single numbers: it expands weights, rounds, or ends a
+    float layer, and then it has that layer's name.
+    """
+    if kernel.kind == "kgen" or not (kernel.inputs and kernel.weights):
+        return False
     reads = {tensor.dtype for tensor in kernel.inputs if tensor.dtype}
-    return "Int8" in {tensor.dtype for tensor in kernel.weights} and ("Int8" in reads or not reads)
+    weight = max(kernel.weights, key=lambda tensor: math.prod(tensor.shape))
+    return weight.dtype == "Int8" and ("Int8" in reads or not reads)

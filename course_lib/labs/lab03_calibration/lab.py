@@ -157,11 +157,12 @@ class Calibration(Lab):
         copies = min(copies, len(yours.recipe.get("profiles", ())) or 1)
         network = weights(reference.layers)
         held = (weights(yours.layers) // copies, weights_in_layers(yours.layers) // copies)
-        if not SAME_WEIGHTS * network <= min(held) <= max(held) <= network / SAME_WEIGHTS:
+        missing = max(len(wanted) - len(integer), len(floating) - len(spared))
+        counted = held if missing <= PARTIAL_MISSING else held[:1]
+        if not SAME_WEIGHTS * network <= min(counted) <= max(counted) <= network / SAME_WEIGHTS:
             message = f"The engine holds {held[0]:,} weights, {held[1]:,} of them in layers; the given network has {network:,}. This is "
             message += "another network."
             return self.outcome("kernels", "none", message, "Insert the Q/DQ pairs into the network that the notebook exports.")
-        missing = max(len(wanted) - len(integer), len(floating) - len(spared))
         message = f"{len(integer)} of {len(integer) + len(floating)} layers with weights compute in INT8; the reference has {len(wanted)}."
         if missing <= FULL_MISSING:
             return self.outcome("kernels", "full", message)

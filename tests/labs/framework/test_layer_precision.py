@@ -46,6 +46,26 @@ def test_float_kernel_that_adds_an_int8_shortcut_is_float():
     assert int8_layers(LayerTable((kernel,), {"conv": "Conv", "add": "Add"})) == ([], ["conv"])
 
 
+def test_names_of_kernels_are_no_names_of_layers():
+    """A float layer can have the name of another layer's INT8 kernel."""
+    x, w = LayerTensor("x", (1, 8), "Int8"), LayerTensor("w", (8, 8), "Int8")
+    own = Layer("one", "correlation", (x,), (w,), onnx_nodes=("tiny",))
+    wide = Layer(
+        "k", "correlation", (LayerTensor("x", (1, 8), "Float"),), (LayerTensor("w", (8, 8), "Float"),), onnx_nodes=("one",)
+    )
+    assert int8_layers(LayerTable((own, wide), {"tiny": "Conv", "one": "Conv"})) == (["tiny"], ["one"])
+    assert int8_layers(LayerTable((own,))) == (["one"], [])
+
+
+@pytest.mark.parametrize("kind", ["kgen", "correlation"])
+def test_the_end_of_a_float_layer_with_int8_numbers_is_no_int8_layer(kind):
+    """What it reads is INT8, and so is a constant that it adds; the layer's own weights are not."""
+    shortcut, added = LayerTensor("shortcut", (1, 8), "Int8"), LayerTensor("added", (1, 8), "Int8")
+    constants = (added, LayerTensor("w", (8, 8), "Float")) if kind == "correlation" else (added,)
+    end = Layer("k", kind, (LayerTensor("x", (1, 8), "Float"), shortcut), constants, onnx_nodes=("conv", "add"))
+    assert int8_layers(LayerTable((end,), {"conv": "Conv", "add": "Add"})) == ([], ["conv"])
+
+
 def test_weights_that_multiply_outside_of_layers_show_it_is_another_network(small_plan):
     """A float network of Einsums beside tiny INT8 convolutions: every layer that is counted is INT8, and hardly holds a weight."""
     assert weights_in_layers(small_plan.layers) / weights(small_plan.layers) > 0.95
@@ -55,3 +75,12 @@ def test_weights_that_multiply_outside_of_layers_show_it_is_another_network(smal
         hidden = Layer("einsum", "gemm", (x,), (LayerTensor("all", shape, "Float"),), onnx_nodes=("einsum",))
         table = LayerTable((tiny, hidden), {"conv": "Conv", "einsum": "Einsum"})
         assert int8_layers(table) == (["conv"], []) and (weights(table), weights_in_layers(table)) == (4100, 4)
+
+
+def test_weights_that_a_kernel_without_inputs_expands_are_in_no_layer():
+    """An INT8 copy of a float network's weights is not what the tiny layers beside it multiply."""
+    x, small = LayerTensor("x", (1, 8), "Int8"), LayerTensor("w", (2, 2), "Int8")
+    tiny = Layer("tiny", "correlation", (x,), (small,), onnx_nodes=("conv",))
+    expanded = Layer("expanded", "kgen", (), (LayerTensor("all", (64, 64), "Int8"),), onnx_nodes=("dequantize",))
+    table = LayerTable((tiny, expanded), {"conv": "Conv", "dequantize": "DequantizeLinear"})
+    assert (weights(table), weights_in_layers(table)) == (4100, 4)
