@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Any
 
 from course_lib.engines.worker.allowance import Launcher, allowance_of
-from course_lib.errors import EngineError
+from course_lib.errors import EngineError, OutOfTime
 from course_lib.labs.framework.isolation import read_hostile
 
 _PIECE = 1 << 16  # bytes that are sent or read at a time
@@ -26,7 +26,11 @@ _INVALID = "its process answered in another form than a line of JSON"
 
 
 class Conversation:
-    """A process and its two pipes. Leaving the block ends the process and its descendants."""
+    """A process and its two pipes. Leaving the block ends the process and its descendants.
+
+    The allowance of the launcher pays for all of the time from the start to the end: the judge's own work on long messages, and on
+    callbacks with large arguments, takes longer than sending them.
+    """
 
     def __init__(
         self, command: Sequence[str], *, launcher: Launcher | None = None, time_limit_s: float, max_bytes: int = 1 << 20
@@ -44,7 +48,8 @@ class Conversation:
         self.limit_s, self.max_bytes, self.rest = time_limit_s, max_bytes, bytearray()
         self.allowance = allowance_of(launcher)
         self.allowance.check()
-        self.deadline = time.monotonic() + time_limit_s
+        self.began = time.monotonic()
+        self.deadline = self.began + min(time_limit_s, self.allowance.left)
         try:
             self.process = subprocess.Popen(
                 launcher(command) if launcher else list(command),
@@ -64,7 +69,7 @@ class Conversation:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """End the process."""
+        """End the process, and charge its time."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
@@ -72,6 +77,7 @@ class Conversation:
             assert pipe is not None
             with contextlib.suppress(BrokenPipeError):
                 pipe.close()
+        self.allowance.left -= time.monotonic() - self.began
 
     def ask(self, message: dict[str, Any]) -> dict[str, Any]:
         """Send one message, and wait for the next one from the process.
@@ -105,11 +111,12 @@ class Conversation:
         return line
 
     def _wait(self, readable: list[int], writable: list[int]) -> None:
-        left = self.deadline - time.monotonic()
-        with self.allowance.waiting(left) as seconds:
-            if seconds > 0 and any(select.select(readable, writable, [], seconds)[:2]):
-                return
-            raise EngineError(f"it did not finish within {self.limit_s:g} s and was stopped")
+        now = time.monotonic()
+        if now < self.deadline and any(select.select(readable, writable, [], self.deadline - now)[:2]):
+            return
+        if time.monotonic() - self.began >= self.allowance.left:
+            raise OutOfTime(self.allowance.said)
+        raise EngineError(f"it did not finish within {self.limit_s:g} s and was stopped")
 
 
 def parsed(line: bytes) -> dict[str, Any]:
