@@ -139,6 +139,45 @@ MISTAKES = {
             0,
         ),
         "no_types": ({'"shapes", "types", ': '"shapes", '}, "used although types differs", "Which fields are in your key", 0),
+        "some_places": (
+            {
+                'for field in ("operator", "shapes", "types", "attributes")]': 'for field in ("operator", "types")]',
+                "parts = of_layer": """of_layer += [layer["shapes"][0][1], layer["shapes"][1][3], layer["attributes"]["stride"]]
+    parts = of_layer""",
+            },
+            "used although shapes differs",
+            "which parts of them",
+            0,
+        ),
+        "known_attributes": (
+            {
+                '"types", "attributes")]': '"types")]',
+                "parts = of_layer": """of_layer += [layer["attributes"].get(name) for name in ("kernel", "stride")]
+    parts = of_layer""",
+            },
+            "used although attributes differs",
+            "which parts of them",
+            0,
+        ),
+        "inputs_in_any_order": (
+            {
+                '("operator", "shapes", "types", "attributes")]': """("operator", "attributes")]
+    of_layer += [sorted(layer["shapes"]), sorted(layer["types"])]"""
+            },
+            "used although shapes differs",
+            "which parts of them",
+            0,
+        ),
+        "major_versions": (
+            {
+                '[machine[field] for field in ("device", "driver", "tensorrt")]': """[
+        machine[field].split(".")[0] for field in ("device", "driver", "tensorrt")
+    ]"""
+            },
+            "used although driver differs",
+            "which parts of them",
+            0,
+        ),
         "with_host": ({'"tensorrt")': '"tensorrt", "host")'}, "were measured again", "no influence on a time", 0),
         "with_name": (
             {'for field in ("operator"': 'for field in ("name", "operator"'},
@@ -180,7 +219,7 @@ MISTAKES = {
         ),
         "last_one_wins": (
             {"merge(load(path), cache)": "cache"},
-            "entries of the first are lost",
+            "entries of one of them are lost",
             "may have changed since",
             1.5,
         ),
@@ -268,6 +307,13 @@ def test_a_cache_in_a_global_variable_is_none(tmp_path):
     (tmp_path / "timing_cache.py").write_text(made.IN_A_GLOBAL)
     outcome = examined(tmp_path, "cache")
     assert outcome.points == 0 and "an empty cache did not measure again" in outcome.message
+
+
+@pytest.mark.parametrize("name", ["SAVES_WITHOUT_READING", "READS_AT_FIRST", "READS_WHAT_IT_HAS_NOT_LOADED"])
+def test_save_must_read_what_another_build_wrote(name, tmp_path):
+    (tmp_path / "timing_cache.py").write_text(reference.CACHE + getattr(made, name))
+    outcome = examined(tmp_path, "cache")
+    assert outcome.points == 1.5 and "entries of one of them are lost" in outcome.message, outcome.message
 
 
 FULL_DISKS = ("RAISES_ITS_LIMIT", "LETS_ANOTHER_WRITE", "A_FILE_WITHOUT_A_NAME", "ANSWERS_FOR_THE_FILE")

@@ -211,6 +211,29 @@ def save(cache, path):
     Path(path).write_text(text)
 """
 
+# `save` relies on what its process has seen, and not on the file. Each is added to the reference.
+_REMEMBERS = """
+
+KNOWN = {}
+READ = []
+in_file = load
+
+def load(path):
+    KNOWN.update(found := in_file(path))
+    READ.append(path)
+    return found
+
+def save(cache, path):
+    KNOWN.update(cache)
+    ...
+    temporary = Path(path).with_name("temporary")
+    temporary.write_text(json.dumps(KNOWN))
+    os.replace(temporary, path)
+"""
+SAVES_WITHOUT_READING = _REMEMBERS.replace("...", "")
+READS_AT_FIRST = _REMEMBERS.replace("...", "if len(READ) < 2:\n        load(path)")
+READS_WHAT_IT_HAS_NOT_LOADED = _REMEMBERS.replace("...", "if not READ:\n        load(path)")
+
 IN_A_GLOBAL = """
 KNOWN = {}
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,8 @@ from course_lib.labs.framework.guest import Denied, Failed, Guest, PathIn
 Layer = dict[str, Any]
 Machine = dict[str, str]
 FILE = PathIn("timing.cache")
-_OPERATORS = ("Conv", "MatMul", "MaxPool")
+_OPERATORS = ("Conv", "ConvTranspose", "MatMul", "MaxPool")
+_TYPES = ("FP16", "BF16", "FP32", "INT8")
 
 
 class Wrong(Exception):
@@ -90,6 +93,15 @@ class Stage:
         content = self.learner.content(FILE)
         self.learner = self._stack.enter_context(self._start(files={FILE: content}, disk_bytes=disk_bytes))
 
+    def another(self) -> Stage:
+        """A second process that runs beside this one, with a copy of the file."""
+        content = self.learner.content(FILE)
+        return Stage(partial(self._start, files={FILE: content}), self._stack)
+
+    def receive(self, other: Stage) -> None:
+        """Replace the file by that of another process, as if both used one file."""
+        self.learner.place(FILE, other.learner.content(FILE))
+
 
 class Network:
     """Secret layers, machines and times."""
@@ -120,6 +132,50 @@ class Network:
             "attributes": {"kernel": [3, 3], "stride": [1, 1]},
             "tactics": tactics,
         }
+
+    def varied_layer(self) -> Layer:
+        """A layer whose numbers are all drawn."""
+        numbers = [int(number) for number in self.rng.permutation(np.arange(2, 100))]
+        return self._layer(0) | {
+            "shapes": [numbers[:4], numbers[4:8]],
+            "types": [str(name) for name in self.rng.permutation(_TYPES)[:2]],
+            "attributes": {"kernel": numbers[8:10], "stride": numbers[10:12]},
+        }
+
+    def changed_layers(self, layer: Layer) -> Iterator[tuple[str, Layer]]:
+        """The same layer with one change that may change its time, for each place of each field, by the name of the field."""
+        for operator in _OPERATORS:
+            if operator != layer["operator"]:
+                yield "operator", layer | {"operator": operator}
+        for field_name in ("shapes", "types", "attributes"):
+            for value in self._changed(layer[field_name]):
+                yield field_name, layer | {field_name: value}
+
+    def changed_machines(self) -> Iterator[tuple[str, Machine]]:
+        """The same machine with another number in one place."""
+        for name in ("device", "driver", "tensorrt"):
+            parts = re.split(r"(\d+)", self.machine[name])
+            for place in range(1, len(parts), 2):
+                other = str(int(parts[place]) + int(self.rng.integers(1, 9)))
+                yield name, self.machine | {name: "".join([*parts[:place], other, *parts[place + 1 :]])}
+
+    def _changed(self, value: Any) -> Iterator[Any]:
+        """Values with one number or name replaced, one list reversed, or one part more or less."""
+        if isinstance(value, list):
+            for place, part in enumerate(value):
+                for changed in self._changed(part):
+                    yield [*value[:place], changed, *value[place + 1 :]]
+            yield from (value[::-1], [*value, value[-1]], value[:-1])
+        elif isinstance(value, dict):
+            for name in value:
+                for changed in self._changed(value[name]):
+                    yield value | {name: changed}
+                yield {other: value[other] for other in value if other != name}
+            yield value | {"dilation": [int(number) for number in self.rng.integers(2, 9, 2)]}
+        elif isinstance(value, str):
+            yield from (name for name in _TYPES if name != value)
+        else:
+            yield value + int(self.rng.integers(1, 9))
 
     def build(self, layers: Sequence[Layer] | None = None, machine: Machine | None = None) -> Builder:
         """A build of these layers, or of others, on this machine or on another one."""

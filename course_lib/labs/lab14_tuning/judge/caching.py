@@ -16,7 +16,7 @@ import numpy as np
 from course_lib.engines.worker.parent import Launcher
 from course_lib.labs.framework.criteria import HALF, Criterion
 from course_lib.labs.framework.guest import Failed, started
-from course_lib.labs.lab14_tuning.judge.cache_builds import FILE, Layer, Machine, Network, Stage, Wrong, called, is_cache
+from course_lib.labs.lab14_tuning.judge.cache_builds import FILE, Network, Stage, Wrong, called, is_cache
 
 
 @dataclass(frozen=True)
@@ -73,22 +73,18 @@ def _other_names(stage: Stage, drawn: Network) -> None:
 
 
 def _what_a_time_depends_on(stage: Stage, drawn: Network) -> None:
-    layer = drawn.layers[0]
-    changed: dict[str, tuple[Layer, Machine]] = {
-        "operator": (layer | {"operator": "ConvTranspose"}, drawn.machine),
-        "shapes": (layer | {"shapes": [layer["shapes"][0], [8, 64, 56, 56]]}, drawn.machine),
-        "types": (layer | {"types": ["INT8", "FP16"]}, drawn.machine),
-        "attributes": (layer | {"attributes": {"kernel": [3, 3], "stride": [2, 2]}}, drawn.machine),
-        **{name: (layer, drawn.machine | {name: f"{drawn.machine[name]}1"}) for name in ("device", "driver", "tensorrt")},
-    }
+    layer = drawn.varied_layer()
     _, cache = drawn.build([layer]).run(stage, {})
-    for name, (other, machine) in changed.items():
+    layers = ((field, other, drawn.machine) for field, other in drawn.changed_layers(layer))
+    machines = ((field, layer, other) for field, other in drawn.changed_machines())
+    for field, other, machine in (*layers, *machines):
         build = drawn.build([other], machine)
         build.run(stage, cache)
         if not build.measured:
+            values = (other[field], layer[field]) if field in layer else (machine[field], drawn.machine[field])
             raise Wrong(
-                f"An entry was used although {name} differs",
-                "Two keys must differ if the times may differ. Which fields are in your key?",
+                f"An entry was used although {field} differs: {values[0]} instead of {values[1]}",
+                "Two keys must differ if the times may differ. Which fields are in your key, and which parts of them?",
             )
 
 
@@ -174,16 +170,24 @@ def _through_a_file(stage: Stage, drawn: Network) -> None:
 
 
 def _two_builds_save(stage: Stage, drawn: Network) -> None:
-    halves = drawn.layers[:2], drawn.layers[2:5]
-    caches = [drawn.build(half).run(stage, called(stage, "load", FILE))[1] for half in halves]
-    for cache in caches:
-        called(stage, "save", cache, FILE)
+    """Two processes load the file, then save in turn: the other one has written since, and neither has seen what it wrote."""
+    called(stage, "save", drawn.build(drawn.layers[:1]).run(stage, {})[1], FILE)
+    stage.restart()
+    other = stage.another()
+    caches = [
+        drawn.build(drawn.layers[place : place + 1]).run(one, called(one, "load", FILE))[1]
+        for place, one in ((1, stage), (2, other), (3, stage), (4, other))
+    ]
+    for one, before, cache in zip((stage, other, stage, other), (other, stage, other, stage), caches, strict=True):
+        one.receive(before)
+        called(one, "save", cache, FILE)
+    stage.receive(other)
     stage.restart()
     build = drawn.build()
     build.run(stage, called(stage, "load", FILE))
     if build.measured:
         raise Wrong(
-            "Two builds loaded the file, then both saved: entries of the first are lost",
+            "Two builds loaded the file, then both saved: entries of one of them are lost",
             "The file may have changed since you loaded it. What should `save` do with the entries that it holds now?",
         )
 
@@ -200,6 +204,7 @@ def _disk_is_full(stage: Stage, drawn: Network) -> None:
             f"The disk was full while `save` wrote: {lost} of {len(before)} entries of the file are lost",
             "When is the old content gone, if you open the file for writing? Which call replaces a file in one step?",
         )
+    stage.restart()  # the process that saves has not called `load`
     called(stage, "save", more, FILE)
     stage.restart()
     if not _loaded(stage).keys() >= more.keys() | before.keys():
