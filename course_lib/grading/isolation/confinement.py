@@ -16,10 +16,12 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from course_lib.engines.worker.parent import Launcher
+from course_lib._util import system_calls
+from course_lib._util.files import scratch_folder
 from course_lib.grading.isolation import supervise
 from course_lib.grading.isolation.sandbox import Sandbox
 
@@ -29,34 +31,57 @@ _NAME = "course-{pid}-{count}"
 _count = itertools.count()
 
 
-@contextmanager
-def confined(box: Sandbox, *, grouped: bool = True) -> Iterator[Launcher]:
+@dataclass(frozen=True)
+class Confined:
     """A launcher for `Worker` or anything else that starts a command: each command gets its own sandbox and limits.
 
-    Args:
+    Attributes:
         box: sandbox and limits.
         grouped: use control groups if they can be created.
+        report: file for reasons why a sandbox did not start. No sandbox shows it.
+        made: the control groups so far.
     """
-    made: list[Path] = []
 
-    def launch(argv: Sequence[str]) -> list[str]:
-        groups = _make_groups(box) if grouped else []
-        made.extend(groups)
+    box: Sandbox
+    grouped: bool
+    report: Path
+    made: list[Path] = field(default_factory=list)
+
+    def __call__(self, argv: Sequence[str]) -> list[str]:
+        """The command that runs `argv` inside."""
+        groups = _make_groups(self.box) if self.grouped else []
+        self.made.extend(groups)
         limits = {
             "groups": [str(group) for group in groups],
-            "processes": box.processes,
-            "memory_bytes": box.memory_bytes,
-            "folders": [str(folder) for folder in box.writable],
-            "disk_bytes": box.disk_bytes,
-            "files": box.files,
+            "processes": self.box.processes,
+            "memory_bytes": self.box.memory_bytes,
+            "folders": [str(folder) for folder in self.box.writable],
+            "disk_bytes": self.box.disk_bytes,
+            "files": self.box.files,
+            "filter": system_calls.program(user_namespaces=self.box.user_namespaces).hex(),
+            "report": str(self.report),
         }
-        return [sys.executable, "-I", "-S", supervise.__file__, json.dumps(limits), *box.command(argv)]
+        return [sys.executable, "-I", "-S", supervise.__file__, json.dumps(limits), *self.box.command(argv)]
 
-    try:
-        yield launch
-    finally:
-        for group in made:
-            _remove(group)
+    def take_failed_start(self) -> str:
+        """Why a sandbox did not start since the last call, in one line; empty if all did."""
+        with contextlib.suppress(FileNotFoundError):
+            said = self.report.read_text(encoding="utf-8").splitlines()
+            self.report.unlink()
+            return said[-1] if said else ""
+        return ""
+
+
+@contextmanager
+def confined(box: Sandbox, *, grouped: bool = True) -> Iterator[Confined]:
+    """A launcher with this sandbox and its limits; see `Confined`."""
+    with scratch_folder("start-") as folder:
+        launcher = Confined(box, grouped, folder / "report")
+        try:
+            yield launcher
+        finally:
+            for group in launcher.made:
+                _remove(group)
 
 
 def enforced_by() -> str:

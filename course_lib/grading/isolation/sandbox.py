@@ -46,6 +46,8 @@ class Sandbox:
         address_bytes: address space of one process. It is not limited with a GPU, whose driver reserves far more than it uses.
         processes, memory_bytes: limits for all processes inside together. Threads count as processes; see `confinement`.
         disk_bytes, files: limits for the content of `writable` folders; see `confinement`.
+        descriptors: that one process may have open. What is on its way between processes counts for the user: see unix(7), ETOOMANYREFS.
+        user_namespaces: permit them to the processes inside, which need them to isolate others.
         environment: variables set inside. Of the grader's own variables, only those in `_INHERITED` are passed on.
         course: show the library, without the grader and without the labs' references.
     """
@@ -59,13 +61,19 @@ class Sandbox:
     memory_bytes: int = 6 * _GIB
     disk_bytes: int = 1 * _GIB
     files: int = 20_000
+    descriptors: int = 1024
+    user_namespaces: bool = False
     environment: dict[str, str] = field(default_factory=dict)
     course: bool = True
 
     def command(self, argv: Sequence[str]) -> list[str]:
         """The command that runs `argv` inside the sandbox."""
+        import resource  # there is none on Windows, where the rest of the course works
+
         devices = [path for pattern in _GPU_DEVICES for path in sorted(_DEVICES.glob(pattern))]
         limits = ["--core=0", "--nproc=4096", f"--cpu={self.cpu_seconds}", f"--fsize={self.file_bytes}"]
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        limits.append(f"--nofile={self.descriptors if most == resource.RLIM_INFINITY else min(self.descriptors, most)}")
         if not devices:
             limits.append(f"--as={self.address_bytes}")
         bubblewrap = ["bwrap", "--unshare-all", "--unshare-user", "--uid", NOBODY, "--gid", NOBODY, "--cap-drop", "ALL"]
@@ -108,11 +116,14 @@ def require() -> None:
 @cache
 def problem() -> str:
     """Why the sandbox cannot be used on this machine; empty if it works. Tried, not guessed."""
+    from course_lib.grading.isolation.confinement import confined
+
     for tool, package in (("bwrap", INSTALL), ("prlimit", "install util-linux")):
         if shutil.which(tool) is None:
             return f"{tool} is not installed: {package}"
     try:
-        tried = subprocess.run(Sandbox().command(["/usr/bin/true"]), capture_output=True, text=True, timeout=30)
+        with confined(Sandbox(), grouped=False) as launch:
+            tried = subprocess.run(launch(["/usr/bin/true"]), capture_output=True, text=True, timeout=30)
     except TooMuchShown as error:
         return str(error)
     except (OSError, subprocess.TimeoutExpired) as error:

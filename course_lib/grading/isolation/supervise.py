@@ -2,41 +2,46 @@
 
 It runs as a file with only the standard library, because it starts before every process of a submission, in about 20 ms:
 ``python -I -S supervise.py LIMITS COMMAND...``. LIMITS is JSON, see `course_lib.grading.isolation.confinement`. The last line on
-standard error names the limit that was exceeded, if one was.
+standard error names the limit that was exceeded, if one was. A sandbox that did not start is reported in a file, which a submission
+cannot write: what it says itself is no proof.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import errno
 import json
 import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 _LOOK_S = 0.2
-_KEYCTL = {"x86_64": 250, "aarch64": 219, "riscv64": 219, "ppc64le": 271, "s390x": 280}  # the number of this system call
-_JOIN_SESSION_KEYRING = 1
-_FULL = (errno.EDQUOT, errno.ENOMEM)  # keyrings of processes that have just ended are removed in a moment
 
 
 def main(limits: dict[str, Any], command: list[str]) -> int:
     """Run the command to its end, or to the first limit that it exceeds; returns its exit status."""
-    for group in limits["groups"]:
-        Path(group, "cgroup.procs").write_text(str(os.getpid()))
-    leave_session_keyring()
-    parent = os.getppid()
-    child = subprocess.Popen(command)
+    try:
+        for group in limits["groups"]:
+            Path(group, "cgroup.procs").write_text(str(os.getpid()))
+        status, says = os.pipe()
+        filtered = os.memfd_create("filter")
+        os.write(filtered, bytes.fromhex(limits["filter"]))
+        os.lseek(filtered, 0, os.SEEK_SET)
+        at = command.index("bwrap") + 1
+        options = ["--json-status-fd", str(says), "--seccomp", str(filtered)]
+        parent = os.getppid()
+        child = subprocess.Popen([*command[:at], *options, *command[at:]], pass_fds=(says, filtered))
+        os.close(says)
+    except OSError as error:
+        _report(limits, str(error))
+        return 126
     try:
         while True:
             try:
-                status = child.wait(_LOOK_S)
+                code = child.wait(_LOOK_S)
                 break
             except subprocess.TimeoutExpired:
                 pass
@@ -50,27 +55,17 @@ def main(limits: dict[str, Any], command: list[str]) -> int:
         return 128 + signal.SIGINT
     if out_of_memory(limits["groups"]):
         _say(f"used more than {limits['memory_bytes'] / 2**30:g} GiB of memory")
-    return status if status >= 0 else 128 - status
+    elif code >= 0 and not _began(status):
+        _report(limits, f"bubblewrap ended with status {code} before the command began")
+    return code if code >= 0 else 128 - code
 
 
-def leave_session_keyring() -> None:
-    """Give this process and those below it a new session keyring.
-
-    A keyring is in the kernel, in no namespace. Processes of a login share one, so a submission could leave keys in it for later ones.
-
-    Raises:
-        OSError: the kernel has no room for one. A kernel that has no keyrings, or denies them, denies them to a submission too.
-    """
-    if (number := _KEYCTL.get(os.uname().machine)) is None:
-        return
-    libc = ctypes.CDLL(None, use_errno=True)
-    for _ in range(40):
-        if libc.syscall(ctypes.c_long(number), ctypes.c_long(_JOIN_SESSION_KEYRING), None) > 0:
-            return
-        if (code := ctypes.get_errno()) not in _FULL:
-            return
-        time.sleep(0.05)
-    raise OSError(code, f"no new session keyring: {os.strerror(code)}")
+def _began(status: int) -> bool:
+    """Whether bubblewrap started the command: only then it says how the command ended."""
+    os.set_blocking(status, False)
+    with contextlib.suppress(BlockingIOError):
+        return b"exit-code" in os.read(status, 1 << 16)
+    return False
 
 
 def exceeded(limits: dict[str, Any], pid: int) -> str:
@@ -145,6 +140,11 @@ def _bytes_of_memory_files(pids: list[int]) -> int:
                         file = entry.stat()
                         sizes[file.st_dev, file.st_ino] = file.st_blocks * 512
     return sum(sizes.values())
+
+
+def _report(limits: dict[str, Any], reason: str) -> None:
+    with contextlib.suppress(OSError), open(limits["report"], "a", encoding="utf-8") as file:
+        file.write(f"{reason}\n")
 
 
 def _say(reason: str) -> None:

@@ -10,7 +10,7 @@ import secrets
 import sys
 import tempfile
 import traceback
-from collections.abc import MutableMapping
+from collections.abc import MutableMapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -23,7 +23,7 @@ from course_lib.engines import available_backends
 from course_lib.engines.worker.allowance import Allowance, Charged
 from course_lib.errors import WORKER_ENDED, BackendUnavailable, ExaminerFault, OutOfTime
 from course_lib.grading.isolation import sandbox
-from course_lib.grading.isolation.confinement import confined, enforced_by
+from course_lib.grading.isolation.confinement import Confined, confined, enforced_by
 from course_lib.grading.judge import artifacts
 from course_lib.grading.judge.health import Device
 from course_lib.grading.judge.verdict import Verdict
@@ -71,10 +71,12 @@ def judge(
     device, examiner = device or Device.here(), examiner or Examiner()
     with ExitStack() as stack:
         launcher = bare = None
+        boxes: list[Confined] = []
         allowance = Allowance(lab.process_s * (_TIMES_ON_GPU if examiner.on_gpu else 1), _USED_UP)
         if not trusted:
-            launcher = Charged(stack.enter_context(confined(RUNNER_SANDBOX)), allowance)
-            bare = Charged(stack.enter_context(confined(replace(RUNNER_SANDBOX, course=False))), allowance)
+            box = replace(RUNNER_SANDBOX, **lab.sandbox)
+            boxes = [stack.enter_context(confined(one)) for one in (box, replace(box, course=False))]
+            launcher, bare = (Charged(one, allowance) for one in boxes)
         examiner = replace(examiner, launcher=launcher, bare_launcher=bare, seed=secrets.randbits(32), measured=device.measured)
         taken = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         rejected = rejected or artifacts.take_all(lab.artifacts, folder, taken)
@@ -86,7 +88,7 @@ def judge(
         if known is not None and same in known:
             return replace(known[same], provenance={**known[same].provenance, "judged_once": "for equal files of this batch"})
         try:
-            found = _examined(lab, taken, examiner, allowance)
+            found = _examined(lab, taken, examiner, allowance, boxes)
         except (ExaminerFault, BackendUnavailable) as error:  # such as a GPU that has gone
             return Verdict(lab.name, (), str(error), provenance)
         except Exception as error:  # a fault of the course: the verdict says so, and the others of the batch are graded
@@ -101,7 +103,7 @@ def judge(
         return verdict
 
 
-def _examined(lab: Lab, taken: Path, examiner: Examiner, allowance: Allowance) -> Examination:
+def _examined(lab: Lab, taken: Path, examiner: Examiner, allowance: Allowance, boxes: Sequence[Confined]) -> Examination:
     """Repeat the examination if something else may have killed a process, and with more time if measuring could not decide.
 
     All attempts share one allowance. An attempt that runs out of it does not replace the one before it.
@@ -111,28 +113,41 @@ def _examined(lab: Lab, taken: Path, examiner: Examiner, allowance: Allowance) -
     """
     found: Examination | None = None
     with suppress(ExaminerFault, BackendUnavailable):
-        found = _attempt(lab, taken, examiner, allowance)
+        found = _attempt(lab, taken, examiner, allowance, boxes)
     if found is None or _ended(found):
-        found = _better(found, _attempt(lab, taken, examiner, allowance), allowance)
+        found = _better(found, _attempt(lab, taken, examiner, allowance, boxes), allowance)
     if _undecided(found):
         patient = replace(examiner, measure_s=PATIENCE * examiner.measure_s)
-        found = _better(found, _attempt(lab, taken, patient, allowance), allowance)
+        found = _better(found, _attempt(lab, taken, patient, allowance, boxes), allowance)
     return found
 
 
-def _attempt(lab: Lab, taken: Path, examiner: Examiner, allowance: Allowance) -> Examination:
+def _attempt(lab: Lab, taken: Path, examiner: Examiner, allowance: Allowance, boxes: Sequence[Confined]) -> Examination:
     """One examination. A submission that has used up its time has not caused a fault of the examiner, whatever failed afterwards.
 
     Raises:
-        ExaminerFault, BackendUnavailable: the examiner itself failed.
+        ExaminerFault, BackendUnavailable: the examiner itself failed, or one of its sandboxes, which looks like a process that ended.
     """
     try:
         allowance.check()
-        return lab.examine(taken, examiner)
+        found = lab.examine(taken, examiner)
     except (ExaminerFault, BackendUnavailable, OutOfTime):
+        _check_starts(boxes)
         if not allowance.used_up:
             raise
         return Examination(lab.zero_outcomes(allowance.said, "Time each of its parts."))
+    _check_starts(boxes)
+    return found
+
+
+def _check_starts(boxes: Sequence[Confined]) -> None:
+    """Do nothing if every sandbox has started.
+
+    Raises:
+        ExaminerFault: one has not, so what was found is not the submission's.
+    """
+    if failed := "".join(box.take_failed_start() for box in boxes):
+        raise ExaminerFault(f"a sandbox did not start ({failed}): something on this machine uses up what it needs")
 
 
 def _better(before: Examination | None, after: Examination, allowance: Allowance) -> Examination:

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -40,6 +40,7 @@ class Lab(ABC):
     process_s: ClassVar[float] = (
         150.0  # that the grader waits on a CPU for all processes of a submission; references take up to 17 s
     )
+    sandbox: ClassVar[Mapping[str, Any]] = {}  # limits of `grading.isolation.sandbox.Sandbox` that differ for this lab
     speed: ClassVar[Tiers | None] = None  # of a lab whose task "speed" follows from a race alone
 
     @abstractmethod

@@ -30,6 +30,7 @@ class Serving(Lab):
 
     name = "lab08_serving"
     title = "Lab 08: serving"
+    sandbox: ClassVar = {"user_namespaces": True, "descriptors": 4096}  # each server gets namespaces of its own
     artifacts: ClassVar = {"store.py": 64 << 10, "server.py": 64 << 10, "config.pbtxt": 64 << 10}
     tasks = (
         Task("cache", "A cache that survives faults", 3),

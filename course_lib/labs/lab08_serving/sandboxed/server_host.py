@@ -27,6 +27,7 @@ import numpy as np
 
 FILES = ("store.py", "server.py")
 READY = b"+"  # from the process that has imported everything
+DESCRIPTORS = 512  # of a server: fewer than those who start servers have, or it could keep them from sending descriptors (unix(7))
 THREADS = 32  # requests that the server may work on at once
 _PERMITTED = {*sys.stdlib_module_names, "numpy", "store", "server"}
 _SET_DUMPABLE = 4  # of prctl(2)
@@ -200,6 +201,7 @@ class Child:
             from course_lib.labs.lab08_serving.sandboxed import own_namespace
 
             own_namespace.set_apart(*([Path(path) for path in begin[key]] for key in ("readable", "writable")))
+            resource.setrlimit(resource.RLIMIT_NOFILE, (DESCRIPTORS, DESCRIPTORS))
         limit_files(begin["file_bytes"], begin["die"])
         for _ in range(THREADS):
             threading.Thread(target=self._work, daemon=True).start()

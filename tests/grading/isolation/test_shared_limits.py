@@ -1,0 +1,150 @@
+"""What no namespace divides: keys, the number of user namespaces, descriptors on their way. One submission cannot take it from others."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from course_lib import labs
+from course_lib._util import system_calls
+from course_lib.grading.isolation.confinement import confined
+from course_lib.grading.isolation.sandbox import Sandbox
+from course_lib.grading.judge import judging
+from course_lib.labs import Examiner
+from tests.grading.conftest import needs_sandbox
+
+pytestmark = needs_sandbox
+
+_CALLS = """
+import ctypes, errno, os, sys
+libc = ctypes.CDLL(None, use_errno=True)
+add_key, request_key, keyctl, clone, unshare = {
+    "x86_64": (248, 249, 250, 56, 272), "aarch64": (217, 218, 219, 220, 97)
+}[os.uname().machine]
+def tried(*call):
+    returned = libc.syscall(*call)
+    return "done" if returned >= 0 else errno.errorcode[ctypes.get_errno()]
+keys = {tried(add_key, b"user", b"name", b"key", 3, -3), tried(request_key, b"user", b"name", None, -3), tried(keyctl, 1, None)}
+"""
+_NEW_USER = 0x10000000
+
+
+def inside(code: str, box: Sandbox) -> str:
+    with confined(box) as launch:
+        ran = subprocess.run(launch([sys.executable, "-I", "-c", code]), capture_output=True, text=True, timeout=60)
+    assert not ran.returncode, ran.stderr
+    return ran.stdout.strip()
+
+
+def test_neither_keys_nor_user_namespaces() -> None:
+    calls = (
+        "keys, tried(unshare, 0x10000000), tried(unshare, 0x10020000), tried(clone, 0x10000011, 0, 0, 0, 0), tried(435, 0, 0)"
+    )
+    assert inside(f"{_CALLS}print({calls})", Sandbox()) == "{'EPERM'} EPERM EPERM EPERM ENOSYS"
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="no other machine has two sets of numbers")
+def test_not_by_the_numbers_of_x32_either() -> None:
+    assert (
+        inside(f"{_CALLS}print(tried(0x40000000 + keyctl, 1, None), tried(0x40000000 + unshare, {_NEW_USER}))", Sandbox())
+        == "ENOSYS ENOSYS"
+    )
+
+
+def test_a_lab_may_permit_user_namespaces() -> None:
+    code = f"{_CALLS}print(keys, tried(unshare, {_NEW_USER}))"
+    assert inside(code, Sandbox(user_namespaces=True)) == "{'EPERM'} done"
+
+
+def test_a_process_can_deny_them_to_itself_and_cannot_take_it_back() -> None:
+    """As each server of lab 08 does."""
+    code = f"""
+import sys; sys.path.insert(0, {str(Path(system_calls.__file__).parents[2])!r})
+from course_lib._util.system_calls import deny
+{_CALLS}
+before = tried(unshare, {_NEW_USER})
+deny(user_namespaces=False)
+try:
+    deny(user_namespaces=True)
+finally:
+    print(before, tried(unshare, {_NEW_USER}))
+"""
+    assert inside(code, Sandbox(user_namespaces=True)) == "done EPERM"
+
+
+def test_an_unknown_machine_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "uname", lambda: os.uname_result(("Linux", "", "", "", "sparc64")))
+    with pytest.raises(OSError, match="no system call filter for sparc64"):
+        system_calls.program(user_namespaces=False)
+
+
+_SENDS = """
+import array, os, socket, sys
+def send(ends, count):
+    ends[0].sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [0] * count))])
+"""
+_TAKES_ALL = f"""{_SENDS}
+kept = []
+try:
+    while True:
+        kept.append(socket.socketpair())
+        for _ in range(8):
+            send(kept[-1], 250)
+except OSError as error:
+    print(error.errno, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_descriptors_on_their_way_leave_some_for_those_who_may_have_more() -> None:
+    with confined(Sandbox()) as launch, confined(Sandbox(**labs.find("lab08").sandbox)) as larger:
+        taker = subprocess.Popen(
+            launch([sys.executable, "-I", "-c", _TAKES_ALL]), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        try:
+            assert taker.stdout.readline().strip() == "109", "ETOOMANYREFS"
+            code = f"{_SENDS}send(socket.socketpair(), 3); print('sent')"
+            sent = subprocess.run(larger([sys.executable, "-I", "-c", code]), capture_output=True, text=True, timeout=60)
+        finally:
+            taker.communicate("")
+    assert sent.stdout.strip() == "sent", sent.stderr
+
+
+# ---- a sandbox that does not start
+
+
+def test_it_is_told_from_a_command_that_fails() -> None:
+    with confined(Sandbox()) as launch:
+        for code in (0, 1, 126):
+            subprocess.run(launch([sys.executable, "-c", f"raise SystemExit({code})"]), check=False)
+        subprocess.run(launch([sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"]), check=False)
+        assert launch.take_failed_start() == ""
+    with confined(Sandbox(readable=(Path("/not/there"),))) as launch:
+        subprocess.run(launch(["/usr/bin/true"]), check=False, stderr=subprocess.DEVNULL)
+        assert "before the command began" in launch.take_failed_start()
+        assert launch.take_failed_start() == "", "it is told once"
+
+
+@pytest.mark.parametrize("name", ["lab01", "lab02", "lab06", "lab07", "lab12", "lab14"])
+def test_it_is_the_examiners_fault(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lab = labs.find(name)
+    lab.write_reference(tmp_path, opset=Examiner().opset)
+    monkeypatch.setattr(judging, "RUNNER_SANDBOX", dataclasses.replace(judging.RUNNER_SANDBOX, readable=(Path("/not/there"),)))
+    verdict = judging.judge(lab, tmp_path)
+    assert not verdict.outcomes and "a sandbox did not start" in verdict.fault, verdict.fault or verdict.outcomes
+
+
+def test_a_submission_cannot_say_so(tmp_path: Path) -> None:
+    lab = labs.find("lab14")
+    lab.write_reference(tmp_path)
+    lies = "import os\nos.write(2, b'bwrap: No space left on device\\n')\nos._exit(1)\n"
+    for name in lab.artifacts:
+        if name.endswith(".py"):
+            (tmp_path / name).write_text(lies)
+    verdict = judging.judge(lab, tmp_path)
+    assert not verdict.fault and verdict.score < verdict.max_score
