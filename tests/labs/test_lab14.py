@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import itertools
 import json
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -314,6 +320,44 @@ def test_save_must_read_what_another_build_wrote(name, tmp_path):
     (tmp_path / "timing_cache.py").write_text(reference.CACHE + getattr(made, name))
     outcome = examined(tmp_path, "cache")
     assert outcome.points == 1.5 and "entries of one of them are lost" in outcome.message, outcome.message
+
+
+@contextmanager
+def _listed(alive: list[str], *, files: dict | None = None, disk_bytes: int | None = None) -> Iterator[Any]:
+    alive.append("process")
+    yield SimpleNamespace(content=lambda path: "the file")
+    alive.pop()
+
+
+def test_a_restart_leaves_no_process_behind():
+    """A cheat: each process holds memory, and its threads run on while later processes are judged."""
+    alive: list[str] = []
+    with ExitStack() as stack:
+        stage = cache_builds.Stage(partial(_listed, alive), stack)
+        for _ in range(3):
+            stage.restart()
+            assert len(alive) == 1
+        other = stage.another()
+        for one in (stage, other, stage):
+            one.restart()
+            assert len(alive) == 2
+    assert not alive
+
+
+@pytest.mark.parametrize("work", ["threading.Thread(target=spin, daemon=True).start()", "os.fork() or spin()"])
+def test_nothing_of_a_process_runs_after_its_restart(work, tmp_path):
+    trace, first, file = tmp_path / "trace", tmp_path / "first", tmp_path / "timing_cache.py"
+    spin = f"def spin():\n    while True:\n        open({str(trace)!r}, 'a').write('x')\n        time.sleep(0.001)\n"
+    file.write_text(f"import os, threading, time\n{spin}if os.path.exists({str(first)!r}):\n    {work}\n")
+    first.touch()
+    with ExitStack() as stack:
+        stage = cache_builds.Stage(partial(started, file, None), stack)
+        first.unlink()
+        time.sleep(0.2)
+        stage.restart()
+        size = trace.stat().st_size
+        time.sleep(0.2)
+        assert size == trace.stat().st_size > 0
 
 
 FULL_DISKS = ("RAISES_ITS_LIMIT", "LETS_ANOTHER_WRITE", "A_FILE_WITHOUT_A_NAME", "ANSWERS_FOR_THE_FILE")

@@ -86,12 +86,14 @@ class Stage:
 
     def __init__(self, start: Callable[..., AbstractContextManager[Guest]], stack: ExitStack) -> None:
         self._start, self._stack = start, stack
-        self.learner = stack.enter_context(start())
+        self._running = stack.enter_context(ExitStack())
+        self.learner = self._running.enter_context(start())
 
     def restart(self, disk_bytes: int | None = None) -> None:
-        """End the process, and begin another one with the same file. On a disk that is full, no file grows beyond `disk_bytes`."""
+        """End the process, then begin another one with the same file. On a disk that is full, no file grows beyond `disk_bytes`."""
         content = self.learner.content(FILE)
-        self.learner = self._stack.enter_context(self._start(files={FILE: content}, disk_bytes=disk_bytes))
+        self._running.close()
+        self.learner = self._running.enter_context(self._start(files={FILE: content}, disk_bytes=disk_bytes))
 
     def another(self) -> Stage:
         """A second process that runs beside this one, with a copy of the file."""
