@@ -284,6 +284,12 @@ def test_memorized_answers_score_nothing(tmp_path):
     assert played(submissions.MEMORIZED, "many clients")[0].wrong
 
 
+@pytest.mark.parametrize("name", submissions.LONE_BY_SCHEDULE)
+def test_a_single_request_is_not_known_by_the_schedule_of_the_load(name, tmp_path):
+    outcome = LAB.examine(write(tmp_path, submissions.LONE_BY_SCHEDULE[name]), EXAMINER, only="throughput").outcomes[0]
+    assert outcome.tier in ("none", "partial"), outcome
+
+
 @pytest.mark.slow
 def test_stopped_clocks_and_a_busy_process_gain_nothing(tmp_path):
     outcome = LAB.examine(write(tmp_path, submissions.CLOCKS), EXAMINER, only="throughput").outcomes[0]

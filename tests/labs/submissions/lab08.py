@@ -259,6 +259,26 @@ time.perf_counter = time.monotonic = lambda: 0.0
     + GIVEN["server.py"].replace("from __future__ import annotations\n", "")
 )
 
+_UNTIL = "self._held, rows, until = None, len(batch[0][0]), time.monotonic() + WINDOW_S"
+
+
+def waits(when: str, note: str = "pass") -> Sources:
+    """A server whose run waits for 300 ms if `when` holds. `note` is executed after each run was gathered."""
+    text = f"self._held, rows, until = None, len(batch[0][0]), time.monotonic() + (0.3 if {when} else 0.0)"
+    started = changed("        self._held: _Request", "        self._taken, self._ended = 0, 0.0\n        self._held: _Request")
+    ended = changed(
+        "                ends = np", "                self._ended = time.monotonic()\n                ends = np", started
+    )
+    return changed("        return batch\n", f"        {note}\n        return batch\n", changed(_UNTIL, text, ended))
+
+
+# Single requests wait 300 ms, except for those that a test of a fixed schedule sends.
+LONE_BY_SCHEDULE = {
+    "their number": waits("self._taken % 68 >= 4", "self._taken += len(batch)"),
+    "the seventh in a row": waits("self._taken >= 6", "self._taken = self._taken + 1 if len(batch) == 1 else 0"),
+    "after a short pause": waits("0.002 < time.monotonic() - self._ended < 0.05 and self._waiting.empty()"),
+}
+
 _IN_PIECES = """
 import hashlib, json
 

@@ -61,7 +61,7 @@ class Load:
     """Times of several servers in the same rounds; those graded are ``"yours"``, ``"reference"`` and ``"naive"``.
 
     Attributes:
-        burst_ms: time for a burst of requests from many clients, by server, shape ``(rounds,)``.
+        burst_ms: time for `BURST` requests from many clients, by server, shape ``(rounds,)``.
         under_load_ms, lone_ms: latencies of single requests, in bursts and in sequence.
         wrong: number of wrong answers of the first server.
     """
@@ -206,7 +206,7 @@ def beside(servers: Mapping[str, Sources], examiner: Examiner) -> Load:
         raise EngineError(f"a request was not answered: {lost.text or 'no answer came in time'}")
     try:
         return _load(answer["rounds"], list(servers), len(truth.wrong(scenes[0])))
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, ZeroDivisionError):
         raise EngineError("too few bursts were answered to measure a speed") from None
 
 
@@ -214,7 +214,10 @@ def _load(rounds: list[dict[str, Any]], names: list[str], wrong: int) -> Load:
     if len(rounds) < FEWEST:
         raise ValueError("too few rounds")
     return Load(
-        {name: np.array([1e3 * float(turn[name]["burst_s"]) for turn in rounds]) for name in names},
+        {
+            name: np.array([1e3 * BURST * float(turn[name]["burst_s"]) / len(turn[name]["latencies_s"]) for turn in rounds])
+            for name in names
+        },
         {name: 1e3 * np.concatenate([turn[name]["latencies_s"] for turn in rounds]) for name in names},
         {name: 1e3 * np.concatenate([turn[name]["lone_s"] for turn in rounds]) for name in names},
         wrong,

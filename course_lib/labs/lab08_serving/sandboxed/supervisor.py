@@ -12,7 +12,7 @@ import tempfile
 import time
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 
@@ -23,8 +23,9 @@ from course_lib.labs.lab08_serving.sandboxed.scenes import CACHE_SCENES, REQUEST
 from course_lib.labs.lab08_serving.sandboxed.server_process import Nursery, ServerProcess, Ticket, plan_key
 from course_lib.labs.lab08_serving.sandboxed.stage import Scene, Stage, empty_cache
 
-CLIENTS, BURST, LONE = 16, 64, 4  # requests at once under load; of one burst; one after the other
+CLIENTS, BURST, LONE = 16, 64, 4  # requests at once under load; of one burst; one after the other: the latter two on average
 FEWEST = 10  # rounds, however slow
+_PAUSES_S = 0.001, 0.03  # before every other request that comes alone
 
 
 def main() -> None:
@@ -92,11 +93,14 @@ def load(stages: dict[str, Stage], seed: int, time_limit_s: float) -> tuple[dict
             processes[name] = stack.enter_context(stage.server(cache, stage.builder()))
             if failed := processes[name].wait_ready():
                 return {"failed": failed, "who": name, "rounds": [], "scenes": []}, {}
-        while yours.used + BURST + LONE <= len(yours.features) and (len(rounds) < FEWEST or time.monotonic() < deadline):
-            requests = yours.requests([1] * (BURST + LONE))
+        while len(rounds) < FEWEST or time.monotonic() < deadline:
+            turn = _drawn(rng)
+            if yours.used + turn.requests > len(yours.features):
+                break
+            requests = yours.requests([1] * turn.requests)
             taken: dict[str, _Taken] = {}
             for name in rng.permutation(list(processes)):
-                tickets, taken[name] = _round(processes[name], [feeds for _, feeds in requests], mine=name == learners)
+                tickets, taken[name] = _round(processes[name], [feeds for _, feeds in requests], turn, mine=name == learners)
                 if name == learners:
                     for (first, _), ticket in zip(requests, tickets, strict=True):
                         scene.add(ticket, first, 1, "old")
@@ -107,6 +111,30 @@ def load(stages: dict[str, Stage], seed: int, time_limit_s: float) -> tuple[dict
     return {**header, "failed": "", "who": "", "rounds": rounds}, arrays
 
 
+class _Turn(NamedTuple):
+    """What each server receives in one round: single requests, a burst, single requests. A pause precedes each single request.
+
+    All of it is secret. A server that counts requests, or knows how long it was idle, cannot tell a single request from a burst's first.
+    """
+
+    before: list[float]
+    burst: int
+    after: list[float]
+
+    @property
+    def requests(self) -> int:
+        """Number of all requests."""
+        return len(self.before) + self.burst + len(self.after)
+
+
+def _drawn(rng: np.random.Generator) -> _Turn:
+    """A turn. The number of its single requests is geometric: how many have come says nothing about how many will come."""
+    lone = int(rng.geometric(1 / (LONE + 1))) - 1
+    pauses = np.where(rng.random(lone) < 0.5, np.exp(rng.uniform(*np.log(_PAUSES_S), lone)), 0.0).tolist()
+    before = int(rng.integers(lone + 1))
+    return _Turn(pauses[:before], int(rng.integers(BURST * 3 // 4, BURST * 5 // 4 + 1)), pauses[before:])
+
+
 class _Taken(TypedDict):
     """Seconds of one server's turn: the whole burst, each single request, and each request of the burst."""
 
@@ -115,21 +143,36 @@ class _Taken(TypedDict):
     latencies_s: list[float]
 
 
-def _round(process: ServerProcess, feeds: list[dict[str, np.ndarray]], *, mine: bool) -> tuple[list[Ticket], _Taken]:
+def _round(
+    process: ServerProcess, feeds: list[dict[str, np.ndarray]], turn: _Turn, *, mine: bool
+) -> tuple[list[Ticket], _Taken]:
     """One server's turn. All of the learner's processes are stopped during the turns of the others."""
+    burst_from, burst_to = len(turn.before), len(turn.before) + turn.burst
     with ExitStack() as stack:
         if not mine:
             stack.enter_context(frozen(but={process.pid} | descendants(process.pid)))
-        lone = process.answers(feeds[:LONE], clients=1)
+        before = _one_by_one(process, feeds[:burst_from], turn.before)
         started = time.perf_counter()
-        burst = process.answers(feeds[LONE:], clients=CLIENTS)
+        burst = process.answers(feeds[burst_from:burst_to], clients=CLIENTS)
         took = time.perf_counter() - started
+        after = _one_by_one(process, feeds[burst_to:], turn.after)
     taken: _Taken = {
         "burst_s": took,
-        "lone_s": [ticket.latency_s for ticket in lone],
+        "lone_s": [ticket.latency_s for ticket in (*before, *after)],
         "latencies_s": [ticket.latency_s for ticket in burst],
     }
-    return [*lone, *burst], taken
+    return [*before, *burst, *after], taken
+
+
+def _one_by_one(process: ServerProcess, feeds: list[dict[str, np.ndarray]], pauses_s: list[float]) -> list[Ticket]:
+    """Single requests, each after its pause. Those after an unanswered one are not sent."""
+    tickets: list[Ticket] = []
+    for one, pause_s in zip(feeds, pauses_s, strict=True):
+        time.sleep(pause_s)
+        tickets += process.answers([one], clients=1)
+        if tickets[-1].status == "none":
+            break
+    return tickets + [Ticket() for _ in feeds[len(tickets) :]]
 
 
 def _told(scenes: list[Scene]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
