@@ -55,6 +55,30 @@ def test_a_verdict_of_another_student_or_lab(course: Course, verdict: Path) -> N
     assert "the verdict of the lab 'lab01_first_engine'" in course("verify", relabeled).out
 
 
+def test_it_says_whose_verdict_it_is(course: Course, verdict: Path, tmp_path: Path) -> None:
+    """A copy outside of the classroom could be shown as one's own, or an older one after it was graded again."""
+    known = json.loads(verdict.read_text())
+    del known["signature"]
+    room, key = verdict.parents[2], signature.signing_key(verdict.parents[2])
+    verdict.write_text(json.dumps(signature.signed({**known, "student": "ada"}, key)))
+    copied = tmp_path / "mallory.json"
+    copied.write_bytes(verdict.read_bytes())
+    done = course("verify", copied, "--classroom", room)
+    assert done.status == 0 and "ada, lab01_first_engine, 3 of 10 points" in done.out
+    worse = [{**task, "tier": "none", "points": 0.0} for task in known["tasks"]]
+    verdict.write_text(json.dumps(signature.signed({**known, "student": "ada", "score": 0.0, "tasks": worse}, key)))
+    done = course("verify", copied, "--classroom", room)
+    assert done.status == 1 and "the classroom has another verdict of 'ada' for this lab" in done.out
+
+
+def test_a_student_of_a_verdict_is_no_path(course: Course, verdict: Path, tmp_path: Path) -> None:
+    known = json.loads(verdict.read_text())
+    del known["signature"]
+    signed = signature.signed({**known, "student": "../reports/ada"}, signature.signing_key(verdict.parents[2]))
+    (tmp_path / "other.json").write_text(json.dumps(signed))
+    assert "another verdict" not in course("verify", tmp_path / "other.json", "--classroom", verdict.parents[2]).out
+
+
 def test_a_verdict_with_a_name_twice(course: Course, verdict: Path) -> None:
     """Of two scores, a reader may see the one that is not signed."""
     verdict.write_text('{"score": 10, ' + verdict.read_text().removeprefix("{"))

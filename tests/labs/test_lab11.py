@@ -329,6 +329,12 @@ def test_above_the_budget_nothing_is_compiled(tmp_path, in_process, monkeypatch)
 def test_points_are_lost_only_above_the_interval():
     assert quality.within_budget(Lost(1.02 * BUDGET, 0.05 * BUDGET))
     assert not quality.within_budget(Lost(1.1 * BUDGET, 0.05 * BUDGET))
+    for windows in (
+        1,
+        3,
+        20,
+    ):  # of 64, in which a decoder loses four bits, and none in the others: the interval reaches below zero
+        assert not quality.within_budget(Lost(4 * windows / 64, 1.96 * 4 * (windows / 64 * (1 - windows / 64)) ** 0.5 / 8))
 
 
 def test_the_given_decoder_loses_nothing_and_every_other_one_does():

@@ -150,14 +150,16 @@ def verify(
     room = classroom or signature.classroom_of(verdict)
     key = signature.public_key(signature.signing_key(room)) if room and (room / signature.KEY_FILE).is_file() else None
     found = [*recompute.contradictions(document, key), *recompute.misplaced(document, verdict)]
+    if room and not found:
+        found += recompute.replaced(document, room)
     if key is None:
         where = room / signature.KEY_FILE if room else "a classroom"
         found.append(
             f"no key was compared, so anyone may have signed it: {where} is missing, name the classroom with --classroom"
         )
-    if not show(
-        as_json, {"verdict": str(verdict), "classroom": str(room) if room else None, "key": key, "contradictions": found}
-    ):
-        print("\n".join(found) or f"{verdict}: signed by this classroom, and follows from its record (key: {room})")
+    whose = "" if found else recompute.owner(document)
+    told = {"verdict": str(verdict), "classroom": str(room) if room else None, "key": key, "of": whose, "contradictions": found}
+    if not show(as_json, told):
+        print("\n".join(found) or f"{verdict}: {whose}: signed by this classroom, and follows from its record (key: {room})")
     if found:
         raise typer.Exit(1)

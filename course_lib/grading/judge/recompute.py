@@ -64,6 +64,21 @@ def misplaced(document: Mapping[str, Any], path: Path) -> list[str]:
     ]
 
 
+def replaced(verdict: Mapping[str, Any], room: Path) -> list[str]:
+    """Whether the classroom has another verdict of this student for this lab, as sentences: this one is then older, and counts no more."""
+    parts = [str(verdict.get(key)) for key in ("student", "lab")]
+    own = room / "reports" / parts[0] / f"{parts[1]}.json"
+    if any(Path(part).name != part for part in parts) or not own.is_file() or document(own) == verdict:
+        return []
+    return [f"the classroom has another verdict of {plain(parts[0], 80)!r} for this lab: {plain(own)}"]
+
+
+def owner(document: Mapping[str, Any]) -> str:
+    """Whose verdict it is, for what, with how many points and from when, in one line."""
+    student, date = document.get("student", "no student"), document["provenance"].get("date", "no date")
+    return plain(f"{student}, {document['lab']}, {document['score']:g} of {document['max_score']:g} points, {date}", 200)
+
+
 def contradictions(document: Mapping[str, Any], expected_key: str | None = None) -> list[str]:
     """The contradictions in a verdict, as sentences; empty if there are none.
 

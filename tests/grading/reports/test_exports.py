@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -51,6 +53,15 @@ def test_canvas(room, tmp_path):
         ["Lovelace, Ada", "", "ada", "ada", "", "11"],
         ["late", "", "late", "late", "", "3.5"],
     ]
+
+
+@pytest.mark.parametrize("name", ["Points Possible", "    Points Possible", "Ada, points  POSSIBLE 2", "Points\u00a0Possible"])
+def test_no_name_is_the_row_of_possible_points(room, tmp_path, name):
+    """Canvas takes every row with these words in its first cell for it, and the last one wins: the assignment was worth 0 points."""
+    report = read(LAB, room)
+    changed = dataclasses.replace(report.submissions[0], first_name="", last_name=name)
+    rows = exports.canvas(dataclasses.replace(report, submissions=(changed, *report.submissions[1:])))
+    assert [row[0] for row in rows if re.search(r"points\s+possible", row[0], re.IGNORECASE)] == ["    Points Possible"]
 
 
 @pytest.mark.parametrize(
