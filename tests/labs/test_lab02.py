@@ -14,7 +14,7 @@ import pytest
 import torch
 from hypothesis import given as drawn
 from hypothesis import strategies as st
-from onnx import TensorProto, compose, helper
+from onnx import TensorProto, compose, helper, numpy_helper
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -28,6 +28,7 @@ from course_lib.labs import Examination, Examiner
 from course_lib.labs.lab02_fusion import causes as lab02_causes
 from course_lib.labs.lab02_fusion.causes import PARTS
 from course_lib.labs.lab02_fusion.judge.counts import OPSET, costs, given_layers
+from course_lib.labs.lab02_fusion.judge.equivalence import BATCHES
 from course_lib.labs.lab02_fusion.lab import Fusion
 from course_lib.labs.lab02_fusion.network import SlowClassifier, slow_classifier
 from course_lib.labs.lab02_fusion.reference import Mean, repaired, rewritten
@@ -338,6 +339,36 @@ class RightForTheFirst(nn.Module):
 
 def test_engine_that_is_right_at_batch_1_only(submission):
     assert tiers(submission(RightForTheFirst())) == {"equality": "none", "kernels": "none"}
+
+
+def eps_by_batch(wrong_at: Callable[[np.ndarray], np.ndarray]) -> onnx.ModelProto:
+    """The reference with an eps from a table, which is wrong at some batch sizes."""
+    model = export_onnx(rewritten(), opset=OPSET)
+    graph = model.graph
+    table = np.where(wrong_at(np.arange(33)), 5e-4, 1e-5).astype(np.float32)
+    graph.initializer.extend([numpy_helper.from_array(table, "table"), numpy_helper.from_array(np.array(0), "first")])
+    next(node for node in graph.node if node.name == "/standardize/Add").input[1] = "eps"
+    nodes = [
+        helper.make_node("Shape", ["image"], ["sizes"], name="sizes"),
+        helper.make_node("Gather", ["sizes", "first"], ["batch"], name="batch", axis=0),
+        helper.make_node("Gather", ["table", "batch"], ["eps"], name="eps", axis=0),
+        *graph.node,
+    ]
+    del graph.node[:]
+    graph.node.extend(nodes)
+    return model
+
+
+@pytest.mark.parametrize(
+    "wrong_at",
+    [lambda n: ~np.isin(n, BATCHES), lambda n: n == 17, lambda n: (n > 16) & (n < 32)],
+    ids=["right at four sizes", "wrong at one size", "wrong at large sizes"],
+)
+def test_the_worst_batch_size_counts(submission, wrong_at):
+    """A cheat: the constant is right at the batch sizes that are measured on all images."""
+    examined = submission(eps_by_batch(wrong_at))
+    assert examined.outcomes[0].points == 1.5, examined.outcomes
+    assert "at the worst batch size" in message(examined, "equality")
 
 
 def test_fixed_batch_cannot_serve(submission):

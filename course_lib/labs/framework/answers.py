@@ -74,7 +74,7 @@ def check_pace(truth: TimedWorker, engine: TimedWorker, request: np.ndarray, nam
 
 def check_every_size(
     truth: TimedWorker, engine: TimedWorker, images: np.ndarray, sizes: Sequence[int], floor_db: float
-) -> None:
+) -> float:
     """Every batch size of a service, not only those that are judged in detail: none may have other answers than the rest.
 
     Args:
@@ -82,11 +82,15 @@ def check_every_size(
         images: at least as many as the largest size.
         floor_db: SQNR in dB that the logits of each size must have, on at least 16 images.
 
+    Returns:
+        SQNR of the worst size, in dB.
+
     Raises:
         EngineError: a size is rejected or answered wrongly; the text names it.
     """
     least = min(_EACH_SIZE, len(images))
     right = logits(truth, images[-max(*sizes, least) :], [max(sizes)])
+    worst = float("inf")
     for size in sizes:
         last = slice(-max(size, least), None)
         found = decibels(right[last], logits(engine, images[last], [size]))
@@ -94,6 +98,8 @@ def check_every_size(
             raise EngineError(
                 f"a batch of {size} is answered with {found:.0f} dB SQNR, at least {floor_db:g} dB are needed at every batch size"
             )
+        worst = min(worst, found)
+    return worst
 
 
 def worst_decibels(want: Sequence[np.ndarray], have: Sequence[np.ndarray]) -> float:

@@ -140,7 +140,8 @@ class Fusion(Lab):
             return equality(given, reference, yours, examiner)
 
     def _equality(self, found: Equality) -> Outcome:
-        said = f"The logits have {found.sqnr_db:.0f} dB SQNR on {found.family}; the reference has {found.reference_db:.0f} dB."
+        where = f"on {found.family}, at the worst batch size"
+        said = f"The logits have {found.sqnr_db:.0f} dB SQNR {where}; the reference has {found.reference_db:.0f} dB."
         if found.tier == "full":
             return self.outcome("equality", "full", said)
         said += f" Full points need at least {found.needed_db:.0f} dB, half of the points at least {PARTIAL_DB:.0f} dB."

@@ -22,7 +22,7 @@ class Equality:
     """Signal-to-noise ratios of logits in dB, for the worst family of images.
 
     Attributes:
-        sqnr_db: SQNR of the submission.
+        sqnr_db: SQNR of the submission, at the worst batch size.
         reference_db: SQNR of the reference on the same images.
         family: the images on which the submission is worst.
     """
@@ -45,7 +45,7 @@ class Equality:
 
 
 def equality(given: TimedWorker, reference: TimedWorker, candidate: TimedWorker, examiner: Examiner) -> Equality:
-    """Send the same fresh images to all three, in batches of several sizes.
+    """Send the same fresh images to all three, in batches of several sizes, and to the candidate in batches of every size.
 
     Raises:
         EngineError: the candidate rejects a batch, answers one of them like another network, or does not answer with logits.
@@ -54,9 +54,10 @@ def equality(given: TimedWorker, reference: TimedWorker, candidate: TimedWorker,
     for family, images in _families(examiner).items():
         want = logits(given, images, BATCHES)
         have = logits(candidate, images, BATCHES)
-        found[family] = decibels(want, have), decibels(want, logits(reference, images, BATCHES))
-        if found[family][0] >= PARTIAL_DB:
-            check_every_size(given, candidate, images, range(1, BATCHES[-1] + 1), PARTIAL_DB)
+        least = decibels(want, have)
+        if least >= PARTIAL_DB:
+            least = min(least, check_every_size(given, candidate, images, range(1, BATCHES[-1] + 1), PARTIAL_DB))
+        found[family] = least, decibels(want, logits(reference, images, BATCHES))
     family = min(found, key=lambda name: found[name][0])
     return Equality(found[family][0], min(theirs for _, theirs in found.values()), family)
 
