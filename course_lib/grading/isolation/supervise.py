@@ -3,7 +3,7 @@
 It runs as a file with only the standard library, because it starts before every process of a submission, in about 20 ms:
 ``python -I -S supervise.py LIMITS COMMAND...``. LIMITS is JSON, see `course_lib.grading.isolation.confinement`. The last line on
 standard error names the limit that was exceeded, if one was. A sandbox that did not start is reported in a file, which a submission
-cannot write: what it says itself is no proof.
+cannot write: what it says itself proves nothing.
 """
 
 from __future__ import annotations
