@@ -49,9 +49,6 @@ class Holder(Worker):
     def __init__(self, environment: Environment) -> None:
         super().__init__(environment, launcher=lambda _: [*environment.command, str(_CHILD)], timeout_s=240.0)
 
-    def __enter__(self) -> Holder:
-        return self
-
     def hold(self, name: str, images: np.ndarray, **how: Any) -> np.ndarray:
         """Make a call ready; the output of a first one."""
         _, answer = self._ask({"do": "hold", "name": name, **how}, {"images": images})

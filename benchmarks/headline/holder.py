@@ -38,9 +38,6 @@ class Holder(Worker):
         super().__init__(environment, launcher=lambda _: [*environment.command, _CHILD], timeout_s=timeout_s)
         self._ask({"do": "open", "inputs": str(inputs), "tf32": tf32, "plugin": str(plugin or "")})
 
-    def __enter__(self) -> Holder:
-        return self
-
     def hold(self, network: Network, candidate: Candidate, folder: Path) -> None:
         """Load a candidate; a plan's file lies in `folder`."""
         if candidate.plan:

@@ -28,6 +28,7 @@ from course_lib.engines.worker.environment import HERE, Environment
 from course_lib.errors import NO_ANSWER, WORKER_ENDED, BackendUnavailable, CourseError, WorkerDied
 
 _T = TypeVar("_T")
+_Worker = TypeVar("_Worker", bound="Worker")
 Launcher = allowance.Launcher
 # What a child may call its failure. Anything else, such as a fault of the examiner's, is not its to claim.
 _CHILD_ERRORS = (
@@ -95,7 +96,7 @@ class Worker:
         self.inputs: tuple[TensorInfo, ...] = ()
         self.outputs: tuple[TensorInfo, ...] = ()
 
-    def __enter__(self) -> Worker:
+    def __enter__(self: _Worker) -> _Worker:
         return self
 
     def __exit__(self, *_: object) -> None:
