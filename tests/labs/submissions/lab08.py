@@ -304,6 +304,13 @@ def in_pieces(place: str = "cache", code: str = "") -> Sources:
     return {**REFERENCE, "store.py": _IN_PIECES.replace("PLACE", place).replace("CODE", code)}
 
 
+def partly(piece: str) -> Sources:
+    """A store with a digest of the plan's length and of a piece of the plan."""
+    digest = f"hashlib.sha256(str(len(plan)).encode() + {piece}).digest()"
+    reading = changed("if hashlib.sha256(plan).digest() == digest else", f"if {digest} == digest else")
+    return changed("new.write(hashlib.sha256(plan).digest() + plan)", f"new.write({digest} + plan)", reading)
+
+
 # Every small collection that the process holds for its engines is emptied, and what checks a run is replaced.
 _WITHOUT_FAULTS = (
     "        self._waiting: queue",
@@ -362,6 +369,13 @@ EVASIONS: dict[str, tuple[Sources, str, str]] = {
         "engine fails",
         "",
     ),
+    "a digest of the middle": (partly("plan[len(plan) // 2 - 512 : len(plan) // 2 + 8192]"), "bits flipped", ""),
+    "a digest of every tenth block": (
+        partly("b''.join(plan[n : n + 128] for n in range(0, len(plan), 1280))"),
+        "bits flipped",
+        "",
+    ),
+    "a digest of the second half": (partly("plan[len(plan) // 2 :]"), "bits flipped", ""),
     "pieces that nobody finds": (in_pieces(code="(lambda data: bytes(255 - one for one in data))"), "bits flipped", ""),
 }
 # Where a server may keep plans from one start to the next, other than its cache.

@@ -16,8 +16,10 @@ from course_lib.labs.lab08_serving.sandboxed.stage import OLD_DEVICE, OLD_VERSIO
 
 FAILING = 3  # requests whose run fails
 CLIENTS = 8
-_PIECE = 64  # bytes of a plan that are looked for in a cache
-_FLIPPED = 4096  # bytes of a file, or of a plan, in which bits are flipped
+_FLIPPED = 64  # bytes of a file in which bits are flipped
+_SEARCHES = 40  # for pieces of each plan in a file
+_FLIPS = 4  # starts with flipped bits, each in another part of the plan
+_SECRET = random.SystemRandom()
 
 
 def warm(stage: Stage, scene: Scene) -> None:
@@ -27,42 +29,63 @@ def warm(stage: Stage, scene: Scene) -> None:
         stage.serve(scene, "second start", cache)
 
 
-def damaged(harm: Callable[[Path, Stage], None]) -> Callable[[Stage, Scene], None]:
-    """A scene in which something happens to the files of the cache between two starts."""
+def damaged(*harms: Callable[[Path, Stage], None]) -> Callable[[Stage, Scene], None]:
+    """A scene in which something happens to the files of the cache before each start but the first and the last."""
 
     def scene_of(stage: Stage, scene: Scene) -> None:
+        step, builds = "start after it", []
         with empty_cache() as cache:
             stage.serve(scene, "first start", cache)
-            files = [file for file in cache.rglob("*") if file.is_file() and not file.is_symlink()]
-            scene.flags["cached"] = any(file.stat().st_size for file in files)
-            for file in files:  # all of them: a fault that spares some files could be caught by one that nothing depends on
-                harm(file, stage)
-            stage.serve(scene, "start after it", cache)
+            for harm in harms:
+                files = [file for file in cache.rglob("*") if file.is_file() and not file.is_symlink()]
+                scene.flags.setdefault("cached", any(file.stat().st_size for file in files))
+                for file in files:  # all of them: a fault that spares some files could be caught by one that nothing depends on
+                    harm(file, stage)
+                stage.serve(scene, step, cache)
+                builds.append(scene.builds[step])
+                if scene.failed:
+                    break
+            scene.builds[step] = min(builds)
             stage.serve(scene, "start after that", cache)
 
     return scene_of
 
 
-def flipped(file: Path, stage: Stage) -> None:
-    """Flip some bits in the middle of the file, as on a bad disk, and the bits of a plan's middle wherever they are in the file.
+def flipped(part: int) -> Callable[[Path, Stage], None]:
+    """Flip bits at a secret place of a file, as on a bad disk: among the weights in a part of a plan, if the file holds some.
 
-    A plan's beginning and end stay, so that the plan still loads.
+    Such a plan still loads. A server that looks only at a piece of the plan cannot know which piece.
     """
-    content = bytearray(file.read_bytes())
-    places = set(range(len(content) // 2, min(len(content) // 2 + _FLIPPED, len(content))))
-    for _, plan in stage.plans.values():
-        data = plan.tobytes()
-        half = len(data) // 2
-        for begin in range(half, min(half + _FLIPPED, len(data) - _PIECE), _PIECE):
-            piece = data[begin : begin + _PIECE]
-            if len(set(piece)) > _PIECE // 4:  # weights, and not a row of zeros, which is everywhere
-                found = content.find(piece)
-                while found >= 0:
-                    places.update(range(found, found + _PIECE))
-                    found = content.find(piece, found + _PIECE)
-    for place in places:
-        content[place] ^= 0x40
-    file.write_bytes(content)
+
+    def harm(file: Path, stage: Stage) -> None:
+        content = bytearray(file.read_bytes())
+        places = _weights(content, stage, part)
+        if not places and content:
+            begin = _SECRET.randrange(len(content))
+            places = set(range(begin, min(begin + _FLIPPED, len(content))))
+        for place in places:
+            content[place] ^= _SECRET.randrange(1, 256)
+        file.write_bytes(content)
+
+    return harm
+
+
+def _weights(content: bytearray, stage: Stage, part: int) -> set[int]:
+    """The places in a file of a secret piece of a plan's part, wherever the piece is; empty if the file has none of the part."""
+    plans = [plan.tobytes() for _, plan in stage.plans.values()]
+    for data in _SECRET.sample(plans, len(plans)):
+        for _ in range(_SEARCHES):
+            begin = _SECRET.randrange(part * len(data) // _FLIPS, (part + 1) * len(data) // _FLIPS - _FLIPPED)
+            piece = data[begin : begin + _FLIPPED]
+            if len(set(piece)) <= _FLIPPED // 4:  # a row of zeros, which is everywhere, and no weights
+                continue
+            places, found = set[int](), content.find(piece)
+            while found >= 0:
+                places.update(range(found, found + _FLIPPED))
+                found = content.find(piece, found + _FLIPPED)
+            if places:
+                return places
+    return set()
 
 
 def truncated(file: Path, stage: Stage) -> None:
@@ -209,7 +232,7 @@ def reload(stage: Stage, scene: Scene) -> None:
 
 CACHE_SCENES: dict[str, Callable[[Stage, Scene], None]] = {
     "warm start": warm,
-    "bits flipped": damaged(flipped),
+    "bits flipped": damaged(*map(flipped, range(_FLIPS))),
     "half a file": damaged(truncated),
     "empty files": damaged(emptied),
     "another version": changed(release=(OLD_VERSION, "")),
