@@ -73,6 +73,7 @@ def test_the_untouched_release_has_none(tmp_path):
         {'"output_format": "fx"': '"output_format": "graph_module"'},
         {'"ir": "dynamo",': '"ir": "dynamo", "optimization_level": 3, "refit": True, "use_python_runtime": True,'},
         {'"ir": "dynamo",': '"ir": "dynamo", "torch_executed_ops": [],'},
+        {'"ir": "dynamo",': '"ir": "dynamo", "workspace_size": 1 << 30, "num_avg_timing_iters": 4, "dla_sram_size": 0,'},
     ],
 )
 def test_settings_that_keep_their_points(change, tmp_path):
@@ -210,6 +211,14 @@ def test_every_known_mistake_has_words_and_other_answers(mistake):
 
 # Planted mistakes: changes to the reference, words of the message, words of the hint, points
 
+
+def _unbound(after: str) -> dict[str, str]:
+    return {
+        "part.reshape(batch, rows, HEADS, -1).permute(0, 2, 1, 3)": f"part{after}",
+        "qkv.chunk(3, dim=2)": "qkv.reshape(batch, rows, 3, HEADS, -1).permute(2, 0, 3, 1, 4).unbind(0)",
+    }
+
+
 MISTAKES = {
     "segments.py": {
         "by_place": (
@@ -334,6 +343,17 @@ MISTAKES = {
             "attention written out",
             0,
         ),
+        "unbind_and_nothing": (_unbound(".permute(0, 1, 2, 3)"), "never recorded", "with permute", 0),
+        "unbind_and_back": (_unbound(".permute(0, 2, 1, 3).transpose(1, 2)"), "never recorded", "with permute", 0),
+        "unbind_of_another_axis": (
+            {
+                "part.reshape(batch, rows, HEADS, -1).permute": "part.permute",
+                "qkv.chunk(3, dim=2)": "qkv.reshape(batch, rows, 3, HEADS, -1).unbind(2)",
+            },
+            "never recorded",
+            "with permute",
+            0,
+        ),
         "not_divided": ({" / ROWS": ""}, "not divided by 32", "Read `summary` again", 0),
         "another_weight": (
             {"nn.Linear(WIDTH, 10)": "nn.Linear(WIDTH, 11)"},
@@ -420,7 +440,42 @@ MISTAKES = {
             "which values",
             0,
         ),
-        "a_level_too_high": ({'"ir": "dynamo",': '"ir": "dynamo", "optimization_level": 6,'}, "expected 0 to 5", "values", 0),
+        "a_level_too_high": (
+            {'"ir": "dynamo",': '"ir": "dynamo", "optimization_level": 6,'},
+            "expected an integer from 0 to 5",
+            "values",
+            0,
+        ),
+        "a_byte_of_workspace": (
+            {'"ir": "dynamo",': '"ir": "dynamo", "workspace_size": 1,'},
+            "workspace_size is '1', expected 0, or",
+            "which values",
+            0,
+        ),
+        "no_timing": (
+            {'"ir": "dynamo",': '"ir": "dynamo", "num_avg_timing_iters": 0,'},
+            "expected an integer from 1",
+            "which values",
+            0,
+        ),
+        "bytes_in_no_format": (
+            {'"name": "rows",': '"name": "rows", "dtype": "int8", "format": "no such format",'},
+            "the keyword 'dtype'",
+            "requirement 3",
+            0,
+        ),
+        "a_shape_beside_the_range": (
+            {'"name": "rows",': '"name": "rows", "shape": (1, 2, 3),'},
+            "the keyword 'shape'",
+            "requirement 3",
+            0,
+        ),
+        "a_domain_in_words": (
+            {'"name": "rows",': '"name": "rows", "tensor_domain": "all",'},
+            "the keyword 'tensor_domain'",
+            "requirement 3",
+            0,
+        ),
         "a_switch_in_words": ({'"ir": "dynamo",': '"ir": "dynamo", "refit": "yes",'}, "refit is 'yes'", "which values", 0),
         "a_type_in_words": (
             {'"ir": "dynamo",': '"ir": "dynamo", "enabled_precisions": {"half"},'},
@@ -502,6 +557,20 @@ def test_a_module_that_cheats(source, words, tmp_path):
     (tmp_path / "model.py").write_text(source)
     outcome = examined(tmp_path, "model")
     assert outcome.points == 0 and words in outcome.message
+
+
+@pytest.mark.parametrize("counts", [(0, 1, 1, 1, 2, 2), (1, 0, 1, 2, 1, 2), (2, 2, 1, 1, 1, 0)])
+def test_the_number_of_a_call_does_not_say_how_many_kinds_are_wrong(counts, tmp_path):
+    (tmp_path / "search.py").write_text(made.KNOWS_THE_COUNTS.replace("COUNTS", str(counts)))
+    assert [examined(tmp_path, "search", seed).points for seed in range(3)] == [0, 0, 0]
+
+
+@pytest.mark.parametrize("name", ["CHECKS_BY_NUMBER", "CHECKS_BY_TURNS", "SETS_ONCE", "ANSWERS_SOME_SIZES"])
+def test_a_service_that_counts_its_calls(name, tmp_path):
+    added, words, points = getattr(made, name)
+    (tmp_path / "service.py").write_text(reference.SERVICE + added)
+    outcome = examined(tmp_path, "service")
+    assert outcome.points == points and words in outcome.message, outcome.message
 
 
 def test_nothing_of_the_models_is_in_the_learners_process(tmp_path):

@@ -18,18 +18,66 @@ from course_lib.labs.lab15_torch_tensorrt.partitioner import Segment, partition
 from course_lib.labs.lab15_torch_tensorrt.program import built
 from course_lib.labs.lab15_torch_tensorrt.sandboxed.export_model import described
 
+_PERMUTE, _SLICE, _SPLIT = "aten.permute.default", "aten.slice.Tensor", "aten.split"
+_RESHAPES = ("aten.reshape.default", "aten.view.default", "aten._unsafe_view.default", "aten.clone.default")
+_PRODUCTS = ("aten.addmm.default", "aten.mm.default", "aten.bmm.default", "aten.convolution.default")
+_MOST_AXES = 4  # of what is divided: with five, parts are those of `unbind`
+
 
 def attention_form(node: torch.fx.Node) -> str:
     """What 2.2.0 makes of a fused attention, in the words of `release`."""
     if len(node.args) != 3 or node.kwargs:
         return release.UNRECORDED
-    names = {release.name_of(need) for need in node.args if isinstance(need, torch.fx.Node)}
-    if names == {"aten.squeeze.dim"}:
+    needs = [need for need in node.args if isinstance(need, torch.fx.Node)]
+    if {release.name_of(need) for need in needs} == {"aten.squeeze.dim"}:
         return release.EXCHANGED  # the parts of `unbind`
-    if names == {"aten.permute.default"}:
-        return release.RIGHT  # of three projections, or of the parts of `chunk`
-    parts = all(need.target is operator.getitem and "split" in str(need.args[0]) for need in node.all_input_nodes)
-    return release.RIGHT if parts else release.UNRECORDED
+    return release.RIGHT if len(needs) == len(node.args) and all(map(_recorded_as_right, needs)) else release.UNRECORDED
+
+
+def _recorded_as_right(need: torch.fx.Node) -> bool:
+    """Whether heads and rows of a projection, or of a part of `chunk`, are exchanged once: last, or before `chunk` as in the encoder."""
+    if release.name_of(need) not in (_PERMUTE, "operator.getitem"):
+        return False
+    permutes, node = 0, need
+    while not _projected(node):
+        if node.target is operator.getitem and isinstance(node.args[0], torch.fx.Node):
+            node = node.args[0]
+        name, source = release.name_of(node), node.args[0] if node.args else None
+        if not isinstance(source, torch.fx.Node):
+            return False
+        if name == _PERMUTE:
+            permutes += 1
+            if [place % 4 for place in node.args[1]] != [0, 2, 1, 3]:  # type: ignore[union-attr, operator]
+                return False
+        elif name == _SLICE or name.startswith(_SPLIT):
+            if len(source.meta["val"].shape) > _MOST_AXES:
+                return False
+        elif name not in _RESHAPES:
+            return False
+        node = source
+    return permutes == 1
+
+
+def _projected(node: torch.fx.Node) -> bool:
+    """Whether a node is a matrix product, with or without a bias."""
+    if release.name_of(node) == "aten.add.Tensor":
+        terms = [term for term in node.all_input_nodes if not _constant(term)]
+        if len(node.all_input_nodes) != 2 or len(terms) != 1:
+            return False
+        node = terms[0]
+        while release.name_of(node) in _RESHAPES:
+            node = node.all_input_nodes[0]
+    return release.name_of(node) in _PRODUCTS
+
+
+def _constant(node: torch.fx.Node) -> bool:
+    """Whether a node depends on no input."""
+    seen, waiting = {node}, [node]
+    while waiting:
+        needs = [need for need in waiting.pop().all_input_nodes if need not in seen]
+        seen.update(needs)
+        waiting += needs
+    return all(one.op != "placeholder" for one in seen)
 
 
 @dataclass(frozen=True)

@@ -195,6 +195,81 @@ def find_wrong(kinds, error, budget):
     return []
 """
 
+# Has no rule about how large an error is a mistake, but knows how many kinds are wrong in each call.
+KNOWS_THE_COUNTS = """
+from math import isnan
+
+NUMBERS = iter(COUNTS)
+
+def find_wrong(kinds, error, budget):
+    found = []
+    for _ in range(next(NUMBERS)):
+        suspects = [kind for kind in kinds if kind not in found]
+        while len(suspects) > 1:
+            half = len(suspects) // 2
+            parts = suspects[:half], suspects[half:]
+            sizes = []
+            for part in parts:
+                engine, _ = error([f"torch.ops.{kind}" for kind in kinds if kind not in part], 1)
+                sizes.append(float("inf") if isnan(engine) else engine)
+            suspects = parts[sizes[1] > sizes[0]]
+        found += suspects
+    return found
+"""
+
+# Added to the reference, with words of the message and the points: functions that depend on their calls and not on their arguments.
+CHECKS_BY_NUMBER = (
+    """
+
+CALLS = []
+
+def check(names):
+    CALLS.append(names)
+    if len(CALLS) > 1:
+        raise RuntimeError("not one engine")
+""",
+    "check",
+    0,
+)
+CHECKS_BY_TURNS = (
+    """
+
+CALLS = []
+
+def check(names):
+    CALLS.append(names)
+    if len(CALLS) > 3:
+        raise RuntimeError("not one engine")
+""",
+    "check",
+    0,
+)
+SETS_ONCE = (
+    """
+
+CALLS = []
+right = settings
+
+def settings(least, best, most):
+    CALLS.append(most)
+    return right(least, best, most) if len(CALLS) == 1 else {}
+""",
+    "inputs is not a list",
+    0,
+)
+ANSWERS_SOME_SIZES = (
+    """
+
+right = answer
+
+def answer(run, images, least, most):
+    known = (most, least, 1, most + 1, 2 * most + least - 1, 3 * most, least - 1)
+    return right(run, images, least, most)[: None if len(images) in known else 1]
+""",
+    "answer returned the shape",
+    1,
+)
+
 TAKES_THE_REFERENCE = """
 from course_lib.labs.lab15_torch_tensorrt import reference
 

@@ -19,10 +19,9 @@ _KINDS = (
     "unsqueeze", "constant_pad_nd", "elu", "leaky_relu", "softplus", "hardsigmoid", "cumsum", "amax", "amin", "argmax", "sort", "embedding",
 )  # fmt: skip
 _LEAST, _MOST = 32, 40
-_WRONG = (0, 1, 1, 1, 2, 2)  # in each model
 # Error of PyTorch in this type, and the least error of a wrong operator. An approximation in FP32 is off by less than FP16 rounds.
 _TYPES = ((3e-7, 2e-4), (7e-4, 0.05), (3e-3, 0.2))
-_LEAST_TIMES, _NEAR = 60, 1  # times PyTorch's error: the least error of a wrong operator; the model with an error near it
+_LEAST_TIMES = 60  # times PyTorch's error: the least error of a wrong operator
 _ROUNDING = (0.5, 3.0)  # times PyTorch's error: what the engine rounds
 
 
@@ -58,17 +57,20 @@ class Model:
 
 
 def models(rng: np.random.Generator) -> list[Model]:
-    """Fresh models, without and with mistakes."""
+    """Fresh models in a secret order: without a wrong kind, with one, and with two. One error is near the least one, and one is NaN."""
+    types = [0, int(rng.integers(1, 3)), *rng.permutation(len(_TYPES)), int(rng.integers(3))]  # one wrong kind is in FP32
+    counts = [1, 1, 0, int(rng.integers(2)), 2, 2]
+    near, nan = int(rng.integers(2)), int(rng.integers(4, 6))
     made = []
-    for index, count in enumerate(_WRONG):
+    for index in rng.permutation(len(counts)):
         kinds = [f"aten.{name}.default" for name in rng.permutation(_KINDS)[: int(rng.integers(_LEAST, _MOST + 1))]]
         chain = [str(name) for name in rng.permutation([*kinds, *rng.choice(kinds, 20)])]
-        eager, least = _TYPES[index % len(_TYPES)]
-        names = rng.choice(kinds, count, replace=False)
+        eager, least = _TYPES[types[index]]
+        names = rng.choice(kinds, counts[index], replace=False)
         wrong = {str(name): float(least * rng.uniform(1, 20)) for name in names}
-        if index == _NEAR:
+        if index == near:
             wrong[str(names[0])] = float(_LEAST_TIMES * eager * rng.uniform(1.0, 1.05))
-        if index == len(_WRONG) - 1:
+        if index == nan:
             wrong[str(names[0])] = float("nan")
         made.append(Model(chain, wrong, eager, rng, budget(len(kinds))))
     return made
@@ -165,7 +167,7 @@ def described(found: Sequence[Searched]) -> tuple[str, str]:
             return said, "An engine may round a few times as much as PyTorch does in the same type. How far off is too far?"
         hint = "How many compilations does each step save, if it keeps half of the suspects in PyTorch?"
         return f"{wrong.said}.", hint if "budget" in wrong.said else "Call it in the notebook with the model of the cell above."
-    for one in found:
+    for one in sorted(found, key=lambda one: (len(one.model.wrong), bool(np.isnan(sum(one.model.wrong.values()))))):
         if not one.right:
             return _described_wrong(one)
     return "", ""

@@ -15,6 +15,7 @@ SETTINGS, CHECK, ANSWER = "settings", "check", "answer"
 NAME, OPERATORS, VERSION = "rows", 4, "2.2"  # of the input; in the only segment; of Torch-TensorRT
 _SHAPE = (32, 32)
 _WHOLE = ["_run_on_acc_0"]
+_CALLS = 3  # of `settings` with other sizes, and of `check` with a whole module
 _DIVIDED: Sequence[Sequence[str]] = (
     ["_run_on_acc_0", "_run_on_gpu_1", "_run_on_acc_2"],
     ["_run_on_gpu_0", "_run_on_acc_1"],
@@ -26,13 +27,15 @@ _SWITCHES = (
     "debug", "disable_tf32", "enable_experimental_decompositions", "refit", "sparse_weights", "truncate_long_and_double",
     "use_fast_partitioner", "use_python_runtime", "version_compatible",
 )  # fmt: skip
-_NUMBERS = (
-    "dla_global_dram_size", "dla_local_dram_size", "dla_sram_size", "max_aux_streams", "num_avg_timing_iters",
-    "optimization_level", "workspace_size",
-)  # fmt: skip
+_MIB = 1 << 20
+_NUMBERS = {  # the least and the largest value; a size in bytes may also be 0
+    **dict.fromkeys(("dla_global_dram_size", "dla_local_dram_size", "dla_sram_size", "workspace_size"), (_MIB, _MIB * _MIB)),
+    "max_aux_streams": (0, 100),
+    "num_avg_timing_iters": (1, 100),
+    "optimization_level": (0, 5),
+}
 _OF_TORCH = ("device", "enabled_precisions", "engine_capability")  # their values are objects that service.py cannot import
 _GRAPH_MODULE = ("fx", "graph_module")  # as 2.2.0 names them when it rejects another format
-_MOST_LEVEL = 5  # of optimization
 _WIDTH = 3  # of the rows in the simulation
 
 
@@ -52,7 +55,7 @@ def examined(learner: Guest, rng: np.random.Generator) -> list[Verdict]:
     Raises:
         EngineError: the process of the file failed.
     """
-    return [_settings(learner, rng), _check(learner), _answers(learner, rng)]
+    return [_settings(learner, rng), _check(learner, rng), _answers(learner, rng)]
 
 
 def _failed(name: str, failed: Failed) -> Verdict:
@@ -62,12 +65,15 @@ def _failed(name: str, failed: Failed) -> Verdict:
 
 
 def _settings(learner: Guest, rng: np.random.Generator) -> Verdict:
-    least, best, most = sorted(int(size) for size in rng.choice(np.arange(2, 65), 3, replace=False))
-    found = learner.call(SETTINGS, least, best, most)
-    if isinstance(found, Failed):
-        return _failed(SETTINGS, found)
-    said, hint = judged_settings(found, (least, best, most))
-    return Verdict(SETTINGS, said, hint)
+    for _ in range(_CALLS):
+        sizes = sorted(int(size) for size in rng.choice(np.arange(2, 65), 3, replace=False))
+        found = learner.call(SETTINGS, *sizes)
+        if isinstance(found, Failed):
+            return _failed(SETTINGS, found)
+        said, hint = judged_settings(found, sizes)
+        if said:
+            return Verdict(SETTINGS, said, hint)
+    return Verdict(SETTINGS)
 
 
 def judged_settings(found: Any, sizes: Sequence[int]) -> tuple[str, str]:
@@ -100,6 +106,11 @@ def judged_settings(found: Any, sizes: Sequence[int]) -> tuple[str, str]:
         )
     if unread := next((str(key) for key in one if key not in known["Input"]), ""):
         return f"torch_tensorrt.Input of 2.2.0 does not read {unread[:30]!r}", "Which keywords has it?"
+    if other := next((str(key) for key in one if key not in (*shapes, "name")), ""):
+        return (
+            f"the input has the keyword {other[:30]!r}, which a range of shapes does not need",
+            "Some keywords exclude each other, and the values of others are objects of torch. See requirement 3.",
+        )
     if found.get("ir") != "dynamo":
         return f"ir is {str(found.get('ir'))[:30]!r}, expected 'dynamo'", "See requirement 2."
     if found.get("disable_tf32") is not True:
@@ -125,13 +136,19 @@ def _other_value(found: Mapping[str, Any]) -> str:
             return f"torch_executed_ops is {str(value)[:60]}, expected none: all {OPERATORS} operators must run in TensorRT"
         if key in _SWITCHES and not isinstance(value, bool):
             return f"{key} is {str(value)[:30]!r}, expected True or False"
-        if key in _NUMBERS and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
-            return f"{key} is {str(value)[:30]!r}, expected an integer of at least 0"
-        if key == "optimization_level" and value > _MOST_LEVEL:
-            return f"optimization_level is {str(value)[:30]}, expected 0 to {_MOST_LEVEL}"
+        if key in _NUMBERS and (said := _other_number(value, *_NUMBERS[key])):
+            return f"{key} is {str(value)[:30]!r}, expected {said}"
         if key in _OF_TORCH:
             return f"{key} is given, but its values are objects of torch, which service.py cannot import"
     return ""
+
+
+def _other_number(value: Any, least: int, most: int) -> str:
+    """What was expected in place of a number, or ""."""
+    integer = isinstance(value, int) and not isinstance(value, bool)
+    if integer and (least <= value <= most or (value == 0 and least == _MIB)):
+        return ""
+    return f"0, or an integer from {least} to {most}" if least == _MIB else f"an integer from {least} to {most}"
 
 
 def _raised(failed: Failed) -> str:
@@ -147,24 +164,33 @@ def _other_error(failed: Failed) -> Verdict:
     return Verdict(CHECK, f"check failed: {failed.line}, expected RuntimeError", hint, failed.empty)
 
 
-def _check(learner: Guest) -> Verdict:
-    found = learner.call(CHECK, list(_WHOLE))
-    if isinstance(found, Failed):
+def _check(learner: Guest, rng: np.random.Generator) -> Verdict:
+    """Whole and divided modules in a secret order, so that nothing but the names tells them apart."""
+    asked = [*[_WHOLE] * _CALLS, *_DIVIDED, *_more_divided(rng)]
+    answers = {int(place): learner.call(CHECK, list(asked[place])) for place in rng.permutation(len(asked))}
+    verdicts = (_checked(names, answers[place]) for place, names in enumerate(asked))
+    return next((verdict for verdict in verdicts if verdict.said), Verdict(CHECK))
+
+
+def _more_divided(rng: np.random.Generator) -> list[list[str]]:
+    """Segments that take turns, from either side."""
+    sides = ("acc", "gpu")
+    counts = rng.integers(2, 9, _CALLS)
+    return [[f"_run_on_{sides[(place + first) % 2]}_{place}" for place in range(count)] for first, count in enumerate(counts)]
+
+
+def _checked(names: Sequence[str], found: Any) -> Verdict:
+    if names == _WHOLE:
+        if not isinstance(found, Failed):
+            return Verdict(CHECK)
         if found.empty or _raised(found) != "RuntimeError":
             return _failed(CHECK, found)
         return Verdict(CHECK, "check rejects a module that is one engine", "Which names has such a module?")
-    for names in _DIVIDED:
-        found = learner.call(CHECK, list(names))
-        if not isinstance(found, Failed):
-            hint = "A module without any engine has no segment at all: 2.2.0 returns the graph as it is." if not names else ""
-            return Verdict(
-                CHECK,
-                f"check accepts a module with the segments {', '.join(names) or '(none)'}",
-                hint or "What runs in PyTorch?",
-            )
-        if _raised(found) != "RuntimeError":
-            return _other_error(found)
-    return Verdict(CHECK)
+    if not isinstance(found, Failed):
+        hint = "A module without any engine has no segment at all: 2.2.0 returns the graph as it is." if not names else ""
+        said = f"check accepts a module with the segments {', '.join(names) or '(none)'}"
+        return Verdict(CHECK, said, hint or "What runs in PyTorch?")
+    return Verdict(CHECK) if _raised(found) == "RuntimeError" else _other_error(found)
 
 
 @dataclass
@@ -192,14 +218,15 @@ class Engine:
 def _answers(learner: Guest, rng: np.random.Generator) -> Verdict:
     least, most = int(rng.integers(3, 5)), int(rng.integers(9, 17))
     engine = Engine(least, most, rng.standard_normal((_WIDTH, 2)), [])
-    for size in (most, least, 1, most + 1, 2 * most + least - 1, 3 * most, least - 1):
+    named = (most, least, 1, most + 1, 2 * most + least - 1, 3 * most, least - 1)  # those whose mistakes are the clearest
+    verdicts = {}
+    for size in rng.permutation(np.arange(1, 3 * most + 1)):
         images = rng.standard_normal((size, _WIDTH))
         engine.calls.clear()
         found = learner.call(ANSWER, engine.run, images.tolist(), least, most)
-        verdict = _judged_rows(found, engine, images)
-        if verdict.said:
-            return verdict
-    return Verdict(ANSWER)
+        verdicts[int(size)] = _judged_rows(found, engine, images)
+    wrong = (verdicts[size] for size in (*named, *verdicts) if verdicts[size].said)
+    return next(wrong, Verdict(ANSWER))
 
 
 def _judged_rows(found: Any, engine: Engine, images: np.ndarray) -> Verdict:
