@@ -62,6 +62,9 @@ class SandboxedKernelManager(AsyncKernelManager):
         await super().start_kernel(stdout=subprocess.DEVNULL, stderr=self.words, **options)
 
 
+_STARTS_WITHIN_S, _PAUSE_S = 60.0, 2.0  # what a sandbox needs may be free again in a moment
+
+
 class SandboxedExecute(Execute):
     """nbgrader's Execute. A dead, hung or flooding kernel gives failed cells instead of preventing the grade."""
 
@@ -84,6 +87,10 @@ class SandboxedExecute(Execute):
             sandbox.require()
         self._started = time.monotonic()  # of both attempts
         done, resources = self._attempt(deepcopy(nb), resources, km)
+        while self._failed_start and time.monotonic() - self._started < _STARTS_WITHIN_S:
+            self.log.warning("the notebook's sandbox did not start (%s)", self._failed_start)
+            time.sleep(_PAUSE_S)
+            done, resources = self._attempt(deepcopy(nb), resources, km)
         if self._died and 2 * (time.monotonic() - self._started) <= self.total_timeout_s:
             # Something else may have killed the kernel. There is time to come as far once more.
             self.log.warning("the kernel died: the notebook is run once more")
@@ -91,7 +98,10 @@ class SandboxedExecute(Execute):
         return done, resources
 
     def _attempt(self, nb: NotebookNode, resources: dict[str, Any], km: Any) -> tuple[NotebookNode, dict[str, Any]]:
-        """One run of the notebook in its own sandbox and scratch folder. `_died` says whether the kernel ended by itself."""
+        """One run of the notebook in its own sandbox and scratch folder.
+
+        `_died` says whether the kernel ended by itself, and `_failed_start` why its sandbox did not start; empty if it did.
+        """
         home = Path(resources["metadata"]["path"])
         self._died = False
         with ExitStack() as stack:
@@ -112,6 +122,7 @@ class SandboxedExecute(Execute):
                 for cell in nb.cells:
                     _fail(cell, f"the notebook could not be run: {error}")
             finally:
+                self._failed_start = self._launch.take_failed_start() if self._launch else ""
                 resources["metadata"]["path"] = str(home)
                 resources["too_large"] = self._bring_back(resources["nbgrader"]["assignment"], Path(scratch), home)
         return nb, resources

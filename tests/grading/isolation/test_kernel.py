@@ -11,15 +11,19 @@ import pytest
 from nbformat.v4 import new_code_cell, new_notebook
 
 from course_lib import labs
+from course_lib.grading.isolation import sandbox
 from course_lib.grading.isolation.kernel import SandboxedExecute
+from tests.grading.conftest import needs_sandbox
 
 
-def run(folder: Path, cell: str, assignment: str = "none", **limits: Any) -> tuple[list[str], dict[str, Any]]:
+def run(
+    folder: Path, cell: str, assignment: str = "none", *, trusted: bool = True, **limits: Any
+) -> tuple[list[str], dict[str, Any]]:
     """Names of the errors that a notebook of one cell ends with, and what later steps get; the cells are this test's own."""
     folder.mkdir()
     resources = {"metadata": {"path": str(folder)}, "nbgrader": {"assignment": assignment, "notebook": "none"}}
     notebook = new_notebook(cells=[new_code_cell(cell)])
-    notebook, after = SandboxedExecute(trusted=True, max_output_bytes=100_000, **limits).preprocess(notebook, resources)
+    notebook, after = SandboxedExecute(trusted=trusted, max_output_bytes=100_000, **limits).preprocess(notebook, resources)
     return [output.ename for output in notebook.cells[0].outputs if output.output_type == "error"], after
 
 
@@ -39,6 +43,20 @@ def test_a_file_above_its_limit_is_called_that(tmp_path: Path) -> None:
     assert errors == []
     assert not (tmp_path / "home" / name).exists()
     assert resources["too_large"] == f"{name} is larger than {limit:,} bytes, the largest size that is taken"
+
+
+@needs_sandbox
+def test_a_sandbox_that_does_not_start_is_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another submission may have used up for a moment what it needs. The notebook's cells failed, and its files were missing."""
+    boxes, usual = [], sandbox.Sandbox
+
+    def box(**fields: Any) -> sandbox.Sandbox:
+        boxes.append(fields)
+        return usual(**fields, readable=() if len(boxes) > 2 else (Path("/not/there"),))
+
+    monkeypatch.setattr(sandbox, "Sandbox", box)
+    assert run(tmp_path / "home", "print('done')", trusted=False)[0] == []
+    assert len(boxes) == 3
 
 
 # Counts its runs in a file that is not in its scratch folder.
