@@ -228,4 +228,5 @@ def _with_constant(folder: Path, nodes: Sequence[NodeProto], **constants: np.nda
 
 
 def an_attention_for_show(folder: Path, _: object) -> None:
-    (folder / "model.onnx").write_bytes(lab04_submissions.with_an_attention_for_show().SerializeToString())
+    model = lab04_submissions.with_an_attention_for_show(lab04_submissions.known_answer, range(4))
+    (folder / "model.onnx").write_bytes(model.SerializeToString())

@@ -51,7 +51,8 @@ from course_lib.models import digits, encoder, export_onnx, fresh_digits
 from course_lib.precision import cast, emulate
 from course_lib.recipe import Profile
 from tests.labs.quick import tiers
-from tests.labs.submissions.lab04 import with_an_attention_for_show, with_layer_norms
+from tests.labs.submissions import lab04 as lab04_submissions
+from tests.labs.submissions.lab04 import with_layer_norms
 
 LAB = labs.find("lab04")
 assert isinstance(LAB, MixedPrecision)
@@ -616,11 +617,31 @@ def test_bf16_counts_as_wide(given):
     assert found.wide > found.total // 2 and found.wide_types == "FP32 or BF16"
 
 
-def test_an_attention_for_show_does_not_count(tmp_path, submission):
+@pytest.mark.parametrize(
+    ("show", "blocks", "foreign"),
+    [
+        (lab04_submissions.small_share, (3,), 1),
+        (lab04_submissions.known_answer, (3,), 1),
+        (lab04_submissions.known_factor, (3,), 1),
+        (lab04_submissions.passed_through, (3,), 1),
+        (lab04_submissions.known_answer, (0, 1, 2, 3), 4),
+        (lab04_submissions.passed_through, (0, 1, 2, 3), 4),
+    ],
+)
+def test_an_attention_for_show_does_not_count(submission, show, blocks, foreign):
     """The layer table shows four fused ones and no split one."""
-    examined = submission(with_an_attention_for_show())
+    examined = submission(lab04_submissions.with_an_attention_for_show(show, blocks))
+    assert tiers(examined)["kernels"] != "full"
+    words = "1 more is fused, but does" if foreign == 1 else f"{foreign} more are fused, but do"
+    assert f"{4 - foreign} of 4 attentions are one kernel. {words} not compute an attention" in said(examined, "kernels")
+
+
+def test_a_split_attention_leaves_the_other_three(submission, given):
+    """Block 2 mixes rows in FP32, and the fused attention of block 3 reads them: it counts."""
+    split = [f"/blocks.2/attention/{name}" for name in ("MatMul", "Div", "Softmax", "MatMul_1")]
+    examined = submission(cast(given, "fp16", keep=[*KEEP, *split]))
+    assert "3 of 4 attentions are one kernel" in said(examined, "kernels") and "more" not in said(examined, "kernels")[:200]
     assert tiers(examined) == {"error": "full", "kernels": "partial"}
-    assert "3 of 4 attentions are one kernel. 1 more is fused, but the logits do not need it." in said(examined, "kernels")
 
 
 def test_no_request_has_other_answers_than_the_rest():

@@ -60,9 +60,19 @@ def fused_attentions(table: LayerTable) -> list[tuple[str, ...]]:
     return [tuple(kernel.onnx_nodes) for kernel in table.kernels if _is_half_attention(kernel)]
 
 
-def _is_half_attention(kernel: Layer) -> bool:
+def split_attentions(table: LayerTable) -> list[tuple[str, ...]]:
+    """The same for each kernel that is an attention in another type, or a product of one that is split."""
+    found = [kernel for kernel in table.kernels if _is_attention(kernel) or _is_product_of_activations(kernel, table)]
+    return [tuple(kernel.onnx_nodes) for kernel in found if not _is_half_attention(kernel)]
+
+
+def _is_attention(kernel: Layer) -> bool:
     """The compiler's own name for it. A matrix product carries its node's name, which a submission chooses, but not this kind."""
-    return kernel.kind == "kgen" and kernel.name.startswith("_gemm_mha") and kernel.dtypes == {"Half"}
+    return kernel.kind == "kgen" and kernel.name.startswith("_gemm_mha")
+
+
+def _is_half_attention(kernel: Layer) -> bool:
+    return _is_attention(kernel) and kernel.dtypes == {"Half"}
 
 
 def _is_product_of_activations(kernel: Layer, table: LayerTable) -> bool:

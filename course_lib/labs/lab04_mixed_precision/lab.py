@@ -34,7 +34,14 @@ from course_lib.labs.lab04_mixed_precision.given_graph import given
 from course_lib.labs.lab04_mixed_precision.judge import ablation
 from course_lib.labs.lab04_mixed_precision.judge import speed as lab04_speed
 from course_lib.labs.lab04_mixed_precision.judge.output_error import PARTIAL_DB, Error, error
-from course_lib.labs.lab04_mixed_precision.kernels import Kernels, fused_attentions, prove, reference_kernels, runnable
+from course_lib.labs.lab04_mixed_precision.kernels import (
+    Kernels,
+    fused_attentions,
+    prove,
+    reference_kernels,
+    runnable,
+    split_attentions,
+)
 from course_lib.recipe import Recipe
 
 # Kernels in FP32 more than the reference has; and attention kernels that may be split for half of the points.
@@ -171,8 +178,8 @@ class MixedPrecision(Lab):
         if right.tier == "none":
             wrong = self.outcome("kernels", "none", "The kernels of a wrong engine do not count.", right.hint)
             return Examination((right, wrong), plan, figures=figures)
-        idle = _idle_attentions(rounded, recipe, plan, on_cpu)
-        kernels, comparison = self._kernels(replace(yours, attention=yours.attention - idle), reference, idle), None
+        foreign = _foreign_attentions(rounded, recipe, plan, on_cpu)
+        kernels, comparison = self._kernels(replace(yours, attention=yours.attention - foreign), reference, foreign), None
         if examiner.on_gpu and kernels.tier == "full":
             speed = lab04_speed.measured(model, recipe, plan, examiner)
             kernels, comparison = self._with_speed(kernels, speed), speed.comparison
@@ -209,7 +216,7 @@ class MixedPrecision(Lab):
             hint = "A tensor still overflows, or rounds more coarsely than FP16. Rank the nodes of your own model again."
         return self.outcome("error", found.tier, said, hint, share=0.5)
 
-    def _kernels(self, yours: Kernels, reference: Kernels, idle: int = 0) -> Outcome:
+    def _kernels(self, yours: Kernels, reference: Kernels, foreign: int = 0) -> Outcome:
         more = yours.wide - reference.wide
         # Two products of activations are a split attention, whatever other attention the graph has in its place.
         split = min(reference.attention, max(reference.attention - yours.attention, -(-yours.products // 2)))
@@ -218,8 +225,9 @@ class MixedPrecision(Lab):
             f"the reference has {reference.wide} of {reference.total}. "
             f"{reference.attention - split} of {reference.attention} attentions are one kernel."
         )
-        if idle:
-            said += f" {idle} more {'is' if idle == 1 else 'are'} fused, but the logits do not need {'it' if idle == 1 else 'them'}."
+        if foreign:
+            verb, auxiliary = ("is", "does") if foreign == 1 else ("are", "do")
+            said += f" {foreign} more {verb} fused, but {auxiliary} not compute an attention of the given network."
         if more <= SPARE and split <= 0:
             return self.outcome("kernels", "full", said)
         said += f" Full points need at most {reference.wide + SPARE} in FP32 and every attention in one FP16 kernel."
@@ -253,17 +261,17 @@ def _check_profiles(recipe: Recipe) -> None:
             )
 
 
-def _idle_attentions(rounded: bytes, recipe: Recipe, plan: Plan, on_cpu: Examiner) -> int:
-    """How many fused attentions of the plan the answers do not need.
+def _foreign_attentions(rounded: bytes, recipe: Recipe, plan: Plan, on_cpu: Examiner) -> int:
+    """How many fused attentions of the plan are not those of the given network.
 
     Args:
         rounded: the model as `emulated` writes it.
     """
-    found = fused_attentions(plan.layers)
-    copy = ablation.switchable(rounded, found, launcher=on_cpu.launcher)
+    found, split = fused_attentions(plan.layers), split_attentions(plan.layers)
+    copy = ablation.paired(rounded, found, split, launcher=on_cpu.launcher)
     tokens = fresh_images(on_cpu, _BATCH[1]).tokens(_ROWS[0])
     with on_cpu.engine(runnable(copy, recipe, on_cpu)) as engine:
-        return ablation.idle(engine, tokens, len(found))
+        return ablation.foreign(engine, tokens, on_cpu.rng(), len(found), len(split))
 
 
 @cache
