@@ -259,6 +259,31 @@ time.perf_counter = time.monotonic = lambda: 0.0
     + GIVEN["server.py"].replace("from __future__ import annotations\n", "")
 )
 
+_COUNTED = "        self._calls = getattr(self, '_calls', 0) + 1\n"
+_RELOADED = "        self._engine = self._engine_for(model)\n\n"
+# A malformed request or a rollout is treated by its place in a test, and not by what it is.
+BY_POSITION: dict[str, tuple[Sources, str, str]] = {
+    "two columns": (changed("np.isfinite(rows)", "np.isfinite(rows[:, [7, 9]])"), "malformed requests", "was answered"),
+    "half of the columns": (changed("np.isfinite(rows)", "np.isfinite(rows[:, :128])"), "malformed requests", "was answered"),
+    "the first two rows": (changed("np.isfinite(rows)", "np.isfinite(rows[:2])"), "malformed requests", "was answered"),
+    "positive infinity": (
+        changed("not np.isfinite(rows).all()", "np.isnan(rows).any() or (rows == np.inf).any()"), "malformed requests", "was answered"
+    ),
+    "one feature too few": (
+        changed("rows.shape[1] != self._columns", "rows.shape[1] == self._columns - 1"), "malformed requests", ""
+    ),
+    "the second rollout raises": (
+        changed(_RELOADED, _COUNTED + "        if self._calls == 2:\n            raise RuntimeError\n" + _RELOADED), "rollout", ""
+    ),
+    "all rollouts but the first raise": (
+        changed(_RELOADED, _COUNTED + "        if self._calls > 1:\n            raise RuntimeError\n" + _RELOADED), "rollout", ""
+    ),
+    "no rollout after one that failed": (
+        changed(_RELOADED, "        model, self._engine_for = self._engine_for(model), None\n        self._engine = model\n\n"),
+        "rollout", "",
+    ),
+}  # fmt: skip
+
 _UNTIL = "self._held, rows, until = None, len(batch[0][0]), time.monotonic() + WINDOW_S"
 
 

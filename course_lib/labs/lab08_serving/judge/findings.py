@@ -147,7 +147,9 @@ def _rollout(scene: Scene) -> str:
     if not scene.flags.get("answered meanwhile"):
         return "requests had to wait while the new network was built"
     if scene.flags.get("reload") != "ok":
-        return "reload did not return"
-    if scene.flags.get("second reload") == "ok":
+        return (
+            "reload did not return" if scene.flags.get("reload") == "none" else "reload raised for a network that can be built"
+        )
+    if scene.flags.get("impossible reload") == "ok":
         return "reload did not raise for a network that could not be built"
     return ""

@@ -15,6 +15,7 @@ from course_lib.labs.lab08_serving.sandboxed.server_process import READY_S
 from course_lib.labs.lab08_serving.sandboxed.stage import OLD_DEVICE, OLD_VERSION, Scene, Stage, empty_cache
 
 FAILING = 3  # requests whose run fails
+_ROLLOUTS = 11  # of networks that can be built
 CLIENTS = 8
 _FLIPPED = 64  # bytes of a file in which bits are flipped
 _SEARCHES = 40  # for pieces of each plan in a file
@@ -160,12 +161,13 @@ def two_starts(stage: Stage, scene: Scene) -> None:
 
 
 def malformed(stage: Stage, scene: Scene) -> None:
-    """Malformed requests among well-formed ones, from several clients."""
-    good = stage.requests([1 + n % 4 for n in range(3 * len(_MALFORMED))])
+    """Malformed requests among well-formed ones, from several clients, in a secret order."""
+    bad = [(kind, make) for kind, make in _MALFORMED.items() for _ in range(_NOT_FINITE if kind in ("NaN", "infinity") else 1)]
     mixed: list[tuple[int, int, str, dict[str, np.ndarray]]] = []
-    for number, (kind, make) in enumerate(_MALFORMED.items()):
-        mixed += [(first, len(feeds[INPUT]), "", feeds) for first, feeds in good[3 * number : 3 * number + 3]]
-        mixed.append((0, 0, kind, make(stage.features[: stage.used])))
+    for first, feeds in stage.requests([1 + n % 4 for n in range(3 * len(bad))]):
+        mixed.append((first, len(feeds[INPUT]), "", feeds))
+    mixed += [(0, 0, kind, make(stage.features[: stage.used])) for kind, make in bad]
+    _SECRET.shuffle(mixed)
     with empty_cache() as cache, stage.server(cache, stage.builder()) as process:
         if failed := process.wait_ready():
             scene.failed, scene.flags["empty"] = failed, process.empty
@@ -175,19 +177,30 @@ def malformed(stage: Stage, scene: Scene) -> None:
             scene.add(ticket, first, rows, "old", kind)
 
 
+def _with(value: float, rows: np.ndarray) -> dict[str, np.ndarray]:
+    """A request of a secret number of rows with one number, at a secret place, that is not finite."""
+    chosen = rows[: _SECRET.randint(1, MOST_ROWS)].copy()
+    chosen[_SECRET.randrange(len(chosen)), _SECRET.randrange(FEATURES)] = value
+    return {INPUT: chosen}
+
+
+_NOT_FINITE = 5  # requests with NaN, and with infinity: a server that looks at half of the columns passes one of 1024 times
 _MALFORMED: dict[str, Callable[[np.ndarray], dict[str, np.ndarray]]] = {
     "float64 in place of float32": lambda rows: {INPUT: rows[:1].astype(np.float64)},
+    "another type of number": lambda rows: {INPUT: rows[:1].astype(_SECRET.choice((np.float16, np.int32, np.int64, np.bool_)))},
     "bytes": lambda rows: {INPUT: rows[:1].view(np.uint8)},
-    "a feature too few": lambda rows: {INPUT: rows[:1, : FEATURES - 1]},
+    "too few features": lambda rows: {INPUT: rows[:1, : _SECRET.randint(1, FEATURES - 1)]},
+    "too many features": lambda rows: {INPUT: np.resize(rows, (1, FEATURES + _SECRET.randint(1, FEATURES)))},
     "a dimension too few": lambda rows: {INPUT: rows[0]},
+    "a dimension too many": lambda rows: {INPUT: rows[None, : _SECRET.randint(1, MOST_ROWS)]},
     "no rows": lambda rows: {INPUT: rows[:0]},
     "a row too many": lambda rows: {INPUT: np.resize(rows, (MOST_ROWS + 1, FEATURES))},
-    "4096 rows": lambda rows: {INPUT: np.resize(rows, (4096, FEATURES))},
+    "too many rows": lambda rows: {INPUT: np.resize(rows, (_SECRET.randint(MOST_ROWS + 2, 4096), FEATURES))},
     "no input": lambda rows: {},
     "an input of another name": lambda rows: {"amounts": rows[:1]},
     "an input too many": lambda rows: {INPUT: rows[:1], "amounts": rows[:1]},
-    "NaN": lambda rows: {INPUT: np.where(np.arange(FEATURES) == 7, np.float32(np.nan), rows[:2])},
-    "infinity": lambda rows: {INPUT: np.where(np.arange(FEATURES) == 9, np.float32(np.inf), rows[:2])},
+    "NaN": lambda rows: _with(np.nan, rows),
+    "infinity": lambda rows: _with(_SECRET.choice((-np.inf, np.inf)), rows),
 }
 
 
@@ -208,26 +221,37 @@ def engine_fails(stage: Stage, scene: Scene) -> None:
 
 
 def reload(stage: Stage, scene: Scene) -> None:
-    """A retrained network is rolled out while requests come; then one that cannot be built."""
+    """Two networks are rolled out in turn, and before one of these rollouts, which is secret, one that cannot be built."""
+    rollouts = [("new", "old")[number % 2] for number in range(_ROLLOUTS)]
+    rollouts.insert(_SECRET.randrange(_ROLLOUTS), "unbuildable")
+    serving, waiting = "old", True
+    scene.flags |= {"reload": "ok", "impossible reload": "error"}
     with empty_cache() as cache:
         builder = stage.builder()
         with stage.server(cache, builder) as process:
             stage.try_server(scene, process, [1, 2])
             if scene.failed:
                 return
-            builder.gate.clear()
-            rollout = process.reload(stage.models["new"])
-            process.wait_build(READY_S)
-            waited = stage.try_server(scene, process, [1] * 12, model="either", clients=1)
-            scene.flags["answered meanwhile"] = all(ticket.status != "none" for ticket in waited)
-            builder.gate.set()
-            rollout.finished.wait(READY_S)
-            scene.flags["reload"] = rollout.status
-            stage.try_server(scene, process, [1, 2, 16], model="new", clients=2)
-            impossible = process.reload(stage.models["unbuildable"])
-            impossible.finished.wait(READY_S)
-            scene.flags["second reload"] = impossible.status
-            stage.try_server(scene, process, [1, 2], model="new")
+            for model in rollouts:
+                possible = model != "unbuildable"
+                gated = possible and waiting
+                if gated:
+                    builder.gate.clear()
+                rollout = process.reload(stage.models[model])
+                if gated:
+                    process.wait_build(READY_S)
+                    waited = stage.try_server(scene, process, [1] * 12, model="either", clients=1)
+                    scene.flags["answered meanwhile"] = all(ticket.status != "none" for ticket in waited)
+                    builder.gate.set()
+                    waiting = False
+                rollout.finished.wait(READY_S)
+                serving = model if possible else serving
+                if possible and rollout.status != "ok":
+                    scene.flags["reload"] = rollout.status
+                    return
+                if not possible and rollout.status == "ok":
+                    scene.flags["impossible reload"] = "ok"
+                stage.try_server(scene, process, [1, 2, 16] if gated else [1, 2], model=serving, clients=2)
 
 
 CACHE_SCENES: dict[str, Callable[[Stage, Scene], None]] = {

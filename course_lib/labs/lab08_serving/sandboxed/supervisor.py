@@ -6,6 +6,7 @@ It does not hold learner code or correct answers. It reports what was sent and r
 from __future__ import annotations
 
 import dataclasses
+import math
 import struct
 import sys
 import tempfile
@@ -25,7 +26,7 @@ from course_lib.labs.lab08_serving.sandboxed.stage import Scene, Stage, empty_ca
 
 CLIENTS, BURST, LONE = 16, 64, 4  # requests at once under load; of one burst; one after the other: the latter two on average
 FEWEST = 10  # rounds, however slow
-_PAUSES_S = 0.001, 0.03  # before every other request that comes alone
+_SHORTEST_S, _LONGEST_S = 0.001, 0.03  # pauses before every other request that comes alone
 
 
 def main() -> None:
@@ -130,7 +131,9 @@ class _Turn(NamedTuple):
 def _drawn(rng: np.random.Generator) -> _Turn:
     """A turn. The number of its single requests is geometric: how many have come says nothing about how many will come."""
     lone = int(rng.geometric(1 / (LONE + 1))) - 1
-    pauses = np.where(rng.random(lone) < 0.5, np.exp(rng.uniform(*np.log(_PAUSES_S), lone)), 0.0).tolist()
+    pauses = np.where(
+        rng.random(lone) < 0.5, np.exp(rng.uniform(math.log(_SHORTEST_S), math.log(_LONGEST_S), lone)), 0.0
+    ).tolist()
     before = int(rng.integers(lone + 1))
     return _Turn(pauses[:before], int(rng.integers(BURST * 3 // 4, BURST * 5 // 4 + 1)), pauses[before:])
 
