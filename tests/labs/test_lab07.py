@@ -241,10 +241,10 @@ def test_a_mistake_in_the_answers(submission, monkeypatch, name):
     json.dumps(dict(examined.figures), allow_nan=False)
 
 
-def _measured_as(factor: float):
+def _measured_as(factor: float | np.ndarray):
     class Measured:
         def latencies(self):
-            return {"given": np.full(10, 100.0), "yours": np.full(10, 100.0 / factor)}
+            return {"given": np.full(10, 100.0), "yours": np.full(10, 100.0) / factor}
 
     return Measured()
 
@@ -255,6 +255,9 @@ def test_equality_counts_only_beyond_the_given_pipeline(submission, monkeypatch)
     assert tiers(submission(REFERENCE)) == {"equal": "none"}
     monkeypatch.setattr(throughput, "race", lambda *_, **__: _measured_as(1.2))
     assert tiers(submission(REFERENCE)) == {"equal": "full"}
+    monkeypatch.setattr(throughput, "race", lambda *_, **__: _measured_as(np.tile([0.9, 1.3], 5)))
+    found = submission(REFERENCE)
+    assert tiers(found) == {"equal": "inconclusive"} and found.points == 0
 
 
 # ---- whole submissions
@@ -379,6 +382,51 @@ def test_noise_on_a_yardstick_is_inconclusive():
     assert outcome.tier == "inconclusive" and "longest now" in outcome.hint
 
 
+# Of twelve streams: the number of long ones, and the time of each in ms. The reference takes 20, the given pipeline 600.
+@pytest.mark.parametrize(("count", "ms"), [(3, 3000), (5, 600), (2, 20_000), (4, 1500)])
+def test_a_minority_of_long_streams_counts(count, ms):
+    """A cheat: most processes are fast. The median of the ratios is the reference's, and all streams together are slower than needed."""
+    slow = table(yours=20)
+    slow["yours"][np.random.default_rng(ms).permutation(12)[:count]] = ms
+    assert throughput.speedup(slow["given"], slow["yours"], seed=0).median > 25
+    assert throughput.fixes(slow)[0] < 3
+    longer = {name: np.tile(values, 4) for name, values in slow.items()}
+    assert throughput.reached(longer, 1) is False
+    outcome = LAB._throughput(type("Measured", (), {"latencies": lambda self: longer})())
+    assert outcome.points < 5 and "all streams together" in outcome.message
+
+
+@pytest.mark.parametrize("ms", [100, 400, 1000])
+def test_a_single_disturbed_stream_costs_no_points(ms):
+    disturbed = table(yours=20)
+    disturbed["yours"][5] = ms
+    assert throughput.reached(disturbed, 1) is not False
+    longer = {name: np.tile(values, 2) for name, values in disturbed.items()}
+    longer["yours"][17] = 20
+    assert throughput.fixes(longer) == (3, True)
+
+
+_COUNTS_STREAMS = """\
+    def run(self, requests):
+        self.streams = getattr(self, "streams", 0) + 1
+        time.sleep(0 if self.streams < 3 else 1)
+        yield from self.answers(requests)
+
+    def answers("""
+
+
+def test_a_stream_is_not_known_by_its_number():
+    """A cheat: only the first two streams of a process are fast."""
+    examiner = Examiner()
+    rng = examiner.rng()
+    fresh = lambda requests: fresh_stream([3] * requests, rng)  # noqa: E731
+    source = changed(REFERENCE, ("    def run(", _COUNTS_STREAMS), ("import json\n", "import json\nimport time\n"))
+    with services.started(REFERENCE, examiner) as truth:
+        for before in (0, 2):
+            subject = throughput.Restarted(lambda: services.started(source, examiner), truth, fresh, lambda n=before: n)
+            assert (subject.time_ms(fresh(3)) > 1000) == (before > 0)
+
+
 @pytest.mark.parametrize(("fixed", "points", "tier"), [(3, 5, "full"), (2, 3, "partial"), (1, 1.5, "partial"), (0, 0, "none")])
 def test_points_for_throughput(fixed, points, tier):
     yours = {3: 20, 2: 290, 1: 420, 0: 590}[fixed]
@@ -395,7 +443,7 @@ def test_nothing_of_a_submission_is_alive_while_others_are_timed(tmp_path):
     examiner = Examiner()
     rng = examiner.rng()
     with services.started(REFERENCE, examiner) as truth:
-        fresh = lambda: fresh_stream([3], rng)  # noqa: E731
+        fresh = lambda requests=1: fresh_stream([3] * requests, rng)  # noqa: E731
         subject = throughput.Restarted(lambda: services.started(busy + REFERENCE, examiner), truth, fresh)
         assert subject.time_ms(fresh()) > 0
     size = trace.stat().st_size
@@ -409,7 +457,7 @@ def test_a_slow_start_counts_although_it_is_not_timed():
     rng = examiner.rng()
     with services.started(REFERENCE, examiner) as truth, pytest.raises(EngineError, match="more than 0 s in all"):
         throughput.Restarted(
-            lambda: services.started(REFERENCE, examiner), truth, lambda: fresh_stream([3], rng), left=Allowance(0.0)
+            lambda: services.started(REFERENCE, examiner), truth, lambda _: fresh_stream([3], rng), left=Allowance(0.0)
         ).time_ms(fresh_stream([3], rng))
 
 
@@ -421,7 +469,7 @@ def test_answers_are_looked_at_while_they_are_timed():
         REFERENCE, (YIELD, "self.n = getattr(self, 'n', 0) + 1\n            yield np.concatenate(rows) * (self.n < 2)")
     )
     with services.started(REFERENCE, examiner) as truth, pytest.raises(EngineError, match="off by"):
-        throughput.Restarted(lambda: services.started(later, examiner), truth, lambda: fresh_stream([3], rng)).time_ms(
+        throughput.Restarted(lambda: services.started(later, examiner), truth, lambda _: fresh_stream([3], rng)).time_ms(
             fresh_stream([5], rng)
         )
 

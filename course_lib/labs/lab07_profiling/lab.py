@@ -97,9 +97,14 @@ class Profiling(Lab):
             comparison = lab07_pace.race(source, examiner, floor_only=only == "equal", most_off=as_exact)
         except EngineError as wrong:
             return Examination(self._failed(wrong), figures=figures)
-        if lab07_pace.above(comparison.latencies(), "partial") is not True:
-            message = f"At most {FLOOR['partial']:g}x over the given pipeline. Equality counts only above this speedup."
-            equal = self.outcome("equal", "none", message, "Fix the cause with the largest share of the timeline first.")
+        if (faster := lab07_pace.above(comparison.latencies(), "partial")) is not True:
+            found = "Not decided whether more than" if faster is None else "At most"
+            message = (
+                f"{found} {FLOOR['partial']:g}x over the given pipeline, in the median or in all streams together. "
+                "Equality counts only above this speedup."
+            )
+            hint = "Fix the cause with the largest share of the timeline first."
+            equal = self.outcome("equal", "inconclusive" if faster is None else "none", message, hint, share=0.0)
         throughput = () if only == "equal" else (self._throughput(comparison),)
         return Examination((equal, *throughput), None, comparison, figures)
 
