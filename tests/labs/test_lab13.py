@@ -213,6 +213,22 @@ def test_mistake_the_other_axis(axis, words, tmp_path, in_process):
         assert "The scales lie along the other axis" in outcome.message and "Which shape must it have" in outcome.hint
 
 
+@pytest.mark.parametrize(
+    "scale",
+    [
+        "scale.reshape(-1, *[1] * (x.ndim - 1)) if axis == 0 else scale",
+        "scale.reshape([-1 if place == list(x.shape).index(len(scale)) else 1 for place in range(x.ndim)])",
+        "scale.reshape(-1, 1) if x.ndim == 2 and axis == 0 else scale.reshape(-1, *[1] * (3 - axis)) if x.ndim == 4 else scale",
+    ],
+)
+def test_an_axis_is_right_for_each_rank(scale, tmp_path, in_process):
+    body = "c = torch.clamp(x / s, -128, 127); return (c + (torch.round(c) - c).detach()) * s"
+    text = ROUNDING.replace("scale.reshape([-1 if place == axis else 1 for place in range(x.ndim)])", scale)
+    (tmp_path / "qat.py").write_text(text.format(body))
+    outcome = examined(tmp_path, "gradient")
+    assert outcome.tier == "none" and "along `axis`" in outcome.hint, (outcome.message, outcome.hint)
+
+
 def test_torchs_own_fake_quantization_is_right_but_for_the_scale(tmp_path, in_process):
     """And the oracle agrees with it."""
     body = """

@@ -102,10 +102,15 @@ def _drawn(rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray, np.ndarr
     yield "an activation with clipped values", _steps(rng, side[:2], 200) * one, one, None
     halves = np.array([-2.5, -1.5, -0.5, 0.0, 0.5, 1.5, 2.5, 126.5, -127.5])
     yield "halves and zero", rng.permutation(halves) * one, one, None
+    last = int(rng.integers(2, 4))
     for name, shape, axis in (
         ("a weight (out, in, k, k)", (side[0], side[1], 3, 3), 0),
         ("a weight (in, out) with axis 1", (side[2], side[3] + 12), 1),
         ("a square weight", (side[0], side[0]), 0),
+        ("a vector", (side[1],), 0),
+        ("a weight (in, out, k, k) with axis 1", (side[2], 3, 3, 3), 1),
+        *((f"a cube with axis {axis}", (side[3],) * 3, axis) for axis in range(3)),
+        (f"a tensor of rank 4 with axis {last}", (4,) * 4, last),
     ):
         scale = 2.0 ** rng.integers(-8, 0, shape[axis]) * 1.25
         yield name, _steps(rng, shape, 150) * _along(scale, np.empty(shape), axis), scale, axis
