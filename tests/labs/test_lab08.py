@@ -20,7 +20,8 @@ from course_lib import labs
 from course_lib.engines import Plan, build
 from course_lib.errors import EngineError, ExaminerFault
 from course_lib.grading.isolation import sandbox
-from course_lib.grading.judge.judging import judge
+from course_lib.grading.isolation.confinement import confined
+from course_lib.grading.judge.judging import RUNNER_SANDBOX, judge
 from course_lib.labs import Examiner
 from course_lib.labs.lab08_serving import figures, lab
 from course_lib.labs.lab08_serving.judge import speed
@@ -403,6 +404,15 @@ def test_a_reference_that_fails_is_nobodys_fault(monkeypatch, tmp_path):
         LAB.examine(write(tmp_path, submissions.REFERENCE), EXAMINER, only="throughput")
 
 
+@needs_sandbox
+@pytest.mark.parametrize("places_left", submissions.TAKES_ALL)
+def test_a_server_beside_which_no_other_starts_has_no_points(places_left, tmp_path):
+    with confined(RUNNER_SANDBOX) as launcher:  # the number of processes is limited there
+        examiner = dataclasses.replace(EXAMINER, launcher=launcher)
+        outcome = LAB.examine(write(tmp_path, submissions.TAKES_ALL[places_left]), examiner, only="throughput").outcomes[0]
+    assert outcome.points == 0 and "starts alone, but not after yours" in outcome.message, outcome
+
+
 # ---- Triton
 
 _ = lab08_reference.CONFIG
@@ -410,8 +420,8 @@ RIGHT = {
     "backend instead of platform": _.replace('platform: "tensorrt_plan"', 'backend: "tensorrt"').replace('name: "scorer"', ""),
     "two groups, all versions, no preference": _.replace("count: 2 }", "count: 1 }, { count: 1 gpus: 0 }")
     .replace("latest { num_versions: 2 }", "all { }")
-    .replace("preferred_batch_size: [ 8, 16 ]", "")
-    .replace("max_batch_size: 16", "max_batch_size: 8"),
+    .replace("preferred_batch_size: [ 8, 16 ]", ""),
+    "the largest batch preferred": _.replace("[ 8, 16 ]", "[ 16 ]"),
     "graphs and a warm-up": _
     + """optimization { cuda { graphs: true } eager_batching: true }
 model_warmup [ { name: "one" batch_size: 1 inputs { key: "features" value { data_type: TYPE_FP32 dims: [ 256 ] zero_data: true } } } ]""",
@@ -565,6 +575,23 @@ def test_configurations_that_are_wrong(name, tmp_path):
     outcome = triton(tmp_path, lab08_reference.CONFIG.replace(old, new))
     assert (outcome.tier, outcome.points) == (tier, 1.5 if tier == "partial" else 0)
     assert message in outcome.message and hint in outcome.hint
+
+
+@pytest.mark.parametrize(
+    ("most", "preferred", "words"),
+    [
+        (1, "", "max_batch_size is 1, the engine's profile allows 16"),
+        (8, "", "max_batch_size is 8"),
+        (15, "preferred_batch_size: [ 15 ]", "max_batch_size is 15"),
+        (16, "preferred_batch_size: [ 1 ]", "must not contain 1"),
+        (16, "preferred_batch_size: [ 1, 16 ]", "must not contain 1"),
+        (16, "preferred_batch_size: [ 2 ]", "must contain the largest batch"),
+    ],
+)
+def test_a_configuration_that_batches_less_than_the_profile_allows(most, preferred, words, tmp_path):
+    text = lab08_reference.CONFIG.replace("max_batch_size: 16", f"max_batch_size: {most}")
+    outcome = triton(tmp_path, text.replace("preferred_batch_size: [ 8, 16 ]", preferred))
+    assert (outcome.tier, outcome.points) == ("partial", 1.5) and words in outcome.message, outcome
 
 
 def test_an_empty_and_a_binary_configuration(tmp_path):

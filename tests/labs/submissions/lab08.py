@@ -453,3 +453,29 @@ def _harm():
 threading.Thread(target=_harm, daemon=True).start()
 """,
 )
+# It takes all places for processes of the sandbox but a few, so that the servers it is compared with cannot start.
+TAKES_ALL = {
+    few: with_server(f"""
+import os, time
+
+class Server:
+    def __init__(self, model, recipe, cache, engines):
+        children = []
+        while True:
+            try:
+                child = os.fork()
+            except OSError:
+                break
+            if child == 0:
+                time.sleep(100)
+                os._exit(0)
+            children.append(child)
+        for child in children[:{few}]:
+            os.kill(child, 9)
+            os.waitpid(child, 0)
+
+    def answer(self, feeds):
+        raise RuntimeError("no")
+""")
+    for few in (8, 16, 30)
+}

@@ -138,6 +138,9 @@ def _batching(config: Config) -> Iterator[Mistake]:
     elif most > MOST_ROWS:
         message = f"max_batch_size is {most}, the engine's profile ends at {MOST_ROWS}"
         yield Mistake(message, "Triton would send batches that the engine rejects.", True)
+    elif most < MOST_ROWS:
+        message = f"max_batch_size is {most}, the engine's profile allows {MOST_ROWS}"
+        yield Mistake(message, "Triton neither forms larger batches nor accepts larger requests.", False)
     batching = config.get("dynamic_batching")
     if batching is None:
         yield Mistake("there is no dynamic_batching", "Triton batches only if the configuration says so.", False)
@@ -146,6 +149,9 @@ def _batching(config: Config) -> Iterator[Mistake]:
     if most > 0 and any(not 1 <= n <= most for n in preferred):
         message = f"preferred_batch_size {preferred} is not within 1 to max_batch_size {most}"
         yield Mistake(message, "Triton rejects a model that prefers batches it cannot have.", True)
+    elif preferred and (1 in preferred or max(preferred) < most):
+        message = f"preferred_batch_size {preferred} must contain the largest batch and must not contain 1"
+        yield Mistake(message, "Triton sends a batch of a preferred size at once: with 1, no request waits for others.", False)
     delay = int(batching["max_queue_delay_microseconds"])
     if not 0 < delay <= LONGEST_DELAY_US:
         message = f"max_queue_delay_microseconds is {delay}, expected 1 to {LONGEST_DELAY_US}"
