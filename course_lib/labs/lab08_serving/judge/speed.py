@@ -194,13 +194,20 @@ def beside(servers: Mapping[str, Sources], examiner: Examiner) -> Load:
 
     Raises:
         EngineError: the first server did not start or did not answer.
-        ExaminerFault: one of the others did not.
+        ExaminerFault: one of the others did not, and does not without the first server either.
     """
     first = next(iter(servers))
     answer, scenes, truth = examiner.measured(lambda: load(servers, examiner, ROUNDS * (BURST + LONE)))
     if failed := str(answer.get("failed", "")):
-        error = EngineError if answer.get("who") == first else ExaminerFault
-        raise error(f"the server did not start: {failed}")
+        if answer.get("who") == first:
+            raise EngineError(f"the server did not start: {failed}")
+        others = {name: sources for name, sources in servers.items() if name != first}
+        again, *_ = load(others, examiner, 0)
+        if again.get("failed", ""):
+            raise ExaminerFault(f"the server did not start: {failed}")
+        raise EngineError(
+            "a server of the course starts alone, but not after yours. Which processes or memory does yours keep?"
+        )
     lost = next((reply for reply in scenes[0].replies if reply.status != "ok"), None)
     if lost:
         raise EngineError(f"a request was not answered: {lost.text or 'no answer came in time'}")
