@@ -422,6 +422,25 @@ def test_cheat_a_table_of_answers():
     assert outcome.tier == "none" and "tokens after a prompt equal" in outcome.message
 
 
+@pytest.mark.parametrize(
+    ("write", "number", "tier"),
+    [
+        (made.writes_numbers, made.number_of_one, "none"),
+        (made.writes_numbers, made.number_of_all, "none"),
+        (made.into_cache, made.number_of_a_value, "partial"),
+    ],
+)
+def test_cheat_a_cache_of_tokens(write, number, tier):
+    """Every token is right, and computed again from the numbers of all tokens before it."""
+    model = made.recomputes(write, number)
+    found = answers.asked_answers(InProcess(made.fixed(model)), np.random.default_rng(3))
+    assert not found.wrong and found.error < 1e-3 and not found.right
+    outcome = LAB._answers(found)
+    words = "entries of two prompts were exchanged" if tier == "partial" else "share of the keys and values that a cache lacks"
+    assert outcome.tier == tier and words in outcome.message, outcome.message
+    assert "in the cache" in outcome.hint
+
+
 @pytest.mark.parametrize("tokens", [16, 150])
 def test_cheat_a_prompt_that_is_read_in_part(tokens):
     """The first tokens of a long prompt do not count; with a window of 150 most tokens are still right."""

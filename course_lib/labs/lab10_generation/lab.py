@@ -26,6 +26,7 @@ from course_lib.labs.lab10_generation.half import halved
 from course_lib.labs.lab10_generation.judge import answers, loop, speed, truth
 from course_lib.labs.lab10_generation.judge.answers import Answers
 from course_lib.labs.lab10_generation.judge.decoders import HostedDecoder
+from course_lib.labs.lab10_generation.judge.truth import MOST_ERROR
 from course_lib.labs.lab10_generation.network import BLOCKS, CACHES
 
 MODEL, RECIPE = "decoder.onnx", "recipe.toml"
@@ -155,6 +156,8 @@ class Generation(Lab):
         hint = (
             "Compare with the recomputing decoder: a prompt of one token, of two, and one token after it. Where does it begin?"
         )
+        if not found.wrong and found.error <= MOST_ERROR:
+            hint = "Which tensors do your logits come from? Each token must find the keys and values of the earlier ones in the cache."
         context = found.place
         if found.fault:
             context, hint = f"{context} The logits are those of a decoder {found.fault.message}.".strip(), found.fault.hint

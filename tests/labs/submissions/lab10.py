@@ -10,10 +10,21 @@ from typing import Any
 
 import numpy as np
 import onnx
+import torch
 from onnx import TensorProto, helper, numpy_helper
 
 from course_lib.labs.framework.one_graph import _folded
-from course_lib.labs.lab10_generation.network import HEADS, KV_HEADS, LENGTH, SIZE, GraphWriter
+from course_lib.labs.lab10_generation.network import (
+    CACHES,
+    HEADS,
+    KV_HEADS,
+    LENGTH,
+    SIZE,
+    VOCABULARY,
+    GraphWriter,
+    recomputing,
+)
+from course_lib.models import decoder
 
 Part = Callable[..., str]
 
@@ -200,6 +211,11 @@ def decoys(graph: GraphWriter, query: str, keys: str, values: str, mask: str) ->
 
 def by_sums(graph: GraphWriter, query: str, keys: str, values: str, mask: str) -> str:
     """Split, beside a decoy, without a node that is called a product or a softmax."""
+    shown = graph.add("Mul", operator(graph, query, keys, values, mask), graph.constant(np.float32(1e-7)))
+    return graph.add("Add", _by_sums(graph, query, keys, values, mask), shown)
+
+
+def _by_sums(graph: GraphWriter, query: str, keys: str, values: str, mask: str) -> str:
     shape = graph.constant([1, KV_HEADS, HEADS // KV_HEADS, -1, 1, SIZE])
     scaled = graph.add("Mul", query, graph.constant(np.float32(SIZE**-0.5)))
     keys_of, values_of = (graph.add("Unsqueeze", one, graph.constant([2, 3])) for one in (keys, values))
@@ -207,8 +223,7 @@ def by_sums(graph: GraphWriter, query: str, keys: str, values: str, mask: str) -
     scores = graph.add("Add", graph.add("ReduceSum", products, graph.constant([-1]), keepdims=0), mask)
     weights = graph.add("Unsqueeze", _exponentials(graph, scores), graph.constant([-1]))
     mixed = graph.add("ReduceSum", graph.add("Mul", weights, values_of), graph.constant([4]), keepdims=0)
-    shown = graph.add("Mul", operator(graph, query, keys, values, mask), graph.constant(np.float32(1e-7)))
-    return graph.add("Add", graph.add("Reshape", mixed, graph.constant([1, HEADS, -1, SIZE])), shown)
+    return graph.add("Reshape", mixed, graph.constant([1, HEADS, -1, SIZE]))
 
 
 def by_gemm(graph: GraphWriter, query: str, keys: str, values: str, mask: str) -> str:
@@ -305,3 +320,86 @@ def beyond_float32() -> onnx.ModelProto:
         ]
     )
     return model
+
+
+def writes_numbers(graph: GraphWriter, past: str, new: str, where: str, result: str) -> str:
+    """A slot holds the number of its token, in place of a key or a value."""
+    numbers = graph.add("Unsqueeze", graph.add("Cast", "tokens", to=TensorProto.FLOAT), graph.constant([1, 3]))
+    wide = graph.add("Mul", numbers, graph.constant(np.ones((1, KV_HEADS, 1, SIZE), np.float32)))
+    return graph.add("TensorScatter", past, wide, "position", axis=2, result=result)
+
+
+def number_of_one(add: Callable[..., str], constant: Callable[[Any], str]) -> str:
+    """Which of the 256 tokens each slot has, as 0 and 1, read from the first cache alone."""
+    return _chosen_number(add, constant, ["present_key_0"])
+
+
+def number_of_all(add: Callable[..., str], constant: Callable[[Any], str]) -> str:
+    """The same, from the mean of all caches, so that each of them counts."""
+    return _chosen_number(add, constant, [f"present_{name}" for name in CACHES])
+
+
+def number_of_a_value(add: Callable[..., str], constant: Callable[[Any], str]) -> str:
+    """The same from right caches: a value of the first block depends on its token alone."""
+    model, codes = decoder(), np.arange(VOCABULARY)
+    with torch.inference_mode():
+        _, _, value = model.each_block()[0].heads_of(
+            model.embed(torch.from_numpy(codes)[None]), (model.cos[:256], model.sin[:256])
+        )
+    known = value[0].transpose(0, 1).reshape(VOCABULARY, -1).numpy()
+    held = add("Reshape", add("Transpose", "present_value_0", perm=[0, 2, 1, 3]), constant([1, LENGTH, KV_HEADS * SIZE]))
+    near = add("Sub", add("MatMul", held, constant(known.T)), constant((known**2).sum(1) / 2))
+    return add("Equal", near, add("ReduceMax", near, constant([-1]), keepdims=1))
+
+
+def _chosen_number(add: Callable[..., str], constant: Callable[[Any], str], caches: list[str]) -> str:
+    means = [add("ReduceMean", name, constant([1, 3]), keepdims=0) for name in caches]
+    number = add("Unsqueeze", add("Round", add("Mean", *means)), constant([2]))
+    return add("Equal", number, constant(np.arange(VOCABULARY, dtype=np.float32)))
+
+
+def recomputes(write: Part, number: Callable[..., str]) -> onnx.ModelProto:
+    """All slots are computed again in each call, from the tokens that the caches show. Their attention is not read."""
+    model, given = Parts(write=write).graph(), onnx.load_model_from_string(recomputing())
+    head = next(node for node in model.graph.node if "logits" in node.output)
+    head.output[0] = "unused"
+
+    def add(operator: str, *inputs: str, **attributes: Any) -> str:
+        name = f"made_{len(model.graph.node)}"
+        model.graph.node.append(helper.make_node(operator, inputs, [name], name=name, **attributes))
+        return name
+
+    def constant(value: Any) -> str:
+        name = f"kept_{len(model.graph.initializer)}"
+        model.graph.initializer.append(numpy_helper.from_array(np.ascontiguousarray(value), name))
+        return name
+
+    hot = add("Cast", number(add, constant), to=TensorProto.FLOAT)
+    names = {"/Shape_output_0": constant(np.array([1])), "/Shape_1_output_0": constant(np.array([LENGTH]))}
+    names["/embed/Gather_output_0"] = add("MatMul", hot, "embed.weight")
+    for tensor in given.graph.initializer:
+        names[tensor.name] = constant(numpy_helper.to_array(tensor))
+    for node in given.graph.node:
+        if node.output[0] in names:
+            continue
+        inputs = [names.get(name, name) for name in node.input]
+        if node.name == "/norm/LayerNormalization":
+            last = add("Add", add("ReduceMax", "steps", constant(np.array([0])), keepdims=1), "position")
+            inputs[0] = add("Gather", inputs[0], last, axis=1)
+        copied = type(node).FromString(node.SerializeToString())
+        copied.name = f"given{node.name}"
+        copied.input[:] = inputs
+        names |= {name: name if name == "logits" else f"given{name}" for name in node.output}
+        copied.output[:] = [names[name] for name in node.output]
+        model.graph.node.append(copied)
+    return model
+
+
+def passes_through(graph: GraphWriter, query: str, keys: str, values: str, mask: str) -> str:
+    """Split, and its answer becomes the values of a fused attention in which each new token sees itself only."""
+    mixed = _by_sums(graph, query, keys, values, mask)
+    where = steps(graph)
+    own = graph.add(
+        "Equal", graph.add("Unsqueeze", where, graph.constant([1, 3])), graph.add("Unsqueeze", where, graph.constant([1, 2]))
+    )
+    return operator(graph, query, query, mixed, chosen(graph, own))

@@ -99,8 +99,11 @@ class HostedDecoder(AbstractContextManager["HostedDecoder"]):
 
     def overwrite(self, scale: float, rng: np.random.Generator) -> None:
         """Fill the whole cache with random numbers of this size."""
-        garbage = {f"past_{name}": rng.normal(0, scale, CACHE_SHAPE).astype(np.float32) for name in CACHES}
-        self._ask({"do": "write"}, garbage)
+        self.write({f"past_{name}": rng.normal(0, scale, CACHE_SHAPE).astype(np.float32) for name in CACHES})
+
+    def write(self, cache: Mapping[str, np.ndarray]) -> None:
+        """Replace the whole cache, by input name."""
+        self._ask({"do": "write"}, cache)
 
     def _ask(self, request: dict[str, object], arrays: Mapping[str, np.ndarray] | None = None) -> dict[str, np.ndarray]:
         try:

@@ -91,6 +91,31 @@ def logits_after(tokens: np.ndarray) -> np.ndarray:
         return model()(torch.from_numpy(tokens)[None])[0].numpy()
 
 
+def entries(prompt: np.ndarray) -> np.ndarray:
+    """The right cache after a prompt on an empty one: a cache of `CACHES` each, float32 ``(8, 2, LENGTH, 32)``."""
+    import torch
+
+    with one_thread(), torch.inference_mode():
+        slots = model().empty_cache(LENGTH)
+        model().step(torch.from_numpy(prompt)[None], torch.zeros(1, dtype=torch.int64), slots, last_only=True)
+        return torch.cat(slots).numpy()
+
+
+def logits_from(cache: np.ndarray, position: int, tokens: np.ndarray) -> np.ndarray:
+    """The logits after each of some tokens that are fed one by one, with a cache as `entries` returns it, ``(n, 256)``."""
+    import torch
+
+    with one_thread(), torch.inference_mode():
+        slots = [one[None].clone() for one in torch.from_numpy(cache)]
+        rows = [
+            model()
+            .step(torch.tensor([[int(token)]]), torch.tensor([position + number]), slots, last_only=True)[0][0, -1]
+            .numpy()
+            for number, token in enumerate(tokens)
+        ]
+    return np.stack(rows)
+
+
 def secret_prompt(rng: np.random.Generator, length: int) -> np.ndarray:
     """A prompt that no table can hold: held-out text from a secret place, with bytes at secret places replaced."""
     from course_lib.models import course_text
