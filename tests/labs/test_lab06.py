@@ -771,6 +771,52 @@ CHEATS |= {
 }
 
 
+# The course's kernel, but right and fast only where the examiner was known to look.
+_GEOMETRY = "  config.stream = static_cast<cudaStream_t>(stream);\n  Kernel* const kernel"
+_ONE_THREAD = "  if ({}) {{\n    config.gridDim = dim3(1, 1, 1);\n    config.blockDim = dim3({}, 1, 1);\n  }}\n" + _GEOMETRY
+FOR_THE_EXAMINER = {
+    "one thread but for one shape": [
+        (_GEOMETRY, _ONE_THREAD.format("!(batch == 2 && head_size == 128 && heads >= 5 && heads <= 8 && sequence >= 30)", 1))
+    ],
+    "one thread where a wide access is impossible": [(_GEOMETRY, _ONE_THREAD.format("!aligned || heads < 3", 1))],
+    "one thread for one type": [(_GEOMETRY, _ONE_THREAD.format("type == kRopeBFloat16", 1))],
+    "eight threads for few tokens": [(_GEOMETRY, _ONE_THREAD.format("sequence < 20", 8))],
+}
+_LOADS = "      const Pack<float, kWidth> s = load<kWidth>(sin + int64_t(position) * half + pair);\n"
+_NOTHING = (
+    _LOADS
+    + """      float nothing = 0;
+      for (int r = 0; r < {}; ++r) {{
+        const int64_t row = (int64_t(r) * 31 + position) % sequence;
+        nothing += 0.0f * cos[row * half + pair] + 0.0f * sin[row * half + pair];
+      }}
+"""
+)
+_STORED = "narrow<T>(x_a * c.value[i] - x_b * s.value[i])"
+
+
+@pytest.mark.parametrize("name", FOR_THE_EXAMINER)
+def test_a_kernel_is_parallel_in_every_case(submission, name):
+    examined = submission(changed(SOURCE.read_text(), *FOR_THE_EXAMINER[name]))
+    assert examined.points == 0, examined.outcomes
+    assert "less than a warp" in outcome(examined, "kernel").message
+
+
+@pytest.mark.parametrize("rows", [32, 100])
+def test_reads_of_the_tables_that_nobody_needs_cost_the_memory_task(submission, rows):
+    edits = [(_LOADS, _NOTHING.format(rows)), (_STORED, _STORED.replace(")", " + nothing)"))]
+    examined = submission(changed(SOURCE.read_text(), *edits))
+    assert outcome(examined, "kernel").tier == "full" and outcome(examined, "memory").tier == "none"
+    assert "of the tables is read" in outcome(examined, "memory").message
+
+
+def test_nothing_follows_from_the_stream():
+    """It was made of the seed, and a kernel that read neither x nor the tables was right in every case."""
+    case = Case((1, 2, 3, 64), "float32", False, 5)
+    wires = {tuple(case.wire()) for _ in range(5)}
+    assert len({wire[:-1] for wire in wires}) == 1 and len({wire[-1] for wire in wires}) == 5
+
+
 @pytest.mark.parametrize("name", CHEATS)
 def test_cheats_score_nothing(submission, name):
     kernel, said = CHEATS[name]

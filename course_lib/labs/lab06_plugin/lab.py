@@ -71,7 +71,7 @@ class RopeLab(Lab):
             return self.zero_outcomes(error, hint, tasks), {}
         watched = {run: traffic(run) for run in runs if run.case.watched and run.right}
         figures = {"rotations": float(len(runs)), "right": float(sum(run.right for run in runs))}
-        if reason := serial(watched.values()):
+        if reason := serial(watched.values(), runs):
             return self.zero_outcomes(
                 reason, "Which thread rotates which pair? blockIdx, blockDim and threadIdx give each thread its number.", tasks
             ), figures

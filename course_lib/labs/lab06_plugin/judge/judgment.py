@@ -14,6 +14,7 @@ from course_lib.labs.lab06_plugin.judge.memory import WARP, Traffic
 # Of the sectors that a warp's request touches, the share that it needs. Measured: the course's kernel, and one with a thread for
 # each pair, 1.00 on halves and 0.50 on interleaved pairs, whose two accesses lie side by side; a thread for each head 0.06 to 0.13.
 USED = {False: 0.9, True: 0.45}
+MOST_TABLE_READS = 2.0  # of each number for each head: a thread for each result, and not for each pair, reads everything twice
 FULL_WIDTH = 12.0  # bytes that a thread moves at once; vectors of 16 have 16, a number at a time 2 or 4
 # On a GPU: speed as a share of the reference's and of a plain copy's, FP16. Measured on an H200: the course's kernel 0.91 to 0.93
 # of the copy; a thread for each pair 0.34 of the reference, with vectors 0.96, with vectors indexed at run time 0.42; a thread for
@@ -144,9 +145,11 @@ _PATTERNS: tuple[tuple[str, Callable[[Case], bool]], ...] = (
 )
 
 
-def serial(traffics: Iterable[Traffic]) -> str:
-    """Why this kernel is not parallel; empty if it is."""
+def serial(traffics: Iterable[Traffic], runs: Iterable[Run]) -> str:
+    """Why this kernel is not parallel; empty if it is. Where accesses were not recorded, its threads count, up to one for each head."""
     fewest = min((found.writers for found in traffics), default=WARP)
+    started = [(run.threads, run.case) for run in runs if not run.fault]
+    fewest = min([fewest, *(threads for threads, case in started if threads < min(WARP, int(np.prod(case.shape[:3]))))])
     if fewest >= WARP:
         return ""
     return f"{fewest} thread(s) wrote all of y: a GPU runs thousands at once, and less than a warp of {WARP} is not a kernel"
@@ -174,6 +177,9 @@ def judge_memory(watched: Mapping[Run, Traffic], compiled: Mapping[str, Mapping[
         return Judgment(
             "none", f"{said} {wanted}", "Look at the threads of one warp: do neighbors touch neighboring addresses?"
         )
+    if (most := max(one.table_reads for one in watched.values())) > MOST_TABLE_READS:
+        hint = "Which numbers of cos and sin does a pair need? A thread loads those of its pairs, and no others."
+        return Judgment("none", f"{said} Each number of the tables is read {most:.1f} times for each head.", hint)
     if not all(one.read_once for one in watched.values()):
         hint = "A pair needs both of its numbers twice. If one thread makes both results, it loads each number once."
         return Judgment("partial", f"{said} Numbers of x are read more than once.", hint)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,9 +65,11 @@ class Case:
         return f"{self.dtype}, shape {self.shape}, {'interleaved' if self.interleaved else 'halves'}{where}"
 
     def wire(self) -> np.ndarray:
-        """Ten int64, as `Case` in sandboxed/cuda."""
-        kind = DTYPES.index(self.dtype)
-        return np.array([kind, self.interleaved, *self.shape, self.rows, self.seed, self.shifted, self.watched], np.int64)
+        """Eleven int64, as `Case` in sandboxed/cuda. The last one is the stream, from which nothing else follows."""
+        kind, stream = DTYPES.index(self.dtype), secrets.randbits(40) * 16 + 4096
+        return np.array(
+            [kind, self.interleaved, *self.shape, self.rows, self.seed, self.shifted, self.watched, stream], np.int64
+        )
 
     def x(self) -> np.ndarray:
         """The numbers to rotate, float64 (exact), of the case's shape."""
@@ -151,10 +154,12 @@ def cases(rng: np.random.Generator) -> list[Case]:
 
 
 def watched_cases(rng: np.random.Generator) -> list[Case]:
-    """Cases whose accesses are recorded: one shape, as vectors of 4 and of 8 numbers and in both conventions."""
-    shape = (2, int(rng.integers(30, 40)), int(rng.integers(5, 9)), 128)
+    """Cases whose accesses are recorded: in each type and convention one of any shape whose halves are whole sectors of 32 bytes."""
     return [
-        Case(shape, dtype, interleaved, int(rng.integers(1 << 32)), watched=True)
-        for dtype in ("float32", "float16")
+        Case(
+            (int(rng.integers(1, 4)), int(rng.integers(24, 40)), int(rng.integers(3, 10)), 32 * int(rng.integers(2, 9))),
+            dtype, interleaved, int(rng.integers(1 << 32)), int(rng.integers(3)), watched=True,
+        )
+        for dtype in DTYPES
         for interleaved in (False, True)
-    ]
+    ]  # fmt: skip

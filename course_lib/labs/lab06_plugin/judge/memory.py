@@ -23,7 +23,7 @@ class Traffic:
         read_once, written_once: whether each number of x was read, and each number of y written, exactly once.
         used: share of the fetched and stored 32-byte sectors that the requests of a warp needed, 1.0 at best.
         width: bytes of x and y that a thread moves at once, on average; 16 is the most that CUDA can.
-        table_reads: average number of reads of each number of cos and sin.
+        table_reads: average number of reads of each number of cos and sin that the sequence needs, for each head of a batch.
     """
 
     writers: int
@@ -47,7 +47,7 @@ def traffic(run: Run) -> Traffic:
         written_once=_each_once(writes, size),
         used=_used(big),
         width=float(big["size"].mean()) if len(big) else 0.0,
-        table_reads=float(tables["size"].sum()) / (2 * 4 * run.case.shape[1] * run.case.shape[3] // 2),
+        table_reads=float(tables["size"].sum()) / (2 * 4 * int(np.prod(run.case.shape)) // 2),
     )
 
 

@@ -25,7 +25,7 @@
 namespace {
 
 struct Case {
-  int64_t type, interleaved, batch, sequence, heads, head_size, rows, seed, shifted, watched;
+  int64_t type, interleaved, batch, sequence, heads, head_size, rows, seed, shifted, watched, stream;
 };
 
 enum Fault { kNone, kOutside, kMisaligned, kReadOnly, kOnHost, kCrash, kTime, kHostMemory, kFrame, kCall };
@@ -346,7 +346,7 @@ void run(const Case& c) {
   if (sigsetjmp(ended, 1)) return;
   stack_top = static_cast<char*>(__builtin_alloca(64));
   limit_time(kTimeLimit);
-  stream_given = reinterpret_cast<void*>((uintptr_t(uint32_t(c.seed)) << 4) + 0x1000);  // a number, as TensorRT's is here
+  stream_given = reinterpret_cast<void*>(uintptr_t(c.stream));  // a number, as TensorRT's is here
   running = true;
   const int error = rope_launch(int(c.type), int(c.interleaved), buffers[kX].data, reinterpret_cast<float*>(buffers[kCos].data),
                                 reinterpret_cast<float*>(buffers[kSin].data), buffers[kY].data, c.batch, c.sequence, c.heads,
