@@ -181,6 +181,15 @@ def test_a_cheat_gains_nothing(source, task, words, tmp_path, in_process):
     assert outcome.points == 0 and words in outcome.message, outcome.message
 
 
+@pytest.mark.parametrize("choice", made.TWO_LOOPS)
+@pytest.mark.parametrize("seed", (3, 4, 5))
+def test_two_loops_gain_nothing_over_the_safe_one(choice, seed, tmp_path, in_process):
+    """The fast loop ends with a request that no profile contains and gives nothing back; the safe one is serial."""
+    found = examined(tmp_path, made.two_loops(choice), seed)
+    assert found["overlap"].tier in made.TWO_LOOPS[choice][1], found["overlap"].message
+    assert sum(one.points for one in found.values()) <= 8
+
+
 ALL_FIRST = {
     "takes_all_first": made.changed(made.TAKES_ALL_FIRST),
     "keeps_the_error": made.changed(made.KEEPS_THE_ERROR),

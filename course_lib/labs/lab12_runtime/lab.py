@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -30,6 +30,9 @@ SLOWER = 1.05  # times two sets that take turns, at most, for full points
 _EMPTY = "`serve` is still empty: it raises NotImplementedError. Solve task 1, and run the cell, which writes the file."
 _FAILED_HINT = "Import the file in the notebook, and call `serve`: the same error appears there."
 _TAKEN = "Which line takes requests from the iterator before the ones that you hold are enqueued? In a service, the next one has not come."
+_ELSEWHERE = (
+    "Copies must overlap runs among rejected requests too, and until the connection breaks off. When does your loop wait?"
+)
 _FIRST = "Solve task 1 first: only a loop that computes every plain request, and copies its scores home, is examined here."
 
 
@@ -97,10 +100,13 @@ class ByHand(Lab):
         if not (folder / FILE).is_file():
             hint = "The cell of task 1 writes it. Run it, then check again."
             return Examination(self.zero_outcomes(EngineError(missing(FILE), code=MISSING_FILE), hint, wanted))
-        drawn = scenes(examiner.rng())
+        rng = examiner.rng()
+        drawn = scenes(rng)
+        order = rng.permutation(len(drawn))  # secret, so that the number of a call does not say which scene it is
         examiner.begins("your loop on secret requests", 4)
         try:
-            found = recorded.record(folder / FILE, drawn, examiner.launcher)
+            mixed = recorded.record(folder / FILE, [drawn[place] for place in order], examiner.launcher)
+            found = [mixed[place] for place in np.argsort(order)]
             if found[0].empty:
                 return Examination(self.zero_outcomes(_EMPTY, "Begin with one request, as in the cells above.", wanted))
             served = [_served(scene, one) for scene, one in zip(drawn, found, strict=True)]
@@ -135,11 +141,12 @@ class ByHand(Lab):
         full = [
             Criterion("mistakes in the order of calls, in all scenes", str(sum(counts)), "none", not any(counts)),
             _ahead(served),
+            *_in_flight(served),
         ]
         half = [Criterion("mistakes while the connection holds", str(sum(counts[:2])), "none", not any(counts[:2]), HALF)]
         found = [mistake for one in served for mistake in one.replay.mistakes]
         if not found:
-            return self.judged("order", full, half, _TAKEN)
+            return self.judged("order", full, half, _ELSEWHERE if full[1].met else _TAKEN)
         first = min(found, key=lambda mistake: mistake.rank)
         more = f" And {len(found) - 1} more, of which some may follow from it." if len(found) > 1 else ""
         return self.judged("order", full, half, first.hint, context=f"{first.said}{more}")
@@ -153,8 +160,9 @@ class ByHand(Lab):
         after = Criterion("left after the connection broke off", broken.left or "nothing", "nothing", not broken.left)
         passed_on = broken.ended_as_it_must
         ended = Criterion("the ConnectionError left `serve`", "yes" if passed_on else "no", "yes", passed_on)
-        full = [Criterion(clean.name, clean.found, clean.bound, clean.met), after, ended, _ahead([broken])]
-        return self.judged("leaks", full, [clean], _hint_for_leaks(left, broken))
+        full = [Criterion(clean.name, clean.found, clean.bound, clean.met), after, ended, _ahead([broken]), *_in_flight(served)]
+        hint = _ELSEWHERE if all(one.met for one in full[:4]) else _hint_for_leaks(left, broken)
+        return self.judged("leaks", full, [clean], hint)
 
     def _overlap(self, served: Sequence[Served]) -> Outcome:
         if unfit := self._unfit("overlap", served):
@@ -170,16 +178,25 @@ class ByHand(Lab):
             )
         found = schedule(plain.recorded.steps).time_us
         serial, two = (turns(plain.scene.requests, sets).time_us for sets in (1, 2))
-        most, half_most = SLOWER * two, (serial + two) / 2
+        most, half_most = SLOWER * two, _halfway_us(plain)
         name = "time by the cost model"
-        full = [Criterion(name, f"{found:.0f} us", f"at most {most:.0f} us", found <= most), _ahead([plain])]
-        half = [Criterion(name, f"{found:.0f} us", f"at most {half_most:.0f} us", found <= half_most, HALF)]
+        others = [_halfway(one) for one in served[1:]]
+        full = [
+            Criterion(name, f"{found:.0f} us", f"at most {most:.0f} us", found <= most),
+            _ahead([plain]),
+            *others,
+            *_in_flight(served),
+        ]
+        half = [
+            Criterion(name, f"{found:.0f} us", f"at most {half_most:.0f} us", found <= half_most, HALF),
+            *(replace(one, needed_for=HALF) for one in others),
+        ]
         hint = (
             "Draw the schedule in the notebook: what does the host wait for while both units for copies have nothing to do? Does each "
             "copy use pinned memory, and is everything allocated before the first request?"
         )
         if found <= most:
-            hint = _TAKEN
+            hint = _TAKEN if not full[1].met else _ELSEWHERE
         return self.judged("overlap", full, half, hint, context=f"One request after the other takes {serial:.0f} us.")
 
     def _unfit(self, task: str, served: Sequence[Served]) -> Outcome | None:
@@ -202,6 +219,27 @@ def _did_the_work(plain: Served) -> bool:
     needed = sum(map(len, plain.scene.requests))
     home = sum(one.data.nbytes for one in plain.replay.homes if one.computed)
     return plain.recorded.answers is not None and plain.replay.rows >= needed and home >= needed * 4 * network.SCORES
+
+
+def _halfway_us(one: Served) -> float:
+    """The time that saves half of what two sets save."""
+    return sum(turns(one.scene.requests, sets).time_us for sets in (1, 2)) / 2
+
+
+def _halfway(one: Served) -> Criterion:
+    """Whether a loop saves half of the time that two sets save in a scene that has rejected requests or breaks off."""
+    found, most = schedule(one.recorded.steps).time_us, _halfway_us(one)
+    where = "when the connection breaks off" if one.scene.breaks_off else "with rejected requests"
+    return Criterion(f"time {where}", f"{found:.0f} us", f"at most {most:.0f} us", found <= most)
+
+
+def _in_flight(served: Sequence[Served]) -> list[Criterion]:
+    """Whether a loop that overlaps work in the plain scene does it until the connection breaks off. A serial loop need not."""
+    plain, broken = served[0], served[-1]
+    if plain.replay.mistakes or schedule(plain.recorded.steps).time_us > _halfway_us(plain):
+        return []
+    found = broken.replay.in_flight
+    return [Criterion("copies and runs in flight when the connection broke off", str(found), "at least 1", found > 0)]
 
 
 def _ahead(served: Sequence[Served]) -> Criterion:

@@ -59,6 +59,7 @@ class Replay:
         rows: of all runs together.
         runs: their number.
         ahead: the most requests that were taken and had no run yet when the loop asked for another one.
+        in_flight: copies and runs that the host had not waited for when the loop asked for the last time.
     """
 
     homes: list[Home] = field(default_factory=list)
@@ -67,6 +68,7 @@ class Replay:
     rows: int = 0
     runs: int = 0
     ahead: int = 0
+    in_flight: int = 0
 
 
 @dataclass
@@ -154,6 +156,7 @@ class _Replaying:
         if step.number != self._asked or step.number > len(self._coming):
             raise InvalidTrace
         self.found.ahead = max(self.found.ahead, len(self._waiting))
+        self.found.in_flight = sum(not self._order.ended(work) for work, _ in self._works.values())
         if step.number < len(self._coming) and self._coming[step.number]:
             self._waiting[step.number] = self._coming[step.number]
         self._asked += 1
