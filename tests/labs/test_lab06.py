@@ -1072,6 +1072,43 @@ PLUGINS = {
         "output shapes",
         "expressions",
     ),
+    "a shape of no dimensions": ([("trt.DimsExprs(inputs[0])", "trt.DimsExprs(4)")], "partial", "output shapes", "expressions"),
+    "the dimensions in another order": (
+        [("trt.DimsExprs(inputs[0])", "trt.DimsExprs([inputs[0][i] for i in (0, 2, 1, 3)])")],
+        "partial",
+        "output shapes",
+        "expressions",
+    ),
+    "an expression of its own": (
+        [("trt.DimsExprs(inputs[0])", "trt.DimsExprs([*list(inputs[0])[:3], builder.operation(None, None, None)])")],
+        "partial",
+        "output shapes",
+        "expressions",
+    ),
+    "a build raises": (
+        [("    def configure_plugin(self, inputs, outputs):\n        pass", "    def configure_plugin(self):\n        pass")],
+        "partial",
+        "a build for x of FLOAT",
+        "A build calls all methods",
+    ),
+    "tactic 0": (
+        [("    def get_valid_tactics(self):\n        return []", "    def get_valid_tactics(self):\n        return [0]")],
+        "partial",
+        "found [false, true]",
+        "A build calls all methods",
+    ),
+    "one tactic twice": (
+        [("    def get_valid_tactics(self):\n        return []", "    def get_valid_tactics(self):\n        return [1, 1]")],
+        "partial",
+        "found [false, true]",
+        "A build calls all methods",
+    ),
+    "an endless workspace": (
+        [("        return 0\n\n    def enqueue", "        return 1 << 62\n\n    def enqueue")],
+        "partial",
+        "found [true, false]",
+        "A build calls all methods",
+    ),
     "any format will do": (
         [("        if tensor.format != trt.TensorFormat.LINEAR:\n            return False\n", "")],
         "partial",
@@ -1147,6 +1184,25 @@ def test_another_right_plugin(submission, contract):
     assert outcome(submission(plugin=plugin), "plugin").tier == "full"
 
 
+@pytest.mark.parametrize(
+    "shape",
+    [
+        "return [inputs[0]]",
+        "return [tuple(inputs[0])]",
+        "y = trt.DimsExprs(len(inputs[0]))\n        for i, one in enumerate(inputs[0]):\n            y[i] = one\n        return [y]",
+        "assert not any(one.is_constant() for one in inputs[0])\n        return [trt.DimsExprs(inputs[0])]",
+    ],
+)
+def test_other_right_shapes_and_tactics(submission, contract, shape):
+    edits = [("return [trt.DimsExprs(inputs[0])]", shape)]
+    edits += [
+        ("    def get_valid_tactics(self):\n        return []", "    def get_valid_tactics(self):\n        return [2, 1]")
+    ]
+    edits += [("        return 0\n\n    def enqueue", "        return 4096\n\n    def enqueue")]
+    edits += [("    def configure_plugin(self, inputs, outputs):\n        pass\n\n", "")]
+    assert outcome(submission(plugin=changed(PLUGIN, *edits)), "plugin").tier == "full"
+
+
 # No plugin: two empty classes, and the examiner's own questions answered by the rules that the task gives.
 RULES = """
 import gc
@@ -1193,7 +1249,8 @@ RIGHT = {
     "default_fields": lambda: field(False),
     "copies": lambda interleaved: [[True, "LabRope", 1, field(interleaved)]] * 2,
     "output_types": lambda types: types[:1],
-    "output_shapes": lambda: [[4], []],
+    "output_shapes": lambda names: [names[:1], []],
+    "build": lambda types: [True, True],
     "format": legal,
     "enqueue": calls,
 }
@@ -1257,7 +1314,7 @@ def test_no_part_of_the_contract_is_asked_without_a_change():
         asked = lab06_contract._questions(rng)
         changed = lab06_contract._changed(asked, lab06_contract._secret(asked, rng))
         same = {name for name in asked if [one.expected for one in asked[name]] == [one.expected for one in changed[name]]}
-        assert same == {"names_and_outputs", "interface", "creator_fields"}, seed
+        assert same == {"names_and_outputs", "interface", "build", "creator_fields"}, seed
 
 
 def test_questions_are_drawn_anew():

@@ -132,8 +132,9 @@ def _check(title: str, hint: str, names: Sequence[str], asked: dict[str, list[_Q
 _CHECKS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     (
         "names and interfaces",
-        "An engine finds its plugin by name, version and namespace; call the __init__ of each of the four bases.",
-        ("names_and_outputs", "interface"),
+        "An engine finds its plugin by name, version and namespace; call the __init__ of each of the four bases. A build calls all "
+        "methods; those that were given can stay as they were.",
+        ("names_and_outputs", "interface", "build"),
     ),
     (
         "fields",
@@ -167,6 +168,11 @@ def _questions(rng: np.random.Generator) -> dict[str, list[_Question]]:
     return {
         "names_and_outputs": [_Question({}, [NAMES, NAMES, 1], "names of plugin and creator, number of outputs")],
         "interface": [_Question({"capability": name}, True, f"get_capability_interface({name})") for name in capabilities],
+        "build": [
+            _Question({"types": [name, "FLOAT", "FLOAT"]}, [True, True],
+                      f"a build for x of {name} (legal tactics, at most {examine_plugin.MOST_WORKSPACE} bytes of workspace)")
+            for name in _TYPES
+        ],
         "creator_fields": [_Question({}, [["interleaved", "INT32"]], "field_names of the creator")],
         "fields": [
             _Question({"interleaved": flag, "phase": phase}, _field(flag), f"get_fields_to_serialize with interleaved {int(flag)}")
@@ -183,7 +189,7 @@ def _questions(rng: np.random.Generator) -> dict[str, list[_Question]]:
             _Question({"types": [name, "FLOAT", "FLOAT"]}, [name], f"get_output_data_types for x of {name}")
             for name in rng.permutation(list(_TYPES)).tolist()
         ],
-        "output_shapes": [_Question({}, [[4], []], "get_output_shapes (ranks, constants asked for)")],
+        "output_shapes": [_shapes(rng)],
         "format": [_format(rng, legal) for legal in rng.permutation([True] * 40 + [False] * 160)],
         "enqueue": [_enqueue(rng, flag, dtype) for flag in flags[:2] for dtype in _TYPES],
     }  # fmt: skip
@@ -254,6 +260,13 @@ def _format(rng: np.random.Generator, legal: bool) -> _Question:
             types[position] = str(rng.choice([name for name in (*_TYPES, *_OTHER_TYPES) if name not in right]))
     told = f"supports_format_combination({position}, {' '.join(types)}, {formats[position]} there)"
     return _Question({"position": position, "types": types, "formats": formats}, bool(legal), told)
+
+
+def _shapes(rng: np.random.Generator) -> _Question:
+    """Each dimension of each input is an expression with a secret name."""
+    names = np.split(rng.permutation(1 << 16)[:8], (4, 6))
+    x, cos, sin = (several.tolist() for several in names)
+    return _Question({"names": [x, cos, sin]}, [[x], []], "get_output_shapes (expressions by number, constants asked for)")
 
 
 def _enqueue(rng: np.random.Generator, interleaved: bool, dtype: str) -> _Question:

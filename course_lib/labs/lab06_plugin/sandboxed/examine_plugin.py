@@ -19,13 +19,14 @@ import traceback
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 
 FILE = "rope_plugin.py"
 Fields = list[list[str | list[int]]]  # name, type and numbers of each field
 Call = list[str | int | bool | list[int]]  # the arguments of one call of `launch`
+MOST_WORKSPACE = 1 << 20  # bytes; RoPE needs none
 _PERMITTED = {*sys.stdlib_module_names, "numpy", "tensorrt", "tensorrt_bindings"}
 
 
@@ -46,19 +47,59 @@ class Registry:
         return True
 
 
+class Expression:
+    """Stands for `trt.IDimensionExpr`, which only TensorRT's library can make: a dimension, not known while an engine is built."""
+
+    def __init__(self, name: int = 0) -> None:
+        self.name = name
+
+    def is_constant(self) -> bool:
+        """Whether the value is known; it never is."""
+        return False
+
+    def get_constant_value(self) -> int:
+        """What TensorRT returns for an expression without a known value."""
+        return -(1 << 63)
+
+    is_size_tensor = is_constant
+
+
+class Expressions:
+    """Stands for `trt.DimsExprs`: a sequence of expressions, made of a rank or of other expressions."""
+
+    def __init__(self, given: Any = ()) -> None:
+        several = [None] * int(given) if isinstance(given, SupportsIndex) else given
+        self._all = [self._checked(one) for one in several]
+
+    def _checked(self, one: Any) -> Expression | None:
+        if one is None or isinstance(one, Expression):
+            return one
+        raise TypeError(f"DimsExprs holds IDimensionExpr, not {type(one).__name__}")
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def __getitem__(self, place: int) -> Expression | None:
+        return self._all[place]
+
+    def __setitem__(self, place: int, one: Any) -> None:
+        self._all[place] = self._checked(one)
+
+
 class Constants:
     """An expression builder that records the constants that a plugin creates."""
 
     def __init__(self) -> None:
         self.asked: list[int] = []
 
-    def constant(self, value: int) -> None:
+    def constant(self, value: int) -> Expression:
         """Remember the value of a constant expression."""
         self.asked.append(int(value))
+        return Expression()
 
-    def operation(self, *_: Any) -> None:
+    def operation(self, *_: Any) -> Expression:
         """Stands for any expression that is not a constant."""
-        return None
+        return Expression()
 
     declare_size_tensor = operation
 
@@ -130,20 +171,28 @@ class PluginHost:
         found = self._plugin(False).get_output_data_types([self._type(name) for name in types])
         return [one.name for one in found]
 
-    def output_shapes(self) -> list[list[int]]:
-        """The rank of each output, and the constants that the plugin created to compute the shapes."""
+    def output_shapes(self, names: list[list[int]]) -> list[list[Any]]:
+        """The expressions of each output's shape, by name, and the constants that the plugin created to compute the shapes."""
         builder = Constants()
-        inputs = [self.trt.DimsExprs(rank) for rank in (4, 2, 2)]  # not in TensorRT 8.6
+        inputs = [Expressions(map(Expression, several)) for several in names]
         found = self._plugin(False).get_output_shapes(inputs, [], builder)
-        return [[len(shape) for shape in found], builder.asked]
+        return [[[getattr(one, "name", None) for one in shape] for shape in found], builder.asked]
+
+    def build(self, types: list[str]) -> list[bool]:
+        """Whether the tactics are legal and the workspace is small, in the order of the calls of a build, none of which may raise."""
+        plugin = self._plugin(False).clone()
+        inputs = [self._dynamic(shape, dtype) for shape, dtype in zip(([2, 5, 3, 8], [7, 4], [7, 4]), types, strict=True)]
+        outputs = [self._dynamic([2, 5, 3, 8], types[0])]
+        plugin.configure_plugin(inputs, outputs)
+        tactics = [int(tactic) for tactic in plugin.get_valid_tactics()]
+        workspace = int(plugin.get_workspace_size(inputs, outputs))
+        return [min(tactics, default=1) > 0 and len({*tactics}) == len(tactics), 0 <= workspace <= MOST_WORKSPACE]
 
     def format(self, position: int, types: list[str], formats: list[str]) -> bool:
         """Whether the plugin accepts the type and format of the tensor at `position`."""
         tensors = []
         for dtype, form in zip(types, formats, strict=True):
-            tensor = self.trt.DynamicPluginTensorDesc()  # not in TensorRT 8.6
-            tensor.desc = self._described([1], dtype, form)  # not in TensorRT 8.6
-            tensors.append(tensor)
+            tensors.append(self._dynamic([1], dtype, form))
         return bool(self._plugin(False).supports_format_combination(position, tensors, 3))
 
     def enqueue(
@@ -175,6 +224,12 @@ class PluginHost:
 
     def _type(self, name: str) -> Any:
         return self.trt.DataType.__members__[name]
+
+    def _dynamic(self, shape: list[int], dtype: str, form: str = "LINEAR") -> Any:
+        tensor = self.trt.DynamicPluginTensorDesc()  # not in TensorRT 8.6
+        tensor.desc = self._described(shape, dtype, form)  # not in TensorRT 8.6
+        tensor.min = tensor.opt = tensor.max = self.trt.Dims(shape)  # not in TensorRT 8.6
+        return tensor
 
     def _described(self, shape: list[int], dtype: str, form: str = "LINEAR") -> Any:
         tensor = self.trt.PluginTensorDesc()  # not in TensorRT 8.6
@@ -280,6 +335,7 @@ def examine(folder: Path) -> dict[str, Any]:
     sys.path.insert(0, str(folder))
     trt: Any = importlib.import_module("tensorrt_bindings")
     sys.modules["tensorrt"] = trt
+    trt.DimsExprs = Expressions
     trt.get_plugin_registry = trt.init_libnvinfer_plugins = lambda *_: Registry()
     questions = folder / "questions.json"
     asked = json.loads(questions.read_text())
