@@ -301,6 +301,20 @@ def test_cheat_decoys_beside_split_attentions(fused):
     assert outcome.tier == "none" and "0 of 4" in outcome.message, outcome.message
 
 
+@pytest.mark.parametrize(
+    "attend", [made.passes_through, made.passes_before, made.mixes_in_the_mask], ids=lambda one: one.__name__
+)
+def test_cheat_a_fused_attention_that_hands_on(fused, attend):
+    """Every path passes through a fused attention, and the products are computed outside of it."""
+    outcome = fused(Parts(attend=attend).graph())
+    assert outcome.tier == "none" and "0 of 4" in outcome.message, outcome.message
+
+
+def test_caches_that_are_written_by_selection(fused):
+    outcome = fused(Parts(write=made.by_selection).graph())
+    assert outcome.tier == "partial" and "Other caches are written by Add" in outcome.message, outcome.message
+
+
 PROMPTS, SINGLE = lab10_reference.RECIPE.profiles
 SHORT = Profile(tokens={"min": (1, 1), "opt": (1, 64), "max": (1, 128)})
 

@@ -9,7 +9,7 @@ from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from course_lib.engines import LayerTable, split_target
+from course_lib.engines import Layer, LayerTable, split_target
 from course_lib.errors import PRECISION, PROFILE, BuildError, CourseError, ExaminerFault
 from course_lib.labs.framework import one_graph
 from course_lib.labs.framework.examination import Examiner
@@ -17,7 +17,7 @@ from course_lib.labs.lab10_generation import graph_form
 from course_lib.labs.lab10_generation.bypass import bypassed
 from course_lib.labs.lab10_generation.graph_form import GraphForm
 from course_lib.labs.lab10_generation.half import halved
-from course_lib.labs.lab10_generation.network import BLOCKS, CACHE_SHAPE, LENGTH
+from course_lib.labs.lab10_generation.network import BLOCKS, CACHE_SHAPE, HEADS, LENGTH, SIZE
 from course_lib.recipe import Recipe
 
 # TensorRT 8.6 has neither the operators nor a table of kernels, and 10 has the cache from 10.15 on. TensorRT for RTX compiles on any
@@ -47,10 +47,7 @@ class Kernels:
     @classmethod
     def of(cls, table: LayerTable, products: tuple[str, ...], bypasses: Callable[[set[str]], tuple[str, ...]]) -> Kernels:
         """The counts of a layer table. `bypasses` finds the caches that bypass the fused nodes."""
-        # The compiler's own name for a fused attention. Other kernels have names that a submission can choose, but not this kind.
-        fused = [
-            kernel for kernel in table.kernels if kernel.kind == "kgen" and kernel.name.startswith(("_gemm_mha", "_gemv_mha"))
-        ]
+        fused = list(filter(_is_attention, table.kernels))
         inside = {node for kernel in fused for node in kernel.onnx_nodes}
         parts = {*products, *(node for node, operator in table.operators.items() if operator == "Softmax")}
         size = math.prod(CACHE_SHAPE)
@@ -65,6 +62,15 @@ class Kernels:
         """
         elsewhere = len({name.partition("_")[2] for name in self.bypassed})
         return max(0, min(BLOCKS, self.attention) - max(math.ceil(self.split / 2), elsewhere))
+
+
+def _is_attention(kernel: Layer) -> bool:
+    """The compiler's own name for a fused attention. Other kernels have names that a submission can choose, but not this kind.
+
+    It answers for each new token. One with more numbers hands entries of a cache to another attention.
+    """
+    named = kernel.kind == "kgen" and kernel.name.startswith(("_gemm_mha", "_gemv_mha"))
+    return named and all(math.prod(map(abs, tensor.shape)) <= HEADS * SIZE for tensor in kernel.outputs)
 
 
 @dataclass(frozen=True)

@@ -403,3 +403,34 @@ def passes_through(graph: GraphWriter, query: str, keys: str, values: str, mask:
         "Equal", graph.add("Unsqueeze", where, graph.constant([1, 3])), graph.add("Unsqueeze", where, graph.constant([1, 2]))
     )
     return operator(graph, query, query, mixed, chosen(graph, own))
+
+
+def passes_before(graph: GraphWriter, query: str, keys: str, values: str, mask: str) -> str:
+    """The same before the split attention: a fused one hands on each slot's values, and a split one reads them."""
+    own = np.where(np.eye(LENGTH, dtype=bool), 0, -6e4).astype(np.float32)
+    codes = graph.constant(np.zeros((1, HEADS, LENGTH, SIZE), np.float32))
+    handed = graph.add("Attention", codes, keys, values, graph.constant(own))
+    first, end, axis, step = (graph.constant([number]) for number in (0, HEADS, 1, HEADS // KV_HEADS))
+    first = graph.add("Slice", handed, first, end, axis, step)
+    return _by_sums(graph, query, keys, first, mask)
+
+
+def mixes_in_the_mask(graph: GraphWriter, query: str, keys: str, values: str, mask: str) -> str:
+    """The products of queries and keys are sums, and enter a fused attention as its mask."""
+    shape = graph.constant([1, KV_HEADS, HEADS // KV_HEADS, -1, 1, SIZE])
+    scaled = graph.add("Reshape", graph.add("Mul", query, graph.constant(np.float32(SIZE**-0.5))), shape)
+    products = graph.add("Mul", scaled, graph.add("Unsqueeze", keys, graph.constant([2, 3])))
+    scores = graph.add("ReduceSum", products, graph.constant([-1]), keepdims=0)
+    scores = graph.add("Add", graph.add("Reshape", scores, graph.constant([1, HEADS, -1, LENGTH])), mask)
+    nothing = graph.add("Mul", query, graph.constant(np.float32(0)))
+    return operator(graph, nothing, keys, values, scores)
+
+
+def by_selection(graph: GraphWriter, past: str, new: str, where: str, result: str) -> str:
+    """A right way to write: each slot takes its new entry, or keeps what it has."""
+    own = graph.add("Equal", graph.add("Unsqueeze", slots(graph), graph.constant([1])), where)  # (LENGTH, new)
+    rows = graph.add("Cast", own, to=TensorProto.FLOAT)
+    kept = graph.add("Sub", graph.constant(np.float32(1)), graph.add("ReduceMax", rows, graph.constant([1]), keepdims=1))
+    each = graph.add("Mul", graph.add("Unsqueeze", rows, graph.constant([2])), graph.add("Unsqueeze", new, graph.constant([2])))
+    written = graph.add("ReduceSum", each, graph.constant([3]), keepdims=0)
+    return graph.add("Add", graph.add("Mul", past, kept), written, result=result)
