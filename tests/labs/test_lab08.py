@@ -236,6 +236,27 @@ def test_a_key_without_the_version_costs_half_of_the_cache_and_nothing_else(tmp_
 
 
 @pytest.mark.parametrize(
+    ("scene", "whole", "part"),
+    [
+        ("another version", "engines.version", "engines.version[:4]"),
+        ("another version", "engines.version", "engines.version[-1]"),
+        ("another device", "engines.device", "engines.device[:-1]"),
+        ("another recipe", "recipe", 'recipe["profiles"]'),
+        ("another recipe", "recipe", '{**recipe, "workspace_mib": 0}'),
+    ],
+)
+def test_a_key_that_holds_a_part_of_something(scene, whole, part):
+    """The change was always the same, so a key that held just enough of it had full points."""
+    reference = submissions.REFERENCE["store.py"]
+    line = next(line for line in reference.splitlines() if "engines.version" in line and "engines.device" in line)
+    changed = line.replace(f"{whole},", f"{part},", 1).replace(f" {whole}]", f" {part}]", 1)
+    assert changed != line
+    store = reference.replace(line, changed)
+    draws = (played({**submissions.REFERENCE, "store.py": store}, scene, examiner=Examiner(seed=seed))[0] for seed in range(8))
+    assert not all(found.survived for found in draws), "a part of the recipe is found in a third of the draws"
+
+
+@pytest.mark.parametrize(
     ("source", "words"),
     [
         ("class Other: ...", "defines no class Server"),

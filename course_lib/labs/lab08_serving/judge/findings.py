@@ -21,7 +21,7 @@ HINTS = {
     "another version": f"TensorRT was upgraded between the two starts. {_KEY}",
     "another device": f"The cache moved to a machine with another GPU. {_KEY}",
     "retrained network": f"The new network has the name of the old one. {_KEY}",
-    "another recipe": f"The recipe now allows more rows. {_KEY}",
+    "another recipe": f"One value of the recipe changed between the two starts. {_KEY}",
     "compiler killed": "If the compiler fails, there is no plan to keep. The next start must not find a file under this name.",
     "server killed": "An incomplete file had the final name. Which call renames a file in one step, and when do you call it?",
     "full disk": "The plan in memory is correct; only the copy on the disk failed. Does this start need that copy?",
@@ -121,7 +121,8 @@ _DAMAGED = ("bits flipped", "half a file", "empty files")
 # A server that never asks the compiler has no plan to lose: every fault would pass it by.
 _COLD_STEPS = {
     **dict.fromkeys(("warm start", *_DAMAGED), ("first start",)),
-    **dict.fromkeys(("another version", "another device", "retrained network", "another recipe"), ("before", "after")),
+    **dict.fromkeys(("another version", "another device"), ("before", "between", "after")),
+    **dict.fromkeys(("retrained network", "another recipe"), ("before", "after")),
     **dict.fromkeys(("compiler killed", "server killed"), ("next start",)),
     "full disk": ("full disk", "next start"),
 }

@@ -48,6 +48,13 @@ def recipe(most: int = MOST_ROWS) -> Recipe:
     return Recipe(profiles=(Profile({INPUT: shapes}),))
 
 
+def _another_recipe(rng: np.random.Generator) -> Recipe:
+    """The recipe with one value changed, which a server's key must hold, too."""
+    usual = recipe()
+    changes = ({"workspace_mib": int(rng.integers(1, 1024))}, {"optimization_level": int(rng.choice([0, 1, 2, 4, 5]))})
+    return (recipe(int(rng.integers(4, MOST_ROWS))), *(usual.model_copy(update=one) for one in changes))[int(rng.integers(3))]
+
+
 @dataclass(frozen=True)
 class Truth:
     """The correct answers. They never leave the judge.
@@ -98,7 +105,8 @@ def play(sources: Sources, names: Sequence[str], examiner: Examiner) -> tuple[li
     models = {"old": Scorer(seed, 256), "new": Scorer(seed + 1, 256)}
     truth = Truth.of(models, _ROWS, rng)
     question = {"do": "scenes", "scenes": list(names), "time_limit_s": _PLAY_S, "servers": {"yours": dict(sources)}}
-    built = [("old", recipe()), ("new", recipe()), ("old", recipe(4))]
+    another = _another_recipe(rng)
+    built = [("old", recipe()), ("new", recipe()), ("old", another)]
     models["unbuildable"] = Scorer(seed + 2, 256)
     answer, arrays = _ask(question, models, built, truth, examiner)
     return _read(partial(_scenes, answer, arrays)), truth
@@ -130,7 +138,7 @@ def _ask(
     for number, ((name, asked), plan) in enumerate(zip(built, plans, strict=True)):
         rows.append({"model": hashlib.sha256(files[name]).hexdigest(), "recipe": asked.wire(), "plan": plan.summary()})
         arrays[f"plan {number}"] = np.frombuffer(plan.data, np.uint8)
-    question |= {"models": list(files), "plans": rows, "recipes": {"wide": recipe().wire(), "narrow": recipe(4).wire()}}
+    question |= {"models": list(files), "plans": rows, "recipes": {"wide": recipe().wire(), "another": built[-1][1].wire()}}
     # A server can reach the sandbox's own output by way of /proc/1. It cannot look into the supervisor, which alone knows this.
     question["apart"] = examiner.launcher is not None
     question["token"] = token = secrets.token_hex(16)

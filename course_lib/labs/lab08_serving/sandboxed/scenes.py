@@ -12,7 +12,7 @@ import numpy as np
 from course_lib.labs.lab08_serving.network import FEATURES, INPUT, MOST_ROWS
 from course_lib.labs.lab08_serving.sandboxed.engine_host import row_digest
 from course_lib.labs.lab08_serving.sandboxed.server_process import READY_S
-from course_lib.labs.lab08_serving.sandboxed.stage import OLD_DEVICE, OLD_VERSION, Scene, Stage, empty_cache
+from course_lib.labs.lab08_serving.sandboxed.stage import Scene, Stage, empty_cache
 
 FAILING = 3  # requests whose run fails
 _ROLLOUTS = 11  # of networks that can be built
@@ -109,6 +109,33 @@ def changed(*, model: str = "old", **before: Any) -> Callable[[Stage, Scene], No
             stage.serve(scene, "after", cache, model=model)
 
     return scene_of
+
+
+def another_version(stage: Stage, scene: Scene) -> None:
+    """TensorRT was upgraded twice, the second time in its last number only."""
+    _upgraded(stage, scene, [(other, "") for other in _one_digit_off(stage.version)])
+
+
+def another_device(stage: Stage, scene: Scene) -> None:
+    """The cache was on two machines with other GPUs, the second one a near relative."""
+    _upgraded(stage, scene, [("", other) for other in _one_digit_off(stage.device if stage.device != "cpu" else "sm90")])
+
+
+def _upgraded(stage: Stage, scene: Scene, releases: list[tuple[str, str]]) -> None:
+    with empty_cache() as cache:
+        for step, release in zip(("before", "between"), releases, strict=True):
+            stage.serve(scene, step, cache, (1, 3), release=release)
+        stage.serve(scene, "after", cache)
+
+
+def _one_digit_off(text: str) -> tuple[str, str]:
+    """The text with another digit at a secret place but the last, and the same with another last digit."""
+    places = [place for place, letter in enumerate(text) if letter.isdigit()]
+    made = [text]
+    for place in (_SECRET.choice(places[:-1]), places[-1]):
+        digit = _SECRET.choice([digit for digit in "0123456789" if digit != text[place]])
+        made.append(f"{made[-1][:place]}{digit}{made[-1][place + 1 :]}")
+    return made[1], made[2]
 
 
 def build_fails(stage: Stage, scene: Scene) -> None:
@@ -259,10 +286,10 @@ CACHE_SCENES: dict[str, Callable[[Stage, Scene], None]] = {
     "bits flipped": damaged(*map(flipped, range(_FLIPS))),
     "half a file": damaged(truncated),
     "empty files": damaged(emptied),
-    "another version": changed(release=(OLD_VERSION, "")),
-    "another device": changed(release=("", OLD_DEVICE)),
+    "another version": another_version,
+    "another device": another_device,
     "retrained network": changed(model="new"),
-    "another recipe": changed(recipe="narrow"),
+    "another recipe": changed(recipe="another"),
     "compiler killed": build_fails,
     "server killed": killed,
     "full disk": full_disk,

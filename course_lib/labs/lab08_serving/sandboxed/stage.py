@@ -14,8 +14,6 @@ import numpy as np
 from course_lib.labs.lab08_serving.network import INPUT, OUTPUT, SCORES
 from course_lib.labs.lab08_serving.sandboxed.server_process import Builder, Nursery, ServerProcess, Ticket
 
-OLD_VERSION, OLD_DEVICE = "10.3.0", "sm80"  # of the release before this one, and of the machine before this one
-
 
 @dataclass
 class Reply:
@@ -77,7 +75,7 @@ class Stage:
         sources: the server's files, name to text.
         plans: see `Builder`.
         models: files by name, ``"old"`` and ``"new"``.
-        recipes: by name, ``"wide"`` and ``"narrow"``.
+        recipes: by name, ``"wide"`` and ``"another"``.
         features: fresh rows, float32 ``(n, FEATURES)``; each is used once.
         version, device: version and device of the engines here.
         apart: every server is started in its own namespaces, see `own_namespace`.
