@@ -156,6 +156,20 @@ def test_the_share_of_a_single_profile_is_no_finding(submission):
     assert tiers(examined) == {"account": "none"}
 
 
+@pytest.mark.parametrize(
+    ("boxes", "shares"),
+    [
+        ((LARGEST, LARGEST, LARGEST), [1.0, 0.0, 0.0]),
+        (((1, 1), (1, 2), LARGEST), [0.0, 0.0, 1.0]),
+        (((1, 2), (1, 3), LARGEST), [0.005, 0.005, 0.99]),
+    ],
+)
+def test_shares_that_need_no_account_are_no_finding(submission, boxes, shares):
+    """A cheat: one profile takes everything or nearly everything, so that the shares are known."""
+    examined = submission(recipe(*boxes), account={"shares": shares, "padding": 0}, only="account")
+    assert tiers(examined) == {"account": "none"} and "Not right yet: padding" in said(examined, "account")
+
+
 def test_mistake_tuned_to_the_longest_of_yesterday(submission):
     """What yesterday did not hold comes today."""
     seen = np.argwhere(YESTERDAY).max(axis=0) + 1

@@ -45,6 +45,7 @@ MOST_TOKENS = 4 * LARGEST[0] * LARGEST[1]  # of a box: attention scores of every
 # the best three; or, where little can be saved, what is that factor over the best.
 FULL, PARTIAL = (0.95, 1.05), (0.75, 1.15)
 MOST_REJECTED = 0.5  # of yesterday's batches: an account of fewer is the account of an empty day
+LEAST_SHARE = 0.05  # that two profiles must take, for right shares alone to earn points
 OVER_EAGER = 1.5  # and it must be that much cheaper than PyTorch that pads everything to the largest shape
 WORTH_GRADING = 1.20  # the best three profiles must be that much cheaper than one, or this machine cannot tell them apart
 
@@ -141,9 +142,8 @@ class DynamicShapes(Lab):
             "shares": "A batch goes to the first profile that accepts it, in the recipe's order, not to the one that fits best.",
             "padding": "A batch of b texts with s tokens, run at B x S, computes B * S tokens and b * s of them are text.",
         }[next(name for name, fine in right.items() if not fine)]
-        found = right["padding"] or (
-            right["shares"] and len(claimed.shares) > 1
-        )  # the share of a single profile proves nothing
+        # If one profile takes nearly everything, the shares can be written down without an account.
+        found = right["padding"] or (right["shares"] and sum(share >= LEAST_SHARE for share in truth.shares) > 1)
         tier = "partial" if found else "none"
         return self.outcome("account", tier, f"Not right yet: {wrong}.", hint, share=0.5)
 
