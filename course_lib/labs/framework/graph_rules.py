@@ -6,6 +6,7 @@ Every message names the node and what to do.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -65,18 +66,20 @@ def check_form(model: ModelProto) -> None:
     for tensor in graph.initializer:
         _check_tensor(tensor)
     defined = [tensor.name for tensor in graph.initializer]
-    inputs = [info.name for info in graph.input if info.name not in set(defined)]
+    constants = set(defined)
+    inputs = [info.name for info in graph.input if info.name not in constants]
     for number, node in enumerate(graph.node):
         _check_node(node)
         node.name = node.name or f"{node.op_type}_{number}"
         defined += [name for name in node.output if name]
     _check_names([*inputs, *defined], graph)
     taken: set[str] = set()
+    numbers: dict[str, int] = {}  # the last number that was tried, so that thousands of equal names take one pass
     for node in graph.node:
-        name, number = node.name, 1
+        name = node.name[:200]
         while node.name in taken:
-            number += 1
-            node.name = f"{name[:200]}_{number}"
+            numbers[name] = numbers.get(name, 1) + 1
+            node.name = f"{name}_{numbers[name]}"
         taken.add(node.name)
 
 
@@ -108,7 +111,7 @@ def _check_node(node: NodeProto) -> None:
             f"{_called(node)} makes outputs whose size depends on values: the size of each tensor must follow from the input shapes"
         )
     names = [one.name for one in node.attribute]
-    if twice := next((name for name in names if names.count(name) > 1), None):
+    if twice := next((name for name, count in Counter(names).items() if count > 1), None):
         raise BuildError(f"{_called(node)} has the attribute {twice[:40]!r} twice, and compilers read either of them")
     for one in node.attribute:
         if one.name == "training_mode" and one.i:
