@@ -32,6 +32,7 @@ from course_lib.labs import Examination, Examiner, Lab
 from course_lib.labs.framework.task import UNUSUAL
 
 RUNNER_SANDBOX = sandbox.Sandbox(cpu_seconds=900, file_bytes=128 << 20)
+FUNCTIONS_BYTES = 2 << 30  # memory of a learner's functions without an engine: those of the references fit into half of it
 _USED_UP = (
     "its processes took more than {seconds:g} s in all, the limit for one submission, and were stopped. "
     "Which of your functions or engines is slow? The reference takes less than half of that time."
@@ -74,8 +75,9 @@ def judge(
         boxes: list[Confined] = []
         allowance = Allowance(lab.process_s * (_TIMES_ON_GPU if examiner.on_gpu else 1), _USED_UP)
         if not trusted:
-            box = replace(RUNNER_SANDBOX, **lab.sandbox)
-            boxes = [stack.enter_context(confined(one)) for one in (box, replace(box, course=False))]
+            without_course = replace(RUNNER_SANDBOX, course=False, memory_bytes=FUNCTIONS_BYTES)
+            kinds = (replace(one, **lab.sandbox) for one in (RUNNER_SANDBOX, without_course))
+            boxes = [stack.enter_context(confined(one)) for one in kinds]
             launcher, bare = (Charged(one, allowance) for one in boxes)
         examiner = replace(examiner, launcher=launcher, bare_launcher=bare, seed=secrets.randbits(32), measured=device.measured)
         taken = Path(stack.enter_context(tempfile.TemporaryDirectory()))

@@ -104,7 +104,7 @@ class Conversation:
             self._wait([self.source], [])
             chunk = os.read(self.source, _PIECE)
             if not chunk:
-                raise EngineError("its process ended without an answer")
+                raise EngineError("its process ended without an answer: did it exit, crash, or use gigabytes of memory?")
             self.rest += chunk
         line = bytes(self.rest[:end])
         del self.rest[: end + 1]

@@ -77,7 +77,7 @@ def _run(command: Sequence[str], question: bytes, launcher: Launcher | None, tim
             assert pipe is not None
             pipe.close()
     if not answer:
-        raise EngineError("its process ended without an answer")
+        raise EngineError("its process ended without an answer: did it exit, crash, or use gigabytes of memory?")
     return answer
 
 

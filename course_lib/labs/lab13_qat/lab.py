@@ -41,6 +41,7 @@ class QuantizationAwareTraining(Lab):
     title = "Lab 13: training for INT8"
     artifacts: ClassVar = {FILE: functions.MAX_BYTES, MODEL: graph_file.MAX_BYTES}
     process_s: ClassVar = functions.TRAINING_LIMIT_S
+    sandbox: ClassVar = {"memory_bytes": 6 << 30}  # `train` may send thousands of images through the network at once
     tasks = (
         Task("gradient", "A rounding that lets gradients pass", 3),
         Task("budget", "Training within a budget", 2),

@@ -136,7 +136,7 @@ def _found(tier: str, code: str = "") -> Examination:
 def _judged(seconds: float, *endings: Examination | Exception):
     allowance = Allowance(10.0, judging._USED_UP)
     lab = _Repeated(allowance, seconds, *endings)
-    return judging._examined(lab, None, Examiner(), allowance), lab.calls
+    return judging._examined(lab, None, Examiner(), allowance, []), lab.calls
 
 
 def test_attempts_share_the_allowance():
