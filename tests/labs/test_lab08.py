@@ -317,7 +317,7 @@ def test_memorized_answers_score_nothing(tmp_path):
 @pytest.mark.parametrize("name", submissions.LONE_BY_SCHEDULE)
 def test_a_single_request_is_not_known_by_the_schedule_of_the_load(name, tmp_path):
     outcome = LAB.examine(write(tmp_path, submissions.LONE_BY_SCHEDULE[name]), EXAMINER, only="throughput").outcomes[0]
-    assert outcome.tier in ("none", "partial"), outcome
+    assert outcome.tier != "full" and outcome.points < 2, outcome  # on a busy machine some of the waits may be undecided
 
 
 @pytest.mark.slow
@@ -428,7 +428,7 @@ def test_a_reference_that_fails_is_nobodys_fault(monkeypatch, tmp_path):
 @needs_sandbox
 @pytest.mark.parametrize("places_left", submissions.TAKES_ALL)
 def test_a_server_beside_which_no_other_starts_has_no_points(places_left, tmp_path):
-    with confined(RUNNER_SANDBOX) as launcher:  # the number of processes is limited there
+    with confined(dataclasses.replace(RUNNER_SANDBOX, **LAB.sandbox)) as launcher:  # the number of processes is limited there
         examiner = dataclasses.replace(EXAMINER, launcher=launcher)
         outcome = LAB.examine(write(tmp_path, submissions.TAKES_ALL[places_left]), examiner, only="throughput").outcomes[0]
     assert outcome.points == 0 and "starts alone, but not after yours" in outcome.message, outcome

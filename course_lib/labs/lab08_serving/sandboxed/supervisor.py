@@ -134,7 +134,7 @@ def _drawn(rng: np.random.Generator) -> _Turn:
     pauses = np.where(
         rng.random(lone) < 0.5, np.exp(rng.uniform(math.log(_SHORTEST_S), math.log(_LONGEST_S), lone)), 0.0
     ).tolist()
-    before = int(rng.integers(lone + 1))
+    before = int(rng.choice((0, lone)))
     return _Turn(pauses[:before], int(rng.integers(BURST * 3 // 4, BURST * 5 // 4 + 1)), pauses[before:])
 
 
