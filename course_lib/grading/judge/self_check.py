@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from course_lib._util.files import scratch_folder
@@ -30,5 +31,5 @@ def check(lab: Lab, folder: Path, *, begins: Callable[[str, float], None] = sile
             return Examination(lab.zero_outcomes(rejected, "Run the whole notebook: it writes the files."))
         if sandbox.problem():
             return lab.examine_as_learner(taken, Examiner(begins=begins))
-        with confined(RUNNER_SANDBOX) as launcher:
+        with confined(replace(RUNNER_SANDBOX, **lab.sandbox)) as launcher:
             return lab.examine_as_learner(taken, Examiner(launcher=launcher, begins=begins))
