@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import json
 import os
 import re
 import signal
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -20,9 +18,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from course_lib._util import system_calls
 from course_lib._util.files import scratch_folder
-from course_lib.grading.isolation import supervise
 from course_lib.grading.isolation.sandbox import Sandbox
 
 _NEEDED = ("memory", "pids")
@@ -51,17 +47,7 @@ class Confined:
         """The command that runs `argv` inside."""
         groups = _make_groups(self.box) if self.grouped else []
         self.made.extend(groups)
-        limits = {
-            "groups": [str(group) for group in groups],
-            "processes": self.box.processes,
-            "memory_bytes": self.box.memory_bytes,
-            "folders": [str(folder) for folder in self.box.writable],
-            "disk_bytes": self.box.disk_bytes,
-            "files": self.box.files,
-            "filter": system_calls.program(user_namespaces=self.box.user_namespaces).hex(),
-            "report": str(self.report),
-        }
-        return [sys.executable, "-I", "-S", supervise.__file__, json.dumps(limits), *self.box.command(argv)]
+        return self.box.supervised(argv, report=self.report, groups=groups)
 
     def take_failed_start(self) -> str:
         """Why a sandbox did not start since the last call, in one line; empty if all did."""

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
 import course_lib
+from course_lib._util import system_calls
 from course_lib.errors import CourseError
-from course_lib.grading.isolation import withheld
+from course_lib.grading.isolation import supervise, withheld
 from course_lib.grading.isolation.interpreter_folders import SYSTEM, TooMuchShown, readable_for_interpreters
 
 INSTALL = "apt-get install bubblewrap (Debian, Ubuntu) or dnf install bubblewrap (Fedora)"
@@ -102,6 +105,25 @@ class Sandbox:
         folder = str(self.writable[0]) if self.writable else "/tmp"
         return [*clean, "prlimit", *limits, *bubblewrap, "--chdir", folder, "--", *argv]
 
+    def supervised(self, argv: Sequence[str], *, report: Path, groups: Sequence[Path] = ()) -> list[str]:
+        """The command that runs `argv` inside, with limits for all processes together.
+
+        Args:
+            report: file for the reason why the sandbox did not start. No sandbox shows it.
+            groups: control groups for its processes.
+        """
+        limits = {
+            "groups": [str(group) for group in groups],
+            "processes": self.processes,
+            "memory_bytes": self.memory_bytes,
+            "folders": [str(folder) for folder in self.writable],
+            "disk_bytes": self.disk_bytes,
+            "files": self.files,
+            "filter": system_calls.program(user_namespaces=self.user_namespaces).hex(),
+            "report": str(report),
+        }
+        return [sys.executable, "-I", "-S", supervise.__file__, json.dumps(limits), *self.command(argv)]
+
 
 def require() -> None:
     """Do nothing if the sandbox works.
@@ -116,14 +138,12 @@ def require() -> None:
 @cache
 def problem() -> str:
     """Why the sandbox cannot be used on this machine; empty if it works. Tried, not guessed."""
-    from course_lib.grading.isolation.confinement import confined
-
     for tool, package in (("bwrap", INSTALL), ("prlimit", "install util-linux")):
         if shutil.which(tool) is None:
             return f"{tool} is not installed: {package}"
     try:
-        with confined(Sandbox(), grouped=False) as launch:
-            tried = subprocess.run(launch(["/usr/bin/true"]), capture_output=True, text=True, timeout=30)
+        command = Sandbox().supervised(["/usr/bin/true"], report=Path(os.devnull))
+        tried = subprocess.run(command, capture_output=True, text=True, timeout=30)
     except TooMuchShown as error:
         return str(error)
     except (OSError, subprocess.TimeoutExpired) as error:

@@ -149,7 +149,7 @@ MISTAKES: dict[str, tuple[Sources, str, str]] = {
     "one temporary name": ({**REFERENCE, "store.py": _PLAIN_STORE.format(write=_FIXED_NAME)}, "two at once", "FileNotFoundError"),
     "no check of requests": (changed("self._waiting.put((self._checked(feeds), done))", "self._waiting.put((feeds['features'], done))"),
                              "malformed requests", ""),
-    "NaN is let in": (changed("if not np.isfinite(rows).all():", "if False:"), "malformed requests", "NaN was answered"),
+    "NaN is let in": (changed("if not np.isfinite(rows).all():", "if False:"), "malformed requests", "was answered, expected a ValueError"),
     "requests in a shared variable": (
         with_server(GIVEN["server.py"].replace("        with self._lock:", "        self.feeds = feeds\n        with self._lock:")
                     .replace("infer(feeds)", "infer(self.feeds)")),

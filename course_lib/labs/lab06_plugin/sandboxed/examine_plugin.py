@@ -228,7 +228,7 @@ class PluginHost:
     def _dynamic(self, shape: list[int], dtype: str, form: str = "LINEAR") -> Any:
         tensor = self.trt.DynamicPluginTensorDesc()  # not in TensorRT 8.6
         tensor.desc = self._described(shape, dtype, form)  # not in TensorRT 8.6
-        tensor.min = tensor.opt = tensor.max = self.trt.Dims(shape)  # not in TensorRT 8.6
+        tensor.min = tensor.opt = tensor.max = self.trt.Dims(shape)
         return tensor
 
     def _described(self, shape: list[int], dtype: str, form: str = "LINEAR") -> Any:
@@ -335,7 +335,7 @@ def examine(folder: Path) -> dict[str, Any]:
     sys.path.insert(0, str(folder))
     trt: Any = importlib.import_module("tensorrt_bindings")
     sys.modules["tensorrt"] = trt
-    trt.DimsExprs = Expressions
+    trt.DimsExprs = Expressions  # not in TensorRT 8.6
     trt.get_plugin_registry = trt.init_libnvinfer_plugins = lambda *_: Registry()
     questions = folder / "questions.json"
     asked = json.loads(questions.read_text())
