@@ -228,7 +228,8 @@ class PluginHost:
     def _dynamic(self, shape: list[int], dtype: str, form: str = "LINEAR") -> Any:
         tensor = self.trt.DynamicPluginTensorDesc()  # not in TensorRT 8.6
         tensor.desc = self._described(shape, dtype, form)  # not in TensorRT 8.6
-        tensor.min = tensor.opt = tensor.max = self.trt.Dims(shape)
+        sizes = self.trt.Dims(shape)
+        tensor.min = tensor.opt = tensor.max = sizes  # not in TensorRT 8.6
         return tensor
 
     def _described(self, shape: list[int], dtype: str, form: str = "LINEAR") -> Any:
