@@ -158,7 +158,7 @@ def verify(
             f"no key was compared, so anyone may have signed it: {where} is missing, name the classroom with --classroom"
         )
     whose = "" if found else recompute.owner(document)
-    told = {"verdict": str(verdict), "classroom": str(room) if room else None, "key": key, "of": whose, "contradictions": found}
+    told = {"verdict": str(verdict), "classroom": str(room) if room else None, "key": key, "owner": whose, "contradictions": found}
     if not show(as_json, told):
         print("\n".join(found) or f"{verdict}: {whose}: signed by this classroom, and follows from its record (key: {room})")
     if found:

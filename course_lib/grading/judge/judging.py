@@ -15,6 +15,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 from course_lib import __version__
 from course_lib._util.cpu_int8 import cpu_info
@@ -40,6 +41,11 @@ _USED_UP = (
 # TensorRT times kernels while it builds: whole gradings of references took up to 261 s on an H200 (`labs_h200.json`).
 _TIMES_ON_GPU = 4
 PATIENCE = 2  # what could not be decided is measured once more, so many times as long
+
+
+def sandbox_of(lab: Lab, **limits: Any) -> sandbox.Sandbox:
+    """The sandbox for a submission of this lab. `limits` are those for some of its processes; the lab's own come first."""
+    return replace(RUNNER_SANDBOX, **{**limits, **lab.sandbox})
 
 
 def judge(
@@ -75,8 +81,7 @@ def judge(
         boxes: list[Confined] = []
         allowance = Allowance(lab.process_s * (_TIMES_ON_GPU if examiner.on_gpu else 1), _USED_UP)
         if not trusted:
-            without_course = replace(RUNNER_SANDBOX, course=False, memory_bytes=FUNCTIONS_BYTES)
-            kinds = (replace(one, **lab.sandbox) for one in (RUNNER_SANDBOX, without_course))
+            kinds = sandbox_of(lab), sandbox_of(lab, course=False, memory_bytes=FUNCTIONS_BYTES)
             boxes = [stack.enter_context(confined(one)) for one in kinds]
             launcher, bare = (Charged(one, allowance) for one in boxes)
         examiner = replace(examiner, launcher=launcher, bare_launcher=bare, seed=secrets.randbits(32), measured=device.measured)
@@ -134,15 +139,15 @@ def _attempt(lab: Lab, taken: Path, examiner: Examiner, allowance: Allowance, bo
         allowance.check()
         found = lab.examine(taken, examiner)
     except (ExaminerFault, BackendUnavailable, OutOfTime):
-        _check_starts(boxes)
+        check_starts(boxes)
         if not allowance.used_up:
             raise
         return Examination(lab.zero_outcomes(allowance.said, "Time each of its parts."))
-    _check_starts(boxes)
+    check_starts(boxes)
     return found
 
 
-def _check_starts(boxes: Sequence[Confined]) -> None:
+def check_starts(boxes: Sequence[Confined]) -> None:
     """Do nothing if every sandbox has started.
 
     Raises:

@@ -65,7 +65,7 @@ def misplaced(document: Mapping[str, Any], path: Path) -> list[str]:
 
 
 def replaced(verdict: Mapping[str, Any], room: Path) -> list[str]:
-    """Whether the classroom has another verdict of this student for this lab, as sentences: this one is then older, and counts no more."""
+    """Whether the classroom has another verdict of this student for this lab, as sentences: only that one counts."""
     parts = [str(verdict.get(key)) for key in ("student", "lab")]
     own = room / "reports" / parts[0] / f"{parts[1]}.json"
     if any(Path(part).name != part for part in parts) or not own.is_file() or document(own) == verdict:

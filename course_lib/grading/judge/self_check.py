@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 from course_lib._util.files import scratch_folder
 from course_lib.grading.isolation import sandbox
 from course_lib.grading.isolation.confinement import confined
 from course_lib.grading.judge import artifacts
-from course_lib.grading.judge.judging import RUNNER_SANDBOX
+from course_lib.grading.judge.judging import check_starts, sandbox_of
 from course_lib.labs import Examination, Examiner, Lab
 from course_lib.labs.framework.examination import silently
 
@@ -31,5 +30,7 @@ def check(lab: Lab, folder: Path, *, begins: Callable[[str, float], None] = sile
             return Examination(lab.zero_outcomes(rejected, "Run the whole notebook: it writes the files."))
         if sandbox.problem():
             return lab.examine_as_learner(taken, Examiner(begins=begins))
-        with confined(replace(RUNNER_SANDBOX, **lab.sandbox)) as launcher:
-            return lab.examine_as_learner(taken, Examiner(launcher=launcher, begins=begins))
+        with confined(sandbox_of(lab)) as launcher:
+            found = lab.examine_as_learner(taken, Examiner(launcher=launcher, begins=begins))
+            check_starts([launcher])
+            return found
