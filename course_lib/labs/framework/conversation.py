@@ -18,7 +18,7 @@ from typing import Any
 
 from course_lib.engines.worker.allowance import Launcher, allowance_of
 from course_lib.errors import EngineError, OutOfTime
-from course_lib.labs.framework.isolation import read_hostile
+from course_lib.labs.framework.isolation import ENDED, read_hostile
 
 _PIECE = 1 << 16  # bytes that are sent or read at a time
 _DEEPEST = 16  # levels of lists and objects
@@ -104,7 +104,7 @@ class Conversation:
             self._wait([self.source], [])
             chunk = os.read(self.source, _PIECE)
             if not chunk:
-                raise EngineError("its process ended without an answer: did it exit, crash, or use gigabytes of memory?")
+                raise EngineError(ENDED)
             self.rest += chunk
         line = bytes(self.rest[:end])
         del self.rest[: end + 1]

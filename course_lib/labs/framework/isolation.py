@@ -19,6 +19,7 @@ import course_lib
 from course_lib.engines.worker.allowance import Launcher, allowance_of
 from course_lib.errors import BuildError, CourseError, EngineError, OutOfTime
 
+ENDED = "its process ended without an answer: did it exit, crash, or use gigabytes of memory?"
 _T = TypeVar("_T")
 Pairs = Callable[[list[tuple[str, Any]]], Any]
 _LIBRARY = str(Path(course_lib.__file__).resolve().parent.parent)
@@ -77,7 +78,7 @@ def _run(command: Sequence[str], question: bytes, launcher: Launcher | None, tim
             assert pipe is not None
             pipe.close()
     if not answer:
-        raise EngineError("its process ended without an answer: did it exit, crash, or use gigabytes of memory?")
+        raise EngineError(ENDED)
     return answer
 
 
