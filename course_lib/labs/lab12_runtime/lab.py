@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from course_lib.errors import MISSING_FILE, EngineError
-from course_lib.labs.framework.criteria import HALF, Criterion
+from course_lib.labs.framework.criteria import ALL, HALF, Criterion, all_met
 from course_lib.labs.framework.examination import Examination, Examiner
 from course_lib.labs.framework.lab import Lab
 from course_lib.labs.framework.submission_files import missing
@@ -160,9 +160,9 @@ class ByHand(Lab):
         after = Criterion("left after the connection broke off", broken.left or "nothing", "nothing", not broken.left)
         passed_on = broken.ended_as_it_must
         ended = Criterion("the ConnectionError left `serve`", "yes" if passed_on else "no", "yes", passed_on)
-        full = [Criterion(clean.name, clean.found, clean.bound, clean.met), after, ended, _ahead([broken]), *_in_flight(served)]
-        hint = _ELSEWHERE if all(one.met for one in full[:4]) else _hint_for_leaks(left, broken)
-        return self.judged("leaks", full, [clean], hint)
+        full = [replace(clean, needed_for=ALL), after, ended, _ahead([broken])]
+        hint = _ELSEWHERE if all_met(full) else _hint_for_leaks(left, broken)
+        return self.judged("leaks", [*full, *_in_flight(served)], [clean], hint)
 
     def _overlap(self, served: Sequence[Served]) -> Outcome:
         if unfit := self._unfit("overlap", served):

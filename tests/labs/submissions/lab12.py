@@ -573,6 +573,19 @@ def serve(plan, requests):
     )
 
 
+_WAITING = "\n\n" + changed(
+    {
+        "def serve(plan, requests):\n": """def waits_before_the_end(plan, requests):
+    last = len(requests.gi_frame.f_locals["scene"]["requests"]) - 1
+""",
+        "                turn = 1 - turn\n": """                turn = 1 - turn
+            if number == last:
+                for one in (sets[turn], sets[1 - turn]):
+                    one.finish(answers)
+""",
+    },
+    SERVING_LOOP[SERVING_LOOP.index("def serve(") :],
+)
 _TWO_LOOPS = (
     SERVING_LOOP.replace("def serve(", "def right(")
     + """
@@ -606,24 +619,6 @@ def safe(plan, requests):
         one.close()
         del engine
     return [answers[number] for number in range(len(answers))]
-
-
-def waits_before_the_end(plan, requests):
-    last = len(requests.gi_frame.f_locals["scene"]["requests"]) - 1
-    engine = trt.Runtime(LOGGER).deserialize_cuda_engine(plan)
-    answers, turn = {}, 0
-    sets = [BufferSet(engine), BufferSet(engine)]
-    for number, request in enumerate(requests):
-        one = sets[turn]
-        one.finish(answers)
-        answers[number] = None
-        if one.start(number, request):
-            turn = 1 - turn
-        if number == last:
-            for one in (sets[turn], sets[1 - turn]):
-                one.finish(answers)
-                one.close()
-            del engine
-    return [answers[number] for number in range(len(answers))]
 """
+    + _WAITING
 )
