@@ -218,32 +218,17 @@ def find_wrong(kinds, error, budget):
 """
 
 # Added to the reference, with words of the message and the points: functions that depend on their calls and not on their arguments.
-CHECKS_BY_NUMBER = (
-    """
+_COUNTED_CHECKS = """
 
 CALLS = []
 
 def check(names):
     CALLS.append(names)
-    if len(CALLS) > 1:
+    if len(CALLS) > {passing}:
         raise RuntimeError("not one engine")
-""",
-    "check",
-    0,
-)
-CHECKS_BY_TURNS = (
-    """
-
-CALLS = []
-
-def check(names):
-    CALLS.append(names)
-    if len(CALLS) > 3:
-        raise RuntimeError("not one engine")
-""",
-    "check",
-    0,
-)
+"""
+CHECKS_BY_NUMBER = (_COUNTED_CHECKS.format(passing=1), "check", 0)
+CHECKS_BY_TURNS = (_COUNTED_CHECKS.format(passing=3), "check", 0)
 SETS_ONCE = (
     """
 
