@@ -261,6 +261,12 @@ time.perf_counter = time.monotonic = lambda: 0.0
 
 _COUNTED = "        self._calls = getattr(self, '_calls', 0) + 1\n"
 _RELOADED = "        self._engine = self._engine_for(model)\n\n"
+
+
+def _rollout_raises(when: str) -> Sources:
+    return changed(_RELOADED, _COUNTED + f"        if {when}:\n            raise RuntimeError\n" + _RELOADED)
+
+
 # A malformed request or a rollout is treated by its place in a test, and not by what it is.
 BY_POSITION: dict[str, tuple[Sources, str, str]] = {
     "two columns": (changed("np.isfinite(rows)", "np.isfinite(rows[:, [7, 9]])"), "malformed requests", "was answered"),
@@ -272,12 +278,8 @@ BY_POSITION: dict[str, tuple[Sources, str, str]] = {
     "one feature too few": (
         changed("rows.shape[1] != self._columns", "rows.shape[1] == self._columns - 1"), "malformed requests", ""
     ),
-    "the second rollout raises": (
-        changed(_RELOADED, _COUNTED + "        if self._calls == 2:\n            raise RuntimeError\n" + _RELOADED), "rollout", ""
-    ),
-    "all rollouts but the first raise": (
-        changed(_RELOADED, _COUNTED + "        if self._calls > 1:\n            raise RuntimeError\n" + _RELOADED), "rollout", ""
-    ),
+    "the second rollout raises": (_rollout_raises("self._calls == 2"), "rollout", ""),
+    "all rollouts but the first raise": (_rollout_raises("self._calls > 1"), "rollout", ""),
     "no rollout after one that failed": (
         changed(_RELOADED, "        model, self._engine_for = self._engine_for(model), None\n        self._engine = model\n\n"),
         "rollout", "",

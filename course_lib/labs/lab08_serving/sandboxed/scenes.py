@@ -251,7 +251,7 @@ def reload(stage: Stage, scene: Scene) -> None:
     """Two networks are rolled out in turn, and before one of these rollouts, which is secret, one that cannot be built."""
     rollouts = [("new", "old")[number % 2] for number in range(_ROLLOUTS)]
     rollouts.insert(_SECRET.randrange(_ROLLOUTS), "unbuildable")
-    serving, waiting = "old", True
+    serving = "old"
     scene.flags |= {"reload": "ok", "impossible reload": "error"}
     with empty_cache() as cache:
         builder = stage.builder()
@@ -259,9 +259,9 @@ def reload(stage: Stage, scene: Scene) -> None:
             stage.try_server(scene, process, [1, 2])
             if scene.failed:
                 return
-            for model in rollouts:
+            for number, model in enumerate(rollouts):
                 possible = model != "unbuildable"
-                gated = possible and waiting
+                gated = number == rollouts.index("new")  # the first one that can be built
                 if gated:
                     builder.gate.clear()
                 rollout = process.reload(stage.models[model])
@@ -270,7 +270,6 @@ def reload(stage: Stage, scene: Scene) -> None:
                     waited = stage.try_server(scene, process, [1] * 12, model="either", clients=1)
                     scene.flags["answered meanwhile"] = all(ticket.status != "none" for ticket in waited)
                     builder.gate.set()
-                    waiting = False
                 rollout.finished.wait(READY_S)
                 serving = model if possible else serving
                 if possible and rollout.status != "ok":

@@ -27,9 +27,8 @@ import numpy as np
 
 FILES = ("store.py", "server.py")
 READY = b"+"  # from the process that has imported everything
-DESCRIPTORS = (
-    512  # of a server: fewer than those who start servers have, or it could keep them from sending descriptors (unix(7))
-)
+# Of a server: fewer than the processes that start servers have, or it could keep them from sending descriptors (unix(7)).
+DESCRIPTORS = 512
 THREADS = 32  # requests that the server may work on at once
 _PERMITTED = {*sys.stdlib_module_names, "numpy", "store", "server"}
 _SET_DUMPABLE = 4  # of prctl(2)
