@@ -28,11 +28,12 @@ _SWITCHES = (
     "use_fast_partitioner", "use_python_runtime", "version_compatible",
 )  # fmt: skip
 _MIB = 1 << 20
-_NUMBERS = {  # the least and the largest value; a size in bytes may also be 0
-    **dict.fromkeys(("dla_global_dram_size", "dla_local_dram_size", "dla_sram_size", "workspace_size"), (_MIB, _MIB * _MIB)),
-    "max_aux_streams": (0, 100),
-    "num_avg_timing_iters": (1, 100),
-    "optimization_level": (0, 5),
+_SIZES = ("dla_global_dram_size", "dla_local_dram_size", "dla_sram_size", "workspace_size")
+_NUMBERS = {  # the values of each keyword; sizes are in bytes
+    **dict.fromkeys(_SIZES, (range(1), range(_MIB, _MIB * _MIB + 1))),
+    "max_aux_streams": (range(101),),
+    "num_avg_timing_iters": (range(1, 101),),
+    "optimization_level": (range(6),),
 }
 _OF_TORCH = ("device", "enabled_precisions", "engine_capability")  # their values are objects that service.py cannot import
 _GRAPH_MODULE = ("fx", "graph_module")  # as 2.2.0 names them when it rejects another format
@@ -136,19 +137,18 @@ def _other_value(found: Mapping[str, Any]) -> str:
             return f"torch_executed_ops is {str(value)[:60]}, expected none: all {OPERATORS} operators must run in TensorRT"
         if key in _SWITCHES and not isinstance(value, bool):
             return f"{key} is {str(value)[:30]!r}, expected True or False"
-        if key in _NUMBERS and (said := _other_number(value, *_NUMBERS[key])):
+        if key in _NUMBERS and (said := _other_number(value, _NUMBERS[key])):
             return f"{key} is {str(value)[:30]!r}, expected {said}"
         if key in _OF_TORCH:
             return f"{key} is given, but its values are objects of torch, which service.py cannot import"
     return ""
 
 
-def _other_number(value: Any, least: int, most: int) -> str:
+def _other_number(value: Any, allowed: Sequence[range]) -> str:
     """What was expected in place of a number, or ""."""
-    integer = isinstance(value, int) and not isinstance(value, bool)
-    if integer and (least <= value <= most or (value == 0 and least == _MIB)):
+    if isinstance(value, int) and not isinstance(value, bool) and any(value in part for part in allowed):
         return ""
-    return f"0, or an integer from {least} to {most}" if least == _MIB else f"an integer from {least} to {most}"
+    return ", or ".join("0" if part == range(1) else f"an integer from {part[0]} to {part[-1]}" for part in allowed)
 
 
 def _raised(failed: Failed) -> str:
