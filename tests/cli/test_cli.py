@@ -206,6 +206,16 @@ def test_check_names_its_tasks_as_it_begins(course: Course, tmp_path: Path) -> N
     assert done.out.count("model.onnx is missing") == 1 and "0/4 not yet Faster than PyTorch" in done.out
 
 
+def test_check_says_when_it_takes_another_folder(course: Course, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a folder without the lab's files it showed the points of the lab's own folder as if they were this one's."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COURSE_ROOT", str(COURSE))
+    said = f"this folder has no file of the lab: {COURSE / 'labs/lab01_first_engine'} is checked"
+    assert said in course("check", "lab01").err
+    (tmp_path / "recipe.toml").write_text("")
+    assert said not in course("check", "lab01").err
+
+
 def test_check_of_the_reference(course: Course, tmp_path: Path) -> None:
     from course_lib import labs
 

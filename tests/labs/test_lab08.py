@@ -23,6 +23,7 @@ from course_lib.grading.isolation import sandbox
 from course_lib.grading.isolation.confinement import confined
 from course_lib.grading.judge.judging import RUNNER_SANDBOX, judge
 from course_lib.labs import Examiner
+from course_lib.labs.framework import withheld
 from course_lib.labs.lab08_serving import figures, lab
 from course_lib.labs.lab08_serving.judge import speed
 from course_lib.labs.lab08_serving.judge import triton as lab08_triton
@@ -700,6 +701,18 @@ def test_what_came_too_late_is_played_once_more(monkeypatch, plays, lost):
     found = LAB._findings({}, ["a", "b", "c", "d"], EXAMINER)
     assert [one.scene for one in found] == ["a", "b", "c", "d"] and not rest
     assert [one.scene + " is undecided" * one.busy for one in found if not one.survived] == lost
+
+
+def test_without_the_reference_what_is_late_twice_is_lost(monkeypatch):
+    """In the learner's bundle: the whole check ended because the reference is not there."""
+    monkeypatch.setattr("course_lib.labs.lab08_serving.reference.files", withheld)
+    test_what_came_too_late_is_played_once_more(monkeypatch, [{"a": NOT_UP_IN_TIME}] * 2, ["a"])
+
+
+def test_the_hint_for_a_server_that_never_starts_is_not_about_a_fault(tmp_path):
+    write(tmp_path, submissions.with_server("class Server\n"))
+    outcomes = [LAB.examine(tmp_path, EXAMINER, only=task).outcomes[0] for task in ("cache", "requests")]
+    assert all("SyntaxError" in one.message and "Start your server in the notebook" in one.hint for one in outcomes)
 
 
 def test_a_process_below_another_is_found():

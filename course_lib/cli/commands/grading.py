@@ -34,6 +34,8 @@ def check(
 
     chosen = labs.find(lab)
     where = _submission_folder(chosen, folder)
+    if folder is None and where != Path.cwd() and not as_json:
+        warn(f"this folder has no file of the lab: {where} is checked")
     problem = sandbox.problem()
     if problem and not as_json:
         warn(f"no sandbox ({problem}): what {where} contains runs with your permissions. Check only files of your own")
@@ -158,7 +160,13 @@ def verify(
             f"no key was compared, so anyone may have signed it: {where} is missing, name the classroom with --classroom"
         )
     whose = "" if found else recompute.owner(document)
-    told = {"verdict": str(verdict), "classroom": str(room) if room else None, "key": key, "owner": whose, "contradictions": found}
+    told = {
+        "verdict": str(verdict),
+        "classroom": str(room) if room else None,
+        "key": key,
+        "owner": whose,
+        "contradictions": found,
+    }
     if not show(as_json, told):
         print("\n".join(found) or f"{verdict}: {whose}: signed by this classroom, and follows from its record (key: {room})")
     if found:

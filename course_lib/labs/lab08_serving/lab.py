@@ -11,6 +11,7 @@ from course_lib.errors import EngineError
 from course_lib.labs.framework.criteria import ALL, HALF, Criterion
 from course_lib.labs.framework.examination import Examination, Examiner
 from course_lib.labs.framework.lab import Lab
+from course_lib.labs.framework.reference import absent
 from course_lib.labs.framework.submission_files import missing, read_text
 from course_lib.labs.framework.task import Outcome, Task
 from course_lib.labs.lab08_serving.judge import triton
@@ -22,6 +23,7 @@ from course_lib.labs.lab08_serving.sandboxed.scenes import CACHE_SCENES, REQUEST
 
 SERVER_FILES = ("store.py", "server.py")
 MOST_LOST = {"cache": 3, "requests": 1}  # scenes that may be lost for half of the points, if no answer is wrong
+_NEVER_RIGHT = "Start your server in the notebook and send it one request: the same error appears there."
 MOST_AGAIN = 2  # scenes that are played once more because something came too late: a machine that stalls does so in few
 
 
@@ -89,7 +91,7 @@ class Serving(Lab):
             for task in [task for task in tasks if task in scenes]:
                 outcomes.append(self._behavior(task, [one for one in found if one.scene in scenes[task]]))
         except EngineError as error:
-            hint = "Start your server in the notebook and send it one request: the same error appears there."
+            hint = _NEVER_RIGHT
             outcomes += self.zero_outcomes(f"the server: {error}", hint, [task for task in tasks if task != "throughput"])
         if "throughput" in tasks:
             outcomes.append(self._throughput(yours, examiner, figures))
@@ -98,7 +100,7 @@ class Serving(Lab):
     def _findings(self, yours: dict[str, str], names: Sequence[str], examiner: Examiner) -> list[Finding]:
         """The findings of the scenes. Up to a few late scenes are played again, because the machine may have stalled.
 
-        Scenes that are late again are played with the reference. If the reference is late too, nothing is decided.
+        Scenes that are late again are played with the reference, where there is one. If it is late too, nothing is decided.
         """
         found = self._played(yours, names, examiner)
         late = [one.scene for one in found if one.late]
@@ -106,9 +108,9 @@ class Serving(Lab):
             return found
         again = {one.scene: one for one in self._played(yours, late, examiner)}
         late = [name for name, one in again.items() if one.late]
-        if late:
-            from course_lib.labs.lab08_serving.reference import files
+        from course_lib.labs.lab08_serving.reference import files
 
+        if late and not absent(files):
             stalled = [one.scene for one in self._played(files.sources(), late, examiner) if one.late]
             again |= {name: replace(again[name], busy=True) for name in stalled}
         return [again.get(one.scene, one) for one in found]
@@ -127,7 +129,11 @@ class Serving(Lab):
         if lost:
             others = f" Also lost: {', '.join(one.scene for one in lost[1:])}." if lost[1:] else ""
             context = f"{len(found) - len(lost)} of {len(found)} survived. {lost[0]}.{others}"
-            hint = "A part of your files is still empty: solve task 1 first." if lost[0].empty else lost[0].hint
+            hint = lost[0].hint
+            if lost[0].empty:
+                hint = "A part of your files is still empty: solve task 1 first."
+            elif len(lost) == len(found):  # the faults of the scenes are not the cause
+                hint = _NEVER_RIGHT
         return self.judged(task, full, half, hint, context=context)
 
     def _throughput(self, yours: dict[str, str], examiner: Examiner, figures: dict[str, float]) -> Outcome:
