@@ -268,6 +268,8 @@ def _foreign_attentions(rounded: bytes, recipe: Recipe, plan: Plan, on_cpu: Exam
         rounded: the model as `emulated` writes it.
     """
     found, split = fused_attentions(plan.layers), split_attentions(plan.layers)
+    if not found:
+        return 0
     copy = ablation.paired(rounded, found, split, launcher=on_cpu.launcher)
     tokens = fresh_images(on_cpu, _BATCH[1]).tokens(_ROWS[0])
     with on_cpu.engine(runnable(copy, recipe, on_cpu)) as engine:

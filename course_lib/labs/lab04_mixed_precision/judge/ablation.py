@@ -43,7 +43,7 @@ def paired(
 
     Args:
         model: a serialized model with unique node names.
-        attentions: for each fused attention, the names of its nodes.
+        attentions: for each fused attention, of which there is at least one, the names of its nodes.
         split: for each kernel of an attention that counts as split, the names of its nodes.
 
     Raises:
@@ -175,9 +175,11 @@ def _paired(question: bytes) -> bytes:
         found = [
             _share(nodes, tensor, second(tensor), f"reads/{number}/{place}") for place, tensor in enumerate(sorted(tensors))
         ]
-        nodes.append(helper.make_node("Max", found, [f"reads/{number}"]) if found else _whole(f"reads/{number}"))
+        # An attention that reads nothing that is computed does not depend on the digits. Its share is 1, so it never counts.
+        whole = helper.make_node("Constant", [], [f"reads/{number}"], value_floats=[1.0])
+        nodes.append(helper.make_node("Max", found, [f"reads/{number}"]) if found else whole)
         shares.append(f"reads/{number}")
-    nodes.append(helper.make_node("Concat", shares or [_empty(nodes)], [_MIXED], axis=0))
+    nodes.append(helper.make_node("Concat", shares, [_MIXED], axis=0))
     graph.initializer.append(numpy_helper.from_array(np.array([1]), "reads/shape"))
     del graph.node[:]
     graph.node.extend(nodes)
@@ -208,17 +210,3 @@ def _share(nodes: list[Any], tensor: str, other: str, name: str) -> str:
         helper.make_node("Reshape", [f"{name}/mean", "reads/shape"], [f"{name}/share"]),
     ]
     return f"{name}/share"
-
-
-def _whole(name: str) -> Any:
-    """A node for an attention that reads nothing that is computed: its share is 1."""
-    from onnx import helper
-
-    return helper.make_node("Constant", [], [name], value_floats=[1.0])
-
-
-def _empty(nodes: list[Any]) -> str:
-    from onnx import helper
-
-    nodes.append(helper.make_node("Constant", [], ["reads/none"], value_floats=[]))
-    return "reads/none"
