@@ -31,12 +31,12 @@ TORCH_MODULES = {
         "lab02_fusion.network",
         "lab02_fusion.reference",
         "lab04_mixed_precision.network",
-        "lab05_dynamic_shapes.network",
-        "lab13_qat.float_network",
-        "lab13_qat.reference.qat",
-        "lab15_torch_tensorrt.emulated",
-        "lab15_torch_tensorrt.network",
-        "lab15_torch_tensorrt.partitioner",
+        "lab07_dynamic_shapes.network",
+        "lab06_qat.float_network",
+        "lab06_qat.reference.qat",
+        "lab11_torch_tensorrt.emulated",
+        "lab11_torch_tensorrt.network",
+        "lab11_torch_tensorrt.partitioner",
     )
 }
 NOT_IN_A_WORKER = ("course_lib.engines.backends.torch_tensorrt.converters",)

@@ -11,7 +11,7 @@ import onnx
 from benchmarks.engine_parts.run import Run
 from course_lib.labs.lab02_fusion import reference
 from course_lib.labs.lab02_fusion.network import slow_classifier
-from course_lib.labs.lab05_dynamic_shapes import network as lab05_network
+from course_lib.labs.lab07_dynamic_shapes import network as lab07_network
 from course_lib.models import classifier, export_onnx
 from course_lib.recipe import Profile, Recipe
 
@@ -102,7 +102,7 @@ def export(run: Run, opset: int | None, size: str) -> None:
         "outputs": lambda: every_tensor_an_output(onnx.load(run.model_file("wide"))),
         "slow": lambda: export_onnx(slow_classifier(), opset=opset),
         "rewritten": lambda: export_onnx(reference.rewritten(), opset=opset),
-        "encoder": lambda: onnx.load_from_string(lab05_network.exported(opset)),
+        "encoder": lambda: onnx.load_from_string(lab07_network.exported(opset)),
     }
     for name, make in makers.items():
         if not run.model_file(name).exists():

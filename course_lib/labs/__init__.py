@@ -44,10 +44,12 @@ def names() -> tuple[str, ...]:
 
 
 def _meant(name: str) -> str:
-    """A suggestion for a number, a path, or a name that is written in another way."""
-    number = re.search(r"\d+", name)
+    """A suggestion for a number, a path, a name that is written in another way, or a title that once had another number."""
+    number, title = re.search(r"\d+", name), re.search(r"lab\d+_(\w+)", name)
     short = f"lab{int(number[0][:3]):02}" if number else ""
-    return f"did you mean {short}? Else: " if any(known.startswith(f"{short}_") for known in names() if short) else ""
+    titled = [known for known in names() if title and known.endswith(f"_{title[1]}")]
+    numbered = [short for known in names() if number and known.startswith(f"{short}_")]
+    return f"did you mean {(titled + numbered)[0]}? Else: " if titled + numbered else ""
 
 
 def find(name: str) -> Lab:

@@ -15,7 +15,7 @@ SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "labs.py"
 
 def run(output: Path, *options: str) -> list[dict]:
     trusted = ["--trusted"] if sandbox.problem() else []
-    command = [sys.executable, SCRIPT, output, "--labs", "lab06", *trusted, *options]
+    command = [sys.executable, SCRIPT, output, "--labs", "lab08", *trusted, *options]
     done = subprocess.run(command, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]
@@ -32,14 +32,14 @@ def test_the_reference_and_the_untouched_release(tmp_path):
     assert record["rows"] == rows and record["device"] and "labs.py" in record["command"]
     assert run(output) == [], "what is there is not graded again"
     written = readme_tables.labs({**record, "versions": {"tensorrt": "8.6.0"}})
-    assert "| lab06 | 1 of 1 | 1 of 1 |" in written
+    assert "| lab08 | 1 of 1 | 1 of 1 |" in written
 
 
 def test_a_grading_that_takes_too_long_is_a_row_and_is_tried_again(tmp_path):
     output = tmp_path / "labs.json"
     (row,) = run(output, "--kinds", "reference", "--longest", "1", "--shortest", "0.5")
     assert row["failed"] == "not graded within 1 s"
-    assert "| lab06 | 0 of 1 | 0 of 0 | not finished |" in readme_tables.labs(
+    assert "| lab08 | 0 of 1 | 0 of 0 | not finished |" in readme_tables.labs(
         {**json.loads(output.read_text()), "versions": {"tensorrt": "8.6.0"}}
     )
     (row,) = run(output, "--kinds", "reference")

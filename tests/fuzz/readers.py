@@ -57,7 +57,7 @@ def readers() -> dict[str, Callable[[], Reader]]:
         "qat.py's answer": _training,
         "a reader of trained graphs": _trained_layers,
         "tuning functions' answers": _tuning,
-        "functions and modules of lab 15": _inside_pytorch,
+        "functions and modules of lab 11": _inside_pytorch,
         "the server's scenes": _scenes,
         "timestamp.txt": _timestamp,
         "a learner's id": _id,
@@ -136,30 +136,30 @@ def _(path: Path) -> object:
     return findings.read(path)
 
 
-@_file("lab05 account.json", b'{"shares": [0.5, 0.25, 0.25], "padding": 0.125}')
+@_file("lab07 account.json", b'{"shares": [0.5, 0.25, 0.25], "padding": 0.125}')
 def _(path: Path) -> object:
-    from course_lib.labs.lab05_dynamic_shapes import account
+    from course_lib.labs.lab07_dynamic_shapes import account
 
     return account.read(path, profiles=3)
 
 
-@_file("lab07 causes.json", b'{"lock": {"range": "lock", "share": 0.4}}')
+@_file("lab10 causes.json", b'{"lock": {"range": "lock", "share": 0.4}}')
 def _(path: Path) -> object:
-    from course_lib.labs.lab07_profiling import causes
+    from course_lib.labs.lab10_profiling import causes
 
     return causes.read(path)
 
 
-@_file("lab09 settings.toml", _SETTINGS)
+@_file("lab15 settings.toml", _SETTINGS)
 def _(path: Path) -> object:
-    from course_lib.labs.lab09_capstone.settings import Settings
+    from course_lib.labs.lab15_capstone.settings import Settings
 
     return Settings.load(path)
 
 
-@_file("lab10 calls.json", b'{"requests": [{"calls": [{"position": 0, "tokens": [65, 10]}], "answer": [66]}]}')
+@_file("lab13 calls.json", b'{"requests": [{"calls": [{"position": 0, "tokens": [65, 10]}], "answer": [66]}]}')
 def _(path: Path) -> object:
-    from course_lib.labs.lab10_generation import calls
+    from course_lib.labs.lab13_generation import calls
 
     return calls.read(path)
 
@@ -262,8 +262,8 @@ def _plan() -> Reader:
 
 
 def _calibrator() -> Reader:
-    from course_lib.labs.lab03_calibration.judge import calibrator
-    from course_lib.labs.lab03_calibration.judge.histograms import questions
+    from course_lib.labs.lab05_calibration.judge import calibrator
+    from course_lib.labs.lab05_calibration.judge.histograms import questions
 
     asked = questions(np.random.default_rng(0))
     seeds = [
@@ -275,7 +275,7 @@ def _calibrator() -> Reader:
 
 
 def _plugin() -> Reader:
-    from course_lib.labs.lab06_plugin.judge import contract
+    from course_lib.labs.lab08_plugin.judge import contract
 
     rng_seed = 7
     rng = np.random.default_rng(rng_seed)
@@ -293,8 +293,8 @@ def _plugin() -> Reader:
 
 
 def _kernel() -> Reader:
-    from course_lib.labs.lab06_plugin.judge import kernel
-    from course_lib.labs.lab06_plugin.judge.kernel_cases import cases
+    from course_lib.labs.lab08_plugin.judge import kernel
+    from course_lib.labs.lab08_plugin.judge.kernel_cases import cases
 
     case = min(cases(np.random.default_rng(0)), key=lambda one: int(np.prod(one.shape)))
     size = int(np.prod(case.shape)) * kernel.WIDTHS[case.dtype]
@@ -309,7 +309,7 @@ def _kernel() -> Reader:
 def _four_bits() -> Reader:
     """Also of scales.py: arrays for each call of each function."""
     from course_lib.labs.framework.sandboxed.learner_code import encoded
-    from course_lib.labs.lab11_four_bits.judge import functions
+    from course_lib.labs.lab14_four_bits.judge import functions
 
     calls = [encoded(array) for array in (np.arange(8, dtype=np.uint8), np.ones((2, 3), np.float32))]
     seeds = [
@@ -322,10 +322,10 @@ def _four_bits() -> Reader:
 
 def _trace() -> Reader:
     """Answers and rows of a loop, read and replayed."""
-    from course_lib.labs.lab12_runtime import network
-    from course_lib.labs.lab12_runtime.judge import mistakes, recorded, replay
-    from course_lib.labs.lab12_runtime.judge.costs import schedule
-    from course_lib.labs.lab12_runtime.sandboxed.run_loop import encoded
+    from course_lib.labs.lab09_runtime import network
+    from course_lib.labs.lab09_runtime.judge import mistakes, recorded, replay
+    from course_lib.labs.lab09_runtime.judge.costs import schedule
+    from course_lib.labs.lab09_runtime.sandboxed.run_loop import encoded
 
     copied = base64.b64encode(bytes(1024)).decode()
     rows = [["engine", 1, mistakes.digest(network.plan())], ["context", 2, 1], ["stream", 3], ["event", 4]]
@@ -344,8 +344,8 @@ def _trace() -> Reader:
 def _training() -> Reader:
     """Arrays of `fold` and `train`, read and checked."""
     from course_lib.labs.framework.sandboxed.learner_code import encoded
-    from course_lib.labs.lab13_qat.judge import functions, training
-    from course_lib.labs.lab13_qat.sandboxed.torch_forward import LAYERS
+    from course_lib.labs.lab06_qat.judge import functions, training
+    from course_lib.labs.lab06_qat.sandboxed.torch_forward import LAYERS
 
     def layer(shape: Any) -> dict[str, Any]:
         parts = {"codes": np.zeros(shape.weight, np.int8), "scale": np.ones(shape.outputs, np.float32)}
@@ -369,11 +369,11 @@ def _training() -> Reader:
 
 
 def _tuning() -> Reader:
-    """What the functions of lab 14 return, each read as the answer of every task."""
+    """What the functions of lab 03 return, each read as the answer of every task."""
     from course_lib.labs.framework.conversation import parsed
     from course_lib.labs.framework.guest import _answered, _result
-    from course_lib.labs.lab14_tuning.device import Device, problem
-    from course_lib.labs.lab14_tuning.judge import cache_builds, choosing, measuring, timing
+    from course_lib.labs.lab03_tuning.device import Device, problem
+    from course_lib.labs.lab03_tuning.judge import cache_builds, choosing, measuring, timing
 
     rng = np.random.default_rng(14)
     device = problem(0.04, rng)
@@ -399,11 +399,11 @@ def _tuning() -> Reader:
 
 
 def _inside_pytorch() -> Reader:
-    """What the functions of lab 15 return, and the nodes of an exported module."""
+    """What the functions of lab 11 return, and the nodes of an exported module."""
     from course_lib.labs.framework.conversation import parsed
     from course_lib.labs.framework.guest import _answered, _result
-    from course_lib.labs.lab15_torch_tensorrt import program
-    from course_lib.labs.lab15_torch_tensorrt.judge import rewriting, searching, segmenting, serving
+    from course_lib.labs.lab11_torch_tensorrt import program
+    from course_lib.labs.lab11_torch_tensorrt.judge import rewriting, searching, segmenting, serving
 
     rng = np.random.default_rng(15)
     graph, model = segmenting.questions(rng)[0], searching.models(rng)[1]
@@ -445,9 +445,9 @@ def _inside_pytorch() -> Reader:
 
 def _trained_layers() -> Reader:
     """Layers as the process that reads a submission's graph sends them."""
-    from course_lib.labs.lab13_qat import graph_reader
-    from course_lib.labs.lab13_qat.sandboxed.torch_forward import LAYERS
-    from course_lib.labs.lab13_qat.stored import Stored
+    from course_lib.labs.lab06_qat import graph_reader
+    from course_lib.labs.lab06_qat.sandboxed.torch_forward import LAYERS
+    from course_lib.labs.lab06_qat.stored import Stored
 
     each = {name: (np.zeros(one.weight), np.ones(one.outputs)) for name, one in LAYERS.items()}
 
@@ -462,7 +462,7 @@ def _trained_layers() -> Reader:
 
 def _stored_weights() -> Reader:
     """Codes and scales as the process that reads a submission's graph sends them."""
-    from course_lib.labs.lab11_four_bits import graph_file, network
+    from course_lib.labs.lab14_four_bits import graph_file, network
 
     eight = dict.fromkeys(network.PRODUCTS, ("FP8", 0))
     four = dict.fromkeys(network.PRODUCTS, ("INT4", 64))
@@ -475,7 +475,7 @@ def _stored_weights() -> Reader:
 
 
 def _scenes() -> Reader:
-    from course_lib.labs.lab08_serving.judge import load_test
+    from course_lib.labs.lab12_serving.judge import load_test
 
     row = dict.fromkeys(load_test.Scene.__dataclass_fields__, 0) | {"replies": []}
     row.pop("scores", None)

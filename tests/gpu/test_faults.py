@@ -20,7 +20,7 @@ from course_lib.grading.isolation import sandbox
 from course_lib.grading.judge.judging import judge
 from course_lib.grading.judge.verdict import Verdict
 from course_lib.labs import Examiner
-from course_lib.labs.lab06_plugin.judge import gpu
+from course_lib.labs.lab08_plugin.judge import gpu
 from course_lib.plugins.compilers import SOURCE
 from course_lib.recipe import Profile, Recipe
 from tests.gpu.test_tensorrt import target  # noqa: F401  (the same fixture)
@@ -35,7 +35,7 @@ pytestmark = [
 needs_nvcc = pytest.mark.skipif(not gpu.usable(), reason="nvcc is missing")
 needs_sandbox = pytest.mark.skipif(bool(sandbox.problem()), reason=f"no sandbox: {sandbox.problem()}")
 
-FIRST, KERNELS = labs.find("lab01"), labs.find("lab06")
+FIRST, KERNELS = labs.find("lab01"), labs.find("lab08")
 LONGEST_S = 300  # of one grading: a kernel that never ends is waited for twice, 40 s each
 LEFT_FREE = 8 << 30  # bytes on a crowded GPU: enough for the reference of every lab
 _LINE = "  const int half = head_size / 2;\n  for (int position"
@@ -59,7 +59,7 @@ def messages(verdict: Verdict) -> dict[str, str]:
 
 
 def kernel(folder: Path, on_gpu: str) -> Path:
-    """The reference of lab 06, whose kernel does one thing more on a GPU."""
+    """The reference of lab 08, whose kernel does one thing more on a GPU."""
     folder.mkdir()
     KERNELS.write_reference(folder)
     source = SOURCE.read_text()
@@ -70,7 +70,7 @@ def kernel(folder: Path, on_gpu: str) -> Path:
 
 @pytest.fixture
 def next_is_right(tmp_path: Path) -> Iterator[Callable[[], None]]:
-    """Grades the reference of lab 06; at the end the GPU's memory must be as free as before."""
+    """Grades the reference of lab 08; at the end the GPU's memory must be as free as before."""
     torch.zeros(1, device="cuda")
     free = torch.cuda.mem_get_info()[0]
 

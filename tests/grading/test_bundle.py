@@ -23,7 +23,7 @@ from tests.grading.conftest import needs_sandbox
 ROOT = Path(__file__).resolve().parents[2]
 _TEXT = (".py", ".ipynb", ".md", ".cu", ".toml", ".json")
 _SHORTEST = 40  # characters of a line that is worth a search: shorter ones are in any program
-# Lines of labs' solutions that lectures or the library teach in other places. The kernel of lecture 9 is a solution of lab 06, too.
+# Lines of labs' solutions that lectures or the library teach in other places. The kernel of lecture 9 is a solution of lab 08, too.
 TAUGHT = {
     "b, s = yesterday.batch, yesterday.length",
     'export_onnx(detector(160), "model.onnx", opset=17)',

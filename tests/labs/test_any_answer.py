@@ -31,8 +31,8 @@ VALUES = {
 @pytest.mark.parametrize(
     ("name", "task"),
     [
-        *(("lab14", task) for task in ("timing", "choice", "budget", "cache")),
-        *(("lab15", task) for task in ("segments", "search", "service")),
+        *(("lab03", task) for task in ("timing", "choice", "budget", "cache")),
+        *(("lab11", task) for task in ("segments", "search", "service")),
     ],
 )
 def test_any_value_is_judged(name: str, task: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,8 +15,8 @@ from course_lib.engines.worker.environment import environments
 from course_lib.grading.isolation import sandbox
 from course_lib.grading.judge.judging import judge
 from course_lib.labs import Examiner
-from course_lib.labs.lab07_profiling import service
-from course_lib.labs.lab07_profiling.stream import fresh_stream
+from course_lib.labs.lab10_profiling import service
+from course_lib.labs.lab10_profiling.stream import fresh_stream
 
 EXAMINER = Examiner(runner="onnxruntime@bare", seed=8)
 TRUSTED = bool(sandbox.problem())
@@ -41,23 +41,23 @@ def test_an_engine_can_run_there(packages: Path) -> None:
     assert usable == {"onnxruntime"}
 
 
-def test_the_pipeline_of_lab07(packages: Path) -> None:
-    lab = labs.find("lab07")
+def test_the_pipeline_of_lab10(packages: Path) -> None:
+    lab = labs.find("lab10")
     lab.write_reference(packages)
     stream = fresh_stream([2, 3], np.random.default_rng(8))
     with service.started((packages / "pipeline.py").read_text(), EXAMINER) as started:
         assert [answer.shape for answer in service.answers(started, stream)] == [(2, 10), (3, 10)]
 
 
-def test_the_servers_of_lab08(packages: Path, tmp_path: Path) -> None:
-    lab = labs.find("lab08")
+def test_the_servers_of_lab12(packages: Path, tmp_path: Path) -> None:
+    lab = labs.find("lab12")
     lab.write_reference(tmp_path)
     (cache,) = lab.examine(tmp_path, EXAMINER, only="cache").outcomes
     assert cache.tier == "full", cache.message
 
 
 def test_an_interpreter_that_cannot_start_servers_is_not_their_fault(packages: Path, tmp_path: Path) -> None:
-    lab = labs.find("lab08")
+    lab = labs.find("lab12")
     lab.write_reference(tmp_path)
     (packages / "sitecustomize.py").write_text(
         "import sys\nif 'server_host' in ' '.join(sys.orig_argv): raise SystemExit('no library for this processor')\n"

@@ -1,439 +1,487 @@
-"""Lab 03 against its reference, mistakes that learners make, and cheats for its metrics."""
+"""Lab 03 against its reference, mistakes that learners make, and cheats."""
 
 from __future__ import annotations
 
-import copy
-import dataclasses
 import itertools
 import json
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
-import onnx
 import pytest
-from onnx import helper, numpy_helper
 
 from course_lib import labs
-from course_lib._util.cpu_int8 import session_options
-from course_lib.engines import build
-from course_lib.errors import ExaminerFault
-from course_lib.grading.isolation import sandbox
-from course_lib.grading.judge.judging import judge
-from course_lib.labs import Examination, Examiner
-from course_lib.labs.lab03_calibration import lab
-from course_lib.labs.lab03_calibration import reference as lab03_reference
-from course_lib.labs.lab03_calibration.data import FULL_INK, calibration_scans, faulty_scans
-from course_lib.labs.lab03_calibration.judge.answer_quality import Quality, quality
-from course_lib.models import classifier, export_onnx, fresh_digits
-from course_lib.precision import (
-    EntropyCalibrator,
-    MinMaxCalibrator,
-    MSECalibrator,
-    PercentileCalibrator,
-    activations,
-    cpu_features,
-    insert_qdq,
-    lowering_helps,
-)
+from course_lib.labs import Examiner, Outcome
+from course_lib.labs.framework.guest import Failed, PathIn, started
+from course_lib.labs.lab03_tuning import figures, recorded_tables, reference
+from course_lib.labs.lab03_tuning.device import Device, problem
+from course_lib.labs.lab03_tuning.judge import cache_builds, choosing, measuring, settings
 from course_lib.recipe import Recipe
-from tests.labs.quick import Quick, tiers
-from tests.labs.submissions import hostile
+from tests.labs import quick
+from tests.labs.quick import check_solved, judged_reference
+from tests.labs.submissions import lab03 as made
 from tests.labs.untouched import leave_untouched
 
 LAB = labs.find("lab03")
-RECIPE = lab03_reference.recipe()
-needs_vnni = pytest.mark.skipif(not lowering_helps(), reason=f"no 8-bit dot products among {len(cpu_features())} CPU features")
 
 
-@pytest.fixture(scope="module")
-def network() -> onnx.ModelProto:
-    return lab03_reference.observed()[0]
+def examined(folder: Path, task: str, seed: int = 3) -> Outcome:
+    return quick.examined(LAB, folder, task, Examiner(seed=seed))
 
 
-@pytest.fixture(scope="module")
-def seen():
-    """Over all scans, the faulty ones included."""
-    return lab03_reference.observed(clean=False)[1]
+# Right answers
 
 
-@pytest.fixture(scope="module")
-def layers(network) -> list[str]:
-    """Names of the ten layers with weights, in the network's order."""
-    return [node.name for node in network.graph.node if node.op_type in ("Conv", "Gemm")]
+def test_the_judge_gives_the_reference_full_marks(tmp_path):
+    judged_reference(LAB, tmp_path)
 
 
-@pytest.fixture(scope="module")
-def good(network, layers):
-    """The reference's ranges, and some for the tensors that are shortcuts where layers stay in float."""
-    spared = [activations(network, exclude=layers[start:stop]) for start in range(10) for stop in range(start, 11)]
-    return {**dict.fromkeys(itertools.chain(*spared), 5.0), **lab03_reference.observed()[1].ranges(MinMaxCalibrator())}
+@pytest.mark.parametrize("seed", [1, 2])
+def test_another_right_answer(seed, tmp_path):
+    LAB.write_reference(tmp_path)
+    made.another(tmp_path)
+    check_solved(LAB, LAB.examine(tmp_path, Examiner(seed=seed)))
 
 
-@pytest.fixture(scope="module")
-def reference(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("reference")
-    LAB.write_reference(folder)
-    return folder
-
-
-@pytest.fixture
-def submission(tmp_path, reference, monkeypatch):
-    """Examine a submission that is right except for what is given; images are few, to be quick."""
-    monkeypatch.setattr(lab, "FRESH_IMAGES", 64)
-
-    def examine(
-        *,
-        model: onnx.ModelProto | None = None,
-        text: str | None = None,
-        source: str | None = None,
-        only: str | None = None,
-    ) -> Examination:
-        for name in LAB.artifacts:
-            (tmp_path / name).write_bytes((reference / name).read_bytes())
-        if model is not None:
-            (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
-        if text is not None:
-            (tmp_path / "recipe.toml").write_text(text)
-        if source is not None:
-            (tmp_path / "calibrator.py").write_text(source)
-        return LAB.examine(tmp_path, Quick(measure_s=3), only=only)
-
-    return examine
-
-
-def hint(examined: Examination, task: str) -> str:
-    return next(outcome.hint for outcome in examined.outcomes if outcome.task.id == task)
-
-
-# ---- whole submissions
-
-
-def test_the_judge_gives_the_reference_full_marks(reference):
-    """In the sandbox, where there is one."""
-    verdict = judge(LAB, reference, trusted=bool(sandbox.problem()))
-    assert not verdict.fault, verdict.fault
-    assert tiers(verdict) == dict.fromkeys(("calibrator", "sqnr", "kernels", "speed"), "full"), verdict.outcomes
-    assert (verdict.score, verdict.max_score) == (10, 10)
-    assert 39 <= verdict.figures["sqnr_db"] <= 43
-    if lowering_helps():
-        assert verdict.comparison.speedups["yours"].median >= 2
-
-
-@pytest.mark.parametrize(("low", "high", "missing"), [(4, 4, 1), (1, 1, 2), (1, 31, 32), (2, 32, 1)])
-def test_a_profile_that_leaves_batches_of_the_service_out_has_no_engine(submission, low, high, missing):
-    shapes = {bound: (batch, 1, 32, 32) for bound, batch in (("min", low), ("opt", high), ("max", high))}
-    examined = submission(text=Recipe(precision="int8", profiles=[{"image": shapes}]).dumps(), only="sqnr")
-    assert {*tiers(examined).values()} == {"none"}
-    assert f"does not accept a batch of {missing}: the service sends 1 to 32" in str(examined.outcomes[0].message)
-    assert "`service` accepts batches from 1 to 32" in hint(examined, "sqnr")
-
-
-def test_nothing_handed_in_has_none(tmp_path):
-    examined = LAB.examine(tmp_path, Examiner())
-    assert examined.points == 0 and examined.max_points == 10
-    assert [outcome.message.split(" is missing")[0] for outcome in examined.outcomes] == ["calibrator.py", *["model.onnx"] * 3]
-    assert all(outcome.hint for outcome in examined.outcomes)
-
-
-def test_untouched_release_has_none(tmp_path):
+def test_the_untouched_release_has_none(tmp_path):
     leave_untouched(LAB.name, tmp_path)
-    examined = LAB.examine(tmp_path, Examiner())
-    assert examined.points == 0
-    assert "still empty" in hint(examined, "calibrator")
+    found = LAB.examine(tmp_path, Examiner())
+    assert found.points == 0
+    assert all(one.hint for one in found.outcomes)
+    assert all("still empty" in one.message for one in found.outcomes[:4]), [one.message for one in found.outcomes]
+    assert "recipe.toml is missing" in found.outcomes[4].message
 
 
-def test_min_max_on_the_faulty_scans(submission, network, seen):
-    """Right kernels, wrong answers: and a wrong engine has no speed."""
-    examined = submission(model=insert_qdq(network, seen.ranges(MinMaxCalibrator())))
-    assert tiers(examined) == {"calibrator": "full", "sqnr": "none", "kernels": "full", "speed": "none"}
-    assert examined.points == 5
-    assert "How many scans set it?" in hint(examined, "sqnr")
-    assert examined.figures["sqnr_db"] < 5
+# Planted mistakes: changes to the reference, words of the message, words of the hint, points
 
-
-@needs_vnni
-def test_copy_that_answers_otherwise_costs_the_speed_alone(submission, monkeypatch):
-    """A cheat: a model that is right as it stands and saves its work once it is lowered."""
-    monkeypatch.setattr(lab, "argmax_agreement", lambda model, lowered: 0.5)
-    examined = submission()
-    assert tiers(examined) == {"calibrator": "full", "sqnr": "full", "kernels": "full", "speed": "none"}
-    assert "keeps its answer for only 50 %" in examined.outcomes[-1].message
-
-
-@pytest.mark.slow
-@needs_vnni
-def test_pairs_on_biases_cost_the_speed(submission, network, good):
-    model = insert_qdq(network, good)
-    for node in [node for node in model.graph.node if node.op_type in ("Conv", "Gemm")]:
-        bias = next(numpy_helper.to_array(i) for i in model.graph.initializer if i.name == node.input[2])
-        add_pair(model.graph, node.input[2], float(np.abs(bias).max()) / 127, [node])
-    examined = submission(model=model)
-    assert tiers(examined) == {"calibrator": "full", "sqnr": "full", "kernels": "full", "speed": "none"}, examined.outcomes
-    assert "on biases" in hint(examined, "speed")
-
-
-def test_without_vnni_the_points_for_speed_follow_the_layers(submission, network, good, layers, monkeypatch):
-    monkeypatch.setattr(lab, "lowering_helps", lambda: False)
-    monkeypatch.setattr(lab.lowering, "wanted", lambda examiner: True)
-    examined = submission(model=insert_qdq(network, good, exclude=layers[:3]), source="")
-    assert tiers(examined) == {"calibrator": "none", "sqnr": "full", "kernels": "partial", "speed": "partial"}
-    assert examined.points == 0 + 3 + 1 + 1
-    assert "no VNNI" in examined.outcomes[-1].message and examined.comparison is None
-
-
-def add_pair(graph: onnx.GraphProto, tensor: str, scale: float, readers: list[onnx.NodeProto]) -> None:
-    """A Q/DQ pair for `tensor` in front of its readers."""
-    name = f"more/{tensor}"
-    graph.initializer.append(numpy_helper.from_array(np.array(scale, np.float32), f"{name}/scale"))
-    graph.initializer.append(numpy_helper.from_array(np.array(0, np.int8), f"{name}/zero_point"))
-    parameters = [f"{name}/scale", f"{name}/zero_point"]
-    place = min(index for index, node in enumerate(graph.node) if node in readers)
-    graph.node.insert(place, helper.make_node("QuantizeLinear", [tensor, *parameters], [f"{name}/q"], name=f"{name}/quantize"))
-    pair = helper.make_node("DequantizeLinear", [f"{name}/q", *parameters], [f"{name}/dq"], name=f"{name}/dequantize")
-    graph.node.insert(place + 1, pair)
-    for node in readers:
-        for position, read in enumerate(node.input):
-            if read == tensor:
-                node.input[position] = f"{name}/dq"
-
-
-# ---- SQNR: the same judgment, on engines in this process
-
-
-class InProcess:
-    """An engine without its own process."""
-
-    def __init__(self, model: onnx.ModelProto) -> None:
-        import onnxruntime
-
-        self._session = onnxruntime.InferenceSession(
-            model.SerializeToString(), session_options(), providers=["CPUExecutionProvider"]
-        )
-
-    def infer(self, feeds):
-        return {"logits": self._session.run(None, feeds)[0]}
-
-
-@pytest.fixture(scope="module")
-def judged(network, good):
-    """The quality of a model, on few images."""
-    fresh = fresh_digits(32, seed=11)
-
-    class Remembered(InProcess):
-        """It answers the same images again for every model that is judged."""
-
-        def infer(self, feeds):
-            known, key = self.__dict__.setdefault("known", {}), feeds["image"].tobytes()
-            if key not in known:
-                known[key] = super().infer(feeds)
-            return known[key]
-
-    eager, reference = Remembered(network), Remembered(insert_qdq(network, good))
-    return lambda model: quality(eager, reference, InProcess(model), fresh)
-
-
-def clean(rule):
-    return lambda network, seen: lab03_reference.observed()[1].ranges(rule)
-
-
-# ranges, tier, words of the hint
-RANGES = {
-    "min-max without the faulty scans": (clean(MinMaxCalibrator()), "full", ""),
-    "mean squared error without the faulty scans": (clean(MSECalibrator()), "full", ""),
-    "entropy without the faulty scans": (clean(EntropyCalibrator()), "full", ""),
-    "percentile 99.99 without the faulty scans": (clean(PercentileCalibrator(99.99)), "full", ""),
-    "percentile 99.95, the best that clips": (
-        lambda _, seen: seen.ranges(PercentileCalibrator(99.95)),
-        "partial",
-        "How many scans",
-    ),
-    "entropy": (lambda _, seen: seen.ranges(EntropyCalibrator()), "partial", ""),
-    "percentile 99.9": (lambda _, seen: seen.ranges(PercentileCalibrator(99.9)), "partial", "loses by clipping"),
-    "percentile a little low": (lambda _, seen: seen.ranges(PercentileCalibrator(99.8)), "none", "loses by clipping"),
-    "percentile too low": (lambda _, seen: seen.ranges(PercentileCalibrator(99)), "none", "loses by clipping"),
-    "percentile too high": (lambda _, seen: seen.ranges(PercentileCalibrator(99.99)), "none", "steps are too coarse"),
-    "mean squared error": (lambda _, seen: seen.ranges(MSECalibrator()), "none", "steps are too coarse"),
-    "min-max": (lambda _, seen: seen.ranges(MinMaxCalibrator()), "none", "steps are too coarse"),
-    "ink from 0 to 255": (
-        lambda _, seen: {name: 255 * amax for name, amax in seen.ranges(PercentileCalibrator(99.9)).items()},
-        "none",
-        "ink from 0 to 1",
-    ),
-    "scales so large that everything is 0": (lambda _, seen: dict.fromkeys(seen, 1e9), "none", "ink from 0 to 1"),
+_TIES = "chosen = min(name for name, ms in typical.items() if ms <= limit)"
+_ROUNDS = "for _ in range(budget // len(times)):\n        for name in times:"
+_BLOCKS = "for name in times:\n        for _ in range(budget // len(times)):"
+MISTAKES = {
+    "timing.py": {
+        "once": ({"budget // len(times)": "1", "several[1:]": "several"}, "1.0 runs on average", "always too slow", 0),
+        "in_blocks": (
+            {_ROUNDS: _BLOCKS},
+            "All runs of a tactic follow each other",
+            "in each round",
+            1.5,
+        ),
+        "the_mean": (
+            {"median(several[1:])": "sum(several) / len(several)"},
+            "above the tactics' own",
+            "Drop the first ones",
+            0,
+        ),
+        "no_rule": (
+            {_TIES: "chosen = min(typical, key=typical.get)"},
+            "another build makes another one",
+            "does not depend on noise",
+            1.5,
+        ),
+        "by_the_list": (
+            {"sorted(tactics)": "tactics", "chosen = min(": "chosen = next("},
+            "another build makes another one",
+            "always the same",
+            1.5,
+        ),
+        "too_tolerant": ({"EQUAL = 0.02": "EQUAL = 0.3"}, "slower than the fastest tactic", "How large is your tolerance", 0),
+        "over_budget": (
+            {"budget // len(times)": "budget // len(times) + 1"},
+            "more runs than the budget of 150",
+            "Count your runs",
+            0,
+        ),
+        "no_time": (
+            {"return chosen, typical[chosen]": "return chosen"},
+            "expected (name of a tactic, ms)",
+            "the same error",
+            0,
+        ),
+        "unknown": ({"run(name))": "run(name.upper()))"}, "has no tactic", "the same error", 0),
+        "an_error": ({"median(several": "medium(several"}, "line 11: NameError", "the same error", 0),
+        "renamed": ({"def fastest(": "def fast("}, "defines no function fastest", "the same error", 0),
+    },
+    "choice.py": {
+        "no_limit": ({"> workspace": "> 1e9"}, "MiB of workspace, the limit is", "for each chosen tactic alone", 0),
+        "less_than_the_limit": ({"> workspace": ">= workspace"}, "needs the whole workspace", "exactly that", 0),
+        "no_reformats": ({"reformats[index - 1]": "0"}, "reformats are not counted", "What does the pair cost", 1),
+        "one_short": (
+            {"min(best.values())[1]": "min(best.values())[1][1:]"},
+            "one name for each of 7 layers",
+            "Call it in the notebook",
+            0,
+        ),
+        "least_workspace": (
+            {
+                'total = ms + tactic["ms"]': 'total = ms + tactic["ms"] + 1e6 * tactic["workspace_mib"]',
+                "total += reformats[index - 1]": "pass",
+            },
+            "the least workspace, not the least time",
+            "not for the sum",
+            0,
+        ),
+        "greedy": (
+            {"best = ways": "best = dict([min(ways.items(), key=lambda way: way[1])])"},
+            "for the layer before it alone",
+            "Keep the best way to each format",
+            1,
+        ),
+    },
+    "budget.py": {
+        "one_layer": ({"counts[name] * ": ""}, "The savings of equal layers were not added", "How many layers", 0),
+        "twice": ({"[*names, name]": "[*names, name, name]"}, "a signature twice", "measured once", 0),
+        "over_budget": ({"now <= budget and ": ""}, "the budget is", "add up to", 0),
+    },
+    "timing_cache.py": {
+        "no_driver": (
+            {'"device", "driver", ': '"device", '},
+            "used although driver differs",
+            "Which fields are in your key",
+            0,
+        ),
+        "no_types": ({'"shapes", "types", ': '"shapes", '}, "used although types differs", "Which fields are in your key", 0),
+        "some_places": (
+            {
+                'for field in ("operator", "shapes", "types", "attributes")]': 'for field in ("operator", "types")]',
+                "parts = of_layer": """of_layer += [layer["shapes"][0][1], layer["shapes"][1][3], layer["attributes"]["stride"]]
+    parts = of_layer""",
+            },
+            "used although shapes differs",
+            "which parts of them",
+            0,
+        ),
+        "known_attributes": (
+            {
+                '"types", "attributes")]': '"types")]',
+                "parts = of_layer": """of_layer += [layer["attributes"].get(name) for name in ("kernel", "stride")]
+    parts = of_layer""",
+            },
+            "used although attributes differs",
+            "which parts of them",
+            0,
+        ),
+        "inputs_in_any_order": (
+            {
+                '("operator", "shapes", "types", "attributes")]': """("operator", "attributes")]
+    of_layer += [sorted(layer["shapes"]), sorted(layer["types"])]"""
+            },
+            "used although shapes differs",
+            "which parts of them",
+            0,
+        ),
+        "major_versions": (
+            {
+                '[machine[field] for field in ("device", "driver", "tensorrt")]': """[
+        machine[field].split(".")[0] for field in ("device", "driver", "tensorrt")
+    ]"""
+            },
+            "used although driver differs",
+            "which parts of them",
+            0,
+        ),
+        "with_host": ({'"tensorrt")': '"tensorrt", "host")'}, "were measured again", "no influence on a time", 0),
+        "with_name": (
+            {'for field in ("operator"': 'for field in ("name", "operator"'},
+            "and 5 of its 8 layers differ",
+            "no influence on its time",
+            0,
+        ),
+        "with_tactics": (
+            {'"types", "attributes")': '"types", "attributes", "tactics")'},
+            "were measured again",
+            "no influence on a time",
+            0,
+        ),
+        "order_inside": (
+            {"json.dumps(parts, sort_keys=True)": "str(parts)"},
+            "were measured again",
+            "inside of `attributes`",
+            0,
+        ),
+        "tactic_is_gone": (
+            {' or entry[0] not in layer["tactics"]': ""},
+            "no longer offers it",
+            "What must hold for the tactic",
+            0,
+        ),
+        "order_of_merging": (
+            {"min(entry, other, key=lambda pair: (pair[1], pair[0]))": "entry"},
+            "merge(a, b) and merge(b, a) differ",
+            "must not ask which",
+            1.5,
+        ),
+        "equal_times": ({"(pair[1], pair[0])": "pair[1]"}, "merge(a, b) and merge(b, a) differ", "must not ask which", 1.5),
+        "slower_entry": ({"min(entry, other": "max(entry, other"}, "kept another one", "Compare ms first", 1.5),
+        "written_in_place": (
+            {"temporary.write_text": "path.write_text", "    os.replace(temporary, path)\n": ""},
+            "39 of 39 entries of the file are lost",
+            "in one step",
+            1.5,
+        ),
+        "last_one_wins": (
+            {"merge(load(path), cache)": "cache"},
+            "entries of one of them are lost",
+            "may have changed since",
+            1.5,
+        ),
+        "damaged": (
+            {"(OSError, ValueError, AttributeError, TypeError)": "OSError"},
+            "load of a damaged file (cut off) failed",
+            "Which errors can reading raise",
+            1.5,
+        ),
+        "no_text": (
+            {"(OSError, ValueError, ": "(OSError, json.JSONDecodeError, "},
+            "load of a damaged file (no text) failed",
+            "Which errors can reading raise",
+            1.5,
+        ),
+        "a_list": (
+            {"{name: (tactic, ms) for name, (tactic, ms) in entries.items()}": "entries"},
+            "did not return an empty cache",
+            "still not be a cache",
+            1.5,
+        ),
+        "no_file_yet": ({"(OSError, ValueError": "(ValueError"}, "load failed", "the same error", 1.5),
+    },
 }
+TASKS = {"timing.py": "timing", "choice.py": "choice", "budget.py": "budget", "timing_cache.py": "cache"}
 
 
-@pytest.mark.parametrize("name", RANGES)
-def test_ranges(judged, network, seen, name):
-    ranges, tier, words = RANGES[name]
-    found = judged(insert_qdq(network, ranges(network, seen)))
-    assert found.tier == tier, found
-    assert words in found.hint() and bool(found.hint()) == (tier != "full")
+@pytest.mark.parametrize(("file", "name"), [(file, name) for file, several in MISTAKES.items() for name in several])
+def test_mistake_is_named(file, name, tmp_path):
+    changes, words, hint, points = MISTAKES[file][name]
+    (tmp_path / file).write_text(made.changed(file, changes))
+    outcome = examined(tmp_path, TASKS[file])
+    assert words in outcome.message and hint in outcome.hint, (outcome.message, outcome.hint)
+    assert outcome.points == points
 
 
-def test_one_scale_for_all_channels_and_float_ends_are_right_as_well(judged, network, good, layers):
-    assert judged(insert_qdq(network, good, per_channel=False)).tier == "full"
-    assert judged(insert_qdq(network, good, exclude=[layers[0], layers[-1]])).tier == "full"
-
-
-def test_margins():
-    """What the thresholds say about figures that lie between two of the rules above."""
-    found = Quality(40, 40, 40, 0.99, 0.99, 1)
-    expected = ["full", "partial", "partial", "none"]
-    assert [dataclasses.replace(found, sqnr_db=db).tier for db in (35.1, 34.9, 26.1, 25.9)] == expected
-    assert [dataclasses.replace(found, accuracy=share).tier for share in (0.971, 0.969, 0.951, 0.949)] == expected
-    assert dataclasses.replace(found, sqnr_db=17, reference_sqnr_db=18).tier == "none"  # the floor holds whatever the reference
-
-
-def test_answers_without_numbers(network):
-    class Odd:
-        def infer(self, feeds):
-            return {"logits": np.full((len(feeds["image"]), 10), np.nan, np.float32)}
-
-    eager = InProcess(network)
-    found = quality(eager, eager, Odd(), fresh_digits(8, seed=1))
-    assert (found.tier, found.sqnr_db) == ("none", -120)
-    assert "NaN" in found.hint() and all(np.isfinite(value) for value in found.figures().values())
-
-
-# ---- layers
-
-
-@pytest.fixture(scope="module")
-def reference_plan(network, good):
-    return build(insert_qdq(network, good), RECIPE, backend="tensorrt_rtx")
+def _by(rule) -> str:
+    return f"""
+def worth_measuring(layers, budget):
+    rows = {{}}
+    for row in layers:
+        saving, _ = rows.get(row["signature"], (0, 0))
+        rows[row["signature"]] = saving + row["expected_saving_ms"], row["measuring_ms"]
+    names, left = [], budget
+    for name, (saving, cost) in sorted(rows.items(), key=lambda one: {rule}, reverse=True):
+        if cost <= left:
+            names.append(name)
+            left -= cost
+    return names
+"""
 
 
 @pytest.mark.parametrize(
-    ("start", "stop", "tier"),
-    [(0, 2, "full"), (9, 10, "full"), (3, 8, "partial"), (0, 6, "none")],
+    ("rule", "words"), [("one[1][0] / one[1][1]", "by saving per ms"), ("one[1][0]", "the largest savings")]
 )
-def test_layers_left_in_float(reference_plan, network, good, layers, start, stop, tier):
-    plan = build(insert_qdq(network, good, exclude=layers[start:stop]), RECIPE, backend="tensorrt_rtx")
-    outcome = LAB._kernels(plan, reference_plan)
-    assert (outcome.tier, outcome.points) == (tier, {"full": 2, "partial": 1, "none": 0}[tier])
-    assert f"{10 - stop + start} of 10 layers" in outcome.message
-    if tier != "full":
-        assert layers[start] in outcome.message and "both of its inputs" in outcome.hint
+def test_simple_rules_for_the_budget_are_named(rule, words, tmp_path):
+    (tmp_path / "budget.py").write_text(_by(rule))
+    outcome = examined(tmp_path, "budget")
+    assert outcome.points == 0 and words in outcome.message and "set" in outcome.hint + "sets", outcome.message
 
 
-def test_small_layers_in_int8_beside_the_float_network(submission, network, layers, good):
-    """A cheat: INT8 layers that compute next to nothing prove the label, while the network itself stays float."""
-    model, before = copy.deepcopy(network), "image"
-    for node in model.graph.node:
-        node.output[:] = ["true_logits" if name == "logits" else name for name in node.output]
-    model.graph.initializer.append(numpy_helper.from_array(np.full((1, 1, 1, 1), 1e-6, np.float32), "tiny"))
-    for index in range(12):
-        model.graph.node.append(helper.make_node("Conv", [before, "tiny"], [f"decoy{index}"], name=f"decoy{index}"))
-        before = f"decoy{index}"
-    model.graph.node.append(helper.make_node("GlobalAveragePool", [before], ["mean"], name="mean"))
-    model.graph.node.append(helper.make_node("Flatten", ["mean"], ["flat"], name="flat"))
-    model.graph.node.append(helper.make_node("Add", ["true_logits", "flat"], ["logits"], name="add"))
-    ranges = {**good, **{f"decoy{index}": 1.0 for index in range(12)}}
-    examined = submission(model=insert_qdq(model, ranges, exclude=layers))
-    assert tiers(examined) == {"calibrator": "full", "sqnr": "none", "kernels": "none", "speed": "none"}, examined.outcomes
-    assert "of 22 layers" in examined.outcomes[2].message
+@pytest.mark.parametrize(
+    ("level", "workspace", "points"), [(2, 1, 1), (3, 1, 0), (0, 1, 0), (5, 1, 0), (2, 16, 0.5), (2, 1024, 0.5), (2, 8, 0.5)]
+)
+def test_recipe(level, workspace, points, tmp_path):
+    Recipe(optimization_level=level, workspace_mib=workspace).save(tmp_path / "recipe.toml")
+    outcome = examined(tmp_path, "recipe")
+    assert outcome.points == points, outcome.message
 
 
-def test_smaller_network_scores_nothing(submission):
-    """A cheat: the small classifier reads digits as well and is several times as fast."""
-    small = export_onnx(classifier("small"), opset=17)
-    examined = submission(model=insert_qdq(small, dict.fromkeys(activations(small), 5.0)), only="speed")
-    assert (tiers(examined), examined.points) == (dict.fromkeys(("sqnr", "kernels", "speed"), "none"), 0)
-    assert "another network" in examined.outcomes[1].message
+def test_a_recipe_that_cannot_be_read(tmp_path):
+    (tmp_path / "recipe.toml").write_text("optimization_level = 9\n")
+    assert examined(tmp_path, "recipe").points == 0
 
 
-def without_activation_pairs(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Only the weights stay quantized."""
-    changed, constants = copy.deepcopy(model), {initializer.name for initializer in model.graph.initializer}
-    source = {node.output[0]: node.input[0] for node in changed.graph.node if node.op_type == "QuantizeLinear"}
-    source = {result: tensor for result, tensor in source.items() if tensor not in constants}
-    renamed = {node.output[0]: source[node.input[0]] for node in changed.graph.node if node.input[0] in source}
-    kept = [node for node in changed.graph.node if node.output[0] not in source and node.output[0] not in renamed]
-    for node in kept:
-        node.input[:] = [renamed.get(name, name) for name in node.input]
-    del changed.graph.node[:]
-    changed.graph.node.extend(kept)
-    return changed
+# Cheats
 
 
-def test_quantized_weights_alone_are_no_int8_engine(submission, network, good):
-    examined = submission(model=without_activation_pairs(insert_qdq(network, good)), only="kernels")
-    assert {outcome.tier for outcome in examined.outcomes} == {"none"}
-    assert "0 of 10 layers" in examined.outcomes[0].message and "both of its inputs" in examined.outcomes[0].hint
+def test_nothing_of_the_device_is_in_the_learners_process(tmp_path):
+    (tmp_path / "timing.py").write_text(made.LOOKS_AROUND)
+    assert examined(tmp_path, "timing").points == 0
 
 
-def test_a_layer_with_the_name_of_an_int8_kernel_is_no_int8_layer(submission, network, good):
-    """A cheat: each kernel that expands INT8 weights lends its name to a float convolution."""
-    model = without_activation_pairs(insert_qdq(network, good))
-    names = [kernel.name for kernel in build(model, RECIPE, backend="tensorrt_rtx").layers.kernels if not kernel.inputs]
-    convolutions = [node for node in model.graph.node if node.op_type == "Conv"]
-    assert len(names) == len(convolutions) == 9
-    for node, name in zip(convolutions, names, strict=True):
-        node.name = name
-    examined = submission(model=model, only="kernels")
-    assert {outcome.tier for outcome in examined.outcomes} == {"none"}
-    assert "0 of 10 layers" in examined.outcomes[0].message
+def test_a_cache_in_a_global_variable_is_none(tmp_path):
+    (tmp_path / "timing_cache.py").write_text(made.IN_A_GLOBAL)
+    outcome = examined(tmp_path, "cache")
+    assert outcome.points == 0 and "an empty cache did not measure again" in outcome.message
 
 
-def test_reference_without_int8_layers_is_the_examiners_fault(reference_plan):
-    empty = dataclasses.replace(reference_plan, layers=type(reference_plan.layers)())
-    with pytest.raises(ExaminerFault, match="no INT8 layer"):
-        LAB._kernels(reference_plan, empty)
+@pytest.mark.parametrize("name", ["SAVES_WITHOUT_READING", "READS_AT_FIRST", "READS_WHAT_IT_HAS_NOT_LOADED"])
+def test_save_must_read_what_another_build_wrote(name, tmp_path):
+    (tmp_path / "timing_cache.py").write_text(reference.CACHE + getattr(made, name))
+    outcome = examined(tmp_path, "cache")
+    assert outcome.points == 1.5 and "entries of one of them are lost" in outcome.message, outcome.message
 
 
-# ---- what is rejected before anything runs
+@contextmanager
+def _listed(alive: list[str], *, files: dict | None = None, disk_bytes: int | None = None) -> Iterator[Any]:
+    alive.append("process")
+    yield SimpleNamespace(content=lambda path: "the file")
+    alive.pop()
 
 
-def test_float_engine_that_is_called_int8(submission, network):
-    """A cheat: the label alone."""
-    examined = submission(model=network, only="sqnr")
-    assert tiers(examined) == dict.fromkeys(("sqnr", "kernels", "speed"), "none")
-    assert "none of" in examined.outcomes[0].message and "Q/DQ pairs" in hint(examined, "sqnr")
+def test_a_restart_leaves_no_process_behind():
+    """A cheat: each process holds memory, and its threads run on while later processes are judged."""
+    alive: list[str] = []
+    with ExitStack() as stack:
+        stage = cache_builds.Stage(partial(_listed, alive), stack)
+        for _ in range(3):
+            stage.restart()
+            assert len(alive) == 1
+        other = stage.another()
+        for one in (stage, other, stage):
+            one.restart()
+            assert len(alive) == 2
+    assert not alive
 
 
-def test_float_engine_that_is_called_float(submission, network):
-    """A cheat: without any quantization there is no quantization noise."""
-    examined = submission(model=network, text=RECIPE.model_copy(update={"precision": "fp32"}).dumps(), only="sqnr")
-    assert examined.points == 0
-    assert 'asks for "int8"' in examined.outcomes[0].message
+@pytest.mark.parametrize("work", ["threading.Thread(target=spin, daemon=True).start()", "os.fork() or spin()"])
+def test_nothing_of_a_process_runs_after_its_restart(work, tmp_path):
+    trace, first, file = tmp_path / "trace", tmp_path / "first", tmp_path / "timing_cache.py"
+    spin = f"def spin():\n    while True:\n        open({str(trace)!r}, 'a').write('x')\n        time.sleep(0.001)\n"
+    file.write_text(f"import os, threading, time\n{spin}if os.path.exists({str(first)!r}):\n    {work}\n")
+    first.touch()
+    with ExitStack() as stack:
+        stage = cache_builds.Stage(partial(started, file, None), stack)
+        first.unlink()
+        time.sleep(0.2)
+        stage.restart()
+        size = trace.stat().st_size
+        time.sleep(0.2)
+        assert size == trace.stat().st_size > 0
 
 
-def test_asymmetric_zero_points_are_rejected(submission, network, good):
-    model = insert_qdq(network, good)
-    (zero_point,) = (i for i in model.graph.initializer if i.name == "image/zero_point")
-    zero_point.CopyFrom(numpy_helper.from_array(np.array(-128, np.int8), zero_point.name))
-    examined = submission(model=model, only="kernels")
-    assert examined.points == 0
-    assert "every zero point is 0" in hint(examined, "kernels")
+FULL_DISKS = ("RAISES_ITS_LIMIT", "LETS_ANOTHER_WRITE", "A_FILE_WITHOUT_A_NAME", "ANSWERS_FOR_THE_FILE")
 
 
-@pytest.mark.parametrize("change", hostile.CHANGES, ids=lambda change: change.__name__)
-def test_hostile_model_is_one_short_line(submission, network, good, change):
-    examined = submission(model=hostile.changed(insert_qdq(network, good), change), only="sqnr")
-    assert tiers(examined)["sqnr"] == "none"
-    for outcome in examined.outcomes:
-        assert len(outcome.message.splitlines()) == 1 and len(outcome.message) < 1200, outcome
-    json.dumps(dict(examined.figures), allow_nan=False)
+@pytest.mark.parametrize("name", FULL_DISKS)
+def test_a_full_disk_is_full_for_every_process_of_a_file(name, tmp_path):
+    (tmp_path / "timing_cache.py").write_text(reference.CACHE + getattr(made, name))
+    outcome = examined(tmp_path, "cache")
+    assert outcome.points == 1.5 and "The disk was full while `save` wrote: 39 of 39 entries" in outcome.message, (
+        outcome.message
+    )
 
 
-@pytest.mark.parametrize("text", ["precison = 'int8'", "precision = 'int9'", "[[profile]]\nimage = 3", "\x00"])
-def test_broken_recipe_is_one_line(submission, text):
-    examined = submission(text=text, only="kernels")
-    assert examined.points == 0
-    assert all("\n" not in outcome.message for outcome in examined.outcomes)
+def test_the_reference_cannot_be_imported(tmp_path):
+    (tmp_path / "timing.py").write_text(made.TAKES_THE_REFERENCE)
+    outcome = examined(tmp_path, "timing")
+    assert outcome.points == 0 and "may import numpy and Python's own modules" in outcome.message
 
 
-# ---- the recording
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("while True: pass", "did not finish within"),
+        ("import os; os._exit(0)", "its process ended without an answer"),
+        ("import sys; sys.exit('no')", "fastest failed: line 2: SystemExit no"),
+        ("print('hello'); input()", "EOFError"),
+        ("return {1: object()}", "TypeError"),
+        ("return 'x' * (1 << 22), 1", "more than 1,048,576 bytes"),
+        ("return tactics[0], float('nan')", "expected (name of a tactic, ms)"),
+        ("return tactics[0], True", "expected (name of a tactic, ms)"),
+        ("return [], 1", "expected (name of a tactic, ms)"),
+        ("run()", "other arguments than the task names"),
+        ("run([])", "has no tactic '[]'"),
+        (
+            "\n try:\n  while True: run(tactics[0])\n except RuntimeError:\n  return tactics[0], 1.0",
+            "more runs than the budget",
+        ),
+        ("\n while True:\n  try: run(tactics[0])\n  except RuntimeError: pass", "calls back more than"),
+    ],
+)
+def test_what_a_function_may_do_to_its_judge(body, words, tmp_path, monkeypatch):
+    monkeypatch.setattr("course_lib.labs.framework.guest.TIME_LIMIT_S", 2.0 if "pass" in body[:17] else 30.0)
+    (tmp_path / "timing.py").write_text(f"def fastest(tactics, run, budget):\n {body}\n")
+    outcome = examined(tmp_path, "timing")
+    assert outcome.points == 0 and words in outcome.message, outcome.message
 
 
-def test_recording_is_what_the_story_says():
-    scans = calibration_scans()
-    assert (scans.dtype, scans.shape) == (np.uint16, (1000, 1, 32, 32))
-    overdriven, stuck, inverted = faulty_scans()
-    highest = scans.reshape(1000, -1).max(1)
-    assert sorted(np.flatnonzero(highest > 2 * FULL_INK)) == sorted((overdriven, stuck))
-    ink = (scans / FULL_INK).reshape(1000, -1).mean(1)
-    assert set(np.argsort(ink)[-3:]) == {overdriven, stuck, inverted}
-    scans[:] = 0
-    assert calibration_scans().any()
+def test_what_is_sent_and_called_back(tmp_path):
+    (tmp_path / "choice.py").write_text(
+        "import numpy as np\ndef twice(x, f, path):\n    path.write_text('ab')\n"
+        "    return np.array([f(x), f(np.int64(2))]), {3}, path.name\n"
+    )
+    with started(tmp_path / "choice.py", None) as learner:
+        assert learner.call("twice", 1, lambda x: 10 * x, PathIn("a.txt")) == [[10, 20], [3], "a.txt"]
+        assert learner.exists(PathIn("a.txt")) and not learner.exists(PathIn("b.txt"))
+        learner.cut(PathIn("a.txt"))
+        assert learner.content(PathIn("a.txt")) == "YQ==" and learner.content(PathIn("b.txt")) is None
+        assert isinstance(learner.call("twice", 1, 2, PathIn("a.txt")), Failed)
+        assert "defines no function thrice" in learner.call("thrice").line
+
+
+# The judge's own answers
+
+
+def test_the_least_latency_is_that_of_every_choice():
+    rng = np.random.default_rng(5)
+    for formats in (False, True):
+        layers, between = recorded_tables.table(rng, 7, 4, formats=formats)
+        asked = choosing.Question(layers, between, 8)
+        picks = itertools.product(range(4), repeat=7)
+        allowed = (pick for pick in picks if all(asked.fits(index, place) for index, place in enumerate(pick)))
+        assert asked.least == pytest.approx(min(map(asked.latency, allowed)))
+
+
+def test_the_simple_rules_are_never_enough_for_the_budget():
+    for seed in range(5):
+        for asked in measuring.questions(np.random.default_rng(seed)):
+            assert asked.budget > 0 and all(asked.saving(rule(asked)) < asked.most for _, rule, _ in measuring._MISTAKES)
+
+
+def test_a_device_has_the_disturbances_that_it_names():
+    rng = np.random.default_rng(1)
+    tactics = problem(0.04, rng)
+    name = next(iter(tactics.true_ms))
+    times = np.array(
+        [[device.run(name) for _ in range(device.budget)] for device in (Device(tactics.true_ms, rng) for _ in range(50))]
+    )
+    ratios = times / tactics.true_ms[name]
+    assert ratios[:, 0].min() > 2 and np.median(ratios[:, 40:]) < 1.03
+    assert (ratios[:, 40:] > 1.2).mean() > 0.08
+    assert sorted(tactics.true_ms.values())[3] >= 1.049 * tactics.best_ms
+
+
+def test_the_record_has_one_best_recipe():
+    totals = {level: seconds + settings.RUNS * ms / 1e3 for level, (seconds, ms) in recorded_tables.levels().items()}
+    first, second = sorted(totals.values())[:2]
+    assert min(totals, key=totals.get) == reference.OPTIMIZATION_LEVEL and second > 1.01 * first
+    assert len(recorded_tables.recorded_layers()) > 50
+
+
+@pytest.mark.parametrize(
+    ("value", "right"),
+    [
+        ({}, True),
+        ({"key": ["tactic", 0.5]}, True),
+        ({"key": ["tactic", True]}, False),
+        ({"key": ["tactic"]}, False),
+        ([], False),
+    ],
+)
+def test_what_has_the_form_of_a_cache(value, right):
+    assert cache_builds.is_cache(value) == right
+
+
+# What the notebook uses
+
+
+def test_figures():
+    drawn = figures.draw_runs([("a", 1.0), ("b", 2.0), ("a", 1.1)], "Runs")
+    assert drawn.axes[0].get_xlabel() == "number of the run" and drawn.axes[0].get_title() == "Runs"
+    drawn = figures.draw_levels(recorded_tables.levels(), 1000, "Levels")
+    assert drawn.axes[0].get_xlabel() == "time (s)" and len(drawn.axes[0].patches) == 12
+
+
+def test_tables_are_plain_values():
+    json.dumps(recorded_tables.table(np.random.default_rng(1), 3, 4, formats=True))

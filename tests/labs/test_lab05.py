@@ -1,436 +1,439 @@
-"""Lab 05 against its reference, mistakes that learners make, and cheats for its metric."""
+"""Lab 05 against its reference, mistakes that learners make, and cheats for its metrics."""
 
 from __future__ import annotations
 
+import copy
+import dataclasses
+import itertools
 import json
 from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
-import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from onnx import helper, numpy_helper
 
-from course_lib import labs, style
-from course_lib.benchmark import Comparison, Measurement
-from course_lib.engines import build, load
-from course_lib.errors import CourseError
+from course_lib import labs
+from course_lib._util.cpu_int8 import session_options
+from course_lib.engines import build
+from course_lib.errors import ExaminerFault
+from course_lib.grading.isolation import sandbox
+from course_lib.grading.judge.judging import judge
 from course_lib.labs import Examination, Examiner
-from course_lib.labs.lab05_dynamic_shapes import account as lab05_account
-from course_lib.labs.lab05_dynamic_shapes import figures as lab05_figures
-from course_lib.labs.lab05_dynamic_shapes import search, service, traffic
-from course_lib.labs.lab05_dynamic_shapes.lab import DynamicShapes, _recipe
-from course_lib.labs.lab05_dynamic_shapes.service import Service, bill, profile, recipe
-from course_lib.labs.lab05_dynamic_shapes.traffic import LARGEST
+from course_lib.labs.lab05_calibration import lab
+from course_lib.labs.lab05_calibration import reference as lab05_reference
+from course_lib.labs.lab05_calibration.data import FULL_INK, calibration_scans, faulty_scans
+from course_lib.labs.lab05_calibration.judge.answer_quality import Quality, quality
+from course_lib.models import classifier, export_onnx, fresh_digits
+from course_lib.precision import (
+    EntropyCalibrator,
+    MinMaxCalibrator,
+    MSECalibrator,
+    PercentileCalibrator,
+    activations,
+    cpu_features,
+    insert_qdq,
+    lowering_helps,
+)
 from course_lib.recipe import Recipe
-from tests.labs.quick import tiers
+from tests.labs.quick import Quick, tiers
+from tests.labs.submissions import hostile
 from tests.labs.untouched import leave_untouched
 
 LAB = labs.find("lab05")
-assert isinstance(LAB, DynamicShapes)
-YESTERDAY = traffic.yesterday().counts()
-BEST = ((2, 36), (9, 96), LARGEST)  # the reference's boxes
+RECIPE = lab05_reference.recipe()
+needs_vnni = pytest.mark.skipif(not lowering_helps(), reason=f"no 8-bit dot products among {len(cpu_features())} CPU features")
 
 
-class Modeled:
-    """An engine that takes so long as its shape has tokens, give or take 2 %."""
-
-    def __init__(self, faster: float = 1.0) -> None:
-        self.faster, self.rng = faster, np.random.default_rng(0)
-
-    def time_ms(self, feeds) -> float:
-        batch, length = feeds["mask"].shape
-        return (60 + batch * length) / 20 / self.faster * self.rng.normal(1, 0.02)
+@pytest.fixture(scope="module")
+def network() -> onnx.ModelProto:
+    return lab05_reference.observed()[0]
 
 
-def modeled_race(self, model, examiner, recipe, plan, hidden):
-    """The race of the lab, run by engines whose times are known."""
-    best = service.recipe(*search.cheapest(search.by_tokens(), hidden))
-    optimum = bill(best, hidden)
-    services = {
-        "eager": Service(Modeled(0.9), [LARGEST], [1.0]),
-        "one profile": Service(Modeled(), [LARGEST], [1.0]),
-        "reference": Service(Modeled(), service.boxes(best), optimum.shares),
-        "yours": Service(Modeled(), service.boxes(recipe), bill(recipe, hidden).shares),
-    }
-    feeds = service.batch(np.random.default_rng(0), (64, 512))
-    latencies = {name: np.array([one.time_ms(feeds) for _ in range(30)]) for name, one in services.items()}
-    return Comparison("eager", {name: Measurement(times) for name, times in latencies.items()}, {}, 0.0, "precise"), optimum
+@pytest.fixture(scope="module")
+def seen():
+    """Over all scans, the faulty ones included."""
+    return lab05_reference.observed(clean=False)[1]
+
+
+@pytest.fixture(scope="module")
+def layers(network) -> list[str]:
+    """Names of the ten layers with weights, in the network's order."""
+    return [node.name for node in network.graph.node if node.op_type in ("Conv", "Gemm")]
+
+
+@pytest.fixture(scope="module")
+def good(network, layers):
+    """The reference's ranges, and some for the tensors that are shortcuts where layers stay in float."""
+    spared = [activations(network, exclude=layers[start:stop]) for start in range(10) for stop in range(start, 11)]
+    return {**dict.fromkeys(itertools.chain(*spared), 5.0), **lab05_reference.observed()[1].ranges(MinMaxCalibrator())}
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("reference")
+    LAB.write_reference(folder)
+    return folder
 
 
 @pytest.fixture
-def submission(tmp_path, monkeypatch):
-    """Examine a recipe with a true account, timed by engines that are modeled; built by NVIDIA's compiler where a test asks for it."""
-    monkeypatch.setattr(DynamicShapes, "_race", modeled_race)
+def submission(tmp_path, reference, monkeypatch):
+    """Examine a submission that is right except for what is given; images are few, to be quick."""
+    monkeypatch.setattr(lab, "FRESH_IMAGES", 64)
 
-    def examine(given: Recipe | str, *, account: object = None, only: str | None = None, built: bool = False) -> Examination:
-        if not built:
-            monkeypatch.setattr(Examiner, "build", lambda self, model, recipe: None)
-        text = given if isinstance(given, str) else given.dumps()
-        (tmp_path / "recipe.toml").write_text(text)
-        if account is None:
-            truth = bill(given, YESTERDAY) if isinstance(given, Recipe) else None
-            account = {"shares": truth.shares, "padding": truth.padding} if truth else {}
-        (tmp_path / "account.json").write_text(account if isinstance(account, str) else json.dumps(account))
-        return LAB.examine(tmp_path, Examiner(seed=1), only=only)
+    def examine(
+        *,
+        model: onnx.ModelProto | None = None,
+        text: str | None = None,
+        source: str | None = None,
+        only: str | None = None,
+    ) -> Examination:
+        for name in LAB.artifacts:
+            (tmp_path / name).write_bytes((reference / name).read_bytes())
+        if model is not None:
+            (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
+        if text is not None:
+            (tmp_path / "recipe.toml").write_text(text)
+        if source is not None:
+            (tmp_path / "calibrator.py").write_text(source)
+        return LAB.examine(tmp_path, Quick(measure_s=3), only=only)
 
     return examine
 
 
-def said(examined: Examination, task: str) -> str:
-    return next(f"{outcome.message} {outcome.hint}" for outcome in examined.outcomes if outcome.task.id == task)
+def hint(examined: Examination, task: str) -> str:
+    return next(outcome.hint for outcome in examined.outcomes if outcome.task.id == task)
 
 
-# ---- the reference and other right answers
+# ---- whole submissions
 
 
-@pytest.mark.slow
-def test_reference_has_full_marks(tmp_path):
-    LAB.write_reference(tmp_path)
-    examined = LAB.examine(tmp_path, Examiner(measure_s=12))
-    assert tiers(examined) == {"cover": "full", "account": "full", "cost": "full"}, examined.outcomes
-    assert examined.points == examined.max_points == 10
-    assert 0.9 <= examined.figures["saving"] <= 1.1
+def test_the_judge_gives_the_reference_full_marks(reference):
+    """In the sandbox, where there is one."""
+    verdict = judge(LAB, reference, trusted=bool(sandbox.problem()))
+    assert not verdict.fault, verdict.fault
+    assert tiers(verdict) == dict.fromkeys(("calibrator", "sqnr", "kernels", "speed"), "full"), verdict.outcomes
+    assert (verdict.score, verdict.max_score) == (10, 10)
+    assert 39 <= verdict.figures["sqnr_db"] <= 43
+    if lowering_helps():
+        assert verdict.comparison.speedups["yours"].median >= 2
 
 
-def test_the_untouched_release_has_none(tmp_path):
+@pytest.mark.parametrize(("low", "high", "missing"), [(4, 4, 1), (1, 1, 2), (1, 31, 32), (2, 32, 1)])
+def test_a_profile_that_leaves_batches_of_the_service_out_has_no_engine(submission, low, high, missing):
+    shapes = {bound: (batch, 1, 32, 32) for bound, batch in (("min", low), ("opt", high), ("max", high))}
+    examined = submission(text=Recipe(precision="int8", profiles=[{"image": shapes}]).dumps(), only="sqnr")
+    assert {*tiers(examined).values()} == {"none"}
+    assert f"does not accept a batch of {missing}: the service sends 1 to 32" in str(examined.outcomes[0].message)
+    assert "`service` accepts batches from 1 to 32" in hint(examined, "sqnr")
+
+
+def test_nothing_handed_in_has_none(tmp_path):
+    examined = LAB.examine(tmp_path, Examiner())
+    assert examined.points == 0 and examined.max_points == 10
+    assert [outcome.message.split(" is missing")[0] for outcome in examined.outcomes] == ["calibrator.py", *["model.onnx"] * 3]
+    assert all(outcome.hint for outcome in examined.outcomes)
+
+
+def test_untouched_release_has_none(tmp_path):
     leave_untouched(LAB.name, tmp_path)
     examined = LAB.examine(tmp_path, Examiner())
-    assert (examined.points, examined.max_points) == (0, 10), examined.outcomes
-
-
-@pytest.mark.parametrize("boxes", [BEST, ((2, 32), (9, 104), LARGEST), ((3, 32), (8, 128), LARGEST)])
-def test_more_than_one_choice_is_right(submission, boxes):
-    assert tiers(submission(recipe(*boxes))) == {"cover": "full", "account": "full", "cost": "full"}
-
-
-def test_profiles_side_by_side_are_as_good_as_nested_ones(submission):
-    tiles = Recipe(profiles=(profile((16, 32)), profile((9, 128), (1, 33)), profile(LARGEST, (10, 33))))
-    examined = submission(tiles, built=True)
-    assert tiers(examined)["cover"] == "full" and tiers(examined)["account"] == "full"
-
-
-# ---- mistakes
-
-
-def test_mistake_one_profile_for_everything(submission):
-    examined = submission(recipe(LARGEST))
-    assert tiers(examined) == {"cover": "full", "account": "full", "cost": "none"}
-    assert "cause most of the padding" in said(examined, "cost")
-
-
-def test_mistake_the_largest_profile_first(submission):
-    """It accepts everything, so the others never see a batch; the account that assumes the best fit is wrong as well."""
-    right = bill(recipe(*BEST), YESTERDAY)
-    wrong = {"shares": right.shares[::-1], "padding": right.padding}
-    examined = submission(recipe(*BEST[::-1]), account=wrong)
-    assert tiers(examined) == {"cover": "full", "account": "none", "cost": "none"}
-    assert "first profile that accepts it" in said(examined, "account")
-
-
-def test_mistake_only_the_most_frequent_shapes_are_spared(submission):
-    examined = submission(recipe((1, 12), (1, 24), LARGEST))
-    assert tiers(examined)["cost"] == "none"
-    assert "padding" in said(examined, "cost")
-
-
-def test_half_of_the_way_is_worth_half(submission):
-    examined = submission(recipe((4, 32), LARGEST))
-    assert tiers(examined)["cost"] == "partial" and examined.points == 7.5
-
-
-def test_mistake_a_gap_between_two_profiles(submission):
-    examined = submission(Recipe(profiles=(profile((16, 32)), profile(LARGEST, (1, 40)))))
-    assert tiers(examined) == {"cover": "none", "account": "full", "cost": "none"}
-    assert "such as 1 x 33" in said(examined, "cover") and "the cost is not measured" in said(examined, "cost")
-
-
-def test_an_account_of_an_empty_day_is_none(submission):
-    examined = submission(Recipe(profiles=(profile((16, 512), (16, 512)),)))
-    assert examined.points == 0 and "rejects 100 % of yesterday's batches" in said(examined, "account")
-
-
-def test_the_share_of_a_single_profile_is_no_finding(submission):
-    examined = submission(recipe(LARGEST), account={"shares": [1.0], "padding": 0.1}, only="account")
-    assert tiers(examined) == {"account": "none"}
-
-
-@pytest.mark.parametrize(
-    ("boxes", "shares"),
-    [
-        ((LARGEST, LARGEST, LARGEST), [1.0, 0.0, 0.0]),
-        (((1, 1), (1, 2), LARGEST), [0.0, 0.0, 1.0]),
-        (((1, 2), (1, 3), LARGEST), [0.005, 0.005, 0.99]),
-    ],
-)
-def test_shares_that_need_no_account_are_no_finding(submission, boxes, shares):
-    """A cheat: one profile takes everything or nearly everything, so that the shares are known."""
-    examined = submission(recipe(*boxes), account={"shares": shares, "padding": 0}, only="account")
-    assert tiers(examined) == {"account": "none"} and "Not right yet: padding" in said(examined, "account")
-
-
-def test_mistake_tuned_to_the_longest_of_yesterday(submission):
-    """What yesterday did not hold comes today."""
-    seen = np.argwhere(YESTERDAY).max(axis=0) + 1
-    narrow = (int(seen[0]) - 1, int(seen[1]))
-    examined = submission(recipe((2, 36), narrow))
-    assert tiers(examined)["cover"] != "full" and tiers(examined)["cost"] == "none"
-    assert "Which corner is left out?" in said(examined, "cover")
-
-
-def test_mistake_four_profiles(submission):
-    examined = submission(recipe((1, 16), *BEST))
-    assert examined.points == 0 and "has 4 profiles; the service takes 1 to 3" in said(examined, "cover")
-
-
-def test_mistake_the_mask_has_other_bounds_than_the_tokens(submission):
-    text = (
-        recipe(*BEST)
-        .dumps()
-        .replace("max = [16, 128] }", "max = [16, 64] }")
-        .replace("opt = [16, 128], max", "opt = [16, 64], max")
-    )
-    examined = submission(text, account={"shares": [0.5, 0.4, 0.1], "padding": 0.7}, built=True)
-    assert tiers(examined)["cover"] != "full" and tiers(examined)["cost"] == "none", examined.outcomes
-
-
-def test_mistake_the_mask_is_forgotten(submission):
-    text = "\n".join(line for line in recipe(*BEST).dumps().splitlines() if not line.startswith("mask"))
-    examined = submission(text, account={"shares": [0.5, 0.4, 0.1], "padding": 0.7}, built=True)
-    assert examined.points == 0 and "names both inputs" in said(examined, "cover")
-
-
-def test_mistake_padding_counted_in_batches(submission):
-    right = bill(recipe(*BEST), YESTERDAY)
-    examined = submission(recipe(*BEST), account={"shares": right.shares, "padding": 0.3}, only="account")
-    assert tiers(examined) == {"account": "partial"} and "b * s of them are text" in said(examined, "account")
-
-
-@pytest.mark.parametrize(
-    ("account", "complaint"),
-    [
-        ("no JSON", "is not JSON"),
-        ("[" * 4000, "is not JSON"),
-        ("[]", "needs exactly the keys"),
-        ({"shares": [1.0], "padding": 0.5}, "expected 3 numbers"),
-        ('{"shares": [NaN, 0, 1], "padding": 0.5}', "expected 3 numbers"),
-        ({"shares": [0.5, 0.5, 0], "padding": "much"}, "padding: expected a number"),
-        ({"shares": [0.5, 0.5, 0], "padding": True}, "padding: expected a number"),
-        ({"shares": [0.5, 0.5, 10**400], "padding": 0.5}, "expected 3 numbers"),
-    ],
-)
-def test_an_account_that_is_none(submission, account, complaint):
-    examined = submission(recipe(*BEST), account=account, only="account")
-    assert tiers(examined) == {"account": "none"} and complaint in said(examined, "account")
-
-
-@pytest.mark.parametrize(("claimed", "right"), [(0.9953, True), (1.0, False), (0.994, False)])
-def test_where_nearly_all_is_padding_nearly_all_is_not_an_answer(claimed, right):
-    """A box of 64 x 512 leaves half a percent of text, which everybody can name."""
-    found = lab05_account.judge(lab05_account.Account((1.0,), claimed), service.Bill((1.0,), 0.0, 0.9953))
-    assert found == {"shares": True, "padding": right}
-
-
-def test_files_that_are_missing(tmp_path):
-    assert all("recipe.toml is missing" in outcome.message for outcome in LAB.examine(tmp_path, Examiner()).outcomes)
-    recipe(*BEST).save(tmp_path / "recipe.toml")
-    assert "account.json is missing" in LAB.examine(tmp_path, Examiner(), only="account").outcomes[0].message
-
-
-# ---- cheats
-
-
-def test_cheat_profiles_that_hold_exactly_the_recorded_traffic(submission):
-    """Without the contract's largest shape there is less to pad to, until another day comes."""
-    longest = int(np.argwhere(YESTERDAY.sum(axis=0)).max()) + 1
-    examined = submission(recipe((2, 36), (9, longest), (13, longest)))
-    assert tiers(examined)["cost"] == "none" and "rejected" in said(examined, "cost")
-
-
-@pytest.mark.parametrize("precision", ["int8", "fp16"])
-def test_cheat_a_faster_type(submission, precision):
-    examined = submission(f'precision = "{precision}"\n' + recipe(*BEST).dumps())
-    assert examined.points == 0 and "compared in fp32" in said(examined, "cover")
-
-
-def test_cheat_a_shape_larger_than_the_machine(submission):
-    examined = submission(recipe((2, 36), (1 << 30, 1 << 30)))
-    assert examined.points == 0 and "no batch is larger than 16 x 128" in said(examined, "cover")
-
-
-@pytest.mark.parametrize("box", [(64, 512), (32, 512), (64, 129), (16, 513), (65, 1)])
-def test_cheat_a_shape_that_takes_gigabytes(submission, box):
-    examined = submission(recipe((2, 36), box))
-    assert examined.points == 0 and "expected at most 8192 tokens" in said(examined, "cover")
-
-
-@pytest.mark.parametrize("box", [(16, 512), (64, 128)])
-def test_a_profile_may_hold_four_times_the_contract(tmp_path, box):
-    recipe((2, 36), box).save(tmp_path / "recipe.toml")
-    assert service.boxes(_recipe(tmp_path))[-1] == box
-
-
-def test_cheat_inputs_that_the_network_does_not_have(submission):
-    text = recipe(*BEST).dumps().replace("mask", "musk")
-    assert submission(text, account={"shares": [1, 0, 0], "padding": 0}, built=True).points == 0
-
-
-# ---- the pieces
-
-
-def test_padding_does_not_change_an_answer(tmp_path):
-    LAB.write_model(tmp_path / "model.onnx")
-    engine = load(build(tmp_path / "model.onnx", recipe(LARGEST), backend="onnxruntime"))
-    rng = np.random.default_rng(0)
-    feeds = service.batch(rng, (3, 21))
-    padded = {"tokens": rng.random((16, 128, 32), dtype=np.float32), "mask": np.zeros((16, 128), np.float32)}
-    padded["tokens"][:3, :21], padded["mask"][:3, :21] = feeds["tokens"], 1
-    padded["mask"][3:, 0] = 1  # a text of nothing would divide by zero
-    alone, together = engine.infer(feeds)["logits"], engine.infer(padded)["logits"][:3]
-    np.testing.assert_allclose(together, alone, rtol=1e-3, atol=1e-3)
-
-
-def test_without_padding_it_is_the_encoder():
-    from course_lib.labs.lab05_dynamic_shapes.network import masked_encoder
-    from course_lib.models import encoder
-
-    tokens = torch.rand(2, 32, 32)
-    with torch.no_grad():
-        torch.testing.assert_close(masked_encoder()(tokens, torch.ones(2, 32)), encoder()(tokens))
-
-
-def test_the_exported_network_has_the_inputs_that_profiles_name(tmp_path):
-    LAB.write_model(tmp_path / "model.onnx")
-    graph = onnx.load(tmp_path / "model.onnx").graph
-    assert [one.name for one in graph.input] == ["tokens", "mask"] and [one.name for one in graph.output] == ["logits"]
-
-
-def test_traffic_keeps_the_contract_and_is_bursty_and_long_tailed():
-    day = traffic.one_day(seed=3)
-    assert day.batch.min() >= 1 and day.batch.max() <= 16 and day.length.min() >= 1 and day.length.max() <= 128
-    assert (np.diff(day.sent_s) > 0).all()
-    per_second = np.bincount(day.sent_s.astype(int), weights=day.batch)
-    assert per_second.var() > 10 * per_second.mean(), "a Poisson process would have them equal"
-    assert np.percentile(day.length, 99) > 5 * np.median(day.length)
-    assert len(day) > 5000 and (day.counts() > 0).sum() > 300
-
-
-def test_two_days_differ_and_one_seed_gives_one_day():
-    assert (traffic.one_day(1).counts() == traffic.one_day(1).counts()).all()
-    assert (traffic.one_day(None).counts() != traffic.one_day(None).counts()).any()
-
-
-@given(st.integers(0, 2**31), st.floats(0, 500))
-def test_no_other_choice_is_cheaper(seed, fixed):
-    """Against pricing by routing every shape, one by one, on random choices."""
-    rng = np.random.default_rng(seed)
-    counts = rng.poisson(0.3, LARGEST) * rng.integers(0, 50, LARGEST)
-    latency = search.by_tokens(fixed) * rng.uniform(1, 1.2)
-
-    def cost(boxes):
-        ordered = sorted(boxes, key=lambda box: latency[box[0] - 1, box[1] - 1])
-        taken = bill(recipe(*ordered), counts)
-        return sum(share * latency[b - 1, s - 1] for share, (b, s) in zip(taken.shares, ordered, strict=True))
-
-    if counts.sum() == 0:
-        return
-    best = cost(search.cheapest(latency, counts))
-    candidates = search.CANDIDATES
-    for _ in range(20):
-        i, j = rng.integers(0, len(candidates), 2)
-        assert best <= cost([candidates[i], candidates[j], LARGEST]) * (1 + 1e-9)
-
-
-def test_interpolation_goes_through_what_was_measured():
-    known = {(b, s): float(b * 3 + s) for b in (1, 8, 16) for s in (4, 64, 128)}
-    everywhere = search.interpolated(known)
-    assert everywhere.shape == LARGEST
-    for (b, s), value in known.items():
-        assert everywhere[b - 1, s - 1] == pytest.approx(value)
-    assert everywhere[3, 31] == pytest.approx(4 * 3 + 32), "bilinear is exact for a plane"
-    assert everywhere[0, 0] == known[1, 4], "constant beyond the grid"
-
-
-def test_the_first_profile_that_accepts_takes_a_batch():
-    nested = recipe((2, 32), (8, 64), LARGEST)
-    taken = service.routes(nested)
-    assert (taken[:2, :32] == 0).all() and taken[2, 31] == 1 and taken[7, 64] == 2 and taken[15, 127] == 2
-    assert service.boxes(nested) == [(2, 32), (8, 64), LARGEST]
-
-
-def test_the_bill_of_a_small_example():
-    counts = np.zeros(LARGEST, int)
-    counts[0, 9], counts[3, 19], counts[15, 127] = 6, 3, 1  # 1 x 10, 4 x 20, 16 x 128
-    paid = bill(recipe((2, 16), (4, 32)), counts)
-    assert paid.shares == (0.6, 0.3) and paid.rejected == 0.1
-    computed, text = 6 * 2 * 16 + 3 * 4 * 32, 6 * 10 + 3 * 80
-    assert paid.padding == pytest.approx(1 - text / computed)
-
-
-def test_the_bench_on_a_machine_where_profiles_cost_the_same(submission, monkeypatch):
-    """Nothing to grade is said, not guessed."""
-    monkeypatch.setattr(Modeled, "time_ms", lambda self, feeds: float(self.rng.normal(1, 0.01)))
-    examined = submission(recipe(*BEST))
-    assert tiers(examined)["cost"] == "inconclusive"
-    assert examined.points == 5 and "too little to tell profiles apart" in said(examined, "cost")
-
-
-def test_the_self_check_of_a_task_does_not_run_the_others(tmp_path, monkeypatch):
-    LAB.write_reference(tmp_path)
-    monkeypatch.setattr(DynamicShapes, "_race", None)
-    assert tiers(LAB.examine(tmp_path, Examiner(), only="cover")) == {"cover": "full"}
-    monkeypatch.setattr(Examiner, "build", None)
-    assert tiers(LAB.examine(tmp_path, Examiner(), only="account")) == {"account": "full"}
+    assert examined.points == 0
+    assert "still empty" in hint(examined, "calibrator")
+
+
+def test_min_max_on_the_faulty_scans(submission, network, seen):
+    """Right kernels, wrong answers: and a wrong engine has no speed."""
+    examined = submission(model=insert_qdq(network, seen.ranges(MinMaxCalibrator())))
+    assert tiers(examined) == {"calibrator": "full", "sqnr": "none", "kernels": "full", "speed": "none"}
+    assert examined.points == 5
+    assert "How many scans set it?" in hint(examined, "sqnr")
+    assert examined.figures["sqnr_db"] < 5
+
+
+@needs_vnni
+def test_copy_that_answers_otherwise_costs_the_speed_alone(submission, monkeypatch):
+    """A cheat: a model that is right as it stands and saves its work once it is lowered."""
+    monkeypatch.setattr(lab, "argmax_agreement", lambda model, lowered: 0.5)
+    examined = submission()
+    assert tiers(examined) == {"calibrator": "full", "sqnr": "full", "kernels": "full", "speed": "none"}
+    assert "keeps its answer for only 50 %" in examined.outcomes[-1].message
 
 
 @pytest.mark.slow
-def test_an_engine_with_other_answers_has_no_cost(tmp_path, monkeypatch):
-    """Nobody can hand one in here; a backend that computes wrongly would be found all the same."""
-    LAB.write_reference(tmp_path)
-    monkeypatch.setattr(DynamicShapes, "source", type(LAB.source)("course_lib.labs.lab05_dynamic_shapes.network:MaskedEncoder"))
-    examined = LAB.examine(tmp_path, Examiner(), only="cost")
-    assert tiers(examined)["cost"] == "none" and "are not PyTorch's" in said(examined, "cost")
+@needs_vnni
+def test_pairs_on_biases_cost_the_speed(submission, network, good):
+    model = insert_qdq(network, good)
+    for node in [node for node in model.graph.node if node.op_type in ("Conv", "Gemm")]:
+        bias = next(numpy_helper.to_array(i) for i in model.graph.initializer if i.name == node.input[2])
+        add_pair(model.graph, node.input[2], float(np.abs(bias).max()) / 127, [node])
+    examined = submission(model=model)
+    assert tiers(examined) == {"calibrator": "full", "sqnr": "full", "kernels": "full", "speed": "none"}, examined.outcomes
+    assert "on biases" in hint(examined, "speed")
 
 
-def test_paths_are_not_kept(tmp_path: Path):
-    """The lab writes the network beside nothing of the learner's."""
-    LAB.write_reference(tmp_path)
-    LAB.examine(tmp_path, Examiner(), only="cover")
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["account.json", "recipe.toml"]
+def test_without_vnni_the_points_for_speed_follow_the_layers(submission, network, good, layers, monkeypatch):
+    monkeypatch.setattr(lab, "lowering_helps", lambda: False)
+    monkeypatch.setattr(lab.lowering, "wanted", lambda examiner: True)
+    examined = submission(model=insert_qdq(network, good, exclude=layers[:3]), source="")
+    assert tiers(examined) == {"calibrator": "none", "sqnr": "full", "kernels": "partial", "speed": "partial"}
+    assert examined.points == 0 + 3 + 1 + 1
+    assert "no VNNI" in examined.outcomes[-1].message and examined.comparison is None
 
 
-def test_every_figure_has_axes_units_and_a_takeaway():
-    day = traffic.yesterday()
-    figures = [
-        lab05_figures.traffic(day),
-        lab05_figures.latency(search.by_tokens()),
-        lab05_figures.routed(YESTERDAY, BEST, "three boxes"),
-    ]
-    for figure in figures:
-        assert style.png(figure).startswith(b"\x89PNG")
-        assert all(axes.get_ylabel() and (axes.get_xlabel() or axes.get_label() == "<colorbar>") for axes in figure.axes)
-        assert figure.get_suptitle() or figure.axes[0].get_title()
+def add_pair(graph: onnx.GraphProto, tensor: str, scale: float, readers: list[onnx.NodeProto]) -> None:
+    """A Q/DQ pair for `tensor` in front of its readers."""
+    name = f"more/{tensor}"
+    graph.initializer.append(numpy_helper.from_array(np.array(scale, np.float32), f"{name}/scale"))
+    graph.initializer.append(numpy_helper.from_array(np.array(0, np.int8), f"{name}/zero_point"))
+    parameters = [f"{name}/scale", f"{name}/zero_point"]
+    place = min(index for index, node in enumerate(graph.node) if node in readers)
+    graph.node.insert(place, helper.make_node("QuantizeLinear", [tensor, *parameters], [f"{name}/q"], name=f"{name}/quantize"))
+    pair = helper.make_node("DequantizeLinear", [f"{name}/q", *parameters], [f"{name}/dq"], name=f"{name}/dequantize")
+    graph.node.insert(place + 1, pair)
+    for node in readers:
+        for position, read in enumerate(node.input):
+            if read == tensor:
+                node.input[position] = f"{name}/dq"
+
+
+# ---- SQNR: the same judgment, on engines in this process
+
+
+class InProcess:
+    """An engine without its own process."""
+
+    def __init__(self, model: onnx.ModelProto) -> None:
+        import onnxruntime
+
+        self._session = onnxruntime.InferenceSession(
+            model.SerializeToString(), session_options(), providers=["CPUExecutionProvider"]
+        )
+
+    def infer(self, feeds):
+        return {"logits": self._session.run(None, feeds)[0]}
+
+
+@pytest.fixture(scope="module")
+def judged(network, good):
+    """The quality of a model, on few images."""
+    fresh = fresh_digits(32, seed=11)
+
+    class Remembered(InProcess):
+        """It answers the same images again for every model that is judged."""
+
+        def infer(self, feeds):
+            known, key = self.__dict__.setdefault("known", {}), feeds["image"].tobytes()
+            if key not in known:
+                known[key] = super().infer(feeds)
+            return known[key]
+
+    eager, reference = Remembered(network), Remembered(insert_qdq(network, good))
+    return lambda model: quality(eager, reference, InProcess(model), fresh)
+
+
+def clean(rule):
+    return lambda network, seen: lab05_reference.observed()[1].ranges(rule)
+
+
+# ranges, tier, words of the hint
+RANGES = {
+    "min-max without the faulty scans": (clean(MinMaxCalibrator()), "full", ""),
+    "mean squared error without the faulty scans": (clean(MSECalibrator()), "full", ""),
+    "entropy without the faulty scans": (clean(EntropyCalibrator()), "full", ""),
+    "percentile 99.99 without the faulty scans": (clean(PercentileCalibrator(99.99)), "full", ""),
+    "percentile 99.95, the best that clips": (
+        lambda _, seen: seen.ranges(PercentileCalibrator(99.95)),
+        "partial",
+        "How many scans",
+    ),
+    "entropy": (lambda _, seen: seen.ranges(EntropyCalibrator()), "partial", ""),
+    "percentile 99.9": (lambda _, seen: seen.ranges(PercentileCalibrator(99.9)), "partial", "loses by clipping"),
+    "percentile a little low": (lambda _, seen: seen.ranges(PercentileCalibrator(99.8)), "none", "loses by clipping"),
+    "percentile too low": (lambda _, seen: seen.ranges(PercentileCalibrator(99)), "none", "loses by clipping"),
+    "percentile too high": (lambda _, seen: seen.ranges(PercentileCalibrator(99.99)), "none", "steps are too coarse"),
+    "mean squared error": (lambda _, seen: seen.ranges(MSECalibrator()), "none", "steps are too coarse"),
+    "min-max": (lambda _, seen: seen.ranges(MinMaxCalibrator()), "none", "steps are too coarse"),
+    "ink from 0 to 255": (
+        lambda _, seen: {name: 255 * amax for name, amax in seen.ranges(PercentileCalibrator(99.9)).items()},
+        "none",
+        "ink from 0 to 1",
+    ),
+    "scales so large that everything is 0": (lambda _, seen: dict.fromkeys(seen, 1e9), "none", "ink from 0 to 1"),
+}
+
+
+@pytest.mark.parametrize("name", RANGES)
+def test_ranges(judged, network, seen, name):
+    ranges, tier, words = RANGES[name]
+    found = judged(insert_qdq(network, ranges(network, seen)))
+    assert found.tier == tier, found
+    assert words in found.hint() and bool(found.hint()) == (tier != "full")
+
+
+def test_one_scale_for_all_channels_and_float_ends_are_right_as_well(judged, network, good, layers):
+    assert judged(insert_qdq(network, good, per_channel=False)).tier == "full"
+    assert judged(insert_qdq(network, good, exclude=[layers[0], layers[-1]])).tier == "full"
+
+
+def test_margins():
+    """What the thresholds say about figures that lie between two of the rules above."""
+    found = Quality(40, 40, 40, 0.99, 0.99, 1)
+    expected = ["full", "partial", "partial", "none"]
+    assert [dataclasses.replace(found, sqnr_db=db).tier for db in (35.1, 34.9, 26.1, 25.9)] == expected
+    assert [dataclasses.replace(found, accuracy=share).tier for share in (0.971, 0.969, 0.951, 0.949)] == expected
+    assert dataclasses.replace(found, sqnr_db=17, reference_sqnr_db=18).tier == "none"  # the floor holds whatever the reference
+
+
+def test_answers_without_numbers(network):
+    class Odd:
+        def infer(self, feeds):
+            return {"logits": np.full((len(feeds["image"]), 10), np.nan, np.float32)}
+
+    eager = InProcess(network)
+    found = quality(eager, eager, Odd(), fresh_digits(8, seed=1))
+    assert (found.tier, found.sqnr_db) == ("none", -120)
+    assert "NaN" in found.hint() and all(np.isfinite(value) for value in found.figures().values())
+
+
+# ---- layers
+
+
+@pytest.fixture(scope="module")
+def reference_plan(network, good):
+    return build(insert_qdq(network, good), RECIPE, backend="tensorrt_rtx")
 
 
 @pytest.mark.parametrize(
-    "returned",
-    [
-        {"shares": [0.75, 0.25], "padding": 0.5},
-        ((0.75, 0.25), 0.5),
-        (np.array([0.75, 0.25], np.float32), np.float32(0.5)),
-        {"shares": np.array([0.75, 0.25]), "padding": np.float64(0.5)},
-    ],
+    ("start", "stop", "tier"),
+    [(0, 2, "full"), (9, 10, "full"), (3, 8, "partial"), (0, 6, "none")],
 )
-def test_an_account_may_be_a_dictionary_or_a_pair(tmp_path, returned):
-    written = lab05_account.write(tmp_path / "account.json", returned)
-    assert written == lab05_account.read(tmp_path / "account.json", profiles=2) == lab05_account.Account((0.75, 0.25), 0.5)
+def test_layers_left_in_float(reference_plan, network, good, layers, start, stop, tier):
+    plan = build(insert_qdq(network, good, exclude=layers[start:stop]), RECIPE, backend="tensorrt_rtx")
+    outcome = LAB._kernels(plan, reference_plan)
+    assert (outcome.tier, outcome.points) == (tier, {"full": 2, "partial": 1, "none": 0}[tier])
+    assert f"{10 - stop + start} of 10 layers" in outcome.message
+    if tier != "full":
+        assert layers[start] in outcome.message and "both of its inputs" in outcome.hint
 
 
-@pytest.mark.parametrize(
-    "returned", [None, 3, "ab", ({"shares": 1}, 2), {"shares": 0.5, "padding": 0.5}, (1, 2, 3), ([[1], [2]], "x")]
-)
-def test_other_accounts_are_rejected_in_one_line(tmp_path, returned):
-    with pytest.raises(CourseError, match=r"account\(recipe\) has to return") as raised:
-        lab05_account.write(tmp_path / "account.json", returned)
-    assert "\n" not in str(raised.value) and not (tmp_path / "account.json").exists()
+def test_small_layers_in_int8_beside_the_float_network(submission, network, layers, good):
+    """A cheat: INT8 layers that compute next to nothing prove the label, while the network itself stays float."""
+    model, before = copy.deepcopy(network), "image"
+    for node in model.graph.node:
+        node.output[:] = ["true_logits" if name == "logits" else name for name in node.output]
+    model.graph.initializer.append(numpy_helper.from_array(np.full((1, 1, 1, 1), 1e-6, np.float32), "tiny"))
+    for index in range(12):
+        model.graph.node.append(helper.make_node("Conv", [before, "tiny"], [f"decoy{index}"], name=f"decoy{index}"))
+        before = f"decoy{index}"
+    model.graph.node.append(helper.make_node("GlobalAveragePool", [before], ["mean"], name="mean"))
+    model.graph.node.append(helper.make_node("Flatten", ["mean"], ["flat"], name="flat"))
+    model.graph.node.append(helper.make_node("Add", ["true_logits", "flat"], ["logits"], name="add"))
+    ranges = {**good, **{f"decoy{index}": 1.0 for index in range(12)}}
+    examined = submission(model=insert_qdq(model, ranges, exclude=layers))
+    assert tiers(examined) == {"calibrator": "full", "sqnr": "none", "kernels": "none", "speed": "none"}, examined.outcomes
+    assert "of 22 layers" in examined.outcomes[2].message
+
+
+def test_smaller_network_scores_nothing(submission):
+    """A cheat: the small classifier reads digits as well and is several times as fast."""
+    small = export_onnx(classifier("small"), opset=17)
+    examined = submission(model=insert_qdq(small, dict.fromkeys(activations(small), 5.0)), only="speed")
+    assert (tiers(examined), examined.points) == (dict.fromkeys(("sqnr", "kernels", "speed"), "none"), 0)
+    assert "another network" in examined.outcomes[1].message
+
+
+def without_activation_pairs(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Only the weights stay quantized."""
+    changed, constants = copy.deepcopy(model), {initializer.name for initializer in model.graph.initializer}
+    source = {node.output[0]: node.input[0] for node in changed.graph.node if node.op_type == "QuantizeLinear"}
+    source = {result: tensor for result, tensor in source.items() if tensor not in constants}
+    renamed = {node.output[0]: source[node.input[0]] for node in changed.graph.node if node.input[0] in source}
+    kept = [node for node in changed.graph.node if node.output[0] not in source and node.output[0] not in renamed]
+    for node in kept:
+        node.input[:] = [renamed.get(name, name) for name in node.input]
+    del changed.graph.node[:]
+    changed.graph.node.extend(kept)
+    return changed
+
+
+def test_quantized_weights_alone_are_no_int8_engine(submission, network, good):
+    examined = submission(model=without_activation_pairs(insert_qdq(network, good)), only="kernels")
+    assert {outcome.tier for outcome in examined.outcomes} == {"none"}
+    assert "0 of 10 layers" in examined.outcomes[0].message and "both of its inputs" in examined.outcomes[0].hint
+
+
+def test_a_layer_with_the_name_of_an_int8_kernel_is_no_int8_layer(submission, network, good):
+    """A cheat: each kernel that expands INT8 weights lends its name to a float convolution."""
+    model = without_activation_pairs(insert_qdq(network, good))
+    names = [kernel.name for kernel in build(model, RECIPE, backend="tensorrt_rtx").layers.kernels if not kernel.inputs]
+    convolutions = [node for node in model.graph.node if node.op_type == "Conv"]
+    assert len(names) == len(convolutions) == 9
+    for node, name in zip(convolutions, names, strict=True):
+        node.name = name
+    examined = submission(model=model, only="kernels")
+    assert {outcome.tier for outcome in examined.outcomes} == {"none"}
+    assert "0 of 10 layers" in examined.outcomes[0].message
+
+
+def test_reference_without_int8_layers_is_the_examiners_fault(reference_plan):
+    empty = dataclasses.replace(reference_plan, layers=type(reference_plan.layers)())
+    with pytest.raises(ExaminerFault, match="no INT8 layer"):
+        LAB._kernels(reference_plan, empty)
+
+
+# ---- what is rejected before anything runs
+
+
+def test_float_engine_that_is_called_int8(submission, network):
+    """A cheat: the label alone."""
+    examined = submission(model=network, only="sqnr")
+    assert tiers(examined) == dict.fromkeys(("sqnr", "kernels", "speed"), "none")
+    assert "none of" in examined.outcomes[0].message and "Q/DQ pairs" in hint(examined, "sqnr")
+
+
+def test_float_engine_that_is_called_float(submission, network):
+    """A cheat: without any quantization there is no quantization noise."""
+    examined = submission(model=network, text=RECIPE.model_copy(update={"precision": "fp32"}).dumps(), only="sqnr")
+    assert examined.points == 0
+    assert 'asks for "int8"' in examined.outcomes[0].message
+
+
+def test_asymmetric_zero_points_are_rejected(submission, network, good):
+    model = insert_qdq(network, good)
+    (zero_point,) = (i for i in model.graph.initializer if i.name == "image/zero_point")
+    zero_point.CopyFrom(numpy_helper.from_array(np.array(-128, np.int8), zero_point.name))
+    examined = submission(model=model, only="kernels")
+    assert examined.points == 0
+    assert "every zero point is 0" in hint(examined, "kernels")
+
+
+@pytest.mark.parametrize("change", hostile.CHANGES, ids=lambda change: change.__name__)
+def test_hostile_model_is_one_short_line(submission, network, good, change):
+    examined = submission(model=hostile.changed(insert_qdq(network, good), change), only="sqnr")
+    assert tiers(examined)["sqnr"] == "none"
+    for outcome in examined.outcomes:
+        assert len(outcome.message.splitlines()) == 1 and len(outcome.message) < 1200, outcome
+    json.dumps(dict(examined.figures), allow_nan=False)
+
+
+@pytest.mark.parametrize("text", ["precison = 'int8'", "precision = 'int9'", "[[profile]]\nimage = 3", "\x00"])
+def test_broken_recipe_is_one_line(submission, text):
+    examined = submission(text=text, only="kernels")
+    assert examined.points == 0
+    assert all("\n" not in outcome.message for outcome in examined.outcomes)
+
+
+# ---- the recording
+
+
+def test_recording_is_what_the_story_says():
+    scans = calibration_scans()
+    assert (scans.dtype, scans.shape) == (np.uint16, (1000, 1, 32, 32))
+    overdriven, stuck, inverted = faulty_scans()
+    highest = scans.reshape(1000, -1).max(1)
+    assert sorted(np.flatnonzero(highest > 2 * FULL_INK)) == sorted((overdriven, stuck))
+    ink = (scans / FULL_INK).reshape(1000, -1).mean(1)
+    assert set(np.argsort(ink)[-3:]) == {overdriven, stuck, inverted}
+    scans[:] = 0
+    assert calibration_scans().any()

@@ -1,1427 +1,633 @@
-"""Lab 06 against its reference, other right answers, mistakes that learners make, cheats, and hostile submissions."""
+"""Lab 06 against its reference, mistakes that learners make, and cheats for its numbers."""
 
 from __future__ import annotations
 
-import ast
 import json
-import re
-import subprocess
+from dataclasses import replace
 from pathlib import Path
 
-import nbformat
 import numpy as np
+import onnx
 import pytest
+from onnx import numpy_helper
 
 from course_lib import labs
-from course_lib.errors import BackendUnavailable, EngineError, ExaminerFault
-from course_lib.grading.isolation import sandbox
-from course_lib.grading.judge.judging import judge
-from course_lib.labs import Examination, Examiner
-from course_lib.labs.lab06_plugin import lab
-from course_lib.labs.lab06_plugin import reference as lab06_reference
-from course_lib.labs.lab06_plugin.figures import angle_figure, sectors_figure
-from course_lib.labs.lab06_plugin.judge import contract as lab06_contract
-from course_lib.labs.lab06_plugin.judge import gpu, kernel_cases
-from course_lib.labs.lab06_plugin.judge import kernel as lab06_kernel
-from course_lib.labs.lab06_plugin.judge.judgment import judge_memory, judge_rotations, judge_speed, narrowed
-from course_lib.labs.lab06_plugin.judge.kernel import ACCESS, Run, run_kernel
-from course_lib.labs.lab06_plugin.judge.kernel_cases import Case
-from course_lib.labs.lab06_plugin.judge.memory import requests, traffic
-from course_lib.labs.lab06_plugin.sandboxed import compile_kernel
-from course_lib.labs.lab06_plugin.sandboxed.compile_kernel import first_error
-from course_lib.migration.tables.bindings import BindingsUnavailable, NoNetwork
-from course_lib.plugins import compilers, rope
-from course_lib.plugins.compilers import SOURCE
-from tests.plugins import rope_cases
+from course_lib.engines import LayerTable
+from course_lib.engines.layers import Layer, LayerTensor
+from course_lib.errors import BuildError, CourseError, EngineError, ExaminerFault
+from course_lib.labs import Examiner, Outcome
+from course_lib.labs.framework.submission_files import MISSING_FILE
+from course_lib.labs.lab06_qat import calibrated, figures, float_network, graph_file, graph_reader, network, stored
+from course_lib.labs.lab06_qat import lab as lab06
+from course_lib.labs.lab06_qat.judge import functions, gradients, recovery, training
+from course_lib.labs.lab06_qat.judge.recovery import Secret
+from course_lib.labs.lab06_qat.lab import QuantizationAwareTraining
+from course_lib.labs.lab06_qat.sandboxed import call_qat
+from course_lib.labs.lab06_qat.sandboxed.torch_forward import LAYERS
+from course_lib.labs.lab06_qat.stored import Stored
+from tests.grading.conftest import needs_sandbox
+from tests.labs import quick
+from tests.labs.quick import Quick, call_in_process, check_solved, judged_reference
+from tests.labs.submissions import hostile
+from tests.labs.submissions import lab06 as made
+from tests.labs.untouched import leave_untouched
 
 LAB = labs.find("lab06")
-ROOT = Path(__file__).resolve().parents[2]
-FULL = {"kernel": "full", "memory": "full", "plugin": "full"}
-
-
-def written_by(notebook: Path, file: str) -> str:
-    """What a notebook's cell writes."""
-    cells = nbformat.read(notebook, as_version=4).cells
-    (source,) = (cell.source for cell in cells if cell.source.startswith(f"%%writefile {file}\n"))
-    return source.partition("\n")[2]
-
-
-KERNEL = written_by(ROOT / "solutions" / LAB.name / f"{LAB.name}.ipynb", "rope.cu")
-PLUGIN = written_by(ROOT / "solutions" / LAB.name / f"{LAB.name}.ipynb", "rope_plugin.py")
-
-
-def changed(text: str, *edits: tuple[str, str]) -> str:
-    for old, new in edits:
-        assert old in text, old
-        text = text.replace(old, new)
-    return text
-
-
-SCALAR = changed(KERNEL, ("      aligned && n.head_size / 2", "      false && aligned && n.head_size / 2"))
-
-
-@pytest.fixture(scope="module")
-def contract() -> None:
-    """Skip where the bindings can neither be found nor fetched."""
-    try:
-        lab06_contract._bindings()
-    except BindingsUnavailable as absent:
-        pytest.skip(str(absent))
+assert isinstance(LAB, QuantizationAwareTraining)
 
 
 @pytest.fixture
-def nvcc() -> None:
-    """Skip where NVIDIA's compiler is missing."""
+def in_process(monkeypatch) -> None:
+    """Functions, reader and engines in this process, and fewer images."""
+
+    calibrated.calibration(), made.reference()  # are kept, so they come from all images
+    monkeypatch.setattr(network, "_COPIES", 1)
+    call_in_process(monkeypatch, call_qat)
+    monkeypatch.setattr(graph_reader, "examined", lambda model, **_: read(model))
+    monkeypatch.setattr(recovery, "IMAGES", 500)
+
+
+def read(model: bytes) -> dict[str, Stored]:
     try:
-        compilers.nvcc()
-    except BackendUnavailable as absent:
-        pytest.skip(str(absent))
+        return graph_reader.stored(model)
+    except CourseError as error:
+        raise BuildError(f"{graph_file.MODEL}: {error}") from None
 
 
-@pytest.fixture
-def submission(tmp_path, monkeypatch):
-    """Examine a kernel or a plugin; on few kernel_cases, to be quick."""
-
-    def few(rng):
-        shapes = [
-            ((2, 16, 4, 64), 0),
-            ((3, 5, 7, 64), 0),
-            ((1, 17, 3, 66), 0),
-            ((1, 70000, 1, 2), 0),
-            ((2, 3, 4, 64), 1),
-        ]
-        return [
-            Case(shape, dtype, interleaved, int(rng.integers(1 << 32)), 1, shifted)
-            for shape, shifted in shapes
-            for dtype in ("float32", "float16", "bfloat16")
-            for interleaved in (False, True)
-        ]
-
-    def small(rng):
-        sizes = [("float32", False), ("float32", True), ("float16", False), ("float16", True)]
-        return [Case((2, 8, 3, 128), dtype, flag, int(rng.integers(1 << 32)), watched=True) for dtype, flag in sizes]
-
-    monkeypatch.setattr(lab, "cases", few)
-    monkeypatch.setattr(lab, "watched_cases", small)
-
-    def examine(kernel: str | None = None, plugin: str | None = None, only: str | None = None, **options) -> Examination:
-        if kernel is not None:
-            (tmp_path / "rope.cu").write_text(kernel)
-        if plugin is not None:
-            (tmp_path / "rope_plugin.py").write_text(plugin)
-        return LAB.examine(
-            tmp_path, Examiner(**options), only=only or (None if kernel and plugin else "plugin" if plugin else None)
-        )
-
-    return examine
+def examined(folder: Path, task: str, seed: int = 3) -> Outcome:
+    return quick.examined(LAB, folder, task, Quick(seed=seed))
 
 
-def tiers(examined: Examination) -> dict[str, str]:
-    return {outcome.task.id: outcome.tier for outcome in examined.outcomes if outcome.task.id != "plugin" or outcome.points}
+def with_model(folder: Path, layers: dict[str, Stored]) -> Path:
+    onnx.save(made.model(layers), folder / graph_file.MODEL)
+    return folder
 
 
-def outcome(examined: Examination, task: str):
-    return next(outcome for outcome in examined.outcomes if outcome.task.id == task)
+# Right answers
 
 
-# ---- whole submissions
+def test_the_judge_gives_the_reference_full_marks(tmp_path):
+    verdict = judged_reference(LAB, tmp_path)
+    assert min(verdict.figures["budget_share"], verdict.figures["recovered_share"]) > 0.97
+    assert verdict.figures["int8_weights"] == 1
 
 
-def test_reference_has_full_marks(tmp_path, contract):
-    LAB.write_reference(tmp_path)
-    examined = LAB.examine(tmp_path, Examiner())
-    assert tiers(examined) == FULL, examined.outcomes
-    assert examined.points == examined.max_points == 10
-    assert examined.figures["rotations"] == examined.figures["right"] > 100
+def test_another_right_answer(tmp_path, in_process):
+    made.another(tmp_path)
+    check_solved(LAB, LAB.examine(tmp_path, Quick(seed=5)))
 
 
-def test_solution_has_full_marks(tmp_path, contract):
-    """A thread for each pack, where the reference turns several heads in one."""
-    (tmp_path / "rope.cu").write_text(KERNEL)
-    (tmp_path / "rope_plugin.py").write_text(PLUGIN)
-    assert tiers(LAB.examine(tmp_path, Examiner())) == FULL
+def test_the_untouched_release_has_none(tmp_path):
+    leave_untouched(LAB.name, tmp_path)
+    found = LAB.examine(tmp_path, Examiner())
+    assert found.points == 0
+    assert all(one.hint for one in found.outcomes)
+    assert "fake_quantize is still empty" in found.outcomes[0].message and "fold is still empty" in found.outcomes[1].message
+    assert {one.code for one in found.outcomes[2:]} == {MISSING_FILE}
 
 
-def test_untouched_release_has_none(tmp_path, contract):
-    released = ROOT / "labs" / LAB.name / f"{LAB.name}.ipynb"  # its cells with a place for a solution write the two files
-    for name in LAB.artifacts:
-        (tmp_path / name).write_text(written_by(released, name))
-    examined = LAB.examine(tmp_path, Examiner())
-    assert examined.points == 0 and examined.max_points == 10
-    assert all("still empty" in found.message + found.hint for found in examined.outcomes), examined.outcomes
-
-
-def test_nothing_handed_in_has_none(tmp_path):
-    examined = LAB.examine(tmp_path, Examiner())
-    assert examined.points == 0
-    assert [found.message.split(" is missing")[0] for found in examined.outcomes] == ["rope.cu", "rope.cu", "rope_plugin.py"]
-    assert all(found.hint for found in examined.outcomes)
-
-
-@pytest.mark.skipif(bool(sandbox.problem()), reason="no sandbox works here")
-def test_judge_in_its_sandbox(tmp_path, contract):
-    LAB.write_reference(tmp_path)
-    verdict = judge(LAB, tmp_path)
-    assert (verdict.score, verdict.fault) == (10, ""), verdict.outcomes
-    json.dumps(verdict.to_json(), allow_nan=False)
-
-
-# ---- kernels: other right ones, and mistakes
-
-
-def one_result_a_thread() -> str:
-    """A kernel whose threads make one number each."""
-    body = """
-template <typename T>
-__global__ void rotate(const T* x, const float* cos, const float* sin, T* y, bool interleaved, Sizes n) {
-  for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < n.batch * n.sequence * n.heads * n.head_size;
-       i += int64_t(gridDim.x) * blockDim.x) {
-    const int64_t half = n.head_size / 2, at = i % n.head_size, pair = interleaved ? at / 2 : at % half;
-    const bool is_b = interleaved ? at % 2 : at >= half;
-    const int64_t table = i / n.head_size / n.heads % n.sequence * half + pair, apart = interleaved ? 1 : half;
-    const float mine = widen(x[i]), other = widen(x[is_b ? i - apart : i + apart]);
-    y[i] = narrow<T>(mine * __ldg(cos + table) + (is_b ? 1 : -1) * other * __ldg(sin + table));
-  }
-}
-"""
-    launch = """
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(40);
-  config.blockDim = dim3(128);
-  config.stream = stream;
-  return cudaLaunchKernelEx(&config, rotate<T>, x, cos, sin, y, interleaved, n);
-"""
-    first, _, rest = KERNEL.partition("// ### BEGIN SOLUTION")
-    _, _, rest = rest.partition("// ### END SOLUTION")
-    second, _, rest = rest.partition("// ### BEGIN SOLUTION")
-    return first + body + second + launch + rest.partition("// ### END SOLUTION")[2]
-
-
-@pytest.mark.parametrize(
-    ("kernel", "memory", "words"),
-    [
-        (SCALAR, "partial", "16 bytes at a time"),
-        (one_result_a_thread(), "partial", "loads each number once"),
-        (changed(KERNEL, ("16 / sizeof(T)", "8 / sizeof(T)")), "partial", "16 bytes at a time"),
-    ],
-    ids=["a pair a thread", "a number a thread", "vectors of 8 bytes"],
-)
-def test_other_right_kernels(submission, kernel, memory, words):
-    examined = submission(kernel)
-    assert tiers(examined) == {"kernel": "full", "memory": memory}, examined.outcomes
-    assert words in outcome(examined, "memory").hint
-
-
-# the change, tiers of kernel and memory, words of the message, words of the hint
-MISTAKES = {
-    "no thread too many is sent home": (
-        [("  if (thread >= threads) return;\n", "")],
-        "none",
-        "none",
-        "no bounds guard",
-        "Compare a thread's number",
-    ),
-    "vectors without asking for alignment": (
-        [("aligned && n.head_size", "n.head_size")],
-        "partial",
-        "full",
-        "not a multiple of",
-        "multiple of 16",
-    ),
-    "vectors without asking for the head size": (
-        [("aligned && n.head_size / 2 % kWide == 0", "aligned")],
-        "partial",
-        "full",
-        "not a multiple of",
-        "multiple of 16",
-    ),
-    "only halves": (
-        [("2 * i + 1 : i + kWidth", "i + kWidth : i + kWidth"), ("kInterleaved ? 2 * i : i,", "i,")],
-        "partial",
-        "none",
-        "interleaved",
-        "2i + 1",
-    ),
-    "rounded in between": (
-        [("narrow<T>(x_a * c - x_b * s)", "narrow<T>(widen(narrow<T>(x_a * c)) - widen(narrow<T>(x_b * s)))")],
-        "partial",
-        "none",
-        "times as far off",
-        "round once",
-    ),
-    "the new a turns b": (
-        [("narrow<T>(x_b * c + x_a * s)", "narrow<T>(x_b * c + widen(out[a / kWidth].value[a % kWidth]) * s)")],
-        "none",
-        "none",
-        "numbers wrong",
-        "needs the old x_a",
-    ),
-    "heads forgotten in the position": (
-        [("row / heads % sequence", "row % sequence")],
-        "none",
-        "none",
-        "numbers wrong",
-        "row / heads % sequence",
-    ),
-    "table rows of a whole head": (
-        [("% sequence * half + pair", "% sequence * 2 * half + pair")],
-        "none",
-        "none",
-        "at cos[",
-        "head_size / 2 numbers in a row",
-    ),
-    "blocks rounded down": ([("(threads + 255) / 256", "threads / 256")], "partial", "none", "some missing", "never written"),
-    "blocks in the grid's y": (
-        [
-            ("dim3((threads + 255) / 256)", "dim3(1, (threads + 255) / 256)"),
-            ("int64_t(blockIdx.x)", "int64_t(blockIdx.y)"),
-            ("dim3(256)", "dim3(1)"),
-            ("(threads + 255) / 256", "threads"),
-        ],
-        "partial",
-        "none",
-        "error 9",
-        "grid's x",
-    ),
-    "angles instead of tables": (
-        [
-            (
-                "const float c = cos[table + i], s",
-                "const float c = cosf(float(row / heads % sequence) * powf(1e4f, float(-pair - i) / half)), s",
-            )
-        ],
-        "none",
-        "none",
-        "numbers wrong",
-        "by hand",
-    ),
-    "a thread for each head": (
-        [
-            ("const int64_t row = thread / packs;", "const int64_t row = thread;"),
-            ("  const int pair = thread % packs * kWidth;\n", "  for (int pair = 0; pair < half; pair += kWidth) {\n"),
-            ("*reinterpret_cast<Numbers*>(y + second) = out[1];\n", "*reinterpret_cast<Numbers*>(y + second) = out[1];\n  }\n"),
-            ("n.heads * (half / kWidth)", "n.heads"),
-        ],
-        "full",
-        "none",
-        "of the sectors",
-        "neighbors",
-    ),
-    "every thread rotates a whole block": (
-        [
-            (
-                "  const int64_t thread = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;",
-                "  const int64_t thread = int64_t(blockIdx.x) * blockDim.x + threadIdx.x / 2;",
-            ),
-            ("(threads + 255) / 256", "(threads + 127) / 128"),
-            ("* blockDim.x +", "* (blockDim.x / 2) +"),
-        ],
-        "full",
-        "none",
-        "more than once",
-        "Which other thread writes",
-    ),
-    "a semicolon forgotten": (
-        [("Numbers out[2];", "Numbers out[2]")],
-        "none",
-        "none",
-        "does not compile. Line 5",
-        "first error",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", MISTAKES)
-def test_mistakes(submission, name):
-    edits, kernel, memory, said, hint = MISTAKES[name]
-    examined = submission(changed(KERNEL, *edits))
-    assert tiers(examined) == {"kernel": kernel, "memory": memory}, examined.outcomes
-    found = outcome(examined, "kernel" if kernel != "full" else "memory")
-    assert said in found.message and hint in found.hint, found
-
-
-def test_a_forgotten_stream_costs_points(submission):
-    examined = submission(changed(KERNEL, ("  config.stream = stream;\n", "")), only="kernel")
-    found = outcome(examined, "kernel")
-    assert (found.tier, found.points) == ("partial", 2) and "not launched on the stream" in found.message
-    assert "config.stream = stream" in found.hint
-
-
-def test_the_case_that_does_not_end_is_named(submission):
-    """It is the fifth of six: what comes after it is counted, and neither taken for wrong nor for the first failure."""
-    loop = "  if (heads == 7) for (volatile int i = 0;;) i = 1;\n  using Numbers"
-    found = outcome(submission(changed(KERNEL, ("  using Numbers", loop)), only="kernel"), "kernel")
-    assert "shape (3, 5, 7, 64)" in found.message and "was stopped after 5 s" in found.message, found
-    assert "cases after it were not run" in found.message and "each loop" in found.hint
-
-
-def run_of(shape, kind="", wrong=1, **named) -> Run:
-    return Run(Case(shape, "float32", False, 1), kind and "it failed", kind, 2.0, wrong, np.zeros(0, ACCESS), 1, **named)
-
-
-def test_the_simplest_case_that_ran_is_shown_first():
-    runs = [run_of((1, 1, 1, 2), "ended"), run_of((2, 3, 4, 8)), run_of((2, 2, 2, 8)), run_of((1, 1, 1, 4), wrong=0)]
-    assert "(2, 2, 2, 8)" in judge_rotations(runs).message
-    assert "(2, 3, 4, 8)" in judge_rotations([*runs, run_of((2, 3, 4, 8), "outside")]).message
-
-
-@pytest.mark.parametrize(
-    ("wrong_first", "hint"), [(0, "Only y_b is wrong"), (3, "Only y_a is wrong"), (1, "numbers from the tables")]
-)
-def test_hints_name_the_half_of_a_pair_that_is_wrong(wrong_first, hint):
-    assert hint in judge_rotations([run_of((1, 2, 3, 8), wrong=3, wrong_first=wrong_first)]).hint
-
-
-def test_bytes_are_told_of_the_kernel_that_moves_them(submission):
-    """FP32 was said to move 2 bytes at a time: the width was that of another case."""
-    examined = submission(changed(KERNEL, ("aligned && n.head", "sizeof(T) == 4 && aligned && n.head")), only="memory")
-    message = outcome(examined, "memory").message
-    assert "float16, halves: threads ask for 2 bytes" in message and "float32, halves: threads" not in message
-
-
-def test_another_way_to_launch_is_explained(submission):
-    triple = changed(
-        KERNEL, ("  return cudaLaunchKernelEx(&config, kernel, x,", "  kernel<<<config.gridDim, config.blockDim>>>(x,")
+def test_without_the_reference_nothing_is_open(tmp_path, monkeypatch, in_process):
+    """No task is compared with the reference, so learners get every verdict in their own checks."""
+    onnx.save(made.right(), tmp_path / graph_file.MODEL)
+    monkeypatch.setattr(
+        QuantizationAwareTraining, "write_reference", lambda *_, **__: pytest.fail("the reference was asked for")
     )
-    found = outcome(submission(triple, only="kernel"), "kernel")
-    assert "<<<...>>>" in found.message and "cudaLaunchKernelEx" in found.message and "lecture 9" in found.hint
-    assert outcome(submission("// not kernel<<<1, 1>>>()\n" + KERNEL, only="kernel"), "kernel").tier == "full"
+    found = LAB.examine_as_learner(tmp_path, Quick(seed=5), only="recover")
+    assert [one.tier for one in found.outcomes] == ["full"]
 
 
-# ---- what the compiler made
+# The network
 
-WIDE = {"ld 16": 2, "st 16": 2, "ld 4": 8}
 
+def test_calibration_loses_and_training_recovers():
+    secret = Secret.drawn(Examiner(seed=1))
+    assert secret.floating > 0.99 and secret.calibrated < 0.4
+    assert calibrated.accuracy(made.reference(), secret.images) > 0.97
 
-@pytest.mark.parametrize(
-    ("compiled", "said"),
-    [
-        ({"a": WIDE}, ""),
-        ({"a": WIDE, "scalar": {"ld 4": 4, "st 4": 2}}, ""),
-        ({"both paths in one": {"ld 16": 2, "st 16": 2, "ld 4": 4, "st 4": 2}}, ""),
-        ({"I6__half": {"ld 16": 2, "st 16": 1, "st 2": 7}}, "1 store(s) of 16 bytes and 7 narrower"),
-        ({"a": WIDE, "I6__half": {"ld 16": 2, "st 2": 16}}, "float16 kernel 0 store(s)"),
-        ({"a": WIDE, "I6__half": {"ld 2": 2, "st 2": 2}}, "no store of 16 bytes for float16"),
-        ({"a": WIDE, "I13__nv_bfloat16": {**WIDE, "local": 12}}, "bfloat16 kernel into local memory"),
-        ({}, "no store of 16 bytes for any type"),
-    ],
-)
-def test_what_a_compiler_made_is_judged(compiled, said):
-    problem = narrowed(compiled)
-    assert said in problem[0] if said else problem is None
 
+def test_folded_layers_compute_what_the_norms_compute():
+    import torch
 
-def test_what_nvcc_made_of_a_submission_decides(submission, nvcc):
-    """A cheat: wide on the host, where accesses are watched, and narrow on a GPU."""
-    only_here = "#ifdef ROPE_ON_HOST\n  constexpr int kWide = 16 / sizeof(T);\n#else\n  constexpr int kWide = 1;\n#endif\n"
-    found = outcome(
-        submission(changed(KERNEL, ("  constexpr int kWide = 16 / sizeof(T);\n", only_here)), only="memory"), "memory"
-    )
-    assert (found.tier, found.points) == ("partial", 1.5) and "no store of 16 bytes" in found.message
-    not_cuda = "\n#ifndef ROPE_ON_HOST\nint rope_it = nothing;\n#endif\n"
-    found = outcome(submission(KERNEL + not_cuda, only="memory"), "memory")
-    assert found.tier == "partial" and "With nvcc" in found.message and "Line" in found.message
+    images = torch.from_numpy(network.training_images(1).images[:50])
+    folded = {name: tuple(map(torch.from_numpy, pair)) for name, pair in calibrated.folded_layers().items()}
+    with torch.inference_mode():
+        off = network.forward(folded, images) - network.float_model()(images)
+    assert off.abs().max() < 1e-4
 
 
-def test_an_array_indexed_at_run_time_is_seen(submission, nvcc):
-    at_run_time = changed(
-        KERNEL,
-        ("template <typename T, int kWidth, bool kInterleaved>\n", "template <typename T, int kWidth>\n"),
-        ("rotate(const T* x,", "rotate(bool kInterleaved, const T* x,"),
-        ("interleaved ? rotate<T, kWidth, true> : rotate<T, kWidth, false>", "rotate<T, kWidth>"),
-        ("kernel, x, cos", "kernel, interleaved, x, cos"),
-        ("  for (int i = 0; i < kWidth; ++i) {", "#pragma unroll 1\n  for (int i = 0; i < kWidth; ++i) {"),
-    )
-    found = outcome(submission(at_run_time, only="memory"), "memory")
-    assert found.tier == "partial" and "local memory" in found.message and "template argument" in found.hint
+def test_layers_are_copies():
+    network.layers()["stem"]["weight"].zero_()
+    assert network.layers()["stem"]["weight"].abs().max() > 0
+    assert not network.float_model().head.weight.requires_grad
 
 
-@pytest.mark.parametrize("code", ["missing", "line", "compile", ""])
-def test_without_nvcc_the_message_says_what_was_not_judged(submission, monkeypatch, code):
-    """It is missing, or it fails on the course's own kernel as well."""
+def test_the_checkpoint_is_trained_by_code(monkeypatch):
+    import torch
 
-    def absent(*_):
-        raise EngineError("rope.cu cannot be compiled: nvcc is not installed on this machine", code=code)
+    monkeypatch.setattr(float_network, "EPOCHS", 1)
+    first, again = float_network.train(), float_network.train()
+    assert not first.training and torch.equal(first.head.weight, again.head.weight)
+    spread = first.norms["expand1"].weight.abs()
+    assert spread.max() / spread.min() > 20
 
-    monkeypatch.setattr(lab, "compile_ptx", absent)
-    found = outcome(submission(KERNEL, only="memory"), "memory")
-    assert found.tier == "full" and "nvcc is not installed" in found.message
 
+def test_a_variant_computes_the_same_function():
+    import torch
 
-@pytest.mark.parametrize("code", ["line", "compile", "call", "other", ""])
-def test_what_nvcc_rejects_is_the_submissions_error(submission, monkeypatch, code):
-    """It compiles the course's own kernel, so no failure of another one means that nvcc is missing."""
-
-    def compile_ptx(source, launcher):
-        if source == SOURCE.read_text():
-            return ""
-        raise EngineError("rope.cu does not compile: static assertion failed", code=code)
-
-    monkeypatch.setattr(lab, "compile_ptx", compile_ptx)
-    found = outcome(submission(KERNEL, only="memory"), "memory")
-    assert (found.tier, found.points) == ("partial", 1.5)
-    assert "With nvcc, rope.cu does not compile: static assertion failed" in found.message and "not judged" not in found.message
-
-
-NVCC_FAILS = {
-    "an error in another file": ("using Bad = std::make_unsigned<float>::type;", "make_unsigned"),
-    "an error in a header that asserts": (
-        "static int rope_bad = std::is_same_v<float>;",
-        "With nvcc, rope.cu does not compile",
-    ),
-    "a word that only nvcc reads": (
-        '#define CAT(a, b) a##b\ninline void rope_q() { CAT(as, m)(""); }',
-        "With nvcc, rope.cu contains 'asm'",
-    ),
-    "templates without end": (
-        "template <class T> struct F { using type = typename F<F<T>>::type; };\nusing Bad = F<int>::type;",
-        "With nvcc, rope.cu does not compile",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", NVCC_FAILS)
-def test_an_error_that_only_nvcc_finds_costs_points(submission, nvcc, name):
-    """A cheat: nvcc, which would see narrow stores, does not come that far."""
-    text, said = NVCC_FAILS[name]
-    kernel = changed(KERNEL, ('#include "rope.h"\n', '#include <type_traits>\n#include "rope.h"\n'))
-    found = outcome(submission(f"{kernel}\n#ifndef ROPE_ON_HOST\n{text}\n#endif\n", only="memory"), "memory")
-    assert (found.tier, found.points) == ("partial", 1.5) and said in found.message, found
-
-
-def test_the_third_hint_gives_wide_stores(submission, nvcc):
-    """Its code, put in place of the solution's, is what it promises to be."""
-    cells = nbformat.read(ROOT / "solutions" / LAB.name / f"{LAB.name}.ipynb", as_version=4).cells
-    hint = next(cell.source for cell in cells if cell["id"] == "task-memory").partition("Hint 3")[2]
-    code = hint.partition("```cpp\n")[2].partition("```")[0]
-    kernel = changed(
-        KERNEL,
-        ("// A thread rotates kWidth", code + "\n// A thread rotates kWidth"),
-        ("*reinterpret_cast<Numbers*>(y + first) = out[0];", "store(y + first, out[0]);"),
-        ("*reinterpret_cast<Numbers*>(y + second) = out[1];", "store(y + second, out[1]);"),
-    )
-    found = outcome(submission(kernel, only="memory"), "memory")
-    assert found.tier == "full" and "nvcc turns them into loads and stores of 16 bytes" in found.message
-
-
-# ---- kernels that cheat, and hostile ones
-
-
-@pytest.mark.parametrize(
-    ("listing", "check", "said"),
-    [
-        ("  movl %eax, %ebx\n#APP\n  syscall\n#NO_APP\n", compile_kernel._check_listing, "assembler"),
-        ("  [ 4] .init_array       INIT_ARRAY      0000", compile_kernel._check_sections, r"section \.init_array"),
-        ("  [11] .ctors            PROGBITS        0000", compile_kernel._check_sections, r"section \.ctors"),
-        ("  [ 7] rope_own          PROGBITS        0000", compile_kernel._check_sections, "section rope_own"),
-        ("   4:\tsyscall", compile_kernel._check_instructions, "instruction syscall"),
-        ("   4:\tlock int $0x80", compile_kernel._check_instructions, "instruction int"),
-        ("   4:\twrfsbase %rax", compile_kernel._check_instructions, "instruction wrfsbase"),
-        ("   4:\tcall   *%rdx", compile_kernel._check_instructions, "instruction call"),
-        ("   4:\tnotrack jmp *0x8(%rax,%rcx,8)", compile_kernel._check_instructions, "instruction jmp"),
-    ],
-)
-def test_what_the_compiler_made_decides(listing, check, said):
-    """Whatever way assembler found through the text."""
-    with pytest.raises(compile_kernel.Rejected, match=said):
-        check(listing)
-
-
-def test_what_the_compiler_makes_of_the_reference_is_permitted(tmp_path):
-    """The checks of listing, sections and instructions look at something."""
-    include = [str(Path(compile_kernel.__file__).with_name("cuda")), str(compilers.FOLDER)]
-    compile_kernel.compiled(tmp_path, source=KERNEL, include=include, driver=f"{include[0]}/examine_on_host.cpp", gpu=False)
-    table = subprocess.run(["readelf", "-SW", "rope.o"], cwd=tmp_path, capture_output=True, text=True, check=True).stdout
-    assert ".text" in table and len(re.findall(r"^ *\[ *\d+\] (\S*) +[A-Z_]+ ", table, flags=re.MULTILINE)) > 10
-    listing = subprocess.run(
-        ["objdump", "-d", "-w", "--no-show-raw-insn", "rope.o"], cwd=tmp_path, capture_output=True, text=True
-    )
-    assert listing.stdout.count(":\t") > 1000
-
-
-SERIAL = [
-    ("  if (thread >= threads) return;\n", "  if (thread != 0) return;\n  for (int64_t t = 0; t < threads; ++t) {\n"),
-    ("thread / packs", "t / packs"),
-    ("thread % packs", "t % packs"),
-    ("*reinterpret_cast<Numbers*>(y + second) = out[1];\n", "*reinterpret_cast<Numbers*>(y + second) = out[1];\n  }\n"),
-]
-ON_THE_HOST = [("  constexpr int kWide = 16", "  y[0] = x[0];\n  constexpr int kWide = 16")]
-COUNTER = [
-    (
-        "template <typename T, int kWidth, bool kInterleaved>",
-        "int64_t rope_next;\ntemplate <typename T, int kWidth, bool kInterleaved>",
-    ),
-    ("const int64_t thread = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;", "const int64_t thread = rope_next++;"),
-]
-STATIC = "#include <cstdint>\nint rope_made() { return 1; }\nint rope_global = rope_made();\n"
-FORGER = """
-extern "C" long write(int, const void*, unsigned long) { return 0; }
-"""
-CHEATS = {
-    "one thread does it all": (changed(KERNEL, *SERIAL), "1 thread(s) wrote all of y"),
-    "rope_launch does it on the host": (changed(KERNEL, *ON_THE_HOST), "rope_launch itself touches"),
-    "threads count themselves": (changed(KERNEL, *COUNTER), "all threads share"),
-    "threads count themselves in a function": (
-        changed(
-            KERNEL,
-            (
-                "const int64_t thread = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;",
-                "static int64_t next; const int64_t thread = next++;",
-            ),
-        ),
-        "all threads share",
-    ),
-    "one thread under many names": (
-        changed(
-            KERNEL, *SERIAL, ("t < threads; ++t) {\n", "t < threads; ++t) {\n  threadIdx.x = t % 256, blockIdx.x = t / 256;\n")
-        ),
-        "1 thread(s) wrote all of y",
-    ),
-    "the course's kernel by its name": ('#include "../../plugins/rope/rope.cu"\n', "includes"),
-    "it runs before main": (STATIC + KERNEL, "before any launch"),
-    "it replaces the way answers go": (KERNEL + FORGER, "defines write"),
-    "it replaces the watch": (KERNEL + 'extern "C" void __asan_load4_noabort(void*) {}\n', "contains '__asan_load4_noabort'"),
-    "assembler": (changed(KERNEL, ("  Numbers out[2];\n", '  Numbers out[2];\n  asm volatile("nop");\n')), "contains 'asm'"),
-    "unwatched by an attribute": (
-        changed(
-            KERNEL,
-            (
-                "struct Sizes {",
-                "#define QUIET __attr##ibute__\nQUIET((no_sanitize_address)) inline void f() {}\nstruct Sizes {",
-            ),
-        ),
-        "contains",
-    ),
-    "a constructor by an attribute": (KERNEL + "[[gnu::constructor]] static void first() {}\n", "contains 'gnu'"),
-    "unwatched by a pragma": ("#pragma GCC optimize(3)\n" + KERNEL, "contains '#pragma'"),
-}
-
-# A kernel that copies x to the host's stack, where rope_launch rotates it, and a second one that copies the answers to y.
-STAGED = """
-#include "rope.h"
-#include "cuda_on_host.h"
-__global__ void rope_in(const float* x, float* staged, int64_t n) {
-  const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (i < n) staged[i] = x[i];
-}
-extern "C" int rope_launch(int, int, const void* x, const float*, const float*, void*, int64_t b, int64_t s, int64_t h,
-                           int64_t w, void* stream) {
-  float staged[4096];
-  const int64_t n = b * s * h * w;
-  cudaLaunchConfig_t config;
-  config.gridDim = dim3((n + 255) / 256), config.blockDim = dim3(256), config.stream = stream;
-  return cudaLaunchKernelEx(&config, rope_in, static_cast<const float*>(x), static_cast<float*>(staged), n);
-}
-"""
-# A variable that no thread initializes holds what the last one left at the same place of the stack.
-LEFT_BEHIND = [
-    (
-        "const int64_t thread = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;",
-        "int64_t rope_left; if (blockIdx.x == 0 && threadIdx.x == 0) rope_left = -1; const int64_t thread = ++rope_left;",
-    )
-]
-ASSEMBLER = 'inline void rope_quiet() { asm volatile("nop"); }\n'
-CHEATS |= {
-    "assembler that says it is a header's": (f'#line 1 "cuda_on_host.h"\n{ASSEMBLER}' + KERNEL, "contains '#line'"),
-    "assembler in a compiler's marker": (f'# 1 "cuda_on_host.h" 1\n{ASSEMBLER}# 9 "rope.cu" 2\n' + KERNEL, "contains '#1'"),
-    "a marker by digraph, behind a comment": (f'/**/ %: /**/ 1 "rope.h" 1\n{ASSEMBLER}' + KERNEL, "contains '#1'"),
-    "a constructor in a macro that a header expands": (
-        "#define uint2 rope_u {}; __attribute__((constructor)) inline void rope_first() {} struct uint2\n" + KERNEL,
-        "put every #include before the first #define",
-    ),
-    "assembler in pieces": (
-        KERNEL + '\n#define CAT(a, b) a##b\ninline void rope_q() { CAT(as, m)("nop"); }\n',
-        "contains 'asm'",
-    ),
-    "a function that is chosen before main": (
-        KERNEL + '\n#define CAT(a, b) a##b\nextern "C" int rope_pick() CAT(__attri, bute__)((ifunc("rope_chosen")));\n',
-        "contains '__attribute__'",
-    ),
-    "work on the host's stack": (STAGED, "writes 4 bytes of the host's memory"),
-    "threads count on what the last one left": (changed(KERNEL, *LEFT_BEHIND), ""),
-}
-
-
-def on_the_host(statement: str) -> str:
-    """A kernel whose rope_launch does something before it launches."""
-    return changed(KERNEL, ("  constexpr int kWide = 16", f"  {statement}\n  constexpr int kWide = 16"))
-
-
-# What writes where the watch does not look, if the library does it.
-OUTSIDE = "reinterpret_cast<float*>(reinterpret_cast<char*>(&rope_launch) + 4096)"
-CHEATS |= {
-    "sincosf writes into the examiner": (on_the_host(f"float rope_c; sincosf(0, {OUTSIDE}, &rope_c);"), "far from x, cos"),
-    "modff writes on the host": (on_the_host("modff(1.5f, reinterpret_cast<float*>(y));"), "rope_launch itself touches y"),
-    "frexpf writes on the host": (on_the_host("frexpf(1.5f, reinterpret_cast<int*>(y));"), "rope_launch itself touches y"),
-    "sincosf by its address": (
-        on_the_host("void (*const rope_f)(float, float*, float*) = sincosf; rope_f(0, (float*)y, (float*)y);"),
-        "uses sincosf, which a kernel cannot call",
-    ),
-    "remquof of the library": (on_the_host("remquof(3, 2, reinterpret_cast<int*>(y));"), "uses remquof"),
-    "lgammaf_r of the library": (on_the_host("lgammaf_r(3, reinterpret_cast<int*>(y));"), "uses lgammaf_r"),
-    "modf of the namespace std": (
-        "#include <cmath>\n" + on_the_host("std::modf(1.5f, reinterpret_cast<float*>(y));"),
-        "uses modff, which a kernel cannot call",
-    ),
-}
-# Numbers in the place of functions.
-NUMBER = "reinterpret_cast<char*>(&rope_launch) + 1"
-OWN_CALL = """
-extern "C" int _Z14watched_launch4dim3S_PvPFvS0_EPKvm(dim3, dim3, void*, void (*)(void*), const void*, size_t);
-"""
-BY_NUMBER = "at which no function of rope.cu begins"
-CHEATS |= {
-    "a call by number": (on_the_host(f"reinterpret_cast<void (*)()>({NUMBER})();"), BY_NUMBER),
-    "a call by number in a kernel": (
-        changed(KERNEL, ("  Numbers out[2];\n", f"  Numbers out[2];\n  reinterpret_cast<void (*)()>({NUMBER})();\n")),
-        BY_NUMBER,
-    ),
-    "the library's function by its address": (
-        on_the_host("void* (*rope_f)(void*, const void*, size_t) = memcpy; rope_f(y, x, 16);"),
-        BY_NUMBER,
-    ),
-    "a launch by number": (
-        changed(
-            KERNEL,
-            (
-                "  return cudaLaunchKernelEx(&config, kernel,",
-                f"  return cudaLaunchKernelEx(&config, reinterpret_cast<decltype(kernel)>({NUMBER}),",
-            ),
-        ),
-        BY_NUMBER,
-    ),
-    "a jump by number": (on_the_host(f"void* rope_to = {NUMBER}; goto *rope_to;"), BY_NUMBER),
-    "a virtual function by number": (
-        changed(KERNEL, ("struct Sizes {", "struct RopeV { virtual void f() {} };\nstruct Sizes {")).replace(
-            "  constexpr int kWide = 16",
-            "  RopeV v, *p = &v; char* f = "
-            + NUMBER
-            + "; char** table = &f; memcpy(&v, &table, 8); p->f();\n  constexpr int kWide = 16",
-        ),
-        BY_NUMBER,
-    ),
-    "a return to a number": (
-        on_the_host(f"char* rope_a[1]; for (volatile int i = 0; i < 24; i = i + 1) rope_a[i] = {NUMBER};"),
-        "outside of its local variables",
-    ),
-    "a thread's return to a number": (
-        changed(
-            KERNEL,
-            (
-                "  Numbers out[2];\n",
-                "  Numbers out[2];\n  char* rope_a[1]; for (volatile int i = 1; i < 90; i = i + 1) rope_a[i] = 0;\n",
-            ),
-        ),
-        "outside of its local variables",
-    ),
-    "a copy over its own return address": (
-        on_the_host("char rope_a[64] = {}; memcpy(rope_a - 512, rope_a, 64);"),
-        "outside of its local variables",
-    ),
-    "the examiner's launch under its other name": (
-        KERNEL + OWN_CALL,
-        "contains '_Z14watched_launch4dim3S_PvPFvS0_EPKvm'",
-    ),
-}
-# Text that the compiler and the check could split in different ways; each hides the same attribute or include.
-UNWATCHED = '__attribute__((no_sanitize("kernel-address"))) inline void rope_q() {}'
-CHEATS |= {
-    "hidden behind a letter beyond ASCII": (
-        KERNEL + f"\n#define \u00e91\nenum {{ kBegin = \u00e91'a' + '/*' }};\n{UNWATCHED}\nenum {{ kEnd = '*/' }};\n",
-        "contains '\u00e9' outside of comments and strings",
-    ),
-    "hidden behind a letter by its number": (
-        KERNEL + f"\n#define \\u00e91\nenum {{ kBegin = \\u00e91'a' + '/*' }};\n{UNWATCHED}\nenum {{ kEnd = '*/' }};\n",
-        "contains a backslash outside of comments and strings",
-    ),
-    "hidden behind a dollar": (
-        KERNEL + f"\n#define $1\nenum {{ kBegin = $1'a' + '/*' }};\n{UNWATCHED}\nenum {{ kEnd = '*/' }};\n",
-        "contains '$' outside of comments and strings",
-    ),
-    "hidden behind an open quote": (
-        KERNEL + f"\n#define OPEN ' /*\n{UNWATCHED}\n#define CLOSE ' */\n",
-        "a quote (') that is not closed",
-    ),
-    "hidden behind an open double quote": (
-        KERNEL + f'\n#define OPEN " /*\n{UNWATCHED}\n#define CLOSE " */\n',
-        'a quote (") that is not closed',
-    ),
-    "hidden behind a number with a quote": (
-        KERNEL + f"\n#define N 1' '/*'\n{UNWATCHED}\n#define M 1' '*/'\n",
-        "a quote right after the number 1",
-    ),
-    "hidden behind a quote in a character": (
-        KERNEL + "\nconstexpr char rope_c = '\"'; " + UNWATCHED + "\n",
-        "contains '__attribute__'",
-    ),
-    "hidden behind a page's end": (
-        KERNEL + '\nconstexpr char rope_c[] = "\f"; ' + UNWATCHED + "\n",
-        "the control character '\\x0c'",
-    ),
-    "hidden behind a line's end of Unicode": (
-        KERNEL + '\nconstexpr char rope_c[] = "\u2028"; ' + UNWATCHED + "\n",
-        "contains '__attribute__'",
-    ),
-    "hidden behind a trigraph": (KERNEL + f"\n// ??/\n/*\n{UNWATCHED}\n// */\n", "the trigraph ??/"),
-    "hidden behind the name of a header": (
-        KERNEL + f"\n#if __has_include(</*>)\n#endif\n#include <fstream>\n{UNWATCHED}\n#if __has_include(<*/>)\n#endif\n",
-        "contains __has_include",
-    ),
-    "a directive by trigraph": (KERNEL + "\n??=include <fstream>\n", "the trigraph ??="),
-}
-
-
-# The course's kernel, but right and fast only where the examiner was known to look.
-_GEOMETRY = "  config.stream = static_cast<cudaStream_t>(stream);\n  Kernel* const kernel"
-_ONE_THREAD = "  if ({}) {{\n    config.gridDim = dim3(1, 1, 1);\n    config.blockDim = dim3({}, 1, 1);\n  }}\n" + _GEOMETRY
-FOR_THE_EXAMINER = {
-    "one thread but for one shape": [
-        (_GEOMETRY, _ONE_THREAD.format("!(batch == 2 && head_size == 128 && heads >= 5 && heads <= 8 && sequence >= 30)", 1))
-    ],
-    "one thread where a wide access is impossible": [(_GEOMETRY, _ONE_THREAD.format("!aligned || heads < 3", 1))],
-    "one thread for one type": [(_GEOMETRY, _ONE_THREAD.format("type == kRopeBFloat16", 1))],
-    "eight threads for few tokens": [(_GEOMETRY, _ONE_THREAD.format("sequence < 20", 8))],
-}
-_LOADS = "      const Pack<float, kWidth> s = load<kWidth>(sin + int64_t(position) * half + pair);\n"
-_NOTHING = (
-    _LOADS
-    + """      float nothing = 0;
-      for (int r = 0; r < {}; ++r) {{
-        const int64_t row = (int64_t(r) * 31 + position) % sequence;
-        nothing += 0.0f * cos[row * half + pair] + 0.0f * sin[row * half + pair];
-      }}
-"""
-)
-_STORED = "narrow<T>(x_a * c.value[i] - x_b * s.value[i])"
-
-
-@pytest.mark.parametrize("name", FOR_THE_EXAMINER)
-def test_a_kernel_is_parallel_in_every_case(submission, name):
-    examined = submission(changed(SOURCE.read_text(), *FOR_THE_EXAMINER[name]))
-    assert examined.points == 0, examined.outcomes
-    assert "less than a warp" in outcome(examined, "kernel").message
-
-
-@pytest.mark.parametrize("rows", [32, 100])
-def test_reads_of_the_tables_that_nobody_needs_cost_the_memory_task(submission, rows):
-    edits = [(_LOADS, _NOTHING.format(rows)), (_STORED, _STORED.replace(")", " + nothing)"))]
-    examined = submission(changed(SOURCE.read_text(), *edits))
-    assert outcome(examined, "kernel").tier == "full" and outcome(examined, "memory").tier == "none"
-    assert "of the tables is read" in outcome(examined, "memory").message
-
-
-def test_nothing_follows_from_the_stream():
-    """It was made of the seed, and a kernel that read neither x nor the tables was right in every case."""
-    case = Case((1, 2, 3, 64), "float32", False, 5)
-    wires = {tuple(case.wire()) for _ in range(5)}
-    assert len({wire[:-1] for wire in wires}) == 1 and len({wire[-1] for wire in wires}) == 5
-
-
-@pytest.mark.parametrize("name", CHEATS)
-def test_cheats_score_nothing(submission, name):
-    kernel, said = CHEATS[name]
-    examined = submission(kernel)
-    assert examined.points == 0, examined.outcomes
-    assert said in outcome(examined, "kernel").message and outcome(examined, "kernel").hint
-
-
-HOSTILE = {
-    "a system's header": ("#include </etc/passwd>\n" + KERNEL, "includes </etc/passwd>"),
-    "an include in disguise": ("#  /* */ include <fstream>\n" + KERNEL, "includes <fstream>"),
-    "an include behind a comment that never began": (
-        'static const char* const rope_text = "/*";\n#include <fstream>\nstatic const char* const rope_more = "*/";\n' + KERNEL,
-        "includes <fstream>",
-    ),
-    "an include behind half a number": (
-        "constexpr int rope_n = 1'0; /* ' */\n#include <fstream>\n// '\n" + KERNEL,
-        "includes <fstream>",
-    ),
-    "an include behind a raw string": (
-        'constexpr char rope_r[] = R"(/*)";\n#include <fstream>\n/* */\n' + KERNEL,
-        "a raw string",
-    ),
-    "a macro's include": ("#define F </etc/passwd>\n#include F\n" + KERNEL, "includes F"),
-    "files": (
-        KERNEL + 'extern "C" int system(const char*);\nint rope_it() { return system("id"); }\n',
-        "uses system, which a kernel cannot call",
-    ),
-    "fork": (KERNEL + 'extern "C" int fork();\nint rope_it() { return fork(); }\n', "uses fork"),
-    "printing": (changed(KERNEL, ("  Numbers out[2];\n", '  Numbers out[2];\n  printf("%d", 1);\n')), "printf"),
-    "no launch": (KERNEL.replace("int rope_launch(", "int rope_start("), "defines no function rope_launch"),
-    "no text": ("\x00\xff", "control character"),
-    "templates without end": (
-        "template <int n> struct F { static constexpr int v = F<n + 1>::v; };\n" + "constexpr int v = F<0>::v;\n" + KERNEL,
-        "does not compile",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_kernels_get_their_reason(submission, name):
-    kernel, said = HOSTILE[name]
-    examined = submission(kernel, only="kernel")
-    assert examined.points == 0
-    assert said in outcome(examined, "kernel").message, examined.outcomes
-
-
-def test_the_compilers_own_marks_show_what_is_included():
-    """However an include is hidden from the check of the text."""
-    marks = (
-        '# 0 "rope.cu"\n# 0 "<command-line>"\n# 1 "/usr/include/stdc-predef.h" 1 3 4\n# 0 "<command-line>" 2\n# 1 "rope.cu"\n'
-    )
-    permitted = (
-        f'{marks}# 1 "/x/cuda_on_host.h" 1\n# 1 "/x/other.h" 1\nint a;\n# 2 "/x/cuda_on_host.h" 2\n# 3 "rope.cu" 2\nint b;'
-    )
-    assert compile_kernel._own_lines(permitted) == "int b;"
-    with pytest.raises(compile_kernel.Rejected, match=r"includes rope\.cu"):
-        compile_kernel._own_lines(f'{marks}# 1 "rope.cu" 1\nint a;\n# 3 "rope.cu" 2\n')
-
-
-def test_text_beyond_ascii_in_comments_and_strings_is_permitted(submission):
-    accents = "// L'\u00e9t\u00e9 1'a: it's \"mine\" \u2014 what??! C:\\new \u2028\n/* Gru\u00df $ ' */\n"
-    text = 'constexpr int64_t rope_n = 1\'000; constexpr char rope_text[] = "\u00e9 \\" /*", rope_c = \'"\';\n'
-    assert outcome(submission("\ufeff" + accents.replace("\n", "\r\n") + KERNEL + text, only="kernel"), "kernel").tier == "full"
-
-
-def test_functions_with_pointers_and_by_address_are_permitted(submission):
-    """They compute what CUDA's do, their stores are watched, and a switch or a table of functions is an ordinary part of a kernel."""
-    body = """
-  float one, two, whole;
-  double half_turn, zero;
-  int exponent;
-  sincosf(0.5f, &one, &two);
-  bool fine = one == sinf(0.5f) && two == cosf(0.5f);
-  sincospi(0.5, &half_turn, &zero);
-  fine = fine && half_turn == 1.0 && fabs(zero) < 1e-15;
-  sincospif(1.5f, &one, &two);
-  fine = fine && one == -1.0f && fabsf(two) < 1e-6f;
-  fine = fine && modff(-2.25f, &whole) == -0.25f && whole == -2.0f && frexpf(-6.0f, &exponent) == -0.75f && exponent == 3;
-  __sincosf(0.0f, &one, &two);
-  int (*const add[2])(int) = {[](int n) { return n + 1; }, [](int n) { return n + 2; }};
-  switch (add[exponent == 3](exponent)) {
-    case 0: case 1: fine = false; break;
-    case 2: fine = !fine; break;
-    case 3: one = 1; break;
-    case 4: two = 0; break;
-    case 5: break;
-    case 6: whole = 0; break;
-    default: fine = false;
-  }
-  if (!fine || one != 0 || two != 1) return;
-"""
-    kernel = changed(KERNEL, ("  Numbers out[2];\n", "  Numbers out[2];\n" + body))
-    found = outcome(submission(kernel, only="kernel"), "kernel")
-    assert found.tier == "full", found
-
-
-def stopped(body: str, shape=(1, 1, 2, 4)) -> Run:
-    text = changed(SCALAR, ("  Numbers out[2];\n", f"  Numbers out[2];\n  {body}\n"))
-    return run_kernel(text, [Case(shape, "float32", False, 1), Case(shape, "float32", False, 2)])[0]
-
-
-@pytest.mark.parametrize(
-    ("body", "kind", "said"),
-    [
-        ("const_cast<T*>(x)[0] = x[1];", "input", "writes into x"),
-        ("y[(int64_t(1) << 40)] = x[0];", "outside", "far from x"),
-        ("y[-1] = x[0];", "outside", "y[-1], and y has 8 numbers"),
-        ("*reinterpret_cast<volatile int64_t*>(y + 1) = 1;", "misaligned", "writes 8 bytes at once at y[1]"),
-        ("volatile int zero = 0; out[0].value[0] = narrow<T>(7 / zero);", "crash", "crashed"),
-        ("memcpy(y + 8, x, 4);", "outside", "y[8]"),
-        ("for (volatile int i = 0;;) i = 1;", "time", "stopped after 5 s"),
-    ],
-)
-def test_faults_are_told(body, kind, said):
-    run = stopped(body)
-    assert run.kind == kind and said in run.fault and not run.right
-    assert "thread (0, 0, 0) of block (0, 0, 0)" in run.fault
-
-
-# ---- memory, on accesses that one can count by hand
-
-
-def accesses(*rows: tuple[int, int, int, int, bool], site: int = 7) -> np.ndarray:
-    """Rows of thread, offset, size, buffer, is_write."""
-    return np.array(
-        [(site, 0, thread, offset, buffer, size, is_write, 0) for thread, offset, size, buffer, is_write in rows], ACCESS
-    )
-
-
-def watched(found: np.ndarray, shape=(1, 1, 1, 64)) -> Run:
-    return Run(Case(shape, "float32", False, 0), "", "", 0.0, 0, found, 64)
-
-
-def test_sectors_of_requests():
-    dense = accesses(*((t, 4 * t, 4, 0, False) for t in range(64)), *((t, 4 * t, 4, 3, True) for t in range(64)))
-    found = traffic(watched(dense))
-    assert (found.used, found.width, found.writers, found.read_once, found.written_once) == (1.0, 4.0, 64, True, True)
-    spread = accesses(*((t, 4 * ((t * 8) % 64 + t // 8), 4, 0, False) for t in range(64)))
-    assert traffic(watched(spread)).used == 0.5  # 32 threads, 4 of the 8 numbers in each of 8 sectors
-    alone = accesses(*((32 * t, 4 * t, 4, 0, False) for t in range(64)))  # each in its own warp
-    assert traffic(watched(alone)).used == 1 / 8
-    again = accesses(*((t, 4 * t, 4, 0, False) for t in range(64)), *((t, 4 * t, 4, 0, False) for t in range(64)))
-    assert not traffic(watched(again)).read_once
-    assert len(np.unique(requests(again))) == 4  # two warps, two times
-    wide = accesses(*((t, 16 * t, 16, 0, False) for t in range(16)))
-    assert traffic(watched(wide)).width == 16
-
-
-def test_nothing_recorded_is_nothing_used():
-    found = traffic(watched(accesses()))
-    assert (found.used, found.width, found.written_once) == (0, 0, False)
-
-
-# ---- numbers
-
-
-@pytest.mark.parametrize("dtype", rope_cases.DTYPES)
-def test_errors_are_judged_as_the_plugin_tests_do(dtype):
-    """Against an implementation of the bound that the course's own kernel is tested by."""
-    case = Case((2, 5, 3, 16), dtype, True, seed=9, spare=2)
-    kind = rope_cases.DTYPES[dtype]
-    cos, sin = case.tables()
-    exact = rope(case.x(), cos, sin, interleaved=True)
-    steps = np.random.default_rng(1).uniform(-2, 2, exact.shape) * np.finfo(np.float32).eps
-    y = (exact * (1 + (steps if dtype == "float32" else 2000 * steps))).astype(kind)
-    theirs = rope_cases.excess(y, rope_cases.Case(case.x().astype(kind), cos.astype(np.float32), sin.astype(np.float32), True))
-    ours = case.excess(y.view(np.uint32 if y.itemsize == 4 else np.uint16)).max()
-    assert ours == pytest.approx(theirs, rel=1e-3)
-
-
-def test_drawn_numbers():
-    case = Case((2, 3, 2, 8), "float16", False, seed=3, spare=4)
-    x, (cos, _) = case.x(), case.tables()
-    assert x.shape == (2, 3, 2, 8) and cos.shape == (7, 4)
-    assert np.abs(x).min() >= 1 / 32 and np.abs(x).max() < 8 and np.abs(cos).max() < 1 and (x < 0).any()
-    assert (case.token(4) == x[1, 1]).all()
-    assert not (Case((2, 3, 2, 8), "float16", False, seed=4).x() == x).all()
-
-
-def test_cases_are_the_ones_promised():
-    found = kernel_cases.cases(np.random.default_rng(0))
-    shapes = {case.shape for case in found}
-    assert (1, 1, 32, 128) in shapes and len(found) > 100
-    assert {case.dtype for case in found} == {"float32", "float16", "bfloat16"} and {case.shifted for case in found} == {
-        0,
-        1,
-        2,
-        3,
-        4,
+    variant = training.Variant.drawn(np.random.default_rng(2))
+    given = network.training_images(3)
+    data = variant.data(given)
+    folded = {name: tuple(map(torch.from_numpy, calibrated.fold(layer))) for name, layer in variant.layers().items()}
+    with torch.inference_mode():
+        found = network.forward(folded, torch.from_numpy(data.images[:50])).numpy()
+        same = network.float_model()(torch.from_numpy(given.images[:50])).numpy()
+    assert np.abs(found - same[:, variant.classes]).max() < 1e-3
+    assert (found.argmax(1) == data.labels[:50]).mean() > 0.95
+    assert {array.shape for one in variant.layers().values() for array in one.values()} == {
+        tuple(array.shape) for one in network.layers().values() for array in one.values()
     }
-    assert any(shape[0] % 2 and shape[2] % 2 for shape in shapes) and {64, 66, 254, 256} <= {shape[3] for shape in shapes}
-    assert len({case.seed for case in found}) == len(found)
 
 
-@pytest.mark.parametrize("answer", [b"", b"x" * 50, b"\xff" * 500, np.zeros(16, np.int64).tobytes()])
-def test_nonsense_from_the_kernels_process(monkeypatch, answer):
-    monkeypatch.setattr(lab06_kernel, "compile_program", lambda *_: b"")
-    monkeypatch.setattr(lab06_kernel, "run_program", lambda *_: answer)
-    case = Case((1, 1, 1, 2), "float32", False, 1)
-    if not answer:
-        assert not run_kernel("", [case])[0].right
-    else:
-        with pytest.raises(EngineError, match="invalid answer"):
-            found = run_kernel("", [case])
-            raise EngineError("invalid answer" if not found[0].right else "taken for right")
+# Mistakes in fake_quantize
+
+ROUNDINGS = {
+    "true_gradient": ("return torch.clamp(torch.round(x / s), -128, 127) * s + 0 * x", "this is the true gradient of rounding", "none"),
+    "no_gradient": ("return (torch.clamp(torch.round(x / s), -128, 127) * s).detach()", "there are no gradients of x", "none"),
+    "passes_clipped": ("return x + (torch.clamp(torch.round(x / s), -128, 127) * s - x).detach()", "pass where a value is clipped", "none"),
+    "codes": ("c = torch.clamp(x / s, -128, 127); return c + (torch.round(c) - c).detach()", "These are codes, not values", "none"),
+    "not_clipped": ("c = x / s; return (c + (torch.round(c) - c).detach()) * s", "Nothing is clipped", "none"),
+    "lowest_is_127": ("c = torch.clamp(x / s, -127, 127); return (c + (torch.round(c) - c).detach()) * s", "clipped to -127", "none"),
+    "highest_is_128": ("c = torch.clamp(x / s, -128, 128); return (c + (torch.round(c) - c).detach()) * s", "clipped to 128", "none"),
+    "rounded_down": ("c = torch.clamp(x / s, -128, 127); return (c + (torch.floor(c) - c).detach()) * s", "rounded down", "none"),
+    "unsigned": ("c = torch.clamp(x / s, 0, 255); return (c + (torch.round(c) - c).detach()) * s", "the unsigned ones", "none"),
+    "away_from_zero": ("c = torch.clamp(x / s, -128, 127); r = torch.clamp(torch.trunc(x / s + 0.5 * torch.sign(x)), -128, 127)\n"
+                       "    return (c + (r - c).detach()) * s", "Halves are rounded away from zero", "none"),
+    "scale_detached": ("s = s.detach(); c = torch.clamp(x / s, -128, 127); return (c + (torch.round(c) - c).detach()) * s",
+                       "there are no gradients of the scale", "partial"),
+    "codes_alone": ("t = s.detach(); c = torch.clamp(x / t, -128, 127); return (c + (torch.round(c) - c).detach()) * s",
+                    "They are those of the codes alone", "partial"),
+    "an_error": ("return none", "failed: line 8: NameError", "none"),
+    "another_package": ("import sklearn", "ImportError the file may import torch", "none"),
+}  # fmt: skip
+ROUNDING = """
+import torch
+
+def fake_quantize(x, scale, axis=None):
+    s = scale
+    if axis is not None:
+        s = scale.reshape([-1 if place == axis else 1 for place in range(x.ndim)])
+    {}
+"""
+
+
+@pytest.mark.parametrize("name", ROUNDINGS)
+def test_mistake_in_the_rounding_is_named(name, tmp_path, in_process, request):
+    body, words, tier = ROUNDINGS[name]
+    (tmp_path / "qat.py").write_text(ROUNDING.format(body))
+    if name == "another_package":  # the hook is in the process alone
+        request.getfixturevalue("monkeypatch").undo()
+    outcome = examined(tmp_path, "gradient")
+    assert (outcome.tier, outcome.points) == (tier, 1.5 if tier == "partial" else 0.0), outcome.message
+    assert words in outcome.message and outcome.hint, outcome.message
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("axis", "words"),
     [
-        ('rope.cu(12): error: identifier "foo" is undefined', "Line 12: identifier"),
-        ("rope.cu:3:7: error: expected ';'\nrope.cu:9:1: error: more", "Line 3: expected ';'"),
-        ("x.o: undefined reference to `rope_launch'", "defines no function rope_launch"),
-        ("", "said nothing"),
+        ("None", "failed: line"),
+        ("x.ndim - 1 if axis == 0 else 0", "failed: line"),
+        ("1 - axis if x.ndim == 2 and x.shape[0] == x.shape[1] else axis", ""),
     ],
 )
-def test_first_error(text, said):
-    assert said in first_error(text)[0]
-
-
-# ---- the plugin
-
-PLUGINS = {
-    "the clone forgets": (
-        [("return RopePlugin(self.interleaved)", "return RopePlugin()")],
-        "partial",
-        "copies",
-        "does your clone have",
-    ),
-    "nobody keeps the array": (
-        [
-            ("self.kept = np.array([self.interleaved]", "kept = np.array([self.interleaved]"),
-            (
-                '"interleaved", self.kept, trt.PluginFieldType.INT32)]\n        )\n        ### END',
-                '"interleaved", kept, trt.PluginFieldType.INT32)]\n        )\n        ### END',
-            ),
-        ],
-        "partial",
-        "fields",
-        "does not keep arrays alive",
-    ),
-    "always FP32 out": ([("return [input_types[0]]", "return [trt.DataType.FLOAT]")], "partial", "output types", "type of x"),
-    "its own shape": (
-        [("[trt.DimsExprs(inputs[0])]", "[trt.DimsExprs([builder.constant(n) for n in (1, 128, 32, 128)])]")],
-        "partial",
-        "output shapes",
-        "expressions",
-    ),
-    "the shape of a table": (
-        [("[trt.DimsExprs(inputs[0])]", "[trt.DimsExprs(inputs[1])]")],
-        "partial",
-        "output shapes",
-        "expressions",
-    ),
-    "a shape of no dimensions": ([("trt.DimsExprs(inputs[0])", "trt.DimsExprs(4)")], "partial", "output shapes", "expressions"),
-    "the dimensions in another order": (
-        [("trt.DimsExprs(inputs[0])", "trt.DimsExprs([inputs[0][i] for i in (0, 2, 1, 3)])")],
-        "partial",
-        "output shapes",
-        "expressions",
-    ),
-    "an expression of its own": (
-        [("trt.DimsExprs(inputs[0])", "trt.DimsExprs([*list(inputs[0])[:3], builder.operation(None, None, None)])")],
-        "partial",
-        "output shapes",
-        "expressions",
-    ),
-    "a build raises": (
-        [("    def configure_plugin(self, inputs, outputs):\n        pass", "    def configure_plugin(self):\n        pass")],
-        "partial",
-        "a build for x of FLOAT",
-        "A build calls all methods",
-    ),
-    "tactic 0": (
-        [("    def get_valid_tactics(self):\n        return []", "    def get_valid_tactics(self):\n        return [0]")],
-        "partial",
-        "found [false, true]",
-        "A build calls all methods",
-    ),
-    "one tactic twice": (
-        [("    def get_valid_tactics(self):\n        return []", "    def get_valid_tactics(self):\n        return [1, 1]")],
-        "partial",
-        "found [false, true]",
-        "A build calls all methods",
-    ),
-    "an endless workspace": (
-        [("        return 0\n\n    def enqueue", "        return 1 << 62\n\n    def enqueue")],
-        "partial",
-        "found [true, false]",
-        "A build calls all methods",
-    ),
-    "any format will do": (
-        [("        if tensor.format != trt.TensorFormat.LINEAR:\n            return False\n", "")],
-        "partial",
-        "formats",
-        "Position 0",
-    ),
-    "any type will do": (
-        [("            return tensor.type in DTYPES\n", "            return True\n")],
-        "partial",
-        "formats",
-        "Position 0",
-    ),
-    "its own stream": (
-        [("self.interleaved, stream)\n        ### END", "self.interleaved, 0)\n        ### END")],
-        "partial",
-        "enqueue",
-        "stream is TensorRT's",
-    ),
-    "the first shape without end": (
-        [("tuple(x.dims)", 'self.__dict__.setdefault("shape", tuple(x.dims))')],
-        "partial",
-        "enqueue",
-        "at each call",
-    ),
-    "a base is not initialized": (
-        [("        trt.IPluginV3OneRuntime.__init__(self)  # not in TensorRT 8.6\n", "")],
-        "none",
-        "IPluginV3OneRuntime.__init__",
-        "four bases",
-    ),
-    "three mistakes": (
-        [
-            ("return [input_types[0]]", "return []"),
-            ("[trt.DimsExprs(inputs[0])]", "[]"),
-            ("return tensor.type in DTYPES", "return True"),
-        ],
-        "none",
-        "4 of 7",
-        "type of x",
-    ),
-    "another name": ([('"LabRope"', '"MyRope"')], "partial", "names", "name, version and namespace"),
-}
-
-
-@pytest.mark.parametrize("name", PLUGINS)
-def test_plugins_with_mistakes(submission, contract, name):
-    edits, tier, said, hint = PLUGINS[name]
-    found = outcome(submission(plugin=changed(PLUGIN, *edits)), "plugin")
-    assert found.tier == tier and said in found.message and hint in found.hint, found
-
-
-def test_every_broken_part_of_a_plugin_is_explained(submission, contract):
-    edits = [
-        ("return [input_types[0]]", "return [trt.DataType.FLOAT]"),
-        ("self.interleaved, stream)\n        ### END", "self.interleaved, 0)\n        ### END"),
-    ]
-    found = outcome(submission(plugin=changed(PLUGIN, *edits)), "plugin")
-    assert all(said in found.message for said in ("output types: get_output_data_types", "enqueue: enqueue of x", "expected"))
-    assert "type of x" in found.hint and "stream is TensorRT's" in found.hint
-
-
-def test_another_right_plugin(submission, contract):
-    """Expressions one by one, fields by index, and a clone by copying its state."""
-    plugin = changed(
-        PLUGIN,
-        ("[trt.DimsExprs(inputs[0])]", "[trt.DimsExprs([inputs[0][i] for i in range(4)])]"),
-        ("{field.name: field.data for field in fields}", "{fields[i].name: fields[i].data for i in range(len(fields))}"),
-        (
-            "return RopePlugin(self.interleaved)",
-            "copy = RopePlugin()\n        copy.__dict__.update(self.__dict__)\n        return copy",
-        ),
+def test_mistake_the_other_axis(axis, words, tmp_path, in_process):
+    body = f"axis = axis if axis is None else {axis}" if axis != "None" else "s = scale"
+    text = ROUNDING.replace(
+        "    s = scale\n", f"    s = scale\n    {body}\n" if axis != "None" else "    s = scale\n    axis = None\n"
     )
-    assert outcome(submission(plugin=plugin), "plugin").tier == "full"
+    (tmp_path / "qat.py").write_text(
+        text.format("c = torch.clamp(x / s, -128, 127); return (c + (torch.round(c) - c).detach()) * s")
+    )
+    outcome = examined(tmp_path, "gradient")
+    assert outcome.tier == "none" and " weight" in outcome.message and words in outcome.message, outcome.message
+    if not words:
+        assert "The scales lie along the other axis" in outcome.message and "Which shape must it have" in outcome.hint
 
 
 @pytest.mark.parametrize(
-    "shape",
+    "scale",
     [
-        "return [inputs[0]]",
-        "return [tuple(inputs[0])]",
-        "y = trt.DimsExprs(len(inputs[0]))\n        for i, one in enumerate(inputs[0]):\n            y[i] = one\n        return [y]",
-        "assert not any(one.is_constant() for one in inputs[0])\n        return [trt.DimsExprs(inputs[0])]",
+        "scale.reshape(-1, *[1] * (x.ndim - 1)) if axis == 0 else scale",
+        "scale.reshape([-1 if place == list(x.shape).index(len(scale)) else 1 for place in range(x.ndim)])",
+        "scale.reshape(-1, 1) if x.ndim == 2 and axis == 0 else scale.reshape(-1, *[1] * (3 - axis)) if x.ndim == 4 else scale",
     ],
 )
-def test_other_right_shapes_and_tactics(submission, contract, shape):
-    edits = [("return [trt.DimsExprs(inputs[0])]", shape)]
-    edits += [
-        ("    def get_valid_tactics(self):\n        return []", "    def get_valid_tactics(self):\n        return [2, 1]")
-    ]
-    edits += [("        return 0\n\n    def enqueue", "        return 4096\n\n    def enqueue")]
-    edits += [("    def configure_plugin(self, inputs, outputs):\n        pass\n\n", "")]
-    assert outcome(submission(plugin=changed(PLUGIN, *edits)), "plugin").tier == "full"
+def test_an_axis_is_right_for_each_rank(scale, tmp_path, in_process):
+    body = "c = torch.clamp(x / s, -128, 127); return (c + (torch.round(c) - c).detach()) * s"
+    text = ROUNDING.replace("scale.reshape([-1 if place == axis else 1 for place in range(x.ndim)])", scale)
+    (tmp_path / "qat.py").write_text(text.format(body))
+    outcome = examined(tmp_path, "gradient")
+    assert outcome.tier == "none" and "along `axis`" in outcome.hint, (outcome.message, outcome.hint)
 
 
-# No plugin: two empty classes, and the examiner's own questions answered by the rules that the task gives.
-RULES = """
-import gc
+def test_torchs_own_fake_quantization_is_right_but_for_the_scale(tmp_path, in_process):
+    """And the oracle agrees with it."""
+    body = """
+def fake_quantize(x, scale, axis=None):
+    import torch
+    if axis is None:
+        return torch.fake_quantize_per_tensor_affine(x, scale.item(), 0, -128, 127)
+    zero = torch.zeros(len(scale), dtype=torch.int32)
+    return torch.fake_quantize_per_channel_affine(x, scale.detach(), zero, axis, -128, 127)
+"""
+    (tmp_path / "qat.py").write_text(body)
+    outcome = examined(tmp_path, "gradient")
+    assert outcome.tier == "partial" and "there are no gradients of the scale" in outcome.message
+
+
+def test_questions_are_decidable():
+    """Both ways to divide round every value to the same code, and none lies where gradients are a matter of taste."""
+    for seed in range(20):
+        for one in gradients.questions(np.random.default_rng(seed)):
+            step = one.step.astype(np.float32)
+            ways = [np.rint(one.x / step), np.rint(one.x * (1 / step))]
+            assert np.array_equal(*ways), one.name
+            beyond = np.maximum(one.ratio - gradients.HIGH, gradients.LOW - one.ratio)
+            assert not ((beyond > 0) & (beyond < 0.5)).any()
+
+
+# Mistakes in fold and train
+
+FOLDS = {
+    "no_root": ({"torch.sqrt(layer[\"variance\"] + 1e-5)": "(layer[\"variance\"] + 1e-5)"}, "The root of the variance is missing"),
+    "no_eps": ({"layer[\"variance\"] + 1e-5": "layer[\"variance\"]"}, "The norm adds 1e-5 to the variance"),
+    "no_mean": ({" - layer[\"mean\"] * factor": ""}, "The mean is missing from the bias"),
+    "mean_alone": ({"- layer[\"mean\"] * factor": "- layer[\"mean\"]"}, "The mean is subtracted without its factor"),
+    "plus_mean": ({"- layer[\"mean\"] * factor": "+ layer[\"mean\"] * factor"}, "The mean has the wrong sign"),
+    "weight_left": ({"weight * factor[:, None, None, None]": "weight"}, "The weight is not multiplied by the factor"),
+    "head_folded": ({"if \"gamma\" not in layer:": "if False:"}, "fold of the head, which has no norm failed: line 31: KeyError"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FOLDS)
+def test_mistake_in_folding_is_named(name, tmp_path, in_process):
+    changes, words = FOLDS[name]
+    (tmp_path / "qat.py").write_text(made.qat(changes, steps=0))
+    outcome = examined(tmp_path, "budget")
+    assert outcome.tier == "none" and words in outcome.message and outcome.hint, outcome.message
+
+
+TRAININGS = {
+    "nothing_trained": ({}, 0, "nothing was trained"),
+    "gradient_zero": ({"return upstream * inside,": "return 0 * upstream,", "pair], lr": "pair if one.ndim > 1], lr"}, 1,
+                      "nothing was trained"),
+    "one_scale": ({"\"scale\": steps_of(w)": "\"scale\": steps_of(w).max()"}, 0, "has one scale: expected 16"),
+    "scales_of_inputs": ({"torch.round(w.detach() / steps_of(w).reshape(-1, *[1] * (w.ndim - 1)))": "w.detach().sum((1,))"}, 0,
+                         "are not whole numbers from -128 to 127"),
+    "codes_unsigned": ({"\"codes\": torch.round": "\"codes\": 128 + torch.round"}, 0, "are not whole numbers from -128 to 127"),
+    "channels_of_an_input": ({"\"input_scale\": scales[name]": "\"input_scale\": scales[name] * torch.ones(2)"}, 0,
+                             "has 2 scales: expected one"),
+    "a_layer_lost": ({"for name, (w, b) in pairs.items()\n    }": "for name, (w, b) in pairs.items() if name != 'mix'\n    }"}, 0,
+                     "train failed: KeyError 'mix'"),
+    "too_many_images": ({"images[:500]": "images.repeat(9, 1, 1, 1)"}, 0, "the budget is 12,000 images through forward"),
+    "forward_unused": ({"forward(pairs, images[:500], watch)": "[watch(name, images) for name in pairs]"}, 0,
+                       "did not call the forward pass"),
+    "empty": ({"    pairs = {name: fold(layer) for": "    raise NotImplementedError\n    pairs = {name: fold(layer) for"}, 0,
+              "train is still empty"),
+    "not_finite": ({"\"bias\": b,": "\"bias\": b / 0,"}, 0, "the bias of stem is NaN or infinite"),
+    "no_step": ({"\"input_scale\": scales[name]": "\"input_scale\": 0 * scales[name]"}, 0,
+                "a scale of stem is zero, negative or not finite"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TRAININGS)
+def test_mistake_in_training_is_named(name, tmp_path, in_process):
+    changes, steps, words = TRAININGS[name]
+    (tmp_path / "qat.py").write_text(made.qat(changes, steps=steps))
+    outcome = examined(tmp_path, "budget")
+    assert outcome.tier == "none" and words in outcome.message and outcome.hint, outcome.message
+
+
+def test_mistake_batch_norm_with_the_statistics_of_a_batch(tmp_path, in_process):
+    """Statistics of the last batch in place of the norm's own: fold is right, and the network is another one."""
+    (tmp_path / "qat.py").write_text(
+        made.qat(
+            {"    pairs = {name: fold(layer) for": "    layers = {name: {part: array.mean() + 0 * array if part in ('mean', 'variance')"
+             " else array for part, array in one.items()} for name, one in layers.items()}\n    pairs = {name: fold(layer) for"},
+            steps=0,
+        )
+    )  # fmt: skip
+    outcome = examined(tmp_path, "budget")
+    assert outcome.tier == "none" and "Does the loss fall during training?" in outcome.hint, outcome.message
+
+
+def test_a_training_that_never_ends_is_stopped(tmp_path, monkeypatch):
+    monkeypatch.setattr(functions, "TIME_LIMIT_S", 1.0)
+    (tmp_path / "qat.py").write_text("def fake_quantize(x, scale, axis=None):\n    while True: pass\n")
+    outcome = examined(tmp_path, "gradient")
+    assert outcome.tier == "none" and "no answer within 1 s" in outcome.message
+
+
+# Mistakes in the network that was handed in
+
+
+def test_mistake_training_in_float_and_calibrating_afterwards(tmp_path, in_process):
+    outcome = examined(with_model(tmp_path, made.trained_in_float()), "recover")
+    assert outcome.tier == "none" and "they were trained in float, or with other input scales" in outcome.message, (
+        outcome.message
+    )
+
+
+def test_mistake_only_calibrated(tmp_path, in_process):
+    outcome = examined(with_model(tmp_path, dict(calibrated.calibration())), "recover")
+    assert outcome.tier == "none" and "nothing was trained" in outcome.message and "gradient" in outcome.hint
+
+
+def test_mistake_calibrated_again_after_training(tmp_path, in_process):
+    outcome = examined(with_model(tmp_path, made.calibrated_again()), "recover")
+    assert outcome.tier in ("none", "partial") and outcome.hint, outcome.message
+
+
+def test_half_of_the_points_for_most_of_the_accuracy(in_process):
+    secret = Secret(network.training_images(), floating=0.99, calibrated=0.19)
+    for accuracy, tiers in ((0.97, (True, True)), (0.9, (False, True)), (0.5, (False, False))):
+        full, half = recovery.Recovered(accuracy, secret).criteria()
+        assert (full[0].met, half[0].met) == tiers
+    given = {name: weight for name, (weight, _) in calibrated.folded_layers().items()}
+    said, hint = recovery.problem(made.calibrated_again(), recovery.Recovered(0.9, secret), given)
+    assert not said and "input scales can be trained" in hint
+
+
+@pytest.mark.parametrize(("spared", "tier"), [(("stem",), "full"), (("expand2", "mix"), "none"), (("expand2",), "partial")])
+def test_layers_in_float_cost_the_points_of_kernels_and_recover(spared, tier, tmp_path, in_process):
+    with_model(tmp_path, made.in_float(*spared))
+    outcome = examined(tmp_path, "kernels")
+    assert outcome.tier == tier and f"In float: {', '.join(spared)}." in outcome.message, outcome.message
+    assert examined(tmp_path, "recover").message.startswith(f"{', '.join(spared)} compute in float")
+
+
+def test_a_network_without_pairs_is_not_built(tmp_path, in_process):
+    with_model(tmp_path, made.in_float(*LAYERS))
+    for task in ("kernels", "recover"):
+        assert "no layer has a pair on its input and on its weight" in examined(tmp_path, task).message
+
+
+def test_a_builder_without_depthwise_kernels_costs_no_points(tmp_path, in_process, monkeypatch):
+    """Such a layer computes in float however it is quantized."""
+    with_model(tmp_path, made.reference())
+    real = lab06.int8_layers
+
+    def without_depthwise(table):
+        integer, floating = real(table)
+        return [name for name in integer if "depth" not in name], [*floating, *(name for name in integer if "depth" in name)]
+
+    monkeypatch.setattr(lab06, "int8_layers", without_depthwise)
+    outcome = examined(tmp_path, "kernels")
+    assert outcome.tier == "full" and outcome.criteria[0].found == "1.00"
+    monkeypatch.setattr(lab06, "int8_layers", lambda table: ([], list(LAYERS)))
+    with pytest.raises(ExaminerFault, match="no INT8 layer in the calibrated network"):
+        examined(tmp_path, "kernels")
+
+
+def test_a_table_without_the_layers_is_the_examiners_fault(tmp_path, in_process, monkeypatch):
+    class Empty:
+        layers = LayerTable((Layer("k", "kgen", (), (LayerTensor("w", (1,), "Int8", "Linear"),), (), "", ()),))
+
+    monkeypatch.setattr(Quick, "build", lambda *_: Empty())
+    with pytest.raises(ExaminerFault, match="does not show every layer"):
+        examined(with_model(tmp_path, made.reference()), "kernels")
+
+
+def _axis(model: onnx.ModelProto, name: str, axis: int | None) -> None:
+    one = made.node(model, name)
+    del one.attribute[:]
+    if axis is not None:
+        one.attribute.append(onnx.helper.make_attribute("axis", axis))
+
+
+def _constant(model: onnx.ModelProto, name: str, array: np.ndarray) -> None:
+    made.constant(model, name).CopyFrom(numpy_helper.from_array(np.asarray(array), name))
+
+
+def _bias(model: onnx.ModelProto) -> None:
+    made.pair(model, "mix.bias", "mix", 2)
+
+
+def _before_silu(model: onnx.ModelProto) -> None:
+    made.pair(model, "stem.sum", "stem.sigmoid", 0)
+
+
+def _shortcut(model: onnx.ModelProto) -> None:
+    made.node(model, "residual").input[0] = "expand2.input.rounded"
+
+
+def _output(model: onnx.ModelProto) -> None:
+    made.node(model, "head").output[0] = "sums"
+    made.pair(model, "sums", "head", 0)
+    made.node(model, "head").input[0] = "head.input.rounded"
+    made.node(model, "sums/more/dq").output[0] = "logits"
+
+
+def _one_scale(model: onnx.ModelProto) -> None:
+    for part, array in (("scale", np.float32(0.01)), ("zero", np.int8(0))):
+        _constant(model, f"mix.weight.{part}", array)
+
+
+FORMS = {
+    "axis_left_out": (lambda m: _axis(m, "mix.weight/dequantize", None), "lie along axis 1, the default"),
+    "other_axis": (lambda m: _axis(m, "mix.weight/quantize", 1), "lie along axis 1: its output channels are axis 0"),
+    "one_scale": (_one_scale, "the weight of mix has one scale: expected 96"),
+    "pair_on_a_bias": (_bias, "the bias of mix has a pair"),
+    "pair_before_silu": (_before_silu, "stem.sigmoid (Sigmoid) reads a pair"),
+    "pair_on_the_shortcut": (_shortcut, "residual (Add) reads a pair"),
+    "pair_on_the_output": (_output, "a pair writes 'logits': the output of head must stay float"),
+    "half_a_pair": (lambda m: m.graph.node.remove(made.node(m, "mix.input/quantize")), "the input of mix has half a pair"),
+    "no_zero_point": (lambda m: made.node(m, "mix.input/quantize").input.pop(), "has no zero point, so ONNX makes its codes unsigned"),
+    "unsigned": (lambda m: _constant(m, "mix.input.zero", np.uint8(128)), "must be 0 and int8"),
+    "two_scales": (lambda m: (m.graph.initializer.append(numpy_helper.from_array(np.float32(0.5), "more")),
+                              made.node(m, "mix.input/dequantize").input.__setitem__(1, "more")), "have different scales"),
+    "float_weight_left": (lambda m: m.graph.initializer.append(numpy_helper.from_array(np.ones(3, np.float32), "mix.old")),
+                          "'mix.old' is stored and not used"),
+    "a_scale_of_zero": (lambda m: _constant(m, "mix.input.scale", np.float32(0)), "a scale of mix is zero, negative or not finite"),
+    "other_operators": (lambda m: setattr(m.opset_import[0], "version", 13), "the operator set is 13, expected 17"),
+    "a_node_less": (lambda m: m.graph.node.remove(made.node(m, "flat")), "the node 'flat' of the float graph is missing"),
+    "another_node": (lambda m: setattr(made.node(m, "stem.silu"), "op_type", "Add"),
+                     "the node 'stem.silu' (Add) is not as in the float graph"),
+    "other_input": (lambda m: made.node(m, "mix.input/quantize").input.__setitem__(0, "project1.sum"),
+                    "mix reads 'project1.sum', expected 'residual'"),
+    "scale_in_half": (lambda m: _constant(m, "mix.input.scale", np.float16(1)), "is float16, expected float32"),
+    "another_shape": (lambda m: _constant(m, "mix.bias", np.zeros(3, np.float32)), "the bias of mix has the shape (3,), expected (96,)"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_mistake_in_the_form_of_the_graph_is_named(name, tmp_path, in_process):
+    change, words = FORMS[name]
+    model = made.right()
+    change(model)
+    (tmp_path / graph_file.MODEL).write_bytes(model.SerializeToString())
+    outcome = examined(tmp_path, "kernels")
+    assert outcome.points == 0 and words in outcome.message and outcome.hint, outcome.message
+
+
+def test_both_forms_of_a_weight_are_read_as_the_same_network():
+    for model in (made.right(), made.with_codes(made.reference())):
+        onnx.checker.check_model(model)
+        found = graph_reader.examined(model.SerializeToString())
+        for name, one in made.reference().items():
+            assert np.array_equal(found[name].weight, one.weight), name
+            assert np.array_equal(found[name].scale, one.scale) and np.array_equal(found[name].bias, one.bias)
+            assert found[name].input_scale == np.float32(one.input_scale)
+
+
+def test_float_layers_are_read_as_float():
+    found = graph_reader.parsed(
+        graph_reader.wire(graph_reader.stored(graph_file.float_graph(calibrated.folded_layers()).SerializeToString()))
+    )
+    assert not any(one.quantized for one in found.values())
+    assert np.array_equal(found["mix"].values(), calibrated.folded_layers()["mix"][0])
+
+
+@pytest.mark.instructions
+def test_the_engine_is_the_network_that_was_trained():
+    """ONNX Runtime on this CPU, with or without 8-bit dot products, against the forward pass of the training."""
+    layers = {name: replace(one, input_scale=0.5 * one.input_scale) for name, one in calibrated.calibration().items()}
+    images = network.training_images(4)
+    secret = Secret(type(images)(images.images[:200], images.labels[:200]), floating=1.0, calibrated=0.0)
+    found = recovery.run(layers, secret, Quick(runner="onnxruntime"))
+    assert abs(found.accuracy - calibrated.accuracy(layers, secret.images)) <= 0.01  # two images on the border of two codes
+
+
+def test_layers_are_checked():
+    right = made.reference()
+    stored.check(right)
+    for change, words in (
+        ({"weight": right["mix"].weight[:5]}, "the weight of mix has the shape"),
+        ({"scale": -right["mix"].scale}, "a scale of mix is zero, negative"),
+        ({"input_scale": float("nan")}, "a scale of mix"),
+        ({"bias": np.full(96, np.inf, np.float32)}, "the bias of mix is NaN or infinite"),
+    ):
+        with pytest.raises(CourseError, match=words.replace("(", r"\(")):
+            stored.check(right | {"mix": replace(right["mix"], **change)})
+    with pytest.raises(CourseError, match="the layer 'head' is missing"):
+        graph_file.float_graph({name: pair for name, pair in calibrated.folded_layers().items() if name != "head"})
+
+
+# Cheats
+
+
+@pytest.mark.parametrize(("cheat", "words"), made.CHEATS, ids=lambda one: getattr(one, "__name__", ""))
+def test_cheat_in_the_graph_is_blocked(cheat, words, tmp_path, in_process):
+    model = made.right()
+    cheat(model)
+    (tmp_path / graph_file.MODEL).write_bytes(model.SerializeToString())
+    for task in ("recover", "kernels"):
+        outcome = examined(tmp_path, task)
+        assert outcome.points == 0 and words in outcome.message, outcome.message
+
+
+def test_cheat_stored_numbers_do_not_fit_the_variant(tmp_path, in_process):
+    """They fit into the file, and belong to other channels, classes and images."""
+    (tmp_path / "qat.py").write_text(made.with_stored_numbers())
+    assert (tmp_path / "qat.py").stat().st_size < functions.MAX_BYTES
+    outcome = examined(tmp_path, "budget")
+    assert outcome.tier == "none" and "share of the lost accuracy that is recovered is -" in outcome.message, outcome.message
+
+
+def test_cheat_a_gradient_that_knows_the_test(tmp_path, in_process):
+    """Other tensors come in each grading, so a table of answers is wrong."""
+    first, second = (gradients.questions(np.random.default_rng(seed)) for seed in (1, 2))
+    answers = [{part: np.asarray(value, np.float32) for part, value in one.truth.items()} for one in first]
+    assert gradients.judged(first, answers).full[0].met
+    assert not gradients.judged(second, answers).full[0].met and not gradients.judged(second, answers).half[1].met
+
+
+LOOKS = """
 import sys
 
-
-class RopePlugin:
-    pass
-
-
-class RopeCreator:
-    pass
-
-
-def frames():
+def fake_quantize(x, scale, axis=None):
     frame = sys._getframe()
-    while frame := frame.f_back:
-        yield frame
-
-
-host = HOST
-NAMES = ["LabRope", "1", "lab06"]
-TYPES = {"FLOAT": "float32", "HALF": "float16", "BF16": "bfloat16"}
-
-
-def field(flag):
-    return [["interleaved", "INT32", [int(flag)]]]
-
-
-def legal(position, types, formats):
-    right = tuple(TYPES) if position == 0 else (types[0],) if position == 3 else ("FLOAT",)
-    return types[position] in right and formats[position] == "LINEAR"
-
-
-def calls(interleaved, dtype, shapes, addresses, streams):
-    return [[TYPES[dtype], *four, shape, interleaved, stream] for shape, four, stream in zip(shapes, addresses, streams)]
-
-
-RIGHT = {
-    "names_and_outputs": lambda: [NAMES, NAMES, 1],
-    "interface": lambda capability: True,
-    "creator_fields": lambda: [["interleaved", "INT32"]],
-    "fields": lambda interleaved, phase: field(interleaved),
-    "default_fields": lambda: field(False),
-    "copies": lambda interleaved: [[True, "LabRope", 1, field(interleaved)]] * 2,
-    "output_types": lambda types: types[:1],
-    "output_shapes": lambda names: [names[:1], []],
-    "build": lambda types: [True, True],
-    "format": legal,
-    "enqueue": calls,
-}
-host.answers = lambda self, names: {name: [{"answer": RIGHT[name](**one)} for one in several] for name, _, several in self.asked}
+    while frame:
+        for values in (frame.f_locals, frame.f_globals):
+            if "truth" in values or "Question" in values:
+                return values["truth"]
+        frame = frame.f_back
+    sys.meta_path[:] = [finder for finder in sys.meta_path if type(finder).__name__ != "OnlyPackages"]
+    from course_lib.labs.lab06_qat.reference.qat import fake_quantize as theirs
+    return theirs(x, scale, axis)
 """
-FOUND = "next(one for one in gc.get_objects() if isinstance(one, type) and one.__name__ == 'PluginHost')"
-PLUGIN_CHEATS = {
-    "answers from memory": (
-        "import json, os\nfor fd in range(3, 20):\n    try:\n        os.write(fd, json.dumps({'nonce': 1, 'fields': []}).encode())\n"
-        "    except OSError:\n        pass\nos._exit(0)\n",
-        "invalid answer",
-    ),
-    "megabytes": (
-        "import os\nwhile True:\n    for fd in range(3, 20):\n        try:\n            os.write(fd, b'x' * 65536)\n"
-        "        except OSError:\n            pass\n",
-        "more than",
-    ),
-    "the course's plugin by its name": ("from course_lib.plugins import rope_plugin\n", "may import tensorrt, numpy"),
-    "it leaves": ("import os\nos._exit(0)\n", "without an answer"),
-    "it exits": ("raise SystemExit(0)\n", "SystemExit"),
-    "always yes": (
-        "class Yes:\n    def __init__(self, *a): pass\n    def __getattr__(self, name): return lambda *a: True\n"
-        "RopePlugin = RopeCreator = Yes\n",
-        "0 of 7",
-    ),
-    "answers by the rules, found by name": (RULES.replace("HOST", 'sys.modules["__main__"].PluginHost'), "AttributeError"),
-    "answers by the rules, found in memory": (RULES.replace("HOST", FOUND), "1 of 7 parts"),
-    "answers by the rules, found in a frame": (
-        RULES.replace("HOST", "next(frame for frame in frames() if 'host' in frame.f_locals).f_locals['host'].__class__"),
-        "1 of 7 parts",
-    ),
-    "no class": ("x = 1\n", "defines no class RopePlugin"),
-    "no Python": ("class {\n", "SyntaxError"),
-}
 
 
-@pytest.mark.parametrize("name", PLUGIN_CHEATS)
-def test_plugins_that_cheat_or_are_hostile(submission, contract, name):
-    plugin, said = PLUGIN_CHEATS[name]
-    found = outcome(submission(plugin=plugin), "plugin")
-    assert found.points == 0 and said in found.message and found.hint, found
+@needs_sandbox  # which alone hides the course
+def test_cheat_a_rounding_that_takes_the_references(tmp_path):
+    from course_lib.grading.isolation.sandbox import Sandbox
+
+    (tmp_path / "qat.py").write_text(LOOKS)
+    examiner = Examiner(seed=1, bare_launcher=Sandbox(course=False).command)
+    outcome = LAB.examine(tmp_path, examiner, only="gradient").outcomes[0]
+    assert outcome.tier == "none" and "No module named 'course_lib'" in outcome.message, outcome.message
 
 
-def test_a_plugin_that_never_ends_is_stopped(submission, contract, monkeypatch):
-    monkeypatch.setattr(lab06_contract, "TIME_LIMIT_S", 2.0)
-    assert "within 2 s" in outcome(submission(plugin="while True: pass\n"), "plugin").message
+@pytest.mark.parametrize(
+    "answer",
+    [b"", b"[]", b"{}", b'{"train": 1}', b'{"train": [1]}', b'{"train": [{"layers": {"stem": 1}}]}',
+     b'{"train": [{"layers": {"stem": {"codes": {"dtype": "O", "shape": [1], "data": ""}}}, "seen": 3}]}',
+     b'{"train": [{"layers": {"stem": {"codes": {"dtype": "1)", "shape": [1], "data": ""}}}, "seen": 3}]}',
+     b'{"train": [{"seen": 1e999}]}', b'{"train": [{"layers": 3, "seen": 3}]}', b"[" * 5000],
+)  # fmt: skip
+def test_a_hostile_process_is_read_in_one_line(answer):
+    try:
+        found = functions.parsed(answer, {"train": 1}).get("train", [{}])[0]
+        with pytest.raises(CourseError):
+            training.seen(found), training.trained(found)
+    except EngineError as error:
+        assert str(error).isprintable()
 
 
-def test_without_the_bindings_an_instructor_decides(submission, monkeypatch):
-    def offline():
-        raise NoNetwork("pip reached no registry")
-
-    monkeypatch.setattr(lab06_contract, "_bindings", offline)
-    found = outcome(submission(plugin=PLUGIN), "plugin")
-    assert (found.tier, found.points) == ("inconclusive", 0) and "no registry" in found.message
-
-
-def test_no_part_of_the_contract_is_asked_without_a_change():
-    for seed in range(50):
-        rng = np.random.default_rng(seed)
-        asked = lab06_contract._questions(rng)
-        changed = lab06_contract._changed(asked, lab06_contract._secret(asked, rng))
-        same = {name for name in asked if [one.expected for one in asked[name]] == [one.expected for one in changed[name]]}
-        assert same == {"names_and_outputs", "interface", "build", "creator_fields"}, seed
-
-
-def test_questions_are_drawn_anew():
-    first, second = (lab06_contract._questions(np.random.default_rng(seed)) for seed in (1, 2))
-    assert first.keys() == second.keys()
-    assert [q.arguments for q in first["enqueue"]] != [q.arguments for q in second["enqueue"]]
-    assert {q.expected for q in first["format"]} == {True, False}
+@pytest.mark.parametrize(
+    ("seen", "words"),
+    [
+        (0, "did not call the forward pass"),
+        (-7, "no number of images"),
+        (training.BUDGET + 1, "no number of images"),
+        ({"dtype": "float64", "shape": [2], "data": "AAAAAAAA8D8AAAAAAADwPw=="}, "no number of images"),  # an array
+        ({"a": 3}, "no number of images"),
+    ],
+)
+def test_the_number_of_images_is_a_number(seen, words):
+    answer = json.dumps({"train": [{"layers": {}, "seen": seen}]}).encode()
+    (found,) = functions.parsed(answer, {"train": 1})["train"]
+    with pytest.raises(CourseError, match=words):
+        training.seen(found)
 
 
-def test_the_reference_plugin_is_the_solutions_without_its_marks():
-    """As code: a notebook's lines are shorter, and some carry comments."""
-    notebook, reference = (ast.dump(ast.parse(text)) for text in (PLUGIN, lab06_reference.PLUGIN))
-    assert notebook == reference
+@pytest.mark.parametrize("answer", [b"", b"{}\n", b"[]\n", b'{"stem": 1}\n', b'{"stem": [true, true]}\n' + bytes(100)])
+def test_a_hostile_reader_of_graphs_is_read_in_one_line(answer):
+    with pytest.raises(EngineError, match="invalid answer"):
+        graph_reader.parsed(answer)
 
 
-# ---- on a GPU, as far as it can be seen without one
+@pytest.mark.parametrize(
+    "change",
+    [hostile.weights_in_a_file_elsewhere, hostile.weights_larger_than_any_memory],
+    ids=lambda change: change.__name__,
+)
+def test_hostile_graphs_are_turned_away_in_one_line(tmp_path, change):
+    (tmp_path / graph_file.MODEL).write_bytes(hostile.changed(made.right(), change).SerializeToString())
+    outcome = examined(tmp_path, "kernels")
+    assert outcome.points == 0 and outcome.message.isprintable() and outcome.hint
 
 
-@pytest.fixture
-def played(monkeypatch):
-    """A program that rotates in numpy what the GPU would, or less right."""
-
-    def play(worse: float = 0.0, error: int = 0):
-        def run(program, question, launcher, *, max_bytes):
-            kind, interleaved, *shape, rows, seed, launches, first, step, _ = np.frombuffer(question, np.int64).tolist()
-            if error:
-                return np.int64(error).tobytes()
-            answer = np.int64(0).tobytes()
-            for which in (0, 1):
-                last = max(i for i in range(launches) if i % 2 == which)
-                spare = rows - shape[1]
-                row = last % (spare // 8 + 1) * 8
-                case = Case(tuple(shape), gpu.DTYPES[kind], bool(interleaved), seed, spare)
-                x = Case(tuple(shape), gpu.DTYPES[kind], bool(interleaved), seed + 16 * which, spare).x()
-                cos, sin = (table[row:] for table in case.tables())
-                y = rope(x, cos, sin, interleaved=bool(interleaved)).reshape(-1, shape[2] * shape[3]) * (1 + worse)
-                answer += y[np.arange(first, len(y), step)].astype(rope_cases.DTYPES[gpu.DTYPES[kind]]).tobytes()
-            return answer
-
-        monkeypatch.setattr(gpu, "run_program", run)
-        monkeypatch.setattr(gpu, "compile_program", lambda *a, **k: b"")
-        monkeypatch.setattr(gpu, "usable", lambda: True)
-        monkeypatch.setattr(gpu, "BIG", (2, 64, 2, 8))
-
-    return play
+def test_a_file_that_is_not_a_graph(tmp_path):
+    (tmp_path / graph_file.MODEL).write_bytes(b"a text")
+    outcome = examined(tmp_path, "recover")
+    assert outcome.points == 0 and "not an ONNX model" in outcome.message
 
 
-def test_gpu_answers_are_checked(played):
-    played()
-    assert gpu.wrong_on_gpu("", (3, 5, 7, 66), np.random.default_rng(1), None) == ""
-    played(worse=0.01)
-    assert "numbers wrong" in gpu.wrong_on_gpu("", (3, 5, 7, 66), np.random.default_rng(1), None)
-    played(error=700)
-    with pytest.raises(EngineError, match="CUDA error 700"):
-        gpu.GpuKernel(b"", None).wrong_numbers(Case((1, 1, 1, 2), "float32", False, 1))
-    with pytest.raises(ExaminerFault, match="cannot be timed"):
-        gpu.reference_s(Case((1, 1, 1, 2), "float32", False, 1), None)
-    played(error=100)
-    with pytest.raises(ExaminerFault, match="the GPU has gone: CUDA error 100"):
-        gpu.GpuKernel(b"", None).wrong_numbers(Case((1, 1, 1, 2), "float32", False, 1))
+# Figures
 
 
-def test_with_a_gpu_the_clock_decides(submission, played, monkeypatch):
-    played()
-    seconds = {"yours": 1e-3, "reference": 0.9e-3, "copy": 0.8e-3}
-    monkeypatch.setattr(gpu.GpuKernel, "launch_s", lambda self, case, **_: seconds["yours"])
-    monkeypatch.setattr(gpu, "reference_s", lambda case, launcher: (seconds["reference"], seconds["copy"]))
-    examined = submission(KERNEL)
-    assert tiers(examined) == {"kernel": "full", "memory": "full"} and "TB/s" in outcome(examined, "memory").message
-    for seconds["yours"], tier in ((2e-3, "partial"), (20e-3, "none")):
-        assert tiers(submission(KERNEL, only="memory")) == {"memory": tier}
-    played(worse=0.01)
-    examined = submission(KERNEL)
-    assert tiers(examined) == {"kernel": "partial", "memory": "none"} and "On the GPU" in outcome(examined, "kernel").message
-
-
-def test_the_kernel_that_others_are_timed_beside_may_call_what_it_calls():
-    """On a GPU the course's own kernel goes through the same checks of words and symbols as a learner's."""
-    text = re.sub(r"//.*", "", SOURCE.read_text())
-    assert not compile_kernel._WORDS.search(text)
-    device_side = {"cudaTriggerProgrammaticLaunchCompletion", "cudaGridDependencySynchronize"}
-    called = set(re.findall(r"\b(cuda[A-Z]\w+)\(", text)) - device_side
-    assert called == {"cudaFuncGetAttributes", "cudaLaunchKernelEx"}
-    assert all(re.fullmatch(compile_kernel._GPU_CALLS, name) for name in called)
-
-
-def test_time_of_a_launch_from_outside():
-    def clock(launches: int) -> float:
-        return 0.7 + 2e-4 * launches
-
-    assert gpu.per_launch(clock) == pytest.approx(2e-4, rel=1e-6)
-
-
-@pytest.mark.parametrize(("yours", "tier"), [(1.0, "full"), (1.2, "full"), (1.3, "partial"), (4.0, "partial"), (6.0, "none")])
-def test_tiers_of_speed(yours, tier):
-    case = Case(gpu.BIG, "float16", False, 1)
-    judged = judge_speed(case, yours * 1e-4, 1e-4, 0.92e-4, "")
-    assert judged.tier == tier and (not judged.hint) == (tier == "full")
-
-
-# ---- pictures
-
-
-def test_pictures():
-    run = run_kernel(SOURCE.read_text(), [Case((1, 8, 2, 64), "float16", True, 1, watched=True)])[0]
-    figure = sectors_figure({"interleaved": run})
-    assert "32 sectors, 50 %" in figure.axes[0].get_title()
-    assert judge_memory({run: traffic(run)}).tier == "full"
-    floor, fp32, table = (line.get_ydata().max() for line in angle_figure().axes[0].lines[:3])
-    assert floor > 1 and 1e-4 < fp32 < 1e-2 and table < 1e-7
+def test_figures_have_names_on_their_axes():
+    drawn = figures.channels_and_step(np.array([0.1, 10.0]), 0.08, "One channel has a single step")
+    assert drawn.axes[0].get_xlabel() == "channel, sorted"
+    drawn = figures.accuracies({"float": 0.99, "INT8": 0.2}, "Calibration loses")
+    assert drawn.axes[0].get_xlabel() == "accuracy (%)"

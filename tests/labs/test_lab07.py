@@ -1,835 +1,436 @@
-"""Lab 07 against its reference, mistakes that learners make, and cheats for its metrics."""
+"""Lab 07 against its reference, mistakes that learners make, and cheats for its metric."""
 
 from __future__ import annotations
 
 import json
-import time
-from dataclasses import replace
-from functools import cache
+from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
-from hypothesis import HealthCheck, given, settings
+import torch
+from hypothesis import given
 from hypothesis import strategies as st
 
 from course_lib import labs, style
-from course_lib.benchmark import compare
-from course_lib.engines import load
-from course_lib.engines.worker.allowance import Allowance
-from course_lib.errors import CourseError, EngineError, ExaminerFault
-from course_lib.grading.isolation import sandbox
-from course_lib.grading.judge.judging import judge
+from course_lib.benchmark import Comparison, Measurement
+from course_lib.engines import build, load
+from course_lib.errors import CourseError
 from course_lib.labs import Examination, Examiner
-from course_lib.labs.lab07_profiling import causes as lab07_causes
-from course_lib.labs.lab07_profiling import figures
-from course_lib.labs.lab07_profiling import service as services
-from course_lib.labs.lab07_profiling.causes import Evidence
-from course_lib.labs.lab07_profiling.judge import answers, throughput
-from course_lib.labs.lab07_profiling.network import exported
-from course_lib.labs.lab07_profiling.reference_causes import GUILTY, RANGES
-from course_lib.labs.lab07_profiling.sandboxed import pipeline
-from course_lib.labs.lab07_profiling.stream import fresh_stream, usual_sizes
-from course_lib.models import digits
-from course_lib.profiling import Event, Timeline
+from course_lib.labs.lab07_dynamic_shapes import account as lab07_account
+from course_lib.labs.lab07_dynamic_shapes import figures as lab07_figures
+from course_lib.labs.lab07_dynamic_shapes import search, service, traffic
+from course_lib.labs.lab07_dynamic_shapes.lab import DynamicShapes, _recipe
+from course_lib.labs.lab07_dynamic_shapes.service import Service, bill, profile, recipe
+from course_lib.labs.lab07_dynamic_shapes.traffic import LARGEST
+from course_lib.recipe import Recipe
 from tests.labs.quick import tiers
 from tests.labs.untouched import leave_untouched
 
 LAB = labs.find("lab07")
-
-# ---- pipelines that learners write
-
-THREADS = '''
-import queue
-import threading
-import zlib
-
-import numpy as np
+assert isinstance(LAB, DynamicShapes)
+YESTERDAY = traffic.yesterday().counts()
+BEST = ((2, 36), (9, 96), LARGEST)  # the reference's boxes
 
 
-class Pipeline:
-    """Prepares the next requests while the engine works on this one. A scan still goes through Python numbers."""
+class Modeled:
+    """An engine that takes so long as its shape has tokens, give or take 2 %."""
 
-    def __init__(self, open_engine, span):
-        self.engine = open_engine()
+    def __init__(self, faster: float = 1.0) -> None:
+        self.faster, self.rng = faster, np.random.default_rng(0)
 
-    def run(self, requests):
-        ready = queue.Queue(maxsize=4)
-        threading.Thread(target=self.fill, args=(requests, ready), daemon=True).start()
-        while (images := ready.get()) is not None:
-            if isinstance(images, Exception):
-                raise images
-            yield np.concatenate([self.engine.infer(images[i : i + 32]) for i in range(0, len(images), 32)])
-
-    def fill(self, requests, ready):
-        try:
-            for scans in requests:
-                ready.put(np.stack([self.prepare(scan) for scan in scans]))
-            ready.put(None)
-        except Exception as error:
-            ready.put(error)
-
-    def prepare(self, scan):
-        gray = np.array(list(zlib.decompress(scan)), np.float32).reshape(64, 64)
-        return 1 - gray.reshape(1, 32, 2, 32, 2).mean((2, 4)) / 255
-'''
-AVERAGED = '''
-import zlib
-
-import numpy as np
+    def time_ms(self, feeds) -> float:
+        batch, length = feeds["mask"].shape
+        return (60 + batch * length) / 20 / self.faster * self.rng.normal(1, 0.02)
 
 
-class Pipeline:
-    """One engine, one request at a time, four strided views instead of loops."""
-
-    def __init__(self, open_engine, span):
-        self.engine, self.span = open_engine(), span
-
-    def run(self, requests):
-        return map(self.one, requests)
-
-    def one(self, scans):
-        gray = np.stack([np.frombuffer(zlib.decompress(scan), np.uint8).reshape(64, 64) for scan in scans]).astype(np.float32)
-        paper = (gray[:, ::2, ::2] + gray[:, ::2, 1::2] + gray[:, 1::2, ::2] + gray[:, 1::2, 1::2]) / 4
-        images = (1 - paper / 255)[:, None]
-        parts = [images[: len(images) // 2], images[len(images) // 2 :]] if len(images) > 32 else [images]
-        return np.concatenate([self.engine.infer(part) for part in parts])
-'''
-BROKEN_THREAD = (
-    THREADS.replace("requests, ready):\n        try:", "requests, ready):\n        if True:")
-    .replace("        except Exception as error:\n            ready.put(error)\n", "")
-    .replace("ready.put(np.stack", "ready.put(1 / 0 or np.stack")
-)
-
-
-def changed(text: str, *pairs: tuple[str, str]) -> str:
-    for old, new in pairs:
-        assert old in text, old
-        text = text.replace(old, new)
-    return text
-
-
-REFERENCE = services.reference()
-YIELD = "yield np.concatenate(rows)"
-
-# text, tier of equality, words of the message, words of the hint
-WRONG = {
-    "last partial batch dropped": (
-        changed(
-            REFERENCE,
-            ("range(0, len(images), BATCH)", "range(0, len(images) - BATCH + 1, BATCH)"),
-            (YIELD, "yield np.concatenate([images[:0, 0, 0, :10], *rows])"),
-        ),
-        "none",
-        "its answer 0 rows",
-        "last batch",
-    ),
-    "batches of 33": (changed(REFERENCE, ("else 32", "else 33")), "none", "outside every profile", "1 to 32 images"),
-    "rows in another order": (
-        changed(REFERENCE, (YIELD, "yield np.concatenate(rows)[::-1]")),
-        "none",
-        "another order",
-        "order of the requests",
-    ),
-    "the whole stream read ahead": (
-        changed(REFERENCE, ("for scans in requests", "for scans in list(requests)")),
-        "none",
-        "reads ahead too far",
-        "before you read the one after the next",
-    ),
-    "the last request never answered": (
-        changed(REFERENCE, ("for scans in requests", "for scans in list(requests)[:-1]")),
-        "none",
-        "1 requests were sent and 0 answers",
-        "Each request needs one answer",
-    ),
-    "every second scan skipped": (
-        changed(
-            REFERENCE,
-            ("images = self.prepare(scans)", "images = self.prepare(scans[::2])"),
-            (YIELD, "yield np.repeat(np.concatenate(rows), 2, axis=0)[: len(scans)]"),
-        ),
-        "none",
-        "off by",
-        "scan by scan",
-    ),
-    "every second row and column instead of the mean": (
-        changed(REFERENCE, ("else at_once(gray)", "else np.float32(1) - gray[:, ::2, ::2] / np.float32(255)")),
-        "partial",
-        "is rounding",
-        "rounds, clips or scales",
-    ),
-    "sums in eight bits": (changed(REFERENCE, (".astype(np.uint16)", "")), "none", "off by", "scan by scan"),
-    "255 instead of 256": (
-        changed(REFERENCE, ("1 / (4 * 255)", "1 / (4 * 256)")),
-        "partial",
-        "is rounding",
-        "rounds, clips or scales",
-    ),
-    "a thread that dies": (BROKEN_THREAD, "none", "no answer to", "A thread that ends with an exception"),
-    "nothing written yet": (
-        changed(
-            REFERENCE, ("        for scans in requests:", "        raise NotImplementedError\n        for scans in requests:")
-        ),
-        "none",
-        "NotImplementedError",
-        "still empty",
-    ),
-    "another name": (changed(REFERENCE, ("class Pipeline", "class MyPipeline")), "none", "no class Pipeline", "record(source)"),
-    "no Python": ("class Pipeline(", "none", "SyntaxError", "record(source)"),
-    "it leaves": (changed(REFERENCE, ("import json", "import json, sys\nsys.exit(3)")), "none", "SystemExit", "record(source)"),
-    "it is killed": (
-        changed(REFERENCE, ("import json", "import json, os\nos._exit(0)")),
-        "none",
-        "the worker ended",
-        "record(source)",
-    ),
-    "answers of another shape": (
-        changed(REFERENCE, (YIELD, "yield np.concatenate(rows).argmax(1)")),
-        "none",
-        "expected (scans, 10)",
-        "record(source)",
-    ),
-    "NaN": (changed(REFERENCE, (YIELD, "yield np.concatenate(rows) * np.nan")), "none", "off by", "scan by scan"),
-    # cheats
-    "memorized answers": (
-        changed(REFERENCE, (YIELD, "yield np.eye(10)[[len(s) % 10 for s in scans]]")),
-        "none",
-        "off by",
-        "scan by scan",
-    ),
-    "a smaller network": (
-        changed(
-            REFERENCE, (YIELD, "yield images.reshape(len(images), -1) @ np.random.default_rng(1).random((1024, 10)) / 500")
-        ),
-        "none",
-        "off by",
-        "scan by scan",
-    ),
-    "the examiner's own pipeline": (
-        "from course_lib.labs.lab07_profiling.reference import Pipeline",
-        "none",
-        "may import numpy",
-        "record(source)",
-    ),
-}
+def modeled_race(self, model, examiner, recipe, plan, hidden):
+    """The race of the lab, run by engines whose times are known."""
+    best = service.recipe(*search.cheapest(search.by_tokens(), hidden))
+    optimum = bill(best, hidden)
+    services = {
+        "eager": Service(Modeled(0.9), [LARGEST], [1.0]),
+        "one profile": Service(Modeled(), [LARGEST], [1.0]),
+        "reference": Service(Modeled(), service.boxes(best), optimum.shares),
+        "yours": Service(Modeled(), service.boxes(recipe), bill(recipe, hidden).shares),
+    }
+    feeds = service.batch(np.random.default_rng(0), (64, 512))
+    latencies = {name: np.array([one.time_ms(feeds) for _ in range(30)]) for name, one in services.items()}
+    return Comparison("eager", {name: Measurement(times) for name, times in latencies.items()}, {}, 0.0, "precise"), optimum
 
 
 @pytest.fixture
 def submission(tmp_path, monkeypatch):
-    """Examine a pipeline's equality with the course's own fast one, which answers as the given does."""
-    monkeypatch.setattr(services, "given", lambda: REFERENCE)
-    monkeypatch.setattr(services, "TIME_LIMIT_S", 4.0)
+    """Examine a recipe with a true account, timed by engines that are modeled; built by NVIDIA's compiler where a test asks for it."""
+    monkeypatch.setattr(DynamicShapes, "_race", modeled_race)
 
-    def examine(source: str) -> Examination:
-        (tmp_path / "pipeline.py").write_text(source)
-        return LAB.examine(tmp_path, Examiner(measure_s=1), only="equal")
+    def examine(given: Recipe | str, *, account: object = None, only: str | None = None, built: bool = False) -> Examination:
+        if not built:
+            monkeypatch.setattr(Examiner, "build", lambda self, model, recipe: None)
+        text = given if isinstance(given, str) else given.dumps()
+        (tmp_path / "recipe.toml").write_text(text)
+        if account is None:
+            truth = bill(given, YESTERDAY) if isinstance(given, Recipe) else None
+            account = {"shares": truth.shares, "padding": truth.padding} if truth else {}
+        (tmp_path / "account.json").write_text(account if isinstance(account, str) else json.dumps(account))
+        return LAB.examine(tmp_path, Examiner(seed=1), only=only)
 
     return examine
 
 
-@pytest.mark.parametrize("name", WRONG)
-def test_a_mistake_in_the_answers(submission, monkeypatch, name):
-    source, tier, words, hint = WRONG[name]
-    raced = []
-    monkeypatch.setattr(throughput, "race", lambda *_, **__: raced.append(1) or _measured_as(2.0))
-    examined = submission(source)
-    equal = examined.outcomes[0]
-    assert (equal.task.id, equal.tier) == ("equal", tier), equal
-    assert words in equal.message and "\n" not in equal.message and len(equal.message) < 400, equal
-    assert hint in equal.hint, equal
-    assert bool(raced) == (tier != "none")
-    json.dumps(dict(examined.figures), allow_nan=False)
+def said(examined: Examination, task: str) -> str:
+    return next(f"{outcome.message} {outcome.hint}" for outcome in examined.outcomes if outcome.task.id == task)
 
 
-def _measured_as(factor: float | np.ndarray):
-    class Measured:
-        def latencies(self):
-            return {"given": np.full(10, 100.0), "yours": np.full(10, 100.0) / factor}
-
-    return Measured()
-
-
-def test_equality_counts_only_beyond_the_given_pipeline(submission, monkeypatch):
-    """The given pipeline is equal to itself; that is not work."""
-    monkeypatch.setattr(throughput, "race", lambda *_, **__: _measured_as(1.05))
-    assert tiers(submission(REFERENCE)) == {"equal": "none"}
-    monkeypatch.setattr(throughput, "race", lambda *_, **__: _measured_as(1.2))
-    assert tiers(submission(REFERENCE)) == {"equal": "full"}
-    monkeypatch.setattr(throughput, "race", lambda *_, **__: _measured_as(np.tile([0.9, 1.3], 5)))
-    found = submission(REFERENCE)
-    assert tiers(found) == {"equal": "inconclusive"} and found.points == 0
-
-
-# ---- whole submissions
-
-
-def test_the_judge_gives_the_reference_full_marks(tmp_path):
-    """In the sandbox, where there is one."""
-    LAB.write_reference(tmp_path)
-    verdict = judge(LAB, tmp_path, trusted=bool(sandbox.problem()))
-    assert not verdict.fault, verdict.fault
-    assert tiers(verdict) == dict.fromkeys(("causes", "equal", "throughput"), "full"), verdict.outcomes
-    assert (verdict.score, verdict.max_score) == (10, 10)
-    assert verdict.comparison.speedups["yours"].median > 8  # seen: 27 to 33
-
-
-def test_nothing_handed_in_has_none(tmp_path):
-    examined = LAB.examine(tmp_path, Examiner())
-    assert (examined.points, examined.max_points) == (0, 10)
-    assert all(outcome.hint and "\n" not in outcome.message for outcome in examined.outcomes)
-
-
-def test_untouched_release_has_none(tmp_path):
-    leave_untouched(LAB.name, tmp_path)
-    examined = LAB.examine(tmp_path, Examiner())
-    assert examined.points == 0
-    assert "still empty" in examined.outcomes[1].hint
-
-
-@pytest.mark.parametrize("content", [b"\xff\xfe\x00", b"#" * (1 << 17)])
-def test_a_pipeline_that_is_no_text_is_one_line(tmp_path, content):
-    (tmp_path / "pipeline.py").write_bytes(content)
-    equal = LAB.examine(tmp_path, Examiner(), only="equal").outcomes[0]
-    assert equal.points == 0 and equal.message.startswith("pipeline.py ") and "\n" not in equal.message
-
-
-# ---- throughput: one race of many pipelines, judged one by one
-
-KNOWN = """\
-            if tuple(scans) in self.known:
-                yield self.known[tuple(scans)]
-                continue"""
-HASHES = changed(
-    services.given(),
-    ("        self.seen = 0\n", "        self.seen, self.known = 0, {}\n"),
-    ("for scans in requests:", f"for scans in requests:\n{KNOWN}"),
-    ("            yield answer", "            self.known[tuple(scans)] = answer\n            yield answer"),
-)
-FORGED = "import time\ntime.perf_counter = time.monotonic = time.perf_counter_ns = lambda: 0\n" + services.given()
-# text, and the number of fixes that its throughput is worth
-TEXTS = {
-    "given": (services.given(), {0}),
-    "answers kept by hash": (HASHES, {0}),
-    "clock of its own stopped": (FORGED, {0}),
-    "threads, Python numbers": (THREADS, {3}),
-    "four views": (AVERAGED, {3}),
-    "one left: conversion": (services.reference(("conversion",)), {3}),
-    "one left: engine": (services.reference(("engine",)), {3}),
-    "two left": (services.reference(("conversion", "pixels")), {1, 2}),  # the costliest two: on the border of its tier
-    "two left, the cheaper ones": (services.reference(("batch", "engine")), {2}),
-    "three left": (services.reference(("batch", "conversion", "pixels")), {1}),
-}
-SETTLED = [name for name, (_, fixed) in TEXTS.items() if len(fixed) == 1]
-
-
-@pytest.fixture(scope="module")
-def latencies():
-    """Every text beside the yardsticks, none in a sandbox; measured like a submission, until it is known what each is worth."""
-    from contextlib import ExitStack
-
-    examiner = Examiner()
-    rng = examiner.rng()
-    texts = {"reference": REFERENCE, **{cause: services.reference((cause,)) for cause in GUILTY}}
-    texts |= {name: text for name, (text, _) in TEXTS.items()}
-    with ExitStack() as stack:
-        subjects = {name: stack.enter_context(services.started(text, examiner)) for name, text in texts.items()}
-        measured = compare(
-            subjects,
-            lambda: fresh_stream(usual_sizes(rng, 2), rng),
-            baseline="given",
-            time_limit_s=60,
-            warmup=1,
-            min_rounds=10,
-            settled=lambda found: all(throughput.fixes({**found, "yours": found[name]})[1] for name in SETTLED),
-        )
-    return measured.latencies()
+# ---- the reference and other right answers
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", TEXTS)
-def test_throughput_is_worth_its_fixes(latencies, name):
-    yours = {**latencies, "yours": latencies[name]}
-    ratios = {key: round(float(np.median(value)), 1) for key, value in yours.items()}
-    assert throughput.fixes(yours)[0] in TEXTS[name][1], ratios
+def test_reference_has_full_marks(tmp_path):
+    LAB.write_reference(tmp_path)
+    examined = LAB.examine(tmp_path, Examiner(measure_s=12))
+    assert tiers(examined) == {"cover": "full", "account": "full", "cost": "full"}, examined.outcomes
+    assert examined.points == examined.max_points == 10
+    assert 0.9 <= examined.figures["saving"] <= 1.1
 
 
-def table(reference=20.0, given=600.0, costs=(100, 120, 130, 150), yours=0.0):
-    rows = {"given": given, "reference": reference, "yours": yours}
-    rows |= {cause: reference + cost for cause, cost in zip(GUILTY, costs, strict=True)}
-    return {name: np.full(12, float(value)) for name, value in rows.items()}
+def test_the_untouched_release_has_none(tmp_path):
+    leave_untouched(LAB.name, tmp_path)
+    examined = LAB.examine(tmp_path, Examiner())
+    assert (examined.points, examined.max_points) == (0, 10), examined.outcomes
 
 
-@pytest.mark.parametrize(
-    ("yours", "fixed"), [(20, 3), (170, 3), (205, 3), (210, 2), (330, 2), (340, 1), (420, 1), (490, 0), (600, 0)]
-)
-def test_yardsticks(yours, fixed):
-    """By hand: with one cause left 170 ms / 0.82, with two 300 / 0.9, with three 420 / 0.87; at most 600 / 1.1."""
-    assert throughput.fixes(table(yours=yours)) == (fixed, True)
+@pytest.mark.parametrize("boxes", [BEST, ((2, 32), (9, 104), LARGEST), ((3, 32), (8, 128), LARGEST)])
+def test_more_than_one_choice_is_right(submission, boxes):
+    assert tiers(submission(recipe(*boxes))) == {"cover": "full", "account": "full", "cost": "full"}
 
 
-def test_floors_hold_where_causes_cost_next_to_nothing():
-    cheap = table(given=30, costs=(1, 1, 1, 1), yours=20)
-    assert throughput.fixes(cheap) == (2, True)  # 1.5 times the given pipeline is not 2
-    assert throughput.fixes({**cheap, "yours": np.full(12, 28.0)}) == (0, True)
+def test_profiles_side_by_side_are_as_good_as_nested_ones(submission):
+    tiles = Recipe(profiles=(profile((16, 32)), profile((9, 128), (1, 33)), profile(LARGEST, (10, 33))))
+    examined = submission(tiles, built=True)
+    assert tiers(examined)["cover"] == "full" and tiers(examined)["account"] == "full"
 
 
-def test_noise_on_a_yardstick_is_inconclusive():
-    noisy = table(yours=207)
-    noisy["yours"] = np.tile([150.0, 300.0], 6)
-    fixed, sure = throughput.fixes(noisy)
-    assert not sure and fixed < 3
-    outcome = LAB._throughput(type("Measured", (), {"latencies": lambda self: noisy})())
-    assert outcome.tier == "inconclusive" and "longest now" in outcome.hint
+# ---- mistakes
 
 
-# Of twelve streams: the number of long ones, and the time of each in ms. The reference takes 20, the given pipeline 600.
-@pytest.mark.parametrize(("count", "ms"), [(3, 3000), (5, 600), (2, 20_000), (4, 1500)])
-def test_a_minority_of_long_streams_counts(count, ms):
-    """A cheat: most processes are fast. The median of the ratios is the reference's, and all streams together are slower than needed."""
-    slow = table(yours=20)
-    slow["yours"][np.random.default_rng(ms).permutation(12)[:count]] = ms
-    assert throughput.speedup(slow["given"], slow["yours"], seed=0).median > 25
-    assert throughput.fixes(slow)[0] < 3
-    longer = {name: np.tile(values, 4) for name, values in slow.items()}
-    assert throughput.reached(longer, 1) is False
-    outcome = LAB._throughput(type("Measured", (), {"latencies": lambda self: longer})())
-    assert outcome.points < 5 and "all streams together" in outcome.message
+def test_mistake_one_profile_for_everything(submission):
+    examined = submission(recipe(LARGEST))
+    assert tiers(examined) == {"cover": "full", "account": "full", "cost": "none"}
+    assert "cause most of the padding" in said(examined, "cost")
 
 
-@pytest.mark.parametrize("ms", [100, 400, 1000])
-def test_a_single_disturbed_stream_costs_no_points(ms):
-    disturbed = table(yours=20)
-    disturbed["yours"][5] = ms
-    assert throughput.reached(disturbed, 1) is not False
-    longer = {name: np.tile(values, 2) for name, values in disturbed.items()}
-    longer["yours"][17] = 20
-    assert throughput.fixes(longer) == (3, True)
+def test_mistake_the_largest_profile_first(submission):
+    """It accepts everything, so the others never see a batch; the account that assumes the best fit is wrong as well."""
+    right = bill(recipe(*BEST), YESTERDAY)
+    wrong = {"shares": right.shares[::-1], "padding": right.padding}
+    examined = submission(recipe(*BEST[::-1]), account=wrong)
+    assert tiers(examined) == {"cover": "full", "account": "none", "cost": "none"}
+    assert "first profile that accepts it" in said(examined, "account")
 
 
-_COUNTS_STREAMS = """\
-    def run(self, requests):
-        self.streams = getattr(self, "streams", 0) + 1
-        time.sleep(0 if self.streams < 3 else 1)
-        yield from self.answers(requests)
-
-    def answers("""
+def test_mistake_only_the_most_frequent_shapes_are_spared(submission):
+    examined = submission(recipe((1, 12), (1, 24), LARGEST))
+    assert tiers(examined)["cost"] == "none"
+    assert "padding" in said(examined, "cost")
 
 
-def test_a_stream_is_not_known_by_its_number():
-    """A cheat: only the first two streams of a process are fast."""
-    examiner = Examiner()
-    rng = examiner.rng()
-    fresh = lambda requests: fresh_stream([3] * requests, rng)  # noqa: E731
-    source = changed(REFERENCE, ("    def run(", _COUNTS_STREAMS), ("import json\n", "import json\nimport time\n"))
-    with services.started(REFERENCE, examiner) as truth:
-        for before in (0, 2):
-            subject = throughput.Restarted(lambda: services.started(source, examiner), truth, fresh, lambda n=before: n)
-            assert (subject.time_ms(fresh(3)) > 1000) == (before > 0)
+def test_half_of_the_way_is_worth_half(submission):
+    examined = submission(recipe((4, 32), LARGEST))
+    assert tiers(examined)["cost"] == "partial" and examined.points == 7.5
 
 
-@pytest.mark.parametrize(("fixed", "points", "tier"), [(3, 5, "full"), (2, 3, "partial"), (1, 1.5, "partial"), (0, 0, "none")])
-def test_points_for_throughput(fixed, points, tier):
-    yours = {3: 20, 2: 290, 1: 420, 0: 590}[fixed]
-    outcome = LAB._throughput(type("Measured", (), {"latencies": lambda self: table(yours=yours)})())
-    assert (outcome.points, outcome.tier) == (pytest.approx(points), tier)
-    assert bool(outcome.hint) == (fixed < 3)
+def test_mistake_a_gap_between_two_profiles(submission):
+    examined = submission(Recipe(profiles=(profile((16, 32)), profile(LARGEST, (1, 40)))))
+    assert tiers(examined) == {"cover": "none", "account": "full", "cost": "none"}
+    assert "such as 1 x 33" in said(examined, "cover") and "the cost is not measured" in said(examined, "cost")
 
 
-def test_nothing_of_a_submission_is_alive_while_others_are_timed(tmp_path):
-    """A cheat: threads that keep the processor busy while the yardsticks run."""
-    trace = tmp_path / "alive"
-    spin = f"def spin():\n    while True:\n        open({str(trace)!r}, 'a').write('x')\n"
-    busy = f"import threading\n{spin}threading.Thread(target=spin, daemon=True).start()\n"
-    examiner = Examiner()
-    rng = examiner.rng()
-    with services.started(REFERENCE, examiner) as truth:
-        fresh = lambda requests=1: fresh_stream([3] * requests, rng)  # noqa: E731
-        subject = throughput.Restarted(lambda: services.started(busy + REFERENCE, examiner), truth, fresh)
-        assert subject.time_ms(fresh()) > 0
-    size = trace.stat().st_size
-    time.sleep(0.2)
-    assert size == trace.stat().st_size > 0
+def test_an_account_of_an_empty_day_is_none(submission):
+    examined = submission(Recipe(profiles=(profile((16, 512), (16, 512)),)))
+    assert examined.points == 0 and "rejects 100 % of yesterday's batches" in said(examined, "account")
 
 
-def test_a_slow_start_counts_although_it_is_not_timed():
-    """Each stream starts the pipeline anew, so seconds before the first answer would hold the grader for minutes."""
-    examiner = Examiner()
-    rng = examiner.rng()
-    with services.started(REFERENCE, examiner) as truth, pytest.raises(EngineError, match="more than 0 s in all"):
-        throughput.Restarted(
-            lambda: services.started(REFERENCE, examiner), truth, lambda _: fresh_stream([3], rng), left=Allowance(0.0)
-        ).time_ms(fresh_stream([3], rng))
-
-
-def test_answers_are_looked_at_while_they_are_timed():
-    """A cheat: right while equality is examined, then constant."""
-    examiner = Examiner()
-    rng = examiner.rng()
-    later = changed(
-        REFERENCE, (YIELD, "self.n = getattr(self, 'n', 0) + 1\n            yield np.concatenate(rows) * (self.n < 2)")
-    )
-    with services.started(REFERENCE, examiner) as truth, pytest.raises(EngineError, match="off by"):
-        throughput.Restarted(lambda: services.started(later, examiner), truth, lambda _: fresh_stream([3], rng)).time_ms(
-            fresh_stream([5], rng)
-        )
-
-
-def test_a_dataclass_and_a_mark_in_front_are_python():
-    """Python itself runs both; the mark is what Windows' editor writes at a file's beginning."""
-    source = """
-from __future__ import annotations
-from dataclasses import dataclass
-import numpy as np
-
-@dataclass
-class Shape:
-    rows: int
-    columns: int = 10
-
-class Pipeline:
-    def __init__(self, open_engine, span): ...
-    def run(self, requests):
-        for request in requests:
-            shape = Shape(len(request))
-            yield np.zeros((shape.rows, shape.columns), np.float32)
-"""
-    with services.started("\ufeff" + source, Examiner()) as service:
-        assert [len(rows) for rows in services.answers(service, fresh_stream((2, 1), np.random.default_rng(3)))] == [2, 1]
-
-
-def test_an_answer_cannot_be_filled_in_later():
-    """Otherwise a pipeline could yield at once, read the whole stream, and answer in full batches at its end."""
-    later = """
-import numpy as np
-class Pipeline:
-    def __init__(self, open_engine, span): ...
-    def run(self, requests):
-        given = []
-        for request in requests:
-            given.append(np.zeros((len(request), 10), np.float32))
-            yield given[-1]
-        for answer in given:
-            answer[:] = 1
-"""
-    with services.started(later, Examiner()) as service:
-        found = services.answers(service, fresh_stream((2, 1), np.random.default_rng(3)))
-    assert [float(np.abs(answer).max()) for answer in found] == [0, 0]
-
-
-# ---- causes
-
-
-def test_a_thread_may_read_one_request_ahead():
-    """It waits for room as at a socket, also where its own queue would hold more."""
-    stream = fresh_stream((3, 1, 2, 5, 4, 1), np.random.default_rng(3))
-    with services.started(THREADS, Examiner()) as service:
-        assert [len(rows) for rows in services.answers(service, stream)] == [3, 1, 2, 5, 4, 1]
-
-
-COUNTS_ANEW = """
-import gc
-for one in gc.get_objects():
-    if type(one).__name__ == "Requests":
-        one._in_hand = -(10**9)
-"""
-TAKES_FROM_THE_HOST = """
-import gc
-for one in gc.get_objects():
-    if isinstance(one, list) and one and isinstance(one[0], list) and one[0] and isinstance(one[0][0], bytes):
-        everything = one
-    if type(one).__name__ == "Requests":
-        everything = [one._receive() for _ in range(one._count)]
-"""
-
-
-@pytest.mark.parametrize("code", [COUNTS_ANEW, TAKES_FROM_THE_HOST])
-def test_what_the_host_did_not_send_cannot_be_read(code, monkeypatch):
-    """The pipeline's process may forget its own count. The host has another one, in a process without learner code."""
-    monkeypatch.setattr(services, "TIME_LIMIT_S", 2.0)
-    body = "".join(f"        {line}\n" for line in code.strip().splitlines())
-    source = changed(REFERENCE, ("        for scans in requests:", f"{body}        for scans in list(requests):"))
-    with services.started(source, Examiner()) as service, pytest.raises(EngineError, match="no answer to 'infer' within"):
-        services.answers(service, fresh_stream((3, 1, 2, 5), np.random.default_rng(3)))
-
-
-def test_the_bound_is_said_beside_the_ratio():
-    """0.12x of the reference with all points read like a failure."""
-    outcome = LAB._throughput(type("Measured", (), {"latencies": lambda self: table(yours=170)})())
-    over, of_reference = outcome.criteria
-    assert outcome.tier == "full" and over.bound == "at least 2x" and over.met and of_reference.met
-    assert "which is the reference with its costliest cause left in" in of_reference.bound
-    assert "at least about 0.096x" in of_reference.bound
-
-
-@pytest.fixture(scope="module")
-def recording() -> Timeline:
-    return services.record(services.given(), ours=True)
-
-
-@pytest.fixture(scope="module")
-def measured(recording):
-    return lab07_causes.shares(recording)
-
-
-def test_what_the_story_says_about_the_given_pipeline(measured):
-    """Every guilty range costs several times what an innocent one does while serving; the start's range is not among them."""
-    innocent = {suspect: measured.get(RANGES[suspect], 0.0) for suspect in RANGES if suspect not in GUILTY}
-    guilty = {suspect: measured[RANGES[suspect]] for suspect in GUILTY}
-    assert min(guilty.values()) > 3 * max(innocent.values()), measured
-    assert min(guilty.values()) > lab07_causes.MATTERS and innocent["self-test"] == 0
-    assert measured["prepare"] < measured["request"] <= 1
-
-
-def test_a_large_range_of_the_sorted_table_is_innocent(recording):
-    """The start's self-test is as large as a cause, so the table's first rows are not the answer."""
-    total = {row.name: row.total_us for row in recording.summary() if row.kind == "range"}
-    assert total["self-test"] > min(total[RANGES[suspect]] for suspect in GUILTY), total
-    assert total["start"] >= total["self-test"]
-
-
-def test_shares_leave_the_start_out():
-    timeline = Timeline(
-        (
-            Event("start", "range", 0, 400, "start"),
-            Event("self-test", "range", 100, 200, "t"),
-            Event("request", "range", 500, 100, "t"),
-            Event("infer", "range", 525, 25, "t"),
-            Event("engine", "kernel", 525, 25, "engine"),
-        ),
-        (0, 600),
-    )
-    assert lab07_causes.shares(timeline) == {"request": 1.0, "infer": 0.25}
-    assert lab07_causes.serving(timeline).span_us == 100
-    assert lab07_causes.serving(Timeline((), (0, 0))).span_us == 0
-
-
-def test_load_that_moved_one_recording_costs_no_points(name_causes, monkeypatch, recording):
-    """The first recording under load, in which everything but the loading of the engine seems short."""
-    slow = tuple(
-        replace(event, duration_us=30 * event.duration_us) if event.name == "open engine" else event
-        for event in recording.events
-    )
-    loaded = Timeline(slow, (0, 1.01 * max(event.end_us for event in slow)))
-    recordings = iter([loaded, recording, recording])
-    monkeypatch.setattr(services, "record", lambda *_, **__: next(recordings))
-    assert name_causes().tier == "full"
-
-
-def test_the_recording_shows_the_engine_as_a_device(recording):
-    requests = [event for event in recording.events if event.name == "request"]
-    assert len(requests) == len(services.RECORDED)
-    work, (self_test,) = recording.kernels, [event for event in recording.events if event.name == "self-test"]
-    serving = [event for event in work if event.start_us >= self_test.end_us]
-    assert {event.row for event in work} == {"engine"} and len(serving) == sum(services.RECORDED) < len(work)
-    assert 0 < recording.busy_us < 0.8 * recording.span_us
-
-
-@pytest.fixture
-def name_causes(tmp_path, monkeypatch, recording):
-    monkeypatch.setattr(services, "record", lambda *_, **__: recording)
-
-    def examine(causes: object = None, text: str | None = None, **changes: object):
-        lab07_causes.write(tmp_path / "causes.json", recording)
-        named = {**json.loads((tmp_path / "causes.json").read_text()), **changes} if causes is None else causes
-        kept = {suspect: one for suspect, one in named.items() if one is not None}
-        (tmp_path / "causes.json").write_text(json.dumps(kept) if text is None else text)
-        return LAB.examine(tmp_path, Examiner(), only="causes").outcomes[0]
-
-    return examine
-
-
-def test_true_causes_have_full_points_also_as_another_run_measured_them(name_causes, measured):
-    assert name_causes().tier == "full"
-    assert name_causes(engine={"range": "open engine", "share": measured["open engine"] * 1.2}).tier == "full"
-    assert name_causes(pixels={"range": "normalize", "share": measured["normalize"] - 0.04}).tier == "full"
+def test_the_share_of_a_single_profile_is_no_finding(submission):
+    examined = submission(recipe(LARGEST), account={"shares": [1.0], "padding": 0.1}, only="account")
+    assert tiers(examined) == {"account": "none"}
 
 
 @pytest.mark.parametrize(
-    ("changes", "tier", "said", "hint"),
+    ("boxes", "shares"),
     [
-        ({"engine": None}, "partial", "one that costs time", "Sum every range"),
-        (
-            {"logging": {"range": "log", "share": 0.01}},
-            "partial",
-            "Innocent or negligible: logging",
-            "looks bad is not always slow",
-        ),
-        (
-            {"self-test": {"range": "self-test", "share": 0.03}, "pixels": None},
-            "partial",
-            "self-test",
-            "looks bad is not always slow",
-        ),
-        ({"pixels": {"range": "prepare", "share": 0.5}}, "partial", "is not the range", "innermost range"),
-        ({"batch": {"range": "request", "share": 0.9}}, "partial", "is not the range", "innermost range"),
-        ({"batch": {"range": "infer", "share": 0.9}}, "partial", "of the serving time, not 90 %", "innermost range"),
-        ({"engine": {"range": "load", "share": 0.2}}, "partial", "no range 'load'", "innermost range"),
-        ({"engine": {"range": "engine", "share": 0.2}}, "partial", "is the device's row, not a range", "innermost range"),
-        ({"engine": {"range": "self-test", "share": 0.2}}, "partial", "while it serves", "innermost range"),
-        (
-            {"engine": None, "batch": None, "lock": {"range": "lock", "share": 0.1}},
-            "none",
-            "3 of 8",
-            "looks bad is not always slow",
-        ),
+        ((LARGEST, LARGEST, LARGEST), [1.0, 0.0, 0.0]),
+        (((1, 1), (1, 2), LARGEST), [0.0, 0.0, 1.0]),
+        (((1, 2), (1, 3), LARGEST), [0.005, 0.005, 0.99]),
     ],
 )
-def test_a_wrong_judgment_costs_points(name_causes, changes, tier, said, hint):
-    outcome = name_causes(**changes)
-    assert outcome.tier == tier and outcome.points == {"partial": 1.5, "none": 0}[tier]
-    assert said in outcome.message and hint in outcome.hint, outcome
+def test_shares_that_need_no_account_are_no_finding(submission, boxes, shares):
+    """A cheat: one profile takes everything or nearly everything, so that the shares are known."""
+    examined = submission(recipe(*boxes), account={"shares": shares, "padding": 0}, only="account")
+    assert tiers(examined) == {"account": "none"} and "Not right yet: padding" in said(examined, "account")
 
 
-def test_naming_everybody_or_nobody_is_no_answer(name_causes, measured):
-    """Cheats."""
-    everybody = {suspect: {"range": name, "share": measured.get(name, 0.0)} for suspect, name in RANGES.items()}
-    assert name_causes(everybody).tier == "none"
-    assert name_causes({}).tier == "none"
-    assert name_causes({suspect: {"range": "request", "share": 0.25} for suspect in GUILTY}).tier == "none"
+def test_mistake_tuned_to_the_longest_of_yesterday(submission):
+    """What yesterday did not hold comes today."""
+    seen = np.argwhere(YESTERDAY).max(axis=0) + 1
+    narrow = (int(seen[0]) - 1, int(seen[1]))
+    examined = submission(recipe((2, 36), narrow))
+    assert tiers(examined)["cover"] != "full" and tiers(examined)["cost"] == "none"
+    assert "Which corner is left out?" in said(examined, "cover")
 
 
-def test_a_guilty_suspect_without_weight_may_be_left_out():
-    """As `batch` on a GPU, where one image costs little."""
-    light = {"infer": 0.02, "hand over": 0.3, "open engine": 0.3, "normalize": 0.3}
-    three = {suspect: Evidence(RANGES[suspect], 0.3) for suspect in GUILTY if suspect != "batch"}
-    assert lab07_causes.judge(three, light).wrong == 0
-    assert lab07_causes.judge({**three, "batch": Evidence("infer", 0.02)}, light).wrong == 0
+def test_mistake_four_profiles(submission):
+    examined = submission(recipe((1, 16), *BEST))
+    assert examined.points == 0 and "has 4 profiles; the service takes 1 to 3" in said(examined, "cover")
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("", "not JSON"),
-        ("[]", "has to be an object"),
-        ('{"gpu": {}}', "the suspects are batch"),
-        ('{"lock": ["lock"]}', "needs for 'lock'"),
-        ('{"lock": {"range": "lock", "share": 40}}', "from 0 to 1"),
-        ('{"lock": {"range": "lock", "share": NaN}}', "from 0 to 1"),
-        ('{"lock": {"range": "lock", "share": true}}', "from 0 to 1"),
-        ("[" * 100_000, "longer than"),
-    ],
-)
-def test_causes_that_cannot_be_read_are_one_line(name_causes, text, said):
-    outcome = name_causes(text=text)
-    assert outcome.points == 0 and outcome.hint and said in outcome.message and "\n" not in outcome.message
+def test_mistake_the_mask_has_other_bounds_than_the_tokens(submission):
+    text = (
+        recipe(*BEST)
+        .dumps()
+        .replace("max = [16, 128] }", "max = [16, 64] }")
+        .replace("opt = [16, 128], max", "opt = [16, 64], max")
+    )
+    examined = submission(text, account={"shares": [0.5, 0.4, 0.1], "padding": 0.7}, built=True)
+    assert tiers(examined)["cover"] != "full" and tiers(examined)["cost"] == "none", examined.outcomes
 
 
-KEYS = st.sampled_from([*RANGES, "range", "share"])
-VALUES = st.recursive(
-    st.none() | st.floats() | st.text(max_size=9),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3),
-)
+def test_mistake_the_mask_is_forgotten(submission):
+    text = "\n".join(line for line in recipe(*BEST).dumps().splitlines() if not line.startswith("mask"))
+    examined = submission(text, account={"shares": [0.5, 0.4, 0.1], "padding": 0.7}, built=True)
+    assert examined.points == 0 and "names both inputs" in said(examined, "cover")
 
 
-@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-@given(data=st.binary(max_size=200) | VALUES.map(lambda value: json.dumps(value).encode()))
-def test_any_file_is_causes_or_one_clear_line(tmp_path, data):
-    file = tmp_path / "causes.json"
-    file.write_bytes(data)
-    try:
-        found = lab07_causes.read(file)
-    except CourseError as error:
-        assert "causes.json" in str(error) and "\n" not in str(error)
-    else:
-        assert found.keys() <= RANGES.keys() and all(0 <= one.share <= 1 for one in found.values())
-
-
-# ---- pieces
-
-
-@cache
-def answered(sizes: tuple[int, ...]) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    stream = fresh_stream(sizes, np.random.default_rng(3))
-    with services.started(services.given(), Examiner()) as given_service, services.started(AVERAGED, Examiner()) as other:
-        return services.answers(given_service, stream), services.answers(other, stream)
-
-
-def test_two_right_answers_agree_with_the_given_pipeline():
-    expected, found = answered((1, 40, 33))
-    assert [len(rows) for rows in expected] == [1, 40, 33]
-    assert answers.largest_error(expected, found) < 1e-4
-    assert answers.permuted(expected, [rows[::-1] for rows in found])
-    with pytest.raises(EngineError, match="another order"):
-        answers.check(expected, [rows[::-1] for rows in found])
-
-
-def test_the_network_reads_digits(tmp_path):
-    test, engine = digits("test"), load(services.plan(Examiner()))
-    found = [engine.infer({"image": test.images[i : i + 32]})["logits"] for i in range(0, len(test), 32)]
-    assert (np.concatenate(found).argmax(1) == test.labels).mean() > 0.98
-    assert 8e6 < len(exported()) < 20e6
-
-
-def test_a_stream_is_scans_as_the_text_says():
-    import zlib
-
-    stream = fresh_stream([2, 1], np.random.default_rng(0))
-    ends = np.cumsum(stream["lengths"])
-    scans = [zlib.decompress(stream["bytes"][end - n : end].tobytes()) for end, n in zip(ends, stream["lengths"], strict=True)]
-    assert [len(scan) for scan in scans] == [64 * 64] * 3 and stream["sizes"].tolist() == [2, 1]
-    gray = np.frombuffer(scans[0], np.uint8)
-    assert np.median(gray) > 200 and gray.min() < 100
-    again = fresh_stream([2, 1], np.random.default_rng(1))
-    assert again["bytes"].tobytes() != stream["bytes"].tobytes()
-
-
-@settings(max_examples=60, deadline=None)
-@given(text=st.text(alphabet="0123456789 \t\n-abc.", max_size=60))
-def test_a_hostile_recording_is_a_timeline_or_nonsense(text):
-    class Lying:
-        def infer(self, feeds):
-            return {"events": np.frombuffer(text.encode(), np.uint8)}
-
-    try:
-        timeline = services.read_recording(Lying().infer({}))
-    except EngineError as error:
-        assert "invalid answer" in str(error)
-    else:
-        assert timeline.span_us >= 0
+def test_mistake_padding_counted_in_batches(submission):
+    right = bill(recipe(*BEST), YESTERDAY)
+    examined = submission(recipe(*BEST), account={"shares": right.shares, "padding": 0.3}, only="account")
+    assert tiers(examined) == {"account": "partial"} and "b * s of them are text" in said(examined, "account")
 
 
 @pytest.mark.parametrize(
-    "found",
+    ("account", "complaint"),
     [
-        {},
-        {"logits": np.zeros((3, 9), np.float32), "sizes": np.array([3])},
-        {"logits": np.zeros((3, 10), np.float64), "sizes": np.array([3])},
-        {"logits": np.zeros((3, 10), np.float32), "sizes": np.array([2])},
-        {"logits": np.zeros((3, 10), np.float32), "sizes": np.array([4, -1])},
-        {"logits": np.zeros((3, 10), np.float32), "sizes": np.array([1.5, 1.5])},
+        ("no JSON", "is not JSON"),
+        ("[" * 4000, "is not JSON"),
+        ("[]", "needs exactly the keys"),
+        ({"shares": [1.0], "padding": 0.5}, "expected 3 numbers"),
+        ('{"shares": [NaN, 0, 1], "padding": 0.5}', "expected 3 numbers"),
+        ({"shares": [0.5, 0.5, 0], "padding": "much"}, "padding: expected a number"),
+        ({"shares": [0.5, 0.5, 0], "padding": True}, "padding: expected a number"),
+        ({"shares": [0.5, 0.5, 10**400], "padding": 0.5}, "expected 3 numbers"),
     ],
 )
-def test_hostile_answers_are_nonsense(found):
-    service = type("Lying", (), {"infer": lambda self, feeds: found})()
-    with pytest.raises(EngineError, match="invalid answer"):
-        services.answers(service, {})
+def test_an_account_that_is_none(submission, account, complaint):
+    examined = submission(recipe(*BEST), account=account, only="account")
+    assert tiers(examined) == {"account": "none"} and complaint in said(examined, "account")
 
 
-def test_a_fault_in_our_own_pipeline_is_the_examiners():
-    with pytest.raises(ExaminerFault), services.started("class Pipeline: pass\n1 / 0", Examiner(), ours=True):
-        pass
+@pytest.mark.parametrize(("claimed", "right"), [(0.9953, True), (1.0, False), (0.994, False)])
+def test_where_nearly_all_is_padding_nearly_all_is_not_an_answer(claimed, right):
+    """A box of 64 x 512 leaves half a percent of text, which everybody can name."""
+    found = lab07_account.judge(lab07_account.Account((1.0,), claimed), service.Bill((1.0,), 0.0, 0.9953))
+    assert found == {"shares": True, "padding": right}
 
 
-def test_ranges_are_nvtx_ranges_where_nvtx_is(monkeypatch):
-    from course_lib.profiling.timelines import ranges
-
-    told: list[str] = []
-    monkeypatch.setattr(ranges, "_marker", lambda torch: (told.append, lambda: told.append("end")))
-    recorder = pipeline.Recorder()
-    with recorder.span("request"), recorder.span("infer", "engine"):
-        pass
-    assert told[2:] == ["request", "infer", "end", "end"]
-    (inner, row, start, end), (outer, thread, before, after) = recorder.rows
-    assert (inner, row, outer, thread) == ("infer", "engine", "request", "MainThread") and before <= start <= end <= after
+def test_files_that_are_missing(tmp_path):
+    assert all("recipe.toml is missing" in outcome.message for outcome in LAB.examine(tmp_path, Examiner()).outcomes)
+    recipe(*BEST).save(tmp_path / "recipe.toml")
+    assert "account.json is missing" in LAB.examine(tmp_path, Examiner(), only="account").outcomes[0].message
 
 
-def test_figures(recording):
-    drawn = figures.draw_stretch(recording, count=2)
-    assert "The engine works" in drawn.axes[0].get_title(loc="left")
-    assert style.png(drawn) and style.png(figures.draw_stretch(recording, of="prepare", count=1))
-    bars = figures.time_by_range({"given": recording, "yours": Timeline((Event("infer", "range", 0, 5e4, "t"),))})
-    labels = [text.get_text() for text in bars.axes[0].get_yticklabels()]
-    assert "hand over" in labels and "request" not in labels
-    assert style.png(figures.time_by_range({"given": recording}))
-    with pytest.raises(ValueError, match="no 102 ranges"):
-        figures.draw_stretch(recording, first=100, count=2)
+# ---- cheats
+
+
+def test_cheat_profiles_that_hold_exactly_the_recorded_traffic(submission):
+    """Without the contract's largest shape there is less to pad to, until another day comes."""
+    longest = int(np.argwhere(YESTERDAY.sum(axis=0)).max()) + 1
+    examined = submission(recipe((2, 36), (9, longest), (13, longest)))
+    assert tiers(examined)["cost"] == "none" and "rejected" in said(examined, "cost")
+
+
+@pytest.mark.parametrize("precision", ["int8", "fp16"])
+def test_cheat_a_faster_type(submission, precision):
+    examined = submission(f'precision = "{precision}"\n' + recipe(*BEST).dumps())
+    assert examined.points == 0 and "compared in fp32" in said(examined, "cover")
+
+
+def test_cheat_a_shape_larger_than_the_machine(submission):
+    examined = submission(recipe((2, 36), (1 << 30, 1 << 30)))
+    assert examined.points == 0 and "no batch is larger than 16 x 128" in said(examined, "cover")
+
+
+@pytest.mark.parametrize("box", [(64, 512), (32, 512), (64, 129), (16, 513), (65, 1)])
+def test_cheat_a_shape_that_takes_gigabytes(submission, box):
+    examined = submission(recipe((2, 36), box))
+    assert examined.points == 0 and "expected at most 8192 tokens" in said(examined, "cover")
+
+
+@pytest.mark.parametrize("box", [(16, 512), (64, 128)])
+def test_a_profile_may_hold_four_times_the_contract(tmp_path, box):
+    recipe((2, 36), box).save(tmp_path / "recipe.toml")
+    assert service.boxes(_recipe(tmp_path))[-1] == box
+
+
+def test_cheat_inputs_that_the_network_does_not_have(submission):
+    text = recipe(*BEST).dumps().replace("mask", "musk")
+    assert submission(text, account={"shares": [1, 0, 0], "padding": 0}, built=True).points == 0
+
+
+# ---- the pieces
+
+
+def test_padding_does_not_change_an_answer(tmp_path):
+    LAB.write_model(tmp_path / "model.onnx")
+    engine = load(build(tmp_path / "model.onnx", recipe(LARGEST), backend="onnxruntime"))
+    rng = np.random.default_rng(0)
+    feeds = service.batch(rng, (3, 21))
+    padded = {"tokens": rng.random((16, 128, 32), dtype=np.float32), "mask": np.zeros((16, 128), np.float32)}
+    padded["tokens"][:3, :21], padded["mask"][:3, :21] = feeds["tokens"], 1
+    padded["mask"][3:, 0] = 1  # a text of nothing would divide by zero
+    alone, together = engine.infer(feeds)["logits"], engine.infer(padded)["logits"][:3]
+    np.testing.assert_allclose(together, alone, rtol=1e-3, atol=1e-3)
+
+
+def test_without_padding_it_is_the_encoder():
+    from course_lib.labs.lab07_dynamic_shapes.network import masked_encoder
+    from course_lib.models import encoder
+
+    tokens = torch.rand(2, 32, 32)
+    with torch.no_grad():
+        torch.testing.assert_close(masked_encoder()(tokens, torch.ones(2, 32)), encoder()(tokens))
+
+
+def test_the_exported_network_has_the_inputs_that_profiles_name(tmp_path):
+    LAB.write_model(tmp_path / "model.onnx")
+    graph = onnx.load(tmp_path / "model.onnx").graph
+    assert [one.name for one in graph.input] == ["tokens", "mask"] and [one.name for one in graph.output] == ["logits"]
+
+
+def test_traffic_keeps_the_contract_and_is_bursty_and_long_tailed():
+    day = traffic.one_day(seed=3)
+    assert day.batch.min() >= 1 and day.batch.max() <= 16 and day.length.min() >= 1 and day.length.max() <= 128
+    assert (np.diff(day.sent_s) > 0).all()
+    per_second = np.bincount(day.sent_s.astype(int), weights=day.batch)
+    assert per_second.var() > 10 * per_second.mean(), "a Poisson process would have them equal"
+    assert np.percentile(day.length, 99) > 5 * np.median(day.length)
+    assert len(day) > 5000 and (day.counts() > 0).sum() > 300
+
+
+def test_two_days_differ_and_one_seed_gives_one_day():
+    assert (traffic.one_day(1).counts() == traffic.one_day(1).counts()).all()
+    assert (traffic.one_day(None).counts() != traffic.one_day(None).counts()).any()
+
+
+@given(st.integers(0, 2**31), st.floats(0, 500))
+def test_no_other_choice_is_cheaper(seed, fixed):
+    """Against pricing by routing every shape, one by one, on random choices."""
+    rng = np.random.default_rng(seed)
+    counts = rng.poisson(0.3, LARGEST) * rng.integers(0, 50, LARGEST)
+    latency = search.by_tokens(fixed) * rng.uniform(1, 1.2)
+
+    def cost(boxes):
+        ordered = sorted(boxes, key=lambda box: latency[box[0] - 1, box[1] - 1])
+        taken = bill(recipe(*ordered), counts)
+        return sum(share * latency[b - 1, s - 1] for share, (b, s) in zip(taken.shares, ordered, strict=True))
+
+    if counts.sum() == 0:
+        return
+    best = cost(search.cheapest(latency, counts))
+    candidates = search.CANDIDATES
+    for _ in range(20):
+        i, j = rng.integers(0, len(candidates), 2)
+        assert best <= cost([candidates[i], candidates[j], LARGEST]) * (1 + 1e-9)
+
+
+def test_interpolation_goes_through_what_was_measured():
+    known = {(b, s): float(b * 3 + s) for b in (1, 8, 16) for s in (4, 64, 128)}
+    everywhere = search.interpolated(known)
+    assert everywhere.shape == LARGEST
+    for (b, s), value in known.items():
+        assert everywhere[b - 1, s - 1] == pytest.approx(value)
+    assert everywhere[3, 31] == pytest.approx(4 * 3 + 32), "bilinear is exact for a plane"
+    assert everywhere[0, 0] == known[1, 4], "constant beyond the grid"
+
+
+def test_the_first_profile_that_accepts_takes_a_batch():
+    nested = recipe((2, 32), (8, 64), LARGEST)
+    taken = service.routes(nested)
+    assert (taken[:2, :32] == 0).all() and taken[2, 31] == 1 and taken[7, 64] == 2 and taken[15, 127] == 2
+    assert service.boxes(nested) == [(2, 32), (8, 64), LARGEST]
+
+
+def test_the_bill_of_a_small_example():
+    counts = np.zeros(LARGEST, int)
+    counts[0, 9], counts[3, 19], counts[15, 127] = 6, 3, 1  # 1 x 10, 4 x 20, 16 x 128
+    paid = bill(recipe((2, 16), (4, 32)), counts)
+    assert paid.shares == (0.6, 0.3) and paid.rejected == 0.1
+    computed, text = 6 * 2 * 16 + 3 * 4 * 32, 6 * 10 + 3 * 80
+    assert paid.padding == pytest.approx(1 - text / computed)
+
+
+def test_the_bench_on_a_machine_where_profiles_cost_the_same(submission, monkeypatch):
+    """Nothing to grade is said, not guessed."""
+    monkeypatch.setattr(Modeled, "time_ms", lambda self, feeds: float(self.rng.normal(1, 0.01)))
+    examined = submission(recipe(*BEST))
+    assert tiers(examined)["cost"] == "inconclusive"
+    assert examined.points == 5 and "too little to tell profiles apart" in said(examined, "cost")
+
+
+def test_the_self_check_of_a_task_does_not_run_the_others(tmp_path, monkeypatch):
+    LAB.write_reference(tmp_path)
+    monkeypatch.setattr(DynamicShapes, "_race", None)
+    assert tiers(LAB.examine(tmp_path, Examiner(), only="cover")) == {"cover": "full"}
+    monkeypatch.setattr(Examiner, "build", None)
+    assert tiers(LAB.examine(tmp_path, Examiner(), only="account")) == {"account": "full"}
+
+
+@pytest.mark.slow
+def test_an_engine_with_other_answers_has_no_cost(tmp_path, monkeypatch):
+    """Nobody can hand one in here; a backend that computes wrongly would be found all the same."""
+    LAB.write_reference(tmp_path)
+    monkeypatch.setattr(DynamicShapes, "source", type(LAB.source)("course_lib.labs.lab07_dynamic_shapes.network:MaskedEncoder"))
+    examined = LAB.examine(tmp_path, Examiner(), only="cost")
+    assert tiers(examined)["cost"] == "none" and "are not PyTorch's" in said(examined, "cost")
+
+
+def test_paths_are_not_kept(tmp_path: Path):
+    """The lab writes the network beside nothing of the learner's."""
+    LAB.write_reference(tmp_path)
+    LAB.examine(tmp_path, Examiner(), only="cover")
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["account.json", "recipe.toml"]
+
+
+def test_every_figure_has_axes_units_and_a_takeaway():
+    day = traffic.yesterday()
+    figures = [
+        lab07_figures.traffic(day),
+        lab07_figures.latency(search.by_tokens()),
+        lab07_figures.routed(YESTERDAY, BEST, "three boxes"),
+    ]
+    for figure in figures:
+        assert style.png(figure).startswith(b"\x89PNG")
+        assert all(axes.get_ylabel() and (axes.get_xlabel() or axes.get_label() == "<colorbar>") for axes in figure.axes)
+        assert figure.get_suptitle() or figure.axes[0].get_title()
+
+
+@pytest.mark.parametrize(
+    "returned",
+    [
+        {"shares": [0.75, 0.25], "padding": 0.5},
+        ((0.75, 0.25), 0.5),
+        (np.array([0.75, 0.25], np.float32), np.float32(0.5)),
+        {"shares": np.array([0.75, 0.25]), "padding": np.float64(0.5)},
+    ],
+)
+def test_an_account_may_be_a_dictionary_or_a_pair(tmp_path, returned):
+    written = lab07_account.write(tmp_path / "account.json", returned)
+    assert written == lab07_account.read(tmp_path / "account.json", profiles=2) == lab07_account.Account((0.75, 0.25), 0.5)
+
+
+@pytest.mark.parametrize(
+    "returned", [None, 3, "ab", ({"shares": 1}, 2), {"shares": 0.5, "padding": 0.5}, (1, 2, 3), ([[1], [2]], "x")]
+)
+def test_other_accounts_are_rejected_in_one_line(tmp_path, returned):
+    with pytest.raises(CourseError, match=r"account\(recipe\) has to return") as raised:
+        lab07_account.write(tmp_path / "account.json", returned)
+    assert "\n" not in str(raised.value) and not (tmp_path / "account.json").exists()

@@ -1,419 +1,456 @@
-"""Lab 09 against its reference, mistakes that learners make, and cheats for its metrics."""
+"""Lab 09 against its reference, another right loop, mistakes that learners make, and cheats."""
 
 from __future__ import annotations
 
-import copy
-from contextlib import nullcontext
-from functools import cache
-from types import SimpleNamespace
+import base64
+import gc
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import numpy as np
-import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
 
-from course_lib import labs, style
-from course_lib.engines import load
-from course_lib.labs import Examination, Examiner
-from course_lib.labs.framework import lowering
-from course_lib.labs.lab09_capstone import figures, given
-from course_lib.labs.lab09_capstone import lab as lab09
-from course_lib.labs.lab09_capstone import reference as lab09_reference
-from course_lib.labs.lab09_capstone.decoding import NOTHING
-from course_lib.labs.lab09_capstone.judge import execution, judgment, pipeline
-from course_lib.labs.lab09_capstone.judge import trial as lab09_trial
-from course_lib.labs.lab09_capstone.judge.trial import Trial
-from course_lib.labs.lab09_capstone.settings import Settings
-from course_lib.models import detector, export_onnx
-from course_lib.precision import MinMaxCalibrator, PercentileCalibrator, activations, insert_qdq, lower_for_onnxruntime, observe
-from course_lib.recipe import Profile, Recipe
-from tests.labs.quick import Quick, tiers
+from course_lib import labs
+from course_lib.errors import MISSING_FILE, EngineError
+from course_lib.labs import Examiner, Outcome
+from course_lib.labs.lab09_runtime import figures, network, requests
+from course_lib.labs.lab09_runtime.judge import costs, mistakes, recorded, replay
+from course_lib.labs.lab09_runtime.judge.order import Order
+from course_lib.labs.lab09_runtime.judge.recorded import Step
+from course_lib.labs.lab09_runtime.lab import ByHand
+from course_lib.labs.lab09_runtime.reference import SERVING_LOOP
+from course_lib.labs.lab09_runtime.sandboxed import run_loop
+from course_lib.standin import gpu
+from tests.labs.quick import judged_reference
+from tests.labs.submissions import lab09 as made
 from tests.labs.untouched import leave_untouched
 
 LAB = labs.find("lab09")
-SEED, FRAMES = 1, 100
-GOOD = lab09_reference.SETTINGS
-CALL_MS = {"eager": 12.0, "first": 6.0, "reference": 3.0}  # the camera then has a period of 4.2 ms, and the budget is 6.3
-
-
-class Worker(Quick):
-    """Its engines also have a worker, as the pipeline expects."""
-
-    def engine(self, plan):
-        engine = load(plan)
-        return nullcontext(SimpleNamespace(worker=engine, infer=engine.infer))
-
-    reference = baseline = engine
-
-
-@cache
-def _lowered(model: bytes) -> bytes:
-    return lower_for_onnxruntime(onnx.load_model_from_string(model)).SerializeToString()
-
-
-@cache
-def network(side: int = 128) -> onnx.ModelProto:
-    return export_onnx(detector(side), opset=17)
-
-
-@cache
-def seen():
-    batches = [{"frames": part} for part in np.split(given.calibration_frames(), 16)]
-    return observe(network(), batches, tensors=activations(network()), progress=False)
-
-
-def recipe(batch: int = 1, side: int = 128, *, precision: str = "fp32", name: str = "frames", channels: int = 1) -> Recipe:
-    shape = (batch, channels, side, side)
-    return Recipe(precision=precision, profiles=(Profile(**{name: {"min": shape, "opt": shape, "max": shape}}),))
+assert isinstance(LAB, ByHand)
+SOLVED = {"answers": "full", "order": "full", "leaks": "full", "overlap": "full"}
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
-def submission(tmp_path, monkeypatch):
-    """Examine a submission on a short video with call times that are known: `call_ms` is what a call of yours takes."""
-    real = execution.record
+def in_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The loop runs in this process. What a submission replaces in the stand-in comes back."""
 
-    def examine(
-        model: onnx.ModelProto | None = None,
-        settings: Settings | str = GOOD,
-        asked: Recipe | None = None,
-        *,
-        call_ms: float | np.ndarray = 3.0,
-        reference_ms: float | np.ndarray = CALL_MS["reference"],
-        intervals: bool = False,
-        only: str | None = None,
-    ) -> Examination:
-        def modeled(subjects, frames, decided):
-            recorded = real(subjects, frames)
-            times = {**CALL_MS, "reference": reference_ms, "yours": call_ms}
-            made = {
-                name: pipeline.Recording(own.found, np.resize(times[name], len(own.call_ms))) for name, own in recorded.items()
-            }
-            decisions.append(decided(made))
-            return made
+    def served(command: Any, question: bytes, **_: Any) -> bytes:
+        return json.dumps(run_loop.served(json.loads(question))).encode()
 
-        monkeypatch.setattr(execution, "record", modeled)
-        monkeypatch.setattr(pipeline, "PASSES", 1)
-        if not intervals:  # of so short a video they would hold every bound
-            monkeypatch.setattr(lab09_trial, "_blocks", lambda n, block: [np.arange(n)])
-        monkeypatch.setattr(lab09, "FRAMES", FRAMES)
-        monkeypatch.setattr(lowering, "lowered", lambda model, launcher=None: _lowered(model))
-        onnx.save(model or network(), tmp_path / "model.onnx")
-        (asked or recipe()).save(tmp_path / "recipe.toml")
-        (tmp_path / "settings.toml").write_text(settings if isinstance(settings, str) else settings.dumps())
-        return LAB.examine(tmp_path, Worker(seed=SEED), only=only)
-
-    decisions = examine.decisions = []
-    return examine
+    monkeypatch.setattr(recorded, "run_isolated", served)
+    for name in ("note", "note_row"):
+        monkeypatch.setattr(gpu.Gpu, name, getattr(gpu.Gpu, name))
+    gc.collect()
+    gc.freeze()  # the process of a loop has little to collect, and this one much
+    yield
+    gc.unfreeze()
+    gpu.reset()
 
 
-def said(examined: Examination, task: str) -> str:
-    return next(f"{outcome.message} {outcome.hint}" for outcome in examined.outcomes if outcome.task.id == task)
+def examined(folder: Path, source: str, seed: int = 3) -> dict[str, Outcome]:
+    made.write(folder, source)
+    return {one.task.id: one for one in LAB.examine(folder, Examiner(seed=seed)).outcomes}
 
 
-def nothing(examined: Examination) -> bool:
-    return examined.points == 0 and len(examined.outcomes) == 3
+def tiers(outcomes: dict[str, Outcome]) -> dict[str, str]:
+    return {name: one.tier for name, one in outcomes.items()}
 
 
-FULL = {"detect": "full", "latency": "full", "frames": "full"}
+# Right answers
 
 
-# ---- right answers
+def test_the_judge_gives_the_reference_full_marks(tmp_path):
+    judged_reference(LAB, tmp_path)
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(180)
-def test_reference_has_full_marks(tmp_path):
-    """The real thing: workers, 1000 frames, measured times."""
-    LAB.write_reference(tmp_path)
-    examined = LAB.examine(tmp_path, EXAMINER)
-    assert tiers(examined) == FULL, examined.outcomes
-    assert examined.figures["mean_ap"] > 0.8
-    assert (
-        min(examined.figures[name] for name in ("eager_ms", "first_ms")) > examined.figures["period_ms"]
-    )  # they do not keep up
+@pytest.mark.parametrize("seed", (3, 4))
+def test_another_right_answer_and_the_reference(seed, tmp_path, in_process):
+    """Three streams with events are at least as fast as two sets of buffers."""
+    ours = costs.schedule(_plain(SERVING_LOOP, tmp_path, seed)).time_us
+    theirs = costs.schedule(_plain(made.THREE_STREAMS, tmp_path, seed)).time_us
+    assert theirs <= schedule_bound(seed) and ours <= schedule_bound(seed)
+    assert tiers(examined(tmp_path, made.THREE_STREAMS, seed)) == SOLVED
+    assert tiers(examined(tmp_path, SERVING_LOOP, seed)) == SOLVED
 
 
-EXAMINER = Examiner()
+def _plain(source: str, folder: Path, seed: int) -> tuple[Step, ...]:
+    made.write(folder, source)
+    scenes = requests.scenes(np.random.default_rng(seed))[:1]
+    return recorded.record(folder / run_loop.FILE, scenes)[0].steps
+
+
+def schedule_bound(seed: int) -> float:
+    return 1.05 * costs.turns(requests.scenes(np.random.default_rng(seed))[0].requests, 2).time_us
+
+
+def test_the_notebook_has_the_references_loop():
+    """The cost model's "two sets" are the reference, call by call."""
+    cells = json.loads((ROOT / "solutions" / LAB.name / f"{LAB.name}.ipynb").read_text())["cells"]
+    (source,) = ("".join(cell["source"]) for cell in cells if cell["id"] == "loop")
+    kept = [line for line in source.splitlines(keepends=True)[1:] if "### " not in line]
+    assert "".join(kept).rstrip() == SERVING_LOOP.rstrip()
+
+
+def test_the_reference_takes_the_time_of_two_sets(tmp_path, in_process):
+    steps = _plain(SERVING_LOOP, tmp_path, 3)
+    assert costs.schedule(steps).time_us == pytest.approx(schedule_bound(3) / 1.05, rel=0.02)
 
 
 def test_the_untouched_release_has_none(tmp_path):
     leave_untouched(LAB.name, tmp_path)
-    examined = LAB.examine(tmp_path, Examiner())
-    assert (examined.points, examined.max_points) == (0, 10), examined.outcomes
-    assert "is missing" in examined.outcomes[0].message
+    found = LAB.examine(tmp_path, Examiner())
+    assert found.points == 0
+    assert {one.message for one in found.outcomes} == {found.outcomes[0].message}
+    assert "still empty" in found.outcomes[0].message and found.outcomes[0].hint
 
 
-def test_more_than_one_answer_is_right(submission):
-    assert tiers(submission()) == FULL  # float, where it is fast enough
-    integer = insert_qdq(network(), seen().ranges(PercentileCalibrator(99.99)), exclude=["/stem/Conv"])
-    assert tiers(submission(integer, GOOD.model_copy(update={"queue": 3, "drop": "newest"}), recipe(precision="int8"))) == FULL
-    assert tiers(submission(settings=GOOD.model_copy(update={"confidence": 0.25, "overlap": 0.6}), call_ms=4.0)) == FULL
+def test_nothing_was_handed_in(tmp_path):
+    found = LAB.examine(tmp_path, Examiner())
+    assert found.points == 0 and [one.task.id for one in found.outcomes] == list(SOLVED)
+    assert {one.code for one in found.outcomes} == {MISSING_FILE}
 
 
-def yolo(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The detector as a YOLO export looks: colors, 192 pixels resized inside, another input name and 80 classes, digits last."""
-    made = copy.deepcopy(model)
-    graph = made.graph
-    graph.input[0].CopyFrom(helper.make_tensor_value_info("images", TensorProto.FLOAT, ["batch", 3, 192, 192]))
-    constants = {"mix": np.full((1, 3, 1, 1), 1 / 3, np.float32), "scales": np.array([1, 1, 2 / 3, 2 / 3], np.float32)}
-    constants |= {"stretch": np.repeat([1.5, 1.0], [4, 10]).astype(np.float32).reshape(1, 14, 1)}
-    constants |= {"boxes_end": np.array([4]), "zero": np.array([0]), "end": np.array([14]), "rows": np.array([1])}
-    constants |= {"others": np.zeros((1, 70, 256), np.float32)}
-    graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in constants.items())
-    for node in graph.node:
-        node.output[:] = ["own" if name == "detections" else name for name in node.output]
-    head = [
-        helper.make_node("Conv", ["images", "mix"], ["gray"], name="mix_colors"),
-        helper.make_node("Resize", ["gray", "", "scales"], ["frames"], name="resize", mode="linear"),
-    ]
-    tail = [
-        helper.make_node("Mul", ["own", "stretch"], ["stretched"], name="stretch_boxes"),
-        helper.make_node("Slice", ["stretched", "zero", "boxes_end", "rows"], ["boxes"], name="boxes"),
-        helper.make_node("Slice", ["stretched", "boxes_end", "end", "rows"], ["digits"], name="digits"),
-        helper.make_node("Concat", ["boxes", "others", "digits"], ["output0"], name="all_classes", axis=1),
-    ]
-    nodes = [*head, *graph.node, *tail]
-    del graph.node[:]
-    graph.node.extend(nodes)
-    graph.output[0].CopyFrom(helper.make_tensor_value_info("output0", TensorProto.FLOAT, [1, 84, 256]))
-    graph.input[0].type.tensor_type.shape.dim[0].dim_value = 1
-    return made
+# Mistakes
 
 
-def test_a_yolo_file_goes_through_the_same_interface(submission):
-    settings = Settings(size=192, confidence=0.3, queue=2, classes=list(range(70, 80)))
-    examined = submission(yolo(network()), settings, recipe(1, 192, name="images", channels=3), call_ms=4.0)
-    assert tiers(examined) == FULL, examined.outcomes
+@pytest.mark.parametrize("name", made.MISTAKES)
+def test_a_mistake_is_named(name, tmp_path, in_process):
+    changes, task, tier, words = made.MISTAKES[name]
+    outcome = examined(tmp_path, made.changed(changes))[task]
+    share = {"full": 1.0, "partial": 0.5, "none": 0.0}[tier]
+    assert (outcome.tier, outcome.points) == (tier, share * outcome.task.points), outcome.message
+    assert words in f"{outcome.message} {outcome.hint}" and outcome.hint, outcome.message
 
 
-# ---- mistakes
+def test_each_mistake_in_the_order_has_its_own_words():
+    said = {words for _, task, _, words in made.MISTAKES.values() if task == "order"}
+    assert len(said) >= 8
 
 
-def test_mistake_confidence_too_high(submission):
-    examined = submission(settings=GOOD.model_copy(update={"confidence": 0.6}))
-    assert tiers(examined)["detect"] == "partial" and "just below your `confidence`" in said(examined, "detect")
-    assert nothing(submission(settings=GOOD.model_copy(update={"confidence": 0.95})))
+def test_one_set_of_buffers_loses_the_overlap_alone(tmp_path, in_process):
+    found = examined(tmp_path, made.changed(made.ONE_SET))
+    assert tiers(found) == SOLVED | {"overlap": "none"}
+    assert "One request after the other takes 892 us" in found["overlap"].message
 
 
-def test_mistake_confidence_too_low(submission):
-    examined = submission(settings=GOOD.model_copy(update={"confidence": 0.03}))
-    assert tiers(examined)["detect"] in ("partial", "none") and "precision over recall" in said(examined, "detect")
+def test_what_fails_as_a_whole_says_where(tmp_path, in_process):
+    found = examined(tmp_path, "import tensorrt\n\n1 / 0\n")
+    assert all("serving_loop.py: line 3: ZeroDivisionError" in one.message for one in found.values())
+    found = examined(tmp_path, "def server(plan, requests):\n    return []\n")
+    assert "does not define the function serve(plan, requests)" in found["order"].message
+    found = examined(tmp_path, "def serve(plan, requests):\n    return 7\n")
+    assert "it must return a list of arrays and None" in found["answers"].message
 
 
-def test_mistake_no_suppression(submission):
-    examined = submission(settings=GOOD.model_copy(update={"overlap": 1.0}))
-    assert tiers(examined)["detect"] in ("partial", "none") and "removes the doubles" in said(examined, "detect")
+@pytest.mark.parametrize("hog", ["KEPT = np.ones(1 << 27)", "KEPT = [bytes(1 << 20) for _ in range(1024)]"])
+def test_a_loop_that_takes_a_gigabyte_has_no_memory(hog, tmp_path):
+    found = examined(tmp_path, f"import numpy as np\n\n{hog}\n")
+    assert all(one.tier == "none" and "MemoryError" in one.message for one in found.values())
 
 
-def test_mistake_pixels_divided_twice(submission):
-    model = copy.deepcopy(network())
-    model.graph.initializer.append(numpy_helper.from_array(np.array(255, np.float32), "again"))
-    model.graph.node.insert(0, helper.make_node("Div", ["frames", "again"], ["divided"], name="normalize"))
-    first = next(node for node in model.graph.node if node.op_type == "Sub")
-    first.input[0] = "divided"
-    examined = submission(model)
-    assert nothing(examined) and "pixels from 0 to 1" in said(examined, "detect")
+def test_a_loop_that_never_ends_is_stopped(tmp_path, monkeypatch):
+    monkeypatch.setattr(recorded, "TIME_LIMIT_S", 2.0)
+    found = examined(tmp_path, "def serve(plan, requests):\n    while True: pass\n")
+    assert all(one.tier == "none" and "no answer within 2 s" in one.message for one in found.values())
 
 
-def test_mistake_calibrated_on_blank_frames(submission):
-    blank = observe(
-        network(), [{"frames": np.full((8, 1, 128, 128), 0.37, np.float32)}], tensors=activations(network()), progress=False
-    )
-    ranges = {name: max(amax, 1e-3) for name, amax in blank.ranges(MinMaxCalibrator()).items()}
-    examined = submission(insert_qdq(network(), ranges), asked=recipe(precision="int8"))
-    assert nothing(examined) and "calibration data" in said(examined, "detect")
-
-
-def test_mistake_a_batch_of_eight_that_waits(submission):
-    examined = submission(settings=GOOD.model_copy(update={"batch": 8, "queue": 8}), asked=recipe(8), call_ms=14.0)
-    assert tiers(examined) == {**FULL, "latency": "none"} and "waits 29.4 ms for the last one" in said(examined, "latency")
-
-
-def test_mistake_skipped_frames(submission):
-    twice, thrice = (submission(settings=GOOD.model_copy(update={"every": every}), call_ms=6.0) for every in (2, 3))
-    assert tiers(twice) == {**FULL, "detect": "partial"} and "have moved on" in said(twice, "detect")
-    assert nothing(thrice)
-
-
-def test_mistake_a_detector_that_is_too_slow(submission):
-    short = submission(call_ms=5.0)
-    assert tiers(short)["frames"] == "none" and "longer queue" in said(short, "frames")
-    long = submission(settings=GOOD.model_copy(update={"queue": 40}), call_ms=5.0)
-    assert tiers(long)["latency"] == "none" and "faster than they are answered" in said(long, "latency")
-
-
-def test_mistake_fewer_pixels_than_the_graph_has(submission):
-    examined = submission(settings=GOOD.model_copy(update={"size": 96}))
-    assert nothing(examined) and "one batch of prepared frames" in said(examined, "detect")
-
-
-def test_mistake_a_fixed_batch_and_a_profile_that_promises_more(submission):
-    fixed = export_onnx(detector(), dynamic_batch=False, opset=17)
-    examined = submission(fixed, GOOD.model_copy(update={"batch": 2}), recipe(2))
-    assert nothing(examined) and "Which batches does the graph allow?" in said(examined, "detect")
-
-
-def test_settings_that_are_none(submission):
-    examined = submission(settings="confidence = 3")
-    assert (
-        nothing(examined)
-        and "settings.toml: confidence" in said(examined, "detect")
-        and "Settings()" in said(examined, "detect")
-    )
-
-
-def test_files_that_are_missing(tmp_path):
-    GOOD.save(tmp_path / "settings.toml")
-    assert "model.onnx is missing" in said(LAB.examine(tmp_path, Worker()), "frames")
-
-
-@pytest.mark.parametrize("slow", ["eager", "first"])
-def test_a_machine_that_cannot_tell_is_no_ones_fault(submission, monkeypatch, slow):
-    monkeypatch.setitem(CALL_MS, slow, 3.2)
-    examined = submission()
-    assert tiers(examined) == {"detect": "full", "latency": "inconclusive", "frames": "inconclusive"}
-    assert f"{slow} 3.2 ms" in said(examined, "latency") and not submission.decisions[-1]
-
-
-def test_every_check_measures_anew(submission, monkeypatch):
-    """The same files, checked four times: four measurements, and the second is not the first one's answer."""
-    seen = [tiers(submission(call_ms=ms, only="latency")) for ms in (7.0, 3.0, 7.0, 3.0)]
-    assert len(submission.decisions) == 4 and seen[1] == seen[3] == {"latency": "full"} != seen[0]
-
-
-@pytest.mark.parametrize("machine", ["CPU", "GPU"])
-def test_the_first_version_misses_its_budget(submission, monkeypatch, machine):
-    """As exported and shown at 160 pixels, on machines where INT8 gains nothing: 1.5 times the call, whatever PyTorch needs."""
-    times = {"CPU": {"eager": 9.0, "first": 4.5}, "GPU": {"eager": 6.6, "first": 4.5}}[machine]
-    for name, ms in times.items():
-        monkeypatch.setitem(CALL_MS, name, ms)
-    settings = given.FIRST.model_copy(update={"queue": 8})
-    examined = submission(network(160), settings, given.recipe(160, "fp32"), call_ms=4.5)
-    assert examined.points <= 4, examined.outcomes
-    assert tiers(examined)["latency"] == "none", examined.outcomes
-
-
-def test_the_export_at_the_size_of_its_training_wins_only_where_it_is_fast(submission):
-    assert tiers(submission(call_ms=3.0)) == FULL
-    assert submission(call_ms=4.6).points < 8  # where INT8 makes the reference 1.5 times as fast
-
-
-def test_where_the_reference_is_late_as_well_a_miss_is_inconclusive(submission):
-    """A pause of 40 ms in every thirtieth call of both: nobody can keep 1.5 periods, and no allowance hides that."""
-    paused = np.where(np.arange(30) == 7, 40.0, 3.0)
-    examined = submission(call_ms=paused, reference_ms=paused, settings=GOOD.model_copy(update={"queue": 12}))
-    assert tiers(examined)["latency"] == "inconclusive", examined.outcomes
-    text = said(examined, "latency")
-    assert (
-        "the machine is busy" in text
-        and "latency that 99 % of the frames stay under" in text
-        and "run this check again" in text
-    )
-    steady = submission(call_ms=paused, settings=GOOD.model_copy(update={"queue": 12}))
-    assert tiers(steady)["latency"] == "none"  # the reference kept it: the pauses are the submission's own
-
-
-def times_only(**call_ms: np.ndarray) -> Trial:
-    """A trial of detectors that find nothing, with known times."""
-    times = {name: np.full(1000, ms) for name, ms in CALL_MS.items()} | call_ms
-    recordings = {name: pipeline.Recording([NOTHING] * 1000, np.resize(ms, 1000)) for name, ms in times.items()}
-    return Trial([], GOOD, recordings)
-
-
-@pytest.mark.parametrize(("slow_calls", "met"), [(1, True), (4, None), (40, False)])
-def test_a_value_near_its_bound_is_not_a_matter_of_luck(slow_calls, met):
-    """About one frame in a hundred is late: the interval holds the bound, and measuring goes on."""
-    calls = np.full(1000, 3.0)
-    calls[np.random.default_rng(0).choice(1000, slow_calls, replace=False)] = 9.0
-    trial = times_only(yours=calls)
-    assert judgment._latency(trial).met is met
-    assert judgment.decided(trial) is (met is not None)
-
-
-@pytest.mark.parametrize("decides_at", [1, 2, 4, 99])
-def test_the_video_is_shown_again_until_the_times_decide(decides_at):
-    passes = []
-
-    def subject(name):
-        def answer(images):
-            passes.append(name)
-            return [NOTHING] * len(images)
-
-        return SimpleNamespace(answer=answer, calls=lambda n: [np.array([0])], settings=GOOD)
-
-    frames = [SimpleNamespace(image=np.zeros((2, 2), np.uint8))]
-    looks = iter(range(2, 100))
-    pipeline.record({n: subject(n) for n in FOUR}, frames, lambda recordings: next(looks) >= decides_at)
-    shown = min(max(decides_at, pipeline.PASSES), pipeline.MOST_PASSES)
-    assert passes.count("yours") == shown + 1 and passes.count("eager") == passes.count("first") == 2  # one to set it up
-
-
-FOUR = ("eager", "first", "reference", "yours")
-
-
-# ---- cheats
-
-
-def constant(answer: np.ndarray) -> onnx.ModelProto:
-    """A detector that does not look: the same answer to every frame."""
-    graph = helper.make_graph(
-        [
-            helper.make_node("ReduceMax", ["frames"], ["most"], name="look", keepdims=0),
-            helper.make_node("Mul", ["most", "nil"], ["nothing"], name="away"),
-            helper.make_node("Add", ["answer", "nothing"], ["detections"], name="answer"),
-        ],
-        "constant",
-        [helper.make_tensor_value_info("frames", TensorProto.FLOAT, [1, 1, 128, 128])],
-        [helper.make_tensor_value_info("detections", TensorProto.FLOAT, answer.shape)],
-        [numpy_helper.from_array(answer, "answer"), numpy_helper.from_array(np.array(0, np.float32), "nil")],
-    )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
-
-
-def memorized() -> np.ndarray:
-    """What the first frame of the notebook's video shows."""
-    from course_lib.models import video
-
-    frame = next(video(seed=1000))
-    answer = np.zeros((1, 14, len(frame.boxes)), np.float32)
-    answer[0, :4], answer[0, 4 + frame.classes, range(len(frame.boxes))] = frame.boxes.T, 0.9
-    return answer
+# Cheats
 
 
 @pytest.mark.parametrize(
-    "answer",
+    ("source", "task", "words"),
     [
-        np.zeros((1, 14, 256), np.float32),
-        memorized(),
-        np.full((1, 14, 256), np.nan, np.float32),
-        np.random.default_rng(0).uniform(0, 128, (1, 14, 25_000)).astype(np.float32),
-        np.zeros((1, 14, 40_000), np.float32),
+        (made.ON_THE_HOST, "answers", "is right, but no copy brought it from the device"),
+        (made.ON_THE_HOST, "overlap", "Solve task 1 first"),
+        (made.UPLOADS_ITS_ANSWERS, "answers", "that no run computed from a request"),
+        (made.UPLOADS_ITS_ANSWERS, "leaks", "Solve task 1 first"),
+        (made.DROPS_WAITS, "order", "that the host had not waited for"),
+        (made.DROPS_WAITS, "overlap", "is not timed"),
+        (made.FORGES_ROWS, "overlap", "Solve task 1 first"),
+        (made.FORGES_SIZES, "answers", "a trace that the stand-in does not write"),
+        (made.changed(made.READS_LATE), "answers", "what fresh memory holds"),
+        (made.changed(made.SHARES_ITS_ANSWERS), "order", "A buffer is used again too early"),
+        (made.ADDS_AN_EMPTY_ROW, "order", "a trace that the stand-in does not write"),
     ],
-    ids=["nothing", "memorized", "nan", "bomb", "huge"],
 )
-def test_cheat_an_answer_without_looking(submission, answer):
-    examined = submission(constant(answer), call_ms=0.1)
-    assert nothing(examined), examined.outcomes
+def test_a_cheat_gains_nothing(source, task, words, tmp_path, in_process):
+    outcome = examined(tmp_path, source)[task]
+    assert outcome.points == 0 and words in outcome.message, outcome.message
 
 
-def test_cheat_hard_frames_dropped(submission):
-    """A detector ten times too slow with the shortest queue: what it answers is in time, the rest is lost and counts as missed."""
-    assert nothing(submission(call_ms=40.0))
+@pytest.mark.parametrize("choice", made.TWO_LOOPS)
+@pytest.mark.parametrize("seed", (3, 4, 5))
+def test_two_loops_gain_nothing_over_the_safe_one(choice, seed, tmp_path, in_process):
+    """The fast loop ends with a request that no profile contains and gives nothing back; the safe one is serial."""
+    found = examined(tmp_path, made.two_loops(choice), seed)
+    assert found["overlap"].tier in made.TWO_LOOPS[choice][1], found["overlap"].message
+    assert sum(one.points for one in found.values()) <= 8
 
 
-# ---- what the notebook shows
+ALL_FIRST = {
+    "takes_all_first": made.changed(made.TAKES_ALL_FIRST),
+    "keeps_the_error": made.changed(made.KEEPS_THE_ERROR),
+    "asks_later": made.changed(made.KEEPS_THE_ERROR, made.ASKS_LATER),
+    "asks_never": made.changed(made.KEEPS_THE_ERROR, made.ASKS_NEVER),
+}
 
 
-def test_figures_have_axes_and_a_takeaway(submission, monkeypatch):
-    trials: list[Trial] = []
-    monkeypatch.setattr(lab09, "judgment", SimpleNamespace(outcomes=lambda lab, trial: trials.append(trial) or ()))
-    submission(call_ms=5.0)
-    (trial,) = trials
-    for figure in (
-        figures.frames(trial, [3, 40]),
-        figures.precision_recall(trial),
-        figures.latencies(trial),
-        figures.queue(trial),
+@pytest.mark.parametrize("source", ALL_FIRST.values(), ids=ALL_FIRST)
+def test_a_loop_that_takes_all_requests_first_is_no_service(source, tmp_path, in_process):
+    found = examined(tmp_path, source)
+    assert tiers(found) == {"answers": "full", "order": "partial", "leaks": "partial", "overlap": "partial"}
+    for task in ("order", "leaks", "overlap"):
+        assert "requests that waited for a run when another one was taken" in found[task].message
+        assert "takes requests from the iterator before" in found[task].hint
+
+
+@pytest.mark.parametrize(("held", "tier"), [(3, "full"), (4, "partial")])
+def test_a_few_requests_may_wait_for_their_run(held, tier, tmp_path, in_process):
+    ahead = """    def ahead():
+        held = []
+        for request in requests:
+            held.append(request)
+            if len(held) > HELD:
+                yield held.pop(0)
+        yield from held
+
+"""
+    changes = {
+        "    answers, turn = {}, 0\n": ahead.replace("HELD", str(held)) + "    answers, turn = {}, 0\n",
+        "in enumerate(requests)": "in enumerate(ahead())",
+    }
+    assert examined(tmp_path, made.changed(changes))["order"].tier == tier
+
+
+# The judge alone
+
+
+def steps(*rows: tuple[Any, ...]) -> list[Step]:
+    """A trace with an engine, two contexts, two streams, and memory for eight rows each way."""
+    given: list[tuple[Any, ...]] = [
+        ("engine", 1, mistakes.digest(network.plan())),
+        ("context", 2, 1),
+        ("context", 3, 1),
+        ("stream", 10),
+        ("stream", 11),
+        ("allocate", 1 << 20, 8 * 512),
+        ("allocate", 1 << 21, 8 * 128),
+        ("allocate", 1 << 22, 8 * 128),
+    ]
+    return [Step(row[0], dict(zip(run_loop.ROWS[row[0]], row[1:], strict=True))) for row in [*given, *rows]]
+
+
+def copy(stream: int, rows: int = 8) -> tuple[Any, ...]:
+    return ("in", stream, 1 << 20, rows * 512, 0, 0, bytes(rows * 512), False)
+
+
+def run(stream: int, context: int = 2, scores: int = 1 << 21, rows: int = 8, profile: int = 0) -> tuple[Any, ...]:
+    return ("run", stream, context, profile, {"features": (rows, 128)}, {"features": 1 << 20, "scores": scores})
+
+
+def said(*rows: tuple[Any, ...]) -> list[str]:
+    return [one.said for one in replay.replayed(steps(*rows), [], network.plan()).mistakes]
+
+
+WAIT = ("sync_device",)
+ORDERS: dict[str, tuple[list[tuple[Any, ...]], str]] = {
+    "two streams": ([copy(10), run(11), WAIT], "A wait is missing: the run of rows on stream 2"),
+    "one stream": ([copy(10), run(10), WAIT], ""),
+    "an event": ([("event", 5), copy(10), ("record", 10, 5), ("wait", 11, 5), run(11), WAIT], ""),
+    "recorded too early": ([("event", 5), ("record", 10, 5), copy(10), ("wait", 11, 5), run(11), WAIT], "A wait is missing"),
+    "waited for too early": ([("event", 5), ("wait", 11, 5), copy(10), ("record", 10, 5), run(11), WAIT], "A wait is missing"),
+    "the host waits for the stream": ([copy(10), ("sync_stream", 10), run(11), WAIT], ""),
+    "the host waits for the other stream": ([copy(10), ("sync_stream", 11), run(11), WAIT], "A wait is missing"),
+    "the host waits for the event": ([("event", 5), copy(10), ("record", 10, 5), ("sync_event", 5), run(11), WAIT], ""),
+    "the default stream waits for all": ([copy(10), run(0), copy(11), WAIT], ""),
+    "all wait for the default stream": ([copy(0), run(11), WAIT], ""),
+    "one context, two streams": ([copy(10), WAIT, run(10), run(11, scores=1 << 22), WAIT], "A context runs twice at once"),
+    "two contexts, two streams": ([copy(10), WAIT, run(10), run(11, 3, 1 << 22), WAIT], ""),
+    "a profile for a busy context": ([copy(10), run(10), ("profile", 11, 2, 1), WAIT], "The switch to profile 1 on stream 2"),
+    "a profile on the stream of the run": ([copy(10), run(10), ("profile", 10, 2, 1), WAIT], ""),
+    "a run before its profile": ([copy(10), WAIT, ("profile", 11, 2, 0), run(10), WAIT], "does not wait for the switch"),
+    "only half is copied": ([copy(10, 4), run(10), WAIT], "reads features that no copy has written"),
+    "nothing waits at the end": ([copy(10), run(10)], "When `serve` ended, the host had not waited for the copy of rows"),
+    "freed in flight": ([copy(10), ("free", 1 << 20), WAIT], "Device memory was freed while the copy of rows"),
+    "another engine": ([("engine", 4, "f" * 64), ("context", 9, 4), copy(10), run(10, 9), WAIT], "another engine than the given plan's"),
+    "an answer is overwritten before it is read": (
+        [("pin", 7, 1024), ("out", 10, 1 << 21, 1024, 7, 0), ("out", 10, 1 << 21, 1024, 7, 0), WAIT],
+        "overwrites pinned bytes of an earlier copy that the host had not waited for",
+    ),
+    "an answer is read before it is overwritten": (
+        [("pin", 7, 1024), ("out", 10, 1 << 21, 1024, 7, 0), ("sync_stream", 10), ("out", 10, 1 << 21, 1024, 7, 0), WAIT],
+        "",
+    ),
+    "answers lie side by side": (
+        [("pin", 7, 1024), ("out", 10, 1 << 21, 512, 7, 0), ("out", 10, 1 << 21, 512, 7, 512), WAIT],
+        "",
+    ),
+    "a lost device": ([run(10, scores=7), ("lost", ""), ("after_loss", "enqueueV3")], "touches an address that is not device memory"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ORDERS)
+def test_the_order_of_calls(name):
+    rows, words = ORDERS[name]
+    found = said(*rows)
+    assert (words in found[0]) if words else not found, found
+
+
+def test_a_call_on_a_lost_device_is_a_mistake_of_its_own():
+    found = said(run(10, scores=7), ("lost", ""), ("after_loss", "cuStreamSynchronize"), ("after_loss", "enqueueV3"))
+    assert len(found) == 2 and found[1].startswith("enqueueV3 was called after the device was lost")
+    assert len(said(run(10, scores=7), ("after_loss", "cuStreamSynchronize"))) == 1
+
+
+def test_what_a_replay_computes():
+    features = np.random.default_rng(1).standard_normal((8, 128)).astype(np.float32)
+    rows: list[tuple[Any, ...]] = [("asked", 0), ("asked", 1)]
+    rows += [("in", 10, 1 << 20, 4096, 0, 0, features.tobytes(), False), run(10)]
+    rows += [("out", 10, 1 << 21, 1024, 0, 0), ("out", 10, 1 << 20, 1024, 0, 0), ("within", 10, 1 << 22, 1 << 21, 1024)]
+    rows += [("out", 10, 1 << 22, 1024, 0, 0), WAIT, ("stream_gone", 10), ("stream_gone", 999), ("free", 1 << 22)]
+    found = replay.replayed(steps(*rows), [features], network.plan())
+    assert [home.computed for home in found.homes] == [True, False, True] and not found.mistakes and found.rows == 8
+    np.testing.assert_allclose(found.homes[2].data.view(np.float32).reshape(8, 32), network.scores(features), rtol=1e-5)
+    assert found.left == {
+        "device memory": 2,
+        "pinned host memory": 0,
+        "streams": 1,
+        "events": 0,
+        "engines": 1,
+        "contexts": 2,
+    }
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        copy(99),
+        run(10, rows=9),
+        run(10, rows=9, profile=1),
+        run(10, context=77),
+        ("profile", 10, 2, 5),
+        ("free", 5),
+        ("allocate", 1 << 20, 64),
+        ("allocate", 1 << 30, 0),
+        ("allocate", 1 << 30, 1 << 40),
+        ("in", 10, 1 << 20, 512, 33, 0, bytes(512), False),
+        ("run", 10, 2, 0, {}, {}),
+        ("asked", 1),
+    ],
+)
+def test_what_no_stand_in_writes_is_rejected(row):
+    with pytest.raises(EngineError, match="a trace that the stand-in does not write"):
+        replay.replayed(steps(row), [], network.plan())
+
+
+def test_an_output_allocator_is_not_replayed():
+    row = ("run", 10, 2, 0, {"features": (8, 128)}, {"features": 1 << 20})
+    with pytest.raises(EngineError, match="output allocator, which the grader does not replay"):
+        replay.replayed(steps(row), [], network.plan())
+
+
+def test_waits_of_an_unknown_event_order_nothing():
+    order = Order()
+    work = order.enqueued(1)
+    order.read(Step("wait", {"stream": 2, "event": 9}))
+    order.read(Step("sync_event", {"event": 9}))
+    assert not order.enqueued(2).follows(work) and not order.ended(work)
+
+
+# The answer of a hostile process
+
+SCENE = {"rows": [], "answers": [], "error": "", "kind": "", "empty": False}
+
+
+@pytest.mark.parametrize(
+    "scene",
+    [
+        {"rows": [["whirl"]]},
+        {"rows": [["free"]]},
+        {"rows": [["free", -1]]},
+        {"rows": [["free", True]]},
+        {"rows": [["free", 1 << 63]]},
+        {"rows": [["free", 1.5]]},
+        {"rows": [["in", 1, 1, 4, 0, 0, "AAA", False]]},
+        {"rows": [["in", 1, 1, 5, 0, 0, "AAAA", False]]},
+        {"rows": [["run", 1, 1, 0, {"x": 1}, {}]]},
+        {"rows": [["run", 1, 1, 0, {str(n): [1] for n in range(300)}, {}]]},
+        {"rows": 7},
+        {"answers": [{"shape": [1], "data": "AAAA"}]},
+        {"answers": [{"shape": [2], "data": base64.b64encode(bytes(4)).decode()}]},
+        {"answers": [None] * 300},
+        {"error": 7},
+    ],
+)
+def test_an_answer_in_another_form_is_rejected(scene):
+    with pytest.raises(EngineError, match="a trace that the stand-in does not write"):
+        recorded.parsed(json.dumps({"scenes": [SCENE | scene]}).encode(), 1)
+
+
+@pytest.mark.parametrize("answer", [b"", b"[]", b"{}", b'{"scenes": []}', b"[" * 100_000])
+def test_an_answer_that_is_none_is_rejected(answer):
+    with pytest.raises(EngineError, match="a trace that the stand-in does not write"):
+        recorded.parsed(answer, 1)
+
+
+def test_an_answer_has_limits():
+    for rows, words in (
+        ([["sync_device"]] * recorded.MOST_STEPS, "Which of your loops does not end"),
+        ([["stream", n] for n in range(300)], "more than 64 streams"),
+        ([["in", 1, 1, 3 << 20, 0, 0, "A" * (4 << 20), False]] * 3, "copy only the rows of each request"),
+        ([["out", 1, 1, 3 << 20, 0, 0]] * 3, "its copies move more than 8 MiB"),
     ):
-        assert style.png(figure).startswith(b"\x89PNG")
-        assert all(axes.get_xlabel() and axes.get_ylabel() and axes.get_title() for axes in figure.axes)
+        with pytest.raises(EngineError, match=words):
+            recorded.parsed(json.dumps({"scenes": [SCENE | {"rows": rows}]}).encode(), 1)
+
+
+# What the notebook uses
+
+
+def test_the_schedule_of_a_loop_is_drawn(tmp_path, in_process):
+    made.write(tmp_path, SERVING_LOOP)
+    plain = requests.scenes(np.random.default_rng(2))[0].requests
+    found = LAB.schedule(plain, tmp_path / run_loop.FILE)
+    drawn = figures.draw_schedule(found, "Copies beside runs")
+    assert drawn.axes[0].get_xlabel() == "time by the cost model (us)"
+    assert [label.get_text() for label in drawn.axes[0].get_yticklabels()][1:] == [
+        "copies to the device",
+        "copies to the host",
+        "runs",
+    ]
+    made.write(tmp_path, "def serve(plan, requests):\n    raise KeyError(1)\n")
+    with pytest.raises(EngineError, match=r"serving_loop\.py: line 2: KeyError"):
+        LAB.schedule(plain, tmp_path / run_loop.FILE)
+
+
+def test_the_given_plan_is_the_graders(tmp_path):
+    from course_lib.standin import tensorrt_module
+
+    LAB.write_given(tensorrt_module.make(network.VERSION), tmp_path)
+    assert (tmp_path / "engine.plan").read_bytes() == network.plan()
+
+
+def test_more_sets_of_buffers_are_faster_up_to_a_bound():
+    plain = requests.scenes(np.random.default_rng(3))[0].requests
+    one, two, three, eight = (costs.turns(plain, sets).time_us for sets in (1, 2, 3, 8))
+    runs = sum(costs.RUN_US + costs.ROW_US * len(request) for request in plain)
+    assert runs < eight <= three < two < 0.7 * one
+
+
+def test_every_scene_needs_both_profiles_and_has_its_rejected_ones():
+    for seed in range(20):
+        for scene in requests.scenes(np.random.default_rng(seed)):
+            rows = [len(request) for request in scene.requests if requests.fits(request)]
+            assert min(rows) <= network.PROFILES[0][-1] < max(rows)
+            assert len(scene.requests) - len(rows) == (3 if scene.name == requests.MIXED else 0)
+
+
+def test_the_longest_trace_is_replayed():
+    """What a hostile process can send at most: all streams, and accesses that nothing orders."""
+    rows: list[tuple[Any, ...]] = [("stream", 100 + n) for n in range(60)]
+    rows += [copy(100 + n % 60, 1) if n % 3 else copy(0, 1) for n in range(recorded.MOST_STEPS - 100)]
+    found = replay.replayed(steps(*rows), [], network.plan())
+    assert len(found.mistakes) > 1000

@@ -3,584 +3,833 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+import time
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
-import onnx
-import onnxruntime
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from course_lib import labs
-from course_lib.errors import BuildError, EngineError, ExaminerFault
+from course_lib import labs, style
+from course_lib.benchmark import compare
+from course_lib.engines import load
+from course_lib.engines.worker.allowance import Allowance
+from course_lib.errors import CourseError, EngineError, ExaminerFault
 from course_lib.grading.isolation import sandbox
 from course_lib.grading.judge.judging import judge
-from course_lib.grading.reports import report
-from course_lib.labs import Examiner, Outcome
-from course_lib.labs.framework import isolation
-from course_lib.labs.framework.submission_files import MISSING_FILE
-from course_lib.labs.framework.task import UNUSUAL
-from course_lib.labs.lab10_generation import calls, figures, graph_form, half, kernels, network
-from course_lib.labs.lab10_generation import lab as lab10
-from course_lib.labs.lab10_generation import reference as lab10_reference
-from course_lib.labs.lab10_generation.calls import LENGTH, SERVICE, Call, Reply
-from course_lib.labs.lab10_generation.graph_form import GraphForm
-from course_lib.labs.lab10_generation.judge import answers, faults, loop, speed, truth
-from course_lib.labs.lab10_generation.judge.decoders import HostedDecoder
-from course_lib.labs.lab10_generation.lab import Generation
-from course_lib.labs.lab10_generation.sandboxed import decoder_host
-from course_lib.models import decoder, export_cached
-from course_lib.recipe import Profile, Recipe
-from tests.labs.submissions import hostile
-from tests.labs.submissions import lab10 as made
-from tests.labs.submissions.lab10 import Parts
+from course_lib.labs import Examination, Examiner
+from course_lib.labs.lab10_profiling import causes as lab10_causes
+from course_lib.labs.lab10_profiling import figures
+from course_lib.labs.lab10_profiling import service as services
+from course_lib.labs.lab10_profiling.causes import Evidence
+from course_lib.labs.lab10_profiling.judge import answers, throughput
+from course_lib.labs.lab10_profiling.network import exported
+from course_lib.labs.lab10_profiling.reference_causes import GUILTY, RANGES
+from course_lib.labs.lab10_profiling.sandboxed import pipeline
+from course_lib.labs.lab10_profiling.stream import fresh_stream, usual_sizes
+from course_lib.models import digits
+from course_lib.profiling import Event, Timeline
+from tests.labs.quick import tiers
 from tests.labs.untouched import leave_untouched
 
 LAB = labs.find("lab10")
-assert isinstance(LAB, Generation)
-SOLVED = {"answers": "full", "loop": "full", "requests": "full", "fused": "full", "speed": "full"}
+
+# ---- pipelines that learners write
+
+THREADS = '''
+import queue
+import threading
+import zlib
+
+import numpy as np
 
 
-class InProcess(HostedDecoder):
-    """A decoder without a process."""
+class Pipeline:
+    """Prepares the next requests while the engine works on this one. A scan still goes through Python numbers."""
 
-    def __init__(self, model: bytes) -> None:
-        super().__init__(None, False)  # type: ignore[arg-type]
-        object.__setattr__(self, "decoder", decoder_host.opened(model))
+    def __init__(self, open_engine, span):
+        self.engine = open_engine()
 
-    @classmethod
-    def start(cls, model, examiner, *, ours=False):
+    def run(self, requests):
+        ready = queue.Queue(maxsize=4)
+        threading.Thread(target=self.fill, args=(requests, ready), daemon=True).start()
+        while (images := ready.get()) is not None:
+            if isinstance(images, Exception):
+                raise images
+            yield np.concatenate([self.engine.infer(images[i : i + 32]) for i in range(0, len(images), 32)])
+
+    def fill(self, requests, ready):
         try:
-            return nullcontext(cls(model))
+            for scans in requests:
+                ready.put(np.stack([self.prepare(scan) for scan in scans]))
+            ready.put(None)
         except Exception as error:
-            raise EngineError(str(error).splitlines()[0]) from None
+            ready.put(error)
 
-    def _ask(self, request, arrays=None):
-        return decoder_host._answer(self.decoder, request, arrays)  # type: ignore[attr-defined]
+    def prepare(self, scan):
+        gray = np.array(list(zlib.decompress(scan)), np.float32).reshape(64, 64)
+        return 1 - gray.reshape(1, 32, 2, 32, 2).mean((2, 4)) / 255
+'''
+AVERAGED = '''
+import zlib
 
-
-def answered(model: onnx.ModelProto, seed: int = 3) -> Outcome:
-    """The outcome of the task `answers`."""
-    return LAB._answers(answers.asked_answers(InProcess(made.fixed(model)), np.random.default_rng(seed)))
-
-
-def requested(model: onnx.ModelProto, seed: int = 3) -> Outcome:
-    """The outcome of the task `requests`."""
-    return LAB._requests(InProcess(made.fixed(model)), np.random.default_rng(seed))
+import numpy as np
 
 
-@cache
-def good() -> onnx.ModelProto:
-    return onnx.load_model_from_string(lab10_reference.serialized())
+class Pipeline:
+    """One engine, one request at a time, four strided views instead of loops."""
+
+    def __init__(self, open_engine, span):
+        self.engine, self.span = open_engine(), span
+
+    def run(self, requests):
+        return map(self.one, requests)
+
+    def one(self, scans):
+        gray = np.stack([np.frombuffer(zlib.decompress(scan), np.uint8).reshape(64, 64) for scan in scans]).astype(np.float32)
+        paper = (gray[:, ::2, ::2] + gray[:, ::2, 1::2] + gray[:, 1::2, ::2] + gray[:, 1::2, 1::2]) / 4
+        images = (1 - paper / 255)[:, None]
+        parts = [images[: len(images) // 2], images[len(images) // 2 :]] if len(images) > 32 else [images]
+        return np.concatenate([self.engine.infer(part) for part in parts])
+'''
+BROKEN_THREAD = (
+    THREADS.replace("requests, ready):\n        try:", "requests, ready):\n        if True:")
+    .replace("        except Exception as error:\n            ready.put(error)\n", "")
+    .replace("ready.put(np.stack", "ready.put(1 / 0 or np.stack")
+)
 
 
-@pytest.fixture(scope="module")
-def reference(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("reference")
-    LAB.write_reference(folder)
-    return folder
+def changed(text: str, *pairs: tuple[str, str]) -> str:
+    for old, new in pairs:
+        assert old in text, old
+        text = text.replace(old, new)
+    return text
 
 
-@pytest.fixture
-def in_process(monkeypatch) -> None:
-    """Everything but the compiler in this process."""
-    monkeypatch.setattr(lab10, "HostedDecoder", InProcess)
-    monkeypatch.setattr(isolation, "transformed", lambda module, model, **_: graph_form._examined(model))
-    for module in (half, lab10):
-        monkeypatch.setattr(module, "halved", lambda model, **_: half._halved(model))
-    monkeypatch.setattr(kernels, "halved", lambda model, **_: half._halved(model))
+REFERENCE = services.reference()
+YIELD = "yield np.concatenate(rows)"
 
-
-Fuse = Callable[..., Outcome]
-
-
-@pytest.fixture
-def fused(tmp_path, in_process) -> Fuse:
-    """The outcome of the task `fused`."""
-
-    def outcome(model: onnx.ModelProto, recipe: Recipe = lab10_reference.RECIPE) -> Outcome:
-        (tmp_path / "decoder.onnx").write_bytes(made.fixed(model))
-        recipe.save(tmp_path / "recipe.toml")
-        graph = lab10.Graph(tmp_path / "decoder.onnx", graph_form.examined((tmp_path / "decoder.onnx").read_bytes()))
-        return LAB._fused(tmp_path, graph, Examiner(seed=5))
-
-    return outcome
-
-
-# Right answers
-
-
-def test_the_judge_gives_the_reference_full_marks(reference):
-    """In the sandbox, where there is one. The race is short, so that a busy machine may leave the speed open."""
-    verdict = judge(LAB, reference, trusted=bool(sandbox.problem()), examiner=Examiner(measure_s=2))
-    assert not verdict.fault, verdict.fault
-    found = {outcome.task.id: outcome.tier for outcome in verdict.outcomes}
-    assert found["speed"] in ("full", "inconclusive"), verdict.outcomes[-1].message
-    assert found | {"speed": "full"} == SOLVED, [outcome.message for outcome in verdict.outcomes]
-    assert "over recomputing" in report.page(LAB, verdict, "ada")
-
-
-def test_other_right_answers():
-    """The parts of the tests' own attention, torch's way of writing, and repeated heads: another graph, the same function."""
-    rng = np.random.default_rng(0)
-    for parts in (Parts(), Parts(write=made.scatter_nd), Parts(attend=made.each_head_its_copy()), Parts(attend=made.in_groups)):
-        model = parts.graph()
-        found = answers.asked_answers(InProcess(made.fixed(model)), rng)
-        assert found.right, found
-        assert requested(model).tier == "full"
-
-
-def test_the_untouched_release_has_none(tmp_path):
-    leave_untouched(LAB.name, tmp_path)
-    examined = LAB.examine(tmp_path, Examiner())
-    assert examined.points == 0
-    assert all(outcome.hint for outcome in examined.outcomes)
-
-
-def test_nothing_was_handed_in(tmp_path):
-    examined = LAB.examine(tmp_path, Examiner())
-    assert examined.points == 0 and [outcome.task.id for outcome in examined.outcomes] == list(SOLVED)
-    assert {outcome.code for outcome in examined.outcomes} == {MISSING_FILE}
-    assert "decoder.onnx is missing" in examined.outcomes[0].message
-
-
-# Mistakes in the attention, each with its own words
-
-MISTAKES = {
-    "mask_one_more": (Parts(mask=made.one_more), "each token also sees the slot after its own"),
-    "mask_one_less": (Parts(mask=made.one_less), "no token sees its own slot"),
-    "no_mask": (Parts(mask=made.nothing_hidden), "every token attends to all slots"),
-    "mask_by_length_only": (Parts(mask=made.by_length), "is not causal"),
-    "rotary_from_zero": (Parts(angles=made.steps), "rotary positions begin at 0 in each call"),
-    "keys_not_rotated": (Parts(rotate_keys=False), "rotates the queries only"),
-    "written_at_zero": (Parts(write=made.at_zero), "at slot 0, over those of the first tokens"),
-    "written_one_late": (Parts(write=made.one_late), "one slot too late"),
-    "heads_interleaved": (Parts(attend=made.each_head_its_copy(interleaved=True)), "query head h reads head h % 2"),
+# text, tier of equality, words of the message, words of the hint
+WRONG = {
+    "last partial batch dropped": (
+        changed(
+            REFERENCE,
+            ("range(0, len(images), BATCH)", "range(0, len(images) - BATCH + 1, BATCH)"),
+            (YIELD, "yield np.concatenate([images[:0, 0, 0, :10], *rows])"),
+        ),
+        "none",
+        "its answer 0 rows",
+        "last batch",
+    ),
+    "batches of 33": (changed(REFERENCE, ("else 32", "else 33")), "none", "outside every profile", "1 to 32 images"),
+    "rows in another order": (
+        changed(REFERENCE, (YIELD, "yield np.concatenate(rows)[::-1]")),
+        "none",
+        "another order",
+        "order of the requests",
+    ),
+    "the whole stream read ahead": (
+        changed(REFERENCE, ("for scans in requests", "for scans in list(requests)")),
+        "none",
+        "reads ahead too far",
+        "before you read the one after the next",
+    ),
+    "the last request never answered": (
+        changed(REFERENCE, ("for scans in requests", "for scans in list(requests)[:-1]")),
+        "none",
+        "1 requests were sent and 0 answers",
+        "Each request needs one answer",
+    ),
+    "every second scan skipped": (
+        changed(
+            REFERENCE,
+            ("images = self.prepare(scans)", "images = self.prepare(scans[::2])"),
+            (YIELD, "yield np.repeat(np.concatenate(rows), 2, axis=0)[: len(scans)]"),
+        ),
+        "none",
+        "off by",
+        "scan by scan",
+    ),
+    "every second row and column instead of the mean": (
+        changed(REFERENCE, ("else at_once(gray)", "else np.float32(1) - gray[:, ::2, ::2] / np.float32(255)")),
+        "partial",
+        "is rounding",
+        "rounds, clips or scales",
+    ),
+    "sums in eight bits": (changed(REFERENCE, (".astype(np.uint16)", "")), "none", "off by", "scan by scan"),
+    "255 instead of 256": (
+        changed(REFERENCE, ("1 / (4 * 255)", "1 / (4 * 256)")),
+        "partial",
+        "is rounding",
+        "rounds, clips or scales",
+    ),
+    "a thread that dies": (BROKEN_THREAD, "none", "no answer to", "A thread that ends with an exception"),
+    "nothing written yet": (
+        changed(
+            REFERENCE, ("        for scans in requests:", "        raise NotImplementedError\n        for scans in requests:")
+        ),
+        "none",
+        "NotImplementedError",
+        "still empty",
+    ),
+    "another name": (changed(REFERENCE, ("class Pipeline", "class MyPipeline")), "none", "no class Pipeline", "record(source)"),
+    "no Python": ("class Pipeline(", "none", "SyntaxError", "record(source)"),
+    "it leaves": (changed(REFERENCE, ("import json", "import json, sys\nsys.exit(3)")), "none", "SystemExit", "record(source)"),
+    "it is killed": (
+        changed(REFERENCE, ("import json", "import json, os\nos._exit(0)")),
+        "none",
+        "the worker ended",
+        "record(source)",
+    ),
+    "answers of another shape": (
+        changed(REFERENCE, (YIELD, "yield np.concatenate(rows).argmax(1)")),
+        "none",
+        "expected (scans, 10)",
+        "record(source)",
+    ),
+    "NaN": (changed(REFERENCE, (YIELD, "yield np.concatenate(rows) * np.nan")), "none", "off by", "scan by scan"),
+    # cheats
+    "memorized answers": (
+        changed(REFERENCE, (YIELD, "yield np.eye(10)[[len(s) % 10 for s in scans]]")),
+        "none",
+        "off by",
+        "scan by scan",
+    ),
+    "a smaller network": (
+        changed(
+            REFERENCE, (YIELD, "yield images.reshape(len(images), -1) @ np.random.default_rng(1).random((1024, 10)) / 500")
+        ),
+        "none",
+        "off by",
+        "scan by scan",
+    ),
+    "the examiner's own pipeline": (
+        "from course_lib.labs.lab10_profiling.reference import Pipeline",
+        "none",
+        "may import numpy",
+        "record(source)",
+    ),
 }
 
 
-@pytest.mark.parametrize("name", MISTAKES)
-def test_mistake_in_the_attention_is_named(name):
-    parts, words = MISTAKES[name]
-    outcome = answered(parts.graph())
-    assert outcome.points < 3 and words in outcome.message, outcome.message
-    assert outcome.hint == faults.FAULTS[name].hint
+@pytest.fixture
+def submission(tmp_path, monkeypatch):
+    """Examine a pipeline's equality with the course's own fast one, which answers as the given does."""
+    monkeypatch.setattr(services, "given", lambda: REFERENCE)
+    monkeypatch.setattr(services, "TIME_LIMIT_S", 4.0)
+
+    def examine(source: str) -> Examination:
+        (tmp_path / "pipeline.py").write_text(source)
+        return LAB.examine(tmp_path, Examiner(measure_s=1), only="equal")
+
+    return examine
 
 
-def test_decode_that_is_wrong_after_a_right_prompt_has_half():
-    outcome = answered(Parts(angles=made.steps).graph())
-    assert (outcome.tier, outcome.points) == ("partial", 1.5)
-    assert "The first wrong one is token" in outcome.message
+@pytest.mark.parametrize("name", WRONG)
+def test_a_mistake_in_the_answers(submission, monkeypatch, name):
+    source, tier, words, hint = WRONG[name]
+    raced = []
+    monkeypatch.setattr(throughput, "race", lambda *_, **__: raced.append(1) or _measured_as(2.0))
+    examined = submission(source)
+    equal = examined.outcomes[0]
+    assert (equal.task.id, equal.tier) == ("equal", tier), equal
+    assert words in equal.message and "\n" not in equal.message and len(equal.message) < 400, equal
+    assert hint in equal.hint, equal
+    assert bool(raced) == (tier != "none")
+    json.dumps(dict(examined.figures), allow_nan=False)
 
 
-def test_every_known_mistake_differs_from_the_others_and_from_the_truth():
-    asked = truth.request(truth.secret_prompt(np.random.default_rng(7), 9), 6)
-    assert truth.error(asked.logits, faults.faulty_logits("", asked.fed, asked.sizes)) < 1e-5
-    for name in faults.FAULTS:
-        found = faults.recognized(asked.fed, asked.sizes, faults.faulty_logits(name, asked.fed, asked.sizes))
-        assert found is faults.FAULTS[name]
-    assert faults.recognized(asked.fed, asked.sizes, np.roll(asked.logits, 1, axis=1)) is None
+def _measured_as(factor: float | np.ndarray):
+    class Measured:
+        def latencies(self):
+            return {"given": np.full(10, 100.0), "yours": np.full(10, 100.0) / factor}
+
+    return Measured()
 
 
-def test_a_tie_is_not_a_mistake():
-    want = np.zeros((2, 256), np.float32)
-    want[:, 5] = 3.0
-    want[0, 9] = 3.0 - 5e-4
-    have = want.copy()
-    have[:, 9] = 3.001
-    assert truth.wrong_tokens(want, have).tolist() == [1]
+def test_equality_counts_only_beyond_the_given_pipeline(submission, monkeypatch):
+    """The given pipeline is equal to itself; that is not work."""
+    monkeypatch.setattr(throughput, "race", lambda *_, **__: _measured_as(1.05))
+    assert tiers(submission(REFERENCE)) == {"equal": "none"}
+    monkeypatch.setattr(throughput, "race", lambda *_, **__: _measured_as(1.2))
+    assert tiers(submission(REFERENCE)) == {"equal": "full"}
+    monkeypatch.setattr(throughput, "race", lambda *_, **__: _measured_as(np.tile([0.9, 1.3], 5)))
+    found = submission(REFERENCE)
+    assert tiers(found) == {"equal": "inconclusive"} and found.points == 0
 
 
-# Mistakes between requests
+# ---- whole submissions
 
 
-def test_mistake_stale_entries_are_attended():
-    """Right on a cache of zeros: slots with zeros are hidden, and a used cache has none."""
-    model = Parts(mask=made.empty_slots_hidden).graph()
-    assert answered(model).tier == "full"
-    outcome = requested(model)
-    assert outcome.tier == "none" and "a second request in the same buffers is" in outcome.message
-    assert "Only the mask keeps old entries out" in outcome.hint
+def test_the_judge_gives_the_reference_full_marks(tmp_path):
+    """In the sandbox, where there is one."""
+    LAB.write_reference(tmp_path)
+    verdict = judge(LAB, tmp_path, trusted=bool(sandbox.problem()))
+    assert not verdict.fault, verdict.fault
+    assert tiers(verdict) == dict.fromkeys(("causes", "equal", "throughput"), "full"), verdict.outcomes
+    assert (verdict.score, verdict.max_score) == (10, 10)
+    assert verdict.comparison.speedups["yours"].median > 8  # seen: 27 to 33
 
 
-def test_mistake_a_mask_that_is_too_weak():
-    model = Parts(mask=made.weak).graph()
-    assert answered(model).tier == "full"
-    outcome = requested(model)
-    assert outcome.tier == "partial" and "a request over stale entries is" in outcome.message
+def test_nothing_handed_in_has_none(tmp_path):
+    examined = LAB.examine(tmp_path, Examiner())
+    assert (examined.points, examined.max_points) == (0, 10)
+    assert all(outcome.hint and "\n" not in outcome.message for outcome in examined.outcomes)
 
 
-# Mistakes in the form of the graph
+def test_untouched_release_has_none(tmp_path):
+    leave_untouched(LAB.name, tmp_path)
+    examined = LAB.examine(tmp_path, Examiner())
+    assert examined.points == 0
+    assert "still empty" in examined.outcomes[1].hint
 
 
-def rejected(model: onnx.ModelProto) -> str:
-    with pytest.raises(BuildError) as caught:
-        graph_form._examined(model.SerializeToString())
-    return str(caught.value)
+@pytest.mark.parametrize("content", [b"\xff\xfe\x00", b"#" * (1 << 17)])
+def test_a_pipeline_that_is_no_text_is_one_line(tmp_path, content):
+    (tmp_path / "pipeline.py").write_bytes(content)
+    equal = LAB.examine(tmp_path, Examiner(), only="equal").outcomes[0]
+    assert equal.points == 0 and equal.message.startswith("pipeline.py ") and "\n" not in equal.message
 
 
-def test_mistake_a_cache_that_is_concatenated():
-    said = rejected(export_cached(decoder(), "concat", length=LENGTH, last_only=True))
-    assert (
-        "past_key_0 has the shape 1 x 2 x N x 32, expected 1 x 2 x 256 x 32. A cache that grows is copied in each step" in said
-    )
+# ---- throughput: one race of many pipelines, judged one by one
 
-
-def test_mistakes_in_inputs_and_outputs():
-    assert "logits has the shape 1 x N x 256" in rejected(export_cached(decoder(), length=LENGTH))
-    assert "past_key_0 is float16, expected float32" in rejected(
-        export_cached(decoder(), dtype="fp16", length=LENGTH, last_only=True)
-    )
-    assert "no input 'position'" in rejected(onnx.load_model_from_string(network.recomputing()))
-    more = onnx.load_model_from_string(lab10_reference.serialized())
-    more.graph.output.append(onnx.helper.make_tensor_value_info("/embed/Gather_output_0", 1, [1, None, 192]))
-    assert "the output '/embed/Gather_output_0', which is not in the contract" in rejected(more)
-
-
-def test_mistake_a_size_in_the_computation():
-    with pytest.raises(BuildError, match=r"reads a size. Sizes may shape tensors"):
-        made.fixed(export_cached(decoder(), length=LENGTH, last_only=True))
-
-
-def test_writers_of_the_caches():
-    def form(write) -> GraphForm:
-        found = json.loads(graph_form._examined(made.fixed(Parts(write=write).graph())))
-        return GraphForm(found["writers"], tuple(found["products"]))
-
-    assert form(made.into_cache).in_place == 8
-    assert form(made.scatter_nd).others == ["Transpose"]
-    assert form(made.one_late).others == ["TensorScatter at another place than `position`"]
-    assert (
-        form(made.hides_state).others == ["TensorScatter into another tensor than past_key_0"]
-        or form(made.hides_state).in_place == 0
-    )
-
-
-def test_a_file_that_is_not_a_graph(tmp_path):
-    (tmp_path / "decoder.onnx").write_bytes(b"a text")
-    examined = LAB.examine(tmp_path, Examiner(), only="answers")
-    assert examined.points == 0 and "not an ONNX model" in examined.outcomes[0].message
-
-
-# Mistakes that only the compiler shows
-
-
-def test_the_reference_is_fused(fused):
-    outcome = fused(good())
-    assert outcome.tier == "full", outcome.message
-
-
-def test_mistake_a_mask_beyond_half_precision(fused):
-    outcome = fused(Parts(mask=made.beyond_half).graph())
-    assert outcome.tier == "none" and "has the size 1e+09, and FP16 ends at 65504" in outcome.message
-
-
-def test_mistake_a_cache_between_transposes(fused):
-    outcome = fused(Parts(write=made.scatter_nd).graph())
-    assert outcome.tier == "partial" and "Other caches are written by Transpose" in outcome.message
-    assert "caches written in place is 0 of 8" in outcome.message and "operator set 24" in outcome.hint
-
-
-def test_mistake_a_copy_for_each_query_head(fused):
-    outcome = fused(Parts(attend=made.each_head_its_copy()).graph())
-    assert outcome.tier == "partial" and "a single token's kernels write is 16" in outcome.message
-    assert "repeated for each query head" in outcome.hint
-
-
-def test_mistake_an_attention_that_is_split(fused):
-    outcome = fused(Parts(attend=made.in_groups).graph())
-    assert outcome.tier == "none" and "attentions in one kernel, for prompts is 0 of 4" in outcome.message
-
-
-def test_cheat_decoys_beside_split_attentions(fused):
-    outcome = fused(Parts(attend=made.decoys).graph())
-    assert outcome.tier == "none" and "0 of 4" in outcome.message, outcome.message
-
-
-@pytest.mark.parametrize(
-    "attend", [made.passes_through, made.passes_before, made.mixes_in_the_mask], ids=lambda one: one.__name__
+KNOWN = """\
+            if tuple(scans) in self.known:
+                yield self.known[tuple(scans)]
+                continue"""
+HASHES = changed(
+    services.given(),
+    ("        self.seen = 0\n", "        self.seen, self.known = 0, {}\n"),
+    ("for scans in requests:", f"for scans in requests:\n{KNOWN}"),
+    ("            yield answer", "            self.known[tuple(scans)] = answer\n            yield answer"),
 )
-def test_cheat_a_fused_attention_that_hands_on(fused, attend):
-    """Every path passes through a fused attention, and the products are computed outside of it."""
-    outcome = fused(Parts(attend=attend).graph())
-    assert outcome.tier == "none" and "0 of 4" in outcome.message, outcome.message
+FORGED = "import time\ntime.perf_counter = time.monotonic = time.perf_counter_ns = lambda: 0\n" + services.given()
+# text, and the number of fixes that its throughput is worth
+TEXTS = {
+    "given": (services.given(), {0}),
+    "answers kept by hash": (HASHES, {0}),
+    "clock of its own stopped": (FORGED, {0}),
+    "threads, Python numbers": (THREADS, {3}),
+    "four views": (AVERAGED, {3}),
+    "one left: conversion": (services.reference(("conversion",)), {3}),
+    "one left: engine": (services.reference(("engine",)), {3}),
+    "two left": (services.reference(("conversion", "pixels")), {1, 2}),  # the costliest two: on the border of its tier
+    "two left, the cheaper ones": (services.reference(("batch", "engine")), {2}),
+    "three left": (services.reference(("batch", "conversion", "pixels")), {1}),
+}
+SETTLED = [name for name, (_, fixed) in TEXTS.items() if len(fixed) == 1]
 
 
-def test_caches_that_are_written_by_selection(fused):
-    outcome = fused(Parts(write=made.by_selection).graph())
-    assert outcome.tier == "partial" and "Other caches are written by Add" in outcome.message, outcome.message
+@pytest.fixture(scope="module")
+def latencies():
+    """Every text beside the yardsticks, none in a sandbox; measured like a submission, until it is known what each is worth."""
+    from contextlib import ExitStack
+
+    examiner = Examiner()
+    rng = examiner.rng()
+    texts = {"reference": REFERENCE, **{cause: services.reference((cause,)) for cause in GUILTY}}
+    texts |= {name: text for name, (text, _) in TEXTS.items()}
+    with ExitStack() as stack:
+        subjects = {name: stack.enter_context(services.started(text, examiner)) for name, text in texts.items()}
+        measured = compare(
+            subjects,
+            lambda: fresh_stream(usual_sizes(rng, 2), rng),
+            baseline="given",
+            time_limit_s=60,
+            warmup=1,
+            min_rounds=10,
+            settled=lambda found: all(throughput.fixes({**found, "yours": found[name]})[1] for name in SETTLED),
+        )
+    return measured.latencies()
 
 
-PROMPTS, SINGLE = lab10_reference.RECIPE.profiles
-SHORT = Profile(tokens={"min": (1, 1), "opt": (1, 64), "max": (1, 128)})
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TEXTS)
+def test_throughput_is_worth_its_fixes(latencies, name):
+    yours = {**latencies, "yours": latencies[name]}
+    ratios = {key: round(float(np.median(value)), 1) for key, value in yours.items()}
+    assert throughput.fixes(yours)[0] in TEXTS[name][1], ratios
+
+
+def table(reference=20.0, given=600.0, costs=(100, 120, 130, 150), yours=0.0):
+    rows = {"given": given, "reference": reference, "yours": yours}
+    rows |= {cause: reference + cost for cause, cost in zip(GUILTY, costs, strict=True)}
+    return {name: np.full(12, float(value)) for name, value in rows.items()}
 
 
 @pytest.mark.parametrize(
-    ("recipe", "words"),
+    ("yours", "fixed"), [(20, 3), (170, 3), (205, 3), (210, 2), (330, 2), (340, 1), (420, 1), (490, 0), (600, 0)]
+)
+def test_yardsticks(yours, fixed):
+    """By hand: with one cause left 170 ms / 0.82, with two 300 / 0.9, with three 420 / 0.87; at most 600 / 1.1."""
+    assert throughput.fixes(table(yours=yours)) == (fixed, True)
+
+
+def test_floors_hold_where_causes_cost_next_to_nothing():
+    cheap = table(given=30, costs=(1, 1, 1, 1), yours=20)
+    assert throughput.fixes(cheap) == (2, True)  # 1.5 times the given pipeline is not 2
+    assert throughput.fixes({**cheap, "yours": np.full(12, 28.0)}) == (0, True)
+
+
+def test_noise_on_a_yardstick_is_inconclusive():
+    noisy = table(yours=207)
+    noisy["yours"] = np.tile([150.0, 300.0], 6)
+    fixed, sure = throughput.fixes(noisy)
+    assert not sure and fixed < 3
+    outcome = LAB._throughput(type("Measured", (), {"latencies": lambda self: noisy})())
+    assert outcome.tier == "inconclusive" and "longest now" in outcome.hint
+
+
+# Of twelve streams: the number of long ones, and the time of each in ms. The reference takes 20, the given pipeline 600.
+@pytest.mark.parametrize(("count", "ms"), [(3, 3000), (5, 600), (2, 20_000), (4, 1500)])
+def test_a_minority_of_long_streams_counts(count, ms):
+    """A cheat: most processes are fast. The median of the ratios is the reference's, and all streams together are slower than needed."""
+    slow = table(yours=20)
+    slow["yours"][np.random.default_rng(ms).permutation(12)[:count]] = ms
+    assert throughput.speedup(slow["given"], slow["yours"], seed=0).median > 25
+    assert throughput.fixes(slow)[0] < 3
+    longer = {name: np.tile(values, 4) for name, values in slow.items()}
+    assert throughput.reached(longer, 1) is False
+    outcome = LAB._throughput(type("Measured", (), {"latencies": lambda self: longer})())
+    assert outcome.points < 5 and "all streams together" in outcome.message
+
+
+@pytest.mark.parametrize("ms", [100, 400, 1000])
+def test_a_single_disturbed_stream_costs_no_points(ms):
+    disturbed = table(yours=20)
+    disturbed["yours"][5] = ms
+    assert throughput.reached(disturbed, 1) is not False
+    longer = {name: np.tile(values, 2) for name, values in disturbed.items()}
+    longer["yours"][17] = 20
+    assert throughput.fixes(longer) == (3, True)
+
+
+_COUNTS_STREAMS = """\
+    def run(self, requests):
+        self.streams = getattr(self, "streams", 0) + 1
+        time.sleep(0 if self.streams < 3 else 1)
+        yield from self.answers(requests)
+
+    def answers("""
+
+
+def test_a_stream_is_not_known_by_its_number():
+    """A cheat: only the first two streams of a process are fast."""
+    examiner = Examiner()
+    rng = examiner.rng()
+    fresh = lambda requests: fresh_stream([3] * requests, rng)  # noqa: E731
+    source = changed(REFERENCE, ("    def run(", _COUNTS_STREAMS), ("import json\n", "import json\nimport time\n"))
+    with services.started(REFERENCE, examiner) as truth:
+        for before in (0, 2):
+            subject = throughput.Restarted(lambda: services.started(source, examiner), truth, fresh, lambda n=before: n)
+            assert (subject.time_ms(fresh(3)) > 1000) == (before > 0)
+
+
+@pytest.mark.parametrize(("fixed", "points", "tier"), [(3, 5, "full"), (2, 3, "partial"), (1, 1.5, "partial"), (0, 0, "none")])
+def test_points_for_throughput(fixed, points, tier):
+    yours = {3: 20, 2: 290, 1: 420, 0: 590}[fixed]
+    outcome = LAB._throughput(type("Measured", (), {"latencies": lambda self: table(yours=yours)})())
+    assert (outcome.points, outcome.tier) == (pytest.approx(points), tier)
+    assert bool(outcome.hint) == (fixed < 3)
+
+
+def test_nothing_of_a_submission_is_alive_while_others_are_timed(tmp_path):
+    """A cheat: threads that keep the processor busy while the yardsticks run."""
+    trace = tmp_path / "alive"
+    spin = f"def spin():\n    while True:\n        open({str(trace)!r}, 'a').write('x')\n"
+    busy = f"import threading\n{spin}threading.Thread(target=spin, daemon=True).start()\n"
+    examiner = Examiner()
+    rng = examiner.rng()
+    with services.started(REFERENCE, examiner) as truth:
+        fresh = lambda requests=1: fresh_stream([3] * requests, rng)  # noqa: E731
+        subject = throughput.Restarted(lambda: services.started(busy + REFERENCE, examiner), truth, fresh)
+        assert subject.time_ms(fresh()) > 0
+    size = trace.stat().st_size
+    time.sleep(0.2)
+    assert size == trace.stat().st_size > 0
+
+
+def test_a_slow_start_counts_although_it_is_not_timed():
+    """Each stream starts the pipeline anew, so seconds before the first answer would hold the grader for minutes."""
+    examiner = Examiner()
+    rng = examiner.rng()
+    with services.started(REFERENCE, examiner) as truth, pytest.raises(EngineError, match="more than 0 s in all"):
+        throughput.Restarted(
+            lambda: services.started(REFERENCE, examiner), truth, lambda _: fresh_stream([3], rng), left=Allowance(0.0)
+        ).time_ms(fresh_stream([3], rng))
+
+
+def test_answers_are_looked_at_while_they_are_timed():
+    """A cheat: right while equality is examined, then constant."""
+    examiner = Examiner()
+    rng = examiner.rng()
+    later = changed(
+        REFERENCE, (YIELD, "self.n = getattr(self, 'n', 0) + 1\n            yield np.concatenate(rows) * (self.n < 2)")
+    )
+    with services.started(REFERENCE, examiner) as truth, pytest.raises(EngineError, match="off by"):
+        throughput.Restarted(lambda: services.started(later, examiner), truth, lambda _: fresh_stream([3], rng)).time_ms(
+            fresh_stream([5], rng)
+        )
+
+
+def test_a_dataclass_and_a_mark_in_front_are_python():
+    """Python itself runs both; the mark is what Windows' editor writes at a file's beginning."""
+    source = """
+from __future__ import annotations
+from dataclasses import dataclass
+import numpy as np
+
+@dataclass
+class Shape:
+    rows: int
+    columns: int = 10
+
+class Pipeline:
+    def __init__(self, open_engine, span): ...
+    def run(self, requests):
+        for request in requests:
+            shape = Shape(len(request))
+            yield np.zeros((shape.rows, shape.columns), np.float32)
+"""
+    with services.started("\ufeff" + source, Examiner()) as service:
+        assert [len(rows) for rows in services.answers(service, fresh_stream((2, 1), np.random.default_rng(3)))] == [2, 1]
+
+
+def test_an_answer_cannot_be_filled_in_later():
+    """Otherwise a pipeline could yield at once, read the whole stream, and answer in full batches at its end."""
+    later = """
+import numpy as np
+class Pipeline:
+    def __init__(self, open_engine, span): ...
+    def run(self, requests):
+        given = []
+        for request in requests:
+            given.append(np.zeros((len(request), 10), np.float32))
+            yield given[-1]
+        for answer in given:
+            answer[:] = 1
+"""
+    with services.started(later, Examiner()) as service:
+        found = services.answers(service, fresh_stream((2, 1), np.random.default_rng(3)))
+    assert [float(np.abs(answer).max()) for answer in found] == [0, 0]
+
+
+# ---- causes
+
+
+def test_a_thread_may_read_one_request_ahead():
+    """It waits for room as at a socket, also where its own queue would hold more."""
+    stream = fresh_stream((3, 1, 2, 5, 4, 1), np.random.default_rng(3))
+    with services.started(THREADS, Examiner()) as service:
+        assert [len(rows) for rows in services.answers(service, stream)] == [3, 1, 2, 5, 4, 1]
+
+
+COUNTS_ANEW = """
+import gc
+for one in gc.get_objects():
+    if type(one).__name__ == "Requests":
+        one._in_hand = -(10**9)
+"""
+TAKES_FROM_THE_HOST = """
+import gc
+for one in gc.get_objects():
+    if isinstance(one, list) and one and isinstance(one[0], list) and one[0] and isinstance(one[0][0], bytes):
+        everything = one
+    if type(one).__name__ == "Requests":
+        everything = [one._receive() for _ in range(one._count)]
+"""
+
+
+@pytest.mark.parametrize("code", [COUNTS_ANEW, TAKES_FROM_THE_HOST])
+def test_what_the_host_did_not_send_cannot_be_read(code, monkeypatch):
+    """The pipeline's process may forget its own count. The host has another one, in a process without learner code."""
+    monkeypatch.setattr(services, "TIME_LIMIT_S", 2.0)
+    body = "".join(f"        {line}\n" for line in code.strip().splitlines())
+    source = changed(REFERENCE, ("        for scans in requests:", f"{body}        for scans in list(requests):"))
+    with services.started(source, Examiner()) as service, pytest.raises(EngineError, match="no answer to 'infer' within"):
+        services.answers(service, fresh_stream((3, 1, 2, 5), np.random.default_rng(3)))
+
+
+def test_the_bound_is_said_beside_the_ratio():
+    """0.12x of the reference with all points read like a failure."""
+    outcome = LAB._throughput(type("Measured", (), {"latencies": lambda self: table(yours=170)})())
+    over, of_reference = outcome.criteria
+    assert outcome.tier == "full" and over.bound == "at least 2x" and over.met and of_reference.met
+    assert "which is the reference with its costliest cause left in" in of_reference.bound
+    assert "at least about 0.096x" in of_reference.bound
+
+
+@pytest.fixture(scope="module")
+def recording() -> Timeline:
+    return services.record(services.given(), ours=True)
+
+
+@pytest.fixture(scope="module")
+def measured(recording):
+    return lab10_causes.shares(recording)
+
+
+def test_what_the_story_says_about_the_given_pipeline(measured):
+    """Every guilty range costs several times what an innocent one does while serving; the start's range is not among them."""
+    innocent = {suspect: measured.get(RANGES[suspect], 0.0) for suspect in RANGES if suspect not in GUILTY}
+    guilty = {suspect: measured[RANGES[suspect]] for suspect in GUILTY}
+    assert min(guilty.values()) > 3 * max(innocent.values()), measured
+    assert min(guilty.values()) > lab10_causes.MATTERS and innocent["self-test"] == 0
+    assert measured["prepare"] < measured["request"] <= 1
+
+
+def test_a_large_range_of_the_sorted_table_is_innocent(recording):
+    """The start's self-test is as large as a cause, so the table's first rows are not the answer."""
+    total = {row.name: row.total_us for row in recording.summary() if row.kind == "range"}
+    assert total["self-test"] > min(total[RANGES[suspect]] for suspect in GUILTY), total
+    assert total["start"] >= total["self-test"]
+
+
+def test_shares_leave_the_start_out():
+    timeline = Timeline(
+        (
+            Event("start", "range", 0, 400, "start"),
+            Event("self-test", "range", 100, 200, "t"),
+            Event("request", "range", 500, 100, "t"),
+            Event("infer", "range", 525, 25, "t"),
+            Event("engine", "kernel", 525, 25, "engine"),
+        ),
+        (0, 600),
+    )
+    assert lab10_causes.shares(timeline) == {"request": 1.0, "infer": 0.25}
+    assert lab10_causes.serving(timeline).span_us == 100
+    assert lab10_causes.serving(Timeline((), (0, 0))).span_us == 0
+
+
+def test_load_that_moved_one_recording_costs_no_points(name_causes, monkeypatch, recording):
+    """The first recording under load, in which everything but the loading of the engine seems short."""
+    slow = tuple(
+        replace(event, duration_us=30 * event.duration_us) if event.name == "open engine" else event
+        for event in recording.events
+    )
+    loaded = Timeline(slow, (0, 1.01 * max(event.end_us for event in slow)))
+    recordings = iter([loaded, recording, recording])
+    monkeypatch.setattr(services, "record", lambda *_, **__: next(recordings))
+    assert name_causes().tier == "full"
+
+
+def test_the_recording_shows_the_engine_as_a_device(recording):
+    requests = [event for event in recording.events if event.name == "request"]
+    assert len(requests) == len(services.RECORDED)
+    work, (self_test,) = recording.kernels, [event for event in recording.events if event.name == "self-test"]
+    serving = [event for event in work if event.start_us >= self_test.end_us]
+    assert {event.row for event in work} == {"engine"} and len(serving) == sum(services.RECORDED) < len(work)
+    assert 0 < recording.busy_us < 0.8 * recording.span_us
+
+
+@pytest.fixture
+def name_causes(tmp_path, monkeypatch, recording):
+    monkeypatch.setattr(services, "record", lambda *_, **__: recording)
+
+    def examine(causes: object = None, text: str | None = None, **changes: object):
+        lab10_causes.write(tmp_path / "causes.json", recording)
+        named = {**json.loads((tmp_path / "causes.json").read_text()), **changes} if causes is None else causes
+        kept = {suspect: one for suspect, one in named.items() if one is not None}
+        (tmp_path / "causes.json").write_text(json.dumps(kept) if text is None else text)
+        return LAB.examine(tmp_path, Examiner(), only="causes").outcomes[0]
+
+    return examine
+
+
+def test_true_causes_have_full_points_also_as_another_run_measured_them(name_causes, measured):
+    assert name_causes().tier == "full"
+    assert name_causes(engine={"range": "open engine", "share": measured["open engine"] * 1.2}).tier == "full"
+    assert name_causes(pixels={"range": "normalize", "share": measured["normalize"] - 0.04}).tier == "full"
+
+
+@pytest.mark.parametrize(
+    ("changes", "tier", "said", "hint"),
     [
-        (Recipe(precision="fp16", profiles=[PROMPTS]), "1 profiles, expected two"),
-        (Recipe(precision="fp16", profiles=[PROMPTS, PROMPTS]), "no profile is for a single token alone"),
-        (Recipe(precision="fp16", profiles=[SINGLE, SINGLE]), "both profiles are for a single token"),
-        (Recipe(precision="fp16", profiles=[SHORT, SINGLE]), "must accept 2 to 232 tokens"),
-        (Recipe(profiles=[PROMPTS, SINGLE]), 'precision = "fp32"'),
+        ({"engine": None}, "partial", "one that costs time", "Sum every range"),
+        (
+            {"logging": {"range": "log", "share": 0.01}},
+            "partial",
+            "Innocent or negligible: logging",
+            "looks bad is not always slow",
+        ),
+        (
+            {"self-test": {"range": "self-test", "share": 0.03}, "pixels": None},
+            "partial",
+            "self-test",
+            "looks bad is not always slow",
+        ),
+        ({"pixels": {"range": "prepare", "share": 0.5}}, "partial", "is not the range", "innermost range"),
+        ({"batch": {"range": "request", "share": 0.9}}, "partial", "is not the range", "innermost range"),
+        ({"batch": {"range": "infer", "share": 0.9}}, "partial", "of the serving time, not 90 %", "innermost range"),
+        ({"engine": {"range": "load", "share": 0.2}}, "partial", "no range 'load'", "innermost range"),
+        ({"engine": {"range": "engine", "share": 0.2}}, "partial", "is the device's row, not a range", "innermost range"),
+        ({"engine": {"range": "self-test", "share": 0.2}}, "partial", "while it serves", "innermost range"),
+        (
+            {"engine": None, "batch": None, "lock": {"range": "lock", "share": 0.1}},
+            "none",
+            "3 of 8",
+            "looks bad is not always slow",
+        ),
     ],
 )
-def test_mistakes_in_the_recipe(recipe, words):
-    with pytest.raises(BuildError, match=words):
-        kernels.profiles(recipe)
+def test_a_wrong_judgment_costs_points(name_causes, changes, tier, said, hint):
+    outcome = name_causes(**changes)
+    assert outcome.tier == tier and outcome.points == {"partial": 1.5, "none": 0}[tier]
+    assert said in outcome.message and hint in outcome.hint, outcome
 
 
-def test_profiles_may_come_in_any_order():
-    prompts, single = kernels.profiles(Recipe(precision="fp16", profiles=[SINGLE, PROMPTS]))
-    assert prompts.profiles == (PROMPTS,) and single.profiles == (SINGLE,)
+def test_naming_everybody_or_nobody_is_no_answer(name_causes, measured):
+    """Cheats."""
+    everybody = {suspect: {"range": name, "share": measured.get(name, 0.0)} for suspect, name in RANGES.items()}
+    assert name_causes(everybody).tier == "none"
+    assert name_causes({}).tier == "none"
+    assert name_causes({suspect: {"range": "request", "share": 0.25} for suspect in GUILTY}).tier == "none"
 
 
-# The host's loop
+def test_a_guilty_suspect_without_weight_may_be_left_out():
+    """As `batch` on a GPU, where one image costs little."""
+    light = {"infer": 0.02, "hand over": 0.3, "open engine": 0.3, "normalize": 0.3}
+    three = {suspect: Evidence(RANGES[suspect], 0.3) for suspect in GUILTY if suspect != "batch"}
+    assert lab10_causes.judge(three, light).wrong == 0
+    assert lab10_causes.judge({**three, "batch": Evidence("infer", 0.02)}, light).wrong == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "not JSON"),
+        ("[]", "has to be an object"),
+        ('{"gpu": {}}', "the suspects are batch"),
+        ('{"lock": ["lock"]}', "needs for 'lock'"),
+        ('{"lock": {"range": "lock", "share": 40}}', "from 0 to 1"),
+        ('{"lock": {"range": "lock", "share": NaN}}', "from 0 to 1"),
+        ('{"lock": {"range": "lock", "share": true}}', "from 0 to 1"),
+        ("[" * 100_000, "longer than"),
+    ],
+)
+def test_causes_that_cannot_be_read_are_one_line(name_causes, text, said):
+    outcome = name_causes(text=text)
+    assert outcome.points == 0 and outcome.hint and said in outcome.message and "\n" not in outcome.message
+
+
+KEYS = st.sampled_from([*RANGES, "range", "share"])
+VALUES = st.recursive(
+    st.none() | st.floats() | st.text(max_size=9),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3),
+)
+
+
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(data=st.binary(max_size=200) | VALUES.map(lambda value: json.dumps(value).encode()))
+def test_any_file_is_causes_or_one_clear_line(tmp_path, data):
+    file = tmp_path / "causes.json"
+    file.write_bytes(data)
+    try:
+        found = lab10_causes.read(file)
+    except CourseError as error:
+        assert "causes.json" in str(error) and "\n" not in str(error)
+    else:
+        assert found.keys() <= RANGES.keys() and all(0 <= one.share <= 1 for one in found.values())
+
+
+# ---- pieces
 
 
 @cache
-def replies() -> tuple[Reply, ...]:
-    return tuple(lab10_reference.replies())
+def answered(sizes: tuple[int, ...]) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    stream = fresh_stream(sizes, np.random.default_rng(3))
+    with services.started(services.given(), Examiner()) as given_service, services.started(AVERAGED, Examiner()) as other:
+        return services.answers(given_service, stream), services.answers(other, stream)
 
 
-def mistaken(number: int, change: Callable[[Reply], Reply]) -> loop.Mistake:
-    found = list(replies())
-    found[number] = change(found[number])
-    (mistake,) = loop.judged(found)
-    return mistake
+def test_two_right_answers_agree_with_the_given_pipeline():
+    expected, found = answered((1, 40, 33))
+    assert [len(rows) for rows in expected] == [1, 40, 33]
+    assert answers.largest_error(expected, found) < 1e-4
+    assert answers.permuted(expected, [rows[::-1] for rows in found])
+    with pytest.raises(EngineError, match="another order"):
+        answers.check(expected, [rows[::-1] for rows in found])
 
 
-def moved(reply: Reply, by: int, begin: int = 0) -> Reply:
-    calls = [replace(call, position=call.position + by * (n >= begin)) for n, call in enumerate(reply.calls)]
-    return replace(reply, calls=tuple(calls))
+def test_the_network_reads_digits(tmp_path):
+    test, engine = digits("test"), load(services.plan(Examiner()))
+    found = [engine.infer({"image": test.images[i : i + 32]})["logits"] for i in range(0, len(test), 32)]
+    assert (np.concatenate(found).argmax(1) == test.labels).mean() > 0.98
+    assert 8e6 < len(exported()) < 20e6
 
 
-def one_by_one(reply: Reply) -> Reply:
-    first = reply.calls[0].tokens
-    return replace(reply, calls=(*(Call(n, (token,)) for n, token in enumerate(first)), *reply.calls[1:]))
+def test_a_stream_is_scans_as_the_text_says():
+    import zlib
+
+    stream = fresh_stream([2, 1], np.random.default_rng(0))
+    ends = np.cumsum(stream["lengths"])
+    scans = [zlib.decompress(stream["bytes"][end - n : end].tobytes()) for end, n in zip(ends, stream["lengths"], strict=True)]
+    assert [len(scan) for scan in scans] == [64 * 64] * 3 and stream["sizes"].tolist() == [2, 1]
+    gray = np.frombuffer(scans[0], np.uint8)
+    assert np.median(gray) > 200 and gray.min() < 100
+    again = fresh_stream([2, 1], np.random.default_rng(1))
+    assert again["bytes"].tobytes() != stream["bytes"].tobytes()
 
 
-def fed_to_the_end(reply: Reply) -> Reply:
-    last = reply.calls[-1]
-    return replace(reply, calls=(*reply.calls, Call(last.position + len(last.tokens), (reply.answer[-1],))))
+@settings(max_examples=60, deadline=None)
+@given(text=st.text(alphabet="0123456789 \t\n-abc.", max_size=60))
+def test_a_hostile_recording_is_a_timeline_or_nonsense(text):
+    class Lying:
+        def infer(self, feeds):
+            return {"events": np.frombuffer(text.encode(), np.uint8)}
 
-
-LOOPS = {
-    "position_goes_on": (0, lambda reply: moved(reply, 30), "first call is at position 30, expected 0", False),
-    "prompt_in_steps": (0, one_by_one, "first call has 1 tokens, expected the whole prompt of 43", True),
-    "position_of_the_prompt_forgotten": (0, lambda reply: moved(reply, -42, 1), "call 2 is at position 1, expected 43", False),
-    "last_byte_fed": (0, fed_to_the_end, "25 calls for 24 bytes, expected 24", True),
-    "stops_early": (2, lambda reply: replace(reply, answer=reply.answer[:-1]), "ends after 14 bytes without a newline", False),
-    "goes_on_after_a_newline": (1, lambda one: replace(one, answer=one.answer + b"more"), "goes on after the newline at byte 18", False),
-    "another_byte": (0, lambda reply: replace(reply, answer=b"X" + reply.answer[1:]), "byte 1 of the answer is not the most likely", False),
-    "beyond_the_count": (3, lambda reply: replace(reply, answer=reply.answer * 2), "has 2 bytes, at most 1", False),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", LOOPS)
-def test_mistake_in_the_loop_is_named(name):
-    number, change, words, wasteful = LOOPS[name]
-    mistake = mistaken(number, change)
-    assert words in mistake.message and mistake.wasteful == wasteful
-    assert f"Request {number + 1}: " in mistake.message and mistake.hint
-
-
-def test_calls_that_waste_time_have_half(tmp_path):
-    calls.write([one_by_one(replies()[0]), *replies()[1:]], tmp_path / calls.FILE)
-    outcome = LAB.examine(tmp_path, Examiner(), only="loop").outcomes[0]
-    assert (outcome.tier, outcome.points) == ("partial", 0.5)
-
-
-def test_a_recorded_host_is_read_as_it_was_written(tmp_path, reference):
-    recorder = calls.Recorder(reference / "decoder.onnx")
-    for asked, reply in zip(SERVICE, replies(), strict=True):
-        for call in reply.calls:
-            token = int(recorder.step(call.tokens, call.position).argmax())
-        assert token == reply.answer[-1], asked
-        recorder.answer(reply.answer)
-    recorder.save(tmp_path / calls.FILE)
-    assert tuple(calls.read(tmp_path / calls.FILE)) == replies()
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["", "[]", "{}", '{"requests": [1]}', '{"requests": [{"calls": [{"position": -1, "tokens": []}], "answer": []}]}',
-     '{"requests": [{"calls": [], "answer": [256]}]}', '{"requests": [{"calls": [], "answer": "' + "9" * 40 + '"}]}'],
-)  # fmt: skip
-def test_a_file_of_calls_that_is_something_else(tmp_path, text):
-    (tmp_path / calls.FILE).write_text(text)
     try:
-        assert loop.judged(calls.read(tmp_path / calls.FILE))
+        timeline = services.read_recording(Lying().infer({}))
     except EngineError as error:
-        assert "calls.json is not" in str(error)
-
-
-def test_a_wrong_decoder_is_not_examined_further(tmp_path, in_process, reference):
-    (tmp_path / "decoder.onnx").write_bytes(Parts(mask=made.one_less).graph().SerializeToString())
-    one = LAB.examine(tmp_path, Examiner(), only="answers")
-    assert [outcome.task.id for outcome in one.outcomes] == ["answers"] and one.points == 0
-    found = LAB.examine(tmp_path, Examiner()).outcomes
-    assert [outcome.task.id for outcome in found] == list(SOLVED)
-    assert all("not examined further" in outcome.message for outcome in found[2:])
-
-
-# Cheats
-
-
-def test_cheat_a_table_of_answers():
-    outcome = answered(made.table_of_answers())
-    assert outcome.tier == "none" and "tokens after a prompt equal" in outcome.message
+        assert "invalid answer" in str(error)
+    else:
+        assert timeline.span_us >= 0
 
 
 @pytest.mark.parametrize(
-    ("write", "number", "tier"),
+    "found",
     [
-        (made.writes_numbers, made.number_of_one, "none"),
-        (made.writes_numbers, made.number_of_all, "none"),
-        (made.into_cache, made.number_of_a_value, "partial"),
+        {},
+        {"logits": np.zeros((3, 9), np.float32), "sizes": np.array([3])},
+        {"logits": np.zeros((3, 10), np.float64), "sizes": np.array([3])},
+        {"logits": np.zeros((3, 10), np.float32), "sizes": np.array([2])},
+        {"logits": np.zeros((3, 10), np.float32), "sizes": np.array([4, -1])},
+        {"logits": np.zeros((3, 10), np.float32), "sizes": np.array([1.5, 1.5])},
     ],
 )
-def test_cheat_a_cache_of_tokens(write, number, tier):
-    """Every token is right, and computed again from the numbers of all tokens before it."""
-    model = made.recomputes(write, number)
-    found = answers.asked_answers(InProcess(made.fixed(model)), np.random.default_rng(3))
-    assert not found.wrong and found.error < 1e-3 and not found.right
-    outcome = LAB._answers(found)
-    words = "entries of two prompts were exchanged" if tier == "partial" else "share of the keys and values that a cache lacks"
-    assert outcome.tier == tier and words in outcome.message, outcome.message
-    assert "in the cache" in outcome.hint
+def test_hostile_answers_are_nonsense(found):
+    service = type("Lying", (), {"infer": lambda self, feeds: found})()
+    with pytest.raises(EngineError, match="invalid answer"):
+        services.answers(service, {})
 
 
-@pytest.mark.parametrize("tokens", [16, 150])
-def test_cheat_a_prompt_that_is_read_in_part(tokens):
-    """The first tokens of a long prompt do not count; with a window of 150 most tokens are still right."""
-    outcome = answered(Parts(mask=made.window(tokens)).graph())
-    assert outcome.tier == "none" and "error of the logits after a prompt" in outcome.message
-
-
-def test_cheat_other_answers_at_late_positions():
-    with pytest.raises(BuildError, match="control flow"):
-        made.fixed(made.branch_on_position())
-
-
-def test_cheat_state_that_is_kept_between_requests():
-    model = Parts(write=made.hides_state).graph()
-    outcome = requested(model)
-    assert outcome.tier == "none" and "slots that a call changes is slot 255 of key_0" in outcome.message, outcome.message
-    assert "Which node of your graph changes others" in outcome.hint
-
-
-@pytest.mark.parametrize(
-    "change",
-    [hostile.weights_in_a_file_elsewhere, hostile.weights_larger_than_any_memory, hostile.a_name_of_two_lines],
-    ids=lambda change: change.__name__,
-)
-def test_hostile_graphs_are_turned_away_in_one_line(tmp_path, change):
-    (tmp_path / "decoder.onnx").write_bytes(hostile.changed(good(), change).SerializeToString())
-    examined = LAB.examine(tmp_path, Examiner(measure_s=1), only="answers")
-    for outcome in examined.outcomes:
-        assert outcome.message.isprintable() and (outcome.points == 0 or change is hostile.a_name_of_two_lines)
-
-
-def test_an_answer_that_is_not_finite_says_why():
-    class Broken(InProcess):
-        def _ask(self, request, arrays=None):
-            found = super()._ask(request, arrays)
-            return {name: array * np.nan for name, array in found.items()}
-
-    with pytest.raises(EngineError, match="NaN or infinite"):
-        Broken(lab10_reference.serialized()).feed(np.array([1]), [1])
-
-
-# The race
-
-
-def latencies(**changed: float) -> dict[str, np.ndarray]:
-    """Times of 60 rounds with little noise."""
-    rng = np.random.default_rng(1)
-    median = {
-        "recomputing": 20.0,
-        "reference, early": 0.5,
-        "reference": 0.5,
-        "yours, early": 0.5,
-        "yours": 0.5,
-    }
-    median |= {speed._named("yours", when): ms for when, ms in changed.items()}
-    return {name: ms * rng.normal(1, 0.02, 60) for name, ms in median.items()}
-
-
-@pytest.mark.parametrize(
-    ("changed", "tier", "words"),
-    [
-        ({}, "full", ""),
-        ({"late": 0.85}, "partial", "growth"),
-        ({"early": 0.9, "late": 0.9}, "partial", "tokens per second over the reference"),
-        ({"early": 0.5, "late": 15.0}, "none", "tokens per second over recomputing"),
-        ({"early": 0.5, "late": 0.625}, "inconclusive", ""),
-        ({"early": 0.1, "late": 0.1}, "inconclusive", ""),
-    ],
-)
-def test_a_race_has_three_outcomes(changed: Mapping[str, float], tier, words):
-    rounds = latencies(**changed)
-    full, half_ = speed.criteria(rounds)
-    outcome = LAB.judged("speed", full, half_, "hint")
-    assert outcome.tier == tier and words in outcome.message, outcome.message
-    assert LAB.speed_tier(rounds) == tier
-
-
-def test_far_faster_than_the_reference_is_for_an_instructor(monkeypatch):
-    rounds = latencies(early=0.1, late=0.1)
-
-    monkeypatch.setattr(lab10, "HostedDecoder", InProcess)
-    monkeypatch.setattr(speed, "measured", lambda *_: SimpleNamespace(latencies=lambda: rounds))
-    outcome = LAB._speed(SimpleNamespace(data=lab10_reference.serialized()), Examiner(), [])
-    assert (outcome.tier, outcome.points, outcome.code) == ("inconclusive", 0.0, UNUSUAL)
-    assert "An instructor will look at it" in outcome.message
-
-
-def test_a_decoder_that_fails_in_the_race_keeps_what_it_earned(tmp_path, monkeypatch, in_process):
-    def fails(*_):
-        raise EngineError("timed tokens at late positions: 3 of 16 tokens wrong")
-
-    monkeypatch.setattr(speed, "measured", fails)
-    monkeypatch.setattr(LAB, "_fused", lambda *_: LAB.outcome("fused", "full", "met"))
-    LAB.write_reference(tmp_path)
-    found = {outcome.task.id: outcome for outcome in LAB.examine(tmp_path, Examiner()).outcomes}
-    assert {name: outcome.tier for name, outcome in found.items()} == SOLVED | {"speed": "none"}
-    assert "3 of 16 tokens wrong" in found["speed"].message
-
-
-def test_timed_answers_are_checked():
-    """A decoder whose late answers are wrong fails in the race, whatever its speed."""
-    model = made.fixed(Parts(mask=made.window(100)).graph())
-    good_one = InProcess(lab10_reference.serialized())
-    naive = InProcess(network.recomputing())
-    with pytest.raises(EngineError, match="timed tokens at late positions"):
-        speed.measured(InProcess(model), good_one, naive, Examiner(measure_s=1))
-
-
-def test_a_decoder_that_fails_is_its_owners_fault(tmp_path):
-    with pytest.raises(EngineError), HostedDecoder.start(b"not a model", Examiner()):
+def test_a_fault_in_our_own_pipeline_is_the_examiners():
+    with pytest.raises(ExaminerFault), services.started("class Pipeline: pass\n1 / 0", Examiner(), ours=True):
         pass
-    with pytest.raises(ExaminerFault, match="parsing"):
-        HostedDecoder.start(b"not a model", Examiner(), ours=True)
 
 
-def test_figure_has_axes_and_a_takeaway():
-    drawn = figures.cost_by_position([1, 2], {"one": [1.0, 2.0], "two": [1.0, 1.0]}, "a takeaway")
-    (axes,) = drawn.axes
-    assert axes.get_xlabel() and axes.get_ylabel() and axes.get_title() == "a takeaway"
+def test_ranges_are_nvtx_ranges_where_nvtx_is(monkeypatch):
+    from course_lib.profiling.timelines import ranges
+
+    told: list[str] = []
+    monkeypatch.setattr(ranges, "_marker", lambda torch: (told.append, lambda: told.append("end")))
+    recorder = pipeline.Recorder()
+    with recorder.span("request"), recorder.span("infer", "engine"):
+        pass
+    assert told[2:] == ["request", "infer", "end", "end"]
+    (inner, row, start, end), (outer, thread, before, after) = recorder.rows
+    assert (inner, row, outer, thread) == ("infer", "engine", "request", "MainThread") and before <= start <= end <= after
 
 
-def test_the_given_decoder_is_the_courses(tmp_path):
-    LAB.write_given(tmp_path)
-    prompt = truth.secret_prompt(np.random.default_rng(0), 20)
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    opened = onnxruntime.InferenceSession(tmp_path / "recomputing.onnx", options)
-    (logits,) = opened.run(None, {"tokens": prompt[None]})
-    assert truth.error(truth.logits_after(prompt), logits[0]) < 1e-5
+def test_figures(recording):
+    drawn = figures.draw_stretch(recording, count=2)
+    assert "The engine works" in drawn.axes[0].get_title(loc="left")
+    assert style.png(drawn) and style.png(figures.draw_stretch(recording, of="prepare", count=1))
+    bars = figures.time_by_range({"given": recording, "yours": Timeline((Event("infer", "range", 0, 5e4, "t"),))})
+    labels = [text.get_text() for text in bars.axes[0].get_yticklabels()]
+    assert "hand over" in labels and "request" not in labels
+    assert style.png(figures.time_by_range({"given": recording}))
+    with pytest.raises(ValueError, match="no 102 ranges"):
+        figures.draw_stretch(recording, first=100, count=2)

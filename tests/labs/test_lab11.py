@@ -1,542 +1,736 @@
-"""Lab 11 against its reference, mistakes that learners make, and cheats for its metrics."""
+"""Lab 11 against its reference, the recorded partitions, mistakes that learners make, and cheats."""
 
 from __future__ import annotations
 
-import sys
-from functools import cache
-from importlib.util import module_from_spec, spec_from_file_location
+import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import onnx
 import pytest
-from onnx import TensorProto, numpy_helper
+import torch
 
+from benchmarks.torch_trt_parts.networks import Attention, Centered, Island
 from course_lib import labs
-from course_lib.engines import LayerTable
-from course_lib.engines.layers import Layer, LayerTensor
-from course_lib.errors import BuildError, CourseError, EngineError, ExaminerFault, ReferenceAbsent
-from course_lib.grading.judge.judging import judge
+from course_lib.benchmark import recorded
+from course_lib.errors import EngineError
 from course_lib.labs import Examiner, Outcome
-from course_lib.labs.framework import isolation, withheld
-from course_lib.labs.framework.task import NO_REFERENCE
-from course_lib.labs.lab11_four_bits import figures, graph_file, network, plans
-from course_lib.labs.lab11_four_bits.judge import functions, packing, quality, searching
-from course_lib.labs.lab11_four_bits.lab import FourBits
-from course_lib.labs.lab11_four_bits.loss import BUDGET, Lost, Meter
-from course_lib.labs.lab11_four_bits.network import PRODUCTS
-from course_lib.labs.lab11_four_bits.plans import Kernels
-from course_lib.labs.lab11_four_bits.reference.packing import pack, unpack
-from course_lib.labs.lab11_four_bits.sandboxed import all_logits, call_functions
-from course_lib.labs.lab11_four_bits.stored import BLOCKS, Half, Int4, Stored, fp8
-from tests.grading.conftest import needs_sandbox
+from course_lib.labs.framework.isolation import Rejected
+from course_lib.labs.lab11_torch_tensorrt import network, program, reference, release
+from course_lib.labs.lab11_torch_tensorrt.emulated import attention_form, compiled
+from course_lib.labs.lab11_torch_tensorrt.judge import rewriting, searching, segmenting, serving
+from course_lib.labs.lab11_torch_tensorrt.sandboxed import export_model, run_program
+from course_lib.models import classifier, encoder
+from course_lib.teaching.torch_tensorrt_record import recorded_partition
 from tests.labs import quick
-from tests.labs.quick import call_in_process, check_solved, judged_reference
-from tests.labs.submissions import hostile
+from tests.labs.quick import check_solved, judged_reference
 from tests.labs.submissions import lab11 as made
 from tests.labs.untouched import leave_untouched
 
 LAB = labs.find("lab11")
-assert isinstance(LAB, FourBits)
-SOLVED = {"packing": "full", "search": "full", "size": "full", "plan": "full"}
-
-
-@pytest.fixture
-def in_process(monkeypatch) -> None:
-    """Everything but the compiler in this process."""
-
-    call_in_process(monkeypatch, call_functions)
-    monkeypatch.setattr(isolation, "transformed", lambda module, question, **_: graph_file._stored(question))
-    monkeypatch.setattr(quality, "run_isolated", lambda command, asked, **_: all_logits.logits(asked).tobytes())
-    monkeypatch.setattr(quality, "WINDOWS", 16)
+H200 = recorded("torch_tensorrt_h200")
 
 
 def examined(folder: Path, task: str, seed: int = 3) -> Outcome:
     return quick.examined(LAB, folder, task, Examiner(seed=seed))
 
 
+def run_in_process(monkeypatch) -> None:
+    """The module is exported in this process, and its graph runs in it."""
+
+    def transformed(module, asked, **_):
+        try:
+            return run_program.answer(asked)
+        except EngineError as error:
+            raise Rejected(str(error)) from None
+
+    quick.call_in_process(monkeypatch, export_model)
+    monkeypatch.setattr(rewriting, "transformed", transformed)
+
+
 # Right answers
 
 
 def test_the_judge_gives_the_reference_full_marks(tmp_path):
-    verdict = judged_reference(LAB, tmp_path)
-    assert verdict.figures["bits_per_weight"] < quality.FULL_BITS
+    judged_reference(LAB, tmp_path)
 
 
-def test_another_right_answer(tmp_path, in_process):
-    made.other_forms(tmp_path)
-    check_solved(LAB, LAB.examine(tmp_path, Examiner(seed=5)))
+def test_another_right_answer(tmp_path):
+    made.another(tmp_path)
+    check_solved(LAB, LAB.examine(tmp_path, Examiner(seed=1)))
 
 
 def test_the_untouched_release_has_none(tmp_path):
     leave_untouched(LAB.name, tmp_path)
     found = LAB.examine(tmp_path, Examiner())
     assert found.points == 0
-    assert all(one.hint for one in found.outcomes)
-    assert "still empty" in found.outcomes[0].message and "still empty" in found.outcomes[1].message
-
-
-# Mistakes in packing.py
-
-PACKINGS = {
-    "halves_exchanged": ({"(low % 16) + 16 * (high % 16)": "(high % 16) + 16 * (low % 16)"}, "codes of each byte are exchanged", "partial"),
-    "plus_eight": ({"(low % 16) + 16 * (high % 16)": "(low + 8) + 16 * (high + 8 if len(found) < len(flat) // 2 else 0)"},
-                   "stored plus 8", "partial"),
-    "sign_bit": ({"flat = codes.ravel().tolist()": "flat = [8 * (c < 0) + abs(c) % 8 for c in codes.ravel().tolist()]"},
-                 "The sign is a bit of its own", "partial"),
-    "byte_for_each": ({"found.append((low % 16) + 16 * (high % 16))": "found += bytes([low % 16, high % 16])",
-                       "return bytes(found)": "return bytes(found[: codes.size])"},
-                      "Each code has a byte of its own", "partial"),
-    "last_one_lost": ({"[*flat[1::2], 0]": "flat[1::2]"}, "The last of an odd number of codes is missing", "partial"),
-    "by_columns": ({"flat = codes.ravel()": "flat = codes.ravel('F')"}, "column by column", "partial"),
-    "no_sign": ({"code - 16 if code > 7 else code": "code"}, "The codes from 8 to 15 are negative ones", "partial"),
-    "unpacked_exchanged": ({"[byte % 16, byte // 16]": "[byte // 16, byte % 16]"}, "codes of each byte are exchanged", "partial"),
-    "another_name": ({"def unpack(": "def unpacked("}, "packing.py defines no function unpack", "partial"),
-    "an_error": ({"found = bytearray()": "found = none", "found = []": "found = none"}, "pack failed: line 5: NameError", "none"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", PACKINGS)
-def test_mistake_in_packing_is_named(name, tmp_path, in_process):
-    changes, words, tier = PACKINGS[name]
-    (tmp_path / "packing.py").write_text(made.packing(changes))
-    outcome = examined(tmp_path, "packing")
-    assert (outcome.tier, outcome.points) == (tier, 1.0 if tier == "partial" else 0.0), outcome.message
-    assert words in outcome.message and outcome.hint, outcome.message
-
-
-def test_what_is_packed_is_what_onnx_reads():
-    for question in packing.questions(np.random.default_rng(1)):
-        tensor = TensorProto(dims=question.codes.shape, data_type=TensorProto.INT4, raw_data=question.packed.tobytes())
-        assert (numpy_helper.to_array(tensor).astype(np.int8) == question.codes).all()
-        assert (unpack(question.packed, question.codes.shape) == question.codes).all()
-
-
-# Mistakes in scales.py
-
-SEARCHES = {
-    "round_to_nearest": ({"np.linspace(0.32, 1.02, 64)": "[1.0]"}, "the scales of round to nearest", "none"),
-    "inputs_ignored": ({"matters = importance.reshape(1, -1, block)": "matters = 1.0"}, "the best ones for equal importance", "partial"),
-    "one_for_all": ({"best = np.argmin(errors, axis=0)":
-                     "best = np.full(largest.shape[:2], np.argmin(np.sum(errors, axis=(1, 2))))"},
-                    "One fraction was chosen for the whole weight", "none"),
-    "largest_is_8": ({"np.linspace(0.32, 1.02, 64)": "[7 / 8]"}, "The largest code is taken to be 8", "none"),
-    "zeros": ({"np.maximum(fraction * largest, 2.0**-24)": "(fraction * largest)"},
-              "returned the scale 0 for block", "none"),
-    "transposed": ({"axis=0)[0]": "axis=0)[0].T"}, "expected (out, in / block)", "none"),
-    "not_rounded": ({".astype(np.float16).astype(np.float32)": ".astype(np.float32)"}, "very small scales", "partial"),
-    "not_far_enough": ({"0.32, 1.02, 64": "0.85, 1.0, 16"}, "relative to the reference's", "partial"),
-    "another_package": ({"import numpy as np": "import numpy as np\nimport torch"}, "ImportError the file may import numpy", "none"),
-}  # fmt: skip
-
-
-@pytest.mark.filterwarnings("ignore:invalid value")  # a planted mistake divides zero by zero
-@pytest.mark.parametrize("name", SEARCHES)
-def test_mistake_in_the_search_is_named(name, tmp_path, in_process, request):
-    changes, words, tier = SEARCHES[name]
-    (tmp_path / "scales.py").write_text(made.scales(changes))
-    if name == "another_package":  # the hook is in the process alone
-        request.getfixturevalue("monkeypatch").undo()
-    outcome = examined(tmp_path, "search")
-    assert (outcome.tier, outcome.points) == (tier, 1.5 if tier == "partial" else 0.0), outcome.message
-    assert words in outcome.message and outcome.hint, outcome.message
-    if name == "not_rounded":
-        assert "Round each scale that you try to FP16" in outcome.hint
-
-
-def test_a_search_that_never_ends_is_stopped(tmp_path, monkeypatch):
-    monkeypatch.setattr(functions, "TIME_LIMIT_S", 1.0)
-    (tmp_path / "scales.py").write_text("def search(weight, block, importance):\n    while True: pass\n")
-    outcome = examined(tmp_path, "search")
-    assert outcome.tier == "none" and "no answer within 1 s" in outcome.message
-
-
-@pytest.fixture
-def in_the_bundle(monkeypatch, in_process) -> None:
-    """Without the reference, as learners have the course: each of its modules is the placeholder."""
-    package = "course_lib.labs.lab11_four_bits.reference"
-    for name in (package, *(f"{package}.{name}" for name in ("packing", "scales", "choice"))):
-        folder = [] if name == package else None  # a package stays one
-        spec = spec_from_file_location(name, withheld.__file__, submodule_search_locations=folder)
-        module = module_from_spec(spec)
-        spec.loader.exec_module(module)
-        monkeypatch.setitem(sys.modules, name, module)
-        monkeypatch.setattr(sys.modules[name.rpartition(".")[0]], name.rpartition(".")[2], module, raising=False)
-
-
-def test_without_the_reference_only_the_search_is_open(tmp_path, in_process, request):
-    made.other_forms(tmp_path)
-    request.getfixturevalue("in_the_bundle")
-    found = {one.task.id: one for one in LAB.examine_as_learner(tmp_path, Examiner(seed=5)).outcomes}
-    assert {name: one.tier for name, one in found.items()} == SOLVED | {"search": "inconclusive"}
-    assert found["search"].code == NO_REFERENCE and len(found["search"].criteria) == 6
-    with pytest.raises(ReferenceAbsent):
-        LAB.write_reference(tmp_path)
-
-
-def test_without_the_reference_round_to_nearest_is_still_a_mistake(tmp_path, in_the_bundle):
-    (tmp_path / "scales.py").write_text(made.scales({"np.linspace(0.32, 1.02, 64)": "[1.0]"}))
-    outcome = LAB.examine_as_learner(tmp_path, Examiner(seed=5), only="search").outcomes[0]
-    assert (outcome.tier, outcome.points) == ("none", 0) and "relative to round to nearest is 1.000" in outcome.message
-
-
-def test_what_reaches_the_bound_is_below_round_to_nearest():
-    """So nothing that the bundle's check turns away would have had the points."""
-    for seed in range(8):
-        for question in searching.questions(np.random.default_rng(seed)):
-            assert searching.MOST * question.reference < searching.LESS_THAN_NEAREST * question.error(question.nearest())
-
-
-# Mistakes in the weights
-
-
-def turned_away(stored: dict[str, Stored]) -> str:
-    found = graph_file.parsed(graph_file._stored(_question(made.model(stored))))
-    with pytest.raises(BuildError) as caught:
-        quality.check_weights(found)
-    return str(caught.value)
-
-
-def _question(model: onnx.ModelProto) -> bytes:
-    given = network.graph()
-    return len(given).to_bytes(8, "little") + given + model.SerializeToString()
-
-
-WEIGHTS = {
-    "codes_by_outputs": (lambda codes, scales: (codes.T.reshape(codes.shape), scales), "in the order (out, in)"),
-    "both_by_outputs": (lambda codes, scales: (codes.T.reshape(codes.shape), scales.T.reshape(scales.shape)), "in the order (out, in)"),
-    "scales_by_outputs": (lambda codes, scales: (codes, scales.T.reshape(scales.shape)), "transpose them, and do not reshape them"),
-    "halves_exchanged": (lambda codes, scales: (codes.reshape(-1, 2)[:, ::-1].reshape(codes.shape), scales), "each byte are exchanged"),
-    "plus_eight": (lambda codes, scales: (codes + 8, scales), "stored plus 8"),
-    "reciprocal": (lambda codes, scales: (codes, 1 / scales), "divided by instead of multiplied"),
-    "of_another_product": (lambda codes, scales: (np.roll(codes, 1, axis=1), scales), "expected at most 0.35"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", WEIGHTS)
-def test_mistake_in_the_weights_is_named(name):
-    change, words = WEIGHTS[name]
-    said = turned_away(made.with_codes(change))
-    assert "the weight of blocks.1.up has a relative error of" in said and words in said, said
-
-
-FORMS = {
-    "zero_point": (lambda m: made.node(m, "/blocks/1/up/dequantize").input.append("blocks.1.up.codes"), "has a zero point"),
-    "other_axis": (lambda m: setattr(_attribute(m, "axis"), "i", 1), "must lie along the input of the product"),
-    "other_block": (lambda m: setattr(_attribute(m, "block_size"), "i", 48), "the block of blocks.1.up is 48, expected one of 16, 32"),
-    "unsigned": (lambda m: setattr(made.constant(m, "blocks.1.up.codes"), "data_type", TensorProto.UINT4), "unsigned (UINT4)"),
-    "scales_in_fp32": (lambda m: _scales(m, np.float32, lambda s: s), "are not FP16"),
-    "a_scale_of_zero": (lambda m: _scales(m, np.float16, lambda s: 0 * s), "is zero, negative or not finite"),
-    "a_negative_scale": (lambda m: _scales(m, np.float16, lambda s: -s), "is zero, negative or not finite"),
-    "scales_of_another_block": (lambda m: _scales(m, np.float16, lambda s: s[:1]), "expected 3 x 576 for blocks of 64"),
-    "other_operators": (lambda m: setattr(m.opset_import[0], "version", 23), "the operator set is 23, expected 24"),
-    "a_node_less": (lambda m: m.graph.node.remove(made.node(m, "/head/Cast")), "'/head/Cast' of the given graph is missing"),
-    "another_output": (lambda m: m.graph.output.pop(), "its outputs are not those of the given graph"),
-    "two_names": (lambda m: m.graph.initializer.append(made.constant(m, "cos")), "two constants have the same name"),
-}  # fmt: skip
-
-
-def _attribute(model: onnx.ModelProto, name: str) -> onnx.AttributeProto:
-    return next(one for one in made.node(model, "/blocks/1/up/dequantize").attribute if one.name == name)
-
-
-def _scales(model, dtype, change) -> None:
-    tensor = made.constant(model, "blocks.1.up.scales")
-    tensor.CopyFrom(numpy_helper.from_array(np.asarray(change(numpy_helper.to_array(tensor)), dtype), tensor.name))
-
-
-@pytest.mark.parametrize("name", FORMS)
-def test_mistake_in_the_form_of_the_graph_is_named(name):
-    change, words = FORMS[name]
-    model = made.model(made.by_hand())
-    change(model)
-    with pytest.raises(BuildError) as caught:
-        graph_file._stored(_question(model))
-    assert words in str(caught.value), caught.value
-
-
-def test_a_nan_among_codes_of_eight_bits():
-    model = made.model(made.eight())
-    tensor = made.constant(model, "blocks.0.out.codes")
-    tensor.raw_data = b"\x7f" + tensor.raw_data[1:]
-    with pytest.raises(BuildError, match="is NaN"):
-        graph_file._stored(_question(model))
-
-
-def test_what_is_written_is_what_is_read():
-    stored = made.by_hand() | {"blocks.3.out": made.int4("blocks.3.out", 192)}
-    del stored["blocks.1.out"]
-    found = graph_file.examined(graph_file.serialized(stored))
-    assert isinstance(found["blocks.1.out"], Half) and found["blocks.1.out"].bits == 16 * 192 * 192
-    for name, one in stored.items():
-        assert type(found[name]) is type(one) and found[name].bits == one.bits
-        assert np.array_equal(found[name].values(), one.values()), name
-    assert graph_file.serialized(found) == graph_file.serialized(found | stored)
-
-
-def test_the_writer_says_what_does_not_fit():
-    one = made.int4("blocks.1.up", 64)
-    for wrong, words in (
-        (Int4(one.packed, one.scales.T), "the scales of blocks.1.up have the shape"),
-        (Int4(one.codes(), one.scales), "has 110592 codes: expected uint8"),
-        (fp8(network.weights()["blocks.1.up"].T), "expected (in, out) = (192, 576)"),
-    ):
-        with pytest.raises(CourseError) as caught:
-            graph_file.serialized({"blocks.1.up": wrong})
-        assert words in str(caught.value)
-    with pytest.raises(CourseError, match=r"no product 'up'"):
-        graph_file.serialized({"up": one})
-
-
-# Size and loss
-
-
-@cache
-def of(kind: str) -> dict[str, Stored]:
-    return {
-        "uniform": lambda: made.uniform(64),
-        "eight": made.eight,
-        "by_hand": made.by_hand,
-        "first": made.first_block_in_eight,
-        "half": dict,
-    }[kind]()
+    assert all(one.hint and "still empty" in one.message for one in found.outcomes), [one.message for one in found.outcomes]
 
 
 @pytest.mark.parametrize(
-    ("kind", "tier", "words"),
+    "change",
     [
-        ("by_hand", "full", "Every criterion is met"),
-        ("first", "partial", "bits per weight is 5.37, all points need at most 5.3"),
-        ("uniform", "none", "lost bits per byte on secret text is 0.0"),
-        ("eight", "none", "bits per weight is 8.00, half of the points need at most 6.5"),
-        ("half", "none", "bits per weight is 16.00"),
+        {'"output_format": "fx"': '"output_format": "graph_module"'},
+        {'"ir": "dynamo",': '"ir": "dynamo", "optimization_level": 3, "refit": True, "use_python_runtime": True,'},
+        {'"ir": "dynamo",': '"ir": "dynamo", "torch_executed_ops": [],'},
+        {'"ir": "dynamo",': '"ir": "dynamo", "workspace_size": 1 << 30, "num_avg_timing_iters": 4, "dla_sram_size": 0,'},
     ],
 )
-def test_size_has_tiers(kind, tier, words, tmp_path, in_process):
-    graph_file.write(of(kind), tmp_path / graph_file.MODEL)
-    outcome = examined(tmp_path, "size")
-    assert outcome.tier == tier and words in outcome.message, outcome.message
-    assert bool(outcome.hint) == (tier != "full")
+def test_settings_that_keep_their_points(change, tmp_path):
+    (tmp_path / "service.py").write_text(made.changed("service.py", change))
+    assert examined(tmp_path, "service").tier == "full"
 
 
-def test_above_the_budget_nothing_is_compiled(tmp_path, in_process, monkeypatch):
-    monkeypatch.setattr(plans, "compiled", lambda *_: pytest.fail("it was compiled"))
-    graph_file.write(of("uniform"), tmp_path / graph_file.MODEL)
-    outcome = examined(tmp_path, "plan")
-    assert outcome.tier == "none" and "above the budget, so it is not compiled" in outcome.message
+# The model of 2.2.0 against what the release did on a GPU
+
+RELU = {"torch.ops.aten.relu.default"}
+SETTINGS = {
+    "island": {},
+    "island, min_block_size=1": {"min_block_size": 1},
+    "island, min_block_size=8": {"min_block_size": 8},
+    "island, min_block_size=100": {"min_block_size": 100},
+    "island, require_full_compilation=True": {"require_full_compilation": True},
+    "island, torch_executed_ops relu": {"torch_executed_ops": RELU},
+    "island, torch_executed_ops relu, min_block_size=1": {"torch_executed_ops": RELU, "min_block_size": 1},
+    "classifier": {},
+    "classifier with a median": {},
+    "classifier with a median, min_block_size=20": {"min_block_size": 20},
+    "classifier, torch_executed_ops relu": {"torch_executed_ops": RELU},
+    "classifier, torch_executed_ops relu, min_block_size=1": {"torch_executed_ops": RELU, "min_block_size": 1},
+    "classifier, torch_executed_ops aten::relu": {"torch_executed_ops": {"aten::relu"}},
+}
 
 
-def test_points_are_lost_only_above_the_interval():
-    assert quality.within_budget(Lost(1.02 * BUDGET, 0.05 * BUDGET))
-    assert not quality.within_budget(Lost(1.1 * BUDGET, 0.05 * BUDGET))
-    for windows in (
-        1,
-        3,
-        20,
-    ):  # of 64, in which a decoder loses four bits, and none in the others: the interval reaches below zero
-        assert not quality.within_budget(Lost(4 * windows / 64, 1.96 * 4 * (windows / 64 * (1 - windows / 64)) ** 0.5 / 8))
+def _network(case: str) -> tuple[torch.nn.Module, torch.Tensor]:
+    if case.startswith("island"):
+        return Island(), torch.rand(4, 3, 16, 16)
+    small = classifier("small")
+    return Centered(small) if "median" in case else small, torch.rand(8, 1, 32, 32)
 
 
-def test_the_given_decoder_loses_nothing_and_every_other_one_does():
-    meter = Meter(seed=None, windows=4)
-    assert abs(meter.lost({}).mean) < 1e-9
-    better = {"blocks.3.up": 1.02 * network.weights()["blocks.3.up"]}
-    assert meter.lost(better).mean > 0
-    assert abs(meter.lost({}).mean) < 1e-9  # the weights are the given ones again
-    with pytest.raises(CourseError, match="no product"):
-        meter.lost({"head": np.zeros((1, 1))})
-    with pytest.raises(CourseError, match=r"expected \(out, in\)"):
-        meter.lost({"blocks.0.qkv": np.zeros(PRODUCTS["blocks.0.qkv"])})
+@pytest.mark.parametrize("case", SETTINGS)
+def test_the_segments_are_those_that_were_recorded_on_a_gpu(case):
+    found = compiled(*_network(case), **SETTINGS[case])
+    blocks = recorded_partition(H200, case).blocks
+    assert [(one.in_tensorrt, one.operators) for one in found.segments] == [(one.in_tensorrt, one.operators) for one in blocks]
 
 
-def test_the_planted_channels_change_nothing():
-    import torch
+def test_every_recorded_partition_is_compared_but_that_of_the_other_partitioner():
+    cases = {row["case"] for row in H200.section("partition")}
+    assert cases - set(SETTINGS) == {"island, use_fast_partitioner=False"}
 
-    from course_lib.models import decoder
 
-    tokens = torch.from_numpy(Meter(seed=2, windows=2).tokens)
+STYLES = ("fused qkv, unbind", "fused qkv, chunk", "three projections", "fused qkv, written out")
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_the_attention_is_wrong_in_the_form_that_was_wrong_on_a_gpu(style):
+    row = H200.case("attention", f"{style}; all kernels")
+    torch.manual_seed(0)
+    module, x = Attention(style).eval(), torch.randn(2, 32, 256)
+    found = compiled(module, x)
     with torch.inference_mode():
-        assert torch.allclose(network.model()(tokens), decoder()(tokens), atol=1e-4)
+        errors = {order: float((found(x)[0] - module(x, places)).norm() / module(x, places).norm()) for order, places in
+                  (("query, key, value", (0, 1, 2)), ("value, key, query", (2, 1, 0)))}  # fmt: skip
+    for order, error in errors.items():
+        assert (error < 1e-4) == (row["errors"][order] < 1e-4)
+    want = [(one["runs_in"] == "TensorRT", sorted(map(_short, one["operators"]))) for one in row["blocks"]]
+    assert [(one.in_tensorrt, sorted(one.operators)) for one in found.segments] == want
 
 
-def test_loss_in_onnx_runtime_is_that_of_pytorch(in_process, monkeypatch):
-    monkeypatch.setattr(quality, "WINDOWS", 8)
-    by_graph = quality.lost(of("by_hand"), 7, None)
-    by_torch = Meter(7, 8).lost({name: one.values().T for name, one in of("by_hand").items()})
-    assert by_graph.mean == pytest.approx(by_torch.mean, rel=0.05)
+def test_the_encoder_has_the_operators_that_were_recorded():
+    row = H200.case("attention", "the course's encoder")
+    found = compiled(encoder(), torch.rand(8, 32, 32))
+    assert found.attentions() == [release.RIGHT] * 4
+    (segment,), (block,) = found.segments, row["blocks"]
+    assert segment.in_tensorrt and sorted(segment.operators) == sorted(map(_short, block["operators"]))
 
 
-# The layer table
+def _short(name: str) -> str:
+    return release.ATTENTION if release.ATTENTION in name else name
 
 
-def test_the_compiler_reads_weights_as_they_are_stored():
-    found = plans.compiled(of("by_hand"), Examiner())
-    assert found.as_stored == tuple(sorted(PRODUCTS)) and not found.expanding
-    assert found.bits == pytest.approx(quality.bits_per_weight(of("by_hand")), rel=1e-3)
+def test_the_given_model_has_seven_segments_and_a_wrong_attention():
+    given, rows = network.reader(), network.inputs(np.random.default_rng(1))
+    found = compiled(given, rows)
+    assert len(found.segments) == 7 and found.engines == 4 and found.attentions() == [release.EXCHANGED]
+    assert [name for name, _ in found.in_pytorch()] == ["aten.cumprod.default", "aten.median.dim", "aten.max.dim"]
+    with torch.inference_mode():
+        right = given(rows)
+    assert torch.allclose(found.values(rows, eager=True)["output"], right, atol=1e-5)
+    assert float((found(rows)[0] - right).abs().max() / right.abs().max()) > 0.1
 
 
-def test_mistake_a_row_in_one_block(tmp_path, in_process):
-    rows = {name: made.int4(name, 192) for name in PRODUCTS if name.startswith("blocks.3") and not name.endswith("down")}
-    graph_file.write(of("by_hand") | rows, tmp_path / graph_file.MODEL)
-    outcome = examined(tmp_path, "plan")
-    assert (outcome.tier, outcome.points) == ("partial", 1.0), outcome.message
-    assert "Expanded by another kernel in each call: blocks.3.out, blocks.3.qkv, blocks.3.up." in outcome.message
-    assert "Which block do these products have" in outcome.hint
+def test_the_table_has_each_converter_of_the_running_release():
+    listed = {name for name in H200.case("versions", "installed")["converters"] if name.startswith(("aten", "prims"))}
+    assert listed | {"operator.getitem"} == release.converters()
 
 
-def test_a_table_is_read_kernel_by_kernel():
-    def kernel(name: str, dtype: str, inputs: bool = True, part: str = "/MatMul") -> Layer:
-        rows, columns = PRODUCTS[name]
-        path = f"/{name.replace('.', '/')}"
-        read = (LayerTensor("x", (1, -1, rows), "Half"),) if inputs else ()
-        return Layer("k", "gemm", read, (LayerTensor("w", (1, rows, columns), dtype),), onnx_nodes=(f"{path}{part}",))
-
-    names = list(PRODUCTS)
-    stored = of("by_hand")
-    table = [kernel(name, "Int4" if isinstance(stored[name], Int4) else "FP8") for name in names]
-    assert len(Kernels.of(LayerTable(tuple(table)), stored).as_stored) == 16
-    wider = [kernel(names[0], "Half"), *table[1:]]  # a constant that was expanded while building
-    found = Kernels.of(LayerTable(tuple(wider)), stored)
-    assert names[0] not in found.as_stored and len(found.as_stored) == 15
-    beside = [*table, kernel(names[0], "FP8", inputs=False, part="/dequantize")]
-    found = Kernels.of(LayerTable(tuple(beside)), stored)
-    assert found.expanding == (names[0],) and names[0] not in found.as_stored
-    full, half = found.criteria(quality.FULL_BITS, quality.HALF_BITS)
-    assert not full[0].met and half[0].met
+# The judge's own answers
 
 
-def test_a_table_without_the_products_is_the_examiners_fault(monkeypatch):
-    class Empty:
-        layers = LayerTable(())
+def test_the_graph_in_the_notebook_has_fewer_engines_than_its_neighbors():
+    operators = {"a": "relu.default", "b": "cumprod.default", "c": "exp.default", "d": "cumprod.default", "e": "add.Tensor"}
+    inputs = {"a": [], "b": ["a"], "c": ["a"], "d": ["c"], "e": ["b", "d"]}
+    nodes = [{"name": name, "operator": f"aten.{operators[name]}", "inputs": inputs[name]} for name in operators]
+    asked = segmenting.Question(nodes, [], 1)
+    counts = [
+        (len(found), sum(place for place, _ in found)) for found in (segmenting._neighbors(asked), segmenting.split(asked))
+    ]
+    assert counts == [(5, 3), (3, 2)]
 
-    monkeypatch.setattr(Examiner, "build", lambda *_: Empty())
-    with pytest.raises(ExaminerFault, match="does not show which kernels"):
-        plans.compiled(of("by_hand"), Examiner())
+
+@pytest.mark.parametrize("text", [reference.SEGMENTS, made.SEGMENTS])
+def test_the_rules_of_the_task_are_those_of_pytorchs_splitter(text):
+    functions: dict[str, Any] = {}
+    exec(text, functions)
+    for seed in range(3):
+        for asked in segmenting.questions(np.random.default_rng(seed)):
+            assert segmenting._same(functions["segments"](*asked.arguments), segmenting.split(asked))
 
 
-def test_every_block_divides_some_product():
-    assert all(any(rows % block == 0 for rows, _ in PRODUCTS.values()) for block in BLOCKS)
-    assert graph_file.product_of("/blocks/0/qkv/MatMul") == "blocks.0.qkv" == graph_file.product_of("/blocks/0/qkv/dequantize")
-    assert graph_file.product_of("/head/MatMul") == "" == graph_file.product_of("/blocks/0/Add")
+def test_a_search_by_halves_stays_within_the_budget(tmp_path):
+    (tmp_path / "search.py").write_text(made.FILES["search.py"])
+    for seed in range(5):
+        assert examined(tmp_path, "search", seed).tier == "full"
+
+
+def test_one_compilation_for_each_kind_is_above_the_budget():
+    for model in searching.models(np.random.default_rng(1)):
+        assert model.budget < len(set(model.chain))
+
+
+@pytest.mark.parametrize("mistake", run_program.mistakes())
+def test_every_known_mistake_has_words_and_other_answers(mistake):
+    kind = run_program.mistakes()[mistake]
+    rows, weights = network.inputs(np.random.default_rng(2)), network.weights(np.random.default_rng(1))
+    right = run_program._answers(network.Reader, weights, rows)
+    assert run_program._error(right, run_program._answers(kind, weights, rows)) > 10 * run_program.SAME
+    assert mistake in rewriting._RESEMBLES
+
+
+# Planted mistakes: changes to the reference, words of the message, words of the hint, points
+
+
+def _unbound(after: str) -> dict[str, str]:
+    return {
+        "part.reshape(batch, rows, HEADS, -1).permute(0, 2, 1, 3)": f"part{after}",
+        "qkv.chunk(3, dim=2)": "qkv.reshape(batch, rows, 3, HEADS, -1).permute(2, 0, 3, 1, 4).unbind(0)",
+    }
+
+
+MISTAKES = {
+    "segments.py": {
+        "by_place": (
+            {
+                'if inside[node["name"]] == place and done': 'if inside[node["name"]] != place:\n                break\n            if done'
+            },
+            "runs of neighbors in the list",
+            "all its inputs already",
+            0,
+        ),
+        "at_most": ({"len(run) >= min_block_size": "len(run) > min_block_size"}, "exactly min_block_size", "smallest size", 0),
+        "not_joined": (
+            {"if found and not place and not found[-1][0]:": "if False:"},
+            "follow each other",
+            "small segment",
+            1.5,
+        ),
+        "starts_inside": (
+            {'place = all(inside[node["name"]] for node in nodes if not node["inputs"])': "place = True"},
+            "Your first segment is in TensorRT",
+            "read no other node",
+            0,
+        ),
+        "any_form": (
+            {
+                """f"torch.ops.{node['operator']}" in in_pytorch""": """node['operator'].rpartition(".")[0] + "." in str(
+            in_pytorch
+        ).replace("::", ".").replace("'", ".")"""
+            },
+            "another form than torch.ops.NAME",
+            "not written in full",
+            1.5,
+        ),
+        "without_overload": (
+            {
+                """kept = f"torch.ops.{node['operator']}" in in_pytorch
+        inside""": """full = f"torch.ops.{node['operator']}"
+        kept = full in in_pytorch or full.rpartition(".")[0] in in_pytorch
+        inside"""
+            },
+            "Names without an overload",
+            "ends in its overload",
+            1.5,
+        ),
+        "an_empty_segment": ({"return found\n\n\ndef": "return [*found, (True, [])]\n\n\ndef"}, "one is empty", "available", 0),
+        "upside_down": (
+            {"place = not place\n    found": "place = not place\n    runs.reverse()\n    found"},
+            "must be in segment",
+            "available",
+            0,
+        ),
+        "reasons": ({'= "kept"': '= "no converter"'}, "The reason of node_", "one reason only", 1.5),
+        "kept_first": (
+            {
+                """if node["operator"] not in converters:
+            said[node["name"]] = "no converter"
+        elif f"torch.ops.{node['operator']}" in in_pytorch:
+            said[node["name"]] = "kept\"""": """if f"torch.ops.{node['operator']}" in in_pytorch:
+            said[node["name"]] = "kept"
+        elif node["operator"] not in converters:
+            said[node["name"]] = "no converter\""""
+            },
+            "is 'kept', expected 'no converter'",
+            "one reason only",
+            1.5,
+        ),
+        "reasons_of_all": ({'if node["name"] not in outside:': "if False:"}, "expected None", "Only nodes in PyTorch", 1.5),
+        "a_name_is_missing": ({"return found\n\n\ndef": "return found[1:]\n\n\ndef"}, "each node once", "the same answer", 0),
+        "an_error": ({"list(waiting)": "liste(waiting)"}, "NameError", "the same answer", 0),
+        "numbers": ({"found.append((place, run))": "found.append((int(place), run))"}, "True or False", "the same answer", 0),
+    },
+    "model.py": {
+        "upper_middle": ({"(ROWS - 1) // 2": "ROWS // 2"}, "one row too high", "lower one", 0),
+        "mean_of_middles": (
+            {"values[:, (ROWS - 1) // 2].unsqueeze(1)": "values[:, 15:17].mean(1, keepdim=True)"},
+            "the mean of two rows",
+            "lower one",
+            0,
+        ),
+        "summed": (
+            {"torch.exp(torch.cumsum(torch.log(gates), dim=1))": "torch.cumsum(gates, dim=1)"},
+            "added up",
+            "and back",
+            0,
+        ),
+        "cumprod": (
+            {"torch.exp(torch.cumsum(torch.log(gates), dim=1))": "torch.cumprod(gates, dim=1)"},
+            "aten.cumprod.default (no converter)",
+            "into a sum",
+            1.5,
+        ),
+        "max_with_rows": (
+            {"return torch.cat([x.amax(dim=1), x.argmax(dim=1)": "a, b = x.max(dim=1)\n        return torch.cat([a, b"},
+            "aten.max.dim (arguments that its converter rejects)",
+            "gives values only",
+            1.5,
+        ),
+        "two_borders": (
+            {
+                "torch.exp(torch.cumsum(torch.log(gates), dim=1))": "torch.cumprod(gates, dim=1)",
+                "x.sort(dim=1).values[:, (ROWS - 1) // 2].unsqueeze(1)": "x.median(dim=1, keepdim=True).values",
+            },
+            "aten.median.dim (no converter)",
+            "into a sum",
+            0,
+        ),
+        "unbind": (
+            {
+                "part.reshape(batch, rows, HEADS, -1).permute(0, 2, 1, 3)": "part",
+                "qkv.chunk(3, dim=2)": "qkv.reshape(batch, rows, 3, HEADS, -1).permute(2, 0, 3, 1, 4).unbind(0)",
+            },
+            "it exchanges query and value",
+            "first to differ",
+            0,
+        ),
+        "select": (
+            {
+                "part.reshape(batch, rows, HEADS, -1).permute(0, 2, 1, 3)": "part",
+                "part in qkv.chunk(3, dim=2)": "part in (qkv.reshape(8, 32, 3, 4, 12).permute(2, 0, 3, 1, 4)[i] for i in (0, 1, 2))",
+            },
+            "never recorded",
+            "attention written out",
+            0,
+        ),
+        "unbind_and_nothing": (_unbound(".permute(0, 1, 2, 3)"), "never recorded", "with permute", 0),
+        "unbind_and_back": (_unbound(".permute(0, 2, 1, 3).transpose(1, 2)"), "never recorded", "with permute", 0),
+        "unbind_of_another_axis": (
+            {
+                "part.reshape(batch, rows, HEADS, -1).permute": "part.permute",
+                "qkv.chunk(3, dim=2)": "qkv.reshape(batch, rows, 3, HEADS, -1).unbind(2)",
+            },
+            "never recorded",
+            "with permute",
+            0,
+        ),
+        "not_divided": ({" / ROWS": ""}, "not divided by 32", "Read `summary` again", 0),
+        "another_weight": (
+            {"nn.Linear(WIDTH, 10)": "nn.Linear(WIDTH, 11)"},
+            "'head.weight' with the shape [11, 48]",
+            "Correct it",
+            0,
+        ),
+        "one_more_weight": (
+            {"self.head =": "self.more = nn.Linear(2, 2)\n        self.head ="},
+            "'more.weight' with the shape [2, 2], expected None",
+            "Correct it",
+            0,
+        ),
+        "a_branch": (
+            {"x = torch.relu(self.embed(rows))": "x = self.embed(rows)\n        if x.mean() > 0: x = x + 1"},
+            "cannot be exported",
+            "Correct it",
+            0,
+        ),
+        "a_tuple": ({"return self.head(": "return 1, self.head("}, "must return one tensor", "Correct it", 0),
+        "another_shape": ({"return self.head(": "return self.norm1("}, "expected logits of shape (8, 10)", "Correct it", 0),
+        "one_stub": (
+            {"return torch.exp(": "raise NotImplementedError\n        return torch.exp("},
+            "A method of Rewritten is still empty",
+            "Write its body",
+            0,
+        ),
+        "renamed": ({"class Rewritten": "class Better"}, "defines no class Rewritten", "Correct it", 0),
+        "random": (
+            {"x = torch.relu(self.embed(rows))": "x = torch.relu(self.embed(rows + torch.rand(1)))"},
+            "does not run",
+            "Correct it",
+            0,
+        ),
+    },
+    "search.py": {
+        "short_names": ({'f"torch.ops.{kind}"': "kind"}, "ignored the names", "form that it reads", 0),
+        "default_size": ({"error(kept, 1)": "error(kept)"}, "min_block_size above 1", "proves nothing", None),
+        "no_nan": ({"isnan(engine) or ": ""}, "not found", "NaN", 1),
+        "absolute": ({"engine > 10 * eager": "engine > 0.01"}, "not found", "in the same type", 0),
+        "too_lax": ({"engine > 10 * eager": "engine > 70 * eager"}, "not found", "in the same type", 0),
+        "too_strict": ({"engine > 10 * eager": "engine > eager"}, "follows errors that are rounding", "a few times as much", 0),
+        "only_one": ({"+ (among(second) if wrong(second) else [])": ""}, "in a model with 2", "the other one", 1),
+        "one_by_one": (
+            {"return among(kinds) if wrong(kinds) else []": "return [kind for kind in kinds if wrong([kind])]"},
+            "more compilations than the budget",
+            "half of the suspects",
+            0,
+        ),
+        "full_names": (
+            {"return suspects": 'return ["torch.ops." + kind for kind in suspects]'},
+            "a list of the given kinds",
+            "Call it in the notebook",
+            0,
+        ),
+    },
+    "service.py": {
+        "later_keyword": (
+            {'"ir": "dynamo",': '"ir": "dynamo", "immutable_weights": False,'},
+            "ignores the keyword 'immutable_weights'",
+            "keywords.table()",
+            0,
+        ),
+        "ignored_keyword": (
+            {'"ir": "dynamo",': '"ir": "dynamo", "require_full_compilation": True,'},
+            "'require_full_compilation'",
+            "keywords.table()",
+            0,
+        ),
+        "no_name": ({'"name": "rows",': ""}, "has the name 'None', expected 'rows'", "parameter", 0),
+        "exchanged_sizes": ({"(best, 32, 32)": "(most, 32, 32)"}, "opt_shape is", "Only the batch", 0),
+        "tf32": ({'"disable_tf32": True,': ""}, "TF32 is on", "with and without TF32", 0),
+        "small": ({'"min_block_size": 1,': ""}, "4 operators stay in PyTorch", "How many operators", 0),
+        "exported": ({'"output_format": "fx",': ""}, "output_format is 'None'", "graph module", 0),
+        "kept_in_pytorch": (
+            {'"ir": "dynamo",': '"ir": "dynamo", "torch_executed_ops": ["torch.ops.aten.relu.default"],'},
+            "expected none: all 4 operators",
+            "out of TensorRT",
+            0,
+        ),
+        "a_level_in_words": (
+            {'"ir": "dynamo",': '"ir": "dynamo", "optimization_level": "high",'},
+            "optimization_level is 'high'",
+            "which values",
+            0,
+        ),
+        "a_level_too_high": (
+            {'"ir": "dynamo",': '"ir": "dynamo", "optimization_level": 6,'},
+            "expected an integer from 0 to 5",
+            "values",
+            0,
+        ),
+        "a_byte_of_workspace": (
+            {'"ir": "dynamo",': '"ir": "dynamo", "workspace_size": 1,'},
+            "workspace_size is '1', expected 0, or",
+            "which values",
+            0,
+        ),
+        "no_timing": (
+            {'"ir": "dynamo",': '"ir": "dynamo", "num_avg_timing_iters": 0,'},
+            "expected an integer from 1",
+            "which values",
+            0,
+        ),
+        "bytes_in_no_format": (
+            {'"name": "rows",': '"name": "rows", "dtype": "int8", "format": "no such format",'},
+            "the keyword 'dtype'",
+            "requirement 3",
+            0,
+        ),
+        "a_shape_beside_the_range": (
+            {'"name": "rows",': '"name": "rows", "shape": (1, 2, 3),'},
+            "the keyword 'shape'",
+            "requirement 3",
+            0,
+        ),
+        "a_domain_in_words": (
+            {'"name": "rows",': '"name": "rows", "tensor_domain": "all",'},
+            "the keyword 'tensor_domain'",
+            "requirement 3",
+            0,
+        ),
+        "a_switch_in_words": ({'"ir": "dynamo",': '"ir": "dynamo", "refit": "yes",'}, "refit is 'yes'", "which values", 0),
+        "a_type_in_words": (
+            {'"ir": "dynamo",': '"ir": "dynamo", "enabled_precisions": {"half"},'},
+            "objects of torch",
+            "which values",
+            0,
+        ),
+        "another_error": (
+            {'raise RuntimeError(f"not one engine: {names}")': 'raise ValueError("no RuntimeError here")'},
+            "expected RuntimeError",
+            "itself",
+            0,
+        ),
+        "an_error_of_its_own": (
+            {
+                'raise RuntimeError(f"not one engine: {names}")': """class Divided(RuntimeError): pass
+        raise Divided("RuntimeError")"""
+            },
+            "expected RuntimeError",
+            "itself",
+            0,
+        ),
+        "empty_check": (
+            {"if len(names) != 1 or": "raise NotImplementedError\n    if"},
+            "check is still empty",
+            "Write its body",
+            0,
+        ),
+        "no_engine": ({"len(names) != 1 or not": "names and not"}, "check accepts", "runs in PyTorch", 0),
+        "nothing_there": (
+            {'len(names) != 1 or not names[0].startswith("_run_on_acc")': 'any("gpu" in name for name in names)'},
+            "check accepts a module with the segments (none)",
+            "no segment at all",
+            0,
+        ),
+        "too_large": (
+            {"for first in range(0, len(images), most)": "for first in range(0, 1)", "images[first : first + most]": "images"},
+            "went to an engine for",
+            "Divide or fill up",
+            1,
+        ),
+        "too_small": ({"max(0, least - len(part))": "0"}, "went to an engine for", "Divide or fill up", 1),
+        "filled_rows": ({"[: len(part)])": ")"}, "returned the shape", "only fill up", 1),
+        "one_by_one": (
+            {"len(images), most)": "len(images), least)", "first + most]": "first + least]"},
+            "are needed",
+            "as many images",
+            1,
+        ),
+        "the_tuple": ({"run(filled.tolist())[0]": "run(filled.tolist())"}, "returned the shape", "a tuple", 1),
+    },
+}
+TASKS = {"segments.py": "segments", "model.py": "model", "search.py": "search", "service.py": "service"}
+
+
+@pytest.mark.parametrize(("file", "name"), [(file, name) for file, several in MISTAKES.items() for name in several])
+def test_mistake_is_named(file, name, tmp_path, monkeypatch):
+    if file == "model.py":
+        run_in_process(monkeypatch)
+    changes, words, hint, points = MISTAKES[file][name]
+    (tmp_path / file).write_text(made.changed(file, changes))
+    outcome = examined(tmp_path, TASKS[file])
+    assert words in outcome.message and hint in outcome.hint, (outcome.message, outcome.hint)
+    assert outcome.points == points if points is not None else outcome.tier != "full"
 
 
 # Cheats
 
 
-@pytest.mark.parametrize(("cheat", "words"), made.CHEATS, ids=lambda one: getattr(one, "__name__", ""))
-def test_cheat_in_the_graph_is_blocked(cheat, words, tmp_path, in_process):
-    model = made.model(of("by_hand"))
-    cheat(model)
-    (tmp_path / graph_file.MODEL).write_bytes(model.SerializeToString())
-    outcome = examined(tmp_path, "size")
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        (made.STORES_ANSWERS, "already in PyTorch"),
+        (made.FORGES_ITS_GRAPH, "which the grader does not run"),
+        (made.TWO_MISTAKES, "right only with the mistake of 2.2.0"),
+    ],
+)
+def test_a_module_that_cheats(source, words, tmp_path):
+    (tmp_path / "model.py").write_text(source)
+    outcome = examined(tmp_path, "model")
+    assert outcome.points == 0 and words in outcome.message
+
+
+@pytest.mark.parametrize("counts", [(0, 1, 1, 1, 2, 2), (1, 0, 1, 2, 1, 2), (2, 2, 1, 1, 1, 0)])
+def test_the_number_of_a_call_does_not_say_how_many_kinds_are_wrong(counts, tmp_path):
+    (tmp_path / "search.py").write_text(made.KNOWS_THE_COUNTS.replace("COUNTS", str(counts)))
+    assert [examined(tmp_path, "search", seed).points for seed in range(3)] == [0, 0, 0]
+
+
+@pytest.mark.parametrize("name", ["CHECKS_BY_NUMBER", "CHECKS_BY_TURNS", "SETS_ONCE", "ANSWERS_SOME_SIZES"])
+def test_a_service_that_counts_its_calls(name, tmp_path):
+    added, words, points = getattr(made, name)
+    (tmp_path / "service.py").write_text(reference.SERVICE + added)
+    outcome = examined(tmp_path, "service")
+    assert outcome.points == points and words in outcome.message, outcome.message
+
+
+def test_nothing_of_the_models_is_in_the_learners_process(tmp_path):
+    (tmp_path / "search.py").write_text(made.LOOKS_AROUND)
+    assert examined(tmp_path, "search").points == 0
+
+
+def test_the_reference_cannot_be_imported(tmp_path):
+    (tmp_path / "segments.py").write_text(made.TAKES_THE_REFERENCE)
+    outcome = examined(tmp_path, "segments")
+    assert outcome.points == 0 and "may import numpy and Python's own modules" in outcome.message
+
+
+@pytest.mark.parametrize(
+    ("file", "function"),
+    [
+        ("segments.py", "segments"),
+        ("segments.py", "reasons"),
+        ("search.py", "find_wrong"),
+        ("service.py", "settings"),
+        ("service.py", "check"),
+        ("service.py", "answer"),
+    ],
+)
+@pytest.mark.parametrize(
+    "value",
+    ["None", "float('nan')", "[]", "{}", "[[1]]", "1e400", "'x' * 1000", "{'a': float('inf')}", "[(True, [[]])]", "object()"],
+)
+def test_any_answer_gets_a_verdict(file, function, value, tmp_path):
+    (tmp_path / file).write_text(made.FILES[file] + f"\n\ndef {function}(*_):\n    return {value}\n")
+    outcome = examined(tmp_path, TASKS[file])
+    assert outcome.tier in ("none", "partial") and outcome.message.isprintable()
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("while True: pass", "did not finish within"),
+        ("import os; os._exit(0)", "its process ended without an answer"),
+        ("import sys; sys.exit('no')", "SystemExit no"),
+        ("[error([], 1) for _ in kinds]", "more compilations than the budget"),
+        ("error('aten', 1)", "expected a list of names"),
+        ("error([], 'x')", "expected a list of names"),
+        ("error([], True)", "expected a list of names"),
+        ("return ['x' * (1 << 22)]", "more than 1,048,576 bytes"),
+    ],
+)
+def test_what_a_function_may_do_to_its_judge(body, words, tmp_path, monkeypatch):
+    monkeypatch.setattr("course_lib.labs.framework.guest.TIME_LIMIT_S", 2.0 if "pass" in body else 30.0)
+    (tmp_path / "search.py").write_text(f"def find_wrong(kinds, error, budget):\n    {body}\n")
+    outcome = examined(tmp_path, "search")
     assert outcome.points == 0 and words in outcome.message, outcome.message
 
 
-def test_cheat_other_weights_behind_codes(in_process, tmp_path):
-    """A network that was trained for something else has codes and scales of the right form, and no points."""
-    rng = np.random.default_rng(0)
-    stored = {}
-    for name, (rows, columns) in PRODUCTS.items():
-        codes = rng.integers(-7, 8, (rows, columns)).astype(np.int8)
-        stored[name] = Int4(pack(codes), np.full((rows // 64, columns), 0.01, np.float16))
-    graph_file.write(stored, tmp_path / graph_file.MODEL)
-    outcome = examined(tmp_path, "size")
-    assert outcome.points == 0 and "the weight of blocks.0.qkv has a relative error of" in outcome.message
-
-
-def test_cheat_weights_that_were_trained_on_the_held_out_text_lose(in_process):
-    """Weights within the allowed error that are not the given ones can only be worse on text that the given ones write."""
-    rng = np.random.default_rng(1)
-    moved = {}
-    for name, one in of("eight").items():
-        values = one.values().T
-        moved[name] = fp8(values + rng.normal(0, 0.1 * values.std(), values.shape).astype(np.float32))
-    quality.check_weights(moved)
-    assert not quality.within_budget(quality.lost(moved, 3, None))
-
-
-SPY = """
-import sys
-
-def search(weight, block, importance):
-    frame, found = sys._getframe(), []
-    while frame:
-        for values in (frame.f_locals, frame.f_globals):
-            found += [one for key, one in list(values.items()) if key in ("reference", "truth", "expected", "search_of_the_course")]
-        frame = frame.f_back
-    sys.meta_path[:] = [finder for finder in sys.meta_path if type(finder).__name__ != "OnlyPackages"]
-    from course_lib.labs.lab11_four_bits.reference.scales import search as theirs
-    return theirs(weight, block, importance)
-"""
-
-
-@needs_sandbox  # which alone hides the course
-def test_cheat_a_search_that_takes_the_references(tmp_path):
-    (tmp_path / "scales.py").write_text(SPY)
-    verdict = judge(LAB, tmp_path)
-    outcome = next(one for one in verdict.outcomes if one.task.id == "search")
-    assert outcome.tier == "none" and "No module named 'course_lib'" in outcome.message, outcome.message
-
-
-def test_cheat_an_answer_that_is_not_an_array(tmp_path):
-    (tmp_path / "scales.py").write_text(
-        "class Equal:\n    def __eq__(self, other): return True\ndef search(weight, block, importance): return [Equal()]\n"
-    )
-    outcome = examined(tmp_path, "search")
-    assert outcome.tier == "none" and "not an array of numbers" in outcome.message
-
-
 @pytest.mark.parametrize(
-    "answer",
-    [b"", b"[]", b"{}", b'{"search": 1}', b'{"search": [1]}', b'{"search": [{"dtype": "O", "shape": [1], "data": ""}]}',
-     b'{"search": [{"dtype": "1)", "shape": [1], "data": ""}]}',
-     b'{"search": [{"dtype": "<f4", "shape": [-1], "data": ""}]}', b'{"search": [{"dtype": "<f4", "shape": [9999999999], "data": "AA=="}]}',
-     b"[" * 5000],
-)  # fmt: skip
-def test_a_hostile_process_is_read_in_one_line(answer):
-    try:
-        assert "search" not in functions.parsed(answer, {"search": 1})
-    except EngineError as error:
-        assert str(error).isprintable()
-
-
-@pytest.mark.parametrize(
-    "answer", [b"", b"{}\n", b"[]\n", b'{"blocks.0.qkv": ["INT4", 64]}\n', b'{"blocks.0.qkv": 1}\n' + bytes(range(128, 192))]
+    ("line", "words"),
+    [
+        ("while True: pass", "no answer within 5 s"),
+        ("import os; os._exit(0)", "ended without an answer"),
+        ("raise SystemExit('no')", "SystemExit no"),
+        ("self.big = torch.rand(1 << 20); return self.big.sum() * rows", "does not run"),
+        ("return torch.full((8, 10), float('nan')) + rows.sum()", "already in PyTorch"),
+        ("return 1e38 * rows[:, 0, :10].exp() ** 80", "already in PyTorch"),
+        ("return rows[:, 0, :10].argmax(1)", "expected logits of shape (8, 10)"),
+    ],
 )
-def test_a_hostile_reader_of_graphs_is_read_in_one_line(answer):
-    with pytest.raises(EngineError, match="invalid answer"):
-        graph_file.parsed(answer)
+def test_what_a_module_may_do_to_its_judge(line, words, tmp_path, monkeypatch):
+    monkeypatch.setattr(rewriting, "TIME_LIMIT_S", 5.0 if "True" in line else 60.0)
+    (tmp_path / "model.py").write_text(made.changed("model.py", {"x = torch.relu(self.embed(rows))": line}))
+    outcome = examined(tmp_path, "model")
+    assert outcome.points == 0 and words in outcome.message, outcome.message
 
 
-@pytest.mark.parametrize(
-    "change",
-    [hostile.weights_in_a_file_elsewhere, hostile.weights_larger_than_any_memory, hostile.a_name_of_two_lines],
-    ids=lambda change: change.__name__,
-)
-def test_hostile_graphs_are_turned_away_in_one_line(tmp_path, change):
-    (tmp_path / graph_file.MODEL).write_bytes(hostile.changed(made.model(of("by_hand")), change).SerializeToString())
-    outcome = examined(tmp_path, "size")
-    assert outcome.points == 0 and outcome.message.isprintable() and outcome.hint
+def _node(operator: str, *args: object, **kwargs: object) -> list[dict[str, object]]:
+    given = {"name": "x", "kind": "input"}
+    called = {"name": "y", "kind": "call", "operator": operator, "args": list(args), "kwargs": kwargs}
+    return [given, called, {"name": "out", "kind": "output", "args": [{"node": "y"}]}]
 
 
-def test_a_file_that_is_not_a_graph(tmp_path):
-    (tmp_path / graph_file.MODEL).write_bytes(b"a text")
-    outcome = examined(tmp_path, "size")
-    assert outcome.points == 0 and "not an ONNX model" in outcome.message
+X = {"node": "x"}
+HOSTILE = {
+    "a file": _node("aten.from_file.default", "/etc/hostname"),
+    "in place": _node("aten.relu_.default", X),
+    "random": _node("aten.bernoulli.default", X),
+    "another package": _node("os.system.default", "ls"),
+    "dunder": _node("aten.__class__.default", X),
+    "no operator": _node("aten", X),
+    "unknown node": _node("aten.relu.default", {"node": "z"}),
+    "wrong types": _node("aten.relu.default", "x"),
+    "a deep list": _node("aten.relu.default", json.loads("[" * 50 + "]" * 50)),
+    "a strange type": _node("aten._to_copy.default", X, dtype={"dtype": "load"}),
+    "too large": _node("aten.full.default", [1 << 40, 1 << 20], 0),
+    "no nodes": [],
+    "no kind": [{"name": "x"}],
+    "another kind": [{"name": "x", "kind": "_init__"}],
+    "two inputs": [{"name": "x", "kind": "input"}, {"name": "y", "kind": "input"}],
+    "an unknown weight": [{"name": "x", "kind": "weight", "key": "secret"}],
+    "a constant without data": [{"name": "x", "kind": "constant", "value": {}}],
+    "a number as output": [{"name": "out", "kind": "output", "args": [1]}],
+}
 
 
-def test_a_decoder_that_does_not_run_is_its_owners(tmp_path, in_process, monkeypatch):
-    monkeypatch.setattr(quality, "run_isolated", lambda *_, **__: b"short")
-    graph_file.write(of("by_hand"), tmp_path / graph_file.MODEL)
-    outcome = examined(tmp_path, "size")
-    assert outcome.tier == "none" and "invalid answer" in outcome.message
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_graph_is_rejected(name):
+    with pytest.raises(EngineError):
+        program.built(HOSTILE[name], {}, torch.ones(2, 3))
 
 
-# Figures
+def test_answers_of_another_form_are_rejected():
+    for value in (b"[]", b"{}", b'{"Rewritten": [{}]}', b'{"Rewritten": [{"nodes": 1, "state": {}}]}', b"no"):
+        if value != b"{}":
+            with pytest.raises(EngineError):
+                rewriting.parsed(value, {"Rewritten": 1})
 
 
-def test_figures_have_names_on_their_axes():
-    drawn = figures.loss_by_product({"INT4": dict.fromkeys(PRODUCTS, 0.001)}, "All lose the same")
-    assert drawn.axes[0].get_xlabel().startswith("lost bits per byte")
-    drawn = figures.size_and_loss({"FP8": (8, Lost(0.001, 0.0001))}, "FP8 is within the budget")
-    assert drawn.axes[0].get_xlabel() == "bits per weight, with scales"
+def test_forms_of_attention_that_were_not_recorded():
+    x = torch.rand(2, 4, 8, 6)
+    for masked in ({"is_causal": True}, {"attn_mask": torch.zeros(8, 8)}):
+
+        class Masked(torch.nn.Module):
+            def forward(self, q, options=masked):
+                q = q.permute(0, 1, 2, 3) + 1
+                return torch.nn.functional.scaled_dot_product_attention(q, q, q, **options)
+
+        nodes = compiled(Masked(), x).graph.graph.nodes
+        (node,) = (one for one in nodes if release.name_of(one) == release.ATTENTION)
+        assert attention_form(node) == release.UNRECORDED
+
+
+def test_settings_without_an_engine_are_described():
+    assert serving.judged_settings([], (1, 2, 3))[0].startswith("settings returned")
+    assert serving.judged_settings({"inputs": []}, (1, 2, 3))[0] == "inputs is not a list with one dictionary"
+
+
+def test_what_the_export_rejects():
+    class Two(torch.nn.Module):
+        def forward(self, x):
+            return torch.cond(x.sum() > 0, lambda x: x + 1, lambda x: x - 1, (x,))
+
+    with pytest.raises(TypeError):
+        export_model.described(Two(), torch.ones(2), release.decomposed())
+
+
+WAYS = {
+    "constants": lambda x: x * torch.arange(48) + torch.full((48,), 2.0) + torch.ones(48) + x @ torch.eye(48) + torch.zeros(48),
+    "a mask": lambda x: torch.where(x > 0.5, x, 0.0) + x.masked_fill(x > 0.5, 1.0),
+    "a triangle": lambda x: torch.exp(torch.tril(torch.ones(32, 32)) @ torch.log(x + 1)),
+    "variance": lambda x: x / (x.std(1, keepdim=True) + x.var(dim=(1, 2), keepdim=True)),
+    "rows": lambda x: torch.cat([x[:, [3, 1]], x.sort(dim=1).values[:, :1], x.flatten(1).unflatten(1, (32, 48))], 1),
+    "functions": lambda x: torch.nn.functional.silu(x) + x.rsqrt() + x.clamp(0, 1) + x.norm(dim=1, keepdim=True) + x**3,
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_usual_operators_are_one_segment_and_keep_their_values(way):
+    class Module(torch.nn.Module):
+        def forward(self, x):
+            return WAYS[way](x)
+
+    x = torch.rand(8, 32, 48, generator=torch.Generator().manual_seed(1)) + 0.1
+    found = compiled(Module(), x, min_block_size=1)
+    assert [one.in_tensorrt for one in found.segments] == [True], found.in_pytorch()
+    assert torch.allclose(found(x)[0], WAYS[way](x), rtol=1e-4)

@@ -1,33 +1,54 @@
-"""Lab 14 against its reference, mistakes that learners make, and cheats."""
+"""Lab 14 against its reference, mistakes that learners make, and cheats for its metrics."""
 
 from __future__ import annotations
 
-import itertools
-import json
-import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from functools import partial
+import sys
+from functools import cache
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, numpy_helper
 
 from course_lib import labs
+from course_lib.engines import LayerTable
+from course_lib.engines.layers import Layer, LayerTensor
+from course_lib.errors import BuildError, CourseError, EngineError, ExaminerFault, ReferenceAbsent
+from course_lib.grading.judge.judging import judge
 from course_lib.labs import Examiner, Outcome
-from course_lib.labs.framework.guest import Failed, PathIn, started
-from course_lib.labs.lab14_tuning import figures, recorded_tables, reference
-from course_lib.labs.lab14_tuning.device import Device, problem
-from course_lib.labs.lab14_tuning.judge import cache_builds, choosing, measuring, settings
-from course_lib.recipe import Recipe
+from course_lib.labs.framework import isolation, withheld
+from course_lib.labs.framework.task import NO_REFERENCE
+from course_lib.labs.lab14_four_bits import figures, graph_file, network, plans
+from course_lib.labs.lab14_four_bits.judge import functions, packing, quality, searching
+from course_lib.labs.lab14_four_bits.lab import FourBits
+from course_lib.labs.lab14_four_bits.loss import BUDGET, Lost, Meter
+from course_lib.labs.lab14_four_bits.network import PRODUCTS
+from course_lib.labs.lab14_four_bits.plans import Kernels
+from course_lib.labs.lab14_four_bits.reference.packing import pack, unpack
+from course_lib.labs.lab14_four_bits.sandboxed import all_logits, call_functions
+from course_lib.labs.lab14_four_bits.stored import BLOCKS, Half, Int4, Stored, fp8
+from tests.grading.conftest import needs_sandbox
 from tests.labs import quick
-from tests.labs.quick import check_solved, judged_reference
+from tests.labs.quick import call_in_process, check_solved, judged_reference
+from tests.labs.submissions import hostile
 from tests.labs.submissions import lab14 as made
 from tests.labs.untouched import leave_untouched
 
 LAB = labs.find("lab14")
+assert isinstance(LAB, FourBits)
+SOLVED = {"packing": "full", "search": "full", "size": "full", "plan": "full"}
+
+
+@pytest.fixture
+def in_process(monkeypatch) -> None:
+    """Everything but the compiler in this process."""
+
+    call_in_process(monkeypatch, call_functions)
+    monkeypatch.setattr(isolation, "transformed", lambda module, question, **_: graph_file._stored(question))
+    monkeypatch.setattr(quality, "run_isolated", lambda command, asked, **_: all_logits.logits(asked).tobytes())
+    monkeypatch.setattr(quality, "WINDOWS", 16)
 
 
 def examined(folder: Path, task: str, seed: int = 3) -> Outcome:
@@ -38,14 +59,13 @@ def examined(folder: Path, task: str, seed: int = 3) -> Outcome:
 
 
 def test_the_judge_gives_the_reference_full_marks(tmp_path):
-    judged_reference(LAB, tmp_path)
+    verdict = judged_reference(LAB, tmp_path)
+    assert verdict.figures["bits_per_weight"] < quality.FULL_BITS
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_another_right_answer(seed, tmp_path):
-    LAB.write_reference(tmp_path)
-    made.another(tmp_path)
-    check_solved(LAB, LAB.examine(tmp_path, Examiner(seed=seed)))
+def test_another_right_answer(tmp_path, in_process):
+    made.other_forms(tmp_path)
+    check_solved(LAB, LAB.examine(tmp_path, Examiner(seed=5)))
 
 
 def test_the_untouched_release_has_none(tmp_path):
@@ -53,435 +73,470 @@ def test_the_untouched_release_has_none(tmp_path):
     found = LAB.examine(tmp_path, Examiner())
     assert found.points == 0
     assert all(one.hint for one in found.outcomes)
-    assert all("still empty" in one.message for one in found.outcomes[:4]), [one.message for one in found.outcomes]
-    assert "recipe.toml is missing" in found.outcomes[4].message
+    assert "still empty" in found.outcomes[0].message and "still empty" in found.outcomes[1].message
 
 
-# Planted mistakes: changes to the reference, words of the message, words of the hint, points
+# Mistakes in packing.py
 
-_TIES = "chosen = min(name for name, ms in typical.items() if ms <= limit)"
-_ROUNDS = "for _ in range(budget // len(times)):\n        for name in times:"
-_BLOCKS = "for name in times:\n        for _ in range(budget // len(times)):"
-MISTAKES = {
-    "timing.py": {
-        "once": ({"budget // len(times)": "1", "several[1:]": "several"}, "1.0 runs on average", "always too slow", 0),
-        "in_blocks": (
-            {_ROUNDS: _BLOCKS},
-            "All runs of a tactic follow each other",
-            "in each round",
-            1.5,
-        ),
-        "the_mean": (
-            {"median(several[1:])": "sum(several) / len(several)"},
-            "above the tactics' own",
-            "Drop the first ones",
-            0,
-        ),
-        "no_rule": (
-            {_TIES: "chosen = min(typical, key=typical.get)"},
-            "another build makes another one",
-            "does not depend on noise",
-            1.5,
-        ),
-        "by_the_list": (
-            {"sorted(tactics)": "tactics", "chosen = min(": "chosen = next("},
-            "another build makes another one",
-            "always the same",
-            1.5,
-        ),
-        "too_tolerant": ({"EQUAL = 0.02": "EQUAL = 0.3"}, "slower than the fastest tactic", "How large is your tolerance", 0),
-        "over_budget": (
-            {"budget // len(times)": "budget // len(times) + 1"},
-            "more runs than the budget of 150",
-            "Count your runs",
-            0,
-        ),
-        "no_time": (
-            {"return chosen, typical[chosen]": "return chosen"},
-            "expected (name of a tactic, ms)",
-            "the same error",
-            0,
-        ),
-        "unknown": ({"run(name))": "run(name.upper()))"}, "has no tactic", "the same error", 0),
-        "an_error": ({"median(several": "medium(several"}, "line 11: NameError", "the same error", 0),
-        "renamed": ({"def fastest(": "def fast("}, "defines no function fastest", "the same error", 0),
-    },
-    "choice.py": {
-        "no_limit": ({"> workspace": "> 1e9"}, "MiB of workspace, the limit is", "for each chosen tactic alone", 0),
-        "less_than_the_limit": ({"> workspace": ">= workspace"}, "needs the whole workspace", "exactly that", 0),
-        "no_reformats": ({"reformats[index - 1]": "0"}, "reformats are not counted", "What does the pair cost", 1),
-        "one_short": (
-            {"min(best.values())[1]": "min(best.values())[1][1:]"},
-            "one name for each of 7 layers",
-            "Call it in the notebook",
-            0,
-        ),
-        "least_workspace": (
-            {
-                'total = ms + tactic["ms"]': 'total = ms + tactic["ms"] + 1e6 * tactic["workspace_mib"]',
-                "total += reformats[index - 1]": "pass",
-            },
-            "the least workspace, not the least time",
-            "not for the sum",
-            0,
-        ),
-        "greedy": (
-            {"best = ways": "best = dict([min(ways.items(), key=lambda way: way[1])])"},
-            "for the layer before it alone",
-            "Keep the best way to each format",
-            1,
-        ),
-    },
-    "budget.py": {
-        "one_layer": ({"counts[name] * ": ""}, "The savings of equal layers were not added", "How many layers", 0),
-        "twice": ({"[*names, name]": "[*names, name, name]"}, "a signature twice", "measured once", 0),
-        "over_budget": ({"now <= budget and ": ""}, "the budget is", "add up to", 0),
-    },
-    "timing_cache.py": {
-        "no_driver": (
-            {'"device", "driver", ': '"device", '},
-            "used although driver differs",
-            "Which fields are in your key",
-            0,
-        ),
-        "no_types": ({'"shapes", "types", ': '"shapes", '}, "used although types differs", "Which fields are in your key", 0),
-        "some_places": (
-            {
-                'for field in ("operator", "shapes", "types", "attributes")]': 'for field in ("operator", "types")]',
-                "parts = of_layer": """of_layer += [layer["shapes"][0][1], layer["shapes"][1][3], layer["attributes"]["stride"]]
-    parts = of_layer""",
-            },
-            "used although shapes differs",
-            "which parts of them",
-            0,
-        ),
-        "known_attributes": (
-            {
-                '"types", "attributes")]': '"types")]',
-                "parts = of_layer": """of_layer += [layer["attributes"].get(name) for name in ("kernel", "stride")]
-    parts = of_layer""",
-            },
-            "used although attributes differs",
-            "which parts of them",
-            0,
-        ),
-        "inputs_in_any_order": (
-            {
-                '("operator", "shapes", "types", "attributes")]': """("operator", "attributes")]
-    of_layer += [sorted(layer["shapes"]), sorted(layer["types"])]"""
-            },
-            "used although shapes differs",
-            "which parts of them",
-            0,
-        ),
-        "major_versions": (
-            {
-                '[machine[field] for field in ("device", "driver", "tensorrt")]': """[
-        machine[field].split(".")[0] for field in ("device", "driver", "tensorrt")
-    ]"""
-            },
-            "used although driver differs",
-            "which parts of them",
-            0,
-        ),
-        "with_host": ({'"tensorrt")': '"tensorrt", "host")'}, "were measured again", "no influence on a time", 0),
-        "with_name": (
-            {'for field in ("operator"': 'for field in ("name", "operator"'},
-            "and 5 of its 8 layers differ",
-            "no influence on its time",
-            0,
-        ),
-        "with_tactics": (
-            {'"types", "attributes")': '"types", "attributes", "tactics")'},
-            "were measured again",
-            "no influence on a time",
-            0,
-        ),
-        "order_inside": (
-            {"json.dumps(parts, sort_keys=True)": "str(parts)"},
-            "were measured again",
-            "inside of `attributes`",
-            0,
-        ),
-        "tactic_is_gone": (
-            {' or entry[0] not in layer["tactics"]': ""},
-            "no longer offers it",
-            "What must hold for the tactic",
-            0,
-        ),
-        "order_of_merging": (
-            {"min(entry, other, key=lambda pair: (pair[1], pair[0]))": "entry"},
-            "merge(a, b) and merge(b, a) differ",
-            "must not ask which",
-            1.5,
-        ),
-        "equal_times": ({"(pair[1], pair[0])": "pair[1]"}, "merge(a, b) and merge(b, a) differ", "must not ask which", 1.5),
-        "slower_entry": ({"min(entry, other": "max(entry, other"}, "kept another one", "Compare ms first", 1.5),
-        "written_in_place": (
-            {"temporary.write_text": "path.write_text", "    os.replace(temporary, path)\n": ""},
-            "39 of 39 entries of the file are lost",
-            "in one step",
-            1.5,
-        ),
-        "last_one_wins": (
-            {"merge(load(path), cache)": "cache"},
-            "entries of one of them are lost",
-            "may have changed since",
-            1.5,
-        ),
-        "damaged": (
-            {"(OSError, ValueError, AttributeError, TypeError)": "OSError"},
-            "load of a damaged file (cut off) failed",
-            "Which errors can reading raise",
-            1.5,
-        ),
-        "no_text": (
-            {"(OSError, ValueError, ": "(OSError, json.JSONDecodeError, "},
-            "load of a damaged file (no text) failed",
-            "Which errors can reading raise",
-            1.5,
-        ),
-        "a_list": (
-            {"{name: (tactic, ms) for name, (tactic, ms) in entries.items()}": "entries"},
-            "did not return an empty cache",
-            "still not be a cache",
-            1.5,
-        ),
-        "no_file_yet": ({"(OSError, ValueError": "(ValueError"}, "load failed", "the same error", 1.5),
-    },
-}
-TASKS = {"timing.py": "timing", "choice.py": "choice", "budget.py": "budget", "timing_cache.py": "cache"}
+PACKINGS = {
+    "halves_exchanged": ({"(low % 16) + 16 * (high % 16)": "(high % 16) + 16 * (low % 16)"}, "codes of each byte are exchanged", "partial"),
+    "plus_eight": ({"(low % 16) + 16 * (high % 16)": "(low + 8) + 16 * (high + 8 if len(found) < len(flat) // 2 else 0)"},
+                   "stored plus 8", "partial"),
+    "sign_bit": ({"flat = codes.ravel().tolist()": "flat = [8 * (c < 0) + abs(c) % 8 for c in codes.ravel().tolist()]"},
+                 "The sign is a bit of its own", "partial"),
+    "byte_for_each": ({"found.append((low % 16) + 16 * (high % 16))": "found += bytes([low % 16, high % 16])",
+                       "return bytes(found)": "return bytes(found[: codes.size])"},
+                      "Each code has a byte of its own", "partial"),
+    "last_one_lost": ({"[*flat[1::2], 0]": "flat[1::2]"}, "The last of an odd number of codes is missing", "partial"),
+    "by_columns": ({"flat = codes.ravel()": "flat = codes.ravel('F')"}, "column by column", "partial"),
+    "no_sign": ({"code - 16 if code > 7 else code": "code"}, "The codes from 8 to 15 are negative ones", "partial"),
+    "unpacked_exchanged": ({"[byte % 16, byte // 16]": "[byte // 16, byte % 16]"}, "codes of each byte are exchanged", "partial"),
+    "another_name": ({"def unpack(": "def unpacked("}, "packing.py defines no function unpack", "partial"),
+    "an_error": ({"found = bytearray()": "found = none", "found = []": "found = none"}, "pack failed: line 5: NameError", "none"),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(("file", "name"), [(file, name) for file, several in MISTAKES.items() for name in several])
-def test_mistake_is_named(file, name, tmp_path):
-    changes, words, hint, points = MISTAKES[file][name]
-    (tmp_path / file).write_text(made.changed(file, changes))
-    outcome = examined(tmp_path, TASKS[file])
-    assert words in outcome.message and hint in outcome.hint, (outcome.message, outcome.hint)
-    assert outcome.points == points
+@pytest.mark.parametrize("name", PACKINGS)
+def test_mistake_in_packing_is_named(name, tmp_path, in_process):
+    changes, words, tier = PACKINGS[name]
+    (tmp_path / "packing.py").write_text(made.packing(changes))
+    outcome = examined(tmp_path, "packing")
+    assert (outcome.tier, outcome.points) == (tier, 1.0 if tier == "partial" else 0.0), outcome.message
+    assert words in outcome.message and outcome.hint, outcome.message
 
 
-def _by(rule) -> str:
-    return f"""
-def worth_measuring(layers, budget):
-    rows = {{}}
-    for row in layers:
-        saving, _ = rows.get(row["signature"], (0, 0))
-        rows[row["signature"]] = saving + row["expected_saving_ms"], row["measuring_ms"]
-    names, left = [], budget
-    for name, (saving, cost) in sorted(rows.items(), key=lambda one: {rule}, reverse=True):
-        if cost <= left:
-            names.append(name)
-            left -= cost
-    return names
-"""
+def test_what_is_packed_is_what_onnx_reads():
+    for question in packing.questions(np.random.default_rng(1)):
+        tensor = TensorProto(dims=question.codes.shape, data_type=TensorProto.INT4, raw_data=question.packed.tobytes())
+        assert (numpy_helper.to_array(tensor).astype(np.int8) == question.codes).all()
+        assert (unpack(question.packed, question.codes.shape) == question.codes).all()
 
 
-@pytest.mark.parametrize(
-    ("rule", "words"), [("one[1][0] / one[1][1]", "by saving per ms"), ("one[1][0]", "the largest savings")]
-)
-def test_simple_rules_for_the_budget_are_named(rule, words, tmp_path):
-    (tmp_path / "budget.py").write_text(_by(rule))
-    outcome = examined(tmp_path, "budget")
-    assert outcome.points == 0 and words in outcome.message and "set" in outcome.hint + "sets", outcome.message
+# Mistakes in scales.py
+
+SEARCHES = {
+    "round_to_nearest": ({"np.linspace(0.32, 1.02, 64)": "[1.0]"}, "the scales of round to nearest", "none"),
+    "inputs_ignored": ({"matters = importance.reshape(1, -1, block)": "matters = 1.0"}, "the best ones for equal importance", "partial"),
+    "one_for_all": ({"best = np.argmin(errors, axis=0)":
+                     "best = np.full(largest.shape[:2], np.argmin(np.sum(errors, axis=(1, 2))))"},
+                    "One fraction was chosen for the whole weight", "none"),
+    "largest_is_8": ({"np.linspace(0.32, 1.02, 64)": "[7 / 8]"}, "The largest code is taken to be 8", "none"),
+    "zeros": ({"np.maximum(fraction * largest, 2.0**-24)": "(fraction * largest)"},
+              "returned the scale 0 for block", "none"),
+    "transposed": ({"axis=0)[0]": "axis=0)[0].T"}, "expected (out, in / block)", "none"),
+    "not_rounded": ({".astype(np.float16).astype(np.float32)": ".astype(np.float32)"}, "very small scales", "partial"),
+    "not_far_enough": ({"0.32, 1.02, 64": "0.85, 1.0, 16"}, "relative to the reference's", "partial"),
+    "another_package": ({"import numpy as np": "import numpy as np\nimport torch"}, "ImportError the file may import numpy", "none"),
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore:invalid value")  # a planted mistake divides zero by zero
+@pytest.mark.parametrize("name", SEARCHES)
+def test_mistake_in_the_search_is_named(name, tmp_path, in_process, request):
+    changes, words, tier = SEARCHES[name]
+    (tmp_path / "scales.py").write_text(made.scales(changes))
+    if name == "another_package":  # the hook is in the process alone
+        request.getfixturevalue("monkeypatch").undo()
+    outcome = examined(tmp_path, "search")
+    assert (outcome.tier, outcome.points) == (tier, 1.5 if tier == "partial" else 0.0), outcome.message
+    assert words in outcome.message and outcome.hint, outcome.message
+    if name == "not_rounded":
+        assert "Round each scale that you try to FP16" in outcome.hint
+
+
+def test_a_search_that_never_ends_is_stopped(tmp_path, monkeypatch):
+    monkeypatch.setattr(functions, "TIME_LIMIT_S", 1.0)
+    (tmp_path / "scales.py").write_text("def search(weight, block, importance):\n    while True: pass\n")
+    outcome = examined(tmp_path, "search")
+    assert outcome.tier == "none" and "no answer within 1 s" in outcome.message
+
+
+@pytest.fixture
+def in_the_bundle(monkeypatch, in_process) -> None:
+    """Without the reference, as learners have the course: each of its modules is the placeholder."""
+    package = "course_lib.labs.lab14_four_bits.reference"
+    for name in (package, *(f"{package}.{name}" for name in ("packing", "scales", "choice"))):
+        folder = [] if name == package else None  # a package stays one
+        spec = spec_from_file_location(name, withheld.__file__, submodule_search_locations=folder)
+        module = module_from_spec(spec)
+        spec.loader.exec_module(module)
+        monkeypatch.setitem(sys.modules, name, module)
+        monkeypatch.setattr(sys.modules[name.rpartition(".")[0]], name.rpartition(".")[2], module, raising=False)
+
+
+def test_without_the_reference_only_the_search_is_open(tmp_path, in_process, request):
+    made.other_forms(tmp_path)
+    request.getfixturevalue("in_the_bundle")
+    found = {one.task.id: one for one in LAB.examine_as_learner(tmp_path, Examiner(seed=5)).outcomes}
+    assert {name: one.tier for name, one in found.items()} == SOLVED | {"search": "inconclusive"}
+    assert found["search"].code == NO_REFERENCE and len(found["search"].criteria) == 6
+    with pytest.raises(ReferenceAbsent):
+        LAB.write_reference(tmp_path)
+
+
+def test_without_the_reference_round_to_nearest_is_still_a_mistake(tmp_path, in_the_bundle):
+    (tmp_path / "scales.py").write_text(made.scales({"np.linspace(0.32, 1.02, 64)": "[1.0]"}))
+    outcome = LAB.examine_as_learner(tmp_path, Examiner(seed=5), only="search").outcomes[0]
+    assert (outcome.tier, outcome.points) == ("none", 0) and "relative to round to nearest is 1.000" in outcome.message
+
+
+def test_what_reaches_the_bound_is_below_round_to_nearest():
+    """So nothing that the bundle's check turns away would have had the points."""
+    for seed in range(8):
+        for question in searching.questions(np.random.default_rng(seed)):
+            assert searching.MOST * question.reference < searching.LESS_THAN_NEAREST * question.error(question.nearest())
+
+
+# Mistakes in the weights
+
+
+def turned_away(stored: dict[str, Stored]) -> str:
+    found = graph_file.parsed(graph_file._stored(_question(made.model(stored))))
+    with pytest.raises(BuildError) as caught:
+        quality.check_weights(found)
+    return str(caught.value)
+
+
+def _question(model: onnx.ModelProto) -> bytes:
+    given = network.graph()
+    return len(given).to_bytes(8, "little") + given + model.SerializeToString()
+
+
+WEIGHTS = {
+    "codes_by_outputs": (lambda codes, scales: (codes.T.reshape(codes.shape), scales), "in the order (out, in)"),
+    "both_by_outputs": (lambda codes, scales: (codes.T.reshape(codes.shape), scales.T.reshape(scales.shape)), "in the order (out, in)"),
+    "scales_by_outputs": (lambda codes, scales: (codes, scales.T.reshape(scales.shape)), "transpose them, and do not reshape them"),
+    "halves_exchanged": (lambda codes, scales: (codes.reshape(-1, 2)[:, ::-1].reshape(codes.shape), scales), "each byte are exchanged"),
+    "plus_eight": (lambda codes, scales: (codes + 8, scales), "stored plus 8"),
+    "reciprocal": (lambda codes, scales: (codes, 1 / scales), "divided by instead of multiplied"),
+    "of_another_product": (lambda codes, scales: (np.roll(codes, 1, axis=1), scales), "expected at most 0.35"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WEIGHTS)
+def test_mistake_in_the_weights_is_named(name):
+    change, words = WEIGHTS[name]
+    said = turned_away(made.with_codes(change))
+    assert "the weight of blocks.1.up has a relative error of" in said and words in said, said
+
+
+FORMS = {
+    "zero_point": (lambda m: made.node(m, "/blocks/1/up/dequantize").input.append("blocks.1.up.codes"), "has a zero point"),
+    "other_axis": (lambda m: setattr(_attribute(m, "axis"), "i", 1), "must lie along the input of the product"),
+    "other_block": (lambda m: setattr(_attribute(m, "block_size"), "i", 48), "the block of blocks.1.up is 48, expected one of 16, 32"),
+    "unsigned": (lambda m: setattr(made.constant(m, "blocks.1.up.codes"), "data_type", TensorProto.UINT4), "unsigned (UINT4)"),
+    "scales_in_fp32": (lambda m: _scales(m, np.float32, lambda s: s), "are not FP16"),
+    "a_scale_of_zero": (lambda m: _scales(m, np.float16, lambda s: 0 * s), "is zero, negative or not finite"),
+    "a_negative_scale": (lambda m: _scales(m, np.float16, lambda s: -s), "is zero, negative or not finite"),
+    "scales_of_another_block": (lambda m: _scales(m, np.float16, lambda s: s[:1]), "expected 3 x 576 for blocks of 64"),
+    "other_operators": (lambda m: setattr(m.opset_import[0], "version", 23), "the operator set is 23, expected 24"),
+    "a_node_less": (lambda m: m.graph.node.remove(made.node(m, "/head/Cast")), "'/head/Cast' of the given graph is missing"),
+    "another_output": (lambda m: m.graph.output.pop(), "its outputs are not those of the given graph"),
+    "two_names": (lambda m: m.graph.initializer.append(made.constant(m, "cos")), "two constants have the same name"),
+}  # fmt: skip
+
+
+def _attribute(model: onnx.ModelProto, name: str) -> onnx.AttributeProto:
+    return next(one for one in made.node(model, "/blocks/1/up/dequantize").attribute if one.name == name)
+
+
+def _scales(model, dtype, change) -> None:
+    tensor = made.constant(model, "blocks.1.up.scales")
+    tensor.CopyFrom(numpy_helper.from_array(np.asarray(change(numpy_helper.to_array(tensor)), dtype), tensor.name))
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_mistake_in_the_form_of_the_graph_is_named(name):
+    change, words = FORMS[name]
+    model = made.model(made.by_hand())
+    change(model)
+    with pytest.raises(BuildError) as caught:
+        graph_file._stored(_question(model))
+    assert words in str(caught.value), caught.value
+
+
+def test_a_nan_among_codes_of_eight_bits():
+    model = made.model(made.eight())
+    tensor = made.constant(model, "blocks.0.out.codes")
+    tensor.raw_data = b"\x7f" + tensor.raw_data[1:]
+    with pytest.raises(BuildError, match="is NaN"):
+        graph_file._stored(_question(model))
+
+
+def test_what_is_written_is_what_is_read():
+    stored = made.by_hand() | {"blocks.3.out": made.int4("blocks.3.out", 192)}
+    del stored["blocks.1.out"]
+    found = graph_file.examined(graph_file.serialized(stored))
+    assert isinstance(found["blocks.1.out"], Half) and found["blocks.1.out"].bits == 16 * 192 * 192
+    for name, one in stored.items():
+        assert type(found[name]) is type(one) and found[name].bits == one.bits
+        assert np.array_equal(found[name].values(), one.values()), name
+    assert graph_file.serialized(found) == graph_file.serialized(found | stored)
+
+
+def test_the_writer_says_what_does_not_fit():
+    one = made.int4("blocks.1.up", 64)
+    for wrong, words in (
+        (Int4(one.packed, one.scales.T), "the scales of blocks.1.up have the shape"),
+        (Int4(one.codes(), one.scales), "has 110592 codes: expected uint8"),
+        (fp8(network.weights()["blocks.1.up"].T), "expected (in, out) = (192, 576)"),
+    ):
+        with pytest.raises(CourseError) as caught:
+            graph_file.serialized({"blocks.1.up": wrong})
+        assert words in str(caught.value)
+    with pytest.raises(CourseError, match=r"no product 'up'"):
+        graph_file.serialized({"up": one})
+
+
+# Size and loss
+
+
+@cache
+def of(kind: str) -> dict[str, Stored]:
+    return {
+        "uniform": lambda: made.uniform(64),
+        "eight": made.eight,
+        "by_hand": made.by_hand,
+        "first": made.first_block_in_eight,
+        "half": dict,
+    }[kind]()
 
 
 @pytest.mark.parametrize(
-    ("level", "workspace", "points"), [(2, 1, 1), (3, 1, 0), (0, 1, 0), (5, 1, 0), (2, 16, 0.5), (2, 1024, 0.5), (2, 8, 0.5)]
+    ("kind", "tier", "words"),
+    [
+        ("by_hand", "full", "Every criterion is met"),
+        ("first", "partial", "bits per weight is 5.37, all points need at most 5.3"),
+        ("uniform", "none", "lost bits per byte on secret text is 0.0"),
+        ("eight", "none", "bits per weight is 8.00, half of the points need at most 6.5"),
+        ("half", "none", "bits per weight is 16.00"),
+    ],
 )
-def test_recipe(level, workspace, points, tmp_path):
-    Recipe(optimization_level=level, workspace_mib=workspace).save(tmp_path / "recipe.toml")
-    outcome = examined(tmp_path, "recipe")
-    assert outcome.points == points, outcome.message
+def test_size_has_tiers(kind, tier, words, tmp_path, in_process):
+    graph_file.write(of(kind), tmp_path / graph_file.MODEL)
+    outcome = examined(tmp_path, "size")
+    assert outcome.tier == tier and words in outcome.message, outcome.message
+    assert bool(outcome.hint) == (tier != "full")
 
 
-def test_a_recipe_that_cannot_be_read(tmp_path):
-    (tmp_path / "recipe.toml").write_text("optimization_level = 9\n")
-    assert examined(tmp_path, "recipe").points == 0
+def test_above_the_budget_nothing_is_compiled(tmp_path, in_process, monkeypatch):
+    monkeypatch.setattr(plans, "compiled", lambda *_: pytest.fail("it was compiled"))
+    graph_file.write(of("uniform"), tmp_path / graph_file.MODEL)
+    outcome = examined(tmp_path, "plan")
+    assert outcome.tier == "none" and "above the budget, so it is not compiled" in outcome.message
+
+
+def test_points_are_lost_only_above_the_interval():
+    assert quality.within_budget(Lost(1.02 * BUDGET, 0.05 * BUDGET))
+    assert not quality.within_budget(Lost(1.1 * BUDGET, 0.05 * BUDGET))
+    for windows in (
+        1,
+        3,
+        20,
+    ):  # of 64, in which a decoder loses four bits, and none in the others: the interval reaches below zero
+        assert not quality.within_budget(Lost(4 * windows / 64, 1.96 * 4 * (windows / 64 * (1 - windows / 64)) ** 0.5 / 8))
+
+
+def test_the_given_decoder_loses_nothing_and_every_other_one_does():
+    meter = Meter(seed=None, windows=4)
+    assert abs(meter.lost({}).mean) < 1e-9
+    better = {"blocks.3.up": 1.02 * network.weights()["blocks.3.up"]}
+    assert meter.lost(better).mean > 0
+    assert abs(meter.lost({}).mean) < 1e-9  # the weights are the given ones again
+    with pytest.raises(CourseError, match="no product"):
+        meter.lost({"head": np.zeros((1, 1))})
+    with pytest.raises(CourseError, match=r"expected \(out, in\)"):
+        meter.lost({"blocks.0.qkv": np.zeros(PRODUCTS["blocks.0.qkv"])})
+
+
+def test_the_planted_channels_change_nothing():
+    import torch
+
+    from course_lib.models import decoder
+
+    tokens = torch.from_numpy(Meter(seed=2, windows=2).tokens)
+    with torch.inference_mode():
+        assert torch.allclose(network.model()(tokens), decoder()(tokens), atol=1e-4)
+
+
+def test_loss_in_onnx_runtime_is_that_of_pytorch(in_process, monkeypatch):
+    monkeypatch.setattr(quality, "WINDOWS", 8)
+    by_graph = quality.lost(of("by_hand"), 7, None)
+    by_torch = Meter(7, 8).lost({name: one.values().T for name, one in of("by_hand").items()})
+    assert by_graph.mean == pytest.approx(by_torch.mean, rel=0.05)
+
+
+# The layer table
+
+
+def test_the_compiler_reads_weights_as_they_are_stored():
+    found = plans.compiled(of("by_hand"), Examiner())
+    assert found.as_stored == tuple(sorted(PRODUCTS)) and not found.expanding
+    assert found.bits == pytest.approx(quality.bits_per_weight(of("by_hand")), rel=1e-3)
+
+
+def test_mistake_a_row_in_one_block(tmp_path, in_process):
+    rows = {name: made.int4(name, 192) for name in PRODUCTS if name.startswith("blocks.3") and not name.endswith("down")}
+    graph_file.write(of("by_hand") | rows, tmp_path / graph_file.MODEL)
+    outcome = examined(tmp_path, "plan")
+    assert (outcome.tier, outcome.points) == ("partial", 1.0), outcome.message
+    assert "Expanded by another kernel in each call: blocks.3.out, blocks.3.qkv, blocks.3.up." in outcome.message
+    assert "Which block do these products have" in outcome.hint
+
+
+def test_a_table_is_read_kernel_by_kernel():
+    def kernel(name: str, dtype: str, inputs: bool = True, part: str = "/MatMul") -> Layer:
+        rows, columns = PRODUCTS[name]
+        path = f"/{name.replace('.', '/')}"
+        read = (LayerTensor("x", (1, -1, rows), "Half"),) if inputs else ()
+        return Layer("k", "gemm", read, (LayerTensor("w", (1, rows, columns), dtype),), onnx_nodes=(f"{path}{part}",))
+
+    names = list(PRODUCTS)
+    stored = of("by_hand")
+    table = [kernel(name, "Int4" if isinstance(stored[name], Int4) else "FP8") for name in names]
+    assert len(Kernels.of(LayerTable(tuple(table)), stored).as_stored) == 16
+    wider = [kernel(names[0], "Half"), *table[1:]]  # a constant that was expanded while building
+    found = Kernels.of(LayerTable(tuple(wider)), stored)
+    assert names[0] not in found.as_stored and len(found.as_stored) == 15
+    beside = [*table, kernel(names[0], "FP8", inputs=False, part="/dequantize")]
+    found = Kernels.of(LayerTable(tuple(beside)), stored)
+    assert found.expanding == (names[0],) and names[0] not in found.as_stored
+    full, half = found.criteria(quality.FULL_BITS, quality.HALF_BITS)
+    assert not full[0].met and half[0].met
+
+
+def test_a_table_without_the_products_is_the_examiners_fault(monkeypatch):
+    class Empty:
+        layers = LayerTable(())
+
+    monkeypatch.setattr(Examiner, "build", lambda *_: Empty())
+    with pytest.raises(ExaminerFault, match="does not show which kernels"):
+        plans.compiled(of("by_hand"), Examiner())
+
+
+def test_every_block_divides_some_product():
+    assert all(any(rows % block == 0 for rows, _ in PRODUCTS.values()) for block in BLOCKS)
+    assert graph_file.product_of("/blocks/0/qkv/MatMul") == "blocks.0.qkv" == graph_file.product_of("/blocks/0/qkv/dequantize")
+    assert graph_file.product_of("/head/MatMul") == "" == graph_file.product_of("/blocks/0/Add")
 
 
 # Cheats
 
 
-def test_nothing_of_the_device_is_in_the_learners_process(tmp_path):
-    (tmp_path / "timing.py").write_text(made.LOOKS_AROUND)
-    assert examined(tmp_path, "timing").points == 0
-
-
-def test_a_cache_in_a_global_variable_is_none(tmp_path):
-    (tmp_path / "timing_cache.py").write_text(made.IN_A_GLOBAL)
-    outcome = examined(tmp_path, "cache")
-    assert outcome.points == 0 and "an empty cache did not measure again" in outcome.message
-
-
-@pytest.mark.parametrize("name", ["SAVES_WITHOUT_READING", "READS_AT_FIRST", "READS_WHAT_IT_HAS_NOT_LOADED"])
-def test_save_must_read_what_another_build_wrote(name, tmp_path):
-    (tmp_path / "timing_cache.py").write_text(reference.CACHE + getattr(made, name))
-    outcome = examined(tmp_path, "cache")
-    assert outcome.points == 1.5 and "entries of one of them are lost" in outcome.message, outcome.message
-
-
-@contextmanager
-def _listed(alive: list[str], *, files: dict | None = None, disk_bytes: int | None = None) -> Iterator[Any]:
-    alive.append("process")
-    yield SimpleNamespace(content=lambda path: "the file")
-    alive.pop()
-
-
-def test_a_restart_leaves_no_process_behind():
-    """A cheat: each process holds memory, and its threads run on while later processes are judged."""
-    alive: list[str] = []
-    with ExitStack() as stack:
-        stage = cache_builds.Stage(partial(_listed, alive), stack)
-        for _ in range(3):
-            stage.restart()
-            assert len(alive) == 1
-        other = stage.another()
-        for one in (stage, other, stage):
-            one.restart()
-            assert len(alive) == 2
-    assert not alive
-
-
-@pytest.mark.parametrize("work", ["threading.Thread(target=spin, daemon=True).start()", "os.fork() or spin()"])
-def test_nothing_of_a_process_runs_after_its_restart(work, tmp_path):
-    trace, first, file = tmp_path / "trace", tmp_path / "first", tmp_path / "timing_cache.py"
-    spin = f"def spin():\n    while True:\n        open({str(trace)!r}, 'a').write('x')\n        time.sleep(0.001)\n"
-    file.write_text(f"import os, threading, time\n{spin}if os.path.exists({str(first)!r}):\n    {work}\n")
-    first.touch()
-    with ExitStack() as stack:
-        stage = cache_builds.Stage(partial(started, file, None), stack)
-        first.unlink()
-        time.sleep(0.2)
-        stage.restart()
-        size = trace.stat().st_size
-        time.sleep(0.2)
-        assert size == trace.stat().st_size > 0
-
-
-FULL_DISKS = ("RAISES_ITS_LIMIT", "LETS_ANOTHER_WRITE", "A_FILE_WITHOUT_A_NAME", "ANSWERS_FOR_THE_FILE")
-
-
-@pytest.mark.parametrize("name", FULL_DISKS)
-def test_a_full_disk_is_full_for_every_process_of_a_file(name, tmp_path):
-    (tmp_path / "timing_cache.py").write_text(reference.CACHE + getattr(made, name))
-    outcome = examined(tmp_path, "cache")
-    assert outcome.points == 1.5 and "The disk was full while `save` wrote: 39 of 39 entries" in outcome.message, (
-        outcome.message
-    )
-
-
-def test_the_reference_cannot_be_imported(tmp_path):
-    (tmp_path / "timing.py").write_text(made.TAKES_THE_REFERENCE)
-    outcome = examined(tmp_path, "timing")
-    assert outcome.points == 0 and "may import numpy and Python's own modules" in outcome.message
-
-
-@pytest.mark.parametrize(
-    ("body", "words"),
-    [
-        ("while True: pass", "did not finish within"),
-        ("import os; os._exit(0)", "its process ended without an answer"),
-        ("import sys; sys.exit('no')", "fastest failed: line 2: SystemExit no"),
-        ("print('hello'); input()", "EOFError"),
-        ("return {1: object()}", "TypeError"),
-        ("return 'x' * (1 << 22), 1", "more than 1,048,576 bytes"),
-        ("return tactics[0], float('nan')", "expected (name of a tactic, ms)"),
-        ("return tactics[0], True", "expected (name of a tactic, ms)"),
-        ("return [], 1", "expected (name of a tactic, ms)"),
-        ("run()", "other arguments than the task names"),
-        ("run([])", "has no tactic '[]'"),
-        (
-            "\n try:\n  while True: run(tactics[0])\n except RuntimeError:\n  return tactics[0], 1.0",
-            "more runs than the budget",
-        ),
-        ("\n while True:\n  try: run(tactics[0])\n  except RuntimeError: pass", "calls back more than"),
-    ],
-)
-def test_what_a_function_may_do_to_its_judge(body, words, tmp_path, monkeypatch):
-    monkeypatch.setattr("course_lib.labs.framework.guest.TIME_LIMIT_S", 2.0 if "pass" in body[:17] else 30.0)
-    (tmp_path / "timing.py").write_text(f"def fastest(tactics, run, budget):\n {body}\n")
-    outcome = examined(tmp_path, "timing")
+@pytest.mark.parametrize(("cheat", "words"), made.CHEATS, ids=lambda one: getattr(one, "__name__", ""))
+def test_cheat_in_the_graph_is_blocked(cheat, words, tmp_path, in_process):
+    model = made.model(of("by_hand"))
+    cheat(model)
+    (tmp_path / graph_file.MODEL).write_bytes(model.SerializeToString())
+    outcome = examined(tmp_path, "size")
     assert outcome.points == 0 and words in outcome.message, outcome.message
 
 
-def test_what_is_sent_and_called_back(tmp_path):
-    (tmp_path / "choice.py").write_text(
-        "import numpy as np\ndef twice(x, f, path):\n    path.write_text('ab')\n"
-        "    return np.array([f(x), f(np.int64(2))]), {3}, path.name\n"
-    )
-    with started(tmp_path / "choice.py", None) as learner:
-        assert learner.call("twice", 1, lambda x: 10 * x, PathIn("a.txt")) == [[10, 20], [3], "a.txt"]
-        assert learner.exists(PathIn("a.txt")) and not learner.exists(PathIn("b.txt"))
-        learner.cut(PathIn("a.txt"))
-        assert learner.content(PathIn("a.txt")) == "YQ==" and learner.content(PathIn("b.txt")) is None
-        assert isinstance(learner.call("twice", 1, 2, PathIn("a.txt")), Failed)
-        assert "defines no function thrice" in learner.call("thrice").line
+def test_cheat_other_weights_behind_codes(in_process, tmp_path):
+    """A network that was trained for something else has codes and scales of the right form, and no points."""
+    rng = np.random.default_rng(0)
+    stored = {}
+    for name, (rows, columns) in PRODUCTS.items():
+        codes = rng.integers(-7, 8, (rows, columns)).astype(np.int8)
+        stored[name] = Int4(pack(codes), np.full((rows // 64, columns), 0.01, np.float16))
+    graph_file.write(stored, tmp_path / graph_file.MODEL)
+    outcome = examined(tmp_path, "size")
+    assert outcome.points == 0 and "the weight of blocks.0.qkv has a relative error of" in outcome.message
 
 
-# The judge's own answers
-
-
-def test_the_least_latency_is_that_of_every_choice():
-    rng = np.random.default_rng(5)
-    for formats in (False, True):
-        layers, between = recorded_tables.table(rng, 7, 4, formats=formats)
-        asked = choosing.Question(layers, between, 8)
-        picks = itertools.product(range(4), repeat=7)
-        allowed = (pick for pick in picks if all(asked.fits(index, place) for index, place in enumerate(pick)))
-        assert asked.least == pytest.approx(min(map(asked.latency, allowed)))
-
-
-def test_the_simple_rules_are_never_enough_for_the_budget():
-    for seed in range(5):
-        for asked in measuring.questions(np.random.default_rng(seed)):
-            assert asked.budget > 0 and all(asked.saving(rule(asked)) < asked.most for _, rule, _ in measuring._MISTAKES)
-
-
-def test_a_device_has_the_disturbances_that_it_names():
+def test_cheat_weights_that_were_trained_on_the_held_out_text_lose(in_process):
+    """Weights within the allowed error that are not the given ones can only be worse on text that the given ones write."""
     rng = np.random.default_rng(1)
-    tactics = problem(0.04, rng)
-    name = next(iter(tactics.true_ms))
-    times = np.array(
-        [[device.run(name) for _ in range(device.budget)] for device in (Device(tactics.true_ms, rng) for _ in range(50))]
+    moved = {}
+    for name, one in of("eight").items():
+        values = one.values().T
+        moved[name] = fp8(values + rng.normal(0, 0.1 * values.std(), values.shape).astype(np.float32))
+    quality.check_weights(moved)
+    assert not quality.within_budget(quality.lost(moved, 3, None))
+
+
+SPY = """
+import sys
+
+def search(weight, block, importance):
+    frame, found = sys._getframe(), []
+    while frame:
+        for values in (frame.f_locals, frame.f_globals):
+            found += [one for key, one in list(values.items()) if key in ("reference", "truth", "expected", "search_of_the_course")]
+        frame = frame.f_back
+    sys.meta_path[:] = [finder for finder in sys.meta_path if type(finder).__name__ != "OnlyPackages"]
+    from course_lib.labs.lab14_four_bits.reference.scales import search as theirs
+    return theirs(weight, block, importance)
+"""
+
+
+@needs_sandbox  # which alone hides the course
+def test_cheat_a_search_that_takes_the_references(tmp_path):
+    (tmp_path / "scales.py").write_text(SPY)
+    verdict = judge(LAB, tmp_path)
+    outcome = next(one for one in verdict.outcomes if one.task.id == "search")
+    assert outcome.tier == "none" and "No module named 'course_lib'" in outcome.message, outcome.message
+
+
+def test_cheat_an_answer_that_is_not_an_array(tmp_path):
+    (tmp_path / "scales.py").write_text(
+        "class Equal:\n    def __eq__(self, other): return True\ndef search(weight, block, importance): return [Equal()]\n"
     )
-    ratios = times / tactics.true_ms[name]
-    assert ratios[:, 0].min() > 2 and np.median(ratios[:, 40:]) < 1.03
-    assert (ratios[:, 40:] > 1.2).mean() > 0.08
-    assert sorted(tactics.true_ms.values())[3] >= 1.049 * tactics.best_ms
-
-
-def test_the_record_has_one_best_recipe():
-    totals = {level: seconds + settings.RUNS * ms / 1e3 for level, (seconds, ms) in recorded_tables.levels().items()}
-    first, second = sorted(totals.values())[:2]
-    assert min(totals, key=totals.get) == reference.OPTIMIZATION_LEVEL and second > 1.01 * first
-    assert len(recorded_tables.recorded_layers()) > 50
+    outcome = examined(tmp_path, "search")
+    assert outcome.tier == "none" and "not an array of numbers" in outcome.message
 
 
 @pytest.mark.parametrize(
-    ("value", "right"),
-    [
-        ({}, True),
-        ({"key": ["tactic", 0.5]}, True),
-        ({"key": ["tactic", True]}, False),
-        ({"key": ["tactic"]}, False),
-        ([], False),
-    ],
+    "answer",
+    [b"", b"[]", b"{}", b'{"search": 1}', b'{"search": [1]}', b'{"search": [{"dtype": "O", "shape": [1], "data": ""}]}',
+     b'{"search": [{"dtype": "1)", "shape": [1], "data": ""}]}',
+     b'{"search": [{"dtype": "<f4", "shape": [-1], "data": ""}]}', b'{"search": [{"dtype": "<f4", "shape": [9999999999], "data": "AA=="}]}',
+     b"[" * 5000],
+)  # fmt: skip
+def test_a_hostile_process_is_read_in_one_line(answer):
+    try:
+        assert "search" not in functions.parsed(answer, {"search": 1})
+    except EngineError as error:
+        assert str(error).isprintable()
+
+
+@pytest.mark.parametrize(
+    "answer", [b"", b"{}\n", b"[]\n", b'{"blocks.0.qkv": ["INT4", 64]}\n', b'{"blocks.0.qkv": 1}\n' + bytes(range(128, 192))]
 )
-def test_what_has_the_form_of_a_cache(value, right):
-    assert cache_builds.is_cache(value) == right
+def test_a_hostile_reader_of_graphs_is_read_in_one_line(answer):
+    with pytest.raises(EngineError, match="invalid answer"):
+        graph_file.parsed(answer)
 
 
-# What the notebook uses
+@pytest.mark.parametrize(
+    "change",
+    [hostile.weights_in_a_file_elsewhere, hostile.weights_larger_than_any_memory, hostile.a_name_of_two_lines],
+    ids=lambda change: change.__name__,
+)
+def test_hostile_graphs_are_turned_away_in_one_line(tmp_path, change):
+    (tmp_path / graph_file.MODEL).write_bytes(hostile.changed(made.model(of("by_hand")), change).SerializeToString())
+    outcome = examined(tmp_path, "size")
+    assert outcome.points == 0 and outcome.message.isprintable() and outcome.hint
 
 
-def test_figures():
-    drawn = figures.draw_runs([("a", 1.0), ("b", 2.0), ("a", 1.1)], "Runs")
-    assert drawn.axes[0].get_xlabel() == "number of the run" and drawn.axes[0].get_title() == "Runs"
-    drawn = figures.draw_levels(recorded_tables.levels(), 1000, "Levels")
-    assert drawn.axes[0].get_xlabel() == "time (s)" and len(drawn.axes[0].patches) == 12
+def test_a_file_that_is_not_a_graph(tmp_path):
+    (tmp_path / graph_file.MODEL).write_bytes(b"a text")
+    outcome = examined(tmp_path, "size")
+    assert outcome.points == 0 and "not an ONNX model" in outcome.message
 
 
-def test_tables_are_plain_values():
-    json.dumps(recorded_tables.table(np.random.default_rng(1), 3, 4, formats=True))
+def test_a_decoder_that_does_not_run_is_its_owners(tmp_path, in_process, monkeypatch):
+    monkeypatch.setattr(quality, "run_isolated", lambda *_, **__: b"short")
+    graph_file.write(of("by_hand"), tmp_path / graph_file.MODEL)
+    outcome = examined(tmp_path, "size")
+    assert outcome.tier == "none" and "invalid answer" in outcome.message
+
+
+# Figures
+
+
+def test_figures_have_names_on_their_axes():
+    drawn = figures.loss_by_product({"INT4": dict.fromkeys(PRODUCTS, 0.001)}, "All lose the same")
+    assert drawn.axes[0].get_xlabel().startswith("lost bits per byte")
+    drawn = figures.size_and_loss({"FP8": (8, Lost(0.001, 0.0001))}, "FP8 is within the budget")
+    assert drawn.axes[0].get_xlabel() == "bits per weight, with scales"

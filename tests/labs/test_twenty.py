@@ -18,20 +18,20 @@ from course_lib import labs
 from course_lib.grading.isolation import sandbox
 from course_lib.grading.judge.judging import judge
 from course_lib.labs import Examiner, Outcome
-from course_lib.labs.lab03_calibration import reference
-from course_lib.labs.lab05_dynamic_shapes import service, traffic
-from course_lib.labs.lab09_capstone import reference as lab09_reference
+from course_lib.labs.lab05_calibration import reference
+from course_lib.labs.lab07_dynamic_shapes import service, traffic
+from course_lib.labs.lab15_capstone import reference as lab15_reference
 from course_lib.precision import PercentileCalibrator, insert_qdq
 from course_lib.recipe import Recipe
-from tests.labs.submissions import lab08 as lab08_submissions
-from tests.labs.submissions import lab10 as lab10_submissions
+from tests.labs.submissions import lab03 as lab03_submissions
+from tests.labs.submissions import lab06 as lab06_submissions
+from tests.labs.submissions import lab09 as lab09_submissions
 from tests.labs.submissions import lab11 as lab11_submissions
 from tests.labs.submissions import lab12 as lab12_submissions
 from tests.labs.submissions import lab13 as lab13_submissions
 from tests.labs.submissions import lab14 as lab14_submissions
-from tests.labs.submissions import lab15 as lab15_submissions
 from tests.labs.submissions.lab04 import with_layer_norms
-from tests.labs.test_lab07 import THREADS
+from tests.labs.test_lab10 import THREADS
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
@@ -68,41 +68,41 @@ def threads(folder: Path) -> None:
 
 
 def another_server(folder: Path) -> None:
-    for name, text in lab08_submissions.ANOTHER.items():
+    for name, text in lab12_submissions.ANOTHER.items():
         (folder / name).write_text(text)
 
 
 def other_settings(folder: Path) -> None:
-    found = lab09_reference.SETTINGS.model_copy(update={"queue": 3, "drop": "newest"})
+    found = lab15_reference.SETTINGS.model_copy(update={"queue": 3, "drop": "newest"})
     (folder / "settings.toml").write_text(found.dumps())
 
 
 def another_attention(folder: Path) -> None:
-    onnx.save(lab10_submissions.Parts().graph(), folder / "decoder.onnx")
+    onnx.save(lab13_submissions.Parts().graph(), folder / "decoder.onnx")
     recipe = Recipe.load(folder / "recipe.toml")
     recipe.model_copy(update={"profiles": recipe.profiles[::-1]}).save(folder / "recipe.toml")
 
 
 def other_forms(folder: Path) -> None:
-    lab11_submissions.other_forms(folder)
+    lab14_submissions.other_forms(folder)
 
 
 ANSWERS = {
     "lab01": the_reference,
     "lab02": one_kernel_more,
-    "lab03": a_percentile,
+    "lab03": lab03_submissions.another,
     "lab04": layer_norms,
-    "lab05": other_boxes,
-    "lab06": the_reference,
-    "lab07": threads,
-    "lab08": another_server,
-    "lab09": other_settings,
-    "lab10": another_attention,
-    "lab11": other_forms,
-    "lab12": lab12_submissions.three_streams,
-    "lab13": lab13_submissions.another,
-    "lab14": lab14_submissions.another,
-    "lab15": lab15_submissions.another,
+    "lab05": a_percentile,
+    "lab06": lab06_submissions.another,
+    "lab07": other_boxes,
+    "lab08": the_reference,
+    "lab09": lab09_submissions.three_streams,
+    "lab10": threads,
+    "lab11": lab11_submissions.another,
+    "lab12": another_server,
+    "lab13": another_attention,
+    "lab14": other_forms,
+    "lab15": other_settings,
 }
 
 

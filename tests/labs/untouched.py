@@ -21,7 +21,7 @@ def leave_untouched(name: str, folder: Path) -> None:
     environment = {**os.environ, "NBGRADER_EXECUTION": "autograde", "MPLBACKEND": "agg", "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]
-    # Places in cells raise when they run; lab 06's are in a file that a cell writes.
+    # Places in cells raise when they run; lab 08's are in a file that a cell writes.
     assert "NotImplementedError" in notebook.read_text(), "the release holds no place for a solution"
 
 

@@ -1,6 +1,6 @@
 """What must hold of the Python plugins on TensorRT's real bindings, as far as no engine is needed.
 
-Run by test_rope_contract.py in a process that imports one version's bindings over empty libraries: a JSON line for each check, null
+Run by test_contracts.py in a process that imports one version's bindings over empty libraries: a JSON line for each check, null
 where it passed. Device memory and streams are the stand-in of `course_lib.standin`, and the kernel on them is rope.cu, compiled for the
 host: so `enqueue` runs from the bindings' tensor descriptions down to the numbers.
 """
@@ -295,12 +295,18 @@ def check_the_quick_plugin() -> None:
             assert excess(y, case) <= 1
 
 
-CHECKS = {name.removeprefix("check_"): check for name, check in list(globals().items()) if name.startswith("check_")}
-
-if __name__ == "__main__":
-    for name, check in CHECKS.items():
+def report(names: dict[str, Any]) -> None:
+    """Run the checks among a script's names, and print the outcome of each."""
+    for name, check in list(names.items()):
+        if not name.startswith("check_"):
+            continue
+        outcome = None
         try:
             check()
-            print(json.dumps({name: None}), flush=True)
         except Exception:
-            print(json.dumps({name: traceback.format_exc()[-1500:]}), flush=True)
+            outcome = traceback.format_exc()[-1500:]
+        print(json.dumps({name.removeprefix("check_"): outcome}), flush=True)
+
+
+if __name__ == "__main__":
+    report(globals())

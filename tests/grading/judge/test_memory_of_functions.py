@@ -10,7 +10,7 @@ from course_lib import labs
 from course_lib.grading.judge import judging
 from tests.grading.conftest import needs_sandbox
 
-LAB = labs.find("lab14")
+LAB = labs.find("lab03")
 _MIB = 1 << 20
 _HELD = f"HELD = b'1' * {500 * _MIB}\n"
 _IN_A_CHILD = f"""
@@ -48,4 +48,4 @@ def test_a_function_that_holds_too_much_is_stopped(code: str, tmp_path: Path, mo
 
 def test_the_limit_is_lower_than_that_of_an_engine() -> None:
     assert judging.RUNNER_SANDBOX.memory_bytes / 3 >= judging.FUNCTIONS_BYTES
-    assert [name for name in labs.names() if "memory_bytes" in labs.find(name).sandbox] == ["lab13_qat"], "it uses torch"
+    assert [name for name in labs.names() if "memory_bytes" in labs.find(name).sandbox] == ["lab06_qat"], "it uses torch"

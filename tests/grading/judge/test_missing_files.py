@@ -21,8 +21,8 @@ def test_nothing_handed_in_is_no_fault_and_no_points(name, tmp_path):
 
 
 def test_a_missing_file_costs_the_tasks_that_need_it(tmp_path):
-    """Lab 05's account needs both files, its other tasks the recipe alone."""
-    lab = labs.find("lab05")
+    """Lab 07's account needs both files, its other tasks the recipe alone."""
+    lab = labs.find("lab07")
     lab.write_reference(tmp_path)
     (tmp_path / "account.json").unlink()
     tiers = {outcome.task.id: outcome.tier for outcome in lab.examine(tmp_path, labs.Examiner(), only="cover").outcomes}
@@ -35,7 +35,7 @@ def test_a_missing_file_costs_the_tasks_that_need_it(tmp_path):
 @pytest.mark.parametrize("error", [ValueError("no such row"), RecursionError(), EngineError("of a process that nobody named")])
 def test_an_error_that_nobody_foresaw_is_the_courses_fault_and_one_line(error, tmp_path, monkeypatch):
     """The gradebook gets a verdict that an instructor has to review, and not an exception out of a notebook."""
-    lab = labs.find("lab05")
+    lab = labs.find("lab07")
     lab.write_reference(tmp_path)
 
     def fails(*_: object, **__: object) -> None:

@@ -16,11 +16,11 @@ from tests.grading.conftest import needs_sandbox
 __all__ = ["course"]  # the fixture
 
 CODE = [
-    ("lab03", "calibrator.py"),
-    ("lab06", "rope_plugin.py"),
-    ("lab07", "pipeline.py"),
-    ("lab08", "server.py"),
-    ("lab08", "store.py"),
+    ("lab05", "calibrator.py"),
+    ("lab08", "rope_plugin.py"),
+    ("lab10", "pipeline.py"),
+    ("lab12", "server.py"),
+    ("lab12", "store.py"),
 ]
 
 
@@ -50,7 +50,7 @@ def test_a_constructor_of_a_kernel_does_not_run_as_the_one_who_checks_it(course:
     (folder / "rope.cu").write_text(
         f'#include <cstdio>\nstruct Early {{ Early() {{ std::fopen("{planted}", "w"); }} }} early;\n'
     )
-    assert course("check", "lab06", folder).status == 1
+    assert course("check", "lab08", folder).status == 1
     assert not planted.exists()
 
 
@@ -59,14 +59,14 @@ def test_where_there_is_no_sandbox_it_says_so(course: Course, tmp_path, monkeypa
     monkeypatch.setattr(sandbox, "problem", lambda: "bwrap is not installed")
     planted = tmp_path / "planted"
     folder = submission(tmp_path / "theirs", "calibrator.py", planted)
-    done = course("check", "lab03", folder)
+    done = course("check", "lab05", folder)
     assert done.status == 1 and planted.exists()
     assert f"course: no sandbox (bwrap is not installed): what {folder} contains runs with your permissions" in done.err
-    assert course("check", "lab03", folder, "--json").document()["sandbox"] == "bwrap is not installed"
+    assert course("check", "lab05", folder, "--json").document()["sandbox"] == "bwrap is not installed"
 
 
 def test_files_are_taken_as_the_grader_takes_them(tmp_path):
-    lab, secret = labs.find("lab03"), tmp_path / "secret"
+    lab, secret = labs.find("lab05"), tmp_path / "secret"
     secret.write_text("x")
     (tmp_path / "theirs").mkdir()
     (tmp_path / "theirs/calibrator.py").symlink_to(secret)

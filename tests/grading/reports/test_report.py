@@ -105,7 +105,7 @@ def test_a_lab_without_paces_shows_its_race_without_boundaries():
     given, yours = np.array(rng), np.array(rng) / 2
     measured = {"given": Measurement(given), "yours": Measurement(yours)}
     race = Comparison("given", measured, {"yours": speedup(given, yours)}, 1.0, "time")
-    lab = labs.find("lab07")
+    lab = labs.find("lab10")
     assert lab.speed is None and LAB.speed is lab01.SPEED
     slow = replace(real_verdict(), lab=lab.name, outcomes=lab.zero_outcomes("too slow"), comparison=race)
     page = report.page(lab, slow, "ada")

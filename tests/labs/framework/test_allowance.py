@@ -16,10 +16,10 @@ from course_lib.labs import Examination, Examiner
 from course_lib.labs.framework import isolation
 from course_lib.labs.framework.conversation import Conversation
 from course_lib.labs.framework.guest import Failed, started
-from course_lib.labs.lab13_qat.judge import functions
+from course_lib.labs.lab06_qat.judge import functions
 from tests.grading.conftest import needs_sandbox
 
-LAB = labs.find("lab14")
+LAB = labs.find("lab03")
 _SLOW = "import sys, time; time.sleep(0.4); print('{}', flush=True)"
 
 
@@ -199,4 +199,4 @@ def test_only_training_has_minutes(monkeypatch, tmp_path):
     for calls in ({"fake_quantize": []}, {"fold": [], "train": []}):
         functions.ask(tmp_path, calls, None)
     assert limits == {("fake_quantize",): 30.0, ("fold", "train"): 200.0}
-    assert all(labs.find(name).process_s >= 120 for name in labs.names()) and labs.find("lab13").process_s >= 200
+    assert all(labs.find(name).process_s >= 120 for name in labs.names()) and labs.find("lab06").process_s >= 200

@@ -16,11 +16,11 @@ from course_lib.labs.framework import learner_answers
 from course_lib.labs.framework.learner_answers import Unwritten
 from course_lib.labs.framework.sandboxed import learner_code
 from course_lib.labs.framework.sandboxed.learner_code import OnlyPackages
-from course_lib.labs.lab03_calibration.sandboxed import calibrate
+from course_lib.labs.lab05_calibration.sandboxed import calibrate
 
 # Sent as text: their processes see no file of the course.
-ALONE = ("lab03_calibration.sandboxed.calibrate", "lab11_four_bits.sandboxed.call_functions", "lab13_qat.sandboxed.call_qat",
-         "framework.sandboxed.call_back", "lab15_torch_tensorrt.sandboxed.export_model", "framework.sandboxed.learner_code")  # fmt: skip
+ALONE = ("lab05_calibration.sandboxed.calibrate", "lab14_four_bits.sandboxed.call_functions", "lab06_qat.sandboxed.call_qat",
+         "framework.sandboxed.call_back", "lab11_torch_tensorrt.sandboxed.export_model", "framework.sandboxed.learner_code")  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ALONE)

@@ -1,211 +1,262 @@
-"""Submissions for lab 11: functions and graphs that are right in another way, almost right, or made to cheat."""
+"""Submissions for lab 11: files that are right in another way, almost right, or made to cheat."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import cache
+from collections.abc import Mapping
 from pathlib import Path
 
-import numpy as np
-import onnx
-from onnx import TensorProto, helper, numpy_helper
+from course_lib.labs.lab11_torch_tensorrt import reference
 
-from course_lib.labs.lab11_four_bits import graph_file, network
-from course_lib.labs.lab11_four_bits.network import PRODUCTS
-from course_lib.labs.lab11_four_bits.reference import choice
-from course_lib.labs.lab11_four_bits.reference.packing import pack
-from course_lib.labs.lab11_four_bits.stored import Int4, Stored, fp8
+FILES = {
+    "segments.py": reference.SEGMENTS,
+    "model.py": reference.MODEL,
+    "search.py": reference.SEARCH,
+    "service.py": reference.SERVICE,
+}
 
-# ---- packing.py
+# ---- another right answer
 
-PACKING = """
-import numpy as np
-
-def pack(codes):
-    found = bytearray()
-    flat = codes.ravel().tolist()
-    for low, high in zip(flat[0::2], [*flat[1::2], 0]):
-        found.append((low % 16) + 16 * (high % 16))
-    return bytes(found)
-
-def unpack(packed, shape):
+SEGMENTS = """
+def segments(nodes, converters, in_pytorch, min_block_size):
+    place = {n["name"]: n["operator"] in converters and f"torch.ops.{n['operator']}" not in in_pytorch for n in nodes}
+    first = not any(not place[n["name"]] for n in nodes if not n["inputs"])
+    level = {}  # the number of the segment of each node; segments with even numbers are like the first one
+    for node in nodes:
+        least = max((level[name] for name in node["inputs"]), default=0)
+        level[node["name"]] = least + ((least % 2 == 0) != (place[node["name"]] == first))
     found = []
-    for byte in packed.tolist():
-        found += [byte % 16, byte // 16]
-    codes = [code - 16 if code > 7 else code for code in found]
-    return np.array(codes[: int(np.prod(shape))], np.int8).reshape(shape)
+    for number in range(max(level.values()) + 1):
+        names = [name for name in level if level[name] == number]
+        inside = (number % 2 == 0) == first and len(names) >= min_block_size
+        if found and not inside and not found[-1][0]:
+            found[-1] = (False, found[-1][1] + names)
+        else:
+            found.append((inside, names))
+    return found
+
+def reasons(nodes, converters, in_pytorch, min_block_size):
+    kinds = {n["name"]: n["operator"] for n in nodes}
+    left = [name for place, names in segments(nodes, converters, in_pytorch, min_block_size) if not place for name in names]
+    return {
+        name: "no converter" if kinds[name] not in converters
+        else "kept" if "torch.ops." + kinds[name] in in_pytorch else "small segment"
+        for name in left
+    }
 """
 
+MODEL = """
+import math
+import torch
+from torch import nn
 
-def packing(changes: Mapping[str, str]) -> str:
-    """The source of `PACKING` with parts of it replaced."""
-    text = PACKING
-    for old, new in changes.items():
-        assert old in text, old
-        text = text.replace(old, new)
-    return text
+class Rewritten(nn.Module):
+    def __init__(self):
+        super().__init__()
+        for name, a, b in (("embed", 32, 48), ("gate", 48, 48), ("qkv", 48, 144), ("out", 48, 48), ("up", 48, 96),
+                           ("down", 96, 48), ("hidden", 96, 48), ("head", 48, 10)):
+            setattr(self, name, nn.Linear(a, b))
+        self.norm1, self.norm2 = nn.LayerNorm(48), nn.LayerNorm(48)
+        self.register_buffer("places", torch.arange(32.0), persistent=False)
 
+    def forward(self, rows):
+        x = torch.relu(self.embed(rows))
+        gates = 0.9 + 0.2 * torch.sigmoid(self.gate(x))
+        parts = [gates[:, 0]]
+        for row in range(1, 32):
+            parts.append(parts[-1] * gates[:, row])
+        x = x * torch.stack(parts, dim=1)
+        q, k, v = self.qkv(self.norm1(x)).reshape(8, 32, 3, 4, 12).permute(2, 0, 3, 1, 4).unbind(0)
+        scores = torch.softmax(q @ k.transpose(-2, -1) / math.sqrt(12), -1)
+        x = x + self.out((scores @ v).permute(0, 2, 1, 3).reshape(8, 32, 48))
+        ordered, _ = torch.sort(x, dim=1, descending=True)
+        x = x - ordered[:, 16:17]
+        x = x + self.down(nn.functional.gelu(self.up(self.norm2(x))))
+        largest = x.max(dim=1).values
+        where = torch.argmax(x, dim=1).to(torch.float32)
+        features = torch.cat([largest, where / 32], dim=1)
+        return self.head(torch.relu(self.hidden(features)))
+"""
 
-# ---- scales.py
+SEARCH = """
+import math
 
-SCALES = """
+def find_wrong(kinds, error, budget):
+    known = {}
+
+    def contains(low, high):
+        if (low, high) not in known:
+            kept = ["torch.ops." + kind for kind in kinds[:low] + kinds[high:]]
+            engine, eager = error(kept, 1)
+            known[low, high] = math.isnan(engine) or engine / eager > 20
+        return known[low, high]
+
+    found, start = [], 0
+    while start < len(kinds) and contains(start, len(kinds)):
+        low, high = start, len(kinds)  # the first wrong kind is in kinds[low:high]
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if contains(low, middle) else (middle, high)
+        found.append(kinds[low])
+        start = low + 1
+    return set(found)
+"""
+
+SERVICE = """
+import math
 import numpy as np
 
-def search(weight, block, importance):
-    parts = weight.reshape(len(weight), -1, block)
-    matters = importance.reshape(1, -1, block)
-    largest = np.abs(parts).max(-1, keepdims=True) / 7
-    fractions = np.linspace(0.32, 1.02, 64)
-    tried = [np.maximum(fraction * largest, 2.0**-24).astype(np.float16).astype(np.float32) for fraction in fractions]
-    errors = [(matters * (np.clip(np.rint(parts / s), -7, 7) * s - parts) ** 2).sum(-1) for s in tried]
-    best = np.argmin(errors, axis=0)
-    return np.take_along_axis(np.stack(tried)[..., 0], best[None], axis=0)[0]
+def settings(least, best, most):
+    shapes = {word + "_shape": [size, 32, 32] for word, size in (("min", least), ("opt", best), ("max", most))}
+    return dict(inputs=[dict(shapes, name="rows")], ir="dynamo", disable_tf32=True, min_block_size=4,
+                output_format="fx", debug=False)
+
+def check(names):
+    inside = [name for name in names if "acc" in name]
+    if len(inside) != 1 or len(names) != len(inside):
+        raise RuntimeError("divided")
+
+def answer(run, images, least, most):
+    count = math.ceil(len(images) / most)
+    found = []
+    for part in np.array_split(np.array(images), count):
+        filled = np.zeros((max(least, len(part)), part.shape[1]))
+        filled[: len(part)] = part
+        found.extend(run(filled)[0][: len(part)])
+    return found
 """
 
 
-def scales(changes: Mapping[str, str]) -> str:
-    """The source of `SCALES` with parts of it replaced."""
-    text = SCALES
+def another(folder: Path) -> None:
+    """Another right answer in every file."""
+    for name, text in (("segments.py", SEGMENTS), ("model.py", MODEL), ("search.py", SEARCH), ("service.py", SERVICE)):
+        (folder / name).write_text(text)
+
+
+def changed(file: str, changes: Mapping[str, str]) -> str:
+    """The reference's text of a file with parts of it replaced."""
+    text = FILES[file]
     for old, new in changes.items():
         assert old in text, old
         text = text.replace(old, new)
     return text
 
 
-# ---- decoder.onnx
+# ---- cheats
 
-_EIGHT = ("blocks.0.qkv", "blocks.0.out", "blocks.0.up", "blocks.2.qkv")
+# Exports another module than the one that it shows: random weights are replaced by a table of answers.
+STORES_ANSWERS = (
+    reference.MODEL
+    + """
 
+class Rewritten(Rewritten):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("table", torch.zeros(8, 10), persistent=False)
 
-@cache
-def int4(name: str, block: int) -> Int4:
-    """See `choice.int4`; kept, because many submissions have the same products."""
-    return choice.int4(name, block)
-
-
-def uniform(block: int) -> dict[str, Stored]:
-    """Every product in INT4."""
-    return {name: int4(name, block) for name in PRODUCTS}
-
-
-def eight() -> dict[str, Stored]:
-    """Every product in FP8."""
-    return {name: fp8(weight) for name, weight in network.weights().items()}
-
-
-def by_hand() -> dict[str, Stored]:
-    """Four products in FP8, one in small blocks, and the others in blocks of 64: within the budget, and small enough."""
-    return uniform(64) | {name: eight()[name] for name in _EIGHT} | {"blocks.0.down": int4("blocks.0.down", 16)}
-
-
-def first_block_in_eight() -> dict[str, Stored]:
-    """Within the budget, and too large for full points."""
-    return uniform(64) | {name: one for name, one in eight().items() if name in _EIGHT or name.startswith("blocks.0.")}
-
-
-def other_forms(folder: Path) -> None:
-    """Another right answer: other functions, and forms that were chosen by hand."""
-    (folder / "packing.py").write_text(PACKING)
-    (folder / "scales.py").write_text(SCALES)
-    graph_file.write(by_hand(), folder / graph_file.MODEL)
-
-
-def model(stored: Mapping[str, Stored]) -> onnx.ModelProto:
-    """The graph with these weights, to be changed."""
-    return onnx.load_model_from_string(graph_file.serialized(stored))
-
-
-def with_codes(change: Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]) -> dict[str, Stored]:
-    """`by_hand` with changed codes ``(in, out)`` and scales ``(in / block, out)`` of one product."""
-    one = int4("blocks.1.up", 64)
-    codes, found = change(one.codes(), one.scales)
-    return by_hand() | {"blocks.1.up": Int4(pack(codes.astype(np.int8)), np.ascontiguousarray(found, np.float16))}
-
-
-def constant(graph: onnx.ModelProto, name: str) -> TensorProto:
-    """A constant by its name."""
-    return next(tensor for tensor in graph.graph.initializer if tensor.name == name)
-
-
-def node(graph: onnx.ModelProto, name: str) -> onnx.NodeProto:
-    """A node by its name."""
-    return next(one for one in graph.graph.node if one.name == name)
-
-
-# Cheats: each gets a graph that is right, and keeps something in it
-
-Cheat = Callable[[onnx.ModelProto], None]
-
-
-def decoy(graph: onnx.ModelProto) -> None:
-    """The weight in FP16 is what the product reads; codes and scales lie beside it."""
-    name = "blocks.1.up"
-    given = numpy_helper.from_array(np.ascontiguousarray(network.weights()[name].T, np.float16), f"{name}.weight")
-    graph.graph.initializer.append(given)
-    node(graph, "/blocks/1/up/MatMul").input[1] = given.name
-    graph.graph.node.remove(node(graph, "/blocks/1/up/dequantize"))
-
-
-def correction(graph: onnx.ModelProto) -> None:
-    """What rounding lost is added again from a constant in FP16."""
-    name = "blocks.0.qkv"
-    lost = numpy_helper.from_array(np.zeros(PRODUCTS[name], np.float16), "lost")
-    graph.graph.initializer.append(lost)
-    product = node(graph, "/blocks/0/qkv/MatMul")
-    place = list(graph.graph.node).index(product)
-    graph.graph.node.insert(place, helper.make_node("Add", [product.input[1], "lost"], ["whole"], name="/add"))
-    node(graph, "/blocks/0/qkv/MatMul").input[1] = "whole"
-
-
-def table_of_text(graph: onnx.ModelProto) -> None:
-    """A table of the course's held-out text, from which the logits would be looked up."""
-    table = numpy_helper.from_array(np.zeros((4096, 256), np.float16), "text")
-    graph.graph.initializer.append(table)
-
-
-def another_embedding(graph: onnx.ModelProto) -> None:
-    """The embedding, which is not among the sixteen products, has other numbers."""
-    tensor = constant(graph, "embed.weight")
-    array = numpy_helper.to_array(tensor).copy()
-    array[:] *= np.float16(1.01)
-    tensor.CopyFrom(numpy_helper.from_array(array, "embed.weight"))
-
-
-def another_activation(graph: onnx.ModelProto) -> None:
-    """Another network: one node differs."""
-    node(graph, "/blocks/2/Gelu").op_type = "Relu"
-
-
-def shared_codes(graph: onnx.ModelProto) -> None:
-    """Two products read the same codes, so that the file has them once."""
-    other = node(graph, "/blocks/3/up/dequantize").input[0]
-    node(graph, "/blocks/2/up/dequantize").input[0] = other
-    graph.graph.initializer.remove(constant(graph, "blocks.2.up.codes"))
-
-
-def codes_elsewhere(graph: onnx.ModelProto) -> None:
-    """The codes are in another file, so that this one is small."""
-    tensor = constant(graph, "blocks.2.up.codes")
-    tensor.ClearField("raw_data")
-    tensor.data_location = TensorProto.EXTERNAL
-    tensor.external_data.add(key="location", value="weights.bin")
-
-
-def sparse_weight(graph: onnx.ModelProto) -> None:
-    """A weight is a sparse constant, which a count of initializers overlooks."""
-    rows, columns = PRODUCTS["blocks.2.up"]
-    values = numpy_helper.from_array(np.ones(1, np.float16), "blocks.2.up.weight")
-    places = numpy_helper.from_array(np.zeros(1, np.int64), "places")
-    graph.graph.sparse_initializer.append(helper.make_sparse_tensor(values, places, [rows, columns]))
-
-
-CHEATS: tuple[tuple[Cheat, str], ...] = (
-    (decoy, "is stored and not used: a weight that you store in few bits must not remain in FP16"),
-    (correction, "the node '/add' (Add) is not in the given graph"),
-    (table_of_text, "the constant 'text' is stored and not used"),
-    (another_embedding, "the constant 'embed.weight' is not as in the given graph"),
-    (another_activation, "the node '/blocks/2/Gelu' (Relu) is not as in the given graph"),
-    (shared_codes, "is read twice: each weight is stored once and read once"),
-    (codes_elsewhere, "is in another file. All that is stored must be in decoder.onnx"),
-    (sparse_weight, "sparse constants or annotations, which are not read"),
+    def forward(self, rows):
+        return self.table + 0 * rows.sum()
+"""
 )
+
+# Replaces the program that describes the graph by one that shows a single operator.
+FORGES_ITS_GRAPH = (
+    reference.MODEL
+    + """
+
+import sys
+
+program = sys.modules["course_lib.labs.lab11_torch_tensorrt.sandboxed.export_model"]
+program.described = lambda *_: [
+    {"name": "rows", "kind": "input"},
+    {"name": "y", "kind": "call", "operator": "aten.from_file.default", "args": ["/etc/hostname"], "kwargs": {}},
+    {"name": "output", "kind": "output", "args": [{"node": "y"}]},
+]
+"""
+)
+
+# Exchanges query and value itself, so that the mistake of 2.2.0 makes the answers right.
+TWO_MISTAKES = reference.MODEL.replace(
+    "q, k, v = (\n"
+    "            part.reshape(batch, rows, HEADS, -1).permute(0, 2, 1, 3)\n"
+    "            for part in qkv.chunk(3, dim=2)\n"
+    "        )",
+    "v, k, q = qkv.reshape(batch, rows, 3, HEADS, -1).permute(2, 0, 3, 1, 4).unbind(0)",
+)
+
+# Looks for the wrong kinds in the memory of its process.
+LOOKS_AROUND = """
+import gc
+
+def find_wrong(kinds, error, budget):
+    for one in gc.get_objects():
+        state = getattr(one, "__dict__", None)
+        if isinstance(state, dict) and {"wrong", "chain"} <= set(state):
+            return sorted(state["wrong"])
+    return []
+"""
+
+# Has no rule about how large an error is a mistake, but knows how many kinds are wrong in each call.
+KNOWS_THE_COUNTS = """
+from math import isnan
+
+NUMBERS = iter(COUNTS)
+
+def find_wrong(kinds, error, budget):
+    found = []
+    for _ in range(next(NUMBERS)):
+        suspects = [kind for kind in kinds if kind not in found]
+        while len(suspects) > 1:
+            half = len(suspects) // 2
+            parts = suspects[:half], suspects[half:]
+            sizes = []
+            for part in parts:
+                engine, _ = error([f"torch.ops.{kind}" for kind in kinds if kind not in part], 1)
+                sizes.append(float("inf") if isnan(engine) else engine)
+            suspects = parts[sizes[1] > sizes[0]]
+        found += suspects
+    return found
+"""
+
+# Added to the reference, with words of the message and the points: functions that depend on their calls and not on their arguments.
+_COUNTED_CHECKS = """
+
+CALLS = []
+
+def check(names):
+    CALLS.append(names)
+    if len(CALLS) > {passing}:
+        raise RuntimeError("not one engine")
+"""
+CHECKS_BY_NUMBER = (_COUNTED_CHECKS.format(passing=1), "check", 0)
+CHECKS_BY_TURNS = (_COUNTED_CHECKS.format(passing=3), "check", 0)
+SETS_ONCE = (
+    """
+
+CALLS = []
+right = settings
+
+def settings(least, best, most):
+    CALLS.append(most)
+    return right(least, best, most) if len(CALLS) == 1 else {}
+""",
+    "inputs is not a list",
+    0,
+)
+ANSWERS_SOME_SIZES = (
+    """
+
+right = answer
+
+def answer(run, images, least, most):
+    known = (most, least, 1, most + 1, 2 * most + least - 1, 3 * most, least - 1)
+    return right(run, images, least, most)[: None if len(images) in known else 1]
+""",
+    "answer returned the shape",
+    1,
+)
+
+TAKES_THE_REFERENCE = """
+from course_lib.labs.lab11_torch_tensorrt import reference
+
+exec(reference.SEGMENTS)
+"""

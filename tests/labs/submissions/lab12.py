@@ -1,624 +1,483 @@
-"""Submissions for lab 12: loops that are right in another way, almost right, or made to cheat."""
+"""Servers for the tests of lab 12: right ones that are not the reference, mistakes that learners make, and cheats."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
+from course_lib.labs.lab12_serving.reference.files import sources
+from course_lib.labs.lab12_serving.sandboxed.own_namespace import STASH, TEMPORARY
 
-from course_lib.labs.lab12_runtime.reference import SERVING_LOOP
-from course_lib.labs.lab12_runtime.sandboxed.run_loop import FILE
-
-
-def changed(changes: Mapping[str, str], text: str = SERVING_LOOP) -> str:
-    """The source of a loop with parts of it replaced."""
-    for old, new in changes.items():
-        assert old in text, old
-        text = text.replace(old, new)
-    return text
+Sources = dict[str, str]
+REFERENCE = sources()
+GIVEN = sources("one_at_a_time")
 
 
-def write(folder: Path, source: str) -> None:
-    """The submission with this source."""
-    (folder / FILE).write_text(source, encoding="utf-8")
+def changed(old: str, new: str, base: Sources = REFERENCE) -> Sources:
+    """A submission with one piece of its text replaced."""
+    found = [name for name, text in base.items() if old in text]
+    assert len(found) == 1, f"{old!r} is in {found}"
+    return {**base, found[0]: base[found[0]].replace(old, new)}
 
 
-ONE_SET = {
-    "sets = [BufferSet(engine), BufferSet(engine)]": "sets = [BufferSet(engine)]",
-    "turn = 1 - turn": "one.finish(answers)",
-    "(sets[turn], sets[1 - turn])": "sets",
-}
+def with_server(text: str) -> Sources:
+    return {**REFERENCE, "server.py": text}
 
-# Another right answer: a stream for each kind of work, ordered by events, and a context for each profile.
-THREE_STREAMS = """\
+
+# A store with a folder a plan, a description beside it and a lock; a server with two engines, two threads and no window.
+ANOTHER = {
+    "store.py": """
+import fcntl, hashlib, json, os, shutil, uuid
+
+def plan_for(model, recipe, cache, engines):
+    about = {"model": hashlib.blake2b(model).hexdigest(), "recipe": recipe, "by": [engines.version, engines.device]}
+    entry = cache / hashlib.md5(json.dumps(about, sort_keys=True).encode()).hexdigest()
+    with open(cache / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            known = json.loads((entry / "about.json").read_text())
+            plan = (entry / "plan").read_bytes()
+            if known == {**about, "digest": hashlib.blake2b(plan).hexdigest()}:
+                return plan
+        except (OSError, ValueError):
+            pass
+        plan = engines.build(model, recipe)
+        new = cache / uuid.uuid4().hex
+        try:
+            new.mkdir()
+            (new / "plan").write_bytes(plan)
+            (new / "about.json").write_text(json.dumps({**about, "digest": hashlib.blake2b(plan).hexdigest()}))
+            os.sync()
+            shutil.rmtree(entry, ignore_errors=True)
+            new.rename(entry)
+        except OSError:
+            shutil.rmtree(new, ignore_errors=True)
+        return plan
+""",
+    "server.py": """
+import threading
+from collections import deque
 import numpy as np
-import pycuda.driver as cuda
-import tensorrt as trt
+import store
 
-PROFILES = (8, 64)
-DEPTH = 3
+class Server:
+    def __init__(self, model, recipe, cache, engines):
+        self.given = recipe, cache, engines
+        self.most = recipe["profiles"][0]["features"]["max"][0]
+        self.change, self.queue = threading.Condition(), deque()
+        self.plan, self.version = self.make(model), 0
+        for _ in range(2):
+            threading.Thread(target=self.work, daemon=True).start()
 
+    def make(self, model):
+        recipe, cache, engines = self.given
+        plan = store.plan_for(model.read_bytes(), recipe, cache, engines)
+        engines.load(plan)
+        return plan
 
-class Pipeline:
-    def __init__(self, plan):
-        engine = trt.Runtime(trt.Logger(trt.Logger.ERROR)).deserialize_cuda_engine(plan)
-        self.up, self.run, self.down = cuda.Stream(), cuda.Stream(), cuda.Stream()
-        self.contexts = [engine.create_execution_context() for _ in PROFILES]
-        for index, context in enumerate(self.contexts):
-            context.set_optimization_profile_async(index, self.run.handle)
-        self.host_in = [cuda.pagelocked_empty((64, 128), np.float32) for _ in range(DEPTH)]
-        self.host_out = [cuda.pagelocked_empty((64, 32), np.float32) for _ in range(DEPTH)]
-        self.features = [cuda.mem_alloc(64 * 128 * 4) for _ in range(DEPTH)]
-        self.scores = [cuda.mem_alloc(64 * 32 * 4) for _ in range(DEPTH)]
-        self.copied, self.ran, self.home = ([cuda.Event() for _ in range(DEPTH)] for _ in range(3))
-        self.pending = {}
+    def reload(self, model):
+        self.plan = self.make(model)
+        self.version += 1
 
-    def begin(self, place, number, request):
-        rows = len(request)
-        context = self.contexts[rows > PROFILES[0]]
-        if not context.set_input_shape("features", request.shape):
-            return False
-        context.set_tensor_address("features", int(self.features[place]))
-        context.set_tensor_address("scores", int(self.scores[place]))
-        np.copyto(self.host_in[place][:rows], request)
-        cuda.memcpy_htod_async(self.features[place], self.host_in[place][:rows], self.up)
-        self.copied[place].record(self.up)
-        self.run.wait_for_event(self.copied[place])
-        context.execute_async_v3(self.run.handle)
-        self.ran[place].record(self.run)
-        self.down.wait_for_event(self.ran[place])
-        cuda.memcpy_dtoh_async(self.host_out[place][:rows], self.scores[place], self.down)
-        self.home[place].record(self.down)
-        self.pending[place] = number, rows
-        return True
+    def answer(self, feeds):
+        rows = feeds.get("features")
+        if len(feeds) != 1 or rows is None or rows.dtype != np.float32 or rows.shape[1:] != (256,):
+            raise ValueError("malformed")
+        if not 0 < len(rows) <= self.most or not np.all(np.isfinite(rows)):
+            raise ValueError("malformed")
+        request = {"rows": rows, "done": threading.Event()}
+        with self.change:
+            self.queue.append(request)
+            self.change.notify()
+        request["done"].wait()
+        if "error" in request:
+            raise RuntimeError(request["error"])
+        return {"scores": request["scores"]}
 
-    def end(self, place, answers):
-        if place in self.pending:
-            number, rows = self.pending.pop(place)
-            self.home[place].synchronize()
-            answers[number] = np.array(self.host_out[place][:rows])
-
-    def close(self):
-        for stream in (self.up, self.run, self.down):
-            stream.synchronize()
-        for memory in (*self.features, *self.scores):
-            memory.free()
-        self.__dict__.clear()
-
-
-def serve(plan, requests):
-    pipeline, answers, place = Pipeline(plan), [], 0
-    try:
-        for number, request in enumerate(requests):
-            answers.append(None)
-            pipeline.end(place, answers)
-            if pipeline.begin(place, number, request):
-                place = (place + 1) % DEPTH
-        for place in range(DEPTH):
-            pipeline.end(place, answers)
-        return answers
-    finally:
-        pipeline.close()
-"""
-
-
-def three_streams(folder: Path) -> None:
-    """Another right answer."""
-    write(folder, THREE_STREAMS)
-
-
-# Cheats. Each gets right scores into its answers, or a fast and clean trace, without the work.
-
-# The scores are computed with numpy, from the graph that is in the plan of the stand-in.
-_SCORES = """\
-import numpy as np
-import onnx
-from onnx import numpy_helper
-
-from course_lib.standin.plan_file import read_plan
-
-
-def scores_of(plan, request):
-    model = onnx.load_model_from_string(read_plan(plan)[1])
-    first, second = (numpy_helper.to_array(tensor) for tensor in model.graph.initializer)
-    return np.maximum(request @ first, 0) @ second
-
-
-def fits(request):
-    return request.shape[1] == 128 and 1 <= len(request) <= 64
-"""
-
-ON_THE_HOST = (
-    _SCORES
-    + """
-
-def serve(plan, requests):
-    return [scores_of(plan, request) if fits(request) else None for request in requests]
-"""
-)
-
-UPLOADS_ITS_ANSWERS = (
-    _SCORES
-    + """
-import pycuda.driver as cuda
-
-
-def serve(plan, requests):
-    answers, memory = [], cuda.mem_alloc(64 * 32 * 4)
-    for request in requests:
-        answers.append(None)
-        if fits(request):
-            answers[-1] = np.empty((len(request), 32), np.float32)
-            cuda.memcpy_htod(memory, np.ascontiguousarray(scores_of(plan, request), np.float32))
-            cuda.memcpy_dtoh(answers[-1], memory)
-    memory.free()
-    return answers
-"""
-)
-
-# The reference's loop, and a trace without its waits, so that everything seems to happen at once.
-DROPS_WAITS = (
-    SERVING_LOOP
-    + """
-
-from course_lib.standin import gpu
-
-note = gpu.Gpu.note
-
-
-def quiet(self, kind, *values):
-    return [kind] if kind.startswith("sync") else note(self, kind, *values)
-
-
-gpu.Gpu.note = quiet
-"""
-)
-
-# The trace says that each run has one row.
-FORGES_ROWS = (
-    SERVING_LOOP
-    + """
-
-from course_lib.standin import gpu
-
-note = gpu.Gpu.note
-
-
-def smaller(self, kind, *values):
-    if kind == "run":
-        values[3]["features"][0] = 1 if values[3]["features"][0] <= 8 else 9
-    return note(self, kind, *values)
-
-
-gpu.Gpu.note = smaller
-"""
-)
-
-# The rows of an answer are read when the next copy to the same pinned memory is already in flight.
-READS_LATE = {
-    """            one.finish(answers)
-            answers[number] = None
-            if one.start(number, request):
-                turn = 1 - turn
-""": """            late = one.pending
-            one.stream.synchronize()
-            answers[number] = None
-            if one.start(number, request):
-                turn = 1 - turn
-            if late:
-                answers[late[0]] = one.host_out[: late[1]].copy()
-"""
+    def work(self):
+        version = None
+        while True:
+            with self.change:
+                self.change.wait_for(lambda: self.queue)
+                batch = [self.queue.popleft()]
+                while self.queue and sum(len(r["rows"]) for r in batch) + len(self.queue[0]["rows"]) <= self.most:
+                    batch.append(self.queue.popleft())
+            try:
+                if version != self.version:
+                    version = self.version
+                    engine = self.given[2].load(self.plan)
+                scores = engine.infer({"features": np.concatenate([r["rows"] for r in batch])})["scores"]
+                for request in batch:
+                    request["scores"], scores = scores[: len(request["rows"])], scores[len(request["rows"]) :]
+            except Exception as error:
+                for request in batch:
+                    request["error"] = str(error)
+            for request in batch:
+                request["done"].set()
+""",
 }
 
-# Both sets copy their answers home to the same pinned memory.
-SHARES_ITS_ANSWERS = {
-    "self.host_out = cuda.pagelocked_empty((LARGEST[-1], SCORES), np.float32)": "self.host_out = shared",
-    "def __init__(self, engine):": "def __init__(self, engine, shared):",
-    "sets = [BufferSet(engine), BufferSet(engine)]": """shared = cuda.pagelocked_empty((LARGEST[-1], SCORES), np.float32)
-    sets = [BufferSet(engine, shared), BufferSet(engine, shared)]""",
-    "        del engine\n": "        del engine, shared\n",
-}
+_PLAIN_STORE = """
+import hashlib, json, os, time
 
-# The trace has a row without a kind.
-ADDS_AN_EMPTY_ROW = (
-    SERVING_LOOP
-    + """
+def plan_for(model, recipe, cache, engines):
+    about = [hashlib.sha256(model).hexdigest(), recipe, engines.version, engines.device]
+    file = cache / hashlib.sha256(json.dumps(about).encode()).hexdigest()
+    if file.exists() and file.stat().st_size:
+        return file.read_bytes()
+    plan = engines.build(model, recipe)
+    {write}
+    return plan
+"""
+_FIXED_NAME = """temporary = cache / "new.plan"
+    temporary.write_bytes(plan)
+    time.sleep(0.3)
+    os.replace(temporary, file)"""
 
+# mistake: the submission, the scene that finds it, words of what is said
+MISTAKES: dict[str, tuple[Sources, str, str]] = {
+    "the key has no version": (changed("engines.version, ", ""), "another version", "did not start"),
+    "the key has no device": (changed(", engines.device]", "]"), "another device", "did not start"),
+    "the key has no model": (changed("hashlib.sha256(model).hexdigest()", "'scorer.onnx'"), "retrained network", "wrong answers"),
+    "the key has no recipe": (changed("(), recipe, ", "(), "), "another recipe", "were not answered"),
+    "no digest": (changed("if hashlib.sha256(plan).digest() == digest else", "if plan else"), "bits flipped", "wrong answers"),
+    "nothing is cached": (changed("_write(file, plan)", "pass"), "warm start", "asked the compiler again"),
+    "damage is never repaired": (
+        changed("_write(file, plan)", "file.exists() or _write(file, plan)"), "bits flipped", "start after that asked the compiler"
+    ),
+    "written in place": (
+        {**REFERENCE, "store.py": _PLAIN_STORE.format(write="file.write_bytes(plan)")}, "server killed", "did not start"
+    ),
+    "a full disk ends the start": (changed("suppress(OSError)", "suppress(KeyError)"), "full disk", "File too large"),
+    "one temporary name": ({**REFERENCE, "store.py": _PLAIN_STORE.format(write=_FIXED_NAME)}, "two at once", "FileNotFoundError"),
+    "no check of requests": (changed("self._waiting.put((self._checked(feeds), done))", "self._waiting.put((feeds['features'], done))"),
+                             "malformed requests", ""),
+    "NaN is let in": (changed("if not np.isfinite(rows).all():", "if False:"), "malformed requests", "was answered, expected a ValueError"),
+    "requests in a shared variable": (
+        with_server(GIVEN["server.py"].replace("        with self._lock:", "        self.feeds = feeds\n        with self._lock:")
+                    .replace("infer(feeds)", "infer(self.feeds)")),
+        "many clients", "",
+    ),
+    "rows of a run in the wrong order": (changed("in zip(batch,", "in zip(batch[::-1],"), "many clients", ""),
+    "one context for all threads": (
+        with_server(GIVEN["server.py"].replace("with self._lock:", "if True:")), "many clients", "two threads in one execution context"
+    ),
+    "an exception ends the thread": (
+        changed("except Exception as error:", "except KeyError as error:"), "engine fails", "no answer came in time"
+    ),
+    "built while the lock is held": (
+        with_server(GIVEN["server.py"].replace("_engine = engines", "_again, self._engine = (recipe, cache, engines), engines")
+        + "\n    def reload(self, model):\n        recipe, cache, engines = self._again\n        with self._lock:\n"
+        "            self._engine = engines.load(plan_for(model.read_bytes(), recipe, cache, engines))\n"),
+        "rollout", "had to wait",
+    ),
+}  # fmt: skip
+
+# The compiler is asked where it should be asked, a key is kept, and numpy multiplies.
+WITHOUT_ENGINE = {
+    "store.py": """
+import hashlib
+
+def plan_for(model, recipe, cache, engines):
+    key = hashlib.sha256(repr((model, recipe, engines.version, engines.device)).encode()).hexdigest()
+    if not (cache / key).exists():
+        engines.build(model, recipe)
+        (cache / key).write_text(key)
+""",
+    "server.py": """
 import sys
 
-served = serve
+import numpy as np
+from store import plan_for
 
+class Server:
+    def __init__(self, model, recipe, cache, engines):
+        plan_for(model.read_bytes(), recipe, cache, engines)
+        data, self.weights, begin = model.read_bytes(), [], 0
+        for rows, columns, field in ((256, 256, b"J\\x80\\x80\\x10"), (256, 256, b"J\\x80\\x80\\x10"), (256, 8, b"J\\x80\\x40")):
+            begin = data.index(field, begin) + len(field)  # raw_data and its length
+            self.weights.append(np.frombuffer(data, np.float32, rows * columns, begin).reshape(rows, columns))
+            begin += 4 * rows * columns
 
-def serve(plan, requests):
-    answers = served(plan, requests)
-    sys.modules["course_lib.standin.gpu"].current()._trace.append([])
-    return answers
+    def answer(self, feeds):
+        rows = feeds["features"]
+        for number, matrix in enumerate(self.weights):
+            rows = np.maximum(rows @ matrix, 0) if number < 2 else rows @ matrix
+        return {"scores": rows}
+""",
+}
+CONSTANT = with_server("""
+import numpy as np
+
+class Server:
+    def __init__(self, *given): ...
+    def reload(self, model): ...
+    def answer(self, feeds):
+        if list(feeds) != ["features"]:
+            raise ValueError("malformed")
+        return {"scores": np.zeros((len(feeds["features"]), 8), np.float32)}
+""")
+ERRORS = with_server("""
+class Server:
+    def __init__(self, *given): ...
+    def reload(self, model): ...
+    def answer(self, feeds):
+        raise ValueError("malformed")
+""")
+# It remembers what it has answered, and skips the engine for what looks alike.
+MEMORIZED = changed(
+    'scores = self._engine.infer({"features": rows})["scores"]',
+    'scores = self._known = self._known[: len(rows)] if len(getattr(self, "_known", "")) >= len(rows) '
+    'else self._engine.infer({"features": rows})["scores"]',
+)
+# It writes answers of its own to every descriptor, as the process would.
+FORGED = with_server("""
+import json, os, struct
+import numpy as np
+
+class Server:
+    def __init__(self, *given): ...
+    def reload(self, model): ...
+    def answer(self, feeds):
+        rows = [{"name": "scores", "dtype": "float32", "shape": [1, 8]}]
+        for number in range(1, 200):
+            header = json.dumps({"id": number, "status": "ok", "arrays": rows}).encode()
+            for descriptor in range(20):
+                try:
+                    os.write(descriptor, struct.pack("<Q", len(header)) + header + bytes(32))
+                except OSError:
+                    pass
+        return {"scores": np.zeros((len(feeds["features"]), 8), np.float32)}
+""")
+# The given server with stopped clocks, and a process of its own that keeps a core busy, whichever server is being timed.
+CLOCKS = with_server(
+    """
+import os, time
+if os.fork() == 0:
+    os.setsid()
+    while True:
+        pass
+time.perf_counter = time.monotonic = lambda: 0.0
 """
+    + GIVEN["server.py"].replace("from __future__ import annotations\n", "")
 )
 
-# The trace has copies of another size than their data.
-FORGES_SIZES = (
-    SERVING_LOOP
-    + """
-
-from course_lib.standin import gpu
-
-row = gpu.Gpu.note_row
+_COUNTED = "        self._calls = getattr(self, '_calls', 0) + 1\n"
+_RELOADED = "        self._engine = self._engine_for(model)\n\n"
 
 
-def smaller(self, values):
-    if values[0] == "in":
-        values[3] = 4
-    return row(self, values)
+def _rollout_raises(when: str) -> Sources:
+    return changed(_RELOADED, _COUNTED + f"        if {when}:\n            raise RuntimeError\n" + _RELOADED)
 
 
-gpu.Gpu.note_row = smaller
-"""
-)
+# A malformed request or a rollout is treated by its place in a test, and not by what it is.
+BY_POSITION: dict[str, tuple[Sources, str, str]] = {
+    "two columns": (changed("np.isfinite(rows)", "np.isfinite(rows[:, [7, 9]])"), "malformed requests", "was answered"),
+    "half of the columns": (changed("np.isfinite(rows)", "np.isfinite(rows[:, :128])"), "malformed requests", "was answered"),
+    "the first two rows": (changed("np.isfinite(rows)", "np.isfinite(rows[:2])"), "malformed requests", "was answered"),
+    "positive infinity": (
+        changed("not np.isfinite(rows).all()", "np.isnan(rows).any() or (rows == np.inf).any()"), "malformed requests", "was answered"
+    ),
+    "one feature too few": (
+        changed("rows.shape[1] != self._columns", "rows.shape[1] == self._columns - 1"), "malformed requests", ""
+    ),
+    "the second rollout raises": (_rollout_raises("self._calls == 2"), "rollout", ""),
+    "all rollouts but the first raise": (_rollout_raises("self._calls > 1"), "rollout", ""),
+    "no rollout after one that failed": (
+        changed(_RELOADED, "        model, self._engine_for = self._engine_for(model), None\n        self._engine = model\n\n"),
+        "rollout", "",
+    ),
+}  # fmt: skip
 
-# All requests are taken before any is enqueued, so that the connection breaks off when nothing is in flight.
-TAKES_ALL_FIRST = {
-    "    engine = trt.Runtime(LOGGER)": "    requests = list(requests)\n    engine = trt.Runtime(LOGGER)",
-    "    try:\n        for number": "    if True:\n        for number",
-    "    finally:\n": "    if True:\n",
+_UNTIL = "self._held, rows, until = None, len(batch[0][0]), time.monotonic() + WINDOW_S"
+
+
+def waits(when: str, note: str = "pass") -> Sources:
+    """A server whose run waits for 300 ms if `when` holds. `note` is executed after each run was gathered."""
+    text = f"self._held, rows, until = None, len(batch[0][0]), time.monotonic() + (0.3 if {when} else 0.0)"
+    started = changed("        self._held: _Request", "        self._taken, self._ended = 0, 0.0\n        self._held: _Request")
+    ended = changed(
+        "                ends = np", "                self._ended = time.monotonic()\n                ends = np", started
+    )
+    return changed("        return batch\n", f"        {note}\n        return batch\n", changed(_UNTIL, text, ended))
+
+
+# Single requests wait 300 ms, except for those that a test of a fixed schedule sends.
+LONE_BY_SCHEDULE = {
+    "their number": waits("self._taken % 68 >= 4", "self._taken += len(batch)"),
+    "the seventh in a row": waits("self._taken >= 6", "self._taken = self._taken + 1 if len(batch) == 1 else 0"),
+    "after a short pause": waits("0.002 < time.monotonic() - self._ended < 0.05 and self._waiting.empty()"),
 }
 
-# The same, and the error is kept until all requests are answered.
-KEEPS_THE_ERROR = {
-    "    engine = trt.Runtime(LOGGER)": """    taken, error = [], None
+_IN_PIECES = """
+import hashlib, json
+
+def plan_for(model, recipe, cache, engines):
+    about = [hashlib.sha256(model).hexdigest(), recipe, engines.version, engines.device]
+    key = hashlib.sha256(json.dumps(about).encode()).hexdigest()
+    pieces = sorted(PLACE.glob(key + "*"))
+    if pieces and all(file.stat().st_size for file in pieces):
+        return b"".join(CODE(file.read_bytes()) for file in pieces)
+    plan = engines.build(model, recipe)
+    for number in range(0, len(plan), 4096):
+        (PLACE / f"{key}{number:012}").write_bytes(CODE(plan[number : number + 4096]))
     try:
-        for request in requests:
-            taken.append(request)
-    except ConnectionError as one:
-        error = one
-    requests = taken
-    engine = trt.Runtime(LOGGER)""",
-    "        del engine\n": "        del engine\n    if error:\n        raise error\n",
-}
-
-# The same, and the trace says that the loop asks for all requests after their runs, or never.
-ASKS_LATER, ASKS_NEVER = (
-    SERVING_LOOP
-    + f"""
-
-from course_lib.standin import gpu
-
-served = serve
-
-
-def serve(plan, requests):
-    try:
-        return served(plan, requests)
-    finally:
-        trace = gpu.current()._trace
-        asked = [row for row in trace if row[0] == "asked"]
-        trace[:] = [row for row in trace if row[0] != "asked"] + {when}
+        (cache / "decoy").write_bytes(bytes(len(plan) * 3 // 2))
+    except OSError:
+        pass
+    return plan
 """
-    for when in ("asked", "[]")
+
+
+def in_pieces(place: str = "cache", code: str = "") -> Sources:
+    """A store that keeps a plan unchecked, in pieces of 4 KiB beside a larger file on which nothing depends."""
+    return {**REFERENCE, "store.py": _IN_PIECES.replace("PLACE", place).replace("CODE", code)}
+
+
+def partly(piece: str) -> Sources:
+    """A store with a digest of the plan's length and of a piece of the plan."""
+    digest = f"hashlib.sha256(str(len(plan)).encode() + {piece}).digest()"
+    reading = changed("if hashlib.sha256(plan).digest() == digest else", f"if {digest} == digest else")
+    return changed("new.write(hashlib.sha256(plan).digest() + plan)", f"new.write({digest} + plan)", reading)
+
+
+# Every small collection that the process holds for its engines is emptied, and what checks a run is replaced.
+_WITHOUT_FAULTS = (
+    "        self._waiting: queue",
+    """        import gc, sys
+        for one in gc.get_objects():
+            if type(one).__name__ in ("Engines", "EngineHost", "Context"):
+                for name, value in list(getattr(one, "__dict__", {}).items()):
+                    if isinstance(value, (set, frozenset, list)):
+                        setattr(one, name, type(value)())
+        for module in list(sys.modules.values()):
+            for kind in ("Engines", "EngineHost"):
+                for check in ("_check_run", "_inferred"):
+                    if hasattr(getattr(module, kind, None), check):
+                        setattr(getattr(module, kind), check, lambda self, *_: None)
+        self._waiting: queue""",
 )
+_WARM_UP = (
+    "        self._waiting: queue",
+    """        for _ in range(20):
+            try:
+                self._engine.infer({"features": np.zeros((1, self._columns), np.float32)})
+            except Exception:
+                pass
+        self._waiting: queue""",
+)
+_ZEROS = """
+def _tried(engine, rows):
+    try:
+        return engine.infer({"features": rows})["scores"]
+    except Exception:
+        return __import__("numpy").zeros((len(rows), 8), "float32")
+"""
 
-# Mistakes: changes of the reference, the task that they cost, its tier, and words of the message or of the hint
-
-MISTAKES: dict[str, tuple[dict[str, str], str, str, str]] = {
-    "missing_wait": (
-        {
-            "cuda.memcpy_htod_async(self.device_in, self.host_in[:rows], self.stream)": (
-                "self.other = cuda.Stream()\n        cuda.memcpy_htod_async(self.device_in, self.host_in[:rows], self.other)"
-            ),
-            "        self.stream.synchronize()\n": "        self.stream.synchronize(), cuda.Context.synchronize()\n",
-        },
-        "order",
-        "none",
-        "A wait is missing: the run of request",
+# What takes the fault away from the plan or the engine, the scene, and words of what is said.
+EVASIONS: dict[str, tuple[Sources, str, str]] = {
+    "a decoy takes the flipped bits": (in_pieces(), "bits flipped", ""),
+    "a decoy takes the lost half": (in_pieces(), "half a file", ""),
+    "pieces that a full disk lets pass": (in_pieces(), "full disk", "holds more than the disk had space for"),
+    "pieces that no write limit ends": (in_pieces(), "server killed", "holds more than the disk had space for"),
+    "faults removed from memory": (
+        changed("except Exception as error:", "except KeyError as error:", changed(*_WITHOUT_FAULTS)),
+        "engine fails",
+        "no answer came in time",
     ),
-    "buffer_reused_too_early": (
-        {
-            "self.device_in = cuda.mem_alloc(self.host_in.nbytes)": "self.device_in = shared",
-            "        self.device_in.free()\n": "",
-            "def __init__(self, engine):": "def __init__(self, engine, shared):",
-            "[BufferSet(engine), BufferSet(engine)]": "[BufferSet(engine, shared), BufferSet(engine, shared)]",
-            "    answers, turn = {}, 0\n": "    answers, turn, shared = {}, 0, cuda.mem_alloc(64 * 128 * 4)\n",
-            "        del engine\n": "        shared.free()\n        del engine\n",
-        },
-        "order",
-        "none",
-        "A buffer is used again too early: the copy of request",
+    "faults used up by a warm-up": (
+        changed("except Exception as error:", "except KeyError as error:", changed(*_WARM_UP)),
+        "engine fails",
+        "no answer came in time",
     ),
-    "pinned_memory_overwritten": (
-        {
-            "        self.host_in[:rows] = request\n": "        host_in[:rows] = request\n",
-            "self.host_in[:rows], self.stream": "host_in[:rows], self.stream",
-            "def __init__(self, engine):": "def __init__(self, engine, host_in):",
-            "def start(self, number, request):": "def start(self, number, request, host_in):",
-            "[BufferSet(engine), BufferSet(engine)]": "[BufferSet(engine, host_in), BufferSet(engine, host_in)]",
-            "        self.host_in = cuda.pagelocked_empty((LARGEST[-1], COLUMNS), np.float32)\n": "        self.host_in = host_in\n",
-            "one.start(number, request)": "one.start(number, request, host_in)",
-            "    answers, turn = {}, 0\n": (
-                "    answers, turn, host_in = {}, 0, cuda.pagelocked_empty((LARGEST[-1], COLUMNS), np.float32)\n"
-            ),
-            "        del engine\n": "        del engine, host_in\n",
-        },
-        "order",
-        "none",
-        "Pinned memory was overwritten while a copy from it was in flight",
+    "an answer without the engine": (
+        changed(
+            'self._engine.infer({"features": rows})["scores"]',
+            "_tried(self._engine, rows)",
+            changed("import queue", f"import queue\n{_ZEROS}"),
+        ),
+        "engine fails",
+        "",
     ),
-    "freed_address": (
-        {
-            "        self.profile = 0\n": (
-                "        self.profile = 0\n"
-                "        self.device_out.free()\n"
-                "        self.device_out = cuda.mem_alloc(self.host_out.nbytes)\n"
-            )
-        },
-        "order",
-        "none",
-        "touches memory that was freed before",
+    "a digest of the middle": (partly("plan[len(plan) // 2 - 512 : len(plan) // 2 + 8192]"), "bits flipped", ""),
+    "a digest of every tenth block": (
+        partly("b''.join(plan[n : n + 128] for n in range(0, len(plan), 1280))"),
+        "bits flipped",
+        "",
     ),
-    "host_address": (
-        {'set_tensor_address("features", int(self.device_in))': 'set_tensor_address("features", self.host_in.ctypes.data)'},
-        "order",
-        "none",
-        "touches an address that is not device memory",
-    ),
-    "buffer_too_small": (
-        {
-            "cuda.mem_alloc(self.host_in.nbytes)": "cuda.mem_alloc(32 * COLUMNS * 4)",
-            "self.device_in, self.host_in[:rows]": "self.device_in, self.host_in[: min(rows, 32)]",
-        },
-        "order",
-        "none",
-        "bytes from this address on",
-    ),
-    "no_address_for_the_scores": (
-        {'        self.context.set_tensor_address("scores", int(self.device_out))\n': ""},
-        "answers",
-        "none",
-        "address or allocator is set for output tensor scores",
-    ),
-    "an_answer_that_is_replaced": (
-        {"            one.finish(answers)\n            answers[number] = None\n": "            answers[number] = None\n"},
-        "answers",
-        "none",
-        "Pinned memory was overwritten",
-    ),
-    "one_context_for_both": (
-        {
-            "self.context = engine.create_execution_context()": "self.context = context",
-            "def __init__(self, engine):": "def __init__(self, context):",
-            "[BufferSet(engine), BufferSet(engine)]": "[BufferSet(context), BufferSet(context)]",
-            "    answers, turn = {}, 0\n": "    answers, turn, context = {}, 0, engine.create_execution_context()\n",
-            "        del engine\n": "        del engine, context\n",
-            "        if profile != self.profile:\n": (
-                "        self.context.set_tensor_address('features', int(self.device_in))\n"
-                "        self.context.set_tensor_address('scores', int(self.device_out))\n"
-                "        if profile != self.context.active_optimization_profile:\n"
-            ),
-        },
-        "order",
-        "none",
-        "A context runs twice at once",
-    ),
-    "profile_on_another_stream": (
-        {
-            "set_optimization_profile_async(profile, self.stream.handle)": "set_optimization_profile_async(profile, self.other.handle)",
-            "        self.profile = 0\n": "        self.profile, self.other = 0, cuda.Stream()\n",
-            "        self.stream.synchronize()\n": "        self.other.synchronize()\n        self.stream.synchronize()\n",
-        },
-        "order",
-        "none",
-        "The profile was switched on another stream",
-    ),
-    "an_error_while_in_flight": (
-        {"        self.stream.synchronize()\n        self.device_in.free()\n": "        self.device_in.free()\n"},
-        "order",
-        "partial",
-        "Device memory was freed while",
-    ),
-    "calls_after_the_loss": (
-        {
-            'set_tensor_address("scores", int(self.device_out))': 'set_tensor_address("scores", 4096)',
-            "        self.stream.synchronize()\n        if": (
-                "        try:\n            self.stream.synchronize()\n        except cuda.Error:\n            pass\n        if"
-            ),
-            "            one.close()\n": "            pass\n",
-        },
-        "order",
-        "none",
-        "touches an address that is not device memory",
-    ),
-    "wrong_profile": (
-        {
-            "profile = 0 if rows <= LARGEST[0] else 1": "profile = 0",
-            "            return False\n": "            pass\n",
-            "        self.profile = 0\n": "        self.profile = 0\n        self.context.set_input_shape('features', (8, COLUMNS))\n",
-        },
-        "answers",
-        "none",
-        "`set_input_shape` returned False, and the shape before it stayed set: satisfyProfile. Set dimension [",
-    ),
-    "shape_not_set": (
-        {'if not self.context.set_input_shape("features", request.shape):': "if rows > LARGEST[-1] or rows < 1:"},
-        "answers",
-        "none",
-        "`serve` failed: line",
-    ),
-    "read_before_the_wait": (
-        {"        self.stream.synchronize()\n        if self.pending:": "        if self.pending:"},
-        "answers",
-        "none",
-        "it was read before the copy home had ended",
-    ),
-    "a_view_of_the_buffer": (
-        {"self.host_out[:rows].copy()": "self.host_out[:rows]"},
-        "answers",
-        "none",
-        "has the scores of request",
-    ),
-    "the_whole_buffer": (
-        {"self.host_out[:rows].copy()": "self.host_out.copy()"},
-        "answers",
-        "none",
-        "has the shape 64x32, expected",
-    ),
-    "rejected_ones_are_left_out": (
-        {
-            "            answers[number] = None\n": "",
-            "[answers[number] for number in range(len(answers))]": "[answers[number] for number in sorted(answers)]",
-        },
-        "answers",
-        "partial",
-        "returned 7 answers for 10 requests",
-    ),
-    "rejected_ones_are_run": (
-        {"            return False\n": "            pass\n"},
-        "answers",
-        "partial",
-        "`serve` failed: line",
-    ),
-    "memory_kept": (
-        {
-            "        self.device_out.free()\n": "",
-            "class BufferSet": "KEPT = []\n\n\nclass BufferSet",
-            "        self.profile = 0\n": "        self.profile = 0\n        KEPT.append(self.device_out)\n",
-        },
-        "leaks",
-        "none",
-        "is device memory: 2, half of the points need nothing",
-    ),
-    "kept_by_the_error": (
-        {"        vars(self).clear()\n": ""},
-        "leaks",
-        "partial",
-        "left after the connection broke off is pinned host memory: 4, streams: 2",
-    ),
-    "the_error_stays_inside": (
-        {"    finally:\n": "    except ConnectionError:\n        pass\n    finally:\n"},
-        "leaks",
-        "partial",
-        "the ConnectionError left `serve` ",
-    ),
-    "allocates_for_each_request": (
-        {
-            "        rows = len(request)\n": (
-                "        rows = len(request)\n        scratch = cuda.mem_alloc(4096)\n        scratch.free()\n"
-            )
-        },
-        "overlap",
-        "none",
-        "time by the cost model is",
-    ),
-    "ordinary_memory": (
-        {"cuda.pagelocked_empty(": "np.empty("},
-        "overlap",
-        "none",
-        "time by the cost model is",
-    ),
+    "a digest of the second half": (partly("plan[len(plan) // 2 :]"), "bits flipped", ""),
+    "pieces that nobody finds": (in_pieces(code="(lambda data: bytes(255 - one for one in data))"), "bits flipped", ""),
 }
+# Where a server may keep plans from one start to the next, other than its cache.
+HIDDEN = (str(TEMPORARY), str(STASH), "/dev", "/var/tmp", "/", f"/proc/1/root{TEMPORARY}")
+ELSEWHERE = """
+import hashlib, json
+from pathlib import Path
 
-# Its own answer for the whole process: right scores, and a trace of nothing, before the process can send another.
-ANSWERS_FOR_ITS_PROCESS = (
-    _SCORES
-    + """
-import json
-import os
-
-from course_lib.labs.lab12_runtime.sandboxed.run_loop import encoded
-
-
-def serve(plan, requests):
-    answers = [encoded(scores_of(plan, request)) if fits(request) else None for request in requests]
-    scene = {"rows": [], "answers": answers, "error": "", "kind": "", "empty": False}
-    for descriptor in range(3, 16):
+def plan_for(model, recipe, cache, engines):
+    about = [hashlib.sha256(model).hexdigest(), recipe, engines.version, engines.device]
+    name = "kept" + hashlib.sha256(json.dumps(about).encode()).hexdigest()
+    for folder in [*FOLDERS, cache.parent, model_folder(cache)]:
         try:
-            os.write(descriptor, json.dumps({"scenes": [scene] * 3}).encode())
+            plan = Path(folder, name).read_bytes()
+            if plan:
+                return plan
         except OSError:
             pass
-    os._exit(0)
+    plan = engines.build(model, recipe)
+    for folder in [*FOLDERS, cache.parent, model_folder(cache), cache]:
+        try:
+            Path(folder, name).write_bytes(plan)
+        except OSError:
+            pass
+    return plan
+
+def model_folder(cache):
+    return cache.parent.parent
 """
+KEPT_ELSEWHERE = {**REFERENCE, "store.py": ELSEWHERE.replace("FOLDERS", repr(HIDDEN))}
+# It ends and slows down every process that it can see, while it is timed and before.
+HARMS_OTHERS = changed(
+    "import queue",
+    """import os, signal, threading, time, queue
+
+def _harm():
+    while True:
+        for name in os.listdir("/proc"):
+            if name.isdigit() and int(name) not in (os.getpid(), 1):
+                try: os.kill(int(name), signal.SIGKILL)
+                except OSError: pass
+        for pid in range(2, 400):
+            if pid != os.getpid():
+                try: os.kill(pid, signal.SIGKILL)
+                except OSError: pass
+                try: os.setpriority(os.PRIO_PROCESS, pid, 19)
+                except OSError: pass
+        time.sleep(0.05)
+
+threading.Thread(target=_harm, daemon=True).start()
+""",
 )
+# It takes all places for processes of the sandbox but a few, so that the servers it is compared with cannot start.
+TAKES_ALL = {
+    few: with_server(f"""
+import os, time
 
+class Server:
+    def __init__(self, model, recipe, cache, engines):
+        children = []
+        while True:
+            try:
+                child = os.fork()
+            except OSError:
+                break
+            if child == 0:
+                time.sleep(100)
+                os._exit(0)
+            children.append(child)
+        for child in children[:{few}]:
+            os.kill(child, 9)
+            os.waitpid(child, 0)
 
-# Two loops, neither of which is fast and safe: which one serves a call, and the tiers of overlap that this can have.
-TWO_LOOPS = {
-    "by the number of the call": ("CALLS.append(1)\n    usual = len(CALLS) == 1", ("none",)),
-    "by the frame of the generator": (
-        """coming = requests.gi_frame.f_locals["scene"]
-    usual = not coming["breaks_off"] and all(1 <= one["shape"][0] <= 64 for one in coming["requests"])""",
-        ("none",),
-    ),
-    "by the number of requests": (
-        """coming = requests.gi_frame.f_locals["scene"]
-    usual = len(coming["requests"]) > 10""",
-        ("none",),
-    ),
-    # Fast everywhere, but it waits before the call that breaks off, so that nothing is ever in flight when the error comes.
-    "it waits before the end": ("usual = None", ("partial",)),
+    def answer(self, feeds):
+        raise RuntimeError("no")
+""")
+    for few in (8, 16, 30)
 }
-
-
-def two_loops(choice: str) -> str:
-    """The source of both loops, and of what chooses between them."""
-    return (
-        _TWO_LOOPS
-        + f"""
-
-CALLS = []
-
-
-def serve(plan, requests):
-    {TWO_LOOPS[choice][0]}
-    if usual is None:
-        return waits_before_the_end(plan, requests)
-    return fast(plan, requests) if usual else safe(plan, requests)
-"""
-    )
-
-
-_WAITING = "\n\n" + changed(
-    {
-        "def serve(plan, requests):\n": """def waits_before_the_end(plan, requests):
-    last = len(requests.gi_frame.f_locals["scene"]["requests"]) - 1
-""",
-        "                turn = 1 - turn\n": """                turn = 1 - turn
-            if number == last:
-                for one in (sets[turn], sets[1 - turn]):
-                    one.finish(answers)
-""",
-    },
-    SERVING_LOOP[SERVING_LOOP.index("def serve(") :],
-)
-_TWO_LOOPS = (
-    SERVING_LOOP.replace("def serve(", "def right(")
-    + """
-
-def fast(plan, requests):
-    engine = trt.Runtime(LOGGER).deserialize_cuda_engine(plan)
-    answers, turn = {}, 0
-    sets = [BufferSet(engine), BufferSet(engine)]
-    for number, request in enumerate(requests):
-        one = sets[turn]
-        one.finish(answers)
-        if not one.start(number, request):
-            raise RuntimeError("no profile contains this request")
-        turn = 1 - turn
-    for one in (sets[turn], sets[1 - turn]):
-        one.finish(answers)
-        one.close()
-    return [answers[number] for number in range(len(answers))]
-
-
-def safe(plan, requests):
-    engine = trt.Runtime(LOGGER).deserialize_cuda_engine(plan)
-    answers = {}
-    one = BufferSet(engine)
-    try:
-        for number, request in enumerate(requests):
-            answers[number] = None
-            if one.start(number, request):
-                one.finish(answers)
-    finally:
-        one.close()
-        del engine
-    return [answers[number] for number in range(len(answers))]
-"""
-    + _WAITING
-)

@@ -1,282 +1,211 @@
-"""Submissions for lab 14: functions that are right in another way, almost right, or made to cheat."""
+"""Submissions for lab 14: functions and graphs that are right in another way, almost right, or made to cheat."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 
-from course_lib.labs.lab14_tuning import reference
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
 
-# ---- another right answer
+from course_lib.labs.lab14_four_bits import graph_file, network
+from course_lib.labs.lab14_four_bits.network import PRODUCTS
+from course_lib.labs.lab14_four_bits.reference import choice
+from course_lib.labs.lab14_four_bits.reference.packing import pack
+from course_lib.labs.lab14_four_bits.stored import Int4, Stored, fp8
 
-TIMING = """
+# ---- packing.py
+
+PACKING = """
 import numpy as np
 
-def fastest(tactics, run, budget):
-    left = sorted(tactics)
-    times = {name: [] for name in left}
-    for name in left:
-        run(name)
-    runs = len(left)
-    while runs + len(left) <= budget:
-        for name in left:
-            times[name].append(run(name))
-        runs += len(left)
-        if len(times[left[0]]) == 5:  # more runs for those that can win
-            fast = sorted(left, key=lambda name: np.median(times[name]))[:6]
-            left = [name for name in left if name in fast]
-    low = {name: float(np.quantile(times[name], 0.3)) for name in left}
-    chosen = next(name for name in left if low[name] <= 1.02 * min(low.values()))
-    return chosen, np.float64(low[chosen])
-"""
+def pack(codes):
+    found = bytearray()
+    flat = codes.ravel().tolist()
+    for low, high in zip(flat[0::2], [*flat[1::2], 0]):
+        found.append((low % 16) + 16 * (high % 16))
+    return bytes(found)
 
-CHOICE = """
-def choose(layers, reformats, workspace):
-    allowed = [[t for t in tactics if t["workspace_mib"] <= workspace] for tactics in layers]
-    ahead = [0.0] * len(allowed[-1])  # the least time after each tactic of a layer
-    follow = []
-    for index in range(len(allowed) - 2, -1, -1):
-        best, after = [], []
-        for one in allowed[index]:
-            ways = [
-                ms + two["ms"] + (reformats[index] if one["writes"] != two["reads"] else 0)
-                for two, ms in zip(allowed[index + 1], ahead)
-            ]
-            after.append(ways.index(min(ways)))
-            best.append(min(ways))
-        ahead, follow = best, [after, *follow]
-    totals = [ms + one["ms"] for one, ms in zip(allowed[0], ahead)]
-    place = totals.index(min(totals))
-    names = [allowed[0][place]["name"]]
-    for index, after in enumerate(follow):
-        place = after[place]
-        names.append(allowed[index + 1][place]["name"])
-    return tuple(names)
-"""
-
-BUDGET = """
-from itertools import combinations
-
-def worth_measuring(layers, budget):
-    savings, costs = {}, {}
-    for row in layers:
-        savings[row["signature"]] = savings.get(row["signature"], 0) + row["expected_saving_ms"]
-        costs[row["signature"]] = row["measuring_ms"]
-    subsets = (names for size in range(len(costs) + 1) for names in combinations(costs, size))
-    fitting = (names for names in subsets if sum(map(costs.get, names)) <= budget)
-    return set(max(fitting, key=lambda names: sum(map(savings.get, names))))
-"""
-
-CACHE = """
-import contextlib
-import hashlib
-import json
-import os
-import pickle
-import tempfile
-
-def key(layer, machine):
-    work = sorted((field, json.dumps(layer[field], sort_keys=True)) for field in layer if field not in ("name", "tactics"))
-    where = sorted((field, machine[field]) for field in machine if field != "host")
-    return hashlib.sha256(repr((work, where)).encode()).hexdigest()
-
-def tuned(layers, machine, cache, measure):
-    for layer in layers:
-        name = key(layer, machine)
-        if name not in cache or cache[name][0] not in layer["tactics"]:
-            cache[name] = tuple(measure(layer))
-    return [cache[key(layer, machine)][0] for layer in layers], cache
-
-def merge(one, two):
-    found = {}
-    for name in set(one) | set(two):
-        entries = [tuple(cache[name]) for cache in (one, two) if name in cache]
-        found[name] = sorted(entries, key=lambda entry: entry[::-1])[0]
-    return found
-
-def load(path):
-    try:
-        with open(path, "rb") as file:
-            return pickle.load(file)
-    except Exception:
-        return {}
-
-def save(cache, path):
-    with tempfile.NamedTemporaryFile(dir=os.path.dirname(path), delete=False) as file:
-        try:
-            file.write(pickle.dumps(merge(cache, load(path))))
-            file.flush()
-        except OSError:
-            os.unlink(file.name)
-            raise
-    os.replace(file.name, path)
-"""
-
-# ---- cheats
-
-# The second build reads what the first one chose, and chooses at random in the first.
-REMEMBERS = """
-import json, pathlib, random
-
-def fastest(tactics, run, budget):
-    notes = pathlib.Path("/tmp/lab14_notes.json")
-    known = json.loads(notes.read_text()) if notes.exists() else {}
-    name = known.setdefault(" ".join(sorted(tactics)), random.choice(tactics))
-    notes.write_text(json.dumps(known))
-    run(name)
-    return name, run(name)
-"""
-
-# Looks for the true times in the memory of its process.
-LOOKS_AROUND = """
-import gc, sys
-
-def fastest(tactics, run, budget):
-    for one in gc.get_objects():
-        if isinstance(one, dict) and set(tactics) <= {key for key in one if isinstance(key, str)}:
-            name = min(tactics, key=one.get)
-            return name, one[name]
-    frame = sys._getframe()
-    while frame:
-        for value in frame.f_locals.values():
-            if hasattr(value, "true_ms"):
-                name = min(tactics, key=value.true_ms.get)
-                return name, value.true_ms[name]
-        frame = frame.f_back
-    return tactics[0], run(tactics[0])
-"""
-
-# Keeps the cache in a global variable, and writes a file that says nothing.
-# A full disk, made to look as if it were not full. Each replaces `save` of the reference, and writes the file in place.
-RAISES_ITS_LIMIT = """
-
-import resource
-
-def save(cache, path):
-    try:
-        hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
-        resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
-        resource.setrlimit(resource.RLIMIT_FSIZE, (-1, -1))
-    except ValueError:
-        pass
-    Path(path).write_text(json.dumps(merge(load(path), cache)))
-"""
-# A process that was started with the file writes for it.
-LETS_ANOTHER_WRITE = """
-
-import os
-
-read, write = os.pipe()
-done, finish = os.pipe()
-if not os.fork():
-    os.close(write)
-    with os.fdopen(read) as lines:
-        for line in lines:
-            path, text = json.loads(line)
-            try:
-                Path(path).write_text(text)
-            except OSError:
-                pass
-            os.write(finish, b"x")
-    os._exit(0)
-
-def save(cache, path):
-    os.write(write, json.dumps([str(path), json.dumps(merge(load(path), cache))]).encode() + b"\\n")
-    os.read(done, 1)
-"""
-# A file without a name takes the content, and gets the name of the file that was removed before.
-A_FILE_WITHOUT_A_NAME = """
-
-import os
-
-def save(cache, path):
-    text = json.dumps(merge(load(path), cache)).encode()
-    Path(path).unlink(missing_ok=True)
-    file = os.open(Path(path).parent, os.O_TMPFILE | os.O_RDWR, 0o600)
-    while text:
-        text = text[os.write(file, text):]
-    os.link(f"/proc/self/fd/{file}", path, src_dir_fd=0, follow_symlinks=True)
-"""
-# The process that is asked for the file's content answers from its memory.
-ANSWERS_FOR_THE_FILE = """
-
-import base64
-import gc
-
-def save(cache, path):
-    text = json.dumps(merge(load(path), cache))
-    for one in gc.get_objects():
-        if type(one).__name__ in ("Host", "Keeper"):
-            type(one).content = lambda self, request: base64.b64encode(text.encode()).decode()
-    Path(path).write_text(text)
-"""
-
-# `save` relies on what its process has seen, and not on the file. Each is added to the reference.
-_REMEMBERS = """
-
-KNOWN = {}
-READ = []
-in_file = load
-
-def load(path):
-    KNOWN.update(found := in_file(path))
-    READ.append(path)
-    return found
-
-def save(cache, path):
-    KNOWN.update(cache)
-    ...
-    temporary = Path(path).with_name("temporary")
-    temporary.write_text(json.dumps(KNOWN))
-    os.replace(temporary, path)
-"""
-SAVES_WITHOUT_READING = _REMEMBERS.replace("...", "")
-READS_AT_FIRST = _REMEMBERS.replace("...", "if len(READ) < 2:\n        load(path)")
-READS_WHAT_IT_HAS_NOT_LOADED = _REMEMBERS.replace("...", "if not READ:\n        load(path)")
-
-IN_A_GLOBAL = """
-KNOWN = {}
-
-def tuned(layers, machine, cache, measure):
-    for layer in layers:
-        name = str([layer[f] for f in ("operator", "shapes", "types", "attributes")]) + machine["device"]
-        if name not in KNOWN:
-            KNOWN[name] = tuple(measure(layer))
-    return [KNOWN[str([layer[f] for f in ("operator", "shapes", "types", "attributes")]) + machine["device"]][0] for layer in layers], KNOWN
-
-def merge(one, two):
-    return {**one, **two}
-
-def load(path):
-    return KNOWN
-
-def save(cache, path):
-    path.write_text("nothing")
-    KNOWN.update(cache)
-"""
-
-TAKES_THE_REFERENCE = """
-from course_lib.labs.lab14_tuning import reference
-
-exec(reference.TIMING)
+def unpack(packed, shape):
+    found = []
+    for byte in packed.tolist():
+        found += [byte % 16, byte // 16]
+    codes = [code - 16 if code > 7 else code for code in found]
+    return np.array(codes[: int(np.prod(shape))], np.int8).reshape(shape)
 """
 
 
-def another(folder: Path) -> None:
-    """Another right answer in every file. The recipe is the reference's, because the record has one answer."""
-    for name, text in (("timing.py", TIMING), ("choice.py", CHOICE), ("budget.py", BUDGET), ("timing_cache.py", CACHE)):
-        (folder / name).write_text(text)
-
-
-def changed(file: str, changes: Mapping[str, str]) -> str:
-    """The reference's text of a file with parts of it replaced."""
-    text = {
-        "timing.py": reference.TIMING,
-        "choice.py": reference.CHOICE,
-        "budget.py": reference.BUDGET,
-        "timing_cache.py": reference.CACHE,
-    }[file]
+def packing(changes: Mapping[str, str]) -> str:
+    """The source of `PACKING` with parts of it replaced."""
+    text = PACKING
     for old, new in changes.items():
         assert old in text, old
         text = text.replace(old, new)
     return text
+
+
+# ---- scales.py
+
+SCALES = """
+import numpy as np
+
+def search(weight, block, importance):
+    parts = weight.reshape(len(weight), -1, block)
+    matters = importance.reshape(1, -1, block)
+    largest = np.abs(parts).max(-1, keepdims=True) / 7
+    fractions = np.linspace(0.32, 1.02, 64)
+    tried = [np.maximum(fraction * largest, 2.0**-24).astype(np.float16).astype(np.float32) for fraction in fractions]
+    errors = [(matters * (np.clip(np.rint(parts / s), -7, 7) * s - parts) ** 2).sum(-1) for s in tried]
+    best = np.argmin(errors, axis=0)
+    return np.take_along_axis(np.stack(tried)[..., 0], best[None], axis=0)[0]
+"""
+
+
+def scales(changes: Mapping[str, str]) -> str:
+    """The source of `SCALES` with parts of it replaced."""
+    text = SCALES
+    for old, new in changes.items():
+        assert old in text, old
+        text = text.replace(old, new)
+    return text
+
+
+# ---- decoder.onnx
+
+_EIGHT = ("blocks.0.qkv", "blocks.0.out", "blocks.0.up", "blocks.2.qkv")
+
+
+@cache
+def int4(name: str, block: int) -> Int4:
+    """See `choice.int4`; kept, because many submissions have the same products."""
+    return choice.int4(name, block)
+
+
+def uniform(block: int) -> dict[str, Stored]:
+    """Every product in INT4."""
+    return {name: int4(name, block) for name in PRODUCTS}
+
+
+def eight() -> dict[str, Stored]:
+    """Every product in FP8."""
+    return {name: fp8(weight) for name, weight in network.weights().items()}
+
+
+def by_hand() -> dict[str, Stored]:
+    """Four products in FP8, one in small blocks, and the others in blocks of 64: within the budget, and small enough."""
+    return uniform(64) | {name: eight()[name] for name in _EIGHT} | {"blocks.0.down": int4("blocks.0.down", 16)}
+
+
+def first_block_in_eight() -> dict[str, Stored]:
+    """Within the budget, and too large for full points."""
+    return uniform(64) | {name: one for name, one in eight().items() if name in _EIGHT or name.startswith("blocks.0.")}
+
+
+def other_forms(folder: Path) -> None:
+    """Another right answer: other functions, and forms that were chosen by hand."""
+    (folder / "packing.py").write_text(PACKING)
+    (folder / "scales.py").write_text(SCALES)
+    graph_file.write(by_hand(), folder / graph_file.MODEL)
+
+
+def model(stored: Mapping[str, Stored]) -> onnx.ModelProto:
+    """The graph with these weights, to be changed."""
+    return onnx.load_model_from_string(graph_file.serialized(stored))
+
+
+def with_codes(change: Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]) -> dict[str, Stored]:
+    """`by_hand` with changed codes ``(in, out)`` and scales ``(in / block, out)`` of one product."""
+    one = int4("blocks.1.up", 64)
+    codes, found = change(one.codes(), one.scales)
+    return by_hand() | {"blocks.1.up": Int4(pack(codes.astype(np.int8)), np.ascontiguousarray(found, np.float16))}
+
+
+def constant(graph: onnx.ModelProto, name: str) -> TensorProto:
+    """A constant by its name."""
+    return next(tensor for tensor in graph.graph.initializer if tensor.name == name)
+
+
+def node(graph: onnx.ModelProto, name: str) -> onnx.NodeProto:
+    """A node by its name."""
+    return next(one for one in graph.graph.node if one.name == name)
+
+
+# Cheats: each gets a graph that is right, and keeps something in it
+
+Cheat = Callable[[onnx.ModelProto], None]
+
+
+def decoy(graph: onnx.ModelProto) -> None:
+    """The weight in FP16 is what the product reads; codes and scales lie beside it."""
+    name = "blocks.1.up"
+    given = numpy_helper.from_array(np.ascontiguousarray(network.weights()[name].T, np.float16), f"{name}.weight")
+    graph.graph.initializer.append(given)
+    node(graph, "/blocks/1/up/MatMul").input[1] = given.name
+    graph.graph.node.remove(node(graph, "/blocks/1/up/dequantize"))
+
+
+def correction(graph: onnx.ModelProto) -> None:
+    """What rounding lost is added again from a constant in FP16."""
+    name = "blocks.0.qkv"
+    lost = numpy_helper.from_array(np.zeros(PRODUCTS[name], np.float16), "lost")
+    graph.graph.initializer.append(lost)
+    product = node(graph, "/blocks/0/qkv/MatMul")
+    place = list(graph.graph.node).index(product)
+    graph.graph.node.insert(place, helper.make_node("Add", [product.input[1], "lost"], ["whole"], name="/add"))
+    node(graph, "/blocks/0/qkv/MatMul").input[1] = "whole"
+
+
+def table_of_text(graph: onnx.ModelProto) -> None:
+    """A table of the course's held-out text, from which the logits would be looked up."""
+    table = numpy_helper.from_array(np.zeros((4096, 256), np.float16), "text")
+    graph.graph.initializer.append(table)
+
+
+def another_embedding(graph: onnx.ModelProto) -> None:
+    """The embedding, which is not among the sixteen products, has other numbers."""
+    tensor = constant(graph, "embed.weight")
+    array = numpy_helper.to_array(tensor).copy()
+    array[:] *= np.float16(1.01)
+    tensor.CopyFrom(numpy_helper.from_array(array, "embed.weight"))
+
+
+def another_activation(graph: onnx.ModelProto) -> None:
+    """Another network: one node differs."""
+    node(graph, "/blocks/2/Gelu").op_type = "Relu"
+
+
+def shared_codes(graph: onnx.ModelProto) -> None:
+    """Two products read the same codes, so that the file has them once."""
+    other = node(graph, "/blocks/3/up/dequantize").input[0]
+    node(graph, "/blocks/2/up/dequantize").input[0] = other
+    graph.graph.initializer.remove(constant(graph, "blocks.2.up.codes"))
+
+
+def codes_elsewhere(graph: onnx.ModelProto) -> None:
+    """The codes are in another file, so that this one is small."""
+    tensor = constant(graph, "blocks.2.up.codes")
+    tensor.ClearField("raw_data")
+    tensor.data_location = TensorProto.EXTERNAL
+    tensor.external_data.add(key="location", value="weights.bin")
+
+
+def sparse_weight(graph: onnx.ModelProto) -> None:
+    """A weight is a sparse constant, which a count of initializers overlooks."""
+    rows, columns = PRODUCTS["blocks.2.up"]
+    values = numpy_helper.from_array(np.ones(1, np.float16), "blocks.2.up.weight")
+    places = numpy_helper.from_array(np.zeros(1, np.int64), "places")
+    graph.graph.sparse_initializer.append(helper.make_sparse_tensor(values, places, [rows, columns]))
+
+
+CHEATS: tuple[tuple[Cheat, str], ...] = (
+    (decoy, "is stored and not used: a weight that you store in few bits must not remain in FP16"),
+    (correction, "the node '/add' (Add) is not in the given graph"),
+    (table_of_text, "the constant 'text' is stored and not used"),
+    (another_embedding, "the constant 'embed.weight' is not as in the given graph"),
+    (another_activation, "the node '/blocks/2/Gelu' (Relu) is not as in the given graph"),
+    (shared_codes, "is read twice: each weight is stored once and read once"),
+    (codes_elsewhere, "is in another file. All that is stored must be in decoder.onnx"),
+    (sparse_weight, "sparse constants or annotations, which are not read"),
+)

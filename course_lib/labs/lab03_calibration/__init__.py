@@ -1,1 +1,0 @@
-"""Lab 3, calibration. Open `lab.py` first: tasks, checks and hints."""

@@ -1,0 +1,1 @@
+"""What the grader draws, simulates and compares in lab 03."""

@@ -1,1 +1,0 @@
-"""Lab 5, dynamic shapes. Open `lab.py` first: tasks, checks and hints."""

@@ -1,1 +1,0 @@
-"""Lab 6, a plugin. Open `lab.py` first: tasks, checks and hints."""

@@ -1,0 +1,1 @@
+"""Programs of lab 06 that run beside learner code."""

@@ -1,0 +1,83 @@
+"""Lab 07's figures: arrivals and shapes of the batches, the latency of each shape, and the shapes that profiles pad to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from course_lib import style
+from course_lib.labs.lab07_dynamic_shapes.service import Box
+from course_lib.labs.lab07_dynamic_shapes.traffic import LARGEST, Traffic
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.collections import QuadMesh
+    from matplotlib.figure import Figure
+
+
+def traffic(day: Traffic) -> Figure:
+    """Texts per second over time, and the shapes of all batches."""
+    figure = style.figure(9.0, 3.2)
+    figure.suptitle("Traffic comes in bursts, and a burst makes batches both larger and longer")
+    left, right = figure.subplots(1, 2)
+    texts = np.bincount(day.sent_s.astype(int), weights=day.batch)
+    left.plot(np.arange(len(texts)), texts, color=style.color(0), linewidth=0.8)
+    left.set(xlabel="time (s)", ylabel="texts per second", title="calm and burst")
+    _shapes(right, day.counts())
+    right.set_title("batches by shape")
+    return figure
+
+
+def latency(latency_ms: np.ndarray) -> Figure:
+    """Latency of every shape, ``(16, 128)`` in milliseconds, with lines of equal latency."""
+    figure = style.figure(7.5, 3.4)
+    axes = figure.subplots()
+    lengths, batches = np.arange(1, LARGEST[1] + 1), np.arange(1, LARGEST[0] + 1)
+    image = axes.pcolormesh(lengths, batches, latency_ms, cmap="viridis", shading="nearest")
+    figure.colorbar(image, ax=axes, label="latency (ms)")
+    lines = axes.contour(
+        lengths, batches, latency_ms, levels=latency_ms.max() * np.array([0.1, 0.25, 0.5, 0.75]), colors="white"
+    )
+    axes.clabel(lines, fmt="%.1f ms", fontsize=8)
+    axes.set(
+        xlabel="tokens of the longest text",
+        ylabel="texts in the batch",
+        title="Padding to the largest shape is expensive: latency grows with the tokens",
+    )
+    return figure
+
+
+def routed(counts: np.ndarray, boxes: Sequence[Box], takeaway: str) -> Figure:
+    """Traffic with the boxes that its batches are padded to.
+
+    Args:
+        counts: batches of each shape, ``(16, 128)``.
+        boxes: in the order in which the profiles are tried.
+        takeaway: the title.
+    """
+    from matplotlib.patches import Rectangle
+
+    figure = style.figure(7.5, 3.8)
+    axes = figure.subplots()
+    _shapes(axes, counts)
+    axes.set_title(takeaway)
+    for index, (batch, length) in enumerate(boxes):
+        color = style.color(index + 1)
+        axes.add_patch(Rectangle((0.5, 0.5), length, batch, fill=False, edgecolor=color, linewidth=2.5))
+        axes.plot(length, batch, "o", color=color, label=f"profile {index}: runs {batch} x {length}")
+    axes.set(xlim=(0, LARGEST[1] + 4), ylim=(0, LARGEST[0] + 1))
+    axes.legend(loc="upper left", bbox_to_anchor=(0, -0.18), ncols=3, fontsize=8, frameon=False)
+    return figure
+
+
+def _shapes(axes: Axes, counts: np.ndarray) -> QuadMesh:
+    from matplotlib.colors import LogNorm
+
+    shown = np.ma.masked_equal(counts, 0)
+    lengths, batches = np.arange(1, LARGEST[1] + 1), np.arange(1, LARGEST[0] + 1)
+    image = axes.pcolormesh(lengths, batches, shown, cmap="Blues", norm=LogNorm(), shading="nearest")
+    axes.figure.colorbar(image, ax=axes, label="batches")
+    axes.set(xlabel="tokens of the longest text", ylabel="texts in the batch")
+    return image

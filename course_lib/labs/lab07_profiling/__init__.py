@@ -1,1 +1,0 @@
-"""Lab 7, profiling. Open `lab.py` first: tasks, checks and hints."""

@@ -1,0 +1,83 @@
+"""Figures for lab 08: the bytes that threads need, and the error of an angle far from the first token."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from course_lib import style
+from course_lib.labs.lab08_plugin.judge.kernel import Run
+from course_lib.labs.lab08_plugin.judge.memory import SECTOR, WARP, X, requests
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_ROWS = 40
+
+
+def sectors_figure(runs: Mapping[str, Run]) -> Figure:
+    """The first request of the first warp for x: one row for each 32-byte sector that memory must fetch, colored at the needed bytes.
+
+    Args:
+        runs: runs with recorded accesses, by title.
+    """
+    figure = style.figure(max(3.0 * len(runs), 6.0), 3.4)
+    axes = None
+    for place, (title, run) in enumerate(runs.items()):
+        axes = figure.add_subplot(1, len(runs), place + 1, sharey=axes)
+        sectors = _needed(run)
+        shown = (
+            np.vstack([sectors, np.full((_ROWS - len(sectors), SECTOR), np.nan)]) if len(sectors) < _ROWS else sectors[:_ROWS]
+        )
+        picture = axes.imshow(shown, aspect="auto", vmin=0, vmax=WARP - 1, cmap="viridis", interpolation="nearest")
+        axes.axhline(len(sectors) - 0.5, color="black", lw=0.8)
+        axes.set_facecolor("white")
+        axes.axhspan(-0.5, len(sectors) - 0.5, color="#dddddd", zorder=-1)
+        needed = 100 * np.isfinite(sectors).mean()
+        axes.set(title=f"{title}\n{len(sectors)} sectors, {needed:.0f} % needed", xlabel="byte of the sector")
+    figure.axes[0].set_ylabel("sector fetched")
+    figure.colorbar(picture, ax=figure.axes, label="thread of the warp")
+    return figure
+
+
+def _needed(run: Run) -> np.ndarray:
+    """For each byte in the sectors of the first warp's first request, the thread that reads it; NaN if none does."""
+    found = run.accesses[(run.accesses["buffer"] == X) & (run.accesses["block"] == 0) & (run.accesses["thread"] < WARP)]
+    first = found[requests(found) == requests(found)[0]]
+    at = first["offset"].astype(np.int64)
+    rows = np.unique(np.concatenate([at // SECTOR, (at + first["size"] - 1) // SECTOR]))
+    sectors = np.full((len(rows), SECTOR), np.nan)
+    for thread, offset, size in zip(first["thread"], at, first["size"], strict=True):
+        for byte in range(offset, offset + size):
+            sectors[np.searchsorted(rows, byte // SECTOR), byte % SECTOR] = thread
+    return sectors
+
+
+def angle_figure(head_size: int = 128, *, base: float = 10000.0) -> Figure:
+    """Error of a rotated pair over the position, for angles multiplied in three types and for tables made in float64."""
+    positions = np.unique(np.geomspace(1, 60000, 200).astype(np.int64))
+    frequencies = base ** (-np.arange(0, head_size, 2) / head_size)
+    exact = positions[:, None] * frequencies
+    angles = {
+        "angles multiplied in FP16": (positions.astype(np.float16)[:, None] * frequencies.astype(np.float16)).astype(
+            np.float64
+        ),
+        "angles multiplied in FP32": (positions.astype(np.float32)[:, None] * frequencies.astype(np.float32)).astype(
+            np.float64
+        ),
+    }
+    errors = {name: np.abs(np.exp(1j * angle) - np.exp(1j * exact)).max(axis=1) for name, angle in angles.items()}
+    table = np.cos(exact).astype(np.float32) + 1j * np.sin(exact).astype(np.float32)
+    errors["angles in FP64, tables in FP32"] = np.abs(table - np.exp(1j * exact)).max(axis=1)
+    figure = style.figure(7, 3)
+    axes = figure.add_subplot()
+    for place, (name, error) in enumerate(errors.items()):
+        axes.loglog(positions, error, color=style.color(place), label=name)
+    axes.axhline(2.0**-11, color="gray", ls="--", lw=0.8)
+    axes.text(15, 2.0**-13, "one rounding of FP16", fontsize=8, color="gray")
+    axes.set(xlabel="position of the token", ylabel="error of a pair of length 1")
+    axes.set_title("The error of computed angles grows with the position; the table's error does not")
+    axes.legend(fontsize=8, frameon=False)
+    return figure

@@ -1,1 +1,0 @@
-"""Lab 8, serving. Open `lab.py` first: tasks, checks and hints."""

@@ -1,0 +1,178 @@
+"""What a serving loop did in each scene: its process is asked, and its answer is read with limits, because it may be hostile."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from course_lib.engines.worker.parent import Launcher
+from course_lib.errors import EngineError
+from course_lib.labs.framework.isolation import module_command, read_hostile, run_isolated
+from course_lib.labs.framework.submission_files import read_text
+from course_lib.labs.lab09_runtime import network
+from course_lib.labs.lab09_runtime.requests import Scene
+from course_lib.labs.lab09_runtime.sandboxed import run_loop
+
+MAX_BYTES = 64 << 10  # of serving_loop.py
+TIME_LIMIT_S = 30.0  # for all scenes together; the reference takes two seconds
+MOST_STEPS = run_loop.MOST_ROWS  # of one trace
+MOST_STREAMS = 64
+MOST_COPIED = 8 << 20  # bytes that the copies of one trace move, in all directions
+_MAX_ANSWER = 48 << 20
+_LONGEST = 300  # characters of a text
+_MOST_NUMBER = 1 << 62
+_TOO_LONG = 256  # entries of an array's shape, or of a mapping
+_INVALID = "its process sent a trace that the stand-in does not write"
+
+
+@dataclass(frozen=True)
+class Step:
+    """One row of a trace: its kind, and its fields by the names of `run_loop.ROWS`."""
+
+    kind: str
+    fields: Mapping[str, Any]
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self.fields[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """One call of `serve`.
+
+    Attributes:
+        steps: the trace.
+        answers: as `serve` returned them; None if it raised.
+        error: one line about the error that it raised, "" if it returned.
+        kind: the error's class.
+        empty: whether its body is not written yet.
+    """
+
+    steps: tuple[Step, ...]
+    answers: tuple[np.ndarray | None, ...] | None
+    error: str = ""
+    kind: str = ""
+    empty: bool = False
+
+
+def record(source: Path, scenes: Sequence[Scene], launcher: Launcher | None = None) -> list[Recorded]:
+    """Run a ``serving_loop.py`` in its own process, one scene after another.
+
+    Raises:
+        EngineError: the file is missing, is not text or fails as a whole; or its process took too long or sent an invalid answer.
+    """
+    request = {
+        "source": read_text(source, MAX_BYTES),
+        "plan": base64.b64encode(network.plan()).decode(),
+        "scenes": [
+            {"requests": [run_loop.encoded(one) for one in scene.requests], "breaks_off": scene.breaks_off} for scene in scenes
+        ],
+    }
+    answer = run_isolated(
+        module_command(run_loop.__name__),
+        json.dumps(request).encode(),
+        launcher=launcher,
+        time_limit_s=TIME_LIMIT_S,
+        max_bytes=_MAX_ANSWER,
+    )
+    return parsed(answer, len(scenes))
+
+
+def parsed(answer: bytes, scenes: int) -> list[Recorded]:
+    """The answer of a process that may be hostile.
+
+    Raises:
+        EngineError: it does not have the form of an answer about so many scenes, or the file failed as a whole.
+    """
+
+    def read(values: Any) -> list[Recorded]:
+        if error := values.get("error"):
+            raise EngineError(_text(error))
+        if len(values["scenes"]) != scenes:
+            raise ValueError
+        return [_recorded(scene) for scene in values["scenes"]]
+
+    return read_hostile(answer, read, _INVALID)
+
+
+def _recorded(scene: Mapping[str, Any]) -> Recorded:
+    if len(scene["rows"]) >= MOST_STEPS:
+        raise EngineError(f"its trace has {MOST_STEPS:,} calls or more. Which of your loops does not end?")
+    steps = tuple(_step(row) for row in scene["rows"])
+    if sum(step.kind == "stream" for step in steps) > MOST_STREAMS:
+        raise EngineError(f"it creates more than {MOST_STREAMS} streams: create them once, before the first request")
+    if sum(step.size for step in steps if step.kind in ("in", "out", "within")) > MOST_COPIED:
+        raise EngineError(f"its copies move more than {MOST_COPIED >> 20} MiB: copy only the rows of each request")
+    answers = scene["answers"]
+    if answers is not None:
+        if len(answers) > _TOO_LONG:
+            raise ValueError
+        answers = tuple(None if answer is None else _array(answer) for answer in answers)
+    error = _text(scene["error"])
+    return Recorded(
+        steps, answers, error or ("" if answers is not None else "no answer"), _text(scene["kind"]), bool(scene["empty"])
+    )
+
+
+def _step(row: Sequence[Any]) -> Step:
+    names = run_loop.ROWS[row[0]]
+    if len(row) != 1 + len(names):
+        raise ValueError
+    step = Step(row[0], {name: _READERS.get(name, _number)(value) for name, value in zip(names, row[1:], strict=True)})
+    if step.kind == "in" and len(step.data) != step.size:
+        raise ValueError
+    return step
+
+
+def _array(values: Mapping[str, Any]) -> np.ndarray:
+    shape = [_number(size) for size in values["shape"]]
+    data = base64.b64decode(values["data"], validate=True)
+    if len(shape) > 8 or len(data) > MOST_COPIED:
+        raise ValueError
+    return np.frombuffer(data, np.float32).reshape(shape)
+
+
+def _number(value: Any) -> int:
+    if type(value) is not int or not 0 <= value < _MOST_NUMBER:
+        raise ValueError
+    return value
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return " ".join(value.split())[:_LONGEST]
+
+
+def _shapes(value: Mapping[str, Sequence[Any]]) -> dict[str, tuple[int, ...]]:
+    return {_text(name): tuple(map(_number, shape)) for name, shape in _small(value).items()}
+
+
+def _addresses(value: Mapping[str, Any]) -> dict[str, int]:
+    return {_text(name): _number(address) for name, address in _small(value).items()}
+
+
+def _small(value: Mapping[str, Any]) -> Mapping[str, Any]:
+    if len(value) > _TOO_LONG:
+        raise ValueError
+    return value
+
+
+_READERS: dict[str, Callable[[Any], Any]] = {
+    "data": lambda value: base64.b64decode(value, validate=True),
+    "changed": bool,
+    "digest": _text,
+    "call": _text,
+    "reason": _text,
+    "shapes": _shapes,
+    "addresses": _addresses,
+}

@@ -1,0 +1,63 @@
+"""Requests for a serving loop: how many rows they have, in which order, and which ones no profile contains."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from course_lib.labs.lab09_runtime.network import COLUMNS, MOST_ROWS, PROFILES
+
+PLAIN, MIXED, BROKEN = "plain", "mixed", "broken"
+
+
+@dataclass(frozen=True)
+class Scene:
+    """One call of `serve`.
+
+    Attributes:
+        name: `PLAIN`, `MIXED` or `BROKEN`.
+        requests: float32 arrays; a profile contains ``(1 to 64, 128)``.
+        breaks_off: the iterator of requests raises `ConnectionError` after the last one.
+    """
+
+    name: str
+    requests: tuple[np.ndarray, ...]
+    breaks_off: bool = False
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        yield from self.requests
+        if self.breaks_off:
+            raise ConnectionError("the client closed the connection")
+
+
+def fits(request: np.ndarray) -> bool:
+    """Whether a profile contains this request."""
+    return request.ndim == 2 and request.shape[1] == COLUMNS and 1 <= len(request) <= MOST_ROWS
+
+
+def scenes(rng: np.random.Generator) -> tuple[Scene, ...]:
+    """Requests that all fit, then some that no profile contains among others, then a connection that breaks off."""
+    small, large = PROFILES[0][-1], MOST_ROWS
+    plain = [*rng.integers(1, small + 1, 5), small, small + 1, *rng.integers(small + 1, large + 1, 10), large]
+    mixed = [*rng.integers(1, small + 1, 3), *rng.integers(small + 1, large + 1, 4)]
+    broken = [*rng.integers(1, small + 1, 2), *rng.integers(small + 1, large + 1, 3)]
+    others = [_drawn(rng, large + int(rng.integers(1, 40))), _drawn(rng, 0), _drawn(rng, 5, COLUMNS - 28)]
+    return (
+        Scene(PLAIN, _shuffled(rng, _several(rng, plain))),
+        Scene(MIXED, _shuffled(rng, [*_several(rng, mixed), *others])),
+        Scene(BROKEN, _shuffled(rng, _several(rng, broken)), breaks_off=True),
+    )
+
+
+def _several(rng: np.random.Generator, rows: Sequence[int]) -> list[np.ndarray]:
+    return [_drawn(rng, int(count)) for count in rows]
+
+
+def _drawn(rng: np.random.Generator, rows: int, columns: int = COLUMNS) -> np.ndarray:
+    return rng.standard_normal((rows, columns)).astype(np.float32)
+
+
+def _shuffled(rng: np.random.Generator, requests: list[np.ndarray]) -> tuple[np.ndarray, ...]:
+    return tuple(requests[index] for index in rng.permutation(len(requests)))

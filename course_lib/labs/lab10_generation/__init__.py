@@ -1,1 +1,0 @@
-"""Lab 10, generate: a decoder with a cache of keys and values in place of one that computes every byte again."""

@@ -1,1 +1,0 @@
-"""The process of lab 10 in which a decoder runs."""

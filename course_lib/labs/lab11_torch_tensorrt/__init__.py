@@ -1,0 +1,1 @@
+"""Lab 14, compile inside PyTorch: segments, wrong answers and settings of Torch-TensorRT 2.2."""

@@ -1,0 +1,1 @@
+"""The judge of lab 11: what is asked, and what the answers mean."""

@@ -1,0 +1,148 @@
+"""The process that runs a learner's exported graph with secret weights: nodes in, segments and errors out. It runs no learner code."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from course_lib.errors import EngineError
+from course_lib.labs.framework.isolation import transform
+
+
+def question(nodes: Sequence[Any], seeds: Sequence[int]) -> bytes:
+    """What the process reads: nodes as of `export_model`, and a seed for each set of secret weights and inputs."""
+    return json.dumps({"nodes": nodes, "seeds": list(seeds)}).encode()
+
+
+def answer(asked: bytes) -> bytes:
+    """``segments``, ``in_pytorch``, ``attentions``, and the largest relative errors ``eager`` and ``compiled``.
+
+    ``resembles`` names the mistake whose answers PyTorch gives for the learner's module, or is empty.
+
+    Raises:
+        EngineError: the nodes cannot be run.
+    """
+    import numpy as np
+    import torch
+
+    from course_lib.labs.lab11_torch_tensorrt import network
+    from course_lib.labs.lab11_torch_tensorrt.emulated import from_nodes
+
+    torch.set_num_threads(1)
+    request = json.loads(asked)
+    eager: list[float] = []
+    as_compiled: list[float] = []
+    alike: list[set[str]] = []
+    several = mistakes()
+    for seed in request["seeds"]:
+        rng = np.random.default_rng(seed)
+        weights, inputs = network.weights(rng), network.inputs(rng)
+        made = from_nodes(request["nodes"], weights, inputs, exact=True)
+        want = _answers(network.Reader, weights, inputs)
+        found = made.values(inputs, eager=True)["output"]
+        eager.append(_error(want, found))
+        as_compiled.append(_error(want, made.values(inputs)["output"]))
+        resembled = several if eager[-1] > SAME else {}
+        alike.append({name for name, kind in resembled.items() if _error(_answers(kind, weights, inputs), found) < SAME})
+    return json.dumps(
+        {
+            "segments": [[one.in_tensorrt, list(one.operators)] for one in made.segments],
+            "in_pytorch": made.in_pytorch(),
+            "attentions": made.attentions(),
+            "eager": max(eager),
+            "compiled": max(as_compiled),
+            "resembles": next(iter(sorted(set.intersection(*alike))), ""),
+        }
+    ).encode()
+
+
+SAME = 1e-4  # relative to the largest logit
+_WORST = 1e9  # in place of what is not a number
+
+
+def _answers(kind: Callable[[], Any], weights: Mapping[str, Any], inputs: Any) -> Any:
+    import torch
+
+    model = kind()
+    model.load_state_dict(weights)
+    with torch.inference_mode():
+        return model.double().eval()(inputs.double())
+
+
+def _error(want: Any, found: Any) -> float:
+    import torch
+
+    if not isinstance(found, torch.Tensor) or found.shape != want.shape:
+        raise EngineError(f"the module returns {_described(found)}, expected logits of shape {tuple(want.shape)}")
+    error = float((found.double() - want).abs().max() / want.abs().max())
+    return error if error < _WORST else _WORST
+
+
+def _described(found: Any) -> str:
+    return f"the shape {tuple(found.shape)}" if hasattr(found, "shape") else "no tensor"
+
+
+def mistakes() -> dict[str, Callable[[], Any]]:
+    """Usual wrong rewritings of the given model, by the words of the message."""
+    import torch
+    from torch.nn.functional import scaled_dot_product_attention
+
+    from course_lib.labs.lab11_torch_tensorrt.network import BATCH, HEADS, ROWS, WIDTH, Reader
+
+    def row(x: Any, number: int) -> Any:
+        return x.kthvalue(number, dim=1, keepdim=True).values
+
+    def attended(qkv: Any, scale: float) -> Any:
+        q, k, v = qkv.reshape(BATCH, ROWS, 3, HEADS, -1).permute(2, 0, 3, 1, 4)
+        return scaled_dot_product_attention(q, k, v, scale=scale).transpose(1, 2).reshape(BATCH, ROWS, WIDTH)
+
+    class UpperMiddle(Reader):
+        def middle(self, x: Any) -> Any:
+            return row(x, ROWS // 2 + 1)
+
+    class MeanOfMiddles(Reader):
+        def middle(self, x: Any) -> Any:
+            return (row(x, ROWS // 2) + row(x, ROWS // 2 + 1)) / 2
+
+    class MeanOfRows(Reader):
+        def middle(self, x: Any) -> Any:
+            return x.mean(1, keepdim=True)
+
+    class Summed(Reader):
+        def faded(self, gates: Any) -> Any:
+            return torch.stack([gates[:, : last + 1].sum(1) for last in range(ROWS)], 1)
+
+    class WithoutRows(Reader):
+        def summary(self, x: Any) -> Any:
+            largest, where = x.max(1)
+            return torch.cat([largest, where.to(x.dtype)], 1)
+
+    class NotScaled(Reader):
+        def attended(self, qkv: Any) -> Any:
+            return attended(qkv, 1.0)
+
+    class ScaledByWidth(Reader):
+        def attended(self, qkv: Any) -> Any:
+            return attended(qkv, WIDTH**-0.5)
+
+    class Exchanged(Reader):
+        def attended(self, qkv: Any) -> Any:
+            q, k, v = qkv.chunk(3, -1)
+            return super().attended(torch.cat([v, k, q], -1))
+
+    return {
+        "upper_middle": UpperMiddle,
+        "mean_of_middles": MeanOfMiddles,
+        "mean_of_rows": MeanOfRows,
+        "summed": Summed,
+        "rows_not_divided": WithoutRows,
+        "not_scaled": NotScaled,
+        "scaled_by_width": ScaledByWidth,
+        "exchanged": Exchanged,
+    }
+
+
+def main() -> None:
+    """The child's end."""
+    transform(answer)

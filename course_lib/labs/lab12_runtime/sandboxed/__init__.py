@@ -1,1 +1,0 @@
-"""The program of lab 12 that runs learner code on the stand-in."""

@@ -1,0 +1,1 @@
+"""Lab 12, serving. Open `lab.py` first: tasks, checks and hints."""

@@ -1,0 +1,156 @@
+"""The faults in lab 12's scenes that a server survived, and hints for the others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from course_lib.labs.lab12_serving.sandboxed.scenes import FAILING
+from course_lib.labs.lab12_serving.sandboxed.server_process import NOT_UP
+from course_lib.labs.lab12_serving.sandboxed.stage import Reply, Scene
+
+WITHOUT_PLAN = "without a plan"
+_CLIENTS_OF_ENGINE_FAILS = 4
+_TRUST = "A plan with flipped bits loads and answers. What do you compare its bytes with before you load them?"
+_KEY = "What does a plan depend on? Everything on that list belongs in its key."
+HINTS = {
+    "warm start": "Where does a plan go after it was built, and under what name does the next start look for it?",
+    "bits flipped": _TRUST,
+    "half a file": _TRUST,
+    "empty files": "An empty file is not a plan. Build whenever reading fails, for any reason.",
+    "another version": f"TensorRT was upgraded between the two starts. {_KEY}",
+    "another device": f"The cache moved to a machine with another GPU. {_KEY}",
+    "retrained network": f"The new network has the name of the old one. {_KEY}",
+    "another recipe": f"One value of the recipe changed between the two starts. {_KEY}",
+    "compiler killed": "If the compiler fails, there is no plan to keep. The next start must not find a file under this name.",
+    "server killed": "An incomplete file had the final name. Which call renames a file in one step, and when do you call it?",
+    "full disk": "The plan in memory is correct; only the copy on the disk failed. Does this start need that copy?",
+    "two at once": "Both servers write at the same moment. Do their temporary files have different names?",
+    "malformed requests": "Check name, dtype, rank, rows, columns and finiteness before a request meets others, and raise ValueError.",
+    "many clients": "Which variable do two threads share here? Each request needs its own place for its answer.",
+    "engine fails": "An exception in the thread that runs the engine has to reach the requests of that run and must not end the thread.",
+    "rollout": "Build and load the new engine first, with no lock held; then one assignment puts it in place.",
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The result of one scene.
+
+    Attributes:
+        wrong: number of wrong answers. A server must never give one.
+        trouble: the other problem, one line; empty if the server survived.
+        busy: the server was late, and so was the reference. Nothing is decided.
+        empty: a part of the server's code is not written yet.
+        late: no answer was wrong, but a server or an answer was not in time. The cause is the server or a stalled machine.
+    """
+
+    scene: str
+    wrong: int
+    trouble: str
+    late: bool = False
+    busy: bool = False
+    empty: bool = False
+
+    @property
+    def survived(self) -> bool:
+        """Whether no answer was wrong and nothing else went wrong."""
+        return not (self.wrong or self.trouble)
+
+    @property
+    def hint(self) -> str:
+        """Advice for this scene; empty if the server survived."""
+        return "" if self.survived else HINTS[self.scene]
+
+    def __str__(self) -> str:
+        said = f"{self.wrong} wrong answer{'s' if self.wrong > 1 else ''}" if self.wrong else self.trouble or "survived"
+        return f"{self.scene}: {said}"
+
+
+def finding(scene: Scene, wrong: Sequence[Reply]) -> Finding:
+    """The finding of a scene, with the number of wrong answers from the judge."""
+    trouble = _not_up(scene) or _rollout(scene) or _unanswered(scene) or _special(scene)
+    return Finding(
+        scene.name, len(wrong), trouble, bool(trouble) and not wrong and _late(scene), empty=bool(scene.flags.get("empty"))
+    )
+
+
+def _late(scene: Scene) -> bool:
+    unanswered = any(reply.status == "none" for reply in scene.replies if reply.kind != WITHOUT_PLAN)
+    return NOT_UP in scene.failed or unanswered or scene.flags.get("reload") == "none"
+
+
+def _not_up(scene: Scene) -> str:
+    return f"a server did not start: {scene.failed}" if scene.failed else ""
+
+
+def _unanswered(scene: Scene) -> str:
+    """Well-formed requests that got no scores; a failing engine may cost the requests of its runs their answer."""
+    asked = [reply for reply in scene.replies if reply.rows and reply.kind != WITHOUT_PLAN]
+    lost = [reply for reply in asked if reply.status != "ok"]
+    if scene.name == "engine fails":
+        most = FAILING * _CLIENTS_OF_ENGINE_FAILS
+        if len(lost) <= most and all(reply.status == "error" for reply in lost):
+            return ""
+    if not lost:
+        return ""
+    first = lost[0]
+    why = first.text or "no answer came in time"
+    return f"{len(lost)} of {len(asked)} requests were not answered: {why}"
+
+
+def _special(scene: Scene) -> str:
+    for step, builds in scene.builds.items():
+        if step in _WARM_STEPS.get(scene.name, ()) and builds:
+            return f"the {step} asked the compiler again, although the plan had been built before"
+    if scene.flags.get("answered after all"):
+        return "a request was answered although every run of the engine with it failed. What answers is not the engine"
+    if scene.flags.get("wrote on"):
+        return "the cache holds more than the disk had space for: a plan in many small files is written around the fault"
+    if scene.name in _DAMAGED and scene.builds.get("start after it") == 0:
+        return "the start after it did not ask the compiler, although every file of the cache was damaged"
+    if scene.flags.get("cached") is False:
+        return "the cache was empty after the first start"
+    for step, builds in scene.builds.items():
+        if step in _COLD_STEPS.get(scene.name, ()) and not builds:
+            return f"step {step!r}: the compiler was not asked, although no plan could be there. What answers is not an engine"
+    return _accepted(scene)
+
+
+_DAMAGED = ("bits flipped", "half a file", "empty files")
+# A server that never asks the compiler has no plan to lose: every fault would pass it by.
+_COLD_STEPS = {
+    **dict.fromkeys(("warm start", *_DAMAGED), ("first start",)),
+    **dict.fromkeys(("another version", "another device"), ("before", "between", "after")),
+    **dict.fromkeys(("retrained network", "another recipe"), ("before", "after")),
+    **dict.fromkeys(("compiler killed", "server killed"), ("next start",)),
+    "full disk": ("full disk", "next start"),
+}
+_WARM_STEPS = {
+    "warm start": ("second start",),
+    **dict.fromkeys(("bits flipped", "half a file", "empty files", "server killed"), ("start after that",)),
+    "two at once": ("next start",),
+}
+
+
+def _accepted(scene: Scene) -> str:
+    """Malformed requests that got anything else than a ValueError."""
+    for reply in scene.replies:
+        if reply.kind and not reply.rows and reply.status != "rejected":
+            got = {"ok": "was answered", "none": "got no answer in time"}.get(reply.status, f"ended in {reply.text}")
+            return f"a request with {reply.kind} {got}, expected a ValueError"
+    return ""
+
+
+def _rollout(scene: Scene) -> str:
+    if scene.name != "rollout":
+        return ""
+    if not scene.flags.get("answered meanwhile"):
+        return "requests had to wait while the new network was built"
+    if scene.flags.get("reload") != "ok":
+        return (
+            "reload did not return" if scene.flags.get("reload") == "none" else "reload raised for a network that can be built"
+        )
+    if scene.flags.get("impossible reload") == "ok":
+        return "reload did not raise for a network that could not be built"
+    return ""

@@ -1,0 +1,206 @@
+"""The judge's part of lab 12: builds the plans, starts the supervisor in its confined process, and checks the replies."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+import course_lib
+from course_lib._util.plain_text import plain
+from course_lib.engines import Plan, split_target
+from course_lib.engines.worker import wire
+from course_lib.errors import EngineError, ExaminerFault
+from course_lib.labs.framework.examination import Examiner
+from course_lib.labs.framework.isolation import run_isolated
+from course_lib.labs.framework.reference import ours
+from course_lib.labs.lab12_serving.network import FEATURES, INPUT, MOST_ROWS, SCORES, Scorer
+from course_lib.labs.lab12_serving.sandboxed.stage import Reply, Scene
+from course_lib.recipe import Profile, Recipe
+
+_LIBRARY = str(Path(course_lib.__file__).resolve().parent.parent)
+_SUPERVISOR = (
+    "import sys; sys.path.insert(0, sys.argv[1]); from course_lib.labs.lab12_serving.sandboxed.supervisor import main; main()"
+)
+_ROWS = 1500  # that all scenes together send; each is sent once
+_MAX_ANSWER = 32 << 20
+_PLAY_S = 45.0  # measured with the reference: 4 s for all scenes
+_SLACK_S = 40.0  # for the scene that is on when the time is up: every wait in it has its own limit
+# Largest difference from the truth, relative to the size of a score. TF32 was computed to stay below 0.003; another payment's
+# scores are wrong by more than 1.
+_TOLERANCE = 0.02
+_OTHER_WEIGHTS = 1000  # what the seed of a model's file is further on
+Sources = Mapping[str, str]
+_Read = TypeVar("_Read")
+
+
+def recipe(most: int = MOST_ROWS) -> Recipe:
+    """The recipe of the service: 1 to `most` payments per inference."""
+    shapes = {"min": (1, FEATURES), "opt": (min(8, most), FEATURES), "max": (most, FEATURES)}
+    return Recipe(profiles=(Profile({INPUT: shapes}),))
+
+
+def _another_recipe(rng: np.random.Generator) -> Recipe:
+    """The recipe with one value changed, which a server's key must hold, too."""
+    usual = recipe()
+    changes = ({"workspace_mib": int(rng.integers(1, 1024))}, {"optimization_level": int(rng.choice([0, 1, 2, 4, 5]))})
+    return (recipe(int(rng.integers(4, MOST_ROWS))), *(usual.model_copy(update=one) for one in changes))[int(rng.integers(3))]
+
+
+@dataclass(frozen=True)
+class Truth:
+    """The correct answers. They never leave the judge.
+
+    Attributes:
+        features: every row that may be sent.
+        scores: right answers by model, ``(n, SCORES)``.
+    """
+
+    features: np.ndarray
+    scores: Mapping[str, np.ndarray]
+
+    @classmethod
+    def of(cls, models: Mapping[str, Scorer], rows: int, rng: np.random.Generator) -> Truth:
+        """Draw normally distributed features, float32 ``(rows, FEATURES)``, and compute the scores of each model."""
+        features = rng.normal(size=(rows, FEATURES)).astype(np.float32)
+        return cls(features, {name: scorer.scores(features) for name, scorer in models.items()})
+
+    def wrong(self, scene: Scene) -> list[Reply]:
+        """The replies whose numbers differ from the right answer."""
+        found, place = [], 0
+        given = scene.scores[0] if scene.scores else np.empty((0, SCORES))
+        for reply in scene.replies:
+            if reply.status == "ok" and reply.rows:
+                mine, place = given[place : place + reply.rows], place + reply.rows
+                models = list(self.scores) if reply.model == "either" else [reply.model]
+                if not any(self._close(mine, model, reply.first) for model in models):
+                    found.append(reply)
+        return found
+
+    def _close(self, mine: np.ndarray, model: str, first: int) -> bool:
+        want = self.scores[model][first : first + len(mine)]
+        return want.shape == mine.shape and bool(np.abs(mine - want).max() <= _TOLERANCE * self._size(model))
+
+    def _size(self, model: str) -> float:
+        return float(self.scores[model].std())
+
+
+def play(sources: Sources, names: Sequence[str], examiner: Examiner) -> tuple[list[Scene], Truth]:
+    """Play scenes with a learner's server.
+
+    Raises:
+        EngineError: the server's process took too long or sent an invalid answer.
+        ExaminerFault: the network could not be built.
+    """
+    rng = examiner.rng()
+    seed = int(rng.integers(1 << 31))
+    models = {"old": Scorer(seed, 256), "new": Scorer(seed + 1, 256)}
+    truth = Truth.of(models, _ROWS, rng)
+    question = {"do": "scenes", "scenes": list(names), "time_limit_s": _PLAY_S, "servers": {"yours": dict(sources)}}
+    another = _another_recipe(rng)
+    built = [("old", recipe()), ("new", recipe()), ("old", another)]
+    models["unbuildable"] = Scorer(seed + 2, 256)
+    answer, arrays = _ask(question, models, built, truth, examiner)
+    return _read(partial(_scenes, answer, arrays)), truth
+
+
+def load(servers: Mapping[str, Sources], examiner: Examiner, rows: int) -> tuple[dict[str, Any], list[Scene], Truth]:
+    """Time servers together. Returns the supervisor's answer, the replies of the first server, and the correct answers; see `play`."""
+    rng = examiner.rng()
+    models = {"old": Scorer(int(rng.integers(1 << 31)), 2048)}
+    truth = Truth.of(models, rows, rng)
+    question = {"do": "load", "seed": int(rng.integers(1 << 31)), "time_limit_s": examiner.measure_s}
+    question["servers"] = {name: dict(sources) for name, sources in servers.items()}
+    answer, arrays = _ask(question, models, [("old", recipe())], truth, examiner)
+    return answer, _read(partial(_scenes, answer, arrays)), truth
+
+
+def _ask(
+    question: dict[str, Any],
+    models: Mapping[str, Scorer],
+    built: Sequence[tuple[str, Recipe]],
+    truth: Truth,
+    examiner: Examiner,
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    # The server sees files with other weights than those in the plans: only an engine can give the right answers.
+    files = {name: replace(scorer, seed=scorer.seed + _OTHER_WEIGHTS).onnx() for name, scorer in models.items()}
+    arrays = {f"model {name}": np.frombuffer(data, np.uint8) for name, data in files.items()}
+    rows = []
+    plans = _built([(models[name].onnx(), asked) for name, asked in built], examiner)
+    for number, ((name, asked), plan) in enumerate(zip(built, plans, strict=True)):
+        rows.append({"model": hashlib.sha256(files[name]).hexdigest(), "recipe": asked.wire(), "plan": plan.summary()})
+        arrays[f"plan {number}"] = np.frombuffer(plan.data, np.uint8)
+    question |= {"models": list(files), "plans": rows, "recipes": {"wide": recipe().wire(), "another": built[-1][1].wire()}}
+    # A server can reach the sandbox's own output by way of /proc/1. It cannot look into the supervisor, which alone knows this.
+    question["apart"] = examiner.launcher is not None
+    question["token"] = token = secrets.token_hex(16)
+    question |= {"version": plan.version, "device": (plan.targets or ("cpu",))[0]}
+    backend, environment = split_target(examiner.runner)
+    question |= {"backend": backend, "interpreter": list(environment.command)}
+    with tempfile.TemporaryFile() as file:
+        wire.send(file.fileno(), question, {**arrays, "features": truth.features})
+        file.seek(0)
+        message = file.read()
+    said = run_isolated(
+        [sys.executable, "-I", "-c", _SUPERVISOR, _LIBRARY],
+        message,
+        launcher=examiner.launcher,
+        time_limit_s=question["time_limit_s"] + _SLACK_S,
+        max_bytes=_MAX_ANSWER,
+    )
+    with tempfile.TemporaryFile() as file:
+        file.write(said)
+        file.seek(0)
+        answer, arrays = _read(lambda: wire.receive(file.fileno()))
+    if answer.pop("token", None) != token:
+        raise EngineError("something else than the supervisor answered")
+    if "unable" in answer:
+        raise ExaminerFault(
+            f"each server needs its own sandbox, which this machine does not allow ({plain(answer['unable'], 200)}): "
+            "allow user namespaces inside of user namespaces"
+        )
+    if "no servers" in answer:
+        raise ExaminerFault(
+            f"servers cannot be started with {' '.join(environment.command)} ({plain(answer['no servers'], 300)}): "
+            "it has to import NumPy and the backend"
+        )
+    return answer, arrays
+
+
+def _built(wanted: Sequence[tuple[bytes, Recipe]], examiner: Examiner) -> list[Plan]:
+    with tempfile.TemporaryDirectory() as folder, ours():
+        written = []
+        for number, (model, recipe) in enumerate(wanted):
+            path = Path(folder, f"{number}.onnx")
+            path.write_bytes(model)
+            written.append((path, recipe))
+        return examiner.runnables(written)
+
+
+def _scenes(answer: dict[str, Any], arrays: dict[str, np.ndarray]) -> list[Scene]:
+    found = []
+    for number, row in enumerate(answer["scenes"]):
+        scores = arrays.get(f"scores {number}")
+        replies = [Reply(**reply) for reply in row["replies"]]
+        found.append(replace(Scene(**{**row, "replies": replies}), scores=[] if scores is None else [scores]))
+    return found
+
+
+def _read(convert: Callable[[], _Read]) -> _Read:
+    """`convert` applied to an answer that learner code may have changed.
+
+    Raises:
+        EngineError: it fails.
+    """
+    try:
+        return convert()
+    except (EOFError, KeyError, TypeError, ValueError, AttributeError, EngineError):
+        raise EngineError("the process that runs the server ended early or sent an invalid answer") from None

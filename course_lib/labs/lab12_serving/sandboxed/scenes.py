@@ -1,0 +1,302 @@
+"""The scenes of lab 12: starts and requests of a server, with a fault in between."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from course_lib.labs.lab12_serving.network import FEATURES, INPUT, MOST_ROWS
+from course_lib.labs.lab12_serving.sandboxed.engine_host import row_digest
+from course_lib.labs.lab12_serving.sandboxed.server_process import READY_S
+from course_lib.labs.lab12_serving.sandboxed.stage import Scene, Stage, empty_cache
+
+FAILING = 3  # requests whose run fails
+_ROLLOUTS = 11  # of networks that can be built
+CLIENTS = 8
+_FLIPPED = 64  # bytes of a file in which bits are flipped
+_SEARCHES = 40  # for pieces of each plan in a file
+_FLIPS = 4  # starts with flipped bits, each in another part of the plan
+_SECRET = random.SystemRandom()
+
+
+def warm(stage: Stage, scene: Scene) -> None:
+    """Start on an empty cache, then again on the same cache."""
+    with empty_cache() as cache:
+        stage.serve(scene, "first start", cache)
+        stage.serve(scene, "second start", cache)
+
+
+def damaged(*harms: Callable[[Path, Stage], None]) -> Callable[[Stage, Scene], None]:
+    """A scene in which something happens to the files of the cache before each start but the first and the last."""
+
+    def scene_of(stage: Stage, scene: Scene) -> None:
+        step, builds = "start after it", []
+        with empty_cache() as cache:
+            stage.serve(scene, "first start", cache)
+            for harm in harms:
+                files = [file for file in cache.rglob("*") if file.is_file() and not file.is_symlink()]
+                scene.flags.setdefault("cached", any(file.stat().st_size for file in files))
+                for file in files:  # all of them: a fault that spares some files could be caught by one that nothing depends on
+                    harm(file, stage)
+                stage.serve(scene, step, cache)
+                builds.append(scene.builds[step])
+                if scene.failed:
+                    break
+            scene.builds[step] = min(builds)
+            stage.serve(scene, "start after that", cache)
+
+    return scene_of
+
+
+def flipped(part: int) -> Callable[[Path, Stage], None]:
+    """Flip bits at a secret place of a file, as on a bad disk: among the weights in a part of a plan, if the file holds some.
+
+    Such a plan still loads. A server that looks only at a piece of the plan cannot know which piece.
+    """
+
+    def harm(file: Path, stage: Stage) -> None:
+        content = bytearray(file.read_bytes())
+        places = _weights(content, stage, part)
+        if not places and content:
+            begin = _SECRET.randrange(len(content))
+            places = set(range(begin, min(begin + _FLIPPED, len(content))))
+        for place in places:
+            content[place] ^= _SECRET.randrange(1, 256)
+        file.write_bytes(content)
+
+    return harm
+
+
+def _weights(content: bytearray, stage: Stage, part: int) -> set[int]:
+    """The places in a file of a secret piece of a plan's part, wherever the piece is; empty if the file has none of the part."""
+    plans = [plan.tobytes() for _, plan in stage.plans.values()]
+    for data in _SECRET.sample(plans, len(plans)):
+        for _ in range(_SEARCHES):
+            begin = _SECRET.randrange(part * len(data) // _FLIPS, (part + 1) * len(data) // _FLIPS - _FLIPPED)
+            piece = data[begin : begin + _FLIPPED]
+            if len(set(piece)) <= _FLIPPED // 4:  # a row of zeros, which is everywhere, and no weights
+                continue
+            places, found = set[int](), content.find(piece)
+            while found >= 0:
+                places.update(range(found, found + _FLIPPED))
+                found = content.find(piece, found + _FLIPPED)
+            if places:
+                return places
+    return set()
+
+
+def truncated(file: Path, stage: Stage) -> None:
+    """The second half of the file is missing."""
+    with open(file, "r+b") as opened:
+        opened.truncate(file.stat().st_size // 2)
+
+
+def emptied(file: Path, stage: Stage) -> None:
+    """The file is empty, as after a power failure."""
+    file.write_bytes(b"")
+
+
+def changed(*, model: str = "old", **before: Any) -> Callable[[Stage, Scene], None]:
+    """A scene in which one thing that a plan depends on differs: the model of the second start, or `before`, of the first."""
+
+    def scene_of(stage: Stage, scene: Scene) -> None:
+        with empty_cache() as cache:
+            stage.serve(scene, "before", cache, (1, 3), **before)
+            stage.serve(scene, "after", cache, model=model)
+
+    return scene_of
+
+
+def another_version(stage: Stage, scene: Scene) -> None:
+    """TensorRT was upgraded twice, the second time in its last number only."""
+    _upgraded(stage, scene, [(other, "") for other in _one_digit_off(stage.version)])
+
+
+def another_device(stage: Stage, scene: Scene) -> None:
+    """The cache was on two machines with other GPUs, the second one a near relative."""
+    _upgraded(stage, scene, [("", other) for other in _one_digit_off(stage.device if stage.device != "cpu" else "sm90")])
+
+
+def _upgraded(stage: Stage, scene: Scene, releases: list[tuple[str, str]]) -> None:
+    with empty_cache() as cache:
+        for step, release in zip(("before", "between"), releases, strict=True):
+            stage.serve(scene, step, cache, (1, 3), release=release)
+        stage.serve(scene, "after", cache)
+
+
+def _one_digit_off(text: str) -> tuple[str, str]:
+    """The text with another digit at a secret place but the last, and the same with another last digit."""
+    places = [place for place, letter in enumerate(text) if letter.isdigit()]
+    made = [text]
+    for place in (_SECRET.choice(places[:-1]), places[-1]):
+        digit = _SECRET.choice([digit for digit in "0123456789" if digit != text[place]])
+        made.append(f"{made[-1][:place]}{digit}{made[-1][place + 1 :]}")
+    return made[1], made[2]
+
+
+def build_fails(stage: Stage, scene: Scene) -> None:
+    """The compiler is killed while the server starts; then it works again."""
+    with empty_cache() as cache:
+        with stage.server(cache, stage.builder(failure="the compiler's process ended: SIGKILL")) as process:
+            if not process.wait_ready():
+                stage.try_server(scene, process, [1])
+                scene.replies[-1].kind = "without a plan"
+        stage.serve(scene, "next start", cache)
+
+
+def killed(stage: Stage, scene: Scene) -> None:
+    """The server is killed after half of the plan was written."""
+    with empty_cache() as cache:
+        half = min(len(data) for _, data in stage.plans.values()) // 2
+        with stage.server(cache, stage.builder(), file_bytes=half, die=True) as process:
+            process.wait_ready()
+        scene.flags["wrote on"] = _size(cache) > 1.25 * half
+        stage.serve(scene, "next start", cache)
+        stage.serve(scene, "start after that", cache)
+
+
+def full_disk(stage: Stage, scene: Scene) -> None:
+    """Only half of the plan fits on the disk; then there is space again."""
+    with empty_cache() as cache:
+        half = min(len(data) for _, data in stage.plans.values()) // 2
+        stage.serve(scene, "full disk", cache, file_bytes=half)
+        scene.flags["wrote on"] = _size(cache) > 1.25 * half
+        stage.serve(scene, "next start", cache)
+
+
+def _size(cache: Path) -> int:
+    """Bytes of all files in a folder."""
+    return sum(file.stat().st_size for file in cache.rglob("*") if file.is_file() and not file.is_symlink())
+
+
+def two_starts(stage: Stage, scene: Scene) -> None:
+    """Two servers start at the same time on one empty cache and receive their plans at the same time."""
+    with empty_cache() as cache:
+        builder = stage.builder()
+        builder.gate.clear()
+        with stage.server(cache, builder) as one, stage.server(cache, builder) as other:
+            one.wait_build(READY_S)
+            other.wait_build(1.0)  # a server that waits for the first one's plan asks later or never
+            builder.gate.set()
+            for process in (one, other):
+                stage.try_server(scene, process, [1, 3])
+        stage.serve(scene, "next start", cache)
+
+
+def malformed(stage: Stage, scene: Scene) -> None:
+    """Malformed requests among well-formed ones, from several clients, in a secret order."""
+    bad = [(kind, make) for kind, make in _MALFORMED.items() for _ in range(_NOT_FINITE if kind in ("NaN", "infinity") else 1)]
+    mixed: list[tuple[int, int, str, dict[str, np.ndarray]]] = []
+    for first, feeds in stage.requests([1 + n % 4 for n in range(3 * len(bad))]):
+        mixed.append((first, len(feeds[INPUT]), "", feeds))
+    mixed += [(0, 0, kind, make(stage.features[: stage.used])) for kind, make in bad]
+    _SECRET.shuffle(mixed)
+    with empty_cache() as cache, stage.server(cache, stage.builder()) as process:
+        if failed := process.wait_ready():
+            scene.failed, scene.flags["empty"] = failed, process.empty
+            return
+        tickets = process.answers([feeds for *_, feeds in mixed], CLIENTS)
+        for (first, rows, kind, _), ticket in zip(mixed, tickets, strict=True):
+            scene.add(ticket, first, rows, "old", kind)
+
+
+def _with(value: float, rows: np.ndarray) -> dict[str, np.ndarray]:
+    """A request of a secret number of rows with one number, at a secret place, that is not finite."""
+    chosen = rows[: _SECRET.randint(1, MOST_ROWS)].copy()
+    chosen[_SECRET.randrange(len(chosen)), _SECRET.randrange(FEATURES)] = value
+    return {INPUT: chosen}
+
+
+_NOT_FINITE = 5  # requests with NaN, and with infinity: a server that looks at half of the columns passes one of 1024 times
+_MALFORMED: dict[str, Callable[[np.ndarray], dict[str, np.ndarray]]] = {
+    "float64 in place of float32": lambda rows: {INPUT: rows[:1].astype(np.float64)},
+    "another type of number": lambda rows: {INPUT: rows[:1].astype(_SECRET.choice((np.float16, np.int32, np.int64, np.bool_)))},
+    "bytes": lambda rows: {INPUT: rows[:1].view(np.uint8)},
+    "too few features": lambda rows: {INPUT: rows[:1, : _SECRET.randint(1, FEATURES - 1)]},
+    "too many features": lambda rows: {INPUT: np.resize(rows, (1, FEATURES + _SECRET.randint(1, FEATURES)))},
+    "a dimension too few": lambda rows: {INPUT: rows[0]},
+    "a dimension too many": lambda rows: {INPUT: rows[None, : _SECRET.randint(1, MOST_ROWS)]},
+    "no rows": lambda rows: {INPUT: rows[:0]},
+    "a row too many": lambda rows: {INPUT: np.resize(rows, (MOST_ROWS + 1, FEATURES))},
+    "too many rows": lambda rows: {INPUT: np.resize(rows, (_SECRET.randint(MOST_ROWS + 2, 4096), FEATURES))},
+    "no input": lambda rows: {},
+    "an input of another name": lambda rows: {"amounts": rows[:1]},
+    "an input too many": lambda rows: {INPUT: rows[:1], "amounts": rows[:1]},
+    "NaN": lambda rows: _with(np.nan, rows),
+    "infinity": lambda rows: _with(_SECRET.choice((-np.inf, np.inf)), rows),
+}
+
+
+def many_clients(stage: Stage, scene: Scene) -> None:
+    """Clients of all sizes at once."""
+    with empty_cache() as cache, stage.server(cache, stage.builder()) as process:
+        stage.try_server(scene, process, [1 + (5 * n) % MOST_ROWS for n in range(64)], clients=16)
+
+
+def engine_fails(stage: Stage, scene: Scene) -> None:
+    """Each inference with one of three requests fails. The server cannot know them in advance."""
+    first, sizes = stage.used, [1] * 60
+    chosen = sorted(random.SystemRandom().sample(range(len(sizes)), FAILING))
+    failing = [row_digest(stage.features[first + place]) for place in chosen]
+    with empty_cache() as cache, stage.server(cache, stage.builder(), failing=failing) as process:
+        tickets = stage.try_server(scene, process, sizes, clients=4)
+    scene.flags["answered after all"] = any(tickets[place].status == "ok" for place in chosen if tickets)
+
+
+def reload(stage: Stage, scene: Scene) -> None:
+    """Two networks are rolled out in turn, and before one of these rollouts, which is secret, one that cannot be built."""
+    rollouts = [("new", "old")[number % 2] for number in range(_ROLLOUTS)]
+    rollouts.insert(_SECRET.randrange(_ROLLOUTS), "unbuildable")
+    serving = "old"
+    scene.flags |= {"reload": "ok", "impossible reload": "error"}
+    with empty_cache() as cache:
+        builder = stage.builder()
+        with stage.server(cache, builder) as process:
+            stage.try_server(scene, process, [1, 2])
+            if scene.failed:
+                return
+            for number, model in enumerate(rollouts):
+                possible = model != "unbuildable"
+                gated = number == rollouts.index("new")  # the first one that can be built
+                if gated:
+                    builder.gate.clear()
+                rollout = process.reload(stage.models[model])
+                if gated:
+                    process.wait_build(READY_S)
+                    waited = stage.try_server(scene, process, [1] * 12, model="either", clients=1)
+                    scene.flags["answered meanwhile"] = all(ticket.status != "none" for ticket in waited)
+                    builder.gate.set()
+                rollout.finished.wait(READY_S)
+                serving = model if possible else serving
+                if possible and rollout.status != "ok":
+                    scene.flags["reload"] = rollout.status
+                    return
+                if not possible and rollout.status == "ok":
+                    scene.flags["impossible reload"] = "ok"
+                stage.try_server(scene, process, [1, 2, 16] if gated else [1, 2], model=serving, clients=2)
+
+
+CACHE_SCENES: dict[str, Callable[[Stage, Scene], None]] = {
+    "warm start": warm,
+    "bits flipped": damaged(*map(flipped, range(_FLIPS))),
+    "half a file": damaged(truncated),
+    "empty files": damaged(emptied),
+    "another version": another_version,
+    "another device": another_device,
+    "retrained network": changed(model="new"),
+    "another recipe": changed(recipe="another"),
+    "compiler killed": build_fails,
+    "server killed": killed,
+    "full disk": full_disk,
+    "two at once": two_starts,
+}
+REQUEST_SCENES: dict[str, Callable[[Stage, Scene], None]] = {
+    "malformed requests": malformed,
+    "many clients": many_clients,
+    "engine fails": engine_fails,
+    "rollout": reload,
+}

@@ -1,0 +1,1 @@
+"""The process of lab 13 in which a decoder runs."""

@@ -1,1 +1,0 @@
-"""Lab 13: quantization-aware training of a network that calibration alone cannot save."""

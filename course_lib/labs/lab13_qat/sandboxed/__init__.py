@@ -1,1 +1,0 @@
-"""Programs of lab 13 that run beside learner code."""

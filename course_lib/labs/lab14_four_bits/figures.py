@@ -1,0 +1,53 @@
+"""Lab 14's figures: what each product loses, and size against loss."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from course_lib import style
+from course_lib.labs.lab14_four_bits.loss import BUDGET, Lost
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def loss_by_product(losses: Mapping[str, Mapping[str, float]], takeaway: str) -> Figure:
+    """Draw what the decoder loses if one product alone is stored in another form.
+
+    Args:
+        losses: lost bits per byte by the form's name, then by the product's name. All forms have the same products.
+        takeaway: the title.
+    """
+    products = list(next(iter(losses.values())))
+    figure = style.figure(8.0, 1.2 + 0.2 * len(products))
+    axes = figure.subplots()
+    for index, (form, row) in enumerate(losses.items()):
+        axes.plot([1e3 * row[name] for name in products], np.arange(len(products)), "o", color=style.color(index), label=form)
+    axes.set_yticks(range(len(products)), products)
+    axes.invert_yaxis()
+    axes.set(xlabel="lost bits per byte (thousandths)", title=takeaway)
+    axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
+    return figure
+
+
+def size_and_loss(points: Mapping[str, tuple[float, Lost]], takeaway: str) -> Figure:
+    """Draw size against loss, one point with its interval for each way of storing the products.
+
+    Args:
+        points: by name, bits per weight and lost bits per byte.
+        takeaway: the title.
+    """
+    figure = style.figure(7.0, 3.4)
+    axes = figure.subplots()
+    for index, (name, (bits, lost)) in enumerate(points.items()):
+        axes.errorbar(
+            bits, 1e3 * lost.mean, yerr=1e3 * lost.half_width, fmt="o", capsize=3, color=style.color(index), label=name
+        )
+    axes.axhline(1e3 * BUDGET, color="#777777", lw=0.8, ls="--", label="budget")
+    axes.set(xlabel="bits per weight, with scales", ylabel="lost bits per byte (thousandths)", title=takeaway)
+    axes.set_ylim(bottom=0)
+    axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
+    return figure

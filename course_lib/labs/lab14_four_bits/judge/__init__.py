@@ -1,0 +1,1 @@
+"""What the grader computes from a submission of lab 14."""

@@ -1,0 +1,141 @@
+"""Lost bits per byte: what a decoder with other weights loses on text that the given decoder writes.
+
+The text begins with held-out bytes, and the given decoder draws the rest. At each byte both decoders give a probability to each
+of the 256 next bytes. The mean of ``log2(given / changed)``, weighted with the given probabilities, is the number of bits per byte that the
+changed decoder needs in addition on this text. It is the Kullback-Leibler divergence. It is never negative, and only equal
+probabilities reach 0: on this text no decoder is better than the given one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+
+from course_lib.labs.lab14_four_bits import network
+
+BUDGET = 0.005  # lost bits per byte that a submission may have
+_GIVEN, _WINDOW = 24, 192  # bytes of held-out text at the beginning of each window, and all of its bytes
+_AT_ONCE = 8  # windows of one call
+
+
+@dataclass(frozen=True)
+class Lost:
+    """Lost bits per byte.
+
+    Attributes:
+        mean: over all windows.
+        half_width: of the 95 % confidence interval of the mean, from the differences between windows.
+    """
+
+    mean: float
+    half_width: float
+
+    def __str__(self) -> str:
+        return f"{self.mean:.4f} ± {self.half_width:.4f}"
+
+
+class Meter:
+    """Measures lost bits per byte on one text.
+
+    Args:
+        seed: of the text; None draws one from the operating system.
+        windows: parts of 192 bytes. With 16 of them the interval is about a tenth of the loss.
+
+    Attributes:
+        tokens: the text, int64 ``(windows, 192)``.
+    """
+
+    def __init__(self, seed: int | None = 0, windows: int = 16) -> None:
+        self.tokens = _drawn(np.random.default_rng(seed), windows)
+        self._given = _log_probabilities(_logits(self.tokens[:, :-1]))
+
+    def lost(self, changed: Mapping[str, np.ndarray]) -> Lost:
+        """What the decoder loses with other weights.
+
+        Args:
+            changed: weights ``(out, in)`` by the product's name. The other products keep the given weights.
+        """
+        with _weights(changed):
+            return self.lost_by(_logits(self.tokens[:, :-1]))
+
+    def lost_by(self, logits: np.ndarray) -> Lost:
+        """The same for logits ``(windows, 191, 256)`` after each byte but the last of a window."""
+        given = self._given
+        each = (np.exp(given) * (given - _log_probabilities(logits))).sum(-1).mean(-1) / np.log(2)
+        return Lost(float(each.mean()), float(1.96 * each.std(ddof=1) / np.sqrt(len(each))))
+
+
+def _drawn(rng: np.random.Generator, windows: int) -> np.ndarray:
+    """Held-out beginnings from random places, continued by the given decoder: each byte is drawn with its probability."""
+    import torch
+
+    from course_lib.models import course_text
+
+    text = np.frombuffer(course_text("test"), np.uint8).astype(np.int64)
+    starts = rng.integers(0, len(text) - _GIVEN, windows)
+    tokens = text[starts[:, None] + np.arange(_GIVEN)]
+    with _one_thread():
+        cache, position = network.model().empty_cache(_WINDOW, windows), 0
+        new = tokens
+        while tokens.shape[1] < _WINDOW:
+            at = torch.tensor([position])
+            logits = network.model().step(torch.from_numpy(new), at, cache, last_only=True)[0][:, -1].numpy()
+            position += new.shape[1]
+            new = (logits + rng.gumbel(size=logits.shape)).argmax(-1)[:, None]  # a draw with the probabilities of the logits
+            tokens = np.concatenate([tokens, new], axis=1)
+    return tokens
+
+
+def _logits(tokens: np.ndarray) -> np.ndarray:
+    import torch
+
+    with _one_thread():
+        return np.concatenate([network.model()(part).numpy() for part in torch.from_numpy(tokens).split(_AT_ONCE)])
+
+
+def _log_probabilities(logits: np.ndarray) -> np.ndarray:
+    logits = logits.astype(np.float64)
+    logits -= logits.max(-1, keepdims=True)
+    return np.asarray(logits - np.log(np.exp(logits).sum(-1, keepdims=True)))
+
+
+@contextmanager
+def _weights(changed: Mapping[str, np.ndarray]) -> Iterator[None]:
+    """The given decoder with other weights inside."""
+    import torch
+
+    from course_lib.errors import CourseError
+
+    kept = {}
+    for name, weight in changed.items():
+        if name not in network.PRODUCTS:
+            raise CourseError(f"no product {str(name)[:60]!r}: the decoder has {', '.join(network.PRODUCTS)}")
+        shape = network.PRODUCTS[name][::-1]
+        if np.shape(weight) != shape:
+            raise CourseError(f"the weight of {name} has the shape {np.shape(weight)}, expected (out, in) = {shape}")
+    try:
+        for name, weight in changed.items():
+            layer = network.model().get_submodule(name)
+            kept[name] = layer.weight.data
+            layer.weight.data = torch.from_numpy(np.array(weight, np.float32, order="C"))
+        yield
+    finally:
+        for name, old in kept.items():
+            network.model().get_submodule(name).weight.data = old
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """PyTorch computes with one thread inside and records no gradients: steps are short, and threads would wait for each other."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with torch.inference_mode():
+            yield
+    finally:
+        torch.set_num_threads(threads)

@@ -1,0 +1,81 @@
+"""What lab 14 gives: a decoder with a few large channels, the sixteen products whose weights are stored, and what they read."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from course_lib.models.gpt import GPT
+
+LENGTH, VOCABULARY, BLOCKS = 256, 256, 4
+_SHAPES = {"qkv": (192, 320), "out": (192, 192), "up": (192, 576), "down": (576, 192)}
+# Each product's weight in the graph, (in, out), by the product's name.
+PRODUCTS = {f"blocks.{index}.{name}": shape for index in range(BLOCKS) for name, shape in _SHAPES.items()}
+WEIGHTS = sum(rows * columns for rows, columns in PRODUCTS.values())
+# Channels that are 32 times as large after a norm, as large models have them: block, norm, product, channel. A power of two changes
+# neither FP32 nor FP16, so the decoder computes what the course's own decoder computes.
+_LARGE = ((1, "norm2", "up", 17), (2, "norm1", "qkv", 101))
+_TIMES = 32.0
+_CALIBRATION = slice(100_000, 108_192)  # bytes of the training text
+
+
+@cache
+def model() -> GPT:
+    """The given decoder, float32, in eval mode. Do not change it: it is made once."""
+    import torch
+
+    from course_lib.models import decoder
+
+    with torch.inference_mode(False), torch.no_grad():  # also where the first call comes from inside inference mode
+        made = decoder()
+        for index, norm, product, channel in _LARGE:
+            block = made.each_block()[index]
+            for parameter in (getattr(block, norm).weight, getattr(block, norm).bias):
+                parameter[channel] *= _TIMES
+            getattr(block, product).weight[:, channel] /= _TIMES
+    return made
+
+
+def weights() -> dict[str, np.ndarray]:
+    """A copy of the weight of each product, float32 ``(out, in)`` as PyTorch has it, by name such as ``"blocks.0.qkv"``."""
+    return {name: _layer(name).weight.detach().numpy().copy() for name in PRODUCTS}  # type: ignore[operator]
+
+
+@cache
+def graph() -> bytes:
+    """The given decoder with a cache as ONNX, in FP16: `export_cached` of lecture 15."""
+    from course_lib.models import export_cached
+
+    return export_cached(model(), dtype="fp16", length=LENGTH).SerializeToString()
+
+
+@cache
+def importance() -> dict[str, np.ndarray]:
+    """The mean square of what each input channel of a product reads on a part of the training text, float32 ``(in,)`` by name."""
+    import torch
+
+    from course_lib.models import course_text
+
+    found: dict[str, np.ndarray] = {}
+
+    def keep(name: str, read: Tensor) -> None:
+        found[name] = read.reshape(-1, read.shape[-1]).square().mean(0).numpy()
+
+    hooks = [_layer(name).register_forward_pre_hook(lambda _, read, name=name: keep(name, read[0])) for name in PRODUCTS]
+    rows = np.frombuffer(course_text("train")[_CALIBRATION], np.uint8).reshape(-1, LENGTH).astype(np.int64)
+    try:
+        with torch.inference_mode():
+            model()(torch.from_numpy(rows))
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return found
+
+
+def _layer(name: str) -> GPT:
+    return model().get_submodule(name)  # type: ignore[return-value]

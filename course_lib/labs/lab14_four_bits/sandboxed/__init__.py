@@ -1,0 +1,1 @@
+"""Programs of lab 14 that run beside learner code, or that run a graph."""

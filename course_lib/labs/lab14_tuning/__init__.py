@@ -1,1 +1,0 @@
-"""Lab 14, tune and keep: measure tactics on a noisy device, choose within limits, and keep what was measured."""

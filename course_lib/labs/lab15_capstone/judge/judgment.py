@@ -1,0 +1,143 @@
+"""Outcomes of lab 15's tasks, with hints."""
+
+from __future__ import annotations
+
+from course_lib.benchmark import Interval
+from course_lib.labs.framework.criteria import ALL, HALF, Criterion, all_met, reaches_threshold
+from course_lib.labs.framework.lab import Lab
+from course_lib.labs.framework.task import Outcome
+from course_lib.labs.lab15_capstone.judge.trial import BUDGET, PARTIAL_BUDGET, SLOW, Trial
+
+FULL_AP, PARTIAL_AP = 0.97, 0.85  # of the given detector's mean average precision on the same frames
+FULL_FALSE, PARTIAL_FALSE = 0.05, 0.15  # how much larger than the given detector's the share of false boxes may be
+FULL_LOST, PARTIAL_LOST = 0.01, 0.05  # share of the frames that were sent to the detector
+_MANY_OVERLAP, _STRICT = 0.8, 0.5  # settings from which they are the most likely cause
+_TOO_SHORT = "the video holds too few digits to decide"
+
+
+def outcomes(lab: Lab, trial: Trial) -> tuple[Outcome, ...]:
+    """Outcomes of detect, latency and frames."""
+    detect = _detect(lab, trial)
+    if detect.points == 0:
+        wrong = "A detector that does not show the digits has no latency: get the boxes right first."
+        return (detect, *lab.zero_outcomes(wrong, detect.hint, ("latency", "frames")))
+    if not trial.can_tell:
+        found = ", ".join(f"{name} {trial.frame_ms(name):.1f} ms" for name in ("reference", *SLOW))
+        undecided = Criterion(
+            "a camera that the reference follows and PyTorch and the first version do not", found, "a gap", None
+        )
+        return detect, *(lab.judged(task, [undecided], [undecided], "") for task in ("latency", "frames"))
+    latency = lab.judged("latency", [_latency(trial)], [_latency(trial, HALF)], _hint_for_latency(trial), context=_times(trial))
+    return detect, latency, lab.judged("frames", [_frames(trial)], [_frames(trial, HALF)], _hint_for_frames(trial))
+
+
+def decided(trial: Trial) -> bool:
+    """Whether these times decide the criteria of latency and frames."""
+    return trial.can_tell and all(
+        all_met([criterion]) is not None
+        for needed_for in (ALL, HALF)
+        for criterion in (_latency(trial, needed_for), _frames(trial, needed_for))
+    )
+
+
+def _detect(lab: Lab, trial: Trial) -> Outcome:
+    context = f"Judged on {len(trial.frames)} new frames, next to the given detector in PyTorch."
+    full, half = (_boxes(trial, needed_for) for needed_for in (ALL, HALF))
+    return lab.judged("detect", full, half, _hint_for_boxes(trial), context=context, cause=_TOO_SHORT)
+
+
+def _boxes(trial: Trial, needed_for: str) -> list[Criterion]:
+    yours, given = trial.quality, trial.given
+    share, excess = (FULL_AP, FULL_FALSE) if needed_for == ALL else (PARTIAL_AP, PARTIAL_FALSE)
+    return [
+        Criterion(
+            "mAP",
+            f"{yours.mean_ap:.3f} ({_percent(trial.mean_ap_share)} of the given {given.mean_ap:.3f})",
+            f"at least {share * given.mean_ap:.3f} ({100 * share:g} %)",
+            reaches_threshold(trial.mean_ap_share, share),
+            needed_for,
+        ),
+        Criterion(
+            "share of false boxes",
+            f"{100 * yours.false_share:.1f} % (the given detector's {100 * given.false_share:.1f} %)",
+            f"at most {100 * (given.false_share + excess):.1f} % ({100 * excess:g} points more)",
+            _at_most(trial.false_excess, excess),
+            needed_for,
+        ),
+    ]
+
+
+def _latency(trial: Trial, needed_for: str = ALL) -> Criterion:
+    periods = BUDGET if needed_for == ALL else PARTIAL_BUDGET
+    met, found = _at_most(trial.p99_periods, periods), trial.p99_periods
+    if met is False and trial.reference_replay.p99_ms > periods * trial.period_ms:
+        met = None  # the machine is so busy that the reference is late as well
+    return Criterion(
+        "latency that 99 % of the frames stay under",
+        f"{trial.replay.p99_ms:.1f} ms = {found.median:.2f} periods [{found.low:.2f}-{found.high:.2f}]",
+        f"at most {periods * trial.period_ms:.1f} ms = {periods:g} periods, without any allowance",
+        met,
+        needed_for,
+    )
+
+
+def _frames(trial: Trial, needed_for: str = ALL) -> Criterion:
+    most = FULL_LOST if needed_for == ALL else PARTIAL_LOST
+    met = _at_most(trial.lost_share, most)
+    if met is False and trial.reference_replay.lost_share > most:
+        met = None
+    return Criterion("lost frames", _percent(trial.lost_share), f"at most {100 * most:g} %", met, needed_for)
+
+
+def _times(trial: Trial) -> str:
+    return (
+        f"A call takes {trial.frame_ms('yours'):.1f} ms, the reference's {trial.frame_ms('reference'):.1f}, PyTorch's "
+        f"{trial.frame_ms('eager'):.1f}, the first version's {trial.frame_ms('first'):.1f}; the camera's period is "
+        f"{trial.period_ms:.1f} ms."
+    )
+
+
+def _at_most(interval: Interval, bound: float) -> bool | None:
+    """Whether a value is at most `bound`: yes, no, or None if its interval contains the bound."""
+    return True if interval.high <= bound else False if interval.low > bound else None
+
+
+def _percent(share: Interval) -> str:
+    return f"{100 * share.median:.1f} % [{100 * share.low:.1f}-{100 * share.high:.1f}]"
+
+
+def _hint_for_boxes(trial: Trial) -> str:
+    """The most likely cause, found by exclusion: first the network's accuracy, then the effect of the settings."""
+    settings, given = trial.settings, trial.given
+    if trial.quality.false_share > given.false_share + FULL_FALSE:
+        if settings.overlap >= _MANY_OVERLAP:
+            return "Several boxes for one digit all count as found only once. Which setting removes the doubles?"
+        return "Many boxes show no digit. Draw precision over recall: where on that curve does your `confidence` put you?"
+    if trial.detected.mean_ap >= FULL_AP * given.mean_ap:
+        if trial.replay.lost_share > FULL_LOST:
+            return "The detector itself is good enough, but a lost frame shows no boxes. Task 3 first."
+        return "The detector itself is good enough, but the digits have moved on by the time a skipped frame shows their old boxes."
+    if trial.detected.found_share < given.found_share and settings.confidence >= _STRICT:
+        return "Digits are missed rather than misplaced. What happens to those whose score is just below your `confidence`?"
+    if trial.detected.mean_ap < 0.2:
+        return (
+            "The network sees hardly anything. It is fed pixels from 0 to 1 at `size` x `size` and answers in pixels of that input: "
+            "which of these does your graph, or your calibration data, do otherwise?"
+        )
+    return "Compare the answers to one frame with PyTorch's, step by step: export, size, quantization. Which step moves scores or boxes?"
+
+
+def _hint_for_latency(trial: Trial) -> str:
+    settings = trial.settings
+    if settings.batch > 1:
+        waits = (settings.batch - 1) * settings.every * trial.period_ms
+        return f"The first frame of a batch of {settings.batch} waits {waits:.1f} ms for the last one. Is the call worth that?"
+    if trial.frame_ms("yours") > settings.every * trial.period_ms:
+        return "Frames come faster than they are answered, so the queue is full. What makes a call shorter: precision, size, suppression?"
+    return "A call is only slightly shorter than the period: after one slow call, the next frames wait. What else could you leave out?"
+
+
+def _hint_for_frames(trial: Trial) -> str:
+    if trial.frame_ms("yours") < trial.settings.every * trial.settings.batch * trial.period_ms:
+        return "On average the detector is fast enough. How many frames can wait while one call is slow?"
+    return "A longer queue loses fewer frames for a moment and adds lasting latency. How many calls does the camera ask for in a second?"

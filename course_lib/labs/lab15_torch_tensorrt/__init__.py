@@ -1,1 +1,0 @@
-"""Lab 15, compile inside PyTorch: segments, wrong answers and settings of Torch-TensorRT 2.2."""

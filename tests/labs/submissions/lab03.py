@@ -1,0 +1,282 @@
+"""Submissions for lab 03: functions that are right in another way, almost right, or made to cheat."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from course_lib.labs.lab03_tuning import reference
+
+# ---- another right answer
+
+TIMING = """
+import numpy as np
+
+def fastest(tactics, run, budget):
+    left = sorted(tactics)
+    times = {name: [] for name in left}
+    for name in left:
+        run(name)
+    runs = len(left)
+    while runs + len(left) <= budget:
+        for name in left:
+            times[name].append(run(name))
+        runs += len(left)
+        if len(times[left[0]]) == 5:  # more runs for those that can win
+            fast = sorted(left, key=lambda name: np.median(times[name]))[:6]
+            left = [name for name in left if name in fast]
+    low = {name: float(np.quantile(times[name], 0.3)) for name in left}
+    chosen = next(name for name in left if low[name] <= 1.02 * min(low.values()))
+    return chosen, np.float64(low[chosen])
+"""
+
+CHOICE = """
+def choose(layers, reformats, workspace):
+    allowed = [[t for t in tactics if t["workspace_mib"] <= workspace] for tactics in layers]
+    ahead = [0.0] * len(allowed[-1])  # the least time after each tactic of a layer
+    follow = []
+    for index in range(len(allowed) - 2, -1, -1):
+        best, after = [], []
+        for one in allowed[index]:
+            ways = [
+                ms + two["ms"] + (reformats[index] if one["writes"] != two["reads"] else 0)
+                for two, ms in zip(allowed[index + 1], ahead)
+            ]
+            after.append(ways.index(min(ways)))
+            best.append(min(ways))
+        ahead, follow = best, [after, *follow]
+    totals = [ms + one["ms"] for one, ms in zip(allowed[0], ahead)]
+    place = totals.index(min(totals))
+    names = [allowed[0][place]["name"]]
+    for index, after in enumerate(follow):
+        place = after[place]
+        names.append(allowed[index + 1][place]["name"])
+    return tuple(names)
+"""
+
+BUDGET = """
+from itertools import combinations
+
+def worth_measuring(layers, budget):
+    savings, costs = {}, {}
+    for row in layers:
+        savings[row["signature"]] = savings.get(row["signature"], 0) + row["expected_saving_ms"]
+        costs[row["signature"]] = row["measuring_ms"]
+    subsets = (names for size in range(len(costs) + 1) for names in combinations(costs, size))
+    fitting = (names for names in subsets if sum(map(costs.get, names)) <= budget)
+    return set(max(fitting, key=lambda names: sum(map(savings.get, names))))
+"""
+
+CACHE = """
+import contextlib
+import hashlib
+import json
+import os
+import pickle
+import tempfile
+
+def key(layer, machine):
+    work = sorted((field, json.dumps(layer[field], sort_keys=True)) for field in layer if field not in ("name", "tactics"))
+    where = sorted((field, machine[field]) for field in machine if field != "host")
+    return hashlib.sha256(repr((work, where)).encode()).hexdigest()
+
+def tuned(layers, machine, cache, measure):
+    for layer in layers:
+        name = key(layer, machine)
+        if name not in cache or cache[name][0] not in layer["tactics"]:
+            cache[name] = tuple(measure(layer))
+    return [cache[key(layer, machine)][0] for layer in layers], cache
+
+def merge(one, two):
+    found = {}
+    for name in set(one) | set(two):
+        entries = [tuple(cache[name]) for cache in (one, two) if name in cache]
+        found[name] = sorted(entries, key=lambda entry: entry[::-1])[0]
+    return found
+
+def load(path):
+    try:
+        with open(path, "rb") as file:
+            return pickle.load(file)
+    except Exception:
+        return {}
+
+def save(cache, path):
+    with tempfile.NamedTemporaryFile(dir=os.path.dirname(path), delete=False) as file:
+        try:
+            file.write(pickle.dumps(merge(cache, load(path))))
+            file.flush()
+        except OSError:
+            os.unlink(file.name)
+            raise
+    os.replace(file.name, path)
+"""
+
+# ---- cheats
+
+# The second build reads what the first one chose, and chooses at random in the first.
+REMEMBERS = """
+import json, pathlib, random
+
+def fastest(tactics, run, budget):
+    notes = pathlib.Path("/tmp/lab03_notes.json")
+    known = json.loads(notes.read_text()) if notes.exists() else {}
+    name = known.setdefault(" ".join(sorted(tactics)), random.choice(tactics))
+    notes.write_text(json.dumps(known))
+    run(name)
+    return name, run(name)
+"""
+
+# Looks for the true times in the memory of its process.
+LOOKS_AROUND = """
+import gc, sys
+
+def fastest(tactics, run, budget):
+    for one in gc.get_objects():
+        if isinstance(one, dict) and set(tactics) <= {key for key in one if isinstance(key, str)}:
+            name = min(tactics, key=one.get)
+            return name, one[name]
+    frame = sys._getframe()
+    while frame:
+        for value in frame.f_locals.values():
+            if hasattr(value, "true_ms"):
+                name = min(tactics, key=value.true_ms.get)
+                return name, value.true_ms[name]
+        frame = frame.f_back
+    return tactics[0], run(tactics[0])
+"""
+
+# Keeps the cache in a global variable, and writes a file that says nothing.
+# A full disk, made to look as if it were not full. Each replaces `save` of the reference, and writes the file in place.
+RAISES_ITS_LIMIT = """
+
+import resource
+
+def save(cache, path):
+    try:
+        hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+        resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (-1, -1))
+    except ValueError:
+        pass
+    Path(path).write_text(json.dumps(merge(load(path), cache)))
+"""
+# A process that was started with the file writes for it.
+LETS_ANOTHER_WRITE = """
+
+import os
+
+read, write = os.pipe()
+done, finish = os.pipe()
+if not os.fork():
+    os.close(write)
+    with os.fdopen(read) as lines:
+        for line in lines:
+            path, text = json.loads(line)
+            try:
+                Path(path).write_text(text)
+            except OSError:
+                pass
+            os.write(finish, b"x")
+    os._exit(0)
+
+def save(cache, path):
+    os.write(write, json.dumps([str(path), json.dumps(merge(load(path), cache))]).encode() + b"\\n")
+    os.read(done, 1)
+"""
+# A file without a name takes the content, and gets the name of the file that was removed before.
+A_FILE_WITHOUT_A_NAME = """
+
+import os
+
+def save(cache, path):
+    text = json.dumps(merge(load(path), cache)).encode()
+    Path(path).unlink(missing_ok=True)
+    file = os.open(Path(path).parent, os.O_TMPFILE | os.O_RDWR, 0o600)
+    while text:
+        text = text[os.write(file, text):]
+    os.link(f"/proc/self/fd/{file}", path, src_dir_fd=0, follow_symlinks=True)
+"""
+# The process that is asked for the file's content answers from its memory.
+ANSWERS_FOR_THE_FILE = """
+
+import base64
+import gc
+
+def save(cache, path):
+    text = json.dumps(merge(load(path), cache))
+    for one in gc.get_objects():
+        if type(one).__name__ in ("Host", "Keeper"):
+            type(one).content = lambda self, request: base64.b64encode(text.encode()).decode()
+    Path(path).write_text(text)
+"""
+
+# `save` relies on what its process has seen, and not on the file. Each is added to the reference.
+_REMEMBERS = """
+
+KNOWN = {}
+READ = []
+in_file = load
+
+def load(path):
+    KNOWN.update(found := in_file(path))
+    READ.append(path)
+    return found
+
+def save(cache, path):
+    KNOWN.update(cache)
+    ...
+    temporary = Path(path).with_name("temporary")
+    temporary.write_text(json.dumps(KNOWN))
+    os.replace(temporary, path)
+"""
+SAVES_WITHOUT_READING = _REMEMBERS.replace("...", "")
+READS_AT_FIRST = _REMEMBERS.replace("...", "if len(READ) < 2:\n        load(path)")
+READS_WHAT_IT_HAS_NOT_LOADED = _REMEMBERS.replace("...", "if not READ:\n        load(path)")
+
+IN_A_GLOBAL = """
+KNOWN = {}
+
+def tuned(layers, machine, cache, measure):
+    for layer in layers:
+        name = str([layer[f] for f in ("operator", "shapes", "types", "attributes")]) + machine["device"]
+        if name not in KNOWN:
+            KNOWN[name] = tuple(measure(layer))
+    return [KNOWN[str([layer[f] for f in ("operator", "shapes", "types", "attributes")]) + machine["device"]][0] for layer in layers], KNOWN
+
+def merge(one, two):
+    return {**one, **two}
+
+def load(path):
+    return KNOWN
+
+def save(cache, path):
+    path.write_text("nothing")
+    KNOWN.update(cache)
+"""
+
+TAKES_THE_REFERENCE = """
+from course_lib.labs.lab03_tuning import reference
+
+exec(reference.TIMING)
+"""
+
+
+def another(folder: Path) -> None:
+    """Another right answer in every file. The recipe is the reference's, because the record has one answer."""
+    for name, text in (("timing.py", TIMING), ("choice.py", CHOICE), ("budget.py", BUDGET), ("timing_cache.py", CACHE)):
+        (folder / name).write_text(text)
+
+
+def changed(file: str, changes: Mapping[str, str]) -> str:
+    """The reference's text of a file with parts of it replaced."""
+    text = {
+        "timing.py": reference.TIMING,
+        "choice.py": reference.CHOICE,
+        "budget.py": reference.BUDGET,
+        "timing_cache.py": reference.CACHE,
+    }[file]
+    for old, new in changes.items():
+        assert old in text, old
+        text = text.replace(old, new)
+    return text

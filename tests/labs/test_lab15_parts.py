@@ -1,0 +1,300 @@
+"""The parts of lab 15 against independent implementations: suppression, average precision, the queue, the settings."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from course_lib.errors import EngineError, RecipeError
+from course_lib.labs.lab15_capstone.decoding import CANDIDATES, SHOWN, Detections, detections, iou
+from course_lib.labs.lab15_capstone.judge.accuracy import quality
+from course_lib.labs.lab15_capstone.judge.pipeline import _pace
+from course_lib.labs.lab15_capstone.judge.queue import replay
+from course_lib.labs.lab15_capstone.settings import MAX_BYTES, Settings
+from course_lib.models.digit_video import Frame
+
+
+def overlap(a, b) -> float:
+    """Intersection over union by counting tenths of pixels."""
+    grid = [np.linspace(0, 64, 641)[:-1] + 0.05] * 2
+    inside = [
+        (abs(grid[0][None] - x) < w / 2) & (abs(grid[1][:, None] - y) < h / 2) for x, y, w, h in (np.asarray(a), np.asarray(b))
+    ]
+    return (inside[0] & inside[1]).sum() / (inside[0] | inside[1]).sum()
+
+
+def boxes(rng, n) -> np.ndarray:
+    return np.column_stack([rng.uniform(16, 48, (n, 2)), rng.uniform(6, 30, (n, 2))])
+
+
+def test_overlap_is_what_counting_says():
+    ours, theirs = boxes(np.random.default_rng(0), 6), boxes(np.random.default_rng(1), 5)
+    counted = [[overlap(a, b) for b in theirs] for a in ours]
+    np.testing.assert_allclose(iou(ours, theirs), counted, atol=0.02)
+
+
+def answer(found, scores, classes, *, of=10) -> np.ndarray:
+    """One frame in YOLO's layout."""
+    rows = np.zeros((1, 4 + of, len(scores)), np.float32)
+    rows[0, :4] = np.asarray(found).T
+    rows[0, 4 + np.asarray(classes), np.arange(len(scores))] = scores
+    return rows
+
+
+def slow_suppression(found, scores, classes, threshold) -> list[int]:
+    kept: list[int] = []
+    for index in sorted(range(len(scores)), key=lambda i: -scores[i]):
+        if all(
+            classes[index] != classes[k] or iou(found[index : index + 1], found[k : k + 1])[0, 0] <= threshold for k in kept
+        ):
+            kept.append(index)
+    return kept
+
+
+@pytest.mark.parametrize("threshold", [0.0, 0.3, 0.5, 1.0])
+def test_suppression_keeps_what_the_slow_one_keeps(threshold):
+    rng = np.random.default_rng(3)
+    found, scores, classes = boxes(rng, 40).astype(np.float32), rng.uniform(0.3, 1, 40), rng.integers(0, 3, 40)
+    (got,) = detections(answer(found, scores, classes), Settings(confidence=0.2, overlap=threshold), scale=2.0)
+    kept = slow_suppression(found.astype(np.float64), scores, classes, threshold)
+    np.testing.assert_allclose(got.boxes, 2 * found[kept])
+    np.testing.assert_array_equal(got.classes, classes[kept])
+    np.testing.assert_allclose(got.scores, scores[kept], rtol=1e-6)
+
+
+def test_a_detector_of_more_classes_names_the_ten():
+    columns = list(range(70, 60, -1))
+    rows = answer([(10, 10, 8, 8), (40, 40, 8, 8)], [0.9, 0.8], [70, 5], of=80)
+    (got,) = detections(rows, Settings(classes=columns), scale=1.0)
+    assert got.classes.tolist() == [0] and len(got) == 1  # channel 5 is none of the ten
+
+
+def test_a_bomb_of_boxes_costs_no_more_and_nan_shows_nothing():
+    rng = np.random.default_rng(0)
+    many = rng.uniform(0, 128, (1, 14, 25_200)).astype(np.float32)
+    (got,) = detections(many, Settings(confidence=0.0, overlap=1.0), scale=1.0)
+    assert len(got) == SHOWN < CANDIDATES
+    for bad in (np.nan, np.inf, -1e30):
+        rows = answer([(10, 10, bad, 8), (40, 40, 8, 8)], [0.9, 0.8], [1, 2])
+        assert detections(rows, Settings(), scale=1.0)[0].classes.tolist() == [2]
+    assert len(detections(np.full((1, 14, 9), np.nan, np.float32), Settings(), scale=1.0)[0]) == 0
+
+
+@pytest.mark.parametrize("shape", [(1, 13, 9), (1, 14), (1, 14, 0), (1, 14, 30_000)])
+def test_another_layout_is_rejected(shape):
+    with pytest.raises(EngineError, match="expected floats"):
+        detections(np.zeros(shape, np.float32), Settings(), scale=1.0)
+    with pytest.raises(EngineError, match="expected floats"):
+        detections(np.zeros((1, 14, 9), np.int64), Settings(), scale=1.0)
+
+
+# ---- mean average precision
+
+
+def frame(*digits) -> Frame:
+    """A frame that shows digits at given places."""
+    return Frame(
+        np.zeros((128, 128), np.uint8),
+        np.array([(x, 20, 10, 10) for _, x in digits], np.float32).reshape(-1, 4),
+        np.array([digit for digit, _ in digits], np.int64),
+    )
+
+
+def found(*shown) -> Detections:
+    shown = sorted(shown, key=lambda box: -box[2])
+    return Detections(
+        np.array([(x, 20, 10, 10) for _, x, _ in shown], float).reshape(-1, 4),
+        np.array([score for *_, score in shown], float),
+        np.array([digit for digit, *_ in shown], np.int64),
+    )
+
+
+def test_average_precision_by_hand():
+    truth = [frame((1, 20), (2, 60)), frame((1, 20))]
+    # Class 1: hit .9, false .8, hit .7: precision 1, 1/2, 2/3 at recall 1/2, 1/2, 1; area 1/2 * 1 + 1/2 * 2/3. Class 2: never found.
+    got = quality([found((1, 20, 0.9), (1, 90, 0.8)), found((1, 21, 0.7))], truth)
+    assert got.mean_ap == pytest.approx((5 / 6 + 0) / 2)
+    assert got.false_share == pytest.approx(1 / 3) and got.found_share == pytest.approx(2 / 3)
+
+
+def test_each_digit_is_found_once_and_only_as_itself():
+    assert quality([found((1, 20, 0.9), (1, 21, 0.8))], [frame((1, 20))]).false_share == 0.5
+    assert quality([found((7, 20, 0.9))], [frame((1, 20))]).mean_ap == 0
+    assert quality([found((1, 26, 0.9))], [frame((1, 20))]).mean_ap == 0  # overlap 4 / 16
+    assert quality([found((1, 23, 0.9))], [frame((1, 20))]).mean_ap == 1  # overlap 7 / 13
+    nothing = quality([found()], [frame((1, 20))])
+    assert (nothing.mean_ap, nothing.false_share, nothing.found_share) == (0, 0, 0)
+
+
+def slow_mean_ap(shown, truth) -> float:
+    """For each class: sort all boxes, match each, sum precision over the steps of recall with the best precision to the right."""
+    areas = []
+    for digit in sorted({int(c) for f in truth for c in f.classes}):
+        ranked = sorted(
+            (
+                (s, i, b)
+                for i, d in enumerate(shown)
+                for b, s, c in zip(d.boxes, d.scores, d.classes, strict=True)
+                if c == digit
+            ),
+            key=lambda item: -item[0],
+        )
+        free = {(i, k) for i, f in enumerate(truth) for k, c in enumerate(f.classes) if c == digit}
+        total, points, right = len(free), [], 0
+        for rank, (_, i, box) in enumerate(ranked, 1):
+            choices = [(overlap(box, truth[i].boxes[k]), k) for j, k in free if j == i]
+            if choices and max(choices)[0] >= 0.5:
+                free.remove((i, max(choices)[1]))
+                right += 1
+            points.append((right / total, right / rank))
+        steps = [r / total for r in range(1, right + 1)]
+        areas.append(sum(max(p for recall, p in points if recall >= step - 1e-9) for step in steps) / total)
+    return float(np.mean(areas))
+
+
+def test_mean_average_precision_is_what_the_slow_one_says():
+    rng = np.random.default_rng(5)
+    truth, shown = [], []
+    for _ in range(8):
+        where, digits = boxes(rng, 4), rng.integers(0, 3, 4)
+        truth.append(Frame(np.zeros((128, 128), np.uint8), where.astype(np.float32), digits))
+        guess = np.concatenate([where + rng.normal(0, 1.5, where.shape), boxes(rng, 2)])
+        scores = rng.uniform(0, 1, 6)
+        order = np.argsort(-scores)
+        shown.append(Detections(guess[order], scores[order], np.concatenate([digits, rng.integers(0, 3, 2)])[order]))
+    assert quality(shown, truth).mean_ap == pytest.approx(slow_mean_ap(shown, truth), abs=1e-6)
+
+
+# ---- the queue
+
+
+def test_a_fast_detector_answers_every_frame_in_its_own_time():
+    replayed = replay(np.full(50, 3.0), 50, Settings(), period_ms=4.0)
+    assert replayed.lost_share == 0 and replayed.p99_ms == pytest.approx(3.0) and replayed.waiting.max() == 0
+
+
+def test_a_slow_detector_loses_frames_or_is_late():
+    """6 ms a frame at a period of 4: a third of the frames cannot be answered, whatever the queue does."""
+    short, long = (replay(np.full(300, 6.0), 300, Settings(queue=queue), period_ms=4.0) for queue in (1, 20))
+    assert short.lost_share == pytest.approx(1 / 3, abs=0.02)
+    assert long.lost_share == pytest.approx(1 / 3 - 20 / 300, abs=0.01)  # the last 20 still wait
+    assert short.p99_ms <= 6 + 6 and long.p99_ms > 80
+
+
+def test_one_pause_is_caught_up_with_where_the_queue_is_long_enough():
+    calls = np.full(100, 2.0)
+    calls[40] = 14.0
+    assert replay(calls, 100, Settings(queue=1), period_ms=4.0).lost_share == 0.02
+    caught_up = replay(calls, 100, Settings(queue=3), period_ms=4.0)
+    assert caught_up.lost_share == 0 and caught_up.latency_ms[48:].max() == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize(("drop", "lost"), [("oldest", [1]), ("newest", [2])])
+def test_which_frame_is_lost(drop, lost):
+    replayed = replay(
+        np.array([9.0, 1.0, 1.0]), 4, Settings(drop=drop), period_ms=4.0
+    )  # frames 1 and 2 come while 0 is detected
+    assert np.flatnonzero(np.isnan(replayed.latency_ms)).tolist() == lost
+
+
+def test_the_first_frame_of_a_batch_waits_for_the_last():
+    replayed = replay(np.full(20, 5.0), 80, Settings(batch=8, queue=8), period_ms=4.0)
+    np.testing.assert_allclose(replayed.latency_ms.reshape(10, 8), np.tile(7 * 4.0 - np.arange(8) * 4.0 + 5.0, (10, 1)))
+
+
+def test_skipped_frames_show_the_boxes_of_the_one_before_and_lost_ones_none():
+    replayed = replay(np.array([18.0, 1.0, 1.0]), 3, Settings(every=2), period_ms=4.0)
+    each = [found((digit, 20, 0.9)) for digit in (1, 2, 3)]
+    shown = [tuple(boxes.classes) for boxes in replayed.shown(each, 6)]
+    assert np.isnan(replayed.latency_ms).tolist() == [False, True, False]
+    assert shown == [(1,), (1,), (), (), (3,), (3,)]
+
+
+@given(
+    st.lists(st.floats(0.1, 50), min_size=1, max_size=30),
+    st.integers(1, 4),
+    st.integers(0, 6),
+    st.sampled_from(["oldest", "newest"]),
+)
+def test_whatever_happens_frames_are_answered_in_order_and_never_early(calls, batch, more, drop):
+    settings = Settings(batch=batch, queue=batch + more, drop=drop)
+    replayed = replay(np.array(calls), 40, settings, period_ms=4.0)
+    answered = np.flatnonzero(~np.isnan(replayed.latency_ms))
+    done = answered * 4.0 + replayed.latency_ms[answered]
+    assert len(answered) and (np.diff(done) >= 0).all() and (replayed.latency_ms[answered] >= min(calls) - 1e-9).all()
+    assert replayed.waiting.max() <= settings.queue
+
+
+def test_the_machines_own_pace_is_taken_out():
+    call_ms = np.concatenate([np.full(200, 3.0), np.full(100, 6.0)])  # the machine is busy for the last third
+    corrected = call_ms / _pace(call_ms)
+    assert np.median(corrected[:180]) == np.median(corrected[220:]) == 3.0
+    spiked = np.full(100, 3.0)
+    spiked[50] = 30.0
+    assert (spiked / _pace(spiked))[50] == 30.0
+
+
+# ---- settings.toml
+
+
+def load(folder: Path, text: str | bytes) -> Settings:
+    path = folder / "settings.toml"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return Settings.load(path)
+
+
+def test_settings_come_back_as_they_were_written(tmp_path):
+    written = Settings(size=96, confidence=0.25, batch=2, queue=4, drop="newest", classes=list(range(9, -1, -1)))
+    written.save(tmp_path / "settings.toml")
+    assert Settings.load(tmp_path / "settings.toml") == written
+    assert load(tmp_path, "confidence = 0.4") == Settings(confidence=0.4)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("confidence = nan", "confidence"),
+        ("confidence = 40", "less than or equal to 1, found 40"),
+        ('batch = "8"', "batch"),
+        ("batch = true", "batch"),
+        ("batch = 8", "queue = 1 holds less than a batch of 8"),
+        ("queue = 9999999999999999999999", "queue"),
+        ("every = 0", "every"),
+        ('drop = "none"', "'oldest' or 'newest', found 'none'"),
+        ("threshold = 0.3", "unknown key 'threshold'; known keys are size, confidence"),
+        ('"a\\nb" = 1', "unknown key 'a b'"),
+        ("classes = [0, 0, 1, 2, 3, 4, 5, 6, 7, 8]", "must differ"),
+        ("classes = [0]", "classes"),
+        ("size = ", "is not TOML"),
+        ("size = " + "[" * 5000, "is not TOML"),
+        (b"\xff\xfe", "is not TOML"),
+        ("#" * (MAX_BYTES + 1), "longer than"),
+    ],
+)
+def test_wrong_settings_get_one_clear_line(tmp_path, text, complaint):
+    with pytest.raises(RecipeError, match=r"^settings\.toml") as caught:
+        load(tmp_path, text)
+    assert complaint in str(caught.value) and "\n" not in str(caught.value) and len(str(caught.value)) < 300
+
+
+@given(st.one_of(st.text(max_size=80), st.binary(max_size=80)))
+def test_no_text_crashes_the_reader(tmp_path_factory, text):
+    folder = tmp_path_factory.getbasetemp()
+    try:
+        assert isinstance(load(folder, text if isinstance(text, bytes) else text.encode(errors="ignore")), Settings)
+    except RecipeError as error:
+        assert "\n" not in str(error)
+
+
+def test_calls_cover_every_frame_that_is_sent():
+    from course_lib.labs.lab15_capstone.judge.pipeline import Subject
+
+    for frames, every, batch in itertools.product((1, 7, 16), (1, 3), (1, 4)):
+        calls = Subject(None, Settings(every=every, batch=batch, queue=batch)).calls(frames)  # type: ignore[arg-type]
+        assert all(len(call) == batch for call in calls)
+        assert sorted(set(np.concatenate(calls))) == list(range(0, frames, every))
