@@ -1,4 +1,4 @@
-"""CUDA C++ into shared libraries: by nvcc for a GPU, by a host compiler for a machine without a GPU.
+"""CUDA C++ into shared libraries and PTX: by nvcc for a GPU, by a host compiler for a machine without a GPU.
 
 Compiled libraries are kept in a cache folder, under a name that depends on all inputs of the compilation.
 """
@@ -66,6 +66,26 @@ def compile_with_nvcc(
     targets = ["-arch=native"] if tuple(architectures) == ("native",) else [_generate(name) for name in architectures]
     command = [nvcc(), "-std=c++17", "-O3", "-shared", "-Xcompiler=-fPIC,-Wall,-Wextra", "-Werror=all-warnings", f"-I{FOLDER}"]
     return _compiled((*command, *targets, *flags), sources or (SOURCE,), read)
+
+
+def compile_to_ptx(source: Path = SOURCE, *, architecture: str = "compute_80") -> str:
+    """Compile the kernels of a source to PTX with nvcc. No GPU is needed.
+
+    Args:
+        source: a ``.cu`` file.
+        architecture: the oldest that the kernels are for. The driver compiles PTX for the GPU on which it is loaded.
+
+    Raises:
+        BackendUnavailable: no nvcc.
+        BuildError: nvcc rejected the source.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        output = Path(folder) / "kernels.ptx"
+        command = [nvcc(), "-std=c++17", "-O3", "--ptx", f"-arch={architecture}", f"-I{FOLDER}", str(source), "-o", str(output)]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode != 0:
+            raise BuildError(f"nvcc rejects {source.name}: {_first_error(done.stdout + done.stderr)}")
+        return output.read_text(encoding="utf-8")
 
 
 def nvcc() -> str:

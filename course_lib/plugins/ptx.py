@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import tempfile
 from collections import Counter
 from pathlib import Path
 
-from course_lib.errors import BuildError
-from course_lib.plugins.compilers import FOLDER, SOURCE, nvcc
+from course_lib.plugins.compilers import SOURCE, compile_to_ptx
 
 _ENTRY = re.compile(r"\.entry\s+(\w+)")
 _LOCAL = re.compile(r"\b(ld|st)\.local\b")  # an array that did not fit into registers
@@ -42,11 +39,4 @@ def global_accesses(source: Path = SOURCE, *, architecture: str = "sm_90") -> di
         BackendUnavailable: no nvcc.
         BuildError: nvcc rejected the source.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        output = Path(folder) / "kernels.ptx"
-        command = [nvcc(), "-std=c++17", "-O3", "--ptx", f"-arch={architecture}", f"-I{FOLDER}", str(source), "-o", str(output)]
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode != 0:
-            reason = " ".join((done.stdout + done.stderr).split())[:300]
-            raise BuildError(f"nvcc rejects {source.name}: {reason}")
-        return count_accesses(output.read_text(encoding="utf-8"))
+    return count_accesses(compile_to_ptx(source, architecture=architecture))

@@ -32,10 +32,7 @@ def quick_rope(trt: Any, launch: Launcher | None = None) -> Any:
     Raises:
         BackendUnavailable: this TensorRT has no quick plugins.
     """
-    try:
-        trtp: Any = import_module(f"{trt.__name__}.plugin")
-    except ImportError:
-        raise BackendUnavailable(f"TensorRT {trt.__version__} has no quick plugins: they came with 10.6") from None
+    trtp: Any = plugin_module(trt)
     Described: TypeAlias = trtp.TensorDesc
     Tensor: TypeAlias = trtp.Tensor
     dtypes = {trt.DataType.FLOAT: "float32", trt.DataType.HALF: "float16"}
@@ -53,3 +50,15 @@ def quick_rope(trt: Any, launch: Launcher | None = None) -> Any:
 
     namespace, name = ID.split("::")
     return getattr(getattr(trtp.op, namespace), name)
+
+
+def plugin_module(trt: Any) -> Any:
+    """The module ``tensorrt.plugin``.
+
+    Raises:
+        BackendUnavailable: this TensorRT has none.
+    """
+    try:
+        return import_module(f"{trt.__name__}.plugin")
+    except ImportError:
+        raise BackendUnavailable(f"TensorRT {trt.__version__} has no quick plugins: they came with 10.6") from None

@@ -1,6 +1,6 @@
 """What must hold of the Python plugins on TensorRT's real bindings, as far as no engine is needed.
 
-Run by test_contracts.py in a process that imports one version's bindings over empty libraries: a JSON line for each check, null
+Run by test_rope_contract.py in a process that imports one version's bindings over empty libraries: a JSON line for each check, null
 where it passed. Device memory and streams are the stand-in of `course_lib.standin`, and the kernel on them is rope.cu, compiled for the
 host: so `enqueue` runs from the bindings' tensor descriptions down to the numbers.
 """

@@ -156,7 +156,8 @@ __device__ void writeAnswers(Rows& rows, Tile<kQueries>& tile, int begin, half* 
   }
 }
 
-__global__ void __launch_bounds__(kThreads, 2) attentionKernel(half const* qkv, half* out, int sequence, int heads) {
+// The queries of one block.
+__device__ void attend(half const* qkv, half* out, int sequence, int heads) {
   extern __shared__ __align__(128) unsigned char memory[];
   Shared& shared = *reinterpret_cast<Shared*>(memory);
   int const first = blockIdx.x * kQueries, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -199,11 +200,17 @@ __global__ void __launch_bounds__(kThreads, 2) attentionKernel(half const* qkv, 
 
 }  // namespace
 
+// An engine that was built with the AOT quick plugin launches this entry by its name. TensorRT passes the inputs first, then the plugin's
+// numbers, then the outputs.
+extern "C" __global__ void __launch_bounds__(kThreads, 2) attentionKernel(half const* qkv, int sequence, int heads, half* out) {
+  attend(qkv, out, sequence, heads);
+}
+
 extern "C" int attention_launch(void const* qkv, void* out, int batch, int sequence, int heads, void* stream) {
   constexpr int kMost = 65535;
   if (batch <= 0 || sequence <= 0 || heads <= 0 || batch > kMost || heads > kMost) return cudaErrorInvalidValue;
   dim3 const grid((sequence + kQueries - 1) / kQueries, heads, batch);
-  attentionKernel<<<grid, kThreads, sizeof(Shared), static_cast<cudaStream_t>(stream)>>>(static_cast<half const*>(qkv),
-                                                                                        static_cast<half*>(out), sequence, heads);
+  attentionKernel<<<grid, kThreads, sizeof(Shared), static_cast<cudaStream_t>(stream)>>>(static_cast<half const*>(qkv), sequence,
+                                                                                        heads, static_cast<half*>(out));
   return cudaGetLastError();
 }
