@@ -1,7 +1,9 @@
-"""A fused attention for TensorRT 8.6, which has none for newer GPUs: CUDA kernels, and the node of a graph that calls them.
+"""A fused attention for TensorRT 8.6, which has none for newer GPUs: CUDA kernels, and the nodes of a graph that call them.
 
-The kernels are in `attention/`: one for whole sequences, which reads the projection's output as it is, and one for a new token and a
-cache. As `IPluginV2DynamicExt` the first one replaces what TensorRT 8.6 makes of an attention: transposes, two products, a softmax.
+The kernels are in `attention/`: for whole sequences, for a new token and a cache, and for the prompt that fills the cache. Two plugins
+(`IPluginV2DynamicExt`) call them. `CourseAttention` replaces what TensorRT 8.6 makes of an encoder's attention: transposes, two products,
+a softmax. `CourseCachedAttention` is everything between a decoder's projections, and writes the cache in place; the graph that contains
+it is written by `course_lib.models.gpt_onnx_opset17`.
 """
 
 from __future__ import annotations
@@ -19,8 +21,9 @@ if TYPE_CHECKING:
     import onnx
 
 FOLDER = Path(__file__).parent / "attention"
-SOURCES = (FOLDER / "attention.cu", FOLDER / "decode.cu")
+SOURCES = (FOLDER / "attention.cu", FOLDER / "decode.cu", FOLDER / "prompt.cu")
 NAME, DOMAIN, VERSION, NAMESPACE = "CourseAttention", "course", "1", "course"
+CACHED_NAME = "CourseCachedAttention"
 HEAD_SIZE = 64  # numbers; ATTENTION_HEAD_SIZE in attention/attention.h
 
 # What lies between an attention's products and the projection that made queries, keys and values, and follows the data's way.
@@ -36,21 +39,33 @@ class AttentionLibrary:
 
     def __init__(self, path: Path) -> None:
         library = ctypes.CDLL(str(path))
-        self._whole, self._decode = library.attention_launch, library.attention_decode_launch
-        self._whole.argtypes = [*[ctypes.c_void_p] * 2, *[ctypes.c_int] * 3, ctypes.c_void_p]
-        self._decode.argtypes = [*[ctypes.c_void_p] * 4, *[ctypes.c_int] * 4, ctypes.c_void_p]
+        self._whole, self._causal = library.attention_launch, library.attention_causal_launch
+        self._decode = library.attention_decode_launch
+        self._step, self._prompt = library.attention_step_launch, library.attention_prompt_launch
+        for launch, pointers, sizes in (
+            (self._whole, 2, 3),
+            (self._causal, 2, 3),
+            (self._decode, 4, 4),
+            (self._step, 7, 3),
+            (self._prompt, 7, 4),
+        ):
+            launch.argtypes = [*[ctypes.c_void_p] * pointers, *[ctypes.c_int] * sizes, ctypes.c_void_p]
 
-    def __call__(self, qkv: int, out: int, batch: int, sequence: int, heads: int, *, stream: int = 0) -> None:
+    def __call__(
+        self, qkv: int, out: int, batch: int, sequence: int, heads: int, *, causal: bool = False, stream: int = 0
+    ) -> None:
         """Enqueue attention over whole sequences, FP16.
 
         Args:
             qkv: ``(batch, sequence, heads, 3, 64)``: query, key and value of each head, beside each other.
             out: ``(batch, sequence, heads, 64)``.
+            causal: each token sees itself and those before it. Otherwise it sees all.
 
         Raises:
             EngineError: CUDA rejected the launch.
         """
-        _check(self._whole(qkv, out, batch, sequence, heads, stream), f"({batch}, {sequence}, {heads}, 3, {HEAD_SIZE})")
+        launch = self._causal if causal else self._whole
+        _check(launch(qkv, out, batch, sequence, heads, stream), f"({batch}, {sequence}, {heads}, 3, {HEAD_SIZE})")
 
     def decode(
         self, q: int, keys: int, values: int, out: int, batch: int, heads: int, capacity: int, length: int, *, stream: int = 0
@@ -67,6 +82,65 @@ class AttentionLibrary:
         status = self._decode(q, keys, values, out, batch, heads, capacity, length, stream)
         _check(status, f"{length} tokens of ({batch}, {heads}, {capacity}, {HEAD_SIZE})")
 
+    def step(
+        self,
+        qkv: int,
+        cos: int,
+        sin: int,
+        position: int,
+        keys: int,
+        values: int,
+        out: int,
+        batch: int,
+        heads: int,
+        capacity: int,
+        *,
+        stream: int = 0,
+    ) -> None:
+        """Enqueue a decoder's attention for one new token of each sequence, FP16: rotate, write into the cache in place, attend.
+
+        Args:
+            qkv: ``(batch, 3, heads, 64)``: the queries of all heads, then their keys and their values.
+            cos, sin: ``(capacity, 32)``, FP32, of each position's angles.
+            position: one int32, the number of tokens in the cache. If the cache is full, the output is NaN.
+            keys, values: ``(batch, heads, capacity, 64)``.
+            out: ``(batch, heads, 64)``.
+
+        Raises:
+            EngineError: CUDA rejected the launch.
+        """
+        status = self._step(qkv, cos, sin, position, keys, values, out, batch, heads, capacity, stream)
+        _check(status, f"one token and a cache ({batch}, {heads}, {capacity}, {HEAD_SIZE})")
+
+    def prompt(
+        self,
+        qkv: int,
+        cos: int,
+        sin: int,
+        keys: int,
+        values: int,
+        rotated: int,
+        out: int,
+        batch: int,
+        sequence: int,
+        heads: int,
+        capacity: int,
+        *,
+        stream: int = 0,
+    ) -> None:
+        """As `step` for a prompt, which fills an empty cache.
+
+        Args:
+            qkv: ``(batch, sequence, 3, heads, 64)``.
+            rotated: scratch memory of that size.
+            out: ``(batch, sequence, heads, 64)``.
+
+        Raises:
+            EngineError: CUDA rejected the launch.
+        """
+        status = self._prompt(qkv, cos, sin, keys, values, rotated, out, batch, sequence, heads, capacity, stream)
+        _check(status, f"a prompt of {sequence} tokens and a cache ({batch}, {heads}, {capacity}, {HEAD_SIZE})")
+
 
 def _check(status: int, shape: str) -> None:
     if status != 0:
@@ -74,7 +148,7 @@ def _check(status: int, shape: str) -> None:
 
 
 def build_attention_plugin(tensorrt_include: Path | str, *, architectures: Sequence[str] = ("native",)) -> Path:
-    """Compile the plugin `CourseAttention` for TensorRT 8; see `cpp_plugin.build_plugin` for how TensorRT loads it.
+    """Compile both plugins for TensorRT 8 into one library; see `cpp_plugin.build_plugin` for how TensorRT loads it.
 
     Raises:
         BackendUnavailable: the headers or nvcc are missing, or the headers are not of TensorRT 8.

@@ -90,12 +90,16 @@ def test_other_graphs_are_rejected_in_one_line(tmp_path: Path) -> None:
         fuse_attention(model, 2)
 
 
-def test_the_library_has_both_kernels_and_rejects_sizes_before_a_launch(nvcc: str) -> None:
+def test_the_library_has_all_kernels_and_rejects_sizes_before_a_launch(nvcc: str) -> None:
     library = fused_attention.AttentionLibrary(compilers.compile_with_nvcc(*fused_attention.SOURCES, architectures=("sm_90",)))
     with pytest.raises(CourseError, match=r"not launched for \(0, 16, 2, 3, 64\): CUDA error 1"):
         library(0, 0, 0, 16, 2)
     with pytest.raises(CourseError, match="17 tokens of"):
         library.decode(0, 0, 0, 0, 1, 2, 16, 17)
+    with pytest.raises(CourseError, match=r"one token and a cache \(0, 2, 16, 64\)"):
+        library.step(0, 0, 0, 0, 0, 0, 0, 0, 2, 16)
+    with pytest.raises(CourseError, match=r"a prompt of 17 tokens and a cache \(1, 2, 16, 64\)"):
+        library.prompt(0, 0, 0, 0, 0, 0, 0, 1, 17, 2, 16)
 
 
 def test_one_head_size_in_the_header_and_in_python() -> None:
@@ -109,7 +113,7 @@ def test_the_plugin_compiles_and_needs_nothing_of_tensorrt(nvcc: str, include: P
     library = ctypes.CDLL(str(build_attention_plugin(include, architectures=("sm_90",))), mode=os.RTLD_NOW)
     count = ctypes.c_int32()
     library.getPluginCreators.restype = ctypes.c_void_p
-    assert library.getPluginCreators(ctypes.byref(count)) and count.value == 1
+    assert library.getPluginCreators(ctypes.byref(count)) and count.value == 2
 
 
 def test_headers_of_another_version_are_turned_away(tmp_path: Path) -> None:

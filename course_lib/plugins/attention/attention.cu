@@ -3,7 +3,8 @@
 // A block has 128 queries of one head, each of its four warps 32 of them. It walks over the keys, 64 at a time, and keeps for each query
 // the largest score so far, the sum of the exponentials and the weighted sum of the values (online softmax). While it computes with one
 // tile of keys and values, the next one is on its way from memory. A warp uses what it reads of a tile for two groups of 16 queries:
-// with one group, shared memory would take twice as long as the Tensor Cores.
+// with one group, shared memory would take twice as long as the Tensor Cores. In the causal form each token sees itself and those before
+// it: a block stops after the tile of its last query, and masks the scores of later keys.
 //
 // Source: Dao, FlashAttention-2: Faster Attention with Better Parallelism and Work Partitioning (2023), algorithm 1.
 
@@ -77,6 +78,21 @@ __device__ void computeScores(Scores (&scores)[kGroups], uint32_t const (&q)[kGr
         for (int group = 0; group < kGroups; ++group) scores[group][column][i] = -INFINITY;
 }
 
+// Keys after the query get minus infinity. `ahead` is the warp's first query minus the tile's first key.
+__device__ void maskLaterKeys(Scores (&scores)[kGroups], int ahead) {
+  if (ahead >= kKeys - 1) return;  // every key of the tile is at or before every query of the warp
+  int const lane = threadIdx.x % 32;
+#pragma unroll
+  for (int group = 0; group < kGroups; ++group)
+#pragma unroll
+    for (int column = 0; column < kKeys / 8; ++column)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        int const query = 16 * group + i / 2 * 8 + lane / 4, key = 8 * column + lane % 4 * 2 + i % 2;
+        if (key > query + ahead) scores[group][column][i] = -INFINITY;
+      }
+}
+
 // Scores become exponentials; what was summed with a smaller maximum is scaled down.
 __device__ void updateSoftmax(Rows& rows, Scores& scores) {
 #pragma unroll
@@ -87,7 +103,7 @@ __device__ void updateSoftmax(Rows& rows, Scores& scores) {
       largest = fmaxf(largest, fmaxf(scores[column][2 * side], scores[column][2 * side + 1]));
     largest = fmaxf(largest, __shfl_xor_sync(kLanes, largest, 1));
     largest = fmaxf(largest, __shfl_xor_sync(kLanes, largest, 2));
-    float const shift = largest * kScale;  // finite: every tile has a key that exists
+    float const shift = largest * kScale;  // finite: every query sees a key of the first tile
     float const shrink = powerOfTwo(rows.largest[side] * kScale - shift);  // 0 for the first tile
     rows.largest[side] = largest;
     rows.total[side] *= shrink;
@@ -157,6 +173,7 @@ __device__ void writeAnswers(Rows& rows, Tile<kQueries>& tile, int begin, half* 
 }
 
 // The queries of one block.
+template <bool kCausal>
 __device__ void attend(half const* qkv, half* out, int sequence, int heads) {
   extern __shared__ __align__(128) unsigned char memory[];
   Shared& shared = *reinterpret_cast<Shared*>(memory);
@@ -171,7 +188,8 @@ __device__ void attend(half const* qkv, half* out, int sequence, int heads) {
 
   Rows rows[kGroups];
   uint32_t q[kGroups][kHead / 16][4];
-  int const tiles = (sequence + kKeys - 1) / kKeys;
+  int const seen = kCausal ? min(sequence, first + kQueries) : sequence;  // keys that this block's queries see
+  int const tiles = (seen + kKeys - 1) / kKeys;
   for (int i = 0; i < tiles; ++i) {
     if (i + 1 < tiles) {
       loadTile(shared.k[(i + 1) % 2], head, 1, (i + 1) * kKeys, sequence, heads);
@@ -188,6 +206,7 @@ __device__ void attend(half const* qkv, half* out, int sequence, int heads) {
           loadMatrices(q[group][step], shared.q.at(16 * (kGroups * warp + group) + lane % 16, 2 * step + lane / 16));
     Scores scores[kGroups] = {};
     computeScores(scores, q, shared.k[i % 2], sequence - i * kKeys);
+    if (kCausal) maskLaterKeys(scores, first + 16 * kGroups * warp - i * kKeys);
 #pragma unroll
     for (int group = 0; group < kGroups; ++group) updateSoftmax(rows[group], scores[group]);
     addValues(rows, scores, shared.v[i % 2]);
@@ -203,14 +222,28 @@ __device__ void attend(half const* qkv, half* out, int sequence, int heads) {
 // An engine that was built with the AOT quick plugin launches this entry by its name. TensorRT passes the inputs first, then the plugin's
 // numbers, then the outputs.
 extern "C" __global__ void __launch_bounds__(kThreads, 2) attentionKernel(half const* qkv, int sequence, int heads, half* out) {
-  attend(qkv, out, sequence, heads);
+  attend<false>(qkv, out, sequence, heads);
 }
 
-extern "C" int attention_launch(void const* qkv, void* out, int batch, int sequence, int heads, void* stream) {
+extern "C" __global__ void __launch_bounds__(kThreads, 2) causalAttentionKernel(half const* qkv, int sequence, int heads, half* out) {
+  attend<true>(qkv, out, sequence, heads);
+}
+
+using Kernel = void (*)(half const*, int, int, half*);
+
+static int launch(Kernel kernel, void const* qkv, void* out, int batch, int sequence, int heads, void* stream) {
   constexpr int kMost = 65535;
   if (batch <= 0 || sequence <= 0 || heads <= 0 || batch > kMost || heads > kMost) return cudaErrorInvalidValue;
   dim3 const grid((sequence + kQueries - 1) / kQueries, heads, batch);
-  attentionKernel<<<grid, kThreads, sizeof(Shared), static_cast<cudaStream_t>(stream)>>>(static_cast<half const*>(qkv), sequence,
-                                                                                        heads, static_cast<half*>(out));
+  kernel<<<grid, kThreads, sizeof(Shared), static_cast<cudaStream_t>(stream)>>>(static_cast<half const*>(qkv), sequence, heads,
+                                                                               static_cast<half*>(out));
   return cudaGetLastError();
+}
+
+extern "C" int attention_launch(void const* qkv, void* out, int batch, int sequence, int heads, void* stream) {
+  return launch(attentionKernel, qkv, out, batch, sequence, heads, stream);
+}
+
+extern "C" int attention_causal_launch(void const* qkv, void* out, int batch, int sequence, int heads, void* stream) {
+  return launch(causalAttentionKernel, qkv, out, batch, sequence, heads, stream);
 }

@@ -1,42 +1,30 @@
-// Fused attention as IPluginV2DynamicExt and its creator, for TensorRT 8.6. `registry.load_library(path)` finds getPluginCreators by its
-// name. The roles of the methods are explained in ../../rope/cpp/plugin_v2.cpp; what differs here is the output's shape.
+// The fused attentions as IPluginV2DynamicExt, for TensorRT 8.6. `registry.load_library(path)` finds getPluginCreators by its name.
 
 #include <NvInfer.h>
+#include <cuda_runtime_api.h>
 
-#include <cstring>
+#include <initializer_list>
 
 #include "../attention.h"
+#include "heads_plugin.h"
 
 using namespace nvinfer1;
 
 namespace course {
 namespace {
 
-// An engine finds the plugins that it needs by these three, and so does the ONNX parser.
-constexpr char const* kName = "CourseAttention";
-constexpr char const* kVersion = "1";
-constexpr char const* kNamespace = "course";
+bool isRowOrder(PluginTensorDesc const& tensor, DataType type) {
+  return tensor.format == TensorFormat::kLINEAR && tensor.type == type;
+}
 
-class Attention final : public IPluginV2DynamicExt {
+// Whole sequences: (batch, sequence, heads * 3 * 64) to (batch, sequence, heads * 64), the input ordered by head and then by query, key,
+// value.
+class Attention final : public HeadsPlugin<Attention> {
  public:
-  explicit Attention(int32_t heads) : heads_(heads) {}
+  static constexpr char const* kName = "CourseAttention";
+  static constexpr int32_t kOutputs = 1;
+  using HeadsPlugin::HeadsPlugin;
 
-  IPluginV2DynamicExt* clone() const noexcept override { return new Attention(heads_); }
-  void destroy() noexcept override { delete this; }
-  int32_t initialize() noexcept override { return 0; }
-  void terminate() noexcept override {}
-
-  AsciiChar const* getPluginType() const noexcept override { return kName; }
-  AsciiChar const* getPluginVersion() const noexcept override { return kVersion; }
-  AsciiChar const* getPluginNamespace() const noexcept override { return kNamespace; }
-  void setPluginNamespace(AsciiChar const*) noexcept override {}
-
-  // ---- build
-
-  int32_t getNbOutputs() const noexcept override { return 1; }
-  DataType getOutputDataType(int32_t, DataType const* inputs, int32_t) const noexcept override { return inputs[0]; }
-
-  // (batch, sequence, heads * 3 * 64) to (batch, sequence, heads * 64).
   DimsExprs getOutputDimensions(int32_t, DimsExprs const* inputs, int32_t, IExprBuilder& expressions) noexcept override {
     DimsExprs output = inputs[0];
     output.d[2] = expressions.constant(heads_ * ATTENTION_HEAD_SIZE);
@@ -45,12 +33,8 @@ class Attention final : public IPluginV2DynamicExt {
 
   // FP16 only, row by row: an engine in FP32 is turned away at build time instead of being converted without a word.
   bool supportsFormatCombination(int32_t position, PluginTensorDesc const* tensors, int32_t, int32_t) noexcept override {
-    return tensors[position].format == TensorFormat::kLINEAR && tensors[position].type == DataType::kHALF;
+    return isRowOrder(tensors[position], DataType::kHALF);
   }
-
-  void configurePlugin(DynamicPluginTensorDesc const*, int32_t, DynamicPluginTensorDesc const*, int32_t) noexcept override {}
-
-  // ---- runtime
 
   size_t getWorkspaceSize(PluginTensorDesc const*, int32_t, PluginTensorDesc const*, int32_t) const noexcept override { return 0; }
 
@@ -60,43 +44,59 @@ class Attention final : public IPluginV2DynamicExt {
     if (qkv.nbDims != 3 || qkv.d[2] != heads_ * 3 * ATTENTION_HEAD_SIZE) return -1;  // another head size than the kernel's
     return attention_launch(inputs[0], outputs[0], qkv.d[0], qkv.d[1], heads_, stream);
   }
-
-  size_t getSerializationSize() const noexcept override { return sizeof heads_; }
-  void serialize(void* buffer) const noexcept override { std::memcpy(buffer, &heads_, sizeof heads_); }
-
- private:
-  int32_t heads_;
 };
 
-class AttentionCreator final : public IPluginCreator {
+// New tokens and a cache, in the words of ../attention.h: inputs qkv (batch, sequence, 3 * heads * 64), keys and values
+// (batch, heads, capacity, 64), position (1), cos and sin (capacity, 32); outputs (batch, sequence, heads * 64), keys and values. One token
+// is a step, several are a prompt, which begins at position 0.
+//
+// The caller binds the cache's outputs to the addresses of its inputs, and then only the new tokens are written. With other addresses the
+// cache is copied first, so the node means the same.
+class CachedAttention final : public HeadsPlugin<CachedAttention> {
  public:
-  AsciiChar const* getPluginName() const noexcept override { return kName; }
-  AsciiChar const* getPluginVersion() const noexcept override { return kVersion; }
-  AsciiChar const* getPluginNamespace() const noexcept override { return kNamespace; }
-  void setPluginNamespace(AsciiChar const*) noexcept override {}
+  static constexpr char const* kName = "CourseCachedAttention";
+  static constexpr int32_t kOutputs = 3;
+  using HeadsPlugin::HeadsPlugin;
 
-  PluginFieldCollection const* getFieldNames() noexcept override {
-    static PluginField const field{"heads", nullptr, PluginFieldType::kINT32, 1};
-    static PluginFieldCollection const fields{1, &field};
-    return &fields;
+  DimsExprs getOutputDimensions(int32_t index, DimsExprs const* inputs, int32_t, IExprBuilder& expressions) noexcept override {
+    DimsExprs output = inputs[index];  // of a cache those of the input at the same place
+    if (index == 0) output.d[2] = expressions.constant(heads_ * ATTENTION_HEAD_SIZE);
+    return output;
   }
 
-  IPluginV2DynamicExt* createPlugin(AsciiChar const*, PluginFieldCollection const* fields) noexcept override {
-    int32_t heads = 0;
-    for (int32_t i = 0; i < fields->nbFields; ++i) {
-      PluginField const& field = fields->fields[i];
-      bool const known = std::strcmp(field.name, "heads") == 0 && field.type == PluginFieldType::kINT32 && field.length == 1;
-      if (!known) return nullptr;  // better no plugin than one that ignores an attribute
-      heads = *static_cast<int32_t const*>(field.data);
+  bool supportsFormatCombination(int32_t position, PluginTensorDesc const* tensors, int32_t, int32_t) noexcept override {
+    DataType const table = position == kCos || position == kSin ? DataType::kFLOAT : DataType::kHALF;
+    return isRowOrder(tensors[position], position == kPosition ? DataType::kINT32 : table);
+  }
+
+  size_t getWorkspaceSize(PluginTensorDesc const* inputs, int32_t, PluginTensorDesc const*, int32_t) const noexcept override {
+    return inputs[kQkv].dims.d[1] > 1 ? bytes(inputs[kQkv].dims) : 0;  // a prompt's rotated queries, keys and values
+  }
+
+  int32_t enqueue(PluginTensorDesc const* described, PluginTensorDesc const*, void const* const* inputs, void* const* outputs,
+                  void* workspace, cudaStream_t stream) noexcept override {
+    Dims const &qkv = described[kQkv].dims, &cache = described[kKeys].dims;
+    bool const right = qkv.nbDims == 3 && qkv.d[2] == 3 * heads_ * ATTENTION_HEAD_SIZE && cache.nbDims == 4 && cache.d[1] == heads_ &&
+                       cache.d[3] == ATTENTION_HEAD_SIZE;
+    if (!right) return -1;
+    for (int32_t const i : {kKeys, kValues}) {
+      if (outputs[i] == inputs[i]) continue;
+      if (cudaError_t const status = cudaMemcpyAsync(outputs[i], inputs[i], bytes(cache), cudaMemcpyDeviceToDevice, stream)) return status;
     }
-    return heads > 0 ? new Attention(heads) : nullptr;
+    if (qkv.d[1] == 1)
+      return attention_step_launch(inputs[kQkv], inputs[kCos], inputs[kSin], inputs[kPosition], outputs[kKeys], outputs[kValues],
+                                   outputs[0], qkv.d[0], heads_, cache.d[2], stream);
+    return attention_prompt_launch(inputs[kQkv], inputs[kCos], inputs[kSin], outputs[kKeys], outputs[kValues], workspace, outputs[0],
+                                   qkv.d[0], qkv.d[1], heads_, cache.d[2], stream);
   }
 
-  IPluginV2DynamicExt* deserializePlugin(AsciiChar const*, void const* bytes, size_t size) noexcept override {
-    int32_t heads;
-    if (size != sizeof heads) return nullptr;
-    std::memcpy(&heads, bytes, size);
-    return new Attention(heads);
+ private:
+  enum Place : int32_t { kQkv, kKeys, kValues, kPosition, kCos, kSin };
+
+  static size_t bytes(Dims const& dims) {
+    size_t size = 2;  // of a half
+    for (int32_t i = 0; i < dims.nbDims; ++i) size *= dims.d[i];
+    return size;
   }
 };
 
@@ -104,10 +104,11 @@ class AttentionCreator final : public IPluginCreator {
 }  // namespace course
 
 extern "C" TENSORRTAPI IPluginCreator* const* getPluginCreators(int32_t& count) {
-  static course::AttentionCreator creator;
-  static IPluginCreator* const creators[] = {&creator};
-  count = 1;
+  static course::HeadsCreator<course::Attention> whole;
+  static course::HeadsCreator<course::CachedAttention> cached;
+  static IPluginCreator* const creators[] = {&whole, &cached};
+  count = 2;
   return creators;
 }
 
-extern "C" TENSORRTAPI void setLoggerFinder(ILoggerFinder*) {}  // load_library asks for it; this plugin has nothing to log
+extern "C" TENSORRTAPI void setLoggerFinder(ILoggerFinder*) {}  // load_library asks for it; these plugins have nothing to log
