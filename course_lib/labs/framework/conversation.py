@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
 
+from course_lib._util.files import scratch_folder
 from course_lib.engines.worker.allowance import Launcher, allowance_of
 from course_lib.errors import EngineError, OutOfTime
 from course_lib.labs.framework.isolation import ENDED, read_hostile
@@ -50,15 +51,21 @@ class Conversation:
         self.allowance.check()
         self.began = time.monotonic()
         self.deadline = self.began + min(time_limit_s, self.allowance.left)
+        self.ending = contextlib.ExitStack()
+        environment = dict(os.environ)
+        if launcher is None:  # a sandbox has a /tmp of its own; elsewhere the process is ended before it can remove its files
+            environment["TMPDIR"] = str(self.ending.enter_context(scratch_folder("conversation-")))
         try:
             self.process = subprocess.Popen(
                 launcher(command) if launcher else list(command),
+                env=environment,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
             )
         except OSError as error:
+            self.ending.close()
             raise EngineError(f"cannot start {command[0]!r}: {error.strerror}") from None
         assert self.process.stdin is not None and self.process.stdout is not None
         self.to, self.source = self.process.stdin.fileno(), self.process.stdout.fileno()
@@ -77,6 +84,7 @@ class Conversation:
             assert pipe is not None
             with contextlib.suppress(BrokenPipeError):
                 pipe.close()
+        self.ending.close()
         self.allowance.left -= time.monotonic() - self.began
 
     def ask(self, message: dict[str, Any]) -> dict[str, Any]:

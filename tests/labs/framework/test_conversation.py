@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -60,3 +61,14 @@ def test_a_process_that_has_ended_is_named():
             conversation.ask({"text": "x" * (1 << 22)})
     with pytest.raises(EngineError, match="cannot start"):
         Conversation(["no-such-program"], time_limit_s=1)
+
+
+def test_a_process_that_is_ended_leaves_no_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    program = "import json, tempfile; folder = tempfile.mkdtemp(); print(json.dumps({'folder': folder}), flush=True); input(); input()"
+    with Conversation([sys.executable, "-c", program], time_limit_s=20) as conversation:
+        folder = Path(conversation.ask({})["folder"])
+        assert folder.is_dir() and tmp_path in folder.parents
+    with pytest.raises(EngineError, match="cannot start"):
+        Conversation(["no-such-program"], time_limit_s=1)
+    assert list(tmp_path.iterdir()) == []
