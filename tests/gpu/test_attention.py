@@ -1,7 +1,12 @@
-"""The attention kernels on a real GPU: numbers, bounds and bandwidth."""
+"""The attention kernels on a real GPU: numbers, bounds and bandwidth.
+
+TensorRT is not needed. Where there are only torch, numpy, pytest and nvcc, leave out what belongs to the other tests:
+``python -m pytest -o addopts= --noconftest -m gpu tests/gpu/test_attention.py``
+"""
 
 from __future__ import annotations
 
+import ctypes
 import random
 
 import pytest
@@ -10,7 +15,8 @@ from torch.nn.functional import scaled_dot_product_attention as attend
 
 from benchmarks import attention as attention_benchmark
 from course_lib.errors import BackendUnavailable
-from course_lib.plugins.compilers import compile_with_nvcc
+from course_lib.plugins.aot_plugin import KERNEL, QUERIES, SHARED_BYTES, SOURCE, THREADS
+from course_lib.plugins.compilers import compile_to_ptx, compile_with_nvcc
 from course_lib.plugins.fused_attention import HEAD_SIZE, SOURCES, AttentionLibrary
 
 pytestmark = pytest.mark.gpu
@@ -46,6 +52,14 @@ def check(got: torch.Tensor, guard: torch.Tensor, want: torch.Tensor) -> None:
     torch.testing.assert_close(got.float(), want, atol=4e-3, rtol=4e-3)
 
 
+def formula(qkv: torch.Tensor, *, causal: bool) -> torch.Tensor:
+    """Of whole sequences, in float32."""
+    q, k, v = (part.float().transpose(1, 2) for part in qkv.unbind(3))
+    later = torch.ones(q.shape[2], q.shape[2], dtype=torch.bool, device="cuda").triu(1)
+    scores = (q @ k.mT / 8).masked_fill(later & causal, -torch.inf)
+    return torch.softmax(scores, -1).matmul(v).transpose(1, 2)
+
+
 @pytest.mark.parametrize("scale", [1.0, 4.0])
 @pytest.mark.parametrize("causal", [False, True])
 def test_whole_sequences(library: AttentionLibrary, causal: bool, scale: float) -> None:
@@ -55,10 +69,27 @@ def test_whole_sequences(library: AttentionLibrary, causal: bool, scale: float) 
         out, guard = guarded(batch, sequence, heads, HEAD_SIZE)
         stream = torch.cuda.current_stream().cuda_stream
         library(qkv.data_ptr(), out.data_ptr(), batch, sequence, heads, causal=causal, stream=stream)
-        q, k, v = (part.float().transpose(1, 2) for part in qkv.unbind(3))
-        later = torch.ones(sequence, sequence, dtype=torch.bool, device="cuda").triu(1)
-        scores = (q @ k.mT / 8).masked_fill(later & causal, -torch.inf)
-        check(out, guard, torch.softmax(scores, -1).matmul(v).transpose(1, 2))
+        check(out, guard, formula(qkv, causal=causal))
+
+
+@pytest.mark.usefixtures("library")
+def test_the_ptx_of_the_quick_plugin() -> None:
+    """Launched by the driver as TensorRT does it: the input, the plugin's numbers, the output."""
+    driver, module, kernel = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p(), ctypes.c_void_p()
+    torch.manual_seed(0)
+    torch.cuda.synchronize()  # makes CUDA's context, if no test before did
+    assert driver.cuModuleLoadData(ctypes.byref(module), compile_to_ptx(SOURCE).encode()) == 0
+    assert driver.cuModuleGetFunction(ctypes.byref(kernel), module, KERNEL.encode()) == 0
+    stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+    for batch, sequence, heads in shapes(30, 700):
+        qkv = torch.randn(batch, sequence, heads, 3, HEAD_SIZE, device="cuda", dtype=torch.float16)
+        out, guard = guarded(batch, sequence, heads, HEAD_SIZE)
+        passed = ctypes.c_void_p(qkv.data_ptr()), ctypes.c_int(sequence), ctypes.c_int(heads), ctypes.c_void_p(out.data_ptr())
+        addresses = (ctypes.c_void_p * 4)(*map(ctypes.addressof, passed))
+        grid = -(-sequence // QUERIES), heads, batch
+        assert driver.cuLaunchKernel(kernel, *grid, THREADS, 1, 1, SHARED_BYTES, stream, addresses, None) == 0
+        check(out, guard, formula(qkv, causal=False))
+    assert driver.cuModuleUnload(module) == 0
 
 
 def test_one_token_and_a_cache(library: AttentionLibrary) -> None:
