@@ -27,16 +27,17 @@ The outputs are ``logits`` ``(batch, new, vocabulary)``, always float32, and ``p
 from __future__ import annotations
 
 import copy
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 import onnx
 import torch
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 from torch import Tensor, nn
 
 from course_lib.models.export import name_after_modules, quiet
 from course_lib.models.gpt import GPT, LONGEST, MASKED, GPTBlock
+from course_lib.models.gpt_onnx_nodes import NodeWriter
 
 CacheForm = Literal["tensor_scatter", "scatter_nd", "concat"]
 _OPSET = 24  # the first one with TensorScatter
@@ -80,16 +81,13 @@ def export_cached(
     return written
 
 
-class _Writer:
-    """Writes a graph node by node. Each method adds the nodes of one part and returns the name of its result."""
+class _Writer(NodeWriter):
+    """Writes the graph. Each method adds the nodes of one part and returns the name of its result."""
 
     def __init__(self, model: GPT, form: CacheForm, dtype: str, length: int, batch: int, last_only: bool) -> None:
+        super().__init__(dtype)
         self.source, self.form, self.length, self.batch, self.last_only = model, form, length, batch, last_only
-        self.type = TensorProto.FLOAT16 if dtype == "fp16" else TensorProto.FLOAT
-        self.numpy_type = np.float16 if dtype == "fp16" else np.float32
         self.block = model.each_block()[0]
-        self.nodes: list[onnx.NodeProto] = []
-        self.weights: list[onnx.TensorProto] = []
 
     def model(self) -> onnx.ModelProto:
         """The whole graph."""
@@ -112,106 +110,78 @@ class _Writer:
         return helper.make_model(graph, opset_imports=[helper.make_opsetid("", _OPSET)], ir_version=11)
 
     def _body(self) -> None:
-        count = self._add("Shape", "tokens", name="/new/Shape", start=1, end=2)
-        steps = self._add(
+        count = self.add("Shape", "tokens", name="/new/Shape", start=1, end=2)
+        steps = self.add(
             "Range",
-            self._constant("/zero", 0),
-            self._add("Squeeze", count, name="/new/Squeeze"),
-            self._constant("/one", 1),
+            self.constant("/zero", 0),
+            self.add("Squeeze", count, name="/new/Squeeze"),
+            self.constant("/one", 1),
             name="/Range",
         )
-        row = self._add("Unsqueeze", "position", self._constant("/axis_1", [1]), name="/positions/Unsqueeze")
-        positions = self._add("Add", row, steps, name="/positions/Add")  # (batch, new)
+        row = self.add("Unsqueeze", "position", self.constant("/axis_1", [1]), name="/positions/Unsqueeze")
+        positions = self.add("Add", row, steps, name="/positions/Add")  # (batch, new)
         self.rotation = (*self._rotation(), positions)
         self.mask = ""
-        embedding = self._weight("embed.weight", self.source.embed.weight)
-        x = self._add("Gather", embedding, "tokens", name="/embed/Gather")
+        embedding = self.weight("embed.weight", self.source.embed.weight)
+        x = self.add("Gather", embedding, "tokens", name="/embed/Gather")
         for index, block in enumerate(self.source.each_block()):
             x = self._block(x, block, index, positions)
         if self.last_only:
-            x = self._add("Gather", x, self._constant("/last", [-1]), name="/last/Gather", axis=1)
-        x = self._norm(x, self.source.norm, "norm")
-        head = self._add("Transpose", embedding, name="/head/Transpose", perm=[1, 0])
-        logits = self._add("MatMul", x, head, name="/head/MatMul")
-        self._add("Cast", logits, name="/head/Cast", to=TensorProto.FLOAT, result="logits")
+            x = self.add("Gather", x, self.constant("/last", [-1]), name="/last/Gather", axis=1)
+        x = self.norm(x, self.source.norm, "norm")
+        head = self.add("Transpose", embedding, name="/head/Transpose", perm=[1, 0])
+        logits = self.add("MatMul", x, head, name="/head/MatMul")
+        self.add("Cast", logits, name="/head/Cast", to=TensorProto.FLOAT, result="logits")
 
     def _block(self, x: str, block: GPTBlock, index: int, positions: str) -> str:
         path, heads, grouped = f"blocks.{index}", block.heads, block.kv_heads
         own = f"/blocks/{index}"
-        y = self._linear(self._norm(x, block.norm1, f"{path}.norm1"), block.qkv, f"{path}.qkv")
-        shape = self._constant("/heads", [self.batch, -1, heads + 2 * grouped, block.size])
-        y = self._add("Reshape", y, shape, name=f"{own}/heads/Reshape")
-        y = self._add("Transpose", y, name=f"{own}/heads/Transpose", perm=[0, 2, 1, 3])
-        turned, value = self._split(y, (heads + grouped, grouped), f"{own}/qkv/Split")
-        turned = self._add("RotaryEmbedding", turned, *self.rotation, name=f"{own}/RotaryEmbedding")
-        query, key = self._split(turned, (heads, grouped), f"{own}/qk/Split")
+        y = self.linear(self.norm(x, block.norm1, f"{path}.norm1"), block.qkv, f"{path}.qkv")
+        shape = self.constant("/heads", [self.batch, -1, heads + 2 * grouped, block.size])
+        y = self.add("Reshape", y, shape, name=f"{own}/heads/Reshape")
+        y = self.add("Transpose", y, name=f"{own}/heads/Transpose", perm=[0, 2, 1, 3])
+        turned, value = self.split(y, (heads + grouped, grouped), f"{own}/qkv/Split")
+        turned = self.add("RotaryEmbedding", turned, *self.rotation, name=f"{own}/RotaryEmbedding")
+        query, key = self.split(turned, (heads, grouped), f"{own}/qk/Split")
         keys, values = (self._cached(fresh, kind, index) for fresh, kind in ((key, "key"), (value, "value")))
         self.mask = self.mask or self._mask(keys, positions)
-        y = self._add("Attention", query, keys, values, self.mask, name=f"{own}/Attention")
-        y = self._add("Transpose", y, name=f"{own}/out/Transpose", perm=[0, 2, 1, 3])
-        y = self._add("Reshape", y, self._constant("/width", [self.batch, -1, heads * block.size]), name=f"{own}/out/Reshape")
-        x = self._add("Add", x, self._linear(y, block.out, f"{path}.out"), name=f"{own}/Add")
-        y = self._linear(self._norm(x, block.norm2, f"{path}.norm2"), block.up, f"{path}.up")
-        y = self._add("Gelu", y, name=f"{own}/Gelu")
-        return self._add("Add", x, self._linear(y, block.down, f"{path}.down"), name=f"{own}/Add_1")
+        y = self.add("Attention", query, keys, values, self.mask, name=f"{own}/Attention")
+        y = self.add("Transpose", y, name=f"{own}/out/Transpose", perm=[0, 2, 1, 3])
+        y = self.add("Reshape", y, self.constant("/width", [self.batch, -1, heads * block.size]), name=f"{own}/out/Reshape")
+        x = self.add("Add", x, self.linear(y, block.out, f"{path}.out"), name=f"{own}/Add")
+        y = self.linear(self.norm(x, block.norm2, f"{path}.norm2"), block.up, f"{path}.up")
+        y = self.add("Gelu", y, name=f"{own}/Gelu")
+        return self.add("Add", x, self.linear(y, block.down, f"{path}.down"), name=f"{own}/Add_1")
 
     def _cached(self, fresh: str, kind: str, index: int) -> str:
         """All keys or values that the new tokens may see, after the new ones entered the cache; an output of the graph."""
         past, own, result = f"past_{kind}_{index}", f"/blocks/{index}/{kind}", f"present_{kind}_{index}"
         if self.form == "concat":
-            return self._add("Concat", past, fresh, name=f"{own}/Concat", axis=2, result=result)
-        return self._add(
+            return self.add("Concat", past, fresh, name=f"{own}/Concat", axis=2, result=result)
+        return self.add(
             "TensorScatter", past, fresh, "position", name=f"{own}/TensorScatter", axis=2, mode="linear", result=result
         )
 
     def _mask(self, keys: str, positions: str) -> str:
         """``(batch, 1, new, slots)``, added to the scores: 0 for the slots of a token and those before it. All blocks share it."""
         if self.form == "concat":
-            size = self._add("Shape", keys, name="/mask/Shape", start=2, end=3)
-            last = self._add("Squeeze", size, name="/mask/Squeeze")
-            slots = self._add("Range", self._constant("/zero", 0), last, self._constant("/one", 1), name="/mask/Range")
+            size = self.add("Shape", keys, name="/mask/Shape", start=2, end=3)
+            last = self.add("Squeeze", size, name="/mask/Squeeze")
+            slots = self.add("Range", self.constant("/zero", 0), last, self.constant("/one", 1), name="/mask/Range")
         else:
-            slots = self._constant("/slots", np.arange(self.length))
-        column = self._add("Unsqueeze", positions, self._constant("/axes_1_3", [1, 3]), name="/mask/Unsqueeze")
-        seen = self._add("LessOrEqual", slots, column, name="/mask/LessOrEqual")
+            slots = self.constant("/slots", np.arange(self.length))
+        column = self.add("Unsqueeze", positions, self.constant("/axes_1_3", [1, 3]), name="/mask/Unsqueeze")
+        seen = self.add("LessOrEqual", slots, column, name="/mask/LessOrEqual")
         zero, masked = (
-            self._constant(f"/mask/{name}", self.numpy_type(value)) for name, value in (("zero", 0), ("masked", MASKED))
+            self.constant(f"/mask/{name}", self.numpy_type(value)) for name, value in (("zero", 0), ("masked", MASKED))
         )
-        return self._add("Where", seen, zero, masked, name="/mask/Where")
+        return self.add("Where", seen, zero, masked, name="/mask/Where")
 
     def _rotation(self) -> tuple[str, str]:
         """Tables of cosines and sines by position, ``(length, size / 2)``."""
         tables = {"cos": self.source.cos[: self.length], "sin": self.source.sin[: self.length]}
-        cos, sin = (self._weight(name, table) for name, table in tables.items())
+        cos, sin = (self.weight(name, table) for name, table in tables.items())
         return cos, sin
-
-    def _norm(self, x: str, norm: nn.Module, path: str) -> str:
-        assert isinstance(norm, nn.LayerNorm)
-        scale, bias = self._weight(f"{path}.weight", norm.weight), self._weight(f"{path}.bias", norm.bias)
-        return self._add("LayerNormalization", x, scale, bias, name=f"{_slashed(path)}/LayerNormalization", epsilon=norm.eps)
-
-    def _linear(self, x: str, layer: nn.Linear, path: str) -> str:
-        return self._add("MatMul", x, self._weight(f"{path}.weight", layer.weight.T), name=f"{_slashed(path)}/MatMul")
-
-    def _split(self, x: str, sizes: tuple[int, int], name: str) -> tuple[str, str]:
-        results = (f"{name}_output_0", f"{name}_output_1")
-        split = self._constant("/split_" + "_".join(map(str, sizes)), list(sizes))
-        self.nodes.append(helper.make_node("Split", [x, split], results, name=name, axis=1))
-        return results
-
-    def _add(self, operator: str, *inputs: str, name: str, result: str = "", **attributes: Any) -> str:
-        result = result or f"{name}_output_0"
-        self.nodes.append(helper.make_node(operator, inputs, [result], name=name, **attributes))
-        return result
-
-    def _weight(self, name: str, weight: Tensor) -> str:
-        return self._constant(name, weight.detach().cpu().numpy().astype(self.numpy_type))
-
-    def _constant(self, name: str, value: Any) -> str:
-        """An initializer, int64 unless it is an array or a scalar of another type; equal names mean equal values."""
-        if all(known.name != name for known in self.weights):
-            self.weights.append(numpy_helper.from_array(np.asarray(value, order="C"), name))
-        return name
 
 
 class _Step(nn.Module):
@@ -246,7 +216,3 @@ def _exported(model: GPT, cache: list[Tensor], dtype: str, last_only: bool) -> o
     assert program is not None
     name_after_modules(program.model)
     return program.model_proto
-
-
-def _slashed(path: str) -> str:
-    return "/" + path.replace(".", "/")
