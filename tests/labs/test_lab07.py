@@ -19,8 +19,10 @@ from course_lib.errors import CourseError
 from course_lib.labs import Examination, Examiner
 from course_lib.labs.lab07_dynamic_shapes import account as lab07_account
 from course_lib.labs.lab07_dynamic_shapes import figures as lab07_figures
-from course_lib.labs.lab07_dynamic_shapes import search, service, traffic
+from course_lib.labs.lab07_dynamic_shapes import service, traffic
+from course_lib.labs.lab07_dynamic_shapes.judge import optimum
 from course_lib.labs.lab07_dynamic_shapes.lab import DynamicShapes, _recipe
+from course_lib.labs.lab07_dynamic_shapes.latency import interpolated
 from course_lib.labs.lab07_dynamic_shapes.service import Service, bill, profile, recipe
 from course_lib.labs.lab07_dynamic_shapes.traffic import LARGEST
 from course_lib.recipe import Recipe
@@ -46,17 +48,17 @@ class Modeled:
 
 def modeled_race(self, model, examiner, recipe, plan, hidden):
     """The race of the lab, run by engines whose times are known."""
-    best = service.recipe(*search.cheapest(search.by_tokens(), hidden))
-    optimum = bill(best, hidden)
+    best = service.recipe(*optimum.cheapest(optimum.by_tokens(), hidden))
+    least = bill(best, hidden)
     services = {
         "eager": Service(Modeled(0.9), [LARGEST], [1.0]),
         "one profile": Service(Modeled(), [LARGEST], [1.0]),
-        "reference": Service(Modeled(), service.boxes(best), optimum.shares),
+        "reference": Service(Modeled(), service.boxes(best), least.shares),
         "yours": Service(Modeled(), service.boxes(recipe), bill(recipe, hidden).shares),
     }
     feeds = service.batch(np.random.default_rng(0), (64, 512))
     latencies = {name: np.array([one.time_ms(feeds) for _ in range(30)]) for name, one in services.items()}
-    return Comparison("eager", {name: Measurement(times) for name, times in latencies.items()}, {}, 0.0, "precise"), optimum
+    return Comparison("eager", {name: Measurement(times) for name, times in latencies.items()}, {}, 0.0, "precise"), least
 
 
 @pytest.fixture
@@ -326,7 +328,7 @@ def test_no_other_choice_is_cheaper(seed, fixed):
     """Against pricing by routing every shape, one by one, on random choices."""
     rng = np.random.default_rng(seed)
     counts = rng.poisson(0.3, LARGEST) * rng.integers(0, 50, LARGEST)
-    latency = search.by_tokens(fixed) * rng.uniform(1, 1.2)
+    latency = optimum.by_tokens(fixed) * rng.uniform(1, 1.2)
 
     def cost(boxes):
         ordered = sorted(boxes, key=lambda box: latency[box[0] - 1, box[1] - 1])
@@ -335,8 +337,8 @@ def test_no_other_choice_is_cheaper(seed, fixed):
 
     if counts.sum() == 0:
         return
-    best = cost(search.cheapest(latency, counts))
-    candidates = search.CANDIDATES
+    best = cost(optimum.cheapest(latency, counts))
+    candidates = optimum.CANDIDATES
     for _ in range(20):
         i, j = rng.integers(0, len(candidates), 2)
         assert best <= cost([candidates[i], candidates[j], LARGEST]) * (1 + 1e-9)
@@ -344,7 +346,7 @@ def test_no_other_choice_is_cheaper(seed, fixed):
 
 def test_interpolation_goes_through_what_was_measured():
     known = {(b, s): float(b * 3 + s) for b in (1, 8, 16) for s in (4, 64, 128)}
-    everywhere = search.interpolated(known)
+    everywhere = interpolated(known)
     assert everywhere.shape == LARGEST
     for (b, s), value in known.items():
         assert everywhere[b - 1, s - 1] == pytest.approx(value)
@@ -404,7 +406,7 @@ def test_every_figure_has_axes_units_and_a_takeaway():
     day = traffic.yesterday()
     figures = [
         lab07_figures.traffic(day),
-        lab07_figures.latency(search.by_tokens()),
+        lab07_figures.latency(optimum.by_tokens()),
         lab07_figures.routed(YESTERDAY, BEST, "three boxes"),
     ]
     for figure in figures:

@@ -33,12 +33,14 @@ from course_lib.labs.framework.reference import ours
 from course_lib.labs.framework.submission_files import submitted_recipe
 from course_lib.labs.framework.task import Outcome, Task
 from course_lib.labs.lab07_dynamic_shapes import account as lab07_account
-from course_lib.labs.lab07_dynamic_shapes import reference, search, service, traffic
+from course_lib.labs.lab07_dynamic_shapes import reference, service, traffic
+from course_lib.labs.lab07_dynamic_shapes.judge import optimum
+from course_lib.labs.lab07_dynamic_shapes.latency import measured
 from course_lib.labs.lab07_dynamic_shapes.service import Bill, Box, Service
 from course_lib.labs.lab07_dynamic_shapes.traffic import LARGEST
 from course_lib.recipe import Recipe
 
-MOST = search.MOST
+MOST = optimum.MOST
 LARGEST_BOX = (64, 512)  # what is run for a submission at most; the network's table of positions ends at 512
 MOST_TOKENS = 4 * LARGEST[0] * LARGEST[1]  # of a box: attention scores of every profile are in memory at once
 # Points for the cost. A tier allows what leaves out that part of the possible saving, which goes from one profile for everything to
@@ -101,12 +103,12 @@ class DynamicShapes(Lab):
                 said = f"{in_percent(bill.rejected)} of the hidden day's batches are rejected, so the cost is not measured."
                 return Examination((cover, *account, *self.zero_outcomes(said, cover.hint, ("cost",))), plan)
             try:
-                comparison, optimum = self._race(model, examiner, recipe, plan, hidden)
+                comparison, least = self._race(model, examiner, recipe, plan, hidden)
             except (EngineError, BuildError) as error:
                 hint = "Load the engine in the notebook and run the largest shape of each profile: the error appears there too."
                 return Examination((cover, *account, *self.zero_outcomes(error, hint, ("cost",))), plan)
         latencies = comparison.latencies()
-        figures = {"saving": _saving(latencies), "padding": bill.padding, "optimum_padding": optimum.padding}
+        figures = {"saving": _saving(latencies), "padding": bill.padding, "optimum_padding": least.padding}
         return Examination((cover, *account, self._cost(latencies, bill)), plan, comparison, figures)
 
     def _cover(self, recipe: Recipe, hidden: np.ndarray) -> Outcome:
@@ -156,15 +158,15 @@ class DynamicShapes(Lab):
             yours = stack.enter_context(examiner.engine(examiner.runnable(model, recipe, plan)))
             _same_answers(eager, yours, recipe, rng)
             one = stack.enter_context(_ours(examiner, model, service.recipe(LARGEST)))
-            latency = examiner.measured(lambda: search.measured(lambda box: one.time_ms(service.cut(full, box))))
-            best = service.recipe(*search.cheapest(latency, hidden))
+            latency = examiner.measured(lambda: measured(lambda box: one.time_ms(service.cut(full, box))))
+            best = service.recipe(*optimum.cheapest(latency, hidden))
             three = stack.enter_context(_ours(examiner, model, best))
-            optimum = service.bill(best, hidden)
+            least = service.bill(best, hidden)
             boxes, shares = service.boxes(recipe), service.bill(recipe, hidden).shares
             services = {
                 "eager": Service(eager, [LARGEST], [1.0]),
                 "one profile": Service(one, [LARGEST], [1.0]),
-                "reference": Service(three, service.boxes(best), optimum.shares),
+                "reference": Service(three, service.boxes(best), least.shares),
                 "yours": Service(Answering(yours), boxes, shares),
             }
             comparison = examiner.measured(
@@ -180,7 +182,7 @@ class DynamicShapes(Lab):
             )
             for box, (feeds, answers) in services["yours"].answered.items():
                 _check_answers(box, eager.infer(feeds), answers)
-        return comparison, optimum
+        return comparison, least
 
     def _cost(self, latencies: Mapping[str, np.ndarray], bill: Bill) -> Outcome:
         gain = speedup(latencies["one profile"], latencies["reference"])
