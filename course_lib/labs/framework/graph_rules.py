@@ -6,6 +6,7 @@ Every message names the node and what to do.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -28,6 +29,8 @@ _COMPARING = frozenset(
     {"Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "And", "Or", "Xor", "Not", "IsNaN", "IsInf"}
 )
 _ARITHMETIC = frozenset({"Add", "Sub", "Mul", "Div", "ReduceProd"})
+# TensorRT calls a layer by its nodes, as in "PWN(a, b)", "a + b" and "{ForeignNode[a...b]}": one node must not look like several.
+_NOT_OF_A_NAME = re.compile(r"[^\w/.:-]|\.\.+")
 # Inputs of an operator that say how large its output is, by position.
 _DIMENSIONS_AT = {"Reshape": {1}, "Expand": {1}, "ConstantOfShape": {0}, "Range": {0, 1, 2}, "Resize": {3}}
 # Inputs of an operator that say which part it takes or how large its output is: data there would choose a computation.
@@ -70,7 +73,7 @@ def check_form(model: ModelProto) -> None:
     inputs = [info.name for info in graph.input if info.name not in constants]
     for number, node in enumerate(graph.node):
         _check_node(node)
-        node.name = node.name or f"{node.op_type}_{number}"
+        node.name = _NOT_OF_A_NAME.sub("_", node.name) or f"{node.op_type}_{number}"
         defined += [name for name in node.output if name]
     _check_names([*inputs, *defined], graph)
     taken: set[str] = set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from pathlib import Path
 
@@ -419,3 +420,15 @@ def test_many_equal_names_and_attributes_take_one_pass():
     assert names[:4] == ["d", "d_2", "d_3", "d_4"] and len({*names}) == len(names)
     check_form(model(many))
     assert time.process_time() - started < 5
+
+
+@pytest.mark.parametrize("name", ["mm + relu", "PWN(a, b)", "{ForeignNode[a...b]}", "a\nb", "a[b]"])
+def test_a_node_cannot_look_like_several_in_the_name_of_a_layer(name: str) -> None:
+    made = model(node("Relu", "x", "y"))
+    made.graph.node[0].name = name
+    check_form(made)
+    assert re.fullmatch(r"[\w/.:-]+", made.graph.node[0].name) and ".." not in made.graph.node[0].name
+    for kept in ("/block1/conv1/Conv", "node_linear.1", "a:0", "ÿ-2"):
+        made.graph.node[0].name = kept
+        check_form(made)
+        assert made.graph.node[0].name == kept
