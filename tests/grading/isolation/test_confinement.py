@@ -15,6 +15,7 @@ from course_lib.errors import WorkerDied
 from course_lib.grading.isolation import confinement, supervise
 from course_lib.grading.isolation.confinement import confined, enforced_by, group_places
 from course_lib.grading.isolation.sandbox import Sandbox
+from course_lib.labs import Examiner
 from tests.grading.conftest import needs_sandbox
 
 pytestmark = needs_sandbox
@@ -223,3 +224,10 @@ def test_a_worker_says_which_limit_stopped_it():
         pytest.raises(WorkerDied, match="used more than"),
     ):
         worker.build("onnxruntime", bytes(300 * MIB), {}, timeout_s=30)
+
+
+def test_an_examiner_with_a_sandbox_is_a_key_of_a_cache():
+    """Lab 15 keeps the reference's plan by examiner. Each sandbox is another key."""
+    with confined(Sandbox()) as one, confined(Sandbox()) as other:
+        examiners = [Examiner(builder="a", runner="b", launcher=launcher) for launcher in (one, one, other)]
+    assert len(set(examiners)) == 2
