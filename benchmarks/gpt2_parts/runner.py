@@ -14,7 +14,7 @@ from course_lib.engines.worker.environment import Environment
 from course_lib.errors import CourseError, EngineError, WorkerDied
 
 _CHILD = str(Path(__file__).with_name("child.py"))
-LIMIT = 0.02  # largest relative error of an answer against FP32; a row above it is refused
+LIMIT = 0.02  # largest relative error of an answer against FP32; a row above it is rejected
 _COMPILING_S = 300.0  # longest wait for one answer
 
 

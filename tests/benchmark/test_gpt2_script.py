@@ -151,7 +151,7 @@ def test_a_plan_runs_as_a_graph_and_answers_as_pytorch_does(case: Case, in_place
         assert (len(set(addresses.values())) == 1) == in_place
 
 
-def test_an_answer_that_is_wrong_is_refused() -> None:
+def test_an_answer_that_is_wrong_is_rejected() -> None:
     want = {"logits": np.ones((2, 3)), "key": np.ones(4)}
     assert runner.errors({"logits": np.ones((2, 3)), "key": np.full(4, 1.01)}, want) == {
         "logits": 0.0,

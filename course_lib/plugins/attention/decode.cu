@@ -4,8 +4,8 @@
 // time, and asks for several before it uses the first. Each group of eight lanes has its own softmax; they are merged at the end. Where
 // there are fewer blocks than multiprocessors, a block is four times as large, because one of them has to ask for more at a time.
 //
-// The step of a language model also rotates the new query and key and writes the new key and value. The block that reads a head's cache is
-// the only one that writes to it, so no other block has to be waited for.
+// The step of a language model also rotates the new query and key and writes the new key and value. The first group has these in registers
+// and adds them to its own softmax, so that no thread waits for a number on its way through memory.
 
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
@@ -40,26 +40,28 @@ __device__ void toFloats(float (&to)[kNumbers], uint4 const& from) {
   }
 }
 
-// Tokens begin, begin + stride, ... of one head's cache.
-__device__ void addTokens(Partial& mine, float const (&q)[kNumbers], uint4 const* keys, uint4 const* values, int begin, int stride,
-                          int length) {
-  uint4 k[kAhead], v[kAhead];
+__device__ uint4 toHalves(float const (&from)[kNumbers]) {
+  uint4 to;
+  half2* const pairs = reinterpret_cast<half2*>(&to);
 #pragma unroll
-  for (int i = 0; i < kAhead; ++i) {
-    int const token = min(begin + i * stride, length - 1);  // a token beyond the end is read again, and not counted
-    k[i] = __ldcs(keys + token * kLanesOfToken);
-    v[i] = __ldcs(values + token * kLanesOfToken);
-  }
-  float scores[kAhead], largest = mine.largest;
+  for (int i = 0; i < kNumbers / 2; ++i) pairs[i] = __floats2half2_rn(from[2 * i], from[2 * i + 1]);
+  return to;
+}
+
+// Adds tokens whose keys and values are in registers, as far as they count.
+template <int kTokens>
+__device__ void add(Partial& mine, float const (&q)[kNumbers], uint4 const (&k)[kTokens], uint4 const (&v)[kTokens],
+                    bool const (&counts)[kTokens]) {
+  float scores[kTokens], largest = mine.largest;
 #pragma unroll
-  for (int i = 0; i < kAhead; ++i) {
+  for (int i = 0; i < kTokens; ++i) {
     float key[kNumbers], score = 0.0f;
     toFloats(key, k[i]);
 #pragma unroll
     for (int j = 0; j < kNumbers; ++j) score += q[j] * key[j];
 #pragma unroll
     for (int step = kLanesOfToken / 2; step > 0; step /= 2) score += __shfl_xor_sync(kLanes, score, step);
-    scores[i] = begin + i * stride < length ? score * kScale : -INFINITY;
+    scores[i] = counts[i] ? score * kScale : -INFINITY;
     largest = fmaxf(largest, scores[i]);
   }
   if (largest == -INFINITY) return;  // this group has not met a token yet
@@ -69,13 +71,33 @@ __device__ void addTokens(Partial& mine, float const (&q)[kNumbers], uint4 const
 #pragma unroll
   for (int j = 0; j < kNumbers; ++j) mine.sum[j] *= shrink;
 #pragma unroll
-  for (int i = 0; i < kAhead; ++i) {
+  for (int i = 0; i < kTokens; ++i) {
     float const weight = exp2f(scores[i] - largest);
     float value[kNumbers];
     toFloats(value, v[i]);
     mine.total += weight;
 #pragma unroll
     for (int j = 0; j < kNumbers; ++j) mine.sum[j] += weight * value[j];
+  }
+}
+
+// Adds this group's share of the first `length` tokens of a head's cache.
+template <int kBlock>
+__device__ void addCache(Partial& mine, float const (&q)[kNumbers], half const* keys, half const* values, int length) {
+  constexpr int kGroups = kBlock / kLanesOfToken;
+  int const lane = threadIdx.x % kLanesOfToken, group = threadIdx.x / kLanesOfToken;
+  // A warp's four groups take part in the same rounds, because the lanes of a shuffle must all be there.
+  for (int begin = group; begin - group < length; begin += kGroups * kAhead) {
+    uint4 k[kAhead], v[kAhead];
+    bool counts[kAhead];
+#pragma unroll
+    for (int i = 0; i < kAhead; ++i) {
+      int const token = min(begin + i * kGroups, length - 1);  // a token beyond the end is read again, and not counted
+      k[i] = __ldcs(reinterpret_cast<uint4 const*>(keys) + token * kLanesOfToken + lane);
+      v[i] = __ldcs(reinterpret_cast<uint4 const*>(values) + token * kLanesOfToken + lane);
+      counts[i] = begin + i * kGroups < length;
+    }
+    add(mine, q, k, v, counts);
   }
 }
 
@@ -93,17 +115,12 @@ __device__ void merge(Partial& mine, int step) {
   }
 }
 
-// One query and one head's cache, by the whole block. A lane has its `kNumbers` numbers of the query.
+// Writes the answer of the whole block.
 template <int kBlock>
-__device__ void attendToCache(float const (&query)[kNumbers], half const* keys, half const* values, half* out, int length) {
-  constexpr int kWarps = kBlock / kWarp, kGroups = kBlock / kLanesOfToken;
+__device__ void write(Partial& mine, half* out) {
+  constexpr int kWarps = kBlock / kWarp;
   __shared__ float largest[kWarps], total[kWarps], sums[kWarps][kHead];
-  int const lane = threadIdx.x % kLanesOfToken, group = threadIdx.x / kLanesOfToken, warp = threadIdx.x / kWarp;
-  uint4 const* const k = reinterpret_cast<uint4 const*>(keys) + lane;
-  uint4 const* const v = reinterpret_cast<uint4 const*>(values) + lane;
-  Partial mine;
-  // A warp's four groups take part in the same rounds, because the lanes of a shuffle must all be there.
-  for (int begin = group; begin - group < length; begin += kGroups * kAhead) addTokens(mine, query, k, v, begin, kGroups, length);
+  int const lane = threadIdx.x % kLanesOfToken, warp = threadIdx.x / kWarp;
 #pragma unroll
   for (int step = kLanesOfToken; step < kWarp; step *= 2) merge(mine, step);
 
@@ -129,41 +146,57 @@ __global__ void __launch_bounds__(kBlock) decodeKernel(half const* q, half const
   size_t const head = static_cast<size_t>(blockIdx.y) * gridDim.x + blockIdx.x;
   float query[kNumbers];
   toFloats(query, reinterpret_cast<uint4 const*>(q + head * kHead)[threadIdx.x % kLanesOfToken]);
-  attendToCache<kBlock>(query, keys + head * capacity * kHead, values + head * capacity * kHead, out + head * kHead, length);
+  Partial mine;
+  addCache<kBlock>(mine, query, keys + head * capacity * kHead, values + head * capacity * kHead, length);
+  write<kBlock>(mine, out + head * kHead);
+}
+
+// This lane's numbers of a head, rotated. Numbers i and i + 32 rotate together, and the lane has i or i + 32.
+__device__ void rotate(float (&to)[kNumbers], half const* head, float const* cos, float const* sin) {
+  constexpr int kHalf = kLanesOfToken / 2;
+  int const lane = threadIdx.x % kLanesOfToken;
+  float own[kNumbers], other[kNumbers];
+  toFloats(own, reinterpret_cast<uint4 const*>(head)[lane]);
+  toFloats(other, reinterpret_cast<uint4 const*>(head)[lane ^ kHalf]);
+  float const sign = lane < kHalf ? -1.0f : 1.0f;
+#pragma unroll
+  for (int i = 0; i < kNumbers; ++i) {
+    int const pair = lane % kHalf * kNumbers + i;
+    to[i] = own[i] * cos[pair] + sign * other[i] * sin[pair];
+  }
 }
 
 template <int kBlock>
 __global__ void __launch_bounds__(kBlock) stepKernel(half const* qkv, float const* cos, float const* sin, int const* position, half* keys,
                                                      half* values, half* out, int capacity) {
-  __shared__ float rotated[kHead];
-  int const heads = gridDim.x, slot = *position, thread = threadIdx.x;
+  int const heads = gridDim.x, slot = *position, lane = threadIdx.x % kLanesOfToken;
   size_t const head = static_cast<size_t>(blockIdx.y) * heads + blockIdx.x;
   if (slot < 0 || slot >= capacity) {  // the host cannot check a number on the device, and a wrong one must not go unseen
-    if (thread < kHead) out[head * kHead + thread] = __float2half(NAN);
+    if (threadIdx.x < kHead) out[head * kHead + threadIdx.x] = __float2half(NAN);
     return;
   }
+  keys += head * capacity * kHead;
+  values += head * capacity * kHead;
+  cos += slot * kPairs;
+  sin += slot * kPairs;
   half const* const q = qkv + (static_cast<size_t>(blockIdx.y) * 3 * heads + blockIdx.x) * kHead;
   half const *const k = q + heads * kHead, *const v = k + heads * kHead;
-  half* const key = keys + (head * capacity + slot) * kHead;
-  half* const value = values + (head * capacity + slot) * kHead;
-  if (thread < kHead) {  // the first warp has the pairs of the query, the second one those of the key
-    int const pair = thread % kPairs;
-    half const* const from = thread < kPairs ? q : k;
-    float const a = __half2float(from[pair]), b = __half2float(from[pair + kPairs]);
-    float const c = cos[slot * kPairs + pair], s = sin[slot * kPairs + pair];
-    float const first = a * c - b * s, second = b * c + a * s;
-    if (thread < kPairs)
-      rotated[pair] = first, rotated[pair + kPairs] = second;
-    else
-      key[pair] = __float2half(first), key[pair + kPairs] = __float2half(second);
-  } else if (thread < 2 * kHead) {
-    value[thread - kHead] = v[thread - kHead];
-  }
-  __syncthreads();  // the block reads its own key and value again
   float query[kNumbers];
-#pragma unroll
-  for (int i = 0; i < kNumbers; ++i) query[i] = rotated[thread % kLanesOfToken * kNumbers + i];
-  attendToCache<kBlock>(query, keys + head * capacity * kHead, values + head * capacity * kHead, out + head * kHead, slot + 1);
+  rotate(query, q, cos, sin);
+  Partial mine;
+  addCache<kBlock>(mine, query, keys, values, slot);
+  if (threadIdx.x < kWarp) {  // the whole warp, for its shuffles; the first group counts the new token and writes it
+    float rotated[kNumbers];
+    rotate(rotated, k, cos, sin);
+    uint4 const key[] = {toHalves(rotated)}, value[] = {reinterpret_cast<uint4 const*>(v)[lane]};
+    bool const first = threadIdx.x < kLanesOfToken, counts[] = {first};
+    add(mine, query, key, value, counts);
+    if (first) {
+      reinterpret_cast<uint4*>(keys + slot * kHead)[lane] = key[0];
+      reinterpret_cast<uint4*>(values + slot * kHead)[lane] = value[0];
+    }
+  }
+  write<kBlock>(mine, out + head * kHead);
 }
 
 }  // namespace
