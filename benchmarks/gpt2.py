@@ -7,8 +7,8 @@
 
 12 layers of width 768, 124 million random weights. A prompt fills an empty cache. A step adds one token of each sequence at position 512
 of a cache of 1024. Each computes the logits of the last token. LIBRARY is from `course_lib.plugins.fused_attention`; without it, the
-engines with the plugin are left out. Both commands skip what is there, so a second call continues where the first one was cut. What
-failed is tried again. `--smoke` does all of it on a CPU with small cases, without TensorRT.
+engines with the plugin are left out. Both commands skip what is there, so a second call continues where the first one was cut. `build`
+tries again what failed, and `measure` does with ``--retry``. `--smoke` does all of it on a CPU with small cases, without TensorRT.
 
 PyTorch's cache and the plugin's are written in place. The plain engines and ONNX Runtime write the whole cache to other memory, because
 their graph has no operator that writes in place. Before a candidate is timed, its logits and its new keys and values are compared with
@@ -26,7 +26,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -38,7 +37,7 @@ import numpy as np
 from benchmarks.gpt2_parts.cases import BASELINE, CASES, FORMS, REFERENCE, SMALL, Candidate, Case, candidates
 from benchmarks.gpt2_parts.runner import CandidateFailed, Runner, Timed, errors
 from benchmarks.machine import machine
-from benchmarks.recording import Row, rows_of, save
+from benchmarks.recording import Row, save
 from course_lib._util.files import write_atomically
 from course_lib.benchmark import Comparison, compare
 from course_lib.engines import default_runner, split_target
@@ -82,18 +81,20 @@ class Site:
     def forms(self) -> tuple[str, ...]:
         return tuple(form for form in FORMS if form == "plain" or (self.gpu and self.plugin))
 
-    @property
-    def candidates(self) -> list[Candidate]:
-        return [one for one in candidates(gpu=self.gpu) if not one.form or one.form in self.forms]
+    def available(self, case: Case) -> list[Candidate]:
+        """The candidates that can have a row: what needed building was built, or is known to fail."""
+        needed = {"onnxruntime": self.model, "tensorrt": self.outcome}
+        found = [one for one in candidates(gpu=self.gpu) if not one.form or one.form in self.forms]
+        return [one for one in found if not one.form or needed[one.group](case, one.form).exists()]
 
 
 # ---- building
 
 
 def build(site: Site, cases: Sequence[Case], deadline: float) -> None:
-    """Write the graphs and build the engines that are missing, the steps with the plugin first."""
+    """Write the graphs and build the engines that are missing: steps before prompts, and of each those with the plugin first."""
     started = time.monotonic()
-    for form, case in itertools.product(site.forms, cases):
+    for form, case in sorted(itertools.product(site.forms, cases), key=lambda one: not one[1].is_step):
         name = f"{time.monotonic() - started:5.0f} s  {case.name}.{form}"
         if time.monotonic() > deadline:
             print(f"{name}: no time left, call again", flush=True)
@@ -153,14 +154,17 @@ def _export(site: Site, case: Case, form: Any) -> None:
 # ---- measuring
 
 
-def measure(site: Site, cases: Sequence[Case], seconds: float, deadline: float, output: Path | None) -> list[Row]:
-    """Measure the cases that lack a row; the record is written after each."""
+def measure(
+    site: Site, cases: Sequence[Case], seconds: float, deadline: float, output: Path | None, *, retry: bool = False
+) -> list[Row]:
+    """Measure the cases that lack a row, with `retry` also those in which something failed; the record is written after each."""
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(site.folder / "inductor"))
-    rows = rows_of(output) if output else []
+    rows: list[Row] = json.loads(output.read_text())["rows"] if output and output.exists() else []
     known = {**machine(site.target), "settings": SETTINGS}
     with Runners(site) as runners:
         for case in cases:
-            if {(case.name, one.name) for one in site.candidates} <= {(row["case"], row["candidate"]) for row in rows}:
+            there = {row["candidate"] for row in rows if row["case"] == case.name and not (retry and "failed" in row)}
+            if {one.name for one in site.available(case)} <= there:
                 continue
             if time.monotonic() > deadline:
                 print(f"{case.name}: no time left, call again", flush=True)
@@ -221,21 +225,16 @@ class Runners:
         if not candidate.form:
             return None
         if candidate.group == "onnxruntime":
-            file = self.site.model(case, candidate.form)
-        else:
-            file = self.site.plan(case, candidate.form)
-            with suppress(FileNotFoundError):
-                if failed := json.loads(self.site.outcome(case, candidate.form).read_text()).get("failed"):
-                    raise EngineError(failed)
-        if not file.exists():
-            raise EngineError(f"{file.name} was not built yet")
-        return file
+            return self.site.model(case, candidate.form)
+        if failed := json.loads(self.site.outcome(case, candidate.form).read_text()).get("failed"):
+            raise EngineError(failed)
+        return self.site.plan(case, candidate.form)
 
 
 def _rows(runners: Runners, case: Case, seconds: float) -> Iterator[Row]:
     """A row for each candidate; one that fails has ``failed``, one line, instead of figures."""
     site = runners.site
-    found = site.candidates
+    found = site.available(case)
     failed: dict[str, str] = {}
     checked: dict[str, dict[str, float]] = {}
     ready: dict[str, Timed] = {}
@@ -355,7 +354,7 @@ def main() -> None:
             if options.command == "build":
                 build(site, cases, deadline)
             else:
-                measure(site, cases, options.seconds, deadline, options.output)
+                measure(site, cases, options.seconds, deadline, options.output, retry=options.retry)
     except CourseError as error:
         sys.exit(f"error: {error}")
 
@@ -375,6 +374,7 @@ def parsed() -> argparse.Namespace:
         command.add_argument("--minutes", type=float, default=9, help="nothing new is begun after these")
         command.add_argument("--cases", nargs="*", default=names, choices=names)
         if name == "measure":
+            command.add_argument("--retry", action="store_true", help="measure cases again in which something failed")
             command.add_argument("--seconds", type=float, default=15, help="longest measuring of one case")
     commands.add_parser("show").add_argument("file", type=Path)
     options = parser.parse_args()
