@@ -249,8 +249,12 @@ def _rows(runners: Runners, case: Case, seconds: float) -> Iterator[Row]:
                 failed[name] = f"its process ended with {candidate.name}"
                 del ready[name]
 
-    want = runners.ready(REFERENCE, case).answer(REFERENCE, 0)
-    for candidate in found:
+    want: dict[str, np.ndarray] = {}
+    try:
+        want = runners.ready(REFERENCE, case).answer(REFERENCE, 0)
+    except CourseError as error:
+        fail(REFERENCE, error)
+    for candidate in found if want else ():
         try:
             runner = runners.ready(candidate, case)
             checked[candidate.name] = errors(runner.answer(candidate, 0), want)
@@ -270,7 +274,8 @@ def _rows(runners: Runners, case: Case, seconds: float) -> Iterator[Row]:
     for candidate in found:
         row: Row = {"case": case.name, **asdict(case), "candidate": candidate.name}
         if measured is None or candidate.name not in measured.measurements:
-            yield {**row, "failed": failed.get(candidate.name, f"{BASELINE} failed")[:600]}
+            missing = f"{REFERENCE.name} failed: {failed[REFERENCE.name]}" if not want else f"{BASELINE} failed"
+            yield {**row, "failed": failed.get(candidate.name, missing)[:600]}
             continue
         rivals = [one.name for one in found if one.group == "torch" and one.name in measured.measurements and one != candidate]
         yield {

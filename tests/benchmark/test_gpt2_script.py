@@ -35,6 +35,14 @@ def run(*arguments: object) -> str:
     return done.stdout
 
 
+def test_the_whole_way_of_one_case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpt2, "SMALL", SMALL[1:2])
+    rows = gpt2.smoke(tmp_path, tmp_path / "record.json")
+    assert [row["candidate"] for row in rows] == [BASELINE, "onnxruntime fp16"]
+    assert all("failed" not in row and row["ms"] > 0 for row in rows)
+    assert gpt2.table(json.loads((tmp_path / "record.json").read_text())["rows"]).count("| decode-2 |") == 2
+
+
 @pytest.mark.slow
 def test_the_whole_way_and_its_continuation(tmp_path: Path) -> None:
     output = tmp_path / "record.json"
@@ -255,6 +263,11 @@ def test_without_the_baseline_every_row_says_so(site: gpt2.Site) -> None:
     Fake.trouble = {(BASELINE, "answer"): EngineError("wrong")}
     rows = measured(site)
     assert rows[BASELINE]["failed"] == "wrong" and rows["cuda graph fp16"]["failed"] == f"{BASELINE} failed"
+
+
+def test_without_the_reference_nothing_is_timed(site: gpt2.Site) -> None:
+    Fake.trouble = {(REFERENCE.name, "answer"): WorkerDied("out of memory")}
+    assert {row["failed"] for row in measured(site).values()} == {"eager fp32 failed: out of memory"}
 
 
 def test_an_engine_that_was_not_built_has_a_row_that_says_why_or_none(site: gpt2.Site) -> None:
