@@ -100,6 +100,11 @@ class Candidate:
     form: str = ""
     dtype: str = "fp16"
 
+    @property
+    def in_place(self) -> bool:
+        """Whether a step writes into the cache that the next step reads."""
+        return self.group == "torch" or self.form == "plugin"
+
 
 REFERENCE = Candidate("eager fp32", "torch", "eager", dtype="fp32")  # its answers are right; it is not timed
 BASELINE = "eager fp16"

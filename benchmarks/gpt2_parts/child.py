@@ -28,8 +28,11 @@ Answer = dict[str, np.ndarray]
 class Subject(Protocol):
     """A candidate that was loaded."""
 
-    def answer(self, index: int) -> Answer:
-        """``logits``, and the last block's ``key`` and ``value`` of the new tokens ``(batch, heads, new, size)``, for `tokens(index)`."""
+    def answer(self, index: int, ahead: int) -> Answer:
+        """For `tokens(index)`, ``logits``, and the last block's ``key`` and ``value`` of the new tokens ``(batch, heads, new, size)``.
+
+        `ahead` moves a step's position on. A subject that does not write in place has no cache with the tokens before it.
+        """
 
     def time_ms(self, index: int) -> float:
         """Milliseconds of one call, by device events where there is a GPU."""
@@ -51,11 +54,11 @@ class TorchSubject:
         self._torch, self._case, self._module, self._device = torch, case, module, device
         self._call, self._graph = call, GraphedCallable(call) if graph else None
 
-    def answer(self, index: int) -> Answer:
+    def answer(self, index: int, ahead: int) -> Answer:
         with self._torch.inference_mode():
-            logits = self._prepared(index)()
+            logits = self._prepared(index, ahead)()
             case, module = self._case, self._module
-            slots = slice(case.position, case.position + case.new)
+            slots = _slots(case, ahead)
             found = {"logits": logits, "key": module.keys[-1][:, :, slots], "value": module.values[-1][:, :, slots]}
             return {name: tensor.float().cpu().numpy().copy() for name, tensor in found.items()}  # the next call writes there
 
@@ -66,7 +69,8 @@ class TorchSubject:
                 return two_clocks.timed_ms(call)
             return two_clocks.torch_event_ms(self._torch, call)
 
-    def _prepared(self, index: int) -> Callable[[], Any]:
+    def _prepared(self, index: int, ahead: int = 0) -> Callable[[], Any]:
+        self._module.position.fill_(self._case.position + ahead)
         tokens = self._torch.from_numpy(self._case.tokens(index)).long().to(self._device)
         return self._graph.prepare([tokens]) if self._graph else functools.partial(self._call, tokens)
 
@@ -96,7 +100,8 @@ class OnnxRuntimeSubject:
             kind = np.dtype(str(tensor.dtype).removeprefix("torch.")).type
             bind(name, self._device, 0, kind, tuple(tensor.shape), tensor.data_ptr())
 
-    def answer(self, index: int) -> Answer:
+    def answer(self, index: int, ahead: int) -> Answer:
+        assert not ahead, "its cache is not written in place"
         self._set(index)
         self._run()
         if self._device == "cuda":
@@ -149,15 +154,15 @@ class TensorRTSubject:
         self._stream.synchronize()
         self._graph = CudaGraph(self._stream.handle, run)
 
-    def answer(self, index: int) -> Answer:
-        self._set(index)
+    def answer(self, index: int, ahead: int) -> Answer:
+        self._set(index, ahead)
         self._graph.launch(self._stream.handle)
         self._stream.synchronize()
         found = {}
         for name in (name for name in self._infos if _is_answer(self._case, name)):
             found[name] = np.empty(self._infos[name].shape, self._infos[name].dtype)
             self._cuda.memcpy_dtoh(found[name], self._memory[name])
-        return _named(self._case, found)
+        return _named(self._case, found, ahead)
 
     def time_ms(self, index: int) -> float:
         self._set(index)
@@ -171,8 +176,10 @@ class TensorRTSubject:
         self._stream.synchronize()
         return float(begin.time_till(end))
 
-    def _set(self, index: int) -> None:
+    def _set(self, index: int, ahead: int = 0) -> None:
         self._cuda.memcpy_htod(self._memory["tokens"], self._case.tokens(index))
+        if "position" in self._memory:
+            self._cuda.memcpy_htod(self._memory["position"], np.array([self._case.position + ahead], np.int32))
 
 
 class Held:
@@ -207,8 +214,8 @@ class Held:
         else:
             self._subjects[name] = TensorRTSubject(self._case, Path(file), in_place=form == "plugin")
 
-    def infer(self, name: str, index: int) -> Answer:
-        return self._subjects[name].answer(index)
+    def infer(self, name: str, index: int, ahead: int = 0) -> Answer:
+        return self._subjects[name].answer(index, ahead)
 
     def time(self, name: str, index: int) -> float:
         """Milliseconds of the second of two calls, as in `headline.child`."""
@@ -258,13 +265,17 @@ def _is_answer(case: Case, name: str) -> bool:
     return name in ("logits", f"present_key_{last}", f"present_value_{last}")
 
 
-def _named(case: Case, outputs: Answer) -> Answer:
+def _slots(case: Case, ahead: int) -> slice:
+    """Those of the new tokens."""
+    return slice(case.position + ahead, case.position + ahead + case.new)
+
+
+def _named(case: Case, outputs: Answer, ahead: int = 0) -> Answer:
     """The answers as `Subject.answer` has them, from a graph's outputs."""
     found = {}
     for name, array in outputs.items():
         if name != "logits":
-            slots = slice(case.position, case.position + case.new)  # the plain form's prompt is at position 0 of its own output
-            array = array[:, :, slots]
+            array = array[:, :, _slots(case, ahead)]  # the plain form's prompt is at position 0 of its own output
             name = name.split("_")[1]
         found[name] = array.astype(np.float32)
     return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -34,9 +34,14 @@ class Runner(Worker):
         known = asdict(candidate)
         self._ask({"do": "load", **known, "file": str(file or "")})
 
-    def answer(self, candidate: Candidate, index: int) -> dict[str, np.ndarray]:
+    def answer(self, candidate: Candidate, index: int, ahead: int = 0) -> dict[str, np.ndarray]:
         """See `child.Subject.answer`."""
-        return self._ask({"do": "infer", "name": candidate.name, "index": index})[1]
+        return self._ask({"do": "infer", "name": candidate.name, "index": index, "ahead": ahead})[1]
+
+    def answers(self, candidate: Candidate, case: Case) -> list[dict[str, np.ndarray]]:
+        """The answer to the first input, and where a step writes in place, also that of the step after it."""
+        steps = 2 if case.is_step and candidate.in_place else 1
+        return [self.answer(candidate, index=step, ahead=step) for step in range(steps)]
 
     def time(self, candidate: Candidate, index: int) -> float:
         """Milliseconds of one call."""
@@ -64,6 +69,12 @@ class Timed:
             return self.runner.time(self.candidate, int(feeds["index"]))
         except CourseError as error:
             raise CandidateFailed(self.candidate, error) from None
+
+
+def largest_errors(answers: Sequence[Mapping[str, np.ndarray]], want: Sequence[Mapping[str, np.ndarray]]) -> dict[str, float]:
+    """The largest of each of the `errors` of the answers that there are; the reference may have more."""
+    found = [errors(answer, wanted) for answer, wanted in zip(answers, want, strict=False)]
+    return {name: max(one[name] for one in found) for name in found[0]}
 
 
 def errors(answer: Mapping[str, np.ndarray], want: Mapping[str, np.ndarray]) -> dict[str, float]:
