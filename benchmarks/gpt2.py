@@ -354,9 +354,10 @@ def main() -> None:
             if capability() is None:
                 raise EngineError(f"{options.command} needs an NVIDIA GPU; use --smoke on a CPU")
             split_target(options.target)  # an unknown environment is an error before anything is built
-            options.folder.mkdir(parents=True, exist_ok=True)
+            folder = options.folder.resolve() / ("small" if options.small else "full")  # equal names of cases
+            folder.mkdir(parents=True, exist_ok=True)
             plugin = options.plugin.resolve() if options.plugin else None
-            site = Site(options.folder.resolve(), options.target, plugin, gpu=True)
+            site = Site(folder, options.target, plugin, gpu=True)
             cases = SMALL if options.small else [case for case in CASES if case.name in options.cases]
             deadline = time.monotonic() + 60 * options.minutes
             if options.command == "build":
