@@ -171,7 +171,7 @@ __global__ void __launch_bounds__(kBlock) stepKernel(half const* qkv, float cons
                                                      half* values, half* out, int capacity) {
   int const heads = gridDim.x, slot = *position, lane = threadIdx.x % kLanesOfToken;
   size_t const head = static_cast<size_t>(blockIdx.y) * heads + blockIdx.x;
-  if (slot < 0 || slot >= capacity) {  // the host cannot check a number on the device, and a wrong one must not go unseen
+  if (slot < 0 || slot >= capacity) {  // the host cannot check a number on the device, so the output shows a wrong one
     if (threadIdx.x < kHead) out[head * kHead + threadIdx.x] = __float2half(NAN);
     return;
   }

@@ -51,7 +51,7 @@ class Attention final : public HeadsPlugin<Attention> {
 // is a step, several are a prompt, which begins at position 0.
 //
 // The caller binds the cache's outputs to the addresses of its inputs, and then only the new tokens are written. With other addresses the
-// cache is copied first, so the node means the same.
+// cache is copied first, and the outputs are the same.
 class CachedAttention final : public HeadsPlugin<CachedAttention> {
  public:
   static constexpr char const* kName = "CourseCachedAttention";
