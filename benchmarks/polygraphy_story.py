@@ -46,7 +46,7 @@ class Step:
 
     name: str
     command: str
-    show: str = "PASSED|FAILED|rror"
+    show: str = "PASSED|FAILED|(?i:error)"
 
 
 _CHECK = f"--check polygraphy run polygraphy_debug.{{}} --trt --load-inputs {{}} --load-outputs {{}} {WIDE}"
@@ -79,9 +79,9 @@ STEPS = (
         "Reducing|Marking|ED . Iteration",
     ),
     Step("what is left", "inspect model small.onnx --show layers", r"Node \d"),
-    Step("an engine", f"convert loud.onnx --fp16 -o loud.plan {CACHE}", "rror|Finished|Saving"),
+    Step("an engine", f"convert loud.onnx --fp16 -o loud.plan {CACHE}", "(?i:error)|Finished|Saving"),
     Step("the engine's layers", "inspect model loud.plan --show layers", "Layer|Profile|Engine"),
-    Step("what the parser takes", "inspect capability determinant.onnx", "Det|upported|Nodes"),
+    Step("what the parser takes", "inspect capability determinant.onnx", "Det|(?i:supported)|Nodes"),
 )
 
 
@@ -97,7 +97,7 @@ def main() -> None:
     onnx.save(loud_network(), folder / "loud.onnx")
     onnx.save(with_determinant(), folder / "determinant.onnx")
     (folder / "tactics.cache").touch()
-    polygraphy, known, rows = Polygraphy(folder), about(_versions()), list[Row]()
+    polygraphy, known, rows = Polygraphy(folder, time_limit_s=options.seconds), about(_versions()), list[Row]()
     started = time.monotonic()
     for step in STEPS:
         if time.monotonic() - started > options.seconds:

@@ -35,8 +35,8 @@ class Polygraphy:
     0
     """
 
-    def __init__(self, folder: str | os.PathLike[str]) -> None:
-        self.folder = Path(folder)
+    def __init__(self, folder: str | os.PathLike[str], *, time_limit_s: float = TIME_LIMIT_S) -> None:
+        self.folder, self.time_limit_s = Path(folder), time_limit_s
         self._programs = tempfile.TemporaryDirectory(prefix="polygraphy-")
         program = Path(self._programs.name) / "polygraphy"
         program.write_text(_PROGRAM.format(python=sys.executable))
@@ -76,7 +76,7 @@ class Polygraphy:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,
-                timeout=TIME_LIMIT_S,
+                timeout=self.time_limit_s,
             )
         except subprocess.TimeoutExpired:
             raise CourseError(f"`polygraphy {command}` did not finish within {TIME_LIMIT_S} s") from None
