@@ -79,7 +79,7 @@ class Polygraphy:
                 timeout=self.time_limit_s,
             )
         except subprocess.TimeoutExpired:
-            raise CourseError(f"`polygraphy {command}` did not finish within {TIME_LIMIT_S} s") from None
+            raise CourseError(f"`polygraphy {command}` did not finish within {self.time_limit_s:g} s") from None
         if done.returncode not in (0, 1):
             last = (done.stdout.strip().splitlines() or ["no output"])[-1]
             raise CourseError(f"`polygraphy {command}` failed with exit status {done.returncode}: {last[:300]}")
