@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from course_lib.grading.batch.intake import Rejected
     from course_lib.grading.judge.review import Review
     from course_lib.grading.reports.class_files import ClassFiles
-    from course_lib.labs import Examination, Lab
+    from course_lib.labs import Examination, Lab, Outcome
 
 _WIDE = 150  # columns from which every part of a layer table has room
 _COLORS = {"full": "green", "partial": "yellow", "inconclusive": "yellow"}
@@ -97,21 +97,26 @@ def _interval(values: Mapping[str, float] | None) -> str:
 
 
 def outcomes(lab: Lab, examined: Examination) -> None:
-    """Each task with what was found and a hint; a reason that several tasks share is printed once, after the last of them."""
+    """Each task with what was found and a hint. A reason that several tasks share is printed with the first of them."""
     from course_lib.labs.framework.task import grouped
 
     out = _console()
     still = f", {examined.open_points:g} open until it is graded" if examined.open_points else ""
     out.print(f"[bold]{escape(lab.title)}[/]: {examined.points:g} of {examined.max_points:g} points{still}")
-    for group in grouped(examined.outcomes):
-        one, color = group[-1], _COLORS.get(group[-1].tier, "red")
-        for task in (each.task for each in group):
-            said = escape(one.message) if task == one.task else "for the reason below"
-            out.print(f"[{color}]{one.points:g}/{task.points:g} {one.mark}[/] {escape(task.title)}: {said}")
-        for criterion in one.criteria:
+    for first, *others in grouped(examined.outcomes):
+        out.print(f"{_earned(first)}: {escape(first.message)}")
+        for criterion in first.criteria:
             out.print(f"      {escape(str(criterion))}")
-        if one.hint:
-            out.print(f"      [italic]Hint: {escape(one.hint)}[/]")
+        if first.hint:
+            out.print(f"      [italic]Hint: {escape(first.hint)}[/]")
+        for other in others:
+            out.print(f'{_earned(other)}: for the same reason as "{escape(first.task.title)}"')
+
+
+def _earned(outcome: Outcome) -> str:
+    """Points, mark and title of a task."""
+    color = _COLORS.get(outcome.tier, "red")
+    return f"[{color}]{outcome.points:g}/{outcome.task.points:g} {outcome.mark}[/] {escape(outcome.task.title)}"
 
 
 def grades(lab: Lab, graded: Sequence[Grade], rejected: Sequence[Rejected] = ()) -> None:

@@ -28,12 +28,14 @@ from course_lib.labs.lab12_serving import figures, lab
 from course_lib.labs.lab12_serving.judge import speed
 from course_lib.labs.lab12_serving.judge import triton as lab12_triton
 from course_lib.labs.lab12_serving.judge.findings import HINTS, Finding, finding
+from course_lib.labs.lab12_serving.judge.load_test import play
 from course_lib.labs.lab12_serving.judge.speed import Load
 from course_lib.labs.lab12_serving.network import Scorer
 from course_lib.labs.lab12_serving.reference import files as lab12_reference
 from course_lib.labs.lab12_serving.sandboxed import triton_schema
 from course_lib.labs.lab12_serving.sandboxed.isolation import descendants
 from course_lib.labs.lab12_serving.sandboxed.scenes import CACHE_SCENES, REQUEST_SCENES
+from course_lib.labs.lab12_serving.sandboxed.server_process import NOT_TRIED
 from course_lib.labs.lab12_serving.sandboxed.stage import Reply, Scene
 from course_lib.recipe import Recipe
 from tests.labs.submissions import lab12 as submissions
@@ -616,6 +618,19 @@ def test_a_configuration_that_batches_less_than_the_profile_allows(most, preferr
     assert (outcome.tier, outcome.points) == ("partial", 1.5) and words in outcome.message, outcome
 
 
+def test_up_to_three_mistakes_are_shown_with_their_hints(tmp_path):
+    changes = [("count: 2", "count: 1"), ("num_versions: 2", "num_versions: 1"), ("1000 }", "0 }"), ("[ 256 ]", "[ -1, 256 ]")]
+    text, outcomes = lab12_reference.CONFIG, []
+    for old, new in changes:
+        text = text.replace(old, new)
+        outcomes.append(triton(tmp_path, text))
+    assert [(one.tier, one.points) for one in outcomes] == [("partial", 1.5)] * 2 + [("none", 0)] * 2
+    second, last = outcomes[1], outcomes[3]
+    assert "one instance" in second.message and "another number of versions" in second.message and "more" not in second.message
+    assert "execution context" in second.hint and "roll back" in second.hint
+    assert last.message.startswith("dims of features are [-1, 256]") and last.message.endswith("And 1 more.")
+
+
 def test_an_empty_and_a_binary_configuration(tmp_path):
     assert triton(tmp_path, "").points == 0
     with pytest.raises(EngineError, match="does not parse"):
@@ -670,6 +685,7 @@ def test_findings_of_a_rollout_and_of_a_scene_not_played():
     assert finding(Scene("another version", builds={"before": 1, "after": 1}), []).survived
     lost = Scene("many clients", replies=[Reply(0, 1, "old", "none", "")])
     assert "no answer came in time" in finding(lost, []).trouble
+    assert finding(Scene("rollout", failed=NOT_TRIED), []).trouble == NOT_TRIED, "a server did not fail to start"
 
 
 NOT_UP_IN_TIME = {"failed": "it was not up after 10 s"}
@@ -707,6 +723,31 @@ def test_without_the_reference_what_is_late_twice_is_lost(monkeypatch):
     """In the learner's bundle: the whole check ended because the reference is not there."""
     monkeypatch.setattr("course_lib.labs.lab12_serving.reference.files", withheld)
     test_what_came_too_late_is_played_once_more(monkeypatch, [{"a": NOT_UP_IN_TIME}] * 2, ["a"])
+
+
+def test_without_the_reference_throughput_is_open_and_each_scene_is_played_once(monkeypatch, tmp_path):
+    """The scenes were played again for each task, because the reference was missed only after them."""
+    plays = []
+
+    def findings(sources, names, examiner):
+        plays.extend(names)
+        return [Finding(name, 0, "") for name in names]
+
+    monkeypatch.setattr("course_lib.labs.lab12_serving.reference.files", withheld)
+    monkeypatch.setattr(LAB, "_findings", findings)
+    steps = []
+    examiner = Examiner(begins=lambda name, about_s: steps.append(name))
+    examined = LAB.examine_as_learner(write(tmp_path, submissions.REFERENCE), examiner)
+    assert plays == [*CACHE_SCENES, *REQUEST_SCENES] and not any("throughput" in step for step in steps)
+    assert (examined.points, examined.open_points) == (8, 2)
+
+
+def test_a_scene_that_is_lost_gets_no_further_requests():
+    """A server that never answers used up every wait of every scene."""
+    server = "import time\nclass Server:\n def __init__(self, *given): ...\n def answer(self, feeds): time.sleep(999)"
+    (scene,), _ = play(submissions.with_server(server), ["warm start"], EXAMINER)
+    assert [reply.status for reply in scene.replies] == ["none"] * 3, "the second start gets none"
+    assert "3 of 3 requests were not answered" in finding(scene, []).trouble
 
 
 def test_the_hint_for_a_server_that_never_starts_is_not_about_a_fault(tmp_path):

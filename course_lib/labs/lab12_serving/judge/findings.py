@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from course_lib.labs.lab12_serving.sandboxed.scenes import FAILING
-from course_lib.labs.lab12_serving.sandboxed.server_process import NOT_UP
+from course_lib.labs.lab12_serving.sandboxed.server_process import NOT_TRIED, NOT_UP
 from course_lib.labs.lab12_serving.sandboxed.stage import Reply, Scene
 
 WITHOUT_PLAN = "without a plan"
@@ -81,7 +81,9 @@ def _late(scene: Scene) -> bool:
 
 
 def _not_up(scene: Scene) -> str:
-    return f"a server did not start: {scene.failed}" if scene.failed else ""
+    if scene.failed in ("", NOT_TRIED):
+        return scene.failed
+    return f"a server did not start: {scene.failed}"
 
 
 def _unanswered(scene: Scene) -> str:

@@ -27,6 +27,7 @@ from course_lib.labs.lab12_serving.sandboxed.server_host import READY
 
 READY_S, ANSWER_S = 10.0, 5.0  # longest wait for a server to come up or to reload, and for one answer
 NOT_UP = "it was not up after"
+NOT_TRIED = "not tried: the scenes before it took all the time"
 
 
 @dataclass

@@ -51,6 +51,11 @@ class Scene:
     flags: dict[str, Any] = field(default_factory=dict)
     scores: list[np.ndarray] = field(default_factory=list, repr=False)
 
+    @property
+    def unanswered(self) -> bool:
+        """Whether a server left a well-formed request without an answer."""
+        return any(reply.status == "none" and not reply.kind for reply in self.replies)
+
     def add(self, ticket: Ticket, first: int, rows: int, model: str, kind: str = "") -> None:
         """Record the answer to a request. The scores are kept if the status is ``"ok"`` and the request has rows."""
         status, text = ticket.status, ticket.text
@@ -144,9 +149,14 @@ class Stage:
     def try_server(
         self, scene: Scene, process: ServerProcess, sizes: list[int], *, model: str = "old", clients: int = 1
     ) -> list[Ticket]:
-        """Send requests to a server once it is up, and note all answers."""
+        """Send requests to a server once it is up, and note all answers. A scene that is lost gets no further requests.
+
+        Each wait has a limit. A server that never answers would otherwise use all of them in every scene.
+        """
+        if scene.failed or scene.unanswered:
+            return []
         if failed := process.wait_ready():
-            scene.failed = scene.failed or failed
+            scene.failed = failed
             scene.flags["empty"] = process.empty
             return []
         requests = self.requests(sizes)

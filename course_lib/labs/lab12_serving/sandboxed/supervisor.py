@@ -21,7 +21,7 @@ from course_lib.engines.worker import wire
 from course_lib.labs.lab12_serving.sandboxed import own_namespace
 from course_lib.labs.lab12_serving.sandboxed.isolation import descendants, frozen, keep_apart
 from course_lib.labs.lab12_serving.sandboxed.scenes import CACHE_SCENES, REQUEST_SCENES
-from course_lib.labs.lab12_serving.sandboxed.server_process import Nursery, ServerProcess, Ticket, plan_key
+from course_lib.labs.lab12_serving.sandboxed.server_process import NOT_TRIED, Nursery, ServerProcess, Ticket, plan_key
 from course_lib.labs.lab12_serving.sandboxed.stage import Scene, Stage, empty_cache
 
 CLIENTS, BURST, LONE = 16, 64, 4  # requests at once under load; of one burst; one after the other: the latter two on average
@@ -67,7 +67,7 @@ def play(stage: Stage, names: list[str], time_limit_s: float) -> tuple[dict[str,
     for name in names:
         scene = Scene(name)
         if time.monotonic() > deadline:
-            scene.failed = "not tried: the scenes before it took all the time"
+            scene.failed = NOT_TRIED
         else:
             try:
                 (CACHE_SCENES | REQUEST_SCENES)[name](stage, scene)
