@@ -803,7 +803,7 @@ def test_a_kernel_is_parallel_in_every_case(submission, name):
 
 
 @pytest.mark.parametrize("rows", [32, 100])
-def test_reads_of_the_tables_that_nobody_needs_cost_the_memory_task(submission, rows):
+def test_unneeded_reads_of_the_tables_cost_the_memory_task(submission, rows):
     edits = [(_LOADS, _NOTHING.format(rows)), (_STORED, _STORED.replace(")", " + nothing)"))]
     examined = submission(changed(SOURCE.read_text(), *edits))
     assert outcome(examined, "kernel").tier == "full" and outcome(examined, "memory").tier == "none"
