@@ -381,7 +381,15 @@ def test_a_wrong_command_line_is_one_line_with_status_2(arguments: list[str], wo
         (["check", "lab03_calibration"], ("no lab 'lab03_calibration'", "did you mean lab05_calibration?")),
         (["release", "lab99", "--json"], ("'lab99'", "lab01_first_engine")),
     ],
-    ids=["check: unknown lab", "check: missing folder", "check: a file", "a number", "a path", "a former number", "release: unknown lab"],
+    ids=[
+        "check: unknown lab",
+        "check: missing folder",
+        "check: a file",
+        "a number",
+        "a path",
+        "a former number",
+        "release: unknown lab",
+    ],
 )
 def test_labs_that_do_not_exist(
     arguments: list[str], words: tuple[str, ...], course: Course, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
