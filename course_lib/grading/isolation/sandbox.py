@@ -94,8 +94,8 @@ class Sandbox:
             bubblewrap += ["--bind", str(path), str(path)]
         for path in devices:
             bubblewrap += ["--dev-bind", str(path), str(path)]
-        inside = {"PATH": "/usr/local/cuda/bin:/usr/bin:/bin", "HOME": "/tmp", "LANG": "C.UTF-8", "OMP_NUM_THREADS": "1"}
-        inside |= {"OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "MPLCONFIGDIR": "/tmp"}
+        inside = {"PATH": "/usr/local/cuda/bin:/usr/bin:/bin", "HOME": "/tmp", "LANG": "C.UTF-8", "USER": "learner"}
+        inside |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "MPLCONFIGDIR": "/tmp"}
         inside |= {"CUDA_MODULE_LOADING": "LAZY", **self.environment}  # without: every kernel of TensorRT's, at every start
         inside |= {name: os.environ[name] for name in _INHERITED if name in os.environ}
         for name, value in inside.items():
