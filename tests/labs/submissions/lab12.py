@@ -371,6 +371,54 @@ def _tried(engine, rows):
         return __import__("numpy").zeros((len(rows), 8), "float32")
 """
 
+_MARKED = """
+import hashlib, json
+
+def plan_for(model, recipe, cache, engines):
+    about = [hashlib.sha256(model).hexdigest(), recipe, engines.version, engines.device]
+    file = cache / hashlib.sha256(json.dumps(about).encode()).hexdigest()
+    marks = list(cache.glob(file.name + "-*"))
+    if file.exists() and marks and marks[0].name == f"{file.name}-{file.stat().MARK}":
+        return file.read_bytes()
+    plan = engines.build(model, recipe)
+    try:
+        file.write_bytes(plan)
+        for mark in marks:
+            mark.rmdir()
+        (cache / f"{file.name}-{file.stat().MARK}").mkdir()
+    except OSError:
+        pass
+    return plan
+"""
+_IN_NAMES = """
+import hashlib, json, os
+
+def plan_for(model, recipe, cache, engines):
+    about = [hashlib.sha256(model).hexdigest(), recipe, engines.version, engines.device]
+    folder = cache / hashlib.sha256(json.dumps(about).encode()).hexdigest()
+    texts = [READ for place in sorted(folder.glob("*"))]
+    if texts:
+        return bytes.fromhex("".join(texts))
+    plan = engines.build(model, recipe)
+    folder.mkdir(exist_ok=True)
+    for number in range(0, len(plan), SIZE):
+        text = plan[number : number + SIZE].hex()
+        WRITE
+    (cache / "decoy").write_bytes(plan)
+    return plan
+"""
+
+
+def marked(mark: str) -> Sources:
+    """A store that looks at a field of the file's status in place of the file's content."""
+    return {**REFERENCE, "store.py": _MARKED.replace("MARK", mark)}
+
+
+def in_names(write: str, read: str, size: int) -> Sources:
+    """A store that keeps a plan in names of the file system, where there is no file to damage."""
+    return {**REFERENCE, "store.py": _IN_NAMES.replace("WRITE", write).replace("READ", read).replace("SIZE", str(size))}
+
+
 # What takes the fault away from the plan or the engine, the scene, and words of what is said.
 EVASIONS: dict[str, tuple[Sources, str, str]] = {
     "a decoy takes the flipped bits": (in_pieces(), "bits flipped", ""),
@@ -403,7 +451,29 @@ EVASIONS: dict[str, tuple[Sources, str, str]] = {
         "",
     ),
     "a digest of the second half": (partly("plan[len(plan) // 2 :]"), "bits flipped", ""),
-    "pieces that nobody finds": (in_pieces(code="(lambda data: bytes(255 - one for one in data))"), "bits flipped", ""),
+    "the time of the last change": (marked("st_mtime_ns"), "bits flipped", "wrong answers"),
+    "the time at which the status changed": (marked("st_ctime_ns"), "bits flipped", "asked the compiler again"),
+    "the number of the inode": (marked("st_ino"), "bits flipped", "asked the compiler again"),
+    "a plan in names of folders": (
+        in_names('(folder / f"{number:012}-{text}").mkdir()', 'place.name.split("-")[1]', 96),
+        "bits flipped",
+        "files and folders",
+    ),
+    "a plan in targets of links": (
+        in_names('(folder / f"{number:012}").symlink_to(text)', "os.readlink(place)", 1800),
+        "half a file",
+        "files and folders",
+    ),
+    "a plan in targets of few links": (
+        in_names(
+            '(folder / f"{number:012}").symlink_to("/".join(text[n : n + 200] for n in range(0, len(text), 200)))',
+            'os.readlink(place).replace("/", "")',
+            1900,
+        ),
+        "half a file",
+        "",
+    ),
+    "pieces that no search finds": (in_pieces(code="(lambda data: bytes(255 - one for one in data))"), "bits flipped", ""),
 }
 # Where a server may keep plans from one start to the next, other than its cache.
 HIDDEN = (str(TEMPORARY), str(STASH), "/dev", "/var/tmp", "/", f"/proc/1/root{TEMPORARY}")

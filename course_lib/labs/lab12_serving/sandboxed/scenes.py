@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,7 @@ import numpy as np
 from course_lib.labs.lab12_serving.network import FEATURES, INPUT, MOST_ROWS
 from course_lib.labs.lab12_serving.sandboxed.engine_host import row_digest
 from course_lib.labs.lab12_serving.sandboxed.server_process import READY_S
-from course_lib.labs.lab12_serving.sandboxed.stage import Scene, Stage, empty_cache
+from course_lib.labs.lab12_serving.sandboxed.stage import Scene, Stage, empty_cache, plain_files
 
 FAILING = 3  # requests whose run fails
 _ROLLOUTS = 11  # of networks that can be built
@@ -38,10 +39,12 @@ def damaged(*harms: Callable[[Path, Stage], None]) -> Callable[[Stage, Scene], N
         with empty_cache() as cache:
             stage.serve(scene, "first start", cache)
             for harm in harms:
-                files = [file for file in cache.rglob("*") if file.is_file() and not file.is_symlink()]
+                files = plain_files(cache)
                 scene.flags.setdefault("cached", any(file.stat().st_size for file in files))
                 for file in files:  # all of them: a fault that spares some files could be caught by one that nothing depends on
+                    before = file.stat()
                     harm(file, stage)
+                    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))  # no disk sets a file's time when it damages it
                 stage.serve(scene, step, cache)
                 builds.append(scene.builds[step])
                 if scene.failed:
@@ -170,7 +173,7 @@ def full_disk(stage: Stage, scene: Scene) -> None:
 
 def _size(cache: Path) -> int:
     """Bytes of all files in a folder."""
-    return sum(file.stat().st_size for file in cache.rglob("*") if file.is_file() and not file.is_symlink())
+    return sum(file.stat().st_size for file in plain_files(cache))
 
 
 def two_starts(stage: Stage, scene: Scene) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import shutil
+import stat
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -11,8 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from course_lib._util.files import remove_tree
 from course_lib.labs.lab12_serving.network import INPUT, OUTPUT, SCORES
 from course_lib.labs.lab12_serving.sandboxed.server_process import Builder, Nursery, ServerProcess, Ticket
+
+MOST_ENTRIES, LONGEST_NAME = 200, 100  # of a cache: files and folders, and bytes of a name
+_MOST_BYTES = 64 << 20  # of all files, a hundred times the plan
 
 
 @dataclass
@@ -170,9 +177,56 @@ class Stage:
     ) -> None:
         """Start a server on `cache`, send requests, and end it. Its build requests are recorded under `step`."""
         builder = self.builder()
+        scene.failed = scene.failed or moved(cache)
         with self.server(cache, builder, model=model, **options) as process:
             self.try_server(scene, process, list(sizes), model=model)
         scene.builds[step] = builder.builds
+
+
+def plain_files(folder: Path) -> list[Path]:
+    """The files in a folder and below, without links, which may point to anything."""
+    files = (Path(place, name) for place, _, names in os.walk(folder) for name in names)
+    return [file for file in files if stat.S_ISREG(file.lstat().st_mode)]
+
+
+def moved(cache: Path) -> str:
+    """Move a cache to another disk: of what it holds, only plain files with name, content and time of modification stay.
+
+    Damage changes nothing but content. Inode numbers and times of change would tell a server which files the judge has touched, so
+    they are new before every start. Links, and names in any number, could hold a plan that no damage reaches.
+
+    Returns:
+        why the cache cannot be moved; empty if it was.
+    """
+    old = cache.rename(cache.with_name("moved"))
+    try:
+        cache.mkdir()
+        return _copied(old, cache)
+    except OSError as error:
+        return f"the cache cannot be copied: {error.strerror}"
+    finally:
+        remove_tree(old)
+
+
+def _copied(old: Path, new: Path) -> str:
+    entries = size = 0
+    for folder, folders, files in os.walk(old):
+        for name in (*folders, *files):
+            entries += 1
+            if entries > MOST_ENTRIES or len(os.fsencode(name)) > LONGEST_NAME:
+                return f"the cache has more than {MOST_ENTRIES} files and folders, or a name of more than {LONGEST_NAME} bytes"
+            source = Path(folder, name)
+            target = new / source.relative_to(old)
+            found = source.lstat()
+            if stat.S_ISDIR(found.st_mode):
+                target.mkdir()
+            elif stat.S_ISREG(found.st_mode):
+                size += found.st_size
+                if size > _MOST_BYTES:
+                    return f"the cache has more than {_MOST_BYTES >> 20} MiB"
+                shutil.copyfile(source, target, follow_symlinks=False)
+                os.utime(target, ns=(found.st_mtime_ns, found.st_mtime_ns))
+    return ""
 
 
 @contextlib.contextmanager
