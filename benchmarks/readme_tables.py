@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from benchmarks.attention_tables import attention, encoders, kernels
 from benchmarks.decoder_tables import decoder
+from benchmarks.gpt2_tables import gpt2
 from benchmarks.grading_tables import labs, labs_alone
 from benchmarks.markdown import Data, device, error, page, ratio, ratios, source, table, tensorrt, those, torch, versions
 from benchmarks.separation_tables import separation
@@ -359,4 +360,5 @@ TABLES: Mapping[str, Callable[[Data], str]] = {
     "networks_cpu": networks_cpu,
     "litert_cpu": litert_cpu,
     "decoder_cpu": decoder,
+    "gpt2_h200": gpt2,
 }
