@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import nbformat
+import pytest
 
 from benchmarks import labs as graded_on_a_gpu
 from course_lib import labs
@@ -63,6 +64,15 @@ def test_every_lab_that_uses_the_device_is_graded_on_a_gpu() -> None:
     """Lab 10 is about the host's side of a pipeline, lab 09 by a trace of the stand-in, lab 03 on a simulated device, lab 11 on a CPU."""
     others = {"lab10_profiling", "lab09_runtime", "lab03_tuning", "lab11_torch_tensorrt"}
     assert {labs.find(name).name for name in graded_on_a_gpu.LABS} | others == set(labs.names())
+
+
+@pytest.mark.parametrize("name", labs.names())
+def test_a_lab_has_one_number(name: str) -> None:
+    """Its package, its module and its notebook say the same."""
+    number, package = name[3:5], ROOT / "course_lib" / "labs" / name
+    said = [(package / file).read_text().splitlines()[0] for file in ("__init__.py", "lab.py")]
+    said.append(nbformat.read(ROOT / "solutions" / name / f"{name}.ipynb", as_version=4).cells[0].source.splitlines()[0])
+    assert [re.findall(r"\bLab (\d+)\b", line) for line in said] == [[number]] * 3
 
 
 def test_solutions_labs_and_packages_are_the_same_folders() -> None:

@@ -1,1 +1,1 @@
-"""Lab 1, the first engine. Open `lab.py` first: tasks, checks and hints."""
+"""Lab 01, the first engine. Open `lab.py` first: tasks, checks and hints."""

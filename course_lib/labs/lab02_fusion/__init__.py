@@ -1,1 +1,1 @@
-"""Lab 2, fusion. Open `lab.py` first: tasks, checks and hints."""
+"""Lab 02, fusion. Open `lab.py` first: tasks, checks and hints."""

@@ -1,1 +1,1 @@
-"""Lab 4, mixed precision. Open `lab.py` first: tasks, checks and hints."""
+"""Lab 04, mixed precision. Open `lab.py` first: tasks, checks and hints."""

@@ -1,1 +1,1 @@
-"""Lab 5, calibration. Open `lab.py` first: tasks, checks and hints."""
+"""Lab 05, calibration. Open `lab.py` first: tasks, checks and hints."""

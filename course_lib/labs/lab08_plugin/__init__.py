@@ -1,1 +1,1 @@
-"""Lab 8, a plugin. Open `lab.py` first: tasks, checks and hints."""
+"""Lab 08, a plugin. Open `lab.py` first: tasks, checks and hints."""

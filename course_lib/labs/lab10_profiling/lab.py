@@ -1,4 +1,4 @@
-"""Lab 13, profiling: a pipeline that is correct but slow, and a timeline that shows why."""
+"""Lab 10, profiling: a pipeline that is correct but slow, and a timeline that shows why."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lab 14, compile inside PyTorch: segments, a module that is whole and right, wrong operators, and settings that are read."""
+"""Lab 11, compile inside PyTorch: segments, a module that is whole and right, wrong operators, and settings that are read."""
 
 from __future__ import annotations
 

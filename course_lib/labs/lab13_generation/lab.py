@@ -1,4 +1,4 @@
-"""Lab 6, generate: from a decoder that computes every byte again to one with a cache that is written in place."""
+"""Lab 13, generate: from a decoder that computes every byte again to one with a cache that is written in place."""
 
 from __future__ import annotations
 

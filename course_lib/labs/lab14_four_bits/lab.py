@@ -1,4 +1,4 @@
-"""Lab 3, four bits: the decoder's weights in as few bits as a budget of lost bits per byte allows."""
+"""Lab 14, four bits: the decoder's weights in as few bits as a budget of lost bits per byte allows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lab 11, capstone: a detector in a video pipeline that has to keep up with the camera."""
+"""Lab 15, capstone: a detector in a video pipeline that has to keep up with the camera."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from course_lib.precision.calibration.calibrators import LEVELS, UNSEEN
 
 @dataclass(frozen=True)
 class Reading:
-    """The method of lecture 06, one field for each rule that a text may leave open. The defaults are the lecture's rules.
+    """The method of lecture 6, one field for each rule that a text may leave open. The defaults are the lecture's rules.
 
     Attributes:
         leveled: the first bin gets the count of the second.
