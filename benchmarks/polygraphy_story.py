@@ -25,7 +25,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from benchmarks.ort_tensorrt_parts.models import with_determinant
 from benchmarks.recording import Row, about, save
-from course_lib.teaching.deployment.polygraphy_tool import Polygraphy
+from course_lib.teaching.deployment.polygraphy_tool import Polygraphy, without_command
 
 CONVOLUTIONS, LOUD = 7, 4
 LOUDER = 6e4  # the loud convolution's weights are this much larger, and those of the next one this much smaller
@@ -104,7 +104,7 @@ def main() -> None:
             break
         began = time.monotonic()
         status, said = polygraphy.run(step.command)
-        lines = [line[:200] for line in said.splitlines() if re.search(step.show, line)]
+        lines = [without_command(line)[:200] for line in said.splitlines() if re.search(step.show, line)]
         rows.append(
             {
                 "step": step.name,

@@ -55,8 +55,7 @@ class Polygraphy:
         typed = textwrap.wrap(f"$ polygraphy {command}", WIDTH - 6, break_long_words=False, break_on_hyphens=False)
         print(" \\\n    ".join(typed))
         for line in said.splitlines():
-            # times differ between machines, and the last line repeats the whole command
-            text = re.sub(r" \| (Runtime|Duration|Command): .*", "", line)
+            text = without_command(line)
             if re.search(show, text):
                 print(text if len(text) <= WIDTH else text[: WIDTH - 3] + "...")
         return status
@@ -84,3 +83,8 @@ class Polygraphy:
             last = (done.stdout.strip().splitlines() or ["no output"])[-1]
             raise CourseError(f"`polygraphy {command}` failed with exit status {done.returncode}: {last[:300]}")
         return done.returncode, done.stdout
+
+
+def without_command(line: str) -> str:
+    """A line of Polygraphy's without its times, which differ between machines, and without the whole command, which it repeats."""
+    return re.sub(r" \| (Runtime|Duration|Command):? .*", "", line)
