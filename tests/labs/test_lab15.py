@@ -13,6 +13,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from course_lib import labs, style
+from course_lib.benchmark import Interval
 from course_lib.engines import load
 from course_lib.labs import Examination, Examiner
 from course_lib.labs.framework import lowering
@@ -296,6 +297,15 @@ def test_the_first_version_misses_its_budget(submission, monkeypatch, machine):
 def test_the_export_at_the_size_of_its_training_wins_only_where_it_is_fast(submission):
     assert tiers(submission(call_ms=3.0)) == FULL
     assert submission(call_ms=4.6).points < 8  # where INT8 makes the reference 1.5 times as fast
+
+
+def test_boxes_that_are_not_decided_leave_the_other_tasks_open(submission, monkeypatch):
+    """An instructor who then decides for the boxes need not measure again, and who decides against them has given nothing."""
+    monkeypatch.setattr(Trial, "mean_ap_share", property(lambda trial: Interval(0.86, 0.84, 0.88)))
+    examined = submission()
+    assert tiers(examined) == dict.fromkeys(FULL, "inconclusive") and examined.points == 0
+    assert "a decision on the first task" in said(examined, "frames")
+    assert tiers(submission(call_ms=20.0))["latency"] == "none", "too slow in any case"
 
 
 def test_where_the_reference_is_late_as_well_a_miss_is_inconclusive(submission):

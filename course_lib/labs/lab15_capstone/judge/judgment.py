@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from course_lib.benchmark import Interval
-from course_lib.labs.framework.criteria import ALL, HALF, Criterion, all_met, reaches_threshold
+from course_lib.labs.framework.criteria import ALL, BUSY, HALF, Criterion, all_met, reaches_threshold
 from course_lib.labs.framework.lab import Lab
 from course_lib.labs.framework.task import Outcome
 from course_lib.labs.lab15_capstone.judge.trial import BUDGET, PARTIAL_BUDGET, SLOW, Trial
@@ -18,7 +18,7 @@ _TOO_SHORT = "the video holds too few digits to decide"
 def outcomes(lab: Lab, trial: Trial) -> tuple[Outcome, ...]:
     """Outcomes of detect, latency and frames."""
     detect = _detect(lab, trial)
-    if detect.points == 0:
+    if detect.points == 0 and detect.tier != "inconclusive":
         wrong = "A detector that does not show the digits has no latency: get the boxes right first."
         return (detect, *lab.zero_outcomes(wrong, detect.hint, ("latency", "frames")))
     if not trial.can_tell:
@@ -27,8 +27,18 @@ def outcomes(lab: Lab, trial: Trial) -> tuple[Outcome, ...]:
             "a camera that the reference follows and PyTorch and the first version do not", found, "a gap", None
         )
         return detect, *(lab.judged(task, [undecided], [undecided], "") for task in ("latency", "frames"))
-    latency = lab.judged("latency", [_latency(trial)], [_latency(trial, HALF)], _hint_for_latency(trial), context=_times(trial))
-    return detect, latency, lab.judged("frames", [_frames(trial)], [_frames(trial, HALF)], _hint_for_frames(trial))
+    # a detector of which it is not known whether it shows the digits has no latency yet, and has not lost it either
+    boxes = [] if detect.points else [Criterion("boxes that count", detect.tier, "a decision on the first task", None)]
+    cause = _TOO_SHORT if boxes else BUSY
+    latency, frames = (
+        ([*boxes, _latency(trial)], [*boxes, _latency(trial, HALF)]),
+        ([*boxes, _frames(trial)], [*boxes, _frames(trial, HALF)]),
+    )
+    return (
+        detect,
+        lab.judged("latency", *latency, _hint_for_latency(trial), context=_times(trial), cause=cause),
+        lab.judged("frames", *frames, _hint_for_frames(trial), cause=cause),
+    )
 
 
 def decided(trial: Trial) -> bool:
