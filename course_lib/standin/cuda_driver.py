@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import threading
 import time
-import weakref
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -143,7 +142,7 @@ def pagelocked_empty(shape: Any, dtype: Any, order: str = "C", mem_flags: int = 
     device = _device("cuMemAllocHost")
     memory.handle = device.new_handle()
     device.note("pin", memory.handle, size)
-    weakref.finalize(memory, device.note, "unpin", memory.handle)
+    gpu.when_gone(memory, device.note, "unpin", memory.handle)
     return np.frombuffer(memory, np.uint8, count=size).view(dtype).reshape(shape, order=order)
 
 
@@ -242,7 +241,7 @@ class Stream:
     def __init__(self, flags: int = 0) -> None:
         device = _device("cuStreamCreate")
         self.handle = device.create_stream()
-        weakref.finalize(self, device.note, "stream_gone", self.handle)
+        gpu.when_gone(self, device.note, "stream_gone", self.handle)
 
     def synchronize(self) -> None:
         device = _device("cuStreamSynchronize")
@@ -281,7 +280,7 @@ class Event:
         device = _device("cuEventCreate")
         self.handle, self.last_mark = device.new_handle(), Mark()
         device.note("event", self.handle)
-        weakref.finalize(self, device.note, "event_gone", self.handle)
+        gpu.when_gone(self, device.note, "event_gone", self.handle)
 
     def record(self, stream: Stream | None = None) -> Event:
         device, mark = _device("cuEventRecord"), Mark(_handle(stream))

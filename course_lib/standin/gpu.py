@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -25,6 +26,12 @@ _INVALIDATED = "operation failed due to a previous error during capture"
 
 
 Row = list[Any]  # of a trace
+
+
+def when_gone(thing: object, note: Callable[..., object], *arguments: Any) -> None:
+    """Note it once nothing refers to `thing` any more. A finalizer that someone calls before that notes nothing, then or later."""
+    alive = weakref.ref(thing)
+    weakref.finalize(thing, lambda: None if alive() is not None else note(*arguments))
 
 
 class Error(Exception):

@@ -322,9 +322,11 @@ def _four_bits() -> Reader:
 
 def _trace() -> Reader:
     """Answers and rows of a loop, read and replayed."""
+    from course_lib.labs.framework.conversation import parsed
     from course_lib.labs.lab09_runtime import network
     from course_lib.labs.lab09_runtime.judge import mistakes, recorded, replay
     from course_lib.labs.lab09_runtime.judge.costs import schedule
+    from course_lib.labs.lab09_runtime.requests import Scene
     from course_lib.labs.lab09_runtime.sandboxed.run_loop import encoded
 
     copied = base64.b64encode(bytes(1024)).decode()
@@ -332,13 +334,22 @@ def _trace() -> Reader:
     rows += [["allocate", 4096, 1024], ["allocate", 8192, 256], ["pin", 5, 256], ["in", 3, 4096, 1024, 0, 0, copied, False]]
     rows += [["profile", 3, 2, 0], ["run", 3, 2, 0, {"features": [2, 128]}, {"features": 4096, "scores": 8192}]]
     rows += [["record", 3, 4], ["wait", 3, 4], ["out", 3, 8192, 256, 5, 0], ["sync_stream", 3], ["free", 8192], ["unpin", 5]]
-    scene = {"rows": rows, "answers": [encoded(np.zeros((2, 32), np.float32)), None], "error": "", "kind": "", "empty": False}
+    scene = {
+        "rows": rows,
+        "answers": [encoded(np.zeros((2, 32), np.float32)), None],
+        "error": "",
+        "kind": "",
+        "empty": False,
+        "late": [[7, copied, True]],
+    }
+
+    asked = Scene("plain", (np.zeros((2, 128), np.float32),))
 
     def read(data: bytes) -> object:
-        (one,) = recorded.parsed(data, 1)
+        one = recorded.played(asked, lambda _: parsed(data))
         return replay.replayed(one.steps, [], network.plan()).mistakes or schedule(one.steps)
 
-    return Reader(read, [json.dumps({"scenes": [scene]}).encode(), b'{"error": "line 1: SyntaxError no"}'])
+    return Reader(read, [json.dumps(scene).encode(), json.dumps({"asked": True, "rows": rows}).encode()])
 
 
 def _training() -> Reader:

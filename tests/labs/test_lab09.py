@@ -7,6 +7,8 @@ import gc
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from queue import SimpleQueue
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -33,14 +35,36 @@ SOLVED = {"answers": "full", "order": "full", "leaks": "full", "overlap": "full"
 ROOT = Path(__file__).resolve().parents[2]
 
 
+class InThread:
+    """A conversation with the loop's program in a thread, in place of one with a process."""
+
+    def __init__(self, command: Any, **_: Any) -> None:
+        self.to, self.source = SimpleQueue[dict[str, Any]](), SimpleQueue[str]()
+
+    def __enter__(self) -> InThread:
+        def ask(message: dict[str, Any]) -> dict[str, Any]:
+            self.source.put(json.dumps(message))
+            return self.to.get()
+
+        self.thread = Thread(target=lambda: run_loop.serve(self.to.get(), ask))
+        self.thread.start()
+        return self
+
+    def ask(self, message: dict[str, Any]) -> dict[str, Any]:
+        self.to.put(message)
+        return dict(json.loads(self.source.get(timeout=60)))
+
+    def __exit__(self, *_: Any) -> None:
+        while self.thread.is_alive():  # whatever it asks has the answer that there is no more
+            self.to.put({})
+            self.thread.join(0.05)
+
+
 @pytest.fixture
 def in_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The loop runs in this process. What a submission replaces in the stand-in comes back."""
 
-    def served(command: Any, question: bytes, **_: Any) -> bytes:
-        return json.dumps(run_loop.served(json.loads(question))).encode()
-
-    monkeypatch.setattr(recorded, "run_isolated", served)
+    monkeypatch.setattr(recorded, "Conversation", InThread)
     for name in ("note", "note_row"):
         monkeypatch.setattr(gpu.Gpu, name, getattr(gpu.Gpu, name))
     gc.collect()
@@ -154,7 +178,7 @@ def test_a_loop_that_takes_a_gigabyte_has_no_memory(hog, tmp_path):
 def test_a_loop_that_never_ends_is_stopped(tmp_path, monkeypatch):
     monkeypatch.setattr(recorded, "TIME_LIMIT_S", 2.0)
     found = examined(tmp_path, "def serve(plan, requests):\n    while True: pass\n")
-    assert all(one.tier == "none" and "no answer within 2 s" in one.message for one in found.values())
+    assert all(one.tier == "none" and "it did not finish within 2 s" in one.message for one in found.values())
 
 
 # Cheats
@@ -174,6 +198,7 @@ def test_a_loop_that_never_ends_is_stopped(tmp_path, monkeypatch):
         (made.changed(made.READS_LATE), "answers", "what fresh memory holds"),
         (made.changed(made.SHARES_ITS_ANSWERS), "order", "A buffer is used again too early"),
         (made.ADDS_AN_EMPTY_ROW, "order", "a trace that the stand-in does not write"),
+        (made.SAYS_THAT_ALL_IS_GONE, "leaks", "contexts: 2"),
     ],
 )
 def test_a_cheat_gains_nothing(source, task, words, tmp_path, in_process):
@@ -195,6 +220,7 @@ ALL_FIRST = {
     "keeps_the_error": made.changed(made.KEEPS_THE_ERROR),
     "asks_later": made.changed(made.KEEPS_THE_ERROR, made.ASKS_LATER),
     "asks_never": made.changed(made.KEEPS_THE_ERROR, made.ASKS_NEVER),
+    "edits_the_trace": made.changed(made.EDITS_THE_TRACE, made.changed(made.TAKES_ALL_FIRST)),
 }
 
 
@@ -362,7 +388,8 @@ def test_waits_of_an_unknown_event_order_nothing():
 
 # The answer of a hostile process
 
-SCENE = {"rows": [], "answers": [], "error": "", "kind": "", "empty": False}
+ONE = requests.Scene(requests.PLAIN, (np.zeros((2, 128), np.float32),))
+SCENE = {"rows": [], "answers": [], "error": "", "kind": "", "empty": False, "late": []}
 
 
 @pytest.mark.parametrize(
@@ -387,13 +414,13 @@ SCENE = {"rows": [], "answers": [], "error": "", "kind": "", "empty": False}
 )
 def test_an_answer_in_another_form_is_rejected(scene):
     with pytest.raises(EngineError, match="a trace that the stand-in does not write"):
-        recorded.parsed(json.dumps({"scenes": [SCENE | scene]}).encode(), 1)
+        recorded.played(ONE, lambda _: SCENE | scene)
 
 
-@pytest.mark.parametrize("answer", [b"", b"[]", b"{}", b'{"scenes": []}', b"[" * 100_000])
+@pytest.mark.parametrize("answer", [{}, {"rows": 7}, {"rows": []}, {"asked": True}, {"asked": True, "rows": []}])
 def test_an_answer_that_is_none_is_rejected(answer):
     with pytest.raises(EngineError, match="a trace that the stand-in does not write"):
-        recorded.parsed(answer, 1)
+        recorded.played(ONE, lambda _: answer)
 
 
 def test_an_answer_has_limits():
@@ -404,7 +431,7 @@ def test_an_answer_has_limits():
         ([["out", 1, 1, 3 << 20, 0, 0]] * 3, "its copies move more than 8 MiB"),
     ):
         with pytest.raises(EngineError, match=words):
-            recorded.parsed(json.dumps({"scenes": [SCENE | {"rows": rows}]}).encode(), 1)
+            recorded.played(ONE, lambda _, rows=rows: SCENE | {"rows": rows})
 
 
 # What the notebook uses

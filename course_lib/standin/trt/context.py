@@ -37,7 +37,7 @@ class IExecutionContext(Template):
         self._forget_shapes()
         device = gpu.current()
         device.note("context", self._handle, engine._handle)
-        weakref.finalize(self, device.note, "context_gone", self._handle)
+        gpu.when_gone(self, device.note, "context_gone", self._handle)
 
     def _reserve(self, wanted: bool) -> None:
         """Count the memory for intermediate results that this context takes for itself."""

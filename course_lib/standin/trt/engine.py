@@ -27,7 +27,7 @@ class ICudaEngine(Template):
         device = gpu.current()
         self._handle = device.new_handle()
         device.note("engine", self._handle, plan_digest)
-        weakref.finalize(self, device.note, "engine_gone", self._handle)
+        gpu.when_gone(self, device.note, "engine_gone", self._handle)
 
     def _reserve(self, size: int) -> Any:
         """Count device memory for as long as this engine lives."""

@@ -520,22 +520,46 @@ ANSWERS_FOR_ITS_PROCESS = (
     + """
 import json
 import os
+import time
 
 from course_lib.labs.lab09_runtime.sandboxed.run_loop import encoded
 
 
 def serve(plan, requests):
     answers = [encoded(scores_of(plan, request)) if fits(request) else None for request in requests]
-    scene = {"rows": [], "answers": answers, "error": "", "kind": "", "empty": False}
+    scene = {"rows": [], "answers": answers, "error": "", "kind": "", "empty": False, "late": []}
     for descriptor in range(3, 16):
         try:
-            os.write(descriptor, json.dumps({"scenes": [scene] * 3}).encode())
+            os.write(descriptor, 3 * (json.dumps(scene) + "\\n").encode())
         except OSError:
             pass
-    os._exit(0)
+    time.sleep(60)
 """
 )
 
+
+# What the trace has of the requests goes to its end, where it does no harm. For a loop that `TAKES_ALL_FIRST`.
+EDITS_THE_TRACE = {
+    "    requests = list(requests)\n": """    rows = requests.gi_frame.f_locals["trace"].rows
+    requests = list(requests)
+""",
+    "    return [answers[number]": """    rows.sort(key=lambda row: row[0] == "asked")
+    return [answers[number]""",
+}
+# Everything stays, and each finalizer is asked to say that it is gone.
+SAYS_THAT_ALL_IS_GONE = changed(
+    {
+        "        for one in sets:\n            one.close()\n": "        KEPT.append(sets)\n",
+        "    finally:\n": """    finally:
+        import weakref
+
+        KEPT.append(engine)
+        for call in list(weakref.finalize._registry):
+            call()
+""",
+        "\n\ndef serve(": "\n\nKEPT = []\n\n\ndef serve(",
+    }
+)
 
 # Two loops, neither of which is fast and safe: which one serves a call, and the tiers of overlap that this can have.
 TWO_LOOPS = {
@@ -550,8 +574,6 @@ TWO_LOOPS = {
     usual = len(coming["requests"]) > 10""",
         ("none",),
     ),
-    # Fast everywhere, but it waits before the call that breaks off, so that nothing is ever in flight when the error comes.
-    "it waits before the end": ("usual = None", ("partial",)),
 }
 
 
@@ -566,26 +588,11 @@ CALLS = []
 
 def serve(plan, requests):
     {TWO_LOOPS[choice][0]}
-    if usual is None:
-        return waits_before_the_end(plan, requests)
     return fast(plan, requests) if usual else safe(plan, requests)
 """
     )
 
 
-_WAITING = "\n\n" + changed(
-    {
-        "def serve(plan, requests):\n": """def waits_before_the_end(plan, requests):
-    last = len(requests.gi_frame.f_locals["scene"]["requests"]) - 1
-""",
-        "                turn = 1 - turn\n": """                turn = 1 - turn
-            if number == last:
-                for one in (sets[turn], sets[1 - turn]):
-                    one.finish(answers)
-""",
-    },
-    SERVING_LOOP[SERVING_LOOP.index("def serve(") :],
-)
 _TWO_LOOPS = (
     SERVING_LOOP.replace("def serve(", "def right(")
     + """
@@ -620,5 +627,4 @@ def safe(plan, requests):
         del engine
     return [answers[number] for number in range(len(answers))]
 """
-    + _WAITING
 )

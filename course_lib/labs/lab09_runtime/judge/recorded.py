@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from course_lib.engines.worker.parent import Launcher
 from course_lib.errors import EngineError
-from course_lib.labs.framework.isolation import module_command, read_hostile, run_isolated
+from course_lib.labs.framework.conversation import Conversation
+from course_lib.labs.framework.isolation import module_command
 from course_lib.labs.framework.submission_files import read_text
 from course_lib.labs.lab09_runtime import network
 from course_lib.labs.lab09_runtime.requests import Scene
@@ -29,6 +29,8 @@ _LONGEST = 300  # characters of a text
 _MOST_NUMBER = 1 << 62
 _TOO_LONG = 256  # entries of an array's shape, or of a mapping
 _INVALID = "its process sent a trace that the stand-in does not write"
+_ENDLESS = f"its trace has {MOST_STEPS:,} calls or more. Which of your loops does not end?"
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -65,49 +67,76 @@ class Recorded:
 
 
 def record(source: Path, scenes: Sequence[Scene], launcher: Launcher | None = None) -> list[Recorded]:
-    """Run a ``serving_loop.py`` in its own process, one scene after another.
+    """Run a ``serving_loop.py`` in its own process, one scene after another. It gets each request when its loop asks for it.
 
     Raises:
         EngineError: the file is missing, is not text or fails as a whole; or its process took too long or sent an invalid answer.
     """
-    request = {
-        "source": read_text(source, MAX_BYTES),
-        "plan": base64.b64encode(network.plan()).decode(),
-        "scenes": [
-            {"requests": [run_loop.encoded(one) for one in scene.requests], "breaks_off": scene.breaks_off} for scene in scenes
-        ],
-    }
-    answer = run_isolated(
-        module_command(run_loop.__name__),
-        json.dumps(request).encode(),
-        launcher=launcher,
-        time_limit_s=TIME_LIMIT_S,
-        max_bytes=_MAX_ANSWER,
-    )
-    return parsed(answer, len(scenes))
+    begin = {"source": read_text(source, MAX_BYTES), "plan": base64.b64encode(network.plan()).decode()}
+    with Conversation(
+        module_command(run_loop.__name__), launcher=launcher, time_limit_s=TIME_LIMIT_S, max_bytes=_MAX_ANSWER
+    ) as conversation:
+        said = conversation.ask(begin)
+        if error := said.get("error"):
+            raise EngineError(checked(error, _text))
+        return [played(scene, conversation.ask) for scene in scenes]
 
 
-def parsed(answer: bytes, scenes: int) -> list[Recorded]:
-    """The answer of a process that may be hostile.
+def played(scene: Scene, ask: Callable[[dict[str, Any]], dict[str, Any]]) -> Recorded:
+    """One scene, with the judge's part of the conversation. Each question of the loop is a row of the trace.
 
     Raises:
-        EngineError: it does not have the form of an answer about so many scenes, or the file failed as a whole.
+        EngineError: as `record`.
     """
+    rows: list[Any] = []
+    said = ask({"scene": True})
+    for number, request in enumerate([*scene.requests, None]):
+        if "asked" not in said:
+            break
+        rows += [*_rows(said), [run_loop.ASKED, number]]
+        said = ask({"breaks_off": scene.breaks_off} if request is None else {"request": run_loop.encoded(request)})
+    rows += _rows(said)
+    return checked({**said, "rows": rows}, _recorded)
 
-    def read(values: Any) -> list[Recorded]:
-        if error := values.get("error"):
-            raise EngineError(_text(error))
-        if len(values["scenes"]) != scenes:
+
+def _with_late_data(scene: Mapping[str, Any]) -> list[list[Any]]:
+    """The rows, in which copies to the device have what they found when they ran. The process numbers its own rows, without questions."""
+    traced = [row for row in scene["rows"] if row[0] != run_loop.ASKED]
+    for number, data, changed in scene["late"]:
+        if (row := traced[_number(number)])[0] != "in":
             raise ValueError
-        return [_recorded(scene) for scene in values["scenes"]]
+        row[-2:] = data, changed
+    return list(scene["rows"])
 
-    return read_hostile(answer, read, _INVALID)
+
+def _rows(said: Mapping[str, Any]) -> list[Any]:
+    """The new rows of a message.
+
+    Raises:
+        EngineError: it has none, or as many as no loop needs.
+    """
+    rows = said.get("rows")
+    if not isinstance(rows, list):
+        raise EngineError(_INVALID)
+    if len(rows) >= MOST_STEPS:
+        raise EngineError(_ENDLESS)
+    return rows
+
+
+def checked(value: Any, read: Callable[[Any], _T]) -> _T:
+    """What `read` makes of a value from a process that may be hostile. Each error in it but an `EngineError` is an invalid answer."""
+    try:
+        return read(value)
+    except EngineError:
+        raise
+    except Exception:
+        raise EngineError(_INVALID) from None
 
 
 def _recorded(scene: Mapping[str, Any]) -> Recorded:
     if len(scene["rows"]) >= MOST_STEPS:
-        raise EngineError(f"its trace has {MOST_STEPS:,} calls or more. Which of your loops does not end?")
-    steps = tuple(_step(row) for row in scene["rows"])
+        raise EngineError(_ENDLESS)
+    steps = tuple(_step(row) for row in _with_late_data(scene))
     if sum(step.kind == "stream" for step in steps) > MOST_STREAMS:
         raise EngineError(f"it creates more than {MOST_STREAMS} streams: create them once, before the first request")
     if sum(step.size for step in steps if step.kind in ("in", "out", "within")) > MOST_COPIED:

@@ -1,15 +1,20 @@
 """The process that runs a learner's ``serving_loop.py`` on the stand-in: requests in, answers and the trace of the device out.
 
-Nothing that it sends is trusted: the judge replays the trace on a device of its own.
+Requests come one by one from the judge, when the loop asks for them, and with each question goes the trace up to then. So a loop
+cannot know what comes next, or change the trace of what it did before. Nothing that this process sends is trusted: the judge replays
+the trace on a device of its own.
 """
 
 from __future__ import annotations
 
 import base64
 import gc
+import json
+import os
 import resource
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -31,25 +36,39 @@ ROWS: Mapping[str, tuple[str, ...]] = {
     ASKED: ("number",),
 }  # the loop asks its iterator for the request of this number
 MOST_ROWS = 4000  # of a trace; a loop that never ends must not fill the memory
+Ask = Callable[[dict[str, Any]], dict[str, Any]]  # sends a message to the judge, and returns its reply
 
 
-def served(request: dict[str, Any]) -> dict[str, Any]:
-    """For each scene the answers, the error that `serve` raised, and the trace; or the error of the whole file.
+def serve(begin: Mapping[str, Any], ask: Ask) -> None:
+    """Run `serve` for each scene that the judge announces; all that is found goes to `ask`.
 
     Args:
-        request: ``source``, the text of the file, ``plan`` in base64, and ``scenes``: each with ``requests``, arrays as `encoded`, and
-            ``breaks_off``.
+        begin: ``source``, the text of the file, and ``plan`` in base64.
+        ask: sends ``{}`` for the next scene, and the results: an ``error`` of the whole file, or of a scene what `_scene` returns.
     """
-    with standin.installed(VERSION):
-        cuda_driver.Context().push()
+    with standin.installed(VERSION), _context():
         try:
-            module = loaded(request["source"], FILE)
+            module = loaded(begin["source"], FILE)
         except BaseException as error:  # whatever a learner's code raises, SystemExit included, is an answer
-            return failure(error, FILE)
+            ask(failure(error, FILE))
+            return
         if not callable(getattr(module, FUNCTION, None)):
-            return {"error": f"it does not define the function {FUNCTION}(plan, requests)"}
-        plan = base64.b64decode(request["plan"])
-        return {"scenes": [_scene(module, plan, scene) for scene in request["scenes"]]}
+            ask({"error": f"it does not define the function {FUNCTION}(plan, requests)"})
+            return
+        plan, more = base64.b64decode(begin["plan"]), ask({})
+        while more:
+            more = ask(_scene(module, plan, ask))
+
+
+@contextmanager
+def _context() -> Iterator[None]:
+    """A context on this thread, as pycuda's ``autoinit`` makes one."""
+    cuda_driver.Context().push()
+    try:
+        yield
+    finally:
+        with suppress(cuda_driver.Error):  # the loop may have taken it away
+            cuda_driver.Context.pop()
 
 
 def encoded(array: np.ndarray) -> dict[str, Any]:
@@ -57,18 +76,38 @@ def encoded(array: np.ndarray) -> dict[str, Any]:
     return learner_code.encoded(np.asarray(array, np.float32))
 
 
-def _scene(module: types.ModuleType, plan: bytes, scene: dict[str, Any]) -> dict[str, Any]:
-    rows: list[gpu.Row] = []
-    gpu.reset(total_memory=MEMORY, trace=rows)
+class _Trace:
+    """The rows that the device writes, and what was sent of them."""
+
+    def __init__(self) -> None:
+        self.rows: list[gpu.Row] = []
+        self._sent: list[Any] = []
+
+    def new(self) -> list[Any]:
+        """The rows since the last question."""
+        rows = as_json(self.rows[len(self._sent) : len(self._sent) + MOST_ROWS])
+        self._sent += rows
+        return rows
+
+    def late(self) -> list[list[Any]]:
+        """Number, ``data`` and ``changed`` of copies to the device that ran after their row was sent."""
+        pairs = enumerate(zip(self._sent, as_json(self.rows[: len(self._sent)]), strict=True))
+        return [[number, *row[-2:]] for number, (sent, row) in pairs if row[:1] == ["in"] and row != sent]
+
+
+def _scene(module: types.ModuleType, plan: bytes, ask: Ask) -> dict[str, Any]:
+    """The answers, the error that `serve` raised, and the end of the trace, after the rows that went with its questions."""
+    trace = _Trace()
+    gpu.reset(total_memory=MEMORY, trace=trace.rows)
     found: dict[str, Any] = {"answers": None, "error": "", "kind": "", "empty": False}
     answers: Any = None
     kept: BaseException | None = None  # as a service keeps an error: its traceback holds the variables of `serve`
     try:
-        answers = getattr(module, FUNCTION)(plan, _requests(scene, rows))
+        answers = getattr(module, FUNCTION)(plan, _requests(ask, trace))
     except BaseException as error:
         kept = error
     gc.collect()
-    found["rows"] = as_json(rows[:MOST_ROWS])
+    found |= {"rows": trace.new(), "late": trace.late()}
     if kept is None:
         found |= _answers(answers)
     else:
@@ -76,12 +115,10 @@ def _scene(module: types.ModuleType, plan: bytes, scene: dict[str, Any]) -> dict
     return found
 
 
-def _requests(scene: dict[str, Any], rows: list[gpu.Row]) -> Iterator[np.ndarray]:
-    for number, values in enumerate(scene["requests"]):
-        rows.append([ASKED, number])
-        yield decoded(values)
-    rows.append([ASKED, len(scene["requests"])])
-    if scene["breaks_off"]:
+def _requests(ask: Ask, trace: _Trace) -> Iterator[np.ndarray]:
+    while "request" in (reply := ask({"asked": True, "rows": trace.new()})):
+        yield decoded(reply["request"])
+    if reply["breaks_off"]:
         raise ConnectionError("the client closed the connection")
 
 
@@ -93,10 +130,20 @@ def _answers(answers: Any) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Answer one request. The process cannot raise its limit again."""
+    """Talk with the judge on standard input and output; what the learner's code prints is discarded. The limit cannot be raised again."""
     limit = _data_bytes() + MOST_DATA
     resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
-    learner_code.run(served)
+    questions, replies = os.fdopen(os.dup(1), "w"), os.fdopen(os.dup(0))
+    with open(os.devnull, "r+b") as nowhere:
+        for stream in (0, 1):
+            os.dup2(nowhere.fileno(), stream)
+
+    def ask(message: dict[str, Any]) -> dict[str, Any]:
+        questions.write(json.dumps(message) + "\n")
+        questions.flush()
+        return json.loads(replies.readline() or "{}")
+
+    serve(json.loads(replies.readline()), ask)
 
 
 def _data_bytes() -> int:
