@@ -58,13 +58,27 @@ def _trained(function: Callable[..., Any], asked: Mapping[str, Any]) -> dict[str
         seen += len(images)
         if seen > asked["budget"]:
             raise RuntimeError(f"the budget is {asked['budget']:,} images through forward, calibration included")
-        return module["forward"](layers, images, read, weigh)
+        return module["forward"](layers, images, read and _keeps_shape(read), weigh and _keeps_shape(weigh))
 
     torch.manual_seed(0)
     layers = {name: {part: _tensor(array) for part, array in one.items()} for name, one in asked["layers"].items()}
     found = function(layers, _tensor(asked["images"]), _tensor(asked["labels"]), forward)
     parts = ("codes", "scale", "bias", "input_scale")
     return {"layers": {name: {part: _result(found[name][part]) for part in parts} for name in layers}, "seen": seen}
+
+
+def _keeps_shape(hook: Callable[[str, Any], Any]) -> Callable[[str, Any], Any]:
+    """A hook that replaces values, but brings no other images, which would not be counted."""
+
+    def hooked(name: str, value: Any) -> Any:
+        found = hook(name, value)
+        if found.shape != value.shape:
+            raise RuntimeError(
+                f"what a hook returns for {name} has the shape {tuple(found.shape)}, expected {tuple(value.shape)}"
+            )
+        return found
+
+    return hooked
 
 
 def _tensor(array: Mapping[str, Any]) -> Any:
