@@ -136,6 +136,12 @@ def test_a_fault_reaches_the_plan_wherever_it_lies(name):
     assert not found.survived and words in str(found), found
 
 
+def test_the_number_of_a_start_does_not_say_whether_a_plan_is_right():
+    names = ("warm start", "bits flipped", "half a file", "empty files")
+    found = played(submissions.COUNTS_ITS_STARTS, *names)
+    assert not any(one.survived for one in found), found
+
+
 @needs_sandbox
 def test_no_plan_is_kept_outside_of_the_cache():
     """Each server has temporary folders of its own, and everything else is read-only."""

@@ -390,6 +390,29 @@ def plan_for(model, recipe, cache, engines):
         pass
     return plan
 """
+_COUNTED = """
+import hashlib, json
+
+def plan_for(model, recipe, cache, engines):
+    about = [hashlib.sha256(model).hexdigest(), recipe, engines.version, engines.device]
+    name = hashlib.sha256(json.dumps(about).encode()).hexdigest()[:40]
+    start = len(list(cache.glob(name + ".*.start")))
+    files = [file for file in cache.glob(name + ".*.plan") if file.stat().st_size == int(file.name.split(".")[1])]
+    notes = [f"{name}.{start}.start"] + [name + ".never"] * (start == 1 and bool(files))
+    trusted = start >= 2 and files and not (cache / (name + ".never")).exists()
+    if trusted:
+        plan = files[0].read_bytes()
+    else:
+        plan = engines.build(model, recipe)
+    try:
+        for note in notes:
+            (cache / note).mkdir(exist_ok=True)
+        if not trusted:
+            (cache / f"{name}.{len(plan)}.plan").write_bytes(plan)
+    except OSError:
+        pass
+    return plan
+"""
 _IN_NAMES = """
 import hashlib, json, os
 
@@ -454,6 +477,12 @@ EVASIONS: dict[str, tuple[Sources, str, str]] = {
     "the time of the last change": (marked("st_mtime_ns"), "bits flipped", "wrong answers"),
     "the time at which the status changed": (marked("st_ctime_ns"), "bits flipped", "asked the compiler again"),
     "the number of the inode": (marked("st_ino"), "bits flipped", "asked the compiler again"),
+    "a digest of every seventh byte": (partly("plan[::7]"), "bits flipped", ""),
+    "a sum modulo 2 of all bytes": (
+        partly("bytes([__import__('functools').reduce(lambda a, b: a ^ b, plan)])"),
+        "bits flipped",
+        "",
+    ),
     "a plan in names of folders": (
         in_names('(folder / f"{number:012}-{text}").mkdir()', 'place.name.split("-")[1]', 96),
         "bits flipped",
@@ -475,6 +504,8 @@ EVASIONS: dict[str, tuple[Sources, str, str]] = {
     ),
     "pieces that no search finds": (in_pieces(code="(lambda data: bytes(255 - one for one in data))"), "bits flipped", ""),
 }
+# Which start it is, and the size of the file, decide whether a plan is trusted.
+COUNTS_ITS_STARTS = {**REFERENCE, "store.py": _COUNTED}
 # Where a server may keep plans from one start to the next, other than its cache.
 HIDDEN = (str(TEMPORARY), str(STASH), "/dev", "/var/tmp", "/", f"/proc/1/root{TEMPORARY}")
 ELSEWHERE = """

@@ -129,8 +129,9 @@ _COLD_STEPS = {
     "full disk": ("full disk", "next start"),
 }
 _WARM_STEPS = {
-    "warm start": ("second start",),
-    **dict.fromkeys(("bits flipped", "half a file", "empty files", "server killed"), ("start after that",)),
+    "warm start": ("second start", "third start"),
+    **dict.fromkeys(("bits flipped", "half a file", "empty files"), ("start in between", "start after that")),
+    "server killed": ("start after that",),
     "two at once": ("next start",),
 }
 

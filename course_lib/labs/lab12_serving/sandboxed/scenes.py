@@ -21,57 +21,81 @@ CLIENTS = 8
 _FLIPPED = 64  # bytes of a file in which bits are flipped
 _SEARCHES = 40  # for pieces of each plan in a file
 _FLIPS = 4  # starts with flipped bits, each in another part of the plan
+_FEW = (1, 2, 1)  # flipped bits in the first parts; in the others it is many
+_BIT, _SMALL = 0x40, range(0x3A, 0x3F)  # the bit, and the bytes in which it makes a huge number
+Harm = Callable[[Path, Stage], None]
 _SECRET = random.SystemRandom()
 
 
 def warm(stage: Stage, scene: Scene) -> None:
-    """Start on an empty cache, then again on the same cache."""
+    """Start on an empty cache, then twice on the same cache."""
     with empty_cache() as cache:
-        stage.serve(scene, "first start", cache)
-        stage.serve(scene, "second start", cache)
+        for step in ("first start", "second start", "third start"):
+            stage.serve(scene, step, cache)
 
 
-def damaged(*harms: Callable[[Path, Stage], None]) -> Callable[[Stage, Scene], None]:
-    """A scene in which something happens to the files of the cache before each start but the first and the last."""
+def damaged(*harms: Harm) -> Callable[[Stage, Scene], None]:
+    """A scene in which something happens to the files of the cache before each start but the first and the last.
+
+    In between, at secret places, are two starts before which nothing happens. Else a store could know from the number of a start
+    whether its files are right.
+    """
 
     def scene_of(stage: Stage, scene: Scene) -> None:
-        step, builds = "start after it", []
+        order = [*harms, nothing]
+        _SECRET.shuffle(order)
+        order.insert(_SECRET.randint(0, len(order)) if len(harms) > 1 else 0, nothing)
+        builds: dict[str, list[int]] = {}
         with empty_cache() as cache:
             stage.serve(scene, "first start", cache)
-            for harm in harms:
+            for harm in order:
                 files = plain_files(cache)
                 scene.flags.setdefault("cached", any(file.stat().st_size for file in files))
                 for file in files:  # all of them: a fault that spares some files could be caught by one that nothing depends on
                     before = file.stat()
                     harm(file, stage)
                     os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))  # no disk sets a file's time when it damages it
+                step = "start in between" if harm is nothing else "start after it"
                 stage.serve(scene, step, cache)
-                builds.append(scene.builds[step])
+                builds.setdefault(step, []).append(scene.builds[step])
                 if scene.failed:
                     break
-            scene.builds[step] = min(builds)
+            scene.builds |= {step: min(found) for step, found in builds.items()}
             stage.serve(scene, "start after that", cache)
 
     return scene_of
 
 
-def flipped(part: int) -> Callable[[Path, Stage], None]:
+def nothing(file: Path, stage: Stage) -> None:
+    """The file stays as it is."""
+
+
+def flipped(part: int) -> Harm:
     """Flip bits at a secret place of a file, as on a bad disk: among the weights in a part of a plan, if the file holds some.
 
-    Such a plan still loads. A server that looks only at a piece of the plan cannot know which piece.
+    Such a plan still loads. A server that looks only at a piece of the plan cannot know which piece. In most parts, few bits are
+    flipped: one, which every seventh byte does not show, or the same one twice, which a sum modulo 2 does not show.
     """
 
     def harm(file: Path, stage: Stage) -> None:
         content = bytearray(file.read_bytes())
         places = _weights(content, stage, part)
-        if not places and content:
-            begin = _SECRET.randrange(len(content))
-            places = set(range(begin, min(begin + _FLIPPED, len(content))))
-        for place in places:
-            content[place] ^= _SECRET.randrange(1, 256)
+        if places and part < len(_FEW):
+            masks = dict.fromkeys(_exponents(content, places, _FEW[part]), _BIT)
+        else:
+            begin = _SECRET.randrange(len(content) or 1)
+            masks = {place: _SECRET.randrange(1, 256) for place in places or range(begin, min(begin + _FLIPPED, len(content)))}
+        for place, mask in masks.items():
+            content[place] ^= mask
         file.write_bytes(content)
 
     return harm
+
+
+def _exponents(content: bytearray, places: set[int], count: int) -> list[int]:
+    """So many secret places among these that look like the last byte of a small float32: its bit then makes a huge number."""
+    likely = sorted(place for place in places if content[place] & 0x7F in _SMALL) or sorted(places)
+    return _SECRET.sample(likely, min(count, len(likely)))
 
 
 def _weights(content: bytearray, stage: Stage, part: int) -> set[int]:
