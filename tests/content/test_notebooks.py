@@ -153,13 +153,13 @@ def test_lab_holds_no_solution_and_every_task_has_its_grade_cell(name):
 
 @pytest.mark.parametrize("name", labs.names())
 def test_every_lecture_section_that_a_lab_names_exists(name):
-    """A task points at the section that taught it, as [lecture NN](...), "Section", "Section"; [lecture NN](...), "Section"."""
+    """A task points at the section that taught it, as [lecture N](...), "Section", "Section"; [lecture N](...), "Section"."""
     cells = nbformat.read(ROOT / "labs" / name / f"{name}.ipynb", as_version=4).cells
     taught = [line for cell in cells for line in cell.source.splitlines() if line.startswith("*Taught in")]
     assert len(taught) >= len(labs.find(name).tasks)
     for line in taught:
-        for number, target, after in re.findall(r"lecture (\d\d)(?:\]\((\S+?)\))?(.*?)(?=\[?lecture \d\d|$)", line):
-            if not list(ROOT.glob(f"lectures/{number}_*.ipynb")):
+        for number, target, after in re.findall(r"lecture (\d+)(?:\]\((\S+?)\))?(.*?)(?=\[?lecture \d+|$)", line):
+            if not list(ROOT.glob(f"lectures/{int(number):02}_*.ipynb")):
                 continue  # not written yet; once it is, the line needs a link
             assert target, f"lecture {number} is written and has no link: {line}"
             lecture = nbformat.read((ROOT / "labs" / name / target).resolve(), as_version=4)

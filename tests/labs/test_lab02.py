@@ -586,7 +586,7 @@ def test_a_file_that_is_no_model_is_one_line(tmp_path, examiner, data):
 @pytest.mark.parametrize("change", hostile.CHANGES, ids=lambda change: change.__name__)
 def test_hostile_model_is_one_short_line(submission, reference, change):
     examined = submission(hostile.changed(onnx.load(reference / "model.onnx"), change))
-    if change is not hostile.a_name_without_end:
+    if change not in (hostile.a_name_without_end, hostile.a_name_of_two_lines):  # names are cleaned before anything reads them
         assert examined.points == 0, examined.outcomes
     for outcome in examined.outcomes:
         assert len(outcome.message.splitlines()) == 1 and len(outcome.message) < 1200, outcome

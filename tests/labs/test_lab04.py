@@ -731,12 +731,10 @@ def test_on_a_gpu_with_tensorrt_8_the_outcome_says_who_did_what(reference, monke
     assert "of the reference's speed" in said(examined, "kernels")
 
 
-def test_the_text_names_the_gap_that_the_data_has(given):
+def test_the_data_has_the_gap_that_the_hint_asks_for(given):
     """The weakest node that breaks, the strongest that does not, and the strongest finite one, as measured."""
     from course_lib.benchmark import sensitivity
 
-    text = (Path(__file__).resolve().parents[2] / "solutions" / LAB.name / f"{LAB.name}.ipynb").read_text(encoding="utf-8")
-    assert "0.5 % to 100 % off" in text and "The gap lies between about 0.03 % and 0.5 %" in text
     weakest, only_rounds, strongest = "/blocks.1/norm2/Mul", "/head/Gemm", "/norm/Mul"
     nodes = (weakest, only_rounds, strongest, *HARMLESS)
     rows = sensitivity(given, {"tokens": digits("test").tokens()[:16]}, nodes=nodes, progress=False).rows

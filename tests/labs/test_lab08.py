@@ -489,21 +489,6 @@ def test_an_error_that_only_nvcc_finds_costs_points(submission, nvcc, name):
     assert (found.tier, found.points) == ("partial", 1.5) and said in found.message, found
 
 
-def test_the_third_hint_gives_wide_stores(submission, nvcc):
-    """Its code, put in place of the solution's, is what it promises to be."""
-    cells = nbformat.read(ROOT / "solutions" / LAB.name / f"{LAB.name}.ipynb", as_version=4).cells
-    hint = next(cell.source for cell in cells if cell["id"] == "task-memory").partition("Hint 3")[2]
-    code = hint.partition("```cpp\n")[2].partition("```")[0]
-    kernel = changed(
-        KERNEL,
-        ("// A thread rotates kWidth", code + "\n// A thread rotates kWidth"),
-        ("*reinterpret_cast<Numbers*>(y + first) = out[0];", "store(y + first, out[0]);"),
-        ("*reinterpret_cast<Numbers*>(y + second) = out[1];", "store(y + second, out[1]);"),
-    )
-    found = outcome(submission(kernel, only="memory"), "memory")
-    assert found.tier == "full" and "nvcc turns them into loads and stores of 16 bytes" in found.message
-
-
 # ---- kernels that cheat, and hostile ones
 
 

@@ -140,7 +140,7 @@ MISTAKES: dict[str, tuple[Sources, str, str]] = {
     "no digest": (changed("if hashlib.sha256(plan).digest() == digest else", "if plan else"), "bits flipped", "wrong answers"),
     "nothing is cached": (changed("_write(file, plan)", "pass"), "warm start", "asked the compiler again"),
     "damage is never repaired": (
-        changed("_write(file, plan)", "file.exists() or _write(file, plan)"), "bits flipped", "start after that asked the compiler"
+        changed("_write(file, plan)", "file.exists() or _write(file, plan)"), "bits flipped", "asked the compiler again"
     ),
     "written in place": (
         {**REFERENCE, "store.py": _PLAIN_STORE.format(write="file.write_bytes(plan)")}, "server killed", "did not start"
