@@ -6,7 +6,6 @@ It runs in any interpreter that has numpy and the group's backend, and speaks `c
 from __future__ import annotations
 
 import functools
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -17,9 +16,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import numpy as np
 
 from benchmarks.gpt2_parts.cases import Case
+from benchmarks.headline.child_process import compile_for_each_shape, serve_held
 from course_lib.engines.cuda import two_clocks
 from course_lib.engines.cuda.driver import capability
-from course_lib.engines.worker import wire
 from course_lib.errors import BackendUnavailable
 
 Answer = dict[str, np.ndarray]
@@ -241,11 +240,8 @@ class Held:
 
 def _compiled(module: Any) -> Callable[..., Any]:
     import torch
-    import torch._dynamo  # takes seconds
 
-    config: Any = torch._dynamo.config
-    config.automatic_dynamic_shapes = False  # each case gets its own kernels, which is the best that compiling can do
-    config.cache_size_limit = 64  # torch's older name, which the newer ones keep
+    compile_for_each_shape()
     compiled: Callable[..., Any] = torch.compile(module, fullgraph=True)
     return compiled
 
@@ -285,27 +281,5 @@ def _bytes(info: Any) -> int:
     return int(np.prod(info.shape, dtype=np.int64)) * np.dtype(info.dtype).itemsize
 
 
-def main() -> None:
-    """Answer requests until standard input closes; every failure is an answer."""
-    reader, writer = os.dup(0), os.dup(1)
-    os.dup2(2, 1)  # what libraries print must not end up between messages
-    held: Held | None = None
-    for request, _ in wire.requests(reader):
-        try:
-            what = request.pop("do")
-            header: dict[str, float] = {}
-            arrays: Answer = {}
-            if what == "open":
-                held = Held(**request)
-            else:
-                result = getattr(held, what)(**request)
-                arrays = result if what == "infer" else {}
-                header = {"ms": result} if what == "time" else {}
-            wire.send(writer, header, arrays)
-        except Exception as error:
-            wire.send(writer, {"error": type(error).__name__, "message": " ".join(str(error).split())[:600]})
-    os._exit(0)  # TensorRT and pycuda disagree on who leaves first
-
-
 if __name__ == "__main__":
-    main()
+    serve_held(Held)

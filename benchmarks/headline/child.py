@@ -5,7 +5,6 @@ It runs in any interpreter that has numpy and the candidates' backend, and speak
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,12 +13,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import numpy as np
 
+from benchmarks.headline.child_process import compile_for_each_shape, serve_held
 from benchmarks.headline.trt_build import load_plugins
 from course_lib.engines.backends.tensorrt.runtime import TensorRTEngine, shared_scratch
 from course_lib.engines.cuda import driver
 from course_lib.engines.plan import ModelSource, Plan
 from course_lib.engines.registry import load
-from course_lib.engines.worker import wire
 from course_lib.errors import BackendUnavailable
 
 
@@ -80,11 +79,7 @@ def _set_up_torch(tf32: bool, compiles: bool) -> None:
     if tf32:
         torch.set_float32_matmul_precision("high")
     if compiles:
-        import torch._dynamo  # takes seconds
-
-        config: Any = torch._dynamo.config
-        config.automatic_dynamic_shapes = False  # each batch gets kernels of its own, which is the best that compiling can do
-        config.cache_size_limit = 64  # torch's older name, which the newer ones keep
+        compile_for_each_shape()
 
 
 def _loaded(path: str) -> tuple[Any, Any]:
@@ -96,27 +91,5 @@ def _loaded(path: str) -> tuple[Any, Any]:
     return engine, shared_scratch(engine) if isinstance(engine, TensorRTEngine) else None
 
 
-def main() -> None:
-    """Answer requests until standard input closes; every failure is an answer."""
-    reader, writer = os.dup(0), os.dup(1)
-    os.dup2(2, 1)  # what libraries print must not end up between messages
-    held: Held | None = None
-    for request, _ in wire.requests(reader):
-        try:
-            what = request.pop("do")
-            header: dict[str, float] = {}
-            arrays: dict[str, np.ndarray] = {}
-            if what == "open":
-                held = Held(**request)
-            else:
-                answer = getattr(held, what)(**request)
-                arrays = answer if what == "infer" else {}
-                header = {"ms": answer} if what == "time" else {}
-            wire.send(writer, header, arrays)
-        except Exception as error:
-            wire.send(writer, {"error": type(error).__name__, "message": str(error)})
-    os._exit(0)  # TensorRT and pycuda disagree on who leaves first
-
-
 if __name__ == "__main__":
-    main()
+    serve_held(Held)

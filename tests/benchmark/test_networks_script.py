@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from time import monotonic
 from types import SimpleNamespace
@@ -16,16 +15,10 @@ import onnx
 import pytest
 
 from benchmarks.headline import building, cases, child, material, measuring, trt_build
-from course_lib.engines.backends.tensorrt import memory
-from course_lib.engines.cuda import driver
-from course_lib.engines.cuda import graph as cuda_graph
 from course_lib.errors import CourseError, EngineError, WorkerDied
-from course_lib.standin import gpu
 from tests.doubles import rig
-from tests.doubles.rig import install
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "networks.py"
-CACHES = (driver.capability, cuda_graph.driver, memory._primary)
 
 
 def run(*arguments: object) -> str:
@@ -238,22 +231,6 @@ def test_a_process_that_fails_is_one_line() -> None:
         finished([sys.executable, "-c", "import sys; print('first\\nlast', file=sys.stderr); sys.exit(3)"], monotonic() + 60)
     with pytest.raises(TimeoutError):
         finished([sys.executable, "-c", "import time; time.sleep(60)"], monotonic() + 0.1)
-
-
-@pytest.fixture
-def trt() -> Iterator[Any]:
-    """A stand-in for TensorRT 10 with its driver, pycuda and a GPU, all on the host."""
-    patch = pytest.MonkeyPatch()
-    module = install(patch, "10.16")
-    patch.setattr(memory, "_of_this_thread", type(memory._of_this_thread)())
-    patch.setattr("course_lib.engines.Backend.version", lambda *_: "10.16")  # it has no package's metadata
-    for cached in CACHES:
-        cached.cache_clear()
-    gpu.reset()
-    yield module
-    patch.undo()
-    for cached in CACHES:
-        cached.cache_clear()
 
 
 def test_a_plan_with_three_profiles_runs_plain_and_as_a_graph(trt: Any, tmp_path: Path) -> None:
