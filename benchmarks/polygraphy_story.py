@@ -105,6 +105,8 @@ def main() -> None:
         began = time.monotonic()
         status, said = polygraphy.run(step.command)
         lines = [without_command(line)[:200] for line in said.splitlines() if re.search(step.show, line)]
+        if status and not lines:
+            lines = said.splitlines()[-3:]  # the error is at the end
         rows.append(
             {
                 "step": step.name,

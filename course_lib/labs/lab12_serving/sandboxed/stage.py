@@ -177,7 +177,7 @@ class Stage:
     ) -> None:
         """Start a server on `cache`, send requests, and end it. Its build requests are recorded under `step`."""
         builder = self.builder()
-        scene.failed = scene.failed or moved(cache)
+        scene.failed = scene.failed or renewed(cache)
         with self.server(cache, builder, model=model, **options) as process:
             self.try_server(scene, process, list(sizes), model=model)
         scene.builds[step] = builder.builds
@@ -189,16 +189,16 @@ def plain_files(folder: Path) -> list[Path]:
     return [file for file in files if stat.S_ISREG(file.lstat().st_mode)]
 
 
-def moved(cache: Path) -> str:
-    """Move a cache to another disk: of what it holds, only plain files with name, content and time of modification stay.
+def renewed(cache: Path) -> str:
+    """Put a copy in the place of a cache: of what it holds, only plain files with name, content and time of modification stay.
 
     Damage changes nothing but content. Inode numbers and times of change would tell a server which files the judge has touched, so
     they are new before every start. Links, and names in any number, could hold a plan that no damage reaches.
 
     Returns:
-        why the cache cannot be moved; empty if it was.
+        why the cache cannot be copied; empty if it was.
     """
-    old = cache.rename(cache.with_name("moved"))
+    old = cache.rename(cache.with_name("before"))
     try:
         cache.mkdir()
         return _copied(old, cache)
