@@ -139,10 +139,23 @@ def read_hostile(answer: bytes, read: Callable[[Any], _T], complaint: str, *, pa
     Raises:
         EngineError: the answer is not JSON, would take hundreds of MB as Python values, or `read` failed.
     """
-    try:
-        if sum(answer.count(mark) for mark in b"[{,:") > _MOST_MARKS:
+
+    def loaded(data: bytes) -> _T:
+        if sum(data.count(mark) for mark in b"[{,:") > _MOST_MARKS:
             raise ValueError
-        return read(json.loads(answer, object_pairs_hook=pairs))
+        return read(json.loads(data, object_pairs_hook=pairs))
+
+    return checked(answer, loaded, complaint)
+
+
+def checked(value: Any, read: Callable[[Any], _T], complaint: str) -> _T:
+    """What `read` makes of a value that may be hostile; see `read_hostile`.
+
+    Raises:
+        EngineError: `read` failed.
+    """
+    try:
+        return read(value)
     except EngineError:
         raise
     except Exception:

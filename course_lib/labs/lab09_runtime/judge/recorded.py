@@ -6,14 +6,14 @@ import base64
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from course_lib.engines.worker.parent import Launcher
 from course_lib.errors import EngineError
 from course_lib.labs.framework.conversation import Conversation
-from course_lib.labs.framework.isolation import module_command
+from course_lib.labs.framework.isolation import checked, module_command
 from course_lib.labs.framework.submission_files import read_text
 from course_lib.labs.lab09_runtime import network
 from course_lib.labs.lab09_runtime.requests import Scene
@@ -30,7 +30,6 @@ _MOST_NUMBER = 1 << 62
 _TOO_LONG = 256  # entries of an array's shape, or of a mapping
 _INVALID = "its process sent a trace that the stand-in does not write"
 _ENDLESS = f"its trace has {MOST_STEPS:,} calls or more. Which of your loops does not end?"
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -78,7 +77,7 @@ def record(source: Path, scenes: Sequence[Scene], launcher: Launcher | None = No
     ) as conversation:
         said = conversation.ask(begin)
         if error := said.get("error"):
-            raise EngineError(checked(error, _text))
+            raise EngineError(checked(error, _text, _INVALID))
         return [played(scene, conversation.ask) for scene in scenes]
 
 
@@ -96,7 +95,7 @@ def played(scene: Scene, ask: Callable[[dict[str, Any]], dict[str, Any]]) -> Rec
         rows += [*_rows(said), [run_loop.ASKED, number]]
         said = ask({"breaks_off": scene.breaks_off} if request is None else {"request": run_loop.encoded(request)})
     rows += _rows(said)
-    return checked({**said, "rows": rows}, _recorded)
+    return checked({**said, "rows": rows}, _recorded, _INVALID)
 
 
 def _with_late_data(scene: Mapping[str, Any]) -> list[list[Any]]:
@@ -121,16 +120,6 @@ def _rows(said: Mapping[str, Any]) -> list[Any]:
     if len(rows) >= MOST_STEPS:
         raise EngineError(_ENDLESS)
     return rows
-
-
-def checked(value: Any, read: Callable[[Any], _T]) -> _T:
-    """What `read` makes of a value from a process that may be hostile. Each error in it but an `EngineError` is an invalid answer."""
-    try:
-        return read(value)
-    except EngineError:
-        raise
-    except Exception:
-        raise EngineError(_INVALID) from None
 
 
 def _recorded(scene: Mapping[str, Any]) -> Recorded:
