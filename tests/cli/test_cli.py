@@ -211,7 +211,7 @@ def test_check_says_when_it_takes_another_folder(course: Course, tmp_path: Path,
     """In a folder without the lab's files it showed the points of the lab's own folder as if they were this one's."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COURSE_ROOT", str(COURSE))
-    said = f"this folder has no file of the lab: {COURSE / 'labs/lab01_first_engine'} is checked"
+    said = f"the current folder has no file of the lab, so {COURSE / 'labs/lab01_first_engine'} is checked"
     assert said in course("check", "lab01").err
     (tmp_path / "recipe.toml").write_text("")
     assert said not in course("check", "lab01").err

@@ -35,7 +35,7 @@ def check(
     chosen = labs.find(lab)
     where = _submission_folder(chosen, folder)
     if folder is None and where != Path.cwd() and not as_json:
-        warn(f"this folder has no file of the lab: {where} is checked")
+        warn(f"the current folder has no file of the lab, so {where} is checked")
     problem = sandbox.problem()
     if problem and not as_json:
         warn(f"no sandbox ({problem}): what {where} contains runs with your permissions. Check only files of your own")
