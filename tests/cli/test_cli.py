@@ -200,9 +200,9 @@ def test_check_of_an_empty_folder_gives_hints_and_a_status(course: Course, tmp_p
     assert done.err == ""
 
 
-def test_check_names_its_tasks_as_it_begins(course: Course, tmp_path: Path) -> None:
+def test_check_names_the_lab_as_it_begins(course: Course, tmp_path: Path) -> None:
     done = course("check", "lab01", tmp_path)
-    assert done.err == "Lab 01: your first engine: profile, accuracy, speed (about 60 s)\n"
+    assert done.err == "Lab 01: your first engine: the grader starts (about 5 s)\n"
     assert done.out.count("model.onnx is missing") == 1
     assert '0/4 not yet Faster than PyTorch: for the same reason as "A profile for the traffic"' in done.out
 

@@ -14,7 +14,7 @@ from course_lib.errors import CourseError
 if TYPE_CHECKING:
     from course_lib.labs import Lab
 
-_CHECK_S = 60.0  # a usual check of a whole lab, on two cores
+_START_S = 5.0  # until the first step of a lab, on two cores
 
 
 def check(
@@ -22,9 +22,9 @@ def check(
     folder: Annotated[Path | None, typer.Argument(help="folder of the submission; default: this one, or the lab's own")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """A learner's own check of a submission, with hints. Status 1 when points are missing.
+    """Check your own submission as the grader does, with hints. Status 1 if points are missing.
 
-    What it runs of the files runs in the sandbox, if one works on this machine.
+    Your code runs in the sandbox, if one works on this machine.
     """
     from course_lib import labs
     from course_lib.cli import console
@@ -40,7 +40,7 @@ def check(
     if problem and not as_json:
         warn(f"no sandbox ({problem}): what {where} contains runs with your permissions. Check only files of your own")
     with Steps(shown=not as_json) as steps:
-        steps.begin(f"{chosen.title}: {', '.join(task.id for task in chosen.tasks)}", _CHECK_S)
+        steps.begin(f"{chosen.title}: the grader starts", _START_S)
         examined = examine(chosen, where, begins=steps.begin)
     known = {
         "lab": chosen.name,
