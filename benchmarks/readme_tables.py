@@ -133,9 +133,9 @@ def networks_summary(data: Data) -> str:
     about = f"""FP16 on both sides, {device(data)}, {tensorrt(data)} against torch {torch(data)}, {source("networks_h200", data)}):
         speedup of TensorRT over the fastest of PyTorch's ways (eager, `torch.compile`, CUDA graph) [95 % interval];
         the last column is over eager. Below 1, PyTorch is faster. Weights are random, except for the detector's.
-        {", ".join(dict.fromkeys(network for network, *_ in again))}: recorded {later[-1].date}, the second of two consecutive calls, BERT-base
-        with the course's attention plugin. The other rows time the first call after another candidate, which took ResNet-50's engines
-        0.13 to 0.16 ms longer."""
+        {", ".join(dict.fromkeys(network for network, *_ in again))}: recorded {later[-1].date}, the second of two consecutive calls,
+        BERT-base with the course's attention plugin. The other rows time the first call after another candidate,
+        which took ResNet-50's engines 0.13 to 0.16 ms longer."""
     return page(about, table(("network", *(f"batch {batch}" for batch in batches), f"over eager, batch {batches[-1]}"), lines))
 
 
