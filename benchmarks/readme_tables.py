@@ -9,6 +9,7 @@ from benchmarks.decoder_tables import decoder
 from benchmarks.gpt2_tables import gpt2
 from benchmarks.grading_tables import labs, labs_alone
 from benchmarks.markdown import Data, device, error, page, ratio, ratios, source, table, tensorrt, those, torch, versions
+from benchmarks.raw_calls_tables import raw_calls
 from benchmarks.separation_tables import separation
 from course_lib.benchmark import recorded
 from course_lib.teaching.benchmarking.headline import engine_type, int8_is_proved
@@ -358,6 +359,7 @@ TABLES: Mapping[str, Callable[[Data], str]] = {
     "gpus_h200": gpus,
     "labs_h200": labs,
     "labs_alone_h200": labs_alone,
+    "raw_calls_h200": raw_calls,
     "networks_cpu": networks_cpu,
     "litert_cpu": litert_cpu,
     "decoder_cpu": decoder,

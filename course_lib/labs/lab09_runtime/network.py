@@ -39,21 +39,29 @@ def model() -> bytes:
     return data
 
 
-def serialized_engine(trt: Any) -> bytes:
+def serialized_engine(trt: Any, onnx_model: bytes = b"") -> bytes:
     """The plan that a module `tensorrt` builds, a real one or a stand-in.
+
+    It computes in FP32 and not in TF32, so that a loop's scores are those of ONNX Runtime. Several contexts can use one profile.
+
+    Args:
+        onnx_model: what `model` returned in an interpreter that has onnx; empty to call it here.
 
     Raises:
         RuntimeError: the builder or the parser rejected the network.
     """
-    from course_lib.engines.backends.tensorrt.config import network_flags
+    from course_lib.engines.backends.tensorrt.config import network_flags, restrict_tactic_sources, share_profiles
 
     logger = trt.Logger()
     builder = trt.Builder(logger)
     network = builder.create_network(network_flags(trt))
     parser = trt.OnnxParser(network, logger)
-    if not parser.parse(model()):
+    if not parser.parse(onnx_model or model()):
         raise RuntimeError(f"the parser rejected the scorer: {parser.get_error(0).desc()}")
     config = builder.create_builder_config()
+    config.clear_flag(trt.BuilderFlag.TF32)
+    restrict_tactic_sources(trt, config)
+    share_profiles(trt, config)
     for rows in PROFILES:
         profile = builder.create_optimization_profile()
         profile.set_shape(INPUT, *((size, COLUMNS) for size in rows))

@@ -30,8 +30,8 @@ def configure(trt: Any, builder: Any, network: Any, recipe: Mapping[str, Any], b
     _set_flags(trt, config, recipe)
     if recipe["precision"] == "fp16":
         demand_half(trt, network, config)
-    _set_tactic_sources(trt, config)
-    _share_profiles(trt, config)
+    restrict_tactic_sources(trt, config)
+    share_profiles(trt, config)
     _set_hardware_compatibility(trt, config, recipe)
     targets = _set_targets(trt, config, recipe, backend)
     _add_profiles(builder, network, config, recipe["profiles"])
@@ -56,14 +56,14 @@ def _set_flags(trt: Any, config: Any, recipe: Mapping[str, Any]) -> None:
         config.set_flag(known[recipe["precision"]])
 
 
-def _set_tactic_sources(trt: Any, config: Any) -> None:
+def restrict_tactic_sources(trt: Any, config: Any) -> None:
     """Restrict the libraries for tactics if an installation lacks some of them (cuBLAS, cuDNN in 8.6)."""
     wanted = os.environ.get("COURSE_TACTIC_SOURCES")
     if wanted:
         config.set_tactic_sources(sum(1 << int(trt.TacticSource.__members__[name]) for name in wanted.split(",")))
 
 
-def _share_profiles(trt: Any, config: Any) -> None:
+def share_profiles(trt: Any, config: Any) -> None:
     """Let several contexts use one profile at the same time. TensorRT 10 and later always allow it; 8.6 needs a flag."""
     feature = trt.PreviewFeature.__members__.get("PROFILE_SHARING_0806")
     if feature is not None and weakly_typed(trt):

@@ -1,0 +1,1 @@
+"""Parts of `raw_calls.py`."""

@@ -1,0 +1,168 @@
+"""`benchmarks/raw_calls.py` with the stand-in in place of TensorRT and pycuda, and what the page says of its record."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from benchmarks import raw_calls, raw_calls_tables
+from benchmarks.raw_calls_parts import material
+from course_lib.labs.lab06_qat import calibrated
+from course_lib.labs.lab06_qat.reference import files
+from course_lib.labs.lab09_runtime import network
+from course_lib.labs.lab09_runtime.reference import SERVING_LOOP
+from course_lib.labs.lab09_runtime.requests import BROKEN, MIXED, PLAIN
+from course_lib.migration import conformance
+from course_lib.standin import tensorrt_module
+from tests.labs.submissions.lab09 import ONE_SET, THREE_STREAMS, changed
+
+STANDIN = """
+import runpy, sys
+
+from course_lib.standin import installation
+
+sys.argv[:] = sys.argv[1:]
+with installation.installed("10.16"):
+    runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+RAW = {"exercise 2.1", "exercise 2.3", "exercise 8.1", "exercise 10.1", "exercise 10.5"}
+
+
+@pytest.fixture
+def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A function that runs the script with these arguments and returns the record."""
+    (tmp_path / "standin.py").write_text(STANDIN)
+    monkeypatch.setenv("COURSE_ENVIRONMENTS", f"standin={sys.executable} {tmp_path / 'standin.py'}")
+    monkeypatch.setattr(files, "trained", lambda: dict(calibrated.calibration()))  # training takes 10 s
+
+    def run(*arguments: object) -> dict[str, Any]:
+        options = [
+            "--output",
+            tmp_path / "record.json",
+            "--folder",
+            tmp_path,
+            "--target",
+            "tensorrt@standin",
+            "--size",
+            "small",
+        ]
+        monkeypatch.setattr(sys, "argv", ["raw_calls.py", *map(str, (*options, *arguments))])
+        raw_calls.main()
+        return dict(json.loads((tmp_path / "record.json").read_text()))
+
+    return run
+
+
+def test_the_loops_of_lab_09_and_the_cells_of_its_notebook(recorded: Any, tmp_path: Path) -> None:
+    loops = {"streams": THREE_STREAMS, "one_set": changed(ONE_SET), "keeps": _keeping(), "wrong": _unscaled()}
+    for name, text in loops.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    record = recorded("--sections", "lab09", "--loops", *(tmp_path / f"{name}.py" for name in loops))
+    rows = {row["code"].removeprefix("lab09: "): row for row in record["rows"]}
+    assert set(rows) == {"cells of the notebook", "serving_loop.py", *(f"{name}.py" for name in loops)}
+    for name in ("cells of the notebook", "serving_loop.py", "streams.py", "one_set.py"):
+        assert rows[name]["ran"] and rows[name]["right"] and rows[name]["missing"] == [], rows[name]
+    reference = rows["serving_loop.py"]
+    assert [reference[scene]["answered"] for scene in (PLAIN, MIXED, BROKEN)] == [18, 7, 0]
+    assert reference[BROKEN]["ended_with"].startswith("ConnectionError")
+    assert not any(reference[scene]["bytes_left_by_a_call"] for scene in (PLAIN, MIXED, BROKEN))
+    assert reference["overlap"]["speedup"]["median"] > 0
+    assert rows["keeps.py"][PLAIN]["bytes_left_by_a_call"] >= 64 * 128 * 4
+    assert rows["wrong.py"]["ran"] and not rows["wrong.py"]["right"]
+    assert "after the wait" in " ".join(rows["cells of the notebook"]["printed"])
+    assert record["versions"]["tensorrt"].startswith("10.16") and record["date"] and record["device"]
+
+
+def _keeping() -> str:
+    """A loop that never gives its device memory back."""
+    return changed({"self.device_in.free()": "KEPT.append(self.device_in)", "LARGEST = ": "KEPT = []\nLARGEST = "})
+
+
+def _unscaled() -> str:
+    return changed({"self.host_out[:rows].copy()": "2 * self.host_out[:rows]"})
+
+
+def test_the_exercises_and_the_builds_of_lab_03(recorded: Any) -> None:
+    record = recorded("--sections", "exercises", "lab03")
+    rows = {row["code"]: row for row in record["rows"]}
+    assert set(rows) == {*RAW, "lab03: recipe.toml", "lab03: timing_cache.py"}
+    assert {code for code, row in rows.items() if row["right"]} == set(rows) - {"exercise 2.3"}
+    assert rows["exercise 2.3"]["error"].startswith("AttributeError") and rows["exercise 2.3"]["missing"]
+    assert {code for code, row in rows.items() if row.get("missing")} == {"exercise 2.1", "exercise 2.3"}
+    assert rows["lab03: recipe.toml"]["optimization_level"] == 2 and rows["lab03: recipe.toml"]["workspace_mib"] == 1
+    assert rows["lab03: timing_cache.py"]["runs"] == 45
+    assert "lab03: choice.py" in record["no_tensorrt_calls"] and not RAW & set(record["no_tensorrt_calls"])
+
+
+def test_the_network_of_lab_06(recorded: Any) -> None:
+    record = recorded("--sections", "lab06")
+    (row,) = record["rows"]
+    assert row["right"] and row["relative_error"] == 0 and row["kernels"]["Int8"] > 0
+    assert "lab06: qat.py" in record["no_tensorrt_calls"]
+
+
+def test_every_answer_that_calls_tensorrt_is_run_and_every_call_is_in_the_table() -> None:
+    found = {name: material.calls(text)["calls"] for name, text in material.answers().items()}
+    assert {name for name, calls in found.items() if calls} == RAW
+    found |= {text: material.calls(text)["calls"] for text in (SERVING_LOOP, THREE_STREAMS)}
+    solutions = [
+        material.ROOT / "solutions" / name for name in ("lecture02.py", "lecture08.py", "lecture10.py", "lab09_runtime")
+    ]
+    table = {row.name for row in conformance.check(solutions)[0]}
+    assert table >= {name for calls in found.values() for name in calls}
+    cells = material.cells_before_task_1(material.ROOT / "labs" / "lab09_runtime" / "lab09_runtime.ipynb")
+    assert table >= set(material.calls(cells)["calls"]) and "Logger.WARNING" in material.calls(cells)["calls"]
+
+
+def test_a_section_whose_process_dies_has_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "dies.py").write_text("import os, sys\nprint('last words', file=sys.stderr, flush=True)\nos._exit(3)")
+    monkeypatch.setenv("COURSE_ENVIRONMENTS", f"dies={sys.executable} {tmp_path / 'dies.py'}")
+    (row,) = raw_calls.run(tmp_path, "lab09", "tensorrt@dies", float("inf"))
+    assert not row["ran"] and row["failed"] == "the process ended with 3: last words"
+
+
+def test_the_plan_of_lab_09_computes_in_fp32_and_lets_contexts_share_a_profile() -> None:
+    """TensorRT 8.6 gives profile 0 to the first context alone, unless the builder had this preview feature."""
+    trt, asked = tensorrt_module.make("10.16"), list[Any]()
+    trt.NetworkDefinitionCreationFlag = SimpleNamespace(__members__={"EXPLICIT_BATCH": 0})  # 8.6 has no strong typing
+    trt.IBuilderConfig.set_preview_feature = lambda _, feature, enable: asked.append((feature.name, enable))
+    trt.IBuilderConfig.clear_flag = lambda _, flag: asked.append(flag.name)
+    assert network.serialized_engine(trt)
+    assert asked == ["TF32", ("PROFILE_SHARING_0806", True)]
+
+
+def test_the_page_has_a_line_for_each_piece_of_code() -> None:
+    scene = {"largest_error": 2e-6, "bytes_left_by_a_call": 0.0}
+    overlap = {"rows": 64, "us": 50.0, "us_waiting": 75.0, "speedup": {"median": 1.5, "low": 1.4, "high": 1.6}}
+    compiler = {"cold_s": 2.3, "warm_s": 0.4, "without_s": 2.2}
+    rows: list[dict[str, Any]] = [
+        {"code": "lab09: serving_loop.py", "ran": True, "right": True, "calls": ["Runtime"], "missing": [], "overlap": overlap}
+        | dict.fromkeys((PLAIN, MIXED, BROKEN), scene),
+        {
+            "code": "exercise 2.3",
+            "ran": False,
+            "right": False,
+            "error": "AttributeError: no",
+            "calls": ["A", "B"],
+            "missing": ["B"],
+        },
+        {"code": "lab03: recipe.toml", "ran": True, "right": True, "compiler": compiler}
+        | {"same_tactics_with_cache": True, "same_tactics_without": False},
+        {"code": "lab06: model.onnx", "ran": True, "right": False, "same_classes": 0.5},
+    ]
+    known = {
+        "device": "NVIDIA H200",
+        "driver": "1",
+        "date": "2026-11-25",
+        "versions": {"tensorrt": "8.6.0", "pycuda": "2022.2"},
+    }
+    page = raw_calls_tables.raw_calls({**known, "no_tensorrt_calls": ["a"], "rows": rows})
+    assert "| lab09: serving_loop.py | 1 | | right |" in page
+    assert "| exercise 2.3 | 2 | `B` | AttributeError: no |" in page and "| **wrong** |" in page
+    said = " ".join(page.split())
+    assert "takes 75 us: 1.50x [1.40-1.60]" in said and "(the same tactics), and 2.2 s without a cache (other tactics)" in said
