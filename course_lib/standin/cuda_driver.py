@@ -43,7 +43,7 @@ def init(flags: int = 0) -> None:
 
 
 class Device:
-    def __init__(self, ordinal: int) -> None:
+    def __init__(self, ordinal: int, /) -> None:
         if ordinal != 0:
             raise LogicError("cuDeviceGet failed: invalid device ordinal")
 
@@ -66,11 +66,11 @@ class Context:
     _depths: ClassVar[dict[int, int]] = {}  # by thread; as in pycuda they outlive what Python keeps for a thread
 
     def push(self) -> None:
-        Context._depths[threading.get_ident()] = Context.depth() + 1
+        Context._depths[threading.get_ident()] = Context._depth() + 1
 
     @staticmethod
     def pop() -> None:
-        if Context.depth() == 0:
+        if Context._depth() == 0:
             raise LogicError("context::pop failed: invalid device context - cannot pop non-current context")
         Context._depths[threading.get_ident()] -= 1
 
@@ -81,13 +81,13 @@ class Context:
         device.note("sync_device")
 
     @staticmethod
-    def depth() -> int:
+    def _depth() -> int:
         return Context._depths.get(threading.get_ident(), 0)
 
 
 def _device(call: str) -> gpu.Gpu:
     """The device, if a context is current in this thread."""
-    if Context.depth() == 0:
+    if Context._depth() == 0:
         raise LogicError(f"{call} failed: invalid device context")
     return gpu.current()
 
@@ -120,7 +120,7 @@ class DeviceAllocation:
             self.free()
 
 
-def mem_alloc(bytes: int) -> DeviceAllocation:
+def mem_alloc(bytes: int, /) -> DeviceAllocation:
     return DeviceAllocation(bytes)
 
 
@@ -248,13 +248,13 @@ class Stream:
         device.synchronize(self.handle, "cuStreamSynchronize")
         device.note("sync_stream", self.handle)
 
-    def wait_for_event(self, event: Event) -> None:
+    def wait_for_event(self, event: Event, /) -> None:
         device = _device("cuStreamWaitEvent")
         if device.is_capturing(self.handle):
             device.break_capture(self.handle)
             raise LogicError("cuStreamWaitEvent failed: dependency created on uncaptured work in another stream")
-        device.enqueue(self.handle, event.last_mark.wait, "cuStreamWaitEvent")
-        device.note("wait", self.handle, event.handle)
+        device.enqueue(self.handle, event._mark.wait, "cuStreamWaitEvent")
+        device.note("wait", self.handle, event._handle)
 
 
 class Mark:
@@ -278,32 +278,32 @@ class Mark:
 class Event:
     def __init__(self, flags: int = 0) -> None:
         device = _device("cuEventCreate")
-        self.handle, self.last_mark = device.new_handle(), Mark()
-        device.note("event", self.handle)
-        gpu.when_gone(self, device.note, "event_gone", self.handle)
+        self._handle, self._mark = device.new_handle(), Mark()
+        device.note("event", self._handle)
+        gpu.when_gone(self, device.note, "event_gone", self._handle)
 
     def record(self, stream: Stream | None = None) -> Event:
         device, mark = _device("cuEventRecord"), Mark(_handle(stream))
         work = (lambda: None) if device.is_capturing(_handle(stream)) else mark.happen
         device.enqueue(_handle(stream), work, "cuEventRecord")
-        self.last_mark = mark
-        device.note("record", _handle(stream), self.handle)
+        self._mark = mark
+        device.note("record", _handle(stream), self._handle)
         return self
 
     def synchronize(self) -> Event:
-        self.last_mark.wait()
-        gpu.current().note("sync_event", self.handle)
+        self._mark.wait()
+        gpu.current().note("sync_event", self._handle)
         return self
 
     def query(self) -> bool:
-        return self.last_mark.reached()
+        return self._mark.reached()
 
-    def time_till(self, event: Event) -> float:
+    def time_till(self, event: Event, /) -> float:
         """Milliseconds between the moments when the two came up in their streams."""
-        begin, end = self.last_mark.seconds, event.last_mark.seconds
+        begin, end = self._mark.seconds, event._mark.seconds
         if begin is None or end is None:
             raise LogicError("cuEventElapsedTime failed: device not ready")
         return (end - begin) * 1000
 
-    def time_since(self, event: Event) -> float:
+    def time_since(self, event: Event, /) -> float:
         return event.time_till(self)

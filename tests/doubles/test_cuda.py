@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import inspect
 import threading
 from typing import Any
 
@@ -15,6 +16,60 @@ from tests.doubles import rig
 from tests.doubles.rig import install
 
 ONES = np.ones(4, np.float32)
+
+# What pycuda's `wrap_cudadrv.cpp` and `driver.py` define, with the names of parameters that may be given by name (2026.1).
+NAMES = {
+    "Context": "attach detach push pop get_device synchronize get_current set_limit get_limit get_api_version",
+    "Device": "count name pci_bus_id compute_capability total_memory get_attribute make_context can_access_peer retain_primary_context",
+    "DeviceAllocation": "as_buffer free",
+    "Event": "record synchronize query time_since time_till ipc_handle from_ipc_handle",
+    "Stream": "synchronize is_done wait_for_event handle",
+}
+BY_NAME = {
+    "Device.__init__": "",
+    "Event.__init__": "flags",
+    "Event.record": "stream",
+    "Event.time_since": "",
+    "Event.time_till": "",
+    "Stream.__init__": "flags",
+    "Stream.wait_for_event": "",
+    "init": "flags",
+    "mem_alloc": "",
+    "mem_get_info": "",
+    "memcpy_dtod_async": "dest src size stream",
+    "memcpy_dtoh": "dest src",
+    "memcpy_dtoh_async": "dest src stream",
+    "memcpy_htod": "dest src",
+    "memcpy_htod_async": "dest src stream",
+    "pagelocked_empty": "shape dtype order mem_flags",
+    "pagelocked_zeros": "shape dtype order mem_flags",
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_object_has_no_public_name_that_pycudas_lacks(name: str) -> None:
+    made = {"Device": lambda: cuda.Device(0), "DeviceAllocation": lambda: cuda.mem_alloc(1)}
+    found = {key for key in dir(made.get(name, getattr(cuda, name))()) if not key.startswith("_")}
+    assert found and found <= set(NAMES[name].split())
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+def test_a_call_takes_pycudas_parameters(name: str) -> None:
+    owner, _, last = name.rpartition(".")
+    function = getattr(getattr(cuda, owner) if owner else cuda, last)
+    parameters = inspect.signature(function).parameters.values()
+    named = [one.name for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD and one.name != "self"]
+    assert named == BY_NAME[name].split()
+
+
+def test_every_call_of_the_module_is_compared() -> None:
+    functions = {name for name in cuda.__all__ if inspect.isfunction(getattr(cuda, name))}
+    errors = {
+        name for name in cuda.__all__ if isinstance(getattr(cuda, name), type) and issubclass(getattr(cuda, name), Exception)
+    }
+    assert functions <= set(BY_NAME) and set(cuda.__all__) == functions | errors | set(NAMES)
+    assert errors == {"Error", "LogicError", "MemoryError"}
+
 
 # ---- memory
 

@@ -78,12 +78,12 @@ def test_the_block_leaves_everything_as_it_was(clean):
 
 
 def test_autoinit_makes_a_context_active_each_time_it_is_new(clean):
-    depth = cuda_driver.Context.depth()
+    depth = cuda_driver.Context._depth()
     for turn in (1, 2):
         with standin.installed():
             import pycuda.autoinit  # noqa: F401
 
-            assert cuda_driver.Context.depth() == depth + turn
+            assert cuda_driver.Context._depth() == depth + turn
         assert "pycuda.autoinit" not in sys.modules
     cuda_driver.Context.pop()
     cuda_driver.Context.pop()
