@@ -12,7 +12,7 @@ def raw_calls(data: Data) -> str:
     ]
     about = f"""Learners' code as it is written for the stand-in, run unchanged with {tensorrt(data)} and pycuda
         {data["versions"]["pycuda"]} on one {device(data)}, {source("raw_calls_h200", data)}). The second column counts names as the
-        conformance table lists them. {len(data["no_tensorrt_calls"])} other files and answers make no TensorRT call."""
+        conformance table lists them. {len(data["no_tensorrt_calls"])} files and answers make no TensorRT call."""
     return page(about, table(("code", "TensorRT names", "TensorRT 8.6 lacks", "result"), lines), _measured(data["rows"]))
 
 
