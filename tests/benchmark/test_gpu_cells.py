@@ -1,0 +1,75 @@
+"""The script that runs the lectures' cells on a GPU: what it records of a notebook, and which cells it is about."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from benchmarks import gpu_cells
+from course_lib.models import classifier, export, export_onnx
+
+
+@pytest.fixture
+def lecture(tmp_path: Path) -> Path:
+    def cell(identifier: str, source: str, *tags: str) -> dict[str, Any]:
+        return {"cell_type": "code", "id": identifier, "metadata": {"tags": list(tags)}, "source": [source]}
+
+    cells = [
+        cell("set", "import os\nnumber = 6"),
+        cell("native", "_ = os.write(1, b'from native code')", "gpu"),
+        cell("fails", "1 / 0"),
+        cell("later", "print(7 * number)", "gpu"),
+        cell("no-syntax", "print(", "gpu"),
+    ]
+    path = tmp_path / "99_a_lecture.ipynb"
+    path.write_text(json.dumps({"cells": cells}))
+    return path
+
+
+def test_a_lecture_runs_to_its_end_and_its_tagged_cells_and_failures_are_rows(lecture: Path) -> None:
+    rows = {row.pop("cell"): row for row in gpu_cells._in_own_process(lecture)}
+    assert list(rows) == ["native", "fails", "later", "no-syntax"]
+    assert rows["later"]["printed"] == "42\n" and "failed" not in rows["later"]
+    assert rows["fails"]["failed"].startswith("ZeroDivisionError") and not rows["fails"]["gpu"]
+    assert rows["no-syntax"]["failed"].startswith("SyntaxError") and rows["no-syntax"]["gpu"]
+
+
+def test_a_lecture_that_ends_its_process_is_a_row(lecture: Path) -> None:
+    lecture.write_text(lecture.read_text().replace("1 / 0", "os._exit(3)"))
+    (row,) = gpu_cells._in_own_process(lecture)
+    assert row["failed"].startswith("the process ended with status 3")
+
+
+def test_a_lecture_that_never_ends_is_a_row(lecture: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_cells, "LONGEST_S", 0.1)
+    (row,) = gpu_cells._in_own_process(lecture)
+    assert row["failed"] == "the lecture did not end within 0.1 s"
+
+
+def test_an_old_torch_exports_for_tensorrt_8(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch 2.2 knows neither ``dynamo`` nor ``dynamic_shapes``; TensorRT 8.6 reads opset 17."""
+    newer = torch.onnx.export
+
+    def old(
+        model, args, f, *, opset_version=None, input_names=None, output_names=None, dynamic_axes=None, do_constant_folding=True
+    ):  # type: ignore[no-untyped-def]
+        known = {"opset_version": opset_version, "input_names": input_names, "output_names": output_names}
+        return newer(model, args, f, dynamo=False, dynamic_axes=dynamic_axes, do_constant_folding=do_constant_folding, **known)
+
+    monkeypatch.setattr(torch.onnx, "export", old)
+    monkeypatch.setattr(export, "_with_dynamo", export._with_dynamo)  # the script replaces it
+    gpu_cells._export_with_an_old_torch()
+    assert export_onnx(classifier("small")).opset_import[0].version == 17
+
+
+def test_every_cell_that_says_what_it_would_do_on_a_gpu_has_the_tag() -> None:
+    for path in (gpu_cells.ROOT / "lectures").glob("*.ipynb"):
+        for cell in gpu_cells._cells(path):
+            if re.search(r"no (GPU|TensorRT)[^\n]{0,30} here", "".join(cell["source"])):
+                assert gpu_cells._for_gpu(cell), f"{path.name}: cell {cell['id']} has no tag {gpu_cells.TAG!r}"
+    assert list(gpu_cells.lectures()) == ["02", "03", "04", "05", "08", "09", "10", "11", "12", "13"]
