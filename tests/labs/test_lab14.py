@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from functools import cache
 from importlib.util import module_from_spec, spec_from_file_location
@@ -18,7 +19,7 @@ from course_lib.engines.layers import Layer, LayerTensor
 from course_lib.errors import BuildError, CourseError, EngineError, ExaminerFault, ReferenceAbsent
 from course_lib.grading.judge.judging import judge
 from course_lib.labs import Examiner, Outcome
-from course_lib.labs.framework import isolation, withheld
+from course_lib.labs.framework import isolation, learner_answers, withheld
 from course_lib.labs.framework.task import NO_REFERENCE
 from course_lib.labs.lab14_four_bits import figures, graph_file, network, plans
 from course_lib.labs.lab14_four_bits.judge import functions, packing, quality, searching
@@ -110,6 +111,33 @@ def test_what_is_packed_is_what_onnx_reads():
         tensor = TensorProto(dims=question.codes.shape, data_type=TensorProto.INT4, raw_data=question.packed.tobytes())
         assert (numpy_helper.to_array(tensor).astype(np.int8) == question.codes).all()
         assert (unpack(question.packed, question.codes.shape) == question.codes).all()
+
+
+@pytest.mark.parametrize("name", made.BETWEEN_FUNCTIONS)
+def test_cheat_a_function_that_answers_from_the_other_ones_questions(name, tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    source, points = made.BETWEEN_FUNCTIONS[name]
+    (tmp_path / "packing.py").write_text(source)
+    outcome = examined(tmp_path, "packing")
+    assert outcome.points == points and "unpack: 0 of 5 arrays are right" in outcome.message, outcome.message
+
+
+def test_no_process_gets_the_answer_of_another_function(tmp_path, monkeypatch):
+    asked, answered = [], []
+
+    def recorded(command, question, **_):
+        asked.append(json.loads(question)["questions"])
+        answered.append(call_functions.answers(json.loads(question)))
+        return json.dumps(answered[-1]).encode()
+
+    monkeypatch.setattr(learner_answers, "run_isolated", recorded)
+    LAB.write_reference(tmp_path)
+    assert examined(tmp_path, "packing").points == 2
+    assert [list(questions) for questions in asked] == [["pack"], ["unpack"]]
+    texts = json.dumps(asked)
+    for answer in answered:
+        for several in answer.values():
+            assert not any(one["data"] in texts for one in several if len(one["data"]) > 4)
 
 
 # Mistakes in scales.py

@@ -42,7 +42,8 @@ def ask(
 
     Args:
         program: a lab's module whose ``main`` calls `learner_code.run`. Its process does not see the course's files.
-        questions: by function, as plain values and numpy's arrays.
+        questions: by function, as plain values and numpy's arrays. The learner's code can read all of them before it answers the
+            first one. So none may contain what another one asks for: ask such questions in separate processes.
         read: see `parsed`; it gets the answer and the number of questions to each function.
         max_bytes: of the file; `advice` says what to do about a longer one.
         max_answer: bytes of the answer.

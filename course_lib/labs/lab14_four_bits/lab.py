@@ -76,16 +76,20 @@ class FourBits(Lab):
             return self.outcome(task, "none", EngineError(f"{source.name}: {error}"), _FAILED_HINT)
 
     def _packing(self, source: Path, examiner: Examiner) -> Outcome:
-        asked = packing.questions(examiner.rng())
+        rng = examiner.rng()
+        to_pack, to_unpack = packing.questions(rng), packing.questions(rng)
         calls: functions.Calls = {
-            "pack": [(one.codes,) for one in asked],
-            "unpack": [(one.packed, one.codes.shape) for one in asked],
+            "pack": [(one.codes,) for one in to_pack],
+            "unpack": [(one.packed, one.codes.shape) for one in to_unpack],
         }
         found = self._asked("packing", source, calls, examiner)
         if isinstance(found, Outcome):
             return found
         parts: dict[str, Packing] = {}
-        for function, judge in (("pack", packing.judged_pack), ("unpack", packing.judged_unpack)):
+        for function, asked, judge in (
+            ("pack", to_pack, packing.judged_pack),
+            ("unpack", to_unpack, packing.judged_unpack),
+        ):
             if function in found:
                 parts[function] = judge(asked, found[function])
             else:

@@ -46,6 +46,98 @@ def packing(changes: Mapping[str, str]) -> str:
     return text
 
 
+# Cheats: one function takes its answers from the questions of the other one
+
+_FROM_THE_REQUEST = """
+import base64
+import sys
+
+import numpy as np
+
+calls = {"pack": -1, "unpack": -1}
+
+def answer(function, other):
+    calls[function] += 1
+    frame = sys._getframe()
+    while frame:
+        request = frame.f_locals.get("request")
+        if isinstance(request, dict) and "questions" in request:
+            array = request["questions"][other][calls[function]][0]
+            return np.frombuffer(base64.b64decode(array["data"]), array["dtype"]).reshape(array["shape"]).copy()
+        frame = frame.f_back
+
+def pack(codes):
+    return answer("pack", "unpack")
+
+def unpack(packed, shape):
+    return answer("unpack", "pack")
+"""
+_REMEMBERS = """
+import numpy as np
+
+seen = []
+right = pack
+
+def pack(codes):
+    seen.append(codes.copy())
+    return right(codes)
+
+def unpack(packed, shape):
+    return next(codes for codes in seen if codes.shape == tuple(shape) and bytes(right(codes)) == packed.tobytes())
+"""
+# Notes are kept in a file, for a process that runs later.
+_KEEPS_NOTES = """
+import os
+import pickle
+import tempfile
+
+import numpy as np
+
+notes = os.path.join(tempfile.gettempdir(), "lab14_notes")
+right = pack
+
+def pack(codes):
+    with open(notes, "ab") as file:
+        pickle.dump((right(codes), codes), file)
+    return right(codes)
+
+def unpack(packed, shape):
+    with open(notes, "rb") as file:
+        while True:
+            known, codes = pickle.load(file)
+            if known == packed.tobytes() and codes.shape == tuple(shape) and codes.size > 1:
+                return codes
+"""
+# Looks for an array that is in memory already, in whatever object, and for its base64.
+_SEARCHES_MEMORY = """
+import base64
+import gc
+import json
+
+import numpy as np
+
+right = pack
+
+def unpack(packed, shape):
+    for one in gc.get_objects():
+        for value in one.values() if isinstance(one, dict) else ():
+            if isinstance(value, str) and len(value) < 1000:
+                try:
+                    codes = np.frombuffer(base64.b64decode(value, validate=True), np.int8)
+                except ValueError:
+                    continue
+                if codes.size == np.prod(shape) and codes.size > 1 and right(codes) == packed.tobytes():
+                    return codes.reshape(shape)
+"""
+# The source of packing.py, and the points that its right functions earn.
+BETWEEN_FUNCTIONS: Mapping[str, tuple[str, float]] = {
+    "from_the_request": (_FROM_THE_REQUEST, 0),
+    "remembers": (PACKING + _REMEMBERS, 1),
+    "keeps_notes": (PACKING + _KEEPS_NOTES, 1),
+    "searches_memory": (PACKING + _SEARCHES_MEMORY, 1),
+}
+
+
 # ---- scales.py
 
 SCALES = """
