@@ -37,6 +37,7 @@ from course_lib.models import classifier, digits, export_onnx, fresh_digits
 from tests.bare import bare_python
 from tests.labs.quick import tiers
 from tests.labs.submissions import hostile
+from tests.labs.submissions import lab02 as made
 from tests.labs.untouched import leave_untouched
 
 LAB = labs.find("lab02")
@@ -510,8 +511,8 @@ def test_far_fewer_kernels_than_the_reference_are_for_an_instructor():
         ({"layout": None}, "partial", "Missing, although they cost kernels: 1"),
         (
             {"casts": ["/standardize/Cast"], "reshape": ["/pool/Reshape"]},
-            "partial",
-            "Named, although they do not cost kernels: 2",
+            "none",
+            "Named, although they do not cost kernels: 2. Half of the points allow 1 of them",
         ),
         ({"head": ["/head/Gemm"]}, "partial", "'/head/Gemm' is not a node of the given network"),
         ({"concat": ["/block3/conv1/left/Conv", "/block1/conv1/Conv"]}, "partial", "belongs to another part"),
@@ -542,6 +543,19 @@ def test_naming_everybody_is_no_answer(name_causes, examiner):
     assert all(everything.values())
     assert tiers(name_causes(**everything)) == {"causes": "none"}
     assert tiers(name_causes("{}")) == {"causes": "none"}
+
+
+@pytest.mark.parametrize("without", made.BLANKETS)
+def test_cheat_naming_all_suspects_but_few(name_causes, without):
+    examined = name_causes(json.dumps(made.blanket(without)))
+    assert tiers(examined) == {"causes": "none"}, message(examined, "causes")
+
+
+@pytest.mark.parametrize("innocent", ["casts", "primitives", "reshape"])
+def test_one_innocent_suspect_may_be_named_for_half_of_the_points(name_causes, innocent):
+    nodes = [made.NODES[innocent]]
+    assert tiers(name_causes(**{innocent: nodes})) == {"causes": "partial"}
+    assert tiers(name_causes(**{innocent: nodes, "head": None})) == {"causes": "partial"}
 
 
 def table(*kernels: tuple[str, ...], nodes: tuple[str, ...] = ()) -> LayerTable:
