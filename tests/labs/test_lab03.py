@@ -242,9 +242,19 @@ MISTAKES = {
             1.5,
         ),
         "a_list": (
-            {"{name: (tactic, ms) for name, (tactic, ms) in entries.items()}": "entries"},
-            "did not return an empty cache",
+            {
+                "{name: (tactic, ms) for name, (tactic, ms) in entries.items()}": "entries",
+                "cache if kinds <= {(str, int), (str, float)} else {}": "cache",
+                "kinds =": "# ",
+            },
+            "load of a damaged file (no dictionary) did not return an empty cache",
             "still not be a cache",
+            1.5,
+        ),
+        "any_pairs": (
+            {"cache if kinds <= {(str, int), (str, float)} else {}": "cache"},
+            "load of a damaged file (numbers as tactics) did not return an empty cache",
+            "a pair of a text and a number",
             1.5,
         ),
         "no_file_yet": ({"(OSError, ValueError": "(ValueError"}, "load failed", "the same error", 1.5),
@@ -320,6 +330,33 @@ def test_save_must_read_what_another_build_wrote(name, tmp_path):
     (tmp_path / "timing_cache.py").write_text(reference.CACHE + getattr(made, name))
     outcome = examined(tmp_path, "cache")
     assert outcome.points == 1.5 and "entries of one of them are lost" in outcome.message, outcome.message
+
+
+@pytest.mark.parametrize("name", ["ALONE_IS_MEASURED", "ALONE_IS_COMPARED", "RIGHT_WHEN_ALONE"])
+def test_a_key_of_one_field_is_not_enough(name, tmp_path):
+    (tmp_path / "timing_cache.py").write_text(reference.CACHE + getattr(made, name))
+    outcome = examined(tmp_path, "cache")
+    assert outcome.points == 0 and "An entry was used although" in outcome.message, outcome.message
+
+
+def test_a_build_that_always_measures_is_no_sign_of_a_right_key(tmp_path):
+    (tmp_path / "timing_cache.py").write_text(reference.CACHE + made.ALWAYS_NEW)
+    outcome = examined(tmp_path, "cache")
+    assert outcome.points == 0 and "A layer that had not changed was measured again" in outcome.message, outcome.message
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("KNOWS_THE_ENTRIES", "39 of 39 entries of the file are lost"),
+        ("PACKS_TIGHTLY", "39 of 39 entries of the file are lost"),
+        ("SHORT_IS_DAMAGED", "did not return an empty cache"),
+    ],
+)
+def test_load_cannot_know_what_a_file_holds(name, words, tmp_path):
+    (tmp_path / "timing_cache.py").write_text(reference.CACHE + getattr(made, name))
+    outcome = examined(tmp_path, "cache")
+    assert outcome.points == 1.5 and words in outcome.message, outcome.message
 
 
 @contextmanager

@@ -89,7 +89,9 @@ def merge(one, two):
 def load(path):
     try:
         entries = json.loads(Path(path).read_text())
-        return {name: (tactic, ms) for name, (tactic, ms) in entries.items()}
+        cache = {name: (tactic, ms) for name, (tactic, ms) in entries.items()}
+        kinds = {(type(tactic), type(ms)) for tactic, ms in cache.values()}
+        return cache if kinds <= {(str, int), (str, float)} else {}
     except (OSError, ValueError, AttributeError, TypeError):
         return {}
 

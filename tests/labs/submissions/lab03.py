@@ -255,6 +255,113 @@ def save(cache, path):
     KNOWN.update(cache)
 """
 
+# The key says too little. Each is added to the reference.
+_ONE_FIELD = """
+
+def key(layer, machine):
+    return str(layer["shapes"][0][1])
+"""
+# A build of one layer, in which a key was judged, is measured whatever the cache holds.
+ALONE_IS_MEASURED = f"""{_ONE_FIELD}
+look_up = tuned
+
+def tuned(layers, machine, cache, measure):
+    found, cache = look_up(layers, machine, cache, measure)
+    if len(layers) == 1 and len(layers[0]["tactics"]) == 4:
+        cache[key(layers[0], machine)] = measure(layers[0])
+    return found, cache
+"""
+# In a build of one layer, an entry is used only if this process has seen the very same layer and machine.
+ALONE_IS_COMPARED = f"""{_ONE_FIELD}
+seen = []
+look_up = tuned
+
+def tuned(layers, machine, cache, measure):
+    if len(layers) == 1 and (layers, machine) not in seen:
+        cache = {{}}
+    seen.append((layers, machine))
+    return look_up(layers, machine, cache, measure)
+"""
+# The key is right for a build of one layer, and says too little for others.
+RIGHT_WHEN_ALONE = f"""
+
+right = key
+{_ONE_FIELD}
+short = key
+look_up = tuned
+
+def tuned(layers, machine, cache, measure):
+    global key
+    key = right if len(layers) == 1 else short
+    return look_up(layers, machine, cache, measure)
+"""
+# The key is right, except in a process that has seen more than ten builds: there, every layer is measured.
+ALWAYS_NEW = """
+
+builds = []
+look_up = tuned
+
+def tuned(layers, machine, cache, measure):
+    builds.append(machine)
+    return look_up(layers, machine, cache if len(builds) < 10 else {}, measure)
+"""
+
+# `save` writes in place, and `load` knows what the grader's files hold. Each is added to the reference.
+_IN_PLACE = """
+
+def save(cache, path):
+    text = json.dumps(merge(load(path), cache))
+    with open(path, "w") as file:
+        file.write(text)
+"""
+KNOWS_THE_ENTRIES = f"""{_IN_PLACE}
+def load(path):
+    try:
+        text = Path(path).read_bytes()
+    except OSError:
+        return {{}}
+    if text in (b"null", b"[1, 2]", b'{{"key": 3}}'):
+        return {{}}
+    try:
+        return json.loads(text)
+    except ValueError:
+        if b'"key 001"' in text[:40]:
+            return {{f"key {{n:03}}": [f"tactic_{{n}}", n / 1000] for n in range(1, 40)}}
+        return {{}}
+"""
+# What the file held is written again first, compressed: entries that resemble each other fit into what a full disk has left.
+PACKS_TIGHTLY = """
+
+import zlib
+
+def save(cache, path):
+    old = load(path)
+    parts = [zlib.compress(json.dumps(one).encode(), 9) for one in (old, cache)]
+    with open(path, "wb") as file:
+        file.write(b"".join(len(part).to_bytes(4, "little") + part for part in parts))
+
+def load(path):
+    found = {}
+    try:
+        data = Path(path).read_bytes()
+        while data:
+            size = int.from_bytes(data[:4], "little")
+            found = merge(found, json.loads(zlib.decompress(data[4 : 4 + size])))
+            data = data[4 + size :]
+    except (OSError, zlib.error, ValueError):
+        pass
+    return found
+"""
+SHORT_IS_DAMAGED = """
+
+def load(path):
+    try:
+        text = Path(path).read_text()
+        return json.loads(text) if len(text) > 20 else {}
+    except (OSError, ValueError):
+        return {}
+"""
+
 TAKES_THE_REFERENCE = """
 from course_lib.labs.lab03_tuning import reference
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,6 +17,8 @@ from course_lib.labs.framework.guest import Denied, Failed, Guest, PathIn
 Layer = dict[str, Any]
 Machine = dict[str, str]
 FILE = PathIn("timing.cache")
+# The fields of a layer that its times depend on.
+_TIMED = ("operator", "shapes", "types", "attributes")
 _OPERATORS = ("Conv", "ConvTranspose", "MatMul", "MaxPool")
 _TYPES = ("FP16", "BF16", "FP32", "INT8")
 
@@ -34,8 +37,8 @@ class Builder:
 
     layers: Sequence[Layer]
     machine: Machine
-    ms: Mapping[str, float]  # by tactic
-    measured: list[str] = field(default_factory=list)
+    ms: Callable[[Layer, str], float]  # of a layer's tactic
+    measured: list[Layer] = field(default_factory=list)
 
     def measure(self, layer: Any) -> list[Any]:
         """The fastest tactic of a layer and its milliseconds.
@@ -46,13 +49,13 @@ class Builder:
         mine = next((one for one in self.layers if one == layer), None)
         if mine is None:
             raise Denied("measure was called with something else than a layer of the build")
-        self.measured.append(mine["name"])
+        self.measured.append(mine)
         return self.answer(mine)
 
     def answer(self, layer: Layer) -> list[Any]:
         """What `measure` returns for a layer."""
-        best = min(layer["tactics"], key=lambda name: self.ms[name])
-        return [best, self.ms[best]]
+        best = min(layer["tactics"], key=lambda name: self.ms(layer, name))
+        return [best, self.ms(layer, best)]
 
     def run(self, stage: Stage, cache: Any) -> tuple[list[str], dict[str, Any]]:
         """The choices of the learner's `tuned`, and its cache.
@@ -106,7 +109,15 @@ class Stage:
 
 
 class Network:
-    """Secret layers, machines and times."""
+    """Secret layers, machines and times.
+
+    Attributes:
+        base: a layer.
+        changed: for each field that a time depends on, a layer that differs from `base` in this field alone. All have the same
+            tactics with other times, so that no field alone says which layer it is.
+        distinct: all of these.
+        layers: these, and copies of some with other names. The first one is `base`.
+    """
 
     def __init__(self, rng: np.random.Generator) -> None:
         self.rng = rng
@@ -116,41 +127,73 @@ class Network:
             "tensorrt": f"10.{rng.integers(0, 16)}.{rng.integers(0, 9)}",
             "host": f"node-{rng.integers(0, 99)}",
         }
-        self.ms: dict[str, float] = {}
-        distinct = [self._layer(index) for index in range(5)]
-        twins = [dict(distinct[index], name=f"layer_{5 + index}") for index in (0, 0, 3)]
-        self.layers = [*distinct, *twins]
-        self.signatures = len(distinct)
+        self.tactics = [f"tactic_{number:08x}" for number in self.rng.integers(0, 1 << 32, 4)]
+        self._times: dict[tuple[str, str], float] = {}
+        self.base = self.drawn_layer()
+        self.changed = {name: self._one_change(self.base, name) for name in _TIMED}
+        self.distinct = [self.base, *self.changed.values()]
+        twins = [self.distinct[place] for place in rng.integers(0, len(self.distinct), 3)]
+        others = [*self.distinct[1:], *twins]
+        ordered = [self.base, *(others[place] for place in rng.permutation(len(others)))]
+        self.layers = [layer | {"name": f"layer_{number}"} for number, layer in enumerate(ordered)]
 
-    def _layer(self, index: int) -> Layer:
-        tactics = [f"tactic_{number:08x}" for number in self.rng.integers(0, 1 << 32, 4)]
-        self.ms |= {name: round(float(self.rng.uniform(0.01, 0.2)), 5) for name in tactics}
-        channels = int(self.rng.integers(1, 16)) * 8 + index  # so that no two layers are alike
-        return {
-            "name": f"layer_{index}",
-            "operator": str(self.rng.choice(_OPERATORS)),
-            "shapes": [[8, channels, 28, 28], [8, 64, 28, 28]],
-            "types": ["FP16", "FP16"],
-            "attributes": {"kernel": [3, 3], "stride": [1, 1]},
-            "tactics": tactics,
-        }
+    def ms(self, layer: Layer, tactic: str) -> float:
+        """The time of a tactic for a layer."""
+        return self._times.setdefault((_signature(layer), tactic), float(self.rng.uniform(0.01, 0.2)))
 
-    def varied_layer(self) -> Layer:
-        """A layer whose numbers are all drawn."""
+    def fastest(self, layer: Layer) -> str:
+        """The tactic of a layer with the least time."""
+        return str(min(layer["tactics"], key=lambda name: self.ms(layer, name)))
+
+    def drawn_layer(self) -> Layer:
+        """A layer whose numbers are all drawn, and differ."""
         numbers = [int(number) for number in self.rng.permutation(np.arange(2, 100))]
-        return self._layer(0) | {
+        return {
+            "name": self._name(),
+            "operator": str(self.rng.choice(_OPERATORS)),
             "shapes": [numbers[:4], numbers[4:8]],
             "types": [str(name) for name in self.rng.permutation(_TYPES)[:2]],
             "attributes": {"kernel": numbers[8:10], "stride": numbers[10:12]},
+            "tactics": self.tactics,
         }
 
-    def changed_layers(self, layer: Layer) -> Iterator[tuple[str, Layer]]:
-        """The same layer with one change that may change its time, for each place of each field, by the name of the field."""
+    def disguised_layer(self, layer: Layer, like: Layer | None = None) -> Layer:
+        """The same layer with another name, other orders, and one tactic less: nothing that its times depend on.
+
+        Args:
+            like: its fastest tactic is kept, too, so that an entry for this layer seems to be usable.
+        """
+        kept = {self.fastest(layer), self.fastest(like or layer)}
+        dropped = self.rng.choice([name for name in layer["tactics"] if name not in kept])
+        return {name: layer[name] for name in reversed(layer)} | {
+            "name": self._name(),
+            "attributes": dict(reversed(layer["attributes"].items())),
+            "tactics": [str(name) for name in self.rng.permutation(layer["tactics"]) if name != dropped],
+        }
+
+    def disguised_machine(self, machine: Machine) -> Machine:
+        """Another host with the same GPU and versions."""
+        return {name: machine[name] for name in reversed(machine)} | {"host": self._name()}
+
+    def _name(self) -> str:
+        return f"node_{self.rng.integers(1 << 30)}"
+
+    def _one_change(self, layer: Layer, field_name: str) -> Layer:
+        """The same layer with another number or name at one place of a field."""
+        changed = [other for name, other in self.changed_layers(layer, forms=False) if name == field_name]
+        return changed[int(self.rng.integers(len(changed)))]
+
+    def changed_layers(self, layer: Layer, *, forms: bool = True) -> Iterator[tuple[str, Layer]]:
+        """The same layer with one change that may change its time, for each place of each field, by the name of the field.
+
+        Args:
+            forms: also with other numbers of inputs, dimensions or attributes, and other orders.
+        """
         for operator in _OPERATORS:
             if operator != layer["operator"]:
                 yield "operator", layer | {"operator": operator}
         for field_name in ("shapes", "types", "attributes"):
-            for value in self._changed(layer[field_name]):
+            for value in self._changed(layer[field_name], forms):
                 yield field_name, layer | {field_name: value}
 
     def changed_machines(self) -> Iterator[tuple[str, Machine]]:
@@ -161,19 +204,22 @@ class Network:
                 other = str(int(parts[place]) + int(self.rng.integers(1, 9)))
                 yield name, self.machine | {name: "".join([*parts[:place], other, *parts[place + 1 :]])}
 
-    def _changed(self, value: Any) -> Iterator[Any]:
-        """Values with one number or name replaced, one list reversed, or one part more or less."""
+    def _changed(self, value: Any, forms: bool) -> Iterator[Any]:
+        """Values with one number or name replaced, and with `forms` also with one list reversed, or one part more or less."""
         if isinstance(value, list):
             for place, part in enumerate(value):
-                for changed in self._changed(part):
+                for changed in self._changed(part, forms):
                     yield [*value[:place], changed, *value[place + 1 :]]
-            yield from (value[::-1], [*value, value[-1]], value[:-1])
+            if forms:
+                yield from (value[::-1], [*value, value[-1]], value[:-1])
         elif isinstance(value, dict):
             for name in value:
-                for changed in self._changed(value[name]):
+                for changed in self._changed(value[name], forms):
                     yield value | {name: changed}
-                yield {other: value[other] for other in value if other != name}
-            yield value | {"dilation": [int(number) for number in self.rng.integers(2, 9, 2)]}
+                if forms:
+                    yield {other: value[other] for other in value if other != name}
+            if forms:
+                yield value | {"dilation": [int(number) for number in self.rng.integers(2, 9, 2)]}
         elif isinstance(value, str):
             yield from (name for name in _TYPES if name != value)
         else:
@@ -182,6 +228,15 @@ class Network:
     def build(self, layers: Sequence[Layer] | None = None, machine: Machine | None = None) -> Builder:
         """A build of these layers, or of others, on this machine or on another one."""
         return Builder(layers or self.layers, machine or self.machine, self.ms)
+
+
+def same_times(one: Layer, two: Layer) -> bool:
+    """Whether the times of two layers are the same on each machine."""
+    return _signature(one) == _signature(two)
+
+
+def _signature(layer: Layer) -> str:
+    return json.dumps([layer[name] for name in _TIMED], sort_keys=True)
 
 
 def is_cache(value: Any) -> bool:

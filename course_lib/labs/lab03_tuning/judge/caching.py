@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -16,7 +16,19 @@ import numpy as np
 from course_lib.engines.worker.parent import Launcher
 from course_lib.labs.framework.criteria import HALF, Criterion
 from course_lib.labs.framework.guest import Failed, started
-from course_lib.labs.lab03_tuning.judge.cache_builds import FILE, Network, Stage, Wrong, called, is_cache
+from course_lib.labs.lab03_tuning.judge.cache_builds import (
+    FILE,
+    Layer,
+    Machine,
+    Network,
+    Stage,
+    Wrong,
+    called,
+    is_cache,
+    same_times,
+)
+
+_UNCHANGED = 16  # builds without a change, among those with one
 
 
 @dataclass(frozen=True)
@@ -34,15 +46,18 @@ def _second_build(stage: Stage, drawn: Network) -> None:
     build = drawn.build()
     names, cache = build.run(stage, {})
     wanted = [build.answer(layer)[0] for layer in build.layers]
-    if names != wanted:
-        raise Wrong("The first build has other tactics than `measure` returned", "Which name belongs to which layer?")
-    if len(build.measured) != drawn.signatures:
+    for field, layer in drawn.changed.items():
+        if build.measured and not any(same_times(layer, one) for one in build.measured):
+            raise _used(field, layer[field], drawn.base[field])
+    if len(build.measured) != len(drawn.distinct):
         raise Wrong(
-            f"The first build measured {len(build.measured)} layers, and {drawn.signatures} of its {len(build.layers)} layers differ",
+            f"The first build measured {len(build.measured)} layers, and {len(drawn.distinct)} of its {len(build.layers)} layers differ",
             "Equal layers share a key. Which fields of a layer have no influence on its time, and when do you add an entry?",
         )
+    if names != wanted:
+        raise Wrong("The first build has other tactics than `measure` returned", "Which name belongs to which layer?")
     build.run(stage, {})
-    if len(build.measured) != drawn.signatures:
+    if len(build.measured) != len(drawn.distinct):
         raise Wrong(
             "A build with an empty cache did not measure again",
             "Keep entries in the cache alone, and not in a global variable.",
@@ -54,16 +69,16 @@ def _second_build(stage: Stage, drawn: Network) -> None:
         raise Wrong("The second build has other tactics than the first", "An entry holds the tactic of its own key.")
 
 
+def _used(field: str, found: Any, kept: Any) -> Wrong:
+    return Wrong(
+        f"An entry was used although {field} differs: {found} instead of {kept}",
+        "Two keys must differ if the times may differ. Which fields are in your key, and which parts of them?",
+    )
+
+
 def _other_names(stage: Stage, drawn: Network) -> None:
     _, cache = drawn.build().run(stage, {})
-    renamed = [
-        {field: layer[field] for field in reversed(layer)}
-        | {"name": f"r_{layer['name']}", "attributes": dict(reversed(layer["attributes"].items()))}
-        | {"tactics": sorted(layer["tactics"], key=drawn.ms.__getitem__)[:-1]}
-        for layer in drawn.layers
-    ]
-    elsewhere = {name: drawn.machine[name] for name in reversed(drawn.machine)} | {"host": "another"}
-    build = drawn.build(renamed, elsewhere)
+    build = drawn.build([drawn.disguised_layer(layer) for layer in drawn.layers], drawn.disguised_machine(drawn.machine))
     build.run(stage, cache)
     if build.measured:
         raise Wrong(
@@ -73,19 +88,37 @@ def _other_names(stage: Stage, drawn: Network) -> None:
 
 
 def _what_a_time_depends_on(stage: Stage, drawn: Network) -> None:
-    layer = drawn.varied_layer()
-    _, cache = drawn.build([layer]).run(stage, {})
-    layers = ((field, other, drawn.machine) for field, other in drawn.changed_layers(layer))
-    machines = ((field, layer, other) for field, other in drawn.changed_machines())
-    for field, other, machine in (*layers, *machines):
-        build = drawn.build([other], machine)
-        build.run(stage, cache)
-        if not build.measured:
-            values = (other[field], layer[field]) if field in layer else (machine[field], drawn.machine[field])
-            raise Wrong(
-                f"An entry was used although {field} differs: {values[0]} instead of {values[1]}",
-                "Two keys must differ if the times may differ. Which fields are in your key, and which parts of them?",
-            )
+    """Builds with one change, and others without a change, in secret order. Only what a time depends on tells them apart."""
+    layer, *others = (drawn.drawn_layer() for _ in range(3))
+    _, cache = drawn.build([layer, *others]).run(stage, {})
+    cases: list[tuple[str, Layer, Machine]] = [(field, other, drawn.machine) for field, other in drawn.changed_layers(layer)]
+    cases += [(field, layer, other) for field, other in drawn.changed_machines()]
+    cases += [("", layer, drawn.machine)] * _UNCHANGED
+    found: dict[int, Wrong] = {}
+    for place in map(int, drawn.rng.permutation(len(cases))):
+        field, other, machine = cases[place]
+        several = [other, *(one for one in others if drawn.rng.random() < 0.5)]
+        in_order = [several[index] for index in drawn.rng.permutation(len(several))]
+        disguised = [drawn.disguised_layer(one, layer if one is other else one) for one in in_order]
+        build = drawn.build(disguised, drawn.disguised_machine(machine))
+        expected = [field in machine or (one is other and field != "") for one in in_order]
+        try:
+            names, _ = build.run(stage, cache)
+            measured = [one in build.measured for one in build.layers]
+            if any(needed and not done for needed, done in zip(expected, measured, strict=True)):
+                values = (machine[field], drawn.machine[field]) if field in machine else (other[field], layer[field])
+                raise _used(field, *values)
+            if len(build.measured) != sum(expected):
+                raise Wrong(
+                    "A layer that had not changed was measured again",
+                    "Does your key depend on something that does not change a time, or is an entry measured that is usable?",
+                )
+            if names != [build.answer(one)[0] for one in build.layers]:
+                raise Wrong("A build has other tactics than `measure` returned", "An entry holds the tactic of its own key.")
+        except Wrong as wrong:
+            found[place] = wrong
+    if found:
+        raise found[min(found)]
 
 
 def _tactic_is_gone(stage: Stage, drawn: Network) -> None:
@@ -110,16 +143,14 @@ def _tactic_is_gone(stage: Stage, drawn: Network) -> None:
 
 def _merge(stage: Stage, drawn: Network) -> None:
     rng = drawn.rng
+    keys, tactics = _texts(rng, 14), sorted(_texts(rng, 3))
     caches = [
-        {
-            f"key {number}": [f"tactic_{rng.integers(0, 3)}", float(rng.integers(1, 4)) / 100]
-            for number in rng.choice(12, 8, False)
-        }
+        {keys[place]: [tactics[rng.integers(3)], float(rng.integers(1, 4)) / 100] for place in rng.choice(12, 8, False)}
         for _ in range(3)
     ]
     one, two, three = caches
-    one |= {"tie 1": ["tactic_0", 0.01], "tie 2": ["tactic_1", 0.01]}  # each cache has the right entry once
-    two |= {"tie 1": ["tactic_1", 0.01], "tie 2": ["tactic_0", 0.01]}
+    for tie, entries in zip(keys[12:], (tactics[:2], tactics[1::-1]), strict=True):  # each cache has the right entry once
+        one[tie], two[tie] = [entries[0], 0.01], [entries[1], 0.01]
 
     def merged(first: Any, second: Any) -> dict[str, Any]:
         found = called(stage, "merge", first, second)
@@ -171,11 +202,11 @@ def _through_a_file(stage: Stage, drawn: Network) -> None:
 
 def _two_builds_save(stage: Stage, drawn: Network) -> None:
     """Two processes load the file, then save in turn: the other one has written since, and neither has seen what it wrote."""
-    called(stage, "save", drawn.build(drawn.layers[:1]).run(stage, {})[1], FILE)
+    called(stage, "save", drawn.build(drawn.distinct[:1]).run(stage, {})[1], FILE)
     stage.restart()
     other = stage.another()
     caches = [
-        drawn.build(drawn.layers[place : place + 1]).run(one, called(one, "load", FILE))[1]
+        drawn.build(drawn.distinct[place : place + 1]).run(one, called(one, "load", FILE))[1]
         for place, one in ((1, stage), (2, other), (3, stage), (4, other))
     ]
     for one, before, cache in zip((stage, other, stage, other), (other, stage, other, stage), caches, strict=True):
@@ -193,13 +224,15 @@ def _two_builds_save(stage: Stage, drawn: Network) -> None:
 
 
 def _disk_is_full(stage: Stage, drawn: Network) -> None:
-    before = {f"key {number:03}": [f"tactic_{number}", number / 1000] for number in range(1, 40)}
+    before, more = (
+        _entries(drawn.rng, 39),
+        _entries(drawn.rng, 400),
+    )  # what is drawn for 39 does not fit into 512 bytes in any form
     called(stage, "save", before, FILE)
-    more = {f"more {number:03}": [f"tactic_{number}", number / 1000] for number in range(1, 400)}
     stage.restart(disk_bytes=512)
     stage.learner.call("save", more, FILE)  # may raise
     stage.restart()
-    if lost := len(before) - len(before.keys() & _loaded(stage).keys()):
+    if lost := _lost(before, _loaded(stage)):
         raise Wrong(
             f"The disk was full while `save` wrote: {lost} of {len(before)} entries of the file are lost",
             "When is the old content gone, if you open the file for writing? Which call replaces a file in one step?",
@@ -207,28 +240,56 @@ def _disk_is_full(stage: Stage, drawn: Network) -> None:
     stage.restart()  # the process that saves has not called `load`
     called(stage, "save", more, FILE)
     stage.restart()
-    if not _loaded(stage).keys() >= more.keys() | before.keys():
+    if _lost(before | more, _loaded(stage)):
         raise Wrong("After a failed `save`, the next one does not work", "What does the failed `save` leave in the folder?")
 
 
-# What the file holds; None: half of what it held.
-_DAMAGED = {
-    "cut off": None,
-    "no text": b"\xff\x00\xfe",
-    "null": b"null",
-    "a list": b"[1, 2]",
-    "entries of one part": b'{"key": 3}',
-}
+def _lost(entries: Mapping[str, Any], found: Mapping[str, Any]) -> int:
+    return sum(found.get(key) != entry for key, entry in entries.items())
+
+
+def _texts(rng: np.random.Generator, count: int) -> list[str]:
+    return [rng.bytes(16).hex() for _ in range(count)]
+
+
+def _entries(rng: np.random.Generator, count: int) -> dict[str, Any]:
+    tactics = (f"tactic_{number:08x}" for number in rng.integers(0, 1 << 32, count))
+    return {key: [tactic, _ms(rng)] for key, tactic in zip(_texts(rng, count), tactics, strict=True)}
+
+
+def _ms(rng: np.random.Generator) -> float:
+    return round(float(rng.uniform(0.01, 1)), 5)
+
+
+def _damaged(rng: np.random.Generator, content: str) -> Iterator[tuple[str, bytes | str]]:
+    """What a damaged file holds, as bytes or in base64, by the kind of damage.
+
+    Args:
+        content: a whole file, in base64.
+    """
+    yield "cut off", content[: 4 * int(rng.integers(1, max(2, len(content) // 5)))]
+    # No text begins like this, nor does anything that pickle reads.
+    yield "no text", bytes([rng.integers(0xF8, 0x100)]) + rng.bytes(int(rng.integers(20, 200)))
+    plain = (None, True, _ms(rng), *_texts(rng, 1))
+    yield "no dictionary", json.dumps(plain[rng.integers(len(plain))]).encode()
+    yield "a list", json.dumps(rng.integers(0, 1 << 20, int(rng.integers(1, 9))).tolist()).encode()
+    changes: dict[str, Callable[[list[Any]], Any]] = {
+        "entries that are numbers": lambda entry: entry[1],
+        "entries of one part": lambda entry: entry[:1],
+        "entries of three parts": lambda entry: [*entry, entry[1]],
+        "numbers as tactics": lambda entry: [int(rng.integers(1 << 20)), entry[1]],
+        "texts as times": lambda entry: [entry[0], str(entry[1])],
+    }
+    for what, change in changes.items():
+        entries = _entries(rng, int(rng.integers(1, 40)))
+        yield what, json.dumps({key: change(entry) for key, entry in entries.items()}).encode()
 
 
 def _file_is_damaged(stage: Stage, drawn: Network) -> None:
     _, cache = drawn.build().run(stage, {})
     called(stage, "save", cache, FILE)
-    for what, content in _DAMAGED.items():
-        if content is None:
-            stage.learner.cut(FILE)
-        else:
-            stage.learner.place(FILE, base64.b64encode(content).decode())
+    for what, content in _damaged(drawn.rng, stage.learner.content(FILE) or ""):
+        stage.learner.place(FILE, content if isinstance(content, str) else base64.b64encode(content).decode())
         stage.restart()
         if isinstance(answer := stage.learner.call("load", FILE), Failed):
             raise Wrong(
@@ -238,7 +299,7 @@ def _file_is_damaged(stage: Stage, drawn: Network) -> None:
         if answer != {}:
             raise Wrong(
                 f"load of a damaged file ({what}) did not return an empty cache",
-                "JSON can be valid and still not be a cache: an entry has two parts.",
+                "JSON can be valid and still not be a cache: an entry is a pair of a text and a number.",
             )
     build = drawn.build()
     names, cache = build.run(stage, _loaded(stage))
@@ -246,7 +307,7 @@ def _file_is_damaged(stage: Stage, drawn: Network) -> None:
         raise Wrong("A build with a damaged file has other tactics", "A damaged file is as good as no file.")
     called(stage, "save", cache, FILE)
     stage.restart()
-    if len(_loaded(stage)) < drawn.signatures:
+    if len(_loaded(stage)) < len(drawn.distinct):
         raise Wrong("save did not replace a damaged file", "`save` reads the file too. What if it cannot?")
 
 
@@ -265,7 +326,7 @@ Scene = Callable[[Stage, Network], None]
 _SCENES: Sequence[tuple[str, Scene, bool]] = (
     ("a second build measures nothing", _second_build, True),
     ("names and hosts do not matter", _other_names, True),
-    ("another machine or layer is measured", _what_a_time_depends_on, True),
+    ("another machine or layer is measured, and no other one", _what_a_time_depends_on, True),
     ("a tactic that is gone is not used", _tactic_is_gone, True),
     ("two caches are merged in any order", _merge, False),
     ("a file keeps the cache", _through_a_file, False),
