@@ -559,6 +559,38 @@ def test_a_module_that_cheats(source, words, tmp_path):
     assert outcome.points == 0 and words in outcome.message
 
 
+@pytest.mark.parametrize("name", made.NARROW)
+def test_a_module_that_is_right_in_fp64_only(name, tmp_path):
+    changes, words = made.NARROW[name]
+    (tmp_path / "model.py").write_text(made.changed("model.py", changes))
+    outcome = examined(tmp_path, "model")
+    assert outcome.points == 0 and words in outcome.message, outcome.message
+
+
+def test_a_cast_that_loses_nothing_keeps_its_points(tmp_path):
+    (tmp_path / "model.py").write_text(
+        made.changed("model.py", {"x.argmax(dim=1).float() / ROWS": "x.argmax(dim=1).half().float() / ROWS"})
+    )
+    assert examined(tmp_path, "model").tier == "full"
+
+
+def test_secret_inputs_do_not_let_rounding_exchange_rows():
+    rng = np.random.default_rng(5)
+    for _ in range(20):
+        weights, inputs, want = run_program._drawn(rng)
+        model = network.Reader()
+        model.load_state_dict(weights)
+        with torch.inference_mode():
+            assert run_program._error(want, model.eval()(inputs)) < run_program.SAME / 10
+
+
+@pytest.mark.parametrize("body", made.WORDS_OF_THE_BUDGET)
+def test_the_words_of_an_error_are_not_read(body, tmp_path):
+    (tmp_path / "search.py").write_text(f"def find_wrong(kinds, error, budget):\n    {body}\n")
+    outcome = examined(tmp_path, "search")
+    assert outcome.points == 0 and "find_wrong failed" in outcome.message and "in the notebook" in outcome.hint, outcome
+
+
 @pytest.mark.parametrize("counts", [(0, 1, 1, 1, 2, 2), (1, 0, 1, 2, 1, 2), (2, 2, 1, 1, 1, 0)])
 def test_the_number_of_a_call_does_not_say_how_many_kinds_are_wrong(counts, tmp_path):
     (tmp_path / "search.py").write_text(made.KNOWS_THE_COUNTS.replace("COUNTS", str(counts)))

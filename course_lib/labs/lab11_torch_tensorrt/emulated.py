@@ -109,15 +109,25 @@ class Compiled:
         nodes = (node for one in self.segments if one.in_tensorrt for node in one.nodes)
         return [attention_form(node) for node in nodes if release.name_of(node) == release.ATTENTION]
 
+    def narrow(self) -> list[tuple[str, str]]:
+        """Operators whose results have fewer digits than float32, each once, with the type."""
+        wide = (torch.float32, torch.float64, torch.complex64, torch.complex128)
+        found: dict[tuple[str, str], None] = {}
+        for node in self.graph.graph.nodes:
+            kind = getattr(node.meta.get("val"), "dtype", torch.float32)
+            if (kind.is_floating_point or kind.is_complex) and kind not in wide:
+                name = release.name_of(node) if node.op == "call_function" else "a constant"
+                found[name, str(kind).removeprefix("torch.")] = None
+        return list(found)
+
     def values(self, inputs: torch.Tensor, *, eager: bool = False) -> dict[str, Any]:
         """The result of each node by name, in the order of the graph; with `eager`, as PyTorch computes it."""
         inside = {node for one in self.segments if one.in_tensorrt for node in one.nodes}
-        exact = any(node.meta["val"].dtype == torch.float64 for node in self.graph.graph.nodes if node.op == "get_attr")
         found: dict[torch.fx.Node, Any] = {}
         with torch.inference_mode():
             for node in self.graph.graph.nodes:
                 if node.op == "placeholder":
-                    found[node] = inputs.double() if exact else inputs
+                    found[node] = inputs
                 elif node.op == "get_attr":
                     found[node] = node.meta["val"]
                 elif node.op == "call_function":
@@ -167,10 +177,9 @@ def from_nodes(
     weights: Mapping[str, torch.Tensor],
     inputs: torch.Tensor,
     *,
-    exact: bool = False,
     min_block_size: int = release.MIN_BLOCK_SIZE,
     torch_executed_ops: Collection[str] = (),
 ) -> Compiled:
     """The same for exported nodes, see `program.built`."""
-    graph = built(nodes, weights, inputs, exact=exact)
+    graph = built(nodes, weights, inputs)
     return Compiled(graph, partition(graph, min_block_size=min_block_size, torch_executed_ops=torch_executed_ops))

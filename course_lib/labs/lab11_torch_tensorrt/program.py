@@ -30,21 +30,18 @@ _WITHOUT_TENSORS = (
 _MOST_DEPTH = 6  # levels of lists in an argument
 
 
-def built(
-    nodes: Sequence[Node], weights: Mapping[str, torch.Tensor], inputs: torch.Tensor, *, exact: bool = False
-) -> torch.fx.GraphModule:
-    """The lowered graph. Each node has its value for `inputs` in ``meta["val"]``.
+def built(nodes: Sequence[Node], weights: Mapping[str, torch.Tensor], inputs: torch.Tensor) -> torch.fx.GraphModule:
+    """The lowered graph. Each node has its value for `inputs` in ``meta["val"]``, in the type that the module names.
 
     Args:
         nodes: what `export_model.described` returns.
         weights: the state_dict.
-        exact: compute in float64.
 
     Raises:
         EngineError: the nodes are not a graph of operators, or cannot be run.
     """
     try:
-        return _Builder(weights, inputs, exact).graph_module(nodes)
+        return _Builder(weights, inputs).graph_module(nodes)
     except EngineError:
         raise
     except Exception as error:  # the shapes and types of a hostile graph fail in more ways than PyTorch has classes for
@@ -52,11 +49,10 @@ def built(
 
 
 class _Builder:
-    def __init__(self, weights: Mapping[str, torch.Tensor], inputs: torch.Tensor, exact: bool) -> None:
+    def __init__(self, weights: Mapping[str, torch.Tensor], inputs: torch.Tensor) -> None:
         import torch
 
-        self.weights, self.exact, self.tensor = weights, exact, torch.Tensor
-        self.inputs = self._value(inputs)
+        self.weights, self.inputs, self.tensor = weights, inputs, torch.Tensor
         self.root, self.graph = torch.nn.Module(), torch.fx.Graph()
         self.made: dict[str, torch.fx.Node] = {}
         self.constant: set[torch.fx.Node] = set()
@@ -118,14 +114,11 @@ class _Builder:
 
     def _attribute(self, value: torch.Tensor) -> torch.fx.Node:
         name = f"constant_{len(self.made)}_{len(self.constant)}"
-        self.root.register_buffer(name, self._value(value))
+        self.root.register_buffer(name, value)
         node = self.graph.get_attr(name)
         node.meta["val"] = self.root.get_buffer(name)
         self.constant.add(node)
         return node
-
-    def _value(self, value: torch.Tensor) -> torch.Tensor:
-        return value.double() if self.exact and value.is_floating_point() else value
 
     def _argument(self, value: Any, depth: int = 0) -> Any:
         import torch
@@ -138,7 +131,7 @@ class _Builder:
             found = getattr(torch, str(value["dtype"]))
             if not isinstance(found, torch.dtype):
                 raise EngineError("an operator has an unknown type")
-            return torch.float64 if self.exact and found.is_floating_point else found
+            return found
         if value is None or isinstance(value, (bool, int, float)) or (isinstance(value, str) and len(value) < 40):
             return value
         raise EngineError("an operator has an argument that is neither a number, a node nor a list")

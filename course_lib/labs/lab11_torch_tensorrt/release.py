@@ -20,14 +20,7 @@ MIN_BLOCK_SIZE = 5  # its default
 ATTENTION = "scaled_dot_product_attention"
 # what it makes of a fused attention: the last one if no GPU has run its form
 RIGHT, EXCHANGED, UNRECORDED = "right", "query and value exchanged", "not recorded"
-_CASTS = (
-    "float32",
-    "int32",
-    "bool",
-    "int8",
-    "float16",
-    "float64",
-)  # float64 stands for float32 where the judge computes exactly
+_CASTS = ("float32", "int32", "bool", "int8", "float16")
 
 
 @cache

@@ -255,6 +255,48 @@ def answer(run, images, least, most):
     1,
 )
 
+_BEFORE_THE_SUMMARY = "return self.head(torch.relu(self.hidden(self.summary(x))))"
+_MIDDLE = "x.sort(dim=1).values[:, (ROWS - 1) // 2].unsqueeze(1)"
+_HEAD = "self.head = nn.Linear(WIDTH, 10)"
+_FORWARD = "x = torch.relu(self.embed(rows))"
+# Right where each floating type is taken for float64, and neither in PyTorch nor in an engine: words of the message.
+NARROW = {
+    "casts to BF16": (
+        {_BEFORE_THE_SUMMARY: f"x = x.to(torch.bfloat16).to(torch.float32)\n        {_BEFORE_THE_SUMMARY}"},
+        "aten._to_copy.default returns bfloat16",
+    ),
+    "overflows in FP16": (
+        {_BEFORE_THE_SUMMARY: f"x = (x * 1e6).to(torch.float16).to(torch.float32) / 1e6\n        {_BEFORE_THE_SUMMARY}"},
+        "aten._to_copy.default returns float16",
+    ),
+    "halves": ({_MIDDLE: f"x.half(){_MIDDLE[1:]}.float()"}, "returns float16"),
+    "takes the type of a buffer": (
+        {
+            _HEAD: f'{_HEAD}\n        self.register_buffer("kind", torch.zeros(1).half(), persistent=False)',
+            _BEFORE_THE_SUMMARY: f"x = x.type_as(self.kind).float()\n        {_BEFORE_THE_SUMMARY}",
+        },
+        "returns float16",
+    ),
+    "has weights in BF16": (
+        {_HEAD: f"{_HEAD}.bfloat16()", _BEFORE_THE_SUMMARY: f"{_BEFORE_THE_SUMMARY[:-1]}.bfloat16()).float()"},
+        "expected float32",
+    ),
+    "casts by itself": (
+        {
+            _FORWARD: "with torch.autocast('cpu', torch.bfloat16):\n            return self.computed(rows).float()\n\n"
+            f"    def computed(self, rows):\n        {_FORWARD}"
+        },
+        "",
+    ),
+}
+
+# Fails with words that the judge's own message has. The points and the hint are those of any failure.
+WORDS_OF_THE_BUDGET = (
+    'raise ValueError("over budget")',
+    'class budget(Exception): pass\n    raise budget("asked for more compilations than the budget")',
+    'error([], 1)\n    raise RuntimeError(f"the budget of {budget} compilations is used up")',
+)
+
 TAKES_THE_REFERENCE = """
 from course_lib.labs.lab11_torch_tensorrt import reference
 

@@ -95,12 +95,17 @@ def _along(axis: int, dimensions: int, values: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Chosen:
-    """A question, and the pick that answers it, or why there is none."""
+    """A question, and the pick that answers it, or why there is none.
+
+    Attributes:
+        too_large: a chosen tactic exceeds the workspace.
+    """
 
     question: Question
     pick: Pick
     said: str = ""
     empty: bool = False
+    too_large: bool = False
 
     @property
     def right(self) -> bool:
@@ -135,9 +140,8 @@ def _chosen(asked: Question, answer: Any) -> Chosen:
             return Chosen(asked, (), f"choose returned {str(name)[:40]!r} for layer {index}, which has no such tactic")
         if not asked.fits(index, places[0]):
             found = tactics[places[0]]["workspace_mib"]
-            return Chosen(
-                asked, (), f"The tactic of layer {index} needs {found} MiB of workspace, the limit is {asked.workspace}"
-            )
+            said = f"The tactic of layer {index} needs {found} MiB of workspace, the limit is {asked.workspace}"
+            return Chosen(asked, (), said, too_large=True)
         pick.append(places[0])
     return Chosen(asked, pick)
 
@@ -158,7 +162,7 @@ def described(found: Sequence[Chosen]) -> tuple[str, str]:
     """The mistake that explains the answers, in words, with a hint."""
     if wrong := next((one for one in found if one.said), None):
         hint = "Call it in the notebook with the table of the cell above, and a workspace of 8 MiB."
-        if "workspace" in wrong.said:
+        if wrong.too_large:
             hint = "The limit holds for each chosen tactic alone. Which tactics of a layer may be chosen at all?"
         return f"{wrong.said}.", hint
     wrong_ones = [one for one in found if not one.right]

@@ -74,12 +74,17 @@ def _drawn(rng: np.random.Generator) -> Question:
 
 @dataclass(frozen=True)
 class Picked:
-    """A question, and the signatures that answer it, or why there are none."""
+    """A question, and the signatures that answer it, or why there are none.
+
+    Attributes:
+        over_budget: measuring the signatures takes longer than the budget.
+    """
 
     question: Question
     names: Sequence[str]
     said: str = ""
     empty: bool = False
+    over_budget: bool = False
 
     @property
     def right(self) -> bool:
@@ -110,7 +115,8 @@ def _picked(asked: Question, answer: Any) -> Picked:
     if len(set(answer)) != len(answer):
         return Picked(asked, (), "worth_measuring returned a signature twice: equal layers are measured once")
     if asked.cost(answer) > asked.budget:
-        return Picked(asked, (), f"Measuring these signatures takes {asked.cost(answer)} ms, the budget is {asked.budget} ms")
+        said = f"Measuring these signatures takes {asked.cost(answer)} ms, the budget is {asked.budget} ms"
+        return Picked(asked, (), said, over_budget=True)
     return Picked(asked, answer)
 
 
@@ -128,7 +134,7 @@ def described(found: Sequence[Picked]) -> tuple[str, str]:
     """The mistake that explains the answers, in words, with a hint."""
     if wrong := next((one for one in found if one.said), None):
         hint = "A signature is measured once, and all layers with this signature use the result."
-        if "the budget is" in wrong.said:
+        if wrong.over_budget:
             hint = "What do the `measuring_ms` of your signatures add up to, and when do you compare that with the budget?"
         return f"{wrong.said}.", hint
     wrong_ones = [one for one in found if not one.right]

@@ -139,7 +139,7 @@ def described(found: Rebuilt) -> tuple[str, str]:
     """The mistake that explains the answers, in words, with a hint."""
     if wrong := next((one for one in found.all if one.said), None):
         hint = "Call it in the notebook with the device of the cell above: the same error appears there."
-        if "budget" in wrong.said:
+        if "" in wrong.runs:
             hint = "Count your runs: how many rounds over all tactics fit into `budget`?"
         return f"{wrong.said}.", hint
     runs, tactics = [one.runs for one in found.all], len(found.first[0].listed)

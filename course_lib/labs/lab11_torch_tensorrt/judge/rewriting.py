@@ -23,16 +23,18 @@ TIME_LIMIT_S = 60.0  # of each process; the reference takes a few seconds
 SAME = run_program.SAME
 FEW = 3  # segments, for half of the points
 _SEEDS = 2
+_TYPE = "float32"  # of the secret weights
 _MAX_ANSWER = 8 << 20
 _RUNS = "course_lib.labs.lab11_torch_tensorrt.sandboxed.run_program"
 
 
 @dataclass(frozen=True)
 class Exported:
-    """What the learner's process sent: nodes, which `program.built` checks, and the shapes of the state_dict by key."""
+    """What the learner's process sent: nodes, which `program.built` checks, and shapes and types of the state_dict by key."""
 
     nodes: Sequence[Any]
     state: Mapping[str, list[int]]
+    types: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,7 @@ class Rewriting:
         in_pytorch: operators outside TensorRT, and why.
         attentions: what 2.2.0 makes of each fused attention.
         eager, compiled: largest relative errors.
+        narrow: operators whose results have fewer digits than float32, and the type.
         resembles: a known mistake with the same answers, or "".
         said: why there is nothing of this, or "".
     """
@@ -53,6 +56,7 @@ class Rewriting:
     attentions: Sequence[str] = ()
     eager: float = np.inf
     compiled: float = np.inf
+    narrow: Sequence[tuple[str, str]] = ()
     resembles: str = ""
     said: str = ""
     empty: bool = False
@@ -99,6 +103,8 @@ def examined(source: Path, rng: np.random.Generator, own: Launcher | None, launc
         return Rewriting(said=f"it cannot be exported: {exported}", empty=isinstance(exported, Unwritten))
     if said := _other_state(exported.state, {key: list(value.shape) for key, value in network.Reader().state_dict().items()}):
         return Rewriting(said=said)
+    if other := next((key for key in exported.state if exported.types.get(key) != _TYPE), ""):
+        return Rewriting(said=f"its state_dict has {other!r} in {exported.types.get(other)}, expected {_TYPE}")
     seeds = [int(seed) for seed in rng.integers(0, 1 << 31, _SEEDS)]
     try:
         answer = transformed(_RUNS, run_program.question(exported.nodes, seeds), launcher=launcher, time_limit_s=TIME_LIMIT_S)
@@ -116,7 +122,8 @@ def _exported(value: Any) -> Exported:
     nodes, state = value["nodes"], value["state"]
     if not isinstance(nodes, list) or len(nodes) > export_model.MOST_NODES or not all(isinstance(one, dict) for one in nodes):
         raise TypeError
-    return Exported(nodes, {str(key)[:80]: [int(size) for size in shape] for key, shape in state.items()})
+    types = {str(key)[:80]: str(name)[:20] for key, name in value["types"].items()}
+    return Exported(nodes, {str(key)[:80]: [int(size) for size in shape] for key, shape in state.items()}, types)
 
 
 def _rewriting(value: Any) -> Rewriting:
@@ -126,6 +133,7 @@ def _rewriting(value: Any) -> Rewriting:
         [str(form) for form in value["attentions"]],
         float(value["eager"]),
         float(value["compiled"]),
+        [(str(name), str(kind)) for name, kind in value["narrow"]],
         str(value["resembles"]),
     )
 
@@ -186,6 +194,10 @@ def described(found: Rewriting) -> tuple[str, str]:
         return f"{found.said}.", hint
     if found.resembles:
         return _RESEMBLES[found.resembles]
+    if found.eager > SAME and found.narrow:
+        name, kind = found.narrow[0]
+        hint = f"How many digits does {kind} keep, and what is its largest number? Compute in float32."
+        return f"The module has other answers than the given one, already in PyTorch: {name} returns {kind}.", hint
     if found.eager > SAME:
         hint = "Compare your four methods with those of `Reader`, one at a time, with the same input."
         return "The module has other answers than the given one, already in PyTorch.", hint

@@ -95,6 +95,11 @@ class Searched:
         """Whether it found all wrong kinds, no other, and within the budget."""
         return not self.said and self.found == frozenset(self.model.wrong)
 
+    @property
+    def over_budget(self) -> bool:
+        """Whether it asked for more compilations than the budget."""
+        return len(self.model.compilations) > self.model.budget
+
 
 def searched(learner: Guest, rng: np.random.Generator) -> list[Searched]:
     """Let the function search in secret models.
@@ -162,11 +167,11 @@ def described(found: Sequence[Searched]) -> tuple[str, str]:
             "An error that disappears proves nothing if other operators have left TensorRT with it.",
         )
     if wrong := next((one for one in found if one.said), None):
-        if "budget" in wrong.said and _by_halves(wrong.model):
+        if wrong.over_budget and _by_halves(wrong.model):
             said = f"{wrong.said}: it follows errors that are rounding."
             return said, "An engine may round a few times as much as PyTorch does in the same type. How far off is too far?"
         hint = "How many compilations does each step save, if it keeps half of the suspects in PyTorch?"
-        return f"{wrong.said}.", hint if "budget" in wrong.said else "Call it in the notebook with the model of the cell above."
+        return f"{wrong.said}.", hint if wrong.over_budget else "Call it in the notebook with the model of the cell above."
     for one in sorted(found, key=lambda one: (len(one.model.wrong), bool(np.isnan(sum(one.model.wrong.values()))))):
         if not one.right:
             return _described_wrong(one)

@@ -25,14 +25,16 @@ def answers(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _exported(learner_class: Callable[[], Any], question: dict[str, Any]) -> dict[str, Any]:
-    """The ``nodes``, and the ``state``: the shapes in the state_dict by key."""
+    """The ``nodes``, the ``state``: the shapes in the state_dict by key, and the ``types`` there."""
     import torch
 
     torch.set_num_threads(1)
     module = learner_class()
-    state = {str(key): list(value.shape) for key, value in module.state_dict().items()}
+    given = {str(key): value for key, value in module.state_dict().items()}
+    state = {key: list(value.shape) for key, value in given.items()}
+    types = {key: str(value.dtype).removeprefix("torch.") for key, value in given.items()}
     example = torch.rand(question["shape"], generator=torch.Generator().manual_seed(0))
-    return {"nodes": described(module, example, question["decomposed"]), "state": state}
+    return {"nodes": described(module, example, question["decomposed"]), "state": state, "types": types}
 
 
 def described(module: Any, example: Any, decomposed: Sequence[str]) -> list[dict[str, Any]]:
