@@ -32,6 +32,7 @@ from course_lib.labs.lab10_profiling.stream import fresh_stream, usual_sizes
 from course_lib.models import digits
 from course_lib.profiling import Event, Timeline
 from tests.labs.quick import tiers
+from tests.labs.submissions import lab10 as made
 from tests.labs.untouched import leave_untouched
 
 LAB = labs.find("lab10")
@@ -291,6 +292,14 @@ def test_a_pipeline_that_is_no_text_is_one_line(tmp_path, content):
     (tmp_path / "pipeline.py").write_bytes(content)
     equal = LAB.examine(tmp_path, Examiner(), only="equal").outcomes[0]
     assert equal.points == 0 and equal.message.startswith("pipeline.py ") and "\n" not in equal.message
+
+
+@pytest.mark.parametrize("claim", made.CLAIMS)
+def test_a_failure_claims_no_code_of_the_graders(claim, submission):
+    """A cheat: the name of an exception is the code of a task that only the grader can decide, and the check shows it as open."""
+    found = submission(made.CLAIMS[claim])
+    assert [one.tier for one in found.outcomes] == ["none"] * len(found.outcomes) and found.open_points == 0
+    assert {(one.mark, one.code) for one in found.outcomes} == {("not yet", "")}, found.outcomes
 
 
 # ---- throughput: one race of many pipelines, judged one by one

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
@@ -39,6 +39,10 @@ _CHILD_ERRORS = (
     errors.EngineError,
     errors.RecipeError,
 )
+# The codes that it may give. Those that excuse a failure, such as WORKER_ENDED, are the examiner's.
+_CHILD_CODES = frozenset(
+    (errors.PRECISION, errors.PROFILE, errors.FIXED_DIMENSION, errors.OUTSIDE_PROFILES, errors.ZERO_POINT, errors.TWO_READINGS)
+)
 _LIBRARY = str(Path(course_lib.__file__).resolve().parent.parent)
 
 # Started with -c instead of -m so that the folder the worker runs in, which may be a learner's, is not on its path.
@@ -54,6 +58,7 @@ class Worker:
         launcher: wraps the command; the judge passes its sandbox here.
         timeout_s: longest wait for one answer; `build` and others may override it.
         most_bytes: largest answer. The announcement of a larger one ends the worker.
+        codes: codes of errors that the process may send besides those of engines and compilers. Any other one is dropped.
 
     Attributes:
         program: the module whose function ``serve`` answers in the process.
@@ -72,7 +77,9 @@ class Worker:
         launcher: Launcher | None = None,
         timeout_s: float = 60.0,
         most_bytes: int = wire.MAX_ARRAYS,
+        codes: Iterable[str] = (),
     ) -> None:
+        self._codes = _CHILD_CODES.union(codes)
         self.timeout_s, self.most_bytes = timeout_s, most_bytes
         self._allowance = allowance.allowance_of(launcher)
         self._allowance.check()
@@ -186,7 +193,8 @@ class Worker:
             self._kill()
             raise
         if "error" in header:
-            raise _error(*(str(header.get(key, "")) for key in ("error", "message", "code")))
+            kind, message, code = (str(header.get(key, "")) for key in ("error", "message", "code"))
+            raise _error(kind, message, code, self._codes)
         return header, answer
 
     def _progress(self, said: Any, report: Report | None) -> None:
@@ -214,8 +222,8 @@ def _infos(rows: Any) -> tuple[TensorInfo, ...]:
     return tuple(TensorInfo(str(row["name"]), tuple(map(int, row["shape"])), str(row["dtype"])) for row in rows)
 
 
-def _error(kind: str, message: str, code: str = "") -> CourseError:
+def _error(kind: str, message: str, code: str = "", codes: Collection[str] = _CHILD_CODES) -> CourseError:
     """The child's error as the parent raises it: our own classes by name, anything else as an `EngineError`."""
-    message = plain(message)
+    message, code = plain(message), code if code in codes else ""
     known = {error.__name__: error for error in _CHILD_ERRORS}
-    return known[kind](message, code=plain(code, 40)) if kind in known else errors.EngineError(plain(f"{kind[:60]}: {message}"))
+    return known[kind](message, code=code) if kind in known else errors.EngineError(plain(f"{kind[:60]}: {message}"))

@@ -29,8 +29,8 @@ from course_lib.grading.judge import artifacts
 from course_lib.grading.judge.health import Device
 from course_lib.grading.judge.verdict import Verdict
 from course_lib.grading.reports.layer_feedback import compared_with_reference
-from course_lib.labs import Examination, Examiner, Lab
-from course_lib.labs.framework.task import UNUSUAL
+from course_lib.labs import Examination, Examiner, Lab, Outcome
+from course_lib.labs.framework.task import JUDGE_FAILED, UNUSUAL
 
 RUNNER_SANDBOX = sandbox.Sandbox(cpu_seconds=900, file_bytes=128 << 20)
 FUNCTIONS_BYTES = 2 << 30  # memory of a learner's functions without an engine: those of the references fit into half of it
@@ -38,6 +38,8 @@ _USED_UP = (
     "its processes took more than {seconds:g} s in all, the limit for one submission, and were stopped. "
     "Which of your functions or engines is slow? The reference takes less than half of that time."
 )
+_SLOW = "Time each of its parts."
+_FAILED = "The grader's own code failed while it judged this task. An instructor will look at it."
 # TensorRT times kernels while it builds: whole gradings of references took up to 261 s on an H200 (`labs_h200.json`).
 _TIMES_ON_GPU = 4
 PATIENCE = 2  # what could not be decided is measured once more, so many times as long
@@ -101,6 +103,8 @@ def judge(
         except Exception as error:  # a fault of the course: the verdict says so, and the others of the batch are graded
             traceback.print_exc()
             return Verdict(lab.name, (), plain(f"{type(error).__name__}: {error}", 300), provenance)
+        if found.faults:
+            provenance["faults"] = {task: plain(error, 300) for task, error in found.faults.items()}
         provenance["health"] = [record.to_json() for record in device.records]
         table = found.plan.layers if found.plan else None
         layers = compared_with_reference(lab, found.plan, examiner.for_ours) if found.plan else None
@@ -137,14 +141,54 @@ def _attempt(lab: Lab, taken: Path, examiner: Examiner, allowance: Allowance, bo
     """
     try:
         allowance.check()
-        found = lab.examine(taken, examiner)
+        try:
+            found = lab.examine(taken, examiner)
+        except (ExaminerFault, BackendUnavailable, OutOfTime):
+            raise
+        except Exception:
+            traceback.print_exc()
+            found = _task_by_task(lab, taken, examiner, allowance)
     except (ExaminerFault, BackendUnavailable, OutOfTime):
         check_starts(boxes)
         if not allowance.used_up:
             raise
-        return Examination(lab.zero_outcomes(allowance.said, "Time each of its parts."))
+        return Examination(lab.zero_outcomes(allowance.said, _SLOW))
     check_starts(boxes)
     return found
+
+
+def _task_by_task(lab: Lab, taken: Path, examiner: Examiner, allowance: Allowance) -> Examination:
+    """The examination of each task alone, after an error of the course's own code: only a task that causes one has no judgment.
+
+    Raises:
+        ExaminerFault, BackendUnavailable: the examiner itself failed.
+        Exception: each task causes an error.
+    """
+    found: list[Examination] = []
+    outcomes: list[Outcome] = []
+    faults: dict[str, str] = {}
+    for task in lab.tasks:
+        try:
+            found.append(lab.examine(taken, examiner, task.id))
+            outcomes += [one for one in found[-1].outcomes if one.task.id == task.id]
+        except (ExaminerFault, BackendUnavailable):
+            raise
+        except Exception as error:
+            if allowance.used_up:
+                outcomes += lab.zero_outcomes(allowance.said, _SLOW, (task.id,))
+                continue
+            faults[task.id] = f"{type(error).__name__}: {error}"
+            if len(faults) == len(lab.tasks):
+                raise
+            traceback.print_exc()
+            outcomes.append(lab.outcome(task.id, "inconclusive", _FAILED, share=0.0, code=JUDGE_FAILED))
+    return Examination(
+        tuple(outcomes),
+        next((one.plan for one in found if one.plan), None),
+        next((one.comparison for one in found if one.comparison), None),
+        {name: figure for one in found for name, figure in one.figures.items()},
+        faults,
+    )
 
 
 def check_starts(boxes: Sequence[Confined]) -> None:
@@ -162,8 +206,8 @@ def _better(before: Examination | None, after: Examination, allowance: Allowance
 
 
 def _undecided(found: Examination) -> bool:
-    """Whether measuring again can help: it does not explain a result that is unusual."""
-    return any(outcome.tier == "inconclusive" and outcome.code != UNUSUAL for outcome in found.outcomes)
+    """Whether measuring again can help: it neither explains a result that is unusual nor repairs the course's own code."""
+    return any(outcome.tier == "inconclusive" and outcome.code not in (UNUSUAL, JUDGE_FAILED) for outcome in found.outcomes)
 
 
 def _ended(found: Examination) -> bool:

@@ -9,11 +9,11 @@ from typing import Any
 
 from course_lib.grading.judge.verdict import Verdict
 from course_lib.labs import Lab
-from course_lib.labs.framework.task import NOT_EXAMINED, UNUSUAL
+from course_lib.labs.framework.task import JUDGE_FAILED, NOT_EXAMINED, UNUSUAL
 
 # Values of `Reason.code`; those of an outcome that is inconclusive for a cause of its own come first.
-_CAUSES = {NOT_EXAMINED: "not examined", UNUSUAL: "an unusual result"}
-INCONCLUSIVE, FAULT, NO_VERDICT, UNGRADED, BY_HAND = "inconclusive", "fault", "no_verdict", "ungraded", "by_hand"
+_CAUSES = {NOT_EXAMINED: "not examined", UNUSUAL: "an unusual result", JUDGE_FAILED: "the examiner failed"}
+INCONCLUSIVE, FAULT, NO_VERDICT, UNGRADED, BY_HAND = "inconclusive", JUDGE_FAILED, "no_verdict", "ungraded", "by_hand"
 
 
 @dataclass(frozen=True)

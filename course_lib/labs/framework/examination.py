@@ -19,7 +19,7 @@ from course_lib.engines.registry import find
 from course_lib.engines.worker.allowance import Allowance, Launcher, uncharged
 from course_lib.engines.worker.environment import HERE
 from course_lib.errors import BackendUnavailable, BuildError, CourseError, EngineError, ExaminerFault, RecipeError
-from course_lib.labs.framework.task import NO_REFERENCE, Outcome
+from course_lib.labs.framework.task import Outcome
 from course_lib.recipe import Recipe
 
 
@@ -32,12 +32,14 @@ class Examination:
         plan: the plan that the examiner built, None if the build failed.
         comparison: the measured latencies, None if nothing was measured.
         figures: single numbers by name, such as ``accuracy``.
+        faults: by task, the error of the course's own code that left it without a judgment.
     """
 
     outcomes: tuple[Outcome, ...]
     plan: Plan | None = field(default=None, repr=False)
     comparison: Comparison | None = None
     figures: Mapping[str, float] = field(default_factory=dict)
+    faults: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def points(self) -> float:
@@ -52,7 +54,7 @@ class Examination:
     @property
     def open_points(self) -> float:
         """Sum of the points that only the grader can decide, because it has the reference."""
-        return sum(one.task.points - one.points for one in self.outcomes if one.code == NO_REFERENCE)
+        return sum(one.task.points - one.points for one in self.outcomes if one.open)
 
 
 _T = TypeVar("_T")

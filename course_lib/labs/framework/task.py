@@ -12,6 +12,7 @@ from course_lib.labs.framework.criteria import Criterion
 NOT_EXAMINED = "not_examined"  # something is missing on the grader's machine
 NO_REFERENCE = "no_reference"  # only the grader can examine it, because it has the reference
 UNUSUAL = "unusual"  # better than any solution that is known
+JUDGE_FAILED = "fault"  # the course's own code failed while it judged this task
 
 
 @dataclass(frozen=True)
@@ -33,8 +34,8 @@ class Outcome:
         message: what was expected and what was found.
         hint: where to look, empty at full points.
         criteria: each requirement that was judged, with what was found and the bound that was used.
-        code: `CourseError.code` of the error that cost the points, or why it is inconclusive: `NOT_EXAMINED`, `NO_REFERENCE`
-            or `UNUSUAL`; "" if a busy machine is the cause, and without an error.
+        code: `CourseError.code` of the error that cost the points, or why it is inconclusive: `NOT_EXAMINED`, `NO_REFERENCE`,
+            `UNUSUAL` or `JUDGE_FAILED`; "" if a busy machine is the cause, and without an error.
     """
 
     task: Task
@@ -46,9 +47,14 @@ class Outcome:
     code: str = ""
 
     @property
+    def open(self) -> bool:
+        """Whether only the grader can decide it. A task that lost its points is never open, whatever its code says."""
+        return self.tier == "inconclusive" and self.code == NO_REFERENCE
+
+    @property
     def mark(self) -> str:
         """The tier in a word for the learner."""
-        return "open" if self.code == NO_REFERENCE else _MARKS[self.tier][0]
+        return "open" if self.open else _MARKS[self.tier][0]
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; `from_json` reads them back."""

@@ -29,7 +29,7 @@ from course_lib.labs.lab10_profiling.judge.answers import (
     largest_error,
 )
 from course_lib.labs.lab10_profiling.judge.throughput import FLOOR
-from course_lib.labs.lab10_profiling.sandboxed.pipeline import FILE
+from course_lib.labs.lab10_profiling.sandboxed.pipeline import EMPTY, FILE, READS_AHEAD
 from course_lib.labs.lab10_profiling.stream import fresh_stream
 
 _POINTS = {3: 1.0, 2: 0.6, 1: 0.3, 0: 0.0}  # share of the points for throughput, by fixed causes
@@ -144,12 +144,12 @@ class Profiling(Lab):
 
 _HINTS = {  # by the code of the error
     MISSING_FILE: "The cell of task 2 writes the file: solve it and run it.",
-    "NotImplementedError": "The pipeline is still empty: write its body in task 2 and run the cell, which writes pipeline.py.",
+    EMPTY: "The pipeline is still empty: write its body in task 2 and run the cell, which writes pipeline.py.",
     OUTSIDE_PROFILES: "The engine takes 1 to 32 images at a time: split longer requests.",
     ANOTHER_ORDER: "Answers must leave in the order of the requests, also when several run at the same time.",
     ANOTHER_COUNT: "Each request needs one answer. Which code returns the last one when the stream ends?",
     OTHER_ROWS: "The last batch of a request is rarely full: what happens to its scans?",
-    "ReadsAhead": "At most two requests may be open. Answer a request before you read the one after the next.",
+    READS_AHEAD: "At most two requests may be open. Answer a request before you read the one after the next.",
     NO_ANSWER: "A thread that ends with an exception takes no more requests. Pass the exception on to the thread that waits.",
     FAR_OFF: "Compare your images with the given pipeline's, scan by scan, before any engine sees them.",
 }

@@ -18,7 +18,7 @@ from course_lib.labs.lab10_profiling import given as lab10_given
 from course_lib.labs.lab10_profiling import network
 from course_lib.labs.lab10_profiling import reference as lab10_reference
 from course_lib.labs.lab10_profiling.sandboxed import stream_host
-from course_lib.labs.lab10_profiling.sandboxed.pipeline import ENGINE_ROW
+from course_lib.labs.lab10_profiling.sandboxed.pipeline import CODES, ENGINE_ROW
 from course_lib.labs.lab10_profiling.stream import Stream, fresh_stream, usual_sizes
 from course_lib.profiling import Event, Timeline
 from course_lib.profiling.timelines.timeline import Kind
@@ -79,7 +79,7 @@ def started(source: str, examiner: Examiner, *, ours: bool = False, record: bool
     launcher = (examiner.for_ours if ours else examiner).launcher
     child = Environment("pipeline", (*environment.command, "-I", str(Path(stream_host.__file__).resolve())))
     with TimedWorker.start(
-        Worker(child, launcher=launcher, timeout_s=TIME_LIMIT_S, most_bytes=MOST_ANSWERED), runner, ours=ours
+        Worker(child, launcher=launcher, timeout_s=TIME_LIMIT_S, most_bytes=MOST_ANSWERED, codes=CODES), runner, ours=ours
     ) as service:
         service.infer({"source": np.frombuffer(source.encode(), np.uint8), "record": np.array(record)})
         yield service

@@ -11,6 +11,7 @@ from course_lib.errors import NO_ANSWER, PRECISION, PROFILE, WORKER_ENDED, Backe
 from course_lib.grading.judge.judging import judge
 from course_lib.grading.judge.review import Points, Review
 from course_lib.labs import Examination, Examiner
+from course_lib.labs.framework.task import JUDGE_FAILED, NO_REFERENCE, NOT_EXAMINED, UNUSUAL
 from tests.grading.conftest import LAB
 
 
@@ -50,5 +51,8 @@ def test_an_error_keeps_its_code_on_the_way_through_a_worker_and_a_pickle():
     error = _error("BuildError", "what the\nchild says", PROFILE)
     assert (type(error), str(error), error.code) == (BuildError, "what the child says", PROFILE)
     assert _error("PrecisionError", "", "").code == PRECISION and _error("KeyError", "'x'", PROFILE).code == ""
+    for excuse in (NO_REFERENCE, WORKER_ENDED, NO_ANSWER, UNUSUAL, NOT_EXAMINED, JUDGE_FAILED, "any other"):
+        assert _error("EngineError", "", excuse).code == "", "only the parent may say that"
+    assert _error("EngineError", "", "of this lab", ("of this lab",)).code == "of this lab"
     again = pickle.loads(pickle.dumps(WorkerDied("gone", code=WORKER_ENDED)))
     assert (str(again), again.code) == ("gone", WORKER_ENDED)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import course_lib
-from course_lib.errors import CourseError, ReferenceAbsent
+from course_lib.errors import CourseError, EngineError, ReferenceAbsent
 from course_lib.grading.isolation import withheld as withheld_files
 from course_lib.labs import Examination, Examiner, Lab, Task, find
 from course_lib.labs.framework import withheld
@@ -51,6 +51,8 @@ def test_a_task_that_needs_the_reference_is_open_and_the_other_is_judged(tmp_pat
     assert "Compared with the reference when it is graded." in found.outcomes[1].message
     assert (found.points, found.open_points, found.max_points) == (2, 3, 5)
     assert Two().check("compared", tmp_path).code == NO_REFERENCE
+    lost = Examination((Two().outcome("compared", "none", EngineError("it failed", code=NO_REFERENCE)),))
+    assert (lost.open_points, lost.outcomes[0].mark) == (0, "not yet"), "lost points are never open"
 
 
 def test_the_grader_itself_does_not_turn_a_missing_reference_into_a_result(tmp_path):

@@ -21,6 +21,9 @@ FILE = "pipeline.py"
 ENGINE_ROW = "engine"  # the row of a timeline on which the engine's own work stands
 START = "start"  # the row and the range of what happens once, before any request
 WAIT_S = 5.0  # for room to read one more
+EMPTY, READS_AHEAD = "NotImplementedError", "ReadsAhead"
+# The exceptions with hints. The judge takes no other name from this process.
+CODES = (EMPTY, READS_AHEAD)
 
 
 class Recorder:

@@ -1,0 +1,73 @@
+"""An error of the course's own code, while it judges or describes one task, costs that task its judgment and no other task."""
+
+from __future__ import annotations
+
+import pytest
+
+from course_lib import labs
+from course_lib.engines.worker.allowance import Allowance, Charged
+from course_lib.errors import ExaminerFault
+from course_lib.grading.judge import judging
+from course_lib.grading.judge.judging import judge
+from course_lib.grading.judge.review import FAULT, Points, Review
+from course_lib.labs import Examiner
+from course_lib.labs.framework.task import JUDGE_FAILED
+from course_lib.labs.lab11_torch_tensorrt import reference
+from course_lib.labs.lab11_torch_tensorrt.judge import searching, segmenting, serving
+from tests.labs.quick import tiers
+
+LAB = labs.find("lab11")
+
+
+@pytest.fixture
+def submission(tmp_path):
+    """Wrong segments, no model, and right answers for the rest."""
+    (tmp_path / "segments.py").write_text("def segments(*_): return 0\n\n\ndef reasons(*_): return 0\n")
+    (tmp_path / "search.py").write_text(reference.SEARCH)
+    (tmp_path / "service.py").write_text(reference.SERVICE)
+    return tmp_path
+
+
+def fails(*_):
+    raise ValueError("not enough values to unpack")
+
+
+@pytest.mark.parametrize(("module", "function"), [(searching, "described"), (searching, "criteria"), (serving, "criteria")])
+def test_only_the_task_that_it_judges_has_no_judgment(module, function, submission, monkeypatch, capsys):
+    task, other = ("search", "service") if module is searching else ("service", "search")
+    monkeypatch.setattr(module, function, fails)
+    verdict = judge(LAB, submission, trusted=True)
+    assert not verdict.fault
+    assert tiers(verdict) == {"segments": "none", "model": "none", other: "full", task: "inconclusive"}
+    assert Review.of(LAB, verdict).points == Points(2, 2, 10), "the points that were lost are not open"
+    (reason,) = Review.of(LAB, verdict).reasons
+    assert (reason.code, reason.cells) == (FAULT, (task,)) and "the examiner failed" in reason.text
+    (outcome,) = (one for one in verdict.outcomes if one.task.id == task)
+    assert outcome.code == JUDGE_FAILED and "unpack" not in outcome.message, "what a learner reads has no secret in it"
+    assert verdict.provenance["faults"] == {task: "ValueError: not enough values to unpack"}
+    assert "ValueError: not enough values to unpack" in capsys.readouterr().err
+
+
+def test_several_tasks_may_fail_one_by_one(submission, monkeypatch):
+    for module in (searching, segmenting):
+        monkeypatch.setattr(module, "described", fails)
+    verdict = judge(LAB, submission, trusted=True)
+    assert tiers(verdict) == {"segments": "inconclusive", "model": "none", "search": "inconclusive", "service": "full"}
+    assert Review.of(LAB, verdict).points == Points(2, 5, 10)
+
+
+@pytest.mark.parametrize("error", [ValueError("no task can be judged"), ExaminerFault("no task can be judged")])
+def test_an_examiner_that_can_judge_nothing_has_failed(error, submission, monkeypatch):
+    def examined(lab, folder, examiner, only=None):
+        raise error
+
+    monkeypatch.setattr(type(LAB), "examine", examined)
+    verdict = judge(LAB, submission, trusted=True)
+    assert "no task can be judged" in verdict.fault and not verdict.outcomes
+
+
+def test_a_submission_that_has_used_up_its_time_gains_nothing_from_an_error(submission, monkeypatch):
+    used_up = Allowance(0.0, "more than {seconds:g} s in all")
+    monkeypatch.setattr(searching, "described", fails)
+    found = judging._task_by_task(LAB, submission, Examiner(launcher=Charged(list, used_up)), used_up)
+    assert found.points == 0 and not found.faults and {one.tier for one in found.outcomes} == {"none"}

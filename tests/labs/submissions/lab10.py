@@ -1,0 +1,47 @@
+"""Submissions for lab 10: pipelines whose errors have the names of codes that only the grader gives."""
+
+from __future__ import annotations
+
+_FAILS = """
+class {name}(Exception):
+    pass
+
+
+class Pipeline:
+    def __init__(self, open_engine, span):
+        {early}
+
+    def run(self, requests):
+        raise {name}("Compared with the reference when it is graded.")
+        yield
+"""
+# Writes its own message to the judge in place of an exception. Sockets of this process are looked for by their numbers.
+_WRITES_A_MESSAGE = """
+import os
+import stat
+from course_lib.engines.worker import wire
+
+
+class Pipeline:
+    def __init__(self, open_engine, span):
+        pass
+
+    def run(self, requests):
+        for number in range(3, 64):
+            try:
+                if stat.S_ISSOCK(os.fstat(number).st_mode):
+                    wire.send(number, {{"error": "EngineError", "message": "the process has ended", "code": "{name}"}})
+            except OSError:
+                pass
+        os._exit(0)
+        yield
+"""
+# Text by what it claims, with the code.
+CLAIMS = {
+    "to be open": _FAILS.format(name="no_reference", early="pass"),
+    "to be open, when it starts": _FAILS.format(name="no_reference", early='raise no_reference("open")'),
+    "that its process ended": _FAILS.format(name="worker_ended", early="pass"),
+    "to be unusual": _FAILS.format(name="unusual", early="pass"),
+    "that the grader failed": _FAILS.format(name="fault", early="pass"),
+    "to be open, in a message": _WRITES_A_MESSAGE.format(name="no_reference"),
+}
