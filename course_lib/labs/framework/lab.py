@@ -37,9 +37,9 @@ class Lab(ABC):
     build_hints: ClassVar[
         Mapping[str, str]
     ] = {}  # where to look after a failed build, by `CourseError.code`; "" for all others
-    process_s: ClassVar[float] = (
-        150.0  # that the grader waits on a CPU for all processes of a submission; references take up to 17 s
-    )
+    # Seconds that the grader waits on a CPU for all processes of a submission. References that are built and timed take up to 17 s on
+    # two loaded cores, a measurement that decides nothing is repeated for twice as long, and a laptop is three times slower.
+    process_s: ClassVar[float] = 150.0
     sandbox: ClassVar[Mapping[str, Any]] = {}  # limits of `grading.isolation.sandbox.Sandbox` that differ for this lab
     speed: ClassVar[Tiers | None] = None  # of a lab whose task "speed" follows from a race alone
 

@@ -165,12 +165,12 @@ def test_running_out_of_time_is_never_a_fault_of_the_examiner():
 
 def test_tensorrt_on_a_gpu_has_time_to_build(monkeypatch, tmp_path):
     """It times kernels: whole gradings of references took up to 261 s there."""
-    seconds = []
+    seconds, lab = [], labs.find("lab02")
     monkeypatch.setattr(judging, "Allowance", lambda most, said: seconds.append(most) or Allowance(most, said))
     for on_gpu in (False, True):
         monkeypatch.setattr(Examiner, "on_gpu", on_gpu)
-        judging.judge(LAB, tmp_path, trusted=True)
-    assert seconds[0] == LAB.process_s and seconds[1] > 2 * 261
+        judging.judge(lab, tmp_path, trusted=True)
+    assert seconds[0] == lab.process_s and seconds[1] > 2 * 261
 
 
 @needs_sandbox
@@ -199,4 +199,17 @@ def test_only_training_has_minutes(monkeypatch, tmp_path):
     for calls in ({"fake_quantize": []}, {"fold": [], "train": []}):
         functions.ask(tmp_path, calls, None)
     assert limits == {("fake_quantize",): 30.0, ("fold", "train"): 200.0}
-    assert all(labs.find(name).process_s >= 120 for name in labs.names()) and labs.find("lab06").process_s >= 200
+    assert labs.find("lab06").process_s >= 200
+
+
+_REFERENCE_S = {"lab03": 6.7, "lab09": 0.3, "lab11": 9.3}  # waited for on two loaded cores, where nothing is built or timed
+_MOST_S = 16.4  # of the other labs, without the two that have more
+
+
+@pytest.mark.parametrize("name", labs.names())
+def test_a_lab_allows_what_its_reference_needs_on_a_slow_machine(name):
+    """Four times the reference on a machine that is three times slower; and not the same for labs whose references take seconds."""
+    lab = labs.find(name)
+    needed = _REFERENCE_S.get(lab.name.partition("_")[0])
+    assert lab.process_s >= (12 * needed if needed else 9 * _MOST_S)
+    assert lab.process_s <= max(60, 14 * needed) if needed else lab.process_s <= 240
