@@ -74,7 +74,7 @@ class Compiler:
                 raise BuildError(f"the compiler did not finish: {error}", code=error.code) from None
             except EngineError as error:  # of a class that is not ours, such as TensorRT's RuntimeError
                 raise BuildError(f"the compiler failed: {error}", code=error.code) from None
-            return plan if self.launcher or plan.layers.operators else _with_operators(plan, path)
+            return plan if self.launcher or plan.layers.operators else with_operators(plan, path)
 
     def version(self) -> str:
         """The backend's version. For another interpreter, the compiling process is asked once, before it receives a model.
@@ -134,7 +134,7 @@ def build(
         return compiler.build(model, recipe, time_limit_s=time_limit_s, progress=progress)
 
 
-def _with_operators(plan: Plan, model: Path) -> Plan:
+def with_operators(plan: Plan, model: Path) -> Plan:
     """The operators by name, for a compiler whose interpreter has no onnx package: TensorRT 8.6 has its own interpreter."""
     return replace(plan, layers=replace(plan.layers, operators=operators_of(model)))
 

@@ -24,12 +24,12 @@ TRUSTED = bool(sandbox.problem())
 
 @pytest.fixture
 def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The packages of an environment named ``bare``."""
+    """The packages of an environment named ``bare``, which has no onnx."""
     venv.create(tmp_path / "bare", symlinks=True)
     (packages,) = (tmp_path / "bare").glob("lib/python*/site-packages")
-    for name in ("numpy", "onnxruntime"):
+    for name in ("numpy", "onnxruntime", "tensorrt_rtx"):
         installed = Path(str(find_spec(name).origin)).parent
-        for folder in (installed, *installed.parent.glob(f"{name}[.-]*")):
+        for folder in (installed, *installed.parent.glob(f"{name}[._-]*")):
             (packages / folder.name).symlink_to(folder)
     monkeypatch.setenv("COURSE_ENVIRONMENTS", f"bare={tmp_path / 'bare/bin/python'}")
     return packages
@@ -38,7 +38,7 @@ def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_an_engine_can_run_there(packages: Path) -> None:
     with Worker(environments()["bare"]) as worker:
         usable = {row["name"] for row in worker.backends() if row["version"]}
-    assert usable == {"onnxruntime"}
+    assert usable == {"onnxruntime", "tensorrt_rtx"}
 
 
 def test_the_pipeline_of_lab10(packages: Path) -> None:
@@ -47,6 +47,15 @@ def test_the_pipeline_of_lab10(packages: Path) -> None:
     stream = fresh_stream([2, 3], np.random.default_rng(8))
     with service.started((packages / "pipeline.py").read_text(), EXAMINER) as started:
         assert [answer.shape for answer in service.answers(started, stream)] == [(2, 10), (3, 10)]
+
+
+def test_the_layer_table_of_lab06(packages: Path, tmp_path: Path) -> None:
+    """On a GPU with TensorRT 8.6, its interpreter has no onnx: the table had no names of nodes, and the lab could not be graded."""
+    lab = labs.find("lab06")
+    lab.write_reference(tmp_path)
+    examiner = Examiner(builder="tensorrt_rtx@bare", runner="onnxruntime", seed=8, launcher=list)
+    (kernels,) = lab.examine(tmp_path, examiner, only="kernels").outcomes
+    assert kernels.tier == "full", kernels.message
 
 
 def test_the_servers_of_lab12(packages: Path, tmp_path: Path) -> None:

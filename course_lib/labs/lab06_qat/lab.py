@@ -141,7 +141,7 @@ class QuantizationAwareTraining(Lab):
             if not any(one.quantized for one in layers.values()):
                 raise BuildError(f"{MODEL}: no layer has a pair on its input and on its weight, so nothing computes in INT8")
             with TemporaryDirectory() as scratch:
-                built = examiner.build(recovery.written(layers, scratch), RECIPE)
+                built = examiner.build_ours(recovery.written(layers, scratch), RECIPE)
         except BuildError as error:
             return self.failed_build(error, wanted), None
         outcomes = [self._recover(layers, built, secret, examiner, figures)] if "recover" in wanted else []
@@ -202,7 +202,7 @@ def _int8_share(built: Plan) -> tuple[list[str], float]:
 def _attainable(examiner: Examiner) -> float:
     """The share with every pair in place. A builder need not have INT8 kernels for each kind of layer, such as depthwise ones."""
     with ours(), TemporaryDirectory() as scratch:
-        _, share = _int8_share(examiner.build(recovery.written(calibrated.calibration(), scratch), RECIPE))
+        _, share = _int8_share(examiner.build_ours(recovery.written(calibrated.calibration(), scratch), RECIPE))
     if not share:
         raise ExaminerFault("the builder's layer table shows no INT8 layer in the calibrated network's engine")
     return share
