@@ -89,13 +89,21 @@ class IExecutionContext(Template):
             raise RuntimeError(f"Unable to cast Python instance to C++ type: {error}") from None
         if name not in self._engine._model.inputs:
             return self._complain("setInputShape", f"the engine has an input tensor of the name {name}")
-        low, _, high = self._engine._ranges(name, self._profile)
-        if len(sizes) != len(low) or not all(a <= n <= b for a, n, b in zip(low, sizes, high, strict=True)):
-            valid = f"Valid range for profile {self._profile}: {_text(low)}..{_text(high)}"
+        profiles = range(max(1, self._engine.num_optimization_profiles))
+        if not any(self._contains(name, sizes, profile) for profile in profiles):  # seen on 8.6.0: another profile's shape is accepted
+            valid = " ".join(f"Valid range for profile {profile}: {self._range(name, profile)}." for profile in profiles)
             problem = f"Set dimension {_text(sizes)} for tensor {name} does not satisfy any optimization profiles. {valid}"
             return self._complain("setInputShape", f"satisfyProfile. {problem}")
         self._shapes[name] = sizes
         return True
+
+    def _contains(self, name: str, sizes: tuple[int, ...], profile: int) -> bool:
+        low, _, high = self._engine._ranges(name, profile)
+        return len(sizes) == len(low) and all(a <= n <= b for a, n, b in zip(low, sizes, high, strict=True))
+
+    def _range(self, name: str, profile: int) -> str:
+        low, _, high = self._engine._ranges(name, profile)
+        return f"{_text(low)}..{_text(high)}"
 
     def get_tensor_shape(self, name: str) -> Any:
         """Of an output -1 wherever the inputs' shapes do not tell it."""
@@ -196,6 +204,10 @@ class IExecutionContext(Template):
         engine = self._engine
         if missing := self.infer_shapes():
             return f"allInputDimensionsSpecified. Input shapes are not set: {', '.join(missing)}"
+        for name, sizes in self._shapes.items():
+            if not self._contains(name, sizes, self._profile):
+                allowed = f"range of profile {self._profile}, {self._range(name, self._profile)}"
+                return f"profileMaxDims.d[i] >= dimensions.d[i]. Supplied dimension {_text(sizes)} for tensor {name} exceeds the {allowed}"
         for name in engine._model.inputs:
             if not self._addresses.get(name):
                 advice = "Call setInputTensorAddress or setTensorAddress before enqueue/execute"

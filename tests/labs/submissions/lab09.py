@@ -433,7 +433,7 @@ MISTAKES: dict[str, tuple[dict[str, str], str, str, str]] = {
         },
         "answers",
         "none",
-        "`set_input_shape` returned False, and the shape before it stayed set: satisfyProfile. Set dimension [",
+        "`execute_async_v3` returned False: profileMaxDims.d[i] >= dimensions.d[i]. Supplied dimension [",
     ),
     "shape_not_set": (
         {'if not self.context.set_input_shape("features", request.shape):': "if rows > LARGEST[-1] or rows < 1:"},
