@@ -123,7 +123,10 @@ def test_shapes_belong_to_the_profile_that_is_set(trt: Any, log: Any) -> None:
     context = bench.context
     assert bench.shaped is True  # another profile contains the shape: TensorRT 8.6.0 rejects the run, not the shape
     assert bench.enqueue() is False and "exceeds the range of profile 0, [1,4]..[8,4]" in log.last
-    assert context.set_input_shape("x", (17, 4)) is False and "profile 0: [1,4]..[8,4]. Valid range for profile 1: [9,4]" in log.last
+    assert (
+        context.set_input_shape("x", (17, 4)) is False
+        and "profile 0: [1,4]..[8,4]. Valid range for profile 1: [9,4]" in log.last
+    )
     assert context.get_tensor_shape("x") == (10, 4) and context.set_input_shape("x", (2, 4))
     assert context.set_optimization_profile_async(1, bench.stream.handle) is True and context.active_optimization_profile == 1
     assert context.infer_shapes() == ["x"]  # shapes are forgotten with their profile
