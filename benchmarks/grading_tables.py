@@ -27,8 +27,12 @@ def labs(data: Data) -> str:
     return page(about, table(("lab", "reference, all points", "untouched, none", "longest"), lines))
 
 
-def labs_alone(data: Data) -> str:
-    """Each grading of a reference, what ran beside it, and why it lost points; the untouched releases in a sentence."""
+def labs_alone(data: Data, name: str = "labs_alone_h200") -> str:
+    """Each grading of a reference, what ran beside it, and why it lost points; the untouched releases in a sentence.
+
+    Args:
+        name: of the record.
+    """
     references = [row for row in data["rows"] if row["kind"] == "reference"]
     untouched = [row for row in data["rows"] if row["kind"] == "untouched"]
     lines = [
@@ -43,8 +47,10 @@ def labs_alone(data: Data) -> str:
     ]
     none = sum(row["score"] == 0 and not row["fault"] for row in untouched)
     about = f"""Gradings in the sandbox, one at a time on one {device(data)}, {tensorrt(data)},
-        {source("labs_alone_h200", data)}). Commit {data["commit"]}. The untouched releases of
-        {", ".join(sorted({row["lab"] for row in untouched}))} were given no points ({none} of {len(untouched)})."""
+        {source(name, data)}). Commit {data["commit"]}."""
+    if untouched:
+        released = ", ".join(sorted({row["lab"] for row in untouched}))
+        about += f" The untouched releases of {released} were given no points ({none} of {len(untouched)})."
     return page(about, table(("lab", "beside it", "points", "time", "why points are missing"), lines))
 
 

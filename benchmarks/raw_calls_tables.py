@@ -11,7 +11,7 @@ def raw_calls(data: Data) -> str:
         (row["code"], str(len(row.get("calls", ())) or ""), _lacks(row), _ended(row)) for row in data["rows"] if row["code"]
     ]
     about = f"""Learners' code as it is written for the stand-in, run unchanged with {tensorrt(data)} and pycuda
-        {data["versions"]["pycuda"]} on one {device(data)}, {source("raw_calls_h200", data)}). The second column counts names as the
+        {data["versions"]["pycuda"]} on one {device(data)}, {source("raw_calls_h100", data)}). The second column counts names as the
         conformance table lists them. {len(data["no_tensorrt_calls"])} files and answers make no TensorRT call."""
     return page(about, table(("code", "TensorRT names", "TensorRT 8.6 lacks", "result"), lines), _measured(data["rows"]))
 

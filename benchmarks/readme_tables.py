@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from benchmarks.attention_tables import attention, encoders, kernels
 from benchmarks.decoder_tables import decoder
@@ -359,7 +360,8 @@ TABLES: Mapping[str, Callable[[Data], str]] = {
     "gpus_h200": gpus,
     "labs_h200": labs,
     "labs_alone_h200": labs_alone,
-    "raw_calls_h200": raw_calls,
+    "labs_h100": partial(labs_alone, name="labs_h100"),
+    "raw_calls_h100": raw_calls,
     "networks_cpu": networks_cpu,
     "litert_cpu": litert_cpu,
     "decoder_cpu": decoder,
