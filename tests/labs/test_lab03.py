@@ -451,7 +451,7 @@ def test_what_is_sent_and_called_back(tmp_path):
     with started(tmp_path / "choice.py", None) as learner:
         assert learner.call("twice", 1, lambda x: 10 * x, PathIn("a.txt")) == [[10, 20], [3], "a.txt"]
         assert learner.exists(PathIn("a.txt")) and not learner.exists(PathIn("b.txt"))
-        learner.cut(PathIn("a.txt"))
+        learner.place(PathIn("a.txt"), "YQ==")
         assert learner.content(PathIn("a.txt")) == "YQ==" and learner.content(PathIn("b.txt")) is None
         assert isinstance(learner.call("twice", 1, 2, PathIn("a.txt")), Failed)
         assert "defines no function thrice" in learner.call("thrice").line

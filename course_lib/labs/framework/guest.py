@@ -70,10 +70,6 @@ class Guest:
             answer = self._ask(_answered(callbacks, answer))
         raise EngineError(f"{function} calls back more than {_MOST_CALLBACKS:,} times: which of your loops does not end?")
 
-    def cut(self, path: PathIn) -> None:
-        """Cut a file to half of its bytes."""
-        self._ask({"do": "cut", "path": path.name})
-
     def content(self, path: PathIn) -> str | None:
         """A file in base64, None if it is not there."""
         found = _result(self._ask({"do": "content", "path": path.name}))

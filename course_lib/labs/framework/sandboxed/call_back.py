@@ -43,7 +43,7 @@ class Keeper:
         for line in iter(self.requests.readline, b""):
             request = json.loads(line)
             do = request.get("do")
-            if do in ("cut", "content", "place", "exists"):
+            if do in ("content", "place", "exists"):
                 self.replies.write(json.dumps({"value": getattr(self, do)(request)}).encode() + b"\n")
             else:
                 if do == "load":
@@ -81,12 +81,6 @@ class Keeper:
             if piece.endswith(b"\n"):
                 return True
         return False
-
-    def cut(self, request: dict[str, Any]) -> None:
-        """Cut a file to half of its bytes, as a crash of the machine can."""
-        path = self.folder / request["path"]
-        if path.is_file():
-            os.truncate(path, path.stat().st_size // 2)
 
     def content(self, request: dict[str, Any]) -> str | None:
         """A file in base64, None if it is not there."""
