@@ -74,9 +74,10 @@ def test_the_untouched_release_has_none(tmp_path):
         {'"ir": "dynamo",': '"ir": "dynamo", "optimization_level": 3, "refit": True, "use_python_runtime": True,'},
         {'"ir": "dynamo",': '"ir": "dynamo", "torch_executed_ops": [],'},
         {'"ir": "dynamo",': '"ir": "dynamo", "workspace_size": 1 << 30, "num_avg_timing_iters": 4, "dla_sram_size": 0,'},
+        {"images = np.asarray(images)": "images = np.asarray(images, np.float32)"},
     ],
 )
-def test_settings_that_keep_their_points(change, tmp_path):
+def test_a_service_that_keeps_its_points(change, tmp_path):
     (tmp_path / "service.py").write_text(made.changed("service.py", change))
     assert examined(tmp_path, "service").tier == "full"
 
@@ -749,6 +750,8 @@ def test_what_the_export_rejects():
 WAYS = {
     "constants": lambda x: x * torch.arange(48) + torch.full((48,), 2.0) + torch.ones(48) + x @ torch.eye(48) + torch.zeros(48),
     "a mask": lambda x: torch.where(x > 0.5, x, 0.0) + x.masked_fill(x > 0.5, 1.0),
+    "a mask of constants": lambda x: torch.where(torch.tensor([True, False] * 24), x, 0.0),
+    "a slice of the whole tensor": lambda x: torch.stack([x[:, : last + 1].prod(1) for last in range(32)], 1),
     "a triangle": lambda x: torch.exp(torch.tril(torch.ones(32, 32)) @ torch.log(x + 1)),
     "variance": lambda x: x / (x.std(1, keepdim=True) + x.var(dim=(1, 2), keepdim=True)),
     "rows": lambda x: torch.cat([x[:, [3, 1]], x.sort(dim=1).values[:, :1], x.flatten(1).unflatten(1, (32, 48))], 1),

@@ -90,11 +90,15 @@ def parsed(answer: bytes, counts: Mapping[str, int], read: Callable[[Any], _T], 
     return read_hostile(answer, whole, complaint)
 
 
-def decoded(values: Mapping[str, Any]) -> np.ndarray:
-    """The array of numbers in an answer that may be hostile, written by `learner_code.encoded`. Any error means that there is none."""
+def decoded(values: Mapping[str, Any], kinds: str = "iuf") -> np.ndarray:
+    """The array of numbers in an answer that may be hostile, written by `learner_code.encoded`. Any error means that there is none.
+
+    Args:
+        kinds: of numpy's types, as in ``numpy.dtype.kind``.
+    """
     dtype = np.dtype(str(values["dtype"])[:8])
     data = base64.b64decode(values["data"], validate=True)
     shape = [int(size) for size in values["shape"]]
-    if dtype.kind not in "iuf" or len(data) > learner_code.MOST_BYTES or any(size < 0 for size in shape):
+    if dtype.kind not in kinds or len(data) > learner_code.MOST_BYTES or any(size < 0 for size in shape):
         raise ValueError("not an array of numbers, or too large")
     return np.frombuffer(data, dtype).reshape(shape)

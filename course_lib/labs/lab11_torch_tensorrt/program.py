@@ -87,7 +87,7 @@ class _Builder:
     def _constant(self, one: Node) -> torch.fx.Node:
         import torch
 
-        return self._attribute(torch.from_numpy(decoded(one["value"]).copy()))
+        return self._attribute(torch.from_numpy(decoded(one["value"], "iufb").copy()))
 
     def _call(self, one: Node) -> torch.fx.Node:
         name = str(one["operator"])

@@ -124,6 +124,7 @@ def _table(decomposed: Sequence[str]) -> Any:
     for operator, function in extra.items():
         if operator not in table:
             table[operator] = function
+    table[torch.ops.aten.alias.default] = lambda x: x  # a slice of a whole tensor; PyTorch makes it prims.view_of
     table[torch.ops.aten.reciprocal.default] = lambda x: torch.div(1, x)
     table[torch.ops.aten.rsqrt.default] = lambda x: torch.div(1, torch.sqrt(x))
     table[torch.ops.prims.var.default] = _variance
