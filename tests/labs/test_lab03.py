@@ -48,6 +48,13 @@ def test_another_right_answer(seed, tmp_path):
     check_solved(LAB, LAB.examine(tmp_path, Examiner(seed=seed)))
 
 
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_the_file_may_be_a_database(seed, tmp_path):
+    (tmp_path / "timing_cache.py").write_text(reference.CACHE + made.A_DATABASE)
+    outcome = quick.examined(LAB, tmp_path, "cache", Examiner(seed=seed))
+    assert outcome.points == 3, outcome.message
+
+
 def test_the_untouched_release_has_none(tmp_path):
     leave_untouched(LAB.name, tmp_path)
     found = LAB.examine(tmp_path, Examiner())
@@ -253,8 +260,8 @@ MISTAKES = {
         ),
         "any_pairs": (
             {"cache if kinds <= {(str, int), (str, float)} else {}": "cache"},
-            "load of a damaged file (numbers as tactics) did not return an empty cache",
-            "a pair of a text and a number",
+            "load of a damaged file (each entry: a number as tactic) did not return an empty cache",
+            "must be a pair of a text and a number",
             1.5,
         ),
         "no_file_yet": ({"(OSError, ValueError": "(ValueError"}, "load failed", "the same error", 1.5),
@@ -351,6 +358,7 @@ def test_a_build_that_always_measures_is_no_sign_of_a_right_key(tmp_path):
         ("KNOWS_THE_ENTRIES", "39 of 39 entries of the file are lost"),
         ("PACKS_TIGHTLY", "39 of 39 entries of the file are lost"),
         ("SHORT_IS_DAMAGED", "did not return an empty cache"),
+        ("LOOKS_AT_THE_FIRST_ENTRY", "load of a damaged file (one entry: "),
     ],
 )
 def test_load_cannot_know_what_a_file_holds(name, words, tmp_path):

@@ -362,6 +362,46 @@ def load(path):
         return {}
 """
 
+LOOKS_AT_THE_FIRST_ENTRY = """
+
+def load(path):
+    try:
+        entries = json.loads(Path(path).read_text())
+        for tactic, ms in entries.values():
+            return entries if type(tactic) is str and type(ms) in (int, float) else {}
+    except (OSError, ValueError, AttributeError, TypeError):
+        pass
+    return {}
+"""
+
+# A right answer, and the file of a database.
+A_DATABASE = """
+
+import sqlite3
+
+def load(path):
+    if not Path(path).exists():
+        return {}
+    try:
+        base = sqlite3.connect(path)
+        rows = base.execute("select name, tactic, ms from cache").fetchall()
+        base.close()
+        return {name: (tactic, ms) for name, tactic, ms in rows}
+    except sqlite3.Error:
+        return {}
+
+def save(cache, path):
+    entries = merge(load(path), cache)
+    temporary = f"{path}.new"
+    Path(temporary).unlink(missing_ok=True)
+    base = sqlite3.connect(temporary)
+    base.execute("create table cache (name text primary key, tactic text, ms real)")
+    base.executemany("insert into cache values (?, ?, ?)", [(name, *entry) for name, entry in entries.items()])
+    base.commit()
+    base.close()
+    os.replace(temporary, path)
+"""
+
 TAKES_THE_REFERENCE = """
 from course_lib.labs.lab03_tuning import reference
 

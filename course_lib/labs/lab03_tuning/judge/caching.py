@@ -267,22 +267,25 @@ def _damaged(rng: np.random.Generator, content: str) -> Iterator[tuple[str, byte
     Args:
         content: a whole file, in base64.
     """
-    yield "cut off", content[: 4 * int(rng.integers(1, max(2, len(content) // 5)))]
+    # Within the first half, because the last part of a database can hold an index without which all entries are still there.
+    yield "cut off", content[: 4 * int(rng.integers(1, max(2, len(content) // 8)))]
     # No text begins like this, nor does anything that pickle reads.
     yield "no text", bytes([rng.integers(0xF8, 0x100)]) + rng.bytes(int(rng.integers(20, 200)))
     plain = (None, True, _ms(rng), *_texts(rng, 1))
     yield "no dictionary", json.dumps(plain[rng.integers(len(plain))]).encode()
     yield "a list", json.dumps(rng.integers(0, 1 << 20, int(rng.integers(1, 9))).tolist()).encode()
     changes: dict[str, Callable[[list[Any]], Any]] = {
-        "entries that are numbers": lambda entry: entry[1],
-        "entries of one part": lambda entry: entry[:1],
-        "entries of three parts": lambda entry: [*entry, entry[1]],
-        "numbers as tactics": lambda entry: [int(rng.integers(1 << 20)), entry[1]],
-        "texts as times": lambda entry: [entry[0], str(entry[1])],
+        "a number": lambda entry: entry[1],
+        "one part": lambda entry: entry[:1],
+        "three parts": lambda entry: [*entry, entry[1]],
+        "a number as tactic": lambda entry: [int(rng.integers(1 << 20)), entry[1]],
+        "a text as time": lambda entry: [entry[0], str(entry[1])],
     }
     for what, change in changes.items():
-        entries = _entries(rng, int(rng.integers(1, 40)))
-        yield what, json.dumps({key: change(entry) for key, entry in entries.items()}).encode()
+        entries = _entries(rng, int(rng.integers(5, 40)))
+        place = str(rng.choice(list(entries)))
+        for which, keys in (("each entry", [*entries]), ("one entry", [place])):
+            yield f"{which}: {what}", json.dumps(entries | {key: change(entries[key]) for key in keys}).encode()
 
 
 def _file_is_damaged(stage: Stage, drawn: Network) -> None:
@@ -299,7 +302,7 @@ def _file_is_damaged(stage: Stage, drawn: Network) -> None:
         if answer != {}:
             raise Wrong(
                 f"load of a damaged file ({what}) did not return an empty cache",
-                "JSON can be valid and still not be a cache: an entry is a pair of a text and a number.",
+                "JSON can be valid and still not be a cache: every entry must be a pair of a text and a number.",
             )
     build = drawn.build()
     names, cache = build.run(stage, _loaded(stage))
