@@ -92,6 +92,10 @@ PACKINGS = {
     "by_columns": ({"flat = codes.ravel()": "flat = codes.ravel('F')"}, "column by column", "partial"),
     "no_sign": ({"code - 16 if code > 7 else code": "code"}, "The codes from 8 to 15 are negative ones", "partial"),
     "unpacked_exchanged": ({"[byte % 16, byte // 16]": "[byte // 16, byte % 16]"}, "codes of each byte are exchanged", "partial"),
+    "packed_in_float32": ({"return bytes(found)": "return np.array(list(found), np.float32)"},
+                          "pack of 16 codes returned an array of float32, expected uint8", "partial"),
+    "unpacked_in_float32": ({", np.int8).reshape": ", np.float32).reshape"},
+                            "unpack of 16 codes returned an array of float32, expected int8", "partial"),
     "another_name": ({"def unpack(": "def unpacked("}, "packing.py defines no function unpack", "partial"),
     "an_error": ({"found = bytearray()": "found = none", "found = []": "found = none"}, "pack failed: line 5: NameError", "none"),
 }  # fmt: skip

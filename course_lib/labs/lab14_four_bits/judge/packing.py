@@ -85,7 +85,7 @@ _MISTAKES: Sequence[tuple[str, Callable[[np.ndarray], np.ndarray], str]] = (
 
 def judged_pack(asked: Sequence[Question], found: Sequence[Answer]) -> Packing:
     """Compare the bytes of `pack` with the right ones."""
-    wrong = [pair for pair in zip(asked, found, strict=True) if not _equal(pair[0].packed, pair[1])]
+    wrong = [pair for pair in zip(asked, found, strict=True) if not _same(pair[0].packed, pair[1])]
     if not wrong:
         return Packing(len(asked), len(asked))
     said, hint = _described("pack", *wrong[0])
@@ -98,7 +98,7 @@ def judged_pack(asked: Sequence[Question], found: Sequence[Answer]) -> Packing:
 
 def judged_unpack(asked: Sequence[Question], found: Sequence[Answer]) -> Packing:
     """Compare the codes of `unpack` with the right ones."""
-    wrong = [pair for pair in zip(asked, found, strict=True) if not _equal(pair[0].codes, pair[1])]
+    wrong = [pair for pair in zip(asked, found, strict=True) if not _same(pair[0].codes, pair[1])]
     if not wrong:
         return Packing(len(asked), len(asked))
     said, hint = _described("unpack", *wrong[0])
@@ -129,11 +129,21 @@ def _described(function: str, question: Question, answer: Answer) -> tuple[str, 
             f"{function} of {question.codes.size} codes returned the shape {answer.shape}, expected {want.shape}.",
             _ODD if function == "pack" else "The second argument is the shape of the codes.",
         )
-    place = int(np.flatnonzero(answer.ravel() != want.ravel())[0]) if (answer != want).any() else 0
+    if answer.dtype != want.dtype and (answer == want).all():
+        return (
+            f"{function} of {question.codes.size} codes returned an array of {answer.dtype}, expected {want.dtype}.",
+            f"The numbers are right. Convert them with `.astype(np.{want.dtype})` before you return them.",
+        )
+    place = int(np.flatnonzero(answer.ravel() != want.ravel())[0])
     return (
         f"{function} of {question.codes.size} codes: number {place} is {answer.ravel()[place]}, expected {want.ravel()[place]}.",
         f"{_HALVES} {_SIGN}",
     )
+
+
+def _same(want: np.ndarray, found: Answer) -> bool:
+    """Whether the numbers are equal, and their type, too."""
+    return _equal(want, found) and not isinstance(found, str) and found.dtype == want.dtype
 
 
 def _equal(want: np.ndarray, found: Answer) -> bool:
