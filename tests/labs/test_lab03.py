@@ -355,6 +355,20 @@ def test_a_build_that_always_measures_is_no_sign_of_a_right_key(tmp_path):
 @pytest.mark.parametrize(
     ("name", "words"),
     [
+        ("DROPS_OTHER_ENTRIES", "old entries of its cache were lost or changed"),
+        ("CHANGES_OLD_TIMES", "old entries of its cache were lost or changed"),
+        ("KEEPS_NO_TIME", "differ from the results of `measure`"),
+    ],
+)
+def test_tuned_keeps_old_entries_and_what_was_measured(name, words, tmp_path):
+    (tmp_path / "timing_cache.py").write_text(reference.CACHE + getattr(made, name))
+    outcome = examined(tmp_path, "cache")
+    assert outcome.points == 0 and words in outcome.message, outcome.message
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
         ("KNOWS_THE_ENTRIES", "39 of 39 entries of the file are lost"),
         ("PACKS_TIGHTLY", "39 of 39 entries of the file are lost"),
         ("SHORT_IS_DAMAGED", "did not return an empty cache"),

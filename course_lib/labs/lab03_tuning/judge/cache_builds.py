@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -39,6 +39,7 @@ class Builder:
     machine: Machine
     ms: Callable[[Layer, str], float]  # of a layer's tactic
     measured: list[Layer] = field(default_factory=list)
+    mistakes: list[Wrong] = field(default_factory=list)  # in the entries of caches that `tuned` returned
 
     def measure(self, layer: Any) -> list[Any]:
         """The fastest tactic of a layer and its milliseconds.
@@ -67,7 +68,28 @@ class Builder:
         answer = called(stage, "tuned", self.layers, self.machine, cache, self.measure)
         if not isinstance(answer, list) or len(answer) != 2 or not isinstance(answer[0], list) or not is_cache(answer[1]):
             raise Wrong("tuned did not return (names, cache)", "The cache is a dictionary from key to (tactic, ms).")
+        if is_cache(cache):
+            self._compare(cache, answer[1])
         return answer[0], answer[1]
+
+    def _compare(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
+        results = [self.answer(layer) for layer in self.measured]
+        replaced = [entry for key, entry in before.items() if after.get(key) != entry and after.get(key) not in results]
+        if replaced:
+            self.mistakes.append(
+                Wrong(
+                    f"After a build, {len(replaced)} of {len(before)} old entries of its cache were lost or changed",
+                    "The cache also serves other networks. Which entries may a build replace?",
+                )
+            )
+        new = [entry for key, entry in after.items() if before.get(key) != entry]
+        if any(entry not in results for entry in new) or any(result not in after.values() for result in results):
+            self.mistakes.append(
+                Wrong(
+                    "After a build, the new entries of its cache differ from the results of `measure`",
+                    "An entry is the pair (tactic, ms) that `measure` returned. What becomes of its ms?",
+                )
+            )
 
 
 def called(stage: Stage, function: str, *arguments: Any) -> Any:
@@ -117,10 +139,12 @@ class Network:
             tactics with other times, so that no field alone says which layer it is.
         distinct: all of these.
         layers: these, and copies of some with other names. The first one is `base`.
+        mistakes: in the entries of all builds so far.
     """
 
     def __init__(self, rng: np.random.Generator) -> None:
         self.rng = rng
+        self.mistakes: list[Wrong] = []
         self.machine = {
             "device": f"GPU {rng.integers(100, 900)}",
             "driver": f"{rng.integers(500, 600)}.{rng.integers(10, 99)}",
@@ -227,7 +251,7 @@ class Network:
 
     def build(self, layers: Sequence[Layer] | None = None, machine: Machine | None = None) -> Builder:
         """A build of these layers, or of others, on this machine or on another one."""
-        return Builder(layers or self.layers, machine or self.machine, self.ms)
+        return Builder(layers or self.layers, machine or self.machine, self.ms, mistakes=self.mistakes)
 
 
 def same_times(one: Layer, two: Layer) -> bool:

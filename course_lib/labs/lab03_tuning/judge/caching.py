@@ -350,7 +350,9 @@ def played(source: Path, rng: np.random.Generator, launcher: Launcher | None) ->
         with ExitStack() as stack:
             stage = Stage(partial(started, source, launcher), stack)
             try:
-                scene(stage, Network(rng))
+                scene(stage, network := Network(rng))
+                if network.mistakes:
+                    raise network.mistakes[0]
                 found.append(Found(name, half))
             except Wrong as wrong:
                 found.append(Found(name, half, str(wrong), wrong.hint, wrong.empty))
