@@ -346,6 +346,32 @@ def test_a_key_of_one_field_is_not_enough(name, tmp_path):
     assert outcome.points == 0 and "An entry was used although" in outcome.message, outcome.message
 
 
+KEYS = (
+    "DIGITS_OF_THE_MACHINE",
+    "NUMBER_OF_THE_DEVICE",
+    "DIGITS_OF_VERSIONS",
+    "ATTRIBUTES_WITHOUT_NAMES",
+    "WITHOUT_SEPARATORS",
+    "WITHOUT_INNER_LISTS",
+)
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_different_layers_and_machines_have_different_keys(name, tmp_path):
+    (tmp_path / "timing_cache.py").write_text(reference.CACHE + getattr(made, name))
+    outcome = examined(tmp_path, "cache")
+    assert outcome.points == 0 and "An entry was used although" in outcome.message, outcome.message
+
+
+@pytest.mark.parametrize(
+    ("name", "words"), [("WITHOUT_A_KEY", "defines no function key"), ("WITH_ANOTHER_KEY", "key did not return another text")]
+)
+def test_the_function_key_is_called(name, words, tmp_path):
+    (tmp_path / "timing_cache.py").write_text(reference.CACHE + getattr(made, name))
+    outcome = examined(tmp_path, "cache")
+    assert outcome.points == 0 and words in outcome.message, outcome.message
+
+
 def test_a_build_that_always_measures_is_no_sign_of_a_right_key(tmp_path):
     (tmp_path / "timing_cache.py").write_text(reference.CACHE + made.ALWAYS_NEW)
     outcome = examined(tmp_path, "cache")

@@ -306,6 +306,60 @@ def tuned(layers, machine, cache, measure):
     return look_up(layers, machine, cache if len(builds) < 10 else {}, measure)
 """
 
+# Different layers and machines share a key. Each is added to the reference.
+DIGITS_OF_THE_MACHINE = """
+
+import re
+
+def key(layer, machine):
+    of_layer = [layer[field] for field in ("operator", "shapes", "types", "attributes")]
+    digits = ["".join(re.findall(r"\\d+", machine[field])) for field in ("device", "driver", "tensorrt")]
+    return json.dumps([*of_layer, *digits], sort_keys=True)
+"""
+# The versions are whole, and the device is its number.
+NUMBER_OF_THE_DEVICE = DIGITS_OF_THE_MACHINE.replace(
+    'for field in ("device", "driver", "tensorrt")]', 'for field in ("device",)] + [machine["driver"], machine["tensorrt"]]'
+)
+DIGITS_OF_VERSIONS = DIGITS_OF_THE_MACHINE.replace(
+    'for field in ("device", "driver", "tensorrt")]', 'for field in ("driver", "tensorrt")] + [machine["device"]]'
+)
+_JOINED = """
+
+def flat(value):
+    return "SEPARATOR".join(map(flat, value)) if isinstance(value, list) else str(value)
+
+def key(layer, machine):
+    attributes = PAIRS
+    parts = [layer["operator"], flat(layer["shapes"]), flat(layer["types"]), flat(attributes)]
+    return "|".join([*parts, machine["device"], machine["driver"], machine["tensorrt"]])
+"""
+_SORTED_PAIRS = "[list(pair) for pair in sorted(layer['attributes'].items())]"
+ATTRIBUTES_WITHOUT_NAMES = """
+
+def key(layer, machine):
+    parts = [layer["operator"], layer["shapes"], layer["types"], [layer["attributes"][name] for name in sorted(layer["attributes"])]]
+    return json.dumps([*parts, machine["device"], machine["driver"], machine["tensorrt"]])
+"""
+WITHOUT_SEPARATORS = _JOINED.replace("SEPARATOR", "").replace("PAIRS", _SORTED_PAIRS)
+WITHOUT_INNER_LISTS = _JOINED.replace("SEPARATOR", " ").replace("PAIRS", _SORTED_PAIRS)
+# `tuned` has the key of the reference under another name.
+WITHOUT_A_KEY = """
+
+of_both = key
+del key
+
+def tuned(layers, machine, cache, measure):
+    for layer in layers:
+        name = of_both(layer, machine)
+        if name not in cache or cache[name][0] not in layer["tactics"]:
+            cache[name] = measure(layer)
+    return [cache[of_both(layer, machine)][0] for layer in layers], cache
+"""
+WITH_ANOTHER_KEY = f"""{WITHOUT_A_KEY}
+def key(layer, machine):
+    return ""
+"""
+
 # `tuned` spoils the cache that it returns. Each is added to the reference.
 _SPOILS = """
 

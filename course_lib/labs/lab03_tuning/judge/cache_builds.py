@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,12 @@ FILE = PathIn("timing.cache")
 _TIMED = ("operator", "shapes", "types", "attributes")
 _OPERATORS = ("Conv", "ConvTranspose", "MatMul", "MaxPool")
 _TYPES = ("FP16", "BF16", "FP32", "INT8")
+_ATTRIBUTES = (
+    "axes",
+    "dilation",
+    "group",
+)  # that a drawn layer does not have; in each order of names, one can replace "kernel"
+_GENERATIONS = "ABHLTV"  # first letters of the names of GPUs
 
 
 class Wrong(Exception):
@@ -146,9 +153,9 @@ class Network:
         self.rng = rng
         self.mistakes: list[Wrong] = []
         self.machine = {
-            "device": f"GPU {rng.integers(100, 900)}",
+            "device": f"NVIDIA {_GENERATIONS[rng.integers(len(_GENERATIONS))]}{rng.integers(100, 900)} PCIe",
             "driver": f"{rng.integers(500, 600)}.{rng.integers(10, 99)}",
-            "tensorrt": f"10.{rng.integers(0, 16)}.{rng.integers(0, 9)}",
+            "tensorrt": f"10.{rng.integers(0, 16)}.{rng.integers(1, 9)}.{rng.integers(11, 99)}",
             "host": f"node-{rng.integers(0, 99)}",
         }
         self.tactics = [f"tactic_{number:08x}" for number in self.rng.integers(0, 1 << 32, 4)]
@@ -221,37 +228,67 @@ class Network:
                 yield field_name, layer | {field_name: value}
 
     def changed_machines(self) -> Iterator[tuple[str, Machine]]:
-        """The same machine with another number in one place."""
+        """The same machine with another number in one place, another word, or a digit that moved over a point."""
         for name in ("device", "driver", "tensorrt"):
             parts = re.split(r"(\d+)", self.machine[name])
             for place in range(1, len(parts), 2):
                 other = str(int(parts[place]) + int(self.rng.integers(1, 9)))
                 yield name, self.machine | {name: "".join([*parts[:place], other, *parts[place + 1 :]])}
+        device = self.machine["device"]
+        maker, model, *form = device.split()
+        letter = str(self.rng.choice([one for one in _GENERATIONS if one != model[0]]))
+        for words in ([maker, letter + model[1:], *form], [maker, model, "SXM"], [maker, model]):
+            yield "device", self.machine | {"device": " ".join(words)}
+        for name in ("driver", "tensorrt"):
+            yield name, self.machine | {name: re.sub(r"\.(\d)(?=\d)", r"\1.", self.machine[name], count=1)}
 
     def _changed(self, value: Any, forms: bool) -> Iterator[Any]:
-        """Values with one number or name replaced, and with `forms` also with one list reversed, or one part more or less."""
+        """Values with one number or name replaced; with `forms` also other orders and lengths, and numbers in other groups."""
         if isinstance(value, list):
             for place, part in enumerate(value):
                 for changed in self._changed(part, forms):
                     yield [*value[:place], changed, *value[place + 1 :]]
             if forms:
                 yield from (value[::-1], [*value, value[-1]], value[:-1])
+                yield from _moved(value)
+                yield from self._regrouped(value)
         elif isinstance(value, dict):
             for name in value:
                 for changed in self._changed(value[name], forms):
                     yield value | {name: changed}
                 if forms:
                     yield {other: value[other] for other in value if other != name}
+                    new = str(self.rng.choice(_ATTRIBUTES))
+                    yield {new if other == name else other: value[other] for other in value}
             if forms:
                 yield value | {"dilation": [int(number) for number in self.rng.integers(2, 9, 2)]}
+                names = sorted(value)
+                yield from (dict(zip(names, lists, strict=True)) for lists in _moved([value[name] for name in names]))
         elif isinstance(value, str):
             yield from (name for name in _TYPES if name != value)
         else:
             yield value + int(self.rng.integers(1, 9))
 
+    def _regrouped(self, value: list[Any]) -> Iterator[list[Any]]:
+        """The same digits in other numbers, once for each pair of neighbors: 1, 23 for 12, 3."""
+        for place in range(len(value) - 1):
+            if all(isinstance(number, int) for number in value[place : place + 2]):
+                first, digits = str(value[place]), f"{value[place]}{value[place + 1]}"
+                cuts = [cut for cut in range(1, len(digits)) if cut != len(first) and digits[cut] != "0"]
+                if cuts:
+                    cut = int(self.rng.choice(cuts))
+                    yield [*value[:place], int(digits[:cut]), int(digits[cut:]), *value[place + 2 :]]
+
     def build(self, layers: Sequence[Layer] | None = None, machine: Machine | None = None) -> Builder:
         """A build of these layers, or of others, on this machine or on another one."""
         return Builder(layers or self.layers, machine or self.machine, self.ms, mistakes=self.mistakes)
+
+
+def _moved(lists: list[Any]) -> Iterator[list[Any]]:
+    """The same numbers in the same order: the last one of a list is the first one of the next list, once for each pair."""
+    for place, (one, two) in enumerate(pairwise(lists)):
+        if isinstance(one, list) and isinstance(two, list):
+            yield [*lists[:place], one[:-1], [one[-1], *two], *lists[place + 2 :]]
 
 
 def same_times(one: Layer, two: Layer) -> bool:

@@ -119,6 +119,14 @@ def _what_a_time_depends_on(stage: Stage, drawn: Network) -> None:
             found[place] = wrong
     if found:
         raise found[min(found)]
+    kept = called(stage, "key", layer, drawn.machine)
+    for field, other, machine in cases:
+        answer = called(stage, "key", drawn.disguised_layer(other), drawn.disguised_machine(machine))
+        if not isinstance(answer, str) or (answer == kept) != (field == ""):
+            raise Wrong(
+                f"key did not return {'another' if field else 'the same'} text for {f'another {field}' if field else 'the same times'}",
+                "Use `key` in `tuned`, so that both follow the same rule.",
+            )
 
 
 def _tactic_is_gone(stage: Stage, drawn: Network) -> None:
