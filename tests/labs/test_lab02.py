@@ -32,7 +32,7 @@ from course_lib.labs.lab02_fusion.judge.equivalence import BATCHES
 from course_lib.labs.lab02_fusion.lab import Fusion
 from course_lib.labs.lab02_fusion.network import SlowClassifier, slow_classifier
 from course_lib.labs.lab02_fusion.reference import Mean, repaired, rewritten
-from course_lib.labs.lab02_fusion.reference_causes import GUILTY
+from course_lib.labs.lab02_fusion.reference_causes import EVIDENCE, GUILTY
 from course_lib.models import classifier, digits, export_onnx, fresh_digits
 from tests.bare import bare_python
 from tests.labs.quick import tiers
@@ -512,7 +512,7 @@ def test_far_fewer_kernels_than_the_reference_are_for_an_instructor():
         (
             {"casts": ["/standardize/Cast"], "reshape": ["/pool/Reshape"]},
             "none",
-            "Named, although they do not cost kernels: 2. Half of the points allow 1 of them",
+            "do not cost kernels: 2. Half of the points allow fewer than half of the 3 suspects that do not cost kernels.",
         ),
         ({"head": ["/head/Gemm"]}, "partial", "'/head/Gemm' is not a node of the given network"),
         ({"concat": ["/block3/conv1/left/Conv", "/block1/conv1/Conv"]}, "partial", "belongs to another part"),
@@ -549,6 +549,19 @@ def test_naming_everybody_is_no_answer(name_causes, examiner):
 def test_cheat_naming_all_suspects_but_few(name_causes, without):
     examined = name_causes(json.dumps(made.blanket(without)))
     assert tiers(examined) == {"causes": "none"}, message(examined, "causes")
+
+
+def test_cheat_naming_all_suspects_but_one_for_a_builder_with_two_innocent_ones(tmp_path):
+    """OpenVINO has a kernel for the reshape, too. Naming all suspects but an innocent one earned half of the points."""
+    openvino = Examiner(builder="openvino")
+    assert {suspect for suspect, cost in costs("openvino").items() if not cost} == {"casts", "primitives"}
+    for innocent in ("casts", "primitives"):
+        named = {**EVIDENCE, "reshape": [made.NODES["reshape"]], innocent: [made.NODES[innocent]]}
+        (tmp_path / "causes.json").write_text(json.dumps(named))
+        examined = LAB.examine(tmp_path, openvino, only="causes")
+        assert tiers(examined) == {"causes": "none"} and "half of the 2 suspects" in message(examined, "causes"), (
+            examined.outcomes
+        )
 
 
 @pytest.mark.parametrize("innocent", ["casts", "primitives", "reshape"])

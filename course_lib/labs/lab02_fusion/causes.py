@@ -54,11 +54,18 @@ class Judged:
         missing: suspects that cost kernels and are not named.
         innocent: named suspects that do not cost kernels.
         evidence: for each other suspect with invalid evidence, the reason.
+        without_cost: number of suspects that do not cost kernels and must not be named.
     """
 
     missing: tuple[str, ...]
     innocent: tuple[str, ...]
     evidence: Mapping[str, str]
+    without_cost: int
+
+    @property
+    def few_innocent(self) -> bool:
+        """Whether fewer than half of the suspects without a cost are named. Naming all suspects but one names at least half."""
+        return not self.innocent or 2 * len(self.innocent) < self.without_cost
 
     @property
     def wrong(self) -> int:
@@ -87,6 +94,7 @@ def judge(causes: Causes, costs: Mapping[str, int], given: LayerTable) -> Judged
         missing=tuple(suspect for suspect in reference_causes.GUILTY if suspect in costly and suspect not in causes),
         innocent=tuple(suspect for suspect in causes if suspect not in allowed),
         evidence={suspect: problem for suspect, problem in problems.items() if problem},
+        without_cost=len(set(PARTS) - allowed),
     )
 
 

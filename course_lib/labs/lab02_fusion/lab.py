@@ -38,8 +38,7 @@ SPARE = 1  # kernels more than the reference's that still earn full points
 # Shares of the points by the share of the extra kernels that are gone: those that the given network has and the reference does not.
 PARTIAL = ((2 / 3, 0.6), (1 / 3, 0.3))
 SUSPICIOUS = 4  # that many kernels fewer than the reference's and an instructor has to look: one fewer is the best known
-# Suspects that may be judged wrongly for half of the points. Naming all suspects but one takes two innocent ones.
-MISJUDGED, MOST_INNOCENT = 2, 1
+MISJUDGED = 2  # suspects that may be judged wrongly for half of the points
 
 _OF_THE_MODEL = ("equality", "kernels")
 
@@ -166,11 +165,11 @@ class Fusion(Lab):
             said += f" Missing, although they cost kernels: {len(judged.missing)}."
         if judged.innocent:
             said += f" Named, although they do not cost kernels: {len(judged.innocent)}."
-        if len(judged.innocent) > MOST_INNOCENT:
-            said += f" Half of the points allow {MOST_INNOCENT} of them."
+        if not judged.few_innocent:
+            said += f" Half of the points allow fewer than half of the {judged.without_cost} suspects that do not cost kernels."
         said += "".join(f" Evidence for {suspect}: {problem}." for suspect, problem in judged.evidence.items())
         hint = "Put one suspect alone back into your fast network, and count again. Evidence is its node in a kernel of the given network."
-        partial = judged.wrong <= MISJUDGED and len(judged.innocent) <= MOST_INNOCENT
+        partial = judged.wrong <= MISJUDGED and judged.few_innocent
         return self.outcome("causes", "partial" if partial else "none", said, hint, share=0.5)
 
 
