@@ -230,6 +230,12 @@ MISTAKES = {
             "all its inputs already",
             0,
         ),
+        "listed_by_hand": (
+            {"in converters and not kept": f"in {segmenting.CONVERTERS} and not kept"},
+            "the converters of the graph in the notebook",
+            "Which parameter lists them",
+            0,
+        ),
         "at_most": ({"len(run) >= min_block_size": "len(run) > min_block_size"}, "exactly min_block_size", "smallest size", 0),
         "not_joined": (
             {"if found and not place and not found[-1][0]:": "if False:"},

@@ -24,7 +24,7 @@ CONVERTERS = (
     "aten.mean.dim",
     "aten.exp.default",
 )
-_LACKING = ("aten.cumprod.default", "aten.median.dim", "aten.topk.default", "aten.flip.default")
+_POOL = (*CONVERTERS, "aten.cumprod.default", "aten.median.dim", "aten.topk.default", "aten.flip.default")
 _GRAPHS, _PLAIN = 14, 6  # of all; of those with blocks of any size, where nothing is kept
 Node = dict[str, Any]  # name, operator, inputs
 Found = list[tuple[bool, list[str]]]
@@ -37,15 +37,16 @@ class Question:
     nodes: Sequence[Node]
     in_pytorch: Sequence[str]
     min_block_size: int
+    converters: Sequence[str] = CONVERTERS
 
     @property
     def arguments(self) -> tuple[Any, ...]:
         """What both functions get."""
-        return (self.nodes, list(CONVERTERS), list(self.in_pytorch), self.min_block_size)
+        return (self.nodes, list(self.converters), list(self.in_pytorch), self.min_block_size)
 
     def supported(self, node: Node) -> bool:
         """Whether TensorRT can run a node and may."""
-        return node["operator"] in CONVERTERS and f"torch.ops.{node['operator']}" not in self.in_pytorch
+        return node["operator"] in self.converters and f"torch.ops.{node['operator']}" not in self.in_pytorch
 
     @property
     def forms(self) -> list[str]:
@@ -61,7 +62,7 @@ def questions(rng: np.random.Generator) -> list[Question]:
         if all(
             [_same(rule(one), want) for one, want in zip(asked, right, strict=True)].count(False) for _, rule, _ in _MISTAKES
         ) and any(
-            f"torch.ops.{node['operator']}" in one.in_pytorch and node["operator"] in _LACKING
+            f"torch.ops.{node['operator']}" in one.in_pytorch and node["operator"] not in one.converters
             for one in asked
             for node in one.nodes
         ):
@@ -69,28 +70,30 @@ def questions(rng: np.random.Generator) -> list[Question]:
 
 
 def _drawn(rng: np.random.Generator, *, plain: bool) -> Question:
+    pool = [str(name) for name in rng.permutation(_POOL)]
+    converters, without = pool[: len(CONVERTERS)], pool[len(CONVERTERS) :]
     size = int(rng.integers(12, 30))
     numbers = rng.permutation(np.arange(100, 1000))[:size]
     nodes: list[Node] = []
     for index in range(size):
         lacking = rng.random() < 0.17
-        operator = str(rng.choice(_LACKING if lacking else CONVERTERS))
+        operator = str(rng.choice(without if lacking else converters))
         count = min(index, int(rng.choice([0, 1, 2], p=[0.08, 0.67, 0.25])))
         near = [node["name"] for node in nodes[-4:]]
         inputs = sorted(map(str, rng.choice(near, min(count, len(near)), replace=False))) if near and count else []
         nodes.append({"name": f"node_{numbers[index]}", "operator": operator, "inputs": inputs})
     kept: list[str] = []
     if not plain and rng.random() < 0.7:
-        without_overload = str(rng.choice(CONVERTERS)).rpartition(".")[0]
+        short, without_overload = (str(rng.choice(converters)).rpartition(".")[0] for _ in range(2))
         kept = [
-            f"torch.ops.{rng.choice(CONVERTERS)}",
-            str(rng.choice(CONVERTERS)),
-            "aten::relu",
+            f"torch.ops.{rng.choice(converters)}",
+            str(rng.choice(converters)),
+            short.replace(".", "::"),
             f"torch.ops.{without_overload}",
         ]
     if kept:
-        kept.append(f"torch.ops.{rng.choice(_LACKING)}")  # it lacks a converter, which is its reason
-    return Question(nodes, kept, 1 if plain else int(rng.choice([2, 3, 4, 5, size])))
+        kept.append(f"torch.ops.{rng.choice(without)}")  # it lacks a converter, which is its reason
+    return Question(nodes, kept, 1 if plain else int(rng.choice([2, 3, 4, 5, size])), converters)
 
 
 def split(asked: Question, *, starts_inside: bool = False, any_form: bool = False, without_overload: bool = False) -> Found:
@@ -152,7 +155,7 @@ def reasons(asked: Question, found: Found) -> dict[str, str]:
     def why(node: Node) -> str:
         if asked.supported(node):
             return SMALL
-        return KEPT if node["operator"] in CONVERTERS else NO_CONVERTER
+        return KEPT if node["operator"] in asked.converters else NO_CONVERTER
 
     return {name: why(by_name[name]) for place, names in found for name in names if not place}
 
@@ -237,6 +240,11 @@ def criteria(found: Sequence[Answered]) -> tuple[list[Criterion], list[Criterion
 
 
 _MISTAKES: Sequence[tuple[str, Callable[[Question], Found], str]] = (
+    (
+        "The segments are those for the converters of the graph in the notebook.",
+        lambda asked: split(replace(asked, converters=CONVERTERS)),
+        "Other graphs have other converters. Which parameter lists them?",
+    ),
     (
         "The segments are runs of neighbors in the list of nodes.",
         _neighbors,
