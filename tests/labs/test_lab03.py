@@ -326,6 +326,12 @@ def test_nothing_of_the_device_is_in_the_learners_process(tmp_path):
     assert examined(tmp_path, "timing").points == 0
 
 
+def test_the_number_of_equally_fast_tactics_is_drawn(tmp_path):
+    (tmp_path / "timing.py").write_text(made.FIRST_OF_THREE)
+    outcome = examined(tmp_path, "timing")
+    assert outcome.points == 0 and "slower than the fastest tactic" in outcome.message, outcome.message
+
+
 def test_a_cache_in_a_global_variable_is_none(tmp_path):
     (tmp_path / "timing_cache.py").write_text(made.IN_A_GLOBAL)
     outcome = examined(tmp_path, "cache")
@@ -534,7 +540,16 @@ def test_a_device_has_the_disturbances_that_it_names():
     ratios = times / tactics.true_ms[name]
     assert ratios[:, 0].min() > 2 and np.median(ratios[:, 40:]) < 1.03
     assert (ratios[:, 40:] > 1.2).mean() > 0.08
-    assert sorted(tactics.true_ms.values())[3] >= 1.049 * tactics.best_ms
+
+
+def test_one_to_five_tactics_of_a_layer_are_equally_fast():
+    rng = np.random.default_rng(1)
+    counts = set()
+    for tactics in (problem(0.04, rng) for _ in range(100)):
+        ratios = np.array([*tactics.true_ms.values()]) / tactics.best_ms
+        counts.add(int((ratios <= 1.003).sum()))
+        assert len(ratios) == 10 and not ((ratios > 1.003) & (ratios < 1.049)).any()
+    assert counts == {1, 2, 3, 4, 5}
 
 
 def test_the_record_has_one_best_recipe():

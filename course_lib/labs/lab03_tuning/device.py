@@ -9,7 +9,8 @@ import numpy as np
 
 RUNS_EACH = 15  # of the budget, for each tactic
 EQUAL = 0.02  # tactics whose times differ by less count as equally fast
-_TACTICS, _EQUALLY_FAST, _SPREAD = 10, 3, 0.003
+_TACTICS, _SPREAD = 10, 0.003
+_MOST_EQUALLY_FAST = 5  # of the tactics of a layer, and at least 1
 _NEXT, _CLOSE = 1.05, 2  # times the best: the fastest of the other tactics; so many others are hardly slower than that
 _NOISE, _OUTLIERS = 0.006, 0.04
 _WARM_UP_RUNS = 8  # until the clock of the device has risen
@@ -61,7 +62,7 @@ class Problem:
     """The tactics of one layer.
 
     Attributes:
-        true_ms: by tactic. Three of them are equally fast, and all others are at least 5 % slower.
+        true_ms: by tactic. One to five of them are equally fast, and all others are at least 5 % slower.
     """
 
     true_ms: Mapping[str, float]
@@ -79,8 +80,9 @@ class Problem:
 def problem(best_ms: float, rng: np.random.Generator) -> Problem:
     """A layer whose fastest tactic takes `best_ms`."""
     names = _names(rng)
-    times = [best_ms, *(best_ms * (1 + rng.uniform(0, _SPREAD, _EQUALLY_FAST - 1)))]
-    times += [*(best_ms * rng.uniform(_NEXT, 1.7, _TACTICS - _EQUALLY_FAST - _CLOSE))]
+    equal = int(rng.integers(1, _MOST_EQUALLY_FAST + 1))
+    times = [best_ms, *(best_ms * (1 + rng.uniform(0, _SPREAD, equal - 1)))]
+    times += [*(best_ms * rng.uniform(_NEXT, 1.7, _TACTICS - equal - _CLOSE))]
     # The first and the last name belong to tactics that only a tolerance that is too wide takes for equally fast.
     close = best_ms * rng.uniform(_NEXT, _NEXT + 0.01, _CLOSE)
     first, *inner, last = sorted(names)

@@ -22,11 +22,8 @@ FILE = PathIn("timing.cache")
 _TIMED = ("operator", "shapes", "types", "attributes")
 _OPERATORS = ("Conv", "ConvTranspose", "MatMul", "MaxPool")
 _TYPES = ("FP16", "BF16", "FP32", "INT8")
-_ATTRIBUTES = (
-    "axes",
-    "dilation",
-    "group",
-)  # that a drawn layer does not have; in each order of names, one can replace "kernel"
+# A drawn layer does not have any of these. All precede "kernel" in the alphabet, so that sorted values can stay the same.
+_ATTRIBUTES = ("axes", "dilation", "group")
 _GENERATIONS = "ABHLTV"  # first letters of the names of GPUs
 
 
