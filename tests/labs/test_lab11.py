@@ -574,6 +574,16 @@ def test_a_module_that_is_right_in_fp64_only(name, tmp_path):
     assert outcome.points == 0 and words in outcome.message, outcome.message
 
 
+def test_a_cast_that_loses_nothing_is_not_blamed_for_another_mistake(tmp_path):
+    changes = {
+        "torch.relu(self.embed": "F.gelu(self.embed",
+        "x.argmax(dim=1).float() / ROWS": "(x.argmax(dim=1).half() / ROWS).float()",
+    }
+    (tmp_path / "model.py").write_text(made.changed("model.py", changes))
+    outcome = examined(tmp_path, "model")
+    assert outcome.points == 0 and "already in PyTorch." in outcome.message and "four methods" in outcome.hint, outcome.message
+
+
 def test_a_cast_that_loses_nothing_keeps_its_points(tmp_path):
     (tmp_path / "model.py").write_text(
         made.changed("model.py", {"x.argmax(dim=1).float() / ROWS": "x.argmax(dim=1).half().float() / ROWS"})

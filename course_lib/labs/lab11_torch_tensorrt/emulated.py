@@ -21,6 +21,7 @@ from course_lib.labs.lab11_torch_tensorrt.sandboxed.export_model import describe
 _PERMUTE, _SLICE, _SPLIT = "aten.permute.default", "aten.slice.Tensor", "aten.split"
 _RESHAPES = ("aten.reshape.default", "aten.view.default", "aten._unsafe_view.default", "aten.clone.default")
 _PRODUCTS = ("aten.addmm.default", "aten.mm.default", "aten.bmm.default", "aten.convolution.default")
+CONSTANT = "a constant"  # in the place of an operator
 _MOST_AXES = 4  # of what is divided: with five, parts are those of `unbind`
 
 
@@ -111,17 +112,21 @@ class Compiled:
 
     def narrow(self) -> list[tuple[str, str]]:
         """Operators whose results have fewer digits than float32, each once, with the type."""
-        wide = (torch.float32, torch.float64, torch.complex64, torch.complex128)
         found: dict[tuple[str, str], None] = {}
         for node in self.graph.graph.nodes:
             kind = getattr(node.meta.get("val"), "dtype", torch.float32)
-            if (kind.is_floating_point or kind.is_complex) and kind not in wide:
-                name = release.name_of(node) if node.op == "call_function" else "a constant"
+            if _is_narrow(kind):
+                name = release.name_of(node) if node.op == "call_function" else CONSTANT
                 found[name, str(kind).removeprefix("torch.")] = None
         return list(found)
 
-    def values(self, inputs: torch.Tensor, *, eager: bool = False) -> dict[str, Any]:
-        """The result of each node by name, in the order of the graph; with `eager`, as PyTorch computes it."""
+    def values(self, inputs: torch.Tensor, *, eager: bool = False, wide: bool = False) -> dict[str, Any]:
+        """The result of each node by name, in the order of the graph.
+
+        Args:
+            eager: as PyTorch computes it.
+            wide: with float32 in place of each type with fewer digits.
+        """
         inside = {node for one in self.segments if one.in_tensorrt for node in one.nodes}
         found: dict[torch.fx.Node, Any] = {}
         with torch.inference_mode():
@@ -129,9 +134,11 @@ class Compiled:
                 if node.op == "placeholder":
                     found[node] = inputs
                 elif node.op == "get_attr":
-                    found[node] = node.meta["val"]
+                    value = node.meta["val"]
+                    found[node] = value.float() if wide and _is_narrow(value.dtype) else value
                 elif node.op == "call_function":
-                    args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), found.__getitem__)
+                    args, kwargs = torch.fx.node.map_aggregate((node.args, node.kwargs), _widened if wide else lambda one: one)
+                    args, kwargs = torch.fx.node.map_arg((args, kwargs), found.__getitem__)
                     wrong = not eager and node in inside and release.name_of(node) == release.ATTENTION
                     if wrong and attention_form(node) == release.EXCHANGED:
                         args = args[::-1]
@@ -143,6 +150,16 @@ class Compiled:
     def __call__(self, inputs: torch.Tensor) -> tuple[torch.Tensor]:
         """The answer as 2.2.0 computes it."""
         return (self.values(inputs)["output"],)
+
+
+def _is_narrow(kind: torch.dtype) -> bool:
+    """Whether numbers of a type have fewer digits than those of float32."""
+    wide = (torch.float32, torch.float64, torch.complex64, torch.complex128)
+    return (kind.is_floating_point or kind.is_complex) and kind not in wide
+
+
+def _widened(argument: Any) -> Any:
+    return torch.float32 if isinstance(argument, torch.dtype) and _is_narrow(argument) else argument
 
 
 def reason(node: torch.fx.Node) -> str:

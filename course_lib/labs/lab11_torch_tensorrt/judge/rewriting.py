@@ -46,7 +46,7 @@ class Rewriting:
         in_pytorch: operators outside TensorRT, and why.
         attentions: what 2.2.0 makes of each fused attention.
         eager, compiled: largest relative errors.
-        narrow: operators whose results have fewer digits than float32, and the type.
+        narrow: operators whose results have fewer digits than float32, and the type, unless the answers are wrong for another reason.
         resembles: a known mistake with the same answers, or "".
         said: why there is nothing of this, or "".
     """
