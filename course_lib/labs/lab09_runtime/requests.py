@@ -38,15 +38,25 @@ def fits(request: np.ndarray) -> bool:
 
 
 def scenes(rng: np.random.Generator) -> tuple[Scene, ...]:
-    """Requests that all fit, then some that no profile contains among others, then a connection that breaks off."""
+    """Requests that all fit, then some that no profile contains among others, then a connection that breaks off.
+
+    The second scene ends with a request that is rejected after one of the other profile: a loop that switches first has to wait.
+    """
     small, large = PROFILES[0][-1], MOST_ROWS
     plain = [*rng.integers(1, small + 1, 5), small, small + 1, *rng.integers(small + 1, large + 1, 10), large]
-    mixed = [*rng.integers(1, small + 1, 3), *rng.integers(small + 1, large + 1, 4)]
+    mixed = [*rng.integers(1, small + 1, 2), *rng.integers(small + 1, large + 1, 3)]
     broken = [*rng.integers(1, small + 1, 2), *rng.integers(small + 1, large + 1, 3)]
-    others = [_drawn(rng, large + int(rng.integers(1, 40))), _drawn(rng, 0), _drawn(rng, 5, COLUMNS - 28)]
+    few, many = (_drawn(rng, int(count)) for count in (rng.integers(1, small + 1), rng.integers(small + 1, large + 1)))
+    pairs = (
+        (few, _drawn(rng, large + int(rng.integers(1, 40)))),
+        (many, _drawn(rng, 0)),
+        (many, _drawn(rng, 5, COLUMNS - 28)),
+    )
+    last = pairs[rng.integers(3)]
+    others = [rejected for _, rejected in pairs if rejected is not last[1]] + [few if last[0] is many else many]
     return (
         Scene(PLAIN, _shuffled(rng, _several(rng, plain))),
-        Scene(MIXED, _shuffled(rng, [*_several(rng, mixed), *others])),
+        Scene(MIXED, (*_shuffled(rng, [*_several(rng, mixed), *others]), *last)),
         Scene(BROKEN, _shuffled(rng, _several(rng, broken)), breaks_off=True),
     )
 
