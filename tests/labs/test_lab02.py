@@ -21,12 +21,17 @@ from torch.nn import functional as F
 from course_lib import labs
 from course_lib.benchmark import sqnr_db
 from course_lib.engines import Layer, LayerTable, ModelSource, Plan, build, load
-from course_lib.errors import BuildError, CourseError, ExaminerFault
+from course_lib.errors import BuildError, CourseError, ExaminerFault, ReferenceAbsent
 from course_lib.grading.isolation import sandbox
 from course_lib.grading.judge.judging import judge
 from course_lib.labs import Examination, Examiner
+from course_lib.labs import lab02_fusion as package
+from course_lib.labs.framework import withheld
+from course_lib.labs.framework.task import Outcome
 from course_lib.labs.lab02_fusion import causes as lab02_causes
+from course_lib.labs.lab02_fusion import lab as lab02
 from course_lib.labs.lab02_fusion.causes import PARTS
+from course_lib.labs.lab02_fusion.judge import counts
 from course_lib.labs.lab02_fusion.judge.counts import OPSET, costs, given_layers
 from course_lib.labs.lab02_fusion.judge.equivalence import BATCHES
 from course_lib.labs.lab02_fusion.lab import Fusion
@@ -686,3 +691,49 @@ def test_a_runner_that_fails_on_the_reference_is_the_examiners_fault(reference, 
     monkeypatch.setattr("course_lib.labs.framework.reference.PlanCache.build", reject)
     with pytest.raises(ExaminerFault, match="cannot be prepared: no such operator"):
         LAB.examine(reference, examiner, only="equality")
+
+
+# Without the reference
+
+
+@pytest.fixture
+def in_the_bundle(monkeypatch: pytest.MonkeyPatch):
+    """As learners have the course: the modules of the reference are placeholders."""
+    counts._both.cache_clear()
+    for place in (package, "reference"), (lab02, "reference_causes"), (lab02_causes, "reference_causes"):
+        monkeypatch.setattr(*place, withheld)
+    yield
+    counts._both.cache_clear()
+
+
+def _as_learner(folder: Path) -> dict[str, Outcome]:
+    return {one.task.id: one for one in LAB.examine_as_learner(folder, Quick(seed=5)).outcomes}
+
+
+def test_a_learner_without_the_reference_is_told_what_was_measured(tmp_path, request):
+    LAB.write_reference(tmp_path)
+    request.getfixturevalue("in_the_bundle")
+    found = _as_learner(tmp_path)
+    assert {name: (one.tier, one.mark) for name, one in found.items()} == {
+        "equality": ("full", "passed"),
+        "kernels": ("inconclusive", "open"),
+        "causes": ("inconclusive", "open"),
+    }
+    assert "14 kernels; the given network has 28. Compared with the reference" in found["kernels"].message
+    assert "6 of 9 suspects are named. Compared" in found["causes"].message
+    with pytest.raises(ReferenceAbsent):
+        LAB.examine(tmp_path, Quick(seed=5))
+
+
+@pytest.mark.parametrize("mistake", ["nothing changed", "another function"])
+def test_a_learner_without_the_reference_is_told_mistakes(mistake, tmp_path, request):
+    network = slow_classifier() if mistake == "nothing changed" else rewritten()
+    if mistake == "another function":
+        one_branch_dropped(network)
+    export_onnx(network, tmp_path / "model.onnx", opset=OPSET)
+    (tmp_path / "causes.json").write_text(json.dumps({"casts": ["/head/head.1/MatMul"], "head": ["/nowhere"]}))
+    request.getfixturevalue("in_the_bundle")
+    found = _as_learner(tmp_path)
+    assert [found[task].tier for task in ("equality", "kernels")] == ["none", "none"]
+    assert "Evidence for casts: '/head/head.1/MatMul' belongs to another part" in found["causes"].message
+    assert "Evidence for head: '/nowhere' is not a node of the given network" in found["causes"].message

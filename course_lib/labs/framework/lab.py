@@ -26,6 +26,8 @@ _ONE_GRAPH_HINT = "Compiler and runner must read the same graph. Which line of y
 _LONGEST = 4000  # characters of a message
 _BUILD_HINT = "Build it in the notebook with course_lib.engines.build: the same error appears there."
 
+COMPARED_LATER = "Compared with the reference when it is graded."
+
 
 class Lab(ABC):
     """A lab: its submission, its points, and its examination."""
@@ -69,8 +71,7 @@ class Lab(ABC):
 
     def open_outcomes(self, tasks: Iterable[str]) -> tuple[Outcome, ...]:
         """Tasks that are neither passed nor failed, because the reference is absent."""
-        said = "Compared with the reference when it is graded."
-        return tuple(self.outcome(task, "inconclusive", said, share=0.0, code=NO_REFERENCE) for task in tasks)
+        return tuple(self.outcome(task, "inconclusive", COMPARED_LATER, share=0.0, code=NO_REFERENCE) for task in tasks)
 
     def speed_tier(self, latencies: Mapping[str, np.ndarray]) -> str | None:
         """The tier of the task ``speed`` that follows only from the latencies by subject in `Examination.comparison`.

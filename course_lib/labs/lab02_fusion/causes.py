@@ -98,6 +98,12 @@ def judge(causes: Causes, costs: Mapping[str, int], given: LayerTable) -> Judged
     )
 
 
+def invalid_evidence(causes: Causes, given: LayerTable) -> Mapping[str, str]:
+    """For each named suspect with nodes of another part, or of no part, the reason. It needs no reference."""
+    problems = {suspect: _problem(suspect, nodes, given, seen=False) for suspect, nodes in causes.items()}
+    return {suspect: problem for suspect, problem in problems.items() if problem}
+
+
 def _problem(suspect: str, nodes: tuple[str, ...], given: LayerTable, *, seen: bool) -> str:
     """Why these nodes are not evidence; empty if they are. With `seen`, each has to be inside a kernel of the given network."""
     running = {node for kernel in given.kernels for node in kernel.onnx_nodes}

@@ -24,10 +24,10 @@ from course_lib.errors import (
 from course_lib.labs.framework import one_graph
 from course_lib.labs.framework.answers import check_pace, fresh_images
 from course_lib.labs.framework.examination import Examination, Examiner
-from course_lib.labs.framework.lab import Lab
-from course_lib.labs.framework.reference import reference_engine
+from course_lib.labs.framework.lab import COMPARED_LATER, Lab
+from course_lib.labs.framework.reference import absent, reference_engine
 from course_lib.labs.framework.submission_files import submitted
-from course_lib.labs.framework.task import UNUSUAL, Outcome, Task
+from course_lib.labs.framework.task import NO_REFERENCE, UNUSUAL, Outcome, Task
 from course_lib.labs.lab02_fusion import causes as lab02_causes
 from course_lib.labs.lab02_fusion import reference_causes
 from course_lib.labs.lab02_fusion.causes import PARTS
@@ -70,6 +70,14 @@ class Fusion(Lab):
 
     def examine(self, folder: Path, examiner: Examiner, only: str | None = None) -> Examination:
         """Count the kernels, compare the answers, check the evidence."""
+        reference_causes.GUILTY  # noqa: B018  (raises ReferenceAbsent in the learner's bundle)
+        return self._examined(folder, examiner, only)
+
+    def examine_as_learner(self, folder: Path, examiner: Examiner, only: str | None = None) -> Examination:
+        """Without the reference, the answers are compared with the given network's, and open tasks say what was measured."""
+        return self._examined(folder, examiner, only)
+
+    def _examined(self, folder: Path, examiner: Examiner, only: str | None) -> Examination:
         causes = () if only in ("equality", "kernels") else (self._causes(folder / "causes.json", examiner),)
         if only == "causes":
             return Examination(causes)
@@ -103,7 +111,9 @@ class Fusion(Lab):
             kernels = self.outcome(
                 "kernels", "none", "The kernels do not count, because the function is not the given one.", equal.hint
             )
-        figures |= {"sqnr_db": found.sqnr_db, "sqnr_db_reference": found.reference_db}
+        figures |= {"sqnr_db": found.sqnr_db}
+        if found.reference_db is not None:
+            figures["sqnr_db_reference"] = found.reference_db
         return Examination((equal, kernels), plan, figures=figures)
 
     def _build(self, model: Path, examiner: Examiner) -> Plan:
@@ -116,17 +126,21 @@ class Fusion(Lab):
             ) from None
 
     def _kernels(self, figures: dict[str, float]) -> Outcome:
-        yours, given, reference = (int(figures[name]) for name in ("kernels", "kernels_given", "kernels_reference"))
+        yours, given = (int(figures[name]) for name in ("kernels", "kernels_given"))
+        hint = "Which kernel in the layer table lacks a convolution or matrix product, and what kept it out of the kernel before it?"
+        if "kernels_reference" not in figures:
+            said = f"{yours} kernels; the given network has {given}."
+            return self._open("kernels", said) if yours < given else self.outcome("kernels", "none", said, hint)
+        reference = int(figures["kernels_reference"])
         said = f"{yours} kernels; the given network has {given}, the reference {reference}."
         if yours <= reference - SUSPICIOUS:
-            hint = "Draw your layer table: does every convolution of the network have its kernel?"
+            look = "Draw your layer table: does every convolution of the network have its kernel?"
             return self.outcome(
-                "kernels", "inconclusive", f"{said} An instructor will look at it.", hint, share=0.0, code=UNUSUAL
+                "kernels", "inconclusive", f"{said} An instructor will look at it.", look, share=0.0, code=UNUSUAL
             )
         if yours <= reference + SPARE:
             return self.outcome("kernels", "full", said)
         said += f" Full points need at most {reference + SPARE}."
-        hint = "Which kernel in the layer table lacks a convolution or matrix product, and what kept it out of the kernel before it?"
         gone = (given - yours) / (given - reference)
         share = next((share for least, share in PARTIAL if gone >= least), 0.0)
         return self.outcome("kernels", "partial" if share else "none", said, hint, share=share)
@@ -134,14 +148,15 @@ class Fusion(Lab):
     def _run(self, model: Path, plan: Plan, examiner: Examiner) -> Equality:
         with ExitStack() as stack:
             given = stack.enter_context(examiner.baseline(self.source))
-            reference = stack.enter_context(reference_engine(self, examiner, RECIPE))
+            reference = None if absent(reference_causes) else stack.enter_context(reference_engine(self, examiner, RECIPE))
             yours = stack.enter_context(examiner.engine(examiner.runnable(model, RECIPE, plan)))
             check_pace(given, yours, fresh_images(examiner, 1).images)
             return equality(given, reference, yours, examiner)
 
     def _equality(self, found: Equality) -> Outcome:
         where = f"on {found.family}, at the worst batch size"
-        said = f"The logits have {found.sqnr_db:.0f} dB SQNR {where}; the reference has {found.reference_db:.0f} dB."
+        said = f"The logits have {found.sqnr_db:.0f} dB SQNR {where}"
+        said += "." if found.reference_db is None else f"; the reference has {found.reference_db:.0f} dB."
         if found.tier == "full":
             return self.outcome("equality", "full", said)
         said += f" Full points need at least {found.needed_db:.0f} dB, half of the points at least {PARTIAL_DB:.0f} dB."
@@ -157,6 +172,12 @@ class Fusion(Lab):
         except CourseError as error:
             hint = "Write one key per guilty suspect. Its value is a list of node names of given.onnx."
             return self.outcome("causes", "none", error, hint)
+        if absent(reference_causes):
+            problems = lab02_causes.invalid_evidence(causes, given_layers(examiner.builder))
+            named = f"{len(causes)} of {len(PARTS)} suspects are named."
+            return self._open(
+                "causes", named + "".join(f" Evidence for {one}: {problem}." for one, problem in problems.items())
+            )
         judged = lab02_causes.judge(causes, costs(examiner.builder), given_layers(examiner.builder))
         if not judged.wrong:
             return self.outcome("causes", "full", f"All {len(PARTS)} suspects are judged correctly, with evidence.")
@@ -172,6 +193,10 @@ class Fusion(Lab):
         partial = judged.wrong <= MISJUDGED and judged.few_innocent
         return self.outcome("causes", "partial" if partial else "none", said, hint, share=0.5)
 
+    def _open(self, task: str, said: str) -> Outcome:
+        """A task that only the grader can decide, and what was measured without it."""
+        return self.outcome(task, "inconclusive", f"{said} {COMPARED_LATER}", share=0.0, code=NO_REFERENCE)
+
 
 @cache
 def _exported(opset: int) -> bytes:
@@ -182,7 +207,10 @@ def _exported(opset: int) -> bytes:
 
 
 def _counts(plan: Plan, examiner: Examiner) -> dict[str, float]:
-    given, reference = len(given_layers(examiner.builder).kernels), reference_kernels(examiner.builder)
+    given = len(given_layers(examiner.builder).kernels)
+    if absent(reference_causes):
+        return {"kernels": len(plan.layers.kernels), "kernels_given": given}
+    reference = reference_kernels(examiner.builder)
     if given <= reference + SPARE:
         raise ExaminerFault(f"{examiner.builder} fuses the given network by itself, so there is nothing to grade")
     return {"kernels": len(plan.layers.kernels), "kernels_given": given, "kernels_reference": reference}

@@ -23,18 +23,18 @@ class Equality:
 
     Attributes:
         sqnr_db: SQNR of the submission, at the worst batch size.
-        reference_db: SQNR of the reference on the same images.
+        reference_db: SQNR of the reference on the same images, None without the reference.
         family: the images on which the submission is worst.
     """
 
     sqnr_db: float
-    reference_db: float
+    reference_db: float | None
     family: str
 
     @property
     def needed_db(self) -> float:
         """The ratio in dB that full points need."""
-        return min(ENOUGH_DB, self.reference_db - MARGIN_DB)
+        return ENOUGH_DB if self.reference_db is None else min(ENOUGH_DB, self.reference_db - MARGIN_DB)
 
     @property
     def tier(self) -> str:
@@ -44,22 +44,24 @@ class Equality:
         return "partial" if self.sqnr_db >= PARTIAL_DB else "none"
 
 
-def equality(given: TimedWorker, reference: TimedWorker, candidate: TimedWorker, examiner: Examiner) -> Equality:
+def equality(given: TimedWorker, reference: TimedWorker | None, candidate: TimedWorker, examiner: Examiner) -> Equality:
     """Send the same fresh images to all three, in batches of several sizes, and to the candidate in batches of every size.
 
     Raises:
         EngineError: the candidate rejects a batch, answers one of them like another network, or does not answer with logits.
     """
-    found = {}
+    found, theirs = {}, list[float]()
     for family, images in _families(examiner).items():
         want = logits(given, images, BATCHES)
         have = logits(candidate, images, BATCHES)
         least = decibels(want, have)
         if least >= PARTIAL_DB:
             least = min(least, check_every_size(given, candidate, images, range(1, BATCHES[-1] + 1), PARTIAL_DB))
-        found[family] = least, decibels(want, logits(reference, images, BATCHES))
-    family = min(found, key=lambda name: found[name][0])
-    return Equality(found[family][0], min(theirs for _, theirs in found.values()), family)
+        found[family] = least
+        if reference:
+            theirs.append(decibels(want, logits(reference, images, BATCHES)))
+    family = min(found, key=lambda name: found[name])
+    return Equality(found[family], min(theirs, default=None), family)
 
 
 def _families(examiner: Examiner) -> dict[str, np.ndarray]:
