@@ -234,7 +234,7 @@ def test_a_loop_that_takes_all_requests_first_is_no_service(source, tmp_path, in
     found = examined(tmp_path, source)
     assert tiers(found) == {"answers": "full", "order": "partial", "leaks": "partial", "overlap": "partial"}
     for task in ("order", "leaks", "overlap"):
-        assert "requests that waited for a run when another one was taken" in found[task].message
+        assert "requests in hand when another one was taken" in found[task].message
         assert "takes requests from the iterator before" in found[task].hint
 
 

@@ -189,7 +189,7 @@ class DynamicShapes(Lab):
         over_eager = speedup(latencies["eager"], latencies["yours"])
         said = (
             f"A batch costs {np.median(latencies['yours']):.2f} ms (one profile: {np.median(latencies['one profile']):.2f} ms, best three: "
-            f"{np.median(latencies['reference']):.2f} ms). This is {100 * _saving(latencies):.0f} % of the possible saving. "
+            f"{np.median(latencies['reference']):.2f} ms). This is {np.clip(_saving(latencies), 0, 1):.0%} of the possible saving. "
             f"{100 * bill.padding:.0f} % of the computed tokens are padding. {over_eager} over PyTorch eager at the largest shape."
         )
         if reaches_threshold(gain, WORTH_GRADING) is not True:

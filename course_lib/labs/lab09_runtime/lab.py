@@ -240,13 +240,13 @@ def _in_flight(served: Sequence[Served]) -> list[Criterion]:
     if plain.replay.mistakes or schedule(plain.recorded.steps).time_us > _halfway_us(plain):
         return []
     found = broken.replay.in_flight
-    return [Criterion("copies and runs in flight when the connection broke off", str(found), "at least 1", found > 0)]
+    return [Criterion("work in flight when the connection broke off", str(found), "at least 1", found > 0)]
 
 
 def _ahead(served: Sequence[Served]) -> Criterion:
     """Whether runs were under way while requests were still to come. Without work in flight, an error of the connection proves nothing."""
     most = max(one.replay.ahead for one in served)
-    return Criterion("requests that waited for a run when another one was taken", str(most), f"at most {AHEAD}", most <= AHEAD)
+    return Criterion("requests in hand when another one was taken", str(most), f"at most {AHEAD}", most <= AHEAD)
 
 
 def _hint_for_leaks(left: str, broken: Served) -> str:

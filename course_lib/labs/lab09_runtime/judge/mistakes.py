@@ -81,7 +81,7 @@ def after_loss(call: str) -> Mistake:
 def context_shared(label: str) -> Mistake:
     """Two runs of one context at once."""
     return Mistake(
-        f"A context runs twice at once: {label} may begin before its run before has ended.",
+        f"A context runs twice at once: {label} may begin before the previous run has ended.",
         "A context has one set of scratch memory. Give each stream its own context, or wait between its runs.",
         rank=0,
     )
