@@ -393,7 +393,7 @@ def test_a_builder_without_depthwise_kernels_costs_no_points(tmp_path, in_proces
 
 def test_a_table_without_the_layers_is_the_examiners_fault(tmp_path, in_process, monkeypatch):
     class Empty:
-        layers = LayerTable((Layer("k", "kgen", (), (LayerTensor("w", (1,), "Int8", "Linear"),), (), "", ()),))
+        layers = LayerTable((Layer("k", "kgen", (), (LayerTensor("w", (1,), "Int8", "Linear"),), (), "", ()),), {"k": "Conv"})
 
     monkeypatch.setattr(Quick, "build", lambda *_: Empty())
     with pytest.raises(ExaminerFault, match="does not show every layer"):
