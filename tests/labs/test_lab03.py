@@ -41,14 +41,14 @@ def test_the_judge_gives_the_reference_full_marks(tmp_path):
     judged_reference(LAB, tmp_path)
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_another_right_answer(seed, tmp_path):
     LAB.write_reference(tmp_path)
     made.another(tmp_path)
     check_solved(LAB, LAB.examine(tmp_path, Examiner(seed=seed)))
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 3))])
 def test_the_file_may_be_a_database(seed, tmp_path):
     (tmp_path / "timing_cache.py").write_text(reference.CACHE + made.A_DATABASE)
     outcome = quick.examined(LAB, tmp_path, "cache", Examiner(seed=seed))
@@ -338,6 +338,7 @@ def test_a_cache_in_a_global_variable_is_none(tmp_path):
     assert outcome.points == 0 and "an empty cache did not measure again" in outcome.message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["SAVES_WITHOUT_READING", "READS_AT_FIRST", "READS_WHAT_IT_HAS_NOT_LOADED"])
 def test_save_must_read_what_another_build_wrote(name, tmp_path):
     (tmp_path / "timing_cache.py").write_text(reference.CACHE + getattr(made, name))
@@ -345,6 +346,7 @@ def test_save_must_read_what_another_build_wrote(name, tmp_path):
     assert outcome.points == 1.5 and "entries of one of them are lost" in outcome.message, outcome.message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["ALONE_IS_MEASURED", "ALONE_IS_COMPARED", "RIGHT_WHEN_ALONE"])
 def test_a_key_of_one_field_is_not_enough(name, tmp_path):
     (tmp_path / "timing_cache.py").write_text(reference.CACHE + getattr(made, name))
@@ -362,6 +364,7 @@ KEYS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KEYS)
 def test_different_layers_and_machines_have_different_keys(name, tmp_path):
     (tmp_path / "timing_cache.py").write_text(reference.CACHE + getattr(made, name))
@@ -369,6 +372,7 @@ def test_different_layers_and_machines_have_different_keys(name, tmp_path):
     assert outcome.points == 0 and "An entry was used although" in outcome.message, outcome.message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "words"), [("WITHOUT_A_KEY", "defines no function key"), ("WITH_ANOTHER_KEY", "key did not return another text")]
 )
@@ -384,6 +388,7 @@ def test_a_build_that_always_measures_is_no_sign_of_a_right_key(tmp_path):
     assert outcome.points == 0 and "A layer that had not changed was measured again" in outcome.message, outcome.message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "words"),
     [
@@ -398,6 +403,7 @@ def test_tuned_keeps_old_entries_and_what_was_measured(name, words, tmp_path):
     assert outcome.points == 0 and words in outcome.message, outcome.message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "words"),
     [
@@ -454,6 +460,7 @@ def test_nothing_of_a_process_runs_after_its_restart(work, tmp_path):
 FULL_DISKS = ("RAISES_ITS_LIMIT", "LETS_ANOTHER_WRITE", "A_FILE_WITHOUT_A_NAME", "ANSWERS_FOR_THE_FILE")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FULL_DISKS)
 def test_a_full_disk_is_full_for_every_process_of_a_file(name, tmp_path):
     (tmp_path / "timing_cache.py").write_text(reference.CACHE + getattr(made, name))

@@ -280,6 +280,7 @@ def test_a_server_that_does_not_start(source, words):
     assert "did not start" in found.trouble and words in found.trouble
 
 
+@pytest.mark.slow
 def test_a_server_that_ends_what_the_scenes_need():
     vandal = "import os, signal\nclass Server:\n def __init__(self, *given): os.kill(os.getppid(), signal.SIGKILL)"
     assert not any(found.survived for found in played(submissions.with_server(vandal), "warm start", "many clients"))
@@ -323,6 +324,7 @@ def test_memorized_answers_score_nothing(tmp_path):
     assert played(submissions.MEMORIZED, "many clients")[0].wrong
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", submissions.LONE_BY_SCHEDULE)
 def test_a_single_request_is_not_known_by_the_schedule_of_the_load(name, tmp_path):
     outcome = LAB.examine(write(tmp_path, submissions.LONE_BY_SCHEDULE[name]), EXAMINER, only="throughput").outcomes[0]
