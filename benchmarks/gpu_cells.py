@@ -20,13 +20,12 @@ import sys
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks.recording import Row, about, one_line, save
+from benchmarks.recording import Row, about, installed, one_line, save
 
 ROOT = Path(__file__).resolve().parent.parent
 TAG = "gpu"
@@ -107,16 +106,6 @@ def _in_own_process(notebook: Path) -> list[Row]:
     return rows
 
 
-def _versions() -> dict[str, str]:
-    found = {}
-    for name in PACKAGES:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found
-
-
 def main() -> None:
     """Run the lectures, and save after each."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -132,10 +121,8 @@ def main() -> None:
         return
     if not asked.output:
         parser.error("--output is missing: expected the path of the record")
-    known, chosen = (
-        about(_versions()),
-        {number: path for number, path in lectures().items() if not asked.only or number in asked.only},
-    )
+    known = about(installed(*PACKAGES))
+    chosen = {number: path for number, path in lectures().items() if not asked.only or number in asked.only}
     rows = json.loads(asked.output.read_text(encoding="utf-8"))["rows"] if asked.output.exists() else []
     with ThreadPoolExecutor(asked.jobs) as threads:
         running = {threads.submit(_in_own_process, notebook): number for number, notebook in chosen.items()}

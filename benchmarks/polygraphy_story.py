@@ -14,7 +14,6 @@ import sys
 import tempfile
 import time
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -24,7 +23,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from benchmarks.ort_tensorrt_parts.models import with_determinant
-from benchmarks.recording import Row, about, save
+from benchmarks.recording import Row, about, installed, save
 from course_lib.teaching.deployment.polygraphy_tool import Polygraphy, without_command
 
 CONVOLUTIONS, LOUD = 7, 4
@@ -97,7 +96,11 @@ def main() -> None:
     onnx.save(loud_network(), folder / "loud.onnx")
     onnx.save(with_determinant(), folder / "determinant.onnx")
     (folder / "tactics.cache").touch()
-    polygraphy, known, rows = Polygraphy(folder, time_limit_s=options.seconds), about(_versions()), list[Row]()
+    polygraphy, known, rows = (
+        Polygraphy(folder, time_limit_s=options.seconds),
+        about({**installed("tensorrt", "onnxruntime-gpu", "onnx", "polygraphy", "numpy"), "python": sys.version.split()[0]}),
+        list[Row](),
+    )
     started = time.monotonic()
     for step in STEPS:
         if time.monotonic() - started > options.seconds:
@@ -137,16 +140,6 @@ def loud_network(seed: int = 0) -> onnx.ModelProto:
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     onnx.checker.check_model(model)
     return model
-
-
-def _versions() -> dict[str, str]:
-    found = {}
-    for name in ("tensorrt", "onnxruntime-gpu", "onnx", "polygraphy", "numpy"):
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            found[name] = "none"
-    return {**found, "python": sys.version.split()[0]}
 
 
 if __name__ == "__main__":

@@ -8,7 +8,9 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import date
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +35,15 @@ def about(versions: Mapping[str, str]) -> Row:
         "versions": dict(versions),
         "command": command,
     }
+
+
+def installed(*names: str) -> dict[str, str]:
+    """Versions of the distributions that this interpreter has."""
+    found = {}
+    for name in names:
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
 
 
 def _processor() -> str:

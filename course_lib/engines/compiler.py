@@ -74,7 +74,7 @@ class Compiler:
                 raise BuildError(f"the compiler did not finish: {error}", code=error.code) from None
             except EngineError as error:  # of a class that is not ours, such as TensorRT's RuntimeError
                 raise BuildError(f"the compiler failed: {error}", code=error.code) from None
-            return plan if self.launcher or plan.layers.operators else with_operators(plan, path)
+            return plan if self.launcher else with_operators(plan, path)
 
     def version(self) -> str:
         """The backend's version. For another interpreter, the compiling process is asked once, before it receives a model.
@@ -135,8 +135,11 @@ def build(
 
 
 def with_operators(plan: Plan, model: Path) -> Plan:
-    """The operators by name, for a compiler whose interpreter has no onnx package: TensorRT 8.6 has its own interpreter."""
-    return replace(plan, layers=replace(plan.layers, operators=operators_of(model)))
+    """The operators by name, for a compiler whose interpreter has no onnx package: TensorRT 8.6 has its own interpreter.
+
+    The model must be the course's own or the learner's own on their machine: this process reads it.
+    """
+    return plan if plan.layers.operators else replace(plan, layers=replace(plan.layers, operators=operators_of(model)))
 
 
 def _file(model: Any, folder: Path) -> Path:

@@ -136,8 +136,7 @@ class Examiner:
 
         In the interpreter of TensorRT 8.6 there is no onnx package, so a table from there knows only kernels.
         """
-        plan = self.build(model, recipe)
-        return plan if plan.layers.operators else with_operators(plan, model)
+        return with_operators(self.build(model, recipe), model)
 
     def runnable(self, model: Path, recipe: Recipe, built: Plan | None = None) -> Plan:
         """The plan that this machine can execute: the one already built, or the same ONNX for another backend."""

@@ -90,9 +90,7 @@ class IExecutionContext(Template):
         if name not in self._engine._model.inputs:
             return self._complain("setInputShape", f"the engine has an input tensor of the name {name}")
         profiles = range(max(1, self._engine.num_optimization_profiles))
-        if not any(
-            self._contains(name, sizes, profile) for profile in profiles
-        ):  # seen on 8.6.0: another profile's shape is accepted
+        if not any(self._contains(name, sizes, profile) for profile in profiles):  # as 8.6.0, whichever profile is active
             valid = " ".join(f"Valid range for profile {profile}: {self._range(name, profile)}." for profile in profiles)
             problem = f"Set dimension {_text(sizes)} for tensor {name} does not satisfy any optimization profiles. {valid}"
             return self._complain("setInputShape", f"satisfyProfile. {problem}")
