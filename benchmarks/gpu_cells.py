@@ -4,7 +4,7 @@
 
 It needs the course, IPython and a TensorRT in the same interpreter, and runs from the repository's root. Each lecture has its own
 process, which runs all of its cells in order. A cell that fails is recorded, and the next one runs. The record is whole after each
-lecture, and keeps the rows of lectures that are not run.
+lecture, and keeps the rows of lectures that are not run. ``jobs`` of a row is how many lectures ran at a time.
 
 TensorRT 8.6 exists up to Python 3.10. There the newest torch that runs beside it is too old for the exporter that the course uses, so
 torch's older exporter writes the ONNX files, with opset 17.
@@ -123,12 +123,18 @@ def main() -> None:
         parser.error("--output is missing: expected the path of the record")
     known = about(installed(*PACKAGES))
     chosen = {number: path for number, path in lectures().items() if not asked.only or number in asked.only}
-    rows = json.loads(asked.output.read_text(encoding="utf-8"))["rows"] if asked.output.exists() else []
+    earlier = json.loads(asked.output.read_text(encoding="utf-8")) if asked.output.exists() else {"rows": []}
+    rows = [row for row in earlier["rows"] if row["lecture"] not in chosen]
+    if rows and any(earlier[key] != known[key] for key in ("device", "versions")):
+        parser.error(f"{asked.output} is of another machine ({earlier['device']}, {earlier['versions']}): give another file")
+    if rows:
+        known["command"] = f"{earlier['command']}; {known['command']}"
+    jobs = min(asked.jobs, len(chosen))
     with ThreadPoolExecutor(asked.jobs) as threads:
         running = {threads.submit(_in_own_process, notebook): number for number, notebook in chosen.items()}
         for done in as_completed(running):
-            found = [{"lecture": running[done], **row} for row in done.result()]
-            rows = sorted([row for row in rows if row["lecture"] != running[done]] + found, key=lambda row: row["lecture"])
+            found = [{"lecture": running[done], "jobs": jobs, **row} for row in done.result()]
+            rows = sorted(rows + found, key=lambda row: row["lecture"])
             save(asked.output, known, rows)
             print(f"lecture {running[done]}: {len(found)} rows, {sum('failed' in row for row in found)} failed", flush=True)
 

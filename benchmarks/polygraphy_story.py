@@ -96,11 +96,8 @@ def main() -> None:
     onnx.save(loud_network(), folder / "loud.onnx")
     onnx.save(with_determinant(), folder / "determinant.onnx")
     (folder / "tactics.cache").touch()
-    polygraphy, known, rows = (
-        Polygraphy(folder, time_limit_s=options.seconds),
-        about({**installed("tensorrt", "onnxruntime-gpu", "onnx", "polygraphy", "numpy"), "python": sys.version.split()[0]}),
-        list[Row](),
-    )
+    versions = installed("tensorrt", "onnxruntime-gpu", "onnx", "polygraphy", "numpy") | {"python": sys.version.split()[0]}
+    polygraphy, known, rows = Polygraphy(folder, time_limit_s=options.seconds), about(versions), list[Row]()
     started = time.monotonic()
     for step in STEPS:
         if time.monotonic() - started > options.seconds:

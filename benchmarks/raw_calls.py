@@ -5,7 +5,7 @@
 Each section runs in its own process of the target's interpreter, which needs TensorRT, pycuda and numpy. This interpreter trains and
 exports the networks, computes the expected answers with ONNX Runtime, and looks up every TensorRT call in the conformance table. A row
 for each piece of code: ``calls``, those ``missing`` in TensorRT 8.6, whether it ``ran`` to its end, and whether its result is ``right``.
-The record also names the exercises that make no TensorRT call. ``--loops`` adds serving loops to lab 09's reference.
+The record also names the exercises and files that make no TensorRT call. ``--loops`` adds serving loops to lab 09's reference.
 """
 
 from __future__ import annotations
@@ -48,11 +48,12 @@ def main() -> None:
     calls = {name: material.calls(text) for name, text in code.items()}
     without = [name for name, found in calls.items() if not found["calls"]]
     rows: list[Row] = []
+    versions = folder / "versions.json"
+    versions.unlink(missing_ok=True)  # of an earlier run
     for section in options.sections:
         for row in run(folder, section, options.target, ends):
             rows.append({**row, **calls.get(row["code"], {})})
             print(json.dumps(rows[-1]), flush=True)
-        versions = folder / "versions.json"
         known = about(json.loads(versions.read_text()) if versions.exists() else {})
         save(options.output, known, rows, no_tensorrt_calls=without)
 

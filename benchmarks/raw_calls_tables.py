@@ -8,7 +8,7 @@ from benchmarks.markdown import Data, device, error, page, ratio, source, table,
 def raw_calls(data: Data) -> str:
     """A row for each piece of code, and what three of them measured in a sentence."""
     lines = [
-        (row["code"], str(len(row.get("calls", ())) or ""), _lacks(row), _ended(row)) for row in data["rows"] if row["code"]
+        (row["code"] or row["section"], str(len(row.get("calls", ())) or ""), _lacks(row), _ended(row)) for row in data["rows"]
     ]
     about = f"""Learners' code as it is written for the stand-in, run unchanged with {tensorrt(data)} and pycuda
         {data["versions"]["pycuda"]} on one {device(data)}, {source("raw_calls_h100", data)}). The second column counts names as the

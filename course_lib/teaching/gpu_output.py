@@ -22,5 +22,6 @@ def recorded_output(cell: str, record: Record | None = None) -> None:
         raise CourseError(f"{record.name} has no cell {cell!r}: record it with benchmarks/gpu_cells.py on a machine with a GPU")
     row, versions = rows[cell], record.versions
     machine = f"{record.device}, TensorRT {versions['tensorrt']}, torch {versions['torch']}"
-    print(f"Recorded on {machine}, {record.date}, while other lectures ran:")
+    beside = ", while other lectures ran" if row["jobs"] > 1 else ""
+    print(f"Recorded on {machine}, {record.date}{beside}:")
     print(row["failed"] if "failed" in row else row["printed"].rstrip("\n"))

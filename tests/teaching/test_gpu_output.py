@@ -16,11 +16,15 @@ LECTURES = Path(__file__).resolve().parents[2] / "lectures"
 
 
 def record(**row: object) -> Record:
-    return Record("some", "a GPU", "1", {"tensorrt": "8.6.0", "torch": "2.2.0"}, "2026-11-25", [{"cell": "one", **row}])
+    return Record(
+        "some", "a GPU", "1", {"tensorrt": "8.6.0", "torch": "2.2.0"}, "2026-11-25", [{"cell": "one", "jobs": 1, **row}]
+    )
 
 
 def test_the_output_comes_below_its_machine(capsys: pytest.CaptureFixture[str]) -> None:
     recorded_output("one", record(printed="digits: 2\n\n"))
+    assert capsys.readouterr().out == "Recorded on a GPU, TensorRT 8.6.0, torch 2.2.0, 2026-11-25:\ndigits: 2\n"
+    recorded_output("one", record(printed="digits: 2\n\n", jobs=4))
     expected = "Recorded on a GPU, TensorRT 8.6.0, torch 2.2.0, 2026-11-25, while other lectures ran:\ndigits: 2\n"
     assert capsys.readouterr().out == expected
 

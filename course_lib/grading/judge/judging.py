@@ -182,13 +182,7 @@ def _task_by_task(lab: Lab, taken: Path, examiner: Examiner, allowance: Allowanc
                 raise
             traceback.print_exc()
             outcomes.append(lab.outcome(task.id, "inconclusive", _FAILED, share=0.0, code=JUDGE_FAILED))
-    return Examination(
-        tuple(outcomes),
-        next((one.plan for one in found if one.plan), None),
-        next((one.comparison for one in found if one.comparison), None),
-        {name: figure for one in found for name, figure in one.figures.items()},
-        faults,
-    )
+    return replace(Examination.joined(outcomes, found), faults=faults)
 
 
 def check_starts(boxes: Sequence[Confined]) -> None:

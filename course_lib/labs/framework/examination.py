@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -41,6 +41,16 @@ class Examination:
     comparison: Comparison | None = None
     figures: Mapping[str, float] = field(default_factory=dict)
     faults: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def joined(cls, outcomes: Iterable[Outcome], found: Collection[Examination]) -> Examination:
+        """These outcomes of tasks that were examined one by one, with what else was found."""
+        return cls(
+            tuple(outcomes),
+            next((one.plan for one in found if one.plan), None),
+            next((one.comparison for one in found if one.comparison), None),
+            {name: figure for one in found for name, figure in one.figures.items()},
+        )
 
     @property
     def points(self) -> float:

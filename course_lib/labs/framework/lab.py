@@ -26,8 +26,6 @@ _ONE_GRAPH_HINT = "Compiler and runner must read the same graph. Which line of y
 _LONGEST = 4000  # characters of a message
 _BUILD_HINT = "Build it in the notebook with course_lib.engines.build: the same error appears there."
 
-COMPARED_LATER = "Compared with the reference when it is graded."
-
 
 class Lab(ABC):
     """A lab: its submission, its points, and its examination."""
@@ -65,13 +63,16 @@ class Lab(ABC):
                 return Examination(self.open_outcomes((only,)))
         each = {task.id: self.examine_as_learner(folder, examiner, task.id) for task in self.tasks}
         outcomes = (outcome for task, found in each.items() for outcome in found.outcomes if outcome.task.id == task)
-        return Examination(
-            tuple(outcomes), figures={name: figure for one in each.values() for name, figure in one.figures.items()}
-        )
+        return Examination.joined(outcomes, each.values())
 
-    def open_outcomes(self, tasks: Iterable[str]) -> tuple[Outcome, ...]:
-        """Tasks that are neither passed nor failed, because the reference is absent."""
-        return tuple(self.outcome(task, "inconclusive", COMPARED_LATER, share=0.0, code=NO_REFERENCE) for task in tasks)
+    def open_outcomes(self, tasks: Iterable[str], measured: str = "") -> tuple[Outcome, ...]:
+        """Tasks that are neither passed nor failed, because the reference is absent.
+
+        Args:
+            measured: what is known without the reference, a sentence.
+        """
+        said = f"{measured} Compared with the reference when it is graded.".strip()
+        return tuple(self.outcome(task, "inconclusive", said, share=0.0, code=NO_REFERENCE) for task in tasks)
 
     def speed_tier(self, latencies: Mapping[str, np.ndarray]) -> str | None:
         """The tier of the task ``speed`` that follows only from the latencies by subject in `Examination.comparison`.

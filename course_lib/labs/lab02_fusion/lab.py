@@ -24,10 +24,10 @@ from course_lib.errors import (
 from course_lib.labs.framework import one_graph
 from course_lib.labs.framework.answers import check_pace, fresh_images
 from course_lib.labs.framework.examination import Examination, Examiner
-from course_lib.labs.framework.lab import COMPARED_LATER, Lab
+from course_lib.labs.framework.lab import Lab
 from course_lib.labs.framework.reference import absent, reference_engine
 from course_lib.labs.framework.submission_files import submitted
-from course_lib.labs.framework.task import NO_REFERENCE, UNUSUAL, Outcome, Task
+from course_lib.labs.framework.task import UNUSUAL, Outcome, Task
 from course_lib.labs.lab02_fusion import causes as lab02_causes
 from course_lib.labs.lab02_fusion import reference_causes
 from course_lib.labs.lab02_fusion.causes import PARTS
@@ -130,7 +130,7 @@ class Fusion(Lab):
         hint = "Which kernel in the layer table lacks a convolution or matrix product, and what kept it out of the kernel before it?"
         if "kernels_reference" not in figures:
             said = f"{yours} kernels; the given network has {given}."
-            return self._open("kernels", said) if yours < given else self.outcome("kernels", "none", said, hint)
+            return self.open_outcomes(("kernels",), said)[0] if yours < given else self.outcome("kernels", "none", said, hint)
         reference = int(figures["kernels_reference"])
         said = f"{yours} kernels; the given network has {given}, the reference {reference}."
         if yours <= reference - SUSPICIOUS:
@@ -175,9 +175,8 @@ class Fusion(Lab):
         if absent(reference_causes):
             problems = lab02_causes.invalid_evidence(causes, given_layers(examiner.builder))
             named = f"{len(causes)} of {len(PARTS)} suspects are named."
-            return self._open(
-                "causes", named + "".join(f" Evidence for {one}: {problem}." for one, problem in problems.items())
-            )
+            named += "".join(f" Evidence for {one}: {problem}." for one, problem in problems.items())
+            return self.open_outcomes(("causes",), named)[0]
         judged = lab02_causes.judge(causes, costs(examiner.builder), given_layers(examiner.builder))
         if not judged.wrong:
             return self.outcome("causes", "full", f"All {len(PARTS)} suspects are judged correctly, with evidence.")
@@ -192,10 +191,6 @@ class Fusion(Lab):
         hint = "Put one suspect alone back into your fast network, and count again. Evidence is its node in a kernel of the given network."
         partial = judged.wrong <= MISJUDGED and judged.few_innocent
         return self.outcome("causes", "partial" if partial else "none", said, hint, share=0.5)
-
-    def _open(self, task: str, said: str) -> Outcome:
-        """A task that only the grader can decide, and what was measured without it."""
-        return self.outcome(task, "inconclusive", f"{said} {COMPARED_LATER}", share=0.0, code=NO_REFERENCE)
 
 
 @cache

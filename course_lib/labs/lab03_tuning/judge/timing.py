@@ -43,6 +43,11 @@ class Timed:
     empty: bool = False
 
     @property
+    def over_budget(self) -> bool:
+        """Whether a run was asked for after the budget was used up: it has no name."""
+        return "" in self.runs
+
+    @property
     def good(self) -> bool:
         """Whether the tactic is as fast as the fastest."""
         return not self.said and self.problem.true_ms[self.tactic] <= (1 + WITHIN) * self.problem.best_ms
@@ -139,7 +144,7 @@ def described(found: Rebuilt) -> tuple[str, str]:
     """The mistake that explains the answers, in words, with a hint."""
     if wrong := next((one for one in found.all if one.said), None):
         hint = "Call it in the notebook with the device of the cell above: the same error appears there."
-        if "" in wrong.runs:
+        if wrong.over_budget:
             hint = "Count your runs: how many rounds over all tactics fit into `budget`?"
         return f"{wrong.said}.", hint
     runs, tactics = [one.runs for one in found.all], len(found.first[0].listed)

@@ -41,7 +41,8 @@ def answer(asked: bytes) -> bytes:
         made = from_nodes(request["nodes"], weights, inputs)
         found = made.values(inputs, eager=True)["output"]
         eager.append(_error(want, found))
-        narrow.append(_blamed(made, inputs, want) if eager[-1] > SAME else made.narrow())
+        if eager[-1] > SAME:
+            narrow.append(_blamed(made, inputs, want))
         as_compiled.append(_error(want, made.values(inputs)["output"]))
         resembled = several if eager[-1] > SAME else {}
         alike.append({name for name, kind in resembled.items() if _error(_answers(kind, weights, inputs), found) < SAME})
@@ -52,7 +53,7 @@ def answer(asked: bytes) -> bytes:
             "attentions": made.attentions(),
             "eager": max(eager),
             "compiled": max(as_compiled),
-            "narrow": min(narrow, key=len),
+            "narrow": min(narrow, key=len, default=[]),
             "resembles": next(iter(sorted(set.intersection(*alike))), ""),
         }
     ).encode()
