@@ -486,3 +486,9 @@ def test_the_longest_trace_is_replayed():
     rows += [copy(100 + n % 60, 1) if n % 3 else copy(0, 1) for n in range(recorded.MOST_STEPS - 100)]
     found = replay.replayed(steps(*rows), [], network.plan())
     assert len(found.mistakes) > 1000
+
+
+def test_a_loop_that_ends_at_a_rejected_request_has_not_overlapped_there(tmp_path, in_process):
+    """It did only a part of the scene's work, in less than the time that all of it may take."""
+    found = examined(tmp_path, made.changed({"            return False\n": "            raise ValueError('bad request')\n"}))
+    assert found["overlap"].points == 0 and "with rejected requests is an error" in found["overlap"].message
