@@ -110,7 +110,8 @@ def main() -> None:
     """Run the lectures, and save after each."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=Path, help="the record, a JSON file")
-    parser.add_argument("--only", nargs="*", help="numbers of lectures, such as 02 10")
+    known_lectures = lectures()
+    parser.add_argument("--only", nargs="+", choices=list(known_lectures), help="numbers of lectures")
     parser.add_argument("--jobs", type=int, default=1, help="how many lectures run at a time")
     parser.add_argument("--cells-of", type=Path, help=argparse.SUPPRESS)  # a process of a lecture
     asked = parser.parse_args()
@@ -122,7 +123,7 @@ def main() -> None:
     if not asked.output:
         parser.error("--output is missing: expected the path of the record")
     known = about(installed(*PACKAGES))
-    chosen = {number: path for number, path in lectures().items() if not asked.only or number in asked.only}
+    chosen = {number: path for number, path in known_lectures.items() if not asked.only or number in asked.only}
     earlier = json.loads(asked.output.read_text(encoding="utf-8")) if asked.output.exists() else {"rows": []}
     rows = [row for row in earlier["rows"] if row["lecture"] not in chosen]
     if rows and any(earlier[key] != known[key] for key in ("device", "versions")):

@@ -73,3 +73,16 @@ def test_every_cell_that_says_what_it_would_do_on_a_gpu_has_the_tag() -> None:
             if re.search(r"no (GPU|TensorRT)[^\n]{0,30} here", "".join(cell["source"])):
                 assert gpu_cells._for_gpu(cell), f"{path.name}: cell {cell['id']} has no tag {gpu_cells.TAG!r}"
     assert list(gpu_cells.lectures()) == ["02", "03", "04", "05", "08", "09", "10", "11", "12", "13"]
+
+
+def test_a_record_of_another_machine_and_an_unknown_lecture_are_rejected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:  # type: ignore[no-untyped-def]
+    record = tmp_path / "record.json"
+    record.write_text(json.dumps({"device": "another GPU", "versions": {}, "rows": [{"lecture": "02", "cell": "one"}]}))
+    for asked, words in (["--only", "10"], "is of another machine (another GPU"), (["--only", "99"], "invalid choice: '99'"):
+        monkeypatch.setattr("sys.argv", ["gpu_cells.py", "--output", str(record), *asked])
+        with pytest.raises(SystemExit):
+            gpu_cells.main()
+        assert words in capsys.readouterr().err
+    assert json.loads(record.read_text())["device"] == "another GPU"
