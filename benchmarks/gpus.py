@@ -1,14 +1,15 @@
 """Grading throughput by the number of GPUs, and proof from the signed verdicts that each GPU was used by one timing at a time.
 
-    python benchmarks/gpus.py OUTPUT.json --gpus 1 2 --submissions 6 12 [--seconds 540] [--trusted]
+    python benchmarks/gpus.py OUTPUT.json --gpus 1 2 --submissions 6 12 [--runs 5] [--seconds 540] [--trusted]
 
-Each submission is lab 01's reference under its own name, with a notebook that prints that name. For each number of GPUs a course
-folder of its own is graded by `course grade lab01 --workers GPUS`, which gives every worker one GPU; one submission is graded before,
-so that all libraries are in memory. `--submissions` is one number for all, or one for each; as many for each GPU make runs of equal
-length. `--gpus 0` grades with one worker and no GPU. The engines are those of the TensorRT that is found in this environment or in
-COURSE_ENVIRONMENTS, elsewhere the course's default. Without the sandbox nothing is graded, unless `--trusted` says to do without.
+Each submission is lab 01's reference under its own name, with a notebook that prints that name and a largest batch of its own, since a
+batch judges equal files once. For each number of GPUs a course folder of its own is graded by `course grade lab01 --workers GPUS`,
+which gives every worker one GPU; one submission is graded before, so that all libraries are in memory. `--submissions` is one number
+for all, or one for each; as many for each GPU make gradings of equal length. A run grades with each number of GPUs, every second run in
+reversed order. `--gpus 0` grades with one worker and no GPU. The engines are those of the TensorRT that is found in this environment or
+in COURSE_ENVIRONMENTS, elsewhere the course's default. Without the sandbox nothing is graded, unless `--trusted` says to do without.
 
-A run that is not through when `--seconds` are over is ended; the script then goes on where it was if it is started again.
+A grading that is not through when `--seconds` are over is ended; the script then goes on where it was if it is started again.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ from course_lib.grading.batch.classroom import Classroom
 from course_lib.grading.integrity import signature
 from course_lib.labs import Examiner
 
+RECIPE, LARGEST = "recipe.toml", "max = [32,"  # of the reference's profile
 FULL_MARKS = sum(task.points for task in LAB.tasks)  # the written question is not answered
 
 
@@ -58,6 +60,7 @@ def main() -> None:
     parser.add_argument("output", type=Path)
     parser.add_argument("--gpus", type=int, nargs="+", default=[1, 2, 4])
     parser.add_argument("--submissions", type=int, nargs="+", default=[40])
+    parser.add_argument("--runs", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=540)
     parser.add_argument("--trusted", action="store_true", help="without the sandbox")
     options = parser.parse_args()
@@ -70,16 +73,18 @@ def main() -> None:
     known, rows = about(versions), rows_of(options.output)
     grader = Grader(target, options.trusted, ends)
     grader.warm_up(devices)
-    for gpus, submissions in zip(options.gpus, counts, strict=True):
-        if gpus in [row["gpus"] for row in rows]:
-            continue
-        try:
-            row = grader.row(devices[:gpus], submissions)
-        except Exception as error:  # one row's failure is its own
-            row = {"failed": one_line(error)}
-        rows = with_ratios([*rows, {"gpus": gpus, "hand_ins": submissions, **row}])
-        print(json.dumps(rows[-1]), flush=True)
-        save(options.output, known, rows, target=target or "the course's default")
+    pairs = list(zip(options.gpus, counts, strict=True))
+    for run in range(options.runs):
+        for gpus, submissions in pairs[:: 1 if run % 2 == 0 else -1]:
+            if (run, gpus) in [(row["run"], row["gpus"]) for row in rows]:
+                continue
+            try:
+                row = grader.row(devices[:gpus], submissions)
+            except Exception as error:  # one row's failure is its own
+                row = {"failed": one_line(error)}
+            rows = with_ratios([*rows, {"run": run, "gpus": gpus, "submissions": submissions, **row}])
+            print(json.dumps(rows[-1]), flush=True)
+            save(options.output, known, rows, target=target or "the course's default")
 
 
 def found_tensorrt() -> tuple[str | None, dict[str, str]]:
@@ -123,7 +128,7 @@ class Grader:
             return {
                 "workers": max(1, len(devices)),
                 "seconds": round(seconds, 1),
-                "hand_ins_per_minute": round(60 * submissions / seconds, 3),
+                "submissions_per_minute": round(60 * submissions / seconds, 3),
                 "full_marks": sum(grade["score"] == FULL_MARKS for grade in grades),
                 "errors": sorted({grade["error"] for grade in grades if grade["error"]}),
                 **use_of_devices(timings(room)),
@@ -135,8 +140,13 @@ class Grader:
         files = root / "reference"
         files.mkdir()
         LAB.write_reference(files, opset=Examiner(builder=self.target).opset if self.target else None)
+        recipe = files / RECIPE
+        text = recipe.read_text(encoding="utf-8")
+        if text.count(LARGEST) != 1:
+            raise RuntimeError(f"the reference's {RECIPE} has no {LARGEST!r}, which each submission changes")
         for index in range(submissions):
             name = f"student{index:02}"
+            recipe.write_text(text.replace(LARGEST, LARGEST.replace("32", str(32 + index), 1)), encoding="utf-8")
             notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(f"print({name!r})")])
             nbformat.write(notebook, files / f"{LAB.name}.ipynb")
             room.submit(name, LAB, files)
@@ -229,10 +239,12 @@ def _overlapping(in_order: Sequence[Timing]) -> int:
 
 
 def with_ratios(rows: Sequence[Row]) -> list[Row]:
-    """Each row with its rate over that of one GPU, where there is such a row."""
-    one = next((row["hand_ins_per_minute"] for row in rows if row["gpus"] == 1 and "failed" not in row), None)
+    """Each row with its rate over that of one GPU in the same run, where there is such a row."""
+    one = {row["run"]: row["submissions_per_minute"] for row in rows if row["gpus"] == 1 and "failed" not in row}
     return [
-        {**row, "rate_over_one_gpu": round(row["hand_ins_per_minute"] / one, 3)} if one and "failed" not in row else row
+        {**row, "rate_over_one_gpu": round(row["submissions_per_minute"] / one[row["run"]], 3)}
+        if row["run"] in one and "failed" not in row
+        else row
         for row in rows
     ]
 

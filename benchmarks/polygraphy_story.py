@@ -2,7 +2,7 @@
 
     SITE/run python benchmarks/polygraphy_story.py --output FILE.json [--folder DIR] [--seconds 240]
 
-It runs in an interpreter with TensorRT, onnxruntime, onnx, polygraphy and numpy, from the repository's root. Without TensorRT, the
+It runs in an interpreter with TensorRT, onnxruntime, onnx, onnx-graphsurgeon, polygraphy and numpy, from the root. Without TensorRT, the
 commands that need it fail, and the record says so.
 """
 
@@ -26,6 +26,7 @@ from benchmarks.ort_tensorrt_parts.models import with_determinant
 from benchmarks.recording import Row, about, installed, save
 from course_lib.teaching.deployment.polygraphy_tool import Polygraphy, without_command
 
+DISTRIBUTIONS = ("tensorrt", "onnxruntime", "onnxruntime-gpu", "onnx", "onnx-graphsurgeon", "polygraphy", "numpy")
 CONVOLUTIONS, LOUD = 7, 4
 LOUDER = 6e4  # the loud convolution's weights are this much larger, and those of the next one this much smaller
 CHANNELS, SIZE, BATCH = 32, 32, 16
@@ -96,7 +97,7 @@ def main() -> None:
     onnx.save(loud_network(), folder / "loud.onnx")
     onnx.save(with_determinant(), folder / "determinant.onnx")
     (folder / "tactics.cache").touch()
-    versions = installed("tensorrt", "onnxruntime-gpu", "onnx", "polygraphy", "numpy") | {"python": sys.version.split()[0]}
+    versions = installed(*DISTRIBUTIONS) | {"python": sys.version.split()[0]}
     polygraphy, known, rows = Polygraphy(folder, time_limit_s=options.seconds), about(versions), list[Row]()
     started = time.monotonic()
     for step in STEPS:

@@ -54,7 +54,15 @@ def test_what_the_verdicts_say_is_taken_only_as_it_was_signed(tmp_path):
         gpus.timings(room)
 
 
-def test_ratios_over_one_gpu():
-    rows = [{"gpus": 1, "hand_ins_per_minute": 2.0}, {"gpus": 2, "failed": "x"}, {"gpus": 4, "hand_ins_per_minute": 7.0}]
-    assert [row.get("rate_over_one_gpu") for row in gpus.with_ratios(rows)] == [1.0, None, 3.5]
-    assert gpus.with_ratios(rows[1:]) == rows[1:]
+def test_ratios_over_one_gpu_of_the_same_run():
+    found = [(0, 1, 2.0), (0, 4, 7.0), (1, 4, 6.0), (1, 1, 3.0), (2, 4, 6.0)]
+    rows = [{"run": run, "gpus": count, "submissions_per_minute": rate} for run, count, rate in found]
+    rows.insert(1, {"run": 0, "gpus": 2, "failed": "x"})
+    assert [row.get("rate_over_one_gpu") for row in gpus.with_ratios(rows)] == [1.0, None, 3.5, 2.0, 1.0, None]
+
+
+def test_no_two_submissions_are_equal(tmp_path):
+    """A batch judges equal files once: with equal recipes, one submission would be judged for all."""
+    room = gpus.Grader(None, trusted=True, ends=0)._room(tmp_path, 3)
+    recipes = {path.read_text() for path in room.folder.rglob(gpus.RECIPE)}
+    assert len(recipes) == 3
