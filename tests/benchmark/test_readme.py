@@ -158,17 +158,16 @@ def test_no_paragraph_becomes_a_row_of_a_table(page: Path) -> None:
     assert absorbed == [], "Markdown makes a line right after a table a row of that table"
 
 
-def test_gpus_are_shown_with_their_gain() -> None:
-    row = {
-        "gpus": 2,
-        "hand_ins": 40,
-        "full_marks": 40,
-        "hand_ins_per_minute": 6.54,
-        "rate_over_one_gpu": 1.912,
-        "overlapping": 0,
-    }
-    said = readme_tables.gpus({**ABOUT, "rows": [row, {"gpus": 4, "hand_ins": 40, "failed": "no time"}]}).splitlines()
-    assert "| 2 | 40 | 40 | 6.5 | 1.91x | 0 |" in said and "| 4 | 40 | failed: no time | | | |" in said
+def test_gpus_are_shown_with_their_gain_in_each_run() -> None:
+    row = {"gpus": 2, "submissions": 40, "full_marks": 40, "overlapping": 0}
+    runs = [
+        {**row, "submissions_per_minute": rate, "rate_over_one_gpu": gain}
+        for rate, gain in ((6.5, 1.9), (6.0, 1.7), (7.0, 1.8))
+    ]
+    failed = {"gpus": 4, "submissions": 40, "failed": "no time"}
+    said = readme_tables.gpus({**ABOUT, "rows": [*runs, failed]}).splitlines()
+    assert "| 2 | 40 | 3 | 120 of 120 | 6.5 [6.0-7.0] | 1.80x [1.70-1.90] | 0 |" in said
+    assert "| 4 | 40 | 0 | failed: no time | | | |" in said
 
 
 # ---- claims
