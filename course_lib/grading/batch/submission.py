@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from nbgrader.apps.api import NbGraderAPI
 
 WORK = "classroom"
+_TRACEBACK = re.compile(r"(\[\w+\] )?Traceback ")  # nbgrader's log has a level before it
 _EXCEPTION = re.compile(r"[A-Za-z_][\w.]*: .")  # a message of several lines begins here, and its last line may say nothing
 RESULTS = ("reports", "feedback", "autograded")
 
@@ -214,7 +215,7 @@ def reason(done: Mapping[str, Any]) -> str:
     """The end of nbgrader's log or traceback: the exception of the last traceback, otherwise the last line with text."""
     for text in (done.get("log"), done.get("error")):
         lines = [line.strip("\n") for line in (text or "").splitlines() if line.strip()]
-        began = max((number for number, line in enumerate(lines) if line.startswith("Traceback")), default=len(lines))
+        began = max((number for number, line in enumerate(lines) if _TRACEBACK.match(line)), default=len(lines))
         if lines:
             return next((line for line in lines[began:] if _EXCEPTION.match(line)), lines[-1]).strip()[:300]
     return "no reason given"

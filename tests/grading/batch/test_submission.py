@@ -26,6 +26,7 @@ ValueError: No template sub-directory with name 'classic' found in the following
         ({"error": "", "log": "grading student\n" + TRACEBACK}, "ValueError: No template sub-directory"),
         ({"error": TRACEBACK, "log": "grading student\nError: no submissions\nnothing was graded\n\n"}, "nothing was graded"),
         ({"error": "Traceback (most recent call last):\n  File\nKeyboardInterrupt\n", "log": ""}, "KeyboardInterrupt"),
+        ({"error": None, "log": f"[ERROR] {TRACEBACK}[ERROR] Please see the above traceback\n"}, "ValueError: No template"),
         ({"error": None, "log": None}, "no reason given"),
     ],
 )

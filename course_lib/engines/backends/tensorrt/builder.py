@@ -64,7 +64,7 @@ def compile_plan(
     _reject_forged_names(network)
     config, targets = configure(trt, builder, network, recipe, backend)
 
-    timing_file = timing_cache.file_for(trt, backend)
+    timing_file = timing_cache.file_for(trt, backend, version_compatible="version_compatible" in recipe["flags"])
     timings = timing_cache.use(config, timing_file) if timing_file else None
 
     watch = monitor(trt, report) if report else None  # the config keeps no reference

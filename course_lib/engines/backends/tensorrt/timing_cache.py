@@ -19,8 +19,11 @@ from course_lib.engines.cuda import driver
 FOLDER_VARIABLE = "COURSE_TIMING_CACHE"
 
 
-def file_for(trt: Any, backend: str) -> Path | None:
+def file_for(trt: Any, backend: str, *, version_compatible: bool = False) -> Path | None:
     """The file for the timings of this version and GPU; None if no timings are kept.
+
+    Version-compatible plans have a file of their own: with timings of another build, TensorRT 8.6.0 ended such a build with
+    ``myelinCache.h::deserializeFromBuffer: Myelin error``, on an H100.
 
     TensorRT for RTX does not keep timings: its functions for timing caches are deprecated and do nothing (a warning in 1.7).
     """
@@ -28,7 +31,8 @@ def file_for(trt: Any, backend: str) -> Path | None:
     if not folder or trt.__name__ == "tensorrt_rtx":
         return None
     model = re.sub(r"[^A-Za-z0-9]+", "_", driver.model())
-    return Path(folder, f"{backend}-{trt.__version__}-{driver.capability()}-{model}.timings")
+    kind = "-version_compatible" if version_compatible else ""
+    return Path(folder, f"{backend}-{trt.__version__}-{driver.capability()}-{model}{kind}.timings")
 
 
 def use(config: Any, file: Path) -> Any:
