@@ -24,7 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,7 @@ from course_lib.engines import Worker, available_backends, environments
 from course_lib.grading.batch import farm
 from course_lib.grading.batch.classroom import Classroom
 from course_lib.grading.integrity import signature
+from course_lib.grading.judge.verdict import Verdict
 from course_lib.labs import Examiner
 
 RECIPE, LARGEST = "recipe.toml", "max = [32,"  # of the reference's profile
@@ -130,6 +131,7 @@ class Grader:
                 "seconds": round(seconds, 1),
                 "submissions_per_minute": round(60 * submissions / seconds, 3),
                 "full_marks": sum(grade["score"] == FULL_MARKS for grade in grades),
+                "lost": [_lost(room, grade) for grade in grades if grade["score"] != FULL_MARKS],
                 "errors": sorted({grade["error"] for grade in grades if grade["error"]}),
                 **use_of_devices(timings(room)),
             }
@@ -187,6 +189,15 @@ class Grader:
             raise RuntimeError((err.strip().splitlines() or ["course grade said nothing"])[-1])
         grades: list[dict[str, Any]] = json.loads(out)["grades"]
         return grades
+
+
+def _lost(room: Classroom, grade: Mapping[str, Any]) -> dict[str, str]:
+    """Why a submission has no full marks: what its verdict says of each such task, but for the written question."""
+    file = room.folder / "reports" / grade["student"] / f"{LAB.name}.json"
+    if not file.exists():
+        return {}
+    outcomes = Verdict.from_json(json.loads(file.read_bytes())).outcomes
+    return {one.task.id: one.message[:300] for one in outcomes if one.points != one.task.points}
 
 
 def _end(process: subprocess.Popen[str]) -> None:

@@ -78,7 +78,7 @@ def test_a_section_that_fails_or_dies_costs_its_own_rows(recording: Recording, t
 
 def test_what_does_not_end_is_ended_and_waits_while_others_are_timed(recording: Recording, tmp_path: Path) -> None:
     began = time.monotonic()
-    rows = _record(recording, tmp_path, ["stays", "timed"], 20, 2)
+    rows = _record(recording, tmp_path, ["stays", "timed"], 12, 2)
     assert time.monotonic() - began < 90
     assert rows["stays", ""]["failed"] == "not started, or not ended in time"
     assert rows["timed", "measured"]["others"] == []

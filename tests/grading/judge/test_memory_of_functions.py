@@ -14,13 +14,14 @@ LAB = labs.find("lab03")
 _MIB = 1 << 20
 _HELD = f"HELD = b'1' * {500 * _MIB}\n"
 _IN_A_CHILD = f"""
-import os, time
+import os, select, time
 ready, tell = os.pipe()
 if not os.fork():
     held = b"1" * {500 * _MIB}
     os.write(tell, b"1")
     time.sleep(9)
-os.read(ready, 1)
+if not select.select([ready], [], [], 4)[0]:
+    raise MemoryError("the child was ended before it held all")
 time.sleep(1)
 """
 _IN_FILES = f"""
@@ -32,18 +33,29 @@ time.sleep(1)
 """
 
 
-def _points(folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
+def _points(folder: Path, monkeypatch: pytest.MonkeyPatch, code: str) -> dict[str, float]:
+    """Of a submission whose choice.py begins with `code`."""
     monkeypatch.setattr(judging, "FUNCTIONS_BYTES", 300 * _MIB)
+    file = folder / "choice.py"
+    file.write_text(code + file.read_text())
     return {outcome.task.id: outcome.points for outcome in judging.judge(LAB, folder).outcomes}
 
 
 @needs_sandbox
-@pytest.mark.parametrize("code", [_HELD, _IN_A_CHILD, _IN_FILES], ids=["bytes", "child", "files"])
-def test_a_function_that_holds_too_much_is_stopped(code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_function_that_holds_too_much_costs_its_own_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     LAB.write_reference(tmp_path)
-    file = tmp_path / "choice.py"
-    file.write_text(code + file.read_text())
-    assert _points(tmp_path, monkeypatch) == {"timing": 3, "choice": 0, "budget": 1, "cache": 3, "recipe": 1}
+    assert _points(tmp_path, monkeypatch, _HELD) == {"timing": 3, "choice": 0, "budget": 1, "cache": 3, "recipe": 1}
+
+
+@needs_sandbox
+@pytest.mark.parametrize(("code", "points"), [("", 2), (_IN_A_CHILD, 0), (_IN_FILES, 0)], ids=["nothing", "child", "files"])
+def test_however_it_is_held(code: str, points: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the files of the other tasks, which take most of the time."""
+    LAB.write_reference(tmp_path)
+    for file in tmp_path.iterdir():
+        if file.name != "choice.py":
+            file.unlink()
+    assert _points(tmp_path, monkeypatch, code)["choice"] == points
 
 
 def test_the_limit_is_lower_than_that_of_an_engine() -> None:
