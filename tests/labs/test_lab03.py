@@ -447,7 +447,9 @@ def test_the_reference_cannot_be_imported(tmp_path):
         ("return tactics[0], float('nan')", "expected (name of a tactic, ms)"),
         ("return tactics[0], True", "expected (name of a tactic, ms)"),
         ("return [], 1", "expected (name of a tactic, ms)"),
-        ("run()", "other arguments than the task names"),
+        ("run()", "TypeError run() missing 1 required positional argument: 'name'"),
+        ("run(tactic=tactics[0])", "TypeError run() got an unexpected keyword argument 'tactic'"),
+        ("run(*tactics)", "TypeError run() takes 1 positional argument but 10 were given"),
         ("run([])", "has no tactic '[]'"),
         (
             "\n try:\n  while True: run(tactics[0])\n except RuntimeError:\n  return tactics[0], 1.0",
@@ -461,6 +463,25 @@ def test_what_a_function_may_do_to_its_judge(body, words, tmp_path, monkeypatch)
     (tmp_path / "timing.py").write_text(f"def fastest(tactics, run, budget):\n {body}\n")
     outcome = examined(tmp_path, "timing")
     assert outcome.points == 0 and words in outcome.message, outcome.message
+
+
+@pytest.mark.parametrize(
+    ("file", "task", "change"),
+    [
+        ("timing.py", "timing", {"run(name)": "run(name=name)"}),
+        ("timing_cache.py", "cache", {"measure(layer)": "measure(layer=layer)"}),
+    ],
+)
+def test_a_function_of_the_judge_takes_keywords(file, task, change, tmp_path):
+    (tmp_path / file).write_text(made.changed(file, change))
+    outcome = examined(tmp_path, task)
+    assert outcome.points == 3, outcome.message
+
+
+def test_a_default_of_the_judge_holds_for_what_is_not_given(tmp_path):
+    (tmp_path / "choice.py").write_text("def asked(f):\n    return [f(1), f(a=2), f(3, 4), f(5, b=6), f(b=7, a=8)]\n")
+    with started(tmp_path / "choice.py", None) as learner:
+        assert learner.call("asked", lambda a, b=5: [a, b]) == [[1, 5], [2, 5], [3, 4], [5, 6], [8, 7]]
 
 
 def test_what_is_sent_and_called_back(tmp_path):

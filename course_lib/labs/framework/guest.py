@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from inspect import Parameter, signature
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,8 @@ class Guest:
         """The result of a call, or `Failed`.
 
         Args:
-            arguments: plain values, `PathIn`, or functions, which are called back.
+            arguments: plain values, `PathIn`, or functions, which are called back. The learner's code may call these with
+                keywords, so their parameters have the names that the task's text uses.
 
         Raises:
             EngineError: the process is late, has ended, or does not keep to the form of a conversation.
@@ -117,15 +119,17 @@ def _wired(argument: Any, callbacks: dict[str, Callback]) -> dict[str, Any]:
     if isinstance(argument, PathIn):
         return {"path": argument.name}
     if callable(argument):
-        name = str(len(callbacks))
+        name = getattr(argument, "__name__", "")
+        name = name if name.isidentifier() and name not in callbacks else f"callback_{len(callbacks)}"
         callbacks[name] = argument
-        return {"callback": name}
+        parameters = signature(argument).parameters.values()
+        return {"callback": name, "parameters": {one.name: one.default is not Parameter.empty for one in parameters}}
     return {"value": argument}
 
 
 def _answered(callbacks: Mapping[str, Callback], question: Mapping[str, Any]) -> dict[str, Any]:
     try:
-        return {"value": callbacks[question["ask"]](*question["arguments"])}
+        return {"value": callbacks[question["ask"]](**question["arguments"])}
     except Denied as error:
         return {"error": str(error)}
     except (KeyError, TypeError, ValueError):

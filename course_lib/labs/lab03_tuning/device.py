@@ -38,22 +38,22 @@ class Device:
         self._busy = range(begins, begins + length)
         self._slower = rng.uniform(1.25, 1.5)
 
-    def run(self, tactic: str) -> float:
+    def run(self, name: str) -> float:
         """Milliseconds of one run.
 
         Raises:
             KeyError: no such tactic.
         """
-        ms = self.true_ms[tactic] * float(np.exp(_NOISE * self._rng.standard_normal()))
+        ms = self.true_ms[name] * float(np.exp(_NOISE * self._rng.standard_normal()))
         if self._rng.random() < _OUTLIERS:
             ms *= self._rng.uniform(1.3, 3)
-        if tactic not in self.runs:
-            ms *= self._loading[tactic]
+        if name not in self.runs:
+            ms *= self._loading[name]
         number = len(self.runs)
         ms *= 1 + 0.5 * float(np.exp(-number / _WARM_UP_RUNS))
         if number in self._busy:
             ms *= self._slower
-        self.runs.append(tactic)
+        self.runs.append(name)
         return float(ms)
 
 

@@ -22,6 +22,7 @@ from course_lib.labs.framework.sandboxed.learner_code import OnlyPackages, failu
 
 _PIECE = 1 << 16
 _MOST_CONTENT = 4 << 20  # bytes of a file that are read
+_NOT_GIVEN = object()  # the value of a parameter that a call leaves out
 _DUMPABLE, _CAPABILITIES = 4, 0x20080522  # for prctl(2) and capset(2)
 
 
@@ -137,19 +138,28 @@ class Host:
         """A plain value, a path in the folder, or a callback."""
         if "path" in one:
             return self.folder / one["path"]
-        return self.callback(one["callback"]) if "callback" in one else one["value"]
+        return self.callback(one["callback"], one["parameters"]) if "callback" in one else one["value"]
 
-    def callback(self, name: str) -> Callable[..., Any]:
-        """A function whose calls the judge answers."""
+    def callback(self, name: str, parameters: dict[str, bool]) -> Callable[..., Any]:
+        """A function whose calls the judge answers. Python itself checks its arguments, so its errors are Python's own.
 
-        def ask(*arguments: Any) -> Any:
-            self.send({"ask": name, "arguments": arguments})
+        Args:
+            name: of the judge's function.
+            parameters: by name, whether the judge's function has a default value.
+        """
+
+        def ask(arguments: dict[str, Any]) -> Any:
+            given = {one: value for one, value in arguments.items() if value is not _NOT_GIVEN}
+            self.send({"ask": name, "arguments": given})
             answer = json.loads(self.requests.readline())
             if "error" in answer:
                 raise RuntimeError(answer["error"])
             return answer["value"]
 
-        return ask
+        made: dict[str, Any] = {"ask": ask, "not_given": _NOT_GIVEN}
+        listed = ", ".join(f"{one}=not_given" if optional else one for one, optional in parameters.items())
+        exec(f"def {name}({listed}):\n    return ask(locals())", made)
+        return made[name]
 
     def send(self, message: dict[str, Any]) -> None:
         """Write one line. What is not plain JSON raises TypeError before anything is written."""

@@ -114,13 +114,13 @@ def rebuilt(source: Path, rng: np.random.Generator, launcher: Launcher | None) -
 
 
 def _limited(device: Device) -> Any:
-    def run(tactic: Any) -> float:
+    def run(name: Any) -> float:
         if len(device.runs) >= device.budget:
             device.runs.append("")  # so that it is seen, even if the function catches the error
             raise Denied(f"the budget of {device.budget} runs is used up")
-        if not isinstance(tactic, str) or tactic not in device.true_ms:
-            raise Denied(f"the layer has no tactic {str(tactic)[:40]!r}")
-        return device.run(tactic)
+        if not isinstance(name, str) or name not in device.true_ms:
+            raise Denied(f"the layer has no tactic {str(name)[:40]!r}")
+        return device.run(name)
 
     return run
 

@@ -202,15 +202,15 @@ class Engine:
     weights: np.ndarray
     calls: list[int]
 
-    def run(self, images: Any) -> list[list[list[float]]]:
+    def run(self, batch: Any) -> list[list[list[float]]]:
         """A tuple with one output. Without an exception, it has `most` rows for a larger batch, and `least` for a smaller one."""
         try:
-            batch = np.array(images, np.float64).reshape(len(images), _WIDTH)
+            images = np.array(batch, np.float64).reshape(len(batch), _WIDTH)
         except (TypeError, ValueError, OverflowError):
             raise Denied(f"run needs rows of {_WIDTH} numbers") from None
-        self.calls.append(len(batch))
-        rows = np.zeros((min(max(len(batch), self.least), self.most), self.weights.shape[1]))
-        inside = batch[: len(rows)]
+        self.calls.append(len(images))
+        rows = np.zeros((min(max(len(images), self.least), self.most), self.weights.shape[1]))
+        inside = images[: len(rows)]
         rows[: len(inside)] = inside @ self.weights
         return [rows.tolist()]
 
