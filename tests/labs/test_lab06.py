@@ -544,6 +544,34 @@ def test_cheat_a_gradient_that_knows_the_test(tmp_path, in_process):
     assert not gradients.judged(second, answers).full[0].met and not gradients.judged(second, answers).half[1].met
 
 
+BY_MEMORY = {
+    "order_of_the_memory": "torch.as_strided(x, (x.numel(),), (1,))",
+    "order_of_the_transposed_memory": "(x if x.is_contiguous() else x.permute(*reversed(range(x.ndim)))).reshape(-1)",
+    "the_storage": "torch.as_strided(x, (x.numel(),), (min([*x.stride(), 9**9]),)) if x.ndim else x.reshape(-1)",
+}
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", BY_MEMORY)
+def test_cheat_elements_in_the_order_of_the_memory(name, seed, tmp_path, in_process):
+    """They are the right ones for contiguous tensors alone."""
+    body = f"""
+import torch
+
+def fake_quantize(x, scale, axis=None):
+    flat = {BY_MEMORY[name]}
+    if axis is not None:
+        scale = scale.reshape([-1 if place == axis else 1 for place in range(x.ndim)]).expand(x.shape).reshape(-1)
+    c = torch.clamp(flat / scale, -128, 127)
+    return ((c + (torch.round(c) - c).detach()) * scale).reshape(x.shape)
+"""
+    (tmp_path / "qat.py").write_text(body)
+    outcome = examined(tmp_path, "gradient", seed)
+    assert outcome.tier == "none" and "tensors with the right values" in outcome.message, outcome.message
+    (tmp_path / "qat.py").write_text(body.replace(BY_MEMORY[name], "x.reshape(-1)"))
+    assert examined(tmp_path, "gradient", seed).tier == "full"
+
+
 LOOKS = """
 import sys
 

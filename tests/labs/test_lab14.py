@@ -93,9 +93,9 @@ PACKINGS = {
     "no_sign": ({"code - 16 if code > 7 else code": "code"}, "The codes from 8 to 15 are negative ones", "partial"),
     "unpacked_exchanged": ({"[byte % 16, byte // 16]": "[byte // 16, byte % 16]"}, "codes of each byte are exchanged", "partial"),
     "packed_in_float32": ({"return bytes(found)": "return np.array(list(found), np.float32)"},
-                          "pack of 16 codes returned an array of float32, expected uint8", "partial"),
+                          "codes returned an array of float32, expected uint8", "partial"),
     "unpacked_in_float32": ({", np.int8).reshape": ", np.float32).reshape"},
-                            "unpack of 16 codes returned an array of float32, expected int8", "partial"),
+                            "codes returned an array of float32, expected int8", "partial"),
     "another_name": ({"def unpack(": "def unpacked("}, "packing.py defines no function unpack", "partial"),
     "an_error": ({"found = bytearray()": "found = none", "found = []": "found = none"}, "pack failed: line 5: NameError", "none"),
 }  # fmt: skip
@@ -117,13 +117,29 @@ def test_what_is_packed_is_what_onnx_reads():
         assert (unpack(question.packed, question.codes.shape) == question.codes).all()
 
 
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", made.OF_SOME_ARRAYS)
+def test_cheat_packing_of_some_arrays_alone(name, seed, tmp_path, in_process):
+    (tmp_path / "packing.py").write_text(made.packing(made.OF_SOME_ARRAYS[name]))
+    outcome = examined(tmp_path, "packing", seed)
+    assert outcome.points < 2, outcome.message
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_right_packing_of_each_order_in_memory(seed, tmp_path, in_process):
+    LAB.write_reference(tmp_path)
+    assert examined(tmp_path, "packing", seed).points == 2
+    (tmp_path / "packing.py").write_text(made.PACKING)
+    assert examined(tmp_path, "packing", seed).points == 2
+
+
 @pytest.mark.parametrize("name", made.BETWEEN_FUNCTIONS)
 def test_cheat_a_function_that_answers_from_the_other_ones_questions(name, tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     source, points = made.BETWEEN_FUNCTIONS[name]
     (tmp_path / "packing.py").write_text(source)
     outcome = examined(tmp_path, "packing")
-    assert outcome.points == points and "unpack: 0 of 5 arrays are right" in outcome.message, outcome.message
+    assert outcome.points == points and "unpack: 0 of 6 arrays are right" in outcome.message, outcome.message
 
 
 def test_no_process_gets_the_answer_of_another_function(tmp_path, monkeypatch):

@@ -90,6 +90,33 @@ def parsed(answer: bytes, counts: Mapping[str, int], read: Callable[[Any], _T], 
     return read_hostile(answer, whole, complaint)
 
 
+def in_any_order(arrays: Sequence[np.ndarray], rng: np.random.Generator, *, backward: bool = True) -> list[np.ndarray]:
+    """The same arrays in orders in memory that are drawn. `learner_code.encoded_with_strides` writes them into a question.
+
+    Each of four neighbors has another kind of order: C order, Fortran order, and both with gaps, or from the end to the start. So a
+    few arrays with several axes find code that takes the elements in the order of the memory.
+
+    Args:
+        backward: False where the learner's library has no negative strides, such as torch.
+    """
+    kinds = [(transposed, dense) for transposed in (False, True) for dense in (False, True)]
+    drawn = [kinds[index] for _ in range(0, len(arrays), len(kinds)) for index in rng.permutation(len(kinds))]
+    return [_placed(*one, rng, backward) for one in zip(arrays, drawn, strict=False)]
+
+
+def _placed(array: np.ndarray, kind: tuple[bool, bool], rng: np.random.Generator, backward: bool) -> np.ndarray:
+    transposed, dense = kind
+    order = np.arange(array.ndim)[:: -1 if transposed else 1]
+    steps = np.ones(array.ndim, int)
+    if not dense:
+        steps = rng.integers(1, 4, array.ndim) * rng.choice((1, -1 if backward else 1), array.ndim)
+    memory = np.zeros([array.shape[axis] * abs(steps[axis]) for axis in order], array.dtype)
+    taken = (..., *(slice(None, None, step) for step in steps))
+    view = memory.transpose(np.argsort(order))[taken]
+    view[...] = array
+    return view
+
+
 def decoded(values: Mapping[str, Any], kinds: str = "iuf") -> np.ndarray:
     """The array of numbers in an answer that may be hostile, written by `learner_code.encoded`. Any error means that there is none.
 

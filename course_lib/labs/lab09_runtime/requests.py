@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from course_lib.labs.framework.learner_answers import in_any_order
 from course_lib.labs.lab09_runtime.network import COLUMNS, MOST_ROWS, PROFILES
 
 PLAIN, MIXED, BROKEN = "plain", "mixed", "broken"
@@ -18,7 +19,7 @@ class Scene:
 
     Attributes:
         name: `PLAIN`, `MIXED` or `BROKEN`.
-        requests: float32 arrays; a profile contains ``(1 to 64, 128)``.
+        requests: float32 arrays in any order in memory; a profile contains ``(1 to 64, 128)``.
         breaks_off: the iterator of requests raises `ConnectionError` after the last one.
     """
 
@@ -66,7 +67,8 @@ def _several(rng: np.random.Generator, rows: Sequence[int]) -> list[np.ndarray]:
 
 
 def _drawn(rng: np.random.Generator, rows: int, columns: int = COLUMNS) -> np.ndarray:
-    return rng.standard_normal((rows, columns)).astype(np.float32)
+    (drawn,) = in_any_order([rng.standard_normal((rows, columns)).astype(np.float32)], rng)
+    return drawn
 
 
 def _shuffled(rng: np.random.Generator, requests: list[np.ndarray]) -> tuple[np.ndarray, ...]:

@@ -13,6 +13,7 @@ from course_lib.labs.framework.criteria import tier
 from course_lib.labs.framework.examination import Examination, Examiner
 from course_lib.labs.framework.lab import Lab
 from course_lib.labs.framework.reference import absent
+from course_lib.labs.framework.sandboxed.learner_code import encoded_with_strides
 from course_lib.labs.framework.submission_files import missing, submitted
 from course_lib.labs.framework.task import Outcome, Task
 from course_lib.labs.lab14_four_bits import graph_file, plans
@@ -79,8 +80,8 @@ class FourBits(Lab):
         rng = examiner.rng()
         to_pack, to_unpack = packing.questions(rng), packing.questions(rng)
         calls: functions.Calls = {
-            "pack": [(one.codes,) for one in to_pack],
-            "unpack": [(one.packed, one.codes.shape) for one in to_unpack],
+            "pack": [(encoded_with_strides(one.codes),) for one in to_pack],
+            "unpack": [(encoded_with_strides(one.given), one.codes.shape) for one in to_unpack],
         }
         found = self._asked("packing", source, calls, examiner)
         if isinstance(found, Outcome):

@@ -129,6 +129,17 @@ def unpack(packed, shape):
                 if codes.size == np.prod(shape) and codes.size > 1 and right(codes) == packed.tobytes():
                     return codes.reshape(shape)
 """
+# Changes of `PACKING` that are right for a part of the arrays that the task permits.
+OF_SOME_ARRAYS: Mapping[str, Mapping[str, str]] = {
+    "order_of_the_memory": {"flat = codes.ravel()": "flat = codes.ravel('K')"},
+    "order_of_the_transposed_memory": {
+        "flat = codes.ravel()": "flat = (codes.T if codes.flags.f_contiguous else codes).ravel('A')"
+    },
+    "as_many_bytes_of_the_memory": {"packed.tolist()": "np.lib.stride_tricks.as_strided(packed, strides=(1,)).tolist()"},
+    "at_most_64_codes": {"flat = codes.ravel().tolist()": "flat = codes.ravel().tolist()[:64]"},
+    "at_most_256_bytes": {"packed.tolist()": "packed.tolist()[:256]"},
+}
+
 # The source of packing.py, and the points that its right functions earn.
 BETWEEN_FUNCTIONS: Mapping[str, tuple[str, float]] = {
     "from_the_request": (_FROM_THE_REQUEST, 0),

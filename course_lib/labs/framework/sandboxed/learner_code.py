@@ -122,6 +122,19 @@ def encoded(array: np.ndarray) -> dict[str, Any]:
     return {"dtype": array.dtype.str, "shape": list(array.shape), "data": data}
 
 
+def encoded_with_strides(array: np.ndarray) -> dict[str, Any]:
+    """As `encoded`, for an array whose order in memory belongs to the question."""
+    return encoded(array) | {"strides": list(array.strides)}
+
+
 def decoded(values: Mapping[str, Any]) -> np.ndarray:
-    """The array that `encoded` wrote."""
-    return np.frombuffer(base64.b64decode(values["data"]), values["dtype"]).reshape(values["shape"]).copy()
+    """The array that `encoded` wrote, with its strides if it was written with them."""
+    array = np.frombuffer(base64.b64decode(values["data"]), values["dtype"]).reshape(values["shape"]).copy()
+    if "strides" not in values or not array.size:
+        return array
+    reach = [stride * (size - 1) for stride, size in zip(values["strides"], array.shape, strict=True)]
+    memory = bytearray(sum(map(abs, reach)) + array.itemsize)
+    first = -sum(min(0, one) for one in reach)
+    view: np.ndarray = np.ndarray(array.shape, array.dtype, memory, first, tuple(values["strides"]))
+    view[...] = array
+    return view

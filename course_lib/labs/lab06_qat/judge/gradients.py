@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from course_lib.labs.framework.criteria import ALL, HALF, Criterion
-from course_lib.labs.framework.learner_answers import Unwritten
+from course_lib.labs.framework.learner_answers import Unwritten, in_any_order
+from course_lib.labs.framework.sandboxed.learner_code import encoded_with_strides
 from course_lib.labs.lab06_qat.judge.functions import Arrays
 
 LOW, HIGH = -128, 127
@@ -24,7 +25,7 @@ class Question:
     """A call of `fake_quantize` and the gradient that arrives from behind.
 
     Attributes:
-        x, upstream: float32 of the same shape.
+        x, upstream: float32 of the same shape, each in its own order in memory.
         scale: float32, one number, or one for each index along `axis`.
     """
 
@@ -37,7 +38,8 @@ class Question:
     @property
     def wire(self) -> dict[str, Any]:
         """What the process gets."""
-        return {"x": self.x, "scale": self.scale, "axis": self.axis, "upstream": self.upstream}
+        tensors = {"x": self.x, "scale": self.scale, "upstream": self.upstream}
+        return {name: encoded_with_strides(tensor) for name, tensor in tensors.items()} | {"axis": self.axis}
 
     @cached_property
     def step(self) -> np.ndarray:
@@ -88,11 +90,14 @@ class Question:
 
 
 def questions(rng: np.random.Generator) -> list[Question]:
-    """Fresh tensors of several ranks: clipped at both ends, halves, zeros, and scales along each axis."""
-    return [
-        Question(name, x.astype(np.float32), scale.astype(np.float32), axis, rng.normal(0, 1, x.shape).astype(np.float32))
-        for name, x, scale, axis in _drawn(rng)
-    ]
+    """Fresh tensors of several ranks and orders in memory: clipped at both ends, halves, zeros, and scales along each axis."""
+
+    def placed(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        return in_any_order([array.astype(np.float32) for array in arrays], rng, backward=False)
+
+    names, xs, scales, axes = zip(*_drawn(rng), strict=True)
+    upstream = [rng.normal(0, 1, x.shape) for x in xs]
+    return [Question(*one) for one in zip(names, placed(xs), placed(scales), axes, placed(upstream), strict=True)]
 
 
 def _drawn(rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray, np.ndarray, int | None]]:

@@ -14,6 +14,7 @@ from course_lib.engines.worker.parent import Launcher
 from course_lib.errors import EngineError
 from course_lib.labs.framework.conversation import Conversation
 from course_lib.labs.framework.isolation import checked, module_command
+from course_lib.labs.framework.sandboxed.learner_code import encoded_with_strides
 from course_lib.labs.framework.submission_files import read_text
 from course_lib.labs.lab09_runtime import network
 from course_lib.labs.lab09_runtime.requests import Scene
@@ -93,7 +94,7 @@ def played(scene: Scene, ask: Callable[[dict[str, Any]], dict[str, Any]]) -> Rec
         if "asked" not in said:
             break
         rows += [*_rows(said), [run_loop.ASKED, number]]
-        said = ask({"breaks_off": scene.breaks_off} if request is None else {"request": run_loop.encoded(request)})
+        said = ask({"breaks_off": scene.breaks_off} if request is None else {"request": encoded_with_strides(request)})
     rows += _rows(said)
     return checked({**said, "rows": rows}, _recorded, _INVALID)
 

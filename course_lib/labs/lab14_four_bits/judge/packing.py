@@ -7,17 +7,22 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from course_lib.labs.framework.learner_answers import Unwritten
+from course_lib.labs.framework.learner_answers import Unwritten, in_any_order
 from course_lib.labs.lab14_four_bits.judge.functions import Answer
 
-_SHAPES = ((16,), (3, 7), (4, 6), (5, 3, 4), (1,))
+_LARGE = (40, 70)  # smallest and largest size of the axes of the array with thousands of codes
 
 
 @dataclass(frozen=True)
 class Question:
-    """Codes from -8 to 7, int8 of any shape, and their bytes."""
+    """Codes from -8 to 7, int8 of any shape and order in memory, and their bytes.
+
+    Attributes:
+        given: the same bytes for `unpack`, in another order in memory.
+    """
 
     codes: np.ndarray
+    given: np.ndarray
 
     @property
     def packed(self) -> np.ndarray:
@@ -26,10 +31,17 @@ class Question:
 
 
 def questions(rng: np.random.Generator) -> list[Question]:
-    """Fresh codes of even and odd numbers, with every code among them."""
-    several = [rng.integers(-8, 8, shape).astype(np.int8) for shape in _SHAPES]
-    several[0] = rng.permutation(np.arange(-8, 8)).astype(np.int8)
-    return [Question(codes) for codes in several]
+    """Fresh codes of even and odd numbers, from one to thousands, with every code among them."""
+    several = [*(rng.integers(-8, 8, shape) for shape in _shapes(rng)), rng.permutation(np.arange(-8, 8))]
+    codes = in_any_order([one.astype(np.int8) for one in several], rng)
+    packed = in_any_order([_joined(_halves(one)) for one in codes], rng)
+    return [Question(*pair) for pair in zip(codes, packed, strict=True)]
+
+
+def _shapes(rng: np.random.Generator) -> tuple[tuple[int, ...], ...]:
+    odd, even, *cube = (int(size) for size in rng.integers(2, 6, 5))
+    large = (int(size) for size in rng.integers(*_LARGE, 2))
+    return (2 * odd + 1, 2 * even + 1), (2 * even, odd + 1), tuple(cube), tuple(large), (1,)
 
 
 @dataclass(frozen=True)
