@@ -1,4 +1,4 @@
-"""A dozen attacks beside an honest submission, in a minute: what `make test` has time for. `make attack-test` grades them all."""
+"""Some attacks beside an honest submission, in a minute: what `make test` has time for. `make attack-test` grades them all."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tests.grading.conftest import needs_sandbox
 pytestmark = [needs_sandbox, pytest.mark.timeout(600)]
 
 NAMES = {
-    *("calls_home", "edits_the_gradebook", "exits", "floods", "forges_points", "hands_in_a_pipe", "leaves_a_daemon"),
-    *("links_to_a_secret", "loops_for_ever", "patches_the_check", "prints_a_page", "reads_the_graders_memory"),
+    *("calls_home", "edits_the_gradebook", "exits", "floods", "forges_points", "hands_in_a_pipe"),
+    *("links_to_a_secret", "patches_the_check", "prints_a_page", "reads_the_graders_memory"),
     *("steals_from_a_neighbor", "submits_links", "writes_outside"),
     # names, times and files at the door: each once stopped the whole batch, or its own grading
     *("name_with_a_hidden_space", "name_that_is_no_text", "name_with_control_characters", "name_that_turns_the_line"),

@@ -402,6 +402,7 @@ def test_the_shipped_encoder_is_another_network(error_of):
     assert error_of(cast(export_onnx(encoder(), opset=OPSET), "fp16")).tier == "none"
 
 
+@pytest.mark.slow
 def test_a_pruned_network_is_another_function(error_of):
     network = loud_encoder()
     scale_queries(network)
@@ -617,6 +618,7 @@ def test_bf16_counts_as_wide(given):
     assert found.wide > found.total // 2 and found.wide_types == "FP32 or BF16"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("show", "blocks", "foreign"),
     [

@@ -151,6 +151,7 @@ def test_min_max_on_the_faulty_scans(submission, network, seen):
     assert examined.figures["sqnr_db"] < 5
 
 
+@pytest.mark.slow
 @needs_vnni
 def test_copy_that_answers_otherwise_costs_the_speed_alone(submission, monkeypatch):
     """A cheat: a model that is right as it stands and saves its work once it is lowered."""

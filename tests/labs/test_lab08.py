@@ -802,6 +802,7 @@ def test_nothing_follows_from_the_stream():
     assert len({wire[:-1] for wire in wires}) == 1 and len({wire[-1] for wire in wires}) == 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CHEATS)
 def test_cheats_score_nothing(submission, name):
     kernel, said = CHEATS[name]

@@ -552,6 +552,7 @@ def test_mistake_is_named(file, name, tmp_path, monkeypatch):
 # Cheats
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("source", "words"),
     [
@@ -674,6 +675,7 @@ def test_what_a_function_may_do_to_its_judge(body, words, tmp_path, monkeypatch)
     assert outcome.points == 0 and words in outcome.message, outcome.message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("line", "words"),
     [

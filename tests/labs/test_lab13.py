@@ -301,6 +301,7 @@ def test_cheat_decoys_beside_split_attentions(fused):
     assert outcome.tier == "none" and "0 of 4" in outcome.message, outcome.message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "attend", [made.passes_through, made.passes_before, made.mixes_in_the_mask], ids=lambda one: one.__name__
 )
@@ -436,6 +437,7 @@ def test_cheat_a_table_of_answers():
     assert outcome.tier == "none" and "tokens after a prompt equal" in outcome.message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("write", "number", "tier"),
     [

@@ -390,6 +390,7 @@ def memorized() -> np.ndarray:
     return answer
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "answer",
     [
