@@ -25,7 +25,7 @@ from course_lib.grading.judge.judging import RUNNER_SANDBOX, judge
 from course_lib.labs import Examiner
 from course_lib.labs.framework import withheld
 from course_lib.labs.lab12_serving import figures, lab
-from course_lib.labs.lab12_serving.judge import speed
+from course_lib.labs.lab12_serving.judge import load_test, speed
 from course_lib.labs.lab12_serving.judge import triton as lab12_triton
 from course_lib.labs.lab12_serving.judge.findings import HINTS, Finding, finding
 from course_lib.labs.lab12_serving.judge.load_test import play
@@ -244,25 +244,58 @@ def test_a_key_without_the_version_costs_half_of_the_cache_and_nothing_else(tmp_
     assert outcome.tier == "partial" and "11 of 12" in outcome.message and "TensorRT was upgraded" in outcome.hint
 
 
+_DIGITS = '"".join(filter(str.isdigit, {}))'
+_KEY = "hashlib.sha256(model).hexdigest(), recipe, engines.version, engines.device"
+
+
 @pytest.mark.parametrize(
     ("scene", "whole", "part"),
     [
         ("another version", "engines.version", "engines.version[:4]"),
         ("another version", "engines.version", "engines.version[-1]"),
+        ("another version", "engines.version", _DIGITS.format("engines.version")),
+        ("another version", "engines.version", "sorted(engines.version)"),
+        ("another version", "engines.version", "engines.version.split('.')[0], engines.version[-2:]"),
         ("another device", "engines.device", "engines.device[:-1]"),
+        ("another device", "engines.device", _DIGITS.format("engines.device")),
+        ("another device", "engines.version, engines.device", "engines.version + engines.device"),
+        ("another device", "engines.version, engines.device", "sorted(engines.version + engines.device)"),
         ("another recipe", "recipe", 'recipe["profiles"]'),
         ("another recipe", "recipe", '{**recipe, "workspace_mib": 0}'),
+        ("another recipe", "recipe", '{**recipe, "hardware_compatibility": 0}'),
+        ("another recipe", "recipe", '{**recipe, "flags": len(recipe["flags"]), "profiles": str(recipe["profiles"])[:-20]}'),
+        ("another recipe", "recipe", '[recipe[one] for one in ("workspace_mib", "optimization_level", "profiles")]'),
+        ("retrained network", "(model)", "(model[:4096])"),
+        ("retrained network", "(model)", "(bytes(byte & 15 for byte in model))"),
+        ("retrained network", "(model)", "(model[::2])"),
     ],
 )
 def test_a_key_that_holds_a_part_of_something(scene, whole, part):
-    """The change was always the same, so a key that held just enough of it had full points."""
+    """Each was right for the change that a scene once made."""
     reference = submissions.REFERENCE["store.py"]
-    line = next(line for line in reference.splitlines() if "engines.version" in line and "engines.device" in line)
-    changed = line.replace(f"{whole},", f"{part},", 1).replace(f" {whole}]", f" {part}]", 1)
-    assert changed != line
-    store = reference.replace(line, changed)
-    draws = (played({**submissions.REFERENCE, "store.py": store}, scene, examiner=Examiner(seed=seed))[0] for seed in range(8))
-    assert not all(found.survived for found in draws), "a part of the recipe is found in a third of the draws"
+    assert _KEY in reference and whole in _KEY
+    sources = {**submissions.REFERENCE, "store.py": reference.replace(_KEY, _KEY.replace(whole, part))}
+    tries = 6 if "retrained" in scene else 1  # which bit of a weight differs is drawn
+    draws = (played(sources, scene, examiner=dataclasses.replace(EXAMINER, seed=seed))[0] for seed in range(tries))
+    lost = next(found for found in draws if not found.survived)
+    assert lost.wrong or "was not asked" in lost.trouble or "did not start" in lost.trouble, lost
+
+
+def test_every_field_of_a_recipe_is_changed_alone():
+    usual = load_test.recipe().wire()
+    changed = [
+        [name for name, value in other.wire().items() if value != usual[name]]
+        for other in load_test.other_recipes(np.random.default_rng(1)).values()
+    ]
+    assert {name for (name,) in changed} == set(usual)
+
+
+def test_a_retrained_file_differs_in_one_bit():
+    given = Scorer(1, 256).onnx()
+    for seed in range(5):
+        found = load_test.retrained(given, np.random.default_rng(seed))
+        assert len(found) == len(given)
+        assert sum((one ^ other).bit_count() for one, other in zip(given, found, strict=True)) == 1
 
 
 @pytest.mark.parametrize(
@@ -449,6 +482,12 @@ def test_a_server_beside_which_no_other_starts_has_no_points(places_left, tmp_pa
 
 _ = lab12_reference.CONFIG
 RIGHT = {
+    "the first profile, which is the default": _.replace("count: 2 }", 'count: 2 profile: [ "0" ] }'),
+    "a queue policy of defaults": _.replace(
+        "max_queue_delay",
+        "default_queue_policy { timeout_action: REJECT default_timeout_microseconds: 0 max_queue_size: 0 } max_queue_delay",
+    ),
+    "messages of defaults": _ + "optimization { graph { level: 0 } execution_accelerators { } } model_transaction_policy { }",
     "backend instead of platform": _.replace('platform: "tensorrt_plan"', 'backend: "tensorrt"').replace('name: "scorer"', ""),
     "two groups, all versions, no preference": _.replace("count: 2 }", "count: 1 }, { count: 1 gpus: 0 }")
     .replace("latest { num_versions: 2 }", "all { }")
@@ -524,7 +563,7 @@ WRONG = {
         "every",
     ),
     "a queue that rejects": (
-        ("max_queue_delay", "default_queue_policy { timeout_action: REJECT } max_queue_delay"),
+        ("max_queue_delay", "default_queue_policy { max_queue_size: 1 } max_queue_delay"),
         "none",
         "default_queue_policy is set",
         "every request is answered",
@@ -541,6 +580,26 @@ WRONG = {
         "none",
         "input: format",
         "plain",
+    ),
+    "a profile that the plan lacks": (("count: 2", 'count: 2 profile: [ "1" ]'), "none", "profile is set", "Leave the field"),
+    "several profiles": (("count: 2", 'count: 2 profile: [ "0", "1" ]'), "none", "profile is set", "Leave the field"),
+    "a queue that waits for nothing": (
+        ("max_queue_delay", "default_queue_policy { timeout_action: DELAY default_timeout_microseconds: 1 } max_queue_delay"),
+        "none",
+        "default_queue_policy is set",
+        "Leave the field",
+    ),
+    "a queue for each priority": (
+        ("max_queue_delay", "priority_queue_policy { key: 1 value { } } max_queue_delay"),
+        "none",
+        "priority_queue_policy is set",
+        "Leave the field",
+    ),
+    "another scheduler": (
+        ("dynamic_batching", "sequence_batching { } #"),
+        "none",
+        "sequence_batching is set",
+        "Leave the field",
     ),
     "another accelerator": (
         (

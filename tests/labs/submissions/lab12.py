@@ -136,7 +136,7 @@ MISTAKES: dict[str, tuple[Sources, str, str]] = {
     "the key has no version": (changed("engines.version, ", ""), "another version", "did not start"),
     "the key has no device": (changed(", engines.device]", "]"), "another device", "did not start"),
     "the key has no model": (changed("hashlib.sha256(model).hexdigest()", "'scorer.onnx'"), "retrained network", "wrong answers"),
-    "the key has no recipe": (changed("(), recipe, ", "(), "), "another recipe", "were not answered"),
+    "the key has no recipe": (changed("(), recipe, ", "(), "), "another recipe", "was not asked in a start with another recipe"),
     "no digest": (changed("if hashlib.sha256(plan).digest() == digest else", "if plan else"), "bits flipped", "wrong answers"),
     "nothing is cached": (changed("_write(file, plan)", "pass"), "warm start", "asked the compiler again"),
     "damage is never repaired": (

@@ -115,6 +115,8 @@ def _special(scene: Scene) -> str:
         return "the cache was empty after the first start"
     for step, builds in scene.builds.items():
         if step in _COLD_STEPS.get(scene.name, ()) and not builds:
+            if scene.name in _ANOTHER and step != "before":
+                return f"the compiler was not asked in a start with {_ANOTHER[scene.name]}: its plan has the key of another one"
             return f"step {step!r}: the compiler was not asked, although no plan could be there. What answers is not an engine"
     return _accepted(scene)
 
@@ -123,10 +125,16 @@ _DAMAGED = ("bits flipped", "half a file", "empty files")
 # A server that never asks the compiler has no plan to lose: every fault would pass it by.
 _COLD_STEPS = {
     **dict.fromkeys(("warm start", *_DAMAGED), ("first start",)),
-    **dict.fromkeys(("another version", "another device"), ("before", "between", "after")),
-    **dict.fromkeys(("retrained network", "another recipe"), ("before", "after")),
+    **dict.fromkeys(("another version", "another device", "another recipe"), ("before", "between", "after")),
+    "retrained network": ("before", "after"),
     **dict.fromkeys(("compiler killed", "server killed"), ("next start",)),
     "full disk": ("full disk", "next start"),
+}
+_ANOTHER = {
+    "another version": "another version",
+    "another device": "another device",
+    "another recipe": "another recipe",
+    "retrained network": "a retrained network",
 }
 _WARM_STEPS = {
     "warm start": ("second start", "third start"),

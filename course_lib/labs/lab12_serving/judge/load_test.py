@@ -48,11 +48,41 @@ def recipe(most: int = MOST_ROWS) -> Recipe:
     return Recipe(profiles=(Profile({INPUT: shapes}),))
 
 
-def _another_recipe(rng: np.random.Generator) -> Recipe:
-    """The recipe with one value changed, which a server's key must hold, too."""
-    usual = recipe()
-    changes = ({"workspace_mib": int(rng.integers(1, 1024))}, {"optimization_level": int(rng.choice([0, 1, 2, 4, 5]))})
-    return (recipe(int(rng.integers(4, MOST_ROWS))), *(usual.model_copy(update=one) for one in changes))[int(rng.integers(3))]
+def other_recipes(rng: np.random.Generator) -> dict[str, Recipe]:
+    """Recipes by the field in which they differ from the usual one, which a server's key must hold. Values are drawn."""
+    profiles = {
+        "smallest batch": (0, 8, MOST_ROWS),  # a larger one would forbid requests that the scene sends
+        "best batch": (1, int(rng.integers(2, 8)), MOST_ROWS),
+        "largest batch": (1, 8, int(rng.integers(8, MOST_ROWS))),
+    }
+    values: dict[str, Any] = {
+        "precision": str(rng.choice(["fp16", "bf16", "int8", "fp8"])),
+        "workspace_mib": int(rng.integers(1, 1024)),
+        "optimization_level": int(rng.choice([0, 1, 2, 4, 5])),
+        "flags": ((), ("sparse_weights",), ("tf32", "refit"))[int(rng.integers(3))],
+        "targets": (f"sm{rng.choice([75, 80, 86, 89, 90])}",),
+        "hardware_compatibility": str(rng.choice(["ampere_plus", "same_compute_capability"])),
+    }
+    made = {name: recipe().model_copy(update={name: value}) for name, value in values.items()}
+    for name, rows in profiles.items():
+        shapes = {bound: (size, FEATURES) for bound, size in zip(("min", "opt", "max"), rows, strict=True)}
+        made[name] = Recipe(profiles=(Profile({INPUT: shapes}),))
+    return made
+
+
+def retrained(model: bytes, rng: np.random.Generator) -> bytes:
+    """The network's file with another bit in one weight, both at random."""
+    import onnx
+    from onnx import numpy_helper
+
+    network = onnx.load_model_from_string(model)
+    tensors = network.graph.initializer
+    sizes = np.array([np.prod(tensor.dims) for tensor in tensors], float)
+    weights = tensors[int(rng.choice(len(tensors), p=sizes / sizes.sum()))]
+    values = numpy_helper.to_array(weights).copy()
+    values.reshape(-1).view(np.uint32)[rng.integers(values.size)] ^= np.uint32(1 << int(rng.choice([*range(23), 31])))
+    weights.CopyFrom(numpy_helper.from_array(values, weights.name))
+    return bytes(network.SerializeToString())
 
 
 @dataclass(frozen=True)
@@ -105,10 +135,8 @@ def play(sources: Sources, names: Sequence[str], examiner: Examiner) -> tuple[li
     models = {"old": Scorer(seed, 256), "new": Scorer(seed + 1, 256)}
     truth = Truth.of(models, _ROWS, rng)
     question = {"do": "scenes", "scenes": list(names), "time_limit_s": _PLAY_S, "servers": {"yours": dict(sources)}}
-    another = _another_recipe(rng)
-    built = [("old", recipe()), ("new", recipe()), ("old", another)]
     models["unbuildable"] = Scorer(seed + 2, 256)
-    answer, arrays = _ask(question, models, built, truth, examiner)
+    answer, arrays = _ask(question, models, ("old", "new"), truth, examiner, other_recipes(rng), rng)
     return _read(partial(_scenes, answer, arrays)), truth
 
 
@@ -119,26 +147,40 @@ def load(servers: Mapping[str, Sources], examiner: Examiner, rows: int) -> tuple
     truth = Truth.of(models, rows, rng)
     question = {"do": "load", "seed": int(rng.integers(1 << 31)), "time_limit_s": examiner.measure_s}
     question["servers"] = {name: dict(sources) for name, sources in servers.items()}
-    answer, arrays = _ask(question, models, [("old", recipe())], truth, examiner)
+    answer, arrays = _ask(question, models, ("old",), truth, examiner)
     return answer, _read(partial(_scenes, answer, arrays)), truth
 
 
 def _ask(
     question: dict[str, Any],
     models: Mapping[str, Scorer],
-    built: Sequence[tuple[str, Recipe]],
+    built: Sequence[str],
     truth: Truth,
     examiner: Examiner,
+    others: Mapping[str, Recipe] | None = None,
+    rng: np.random.Generator | None = None,
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Ask the supervisor.
+
+    Args:
+        built: names of the models that can be built.
+        others: recipes for which the builder gives the first model's usual plan, because only their keys matter.
+        rng: draws how the file of the model ``"new"`` differs from that of ``"old"``.
+    """
     # The server sees files with other weights than those in the plans: only an engine can give the right answers.
     files = {name: replace(scorer, seed=scorer.seed + _OTHER_WEIGHTS).onnx() for name, scorer in models.items()}
+    if rng and "new" in files:
+        files["new"] = retrained(files["old"], rng)
     arrays = {f"model {name}": np.frombuffer(data, np.uint8) for name, data in files.items()}
     rows = []
-    plans = _built([(models[name].onnx(), asked) for name, asked in built], examiner)
-    for number, ((name, asked), plan) in enumerate(zip(built, plans, strict=True)):
-        rows.append({"model": hashlib.sha256(files[name]).hexdigest(), "recipe": asked.wire(), "plan": plan.summary()})
-        arrays[f"plan {number}"] = np.frombuffer(plan.data, np.uint8)
-    question |= {"models": list(files), "plans": rows, "recipes": {"wide": recipe().wire(), "another": built[-1][1].wire()}}
+    recipes = {"wide": recipe(), **(others or {})}
+    plan, *rest = _built([(models[name].onnx(), recipe()) for name in built], examiner)
+    wanted = [(built[0], asked, plan) for asked in recipes.values()]
+    wanted += [(name, recipe(), one) for name, one in zip(built[1:], rest, strict=True)]
+    for number, (name, asked, one) in enumerate(wanted):
+        rows.append({"model": hashlib.sha256(files[name]).hexdigest(), "recipe": asked.wire(), "plan": one.summary()})
+        arrays[f"plan {number}"] = np.frombuffer(one.data, np.uint8)
+    question |= {"models": list(files), "plans": rows, "recipes": {name: one.wire() for name, one in recipes.items()}}
     # A server can reach the sandbox's own output by way of /proc/1. It cannot look into the supervisor, which alone knows this.
     question["apart"] = examiner.launcher is not None
     question["token"] = token = secrets.token_hex(16)

@@ -38,9 +38,18 @@ _KNOWN = {
 _UNSET: tuple[Any, ...] = ("", "0", 0, False, [], {})
 _USUAL = {
     "default_model_filename": ("", "model.plan"),
-    "model_transaction_policy": ({}, {"decoupled": False}),
     "format": ("FORMAT_NONE",),
     "priority": ("PRIORITY_DEFAULT",),
+    "timeout_action": ("REJECT",),
+    # The first optimization profile, which Triton selects by default. A plan of the scorer has one, and any other number is an error,
+    # see `ModelInstanceGroup.profile` in https://github.com/triton-inference-server/common/blob/main/protobuf/model_config.proto.
+    "profile": (["0"],),
+}
+# Messages that change nothing if all of their fields have their defaults. For others, presence alone has a meaning: that of
+# `sequence_batching` selects another scheduler.
+_PARTS = {
+    *("default_queue_policy", "graph", "execution_accelerators"),
+    *("model_operations", "model_repository_agents", "model_transaction_policy"),
 }
 _TIME_LIMIT_S = 30.0
 Config = Mapping[str, Any]
@@ -96,10 +105,16 @@ def _unasked(config: Config) -> Iterator[Mistake]:
     parts += [("optimization: cuda", optimization.get("cuda", {}))]
     for part, fields in parts:
         for name, value in fields.items():
-            if value not in _UNSET and name not in _KNOWN[part] and value not in _USUAL.get(name, ()):
+            if name not in _KNOWN[part] and not _default(name, value):
                 where = f"{part}: {name}" if part else name
                 hint = "The scorer is one file, model.plan, with plain tensors, and every request is answered. Leave the field out."
                 yield Mistake(f"{where} is set, with which Triton may not load the plan or not answer", hint, True)
+
+
+def _default(name: str, value: Any) -> bool:
+    if name in _PARTS:
+        return all(_default(*field) for field in value.items())
+    return value in _UNSET or value in _USUAL.get(name, ())
 
 
 def _identity(config: Config) -> Iterator[Mistake]:

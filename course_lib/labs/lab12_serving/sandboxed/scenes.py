@@ -127,42 +127,52 @@ def emptied(file: Path, stage: Stage) -> None:
     file.write_bytes(b"")
 
 
-def changed(*, model: str = "old", **before: Any) -> Callable[[Stage, Scene], None]:
-    """A scene in which one thing that a plan depends on differs: the model of the second start, or `before`, of the first."""
+def retrained(stage: Stage, scene: Scene) -> None:
+    """The second start is with a network that was retrained: one bit of one weight of its file differs, at a secret place."""
+    with empty_cache() as cache:
+        stage.serve(scene, "before", cache, (1, 3))
+        stage.serve(scene, "after", cache, model="new")
 
-    def scene_of(stage: Stage, scene: Scene) -> None:
-        with empty_cache() as cache:
-            stage.serve(scene, "before", cache, (1, 3), **before)
-            stage.serve(scene, "after", cache, model=model)
 
-    return scene_of
+def another_recipe(stage: Stage, scene: Scene) -> None:
+    """The cache has plans of recipes each of which differs in one value. Every field of a recipe is among them."""
+    _after_others(stage, scene, [{"recipe": name} for name in stage.recipes if name != "wide"])
 
 
 def another_version(stage: Stage, scene: Scene) -> None:
-    """TensorRT was upgraded twice, the second time in its last number only."""
-    _upgraded(stage, scene, [(other, "") for other in _one_digit_off(stage.version)])
+    """The cache has plans of other versions of TensorRT, whose names are close."""
+    _after_others(stage, scene, [{"release": (other, "")} for other in _close_to(stage.version)])
 
 
 def another_device(stage: Stage, scene: Scene) -> None:
-    """The cache was on two machines with other GPUs, the second one a near relative."""
-    _upgraded(stage, scene, [("", other) for other in _one_digit_off(stage.device if stage.device != "cpu" else "sm90")])
+    """The cache was on machines with other GPUs, near relatives. On two of them, a letter belongs to the version in place of the device."""
+    version, device = stage.version, stage.device if stage.device != "cpu" else "sm90"
+    releases = [("", other) for other in (*_close_to(device), device) if other != stage.device]
+    releases += [(version + device[0], device[1:]), (version[:-1], version[-1] + device)]
+    _after_others(stage, scene, [{"release": release} for release in releases])
 
 
-def _upgraded(stage: Stage, scene: Scene, releases: list[tuple[str, str]]) -> None:
+def _after_others(stage: Stage, scene: Scene, others: list[dict[str, Any]]) -> None:
+    """Start in each of these ways, in a secret order, then in the usual way, with one cache. Each start needs its own plan."""
+    builds: dict[str, list[int]] = {}
     with empty_cache() as cache:
-        for step, release in zip(("before", "between"), releases, strict=True):
-            stage.serve(scene, step, cache, (1, 3), release=release)
+        for number, options in enumerate(_SECRET.sample(others, len(others))):
+            step = "between" if number else "before"
+            stage.serve(scene, step, cache, (1, 3), **options)
+            builds.setdefault(step, []).append(scene.builds[step])
+        scene.builds |= {step: min(found) for step, found in builds.items()}
         stage.serve(scene, "after", cache)
 
 
-def _one_digit_off(text: str) -> tuple[str, str]:
-    """The text with another digit at a secret place but the last, and the same with another last digit."""
-    places = [place for place, letter in enumerate(text) if letter.isdigit()]
-    made = [text]
-    for place in (_SECRET.choice(places[:-1]), places[-1]):
-        digit = _SECRET.choice([digit for digit in "0123456789" if digit != text[place]])
-        made.append(f"{made[-1][:place]}{digit}{made[-1][place + 1 :]}")
-    return made[1], made[2]
+def _close_to(text: str) -> list[str]:
+    """The text with another digit in the place of each, with one more letter, and with a point moved. What is drawn is secret."""
+    made = [text + _SECRET.choice("abcdef")]
+    for place, letter in enumerate(text):
+        if letter.isdigit():
+            made.append(f"{text[:place]}{_SECRET.choice([one for one in '0123456789' if one != letter])}{text[place + 1 :]}")
+    moved = [f"{text[:n]}{text[n + 1]}{text[n]}{text[n + 2 :]}" for n in range(len(text) - 1) if "." in text[n : n + 2]]
+    moved = [one for one in moved if all(one.split("."))]
+    return [*made, *_SECRET.sample(moved, min(1, len(moved)))]
 
 
 def build_fails(stage: Stage, scene: Scene) -> None:
@@ -314,8 +324,8 @@ CACHE_SCENES: dict[str, Callable[[Stage, Scene], None]] = {
     "empty files": damaged(emptied),
     "another version": another_version,
     "another device": another_device,
-    "retrained network": changed(model="new"),
-    "another recipe": changed(recipe="another"),
+    "retrained network": retrained,
+    "another recipe": another_recipe,
     "compiler killed": build_fails,
     "server killed": killed,
     "full disk": full_disk,

@@ -87,7 +87,7 @@ class Stage:
         sources: the server's files, name to text.
         plans: see `Builder`.
         models: files by name, ``"old"`` and ``"new"``.
-        recipes: by name, ``"wide"`` and ``"another"``.
+        recipes: by name: ``"wide"`` is the usual one, and the others differ from it in one value each.
         features: fresh rows, float32 ``(n, FEATURES)``; each is used once.
         version, device: version and device of the engines here.
         apart: every server is started in its own namespaces, see `own_namespace`.
