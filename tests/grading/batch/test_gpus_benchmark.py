@@ -11,6 +11,7 @@ from benchmarks.gpus import Timing
 from course_lib.errors import CourseError
 from course_lib.grading.batch.classroom import Classroom
 from course_lib.grading.integrity import signature
+from course_lib.grading.judge.verdict import Verdict
 from tests.grading.conftest import LAB
 
 
@@ -59,6 +60,16 @@ def test_ratios_over_one_gpu_of_the_same_run():
     rows = [{"run": run, "gpus": count, "submissions_per_minute": rate} for run, count, rate in found]
     rows.insert(1, {"run": 0, "gpus": 2, "failed": "x"})
     assert [row.get("rate_over_one_gpu") for row in gpus.with_ratios(rows)] == [1.0, None, 3.5, 2.0, 1.0, None]
+
+
+def test_why_points_are_missing_is_recorded(tmp_path):
+    room = Classroom(tmp_path)
+    outcomes = (LAB.outcome("profile", "full", "accepts all"), LAB.outcome("speed", "partial", "0.7x of the reference", share=0.5))
+    path = room.folder / "reports" / "ada" / f"{LAB.name}.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(Verdict(LAB.name, outcomes, "", {}).to_json()))
+    assert gpus._lost(room, {"student": "ada"}) == {"speed": "0.7x of the reference"}
+    assert gpus._lost(room, {"student": "bob"}) == {}
 
 
 def test_no_two_submissions_are_equal(tmp_path):
