@@ -64,7 +64,10 @@ def test_ratios_over_one_gpu_of_the_same_run():
 
 def test_why_points_are_missing_is_recorded(tmp_path):
     room = Classroom(tmp_path)
-    outcomes = (LAB.outcome("profile", "full", "accepts all"), LAB.outcome("speed", "partial", "0.7x of the reference", share=0.5))
+    outcomes = (
+        LAB.outcome("profile", "full", "accepts all"),
+        LAB.outcome("speed", "partial", "0.7x of the reference", share=0.5),
+    )
     path = room.folder / "reports" / "ada" / f"{LAB.name}.json"
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps(Verdict(LAB.name, outcomes, "", {}).to_json()))
