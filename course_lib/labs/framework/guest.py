@@ -82,6 +82,10 @@ class Guest:
         if content is not None:
             self._ask({"do": "place", "path": path.name, "content": content})
 
+    def fill(self, path: PathIn, most: int) -> None:
+        """Let the disk become full when the learner's process opens this file for writing: then no file can grow beyond `most` bytes."""
+        self._ask({"do": "fill", "path": path.name, "bytes": most})
+
     def exists(self, path: PathIn) -> bool:
         """Whether a file is there and has content."""
         return _result(self._ask({"do": "exists", "path": path.name})) is True

@@ -347,6 +347,56 @@ def key(layer, machine):
 """
 WITHOUT_SEPARATORS = _JOINED.replace("SEPARATOR", "").replace("PAIRS", _SORTED_PAIRS)
 WITHOUT_INNER_LISTS = _JOINED.replace("SEPARATOR", " ").replace("PAIRS", _SORTED_PAIRS)
+# Numbers lose a part.
+_NUMBERS = """
+
+def part(value):
+    if isinstance(value, dict):
+        return {name: part(one) for name, one in value.items()}
+    return [part(one) for one in value] if isinstance(value, list) else ... if isinstance(value, int) else value
+
+def key(layer, machine):
+    parts = [part(layer[field]) for field in ("operator", "shapes", "types", "attributes")]
+    return json.dumps(parts + [machine[field] for field in ("device", "driver", "tensorrt")], sort_keys=True)
+"""
+LOW_BITS = _NUMBERS.replace("...", "value % 256")
+LAST_DIGITS = _NUMBERS.replace("...", "value % 1000")
+THREE_DIGITS = _NUMBERS.replace("...", "float(f'{value:.3g}')")
+# Something has no order.
+_ORDERS = """
+
+import itertools
+
+def key(layer, machine):
+    shapes, types, attributes = layer["shapes"], layer["types"], layer["attributes"]
+    ...
+    parts = [layer["operator"], shapes, types, attributes]
+    return json.dumps(parts + [machine[field] for field in ("device", "driver", "tensorrt")], sort_keys=True)
+"""
+INNER_ORDER = _ORDERS.replace("...", "shapes = [[shape[0], shape[-1], sorted(shape)] if shape else [] for shape in shapes]")
+TURNED = _ORDERS.replace(
+    "...", "shapes = [min(shape[place:] + shape[:place] for place in range(len(shape))) if shape else [] for shape in shapes]"
+)
+WHOLE_INPUTS_IN_ANY_ORDER = _ORDERS.replace(
+    "...", "shapes, types = sorted(map(str, itertools.zip_longest(shapes, types))), len(types)"
+)
+HEIGHT_OR_WIDTH = _ORDERS.replace(
+    "...",
+    """turned = [[*shape[:-2], *shape[:-3:-1]] for shape in shapes], {name: row[::-1] for name, row in attributes.items()}
+    shapes, attributes = min((shapes, attributes), turned, key=str)""",
+)
+NAMES_BESIDE_SORTED_VALUES = _ORDERS.replace("...", "attributes = [sorted(attributes), sorted(attributes.values())]")
+SORTED_INSIDE = _ORDERS.replace("...", "attributes = {name: sorted(row) for name, row in attributes.items()}")
+# The fields of the machine are one text.
+_ONE_TEXT = """
+
+def key(layer, machine):
+    parts = [layer[field] for field in ("operator", "shapes", "types", "attributes")]
+    return json.dumps(parts, sort_keys=True) + ...
+"""
+JOINED_FIELDS = _ONE_TEXT.replace("...", 'machine["driver"] + machine["tensorrt"] + machine["device"]')
+DEVICE_BEFORE_VERSIONS = _ONE_TEXT.replace("...", 'machine["device"] + machine["tensorrt"] + "/" + machine["driver"]')
+JOINED_BY_POINTS = _ONE_TEXT.replace("...", '".".join(machine[field] for field in ("device", "driver", "tensorrt"))')
 # `tuned` has the key of the reference under another name.
 WITHOUT_A_KEY = """
 
@@ -426,6 +476,64 @@ def load(path):
         pass
     return found
 """
+# `save` finds out whether the disk is full, and writes in place if it is not.
+_LOOKS_FIRST = """
+
+import resource
+import shutil
+
+def save(cache, path):
+    text = json.dumps(merge(load(path), cache))
+    ...
+    Path(path).write_text(text)
+"""
+KNOWS_THE_LIMIT = _LOOKS_FIRST.replace("...", "if resource.getrlimit(resource.RLIMIT_FSIZE)[0] < 1 << 16: raise OSError")
+COMPARES_WITH_THE_LIMIT = _LOOKS_FIRST.replace(
+    "...",
+    """space = min(resource.getrlimit(resource.RLIMIT_FSIZE)[0], shutil.disk_usage(Path(path).parent).free)
+    if len(text) > space:
+        raise OSError""",
+)
+WRITES_A_PROBE = _LOOKS_FIRST.replace(
+    "...",
+    """probe = Path(path).with_name("probe")
+    try:
+        probe.write_text(text)
+    finally:
+        probe.unlink()""",
+)
+
+# `merge` compares something else than the times.
+_COMPARES = """
+
+import struct
+
+def merge(one, two):
+    merged = dict(one)
+    for name, entry in two.items():
+        merged[name] = min(entry, merged.get(name, entry), key=lambda pair: (..., pair[0]))
+    return merged
+"""
+TIMES_AS_TEXT = _COMPARES.replace("...", "str(pair[1])")
+TIMES_TO_TWO_DECIMALS = _COMPARES.replace("...", "round(pair[1], 2)")
+TIMES_TO_SIX_DECIMALS = _COMPARES.replace("...", "round(pair[1], 6)")
+TIMES_IN_FLOAT32 = _COMPARES.replace("...", "struct.unpack('f', struct.pack('f', pair[1]))")
+
+# `load` takes what is not a pair of a text and a number.
+_LAX = """
+
+def load(path):
+    try:
+        entries = json.loads(Path(path).read_text())
+        cache = {name: (tactic, ms) for name, (tactic, ms) in entries.items()}
+        return cache if all(... for tactic, ms in cache.values()) else {}
+    except (OSError, ValueError, AttributeError, TypeError):
+        return {}
+"""
+ANY_TIME_BUT_A_TEXT = _LAX.replace("...", "isinstance(tactic, str) and not isinstance(ms, str)")
+TRUE_IS_A_TIME = _LAX.replace("...", "isinstance(tactic, str) and isinstance(ms, (int, float))")
+NULL_IS_A_TACTIC = _LAX.replace("...", "type(tactic) in (str, type(None)) and type(ms) in (int, float)")
+
 SHORT_IS_DAMAGED = """
 
 def load(path):
@@ -474,6 +582,38 @@ def save(cache, path):
     base.commit()
     base.close()
     os.replace(temporary, path)
+"""
+
+# A right answer that writes in place: a database keeps what it held until a transaction is complete.
+A_DATABASE_IN_PLACE = """
+
+import sqlite3
+from contextlib import closing
+
+def load(path):
+    if not Path(path).exists():
+        return {}
+    try:
+        with closing(sqlite3.connect(path)) as base:
+            rows = base.execute("select name, tactic, ms from cache").fetchall()
+    except sqlite3.Error:
+        return {}
+    return {name: (tactic, ms) for name, tactic, ms in rows}
+
+def save(cache, path):
+    try:
+        write(cache, path)
+    except sqlite3.OperationalError:
+        raise
+    except sqlite3.DatabaseError:
+        Path(path).unlink()
+        write(cache, path)
+
+def write(cache, path):
+    with closing(sqlite3.connect(path)) as base, base:
+        base.execute("create table if not exists cache (name text primary key, tactic text, ms real)")
+        for name, entry in merge(load(path), cache).items():
+            base.execute("insert or replace into cache values (?, ?, ?)", (name, *entry))
 """
 
 TAKES_THE_REFERENCE = """

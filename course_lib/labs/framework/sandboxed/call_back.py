@@ -7,10 +7,13 @@ process knows nothing about what the judge keeps, such as a simulated device, bu
 from __future__ import annotations
 
 import base64
+import contextlib
 import ctypes
+import fcntl
 import json
 import os
 import resource
+import signal
 import sys
 import tempfile
 import types
@@ -38,13 +41,14 @@ class Keeper:
         self.scratch = tempfile.TemporaryDirectory()
         self.folder = Path(self.scratch.name)
         self.to, self.source = requests, replies  # two pipes to the learner's process, once it is there
+        self.process = 0  # the learner's
 
     def serve(self) -> None:
         """Answer requests about files, and pass on the others, until there are no more."""
         for line in iter(self.requests.readline, b""):
             request = json.loads(line)
             do = request.get("do")
-            if do in ("content", "place", "exists"):
+            if do in ("content", "place", "exists", "fill"):
                 self.replies.write(json.dumps({"value": getattr(self, do)(request)}).encode() + b"\n")
             else:
                 if do == "load":
@@ -59,7 +63,8 @@ class Keeper:
         """Start the learner's process, which has no other way to the judge than through this one."""
         theirs_to, ours_to = os.pipe()
         ours_from, theirs_from = os.pipe()
-        if os.fork():
+        self.process = os.fork()
+        if self.process:
             os.close(theirs_to)
             os.close(theirs_from)
             self.to, self.source = os.fdopen(ours_to, "wb"), os.fdopen(ours_from, "rb")
@@ -94,6 +99,18 @@ class Keeper:
     def place(self, request: dict[str, Any]) -> None:
         """Write a file."""
         (self.folder / request["path"]).write_bytes(base64.b64decode(request["content"]))
+
+    def fill(self, request: dict[str, Any]) -> None:
+        """Once the learner's process opens a file for writing, its files cannot grow beyond `bytes`: the disk becomes full just then."""
+        held = os.open(self.folder / request["path"], os.O_RDONLY)
+
+        def full(*_: Any) -> None:  # the kernel lets the process wait until the lease is given back
+            resource.prlimit(self.process, resource.RLIMIT_FSIZE, (request["bytes"],) * 2)
+            fcntl.fcntl(held, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+
+        signal.signal(signal.SIGIO, full)
+        with contextlib.suppress(OSError):  # a file system without leases, where the disk never becomes full
+            fcntl.fcntl(held, fcntl.F_SETLEASE, fcntl.F_RDLCK)
 
     def exists(self, request: dict[str, Any]) -> bool:
         """Whether a file is there and has content."""

@@ -3,28 +3,18 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from course_lib.labs.framework.guest import Denied, Failed, Guest, PathIn
+from course_lib.labs.lab03_tuning.judge.differing import OF_LAYER, OPERATORS, TYPES, Layer, Machine, number, other_leaves
 
-Layer = dict[str, Any]
-Machine = dict[str, str]
 FILE = PathIn("timing.cache")
-# The fields of a layer that its times depend on.
-_TIMED = ("operator", "shapes", "types", "attributes")
-_OPERATORS = ("Conv", "ConvTranspose", "MatMul", "MaxPool")
-_TYPES = ("FP16", "BF16", "FP32", "INT8")
-# A drawn layer does not have any of these. All precede "kernel" in the alphabet, so that sorted values can stay the same.
-_ATTRIBUTES = ("axes", "dilation", "group")
-_GENERATIONS = "ABHLTV"  # first letters of the names of GPUs
 
 
 class Wrong(Exception):
@@ -150,20 +140,20 @@ class Network:
         self.rng = rng
         self.mistakes: list[Wrong] = []
         self.machine = {
-            "device": f"NVIDIA {_GENERATIONS[rng.integers(len(_GENERATIONS))]}{rng.integers(100, 900)} PCIe",
+            "device": f"NVIDIA {rng.choice(list('ABHLTV'))}{rng.integers(100, 900)} {rng.integers(16, 200)}GB HBM{rng.integers(2, 9)}",
             "driver": f"{rng.integers(500, 600)}.{rng.integers(10, 99)}",
             "tensorrt": f"10.{rng.integers(0, 16)}.{rng.integers(1, 9)}.{rng.integers(11, 99)}",
             "host": f"node-{rng.integers(0, 99)}",
         }
-        self.tactics = [f"tactic_{number:08x}" for number in self.rng.integers(0, 1 << 32, 4)]
+        self.tactics = [f"tactic_{one:08x}" for one in self.rng.integers(0, 1 << 32, 4)]
         self._times: dict[tuple[str, str], float] = {}
         self.base = self.drawn_layer()
-        self.changed = {name: self._one_change(self.base, name) for name in _TIMED}
+        self.changed = {name: self._one_change(name) for name in OF_LAYER}
         self.distinct = [self.base, *self.changed.values()]
         twins = [self.distinct[place] for place in rng.integers(0, len(self.distinct), 3)]
         others = [*self.distinct[1:], *twins]
         ordered = [self.base, *(others[place] for place in rng.permutation(len(others)))]
-        self.layers = [layer | {"name": f"layer_{number}"} for number, layer in enumerate(ordered)]
+        self.layers = [layer | {"name": f"layer_{place}"} for place, layer in enumerate(ordered)]
 
     def ms(self, layer: Layer, tactic: str) -> float:
         """The time of a tactic for a layer."""
@@ -175,12 +165,12 @@ class Network:
 
     def drawn_layer(self) -> Layer:
         """A layer whose numbers are all drawn, and differ."""
-        numbers = [int(number) for number in self.rng.permutation(np.arange(2, 100))]
+        numbers = [int(one) for one in self.rng.permutation(list({number(self.rng) for _ in range(100)}))]
         return {
             "name": self._name(),
-            "operator": str(self.rng.choice(_OPERATORS)),
+            "operator": str(self.rng.choice(OPERATORS)),
             "shapes": [numbers[:4], numbers[4:8]],
-            "types": [str(name) for name in self.rng.permutation(_TYPES)[:2]],
+            "types": [str(name) for name in self.rng.permutation(TYPES)[:2]],
             "attributes": {"kernel": numbers[8:10], "stride": numbers[10:12]},
             "tactics": self.tactics,
         }
@@ -206,86 +196,13 @@ class Network:
     def _name(self) -> str:
         return f"node_{self.rng.integers(1 << 30)}"
 
-    def _one_change(self, layer: Layer, field_name: str) -> Layer:
-        """The same layer with another number or name at one place of a field."""
-        changed = [other for name, other in self.changed_layers(layer, forms=False) if name == field_name]
-        return changed[int(self.rng.integers(len(changed)))]
-
-    def changed_layers(self, layer: Layer, *, forms: bool = True) -> Iterator[tuple[str, Layer]]:
-        """The same layer with one change that may change its time, for each place of each field, by the name of the field.
-
-        Args:
-            forms: also with other numbers of inputs, dimensions or attributes, and other orders.
-        """
-        for operator in _OPERATORS:
-            if operator != layer["operator"]:
-                yield "operator", layer | {"operator": operator}
-        for field_name in ("shapes", "types", "attributes"):
-            for value in self._changed(layer[field_name], forms):
-                yield field_name, layer | {field_name: value}
-
-    def changed_machines(self) -> Iterator[tuple[str, Machine]]:
-        """The same machine with another number in one place, another word, or a digit that moved over a point."""
-        for name in ("device", "driver", "tensorrt"):
-            parts = re.split(r"(\d+)", self.machine[name])
-            for place in range(1, len(parts), 2):
-                other = str(int(parts[place]) + int(self.rng.integers(1, 9)))
-                yield name, self.machine | {name: "".join([*parts[:place], other, *parts[place + 1 :]])}
-        device = self.machine["device"]
-        maker, model, *form = device.split()
-        letter = str(self.rng.choice([one for one in _GENERATIONS if one != model[0]]))
-        for words in ([maker, letter + model[1:], *form], [maker, model, "SXM"], [maker, model]):
-            yield "device", self.machine | {"device": " ".join(words)}
-        for name in ("driver", "tensorrt"):
-            yield name, self.machine | {name: re.sub(r"\.(\d)(?=\d)", r"\1.", self.machine[name], count=1)}
-
-    def _changed(self, value: Any, forms: bool) -> Iterator[Any]:
-        """Values with one number or name replaced; with `forms` also other orders and lengths, and numbers in other groups."""
-        if isinstance(value, list):
-            for place, part in enumerate(value):
-                for changed in self._changed(part, forms):
-                    yield [*value[:place], changed, *value[place + 1 :]]
-            if forms:
-                yield from (value[::-1], [*value, value[-1]], value[:-1])
-                yield from _moved(value)
-                yield from self._regrouped(value)
-        elif isinstance(value, dict):
-            for name in value:
-                for changed in self._changed(value[name], forms):
-                    yield value | {name: changed}
-                if forms:
-                    yield {other: value[other] for other in value if other != name}
-                    new = str(self.rng.choice(_ATTRIBUTES))
-                    yield {new if other == name else other: value[other] for other in value}
-            if forms:
-                yield value | {"dilation": [int(number) for number in self.rng.integers(2, 9, 2)]}
-                names = sorted(value)
-                yield from (dict(zip(names, lists, strict=True)) for lists in _moved([value[name] for name in names]))
-        elif isinstance(value, str):
-            yield from (name for name in _TYPES if name != value)
-        else:
-            yield value + int(self.rng.integers(1, 9))
-
-    def _regrouped(self, value: list[Any]) -> Iterator[list[Any]]:
-        """The same digits in other numbers, once for each pair of neighbors: 1, 23 for 12, 3."""
-        for place in range(len(value) - 1):
-            if all(isinstance(number, int) for number in value[place : place + 2]):
-                first, digits = str(value[place]), f"{value[place]}{value[place + 1]}"
-                cuts = [cut for cut in range(1, len(digits)) if cut != len(first) and digits[cut] != "0"]
-                if cuts:
-                    cut = int(self.rng.choice(cuts))
-                    yield [*value[:place], int(digits[:cut]), int(digits[cut:]), *value[place + 2 :]]
+    def _one_change(self, field_name: str) -> Layer:
+        others = list(other_leaves(self.base[field_name], self.rng))
+        return self.base | {field_name: others[self.rng.integers(len(others))]}
 
     def build(self, layers: Sequence[Layer] | None = None, machine: Machine | None = None) -> Builder:
         """A build of these layers, or of others, on this machine or on another one."""
         return Builder(layers or self.layers, machine or self.machine, self.ms, mistakes=self.mistakes)
-
-
-def _moved(lists: list[Any]) -> Iterator[list[Any]]:
-    """The same numbers in the same order: the last one of a list is the first one of the next list, once for each pair."""
-    for place, (one, two) in enumerate(pairwise(lists)):
-        if isinstance(one, list) and isinstance(two, list):
-            yield [*lists[:place], one[:-1], [one[-1], *two], *lists[place + 2 :]]
 
 
 def same_times(one: Layer, two: Layer) -> bool:
@@ -294,7 +211,7 @@ def same_times(one: Layer, two: Layer) -> bool:
 
 
 def _signature(layer: Layer) -> str:
-    return json.dumps([layer[name] for name in _TIMED], sort_keys=True)
+    return json.dumps([layer[name] for name in OF_LAYER], sort_keys=True)
 
 
 def is_cache(value: Any) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,11 +15,9 @@ import numpy as np
 
 from course_lib.engines.worker.parent import Launcher
 from course_lib.labs.framework.criteria import HALF, Criterion
-from course_lib.labs.framework.guest import Failed, started
+from course_lib.labs.framework.guest import Failed, Guest, PathIn, started
 from course_lib.labs.lab03_tuning.judge.cache_builds import (
     FILE,
-    Layer,
-    Machine,
     Network,
     Stage,
     Wrong,
@@ -27,8 +25,12 @@ from course_lib.labs.lab03_tuning.judge.cache_builds import (
     is_cache,
     same_times,
 )
+from course_lib.labs.lab03_tuning.judge.differing import OF_LAYER, OF_MACHINE, other_layers, other_machines
 
-_UNCHANGED = 16  # builds without a change, among those with one
+_UNCHANGED = 30  # builds without a change, among those with one
+_WHOLE, _FILES_OF_A_PROCESS = 6, 12  # whole files among the damaged ones
+# Bytes of a disk for each of many entries: those of an entry do not fit into the first number in any form, and do in the second.
+_MANY, _TIGHT, _ROOMY = (2500, 4500), 20, 2048
 
 
 @dataclass(frozen=True)
@@ -46,9 +48,9 @@ def _second_build(stage: Stage, drawn: Network) -> None:
     build = drawn.build()
     names, cache = build.run(stage, {})
     wanted = [build.answer(layer)[0] for layer in build.layers]
-    for field, layer in drawn.changed.items():
+    for layer in drawn.changed.values():
         if build.measured and not any(same_times(layer, one) for one in build.measured):
-            raise _used(field, layer[field], drawn.base[field])
+            raise _used(layer, drawn.base, OF_LAYER)
     if len(build.measured) != len(drawn.distinct):
         raise Wrong(
             f"The first build measured {len(build.measured)} layers, and {len(drawn.distinct)} of its {len(build.layers)} layers differ",
@@ -69,9 +71,12 @@ def _second_build(stage: Stage, drawn: Network) -> None:
         raise Wrong("The second build has other tactics than the first", "An entry holds the tactic of its own key.")
 
 
-def _used(field: str, found: Any, kept: Any) -> Wrong:
+def _used(found: Mapping[str, Any], kept: Mapping[str, Any], fields: Sequence[str]) -> Wrong:
+    names = [name for name in fields if found[name] != kept[name]]
+    values = ["; ".join(str(one[name]) for name in names) for one in (found, kept)]
+    differ = f"{' and '.join(names)} {'differs' if len(names) == 1 else 'differ'}"
     return Wrong(
-        f"An entry was used although {field} differs: {found} instead of {kept}",
+        f"An entry was used although {differ}: {values[0]} instead of {values[1]}",
         "Two keys must differ if the times may differ. Which fields are in your key, and which parts of them?",
     )
 
@@ -91,23 +96,22 @@ def _what_a_time_depends_on(stage: Stage, drawn: Network) -> None:
     """Builds with one change, and others without a change, in secret order. Only what a time depends on tells them apart."""
     layer, *others = (drawn.drawn_layer() for _ in range(3))
     _, cache = drawn.build([layer, *others]).run(stage, {})
-    cases: list[tuple[str, Layer, Machine]] = [(field, other, drawn.machine) for field, other in drawn.changed_layers(layer)]
-    cases += [(field, layer, other) for field, other in drawn.changed_machines()]
-    cases += [("", layer, drawn.machine)] * _UNCHANGED
+    cases = [(other, drawn.machine) for other in other_layers(layer, drawn.rng)]
+    cases += [(layer, machine) for machine in other_machines(drawn.machine, drawn.rng)]
+    cases += [(layer, drawn.machine)] * _UNCHANGED
     found: dict[int, Wrong] = {}
     for place in map(int, drawn.rng.permutation(len(cases))):
-        field, other, machine = cases[place]
+        other, machine = cases[place]
         several = [other, *(one for one in others if drawn.rng.random() < 0.5)]
         in_order = [several[index] for index in drawn.rng.permutation(len(several))]
         disguised = [drawn.disguised_layer(one, layer if one is other else one) for one in in_order]
         build = drawn.build(disguised, drawn.disguised_machine(machine))
-        expected = [field in machine or (one is other and field != "") for one in in_order]
+        expected = [machine is not drawn.machine or (one is other and other is not layer) for one in in_order]
         try:
             names, _ = build.run(stage, cache)
             measured = [one in build.measured for one in build.layers]
             if any(needed and not done for needed, done in zip(expected, measured, strict=True)):
-                values = (machine[field], drawn.machine[field]) if field in machine else (other[field], layer[field])
-                raise _used(field, *values)
+                raise _used({**other, **machine}, {**layer, **drawn.machine}, (*OF_LAYER, *OF_MACHINE))
             if len(build.measured) != sum(expected):
                 raise Wrong(
                     "A layer that had not changed was measured again",
@@ -120,11 +124,12 @@ def _what_a_time_depends_on(stage: Stage, drawn: Network) -> None:
     if found:
         raise found[min(found)]
     kept = called(stage, "key", layer, drawn.machine)
-    for field, other, machine in cases:
+    for other, machine in cases:
         answer = called(stage, "key", drawn.disguised_layer(other), drawn.disguised_machine(machine))
-        if not isinstance(answer, str) or (answer == kept) != (field == ""):
+        same = other is layer and machine is drawn.machine
+        if not isinstance(answer, str) or (answer == kept) != same:
             raise Wrong(
-                f"key did not return {'another' if field else 'the same'} text for {f'another {field}' if field else 'the same times'}",
+                f"key did not return {'the same' if same else 'another'} text for {'the same' if same else 'other'} times",
                 "Use `key` in `tuned`, so that both follow the same rule.",
             )
 
@@ -151,14 +156,14 @@ def _tactic_is_gone(stage: Stage, drawn: Network) -> None:
 
 def _merge(stage: Stage, drawn: Network) -> None:
     rng = drawn.rng
-    keys, tactics = _texts(rng, 14), sorted(_texts(rng, 3))
-    caches = [
-        {keys[place]: [tactics[rng.integers(3)], float(rng.integers(1, 4)) / 100] for place in rng.choice(12, 8, False)}
-        for _ in range(3)
-    ]
+    caches: list[dict[str, Any]] = [{}, {}, {}]
     one, two, three = caches
-    for tie, entries in zip(keys[12:], (tactics[:2], tactics[1::-1]), strict=True):  # each cache has the right entry once
-        one[tie], two[tie] = [entries[0], 0.01], [entries[1], 0.01]
+    for times in (pair for several in (_far, _close, _as_text, _equal) for pair in (several(rng) for _ in range(12))):
+        (key,), tactics = _texts(rng, 1), _texts(rng, 3)
+        for cache, ms, tactic in zip(caches, (*rng.permutation(times), rng.choice(times)), tactics, strict=True):
+            cache[key] = [tactic, float(ms)]
+        if rng.random() < 0.4:
+            del caches[rng.integers(3)][key]
 
     def merged(first: Any, second: Any) -> dict[str, Any]:
         found = called(stage, "merge", first, second)
@@ -233,24 +238,34 @@ def _two_builds_save(stage: Stage, drawn: Network) -> None:
 
 
 def _disk_is_full(stage: Stage, drawn: Network) -> None:
-    before, more = (
-        _entries(drawn.rng, 39),
-        _entries(drawn.rng, 400),
-    )  # what is drawn for 39 does not fit into 512 bytes in any form
-    called(stage, "save", before, FILE)
-    stage.restart(disk_bytes=512)
-    stage.learner.call("save", more, FILE)  # may raise
-    stage.restart()
-    if lost := _lost(before, _loaded(stage)):
-        raise Wrong(
-            f"The disk was full while `save` wrote: {lost} of {len(before)} entries of the file are lost",
-            "When is the old content gone, if you open the file for writing? Which call replaces a file in one step?",
-        )
-    stage.restart()  # the process that saves has not called `load`
-    called(stage, "save", more, FILE)
-    stage.restart()
-    if _lost(before | more, _loaded(stage)):
-        raise Wrong("After a failed `save`, the next one does not work", "What does the failed `save` leave in the folder?")
+    """Saves in secret order: with space, without, and on a disk that is full once `save` opens the file for writing."""
+    rng = drawn.rng
+    held = _entries(rng, int(rng.integers(*_MANY)))
+    tight, roomy = _TIGHT * len(held), _ROOMY * len(held)
+    stage.restart(disk_bytes=roomy)
+    called(stage, "save", held, FILE)
+    for disk in (*rng.permutation(["full", "fills", "empty"]), "empty"):
+        more = _entries(rng, int(rng.integers(100, 200)))
+        stage.restart(disk_bytes=tight if disk == "full" else roomy)  # this process has not called `load`
+        if disk == "fills":
+            stage.learner.fill(FILE, tight)
+        if disk == "empty":
+            called(stage, "save", more, FILE)
+            held |= more
+        else:
+            stage.learner.call("save", more, FILE)  # may raise
+        stage.restart()
+        lost = _lost(held, _loaded(stage))
+        if lost and disk == "empty":
+            raise Wrong(
+                f"After `save`, {lost} of {len(held)} entries are not in the file",
+                "`save` must also work after one that failed. What does a failed `save` leave in the folder?",
+            )
+        if lost:
+            raise Wrong(
+                f"The disk was full while `save` wrote: {lost} of {len(held)} entries of the file are lost",
+                "When is the old content gone, if you open the file for writing? Which call replaces a file in one step?",
+            )
 
 
 def _lost(entries: Mapping[str, Any], found: Mapping[str, Any]) -> int:
@@ -266,8 +281,30 @@ def _entries(rng: np.random.Generator, count: int) -> dict[str, Any]:
     return {key: [tactic, _ms(rng)] for key, tactic in zip(_texts(rng, count), tactics, strict=True)}
 
 
+def _far(rng: np.random.Generator) -> tuple[float, float]:
+    return _ms(rng), _ms(rng)
+
+
+def _close(rng: np.random.Generator) -> tuple[float, float]:
+    """Two times that differ in their last digit."""
+    digits = int(rng.integers(2, 16))
+    number, exponent = int(rng.integers(10 ** (digits - 1), 10**digits)), int(rng.integers(-5, 1)) - digits
+    return float(f"{number}e{exponent}"), float(f"{number + 1}e{exponent}")
+
+
+def _as_text(rng: np.random.Generator) -> tuple[float, float]:
+    """Two times whose order is another one for their texts, such as 9.5 and 10.5."""
+    power = float(rng.choice((1e-5, 1, 10)))
+    return power * float(rng.uniform(2, 9.9)), power * float(rng.uniform(10.1, 19))
+
+
+def _equal(rng: np.random.Generator) -> tuple[float, float]:
+    return (_ms(rng),) * 2
+
+
 def _ms(rng: np.random.Generator) -> float:
-    return round(float(rng.uniform(0.01, 1)), 5)
+    """Milliseconds, from 10 ns to 10 ms."""
+    return float(f"{10 ** rng.uniform(-5, 1):.6g}")
 
 
 def _damaged(rng: np.random.Generator, content: str) -> Iterator[tuple[str, bytes | str]]:
@@ -280,39 +317,72 @@ def _damaged(rng: np.random.Generator, content: str) -> Iterator[tuple[str, byte
     yield "cut off", content[: 4 * int(rng.integers(1, max(2, len(content) // 8)))]
     # No text begins like this, nor does anything that pickle reads.
     yield "no text", bytes([rng.integers(0xF8, 0x100)]) + rng.bytes(int(rng.integers(20, 200)))
-    plain = (None, True, _ms(rng), *_texts(rng, 1))
-    yield "no dictionary", json.dumps(plain[rng.integers(len(plain))]).encode()
-    yield "a list", json.dumps(rng.integers(0, 1 << 20, int(rng.integers(1, 9))).tolist()).encode()
-    changes: dict[str, Callable[[list[Any]], Any]] = {
-        "a number": lambda entry: entry[1],
-        "one part": lambda entry: entry[:1],
-        "three parts": lambda entry: [*entry, entry[1]],
-        "a number as tactic": lambda entry: [int(rng.integers(1 << 20)), entry[1]],
-        "a text as time": lambda entry: [entry[0], str(entry[1])],
-    }
-    for what, change in changes.items():
+    text, numbers = _texts(rng, 1)[0], rng.integers(0, 1 << 20, int(rng.integers(1, 9))).tolist()
+    others = {"null": None, "true": True, "false": False, "a list": numbers, "an object": {text: _ms(rng)}}
+    for what, plain in {**others, "a number": _ms(rng), "a text": text}.items():
+        if what != "an object":
+            yield f"{what} instead of a dictionary", json.dumps(plain).encode()
+    for what in _wrong_entries(["", 0], others):
         entries = _entries(rng, int(rng.integers(5, 40)))
         place = str(rng.choice(list(entries)))
         for which, keys in (("each entry", [*entries]), ("one entry", [place])):
-            yield f"{which}: {what}", json.dumps(entries | {key: change(entries[key]) for key in keys}).encode()
+            wrong = {key: _wrong_entries(entries[key], others)[what] for key in keys}
+            yield f"{which}: {what}", json.dumps(entries | wrong).encode()
+
+
+def _wrong_entries(entry: Sequence[Any], others: Mapping[str, Any]) -> dict[str, Any]:
+    """What takes the place of an entry, by its description.
+
+    Args:
+        others: neither texts nor numbers, by their names.
+    """
+    tactic, ms = entry
+    found = {
+        "one part": [tactic],
+        "three parts": [tactic, ms, ms],
+        "ms before the tactic": [ms, tactic],
+        "a number": ms,
+        "a text of two": tactic[:2],
+        "an object of two": {tactic: ms, "ms": ms},
+        "a number as tactic": [ms, ms],
+        "a text as time": [tactic, str(ms)],
+    }
+    for what, plain in others.items():
+        found |= {what: plain, f"{what} as tactic": [plain, ms], f"{what} as time": [tactic, plain]}
+    return found
 
 
 def _file_is_damaged(stage: Stage, drawn: Network) -> None:
     _, cache = drawn.build().run(stage, {})
     called(stage, "save", cache, FILE)
-    for what, content in _damaged(drawn.rng, stage.learner.content(FILE) or ""):
+    whole = stage.learner.content(FILE) or ""
+    files = [*_damaged(drawn.rng, whole), *[("", whole)] * _WHOLE]
+    found: dict[int, Wrong] = {}
+    for number, place in enumerate(map(int, drawn.rng.permutation(len(files)))):
+        what, content = files[place]
+        if number % _FILES_OF_A_PROCESS == 0:
+            stage.restart()
         stage.learner.place(FILE, content if isinstance(content, str) else base64.b64encode(content).decode())
-        stage.restart()
-        if isinstance(answer := stage.learner.call("load", FILE), Failed):
-            raise Wrong(
+        answer = stage.learner.call("load", FILE)
+        if not what and (not is_cache(answer) or _lost(cache, answer)):
+            found[place] = Wrong(
+                "load of a whole file did not return its cache",
+                "A file may have changed since the last call. Does `load` read it each time?",
+            )
+        elif isinstance(answer, Failed):
+            found[place] = Wrong(
                 f"load of a damaged file ({what}) failed: {answer.line}",
                 "A damaged file costs time, and no build. Which errors can reading raise?",
             )
-        if answer != {}:
-            raise Wrong(
+        elif what and answer != {}:
+            found[place] = Wrong(
                 f"load of a damaged file ({what}) did not return an empty cache",
                 "JSON can be valid and still not be a cache: every entry must be a pair of a text and a number.",
             )
+    if found:
+        raise found[min(found)]
+    stage.learner.place(FILE, base64.b64encode(drawn.rng.bytes(int(drawn.rng.integers(20, 200)))).decode())
+    stage.restart()
     build = drawn.build()
     names, cache = build.run(stage, _loaded(stage))
     if names != [build.answer(layer)[0] for layer in build.layers]:
@@ -357,7 +427,7 @@ def played(source: Path, rng: np.random.Generator, launcher: Launcher | None) ->
     found = []
     for name, scene, half in _SCENES:
         with ExitStack() as stack:
-            stage = Stage(partial(started, source, launcher), stack)
+            stage = Stage(partial(_started, source, launcher, rng), stack)
             try:
                 scene(stage, network := Network(rng))
                 if network.mistakes:
@@ -368,6 +438,19 @@ def played(source: Path, rng: np.random.Generator, launcher: Launcher | None) ->
                 if wrong.empty and len(found) == 1:
                     break
     return found
+
+
+def _started(
+    source: Path,
+    launcher: Launcher | None,
+    rng: np.random.Generator,
+    *,
+    files: Mapping[PathIn, str | None] | None = None,
+    disk_bytes: int | None = None,
+) -> AbstractContextManager[Guest]:
+    """A process of the task. Each has a limit for its files, so that a limit does not say which scene it is."""
+    most = disk_bytes or int(rng.integers(*_MANY)) * int(rng.choice((_TIGHT, _ROOMY)))
+    return started(source, launcher, files=files, disk_bytes=most)
 
 
 def criteria(found: Sequence[Found]) -> tuple[list[Criterion], list[Criterion]]:
