@@ -82,6 +82,19 @@ def test_a_service_that_keeps_its_points(change, tmp_path):
     assert examined(tmp_path, "service").tier == "full"
 
 
+@pytest.mark.parametrize(
+    ("task", "change"),
+    [
+        ("search", {"error(kept, 1)": "error(kept, min_block_size=1)"}),
+        ("search", {"error(kept, 1)": "error(min_block_size=1, torch_executed_ops=kept)"}),
+        ("service", {"run(filled.tolist())": "run(batch=filled.tolist())"}),
+    ],
+)
+def test_a_function_of_the_judge_takes_keywords(task, change, tmp_path):
+    (tmp_path / f"{task}.py").write_text(made.changed(f"{task}.py", change))
+    assert examined(tmp_path, task).tier == "full"
+
+
 # The model of 2.2.0 against what the release did on a GPU
 
 RELU = {"torch.ops.aten.relu.default"}
