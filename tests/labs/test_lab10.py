@@ -382,13 +382,51 @@ def test_floors_hold_where_causes_cost_next_to_nothing():
     assert throughput.fixes({**cheap, "yours": np.full(12, 28.0)}) == (0, True)
 
 
-def test_noise_on_a_yardstick_is_inconclusive():
-    noisy = table(yours=207)
-    noisy["yours"] = np.tile([150.0, 300.0], 6)
-    fixed, sure = throughput.fixes(noisy)
+def outcome_of(latencies):
+    return LAB._throughput(type("Measured", (), {"latencies": lambda self: latencies})())
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("yours", [207, 150, 250])
+def test_noise_of_the_machine_is_inconclusive(seed, yours):
+    """It meets every subject: a pipeline near its bound waits for another measurement, and one that is fast enough never fails."""
+    rng = np.random.default_rng(seed)
+    noisy = {name: np.tile(values, 2) for name, values in table(yours=yours).items()}
+    noisy = {name: values * np.where(rng.random(24) < 0.4, rng.uniform(2, 12, 24), 1.0) for name, values in noisy.items()}
+    assert not throughput.own_noise(noisy).proven
+    outcome = outcome_of(noisy)
+    assert "the machine is not the cause" not in outcome.message
+    if yours == 150:
+        assert outcome.tier in ("full", "inconclusive"), outcome.message
+
+
+def test_little_noise_near_the_bound_is_inconclusive():
+    near = table(yours=207)
+    near["yours"] = np.tile([150.0, 290.0], 6)
+    fixed, sure = throughput.fixes(near)
     assert not sure and fixed < 3
-    outcome = LAB._throughput(type("Measured", (), {"latencies": lambda self: noisy})())
-    assert outcome.tier == "inconclusive" and "longest now" in outcome.hint
+    assert outcome_of(near).tier == "inconclusive" and "longest now" in outcome_of(near).hint
+
+
+# The times of a stream in ms, drawn by the pipeline itself. The reference takes 20, and all points need at most 207.
+@pytest.mark.parametrize(
+    "drawn",
+    [
+        lambda rng: 20.0 if rng.random() < 0.5 else 220.0,
+        lambda rng: 20.0 if rng.random() < 0.5 else 2200.0,
+        lambda rng: rng.choice([20.0, 100.0, 300.0, 400.0]),
+        lambda rng: rng.uniform(20.0, 400.0),
+    ],
+)
+@pytest.mark.parametrize("seed", range(4))
+def test_cheat_noise_of_its_own_decides_against_it(drawn, seed):
+    """It was "the machine is busy", and the points stayed open."""
+    rng = np.random.default_rng(seed)
+    noisy = {name: np.tile(values, 3) * rng.uniform(1, 1.1, 36) for name, values in table(yours=20).items()}
+    noisy["yours"] = np.array([drawn(rng) for _ in range(36)])
+    outcome = outcome_of(noisy)
+    assert throughput.decided(noisy) and outcome.tier != "inconclusive", outcome.message
+    assert outcome.tier == "full" or "so the machine is not the cause" in outcome.message
 
 
 # Of twelve streams: the number of long ones, and the time of each in ms. The reference takes 20, the given pipeline 600.

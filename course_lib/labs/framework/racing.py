@@ -17,6 +17,7 @@ from course_lib.labs.framework.answers_timed import Answering, TimedAnswers
 from course_lib.labs.framework.criteria import ALL, HALF, Criterion, reaches_threshold, tier
 from course_lib.labs.framework.examination import Examiner, TimedWorker
 from course_lib.labs.framework.lab import Lab
+from course_lib.labs.framework.own_noise import OwnNoise
 from course_lib.labs.framework.task import UNUSUAL, Outcome
 
 Latencies = Mapping[str, np.ndarray]
@@ -36,7 +37,8 @@ class Pace:
     def criteria(self, latencies: Latencies, needed_for: str = ALL) -> tuple[Criterion, ...]:
         """Compare both requirements with the measured ratios. A requirement is undecided while its interval contains the bound.
 
-        The ratios are medians. If all timed calls together are clearly below a requirement, that is a further criterion, not met.
+        If only the submission's times vary, it is not met then: see `OwnNoise`. The ratios are medians. If all timed calls together
+        are clearly below a requirement, that is a further criterion, not met.
         """
         bounds = {"eager": ("PyTorch eager", self.over_eager), "reference": ("the reference engine", self.of_reference)}
         found = []
@@ -50,7 +52,7 @@ class Pace:
                 total = total_speedup(latencies[name], latencies["yours"], seed=0)
                 if reaches_threshold(total, bound) is False:
                     found.append(_criterion(f"speed of all timed calls together over {label}", total, bound, needed_for))
-        return tuple(found)
+        return OwnNoise.of(latencies, "eager").decide(found) if "eager" in latencies else tuple(found)
 
 
 def _criterion(name: str, ratio: Interval, bound: float, needed_for: str) -> Criterion:
@@ -173,6 +175,6 @@ def outcome(lab: Lab, comparison: Comparison, tiers: Tiers, hint: str) -> Outcom
         judged, (still,) = lab.judged("speed", full, half, hint), lab.open_outcomes(("speed",))
         return replace(still, criteria=judged.criteria) if judged.tier == "inconclusive" else judged
     if not _known(latencies):
-        return lab.judged("speed", full, half, hint)
+        return lab.judged("speed", full, half, hint, context=str(OwnNoise.of(latencies, "eager")))
     judged = lab.judged("speed", full, half, hint, cause="far faster than any known engine. An instructor will look at it")
     return replace(judged, code=UNUSUAL)

@@ -154,7 +154,7 @@ class Serving(Lab):
             return self.outcome("throughput", "none", f"{found.wrong} answers under load were wrong.", hint)
         figures |= found.figures()
         full, half = found.criteria(), found.criteria(HALF)
-        return self.judged("throughput", full, half, _hint_for_throughput(full))
+        return self.judged("throughput", full, half, _hint_for_throughput(full), context=str(found.own_noise))
 
     def _triton(self, file: Path, examiner: Examiner) -> Outcome:
         if not file.is_file():

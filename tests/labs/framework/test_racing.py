@@ -65,6 +65,28 @@ def test_calls_that_another_process_slows_down_do_not_count_against_one_subject(
     assert TIERS.tier(measured)[0] == "full"
 
 
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("factor", [3.0, 11.0])
+def test_noise_of_its_own_decides_against_an_engine(factor, seed):
+    measured, rng = latencies(1.0, 2.0), np.random.default_rng(seed)
+    measured["yours"] = measured["yours"] * np.where(rng.permutation(200) < 100, factor, 1.0)
+    found = outcome(labs.find("lab01"), SimpleNamespace(latencies=lambda: measured), TIERS, "Look again.")
+    assert found.tier in ("none", "partial") and "so the machine is not the cause" in found.message, found.message
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("rounds", [20, 100])
+@pytest.mark.parametrize("of_reference", [0.8, 1.0])
+def test_noise_of_the_machine_decides_nothing(of_reference, rounds, seed):
+    """Bursts of load meet all subjects alike; an honest engine stays open or has its points."""
+    measured, rng = latencies(of_reference, 2.0, rounds=rounds), np.random.default_rng(seed)
+    for name in measured:
+        measured[name] = measured[name] * np.where(rng.random(rounds) < 0.45, rng.uniform(1, 12, rounds), 1.0)
+    found = outcome(labs.find("lab01"), SimpleNamespace(latencies=lambda: measured), TIERS, "Look again.")
+    assert "not the cause" not in found.message
+    assert of_reference < 1 or found.tier in ("full", "inconclusive") or "together" in found.message, found.message
+
+
 def test_a_clear_tier_with_vague_ratios_is_not_decided():
     measured = latencies(1.0, 4.0, noise=0.3, rounds=20)
     assert TIERS.tier(measured)[0] == "full"

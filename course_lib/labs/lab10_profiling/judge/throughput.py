@@ -15,6 +15,7 @@ from course_lib.benchmark.statistics import total_speedup
 from course_lib.engines.worker.allowance import Allowance
 from course_lib.labs.framework.criteria import ALL, Criterion, all_met, reaches_threshold
 from course_lib.labs.framework.examination import Examiner, TimedWorker
+from course_lib.labs.framework.own_noise import OwnNoise
 from course_lib.labs.lab10_profiling import reference_causes
 from course_lib.labs.lab10_profiling import service as services
 from course_lib.labs.lab10_profiling.judge.answers import CLOSE, check
@@ -108,7 +109,12 @@ def race(source: str, examiner: Examiner, *, floor_only: bool = False, most_off:
 
 def above(latencies: Latencies, tier: str) -> bool | None:
     """Whether the submission clearly beats the given pipeline by the tier's floor: yes, no, or None if an interval contains the floor."""
-    return all_met(_over_given(latencies, tier, ALL))
+    return all_met(own_noise(latencies).decide(_over_given(latencies, tier, ALL)))
+
+
+def own_noise(latencies: Latencies) -> OwnNoise:
+    """Whether the submission's streams vary for a cause of its own."""
+    return OwnNoise.of(latencies, "given")
 
 
 def _over_given(latencies: Latencies, tier: str, needed_for: str) -> list[Criterion]:
@@ -173,16 +179,17 @@ def decided(latencies: Latencies) -> bool:
     return fixes(latencies)[1]
 
 
-def criteria(latencies: Latencies, left: int = 1) -> list[Criterion]:
+def criteria(latencies: Latencies, left: int = 1) -> tuple[Criterion, ...]:
     """The criteria for the throughput with `left` of the causes left in. One is for full points; fewer causes give more points."""
     with_left = np.maximum(_with_left(latencies, left), 1e-3)
     needed = AS_FAST[left] * float(np.median(latencies["reference"]) / np.median(with_left))
     without = "its costliest cause" if left == 1 else f"its {left} costliest causes"
     bound = f"at least about {needed:.2g}x, which is the reference with {without} left in"
     needed_for = ALL if left == 1 else f"{4 - left} of 3 fixes"
-    return [
+    found = [
         *_over_given(latencies, "full" if left == 1 else "partial", needed_for),
         *_typical_and_total(
             "the reference's", with_left, latencies["yours"], AS_FAST[left], bound, needed_for, latencies["reference"]
         ),
     ]
+    return own_noise(latencies).decide(found)

@@ -30,7 +30,7 @@ _LIBRARY = str(Path(course_lib.__file__).resolve().parent.parent)
 _SUPERVISOR = (
     "import sys; sys.path.insert(0, sys.argv[1]); from course_lib.labs.lab12_serving.sandboxed.supervisor import main; main()"
 )
-_ROWS = 1500  # that all scenes together send; each is sent once
+_ROWS = 3000  # that all scenes together send; each is sent once
 _MAX_ANSWER = 32 << 20
 _PLAY_S = 45.0  # measured with the reference: 4 s for all scenes
 _SLACK_S = 40.0  # for the scene that is on when the time is up: every wait in it has its own limit

@@ -14,6 +14,7 @@ from course_lib.benchmark import Interval, speedup
 from course_lib.errors import EngineError, ExaminerFault
 from course_lib.labs.framework.criteria import ALL, HALF, Criterion, all_met, reaches_threshold
 from course_lib.labs.framework.examination import Examiner
+from course_lib.labs.framework.own_noise import OwnNoise
 from course_lib.labs.lab12_serving.judge.load_test import Sources, load
 from course_lib.labs.lab12_serving.sandboxed.supervisor import BURST, FEWEST, LONE
 
@@ -117,6 +118,11 @@ class Load:
         """The largest accepted percentile of a single request's latency, in milliseconds."""
         return LONE_MS + max(float(np.percentile(self.lone_ms[name], MOSTLY)) for name in ("naive", "reference"))
 
+    @cached_property
+    def own_noise(self) -> OwnNoise:
+        """Whether the times of the server's bursts vary for a cause of its own."""
+        return OwnNoise.of(self.burst_ms, "naive")
+
     def criteria(self, needed_for: str = ALL) -> list[Criterion]:
         """The criteria for all points, or for half of them, with the measured figures."""
         pace = FULL if needed_for == ALL else PARTIAL
@@ -141,9 +147,9 @@ class Load:
             ),
         ]
         if needed_for != ALL:
-            return rates
+            return [*self.own_noise.decide(rates)]
         return [
-            *rates,
+            *self.own_noise.decide(rates),
             _wait("99th percentile of the latency under load", self.tail_ms, self.most_tail_ms),
             _wait("median latency of a single request", self.alone_ms, self.most_alone_ms),
             _wait(f"{MOSTLY}th percentile of the latency of a single request", self.mostly_alone_ms, self.most_mostly_alone_ms),
