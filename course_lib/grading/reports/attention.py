@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from course_lib.grading.batch import intake
 from course_lib.grading.judge.review import UNGRADED
 from course_lib.grading.reports.class_report import ClassReport
 from course_lib.profiling.layer_tables.diff_text import listed
@@ -49,7 +50,10 @@ def to_review(report: ClassReport) -> tuple[Need, ...]:
     """Reasons for a review. What only waits for its points, such as a written question, comes last."""
     rows = [(one.student, reason) for one in report.to_review for reason in one.review.reasons]
     rows.sort(key=lambda row: row[1].code == UNGRADED)
-    return _by_reason((student, reason.text, reason.open) for student, reason in rows)
+    alike = "these ids look alike: compare the letters of the folders' names before you enter points"
+    # in ASCII, which shows the difference
+    twins = [Need(tuple(map(intake.shown, group)), alike) for group in report.twins]
+    return (*twins, *_by_reason((student, reason.text, reason.open) for student, reason in rows))
 
 
 def _by_reason(rows: Iterator[tuple[str, str, float]]) -> tuple[Need, ...]:

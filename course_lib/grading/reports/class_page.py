@@ -21,7 +21,11 @@ def page(report: ClassReport) -> str:
     figures = (class_figures.distribution(report), class_figures.difficulty(report), class_figures.scatter(report))
     late_rows = [(_linked(report, one), late(one), one.score, one.penalty, one.final) for one in report.late]
     alike = [(one.file, ", ".join(one.students), one.reading) for one in report.alike]
-    absent = {"needs a review": report.to_review, "was late": report.late, "has a file that equals another's": report.alike}
+    absent = {
+        "needs a review": report.to_review or report.twins,
+        "was late": report.late,
+        "has a file that equals another's": report.alike,
+    }
     return pages.page(
         f"{report.title}: class report",
         "class.html",

@@ -102,6 +102,7 @@ class ClassReport:
         baseline: what speedups are over; "" where nothing was raced.
         alike: identical files, the telling ones first.
         rejected: folders that cannot be graded.
+        twins: ids that look alike.
         reasons: why a submission was graded without something that should be there, or not at all, by student.
     """
 
@@ -114,6 +115,7 @@ class ClassReport:
     baseline: str = ""
     alike: tuple[Alike, ...] = ()
     rejected: tuple[Rejected, ...] = ()
+    twins: tuple[tuple[str, ...], ...] = ()
     reasons: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -178,6 +180,7 @@ def read(lab: Lab, room: Classroom) -> ClassReport:
         baseline=races[0] if races else "",
         alike=alike({one.student: one.sha256 for one in submissions}, given=digests(room.root / "labs" / lab.name)),
         rejected=intake.rejected,
+        twins=intake.twins,
         reasons={name: reason for name in sorted(graded | handed_in) if (reason := noted(room.folder, name, lab))},
     )
 

@@ -9,13 +9,15 @@ import re
 import unicodedata
 from datetime import datetime, timezone
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from course_lib.grading.batch import intake
 from course_lib.grading.batch.archive import DEEPEST, Selection
-from course_lib.grading.batch.intake import collected, file_name_problem, id_problem, read_time, settle_time, shown
+from course_lib.grading.batch.intake import Intake, collected, file_name_problem, id_problem, read_time, settle_time, shown
 from course_lib.grading.batch.journal import Journal
+from course_lib.grading.reports import attention
 from tests.grading.conftest import LAB
 from tests.grading.hostile import below, ids, names_of_files, times
 
@@ -83,11 +85,57 @@ def test_honest_ids(name):
         ("a\u3164", "hangul filler"),
         ("a\u1160", "U+1160"),
         ("", "0 characters"),
+        ("AD\ua4ee", "Lisu"),
+        ("\ua4ee\ua4d3\ua4ee", "Lisu"),
+        ("a\u13a0", "Cherokee"),
+        ("ad\U000118dc", "Warang"),
+        ("X\U00010322", "Old letters"),
+        ("\u1466da", "Canadian"),
+        ("a\u0441a", "Cyrillic and Latin"),
+        ("o\u0d20", "Latin and Malayalam"),
     ],
 )
 def test_ids_that_something_cannot_hold(name, said):
     reason = id_problem(name)
     assert said in reason and reason.isascii() and reason.isprintable() and len(reason) < 140
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("aca", "\u0430\u0441\u0430"),
+        ("ADA", "ada"),
+        ("jack", "\u0458\u0430\u0441\u043a"),
+        ("ada", "ad\u1d00"),
+        ("ada", "ad\u0251"),
+        ("ida", "\u0131da"),
+        ("ada'", "ada\u02bb"),
+        ("adal", "ada\u01c0"),
+        ("lda", "1da"),
+        ("Ida", "lda"),
+        ("ada0", "ada\u0966"),
+        ("1da", "\u0661da"),
+        ("Stra\u00dfe", "strasse"),
+        ("po", "\u03c1\u03bf"),
+        ("who", "\u0561\u0570\u0585"),
+        ("n\u00f6", "n\u043e\u0308".translate({0x6E: 0x578})),
+    ],
+)
+def test_ids_that_look_alike_are_shown(one, other):
+    assert one != other
+    assert Intake(("ben", one, other)).twins == ((one, other),)
+
+
+def test_ids_that_look_alike_need_the_instructor():
+    (need,) = attention.to_review(SimpleNamespace(to_review=(), twins=(("aca", "\u0430\u0441\u0430"),)))
+    assert need.named == "'aca', '\\u0430\\u0441\\u0430'" and "look alike" in need.why and need.open == 0
+
+
+def test_ids_that_do_not_look_alike():
+    assert (
+        Intake(("ada", "ida", "ben", "zo\u00eb", "zoe", "s10", "s11", "\u5b66\u751f", "\u041e\u043b\u044c\u0433\u0430-2")).twins
+        == ()
+    )
 
 
 def test_what_passes_the_door_is_safe_behind_it(tmp_path):
