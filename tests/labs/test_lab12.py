@@ -461,6 +461,14 @@ def test_a_tail_near_its_bound_is_not_decided(long_waits, met):
     assert next(one.met for one in load.criteria() if "99th" in one.name) is met
 
 
+@pytest.mark.parametrize("factor", [4.0, 11.0])
+def test_cheat_noise_of_its_own_decides_against_a_server(factor):
+    load = times(100)
+    rounds = len(load.burst_ms["yours"])
+    load.burst_ms["yours"] = load.burst_ms["yours"] * np.where(np.arange(rounds) % 2, factor, 1.0)
+    assert load.own_noise.proven and all(one.met is not None for one in load.criteria(speed.HALF))
+
+
 def test_a_reference_that_fails_is_nobodys_fault(monkeypatch, tmp_path):
     monkeypatch.setattr(
         "course_lib.labs.lab12_serving.reference.files.sources", lambda *name: submissions.with_server("raise KeyError")
