@@ -24,9 +24,8 @@ _TAKEN = (".html", ".json", ".log")  # names of this kind in ``reports/`` are th
 # letters and marks that are not drawn, so that two ids would look alike
 _INVISIBLE = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
 # Scripts of an id's letters, by the first word of their names in Unicode. Others, such as Lisu, have letters of the shapes of these.
-_TOGETHER = frozenset(
-    ["CJK", "HIRAGANA", "KATAKANA", "KATAKANA-HIRAGANA", "HANGUL", "BOPOMOFO", "IDEOGRAPHIC"]
-)  # in one name, and with Latin
+# Those of `_TOGETHER` occur in one name, and with Latin.
+_TOGETHER = frozenset(["CJK", "HIRAGANA", "KATAKANA", "KATAKANA-HIRAGANA", "HANGUL", "BOPOMOFO", "IDEOGRAPHIC"])
 _SCRIPTS = _TOGETHER.union(
     ("LATIN", "GREEK", "CYRILLIC", "ARMENIAN", "GEORGIAN", "HEBREW", "ARABIC", "ETHIOPIC", "THAI", "LAO", "KHMER", "MYANMAR"),
     ("TIBETAN", "MONGOLIAN", "SINHALA", "THAANA", "DEVANAGARI", "BENGALI", "GURMUKHI", "GUJARATI", "ORIYA", "TAMIL", "TELUGU"),

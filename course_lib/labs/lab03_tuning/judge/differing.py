@@ -63,9 +63,8 @@ def other_layers(layer: Layer, rng: np.random.Generator) -> list[Layer]:
 def other_machines(machine: Machine, rng: np.random.Generator) -> list[Machine]:
     """Machines with another GPU or another version. Versions stay numbers with points between them."""
     found = [machine | {field: text} for field in OF_MACHINE for text in _other_texts(machine[field], rng)]
-    for one, two in permutations(
-        OF_MACHINE, 2
-    ):  # a digit, or a number, moves from the end of a text to the begin of another one
+    # A digit, or a number, moves from the end of a text to the beginning of another one.
+    for one, two in permutations(OF_MACHINE, 2):
         for end in (r"\d$", r"\.?\d+$"):
             if last := re.search(end, machine[one]):
                 joint = "." if last[0].startswith(".") else ""
