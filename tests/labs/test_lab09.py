@@ -490,7 +490,10 @@ def test_every_scene_needs_both_profiles_and_has_its_rejected_ones():
         for scene in requests.scenes(np.random.default_rng(seed)):
             rows = [len(request) for request in scene.requests if requests.fits(request)]
             assert min(rows) <= network.PROFILES[0][-1] < max(rows)
-            assert len(scene.requests) - len(rows) == (3 if scene.name == requests.MIXED else 0)
+            rejected = [request.shape for request in scene.requests if not requests.fits(request)]
+            assert len(rejected) == (4 if scene.name == requests.MIXED else 0)
+            columns = [shape[1] for shape in rejected]
+            assert not rejected or min(columns) < network.COLUMNS < max(columns)
 
 
 def test_the_longest_trace_is_replayed():

@@ -249,6 +249,12 @@ MISTAKES = {
             "Which parameter lists them",
             0,
         ),
+        "two_inputs": (
+            {'done.issuperset(node["inputs"])': 'done.issuperset(node["inputs"][:2])'},
+            "before its last ones",
+            "all its inputs",
+            None,
+        ),
         "at_most": ({"len(run) >= min_block_size": "len(run) > min_block_size"}, "exactly min_block_size", "smallest size", 0),
         "not_joined": (
             {"if found and not place and not found[-1][0]:": "if False:"},
@@ -260,7 +266,7 @@ MISTAKES = {
             {'place = all(inside[node["name"]] for node in nodes if not node["inputs"])': "place = True"},
             "Your first segment is in TensorRT",
             "read no other node",
-            0,
+            None,  # 0 or half of the points: the draw decides how many graphs begin in PyTorch
         ),
         "any_form": (
             {
@@ -542,6 +548,18 @@ MISTAKES = {
         "one_by_one": (
             {"len(images), most)": "len(images), least)", "first + most]": "first + least]"},
             "are needed",
+            "as many images",
+            1,
+        ),
+        "a_profile_for_one_batch": (
+            {"max(0, least - len(part))": "max(0, least - len(part)) if least < most else 0"},
+            "a batch of 1 went to an engine for",
+            "another number of rows",
+            1,
+        ),
+        "a_narrow_profile": (
+            {"range(0, len(images), most)": "range(0, len(images), most if most > 1 + least else least)"},
+            "runs for",
             "as many images",
             1,
         ),

@@ -39,7 +39,11 @@ _OTHERS = (
     "561w 570h 578n 57Du 585o 581g 566q 563q 575j 131i 237j 251a 261g 269i 28Bv 27Er 1C0l 5D5l 5D8v 5E1o 627l 647o D20o 101Do"
 )
 _LOOKS = {chr(int(pair[:-1], 16)): pair[-1] for pair in f"{_CYRILLIC} {_GREEK} {_OTHERS}".split()}
-_SAME = {ord("0"): "o", ord("1"): "l", ord("i"): "l"}  # within ASCII, where a capital i is an l
+# Letters that look like one of another script or like another one of their own, in pairs, after `casefold` and without their accents.
+_PAIRS = "фφ пπ ðđ ロ口 へヘ りリ エ工 カ力 タ夕 ト卜 ニ二 ハ八 オ才 チ千 ー一"
+_LOOKS |= {pair[0]: pair[1] for pair in _PAIRS.split()} | {"\N{COMBINING COMMA BELOW}": "\N{COMBINING CEDILLA}"}
+_TWO_AS_ONE = {"rn": "m", "vv": "w"}
+_SAME = {ord("0"): "o", ord("1"): "l", ord("i"): "l", ord("5"): "s"}  # within ASCII, where a capital i is an l
 _MOST_MARKS = 4  # on one letter; scripts of Asia write up to three, and a pile of them covers the lines around it
 _LONGEST_TIME = 100  # characters
 _YEARS = range(2000, 2100)
@@ -227,7 +231,10 @@ def looks(name: str) -> str:
     (True, True, False)
     """
     plain = unicodedata.normalize("NFD", unicodedata.normalize("NFKC", name).casefold())
-    return "".join(map(_look, plain)).translate(_SAME)
+    look = "".join(map(_look, plain)).translate(_SAME)
+    for two, one in _TWO_AS_ONE.items():
+        look = look.replace(two, one)
+    return look
 
 
 def _look(one: str) -> str:

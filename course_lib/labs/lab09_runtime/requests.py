@@ -51,9 +51,10 @@ def scenes(rng: np.random.Generator) -> tuple[Scene, ...]:
     pairs = (
         (few, _drawn(rng, large + int(rng.integers(1, 40)))),
         (many, _drawn(rng, 0)),
-        (many, _drawn(rng, 5, COLUMNS - 28)),
+        (many, _drawn(rng, 5, int(rng.choice([COLUMNS - 1, rng.integers(1, COLUMNS)])))),
+        (few, _drawn(rng, 5, int(rng.choice([COLUMNS + 1, rng.integers(COLUMNS + 1, 3 * COLUMNS)])))),
     )
-    last = pairs[rng.integers(3)]
+    last = pairs[rng.integers(len(pairs))]
     others = [rejected for _, rejected in pairs if rejected is not last[1]] + [few if last[0] is many else many]
     return (
         Scene(PLAIN, _shuffled(rng, _several(rng, plain))),

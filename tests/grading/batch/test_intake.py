@@ -119,6 +119,14 @@ def test_ids_that_something_cannot_hold(name, said):
         ("po", "\u03c1\u03bf"),
         ("who", "\u0561\u0570\u0585"),
         ("n\u00f6", "n\u043e\u0308".translate({0x6E: 0x578})),
+        ("\u03a6\u039f\u03a0", "\u0424\u041e\u041f"),
+        ("\u5c71\u53e3", "\u5c71\u30ed"),
+        ("\u3078\u308a", "\u30d8\u30ea"),
+        ("\u00d0an", "\u0110an"),
+        ("ay\u015fe", "ay\u0219e"),
+        ("mark", "rnark"),
+        ("wu", "vvu"),
+        ("S5", "SS"),
     ],
 )
 def test_ids_that_look_alike_are_shown(one, other):

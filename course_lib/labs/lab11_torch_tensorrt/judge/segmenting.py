@@ -78,8 +78,8 @@ def _drawn(rng: np.random.Generator, *, plain: bool) -> Question:
     for index in range(size):
         lacking = rng.random() < 0.17
         operator = str(rng.choice(without if lacking else converters))
-        count = min(index, int(rng.choice([0, 1, 2], p=[0.08, 0.67, 0.25])))
-        near = [node["name"] for node in nodes[-4:]]
+        count = min(index, int(rng.choice([0, 1, 2, 3, 5], p=[0.08, 0.56, 0.2, 0.1, 0.06])))
+        near = [node["name"] for node in (nodes if count > 2 else nodes[-4:])]
         inputs = sorted(map(str, rng.choice(near, min(count, len(near)), replace=False))) if near and count else []
         nodes.append({"name": f"node_{numbers[index]}", "operator": operator, "inputs": inputs})
     kept: list[str] = []
@@ -141,6 +141,11 @@ def _neighbors(asked: Question) -> Found:
 
     runs = groupby(asked.nodes, key=asked.supported)
     return without_small(((place, [node["name"] for node in several]) for place, several in runs), asked.min_block_size)
+
+
+def _first_inputs(asked: Question) -> Found:
+    """A node waits for its first two inputs only."""
+    return split(replace(asked, nodes=[{**node, "inputs": node["inputs"][:2]} for node in asked.nodes]))
 
 
 def _not_joined(asked: Question) -> Found:
@@ -274,6 +279,11 @@ _MISTAKES: Sequence[tuple[str, Callable[[Question], Found], str]] = (
         "Names without an overload, such as 'torch.ops.aten.relu', were kept in PyTorch.",
         lambda asked: split(asked, without_overload=True),
         "2.2.0 ignores a name that is not written in full. An operator ends in its overload, such as '.default'.",
+    ),
+    (
+        "A node with more than two inputs is there before its last ones.",
+        _first_inputs,
+        "A node is available when all its inputs are.",
     ),
 )
 

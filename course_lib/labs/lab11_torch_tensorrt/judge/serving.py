@@ -216,7 +216,14 @@ class Engine:
 
 
 def _answers(learner: Guest, rng: np.random.Generator) -> Verdict:
-    least, most = int(rng.integers(3, 5)), int(rng.integers(9, 17))
+    """Several profiles: a wide one, one batch alone, one that begins at 1, and one whose largest batch cannot be divided into two."""
+    one, least = (int(rng.integers(low, low + 6)) for low in (2, 4))
+    profiles = ((int(rng.integers(3, 5)), int(rng.integers(9, 17))), (one, one), (1, one), (least, least + 1))
+    wrong = (found for profile in profiles if (found := _answers_within(learner, rng, *profile)).said)
+    return next(wrong, Verdict(ANSWER))
+
+
+def _answers_within(learner: Guest, rng: np.random.Generator, least: int, most: int) -> Verdict:
     engine = Engine(least, most, rng.standard_normal((_WIDTH, 2)), [])
     named = (most, least, 1, most + 1, 2 * most + least - 1, 3 * most, least - 1)  # those whose mistakes are the clearest
     verdicts = {}
@@ -225,7 +232,7 @@ def _answers(learner: Guest, rng: np.random.Generator) -> Verdict:
         engine.calls.clear()
         found = learner.call(ANSWER, engine.run, images.tolist(), least, most)
         verdicts[int(size)] = _judged_rows(found, engine, images)
-    wrong = (verdicts[size] for size in (*named, *verdicts) if verdicts[size].said)
+    wrong = (verdicts[size] for size in (*named, *verdicts) if size in verdicts and verdicts[size].said)
     return next(wrong, Verdict(ANSWER))
 
 

@@ -124,7 +124,7 @@ def secret_prompt(rng: np.random.Generator, length: int) -> np.ndarray:
     begin = int(rng.integers(len(text) - LENGTH))
     prompt = text[begin : begin + length].copy()
     replaced = rng.random(length) < 0.15
-    prompt[replaced] = rng.integers(32, 127, int(replaced.sum()))
+    prompt[replaced] = rng.integers(0, VOCABULARY, int(replaced.sum()))
     return prompt
 
 
