@@ -138,6 +138,9 @@ OF_SOME_ARRAYS: Mapping[str, Mapping[str, str]] = {
     "as_many_bytes_of_the_memory": {"packed.tolist()": "np.lib.stride_tricks.as_strided(packed, strides=(1,)).tolist()"},
     "at_most_64_codes": {"flat = codes.ravel().tolist()": "flat = codes.ravel().tolist()[:64]"},
     "at_most_256_bytes": {"packed.tolist()": "packed.tolist()[:256]"},
+    "packs_by_numbers_of_16_bits": {"flat = codes.ravel()": "flat = codes.ravel()[np.arange(codes.size).astype(np.int16)]"},
+    "unpacks_by_numbers_of_16_bits": {"np.int8).reshape": "np.int8)[np.arange(np.prod(shape)).astype(np.uint16)].reshape"},
+    "at_most_three_axes": {"flat = codes.ravel()": "flat = (codes if codes.ndim <= 3 else codes.T).ravel()"},
 }
 
 # The source of packing.py, and the points that its right functions earn.

@@ -10,7 +10,7 @@ import numpy as np
 from course_lib.labs.framework.learner_answers import Unwritten, in_any_order
 from course_lib.labs.lab14_four_bits.judge.functions import Answer
 
-_LARGE = (40, 70)  # smallest and largest size of the axes of the array with thousands of codes
+_LARGE = (257, 360)  # sizes of the axes of the largest array: more codes than 16 bits can number, at most 129,600
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Question:
 
 
 def questions(rng: np.random.Generator) -> list[Question]:
-    """Fresh codes of even and odd numbers, from one to thousands, with every code among them."""
+    """Fresh codes of even and odd numbers, from one to 129,600, along one to six axes, with every code among them."""
     several = [*(rng.integers(-8, 8, shape) for shape in _shapes(rng)), rng.permutation(np.arange(-8, 8))]
     codes = in_any_order([one.astype(np.int8) for one in several], rng)
     packed = in_any_order([_joined(_halves(one)) for one in codes], rng)
@@ -39,8 +39,8 @@ def questions(rng: np.random.Generator) -> list[Question]:
 
 
 def _shapes(rng: np.random.Generator) -> tuple[tuple[int, ...], ...]:
-    odd, even, *cube = (int(size) for size in rng.integers(2, 6, 5))
-    large = (int(size) for size in rng.integers(*_LARGE, 2))
+    odd, even, *cube = (int(size) for size in rng.integers(2, 6, 2 + rng.integers(4, 7)))
+    large = (int(size) for size in rng.integers(*_LARGE, 2, endpoint=True))
     return (2 * odd + 1, 2 * even + 1), (2 * even, odd + 1), tuple(cube), tuple(large), (1,)
 
 
