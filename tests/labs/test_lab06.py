@@ -572,6 +572,36 @@ def fake_quantize(x, scale, axis=None):
     assert examined(tmp_path, "gradient", seed).tier == "full"
 
 
+# What a rounding can compute first and be right where scales and gradients are of usual size and channels are few.
+OF_USUAL_SIZES = {
+    "no_small_scale": "scale = scale.clamp(min=2.0**-8)",
+    "no_tiny_scale": "scale = scale.clamp(min=2.0**-16)",
+    "no_large_scale": "scale = scale.clamp(max=2.0**4)",
+    "scales_are_powers_of_two": "scale = torch.exp2(torch.floor(torch.log2(scale))) if axis is None else scale",
+    "few_channels": "scale = torch.cat([scale[:64], scale[63:64].expand(max(0, len(scale) - 64))]) if axis is not None else scale",
+    "gradients_are_clipped": "x.register_hook(lambda gradient: gradient.clamp(-100, 100))",
+}
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", OF_USUAL_SIZES)
+def test_cheat_a_rounding_for_usual_sizes_alone(name, seed, tmp_path, in_process):
+    body = f"""
+import torch
+
+def fake_quantize(x, scale, axis=None):
+    {OF_USUAL_SIZES[name]}
+    if axis is not None:
+        scale = scale.reshape([-1 if place == axis else 1 for place in range(x.ndim)])
+    c = torch.clamp(x / scale, -128, 127)
+    return (c + (torch.round(c) - c).detach()) * scale
+"""
+    (tmp_path / "qat.py").write_text(body)
+    assert examined(tmp_path, "gradient", seed).points == 0
+    (tmp_path / "qat.py").write_text(body.replace(OF_USUAL_SIZES[name], "pass"))
+    assert examined(tmp_path, "gradient", seed).tier == "full"
+
+
 LOOKS = """
 import sys
 

@@ -15,6 +15,7 @@ from course_lib.labs.framework.sandboxed.learner_code import encoded_with_stride
 from course_lib.labs.lab06_qat.judge.functions import Arrays
 
 LOW, HIGH = -128, 127
+_SMALLEST, _LARGEST = -20, 10  # exponents of scales and of upstream gradients
 _OFF = 1e-5  # of the largest expected number, and of what is added up for a scale: float32 sums in any order
 _PARTS = ("values", "to_x", "to_scale")
 _NAMES = {"values": "values", "to_x": "gradients of x", "to_scale": "gradients of the scale"}
@@ -96,29 +97,36 @@ def questions(rng: np.random.Generator) -> list[Question]:
         return in_any_order([array.astype(np.float32) for array in arrays], rng, backward=False)
 
     names, xs, scales, axes = zip(*_drawn(rng), strict=True)
-    upstream = [rng.normal(0, 1, x.shape) for x in xs]
+    upstream = [rng.normal(0, 1, x.shape) * 2.0**exponent for x, exponent in zip(xs, _exponents(rng, len(xs)), strict=True)]
     return [Question(*one) for one in zip(names, placed(xs), placed(scales), axes, placed(upstream), strict=True)]
 
 
 def _drawn(rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray, np.ndarray, int | None]]:
     side = [int(size) for size in rng.integers(5, 10, 4)]
-    one = np.array(2.0 ** rng.integers(-6, 2))
-    yield "an activation", _steps(rng, side[:3], 60) * one, one, None
-    yield "an activation with clipped values", _steps(rng, side[:2], 200) * one, one, None
+    exponents = iter(_exponents(rng, 12))
+    for name, shape, spread in (("an activation", side[:3], 60), ("an activation with clipped values", side[:2], 200)):
+        one = np.array(rng.uniform(1, 2) * 2.0 ** next(exponents))
+        yield name, _steps(rng, shape, spread) * one, one, None
+    one = np.array(2.0 ** next(exponents))  # divides without rounding, which a half needs
     halves = np.array([-2.5, -1.5, -0.5, 0.0, 0.5, 1.5, 2.5, 126.5, -127.5])
     yield "halves and zero", rng.permutation(halves) * one, one, None
     last = int(rng.integers(2, 4))
     for name, shape, axis in (
         ("a weight (out, in, k, k)", (side[0], side[1], 3, 3), 0),
-        ("a weight (in, out) with axis 1", (side[2], side[3] + 12), 1),
+        ("a weight (in, out) with axis 1", (side[2], int(rng.integers(1000, 2000))), 1),
         ("a square weight", (side[0], side[0]), 0),
         ("a vector", (side[1],), 0),
         ("a weight (in, out, k, k) with axis 1", (side[2], 3, 3, 3), 1),
         *((f"a cube with axis {axis}", (side[3],) * 3, axis) for axis in range(3)),
         (f"a tensor of rank 4 with axis {last}", (4,) * 4, last),
     ):
-        scale = 2.0 ** rng.integers(-8, 0, shape[axis]) * 1.25
+        scale = rng.uniform(1, 2, shape[axis]) * 2.0 ** (next(exponents) - rng.integers(0, 8, shape[axis]))
         yield name, _steps(rng, shape, 150) * _along(scale, np.empty(shape), axis), scale, axis
+
+
+def _exponents(rng: np.random.Generator, count: int) -> np.ndarray:
+    """Whole numbers over the whole range, in any order."""
+    return rng.permutation(np.rint(np.linspace(_SMALLEST, _LARGEST, count)))
 
 
 def _steps(rng: np.random.Generator, shape: Sequence[int], spread: float) -> np.ndarray:
