@@ -469,6 +469,28 @@ def test_equal_on_digits_alone_is_not_equal(submission):
     assert "noise" in message(examined, "equality")
 
 
+class UsualSizes(nn.Module):
+    """The right logits for pixels up to a size, or from a size on."""
+
+    def __init__(self, *, least: float = 0, most: float = torch.inf) -> None:
+        super().__init__()
+        self.network, self.least, self.most = rewritten(), least, most
+
+    def forward(self, image: Tensor) -> Tensor:
+        return self.network(image.clamp(-self.most, self.most) * (image.abs() >= self.least))
+
+    def signature(self):
+        return self.network.signature()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("limits", [{"most": 24.0}, {"most": 300.0}, {"least": 0.004}])
+def test_cheat_equal_for_usual_sizes_alone(submission, limits):
+    examined = submission(UsualSizes(**limits))
+    assert tiers(examined) == {"equality": "none", "kernels": "none"}
+    assert "faint and loud noise" in message(examined, "equality")
+
+
 def in_a_branch(network: nn.Module, operator: str) -> onnx.ModelProto:
     """The network as the body of an If that is always true, or of a Loop that runs once."""
     graph = compose.add_prefix(export_onnx(network, opset=OPSET), "body_", rename_outputs=True).graph
