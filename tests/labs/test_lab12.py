@@ -244,6 +244,7 @@ def test_a_key_without_the_version_costs_half_of_the_cache_and_nothing_else(tmp_
     assert outcome.tier == "partial" and "11 of 12" in outcome.message and "TensorRT was upgraded" in outcome.hint
 
 
+_NODES = Scorer(1, 256).onnx().find(Scorer(1, 256).weights()[0].tobytes())  # bytes before the weights
 _DIGITS = '"".join(filter(str.isdigit, {}))'
 _KEY = "hashlib.sha256(model).hexdigest(), recipe, engines.version, engines.device"
 
@@ -265,6 +266,10 @@ _KEY = "hashlib.sha256(model).hexdigest(), recipe, engines.version, engines.devi
         ("another recipe", "recipe", '{**recipe, "hardware_compatibility": 0}'),
         ("another recipe", "recipe", '{**recipe, "flags": len(recipe["flags"]), "profiles": str(recipe["profiles"])[:-20]}'),
         ("another recipe", "recipe", '[recipe[one] for one in ("workspace_mib", "optimization_level", "profiles")]'),
+        ("another recipe", "recipe", f"{{name: value == {load_test.recipe().wire()}[name] for name, value in recipe.items()}}"),
+        ("another recipe", "recipe", '{**recipe, "profiles": recipe["profiles"][0]}'),
+        ("retrained network", "(model)", f"(model[{_NODES}:])"),
+        ("retrained network", "(model)", "(model[:-1])"),
         ("retrained network", "(model)", "(model[:4096])"),
         ("retrained network", "(model)", "(bytes(byte & 15 for byte in model))"),
         ("retrained network", "(model)", "(model[::2])"),
@@ -288,6 +293,18 @@ def test_every_field_of_a_recipe_is_changed_alone():
         for other in load_test.other_recipes(np.random.default_rng(1)).values()
     ]
     assert {name for (name,) in changed} == set(usual)
+    assert all(changed.count([name]) >= 2 for name in usual)
+
+
+def test_other_graphs_have_the_weights_of_the_network_and_differ():
+    given = Scorer(1, 256).onnx()
+    for seed in range(5):
+        found = load_test.other_graphs(given, np.random.default_rng(seed))
+        assert tuple(found) == load_test.OTHER_GRAPHS and len({given, *found.values()}) == len(found) + 1
+        assert all(weights.tobytes() in model for weights in Scorer(1, 256).weights() for model in found.values())
+        assert len(found["attribute"]) == len(found["other attribute"]) and len(found["operator"]) == len(given)
+        (differ,) = (number for number in range(len(given)) if found["last byte"][number] != given[number])
+        assert differ == len(given) - 1
 
 
 def test_a_retrained_file_differs_in_one_bit():

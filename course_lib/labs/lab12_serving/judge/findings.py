@@ -125,8 +125,9 @@ _DAMAGED = ("bits flipped", "half a file", "empty files")
 # A server that never asks the compiler has no plan to lose: every fault would pass it by.
 _COLD_STEPS = {
     **dict.fromkeys(("warm start", *_DAMAGED), ("first start",)),
-    **dict.fromkeys(("another version", "another device", "another recipe"), ("before", "between", "after")),
-    "retrained network": ("before", "after"),
+    **dict.fromkeys(
+        ("another version", "another device", "another recipe", "retrained network"), ("before", "between", "after")
+    ),
     **dict.fromkeys(("compiler killed", "server killed"), ("next start",)),
     "full disk": ("full disk", "next start"),
 }
@@ -134,7 +135,7 @@ _ANOTHER = {
     "another version": "another version",
     "another device": "another device",
     "another recipe": "another recipe",
-    "retrained network": "a retrained network",
+    "retrained network": "another network",
 }
 _WARM_STEPS = {
     "warm start": ("second start", "third start"),

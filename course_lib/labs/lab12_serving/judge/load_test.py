@@ -37,6 +37,7 @@ _SLACK_S = 40.0  # for the scene that is on when the time is up: every wait in i
 # Largest difference from the truth, relative to the size of a score. TF32 was computed to stay below 0.003; another payment's
 # scores are wrong by more than 1.
 _TOLERANCE = 0.02
+OTHER_GRAPHS = ("operator", "attribute", "other attribute", "last byte")  # files for which the builder gives the old plan
 _OTHER_WEIGHTS = 1000  # what the seed of a model's file is further on
 Sources = Mapping[str, str]
 _Read = TypeVar("_Read")
@@ -44,30 +45,44 @@ _Read = TypeVar("_Read")
 
 def recipe(most: int = MOST_ROWS) -> Recipe:
     """The recipe of the service: 1 to `most` payments per inference."""
-    shapes = {"min": (1, FEATURES), "opt": (min(8, most), FEATURES), "max": (most, FEATURES)}
-    return Recipe(profiles=(Profile({INPUT: shapes}),))
+    return Recipe(profiles=(_profile((1, min(8, most), most)),))
+
+
+def _profile(rows: Sequence[int]) -> Profile:
+    """A profile with the smallest, the best and the largest batch."""
+    return Profile({INPUT: {bound: (size, FEATURES) for bound, size in zip(("min", "opt", "max"), rows, strict=True)}})
 
 
 def other_recipes(rng: np.random.Generator) -> dict[str, Recipe]:
-    """Recipes by the field in which they differ from the usual one, which a server's key must hold. Values are drawn."""
-    profiles = {
-        "smallest batch": (0, 8, MOST_ROWS),  # a larger one would forbid requests that the scene sends
-        "best batch": (1, int(rng.integers(2, 8)), MOST_ROWS),
-        "largest batch": (1, 8, int(rng.integers(8, MOST_ROWS))),
+    """Recipes by the field in which they differ from the usual one, which a server's key must hold.
+
+    Each field has two other values, which are drawn. So a key must hold the value itself, and not only whether it is the usual one.
+    """
+
+    def two(values: Sequence[Any]) -> list[Any]:
+        return [values[place] for place in rng.permutation(len(values))[:2]]
+
+    usual = (1, 8, MOST_ROWS)
+    values: dict[str, list[Any]] = {
+        "precision": two(["fp16", "bf16", "int8", "fp8"]),
+        "workspace_mib": two(range(1, 1024)),
+        "optimization_level": two([0, 1, 2, 4, 5]),
+        "flags": two([(), ("sparse_weights",), ("tf32", "refit")]),
+        "targets": two([(f"sm{number}",) for number in (75, 80, 86, 89, 90)]),
+        "hardware_compatibility": two(["ampere_plus", "same_compute_capability"]),
+        "profiles": [
+            [(0, 8, MOST_ROWS)],  # a larger smallest batch would forbid requests that the scene sends
+            *([(1, best, MOST_ROWS)] for best in two(range(2, 8))),
+            *([(1, 8, largest)] for largest in two(range(8, MOST_ROWS))),
+            *([usual, (1, 8, largest)] for largest in two(range(8, MOST_ROWS))),
+        ],
     }
-    values: dict[str, Any] = {
-        "precision": str(rng.choice(["fp16", "bf16", "int8", "fp8"])),
-        "workspace_mib": int(rng.integers(1, 1024)),
-        "optimization_level": int(rng.choice([0, 1, 2, 4, 5])),
-        "flags": ((), ("sparse_weights",), ("tf32", "refit"))[int(rng.integers(3))],
-        "targets": (f"sm{rng.choice([75, 80, 86, 89, 90])}",),
-        "hardware_compatibility": str(rng.choice(["ampere_plus", "same_compute_capability"])),
+    values["profiles"] = [tuple(map(_profile, several)) for several in values["profiles"]]
+    return {
+        f"{name} {number}": recipe().model_copy(update={name: value})
+        for name, several in values.items()
+        for number, value in enumerate(several)
     }
-    made = {name: recipe().model_copy(update={name: value}) for name, value in values.items()}
-    for name, rows in profiles.items():
-        shapes = {bound: (size, FEATURES) for bound, size in zip(("min", "opt", "max"), rows, strict=True)}
-        made[name] = Recipe(profiles=(Profile({INPUT: shapes}),))
-    return made
 
 
 def retrained(model: bytes, rng: np.random.Generator) -> bytes:
@@ -83,6 +98,22 @@ def retrained(model: bytes, rng: np.random.Generator) -> bytes:
     values.reshape(-1).view(np.uint32)[rng.integers(values.size)] ^= np.uint32(1 << int(rng.choice([*range(23), 31])))
     weights.CopyFrom(numpy_helper.from_array(values, weights.name))
     return bytes(network.SerializeToString())
+
+
+def other_graphs(model: bytes, rng: np.random.Generator) -> dict[str, bytes]:
+    """The network's file with the same weights and another graph, by what is changed: a node, its attribute, or the last byte."""
+    import onnx
+    from onnx import helper
+
+    networks = {name: onnx.load_model_from_string(model) for name in OTHER_GRAPHS}
+    place = int(rng.choice([number for number, node in enumerate(networks["operator"].graph.node) if node.op_type == "Relu"]))
+    networks["operator"].graph.node[place].op_type = str(rng.choice(["Tanh", "Ceil", "Sqrt", "Sign"]))  # as long as Relu
+    for name, slope in zip(("attribute", "other attribute"), rng.choice(np.arange(1, 16) / 16, 2, replace=False), strict=True):
+        node = networks[name].graph.node[place]
+        node.op_type = "LeakyRelu"
+        node.attribute.append(helper.make_attribute("alpha", float(slope)))
+    networks["last byte"].opset_import[0].version = int(rng.choice([15, 16, 18, 19]))
+    return {name: bytes(network.SerializeToString()) for name, network in networks.items()}
 
 
 @dataclass(frozen=True)
@@ -134,6 +165,7 @@ def play(sources: Sources, names: Sequence[str], examiner: Examiner) -> tuple[li
     seed = int(rng.integers(1 << 31))
     models = {"old": Scorer(seed, 256), "new": Scorer(seed + 1, 256)}
     truth = Truth.of(models, _ROWS, rng)
+    truth = replace(truth, scores={**truth.scores, **dict.fromkeys(OTHER_GRAPHS, truth.scores["old"])})
     question = {"do": "scenes", "scenes": list(names), "time_limit_s": _PLAY_S, "servers": {"yours": dict(sources)}}
     models["unbuildable"] = Scorer(seed + 2, 256)
     answer, arrays = _ask(question, models, ("old", "new"), truth, examiner, other_recipes(rng), rng)
@@ -165,18 +197,19 @@ def _ask(
     Args:
         built: names of the models that can be built.
         others: recipes for which the builder gives the first model's usual plan, because only their keys matter.
-        rng: draws how the file of the model ``"new"`` differs from that of ``"old"``.
+        rng: draws how the file of the model ``"new"``, and those with other graphs, differ from that of ``"old"``.
     """
     # The server sees files with other weights than those in the plans: only an engine can give the right answers.
     files = {name: replace(scorer, seed=scorer.seed + _OTHER_WEIGHTS).onnx() for name, scorer in models.items()}
     if rng and "new" in files:
-        files["new"] = retrained(files["old"], rng)
+        files |= {"new": retrained(files["old"], rng), **other_graphs(files["old"], rng)}
     arrays = {f"model {name}": np.frombuffer(data, np.uint8) for name, data in files.items()}
     rows = []
     recipes = {"wide": recipe(), **(others or {})}
     plan, *rest = _built([(models[name].onnx(), recipe()) for name in built], examiner)
     wanted = [(built[0], asked, plan) for asked in recipes.values()]
     wanted += [(name, recipe(), one) for name, one in zip(built[1:], rest, strict=True)]
+    wanted += [(name, recipe(), plan) for name in OTHER_GRAPHS if name in files]
     for number, (name, asked, one) in enumerate(wanted):
         rows.append({"model": hashlib.sha256(files[name]).hexdigest(), "recipe": asked.wire(), "plan": one.summary()})
         arrays[f"plan {number}"] = np.frombuffer(one.data, np.uint8)

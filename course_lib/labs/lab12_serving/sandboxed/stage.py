@@ -86,7 +86,7 @@ class Stage:
         nursery: starts the servers' processes.
         sources: the server's files, name to text.
         plans: see `Builder`.
-        models: files by name, ``"old"`` and ``"new"``.
+        models: files by name. ``"new"`` has other weights than ``"old"``, ``"unbuildable"`` has no plan, and the others have other graphs.
         recipes: by name: ``"wide"`` is the usual one, and the others differ from it in one value each.
         features: fresh rows, float32 ``(n, FEATURES)``; each is used once.
         version, device: version and device of the engines here.
