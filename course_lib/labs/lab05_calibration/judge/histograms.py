@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,10 @@ import numpy as np
 from course_lib.precision import EntropyCalibrator, Histogram, StreamingHistogram
 
 BINS = (512, 1024)
+# Logarithms for long recordings, of at most 10^12 values: the factor of one histogram, whose sums exceed 32 bits, and the zeros added
+# to another one, whose few largest values do not change such a sum in float32.
+_FACTOR, _ZEROS = (16, 22), (33, 39)
+_SIZES = (-20, 20)  # of values, as exponents
 CLEAN = ("a bell", "a sharp peak", "a skewed bell")
 # The divergence is a flat valley: a threshold whose divergence is at most this much above the smallest is as good.
 ENTROPY_SLACK = 0.02
@@ -63,31 +67,38 @@ class Question:
 def questions(rng: np.random.Generator) -> list[Question]:
     """Fresh histograms: three clean ones, and five like those of real tensors and recordings."""
     asked = []
-    for name, values, percent in _drawn(rng):
+    sizes = rng.permutation(np.linspace(*_SIZES, 8)) + rng.uniform(0, 1, 8)
+    for (name, values, percent), size in zip(_drawn(rng), sizes, strict=True):
         streaming = StreamingHistogram(name, int(rng.choice(BINS)))
-        streaming.add(values * 2 ** rng.uniform(-6, 6))
-        asked.append(Question(name, name in CLEAN, streaming.result(), percent))
+        streaming.add(values * 2**size)
+        histogram = streaming.result()
+        counts = histogram.counts.copy()
+        if name == "a skewed bell":
+            counts *= int(2 ** rng.uniform(*_FACTOR))
+        if percent == 100:
+            counts[0] += int(2 ** rng.uniform(*_ZEROS))
+        asked.append(Question(name, name in CLEAN, replace(histogram, counts=counts), percent))
     return asked
 
 
 def _drawn(rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray, float]]:
-    # An odd number of values: no percentage below then falls exactly between two values, where two bins would be right.
-    many = 2 * int(rng.integers(40_000, 60_000)) + 1
-    percents = rng.permutation([99.0, 99.5, 99.9])
+    # Percentages have many digits, so none falls exactly between two values, where two bins would be right.
+    many = int(rng.integers(80_000, 120_000))
+    percents = rng.permutation([rng.uniform(50, 90), rng.uniform(90, 99), rng.uniform(99, 99.99)])
     yield "a bell", rng.normal(size=many), percents[0]
     yield "a sharp peak", rng.laplace(size=many), percents[1]
     yield "a skewed bell", rng.gamma(2, size=many), percents[2]
-    yield "many zeros, as a Relu leaves them", np.maximum(rng.normal(size=many), 0), 99.5
+    yield "many zeros, as a Relu leaves them", np.maximum(rng.normal(size=many), 0), rng.uniform(50, 99.9)
 
     outlier = np.abs(rng.normal(size=many))
     outlier[0] = rng.uniform(25, 40)
-    yield "one outlier far out", outlier, 99.99
+    yield "one outlier far out", outlier, rng.uniform(99.9, 99.99)
 
     stuck = np.abs(rng.normal(size=many))
     stuck[: many // 1500] = rng.uniform(12, 20)
-    yield "a group of outliers", stuck, 99.9
+    yield "a group of outliers", stuck, rng.uniform(99.5, 99.9)
 
-    yield "few values, many empty bins", rng.laplace(size=2 * int(rng.integers(75, 125)) + 1), 99.0
+    yield "few values, many empty bins", rng.laplace(size=int(rng.integers(150, 250))), rng.uniform(1, 99)
 
     levels = rng.choice([0.0, 0.25, 0.5, 0.75, 1.0, 3.0], many, p=[0.3, 0.2, 0.2, 0.15, 0.1495, 0.0005])
     yield "a few spikes, everything to be kept", levels, 100.0
