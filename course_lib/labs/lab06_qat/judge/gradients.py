@@ -102,7 +102,7 @@ def questions(rng: np.random.Generator) -> list[Question]:
 
 
 def _drawn(rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray, np.ndarray, int | None]]:
-    side = [int(size) for size in rng.integers(5, 10, 4)]
+    side = tuple(int(size) for size in rng.integers(5, 10, 4))
     exponents = iter(_exponents(rng, 12))
     for name, shape, spread in (("an activation", side[:3], 60), ("an activation with clipped values", side[:2], 200)):
         one = np.array(rng.uniform(1, 2) * 2.0 ** next(exponents))
