@@ -170,7 +170,7 @@ def test_cheat_requests_in_the_order_of_the_memory(rows, tmp_path, in_process):
 def test_one_set_of_buffers_loses_the_overlap_alone(tmp_path, in_process):
     found = examined(tmp_path, made.changed(made.ONE_SET))
     assert tiers(found) == SOLVED | {"overlap": "none"}
-    assert "One request after the other takes 902 us" in found["overlap"].message
+    assert "One request after the other takes 900 us" in found["overlap"].message
 
 
 def test_what_fails_as_a_whole_says_where(tmp_path, in_process):

@@ -466,7 +466,7 @@ MISTAKES: dict[str, tuple[dict[str, str], str, str, str]] = {
         },
         "answers",
         "partial",
-        "returned 7 answers for 10 requests",
+        "returned 7 answers for 11 requests",
     ),
     "rejected_ones_are_run": (
         {"            return False\n": "            pass\n"},
