@@ -156,7 +156,7 @@ MISTAKES = {
         "some_places": (
             {
                 'for field in ("operator", "shapes", "types", "attributes")]': 'for field in ("operator", "types")]',
-                "parts = of_layer": """of_layer += [layer["shapes"][0][1], layer["shapes"][1][3], layer["attributes"]["stride"]]
+                "parts = of_layer": """of_layer += [layer["shapes"][0][:2], [shape[-1:] for shape in layer["shapes"]], layer["attributes"]]
     parts = of_layer""",
             },
             "used although shapes differs",
@@ -377,6 +377,11 @@ CACHES = {
         ("TIMES_AS_TEXT", "TIMES_TO_TWO_DECIMALS", "TIMES_TO_SIX_DECIMALS", "TIMES_IN_FLOAT32"), (1.5, OTHER_ENTRY)
     ),
     **dict.fromkeys(("ANY_TIME_BUT_A_TEXT", "TRUE_IS_A_TIME", "NULL_IS_A_TACTIC"), (1.5, NOT_A_PAIR)),
+    **dict.fromkeys(("A_ZERO_IS_ONE", "LOW_BITS_OF_LARGE_NUMBERS", "BEGINNINGS_OF_NAMES"), (0, "")),
+    **dict.fromkeys(("NAMES_IN_LOWER_CASE", "A_FEW_OF_EACH"), (0, ANOTHER)),
+    **dict.fromkeys(("BEGINNINGS_OF_TACTICS", "SHORT_TACTICS_FIRST"), (1.5, "merge")),
+    **dict.fromkeys(("WHOLE_TIMES_ARE_DAMAGED", "ONLY_WHOLE_TIMES_BELOW_TEN"), (1.5, "")),
+    **dict.fromkeys(("SMALL_IN_PLACE", "LARGE_IN_PLACE"), (1.5, UNREAD)),
     "LOOKS_AT_THE_FIRST_ENTRY": (1.5, "load of a damaged file (one entry: "),
 }
 

@@ -264,7 +264,7 @@ def save(cache, path):
 _ONE_FIELD = """
 
 def key(layer, machine):
-    return str(layer["shapes"][0][1])
+    return str(layer["shapes"][:1])
 """
 # A build of one layer, in which a key was judged, is measured whatever the cache holds.
 ALONE_IS_MEASURED = f"""{_ONE_FIELD}
@@ -362,6 +362,28 @@ def key(layer, machine):
 LOW_BITS = _NUMBERS.replace("...", "value % 256")
 LAST_DIGITS = _NUMBERS.replace("...", "value % 1000")
 THREE_DIGITS = _NUMBERS.replace("...", "float(f'{value:.3g}')")
+# Right for the sizes of one round: a part of each list, and of each name. Numbers lose a part, too.
+A_ZERO_IS_ONE = _NUMBERS.replace("...", "max(value, 1)")
+LOW_BITS_OF_LARGE_NUMBERS = _NUMBERS.replace("...", "value % (1 << 24)")
+_SIZES = """
+
+def key(layer, machine):
+    operator, shapes, types, attributes = (layer[field] for field in ("operator", "shapes", "types", "attributes"))
+    ...
+    parts = [operator, shapes, types, attributes]
+    return json.dumps(parts + [machine[field] for field in ("device", "driver", "tensorrt")], sort_keys=True)
+"""
+BEGINNINGS_OF_NAMES = _SIZES.replace(
+    "...",
+    """operator, types = operator[:5], [name[0] + name[-1] for name in types]
+    attributes = {name[:1]: row for name, row in attributes.items()}""",
+)
+NAMES_IN_LOWER_CASE = _SIZES.replace("...", "operator, types = operator.lower(), [name.lower() for name in types]")
+A_FEW_OF_EACH = _SIZES.replace(
+    "...",
+    """shapes, types = [shape[:5] for shape in shapes[:3]], types[:3]
+    attributes = {name: attributes[name][:3] for name in sorted(attributes)[:3]}""",
+)
 # Something has no order.
 _ORDERS = """
 
@@ -503,6 +525,19 @@ WRITES_A_PROBE = _LOOKS_FIRST.replace(
         probe.unlink()""",
 )
 
+SMALL_IN_PLACE = """
+
+def save(cache, path):
+    path, entries = Path(path), merge(load(path), cache)
+    if len(entries) < 1000:
+        path.write_text(json.dumps(entries))
+        return
+    temporary = path.with_name("temporary")
+    temporary.write_text(json.dumps(entries))
+    os.replace(temporary, path)
+"""
+LARGE_IN_PLACE = SMALL_IN_PLACE.replace("< 1000", "> 1000")
+
 # `merge` compares something else than the times.
 _COMPARES = """
 
@@ -517,6 +552,8 @@ def merge(one, two):
 TIMES_AS_TEXT = _COMPARES.replace("...", "str(pair[1])")
 TIMES_TO_TWO_DECIMALS = _COMPARES.replace("...", "round(pair[1], 2)")
 TIMES_TO_SIX_DECIMALS = _COMPARES.replace("...", "round(pair[1], 6)")
+BEGINNINGS_OF_TACTICS = _COMPARES.replace("..., pair[0]", "pair[1], pair[0][:8]")
+SHORT_TACTICS_FIRST = _COMPARES.replace("...", "pair[1], len(pair[0])")
 TIMES_IN_FLOAT32 = _COMPARES.replace("...", "struct.unpack('f', struct.pack('f', pair[1]))")
 
 # `load` takes what is not a pair of a text and a number.
@@ -533,6 +570,9 @@ def load(path):
 ANY_TIME_BUT_A_TEXT = _LAX.replace("...", "isinstance(tactic, str) and not isinstance(ms, str)")
 TRUE_IS_A_TIME = _LAX.replace("...", "isinstance(tactic, str) and isinstance(ms, (int, float))")
 NULL_IS_A_TACTIC = _LAX.replace("...", "type(tactic) in (str, type(None)) and type(ms) in (int, float)")
+
+WHOLE_TIMES_ARE_DAMAGED = _LAX.replace("...", "type(tactic) is str and type(ms) is float")
+ONLY_WHOLE_TIMES_BELOW_TEN = _LAX.replace("...", "type(tactic) is str and (type(ms) is float or type(ms) is int and ms < 10)")
 
 SHORT_IS_DAMAGED = """
 

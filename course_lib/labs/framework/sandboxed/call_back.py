@@ -42,6 +42,7 @@ class Keeper:
         self.folder = Path(self.scratch.name)
         self.to, self.source = requests, replies  # two pipes to the learner's process, once it is there
         self.process = 0  # the learner's
+        self.leases: list[int] = []  # files whose opening makes the disk full
 
     def serve(self) -> None:
         """Answer requests about files, and pass on the others, until there are no more."""
@@ -101,16 +102,18 @@ class Keeper:
         (self.folder / request["path"]).write_bytes(base64.b64decode(request["content"]))
 
     def fill(self, request: dict[str, Any]) -> None:
-        """Once the learner's process opens a file for writing, its files cannot grow beyond `bytes`: the disk becomes full just then."""
-        held = os.open(self.folder / request["path"], os.O_RDONLY)
+        """Once the learner's process opens a file of these requests for writing, no file can grow beyond `bytes`: the disk becomes full."""
+        self.leases.append(os.open(self.folder / request["path"], os.O_RDONLY))
 
         def full(*_: Any) -> None:  # the kernel lets the process wait until the lease is given back
             resource.prlimit(self.process, resource.RLIMIT_FSIZE, (request["bytes"],) * 2)
-            fcntl.fcntl(held, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+            while self.leases:
+                with contextlib.suppress(OSError):
+                    fcntl.fcntl(self.leases.pop(), fcntl.F_SETLEASE, fcntl.F_UNLCK)
 
         signal.signal(signal.SIGIO, full)
         with contextlib.suppress(OSError):  # a file system without leases, where the disk never becomes full
-            fcntl.fcntl(held, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+            fcntl.fcntl(self.leases[-1], fcntl.F_SETLEASE, fcntl.F_RDLCK)
 
     def exists(self, request: dict[str, Any]) -> bool:
         """Whether a file is there and has content."""

@@ -12,9 +12,23 @@ from typing import Any
 import numpy as np
 
 from course_lib.labs.framework.guest import Denied, Failed, Guest, PathIn
-from course_lib.labs.lab03_tuning.judge.differing import OF_LAYER, OPERATORS, TYPES, Layer, Machine, number, other_leaves
+from course_lib.labs.lab03_tuning.judge.differing import (
+    MOST_ATTRIBUTES,
+    MOST_INPUTS,
+    MOST_NUMBERS,
+    OF_LAYER,
+    Layer,
+    Machine,
+    is_allowed,
+    number,
+    other_values,
+    tactics,
+    word,
+)
 
 FILE = PathIn("timing.cache")
+# All files that a process can have. Most scenes use the first one alone.
+FILES = (FILE, PathIn("second.cache"), PathIn("third.cache"))
 
 
 class Wrong(Exception):
@@ -101,7 +115,7 @@ def called(stage: Stage, function: str, *arguments: Any) -> Any:
 
 
 class Stage:
-    """The learner's process of a scene. After a restart, only what is in the file is left, as on a real machine."""
+    """The learner's process of a scene. After a restart, only what is in its files is left, as on a real machine."""
 
     def __init__(self, start: Callable[..., AbstractContextManager[Guest]], stack: ExitStack) -> None:
         self._start, self._stack = start, stack
@@ -109,10 +123,10 @@ class Stage:
         self.learner = self._running.enter_context(start())
 
     def restart(self, disk_bytes: int | None = None) -> None:
-        """End the process, then begin another one with the same file. On a disk that is full, no file grows beyond `disk_bytes`."""
-        content = self.learner.content(FILE)
+        """End the process, then begin another one with the same files. On a disk that is full, none grows beyond `disk_bytes`."""
+        files = {file: self.learner.content(file) for file in FILES}
         self._running.close()
-        self.learner = self._running.enter_context(self._start(files={FILE: content}, disk_bytes=disk_bytes))
+        self.learner = self._running.enter_context(self._start(files=files, disk_bytes=disk_bytes))
 
     def another(self) -> Stage:
         """A second process that runs beside this one, with a copy of the file."""
@@ -145,8 +159,8 @@ class Network:
             "tensorrt": f"10.{rng.integers(0, 16)}.{rng.integers(1, 9)}.{rng.integers(11, 99)}",
             "host": f"node-{rng.integers(0, 99)}",
         }
-        self.tactics = [f"tactic_{one:08x}" for one in self.rng.integers(0, 1 << 32, 4)]
-        self._times: dict[tuple[str, str], float] = {}
+        self.tactics = tactics(rng, 4)
+        self._times: dict[str, dict[str, float]] = {}
         self.base = self.drawn_layer()
         self.changed = {name: self._one_change(name) for name in OF_LAYER}
         self.distinct = [self.base, *self.changed.values()]
@@ -156,22 +170,33 @@ class Network:
         self.layers = [layer | {"name": f"layer_{place}"} for place, layer in enumerate(ordered)]
 
     def ms(self, layer: Layer, tactic: str) -> float:
-        """The time of a tactic for a layer."""
-        return self._times.setdefault((_signature(layer), tactic), float(self.rng.uniform(0.01, 0.2)))
+        """The time of a tactic for a layer. All times of a layer differ, and are whole numbers for half of the layers."""
+        if (work := signature(layer)) not in self._times:
+            whole = self.rng.random() < 0.5
+            times = self.rng.permutation(999)[:4] + 1 if whole else self.rng.uniform(0.01, 0.2, 4)
+            self._times[work] = dict(zip(self.tactics, times.tolist(), strict=True))
+        return self._times[work][tactic]
 
     def fastest(self, layer: Layer) -> str:
         """The tactic of a layer with the least time."""
         return str(min(layer["tactics"], key=lambda name: self.ms(layer, name)))
 
-    def drawn_layer(self) -> Layer:
-        """A layer whose numbers are all drawn, and differ."""
-        numbers = [int(one) for one in self.rng.permutation(list({number(self.rng) for _ in range(100)}))]
+    def drawn_layer(self, *, wide: bool = False) -> Layer:
+        """A layer whose numbers and names are all drawn. A wide one has as many of them as the task allows."""
+
+        def count(least: int, most: int) -> range:
+            return range(most if wide else int(self.rng.integers(least, most + 1)))
+
+        def numbers() -> list[int]:
+            return [number(self.rng) for _ in count(1, MOST_NUMBERS)]
+
+        inputs = count(1, MOST_INPUTS)
         return {
             "name": self._name(),
-            "operator": str(self.rng.choice(OPERATORS)),
-            "shapes": [numbers[:4], numbers[4:8]],
-            "types": [str(name) for name in self.rng.permutation(TYPES)[:2]],
-            "attributes": {"kernel": numbers[8:10], "stride": numbers[10:12]},
+            "operator": word(self.rng),
+            "shapes": [numbers() for _ in inputs],
+            "types": [word(self.rng) for _ in inputs],
+            "attributes": {word(self.rng): numbers() for _ in count(0, MOST_ATTRIBUTES)},
             "tactics": self.tactics,
         }
 
@@ -197,8 +222,9 @@ class Network:
         return f"node_{self.rng.integers(1 << 30)}"
 
     def _one_change(self, field_name: str) -> Layer:
-        others = list(other_leaves(self.base[field_name], self.rng))
-        return self.base | {field_name: others[self.rng.integers(len(others))]}
+        values = [value for kind in other_values(self.base[field_name], self.rng) for value in kind]
+        others = [other for value in values if is_allowed(other := self.base | {field_name: value})]
+        return others[self.rng.integers(len(others))]
 
     def build(self, layers: Sequence[Layer] | None = None, machine: Machine | None = None) -> Builder:
         """A build of these layers, or of others, on this machine or on another one."""
@@ -207,10 +233,11 @@ class Network:
 
 def same_times(one: Layer, two: Layer) -> bool:
     """Whether the times of two layers are the same on each machine."""
-    return _signature(one) == _signature(two)
+    return signature(one) == signature(two)
 
 
-def _signature(layer: Layer) -> str:
+def signature(layer: Layer) -> str:
+    """What the times of a layer depend on, as a text."""
     return json.dumps([layer[name] for name in OF_LAYER], sort_keys=True)
 
 

@@ -18,19 +18,33 @@ from course_lib.labs.framework.criteria import HALF, Criterion
 from course_lib.labs.framework.guest import Failed, Guest, PathIn, started
 from course_lib.labs.lab03_tuning.judge.cache_builds import (
     FILE,
+    FILES,
     Network,
     Stage,
     Wrong,
     called,
     is_cache,
     same_times,
+    signature,
 )
-from course_lib.labs.lab03_tuning.judge.differing import OF_LAYER, OF_MACHINE, other_layers, other_machines
+from course_lib.labs.lab03_tuning.judge.differing import (
+    OF_LAYER,
+    OF_MACHINE,
+    Layer,
+    Machine,
+    other_layers,
+    other_machines,
+    tactics,
+)
 
+_FIELDS = (*OF_LAYER, *OF_MACHINE)
+_BASES = 5  # layers of which each is changed in many ways
 _UNCHANGED = 30  # builds without a change, among those with one
 _WHOLE, _FILES_OF_A_PROCESS = 6, 12  # whole files among the damaged ones
-# Bytes of a disk for each of many entries: those of an entry do not fit into the first number in any form, and do in the second.
-_MANY, _TIGHT, _ROOMY = (2500, 4500), 20, 2048
+# Entries of files, and of what is added to them. Small sizes are as frequent as large ones.
+_FEW, _SEVERAL, _MANY, _ADDED = (1, 30), (30, 2500), (2500, 4500), (1, 200)
+# Bytes of a disk for each entry: those of an entry do not fit into the first number in any form, and do in the second.
+_TIGHT, _ROOMY = 20, 2048
 
 
 @dataclass(frozen=True)
@@ -93,43 +107,49 @@ def _other_names(stage: Stage, drawn: Network) -> None:
 
 
 def _what_a_time_depends_on(stage: Stage, drawn: Network) -> None:
-    """Builds with one change, and others without a change, in secret order. Only what a time depends on tells them apart."""
-    layer, *others = (drawn.drawn_layer() for _ in range(3))
-    _, cache = drawn.build([layer, *others]).run(stage, {})
-    cases = [(other, drawn.machine) for other in other_layers(layer, drawn.rng)]
-    cases += [(layer, machine) for machine in other_machines(drawn.machine, drawn.rng)]
-    cases += [(layer, drawn.machine)] * _UNCHANGED
-    found: dict[int, Wrong] = {}
-    for place in map(int, drawn.rng.permutation(len(cases))):
-        other, machine = cases[place]
-        several = [other, *(one for one in others if drawn.rng.random() < 0.5)]
-        in_order = [several[index] for index in drawn.rng.permutation(len(several))]
-        disguised = [drawn.disguised_layer(one, layer if one is other else one) for one in in_order]
-        build = drawn.build(disguised, drawn.disguised_machine(machine))
-        expected = [machine is not drawn.machine or (one is other and other is not layer) for one in in_order]
-        try:
-            names, _ = build.run(stage, cache)
-            measured = [one in build.measured for one in build.layers]
-            if any(needed and not done for needed, done in zip(expected, measured, strict=True)):
-                raise _used({**other, **machine}, {**layer, **drawn.machine}, (*OF_LAYER, *OF_MACHINE))
-            if len(build.measured) != sum(expected):
-                raise Wrong(
-                    "A layer that had not changed was measured again",
-                    "Does your key depend on something that does not change a time, or is an entry measured that is usable?",
-                )
-            if names != [build.answer(one)[0] for one in build.layers]:
-                raise Wrong("A build has other tactics than `measure` returned", "An entry holds the tactic of its own key.")
-        except Wrong as wrong:
-            found[place] = wrong
+    """Builds with changes, and others without a change, in secret order. Only what a time depends on tells them apart."""
+    rng, here = drawn.rng, drawn.machine
+    bases = [drawn.drawn_layer(wide=not number) for number in range(_BASES)]
+    _, cache = drawn.build(bases).run(stage, {})
+    changed: dict[str, tuple[Layer, Layer]] = {}  # a layer and the one that it was, by what its times depend on
+    for base in bases:
+        for other in other_layers(base, rng):
+            if not any(same_times(other, one) for one in bases):
+                changed[signature(other)] = other, base
+    cases: list[tuple[list[tuple[Layer, Layer]], Machine]] = [([], here)] * _UNCHANGED
+    left = [list(changed.values())[place] for place in rng.permutation(len(changed))]
+    while left:
+        several = int(rng.integers(1, 7))
+        cases.append((left[:several], here))
+        left = left[several:]
+    cases += [([], machine) for machine in other_machines(here, rng)]
+    found: dict[tuple[int, ...], Wrong] = {}  # by the fields that differ
+    for pairs, machine in (cases[place] for place in rng.permutation(len(cases))):
+        same = [(bases[place], bases[place]) for place in rng.permutation(_BASES)[: rng.integers(not pairs, 3)]]
+        in_order = [[*pairs, *same][place] for place in rng.permutation(len(pairs) + len(same))]
+        build = drawn.build([drawn.disguised_layer(one, base) for one, base in in_order], drawn.disguised_machine(machine))
+        names, _ = build.run(stage, cache)
+        for (one, base), layer in zip(in_order, build.layers, strict=True):
+            now, before = {**one, **machine}, {**base, **here}
+            differ = [place for place, name in enumerate(_FIELDS) if now[name] != before[name]]
+            if differ and layer not in build.measured:
+                found.setdefault((len(differ), *differ), _used(now, before, _FIELDS))
+        if len(build.measured) > (len(pairs) if machine is here else len(in_order)):
+            again = "Does your key depend on something that does not change a time, or is an entry measured that is usable?"
+            found.setdefault((len(_FIELDS),), Wrong("A layer that had not changed was measured again", again))
+        if names != [build.answer(one)[0] for one in build.layers]:
+            tactic = Wrong("A build has other tactics than `measure` returned", "An entry holds the tactic of its own key.")
+            found.setdefault((len(_FIELDS), 1), tactic)
     if found:
         raise found[min(found)]
-    kept = called(stage, "key", layer, drawn.machine)
-    for other, machine in cases:
-        answer = called(stage, "key", drawn.disguised_layer(other), drawn.disguised_machine(machine))
-        same = other is layer and machine is drawn.machine
-        if not isinstance(answer, str) or (answer == kept) != same:
+    kept = {signature(base): called(stage, "key", base, here) for base in bases}
+    asked = [(one, base, machine) for pairs, machine in cases for one, base in pairs or [(bases[0], bases[0])]]
+    for one, base, machine in asked:
+        answer = called(stage, "key", drawn.disguised_layer(one), drawn.disguised_machine(machine))
+        same_key = one is base and machine is here
+        if not isinstance(answer, str) or (answer == kept[signature(base)]) != same_key:
             raise Wrong(
-                f"key did not return {'the same' if same else 'another'} text for {'the same' if same else 'other'} times",
+                f"key did not return {'the same' if same_key else 'another'} text for {'the same' if same_key else 'other'} times",
                 "Use `key` in `tuned`, so that both follow the same rule.",
             )
 
@@ -159,9 +179,9 @@ def _merge(stage: Stage, drawn: Network) -> None:
     caches: list[dict[str, Any]] = [{}, {}, {}]
     one, two, three = caches
     for times in (pair for several in (_far, _close, _as_text, _equal) for pair in (several(rng) for _ in range(12))):
-        (key,), tactics = _texts(rng, 1), _texts(rng, 3)
-        for cache, ms, tactic in zip(caches, (*rng.permutation(times), rng.choice(times)), tactics, strict=True):
-            cache[key] = [tactic, float(ms)]
+        (key,), (first, second) = _texts(rng, 1), rng.permutation(2)
+        for cache, place, tactic in zip(caches, (first, second, rng.integers(2)), tactics(rng, 3), strict=True):
+            cache[key] = [tactic, times[place]]
         if rng.random() < 0.4:
             del caches[rng.integers(3)][key]
 
@@ -238,34 +258,42 @@ def _two_builds_save(stage: Stage, drawn: Network) -> None:
 
 
 def _disk_is_full(stage: Stage, drawn: Network) -> None:
-    """Saves in secret order: with space, without, and on a disk that is full once `save` opens the file for writing."""
+    """Saves in secret order: with space, without, and on a disk that is full once `save` opens a file for writing."""
     rng = drawn.rng
-    held = _entries(rng, int(rng.integers(*_MANY)))
-    tight, roomy = _TIGHT * len(held), _ROOMY * len(held)
+    held = {file: _entries(rng, _size(rng, *bounds)) for file, bounds in zip(FILES, (_FEW, _SEVERAL, _MANY), strict=True)}
+    tight, roomy = (size * len(held[file]) for size, file in ((_TIGHT, FILES[0]), (_ROOMY, FILES[-1])))
     stage.restart(disk_bytes=roomy)
-    called(stage, "save", held, FILE)
+    for file, entries in held.items():
+        called(stage, "save", entries, file)
     for disk in (*rng.permutation(["full", "fills", "empty"]), "empty"):
-        more = _entries(rng, int(rng.integers(100, 200)))
         stage.restart(disk_bytes=tight if disk == "full" else roomy)  # this process has not called `load`
         if disk == "fills":
-            stage.learner.fill(FILE, tight)
-        if disk == "empty":
-            called(stage, "save", more, FILE)
-            held |= more
-        else:
-            stage.learner.call("save", more, FILE)  # may raise
+            for file in FILES:
+                stage.learner.fill(file, tight)
+        for file in (FILES[place] for place in rng.permutation(len(FILES))):
+            more = _entries(rng, _size(rng, *_ADDED))
+            if disk == "empty":
+                called(stage, "save", more, file)
+                held[file] |= more
+            else:
+                stage.learner.call("save", more, file)  # may raise
         stage.restart()
-        lost = _lost(held, _loaded(stage))
-        if lost and disk == "empty":
-            raise Wrong(
-                f"After `save`, {lost} of {len(held)} entries are not in the file",
-                "`save` must also work after one that failed. What does a failed `save` leave in the folder?",
-            )
-        if lost:
-            raise Wrong(
-                f"The disk was full while `save` wrote: {lost} of {len(held)} entries of the file are lost",
-                "When is the old content gone, if you open the file for writing? Which call replaces a file in one step?",
-            )
+        for file, entries in held.items():
+            lost = _lost(entries, _loaded(stage, file))
+            if lost and disk == "empty":
+                raise Wrong(
+                    f"After `save`, {lost} of {len(entries)} entries are not in the file",
+                    "`save` must also work after one that failed. What does a failed `save` leave in the folder?",
+                )
+            if lost:
+                raise Wrong(
+                    f"The disk was full while `save` wrote: {lost} of {len(entries)} entries of the file are lost",
+                    "When is the old content gone, if you open the file for writing? Which call replaces a file in one step?",
+                )
+
+
+def _size(rng: np.random.Generator, least: int, most: int) -> int:
+    return int(least * (most / least) ** rng.random())
 
 
 def _lost(entries: Mapping[str, Any], found: Mapping[str, Any]) -> int:
@@ -277,8 +305,8 @@ def _texts(rng: np.random.Generator, count: int) -> list[str]:
 
 
 def _entries(rng: np.random.Generator, count: int) -> dict[str, Any]:
-    tactics = (f"tactic_{number:08x}" for number in rng.integers(0, 1 << 32, count))
-    return {key: [tactic, _ms(rng)] for key, tactic in zip(_texts(rng, count), tactics, strict=True)}
+    names = (f"tactic_{number:08x}" for number in rng.integers(0, 1 << 32, count))
+    return {key: [name, _ms(rng)] for key, name in zip(_texts(rng, count), names, strict=True)}
 
 
 def _far(rng: np.random.Generator) -> tuple[float, float]:
@@ -303,8 +331,9 @@ def _equal(rng: np.random.Generator) -> tuple[float, float]:
 
 
 def _ms(rng: np.random.Generator) -> float:
-    """Milliseconds, from 10 ns to 10 ms."""
-    return float(f"{10 ** rng.uniform(-5, 1):.6g}")
+    """Milliseconds, from 10 ns to 1 s. Half of those from 1 ms on are whole numbers."""
+    ms = float(f"{10 ** rng.uniform(-5, 3):.6g}")
+    return int(ms) if ms >= 1 and rng.random() < 0.5 else ms
 
 
 def _damaged(rng: np.random.Generator, content: str) -> Iterator[tuple[str, bytes | str]]:
@@ -393,8 +422,8 @@ def _file_is_damaged(stage: Stage, drawn: Network) -> None:
         raise Wrong("save did not replace a damaged file", "`save` reads the file too. What if it cannot?")
 
 
-def _loaded(stage: Stage) -> dict[str, Any]:
-    found = called(stage, "load", FILE)
+def _loaded(stage: Stage, file: PathIn = FILE) -> dict[str, Any]:
+    found = called(stage, "load", file)
     if not is_cache(found):
         raise Wrong("load did not return a cache", "A cache is a dictionary from key to (tactic, ms).")
     return dict(found)
