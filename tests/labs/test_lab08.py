@@ -6,6 +6,7 @@ import ast
 import json
 import re
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import nbformat
@@ -802,6 +803,34 @@ def test_nothing_follows_from_the_stream():
     assert len({wire[:-1] for wire in wires}) == 1 and len({wire[-1] for wire in wires}) == 5
 
 
+CLAMPED = (
+    "__device__ inline float widen(float value) { return value; }",
+    "__device__ inline float widen(float value) { return value; }\n"
+    "__device__ inline float clamped(float v, float most) { return v > most ? most : v < -most ? -most : v; }",
+)
+# Right for numbers and shapes of usual size.
+OF_USUAL_SIZES = {
+    "x is clamped": (
+        CLAMPED,
+        ("x_a = widen(in[a / kWidth].value[a % kWidth])", "x_a = clamped(widen(in[a / kWidth].value[a % kWidth]), 64.0f)"),
+    ),
+    "tables are clamped": (CLAMPED, ("x_a * c.value[i] -", "x_a * clamped(c.value[i], 1.0f) -")),
+    "128 pairs": (("pair < half;", "pair < (half < 128 ? half : 128);"),),
+    "1024 pairs": (("pair < half;", "pair < (half < 1024 ? half : 1024);"),),
+    "33 heads": (("  if (type < kRopeFloat32", "  if (heads > 33) return cudaSuccess;\n  if (type < kRopeFloat32"),),
+    "7 sequences": (("  if (type < kRopeFloat32", "  if (batch > 7) return cudaSuccess;\n  if (type < kRopeFloat32"),),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["the course's", *OF_USUAL_SIZES])
+def test_cheat_a_kernel_for_usual_sizes_alone(name):
+    kernel = changed(SOURCE.read_text(), *OF_USUAL_SIZES.get(name, ()))
+    for seed in range(2):
+        asked = [case for case in kernel_cases.cases(np.random.default_rng(seed)) if case.shape not in kernel_cases.ODD]
+        assert all(run.right for run in run_kernel(kernel, asked)) == (name == "the course's")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CHEATS)
 def test_cheats_score_nothing(submission, name):
@@ -996,6 +1025,20 @@ def test_cases_are_the_ones_promised():
     }
     assert any(shape[0] % 2 and shape[2] % 2 for shape in shapes) and {64, 66, 254, 256} <= {shape[3] for shape in shapes}
     assert len({case.seed for case in found}) == len(found)
+    assert (
+        max(shape[0] for shape in shapes) > 7
+        and max(shape[2] for shape in shapes) > 33
+        and max(shape[3] for shape in shapes) >= 2048
+    )
+
+
+def test_numbers_of_any_size_have_results_of_which_few_are_zero():
+    for seed in range(5):
+        for case in kernel_cases.cases(np.random.default_rng(seed)):
+            exact = rope(case.x(), *case.tables(), interleaved=case.interleaved)
+            with np.errstate(over="raise"):
+                kept = exact.astype("float32" if case.dtype == "bfloat16" else case.dtype)
+            assert np.isfinite(kept).all() and (kept == 0).mean() < 0.5, case
 
 
 @pytest.mark.parametrize("answer", [b"", b"x" * 50, b"\xff" * 500, np.zeros(16, np.int64).tobytes()])
@@ -1325,7 +1368,9 @@ def played(monkeypatch):
 
     def play(worse: float = 0.0, error: int = 0):
         def run(program, question, launcher, *, max_bytes):
-            kind, interleaved, *shape, rows, seed, launches, first, step, _ = np.frombuffer(question, np.int64).tolist()
+            kind, interleaved, *shape, rows, seed, of_x, of_table, launches, first, step, _ = np.frombuffer(
+                question, np.int64
+            ).tolist()
             if error:
                 return np.int64(error).tobytes()
             answer = np.int64(0).tobytes()
@@ -1333,8 +1378,10 @@ def played(monkeypatch):
                 last = max(i for i in range(launches) if i % 2 == which)
                 spare = rows - shape[1]
                 row = last % (spare // 8 + 1) * 8
-                case = Case(tuple(shape), gpu.DTYPES[kind], bool(interleaved), seed, spare)
-                x = Case(tuple(shape), gpu.DTYPES[kind], bool(interleaved), seed + 16 * which, spare).x()
+                case = Case(
+                    tuple(shape), gpu.DTYPES[kind], bool(interleaved), seed, spare, lowest_x=of_x, lowest_table=of_table
+                )
+                x = replace(case, seed=seed + 16 * which).x()
                 cos, sin = (table[row:] for table in case.tables())
                 y = rope(x, cos, sin, interleaved=bool(interleaved)).reshape(-1, shape[2] * shape[3]) * (1 + worse)
                 answer += y[np.arange(first, len(y), step)].astype(rope_cases.DTYPES[gpu.DTYPES[kind]]).tobytes()

@@ -16,7 +16,7 @@ from course_lib.engines.cuda import driver
 from course_lib.engines.worker.parent import Launcher
 from course_lib.errors import BackendUnavailable, EngineError, ExaminerFault
 from course_lib.labs.lab08_plugin.judge.kernel import compile_program, run_program
-from course_lib.labs.lab08_plugin.judge.kernel_cases import WIDTHS, Case
+from course_lib.labs.lab08_plugin.judge.kernel_cases import WIDTHS, Case, exponents
 from course_lib.plugins import compilers
 from course_lib.plugins.launchers import DTYPES
 
@@ -44,8 +44,8 @@ class Question:
     is_copy: bool = False
 
     def wire(self) -> bytes:
-        """Twelve int64 as bytes, as `Question` in sandboxed/cuda."""
-        return np.array([*self.case.wire()[:8], self.launches, self.first, self.step, self.is_copy], np.int64).tobytes()
+        """Fourteen int64 as bytes, as `Question` in sandboxed/cuda."""
+        return np.array([*self.case.wire()[:10], self.launches, self.first, self.step, self.is_copy], np.int64).tobytes()
 
     @property
     def tokens(self) -> np.ndarray:
@@ -139,7 +139,9 @@ def wrong_on_gpu(source: str, odd: tuple[int, int, int, int], rng: np.random.Gen
     """
     kernel = GpuKernel.compile(source, launcher)
     for dtype in DTYPES:
-        for case in (Case(odd, dtype, True, int(rng.integers(1 << 31)), 2), big_case(rng, dtype)):
+        for usual in (Case(odd, dtype, True, int(rng.integers(1 << 31)), 2), big_case(rng, dtype)):
+            lowest_x, lowest_table = exponents(rng, dtype)
+            case = replace(usual, lowest_x=lowest_x, lowest_table=lowest_table)
             if wrong := kernel.wrong_numbers(case, step=97 if case.shape == BIG else 1):
                 return f"{case}: {wrong} numbers wrong"
     return ""

@@ -12,12 +12,14 @@ from course_lib.plugins import rope
 from course_lib.plugins.launchers import DTYPES
 
 WIDTHS = {"float32": 4, "float16": 2, "bfloat16": 2}
-_LOWEST_X, _LOWEST_TABLE = -5, -8  # exponents: 1/32 <= |x| < 8, 1/256 <= |cos|, |sin| < 1
+# Numbers of a case have eight exponents. By type: the lowest and the highest first one of x, and of x and a table together, so that
+# every result is finite and most are not 0.
+_EXPONENTS = {"float32": (-40, 40, -60, 60), "float16": (-14, 8, -20, -2), "bfloat16": (-40, 40, -60, 60)}
 _MANTISSA = {"float16": 10, "bfloat16": 7}
 _SMALLEST = {"float16": 2.0**-24, "bfloat16": 2.0**-133}
 
 Shape = tuple[int, int, int, int]
-PLAIN: tuple[Shape, ...] = ((1, 1, 32, 128), (2, 16, 4, 64), (4, 2, 8, 256), (2, 64, 8, 128))
+PLAIN: tuple[Shape, ...] = ((1, 1, 32, 128), (2, 16, 4, 64), (4, 2, 8, 256), (2, 64, 8, 128), (1, 1, 2, 1024))
 ODD: tuple[Shape, ...] = (
     (3, 5, 7, 64),
     (1, 17, 3, 66),
@@ -40,6 +42,7 @@ class Case:
         spare: rows of the tables beyond the sequence.
         shifted: 0, or 1 to 4 if x, cos, sin or y begins one number after an aligned address.
         watched: record each access of each thread.
+        lowest_x, lowest_table: exponents of the smallest numbers. By default 1/32 <= |x| < 8 and 1/256 <= |cos|, |sin| < 1.
     """
 
     shape: Shape
@@ -49,6 +52,8 @@ class Case:
     spare: int = 0
     shifted: int = 0
     watched: bool = False
+    lowest_x: int = -5
+    lowest_table: int = -8
 
     @property
     def plain(self) -> bool:
@@ -62,30 +67,32 @@ class Case:
 
     def __str__(self) -> str:
         where = f", {('x', 'cos', 'sin', 'y')[self.shifted - 1]} not aligned" if self.shifted else ""
-        return f"{self.dtype}, shape {self.shape}, {'interleaved' if self.interleaved else 'halves'}{where}"
+        ends = (f"{name} up to {2.0 ** (low + 8):.0g}" for name, low in (("x", self.lowest_x), ("tables", self.lowest_table)))
+        return f"{self.dtype}, shape {self.shape}, {'interleaved' if self.interleaved else 'halves'}{where}, {', '.join(ends)}"
 
     def wire(self) -> np.ndarray:
-        """Eleven int64, as `Case` in sandboxed/cuda. The last one is the stream, from which nothing else follows."""
+        """Thirteen int64, as `Case` in sandboxed/cuda. The last one is the stream, from which nothing else follows."""
         kind, stream = DTYPES.index(self.dtype), secrets.randbits(40) * 16 + 4096
         return np.array(
-            [kind, self.interleaved, *self.shape, self.rows, self.seed, self.shifted, self.watched, stream], np.int64
-        )
+            [kind, self.interleaved, *self.shape, self.rows, self.seed, self.lowest_x, self.lowest_table,
+             self.shifted, self.watched, stream], np.int64
+        )  # fmt: skip
 
     def x(self) -> np.ndarray:
         """The numbers to rotate, float64 (exact), of the case's shape."""
-        bits = drawn(np.arange(np.prod(self.shape), dtype=np.uint32), self.dtype, _LOWEST_X, self.seed)
+        bits = drawn(np.arange(np.prod(self.shape), dtype=np.uint32), self.dtype, self.lowest_x, self.seed)
         return numbers(bits, self.dtype).reshape(self.shape)
 
     def token(self, number: int) -> np.ndarray:
         """The numbers of one token, shape (1, 1, heads, head size). Tokens are numbered across all sequences."""
         size = self.shape[2] * self.shape[3]
         index = np.arange(number * size, (number + 1) * size, dtype=np.uint32)
-        return numbers(drawn(index, self.dtype, _LOWEST_X, self.seed), self.dtype).reshape(1, 1, *self.shape[2:])
+        return numbers(drawn(index, self.dtype, self.lowest_x, self.seed), self.dtype).reshape(1, 1, *self.shape[2:])
 
     def tables(self) -> tuple[np.ndarray, np.ndarray]:
         """Cosines and sines, each float64 ``(rows, head size / 2)``. No angle has them, so a kernel that ignores the tables is wrong."""
         index = np.arange(self.rows * self.shape[3] // 2, dtype=np.uint32)
-        both = (numbers(drawn(index, "float32", _LOWEST_TABLE, self.seed + i), "float32") for i in (1, 2))
+        both = (numbers(drawn(index, "float32", self.lowest_table, self.seed + i), "float32") for i in (1, 2))
         cos, sin = (table.reshape(self.rows, -1) for table in both)
         return cos, sin
 
@@ -139,17 +146,34 @@ def numbers(bits: Any, dtype: str) -> np.ndarray:
     return bits.view(dtype).astype(np.float64)
 
 
+def exponents(rng: np.random.Generator, dtype: str) -> tuple[int, int]:
+    """Drawn sizes of a case's numbers: `lowest_x` and `lowest_table`."""
+    low, high, both_low, both_high = _EXPONENTS[dtype]
+    of_x, of_both = rng.integers(low, high, endpoint=True), rng.integers(both_low, both_high, endpoint=True)
+    return int(of_x), int(of_both - of_x)
+
+
 def cases(rng: np.random.Generator) -> list[Case]:
-    """Plain and odd shapes in each type and convention, some of unaligned memory, all with fresh numbers."""
+    """Plain and odd shapes in each type and convention, some of unaligned memory, all with fresh numbers of any size."""
     shapes = [(shape, 0) for shape in (*PLAIN, *ODD)] + [((2, 3, 4, 64), shifted) for shifted in (1, 2, 3, 4)]
-    random = [(int(rng.integers(1, 6)), int(rng.integers(1, 20)), int(rng.integers(1, 14)), 2 * int(rng.integers(32, 129)))
-              for _ in range(3)]  # fmt: skip
-    shapes += [(shape, 0) for shape in random]
+    shapes += [(shape, 0) for shape in _drawn_shapes(rng)]
     return [
-        Case(shape, dtype, interleaved, int(rng.integers(1 << 32)), int(rng.integers(3)), shifted)
+        Case(
+            shape, dtype, interleaved, int(rng.integers(1 << 32)), int(rng.integers(3)), shifted, False, *exponents(rng, dtype)
+        )
         for shape, shifted in shapes
         for dtype in DTYPES
         for interleaved in (False, True)
+    ]
+
+
+def _drawn_shapes(rng: np.random.Generator) -> list[Shape]:
+    """A shape of usual sizes, one of many sequences, one of many heads, and one of large heads."""
+    return [
+        (int(rng.integers(1, 6)), int(rng.integers(1, 20)), int(rng.integers(1, 14)), 2 * int(rng.integers(32, 129))),
+        (int(rng.integers(8, 1000)), int(rng.integers(1, 4)), int(rng.integers(1, 4)), 2 * int(rng.integers(1, 17))),
+        (int(rng.integers(1, 4)), int(rng.integers(1, 4)), int(rng.integers(34, 1000)), 2 * int(rng.integers(1, 17))),
+        (int(rng.integers(1, 4)), int(rng.integers(1, 4)), int(rng.integers(1, 4)), 2 * int(rng.integers(1024, 2049))),
     ]
 
 
@@ -158,7 +182,7 @@ def watched_cases(rng: np.random.Generator) -> list[Case]:
     return [
         Case(
             (int(rng.integers(1, 4)), int(rng.integers(24, 40)), int(rng.integers(3, 10)), 32 * int(rng.integers(2, 9))),
-            dtype, interleaved, int(rng.integers(1 << 32)), int(rng.integers(3)), watched=True,
+            dtype, interleaved, int(rng.integers(1 << 32)), int(rng.integers(3)), 0, True, *exponents(rng, dtype),
         )
         for dtype in DTYPES
         for interleaved in (False, True)

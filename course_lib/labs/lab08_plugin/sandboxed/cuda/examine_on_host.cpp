@@ -4,7 +4,7 @@
 // __asan_load4_noabort. No sanitizer is linked: these functions are here. So an access is known before it happens, with its
 // thread, its address, its width and its place in the code, and one that a GPU would not survive does not happen.
 //
-// Standard input: the number of cases, then ten int64 for each (struct Case). Standard output: for each case the int64 of a
+// Standard input: the number of cases, then thirteen int64 for each (struct Case). Standard output: for each case the int64 of a
 // Report, then y, then the accesses. The numbers of x, cos and sin are made here, by `mixed`, and again by the process that reads the
 // answer. A case that is stopped does not stop the next one, unless it ran out of time.
 
@@ -25,7 +25,7 @@
 namespace {
 
 struct Case {
-  int64_t type, interleaved, batch, sequence, heads, head_size, rows, seed, shifted, watched, stream;
+  int64_t type, interleaved, batch, sequence, heads, head_size, rows, seed, lowest_x, lowest_table, shifted, watched, stream;
 };
 
 enum Fault { kNone, kOutside, kMisaligned, kReadOnly, kOnHost, kCrash, kTime, kHostMemory, kFrame, kCall };
@@ -314,7 +314,7 @@ uint32_t mixed(uint32_t index, uint32_t seed) {  // the finalizer of MurmurHash3
   return h ^ h >> 16;
 }
 
-// Any sign, magnitudes from 1/32 to 8 (x) or from 1/256 to 1 (tables), any mantissa.
+// Any sign, any mantissa, and eight exponents.
 void fill(const Buffer& buffer, int64_t type, int lowest, uint32_t seed) {
   const size_t width = type == kRopeFloat32 ? 4 : 2, count = buffer.bytes / width;
   for (size_t i = 0; i < count; ++i) {
@@ -367,9 +367,9 @@ bool examine(const Case& c) {
     buffers[i] = {at + (c.shifted == i + 1 ? (i == kX || i == kY ? width : 4) : 0), sizes[i]};
     at += (sizes[i] + 4095) / 4096 * 4096 + kGuard;
   }
-  fill(buffers[kX], c.type, -5, uint32_t(c.seed));
-  fill(buffers[kCos], kRopeFloat32, -8, uint32_t(c.seed) + 1);
-  fill(buffers[kSin], kRopeFloat32, -8, uint32_t(c.seed) + 2);
+  fill(buffers[kX], c.type, int(c.lowest_x), uint32_t(c.seed));
+  fill(buffers[kCos], kRopeFloat32, int(c.lowest_table), uint32_t(c.seed) + 1);
+  fill(buffers[kSin], kRopeFloat32, int(c.lowest_table), uint32_t(c.seed) + 2);
   memset(buffers[kY].data, 0xFF, buffers[kY].bytes);  // NaN: what is not written is wrong
 
   report = {};

@@ -16,7 +16,7 @@
 namespace {
 
 struct Question {
-  int64_t type, interleaved, batch, sequence, heads, head_size, rows, seed, launches, first_token, step, is_copy;
+  int64_t type, interleaved, batch, sequence, heads, head_size, rows, seed, lowest_x, lowest_table, launches, first_token, step, is_copy;
 };
 
 __global__ void fill(void* data, int64_t count, int type, int lowest, uint32_t seed) {
@@ -54,13 +54,13 @@ int main() {
   for (int set = 0; set < 2; ++set) {
     check(cudaMalloc(&x[set], count * width));
     check(cudaMalloc(&y[set], count * width));
-    fill<<<2048, 256>>>(x[set], count, int(q.type), -5, uint32_t(q.seed) + 16 * set);
+    fill<<<2048, 256>>>(x[set], count, int(q.type), int(q.lowest_x), uint32_t(q.seed) + 16 * set);
     check(cudaMemset(y[set], 0xFF, count * width));
   }
   check(cudaMalloc(&cos, table * 4));
   check(cudaMalloc(&sin, table * 4));
-  fill<<<2048, 256>>>(cos, table, kRopeFloat32, -8, uint32_t(q.seed) + 1);
-  fill<<<2048, 256>>>(sin, table, kRopeFloat32, -8, uint32_t(q.seed) + 2);
+  fill<<<2048, 256>>>(cos, table, kRopeFloat32, int(q.lowest_table), uint32_t(q.seed) + 1);
+  fill<<<2048, 256>>>(sin, table, kRopeFloat32, int(q.lowest_table), uint32_t(q.seed) + 2);
   check(cudaDeviceSynchronize());
   const int64_t spare = (q.rows - q.sequence) / 8 + 1;  // rows of the tables to begin with: multiples of 8 keep alignment
   for (int64_t i = 0; i < q.launches; ++i) {
