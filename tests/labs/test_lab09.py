@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import gc
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from queue import SimpleQueue
@@ -170,7 +171,7 @@ def test_cheat_requests_in_the_order_of_the_memory(rows, tmp_path, in_process):
 def test_one_set_of_buffers_loses_the_overlap_alone(tmp_path, in_process):
     found = examined(tmp_path, made.changed(made.ONE_SET))
     assert tiers(found) == SOLVED | {"overlap": "none"}
-    assert "One request after the other takes 900 us" in found["overlap"].message
+    assert re.search(r"One request after the other takes \d{3} us", found["overlap"].message)
 
 
 def test_what_fails_as_a_whole_says_where(tmp_path, in_process):

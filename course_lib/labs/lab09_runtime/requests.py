@@ -51,8 +51,8 @@ def scenes(rng: np.random.Generator) -> tuple[Scene, ...]:
     pairs = (
         (few, _drawn(rng, large + int(rng.integers(1, 40)))),
         (many, _drawn(rng, 0)),
-        (many, _drawn(rng, 5, int(rng.choice([COLUMNS - 1, rng.integers(1, COLUMNS)])))),
-        (few, _drawn(rng, 5, int(rng.choice([COLUMNS + 1, rng.integers(COLUMNS + 1, 3 * COLUMNS)])))),
+        (many, _drawn(rng, 5, COLUMNS - 1 if rng.random() < 0.5 else int(rng.integers(1, COLUMNS)))),
+        (few, _drawn(rng, 5, COLUMNS + 1 if rng.random() < 0.5 else int(rng.integers(COLUMNS + 1, 3 * COLUMNS)))),
     )
     last = pairs[rng.integers(len(pairs))]
     others = [rejected for _, rejected in pairs if rejected is not last[1]] + [few if last[0] is many else many]
