@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from nbgrader.apps.api import NbGraderAPI
 
 WORK = "classroom"
-_TRACEBACK = re.compile(r"(\[\w+\] )?Traceback ")  # nbgrader's log has a level before it
+_TRACEBACK = re.compile(r"(\[\w+\] )?Traceback\b")  # nbgrader's log has a level before it
 _EXCEPTION = re.compile(r"[A-Za-z_][\w.]*: .")  # a message of several lines begins here, and its last line may say nothing
 RESULTS = ("reports", "feedback", "autograded")
 
