@@ -102,15 +102,25 @@ def course(root: Path) -> Path:
     return root
 
 
+def with_another_batch(text: str, largest: str, index: int) -> str:
+    """The text with the profile's largest batch, 32, that much larger: a batch of submissions judges equal files once.
+
+    Raises:
+        ValueError: `largest` is not in the text once.
+    """
+    if text.count(largest) != 1:
+        raise ValueError(f"expected {largest!r} once in the solution, found it {text.count(largest)} times")
+    return text.replace(largest, largest.replace("32", str(32 + index), 1))
+
+
 def classroom(root: Path, submissions: int, distinct: bool) -> Classroom:
     room = Classroom(course(root))
     solved = root / "solutions" / LAB.name
     notebook = solved / f"{LAB.name}.ipynb"
     source = notebook.read_text(encoding="utf-8")
-    assert source.count(LARGEST) == 1
     for index in range(submissions):
         if distinct:
-            notebook.write_text(source.replace(LARGEST, LARGEST.replace("32", str(32 + index), 1)), encoding="utf-8")
+            notebook.write_text(with_another_batch(source, LARGEST, index), encoding="utf-8")
         room.submit(student(index), LAB, solved)
     notebook.write_text(source, encoding="utf-8")
     return room

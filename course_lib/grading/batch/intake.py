@@ -15,6 +15,7 @@ from datetime import datetime, timedelta, timezone, tzinfo
 from pathlib import Path
 
 from course_lib._util.files import remove_tree
+from course_lib.grading.batch import look_alikes
 
 TIMESTAMP = "timestamp.txt"
 MOST_CHARACTERS, MOST_BYTES = 100, 200  # of an id; a file system takes 255 bytes for a name, and the journal adds to it
@@ -23,27 +24,6 @@ _ALSO_IN_AN_ID = frozenset(" ._-@+'")
 _TAKEN = (".html", ".json", ".log")  # names of this kind in ``reports/`` are the class report's
 # letters and marks that are not drawn, so that two ids would look alike
 _INVISIBLE = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
-# Scripts of an id's letters, by the first word of their names in Unicode. Others, such as Lisu, have letters of the shapes of these.
-# Those of `_TOGETHER` occur in one name, and with Latin.
-_TOGETHER = frozenset(["CJK", "HIRAGANA", "KATAKANA", "KATAKANA-HIRAGANA", "HANGUL", "BOPOMOFO", "IDEOGRAPHIC"])
-_SCRIPTS = _TOGETHER.union(
-    ("LATIN", "GREEK", "CYRILLIC", "ARMENIAN", "GEORGIAN", "HEBREW", "ARABIC", "ETHIOPIC", "THAI", "LAO", "KHMER", "MYANMAR"),
-    ("TIBETAN", "MONGOLIAN", "SINHALA", "THAANA", "DEVANAGARI", "BENGALI", "GURMUKHI", "GUJARATI", "ORIYA", "TAMIL", "TELUGU"),
-    ("KANNADA", "MALAYALAM"),
-)
-# Letters by their numbers in Unicode, and the letter of ASCII that each looks like. From the letters of `_SCRIPTS` in Unicode's table,
-# https://www.unicode.org/Public/security/latest/confusables.txt, those of the alphabets with many such letters.
-_CYRILLIC = "430a 435e 43Eo 440p 441c 443y 445x 455s 456i 458j 501d 51Bq 51Dw 4BBh 4CFl 432b 43Ak 43Cm 43Dh 442t 433r 4AFy 4BDe"
-_GREEK = "3B1a 3B2b 3B5e 3B6z 3B7h 3B9i 3BAk 3BCm 3BDv 3BFo 3C1p 3C4t 3C5u 3C7x 3C9w 3F2c 3F3j"
-_OTHERS = (
-    "561w 570h 578n 57Du 585o 581g 566q 563q 575j 131i 237j 251a 261g 269i 28Bv 27Er 1C0l 5D5l 5D8v 5E1o 627l 647o D20o 101Do"
-)
-_LOOKS = {chr(int(pair[:-1], 16)): pair[-1] for pair in f"{_CYRILLIC} {_GREEK} {_OTHERS}".split()}
-# Letters that look like one of another script or like another one of their own, in pairs, after `casefold` and without their accents.
-_PAIRS = "фφ пπ ðđ ロ口 へヘ りリ エ工 カ力 タ夕 ト卜 ニ二 ハ八 オ才 チ千 ー一"
-_LOOKS |= {pair[0]: pair[1] for pair in _PAIRS.split()} | {"\N{COMBINING COMMA BELOW}": "\N{COMBINING CEDILLA}"}
-_TWO_AS_ONE = {"rn": "m", "vv": "w"}
-_SAME = {ord("0"): "o", ord("1"): "l", ord("i"): "l", ord("5"): "s"}  # within ASCII, where a capital i is an l
 _MOST_MARKS = 4  # on one letter; scripts of Asia write up to three, and a pile of them covers the lines around it
 _LONGEST_TIME = 100  # characters
 _YEARS = range(2000, 2100)
@@ -79,7 +59,7 @@ class Intake:
         """Groups of ids that look alike, or that differ in case alone."""
         found: dict[str, list[str]] = {}
         for one in self.students:
-            found.setdefault(looks(one), []).append(one)
+            found.setdefault(look_alikes.looks(one), []).append(one)
         return tuple(tuple(group) for group in found.values() if len(group) > 1)
 
 
@@ -142,13 +122,8 @@ def id_problem(name: str) -> str:
     directions = {unicodedata.bidirectional(one) for one in name}
     if "L" in directions and directions & {"R", "AL"}:
         return "the name mixes letters from left to right and from right to left: rename the folder with one kind of letters"
-    scripts = {unicodedata.name(one, "").partition(" ")[0] for one in name if _of_a_script(one)}
-    if rare := scripts - _SCRIPTS:
-        found = min(rare).title() or "unnamed"
-        return f"the name has {found} letters, which can look like others: rename the folder with letters of a common script"
-    if len(scripts) > 1 and not scripts <= _TOGETHER | {"LATIN"}:
-        both = " and ".join(sorted(map(str.title, scripts)))
-        return f"the name mixes {both} letters, which can look the same: rename the folder with one alphabet"
+    if problem := look_alikes.script_problem(name):
+        return problem
     if not (name[0].isalnum() or name[0] == "_"):
         return f"the name begins with {_described(name[0])}: rename the folder, the first character must be a letter or a digit"
     if name[-1] in " ." or "  " in name:
@@ -215,35 +190,6 @@ def settle_time(folder: Path) -> str:
 
 def _allowed(one: str) -> bool:
     return one in _ALSO_IN_AN_ID or (unicodedata.category(one)[0] in "LMN" and not _INVISIBLE.match(one))
-
-
-def _of_a_script(one: str) -> bool:
-    """Whether a character is a letter, or a number other than a digit; the modifiers of letters belong to several scripts."""
-    if unicodedata.name(one, "").startswith("MODIFIER"):
-        return False
-    return one.isalpha() or unicodedata.category(one) in ("Nl", "No")
-
-
-def looks(name: str) -> str:
-    """What the ids have in common that could be mistaken for each other, by an instructor or by a file system without upper case.
-
-    >>> looks("ADA") == looks("ada"), looks("ada") == looks("\u0430da"), looks("ada") == looks("ida")
-    (True, True, False)
-    """
-    plain = unicodedata.normalize("NFD", unicodedata.normalize("NFKC", name).casefold())
-    look = "".join(map(_look, plain)).translate(_SAME)
-    for two, one in _TWO_AS_ONE.items():
-        look = look.replace(two, one)
-    return look
-
-
-def _look(one: str) -> str:
-    if one.isdecimal():
-        return str(unicodedata.decimal(one))
-    described = unicodedata.name(one, "")
-    if described.startswith("LATIN LETTER SMALL CAPITAL ") and described[-2] == " ":
-        return described[-1].lower()
-    return "'" if described.startswith("MODIFIER") else _LOOKS.get(one, one)
 
 
 def _described(one: str) -> str:

@@ -115,27 +115,21 @@ def _special(scene: Scene) -> str:
         return "the cache was empty after the first start"
     for step, builds in scene.builds.items():
         if step in _COLD_STEPS.get(scene.name, ()) and not builds:
-            if scene.name in _ANOTHER and step != "before":
-                return f"the compiler was not asked in a start with {_ANOTHER[scene.name]}: its plan has the key of another one"
+            if scene.name in _AFTER_OTHERS and step != "before":
+                other = scene.name.replace("retrained", "another")
+                return f"the compiler was not asked in a start with {other}: its plan has the key of another one"
             return f"step {step!r}: the compiler was not asked, although no plan could be there. What answers is not an engine"
     return _accepted(scene)
 
 
 _DAMAGED = ("bits flipped", "half a file", "empty files")
+_AFTER_OTHERS = ("another version", "another device", "another recipe", "retrained network")
 # A server that never asks the compiler has no plan to lose: every fault would pass it by.
 _COLD_STEPS = {
     **dict.fromkeys(("warm start", *_DAMAGED), ("first start",)),
-    **dict.fromkeys(
-        ("another version", "another device", "another recipe", "retrained network"), ("before", "between", "after")
-    ),
+    **dict.fromkeys(_AFTER_OTHERS, ("before", "between", "after")),
     **dict.fromkeys(("compiler killed", "server killed"), ("next start",)),
     "full disk": ("full disk", "next start"),
-}
-_ANOTHER = {
-    "another version": "another version",
-    "another device": "another device",
-    "another recipe": "another recipe",
-    "retrained network": "another network",
 }
 _WARM_STEPS = {
     "warm start": ("second start", "third start"),
