@@ -544,35 +544,13 @@ def test_cheat_a_gradient_that_knows_the_test(tmp_path, in_process):
     assert not gradients.judged(second, answers).full[0].met and not gradients.judged(second, answers).half[1].met
 
 
+# What a rounding can compute first and be right for contiguous tensors, for scales and gradients of usual size, and for few channels.
+_AS_X = "x = {}.reshape(x.shape)"
 BY_MEMORY = {
-    "order_of_the_memory": "torch.as_strided(x, (x.numel(),), (1,))",
-    "order_of_the_transposed_memory": "(x if x.is_contiguous() else x.permute(*reversed(range(x.ndim)))).reshape(-1)",
-    "the_storage": "torch.as_strided(x, (x.numel(),), (min([*x.stride(), 9**9]),)) if x.ndim else x.reshape(-1)",
+    "order_of_the_memory": _AS_X.format("torch.as_strided(x, (x.numel(),), (1,))"),
+    "order_of_the_transposed_memory": _AS_X.format("(x if x.is_contiguous() else x.permute(*reversed(range(x.ndim))))"),
+    "the_storage": _AS_X.format("(torch.as_strided(x, (x.numel(),), (min([*x.stride(), 9**9]),)) if x.ndim else x)"),
 }
-
-
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("name", BY_MEMORY)
-def test_cheat_elements_in_the_order_of_the_memory(name, seed, tmp_path, in_process):
-    """They are the right ones for contiguous tensors alone."""
-    body = f"""
-import torch
-
-def fake_quantize(x, scale, axis=None):
-    flat = {BY_MEMORY[name]}
-    if axis is not None:
-        scale = scale.reshape([-1 if place == axis else 1 for place in range(x.ndim)]).expand(x.shape).reshape(-1)
-    c = torch.clamp(flat / scale, -128, 127)
-    return ((c + (torch.round(c) - c).detach()) * scale).reshape(x.shape)
-"""
-    (tmp_path / "qat.py").write_text(body)
-    outcome = examined(tmp_path, "gradient", seed)
-    assert outcome.tier == "none" and "tensors with the right values" in outcome.message, outcome.message
-    (tmp_path / "qat.py").write_text(body.replace(BY_MEMORY[name], "x.reshape(-1)"))
-    assert examined(tmp_path, "gradient", seed).tier == "full"
-
-
-# What a rounding can compute first and be right where scales and gradients are of usual size and channels are few.
 OF_USUAL_SIZES = {
     "no_small_scale": "scale = scale.clamp(min=2.0**-8)",
     "no_tiny_scale": "scale = scale.clamp(min=2.0**-16)",
@@ -583,23 +561,35 @@ OF_USUAL_SIZES = {
 }
 
 
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("name", OF_USUAL_SIZES)
-def test_cheat_a_rounding_for_usual_sizes_alone(name, seed, tmp_path, in_process):
-    body = f"""
+def rounded(folder: Path, seed: int, first: str) -> Outcome:
+    """The outcome of a right rounding that begins with the line `first`."""
+    (folder / "qat.py").write_text(f"""
 import torch
 
 def fake_quantize(x, scale, axis=None):
-    {OF_USUAL_SIZES[name]}
+    {first}
     if axis is not None:
         scale = scale.reshape([-1 if place == axis else 1 for place in range(x.ndim)])
     c = torch.clamp(x / scale, -128, 127)
     return (c + (torch.round(c) - c).detach()) * scale
-"""
-    (tmp_path / "qat.py").write_text(body)
-    assert examined(tmp_path, "gradient", seed).points == 0
-    (tmp_path / "qat.py").write_text(body.replace(OF_USUAL_SIZES[name], "pass"))
-    assert examined(tmp_path, "gradient", seed).tier == "full"
+""")
+    return examined(folder, "gradient", seed)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", BY_MEMORY)
+def test_cheat_elements_in_the_order_of_the_memory(name, seed, tmp_path, in_process):
+    """They are the right ones for contiguous tensors alone."""
+    outcome = rounded(tmp_path, seed, BY_MEMORY[name])
+    assert outcome.tier == "none" and "tensors with the right values" in outcome.message, outcome.message
+    assert rounded(tmp_path, seed, _AS_X.format("x.reshape(-1)")).tier == "full"
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", OF_USUAL_SIZES)
+def test_cheat_a_rounding_for_usual_sizes_alone(name, seed, tmp_path, in_process):
+    assert rounded(tmp_path, seed, OF_USUAL_SIZES[name]).points == 0
+    assert rounded(tmp_path, seed, "pass").tier == "full"
 
 
 LOOKS = """
