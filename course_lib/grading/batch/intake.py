@@ -15,7 +15,7 @@ from datetime import datetime, timedelta, timezone, tzinfo
 from pathlib import Path
 
 from course_lib._util.files import remove_tree
-from course_lib.grading.batch import look_alikes
+from course_lib.grading.batch import confusables
 
 TIMESTAMP = "timestamp.txt"
 MOST_CHARACTERS, MOST_BYTES = 100, 200  # of an id; a file system takes 255 bytes for a name, and the journal adds to it
@@ -59,7 +59,7 @@ class Intake:
         """Groups of ids that look alike, or that differ in case alone."""
         found: dict[str, list[str]] = {}
         for one in self.students:
-            found.setdefault(look_alikes.looks(one), []).append(one)
+            found.setdefault(confusables.looks(one), []).append(one)
         return tuple(tuple(group) for group in found.values() if len(group) > 1)
 
 
@@ -122,7 +122,7 @@ def id_problem(name: str) -> str:
     directions = {unicodedata.bidirectional(one) for one in name}
     if "L" in directions and directions & {"R", "AL"}:
         return "the name mixes letters from left to right and from right to left: rename the folder with one kind of letters"
-    if problem := look_alikes.script_problem(name):
+    if problem := confusables.script_problem(name):
         return problem
     if not (name[0].isalnum() or name[0] == "_"):
         return f"the name begins with {_described(name[0])}: rename the folder, the first character must be a letter or a digit"

@@ -1,4 +1,4 @@
-"""Ids that could be mistaken for each other: their scripts, and what a name has in common with its look-alikes."""
+"""Ids that could be mistaken for each other: their scripts, and what a name has in common with those that look like it."""
 
 from __future__ import annotations
 
