@@ -19,6 +19,12 @@ _CHANCE = 0.002  # that a machine would disturb two equal subjects as differentl
 _FLIPS = 4000
 
 
+def settled(criteria: Iterable[Criterion], latencies: Mapping[str, np.ndarray], baseline: str) -> tuple[Criterion, ...]:
+    """The criteria after `OwnNoise.decide`. It is asked at each look of a race, and most looks leave nothing undecided."""
+    found = tuple(criteria)
+    return OwnNoise.of(latencies, baseline).decide(found) if any(one.met is None for one in found) else found
+
+
 @dataclass(frozen=True)
 class OwnNoise:
     """How many times longer than the shortest calls the longest ones are, relative to the baseline's in the same rounds.
@@ -38,14 +44,14 @@ class OwnNoise:
 
         Each call is related to the baseline's call of the same round, because inputs of rounds differ in size.
         """
-        if "reference" not in latencies:
+        if not {"reference", baseline} <= latencies.keys():
             return cls()
         ratios = [np.log(latencies[name] / latencies[baseline]) for name in ("yours", "reference")]
         yours, reference = (float(np.exp(np.diff(np.percentile(one, _RANGE))[0])) for one in ratios)
         if yours < _WIDE * max(reference, 1.0):
             return cls(yours, reference)
         further = np.subtract(*(np.abs(one - np.median(one)) for one in ratios))
-        signs = np.random.default_rng(0).choice((-1.0, 1.0), (_FLIPS, len(further)))
+        signs = 2.0 * np.random.default_rng(0).integers(0, 2, (_FLIPS, len(further)), np.int8) - 1
         # Under equal disturbance each difference could as well have the other sign.
         by_chance = float((signs @ further >= further.sum()).mean())
         return cls(yours, reference, by_chance < _CHANCE)

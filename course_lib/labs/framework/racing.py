@@ -17,7 +17,7 @@ from course_lib.labs.framework.answers_timed import Answering, TimedAnswers
 from course_lib.labs.framework.criteria import ALL, HALF, Criterion, reaches_threshold, tier
 from course_lib.labs.framework.examination import Examiner, TimedWorker
 from course_lib.labs.framework.lab import Lab
-from course_lib.labs.framework.own_noise import OwnNoise
+from course_lib.labs.framework.own_noise import OwnNoise, settled
 from course_lib.labs.framework.task import UNUSUAL, Outcome
 
 Latencies = Mapping[str, np.ndarray]
@@ -52,7 +52,7 @@ class Pace:
                 total = total_speedup(latencies[name], latencies["yours"], seed=0)
                 if reaches_threshold(total, bound) is False:
                     found.append(_criterion(f"speed of all timed calls together over {label}", total, bound, needed_for))
-        return OwnNoise.of(latencies, "eager").decide(found) if "eager" in latencies else tuple(found)
+        return settled(found, latencies, "eager")
 
 
 def _criterion(name: str, ratio: Interval, bound: float, needed_for: str) -> Criterion:

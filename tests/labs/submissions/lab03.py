@@ -362,10 +362,12 @@ def key(layer, machine):
 LOW_BITS = _NUMBERS.replace("...", "value % 256")
 LAST_DIGITS = _NUMBERS.replace("...", "value % 1000")
 THREE_DIGITS = _NUMBERS.replace("...", "float(f'{value:.3g}')")
-# Right for the sizes of one round: a part of each list, and of each name. Numbers lose a part, too.
+# A key that loses a part of numbers, lists or names.
 A_ZERO_IS_ONE = _NUMBERS.replace("...", "max(value, 1)")
 LOW_BITS_OF_LARGE_NUMBERS = _NUMBERS.replace("...", "value % (1 << 24)")
-_SIZES = """
+_PARTS = """
+
+import itertools
 
 def key(layer, machine):
     operator, shapes, types, attributes = (layer[field] for field in ("operator", "shapes", "types", "attributes"))
@@ -373,42 +375,32 @@ def key(layer, machine):
     parts = [operator, shapes, types, attributes]
     return json.dumps(parts + [machine[field] for field in ("device", "driver", "tensorrt")], sort_keys=True)
 """
-BEGINNINGS_OF_NAMES = _SIZES.replace(
+BEGINNINGS_OF_NAMES = _PARTS.replace(
     "...",
     """operator, types = operator[:5], [name[0] + name[-1] for name in types]
     attributes = {name[:1]: row for name, row in attributes.items()}""",
 )
-NAMES_IN_LOWER_CASE = _SIZES.replace("...", "operator, types = operator.lower(), [name.lower() for name in types]")
-A_FEW_OF_EACH = _SIZES.replace(
+NAMES_IN_LOWER_CASE = _PARTS.replace("...", "operator, types = operator.lower(), [name.lower() for name in types]")
+A_FEW_OF_EACH = _PARTS.replace(
     "...",
     """shapes, types = [shape[:5] for shape in shapes[:3]], types[:3]
     attributes = {name: attributes[name][:3] for name in sorted(attributes)[:3]}""",
 )
 # Something has no order.
-_ORDERS = """
-
-import itertools
-
-def key(layer, machine):
-    shapes, types, attributes = layer["shapes"], layer["types"], layer["attributes"]
-    ...
-    parts = [layer["operator"], shapes, types, attributes]
-    return json.dumps(parts + [machine[field] for field in ("device", "driver", "tensorrt")], sort_keys=True)
-"""
-INNER_ORDER = _ORDERS.replace("...", "shapes = [[shape[0], shape[-1], sorted(shape)] if shape else [] for shape in shapes]")
-TURNED = _ORDERS.replace(
+INNER_ORDER = _PARTS.replace("...", "shapes = [[shape[0], shape[-1], sorted(shape)] if shape else [] for shape in shapes]")
+TURNED = _PARTS.replace(
     "...", "shapes = [min(shape[place:] + shape[:place] for place in range(len(shape))) if shape else [] for shape in shapes]"
 )
-WHOLE_INPUTS_IN_ANY_ORDER = _ORDERS.replace(
+WHOLE_INPUTS_IN_ANY_ORDER = _PARTS.replace(
     "...", "shapes, types = sorted(map(str, itertools.zip_longest(shapes, types))), len(types)"
 )
-HEIGHT_OR_WIDTH = _ORDERS.replace(
+HEIGHT_OR_WIDTH = _PARTS.replace(
     "...",
     """turned = [[*shape[:-2], *shape[:-3:-1]] for shape in shapes], {name: row[::-1] for name, row in attributes.items()}
     shapes, attributes = min((shapes, attributes), turned, key=str)""",
 )
-NAMES_BESIDE_SORTED_VALUES = _ORDERS.replace("...", "attributes = [sorted(attributes), sorted(attributes.values())]")
-SORTED_INSIDE = _ORDERS.replace("...", "attributes = {name: sorted(row) for name, row in attributes.items()}")
+NAMES_BESIDE_SORTED_VALUES = _PARTS.replace("...", "attributes = [sorted(attributes), sorted(attributes.values())]")
+SORTED_INSIDE = _PARTS.replace("...", "attributes = {name: sorted(row) for name, row in attributes.items()}")
 # The fields of the machine are one text.
 _ONE_TEXT = """
 

@@ -105,11 +105,10 @@ class Keeper:
         """Once the learner's process opens a file of these requests for writing, no file can grow beyond `bytes`: the disk becomes full."""
         self.leases.append(os.open(self.folder / request["path"], os.O_RDONLY))
 
-        def full(*_: Any) -> None:  # the kernel lets the process wait until the lease is given back
+        def full(*_: Any) -> None:  # the kernel lets the process wait until the file is closed here
             resource.prlimit(self.process, resource.RLIMIT_FSIZE, (request["bytes"],) * 2)
             while self.leases:
-                with contextlib.suppress(OSError):
-                    fcntl.fcntl(self.leases.pop(), fcntl.F_SETLEASE, fcntl.F_UNLCK)
+                os.close(self.leases.pop())
 
         signal.signal(signal.SIGIO, full)
         with contextlib.suppress(OSError):  # a file system without leases, where the disk never becomes full

@@ -13,6 +13,7 @@ import numpy as np
 
 from course_lib.labs.framework.guest import Denied, Failed, Guest, PathIn
 from course_lib.labs.lab03_tuning.judge.differing import (
+    LETTERS,
     MOST_ATTRIBUTES,
     MOST_INPUTS,
     MOST_NUMBERS,
@@ -154,7 +155,7 @@ class Network:
         self.rng = rng
         self.mistakes: list[Wrong] = []
         self.machine = {
-            "device": f"NVIDIA {rng.choice(list('ABHLTV'))}{rng.integers(100, 900)} {rng.integers(16, 200)}GB HBM{rng.integers(2, 9)}",
+            "device": f"NVIDIA {rng.choice(list(LETTERS))}{rng.integers(100, 900)} {rng.integers(16, 200)}GB HBM{rng.integers(2, 9)}",
             "driver": f"{rng.integers(500, 600)}.{rng.integers(10, 99)}",
             "tensorrt": f"10.{rng.integers(0, 16)}.{rng.integers(1, 9)}.{rng.integers(11, 99)}",
             "host": f"node-{rng.integers(0, 99)}",
@@ -173,7 +174,8 @@ class Network:
         """The time of a tactic for a layer. All times of a layer differ, and are whole numbers for half of the layers."""
         if (work := signature(layer)) not in self._times:
             whole = self.rng.random() < 0.5
-            times = self.rng.permutation(999)[:4] + 1 if whole else self.rng.uniform(0.01, 0.2, 4)
+            count = len(self.tactics)
+            times = self.rng.permutation(999)[:count] + 1 if whole else self.rng.uniform(0.01, 0.2, count)
             self._times[work] = dict(zip(self.tactics, times.tolist(), strict=True))
         return self._times[work][tactic]
 

@@ -26,7 +26,7 @@ OF_MACHINE = ("device", "driver", "tensorrt")
 LIMIT, MOST_INPUTS, MOST_NUMBERS, MOST_ATTRIBUTES, MOST_CHARACTERS = 1 << 31, 6, 8, 6, 24
 _CHARACTERS = string.ascii_letters + string.digits + "_"
 _OF_A_KIND = 3  # changes of one kind in one field of a layer
-_LETTERS = "ABDHLTV"
+LETTERS = "ABDHLTV"  # of the names of GPUs
 _VERSION = re.compile(r"[1-9]\d*(\.(0|[1-9]\d*))*")
 
 
@@ -235,10 +235,10 @@ def _other_texts(text: str, rng: np.random.Generator) -> Iterator[str]:
     for place, (one, two) in enumerate(pairwise(text)):
         if one != two:
             yield f"{text[:place]}{two}{one}{text[place + 2 :]}"
-    for word in re.finditer(r"[A-Za-z]+", text):
-        yield text[: word.start()] + text[word.end() :]
-        place = int(rng.integers(word.start(), word.end()))
-        yield text[:place] + str(rng.choice([one for one in _LETTERS if one != text[place]])) + text[place + 1 :]
-        yield f"{text[: word.end()]}{'e' if text[word.start()].isupper() else 'E'}{text[word.end() :]}"
+    for letters in re.finditer(r"[A-Za-z]+", text):
+        yield text[: letters.start()] + text[letters.end() :]
+        place = int(rng.integers(letters.start(), letters.end()))
+        yield text[:place] + str(rng.choice([one for one in LETTERS if one != text[place]])) + text[place + 1 :]
+        yield f"{text[: letters.end()]}{'e' if text[letters.start()].isupper() else 'E'}{text[letters.end() :]}"
     yield f"{text} {rng.choice(('PCIe', 'SXM', 'NVL'))}"
-    yield f"{text}{rng.choice(list(_LETTERS))}"
+    yield f"{text}{rng.choice(list(LETTERS))}"

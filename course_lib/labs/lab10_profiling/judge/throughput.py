@@ -15,7 +15,7 @@ from course_lib.benchmark.statistics import total_speedup
 from course_lib.engines.worker.allowance import Allowance
 from course_lib.labs.framework.criteria import ALL, Criterion, all_met, reaches_threshold
 from course_lib.labs.framework.examination import Examiner, TimedWorker
-from course_lib.labs.framework.own_noise import OwnNoise
+from course_lib.labs.framework.own_noise import OwnNoise, settled
 from course_lib.labs.lab10_profiling import reference_causes
 from course_lib.labs.lab10_profiling import service as services
 from course_lib.labs.lab10_profiling.judge.answers import CLOSE, check
@@ -109,7 +109,7 @@ def race(source: str, examiner: Examiner, *, floor_only: bool = False, most_off:
 
 def above(latencies: Latencies, tier: str) -> bool | None:
     """Whether the submission clearly beats the given pipeline by the tier's floor: yes, no, or None if an interval contains the floor."""
-    return all_met(own_noise(latencies).decide(_over_given(latencies, tier, ALL)))
+    return all_met(settled(_over_given(latencies, tier, ALL), latencies, "given"))
 
 
 def own_noise(latencies: Latencies) -> OwnNoise:
@@ -192,4 +192,4 @@ def criteria(latencies: Latencies, left: int = 1) -> tuple[Criterion, ...]:
             "the reference's", with_left, latencies["yours"], AS_FAST[left], bound, needed_for, latencies["reference"]
         ),
     ]
-    return own_noise(latencies).decide(found)
+    return settled(found, latencies, "given")
