@@ -33,6 +33,7 @@ _TAKEN = "Which line takes requests from the iterator before the ones that you h
 _ELSEWHERE = (
     "Copies must overlap runs among rejected requests too, and until the connection breaks off. When does your loop wait?"
 )
+_OTHER_WORK = "The time counts only if `serve` does all work of this scene, and no other. Solve task 1 for full points first."
 _FIRST = "Solve task 1 first: only a loop that computes every plain request, and copies its scores home, is examined here."
 
 
@@ -55,6 +56,11 @@ class Served:
         """Whether an error of the connection left the loop, and no other error did."""
         kind = "ConnectionError" if self.scene.breaks_off else ""
         return self.recorded.kind == kind
+
+    @property
+    def did_its_work(self) -> bool:
+        """Whether the scene ended as it must, with right answers if it returned."""
+        return self.ended_as_it_must and (self.scene.breaks_off or self.answered.all_right)
 
 
 class ByHand(Lab):
@@ -197,7 +203,8 @@ class ByHand(Lab):
             "copy use pinned memory, and is everything allocated before the first request?"
         )
         if found <= most:
-            hint = _TAKEN if not full[1].met else _ELSEWHERE
+            slow = [one for one, criterion in zip(served[1:], others, strict=True) if not criterion.met]
+            hint = _TAKEN if not full[1].met else _ELSEWHERE if all(one.did_its_work for one in slow) else _OTHER_WORK
         return self.judged("overlap", full, half, hint, context=f"One request after the other takes {serial:.0f} us.")
 
     def _unfit(self, task: str, served: Sequence[Served]) -> Outcome | None:

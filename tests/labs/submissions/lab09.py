@@ -296,6 +296,24 @@ def serve(plan, requests):
     for when in ("asked", "[]")
 )
 
+# The copy of a request may find the next one, because the loop never waits before it uses a set again.
+_NO_WAIT = {"        self.stream.synchronize()\n        if self.pending:": "        if self.pending:"}
+NEVER_WAITS = {"two sets": changed(_NO_WAIT), "one set": changed(_NO_WAIT, changed(ONE_SET))}
+
+# Each run is tried with profile 0 first, so TensorRT rejects runs of requests whose answers are right. One copy home is forgotten.
+FORGETS_A_COPY = changed(
+    {
+        "profile = 0 if rows <= LARGEST[0] else 1": "profile = 0",
+        "if not self.context.execute_async_v3(self.stream.handle):": """if not self.context.execute_async_v3(self.stream.handle):
+            self.profile = 1
+            self.context.set_optimization_profile_async(1, self.stream.handle)
+            self.context.set_input_shape("features", request.shape)
+            self.context.execute_async_v3(self.stream.handle)
+        if False:""",
+        "        cuda.memcpy_dtoh_async(": "        if number != 9:\n            cuda.memcpy_dtoh_async(",
+    }
+)
+
 # Mistakes: changes of the reference, the task that they cost, its tier, and words of the message or of the hint
 
 MISTAKES: dict[str, tuple[dict[str, str], str, str, str]] = {
@@ -440,6 +458,33 @@ MISTAKES: dict[str, tuple[dict[str, str], str, str, str]] = {
         "answers",
         "none",
         "`serve` failed: line",
+    ),
+    "another_plan": (
+        {"deserialize_cuda_engine(plan)": "deserialize_cuda_engine(plan[:-1])"},
+        "answers",
+        "none",
+        "`deserialize_cuda_engine` returned None",
+    ),
+    "a_run_fails_after_all_requests_are_taken": (
+        {"enumerate(requests)": "enumerate(list(requests))", "profile = 0 if rows <= LARGEST[0] else 1": "profile = 0"},
+        "answers",
+        "none",
+        "`execute_async_v3` returned False",
+    ),
+    "runs_and_shapes_are_not_checked": (
+        {
+            "            return False\n": "            pass\n",
+            "if not self.context.execute_async_v3(self.stream.handle):": "if self.context.execute_async_v3(self.stream.handle) is None:",
+        },
+        "answers",
+        "partial",
+        "What does `set_input_shape` return for such a shape",
+    ),
+    "an_error_among_rejected_requests": (
+        {"            return False\n": "            pass\n"},
+        "overlap",
+        "none",
+        "Solve task 1 for full points first",
     ),
     "read_before_the_wait": (
         {"        self.stream.synchronize()\n        if self.pending:": "        if self.pending:"},

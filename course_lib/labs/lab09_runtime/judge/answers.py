@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -9,21 +10,27 @@ import numpy as np
 
 from course_lib.labs.lab09_runtime import network
 from course_lib.labs.lab09_runtime.judge.mistakes import Mistake
-from course_lib.labs.lab09_runtime.judge.recorded import Recorded
+from course_lib.labs.lab09_runtime.judge.recorded import Recorded, Step
 from course_lib.labs.lab09_runtime.judge.replay import Home, Replay
 from course_lib.labs.lab09_runtime.requests import Scene, fits
+from course_lib.labs.lab09_runtime.sandboxed.run_loop import ASKED
 
 _RELATIVE, _ABSOLUTE = 1e-4, 1e-5  # of scores: batches of other sizes are summed in another order
 _MOST_STARTS = 100
+_SUPPLIED = re.compile(r"\[\d+(,\d+)*\]")  # the first shape in a reason is the supplied one
 _SHAPE = "setInputShape"
-_REJECTED = {  # what a rejected call means for the program, by TensorRT's name of the call
+_OF_ONE_REQUEST = {  # what a rejected call means for the program, by TensorRT's name of the call
     _SHAPE: "`set_input_shape` returned False, and the shape before it stayed set",
-    "setOptimizationProfileAsync": "`set_optimization_profile_async` failed",
-    "setTensorAddress": "`set_tensor_address` returned False",
     "enqueueV3": "`execute_async_v3` returned False",
     "execute_async_v3": "`execute_async_v3` returned False",
+}
+_OF_ALL_LATER = {
+    "setOptimizationProfileAsync": "`set_optimization_profile_async` failed",
+    "setTensorAddress": "`set_tensor_address` returned False",
     "deserialize_cuda_engine": "`deserialize_cuda_engine` returned None",
 }
+_REJECTED = _OF_ONE_REQUEST | _OF_ALL_LATER
+_UNFIT = "What does `set_input_shape` return for such a shape, and what does your loop do then?"
 
 
 @dataclass(frozen=True)
@@ -51,11 +58,14 @@ def answered(scene: Scene, recorded: Recorded, replay: Replay) -> Answered:
     """Compare the answers of a scene with the judge's own, and with what the copies in the trace brought home."""
     total = len(scene.requests)
     if recorded.answers is None:
-        hint = (
-            _after_rejection(scene, recorded)
-            or "Call `serve` in the notebook with the same kinds of requests: the same error appears there."
-        )
-        said = f"`serve` failed: {recorded.error}."
+        said, hint = f"`serve` failed: {recorded.error}.", ""
+        last = sum(step.kind == ASKED for step in recorded.steps) - 1  # the request that it took before it failed
+        if 0 <= last < total and not fits(scene.requests[last]):
+            said = f"{said} Request {last} has the shape {_shape(scene, last)}, which no profile contains."
+            hint = _UNFIT
+        for index in range(max(0, min(last, total - 1)), -1, -1):
+            hint = hint or _after_rejection(scene, recorded, index)
+        hint = hint or "Call `serve` in the notebook with the same kinds of requests: the same error appears there."
         if replay.mistakes:  # the error is what followed from the first of them
             said, hint = f"{said} {replay.mistakes[0].said}", replay.mistakes[0].hint
         return Answered(0, total, said, hint)
@@ -82,12 +92,12 @@ def _problem(
     mistakes: Sequence[Mistake],
 ) -> tuple[str, str] | None:
     """What is wrong with an answer, and where to look."""
-    truth, shape = truths[index], "x".join(map(str, scene.requests[index].shape))
+    truth, shape = truths[index], _shape(scene, index)
     if truth is None:
         if answer is None:
             return None
         said = f"Request {index} has the shape {shape}, which no profile contains. Its answer must be None."
-        return said, "What does `set_input_shape` return for such a shape, and what does your loop do then?"
+        return said, _UNFIT
     home = next((one for one in homes if _holds(one, truth)), None)
     if answer is None and home is not None:
         return f"The scores of request {index} came home, but its answer is None.", (
@@ -95,7 +105,7 @@ def _problem(
         )
     if answer is None:
         said = f"Request {index} has the shape {shape}, which a profile contains, and its answer is None."
-        if (rejection := _after_rejection(scene, recorded)) or not mistakes:
+        if (rejection := _after_rejection(scene, recorded, index)) or not mistakes:
             return said, rejection or "Which of your tests rejects it?"
         return f"{said} {mistakes[0].said}", mistakes[0].hint
     if answer.shape != truth.shape:
@@ -131,7 +141,7 @@ def _wrong(
     home = next((one for one in homes if _holds(one, truth)), None)
     if home is None:
         said = f"The answer to request {index} is wrong, and no copy brought its scores home."
-        if rejection := _after_rejection(scene, recorded):
+        if rejection := _after_rejection(scene, recorded, index):
             return said, rejection
         if mistakes and (not np.isnan(answer).all() or any(map(_is_nan, homes))):  # else it was read too early
             first = min(mistakes, key=lambda mistake: mistake.rank)
@@ -152,12 +162,42 @@ def _wrong(
     return said, "Follow one request: which bytes are copied, which shape is set, which addresses does the run use?"
 
 
-def _after_rejection(scene: Scene, recorded: Recorded) -> str:
-    """The hint after the first call that TensorRT rejected; "" if there was none. Some requests must be rejected by their shape."""
+def _after_rejection(scene: Scene, recorded: Recorded, index: int) -> str:
+    """The hint after a call that TensorRT rejected for this request, or for all requests after the call; "" if there was none.
+
+    A shape or a run that TensorRT rejected for another request says nothing about this one, and neither does one that was tried again
+    with success. A loop may hold a few requests, so the supplied shape decides whose call it was. If it is not the shape of any request,
+    the time of the call decides.
+    """
+    if not 0 <= index < len(scene.requests) or not fits(scene.requests[index]):
+        return ""
+    asked, shapes = -1, [_supplied(request.shape) for request in scene.requests]
+    found: Step | None = None
     for step in recorded.steps:
-        if step.kind == "rejected" and step.call in _REJECTED and (step.call != _SHAPE or all(map(fits, scene.requests))):
-            return f"{_REJECTED[step.call]}: {step.reason}. Which call was missing, or which value was wrong?"
-    return ""
+        asked += step.kind == ASKED
+        if step.kind == "run" and asked >= index and _supplied(step.shapes.get(network.INPUT, ())) == shapes[index]:
+            found = None if found and found.call in _OF_ONE_REQUEST else found
+            break
+        if found or step.kind != "rejected" or step.call not in _REJECTED:
+            continue
+        supplied = _SUPPLIED.search(step.reason)
+        if step.call in _OF_ALL_LATER:
+            concerns = asked <= index
+        elif supplied and supplied[0] in shapes:
+            concerns = asked >= index and supplied[0] == shapes[index]
+        else:
+            concerns = asked == index
+        found = step if concerns else None
+    return f"{_REJECTED[found.call]}: {found.reason}. Which call was missing, or which value was wrong?" if found else ""
+
+
+def _supplied(shape: Sequence[int]) -> str:
+    """As TensorRT writes a shape."""
+    return f"[{','.join(map(str, shape))}]"
+
+
+def _shape(scene: Scene, index: int) -> str:
+    return "x".join(map(str, scene.requests[index].shape))
 
 
 def _close(found: np.ndarray, expected: np.ndarray) -> bool:

@@ -1,4 +1,4 @@
-"""The judge's device: memory as a trace allocates it, what every byte holds, and who used it last."""
+"""The judge's device: memory as a trace allocates it, what every byte holds, what it was meant to hold, and who used it last."""
 
 from __future__ import annotations
 
@@ -61,6 +61,9 @@ class Memory:
     def __init__(self) -> None:
         self.blocks: dict[int, Block] = {}
         self._bytes: dict[int, np.ndarray] = {}
+        self._meant: dict[
+            int, np.ndarray
+        ] = {}  # what the bytes would be if no copy had found other ones than when it was called
         self._origins: dict[int, np.ndarray] = {}
         self._freed: dict[int, int] = {}
         self._ever = self._now = 0
@@ -72,13 +75,14 @@ class Memory:
             raise InvalidTrace
         self.blocks[address] = Block(size)
         self._bytes[address], self._origins[address] = np.full(size, 0xFF, np.uint8), np.zeros(size, np.uint8)
+        self._meant[address] = self._bytes[address].copy()
 
     def free(self, address: int) -> Block:
         """Give a block back."""
         if address not in self.blocks:
             raise InvalidTrace
         block = self.blocks.pop(address)
-        del self._bytes[address], self._origins[address]
+        del self._bytes[address], self._meant[address], self._origins[address]
         self._freed[address] = block.size
         self._now -= block.size
         return block
@@ -109,11 +113,17 @@ class Memory:
         part = slice(address - start, address - start + size)
         return self._bytes[start][part].copy(), self._origins[start][part].copy()
 
-    def write(self, address: int, data: np.ndarray, origins: np.ndarray | int) -> None:
-        """Replace the bytes."""
+    def meant(self, address: int, size: int) -> np.ndarray:
+        """A copy of the bytes that copies to the device had at their calls."""
+        start = self._start(address)
+        return self._meant[start][address - start : address - start + size].copy()
+
+    def write(self, address: int, data: np.ndarray, origins: np.ndarray | int, meant: np.ndarray | None = None) -> None:
+        """Replace the bytes. `meant`, if it is given, is what they were meant to be."""
         start = self._start(address)
         part = slice(address - start, address - start + len(data))
         self._bytes[start][part], self._origins[start][part] = data, origins
+        self._meant[start][part] = data if meant is None else meant
 
     def _start(self, address: int) -> int:
         return max(start for start in self.blocks if start <= address)

@@ -35,7 +35,11 @@ _ENDLESS = f"its trace has {MOST_STEPS:,} calls or more. Which of your loops doe
 
 @dataclass(frozen=True)
 class Step:
-    """One row of a trace: its kind, and its fields by the names of `run_loop.ROWS`."""
+    """One row of a trace: its kind, and its fields by the names of `run_loop.ROWS`.
+
+    A copy to the device has another field, `called`: its bytes as far as they were known when the loop asked for the next request. They
+    differ from `data` if the host wrote to them before the copy ran.
+    """
 
     kind: str
     fields: Mapping[str, Any]
@@ -99,14 +103,17 @@ def played(scene: Scene, ask: Callable[[dict[str, Any]], dict[str, Any]]) -> Rec
     return checked({**said, "rows": rows}, _recorded, _INVALID)
 
 
-def _with_late_data(scene: Mapping[str, Any]) -> list[list[Any]]:
-    """The rows, in which copies to the device have what they found when they ran. The process numbers its own rows, without questions."""
-    traced = [row for row in scene["rows"] if row[0] != run_loop.ASKED]
+def _with_late_data(scene: Mapping[str, Any]) -> list[Step]:
+    """The steps, in which copies to the device have what they found when they ran. The process numbers its own rows, without questions."""
+    steps = [_step(row) for row in scene["rows"]]
+    traced = [place for place, step in enumerate(steps) if step.kind != run_loop.ASKED]
     for number, data, changed in scene["late"]:
-        if (row := traced[_number(number)])[0] != "in":
+        place = traced[_number(number)]
+        if steps[place].kind != "in":
             raise ValueError
-        row[-2:] = data, changed
-    return list(scene["rows"])
+        row = [*scene["rows"][place][:-2], data, changed]
+        steps[place] = _step(row, called=steps[place].called)
+    return steps
 
 
 def _rows(said: Mapping[str, Any]) -> list[Any]:
@@ -126,7 +133,7 @@ def _rows(said: Mapping[str, Any]) -> list[Any]:
 def _recorded(scene: Mapping[str, Any]) -> Recorded:
     if len(scene["rows"]) >= MOST_STEPS:
         raise EngineError(_ENDLESS)
-    steps = tuple(_step(row) for row in _with_late_data(scene))
+    steps = tuple(_with_late_data(scene))
     if sum(step.kind == "stream" for step in steps) > MOST_STREAMS:
         raise EngineError(f"it creates more than {MOST_STREAMS} streams: create them once, before the first request")
     if sum(step.size for step in steps if step.kind in ("in", "out", "within")) > MOST_COPIED:
@@ -142,14 +149,16 @@ def _recorded(scene: Mapping[str, Any]) -> Recorded:
     )
 
 
-def _step(row: Sequence[Any]) -> Step:
+def _step(row: Sequence[Any], called: bytes | None = None) -> Step:
     names = run_loop.ROWS[row[0]]
     if len(row) != 1 + len(names):
         raise ValueError
     step = Step(row[0], {name: _READERS.get(name, _number)(value) for name, value in zip(names, row[1:], strict=True)})
-    if step.kind == "in" and len(step.data) != step.size:
+    if step.kind != "in":
+        return step
+    if len(step.data) != step.size:
         raise ValueError
-    return step
+    return Step(step.kind, {**step.fields, "called": step.data if called is None else called})
 
 
 def _array(values: Mapping[str, Any]) -> np.ndarray:

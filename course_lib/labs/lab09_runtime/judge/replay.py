@@ -161,9 +161,12 @@ class _Replaying:
             self._waiting[step.number] = self._coming[step.number]
         self._asked += 1
 
-    def _computes(self, features: bytes) -> None:
-        """Note which requests a run computes. A batch can have several. One that is still to come answers nobody."""
-        self._waiting = {number: data for number, data in self._waiting.items() if data not in features}
+    def _computes(self, features: bytes, meant: bytes) -> None:
+        """Note which requests a run computes. A batch can have several. One that is still to come answers nobody.
+
+        A request whose pinned memory was overwritten too early has a run as well, although this run computes other numbers.
+        """
+        self._waiting = {number: data for number, data in self._waiting.items() if data not in features and data not in meant}
         self._early |= {
             number
             for number in range(self._asked, len(self._coming))
@@ -198,12 +201,13 @@ class _Replaying:
     # ---- work
 
     def _in(self, step: Step, work: Work) -> None:
-        label = f"the copy of {self._name(step.data)} to the device on {self._streams[step.stream]}"
+        label = f"the copy of {self._name(step.called)} to the device on {self._streams[step.stream]}"
         self._host(step, work, label, writes=False)
-        if step.changed:
+        if step.changed or step.called != step.data:
             self._mistake(mistakes.host_overwritten(self._streams[step.stream]))
         self._use(step.address, step.size, work, label, writes=True)
-        self._memory.write(step.address, np.frombuffer(step.data, np.uint8), COPIED)
+        found, meant = (np.frombuffer(data, np.uint8) for data in (step.data, step.called))
+        self._memory.write(step.address, found, COPIED, meant)
 
     def _out(self, step: Step, work: Work) -> None:
         label = f"the copy to the host on {self._streams[step.stream]}"
@@ -216,7 +220,8 @@ class _Replaying:
         label = f"the copy on the device on {self._streams[step.stream]}"
         self._use(step.source, step.size, work, label, writes=False)
         self._use(step.target, step.size, work, label, writes=True)
-        self._memory.write(step.target, *self._memory.read(step.source, step.size))
+        meant = self._memory.meant(step.source, step.size)
+        self._memory.write(step.target, *self._memory.read(step.source, step.size), meant)
 
     def _profile(self, step: Step, work: Work) -> None:
         context = self._contexts[step.context]
@@ -253,7 +258,7 @@ class _Replaying:
         data, origins = self._memory.read(features, sizes[0])
         if (origins == NOTHING).any():
             self._mistake(mistakes.unwritten(label))
-        self._computes(data.tobytes())
+        self._computes(data.tobytes(), self._memory.meant(features, sizes[0]).tobytes())
         computed = network.scores(data.view(np.float32).reshape(rows, columns))
         copied = COMPUTED if (origins == COPIED).all() else NOTHING
         self._memory.write(scores, computed.reshape(-1).view(np.uint8), copied)
@@ -308,4 +313,4 @@ class _Replaying:
             self._memory.block(address, size)
         except IllegalAccess:
             return "a request"
-        return self._name(self._memory.read(address, size)[0].tobytes())
+        return self._name(self._memory.meant(address, size).tobytes())
