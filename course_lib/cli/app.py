@@ -56,7 +56,7 @@ def main() -> None:
             print("course: interrupted; the same command begins again, and `course grade` continues", file=sys.stderr)
         sys.exit(status)
     except _UsageError as error:
-        _leave(error, f"{error.format_message().rstrip('.')}; `course --help` lists what there is", status=2)
+        _leave(error, f"{error.format_message().rstrip('.')}; {_where_to_look(error.ctx)}", status=2)
     except (CourseError, ReferenceAbsent) as error:
         _leave(error, str(error))
     except ModuleNotFoundError as error:
@@ -71,6 +71,13 @@ def main() -> None:
         _leave(error, f"{error.filename or 'a file'}: {error.strerror or error}")
     except Exception as error:  # a bug of ours is still no reason for a page of text
         _leave(error, f"internal error, please report it: {type(error).__name__}: {error}")
+
+
+def _where_to_look(context: Any) -> str:
+    """The help of the command whose arguments are wrong; of the whole if no command was recognized."""
+    if context is None or context.parent is None:
+        return "`course --help` lists the commands"
+    return f"`course {context.info_name} --help` lists its arguments and options"
 
 
 def _leave(error: BaseException, text: str, status: int = 1) -> None:

@@ -27,6 +27,14 @@ if TYPE_CHECKING:
 __getattr__, __dir__, _lazy = lazy(__name__)
 __all__ = [*_lazy, "find", "names"]
 
+# The lab of a lecture, as in the README's syllabus. A lab has another number than its lecture. The other lectures do not have one.
+_LABS_OF_LECTURES = {
+    **{lecture: (f"lab{lecture - 1:02}",) for lecture in range(2, 11)},
+    **{lecture: (f"lab{lecture - 2:02}",) for lecture in range(12, 17)},
+    14: ("lab12", "lab15"),
+}
+_LECTURE = re.compile(r"lectures?[\W_]*(\d{1,3})(?!\d)|^(\d\d)_\w+\.ipynb$")
+
 
 @cache
 def _modules() -> dict[str, str]:
@@ -44,12 +52,21 @@ def names() -> tuple[str, ...]:
 
 
 def _meant(name: str) -> str:
-    """A suggestion for a number, a path, a name that is written in another way, or a title that once had another number."""
+    """A suggestion for a number, a path, a name that is written in another way, a title that once had another number, or a lecture."""
+    if lecture := _LECTURE.search(name.lower()):
+        return _of_lecture(int(lecture[1] or lecture[2]))
     number, title = re.search(r"\d+", name), re.search(r"lab\d+_(\w+)", name)
     short = f"lab{int(number[0][:3]):02}" if number else ""
     titled = [known for known in names() if title and known.endswith(f"_{title[1]}")]
     numbered = [short for known in names() if number and known.startswith(f"{short}_")]
-    return f"did you mean {(titled + numbered)[0]}? Else: " if titled + numbered else ""
+    return f"did you mean {(titled + numbered)[0]}?" if titled + numbered else ""
+
+
+def _of_lecture(number: int) -> str:
+    own = _LABS_OF_LECTURES.get(number, ())
+    if not own:
+        return f"lecture {number} does not have a lab."
+    return f"the {'labs' if len(own) > 1 else 'lab'} of lecture {number} {'are' if len(own) > 1 else 'is'} {' and '.join(own)}."
 
 
 def find(name: str) -> Lab:
@@ -62,7 +79,8 @@ def find(name: str) -> Lab:
 
     matches = [known for known in names() if known == name or known.startswith(f"{name}_")]
     if len(matches) != 1:
-        raise CourseError(f"no lab {name!r}: {_meant(name)}the course has {', '.join(names())}")
+        meant = _meant(name)
+        raise CourseError(f"no lab {name!r}{f': {meant}' if meant else '.'} The course has {', '.join(names())}")
     lab = import_module(_modules()[matches[0]]).lab
     assert isinstance(lab, Lab)
     return lab
