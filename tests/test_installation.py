@@ -67,6 +67,7 @@ def test_nothing_to_run_an_engine_with(packages: Path, tmp_path: Path) -> None:
     without = ("onnxruntime", "tensorrt-rtx-cu13", "tensorrt-rtx-cu13-libs", "tensorrt-rtx-cu13-bindings")
     done = course(packages, without, "doctor")
     assert done.returncode == 0 and "engines are built with nothing and run with nothing" in done.stdout
+    (tmp_path / "recipe.toml").write_text("")
     done = course(packages, without, "check", "lab01", str(tmp_path))
     assert done.returncode == 1 and not done.stdout
     line = done.stderr.strip().splitlines()[-1]  # after the steps that began

@@ -97,12 +97,17 @@ def _interval(values: Mapping[str, float] | None) -> str:
 
 
 def outcomes(lab: Lab, examined: Examination) -> None:
-    """Each task with what was found and a hint. A reason that several tasks share is printed with the first of them."""
+    """Each task with what was found and a hint. A reason that several tasks share is printed with the first of them.
+
+    If one task was examined alone, the first and the last line say so: its points are not those of the lab.
+    """
     from course_lib.labs.framework.task import grouped
 
     out = _console()
     still = f", {examined.open_points:g} open until it is graded" if examined.open_points else ""
-    out.print(f"[bold]{escape(lab.title)}[/]: {examined.points:g} of {examined.max_points:g} points{still}")
+    alone = len(examined.outcomes) < len(lab.tasks)
+    title = lab.title + (f", only the task {examined.outcomes[0].task.id}" if alone else "")
+    out.print(f"[bold]{escape(title)}[/]: {examined.points:g} of {examined.max_points:g} points{still}")
     for first, *others in grouped(examined.outcomes):
         out.print(f"{_earned(first)}: {escape(first.message)}")
         for criterion in first.criteria:
@@ -111,6 +116,10 @@ def outcomes(lab: Lab, examined: Examination) -> None:
             out.print(f"      [italic]Hint: {escape(first.hint)}[/]")
         for other in others:
             out.print(f'{_earned(other)}: for the same reason as "{escape(first.task.title)}"')
+    if alone:
+        out.print(
+            f"This is not the result of the lab, which has {len(lab.tasks)} tasks. Without --task, all of them are checked."
+        )
 
 
 def _earned(outcome: Outcome) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from rich.console import Console
 from course_lib import __version__, labs
 from course_lib.cli import app, console
 from course_lib.engines import Plan
+from course_lib.errors import CourseError
 from course_lib.grading.batch.classroom import Grade
 from course_lib.grading.judge.review import Points, Review
 from course_lib.recipe import Recipe
@@ -201,6 +203,7 @@ def test_check_of_an_empty_folder_gives_hints_and_a_status(course: Course, tmp_p
 
 
 def test_check_names_the_lab_as_it_begins(course: Course, tmp_path: Path) -> None:
+    (tmp_path / "recipe.toml").write_text("")
     done = course("check", "lab01", tmp_path)
     assert done.err == "Lab 01: your first engine: the grader starts (about 5 s)\n"
     assert done.out.count("model.onnx is missing") == 1
@@ -210,11 +213,45 @@ def test_check_names_the_lab_as_it_begins(course: Course, tmp_path: Path) -> Non
 def test_check_says_when_it_takes_another_folder(course: Course, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a folder without the lab's files it showed the points of the lab's own folder as if they were this one's."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COURSE_ROOT", str(COURSE))
-    said = f"the current folder has no file of the lab, so {COURSE / 'labs/lab01_first_engine'} is checked"
+    monkeypatch.setenv("COURSE_ROOT", str(tmp_path / "own"))
+    said = f"the current folder has no file of the lab, so {tmp_path / 'own/labs/lab01_first_engine'} is checked"
+    course_of_one = tmp_path / "own"
+    own = course_of_one / "labs" / "lab01_first_engine"
+    own.mkdir(parents=True)
+    (course_of_one / "nbgrader_config.py").touch()
+    (own / "recipe.toml").write_text("")
     assert said in course("check", "lab01").err
     (tmp_path / "recipe.toml").write_text("")
     assert said not in course("check", "lab01").err
+
+
+def test_check_of_a_folder_without_files_is_one_line(course: Course, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was said for each task that its file is missing."""
+    lab03 = ("no file of lab03_tuning in", "expected timing.py, choice.py, budget.py, timing_cache.py, recipe.toml")
+    _is_one_line(course("check", "lab03", tmp_path), (*lab03, str(tmp_path), "Run the lab's notebook, which writes them"))
+    (tmp_path / "calls.json").write_text("")
+    (tmp_path / "decoder.onnx").write_text("")
+    _is_one_line(course("check", "lab03", tmp_path), (*lab03, "found files of lab13_generation (decoder.onnx, calls.json)"))
+    (tmp_path / "own" / "labs" / "lab03_tuning").mkdir(parents=True)
+    (tmp_path / "own" / "nbgrader_config.py").touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COURSE_ROOT", str(tmp_path / "own"))
+    own = tmp_path / "own" / "labs" / "lab03_tuning"
+    _is_one_line(course("check", "lab03"), (*lab03, f"{tmp_path} (this folder)", str(own), "found files of lab13_generation"))
+
+
+def test_check_of_one_task_does_not_look_like_the_lab(course: Course, tmp_path: Path) -> None:
+    (tmp_path / "serving_loop.py").write_text("def serve(plan, requests):\n    raise NotImplementedError\n")
+    done = course("check", "lab09", tmp_path, "--task", "leaks")
+    assert done.status == 1 and done.out.startswith("Lab 09: the runtime by hand, only the task leaks: 0 of 2 points\n"), (
+        done.out
+    )
+    assert "Nothing is left" in done.out and "No data race" not in done.out and "not the result of the lab" in done.out
+    document = course("check", "lab09", tmp_path, "--task", "leaks", "--json").document()
+    assert document["only"] == "leaks" and document["max_score"] == 2
+    assert [one["task"]["id"] for one in document["tasks"]] == ["leaks"]
+    assert "only" not in course("check", "lab09", tmp_path, "--json").document()
+    _is_one_line(course("check", "lab09", tmp_path, "--task", "speed"), ("no task 'speed'", "answers, order, leaks, overlap"))
 
 
 def test_check_of_the_reference(course: Course, tmp_path: Path) -> None:
@@ -280,6 +317,7 @@ class Wrong:
 
 
 COMPILED = ("build", "layers")
+COMMANDS = [one.callback.__name__ for one in app.app.registered_commands if one.callback]
 WRONG = {
     "a missing file": Wrong(("absent.onnx", "no such file"), file="absent.onnx"),
     "a missing plan": Wrong(("absent.plan", "no such plan"), file="absent.plan"),
@@ -361,13 +399,26 @@ def test_what_is_wrong_is_said_in_one_line(what: str, command: str, course: Cour
         (["build"], ["argument", "model"]),
         (["layers", "--json"], ["argument", "model"]),
         (["check"], ["argument", "lab"]),
+        (["check", "lab01", ".", "--tas", "x"], ["--tas", "--task"]),
         (["doctor", "now"], ["now"]),
         (["release", "--check", "--frobnicate"], ["--frobnicate"]),
+        (["release", "lab01", "--bundle", "there"], ["--bundle"]),
+        (["migrate", ".", "--format", "fast"], ["'fast'", "sarif"]),
+        (["grade", "lab01", "--workers", "2", "--scheduler", "tcp://a:1"], ["--workers", "--scheduler"]),
     ],
     ids=" ".join,
 )  # fmt: skip
 def test_a_wrong_command_line_is_one_line_with_status_2(arguments: list[str], words: list[str], course: Course) -> None:
-    _is_one_line(course(*arguments), tuple(words), status=2)
+    known = "" if "frobnicate" in arguments[0] else f"{arguments[0]} "
+    _is_one_line(course(*arguments), (*words, f"`course {known}--help`"), status=2)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_wrong_argument_points_to_the_help_of_its_command(command: str, course: Course) -> None:
+    _is_one_line(
+        course(command, "--frobnicate"), ("--frobnicate", f"; `course {command} --help` lists its arguments"), status=2
+    )
+    assert course(command, "--help").status == 0
 
 
 @pytest.mark.parametrize(
@@ -380,6 +431,11 @@ def test_a_wrong_command_line_is_one_line_with_status_2(arguments: list[str], wo
         (["check", "labs/lab05_calibration"], ("did you mean lab05_calibration?", "lab01_first_engine")),
         (["check", "lab03_calibration"], ("no lab 'lab03_calibration'", "did you mean lab05_calibration?")),
         (["release", "lab99", "--json"], ("'lab99'", "lab01_first_engine")),
+        (["check", "lecture04"], ("no lab 'lecture04': the lab of lecture 4 is lab03. The course has lab01_first_engine",)),
+        (["check", "../lectures/12_profiling.ipynb"], ("the lab of lecture 12 is lab10.",)),
+        (["grade", "05_reduced_precision.ipynb"], ("the lab of lecture 5 is lab04.",)),
+        (["check", "Lecture 14"], ("the labs of lecture 14 are lab12 and lab15.",)),
+        (["check", "lecture11"], ("lecture 11 does not have a lab.",)),
     ],
     ids=[
         "check: unknown lab",
@@ -389,6 +445,11 @@ def test_a_wrong_command_line_is_one_line_with_status_2(arguments: list[str], wo
         "a path",
         "a former number",
         "release: unknown lab",
+        "a lecture",
+        "a lecture's path",
+        "a lecture's file",
+        "a lecture with two labs",
+        "a lecture without a lab",
     ],
 )
 def test_labs_that_do_not_exist(
@@ -397,6 +458,17 @@ def test_labs_that_do_not_exist(
     monkeypatch.chdir(tmp_path)
     _is_one_line(course(*arguments), words)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_labs_of_lectures_are_those_of_the_syllabus() -> None:
+    rows = re.findall(r"^\| \[(\d+) .*\|(.*)\|$", (COURSE / "README.md").read_text(), re.M)
+    assert len(rows) == 16
+    for lecture, links in rows:
+        own = re.findall(r"labs/(lab\d\d)_", links)
+        with pytest.raises(CourseError) as error:
+            labs.find(f"lecture{lecture}")
+        expected = f"{' and '.join(own)}." if own else "does not have a lab."
+        assert expected in str(error.value).partition("The course has")[0]
 
 
 def test_a_course_that_is_not_found(course: Course, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -186,6 +186,14 @@ def test_check_in_the_bundle_leaves_open_what_needs_the_reference(written, tmp_p
     assert ran.returncode == (0 if found["open"] else 1)
 
 
+def test_what_needs_the_instructors_copy_says_so_in_one_line(written):
+    for command in ("grade", "release"):
+        ran = _course(written, command, "lab01")
+        assert ran.returncode == 1 and ran.stdout == "" and len(ran.stderr.splitlines()) == 1, ran.stderr
+        assert "needs the instructor's copy of the course" in ran.stderr and "the learner's bundle" in ran.stderr
+    assert "run `course check LAB`" in _course(written, "grade", "lab01", "--student", "ada").stderr
+
+
 def test_a_reference_that_is_asked_for_says_what_is_missing(written, tmp_path):
     code = "from course_lib import labs; from pathlib import Path; labs.find('lab02').write_reference(Path('.'))"
     environment = {**os.environ, "PYTHONPATH": str(written)}

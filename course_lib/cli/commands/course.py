@@ -12,7 +12,7 @@ import typer
 
 import course_lib
 from course_lib import __version__
-from course_lib.cli.commands.options import AsJson, course_root, show
+from course_lib.cli.commands.options import AsJson, course_root, instructors_root, show
 from course_lib.errors import BackendUnavailable
 
 START = "lectures/00_start_here.ipynb"
@@ -107,14 +107,15 @@ def release(
         return
 
     chosen = [labs.find(lab)] if lab else [labs.find(name) for name in labs.names()]
+    root = instructors_root("generating labs")
     if check_only:
-        stale = {one.name: files for one in chosen if (files := releasing.stale(one, course_root()))}
+        stale = {one.name: files for one in chosen if (files := releasing.stale(one, root))}
         if not show(as_json, {"stale": stale}):
             for name, files in stale.items():
                 print(f"labs/{name} is stale ({', '.join(files)}): run `course release {name}`")
         if stale:
             raise typer.Exit(1)
         return
-    made = [str(releasing.release(one, course_root())) for one in chosen]
+    made = [str(releasing.release(one, root)) for one in chosen]
     if not show(as_json, {"released": made}):
         print("\n".join(made))

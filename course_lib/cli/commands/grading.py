@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from course_lib.cli.commands.options import AsJson, LabName, course_root, show, warn
+from course_lib.cli.commands.options import AsJson, LabName, course_root, instructors_root, show, warn
 from course_lib.errors import CourseError
-
-if TYPE_CHECKING:
-    from course_lib.labs import Lab
 
 _START_S = 5.0  # until the first step of a lab, on two cores
 
@@ -20,20 +17,26 @@ _START_S = 5.0  # until the first step of a lab, on two cores
 def check(
     lab: LabName,
     folder: Annotated[Path | None, typer.Argument(help="folder of the submission; default: this one, or the lab's own")] = None,
+    task: Annotated[str | None, typer.Option(help="check only this task, such as speed; default: all tasks of the lab")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Check your own submission as the grader does, with hints. Status 1 if points are missing.
 
-    Your code runs in the sandbox, if one works on this machine.
+    Your code runs in the sandbox, if one works on this machine. With --task, the points are those of one task and not of the lab.
     """
     from course_lib import labs
     from course_lib.cli import console
+    from course_lib.cli.checked_folder import check_has_files, submission_folder
     from course_lib.cli.steps import Steps
     from course_lib.grading.isolation import sandbox
     from course_lib.grading.judge.self_check import check as examine
 
     chosen = labs.find(lab)
-    where = _submission_folder(chosen, folder)
+    if task:
+        chosen.task(task)
+    where = submission_folder(chosen, folder, course_root() if folder is None else Path())
+    if not as_json:  # a program gets the document with all tasks
+        check_has_files(chosen, where, given=folder is not None)
     if folder is None and where != Path.cwd() and not as_json:
         warn(f"the current folder has no file of the lab, so {where} is checked")
     problem = sandbox.problem()
@@ -41,7 +44,7 @@ def check(
         warn(f"no sandbox ({problem}): what {where} contains runs with your permissions. Check only files of your own")
     with Steps(shown=not as_json) as steps:
         steps.begin(f"{chosen.title}: the grader starts", _START_S)
-        examined = examine(chosen, where, begins=steps.begin)
+        examined = examine(chosen, where, only=task, begins=steps.begin)
     known = {
         "lab": chosen.name,
         "score": examined.points,
@@ -49,20 +52,12 @@ def check(
         "open": examined.open_points,
         "sandbox": problem or "bubblewrap",
     }
+    if task:
+        known["only"] = task
     if not show(as_json, {**known, "tasks": [outcome.to_json() for outcome in examined.outcomes]}):
         console.outcomes(chosen, examined)
     if examined.points + examined.open_points < examined.max_points:
         raise typer.Exit(1)
-
-
-def _submission_folder(lab: Lab, folder: Path | None) -> Path:
-    if folder is not None:
-        if not folder.is_dir():
-            raise CourseError(f"{folder}: {'this is a file, expected its folder' if folder.is_file() else 'no such folder'}")
-        return folder
-    own = course_root() / "labs" / lab.name
-    here = Path.cwd()
-    return own if not any((here / name).exists() for name in lab.artifacts) and own.is_dir() else here
 
 
 def grade(
@@ -95,8 +90,9 @@ def grade(
 
     if workers > 1 and scheduler:
         raise typer.BadParameter("--workers starts processes here, --scheduler names those of a cluster: give one of the two")
+    root = instructors_root("grading")
     examiner = {key: value for key, value in (("builder", builder), ("runner", runner)) if value}
-    room = Classroom(course_root(), classroom, trusted, examiner, {"run": False} if no_notebooks else {})
+    room = Classroom(root, classroom, trusted, examiner, {"run": False} if no_notebooks else {})
     intake = room.intake(chosen)
     students = [name for name in intake.students if student in (None, name)]
     rejected = [] if student else intake.rejected

@@ -34,3 +34,18 @@ def course_root() -> Path:
     if found := course_folder():
         return found
     raise CourseError("the course's folder was not found: change to it, or set COURSE_ROOT to its path")
+
+
+def instructors_root(what: str) -> Path:
+    """`course_root`, of a course that has references and solutions.
+
+    Raises:
+        CourseError: as `course_root`; or this is the learner's bundle, which is not enough for `what`.
+    """
+    root = course_root()
+    if not (root / "solutions").is_dir():
+        raise CourseError(
+            f"{what} needs the instructor's copy of the course, and {root} is the learner's bundle, which has no solutions/. "
+            "To check your own files, run `course check LAB`"
+        )
+    return root

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from course_lib._util.files import scratch_folder
@@ -14,7 +15,7 @@ from course_lib.labs import Examination, Examiner, Lab
 from course_lib.labs.framework.examination import silently
 
 
-def check(lab: Lab, folder: Path, *, begins: Callable[[str, float], None] = silently) -> Examination:
+def check(lab: Lab, folder: Path, *, only: str | None = None, begins: Callable[[str, float], None] = silently) -> Examination:
     """The grader's examination on fresh data, without a verdict.
 
     The files are taken as the grader takes them. Processes that run or read them run in the sandbox. Without a sandbox (see
@@ -23,14 +24,21 @@ def check(lab: Lab, folder: Path, *, begins: Callable[[str, float], None] = sile
     Args:
         lab: the lab.
         folder: folder with the files of a submission.
+        only: the one task to examine; default: all of them.
         begins: see `Examiner`.
     """
     with scratch_folder("check-") as taken:
         if rejected := artifacts.take_all(lab.artifacts, folder, taken):
-            return Examination(lab.zero_outcomes(rejected, "Run the whole notebook: it writes the files."))
+            hint = "Run the whole notebook: it writes the files."
+            return Examination(lab.zero_outcomes(rejected, hint, [only] if only else None))
         if sandbox.problem():
-            return lab.examine_as_learner(taken, Examiner(begins=begins))
+            return _of(only, lab.examine_as_learner(taken, Examiner(begins=begins), only))
         with confined(sandbox_of(lab)) as launcher:
-            found = lab.examine_as_learner(taken, Examiner(launcher=launcher, begins=begins))
+            found = lab.examine_as_learner(taken, Examiner(launcher=launcher, begins=begins), only)
             check_starts([launcher])
-            return found
+            return _of(only, found)
+
+
+def _of(task: str | None, found: Examination) -> Examination:
+    """Without outcomes of other tasks, which a lab may have learned on the way."""
+    return replace(found, outcomes=tuple(one for one in found.outcomes if task in (None, one.task.id)))

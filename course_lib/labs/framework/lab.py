@@ -89,13 +89,18 @@ class Lab(ABC):
         Raises:
             CourseError: the lab has no such task.
         """
-        asked = self._task(task)
+        asked = self.task(task)
         if os.environ.get("NBGRADER_EXECUTION"):
             return Outcome(asked, "none", 0.0, "the grader examines the files that were handed in, on its own machine")
         examined = self.examine_as_learner(Path(folder), Examiner(), only=task)
         return next(outcome for outcome in examined.outcomes if outcome.task.id == task)
 
-    def _task(self, task_id: str) -> Task:
+    def task(self, task_id: str) -> Task:
+        """The task with this id.
+
+        Raises:
+            CourseError: the lab has no such task.
+        """
         for task in self.tasks:
             if task.id == task_id:
                 return task
@@ -105,7 +110,7 @@ class Lab(ABC):
         self, task_id: str, tier: str, message: str | CourseError, hint: str = "", *, share: float = 1.0, code: str = ""
     ) -> Outcome:
         """The outcome of a task: `share` of its points at full, partial and inconclusive, none otherwise."""
-        task = self._task(task_id)
+        task = self.task(task_id)
         points = task.points * share if tier in ("full", "partial", "inconclusive") else 0.0
         text = plain(message, _LONGEST)  # a submission's own words may be in it
         return Outcome(task, tier, points, text, hint, code=message.code if isinstance(message, CourseError) else code)
