@@ -1,4 +1,4 @@
-"""Submissions for lab 10: pipelines whose errors have the names of codes that only the grader gives."""
+"""Submissions for lab 10: pipelines whose errors have the names of codes that only the grader gives, and streams with wrong answers."""
 
 from __future__ import annotations
 
@@ -45,3 +45,16 @@ CLAIMS = {
     "that the grader failed": _FAILS.format(name="fault", early="pass"),
     "to be open, in a message": _WRITES_A_MESSAGE.format(name="no_reference"),
 }
+
+# In place of the reference's `run(`: it reads a second request before it answers the first, and so knows whether there is one.
+KNOWS_A_SINGLE_REQUEST = """\
+run(self, requests):
+        self.streams = getattr(self, "streams", 0) + 1
+        requests = iter(requests)
+        first = [one for _, one in zip(range(2), requests)]
+        for answer in self.answers(one for some in (first, requests) for one in some):
+            yield answer * (len(first) > 1 or {right})
+
+    def answers("""
+# The streams of one request that have right answers.
+SINGLE_REQUESTS = {"none": "len(answer) == 1", "short ones": "len(answer) <= 32", "the first streams": "self.streams < 3"}

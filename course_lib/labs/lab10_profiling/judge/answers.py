@@ -12,7 +12,7 @@ TOLERANCE = (
     1e-3  # of logits, relative to the largest; orders of float32 sums differ by 1e-6, another rounding of pixels by 1e-2
 )
 CLOSE = 0.1  # up to here it is the same network on images that were prepared otherwise
-SIZES = ((1,), (33, 5), (3, 32, 31, 64), (7, 1, 1, 40))  # streams whose requests do not divide by any batch
+SIZES = ((1,), (20,), (33, 5), (3, 32, 31, 64), (7, 1, 1, 40), (50,))  # streams whose requests do not divide by any batch
 ANOTHER_COUNT, OTHER_ROWS, ANOTHER_ORDER, FAR_OFF = "another_count", "other_rows", "another_order", "far_off"  # codes of errors
 
 

@@ -52,17 +52,18 @@ class Restarted:
         """Time from the first byte sent to the last byte received, after one warm-up stream and a number of short ones.
 
         Raises:
-            EngineError: the pipeline failed, took too long in all, or its answers differ from the given pipeline's.
+            EngineError: the pipeline failed, took too long in all, or its answers to any of the streams differ from the given pipeline's.
         """
-        expected, began = services.answers(self.truth, feeds), time.monotonic()
+        early = [self.fresh(requests) for requests in (REQUESTS, *[1] * self.before())]
+        expected, began = [services.answers(self.truth, stream) for stream in (*early, feeds)], time.monotonic()
         with self.start() as service:
-            for requests in (REQUESTS, *[1] * self.before()):
-                services.answers(service, self.fresh(requests))
+            found = [services.answers(service, stream) for stream in early]
             started = time.perf_counter()
-            found = services.answers(service, feeds)
+            found.append(services.answers(service, feeds))
             elapsed_ms = 1e3 * (time.perf_counter() - started)
         self.left.spend(time.monotonic() - began)
-        check(expected, found, self.most_off)
+        for want, have in zip(expected, found, strict=True):
+            check(want, have, self.most_off)
         return elapsed_ms
 
 
