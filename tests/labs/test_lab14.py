@@ -92,6 +92,18 @@ PACKINGS = {
     "by_columns": ({"flat = codes.ravel()": "flat = codes.ravel('F')"}, "column by column", "partial"),
     "no_sign": ({"code - 16 if code > 7 else code": "code"}, "The codes from 8 to 15 are negative ones", "partial"),
     "unpacked_exchanged": ({"[byte % 16, byte // 16]": "[byte // 16, byte % 16]"}, "codes of each byte are exchanged", "partial"),
+    "halves_apart": ({"zip(flat[0::2], [*flat[1::2], 0])": "zip(flat[: (len(flat) + 1) // 2], [*flat[(len(flat) + 1) // 2 :], 0])"},
+                     "The two halves of the array share the bytes", "partial"),
+    "first_unmasked": ({"(low % 16) + 16 * (high % 16)": "(low % 256) | 16 * (high % 16)"},
+                       "A negative first code sets all high bits", "partial"),
+    "zero_first": ({"flat = codes.ravel().tolist()": "flat = [0] * (codes.size % 2) + codes.ravel().tolist()"},
+                   "The zero is before the first", "partial"),
+    "low_halves_first": ({"found += [byte % 16, byte // 16]": "found.append(byte % 16)",
+                          "    codes = [code - 16": "    found += [byte // 16 for byte in packed.tolist()]\n    codes = [code - 16"},
+                         "All low halves come first", "partial"),
+    "minus_eight": ({"code - 16 if code > 7 else code": "code - 8"}, "Eight is subtracted from each code", "partial"),
+    "unpacked_by_columns": ({"np.int8).reshape(shape)": "np.int8).reshape(shape, order='F')"}, "laid out column by column", "partial"),
+    "two_axes": ({"return bytes(found)": "return np.array(found)[:, None]"}, "returned the shape (13, 1), expected (13,)", "partial"),
     "packed_in_float32": ({"return bytes(found)": "return np.array(list(found), np.float32)"},
                           "codes returned an array of float32, expected uint8", "partial"),
     "unpacked_in_float32": ({", np.int8).reshape": ", np.float32).reshape"},
@@ -108,6 +120,28 @@ def test_mistake_in_packing_is_named(name, tmp_path, in_process):
     outcome = examined(tmp_path, "packing")
     assert (outcome.tier, outcome.points) == (tier, 1.0 if tier == "partial" else 0.0), outcome.message
     assert words in outcome.message and outcome.hint, outcome.message
+
+
+# By the mistake: changes of a `pack` that learners write, what the message ends with, and what the hint begins with.
+TYPES = {
+    "appended": ({"np.uint8(0)": "0"}, "returned an array of int64, expected uint8.", "Only the type is wrong. `np.append` of a uint8"),
+    "signed": ({"& 15\n": "& 15\n    halves = halves.view(np.int8)\n", "np.uint8(0)": "np.int8(0)"},
+               "returned an array of int8, expected uint8.", "Only the type is wrong. Convert the numbers with `.astype(np.uint8)`"),
+    "and_exchanged": ({"np.uint8(0)": "0", "halves[0::2] | halves[1::2]": "(halves[1::2] | halves[0::2] << 4).astype(int) #"},
+                      "returned an array of int64, expected uint8. pack of 25 codes: number 0 is 225, expected 30. "
+                      "The two codes of each byte are exchanged.", "Convert the numbers with `.astype(np.uint8)`"),
+    "appended_before_the_view": ({"codes.ravel()": "np.append(codes.ravel(), [0] * (codes.size % 2) or np.int8([]))"},
+                                 "returned the shape (104,), expected (13,).", "`.view(np.uint8)` shows each byte of a number"),
+    "appended_fifteen": ({"np.uint8(0)": "np.uint8(15)"}, "number 12 is 242, expected 2.", "If the number of codes is odd, the last byte"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_the_type_comes_before_the_numbers(name, tmp_path, in_process):
+    changes, words, hint = TYPES[name]
+    (tmp_path / "packing.py").write_text(made.changed_text(made.PACK_WITH_ARRAYS, changes))
+    outcome = examined(tmp_path, "packing")
+    assert outcome.tier == "partial" and outcome.message.endswith(words) and outcome.hint.startswith(hint), outcome
 
 
 def test_what_is_packed_is_what_onnx_reads():
@@ -174,6 +208,11 @@ SEARCHES = {
     "transposed": ({"axis=0)[0]": "axis=0)[0].T"}, "expected (out, in / block)", "none"),
     "not_rounded": ({".astype(np.float16).astype(np.float32)": ".astype(np.float32)"}, "very small scales", "partial"),
     "not_far_enough": ({"0.32, 1.02, 64": "0.85, 1.0, 16"}, "relative to the reference's", "partial"),
+    "integers": ({"axis=0)[0]": "axis=0)[0].astype(int)"}, "returned an array of int64, expected numbers with a fraction", "none"),
+    "one_axis_more": ({"axis=0)[0]": "axis=0)[0][..., None]"}, ", 1), expected (out, in / block)", "none"),
+    "strided_blocks": ({"(len(weight), -1, block)": "(len(weight), block, -1).swapaxes(1, 2)",
+                        "importance.reshape(1, -1, block)": "importance.reshape(1, block, -1).swapaxes(1, 2)"},
+                       "The weights of a block are not neighbors", "none"),
     "another_package": ({"import numpy as np": "import numpy as np\nimport torch"}, "ImportError the file may import numpy", "none"),
 }  # fmt: skip
 
@@ -256,6 +295,7 @@ WEIGHTS = {
     "scales_by_outputs": (lambda codes, scales: (codes, scales.T.reshape(scales.shape)), "transpose them, and do not reshape them"),
     "halves_exchanged": (lambda codes, scales: (codes.reshape(-1, 2)[:, ::-1].reshape(codes.shape), scales), "each byte are exchanged"),
     "plus_eight": (lambda codes, scales: (codes + 8, scales), "stored plus 8"),
+    "halves_apart": (lambda codes, scales: (codes.reshape(2, -1).T.reshape(codes.shape), scales), "two neighbors must share a byte"),
     "reciprocal": (lambda codes, scales: (codes, 1 / scales), "divided by instead of multiplied"),
     "of_another_product": (lambda codes, scales: (np.roll(codes, 1, axis=1), scales), "expected at most 0.35"),
 }  # fmt: skip
@@ -322,11 +362,33 @@ def test_what_is_written_is_what_is_read():
     assert graph_file.serialized(found) == graph_file.serialized(found | stored)
 
 
+def test_codes_and_scales_that_do_not_fit_are_named_by_what_differs():
+    """In the notebook, before any file is written: numpy said only that two shapes cannot be broadcast."""
+    one = made.int4("blocks.1.up", 64)
+    flat = one.codes().ravel()
+    wide = pack(flat.astype(np.int64).view(np.int8))
+    for wrong, words in (
+        (Int4(one.packed.astype(np.int64), one.scales), "the packed codes are int64, expected uint8"),
+        (
+            Int4(wide, one.scales),
+            "have the shape (442368,), expected one axis with 18432 or 30720 or 55296 bytes: pack takes int8",
+        ),
+        (Int4(flat.view(np.uint8) & 15, one.scales), "bytes: two codes share a byte"),
+        (Int4(one.packed, one.scales.T), "the scales have the shape (576, 3), expected (in / block, out) = (192 / block, 576)"),
+        (Int4(one.packed, one.scales.T), "search returns (out, in / block): transpose them"),
+        (Int4(one.packed, one.scales[..., None]), "the scales have the shape (3, 576, 1)"),
+    ):
+        with pytest.raises(CourseError) as caught:
+            wrong.values()
+        assert words in str(caught.value)
+
+
 def test_the_writer_says_what_does_not_fit():
     one = made.int4("blocks.1.up", 64)
     for wrong, words in (
         (Int4(one.packed, one.scales.T), "the scales of blocks.1.up have the shape"),
-        (Int4(one.codes(), one.scales), "has 110592 codes: expected uint8"),
+        (Int4(one.codes(), one.scales), "the packed codes of blocks.1.up are int8, expected uint8"),
+        (Int4(one.packed[:-1], one.scales), "of blocks.1.up have the shape (55295,), expected one axis with 55296 bytes"),
         (fp8(network.weights()["blocks.1.up"].T), "expected (in, out) = (192, 576)"),
     ):
         with pytest.raises(CourseError) as caught:

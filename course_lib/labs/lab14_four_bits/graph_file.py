@@ -92,18 +92,8 @@ def _check_shape(name: str, one: Stored) -> None:
         raise CourseError(f"no product {str(name)[:60]!r}: the decoder has {', '.join(PRODUCTS)}")
     rows, columns = PRODUCTS[name]
     if isinstance(one, Int4):
-        packed, scales = np.asarray(one.packed), np.asarray(one.scales)
-        if packed.dtype != np.uint8 or packed.shape != (rows * columns // 2,):
-            raise CourseError(
-                f"{name} has {rows * columns} codes: expected uint8 of shape ({rows * columns // 2},) from pack, "
-                f"found {packed.dtype} of shape {packed.shape}"
-            )
-        wanted = {(rows // block, columns): block for block in _blocks(rows)}
-        if scales.shape not in wanted:
-            raise CourseError(
-                f"the scales of {name} have the shape {scales.shape}, expected (in / block, out) = ({rows} / block, {columns}) with a "
-                f"block of {', '.join(map(str, _blocks(rows)))}"
-            )
+        if problem := one.problem([PRODUCTS[name]], name):
+            raise CourseError(problem)
     else:
         found = np.shape(one.codes if isinstance(one, Fp8) else one.numbers)
         if found != (rows, columns):

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from course_lib.errors import CourseError
+from course_lib.labs.lab14_four_bits.network import PRODUCTS
+
 BLOCKS = (16, 32, 64, 96, 192)  # sizes that a block may have, if they divide the number of inputs
 LARGEST_E4M3 = 448.0
+
+
+def _fits(scales: tuple[int, ...], weight: tuple[int, int]) -> bool:
+    """Whether scales of this shape are those of a weight ``(in, out)``."""
+    return scales in [(weight[0] // block, weight[1]) for block in BLOCKS if weight[0] % block == 0]
 
 
 @dataclass(frozen=True)
@@ -29,9 +38,47 @@ class Int4:
         return 8 * self.packed.size + 16 * self.scales.size
 
     def codes(self) -> np.ndarray:
-        """The codes, int8 ``(in, out)``."""
+        """The codes, int8 ``(in, out)``.
+
+        Raises:
+            CourseError: no product has such codes and scales.
+        """
+        if problem := self.problem(PRODUCTS.values()):
+            raise CourseError(problem)
         values = np.stack([self.packed & 15, self.packed >> 4], axis=1).ravel()
         return (((values ^ 8).astype(np.int8)) - 8).reshape(-1, self.scales.shape[1])
+
+    def problem(self, shapes: Collection[tuple[int, int]], name: str = "") -> str:
+        """What does not fit in codes and scales, "" if they are those of a weight ``(in, out)`` of one of these shapes.
+
+        The type comes first: a wrong one changes the number of bytes, too.
+
+        Args:
+            name: of the product, for the message.
+        """
+        packed, scales, of = np.asarray(self.packed), np.asarray(self.scales), f" of {name}" if name else ""
+        if packed.dtype != np.uint8:
+            return f"the packed codes{of} are {packed.dtype}, expected uint8, as pack returns them"
+        sizes = sorted({rows * columns // 2 for rows, columns in shapes})
+        if packed.shape not in [(size,) for size in sizes]:
+            wide = [times for times in (8, 4, 2) if packed.size // times in sizes and packed.size % times == 0]
+            advice = {
+                8: "pack takes int8 codes, not int64",
+                4: "pack takes int8 codes, not float32",
+                2: "two codes share a byte",
+            }
+            said = f"the packed codes{of} have the shape {packed.shape}, expected one axis with {' or '.join(map(str, sizes))} bytes"
+            return f"{said}: {advice[wide[0]]}" if wide else said
+        fitting = [(rows, columns) for rows, columns in dict.fromkeys(shapes) if rows * columns // 2 == packed.size]
+        if not any(_fits(scales.shape, shape) for shape in fitting):
+            wanted = " or ".join(f"({rows} / block, {columns})" for rows, columns in fitting)
+            blocks = ", ".join(map(str, BLOCKS))
+            turned = any(_fits(scales.shape[::-1], shape) for shape in fitting)
+            said = (
+                f"the scales{of} have the shape {scales.shape}, expected (in / block, out) = {wanted} with a block of {blocks}"
+            )
+            return f"{said}. search returns (out, in / block): transpose them" if turned else said
+        return ""
 
     def values(self) -> np.ndarray:
         """The weight that is stored, float32 ``(in, out)``."""

@@ -37,9 +37,30 @@ def unpack(packed, shape):
 """
 
 
+# The functions of the notebook.
+PACK_WITH_ARRAYS = """
+import numpy as np
+
+def pack(codes):
+    halves = codes.ravel().view(np.uint8) & 15
+    if halves.size % 2:
+        halves = np.append(halves, np.uint8(0))
+    return halves[0::2] | halves[1::2] << 4
+
+def unpack(packed, shape):
+    halves = np.stack([packed & 15, packed >> 4], axis=1).ravel()[: np.prod(shape)]
+    codes = halves.astype(np.int8)
+    return np.where(codes > 7, codes - 16, codes).astype(np.int8).reshape(shape)
+"""
+
+
 def packing(changes: Mapping[str, str]) -> str:
     """The source of `PACKING` with parts of it replaced."""
-    text = PACKING
+    return changed_text(PACKING, changes)
+
+
+def changed_text(text: str, changes: Mapping[str, str]) -> str:
+    """A source with parts of it replaced."""
     for old, new in changes.items():
         assert old in text, old
         text = text.replace(old, new)

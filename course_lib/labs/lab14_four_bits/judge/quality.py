@@ -79,6 +79,12 @@ def _exchanged(one: Int4) -> np.ndarray:
     return _again(one, codes.reshape(-1, 2)[:, ::-1].reshape(codes.shape), one.scales)
 
 
+def _apart(one: Int4) -> np.ndarray:
+    """The first half of the codes is in the low four bits."""
+    halves = one.codes().reshape(-1, 2)
+    return _again(one, np.concatenate([halves[:, 0], halves[:, 1]]).reshape(one.codes().shape), one.scales)
+
+
 def _plus_eight(one: Int4) -> np.ndarray:
     return _again(one, (one.codes() & 15) - 8, one.scales)
 
@@ -89,6 +95,7 @@ _MISTAKES: Sequence[tuple[str, Callable[[Int4], np.ndarray]]] = (
     (_TRANSPOSED, _both_as_rows_of_outputs),
     ("The scales are in the order (out, in / block): transpose them, and do not reshape them.", _scales_as_rows_of_outputs),
     ("The two codes of each byte are exchanged: the first one belongs in the low four bits.", _exchanged),
+    ("The two halves of the codes share the bytes: two neighbors must share a byte.", _apart),
     ("The codes are stored plus 8: INT4 is signed, in two's complement.", _plus_eight),
     ("These scales must be divided by instead of multiplied by: store the scale, not its reciprocal.",
      lambda one: _again(one, one.codes(), 1 / one.scales.astype(np.float32))),

@@ -106,6 +106,8 @@ class Searched:
         """Why the answer is not scales at all, or ""."""
         if isinstance(self.answer, str):
             return f"failed: {self.answer}"
+        if self.answer.dtype.kind != "f":
+            return f"returned an array of {self.answer.dtype}, expected numbers with a fraction, such as float32"
         if self.answer.shape != self.question.shape:
             return f"returned the shape {self.answer.shape}, expected (out, in / block) = {self.question.shape}"
         with np.errstate(over="ignore", invalid="ignore"):
@@ -160,6 +162,15 @@ def problem(found: Sequence[Searched]) -> tuple[str, str]:
             where = f"search of the weights with {one.question.name} {one.problem}."
             if isinstance(one.answer, str):
                 return where, "Call it in the notebook with the weight of one product: the same error appears there."
+            if one.answer.dtype.kind != "f":
+                return (
+                    where,
+                    "An array of integers cuts off the fraction of each scale. Which line makes the array that you return?",
+                )
+            if one.answer.shape == (*one.question.shape, 1):
+                return where, "The last axis has only one number, from keepdims=True. Return `scales[..., 0]`."
+            if one.answer.shape == one.question.shape[::-1]:
+                return where, "Return one row for each output. Task 3 transposes the scales."
             if one.answer.shape != one.question.shape:
                 return where, "Each row of the weight belongs to one output. A block is `block` neighbors of a row."
             return (
@@ -195,6 +206,9 @@ def recognized(found: Sequence[Searched]) -> tuple[str, str]:
     if wrong and all(not one.question.even and _ignores_inputs(one) for one in wrong):
         hint = "Multiply each squared error with the importance of its input before you add the errors of a block."
         return "These scales are the best ones for equal importance.", hint
+    if wrong and all(map(_has_strided_blocks, wrong)):
+        hint = "Block k of a row has its weights `k * block` to `(k + 1) * block - 1`. Which axis of `parts` is the block?"
+        return "The weights of a block are not neighbors in their row.", hint
     for words, scales, hint in _MISTAKES:
         if wrong and all(_alike(one, scales(one.question)) for one in wrong):
             return f"{words}.", hint
@@ -215,6 +229,14 @@ def _ignores_inputs(one: Searched) -> bool:
     question, equal = one.question, np.ones_like(one.question.importance)
     best = question.error(question.best(equal), equal)
     return question.error(one.answer, equal) <= MOST * best  # type: ignore[arg-type]
+
+
+def _has_strided_blocks(one: Searched) -> bool:
+    """Whether a row was reshaped to (block, number of blocks), so that each n-th weight belongs to a block."""
+    question = one.question
+    order = np.arange(question.weight.shape[1]).reshape(question.block, -1).T.ravel()
+    strided = replace(question, weight=question.weight[:, order], importance=question.importance[order])
+    return strided.error(one.answer) <= MOST * strided.reference  # type: ignore[arg-type]
 
 
 def _alike(one: Searched, scales: np.ndarray) -> bool:
