@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import json
-import logging
 import secrets
 import shutil
 import tempfile
@@ -22,9 +21,10 @@ from course_lib.grading.batch.archive import MOST_BYTES, MOST_FILES, Archive, Se
 from course_lib.grading.batch.grade import Grade, note
 from course_lib.grading.batch.intake import TIMESTAMP, Intake, collected, id_problem
 from course_lib.grading.batch.journal import Journal
-from course_lib.grading.batch.submission import WORK, Job, Result, reason
+from course_lib.grading.batch.submission import WORK, Job, Result
 from course_lib.grading.judge.review import Review
 from course_lib.grading.judge.verdict import Verdict, verdict_file
+from course_lib.grading.nbgrader.log import NbgraderLog
 from course_lib.labs import Lab
 
 if TYPE_CHECKING:
@@ -204,19 +204,23 @@ class Classroom:
         settings = own_settings(self.root)
         return {**settings, "SandboxedExecute": {**settings.get("SandboxedExecute", {}), **self.limits}}
 
-    def _api(self) -> NbGraderAPI:
+    def _api(self, log: NbgraderLog | None = None) -> NbGraderAPI:
         from course_lib.grading.nbgrader.bridge import api
 
-        log = logging.FileHandler(self.folder / "nbgrader.log", delay=True)
+        log = log or self._log()
         return api(self.root, self.work, trusted=self.trusted, examiner=self.examiner, settings=self._settings, log=log)
+
+    def _log(self) -> NbgraderLog:
+        return NbgraderLog(self.folder / "nbgrader.log")
 
     def _registered(self, lab: Lab, folder: Path) -> Selection:
         """Tell nbgrader of the lab, and write what grading it needs into an empty folder."""
         from course_lib.grading.nbgrader import gradebook
 
-        done = self._api().generate_assignment(lab.name)
+        log = self._log()
+        done = self._api(log).generate_assignment(lab.name)
         if not done["success"]:
-            raise CourseError(f"nbgrader cannot read the solution of {lab.name}: {reason(done)}")
+            raise CourseError(f"nbgrader cannot read the solution of {lab.name}: {log.reason(done)}")
         gradebook.write_template(folder, self.folder, self.root / "solutions", lab)
         return Selection(folder)
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
-import re
 import shutil
 import signal
 import threading
@@ -22,6 +20,7 @@ from course_lib.grading.batch.intake import settle_time
 from course_lib.grading.batch.notebook_limits import unreadable
 from course_lib.grading.judge.verdict import verdict_file
 from course_lib.grading.nbgrader import gradebook
+from course_lib.grading.nbgrader.log import NbgraderLog
 from course_lib.labs import Lab
 
 if TYPE_CHECKING:
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
     from nbgrader.apps.api import NbGraderAPI
 
 WORK = "classroom"
-_TRACEBACK = re.compile(r"(\[\w+\] )?Traceback\b")  # nbgrader's log has a level before it
-_EXCEPTION = re.compile(r"[A-Za-z_][\w.]*: .")  # a message of several lines begins here, and its last line may say nothing
 RESULTS = ("reports", "feedback", "autograded")
 
 
@@ -145,9 +142,9 @@ def examine(job: Job, root: Path) -> Result:
 
 def _autograde(job: Job, lab: Lab, root: Path) -> str:
     """The notebook run and the files judged; why that failed, or ""."""
-    with _nbgrader(job, lab, root) as nbgrader:
+    with _nbgrader(job, lab, root) as (nbgrader, log):
         done = nbgrader.autograde(lab.name, job.student)
-    return "" if done["success"] else reason(done)
+    return "" if done["success"] else log.reason(done)
 
 
 def _page(job: Job, lab: Lab, root: Path, release: Path) -> str:
@@ -155,14 +152,14 @@ def _page(job: Job, lab: Lab, root: Path, release: Path) -> str:
 
     The points are already known and do not change.
     """
-    with _nbgrader(job, lab, root) as nbgrader:
+    with _nbgrader(job, lab, root) as (nbgrader, log):
         done = nbgrader.generate_feedback(lab.name, job.student)
         for path in (root / WORK / "feedback" / job.student / lab.name).glob("*"):
             if path.name != f"{lab.name}.html":  # nbgrader copies what was submitted there, pages with scripts included
                 remove_tree(path)
         if done["success"]:
             return ""
-        why, graded = reason(done), root / WORK / "autograded" / job.student / lab.name / release.name
+        why, graded = log.reason(done), root / WORK / "autograded" / job.student / lab.name / release.name
         content = graded.read_bytes()
         shutil.copyfile(release, graded)
         shown = nbgrader.generate_feedback(lab.name, job.student)["success"]
@@ -173,20 +170,20 @@ def _page(job: Job, lab: Lab, root: Path, release: Path) -> str:
 
 
 @contextmanager
-def _nbgrader(job: Job, lab: Lab, root: Path) -> Iterator[NbGraderAPI]:
-    """nbgrader's API for this folder; its log is next to the report."""
+def _nbgrader(job: Job, lab: Lab, root: Path) -> Iterator[tuple[NbGraderAPI, NbgraderLog]]:
+    """nbgrader's API for this folder, and its log, which is next to the report."""
     from course_lib.grading.nbgrader.bridge import api
 
-    log = root / WORK / "reports" / job.student / f"{lab.name}.log"
-    log.parent.mkdir(parents=True, exist_ok=True)
-    handler = logging.FileHandler(log)
+    path = root / WORK / "reports" / job.student / f"{lab.name}.log"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    log = NbgraderLog(path)
     judging = {**job.settings.get("GradeArtifacts", {}), "sign": False, "batch": job.batch}  # the classroom's key is not here
     settings = {**job.settings, "GradeArtifacts": judging}
     try:
         with interruptible():
-            yield api(root, WORK, trusted=job.trusted, examiner=job.examiner, settings=settings, log=handler)
+            yield api(root, WORK, trusted=job.trusted, examiner=job.examiner, settings=settings, log=log), log
     finally:
-        handler.close()
+        log.close()
 
 
 @contextmanager
@@ -209,13 +206,3 @@ def interruptible() -> Iterator[None]:
         signal.signal(signal.SIGINT, usual)
     if pressed.is_set():
         raise KeyboardInterrupt
-
-
-def reason(done: Mapping[str, Any]) -> str:
-    """The end of nbgrader's log or traceback: the exception of the last traceback, otherwise the last line with text."""
-    for text in (done.get("log"), done.get("error")):
-        lines = [line.strip("\n") for line in (text or "").splitlines() if line.strip()]
-        began = max((number for number, line in enumerate(lines) if _TRACEBACK.match(line)), default=len(lines))
-        if lines:
-            return next((line for line in lines[began:] if _EXCEPTION.match(line)), lines[-1]).strip()[:300]
-    return "no reason given"

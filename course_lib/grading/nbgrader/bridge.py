@@ -42,6 +42,8 @@ from course_lib.labs import Examiner, Lab
 if TYPE_CHECKING:
     from nbgrader.apps.api import NbGraderAPI
 
+    from course_lib.grading.nbgrader.log import NbgraderLog
+
 # What a browser would run if a learner's output carried it into the instructor's formgrader.
 _ACTIVE = (
     "text/html", "text/markdown", "text/latex", "image/svg+xml", "application/javascript",
@@ -88,7 +90,7 @@ def api(
     trusted: bool,
     examiner: Mapping[str, Any],
     settings: Mapping[str, Mapping[str, Any]],
-    log: logging.Handler,
+    log: NbgraderLog,
 ) -> NbGraderAPI:
     """nbgrader's API for a classroom, without output on the terminal.
 
@@ -96,7 +98,7 @@ def api(
         root, work, trusted: as in `configure`.
         examiner: fields of `course_lib.labs.Examiner` that differ from the default.
         settings: other settings that differ, by class and trait.
-        log: file for nbgrader's messages.
+        log: takes nbgrader's messages.
     """
     from nbgrader.apps.api import NbGraderAPI
     from nbgrader.coursedir import CourseDirectory
@@ -109,7 +111,6 @@ def api(
     for name, traits in settings.items():
         config[name].update(traits)
     logger = logging.Logger("nbgrader", logging.INFO)
-    log.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
     logger.addHandler(log)
     made = NbGraderAPI(CourseDirectory(config=config), config=config)
     made.log = logger

@@ -12,6 +12,7 @@ from typing import Any
 import nbformat
 import pytest
 from nbgrader.apps.api import NbGraderAPI
+from nbgrader.converters import GenerateFeedback
 
 from course_lib.errors import CourseError
 from course_lib.grading.batch import farm, submission
@@ -55,6 +56,22 @@ def job(room: Classroom, student: str, course: Selection) -> Job:
     return Job(LAB.name, student, files, course, files.look()[0], examiner=room.examiner)
 
 
+def _with_grade_ids(name: str, cells: int) -> bytes:
+    """A notebook with several cells that are graded under the same name."""
+    marks = {
+        "grade": True,
+        "solution": False,
+        "locked": True,
+        "task": False,
+        "points": 1,
+        "schema_version": 3,
+        "cell_type": "code",
+    }
+    metadata = {"nbgrader": {**marks, "grade_id": name}}
+    written = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("", metadata=metadata) for _ in range(cells)])
+    return json.dumps(written).encode()
+
+
 def _tagged(tags: list[Any], cells: int = 1) -> bytes:
     """A notebook whose cell has these tags. To say that each of them is there once, a set is made of them."""
     written = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell("") for _ in range(cells)])
@@ -95,22 +112,46 @@ def test_a_notebook_that_cannot_be_read_costs_nothing_else(room, course, tmp_pat
     assert Verdict.from_json(result.verdict).score == 0 and result.entry["notebooks"][LAB.name]["grades"].keys() == {"written"}
 
 
+FORGED = "2026-11-26 01:00:00,000 The instructor's review is done: 12 of 12 points"
+
+
+@needs_sandbox
+@pytest.mark.parametrize(
+    "name", ["half \ud83d of a character", f"\x1b[2J{FORGED}", f"\n{FORGED}\r\x85Traceback:\nOK: no review"]
+)
+def test_names_of_cells_neither_print_nor_forge_anything_in_the_log(room, course, tmp_path, capfd, name):
+    folder = empty(room, "forger")
+    (folder / f"{LAB.name}.ipynb").write_bytes(_with_grade_ids(name, 3))
+    result = submission.examine(job(room, "forger", course), tmp_path)
+    assert "nbgrader failed on the notebook (" in result.error and "above" not in result.error, result.error
+    assert "Error: " in result.error and result.error.isprintable()
+    assert "Logging error" not in capfd.readouterr().err
+    result.files.copy_to(tmp_path)
+    written = (tmp_path / "reports" / "forger" / f"{LAB.name}.log").read_text(encoding="utf-8")
+    assert all(line.isprintable() and not line.startswith(FORGED) for line in written.split("\n"))
+
+
 @needs_sandbox
 @pytest.mark.parametrize(("failures", "said"), [(1, "the page shows the empty notebook"), (2, "there is no page")])
 def test_a_page_that_cannot_be_made_costs_no_points_and_no_second_grading(room, course, tmp_path, monkeypatch, failures, said):
     """As where nbconvert's templates are missing, or a notebook has what it cannot show."""
     real, pages, judged = NbGraderAPI.generate_feedback, [], []
-    no_templates = {"success": False, "error": "Traceback:\nValueError: no template:\n/usr/share/jupyter\n", "log": ""}
+
+    def no_templates(*_: Any) -> None:
+        raise ValueError("no template:\n/usr/share/jupyter")
 
     def page(*arguments: Any) -> Any:
         pages.append(arguments)
-        return no_templates if len(pages) <= failures else real(*arguments)
+        with monkeypatch.context() as patched:
+            if len(pages) <= failures:
+                patched.setattr(GenerateFeedback, "convert_single_notebook", no_templates)
+            return real(*arguments)
 
     monkeypatch.setattr(NbGraderAPI, "generate_feedback", page)
     monkeypatch.setattr(bridge, "judge", lambda *given, **named: judged.append(given) or judge(*given, **named))
     empty(room, "pageless")
     result = submission.examine(job(room, "pageless", course), tmp_path / "work")
-    assert result.error == f"nbgrader could not show the notebook (ValueError: no template:): {said}"
+    assert result.error == f"nbgrader could not show the notebook (ValueError: no template: /usr/share/jupyter): {said}"
     assert len(Verdict.from_json(result.verdict).outcomes) == len(LAB.tasks)
     assert (len(judged), len(pages)) == (1, 2)
     assert result.packed().files == result.files.packed

@@ -1,0 +1,54 @@
+"""nbgrader's log in a file, and why nbgrader failed."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from typing_extensions import override
+
+from course_lib._util.plain_text import plain
+
+
+class NbgraderLog(logging.FileHandler):
+    """Writes nbgrader's messages into a file, and remembers the last errors.
+
+    A message can hold what a learner wrote, such as a cell's name. Its lines are made safe to print, and only a record's first line
+    starts with a time, so nobody can forge another record.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, encoding="utf-8", delay=True)
+        self._error: BaseException | None = None
+        self._message = ""
+
+    @override
+    def format(self, record: logging.LogRecord) -> str:
+        first, *others = map(plain, record.getMessage().splitlines() or [""])
+        time = logging.Formatter().formatTime(record)
+        return "\n".join((f"{time} {first}", *(f"    {line}" for line in others)))
+
+    @override
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.levelno >= logging.ERROR:
+            # nbgrader writes tracebacks as messages, while it handles the exception.
+            self._error = sys.exc_info()[1] or self._error
+            self._message = record.getMessage()
+        super().emit(record)
+
+    def reason(self, done: Mapping[str, Any]) -> str:
+        """Why nbgrader failed, in one line.
+
+        Args:
+            done: what nbgrader's API returned.
+
+        Returns:
+            The last exception that was logged, otherwise the last error, otherwise the end of the traceback.
+        """
+        said = f"{type(self._error).__name__}: {self._error}" if self._error else self._message
+        if not said:
+            said = (done.get("error") or "no reason given").strip().splitlines()[-1]
+        return plain(said, 300)
