@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
+from collections.abc import Mapping
+from functools import cache
 
 # Scripts of an id's letters, by the first word of their names in Unicode. Others, such as Lisu, have letters of the shapes of these.
 # Those of `_TOGETHER` occur in one name, and with Latin.
@@ -12,18 +15,9 @@ _SCRIPTS = _TOGETHER.union(
     ("TIBETAN", "MONGOLIAN", "SINHALA", "THAANA", "DEVANAGARI", "BENGALI", "GURMUKHI", "GUJARATI", "ORIYA", "TAMIL", "TELUGU"),
     ("KANNADA", "MALAYALAM"),
 )
-# Letters by their numbers in Unicode, and the letter of ASCII that each looks like: a selection from `_SCRIPTS`. Four of five are in
-# Unicode's table, too: https://www.unicode.org/Public/security/latest/confusables.txt
-_CYRILLIC = "430a 435e 43Eo 440p 441c 443y 445x 455s 456i 458j 501d 51Bq 51Dw 4BBh 4CFl 432b 43Ak 43Cm 43Dh 442t 433r 4AFy 4BDe"
-_GREEK = "3B1a 3B2b 3B5e 3B6z 3B7h 3B9i 3BAk 3BCm 3BDv 3BFo 3C1p 3C4t 3C5u 3C7x 3C9w 3F2c 3F3j"
-_ARMENIAN, _LATIN = "561w 570h 578n 57Du 585o 581g 566q 563q 575j", "131i 237j 251a 261g 269i 28Bv 27Er 1C0l"
-_OTHERS = "5D5l 5D8v 5E1o 627l 647o D20o 101Do"
-_LOOKS = {chr(int(pair[:-1], 16)): pair[-1] for pair in " ".join((_CYRILLIC, _GREEK, _ARMENIAN, _LATIN, _OTHERS)).split()}
-# Letters that look like one of another script or like another one of their own, in pairs, after `casefold` and without their accents.
-_PAIRS = "фφ пπ ðđ ロ口 へヘ りリ エ工 カ力 タ夕 ト卜 ニ二 ハ八 オ才 チ千 ー一"
-_LOOKS |= {pair[0]: pair[1] for pair in _PAIRS.split()} | {"\N{COMBINING COMMA BELOW}": "\N{COMBINING CEDILLA}"}
-_TWO_AS_ONE = {"rn": "m", "vv": "w"}
-_SAME = {ord("0"): "o", ord("1"): "l", ord("i"): "l", ord("5"): "s"}  # within ASCII, where a capital i is an l
+# Pairs that Unicode's table lacks, after `casefold`, and what is alike once there are no capital letters.
+_PAIRS = "ĸk фφ пπ ðđ リり オ才 チ千 說説 內内 戶户 曰日"
+_SAME = {"i": "1", "l": "1", "o": "0", "s": "5", "vv": "w"}
 
 
 def script_problem(name: str) -> str:
@@ -52,16 +46,37 @@ def looks(name: str) -> str:
     (True, True, False)
     """
     plain = unicodedata.normalize("NFD", unicodedata.normalize("NFKC", name).casefold())
-    look = "".join(map(_look, plain)).translate(_SAME)
-    for two, one in _TWO_AS_ONE.items():
-        look = look.replace(two, one)
+    look = "".join(_looks_of_letters().get(one, one) for one in map(_usual, plain)).casefold()
+    for one, same in _SAME.items():
+        look = look.replace(one, same)
     return look
 
 
-def _look(one: str) -> str:
-    if one.isdecimal():
-        return str(unicodedata.decimal(one))
+def _usual(one: str) -> str:
+    """A small capital's letter, or the character itself."""
     described = unicodedata.name(one, "")
-    if described.startswith("LATIN LETTER SMALL CAPITAL ") and described[-2] == " ":
-        return described[-1].lower()
-    return "'" if described.startswith("MODIFIER") else _LOOKS.get(one, one)
+    return described[-1].lower() if re.fullmatch("LATIN LETTER SMALL CAPITAL .", described) else one
+
+
+@cache
+def _looks_of_letters() -> Mapping[str, str]:
+    """One of the texts that a character looks like, the same for all of them.
+
+    Source:
+        https://www.unicode.org/Public/security/latest/confusables.txt
+    """
+    from confusable_homoglyphs.confusables import confusables_data
+
+    alike = [(text, other["c"]) for text, others in confusables_data.items() for other in others]
+    alike += [(pair[0], pair[1]) for pair in _PAIRS.split()]
+    groups: dict[str, set[str]] = {}
+    for pair in alike:
+        # The package writes marks of direction around letters from right to left.
+        one, other = (unicodedata.normalize("NFD", text.replace("\N{LEFT-TO-RIGHT MARK}", "")) for text in pair)
+        joined = groups.get(one, {one}) | groups.get(other, {other})
+        groups |= dict.fromkeys(joined, joined)
+    return {
+        text: min(group, key=lambda one: (not one.isascii(), -len(one), one))
+        for text, group in groups.items()
+        if len(text) == 1
+    }

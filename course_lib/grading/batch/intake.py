@@ -25,6 +25,8 @@ _TAKEN = (".html", ".json", ".log")  # names of this kind in ``reports/`` are th
 # letters and marks that are not drawn, so that two ids would look alike
 _INVISIBLE = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
 _MOST_MARKS = 4  # on one letter; scripts of Asia write up to three, and a pile of them covers the lines around it
+# NFKC takes these letters apart, which are common in Thai and Lao names.
+_SARA_AM = str.maketrans("", "", "\N{THAI CHARACTER SARA AM}\N{LAO VOWEL SIGN AM}")
 _LONGEST_TIME = 100  # characters
 _YEARS = range(2000, 2100)
 _TIME = re.compile(
@@ -115,7 +117,7 @@ def id_problem(name: str) -> str:
         return f"the name has {found}: rename the folder, at most {most} are allowed"
     if bad := next((one for one in name if not _allowed(one)), ""):
         return f"the name contains {_described(bad)}: {advice}"
-    if unicodedata.normalize("NFKC", name) != name:
+    if unicodedata.normalize("NFKC", plain := name.translate(_SARA_AM)) != plain:
         return f"the name is not in Unicode's form NFKC, so another name can look the same: {advice}"
     if re.search("M" * (_MOST_MARKS + 1), "".join(unicodedata.category(one)[0] for one in name)):
         return f"the name has more than {_MOST_MARKS} marks on one letter: {advice}"
