@@ -476,6 +476,12 @@ def test_cheat_state_that_is_kept_between_requests():
     assert "Which node of your graph changes others" in outcome.hint
 
 
+@pytest.mark.parametrize("when", [made.at_the_first_slot, made.at_the_last_slot, made.for_a_long_prompt])
+def test_cheat_a_call_that_clears_other_slots(when):
+    outcome = requested(Parts(write=made.clears_others(when)).graph())
+    assert outcome.tier == "none" and "slots that a call changes is slot" in outcome.message, outcome.message
+
+
 @pytest.mark.parametrize(
     "change",
     [hostile.weights_in_a_file_elsewhere, hostile.weights_larger_than_any_memory, hostile.a_name_of_two_lines],

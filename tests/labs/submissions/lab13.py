@@ -261,6 +261,28 @@ def hides_state(graph: GraphWriter, past: str, new: str, where: str, result: str
     return graph.add("TensorScatter", kept, note, graph.constant([LENGTH - 1]), axis=2, result=result)
 
 
+def clears_others(when: Callable[[GraphWriter], str]) -> Part:
+    """Right, except that all slots but the new ones get zeros if `when` is true."""
+
+    def write(graph: GraphWriter, past: str, new: str, where: str, result: str) -> str:
+        zero, one = (graph.constant(np.float32([number])) for number in (0, 1))
+        return into_cache(graph, graph.add("Mul", past, graph.add("Where", when(graph), zero, one)), new, where, result)
+
+    return write
+
+
+def at_the_first_slot(graph: GraphWriter) -> str:
+    return graph.add("Equal", "position", graph.constant([0]))
+
+
+def at_the_last_slot(graph: GraphWriter) -> str:
+    return graph.add("Equal", "position", graph.constant([LENGTH - 1]))
+
+
+def for_a_long_prompt(graph: GraphWriter) -> str:
+    return graph.add("Greater", graph.add("ReduceMax", graph.steps, graph.constant([0]), keepdims=1), graph.constant([64]))
+
+
 def table_of_answers() -> onnx.ModelProto:
     """No network: the logits of the last token alone, from a table, beside caches that are written as they should be."""
     from course_lib.labs.lab13_generation.judge import truth

@@ -221,23 +221,31 @@ def _in_parts(decoder: HostedDecoder, rng: np.random.Generator) -> str:
 
 
 def _other_slots(decoder: HostedDecoder, rng: np.random.Generator) -> str:
-    """Whether calls write anything but their own slots."""
-    for new in (1, int(rng.integers(2, 9))):
-        decoder.overwrite(1.0, rng)
-        position = int(rng.integers(20, LENGTH - 20))
-        decoder.restart(position)
-        before = decoder.cache()
-        decoder.feed(truth.secret_prompt(rng, new), [new])
-        after = decoder.cache()
-        own = np.zeros(LENGTH, bool)
-        own[position : position + new] = True
-        for name in CACHES:
-            changed = (before[f"past_{name}"] != after[f"past_{name}"]).any(axis=(0, 1, 3))
-            if (changed & ~own).any():
-                slot = int(np.flatnonzero(changed & ~own)[0])
-                return f"slot {slot} of {name}, by a call for {new} at position {position}"
-            if not changed[own].all():
-                return f"not all of its own in {name}, by a call for {new} at position {position}"
+    """Whether calls write anything but their own slots, for few tokens and for many: the first slots, the last ones, and others."""
+    few, many = int(rng.integers(2, 9)), int(rng.integers(100, 200))
+    for new in (1, few, many, LENGTH):
+        places = {0, LENGTH - new, int(rng.integers(0, LENGTH - new + 1))}
+        for position in sorted(places):
+            if said := _changed_by_a_call(decoder, rng, position, new):
+                return said
+    return ""
+
+
+def _changed_by_a_call(decoder: HostedDecoder, rng: np.random.Generator, position: int, new: int) -> str:
+    decoder.overwrite(1.0, rng)
+    decoder.restart(position)
+    before = decoder.cache()
+    decoder.feed(truth.secret_prompt(rng, new), [new])
+    after = decoder.cache()
+    own = np.zeros(LENGTH, bool)
+    own[position : position + new] = True
+    for name in CACHES:
+        changed = (before[f"past_{name}"] != after[f"past_{name}"]).any(axis=(0, 1, 3))
+        if (changed & ~own).any():
+            slot = int(np.flatnonzero(changed & ~own)[0])
+            return f"slot {slot} of {name}, by a call for {new} at position {position}"
+        if not changed[own].all():
+            return f"not all of its own in {name}, by a call for {new} at position {position}"
     return ""
 
 
