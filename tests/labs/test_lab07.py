@@ -186,15 +186,26 @@ def test_mistake_four_profiles(submission):
     assert examined.points == 0 and "has 4 profiles; the service takes 1 to 3" in said(examined, "cover")
 
 
-def test_mistake_the_mask_has_other_bounds_than_the_tokens(submission):
-    text = (
-        recipe(*BEST)
-        .dumps()
-        .replace("max = [16, 128] }", "max = [16, 64] }")
-        .replace("opt = [16, 128], max", "opt = [16, 64], max")
-    )
-    examined = submission(text, account={"shares": [0.5, 0.4, 0.1], "padding": 0.7}, built=True)
-    assert tiers(examined)["cover"] != "full" and tiers(examined)["cost"] == "none", examined.outcomes
+DIFFERING = {
+    "a smaller mask": (("max = [16, 128] }", "max = [16, 64] }"), ("opt = [16, 128], max", "opt = [16, 64], max")),
+    "more texts in the mask": (("max = [2, 36] }", "max = [64, 512] }"),),
+    "more tokens than a machine has": (("max = [16, 128, 32]", "max = [1000000, 512, 32]"),),
+    "another opt": (("opt = [9, 96],", "opt = [1, 96],"),),
+    "another min": (("mask = { min = [1, 1]", "mask = { min = [1, 2]"),),
+}
+
+
+@pytest.mark.parametrize("name", DIFFERING)
+def test_mistake_the_mask_has_other_bounds_than_the_tokens(submission, name):
+    """It is also a cheat: what both inputs accept would be priced, while the engine is built for something else."""
+    text = recipe(*BEST).dumps()
+    for old, new in DIFFERING[name]:
+        assert old in text, (old, text)
+        text = text.replace(old, new)
+    for only in (None, "cover", "account"):
+        examined = submission(text, account={"shares": [0.5, 0.4, 0.1], "padding": 0.7}, only=only)
+        first = examined.outcomes[0]
+        assert examined.points == 0 and " for tokens and (" in first.message and "N and S agree" in first.hint, first
 
 
 def test_mistake_the_mask_is_forgotten(submission):

@@ -208,6 +208,8 @@ def _recipe(folder: Path) -> Recipe:
         raise RecipeError(f"recipe.toml has {len(recipe.profiles)} profiles; the service takes 1 to {MOST}", code=PROFILE)
     if recipe.precision != "fp32":
         raise PrecisionError(f'recipe.toml says precision = "{recipe.precision}"; profiles are compared in fp32 here')
+    if found := service.differing(recipe):
+        raise RecipeError(f"{found}; expected the same N and S", code=PROFILE)
     if too_large := [box for box in service.boxes(recipe) if not _can_run(box)]:
         most = f"expected at most {MOST_TOKENS} tokens, and no batch is larger than {_spell(LARGEST)}"
         raise RecipeError(f"a profile reaches {_spell(too_large[0])}: {most}", code=PROFILE)

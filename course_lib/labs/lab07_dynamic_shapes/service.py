@@ -36,6 +36,19 @@ def boxes(recipe: Recipe) -> list[Box]:
     return [_box(profile) for profile in recipe.profiles]
 
 
+def differing(recipe: Recipe) -> str:
+    """Where the inputs of a profile have other N or S, in words, or ""."""
+    for number, one in enumerate(recipe.profiles, 1):
+        tokens, mask = (one.root.get(name) for name in ("tokens", "mask"))
+        if tokens is None or mask is None:  # the builder names the input that is missing
+            continue
+        for bound in ("min", "opt", "max"):
+            first, second = getattr(tokens, bound), getattr(mask, bound)
+            if first[:2] != second[:2]:
+                return f"{bound} of profile {number} is {first} for tokens and {second} for mask"
+    return ""
+
+
 def routes(recipe: Recipe) -> np.ndarray:
     """The profile of each shape: ``routes[b - 1, s - 1]`` is its index, -1 if no profile accepts the shape; ``(16, 128)``."""
     taken = np.full(LARGEST, -1)
