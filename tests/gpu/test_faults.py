@@ -138,7 +138,7 @@ def first_engine(folder: Path, examiner: Examiner, largest: int) -> Path:
     """Lab 01's reference with another largest batch in its profile."""
     folder.mkdir()
     FIRST.write_reference(folder, opset=examiner.opset)
-    shapes = {"min": (1, 1, 32, 32), "opt": (8, 1, 32, 32), "max": (largest, 1, 32, 32)}
+    shapes = {"min": (1, 1, 32, 32), "opt": (1, 1, 32, 32), "max": (largest, 1, 32, 32)}
     Recipe(profiles=[Profile(image=shapes)]).save(folder / "recipe.toml")
     return folder
 

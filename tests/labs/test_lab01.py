@@ -21,10 +21,9 @@ LAB = labs.find("lab01")
 EXAMINER, QUICK = Examiner(measure_s=20), Quick(measure_s=10)
 
 
-def recipe(low: int = 1, high: int = 32, **options) -> Recipe:
-    return Recipe(
-        profiles=[Profile(image={b: (n, 1, 32, 32) for b, n in (("min", low), ("opt", low), ("max", high))})], **options
-    )
+def recipe(low: int = 1, high: int = 32, best: int | None = None, **options) -> Recipe:
+    sizes = {"min": low, "opt": low if best is None else best, "max": high}
+    return Recipe(profiles=[Profile(image={bound: (size, 1, 32, 32) for bound, size in sizes.items()})], **options)
 
 
 @pytest.fixture(scope="module")
@@ -85,6 +84,30 @@ def test_profile_that_starts_too_late_still_runs_what_it_covers(submission):
 def test_several_profiles_may_share_the_range(submission):
     both = Recipe(profiles=(*recipe(1, 8).profiles, *recipe(9, 32).profiles))
     assert tiers(submission(text=both.dumps(), only="profile")) == {"profile": "full"}
+
+
+@pytest.mark.parametrize("best", [2, 32])
+def test_mistake_a_profile_that_is_tuned_for_another_batch(submission, best):
+    examined = submission(text=recipe(best=best).dumps(), only="profile")
+    assert tiers(examined) == {"profile": "partial"} and examined.points == 1.5
+    assert f"is tuned for {best}: opt is a batch of {best}, expected 1" in examined.outcomes[0].message
+    assert "send most often" in hints(examined)
+
+
+ONE_ALONE, OTHERS, ALL = recipe(1, 1).profiles, recipe(2, 32, 4).profiles, recipe(1, 32, 8).profiles
+
+
+@pytest.mark.parametrize(
+    ("profiles", "tier"),
+    [
+        ((*ONE_ALONE, *OTHERS), "full"),
+        ((*OTHERS, *ONE_ALONE), "full"),
+        ((*ONE_ALONE, *ALL), "full"),
+        ((*ALL, *ONE_ALONE), "partial"),  # the first one takes every batch
+    ],
+)
+def test_the_profile_that_takes_one_image_is_tuned_for_it(submission, profiles, tier):
+    assert tiers(submission(text=Recipe(profiles=profiles).dumps(), only="profile")) == {"profile": tier}
 
 
 def test_no_profile_is_no_engine(submission):

@@ -32,6 +32,7 @@ from course_lib.models import Digits
 from course_lib.recipe import Recipe
 
 SERVICE = (1, 32)  # smallest and largest batch that the service of the story sends
+USUAL = 1  # the batch that it sends most often
 FRESH_IMAGES = 512
 
 # Points for accuracy: at most this many percentage points below PyTorch on the same fresh images.
@@ -90,11 +91,16 @@ class FirstEngine(Lab):
             return Examination((profile, *self.zero_outcomes(error, hint, ("accuracy", "speed"))), plan)
 
     def _profile(self, recipe: Recipe) -> Outcome:
-        """The batches that the new engine accepts. Its profiles are those of the recipe, because the builder did not reject any part."""
+        """What the new engine accepts and is tuned for. Its profiles are the recipe's, because the builder did not reject any part."""
         low, high = SERVICE
         accepted = _accepted(recipe)
         if len(accepted) == high:
-            return self.outcome("profile", "full", f"The engine was built and accepts every batch from {low} to {high}.")
+            if (tuned := _tuned_for(recipe)) != USUAL:
+                said = f"The profile for one image is tuned for {tuned}: opt is a batch of {tuned}, expected {USUAL}."
+                hint = "TensorRT chooses the fastest kernels for opt. Which batch does the service send most often?"
+                return self.outcome("profile", "partial", said, hint, share=0.5)
+            said = f"The engine was built, accepts every batch from {low} to {high}, and is tuned for one image."
+            return self.outcome("profile", "full", said)
         rejected = next(n for n in range(low, high + 1) if n not in accepted)
         message = f"Batch {rejected} is rejected: {_ends(recipe)}. The service sends {low} to {high} images."
         hint = "The engine rejects a shape outside [min, max] at run time. Which of your three shapes has to change?"
@@ -172,6 +178,12 @@ class FirstEngine(Lab):
 
 def _accepted(recipe: Recipe) -> list[int]:
     return accepted_batches(recipe, (1, 32, 32), SERVICE[1])
+
+
+def _tuned_for(recipe: Recipe) -> int:
+    """The batch for which the profile is tuned that takes the usual batch: an engine takes the first one that accepts it."""
+    ranges = (profile["image"] for profile in recipe.profiles if "image" in profile.root)
+    return next((one.opt[0] for one in ranges if one.contains((USUAL, 1, 32, 32))), 0)
 
 
 def _ends(recipe: Recipe) -> str:
