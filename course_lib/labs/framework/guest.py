@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from inspect import Parameter, signature
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
+from course_lib._util.files import remove_tree
 from course_lib._util.plain_text import plain
 from course_lib.engines.worker.parent import Launcher
 from course_lib.errors import EngineError
@@ -34,10 +36,17 @@ class PathIn:
 
 @dataclass(frozen=True)
 class Failed:
-    """A call that raised: the error in a line, and whether the body is not written yet."""
+    """A call that raised.
+
+    Attributes:
+        line: the error in a line.
+        empty: whether the body is not written yet.
+        raised: name of the error's class if it is one of Python's own, otherwise "". The learner's process says so.
+    """
 
     line: str
     empty: bool = False
+    raised: str = ""
 
 
 class Denied(Exception):
@@ -86,6 +95,10 @@ class Guest:
         """Let the disk become full when the learner's process opens this file for writing: then no file can grow beyond `most` bytes."""
         self._ask({"do": "fill", "path": path.name, "bytes": most})
 
+    def space(self, most: int | None) -> None:
+        """From now on, no file can grow beyond `most` bytes; None ends this. It is below the limit of `started`."""
+        self._ask({"do": "space", "bytes": most})
+
     def exists(self, path: PathIn) -> bool:
         """Whether a file is there and has content."""
         return _result(self._ask({"do": "exists", "path": path.name})) is True
@@ -100,6 +113,8 @@ def started(
 ) -> Iterator[Guest]:
     """A learner's file, loaded in a fresh process.
 
+    Its folder is on another file system than temporary files, where the machine has one.
+
     Args:
         files: what `Guest.content` returned, by paths: they are there before the learner's file runs.
         disk_bytes: no file can grow beyond this size in this process, as on a full disk.
@@ -109,7 +124,12 @@ def started(
     """
     text = read_text(source, MAX_BYTES)
     command = text_command(learner_code, call_back)
-    with Conversation(command, launcher=launcher, time_limit_s=TIME_LIMIT_S) as conversation:
+    with ExitStack() as stack:
+        if launcher is None:  # without a sandbox, the process is ended before it can remove its files
+            parent = mkdtemp(prefix="conversation-", dir=call_back.other_file_system() or None)
+            stack.callback(remove_tree, Path(parent))
+            command.append(parent)
+        conversation = stack.enter_context(Conversation(command, launcher=launcher, time_limit_s=TIME_LIMIT_S))
         for path, content in (files or {}).items():
             if content is not None:
                 conversation.ask({"do": "place", "path": path.name, "content": content})
@@ -142,5 +162,6 @@ def _answered(callbacks: Mapping[str, Callback], question: Mapping[str, Any]) ->
 
 def _result(answer: Mapping[str, Any]) -> Any:
     if "error" in answer:
-        return Failed(plain(answer["error"], _LONGEST), answer.get("empty") is True)
+        raised = answer.get("raised")
+        return Failed(plain(answer["error"], _LONGEST), answer.get("empty") is True, raised if isinstance(raised, str) else "")
     return answer.get("value")

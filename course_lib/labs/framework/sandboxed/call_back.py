@@ -7,6 +7,7 @@ process knows nothing about what the judge keeps, such as a simulated device, bu
 from __future__ import annotations
 
 import base64
+import builtins
 import contextlib
 import ctypes
 import fcntl
@@ -25,7 +26,9 @@ from course_lib.labs.framework.sandboxed.learner_code import OnlyPackages, failu
 
 _PIECE = 1 << 16
 _MOST_CONTENT = 4 << 20  # bytes of a file that are read
+_MEMORY = "/dev/shm"  # a file system in memory
 _NOT_GIVEN = object()  # the value of a parameter that a call leaves out
+_PYTHONS_OWN = [one for one in vars(builtins).values() if isinstance(one, type) and issubclass(one, BaseException)]
 _DUMPABLE, _CAPABILITIES = 4, 0x20080522  # for prctl(2) and capset(2)
 
 
@@ -34,11 +37,12 @@ class Keeper:
 
     Args:
         requests, replies: two pipes to the judge.
+        parent: where the folder of these files is made; "" for the usual place of temporary files.
     """
 
-    def __init__(self, requests: Any, replies: Any) -> None:
+    def __init__(self, requests: Any, replies: Any, parent: str) -> None:
         self.requests, self.replies = requests, replies
-        self.scratch = tempfile.TemporaryDirectory()
+        self.scratch = tempfile.TemporaryDirectory(dir=parent or None)
         self.folder = Path(self.scratch.name)
         self.to, self.source = requests, replies  # two pipes to the learner's process, once it is there
         self.process = 0  # the learner's
@@ -49,7 +53,7 @@ class Keeper:
         for line in iter(self.requests.readline, b""):
             request = json.loads(line)
             do = request.get("do")
-            if do in ("content", "place", "exists", "fill"):
+            if do in ("content", "place", "exists", "fill", "space"):
                 self.replies.write(json.dumps({"value": getattr(self, do)(request)}).encode() + b"\n")
             else:
                 if do == "load":
@@ -114,10 +118,23 @@ class Keeper:
         with contextlib.suppress(OSError):  # a file system without leases, where the disk never becomes full
             fcntl.fcntl(self.leases[-1], fcntl.F_SETLEASE, fcntl.F_RDLCK)
 
+    def space(self, request: dict[str, Any]) -> None:
+        """No file can grow beyond `bytes`, None for the limit from the start. The learner's process can change this, too."""
+        most = resource.prlimit(self.process, resource.RLIMIT_FSIZE)[1]
+        resource.prlimit(self.process, resource.RLIMIT_FSIZE, (most if request["bytes"] is None else request["bytes"], most))
+
     def exists(self, request: dict[str, Any]) -> bool:
         """Whether a file is there and has content."""
         path = self.folder / request["path"]
         return path.is_file() and path.stat().st_size > 0
+
+
+def other_file_system() -> str:
+    """A folder from which no file can be moved to the usual place of temporary files in one step. "" if there is none."""
+    with contextlib.suppress(OSError):
+        if os.access(_MEMORY, os.W_OK) and os.stat(_MEMORY).st_dev != os.stat(tempfile.gettempdir()).st_dev:
+            return _MEMORY
+    return ""
 
 
 def limit_files(most: int) -> None:
@@ -141,7 +158,7 @@ class Host:
                 value = getattr(self, request["do"])(request)
                 self.send({"value": value})
             except BaseException as error:  # whatever a learner's code raises, SystemExit included, is an answer
-                self.send(failure(error, self.file))
+                self.send(failure(error, self.file) | {"raised": own_class(error)})
 
     def load(self, request: dict[str, Any]) -> list[str]:
         """Run the learner's file. Returns the names that it defines as functions."""
@@ -187,6 +204,11 @@ class Host:
         self.replies.flush()
 
 
+def own_class(error: BaseException) -> str:
+    """The name of an error's class if it is one of Python's own, not another one with its name; otherwise ""."""
+    return next((one.__name__ for one in _PYTHONS_OWN if one is type(error)), "")
+
+
 def _plain(value: Any) -> Any:
     if isinstance(value, (set, frozenset, tuple)):
         return list(value)
@@ -196,10 +218,13 @@ def _plain(value: Any) -> Any:
 
 
 def main() -> None:
-    """Serve on standard input and output. The learner's own output is discarded, and its input is empty."""
+    """Serve on standard input and output. The learner's own output is discarded, and its input is empty.
+
+    The command may name a folder for the learner's files, which its caller removes.
+    """
     requests, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     with open(os.devnull, "r+b") as nowhere:
         for stream in (0, 1):
             os.dup2(nowhere.fileno(), stream)
     ctypes.CDLL(None).prctl(_DUMPABLE, 0, 0, 0, 0)  # so that the learner's process cannot look into this one, or use its pipes
-    Keeper(requests, replies).serve()
+    Keeper(requests, replies, sys.argv[1] if sys.argv[1:] else other_file_system()).serve()
