@@ -17,9 +17,11 @@ from course_lib.labs.framework.lab import Lab
 from course_lib.labs.framework.submission_files import missing
 from course_lib.labs.framework.task import Outcome, Task
 from course_lib.labs.lab03_tuning.judge import caching, choosing, measuring, settings, timing
+from course_lib.labs.lab03_tuning.judge.words import hint_after
 
 TIMING, CHOICE, BUDGET, CACHE, RECIPE = "timing.py", "choice.py", "budget.py", "timing_cache.py", settings.FILE
-_FAILED_HINT = "Import the file in the notebook and call its functions: the same error appears there."
+_FAILED_HINT = "Import the file in the notebook: the same error appears there."
+_ENDED_HINT = "Call its functions in the notebook with many inputs. Does each call end, and does it leave the process running?"
 Criteria = tuple[list[Criterion], list[Criterion]]
 
 
@@ -74,7 +76,9 @@ class Tuning(Lab):
         try:
             return judge(source, rng, launcher)
         except CourseError as error:
-            return self.outcome(task, "none", EngineError(f"{source.name}: {error}", code=error.code), _FAILED_HINT)
+            usual = _FAILED_HINT if str(error).startswith("line ") else _ENDED_HINT  # Python's error, or that of the process
+            hint = hint_after(str(error), usual)
+            return self.outcome(task, "none", EngineError(f"{source.name}: {error}", code=error.code), hint)
 
     def _timing(self, source: Path, rng: np.random.Generator, launcher: Launcher | None) -> Outcome:
         found = timing.rebuilt(source, rng, launcher)

@@ -12,11 +12,12 @@ LAB = labs.find("lab03")
 SIGNATURES = {
     "timing": ("timing.py", "fastest(tactics, run, budget)", "in the notebook"),
     "choice": ("choice.py", "choose(layers, reformats, workspace)", "in the notebook"),
-    "budget": ("budget.py", "worth_measuring(layers, budget)", "A signature is measured once"),
+    "budget": ("budget.py", "worth_measuring(layers, budget)", "in the notebook"),
 }
 BODIES = (
     'raise ValueError("the budget is over, and so is the workspace")',
     'raise KeyError("the budget is 3 ms", "workspace")',
+    'raise ValueError("ImportError the file may import numpy: it defines no function")',
     "class workspace_budget(Exception): pass\n    raise workspace_budget",
 )
 

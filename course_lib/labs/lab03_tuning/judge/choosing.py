@@ -11,6 +11,7 @@ import numpy as np
 
 from course_lib.labs.framework.criteria import HALF, Criterion
 from course_lib.labs.framework.guest import Failed, Guest
+from course_lib.labs.lab03_tuning.judge.words import hint_after
 from course_lib.labs.lab03_tuning.recorded_tables import Tactic, table
 
 FUNCTION = "choose"
@@ -153,7 +154,8 @@ def criteria(found: Sequence[Chosen]) -> tuple[list[Criterion], list[Criterion]]
     both = []
     for (name, these), needed in zip(rows, ("", HALF), strict=True):
         right = sum(one.right for one in these)
-        one = Criterion(f"least latency: {name}", f"{right} of {len(these)}", f"{len(these)}", right == len(these))
+        count = len(these)
+        one = Criterion(f"{name} with the least latency", f"{right} of {count}", f"{count} of {count}", right == count)
         both.append([Criterion(one.name, one.found, one.bound, one.met, needed) if needed else one])
     return both[0], both[1]
 
@@ -161,7 +163,7 @@ def criteria(found: Sequence[Chosen]) -> tuple[list[Criterion], list[Criterion]]
 def described(found: Sequence[Chosen]) -> tuple[str, str]:
     """The mistake that explains the answers, in words, with a hint."""
     if wrong := next((one for one in found if one.said), None):
-        hint = "Call it in the notebook with the table of the cell above, and a workspace of 8 MiB."
+        hint = hint_after(wrong.said, "Call it in the notebook with the table of the cell above, and a workspace of 8 MiB.")
         if wrong.too_large:
             hint = "The limit holds for each chosen tactic alone. Which tactics of a layer may be chosen at all?"
         return f"{wrong.said}.", hint

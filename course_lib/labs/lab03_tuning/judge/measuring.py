@@ -12,6 +12,7 @@ import numpy as np
 
 from course_lib.labs.framework.criteria import Criterion
 from course_lib.labs.framework.guest import Failed, Guest
+from course_lib.labs.lab03_tuning.judge.words import hint_after
 from course_lib.labs.lab03_tuning.recorded_tables import recorded_ms
 
 FUNCTION = "worth_measuring"
@@ -78,6 +79,7 @@ class Picked:
 
     Attributes:
         over_budget: measuring the signatures takes longer than the budget.
+        failed: the function raised an error.
     """
 
     question: Question
@@ -85,6 +87,7 @@ class Picked:
     said: str = ""
     empty: bool = False
     over_budget: bool = False
+    failed: bool = False
 
     @property
     def right(self) -> bool:
@@ -109,7 +112,7 @@ def picked(learner: Guest, rng: np.random.Generator) -> list[Picked]:
 
 def _picked(asked: Question, answer: Any) -> Picked:
     if isinstance(answer, Failed):
-        return Picked(asked, (), f"worth_measuring failed: {answer.line}", answer.empty)
+        return Picked(asked, (), f"worth_measuring failed: {answer.line}", answer.empty, failed=True)
     if not isinstance(answer, list) or not all(isinstance(name, str) and name in asked.signatures for name in answer):
         return Picked(asked, (), "worth_measuring did not return a list of signatures of the layers")
     if len(set(answer)) != len(answer):
@@ -122,18 +125,18 @@ def _picked(asked: Question, answer: Any) -> Picked:
 
 def criteria(found: Sequence[Picked]) -> list[Criterion]:
     """For all points."""
-    right = sum(one.right for one in found)
-    return [
-        Criterion(
-            "largest saving within the budget: networks", f"{right} of {len(found)}", f"{len(found)}", right == len(found)
-        )
-    ]
+    right, count = sum(one.right for one in found), len(found)
+    name = "networks with the largest saving within the budget"
+    return [Criterion(name, f"{right} of {count}", f"{count} of {count}", right == count)]
 
 
 def described(found: Sequence[Picked]) -> tuple[str, str]:
     """The mistake that explains the answers, in words, with a hint."""
     if wrong := next((one for one in found if one.said), None):
-        hint = "A signature is measured once, and all layers with this signature use the result."
+        usual = "A signature is measured once, and all layers with this signature use the result."
+        if wrong.failed:
+            usual = "Call it in the notebook with the rows of the cell above, and with other budgets."
+        hint = hint_after(wrong.said, usual)
         if wrong.over_budget:
             hint = "What do the `measuring_ms` of your signatures add up to, and when do you compare that with the budget?"
         return f"{wrong.said}.", hint

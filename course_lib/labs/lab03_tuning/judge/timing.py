@@ -14,6 +14,7 @@ from course_lib.engines.worker.parent import Launcher
 from course_lib.labs.framework.criteria import HALF, Criterion
 from course_lib.labs.framework.guest import Denied, Failed, started
 from course_lib.labs.lab03_tuning.device import Device, Problem, problem
+from course_lib.labs.lab03_tuning.judge.words import hint_after
 from course_lib.labs.lab03_tuning.recorded_tables import recorded_ms
 
 LAYERS = 30
@@ -143,7 +144,9 @@ def _timed(asked: Problem, listed: Sequence[str], device: Device, answer: Any) -
 def described(found: Rebuilt) -> tuple[str, str]:
     """The mistake that explains the answers, in words, with a hint."""
     if wrong := next((one for one in found.all if one.said), None):
-        hint = "Call it in the notebook with the device of the cell above: the same error appears there."
+        hint = hint_after(
+            wrong.said, "Call it in the notebook with the device of the cell above: the same error appears there."
+        )
         if wrong.over_budget:
             hint = "Count your runs: how many rounds over all tactics fit into `budget`?"
         return f"{wrong.said}.", hint
