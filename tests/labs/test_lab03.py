@@ -20,7 +20,8 @@ from course_lib.labs import Examiner, Outcome
 from course_lib.labs.framework.guest import Failed, PathIn, started
 from course_lib.labs.lab03_tuning import figures, recorded_tables, reference
 from course_lib.labs.lab03_tuning.device import Device, problem
-from course_lib.labs.lab03_tuning.judge import cache_builds, choosing, measuring, settings
+from course_lib.labs.lab03_tuning.judge import cache_builds, caching, choosing, measuring, settings
+from course_lib.labs.lab03_tuning.judge.words import first_difference
 from course_lib.recipe import Recipe
 from tests.labs import quick
 from tests.labs.quick import check_solved, judged_reference
@@ -112,7 +113,7 @@ MISTAKES = {
         ),
         "unknown": ({"run(name))": "run(name.upper()))"}, "has no tactic", "the same error", 0),
         "an_error": ({"median(several": "medium(several"}, "line 11: NameError", "the same error", 0),
-        "renamed": ({"def fastest(": "def fast("}, "defines no function fastest", "the same error", 0),
+        "renamed": ({"def fastest(": "def fast("}, "defines no function fastest", "Requirement 1", 0),
     },
     "choice.py": {
         "no_limit": ({"> workspace": "> 1e9"}, "MiB of workspace, the limit is", "for each chosen tactic alone", 0),
@@ -148,18 +149,25 @@ MISTAKES = {
     "timing_cache.py": {
         "no_driver": (
             {'"device", "driver", ': '"device", '},
-            "used although driver differs",
+            "used although driver is '",
             "Which fields are in your key",
             0,
         ),
-        "no_types": ({'"shapes", "types", ': '"shapes", '}, "used although types differs", "Which fields are in your key", 0),
+        "no_types": ({'"shapes", "types", ': '"shapes", '}, "used although types[", "Which fields are in your key", 0),
+        "no_operator": ({'("operator", ': "("}, "used although operator is '", "Which fields are in your key", 0),
+        "no_attributes": (
+            {'"types", "attributes")': '"types")'},
+            "used although attributes",
+            "Which fields are in your key",
+            0,
+        ),
         "some_places": (
             {
                 'for field in ("operator", "shapes", "types", "attributes")]': 'for field in ("operator", "types")]',
                 "parts = of_layer": """of_layer += [layer["shapes"][0][:2], [shape[-1:] for shape in layer["shapes"]], layer["attributes"]]
     parts = of_layer""",
             },
-            "used although shapes differs",
+            "used although shapes[",
             "which parts of them",
             0,
         ),
@@ -169,7 +177,7 @@ MISTAKES = {
                 "parts = of_layer": """of_layer += [layer["attributes"].get(name) for name in ("kernel", "stride")]
     parts = of_layer""",
             },
-            "used although attributes differs",
+            "used although attributes['",
             "which parts of them",
             0,
         ),
@@ -178,7 +186,7 @@ MISTAKES = {
                 '("operator", "shapes", "types", "attributes")]': """("operator", "attributes")]
     of_layer += [sorted(layer["shapes"]), sorted(layer["types"])]"""
             },
-            "used although shapes differs",
+            "used although shapes[",
             "which parts of them",
             0,
         ),
@@ -188,15 +196,15 @@ MISTAKES = {
         machine[field].split(".")[0] for field in ("device", "driver", "tensorrt")
     ]"""
             },
-            "used although driver differs",
+            "used although driver is '",
             "which parts of them",
             0,
         ),
         "with_host": ({'"tensorrt")': '"tensorrt", "host")'}, "were measured again", "no influence on a time", 0),
         "with_name": (
             {'for field in ("operator"': 'for field in ("name", "operator"'},
-            "and 5 of its 8 layers differ",
-            "no influence on its time",
+            "were measured again",
+            "no influence on a time",
             0,
         ),
         "with_tactics": (
@@ -228,13 +236,13 @@ MISTAKES = {
         "written_in_place": (
             {"temporary.write_text": "path.write_text", "    os.replace(temporary, path)\n": ""},
             "entries of the file are lost",
-            "in one step",
+            "Does `save` remove it earlier",
             1.5,
         ),
         "last_one_wins": (
             {"merge(load(path), cache)": "cache"},
             "entries of one of them are lost",
-            "may have changed since",
+            "may have changed it since",
             1.5,
         ),
         "damaged": (
@@ -265,8 +273,25 @@ MISTAKES = {
             "must be a pair of a text and a number",
             1.5,
         ),
-        "no_file_yet": ({"(OSError, ValueError": "(ValueError"}, "load failed", "the same error", 1.5),
+        "no_file_yet": ({"(OSError, ValueError": "(ValueError"}, "load failed", "each layer, cache and file", 1.5),
     },
+}
+# Criteria that a mistake in the cache does not meet. All others are met: a finding is about the requirement that is broken.
+OTHERS, KEYS = "names and hosts do not matter", "another machine or layer is measured, and no other one"
+GONE, MERGED, KEPT = "a tactic that is gone is not used", "two caches are merged in any order", "a file keeps the cache"
+SAVED, FULL_DISK, DAMAGED = "two builds save to one file", "a full disk loses nothing", "a damaged file counts as missing"
+UNMET = {
+    **dict.fromkeys(("no_operator", "no_attributes"), (KEYS,)),
+    **dict.fromkeys(
+        ("no_driver", "no_types", "some_places", "known_attributes", "inputs_in_any_order", "major_versions"), (KEYS,)
+    ),
+    **dict.fromkeys(("with_host", "with_name", "with_tactics", "order_inside"), (OTHERS, KEYS)),
+    "tactic_is_gone": (GONE,),
+    **dict.fromkeys(("order_of_merging", "equal_times", "slower_entry"), (MERGED,)),
+    "written_in_place": (FULL_DISK,),
+    "last_one_wins": (SAVED, FULL_DISK),
+    **dict.fromkeys(("damaged", "no_text", "a_list", "any_pairs"), (DAMAGED,)),
+    "no_file_yet": (KEPT, SAVED, FULL_DISK),  # none of its saves works
 }
 TASKS = {"timing.py": "timing", "choice.py": "choice", "budget.py": "budget", "timing_cache.py": "cache"}
 
@@ -278,6 +303,8 @@ def test_mistake_is_named(file, name, tmp_path):
     outcome = examined(tmp_path, TASKS[file])
     assert words in outcome.message and hint in outcome.hint, (outcome.message, outcome.hint)
     assert outcome.points == points
+    if file == "timing_cache.py":
+        assert {one.name for one in outcome.criteria if not one.met} == set(UNMET[name])
 
 
 def _by(rule) -> str:
@@ -344,17 +371,21 @@ ANOTHER = "An entry was used although"
 NOT_KEPT = "old entries of its cache were lost or changed"
 UNREAD = "entries of the file are lost"
 FULL = "The disk was full while `save` wrote"
+AGAIN = "The disk has space again, and "
+EQUAL_KEYS = "save did not keep the one that merge keeps"
 OTHER_ENTRY = "merge kept another one than requirement 6 says"
 NOT_A_PAIR = "did not return an empty cache"
 # Caches that are the reference's but for one function: the points of the honest part, and the words for the other one.
 CACHES = {
     **dict.fromkeys(("SAVES_WITHOUT_READING", "READS_AT_FIRST", "READS_WHAT_IT_HAS_NOT_LOADED"), (1.5, LOST)),
-    **dict.fromkeys(("ALONE_IS_MEASURED", "ALONE_IS_COMPARED", "RIGHT_WHEN_ALONE"), (0, ANOTHER)),
+    "ALONE_IS_MEASURED": (0, ANOTHER),
+    "ALONE_IS_COMPARED": (0, NOT_KEPT),
+    "RIGHT_WHEN_ALONE": (0, "were measured again"),
     **dict.fromkeys(("DIGITS_OF_THE_MACHINE", "NUMBER_OF_THE_DEVICE", "DIGITS_OF_VERSIONS"), (0, ANOTHER)),
     **dict.fromkeys(("ATTRIBUTES_WITHOUT_NAMES", "WITHOUT_SEPARATORS", "WITHOUT_INNER_LISTS"), (0, ANOTHER)),
     "WITHOUT_A_KEY": (0, "defines no function key"),
     "WITH_ANOTHER_KEY": (0, "key did not return another text"),
-    "ALWAYS_NEW": (0, "A layer that had not changed was measured again"),
+    "ALWAYS_NEW": (0, NOT_KEPT),
     "DROPS_OTHER_ENTRIES": (0, NOT_KEPT),
     "CHANGES_OLD_TIMES": (0, NOT_KEPT),
     "KEEPS_NO_TIME": (0, "differ from the results of `measure`"),
@@ -377,6 +408,13 @@ CACHES = {
     **dict.fromkeys(("WHOLE_TIMES_ARE_DAMAGED", "ONLY_WHOLE_TIMES_BELOW_TEN"), (1.5, "")),
     **dict.fromkeys(("SMALL_IN_PLACE", "LARGE_IN_PLACE"), (1.5, UNREAD)),
     "LOOKS_AT_THE_FIRST_ENTRY": (1.5, "load of a damaged file (one entry: "),
+    "EMPTIES_FIRST": (1.5, LOST),
+    **dict.fromkeys(("REPLACES_BEFORE_CLOSING", "MOVED_FROM_ELSEWHERE"), (1.5, FULL)),
+    **dict.fromkeys(("ITS_OWN_ENTRY_WINS", "THE_ENTRY_OF_THE_FILE_WINS"), (1.5, EQUAL_KEYS)),
+    "REPLACED_FROM_ELSEWHERE": (1.5, "OSError [Errno 18]"),
+    **dict.fromkeys(("SECOND_FILE_MUST_BE_NEW", "APPENDS_TO_SECOND_FILE", "TAKES_A_SECOND_FILE_THAT_IS_LEFT"), (1.5, AGAIN)),
+    **dict.fromkeys(("LEAVES_A_LOCK", "GIVES_UP"), (1.5, AGAIN)),
+    "ONLY_NAMES": (0, "tuned did not return (names, cache)"),
 }
 
 
@@ -387,6 +425,85 @@ def test_a_cache_has_the_points_of_its_honest_part(name, tmp_path):
     (tmp_path / "timing_cache.py").write_text(reference.CACHE + getattr(made, name))
     outcome = examined(tmp_path, "cache")
     assert outcome.points == points and words in outcome.message, outcome.message
+
+
+SCENES = {
+    "REPLACED_FROM_ELSEWHERE": (caching._through_a_file, "OSError [Errno 18]", "In which folder must the second file be"),
+    "SECOND_FILE_MUST_BE_NEW": (caching._disk_is_full, f"{AGAIN}save failed", "after one that failed"),
+    "APPENDS_TO_SECOND_FILE": (caching._disk_is_full, f"{AGAIN}after save", "after one that failed"),
+    "REPLACES_BEFORE_CLOSING": (caching._disk_is_full, FULL, "before the file is closed"),
+    "EMPTIES_FIRST": (caching._two_builds_save, LOST, "empties it"),
+    "ITS_OWN_ENTRY_WINS": (caching._two_builds_save, EQUAL_KEYS, "requirement 9"),
+}
+
+
+def _scene(scene, text: str, folder: Path, seed: int = 3) -> tuple[str, str]:
+    """What one scene says about a cache, and its hint."""
+    file, rng = folder / "timing_cache.py", np.random.default_rng(seed)
+    file.write_text(text)
+    with ExitStack() as stack:
+        try:
+            scene(cache_builds.Stage(partial(caching._started, file, None, rng), stack), cache_builds.Network(rng))
+        except cache_builds.Wrong as wrong:
+            return str(wrong), wrong.hint
+    return "", ""
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_one_scene_finds_a_wrong_save(name, tmp_path):
+    scene, words, hint = SCENES[name]
+    found = _scene(scene, reference.CACHE + getattr(made, name), tmp_path)
+    assert words in found[0] and hint in found[1], found
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    "scene", [caching._through_a_file, caching._two_builds_save, caching._disk_is_full, caching._file_is_damaged]
+)
+def test_a_scene_of_files_does_not_depend_on_the_other_functions(scene, seed, tmp_path):
+    others = "\n\ndef key(layer, machine):\n    return ''\n\n\ndef tuned(layers, machine, cache, measure):\n    return []\n"
+    assert _scene(scene, reference.CACHE + others, tmp_path, seed) == ("", "")
+
+
+@pytest.mark.parametrize(
+    "kept", ["max(entry, other, key=lambda pair: pair[1])", "entry", "other", "min(entry, other, key=lambda pair: pair[1])"]
+)
+def test_a_wrong_merge_is_not_a_wrong_save(kept, tmp_path):
+    text = made.changed("timing_cache.py", {"min(entry, other, key=lambda pair: (pair[1], pair[0]))": kept})
+    assert _scene(caching._two_builds_save, text, tmp_path) == ("", "")
+    assert "merge" in _scene(caching._merge, text, tmp_path)[0]
+
+
+@pytest.mark.parametrize(
+    ("file", "task", "text"),
+    [
+        ("timing_cache.py", "cache", f"import filelock\n{reference.CACHE}"),
+        ("timing.py", "timing", "def fastest(tactics, run, budget):\n    import filelock\n"),
+        ("budget.py", "budget", "def worth_measuring(layers, budget):\n    import filelock\n"),
+    ],
+)
+def test_the_hint_for_another_package_does_not_promise_its_error_in_the_notebook(file, task, text, tmp_path):
+    (tmp_path / file).write_text(text)
+    outcome = examined(tmp_path, task)
+    assert outcome.points == 0 and "ImportError" in outcome.message
+    assert "Python's standard library" in outcome.hint and "same error" not in outcome.hint, outcome.hint
+
+
+@pytest.mark.parametrize(
+    ("found", "expected", "words"),
+    [
+        ([[1, 2], [3, 4]], [[1, 2], [3, 5]], "x[1][1] is 4 instead of 5"),
+        ([1, 2], [1], "x has 2 parts instead of 1"),
+        ({"a": [1]}, {"a": [2]}, "x['a'][0] is 1 instead of 2"),
+        ({"a": 1, "c": 1}, {"b": 1, "c": 1}, "x has 'a' instead of 'b'"),
+        ({"a": 1}, {}, "x has 'a'"),
+        ({}, {"a": 1}, "x does not have 'a'"),
+        ("a" * 90 + "b", "a" * 90, f"x is '...{'a' * 8}b' instead of '...{'a' * 8}'"),
+        ("a" * 200, 1, f"x is '{'a' * 39}... instead of 1"),
+    ],
+)
+def test_where_two_values_differ(found, expected, words):
+    assert first_difference("x", found, expected) == words
 
 
 @contextmanager

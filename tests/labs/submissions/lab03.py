@@ -517,6 +517,100 @@ WRITES_A_PROBE = _LOOKS_FIRST.replace(
         probe.unlink()""",
 )
 
+# `save` does not keep what was in the file: it empties the file before it reads it, or replaces it by one that is still open.
+EMPTIES_FIRST = """
+
+def save(cache, path):
+    with open(path, "w") as file:
+        json.dump(merge(load(path), cache), file)
+"""
+REPLACES_BEFORE_CLOSING = """
+
+def save(cache, path):
+    with open(f"{path}.new", "w") as file:
+        json.dump(merge(load(path), cache), file)
+        os.replace(file.name, path)
+"""
+# The file and the cache have the same key.
+_WITHOUT_MERGE = """
+
+def save(cache, path):
+    temporary = Path(path).with_name("temporary")
+    temporary.write_text(json.dumps(...))
+    os.replace(temporary, path)
+"""
+ITS_OWN_ENTRY_WINS = _WITHOUT_MERGE.replace("...", "{**load(path), **cache}")
+THE_ENTRY_OF_THE_FILE_WINS = _WITHOUT_MERGE.replace("...", "{**cache, **load(path)}")
+
+# The second file of `save` is in the system's temporary folder.
+_ELSEWHERE = """
+
+import shutil
+import tempfile
+
+def save(cache, path):
+    descriptor, temporary = tempfile.mkstemp()
+    with open(descriptor, "w") as file:
+        json.dump(merge(load(path), cache), file)
+    ...(temporary, path)
+"""
+REPLACED_FROM_ELSEWHERE = _ELSEWHERE.replace("...", "os.replace")
+MOVED_FROM_ELSEWHERE = _ELSEWHERE.replace("...", "shutil.move")
+
+# After a `save` that failed, the next one fails, or writes what is damaged.
+_SECOND_FILE = """
+
+def save(cache, path):
+    with open(f"{path}.new", "...") as file:
+        json.dump(merge(load(path), cache), file)
+    os.replace(file.name, path)
+"""
+SECOND_FILE_MUST_BE_NEW = _SECOND_FILE.replace("...", "x")
+APPENDS_TO_SECOND_FILE = _SECOND_FILE.replace("...", "a")
+TAKES_A_SECOND_FILE_THAT_IS_LEFT = """
+
+def save(cache, path):
+    temporary = Path(f"{path}.new")
+    if temporary.exists():
+        os.replace(temporary, path)
+    temporary.write_text(json.dumps(merge(load(path), cache)))
+    os.replace(temporary, path)
+"""
+LEAVES_A_LOCK = """
+
+def save(cache, path):
+    lock = os.open(f"{path}.lock", os.O_CREAT | os.O_EXCL)
+    temporary = Path(f"{path}.new")
+    temporary.write_text(json.dumps(merge(load(path), cache)))
+    os.replace(temporary, path)
+    os.close(lock)
+    os.unlink(f"{path}.lock")
+"""
+GIVES_UP = """
+
+failed = []
+
+def save(cache, path):
+    if failed:
+        raise failed[0]
+    temporary = Path(f"{path}.new")
+    try:
+        temporary.write_text(json.dumps(merge(load(path), cache)))
+        os.replace(temporary, path)
+    except OSError as error:
+        failed.append(error)
+        raise
+"""
+
+# `tuned` forgets the cache.
+ONLY_NAMES = """
+
+look_up = tuned
+
+def tuned(layers, machine, cache, measure):
+    return look_up(layers, machine, cache, measure)[0]
+"""
+
 SMALL_IN_PLACE = """
 
 def save(cache, path):

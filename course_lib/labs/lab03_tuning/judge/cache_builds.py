@@ -20,13 +20,13 @@ from course_lib.labs.lab03_tuning.judge.differing import (
     OF_LAYER,
     Layer,
     Machine,
-    is_allowed,
     number,
-    other_values,
     tactics,
     word,
 )
+from course_lib.labs.lab03_tuning.judge.words import first_difference, hint_after
 
+_DISTINCT, _TWINS = 5, 3  # layers of a network, and those that it has twice
 FILE = PathIn("timing.cache")
 # All files that a process can have. Most scenes use the first one alone.
 FILES = (FILE, PathIn("second.cache"), PathIn("third.cache"))
@@ -83,22 +83,35 @@ class Builder:
 
     def _compare(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
         results = [self.answer(layer) for layer in self.measured]
-        replaced = [entry for key, entry in before.items() if after.get(key) != entry and after.get(key) not in results]
-        if replaced:
+        changed = [key for key, entry in before.items() if after.get(key) != entry and after.get(key) not in results]
+        if changed:
+            first = changed[0]
+            how = first_difference("entry", after[first], before[first]) if first in after else "one is missing"
             self.mistakes.append(
                 Wrong(
-                    f"After a build, {len(replaced)} of {len(before)} old entries of its cache were lost or changed",
+                    f"After a build, {len(changed)} of {len(before)} old entries of its cache were lost or changed: {how}",
                     "The cache also serves other networks. Which entries may a build replace?",
                 )
             )
         new = [entry for key, entry in after.items() if before.get(key) != entry]
-        if any(entry not in results for entry in new) or any(result not in after.values() for result in results):
+        wrong = [_how(entry, results) for entry in new if entry not in results]
+        # Of several results, one can replace another if a key says too little. That is not a wrong entry.
+        if len(results) == 1 and results[0] not in after.values():
+            wrong.append("the result is not in the cache")
+        if wrong:
             self.mistakes.append(
                 Wrong(
-                    "After a build, the new entries of its cache differ from the results of `measure`",
+                    f"After a build, the new entries of its cache differ from the results of `measure`: {wrong[0]}",
                     "An entry is the pair (tactic, ms) that `measure` returned. What becomes of its ms?",
                 )
             )
+
+
+def _how(entry: list[Any], results: Sequence[list[Any]]) -> str:
+    """How an entry differs from the result that it was probably made of."""
+    if not results:
+        return "an entry was added without a measurement"
+    return first_difference("entry", entry, next((one for one in results if one[0] == entry[0]), results[0]))
 
 
 def called(stage: Stage, function: str, *arguments: Any) -> Any:
@@ -109,9 +122,8 @@ def called(stage: Stage, function: str, *arguments: Any) -> Any:
     """
     answer = stage.learner.call(function, *arguments)
     if isinstance(answer, Failed):
-        raise Wrong(
-            f"{function} failed: {answer.line}", "Call it in the notebook: the same error appears there.", empty=answer.empty
-        )
+        usual = "Does this line work for each layer, cache and file that the task describes?"
+        raise Wrong(f"{function} failed: {answer.line}", hint_after(answer.line, usual), empty=answer.empty)
     return answer
 
 
@@ -143,11 +155,8 @@ class Network:
     """Secret layers, machines and times.
 
     Attributes:
-        base: a layer.
-        changed: for each field that a time depends on, a layer that differs from `base` in this field alone. All have the same
-            tactics with other times, so that no field alone says which layer it is.
-        distinct: all of these.
-        layers: these, and copies of some with other names. The first one is `base`.
+        distinct: layers without anything in common but their tactics, so that a key that omits a field tells them apart.
+        layers: these, and some of them twice, in any order.
         mistakes: in the entries of all builds so far.
     """
 
@@ -162,13 +171,9 @@ class Network:
         }
         self.tactics = tactics(rng, 4)
         self._times: dict[str, dict[str, float]] = {}
-        self.base = self.drawn_layer()
-        self.changed = {name: self._one_change(name) for name in OF_LAYER}
-        self.distinct = [self.base, *self.changed.values()]
-        twins = [self.distinct[place] for place in rng.integers(0, len(self.distinct), 3)]
-        others = [*self.distinct[1:], *twins]
-        ordered = [self.base, *(others[place] for place in rng.permutation(len(others)))]
-        self.layers = [layer | {"name": f"layer_{place}"} for place, layer in enumerate(ordered)]
+        self.distinct = [self.drawn_layer() for _ in range(_DISTINCT)]
+        twice = [*self.distinct, *(self.distinct[place] for place in rng.integers(0, _DISTINCT, _TWINS))]
+        self.layers = [twice[place] for place in rng.permutation(len(twice))]
 
     def ms(self, layer: Layer, tactic: str) -> float:
         """The time of a tactic for a layer. All times of a layer differ, and are whole numbers for half of the layers."""
@@ -222,11 +227,6 @@ class Network:
 
     def _name(self) -> str:
         return f"node_{self.rng.integers(1 << 30)}"
-
-    def _one_change(self, field_name: str) -> Layer:
-        values = [value for kind in other_values(self.base[field_name], self.rng) for value in kind]
-        others = [other for value in values if is_allowed(other := self.base | {field_name: value})]
-        return others[self.rng.integers(len(others))]
 
     def build(self, layers: Sequence[Layer] | None = None, machine: Machine | None = None) -> Builder:
         """A build of these layers, or of others, on this machine or on another one."""

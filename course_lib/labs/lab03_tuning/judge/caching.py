@@ -6,7 +6,7 @@ import base64
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -36,15 +36,18 @@ from course_lib.labs.lab03_tuning.judge.differing import (
     other_machines,
     tactics,
 )
+from course_lib.labs.lab03_tuning.judge.words import first_difference, hint_after
 
 _FIELDS = (*OF_LAYER, *OF_MACHINE)
 _BASES = 5  # layers of which each is changed in many ways
 _UNCHANGED = 30  # builds without a change, among those with one
 _WHOLE, _FILES_OF_A_PROCESS = 6, 12  # whole files among the damaged ones
 # Entries of files, and of what is added to them. Small sizes are as frequent as large ones.
-_FEW, _SEVERAL, _MANY, _ADDED = (1, 30), (30, 2500), (2500, 4500), (1, 200)
+_FEW, _SEVERAL, _MANY = (1, 30), (30, 2500), (2500, 4500)
+_ADDED, _ADDED_TO_FEW = (1, 200), (1, 9)
 # Bytes of a disk for each entry: those of an entry do not fit into the first number in any form, and do in the second.
 _TIGHT, _ROOMY = 20, 2048
+_AFTER_FULL = "`save` must also work after one that failed. What does a failed `save` leave in the folder, and in its process?"
 
 
 @dataclass(frozen=True)
@@ -62,48 +65,64 @@ def _second_build(stage: Stage, drawn: Network) -> None:
     build = drawn.build()
     names, cache = build.run(stage, {})
     wanted = [build.answer(layer)[0] for layer in build.layers]
-    for layer in drawn.changed.values():
-        if build.measured and not any(same_times(layer, one) for one in build.measured):
-            raise _used(layer, drawn.base, OF_LAYER)
-    if len(build.measured) != len(drawn.distinct):
+    found, expected = len(build.measured), len(drawn.distinct)
+    if found != expected:
         raise Wrong(
-            f"The first build measured {len(build.measured)} layers, and {len(drawn.distinct)} of its {len(build.layers)} layers differ",
-            "Equal layers share a key. Which fields of a layer have no influence on its time, and when do you add an entry?",
+            f"The first build called `measure` {found} times, expected {expected}: of its {len(build.layers)} layers, {expected} differ",
+            "Equal layers are measured once. When do you add an entry, and where do you look it up?"
+            if found > expected
+            else "Each layer without a usable entry is measured. Do different layers have different keys?",
         )
     if names != wanted:
-        raise Wrong("The first build has other tactics than `measure` returned", "Which name belongs to which layer?")
+        raise Wrong(
+            f"The first build has another tactic than `measure` returned: {_other_name(names, wanted)}",
+            "Which name belongs to which layer?",
+        )
     build.run(stage, {})
-    if len(build.measured) != len(drawn.distinct):
+    if len(build.measured) != expected:
         raise Wrong(
             "A build with an empty cache did not measure again",
             "Keep entries in the cache alone, and not in a global variable.",
         )
     again, _ = build.run(stage, cache)
     if build.measured:
-        raise Wrong(f"The second build measured {len(build.measured)} layers", "Look a layer up before you measure it.")
+        raise Wrong(
+            f"The second build called `measure` {len(build.measured)} times for the same layers",
+            "Look a layer up before you measure it.",
+        )
     if again != wanted:
-        raise Wrong("The second build has other tactics than the first", "An entry holds the tactic of its own key.")
+        raise Wrong(
+            f"The second build has another tactic than the first: {_other_name(again, wanted)}",
+            "An entry holds the tactic of its own key.",
+        )
+
+
+def _other_name(names: Sequence[Any], wanted: Sequence[str]) -> str:
+    return first_difference("names", list(names), list(wanted))
 
 
 def _used(found: Mapping[str, Any], kept: Mapping[str, Any], fields: Sequence[str]) -> Wrong:
     names = [name for name in fields if found[name] != kept[name]]
-    values = ["; ".join(str(one[name]) for name in names) for one in (found, kept)]
-    differ = f"{' and '.join(names)} {'differs' if len(names) == 1 else 'differ'}"
+    places = " and ".join(first_difference(name, found[name], kept[name]) for name in names)
     return Wrong(
-        f"An entry was used although {differ}: {values[0]} instead of {values[1]}",
+        f"An entry was used although {places}",
         "Two keys must differ if the times may differ. Which fields are in your key, and which parts of them?",
     )
 
 
 def _other_names(stage: Stage, drawn: Network) -> None:
-    _, cache = drawn.build().run(stage, {})
-    build = drawn.build([drawn.disguised_layer(layer) for layer in drawn.layers], drawn.disguised_machine(drawn.machine))
-    build.run(stage, cache)
-    if build.measured:
-        raise Wrong(
-            "Equal layers with other names and one tactic less, on another host with the same GPU and versions, were measured again",
-            "Which fields of layer and machine have no influence on a time? Is their order fixed in your key, also inside of `attributes`?",
-        )
+    """Two copies of a layer at a time, so that a key that says too little does not mix it up with other layers."""
+    for layer in drawn.distinct:
+        build = drawn.build([drawn.disguised_layer(layer) for _ in range(2)], drawn.disguised_machine(drawn.machine))
+        _, cache = drawn.build([layer]).run(stage, {})
+        for before, most in ((cache, 0), ({}, 1)):
+            build.run(stage, before)
+            if len(build.measured) > most:
+                raise Wrong(
+                    "Equal layers with other names and one tactic less were measured again, on another host with the same GPU and versions",
+                    "Which fields of layer and machine have no influence on a time? "
+                    "Is their order fixed in your key, also inside of `attributes`?",
+                )
 
 
 def _what_a_time_depends_on(stage: Stage, drawn: Network) -> None:
@@ -138,7 +157,10 @@ def _what_a_time_depends_on(stage: Stage, drawn: Network) -> None:
             again = "Does your key depend on something that does not change a time, or is an entry measured that is usable?"
             found.setdefault((len(_FIELDS),), Wrong("A layer that had not changed was measured again", again))
         if names != [build.answer(one)[0] for one in build.layers]:
-            tactic = Wrong("A build has other tactics than `measure` returned", "An entry holds the tactic of its own key.")
+            tactic = Wrong(
+                f"A build has another tactic than `measure` returned: {_other_name(names, [build.answer(one)[0] for one in build.layers])}",
+                "An entry holds the tactic of its own key.",
+            )
             found.setdefault((len(_FIELDS), 1), tactic)
     if found:
         raise found[min(found)]
@@ -155,16 +177,22 @@ def _what_a_time_depends_on(stage: Stage, drawn: Network) -> None:
 
 
 def _tactic_is_gone(stage: Stage, drawn: Network) -> None:
-    _, cache = drawn.build().run(stage, {})
-    layer = drawn.layers[1]
+    """A build of a single layer, so that a key that says too little does not mix it up with other layers."""
+    layer = drawn.distinct[0]
+    _, cache = drawn.build([layer]).run(stage, {})
     best = drawn.fastest(layer)
     fewer = layer | {"tactics": [name for name in layer["tactics"] if name != best]}
     build = drawn.build([fewer])
     names, cache = build.run(stage, cache)
-    if names != [build.answer(fewer)[0]]:
+    if names == [best]:
         raise Wrong(
             "An entry's tactic was used although the builder no longer offers it",
             "A smaller workspace excludes tactics. What must hold for the tactic of an entry before you use it?",
+        )
+    if names != (wanted := [build.answer(fewer)[0]]):
+        raise Wrong(
+            f"After an entry whose tactic is gone, the result of `measure` was not used: {_other_name(names, wanted)}",
+            "Which tactic did the new measurement return?",
         )
     build.run(stage, cache)
     if build.measured:
@@ -199,15 +227,26 @@ def _merge(stage: Stage, drawn: Network) -> None:
             "merge(a, b) and merge(b, a) differ",
             "Both caches may have a key, and even the same ms with two tactics. The rule must not ask which cache came first.",
         )
-    if both != _plain(_smaller(one, two)):
+    wanted = _plain(_smaller(one, two))
+    if wrong := next((key for key in wanted if both[key] != wanted[key]), None):
         raise Wrong(
-            "Of two entries for a key, merge kept another one than requirement 6 says", "Compare ms first, and then the names."
+            f"Of two entries for a key, merge kept another one than requirement 6 says: {_kept(both[wrong], wanted[wrong])}",
+            "Compare ms first, and then the names.",
         )
+    if more := [key for key in both if key not in wanted]:
+        raise Wrong(f"merge added {len(more)} keys that no cache has", "A key is kept as it is.")
     if merged(both, three) != merged(one, merged(two, three)):
         raise Wrong(
             "The result for three caches depends on which two are merged first",
             "Keep one whole entry, and change nothing in it.",
         )
+
+
+def _kept(found: Sequence[Any], wanted: Sequence[Any]) -> str:
+    """How an entry differs from the one that had to be kept. The beginnings of the tactics' names may be long and equal."""
+    if found[1] != wanted[1]:
+        return f"its ms is {found[1]} instead of {wanted[1]}"
+    return "ms is equal, and the tactic is not the first one in alphabetical order"
 
 
 def _smaller(one: Mapping[str, Any], two: Mapping[str, Any]) -> dict[str, Any]:
@@ -219,77 +258,119 @@ def _smaller(one: Mapping[str, Any], two: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
+def _drawn_cache(drawn: Network, count: int) -> dict[str, Any]:
+    """Entries whose keys say what a time depends on, so that they have spaces, quotes and brackets, as other keys may."""
+    rng, layers = drawn.rng, [drawn.drawn_layer() for _ in range(count)]
+    values = _entries(rng, count).values()
+    return {f"{signature(layer)} {drawn.machine['device']}": entry for layer, entry in zip(layers, values, strict=True)}
+
+
 def _through_a_file(stage: Stage, drawn: Network) -> None:
     if called(stage, "load", FILE) != {}:
         raise Wrong("load of a missing file did not return an empty cache", "The first build on a machine has no file.")
-    _, cache = drawn.build().run(stage, {})
+    cache = _drawn_cache(drawn, _size(drawn.rng, *_FEW))
     called(stage, "save", cache, FILE)
     if not stage.learner.exists(FILE):
         raise Wrong("save did not write the file", "Write to the path that `save` receives.")
     stage.restart()
-    loaded = called(stage, "load", FILE)
-    build = drawn.build()
-    build.run(stage, loaded)
-    if not is_cache(loaded) or build.measured:
-        raise Wrong("A build with the saved and loaded cache measured again", "What does json make of your keys and entries?")
+    if wrong := _changed(cache, _loaded(stage)):
+        raise Wrong(f"load did not return the cache that was saved: {wrong}", "What does json make of your keys and entries?")
 
 
 def _two_builds_save(stage: Stage, drawn: Network) -> None:
     """Two processes load the file, then save in turn: the other one has written since, and neither has seen what it wrote."""
-    called(stage, "save", drawn.build(drawn.distinct[:1]).run(stage, {})[1], FILE)
+    rng = drawn.rng
+    first, *more = (_drawn_cache(drawn, int(rng.integers(1, 4))) for _ in range(5))
+    called(stage, "save", first, FILE)
     stage.restart()
     other = stage.another()
-    caches = [
-        drawn.build(drawn.distinct[place : place + 1]).run(one, called(one, "load", FILE))[1]
-        for place, one in ((1, stage), (2, other), (3, stage), (4, other))
-    ]
-    for one, before, cache in zip((stage, other, stage, other), (other, stage, other, stage), caches, strict=True):
+    turns = (stage, other, stage, other)
+    caches = [_loaded(one) | new for one, new in zip(turns, more, strict=True)]
+    for one, before, cache in zip(turns, (other, stage, other, stage), caches, strict=True):
         one.receive(before)
         called(one, "save", cache, FILE)
     stage.receive(other)
     stage.restart()
-    build = drawn.build()
-    build.run(stage, called(stage, "load", FILE))
-    if build.measured:
+    entries = {key: entry for cache in (first, *more) for key, entry in cache.items()}
+    if wrong := _changed(entries, _loaded(stage)):
         raise Wrong(
-            "Two builds loaded the file, then both saved: entries of one of them are lost",
-            "The file may have changed since you loaded it. What should `save` do with the entries that it holds now?",
+            f"Two builds loaded the file, then both saved, and entries of one of them are lost: {wrong}",
+            "What does the file hold when `save` reads it? "
+            "Another build may have changed it since your `load`, and `open(path, 'w')` empties it.",
         )
+    _same_keys(stage, entries, rng)
+
+
+def _same_keys(stage: Stage, in_file: dict[str, Any], rng: np.random.Generator) -> None:
+    """A process saves other entries for the keys of the file, which it has not loaded. The learner's own `merge` says what is kept."""
+    mine = {key: [*tactics(rng, 1), rng.choice((ms / 2, ms, ms * 2))] for key, (_, ms) in in_file.items()}
+    mine = _plain({key: [tactic, float(ms)] for key, (tactic, ms) in mine.items()})
+    merged = [stage.learner.call("merge", *pair) for pair in ((in_file, mine), (mine, in_file))]
+    stage.restart()
+    called(stage, "save", mine, FILE)
+    stage.restart()
+    found = _loaded(stage)
+    # A `merge` that fails, or depends on the order, is another requirement.
+    allowed = [one for one in merged if is_cache(one) and one.keys() == mine.keys()] or [_plain(_smaller(in_file, mine))]
+    for key in mine:
+        if key not in found or not any(found[key] == one[key] for one in allowed):
+            how = _kept(found[key], allowed[0][key]) if key in found else "it is lost"
+            raise Wrong(
+                f"The file and the cache had two entries for a key, and save did not keep the one that merge keeps: {how}",
+                "Another build may have measured the same layer. See requirement 9.",
+            )
 
 
 def _disk_is_full(stage: Stage, drawn: Network) -> None:
-    """Saves in secret order: with space, without, and on a disk that is full once `save` opens a file for writing."""
+    """Saves in secret order: with space, without, on a disk that is full once `save` opens a file, and on one that has space again."""
     rng = drawn.rng
     held = {file: _entries(rng, _size(rng, *bounds)) for file, bounds in zip(FILES, (_FEW, _SEVERAL, _MANY), strict=True)}
     tight, roomy = (size * len(held[file]) for size, file in ((_TIGHT, FILES[0]), (_ROOMY, FILES[-1])))
+
+    def saved() -> dict[PathIn, Any]:
+        """What was added to each file, or `Failed`. The first file stays so short that a buffer can hold it until it is closed."""
+        found = {}
+        for file in (FILES[place] for place in rng.permutation(len(FILES))):
+            more = _entries(rng, _size(rng, *(_ADDED_TO_FEW if file is FILES[0] else _ADDED)))
+            answer = stage.learner.call("save", more, file)
+            found[file] = answer if isinstance(answer, Failed) else more
+        return found
+
     stage.restart(disk_bytes=roomy)
     for file, entries in held.items():
         called(stage, "save", entries, file)
-    for disk in (*rng.permutation(["full", "fills", "empty"]), "empty"):
+    for disk in (*rng.permutation(["full", "fills", "has space again", "has space"]), "has space"):
         stage.restart(disk_bytes=tight if disk == "full" else roomy)  # this process has not called `load`
         if disk == "fills":
             for file in FILES:
                 stage.learner.fill(file, tight)
-        for file in (FILES[place] for place in rng.permutation(len(FILES))):
-            more = _entries(rng, _size(rng, *_ADDED))
-            if disk == "empty":
-                called(stage, "save", more, file)
-                held[file] |= more
-            else:
-                stage.learner.call("save", more, file)  # may raise
+        if disk == "has space again":
+            stage.learner.space(tight)
+            saved()
+            _check_kept(held, {file: _loaded(stage, file) for file in FILES})
+            stage.learner.space(None)
+        more = saved()
+        if failed := next((one for one in more.values() if disk.startswith("has") and isinstance(one, Failed)), None):
+            raise Wrong(f"The disk {disk}, and save failed: {failed.line}", hint_after(failed.line, _AFTER_FULL))
         stage.restart()
-        for file, entries in held.items():
-            lost = _lost(entries, _loaded(stage, file))
-            if lost and disk == "empty":
-                raise Wrong(
-                    f"After `save`, {lost} of {len(entries)} entries are not in the file",
-                    "`save` must also work after one that failed. What does a failed `save` leave in the folder?",
-                )
-            if lost:
-                raise Wrong(
-                    f"The disk was full while `save` wrote: {lost} of {len(entries)} entries of the file are lost",
-                    "When is the old content gone, if you open the file for writing? Which call replaces a file in one step?",
-                )
+        found = {file: _loaded(stage, file) for file in FILES}
+        if disk.startswith("has"):
+            held = {file: entries | more[file] for file, entries in held.items()}
+            for file, entries in held.items():
+                if wrong := _changed(entries, found[file]):
+                    raise Wrong(f"The disk {disk}, and after save, {wrong}", _AFTER_FULL)
+        else:
+            _check_kept(held, found)
+
+
+def _check_kept(held: Mapping[PathIn, Mapping[str, Any]], found: Mapping[PathIn, Mapping[str, Any]]) -> None:
+    for file, entries in held.items():
+        if lost := _lost(entries, found[file]):
+            raise Wrong(
+                f"The disk was full while `save` wrote: {lost} of {len(entries)} entries of the file are lost",
+                "The old content must stay until the new one is completely written and the file is closed. "
+                "Does `save` remove it earlier: with `open(path, 'w')`, or with `os.replace` before the file is closed?",
+            )
 
 
 def _size(rng: np.random.Generator, least: int, most: int) -> int:
@@ -298,6 +379,16 @@ def _size(rng: np.random.Generator, least: int, most: int) -> int:
 
 def _lost(entries: Mapping[str, Any], found: Mapping[str, Any]) -> int:
     return sum(found.get(key) != entry for key, entry in entries.items())
+
+
+def _changed(entries: Mapping[str, Any], found: Mapping[str, Any]) -> str:
+    """How many of the entries are missing or changed, and how the first one is changed; "" if all are there."""
+    wrong = [key for key, entry in entries.items() if found.get(key) != entry]
+    if not wrong:
+        return ""
+    count = f"{len(wrong)} of {len(entries)} entries are"
+    how = (first_difference("entry", found[key], entries[key]) for key in wrong if key in found)
+    return next((f"{count} missing or changed, such as: {one}" for one in how), f"{count} missing")
 
 
 def _texts(rng: np.random.Generator, count: int) -> list[str]:
@@ -382,10 +473,10 @@ def _wrong_entries(entry: Sequence[Any], others: Mapping[str, Any]) -> dict[str,
 
 
 def _file_is_damaged(stage: Stage, drawn: Network) -> None:
-    _, cache = drawn.build().run(stage, {})
-    called(stage, "save", cache, FILE)
-    whole = stage.learner.content(FILE) or ""
-    files = [*_damaged(drawn.rng, whole), *[("", whole)] * _WHOLE]
+    cache = _drawn_cache(drawn, _size(drawn.rng, *_FEW))
+    saved = not isinstance(stage.learner.call("save", cache, FILE), Failed)  # else, requirement 8 is not met
+    whole = (saved and stage.learner.content(FILE)) or ""
+    files = [*_damaged(drawn.rng, whole), *([("", whole)] * _WHOLE if whole else [])]
     found: dict[int, Wrong] = {}
     for number, place in enumerate(map(int, drawn.rng.permutation(len(files)))):
         what, content = files[place]
@@ -394,14 +485,15 @@ def _file_is_damaged(stage: Stage, drawn: Network) -> None:
         stage.learner.place(FILE, content if isinstance(content, str) else base64.b64encode(content).decode())
         answer = stage.learner.call("load", FILE)
         if not what and (not is_cache(answer) or _lost(cache, answer)):
+            how = answer.line if isinstance(answer, Failed) else _changed(cache, answer) if is_cache(answer) else "not a cache"
             found[place] = Wrong(
-                "load of a whole file did not return its cache",
+                f"load of a whole file did not return its cache: {how}",
                 "A file may have changed since the last call. Does `load` read it each time?",
             )
         elif isinstance(answer, Failed):
             found[place] = Wrong(
                 f"load of a damaged file ({what}) failed: {answer.line}",
-                "A damaged file costs time, and no build. Which errors can reading raise?",
+                hint_after(answer.line, "A damaged file costs time, and no build. Which errors can reading raise?"),
             )
         elif what and answer != {}:
             found[place] = Wrong(
@@ -410,16 +502,14 @@ def _file_is_damaged(stage: Stage, drawn: Network) -> None:
             )
     if found:
         raise found[min(found)]
+    if not saved:
+        return
     stage.learner.place(FILE, base64.b64encode(drawn.rng.bytes(int(drawn.rng.integers(20, 200)))).decode())
     stage.restart()
-    build = drawn.build()
-    names, cache = build.run(stage, _loaded(stage))
-    if names != [build.answer(layer)[0] for layer in build.layers]:
-        raise Wrong("A build with a damaged file has other tactics", "A damaged file is as good as no file.")
     called(stage, "save", cache, FILE)
     stage.restart()
-    if len(_loaded(stage)) < len(drawn.distinct):
-        raise Wrong("save did not replace a damaged file", "`save` reads the file too. What if it cannot?")
+    if wrong := _changed(cache, _loaded(stage)):
+        raise Wrong(f"save did not replace a damaged file: {wrong}", "`save` reads the file too. What if it cannot?")
 
 
 def _loaded(stage: Stage, file: PathIn = FILE) -> dict[str, Any]:
@@ -433,6 +523,7 @@ def _plain(cache: Mapping[str, Any]) -> dict[str, Any]:
     return json.loads(json.dumps(cache))
 
 
+_ENTRIES = "a build keeps old entries, and adds what `measure` returned"  # judged in each scene
 Scene = Callable[[Stage, Network], None]
 _SCENES: Sequence[tuple[str, Scene, bool]] = (
     ("a second build measures nothing", _second_build, True),
@@ -453,20 +544,26 @@ def played(source: Path, rng: np.random.Generator, launcher: Launcher | None) ->
     Raises:
         EngineError: the file fails as a whole, or its process does.
     """
-    found = []
+    found: list[Found] = []
+    mistakes: list[Wrong] = []
     for name, scene, half in _SCENES:
         with ExitStack() as stack:
             stage = Stage(partial(_started, source, launcher, rng), stack)
+            network = Network(rng)
             try:
-                scene(stage, network := Network(rng))
-                if network.mistakes:
-                    raise network.mistakes[0]
+                scene(stage, network)
                 found.append(Found(name, half))
             except Wrong as wrong:
                 found.append(Found(name, half, str(wrong), wrong.hint, wrong.empty))
                 if wrong.empty and len(found) == 1:
-                    break
-    return found
+                    return found
+            mistakes += network.mistakes
+    entries = Found(_ENTRIES, True)
+    if mistakes:
+        entries = Found(_ENTRIES, True, str(mistakes[0]), mistakes[0].hint)
+    elif all(one.said for one in found if one.needed_for_half):  # then no build returned a cache
+        entries = replace(found[0], name=_ENTRIES)
+    return [found[0], entries, *found[1:]]
 
 
 def _started(
