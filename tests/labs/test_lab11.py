@@ -654,6 +654,20 @@ def test_a_service_that_counts_its_calls(name, tmp_path):
     assert outcome.points == points and words in outcome.message, outcome.message
 
 
+@pytest.mark.parametrize("name", made.NAMED_ALIKE)
+def test_cheat_an_error_that_is_only_called_so(name, tmp_path):
+    (tmp_path / "service.py").write_text(made.changed("service.py", {"def check": f"{made.NAMED_ALIKE[name]}\n\n\ndef check"}))
+    outcome = examined(tmp_path, "service")
+    assert outcome.points == 0 and "expected RuntimeError itself" in outcome.message, outcome.message
+    assert "Python's own class" in outcome.hint
+
+
+def test_a_service_without_a_check(tmp_path):
+    (tmp_path / "service.py").write_text(made.changed("service.py", {"def check": "def checked"}))
+    outcome = examined(tmp_path, "service")
+    assert outcome.points == 0 and "check failed: it defines no function check" in outcome.message, outcome.message
+
+
 def test_nothing_of_the_models_is_in_the_learners_process(tmp_path):
     (tmp_path / "search.py").write_text(made.LOOKS_AROUND)
     assert examined(tmp_path, "search").points == 0

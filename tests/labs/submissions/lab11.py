@@ -255,6 +255,29 @@ def answer(run, images, least, most):
     1,
 )
 
+# Statements before the reference's `check`: a name of Python's own error for another class.
+NAMED_ALIKE = {
+    "a class": "class RuntimeError(KeyError):\n    pass",
+    "a class of its own kind": "class RuntimeError(RuntimeError):\n    pass",
+    "a call of type": 'RuntimeError = type("RuntimeError", (ValueError,), {})',
+    "an equal class": """class Equal(type):
+    __eq__ = lambda *_: True
+    __hash__ = lambda _, own=hash(RuntimeError): own
+    __instancecheck__ = __subclasscheck__ = lambda *_: True
+
+
+class RuntimeError(ValueError, metaclass=Equal):
+    __class__ = RuntimeError""",
+    "another built-in class": """import builtins
+
+
+class RuntimeError(ValueError):
+    pass
+
+
+builtins.RuntimeError = RuntimeError""",
+}
+
 _BEFORE_THE_SUMMARY = "return self.head(torch.relu(self.hidden(self.summary(x))))"
 _MIDDLE = "x.sort(dim=1).values[:, (ROWS - 1) // 2].unsqueeze(1)"
 _HEAD = "self.head = nn.Linear(WIDTH, 10)"
