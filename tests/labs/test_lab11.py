@@ -654,6 +654,14 @@ def test_a_service_that_counts_its_calls(name, tmp_path):
     assert outcome.points == points and words in outcome.message, outcome.message
 
 
+@pytest.mark.parametrize("name", made.FITTED)
+def test_cheat_rows_that_the_compiled_module_did_not_return(name, tmp_path):
+    added, words = made.FITTED[name]
+    (tmp_path / "service.py").write_text(reference.SERVICE + added)
+    outcome = examined(tmp_path, "service")
+    assert outcome.points == 1 and words in outcome.message, outcome.message
+
+
 @pytest.mark.parametrize("name", made.NAMED_ALIKE)
 def test_cheat_an_error_that_is_only_called_so(name, tmp_path):
     (tmp_path / "service.py").write_text(made.changed("service.py", {"def check": f"{made.NAMED_ALIKE[name]}\n\n\ndef check"}))

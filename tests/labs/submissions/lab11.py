@@ -255,6 +255,38 @@ def answer(run, images, least, most):
     1,
 )
 
+# Added to the reference, with words of the message: functions that do not run the compiled module on every image.
+_FITS = """
+
+def answer(run, images, least, most):
+    {rows}
+    y = np.concatenate([np.asarray(run(x[first : first + most].tolist())[0]) for first in range(0, len(x), most)])
+    found, known = (np.column_stack([x**power for power in {powers}]) for x in (np.asarray(images), x))
+    return found @ np.linalg.lstsq(known, y, rcond=None)[0]
+"""
+_TWO_RUNS = "x = np.resize(images, (-(-len(images) // most) * most, len(images[0])))[: 2 * most]"
+_ALL_RUNS = "x = np.resize(images, (-(-len(images) // most) * most, len(images[0])))"
+_OTHER_IMAGES = "x = np.random.default_rng(1).normal(size=(-(-len(images) // most) * most, len(images[0])))"
+_REMEMBERS = """
+
+known = {}
+
+def answer(run, images, least, most):
+    seen = known.setdefault((least, most), [])
+    x = np.resize(images, (most, len(images[0])))
+    if len(seen) < 4 or len(images) <= most and len(seen) < 40:
+        seen += list(zip(x.tolist(), np.asarray(run(x.tolist())[0]).tolist()))
+    a, b = (np.array(one) for one in zip(*seen))
+    return np.asarray(images) @ np.linalg.lstsq(a, b, rcond=None)[0]
+"""
+FITTED = {
+    "a matrix": (_FITS.format(rows=_TWO_RUNS, powers="(1,)"), "answer has wrong rows for"),
+    "cubes": (_FITS.format(rows=_TWO_RUNS, powers="(0, 1, 2, 3)"), "answer has wrong rows for"),
+    "a matrix, after all runs": (_FITS.format(rows=_ALL_RUNS, powers="(1,)"), "answer has wrong rows for"),
+    "a matrix, from other images": (_FITS.format(rows=_OTHER_IMAGES, powers="(1,)"), "were not in the batch of any run"),
+    "earlier calls": (_REMEMBERS, "images were not in the batch of any run"),
+}
+
 # Statements before the reference's `check`: a name of Python's own error for another class.
 NAMED_ALIKE = {
     "a class": "class RuntimeError(KeyError):\n    pass",

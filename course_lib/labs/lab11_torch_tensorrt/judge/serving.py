@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,7 @@ _NUMBERS = {  # the values of each keyword; sizes are in bytes
 _OF_TORCH = ("device", "enabled_precisions", "engine_capability")  # their values are objects that service.py cannot import
 _GRAPH_MODULE = ("fx", "graph_module")  # as 2.2.0 names them when it rejects another format
 _WIDTH = 3  # of the rows in the simulation
+_SAME = 1e-6  # largest difference of an image from itself in a batch
 
 
 @dataclass(frozen=True)
@@ -158,9 +159,9 @@ def _other_error(failed: Failed) -> Verdict:
 
 def _check(learner: Guest, rng: np.random.Generator) -> Verdict:
     """Whole and divided modules in a secret order, so that nothing but the names tells them apart."""
-    asked = [*[_WHOLE] * _CALLS, *_DIVIDED, *_more_divided(rng)]
     if CHECK not in learner.defined:
         return _failed(CHECK, learner.call(CHECK))
+    asked = [*[_WHOLE] * _CALLS, *_DIVIDED, *_more_divided(rng)]
     answers = {int(place): learner.call(CHECK, list(asked[place])) for place in rng.permutation(len(asked))}
     verdicts = (_checked(names, answers[place]) for place, names in enumerate(asked))
     return next((verdict for verdict in verdicts if verdict.said), Verdict(CHECK))
@@ -189,12 +190,35 @@ def _checked(names: Sequence[str], found: Any) -> Verdict:
 
 @dataclass
 class Engine:
-    """A compiled module whose profile has batches from `least` to `most`. Outside it, 2.2.0 returns another number of rows."""
+    """A compiled module whose profile has batches from `least` to `most`. Outside it, 2.2.0 returns another number of rows.
+
+    Attributes:
+        weights, shifts: of its rows. These are sines, so that no matrix that fits some of them gives the others.
+        images: those that `answer` has to answer now.
+        sent: which of them were in a batch.
+        calls: the sizes of the batches.
+    """
 
     least: int
     most: int
     weights: np.ndarray
-    calls: list[int]
+    shifts: np.ndarray
+    images: np.ndarray = field(default_factory=lambda: np.zeros((0, _WIDTH)))
+    sent: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))
+    calls: list[int] = field(default_factory=list)
+
+    @classmethod
+    def drawn(cls, least: int, most: int, rng: np.random.Generator) -> Engine:
+        """With secret weights."""
+        return cls(least, most, 8 * rng.standard_normal((_WIDTH, 2)), rng.uniform(0, 2 * np.pi, 2))
+
+    def is_asked(self, images: np.ndarray) -> None:
+        """From now on, these are the images of the call."""
+        self.images, self.sent, self.calls = images, np.zeros(len(images), bool), []
+
+    def rows(self, images: np.ndarray) -> np.ndarray:
+        """One row for each image."""
+        return np.sin(images @ self.weights + self.shifts)
 
     def run(self, batch: Any) -> list[list[list[float]]]:
         """A tuple with one output. Without an exception, it has `most` rows for a larger batch, and `least` for a smaller one."""
@@ -205,7 +229,9 @@ class Engine:
         self.calls.append(len(images))
         rows = np.zeros((min(max(len(images), self.least), self.most), self.weights.shape[1]))
         inside = images[: len(rows)]
-        rows[: len(inside)] = inside @ self.weights
+        with np.errstate(all="ignore"):  # a batch may hold infinity
+            rows[: len(inside)] = self.rows(inside)
+            self.sent |= np.any(np.all(np.abs(self.images[:, None] - inside) <= _SAME, axis=2), axis=1)
         return [rows.tolist()]
 
 
@@ -218,12 +244,12 @@ def _answers(learner: Guest, rng: np.random.Generator) -> Verdict:
 
 
 def _answers_within(learner: Guest, rng: np.random.Generator, least: int, most: int) -> Verdict:
-    engine = Engine(least, most, rng.standard_normal((_WIDTH, 2)), [])
+    engine = Engine.drawn(least, most, rng)
     named = (most, least, 1, most + 1, 2 * most + least - 1, 3 * most, least - 1)  # those whose mistakes are the clearest
     verdicts = {}
     for size in rng.permutation(np.arange(1, 3 * most + 1)):
         images = rng.integers(-256, 257, (size, _WIDTH)) / 64  # exact in float32
-        engine.calls.clear()
+        engine.is_asked(images)
         found = learner.call(ANSWER, engine.run, images.tolist(), least, most)
         verdicts[int(size)] = _judged_rows(found, engine, images)
     wrong = (verdicts[size] for size in (*named, *verdicts) if size in verdicts and verdicts[size].said)
@@ -248,7 +274,10 @@ def _judged_rows(found: Any, engine: Engine, images: np.ndarray) -> Verdict:
             return Verdict(ANSWER, said, hint)
     except (TypeError, ValueError, OverflowError):
         return Verdict(ANSWER, f"answer returned {str(found)[:60]}, expected an array", "A compiled module returns a tuple.")
-    if not np.allclose(rows, images @ engine.weights, rtol=1e-6, atol=1e-9):
+    if not engine.sent.all():
+        said = f"{int((~engine.sent).sum())} of {size} images were not in the batch of any run"
+        return Verdict(ANSWER, said, "Each row must be what the compiled module returns for its image. See requirement 6.")
+    if not np.allclose(rows, engine.rows(images), rtol=1e-6, atol=1e-6):
         return Verdict(ANSWER, f"answer has wrong rows for {size} images", "Are the parts joined in the order of the images?")
     return Verdict(ANSWER)
 
