@@ -220,11 +220,12 @@ def _plain(value: Any) -> Any:
 def main() -> None:
     """Serve on standard input and output. The learner's own output is discarded, and its input is empty.
 
-    The command may name a folder for the learner's files, which its caller removes.
+    The command may name a folder for the learner's files, which its caller removes. In a sandbox, nothing has to be removed.
     """
     requests, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     with open(os.devnull, "r+b") as nowhere:
         for stream in (0, 1):
             os.dup2(nowhere.fileno(), stream)
     ctypes.CDLL(None).prctl(_DUMPABLE, 0, 0, 0, 0)  # so that the learner's process cannot look into this one, or use its pipes
-    Keeper(requests, replies, sys.argv[1] if sys.argv[1:] else other_file_system()).serve()
+    in_sandbox = os.environ.get("USER") == "learner"
+    Keeper(requests, replies, sys.argv[1] if sys.argv[1:] else other_file_system() if in_sandbox else "").serve()
