@@ -54,8 +54,7 @@ class Served:
     @property
     def ended_as_it_must(self) -> bool:
         """Whether an error of the connection left the loop, and no other error did."""
-        kind = "ConnectionError" if self.scene.breaks_off else ""
-        return self.recorded.kind == kind
+        return self.recorded.raised == "ConnectionError" if self.scene.breaks_off else not self.recorded.error
 
     @property
     def did_its_work(self) -> bool:

@@ -541,6 +541,18 @@ MISTAKES: dict[str, tuple[dict[str, str], str, str, str]] = {
         "partial",
         "the ConnectionError left `serve` ",
     ),
+    "another_error_of_that_name": (
+        {
+            "    finally:\n": (
+                "    except ConnectionError as error:\n"
+                "        raise type('ConnectionError', (Exception,), {})(error) from None\n"
+                "    finally:\n"
+            )
+        },
+        "leaks",
+        "partial",
+        "the ConnectionError left `serve` ",
+    ),
     "allocates_for_each_request": (
         {
             "        rows = len(request)\n": (

@@ -6,6 +6,7 @@ It imports numpy and Python's own modules only, because it is also sent as text 
 from __future__ import annotations
 
 import base64
+import builtins
 import json
 import os
 import sys
@@ -17,6 +18,7 @@ from typing import Any
 import numpy as np
 
 MOST_BYTES = 1 << 20  # of one array in an answer
+_PYTHONS_OWN = [one for one in vars(builtins).values() if isinstance(one, type) and issubclass(one, BaseException)]
 Ask = Callable[[Callable[..., Any], Any], Any]  # calls a learner's function with one question, and returns JSON values
 
 
@@ -91,8 +93,12 @@ def loaded(source: str, file: str) -> types.ModuleType:
 
 
 def failure(error: BaseException, file: str) -> dict[str, Any]:
-    """The answer in place of a result: ``error``, a line, and whether the body is still ``empty``."""
-    return {"error": described(error, file), "empty": isinstance(error, NotImplementedError)}
+    """The answer in place of a result: ``error``, a line, and whether the body is still ``empty``.
+
+    ``raised`` is the error's class if it is Python's own, and "" for a learner's class, whatever its name is.
+    """
+    raised = next((one.__name__ for one in _PYTHONS_OWN if one is type(error)), "")
+    return {"error": described(error, file), "empty": isinstance(error, NotImplementedError), "raised": raised}
 
 
 def described(error: BaseException, file: str) -> str:

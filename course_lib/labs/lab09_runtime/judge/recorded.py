@@ -59,14 +59,14 @@ class Recorded:
         steps: the trace.
         answers: as `serve` returned them; None if it raised.
         error: one line about the error that it raised, "" if it returned.
-        kind: the error's class.
+        raised: the error's class if it is one of Python's own, otherwise "".
         empty: whether its body is not written yet.
     """
 
     steps: tuple[Step, ...]
     answers: tuple[np.ndarray | None, ...] | None
     error: str = ""
-    kind: str = ""
+    raised: str = ""
     empty: bool = False
 
 
@@ -145,7 +145,7 @@ def _recorded(scene: Mapping[str, Any]) -> Recorded:
         answers = tuple(None if answer is None else _array(answer) for answer in answers)
     error = _text(scene["error"])
     return Recorded(
-        steps, answers, error or ("" if answers is not None else "no answer"), _text(scene["kind"]), bool(scene["empty"])
+        steps, answers, error or ("" if answers is not None else "no answer"), _text(scene["raised"]), bool(scene["empty"])
     )
 
 

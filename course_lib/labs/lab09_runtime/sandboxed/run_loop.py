@@ -99,7 +99,7 @@ def _scene(module: types.ModuleType, plan: bytes, ask: Ask) -> dict[str, Any]:
     """The answers, the error that `serve` raised, and the end of the trace, after the rows that went with its questions."""
     trace = _Trace()
     gpu.reset(total_memory=MEMORY, trace=trace.rows)
-    found: dict[str, Any] = {"answers": None, "error": "", "kind": "", "empty": False}
+    found: dict[str, Any] = {"answers": None, "error": "", "raised": "", "empty": False}
     answers: Any = None
     kept: BaseException | None = None  # as a service keeps an error: its traceback holds the variables of `serve`
     try:
@@ -111,7 +111,7 @@ def _scene(module: types.ModuleType, plan: bytes, ask: Ask) -> dict[str, Any]:
     if kept is None:
         found |= _answers(answers)
     else:
-        found |= failure(kept, FILE) | {"kind": type(kept).__name__}
+        found |= failure(kept, FILE)
     return found
 
 
@@ -126,7 +126,7 @@ def _answers(answers: Any) -> dict[str, Any]:
     try:
         return {"answers": [None if answer is None else encoded(np.asarray(answer, np.float32)) for answer in answers]}
     except Exception as error:
-        return {"error": f"it must return a list of arrays and None: {described(error, FILE)}", "kind": "TypeError"}
+        return {"error": f"it must return a list of arrays and None: {described(error, FILE)}", "raised": "TypeError"}
 
 
 def main() -> None:
