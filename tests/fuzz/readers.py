@@ -338,7 +338,7 @@ def _trace() -> Reader:
         "rows": rows,
         "answers": [encoded(np.zeros((2, 32), np.float32)), None],
         "error": "",
-        "kind": "",
+        "raised": "",
         "empty": False,
         "late": [[7, copied, True]],
     }
@@ -418,7 +418,7 @@ def _inside_pytorch() -> Reader:
 
     rng = np.random.default_rng(15)
     graph, model = segmenting.questions(rng)[0], searching.models(rng)[1]
-    images = np.ones((5, 3))
+    images, weights = np.ones((5, 3)), np.ones((3, 2))
     call = {"name": "y", "kind": "call", "operator": "aten.relu.default", "args": [{"node": "x"}], "kwargs": {}}
     nodes = [{"name": "x", "kind": "input"}, call, {"name": "z", "kind": "output", "args": [{"node": "y"}]}]
 
@@ -430,7 +430,8 @@ def _inside_pytorch() -> Reader:
             return exported if isinstance(exported, str) else str(program.built(exported.nodes, {}, torch.ones(2, 3)).graph)
         answer = parsed(data)
         value = _result(answer)
-        engine = serving.Engine(4, 16, np.ones((3, 2)), [])
+        engine = serving.Engine(4, 16, weights, np.zeros(2))
+        engine.is_asked(images)
         found = [
             segmenting.described([segmenting._answered(graph, value, value)]),
             searching._searched(model, value).right,
@@ -447,7 +448,7 @@ def _inside_pytorch() -> Reader:
             "ir": "dynamo",
             "inputs": [{"name": "rows", "min_shape": [1, 32, 32], "opt_shape": [2, 32, 32], "max_shape": [3, 32, 32]}],
         },
-        (images @ np.ones((3, 2))).tolist(),
+        np.sin(images @ weights).tolist(),
     ]
     seeds = [json.dumps({"value": value}).encode() for value in values]
     exported = json.dumps({"Rewritten": [{"nodes": nodes, "state": {"weight": [2, 3]}}]}).encode()

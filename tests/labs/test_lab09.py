@@ -444,7 +444,7 @@ def test_waits_of_an_unknown_event_order_nothing():
 # The answer of a hostile process
 
 ONE = requests.Scene(requests.PLAIN, (np.zeros((2, 128), np.float32),))
-SCENE = {"rows": [], "answers": [], "error": "", "kind": "", "empty": False, "late": []}
+SCENE = {"rows": [], "answers": [], "error": "", "raised": "", "empty": False, "late": []}
 
 
 @pytest.mark.parametrize(
