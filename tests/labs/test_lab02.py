@@ -39,6 +39,7 @@ from course_lib.labs.lab02_fusion.network import SlowClassifier, slow_classifier
 from course_lib.labs.lab02_fusion.reference import Mean, repaired, rewritten
 from course_lib.labs.lab02_fusion.reference_causes import EVIDENCE, GUILTY
 from course_lib.models import classifier, digits, export_onnx, fresh_digits
+from tests import slow_cases
 from tests.bare import bare_python
 from tests.labs.quick import tiers
 from tests.labs.submissions import hostile
@@ -220,6 +221,7 @@ def test_another_network_of_ones_own(submission):
     assert tiers(examined) == {"equality": "full", "kernels": "full"}, examined.outcomes
 
 
+@pytest.mark.slow
 def test_graph_surgery_instead_of_torch(submission):
     """A third right answer: the Where nodes of an exported graph replaced by Relu."""
     model = export_onnx(rewritten(still=["activation"]), opset=OPSET)
@@ -229,6 +231,7 @@ def test_graph_surgery_instead_of_torch(submission):
     assert tiers(submission(model)) == {"equality": "full", "kernels": "full"}
 
 
+@pytest.mark.slow
 def test_one_kernel_more_than_the_reference_is_still_full(submission):
     examined = submission(rewritten(still=["branches"]))
     assert tiers(examined) == {"equality": "full", "kernels": "full"}
@@ -240,6 +243,7 @@ class ChannelsLastMean(Mean):
         return x.permute(0, 2, 3, 1).flatten(1, 2).mean(1)
 
 
+@pytest.mark.slow
 def test_fewer_kernels_than_the_reference_are_full(submission):
     network = rewritten()
     network.pool = ChannelsLastMean()
@@ -275,12 +279,15 @@ def test_the_given_network_itself_scores_nothing(submission):
 
 @pytest.mark.parametrize(
     ("suspects", "tier", "points"),
-    [
-        (("casts", "reshape", "primitives"), "none", 0),
-        (("residual",), "partial", 1.5),
-        (("residual", "activation", "concat"), "partial", 3),
-        (("residual", "activation", "concat", "layout", "head"), "full", 5),
-    ],
+    slow_cases.after(
+        2,
+        [
+            (("casts", "reshape", "primitives"), "none", 0),
+            (("residual",), "partial", 1.5),
+            (("residual", "activation", "concat"), "partial", 3),
+            (("residual", "activation", "concat", "layout", "head"), "full", 5),
+        ],
+    ),
 )
 def test_half_a_rewrite_is_worth_a_part(submission, suspects, tier, points):
     examined = submission(still(*suspects))

@@ -50,6 +50,7 @@ from course_lib.labs.lab04_mixed_precision.reference import KEEP, OPSET, RECIPE,
 from course_lib.models import digits, encoder, export_onnx, fresh_digits
 from course_lib.precision import cast, emulate
 from course_lib.recipe import Profile
+from tests import slow_cases
 from tests.labs.quick import tiers
 from tests.labs.submissions import lab04 as lab04_submissions
 from tests.labs.submissions.lab04 import with_layer_norms
@@ -180,6 +181,7 @@ def test_which_tensors_overflow(given):
     assert "21 of" in magnitudes_figure(largest).get_suptitle()
 
 
+@pytest.mark.slow
 def test_an_overflow_that_is_kept_changes_nothing(error_of, scaled):
     """The right answer with Swish in FP32 as well is not better: the infinity does no harm."""
     plain, careful = (error_of(cast(scaled, "fp16", keep=keep)) for keep in (KEEP, [*KEEP, *HARMLESS]))
@@ -276,14 +278,17 @@ def test_whole_blocks_kept_are_no_fp16_engine(submission, scaled):
 
 @pytest.mark.parametrize(
     ("keep", "tier", "points", "word"),
-    [
-        ([*VANISHING, *GAINED], "none", 0, "zero, not NaN"),
-        ([n for n in KEEP if not n.startswith("/blocks.2")], "none", 0, "zero, not NaN"),
-        ([n for n in KEEP if not n.startswith("/blocks.1/norm")], "partial", 2, "still overflows"),
-        ([n for n in KEEP if "ReduceMean" not in n or n in VANISHING], "none", 0, "zero, not NaN"),
-        ([n for n in KEEP if "down" not in n], "none", 0, "reader kept too"),
-        ([n for n in KEEP if n not in VANISHING], "none", 0, "first that is not finite"),
-    ],
+    slow_cases.after(
+        2,
+        [
+            ([*VANISHING, *GAINED], "none", 0, "zero, not NaN"),
+            ([n for n in KEEP if not n.startswith("/blocks.2")], "none", 0, "zero, not NaN"),
+            ([n for n in KEEP if not n.startswith("/blocks.1/norm")], "partial", 2, "still overflows"),
+            ([n for n in KEEP if "ReduceMean" not in n or n in VANISHING], "none", 0, "zero, not NaN"),
+            ([n for n in KEEP if "down" not in n], "none", 0, "reader kept too"),
+            ([n for n in KEEP if n not in VANISHING], "none", 0, "first that is not finite"),
+        ],
+    ),
 )
 def test_a_keep_list_with_a_hole(error_of, scaled, keep, tier, points, word):
     """Only what gives NaN kept; a block's norms forgotten; makers kept and readers not."""
@@ -451,6 +456,7 @@ def test_one_node_a_tensor_is_enough(find):
     assert find(readers).tier == "full"
 
 
+@pytest.mark.slow
 def test_a_limit_on_the_magnitude_is_not_an_answer(find, given):
     """What exceeds 65 504 is neither all that breaks nor only that: half of the points, with words for each of the two mistakes."""
     largest, right = magnitudes(given, digits("test").tokens()[:64]), lab04_reference.findings()
@@ -638,6 +644,7 @@ def test_an_attention_for_show_does_not_count(submission, show, blocks, foreign)
     assert f"{4 - foreign} of 4 attentions are one kernel. {words} not compute an attention" in said(examined, "kernels")
 
 
+@pytest.mark.slow
 def test_a_split_attention_leaves_the_other_three(submission, given):
     """Block 2 mixes rows in FP32, and the fused attention of block 3 reads them: it counts."""
     split = [f"/blocks.2/attention/{name}" for name in ("MatMul", "Div", "Softmax", "MatMul_1")]

@@ -72,6 +72,7 @@ def test_the_judge_gives_the_reference_full_marks(tmp_path):
     assert verdict.figures["int8_weights"] == 1
 
 
+@pytest.mark.slow
 def test_another_right_answer(tmp_path, in_process):
     made.another(tmp_path)
     check_solved(LAB, LAB.examine(tmp_path, Quick(seed=5)))

@@ -33,6 +33,7 @@ from course_lib.labs.lab08_plugin.sandboxed.compile_kernel import first_error
 from course_lib.migration.tables.bindings import BindingsUnavailable, NoNetwork
 from course_lib.plugins import compilers, rope
 from course_lib.plugins.compilers import SOURCE
+from tests import slow_cases
 from tests.plugins import rope_cases
 
 LAB = labs.find("lab08")
@@ -198,6 +199,7 @@ __global__ void rotate(const T* x, const float* cos, const float* sin, T* y, boo
     return first + body + second + launch + rest.partition("// ### END SOLUTION")[2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kernel", "memory", "words"),
     [
@@ -332,7 +334,7 @@ MISTAKES = {
 }
 
 
-@pytest.mark.parametrize("name", MISTAKES)
+@pytest.mark.parametrize("name", slow_cases.after(7, MISTAKES))
 def test_mistakes(submission, name):
     edits, kernel, memory, said, hint = MISTAKES[name]
     examined = submission(changed(KERNEL, *edits))
@@ -481,7 +483,7 @@ NVCC_FAILS = {
 }
 
 
-@pytest.mark.parametrize("name", NVCC_FAILS)
+@pytest.mark.parametrize("name", slow_cases.after(2, NVCC_FAILS))
 def test_an_error_that_only_nvcc_finds_costs_points(submission, nvcc, name):
     """A cheat: nvcc, which would see narrow stores, does not come that far."""
     text, said = NVCC_FAILS[name]

@@ -38,6 +38,7 @@ from course_lib.labs.lab12_serving.sandboxed.scenes import CACHE_SCENES, REQUEST
 from course_lib.labs.lab12_serving.sandboxed.server_process import NOT_TRIED
 from course_lib.labs.lab12_serving.sandboxed.stage import Reply, Scene
 from course_lib.recipe import Recipe
+from tests import slow_cases
 from tests.labs.submissions import lab12 as submissions
 from tests.labs.untouched import leave_untouched
 
@@ -368,6 +369,7 @@ def test_constant_answers_have_no_throughput(tmp_path):
     assert LAB.examine(write(tmp_path, submissions.CONSTANT), EXAMINER, only="throughput").points == 0
 
 
+@pytest.mark.slow
 def test_memorized_answers_score_nothing(tmp_path):
     outcome = LAB.examine(write(tmp_path, submissions.MEMORIZED), EXAMINER, only="throughput").outcomes[0]
     assert outcome.tier == "none" and "were wrong" in outcome.message
@@ -495,7 +497,7 @@ def test_a_reference_that_fails_is_nobodys_fault(monkeypatch, tmp_path):
 
 
 @needs_sandbox
-@pytest.mark.parametrize("places_left", submissions.TAKES_ALL)
+@pytest.mark.parametrize("places_left", slow_cases.after(1, submissions.TAKES_ALL))
 def test_a_server_beside_which_no_other_starts_has_no_points(places_left, tmp_path):
     with confined(dataclasses.replace(RUNNER_SANDBOX, **LAB.sandbox)) as launcher:  # the number of processes is limited there
         examiner = dataclasses.replace(EXAMINER, launcher=launcher)

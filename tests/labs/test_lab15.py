@@ -144,6 +144,7 @@ def test_the_untouched_release_has_none(tmp_path):
     assert "is missing" in examined.outcomes[0].message
 
 
+@pytest.mark.slow
 def test_more_than_one_answer_is_right(submission):
     assert tiers(submission()) == FULL  # float, where it is fast enough
     integer = insert_qdq(network(), seen().ranges(PercentileCalibrator(99.99)), exclude=["/stem/Conv"])
@@ -276,6 +277,7 @@ def test_a_machine_that_cannot_tell_is_no_ones_fault(submission, monkeypatch, sl
     assert f"{slow} 3.2 ms" in said(examined, "latency") and not submission.decisions[-1]
 
 
+@pytest.mark.slow
 def test_every_check_measures_anew(submission, monkeypatch):
     """The same files, checked four times: four measurements, and the second is not the first one's answer."""
     seen = [tiers(submission(call_ms=ms, only="latency")) for ms in (7.0, 3.0, 7.0, 3.0)]

@@ -25,6 +25,7 @@ from course_lib.grading.judge.judging import judge
 from course_lib.grading.judge.verdict import Verdict
 from course_lib.grading.nbgrader import bridge, gradebook
 from course_lib.labs import Examination, Outcome
+from tests import slow_cases
 from tests.grading.conftest import LAB, needs_sandbox, new_course, submit
 
 pytestmark = pytest.mark.timeout(600)
@@ -117,7 +118,7 @@ FORGED = "2026-11-26 01:00:00,000 The instructor's review is done: 12 of 12 poin
 
 @needs_sandbox
 @pytest.mark.parametrize(
-    "name", ["half \ud83d of a character", f"\x1b[2J{FORGED}", f"\n{FORGED}\r\x85Traceback:\nOK: no review"]
+    "name", slow_cases.after(1, [f"\n{FORGED}\r\x85Traceback:\nOK: no review", f"\x1b[2J{FORGED}", "half \ud83d"])
 )
 def test_names_of_cells_neither_print_nor_forge_anything_in_the_log(room, course, tmp_path, capfd, name):
     folder = empty(room, "forger")

@@ -13,6 +13,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 from course_lib import labs
 from course_lib.grading.isolation import sandbox
 from course_lib.grading.isolation.kernel import SandboxedExecute
+from tests import slow_cases
 from tests.grading.conftest import needs_sandbox
 
 
@@ -65,11 +66,14 @@ _DIES = "import os, pathlib, time; file = pathlib.Path({file!r}); file.open('a')
 
 @pytest.mark.parametrize(
     ("do", "runs"),
-    [
-        ("pass", "xx"),  # as if something else had killed it
-        ("time.sleep(7)", "x"),
-        ("time.sleep(0.1 if len(file.read_text()) == 1 else 1000)", "xx"),  # it dies early, so that it gets a second run
-    ],
+    slow_cases.after(
+        1,
+        [
+            ("pass", "xx"),  # as if something else had killed it
+            ("time.sleep(7)", "x"),
+            ("time.sleep(0.1 if len(file.read_text()) == 1 else 1000)", "xx"),  # it dies early, so that it gets a second run
+        ],
+    ),
     ids=["at once", "late", "early, then never"],
 )
 def test_both_runs_of_a_notebook_share_its_time(tmp_path: Path, do: str, runs: str) -> None:
