@@ -16,7 +16,7 @@ help:
 	@echo "make slurm-test  a batch on a node of Slurm that the test starts (root; three minutes)"
 	@echo "make image-test  the image of Containerfile, built, and a batch graded in it (root; ten minutes)"
 	@echo "make no-vnni-test  INT8 tests on an emulated CPU without VNNI (QEMU; a few minutes)"
-	@echo "make attack-test  every way to cheat the grader that we know, each as a submission (about 15 minutes)"
+	@echo "make attack-test  every way to cheat the grader that we know, each as a submission (half an hour)"
 	@echo "make browser-test  JupyterLab, widgets and formgrader in a real browser; screenshots in test-artifacts/"
 	@echo "make gpu-test   tests that need an NVIDIA GPU and a TensorRT in COURSE_ENVIRONMENTS or in this environment"
 	@echo "make coverage   make test with a table of the lines that no test runs (twice as long)"
