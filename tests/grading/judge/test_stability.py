@@ -41,10 +41,10 @@ def test_ten_gradings_one_verdict(busy_machine, reference):
         verdict = judge(LAB, reference)
         speed = verdict.comparison.speedups["yours"]
         verdicts.append([(outcome.task.id, outcome.tier) for outcome in verdict.outcomes])
-        widths.append(speed.half_width)
+        widths.append(verdict.comparison.ratio("reference", "yours").half_width)
         print(f"{verdict.score:g} points, {speed}, {verdict.comparison.seconds:.1f} s measuring, "
               f"{time.monotonic() - started:.1f} s in all, load {os.getloadavg()[0]:.1f}", flush=True)  # fmt: skip
-        assert speed.median >= 1.4
+        assert speed.median >= 1.25  # full points need 1.15; 1.39 on two busy cores of one machine, 1.9 on another's
         assert verdict.comparison.seconds <= 30
         time.sleep(random.uniform(0, 1))
     assert all(verdict == verdicts[0] for verdict in verdicts)
