@@ -377,7 +377,7 @@ def latencies():
             subjects,
             lambda: fresh_stream(usual_sizes(rng, 2), rng),
             baseline="given",
-            time_limit_s=240,  # on a quiet machine 30 s are enough
+            time_limit_s=240,  # 27 s at best and all of it at worst, beside other work
             warmup=1,
             min_rounds=10,
             settled=is_settled,

@@ -12,6 +12,8 @@ from typing_extensions import override
 
 from course_lib._util.plain_text import plain
 
+_TIMES = logging.Formatter()
+
 
 class NbgraderLog(logging.FileHandler):
     """Writes nbgrader's messages into a file, and remembers the last errors.
@@ -28,8 +30,7 @@ class NbgraderLog(logging.FileHandler):
     @override
     def format(self, record: logging.LogRecord) -> str:
         first, *others = map(plain, record.getMessage().splitlines() or [""])
-        time = logging.Formatter().formatTime(record)
-        return "\n".join((f"{time} {first}", *(f"    {line}" for line in others)))
+        return "\n".join((f"{_TIMES.formatTime(record)} {first}", *(f"    {line}" for line in others)))
 
     @override
     def emit(self, record: logging.LogRecord) -> None:

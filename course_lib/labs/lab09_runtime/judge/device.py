@@ -61,9 +61,8 @@ class Memory:
     def __init__(self) -> None:
         self.blocks: dict[int, Block] = {}
         self._bytes: dict[int, np.ndarray] = {}
-        self._meant: dict[
-            int, np.ndarray
-        ] = {}  # what the bytes would be if no copy had found other ones than when it was called
+        # What the bytes would be if no copy had found other ones than when it was called.
+        self._meant: dict[int, np.ndarray] = {}
         self._origins: dict[int, np.ndarray] = {}
         self._freed: dict[int, int] = {}
         self._ever = self._now = 0
