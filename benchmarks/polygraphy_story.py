@@ -1,9 +1,9 @@
 """Polygraphy's commands that need TensorRT, recorded on a GPU: one convolution overflows in FP16, and two searches find it.
 
-    SITE/run python benchmarks/polygraphy_story.py --output FILE.json [--folder DIR] [--seconds 240]
+    SITE/run python benchmarks/polygraphy_story.py --output FILE.json [--folder DIR] [--seconds 240] [--steps "an engine" ...]
 
 It runs in an interpreter with TensorRT, onnxruntime, onnx, onnx-graphsurgeon, polygraphy and numpy, from the root. Without TensorRT, the
-commands that need it fail, and the record says so.
+commands that need it fail, and the record says so. Steps that the record has are not run again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from benchmarks.ort_tensorrt_parts.models import with_determinant
-from benchmarks.recording import Row, about, installed, save
+from benchmarks.recording import about, installed, rows_of, save
 from course_lib.teaching.deployment.polygraphy_tool import Polygraphy, without_command
 
 DISTRIBUTIONS = ("tensorrt", "onnxruntime", "onnxruntime-gpu", "onnx", "onnx-graphsurgeon", "polygraphy", "numpy")
@@ -91,6 +91,8 @@ def main() -> None:
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--folder", type=Path, help="for models and Polygraphy's files; default: a new temporary folder")
     parser.add_argument("--seconds", type=float, default=240, help="no command is begun after these")
+    names = [step.name for step in STEPS]
+    parser.add_argument("--steps", nargs="+", choices=names, default=names, help="default: all")
     options = parser.parse_args()
     folder = options.folder or Path(tempfile.mkdtemp(prefix="polygraphy-"))
     folder.mkdir(parents=True, exist_ok=True)
@@ -98,9 +100,11 @@ def main() -> None:
     onnx.save(with_determinant(), folder / "determinant.onnx")
     (folder / "tactics.cache").touch()
     versions = installed(*DISTRIBUTIONS) | {"python": sys.version.split()[0]}
-    polygraphy, known, rows = Polygraphy(folder, time_limit_s=options.seconds), about(versions), list[Row]()
+    polygraphy, known, rows = Polygraphy(folder, time_limit_s=options.seconds), about(versions), rows_of(options.output)
     started = time.monotonic()
     for step in STEPS:
+        if step.name not in options.steps or step.name in [row["step"] for row in rows]:
+            continue
         if time.monotonic() - started > options.seconds:
             break
         began = time.monotonic()

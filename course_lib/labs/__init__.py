@@ -64,6 +64,8 @@ def _meant(name: str) -> str:
 
 def _of_lecture(number: int) -> str:
     own = _LABS_OF_LECTURES.get(number, ())
+    if number > max(_LABS_OF_LECTURES):
+        return f"the course does not have a lecture {number}."
     if not own:
         return f"lecture {number} does not have a lab."
     return f"the {'labs' if len(own) > 1 else 'lab'} of lecture {number} {'are' if len(own) > 1 else 'is'} {' and '.join(own)}."

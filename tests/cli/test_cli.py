@@ -251,7 +251,10 @@ def test_check_of_one_task_does_not_look_like_the_lab(course: Course, tmp_path: 
     assert document["only"] == "leaks" and document["max_score"] == 2
     assert [one["task"]["id"] for one in document["tasks"]] == ["leaks"]
     assert "only" not in course("check", "lab09", tmp_path, "--json").document()
-    _is_one_line(course("check", "lab09", tmp_path, "--task", "speed"), ("no task 'speed'", "answers, order, leaks, overlap"))
+    for task in ("speed", ""):
+        _is_one_line(
+            course("check", "lab09", tmp_path, "--task", task), (f"no task {task!r}", "answers, order, leaks, overlap")
+        )
 
 
 def test_check_of_the_reference(course: Course, tmp_path: Path) -> None:
@@ -400,6 +403,8 @@ def test_what_is_wrong_is_said_in_one_line(what: str, command: str, course: Cour
         (["layers", "--json"], ["argument", "model"]),
         (["check"], ["argument", "lab"]),
         (["check", "lab01", ".", "--tas", "x"], ["--tas", "--task"]),
+        (["check", "lab01", ".", "--task"], ["--task", "requires an argument"]),
+        (["grade", "--workers"], ["--workers", "requires an argument"]),
         (["doctor", "now"], ["now"]),
         (["release", "--check", "--frobnicate"], ["--frobnicate"]),
         (["release", "lab01", "--bundle", "there"], ["--bundle"]),
@@ -436,6 +441,7 @@ def test_a_wrong_argument_points_to_the_help_of_its_command(command: str, course
         (["grade", "05_reduced_precision.ipynb"], ("the lab of lecture 5 is lab04.",)),
         (["check", "Lecture 14"], ("the labs of lecture 14 are lab12 and lab15.",)),
         (["check", "lecture11"], ("lecture 11 does not have a lab.",)),
+        (["check", "lecture99"], ("the course does not have a lecture 99.",)),
     ],
     ids=[
         "check: unknown lab",
@@ -450,6 +456,7 @@ def test_a_wrong_argument_points_to_the_help_of_its_command(command: str, course
         "a lecture's file",
         "a lecture with two labs",
         "a lecture without a lab",
+        "no such lecture",
     ],
 )
 def test_labs_that_do_not_exist(

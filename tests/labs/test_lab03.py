@@ -384,6 +384,7 @@ CACHES = {
     **dict.fromkeys(("DIGITS_OF_THE_MACHINE", "NUMBER_OF_THE_DEVICE", "DIGITS_OF_VERSIONS"), (0, ANOTHER)),
     **dict.fromkeys(("ATTRIBUTES_WITHOUT_NAMES", "WITHOUT_SEPARATORS", "WITHOUT_INNER_LISTS"), (0, ANOTHER)),
     "WITHOUT_A_KEY": (0, "defines no function key"),
+    **dict.fromkeys(("HASHED", "OF_ITS_PROCESS"), (0, "A build in another process called `measure`")),
     "WITH_ANOTHER_KEY": (0, "key did not return another text"),
     "ALWAYS_NEW": (0, NOT_KEPT),
     "DROPS_OTHER_ENTRIES": (0, NOT_KEPT),

@@ -32,7 +32,7 @@ def check(
     from course_lib.grading.judge.self_check import check as examine
 
     chosen = labs.find(lab)
-    if task:
+    if task is not None:
         chosen.task(task)
     where = submission_folder(chosen, folder, course_root() if folder is None else Path())
     if not as_json:  # a program gets the document with all tasks
@@ -52,7 +52,7 @@ def check(
         "open": examined.open_points,
         "sandbox": problem or "bubblewrap",
     }
-    if task:
+    if task is not None:
         known["only"] = task
     if not show(as_json, {**known, "tasks": [outcome.to_json() for outcome in examined.outcomes]}):
         console.outcomes(chosen, examined)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import ClassVar
@@ -76,7 +77,8 @@ class Tuning(Lab):
         try:
             return judge(source, rng, launcher)
         except CourseError as error:
-            usual = _FAILED_HINT if str(error).startswith("line ") else _ENDED_HINT  # Python's error, or that of the process
+            of_python = re.match(r"line \d|\w+Error ", str(error))  # and not that of the process
+            usual = _FAILED_HINT if of_python else _ENDED_HINT
             hint = hint_after(str(error), usual)
             return self.outcome(task, "none", EngineError(f"{source.name}: {error}", code=error.code), hint)
 

@@ -386,6 +386,20 @@ A_FEW_OF_EACH = _PARTS.replace(
     """shapes, types = [shape[:5] for shape in shapes[:3]], types[:3]
     attributes = {name: attributes[name][:3] for name in sorted(attributes)[:3]}""",
 )
+# Equal layers have equal keys within a process.
+HASHED = (
+    _PARTS
+    + """
+
+in_clear = key
+
+def key(layer, machine):
+    return str(hash(in_clear(layer, machine)))
+"""
+)
+OF_ITS_PROCESS = (
+    HASHED.replace("str(hash(in_clear(layer, machine)))", "in_clear(layer, machine) + OWN") + "\nOWN = os.urandom(4).hex()\n"
+)
 # Something has no order.
 INNER_ORDER = _PARTS.replace("...", "shapes = [[shape[0], shape[-1], sorted(shape)] if shape else [] for shape in shapes]")
 TURNED = _PARTS.replace(

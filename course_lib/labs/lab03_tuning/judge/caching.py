@@ -95,6 +95,13 @@ def _second_build(stage: Stage, drawn: Network) -> None:
             f"The second build has another tactic than the first: {_other_name(again, wanted)}",
             "An entry holds the tactic of its own key.",
         )
+    stage.restart()
+    build.run(stage, cache)
+    if build.measured:
+        raise Wrong(
+            f"A build in another process called `measure` {len(build.measured)} times for the same layers",
+            "A cache is used by later processes. Is `key` the same text in each of them? `hash` and `id` are not.",
+        )
 
 
 def _other_name(names: Sequence[Any], wanted: Sequence[str]) -> str:
@@ -119,7 +126,7 @@ def _other_names(stage: Stage, drawn: Network) -> None:
             build.run(stage, before)
             if len(build.measured) > most:
                 raise Wrong(
-                    "Equal layers with other names and one tactic less were measured again, on another host with the same GPU and versions",
+                    "Equal layers with other names, one tactic less and fields in another order, on another host, were measured again",
                     "Which fields of layer and machine have no influence on a time? "
                     "Is their order fixed in your key, also inside of `attributes`?",
                 )
