@@ -110,8 +110,8 @@ def main() -> None:
         began = time.monotonic()
         status, said = polygraphy.run(step.command)
         lines = [without_command(line)[:200] for line in said.splitlines() if re.search(step.show, line)]
-        if status and not lines:
-            lines = said.splitlines()[-3:]  # the error is at the end
+        if status:  # the error is at the end
+            lines += [line[:200] for line in said.splitlines()[-3:] if line[:200] not in lines]
         rows.append(
             {
                 "step": step.name,

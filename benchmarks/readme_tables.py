@@ -225,8 +225,12 @@ def _asked(best: Mapping[tuple[str, str, int], Data]) -> str:
     return " ".join(said.values())
 
 
-def gpus(data: Data) -> str:
-    """Rates by the number of GPUs: the median of the runs with their smallest and largest."""
+def gpus(data: Data, name: str = "gpus_h200") -> str:
+    """Rates by the number of GPUs: the median of the runs with their smallest and largest.
+
+    Args:
+        name: of the record.
+    """
     lines = []
     for count in sorted({row["gpus"] for row in data["rows"]}):
         rows = [row for row in data["rows"] if row["gpus"] == count]
@@ -249,7 +253,7 @@ def gpus(data: Data) -> str:
             )
         )
     about = f"""Grading lab 01's reference with several GPUs of one host, one worker per GPU, {device(data)}, {versions(data)},
-        {source("gpus_h100", data)}; median [smallest-largest] of the runs; from the signed verdicts: timings that overlapped
+        {source(name, data)}; median [smallest-largest] of the runs; from the signed verdicts: timings that overlapped
         another on the same GPU):"""
     heads = ("GPUs", "submissions", "runs", "full marks", "submissions per minute", "over one GPU", "overlapping timings")
     return page(about, table(heads, lines))
@@ -368,7 +372,8 @@ TABLES: Mapping[str, Callable[[Data], str]] = {
     "rope_h200": rope,
     "timing_h200": timing,
     "engines_h200": engines,
-    "gpus_h100": gpus,
+    "gpus_h200": gpus,
+    "gpus_h100": partial(gpus, name="gpus_h100"),
     "labs_h200": labs,
     "labs_alone_h200": labs_alone,
     "labs_h100": partial(labs_alone, name="labs_h100"),
