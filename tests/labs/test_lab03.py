@@ -20,7 +20,7 @@ from course_lib.labs import Examiner, Outcome
 from course_lib.labs.framework.guest import Failed, PathIn, started
 from course_lib.labs.lab03_tuning import figures, recorded_tables, reference
 from course_lib.labs.lab03_tuning.device import Device, problem
-from course_lib.labs.lab03_tuning.judge import cache_builds, caching, choosing, measuring, settings
+from course_lib.labs.lab03_tuning.judge import cache_builds, caching, choosing, file_scenes, measuring, merge_scene, settings
 from course_lib.labs.lab03_tuning.judge.words import first_difference
 from course_lib.recipe import Recipe
 from tests.labs import quick
@@ -429,12 +429,12 @@ def test_a_cache_has_the_points_of_its_honest_part(name, tmp_path):
 
 
 SCENES = {
-    "REPLACED_FROM_ELSEWHERE": (caching._through_a_file, "OSError [Errno 18]", "In which folder must the second file be"),
-    "SECOND_FILE_MUST_BE_NEW": (caching._disk_is_full, f"{AGAIN}save failed", "after one that failed"),
-    "APPENDS_TO_SECOND_FILE": (caching._disk_is_full, f"{AGAIN}after save", "after one that failed"),
-    "REPLACES_BEFORE_CLOSING": (caching._disk_is_full, FULL, "before the file is closed"),
-    "EMPTIES_FIRST": (caching._two_builds_save, LOST, "empties it"),
-    "ITS_OWN_ENTRY_WINS": (caching._two_builds_save, EQUAL_KEYS, "requirement 9"),
+    "REPLACED_FROM_ELSEWHERE": (file_scenes.through_a_file, "OSError [Errno 18]", "In which folder must the second file be"),
+    "SECOND_FILE_MUST_BE_NEW": (file_scenes.disk_is_full, f"{AGAIN}save failed", "after one that failed"),
+    "APPENDS_TO_SECOND_FILE": (file_scenes.disk_is_full, f"{AGAIN}after save", "after one that failed"),
+    "REPLACES_BEFORE_CLOSING": (file_scenes.disk_is_full, FULL, "before the file is closed"),
+    "EMPTIES_FIRST": (file_scenes.two_builds_save, LOST, "empties it"),
+    "ITS_OWN_ENTRY_WINS": (file_scenes.two_builds_save, EQUAL_KEYS, "requirement 9"),
 }
 
 
@@ -459,7 +459,7 @@ def test_one_scene_finds_a_wrong_save(name, tmp_path):
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(
-    "scene", [caching._through_a_file, caching._two_builds_save, caching._disk_is_full, caching._file_is_damaged]
+    "scene", [file_scenes.through_a_file, file_scenes.two_builds_save, file_scenes.disk_is_full, file_scenes.file_is_damaged]
 )
 def test_a_scene_of_files_does_not_depend_on_the_other_functions(scene, seed, tmp_path):
     others = "\n\ndef key(layer, machine):\n    return ''\n\n\ndef tuned(layers, machine, cache, measure):\n    return []\n"
@@ -471,8 +471,8 @@ def test_a_scene_of_files_does_not_depend_on_the_other_functions(scene, seed, tm
 )
 def test_a_wrong_merge_is_not_a_wrong_save(kept, tmp_path):
     text = made.changed("timing_cache.py", {"min(entry, other, key=lambda pair: (pair[1], pair[0]))": kept})
-    assert _scene(caching._two_builds_save, text, tmp_path) == ("", "")
-    assert "merge" in _scene(caching._merge, text, tmp_path)[0]
+    assert _scene(file_scenes.two_builds_save, text, tmp_path) == ("", "")
+    assert "merge" in _scene(merge_scene.merge, text, tmp_path)[0]
 
 
 @pytest.mark.parametrize(
