@@ -24,7 +24,7 @@ from course_lib.labs.lab08_plugin.figures import angle_figure, sectors_figure
 from course_lib.labs.lab08_plugin.judge import contract as lab08_contract
 from course_lib.labs.lab08_plugin.judge import gpu, kernel_cases
 from course_lib.labs.lab08_plugin.judge import kernel as lab08_kernel
-from course_lib.labs.lab08_plugin.judge.judgment import judge_memory, judge_rotations, judge_speed, narrowed
+from course_lib.labs.lab08_plugin.judge.judgment import MOST_LAUNCHES, judge_memory, judge_rotations, judge_speed, narrowed
 from course_lib.labs.lab08_plugin.judge.kernel import ACCESS, Run, run_kernel
 from course_lib.labs.lab08_plugin.judge.kernel_cases import Case
 from course_lib.labs.lab08_plugin.judge.memory import requests, traffic
@@ -101,7 +101,7 @@ def submission(tmp_path, monkeypatch):
 
     def small(rng):
         sizes = [("float32", False), ("float32", True), ("float16", False), ("float16", True)]
-        return [Case((2, 8, 3, 128), dtype, flag, int(rng.integers(1 << 32)), watched=True) for dtype, flag in sizes]
+        return [Case((5, 4, 5, 128), dtype, flag, int(rng.integers(1 << 32)), watched=True) for dtype, flag in sizes]
 
     monkeypatch.setattr(lab, "cases", few)
     monkeypatch.setattr(lab, "watched_cases", small)
@@ -197,6 +197,88 @@ __global__ void rotate(const T* x, const float* cos, const float* sin, T* y, boo
     _, _, rest = rest.partition("// ### END SOLUTION")
     second, _, rest = rest.partition("// ### BEGIN SOLUTION")
     return first + body + second + launch + rest.partition("// ### END SOLUTION")[2]
+
+
+def in_parts(parts: str) -> str:
+    """The solution's kernel, launched once for each of several parts of the batch."""
+    launched = """  const int64_t each = n.sequence * n.heads * n.head_size, parts = PARTS;
+  for (int64_t part = 0; part < parts; ++part) {
+    const int64_t first = n.batch * part / parts, last = n.batch * (part + 1) / parts;
+    const int64_t threads = (last - first) * n.sequence * n.heads * (half / kWidth);
+    if (threads == 0) continue;
+    config.gridDim = dim3((threads + 255) / 256);
+    const auto error = cudaLaunchKernelEx(&config, kernel, x + first * each, cos, sin, y + first * each, threads,
+                                          int(n.sequence), int(n.heads), int(half));
+    if (error != cudaSuccess) return error;
+  }
+  return cudaSuccess;
+"""
+    once = """  return cudaLaunchKernelEx(&config, kernel, x, cos, sin, y, threads, int(n.sequence),
+                            int(n.heads), int(half));
+"""
+    return changed(KERNEL, (once, launched.replace("PARTS", parts)))
+
+
+# For each head of each token a grid of its own, so that no thread needs to know its batch, token or head.
+A_LAUNCH_FOR_EACH_HEAD = changed(
+    KERNEL,
+    ("  const int64_t row = thread / packs;\n", "  const int64_t row = 0;\n"),
+    ("  const int64_t table = row / heads % sequence * half + pair;\n", "  const int64_t table = pair;\n"),
+    (
+        "  return cudaLaunchKernelEx(&config, kernel, x, cos, sin, y, threads, int(n.sequence),\n"
+        "                            int(n.heads), int(half));\n",
+        """  const int64_t packs = half / kWidth;
+  config.gridDim = dim3((packs + 255) / 256);
+  config.blockDim = dim3(packs < 256 ? packs : 256);
+  for (int64_t row = 0; row < n.batch * n.sequence * n.heads; ++row) {
+    const int64_t at = row * n.head_size, table = row / n.heads % n.sequence * half;
+    const auto error = cudaLaunchKernelEx(&config, kernel, x + at, cos + table, sin + table, y + at, packs, 1, 1, int(half));
+    if (error != cudaSuccess) return error;
+  }
+  return cudaSuccess;
+""",
+    ),
+)
+MANY_LAUNCHES = {
+    "for each head of each token": (A_LAUNCH_FOR_EACH_HEAD, "made 70000 launches (float32, shape (1, 70000, 1, 2)"),
+    "for each sequence": (in_parts("n.batch"), "made 5 launches (float32, shape (5, 4, 5, 128)"),
+}
+
+
+@pytest.mark.parametrize("name", MANY_LAUNCHES)
+def test_cheat_a_launch_for_each_part_of_the_shape(submission, name):
+    kernel, said = MANY_LAUNCHES[name]
+    examined = submission(kernel)
+    assert tiers(examined) == {"kernel": "partial", "memory": "none"}, examined.outcomes
+    assert said in outcome(examined, "kernel").message and "at most 4 are allowed" in outcome(examined, "memory").message
+    assert all("One grid covers all batches" in outcome(examined, task).hint for task in ("kernel", "memory"))
+
+
+def test_four_launches_are_permitted(submission):
+    assert tiers(submission(in_parts("4"))) == {"kernel": "full", "memory": "full"}
+
+
+def test_many_launches_lose_the_memory_task_on_a_gpu_too(submission, played, monkeypatch):
+    played()
+    monkeypatch.setattr(gpu.GpuKernel, "launch_s", lambda self, case, **_: 1e-3)
+    monkeypatch.setattr(gpu, "reference_s", lambda case, launcher: (1e-3, 1e-3))
+    for parts, tier in (("4", "full"), ("n.batch", "none")):
+        assert outcome(submission(in_parts(parts), only="memory"), "memory").tier == tier
+
+
+def test_every_size_of_a_recorded_case_shows_a_launch_for_each_part():
+    for seed in range(20):
+        assert all(min(case.shape) > MOST_LAUNCHES for case in kernel_cases.watched_cases(np.random.default_rng(seed)))
+
+
+def test_arithmetic_in_float64_is_permitted(submission):
+    double = changed(
+        KERNEL,
+        ("const float x_a = widen", "const double x_a = widen"),
+        ("narrow<T>(x_a * c - x_b * s)", "narrow<T>(float(x_a * c - x_b * s))"),
+        ("narrow<T>(x_b * c + x_a * s)", "narrow<T>(float(x_b * c + x_a * s))"),
+    )
+    assert outcome(submission(double, only="kernel"), "kernel").tier == "full"
 
 
 @pytest.mark.slow
@@ -1043,7 +1125,9 @@ def test_numbers_of_any_size_have_results_of_which_few_are_zero():
             assert np.isfinite(kept).all() and (kept == 0).mean() < 0.01, case
 
 
-@pytest.mark.parametrize("answer", [b"", b"x" * 50, b"\xff" * 500, np.zeros(16, np.int64).tobytes()])
+@pytest.mark.parametrize(
+    "answer", [b"", b"x" * 50, b"\xff" * 500, np.zeros(lab08_kernel._REPORT.itemsize // 8, np.int64).tobytes()]
+)
 def test_nonsense_from_the_kernels_process(monkeypatch, answer):
     monkeypatch.setattr(lab08_kernel, "compile_program", lambda *_: b"")
     monkeypatch.setattr(lab08_kernel, "run_program", lambda *_: answer)

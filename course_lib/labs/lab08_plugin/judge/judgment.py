@@ -14,6 +14,7 @@ from course_lib.labs.lab08_plugin.judge.memory import WARP, Traffic
 # Of the sectors that a warp's request touches, the share that it needs. Measured: the course's kernel, and one with a thread for
 # each pair, 1.00 on halves and 0.50 on interleaved pairs, whose two accesses lie side by side; a thread for each head 0.06 to 0.13.
 USED = {False: 0.9, True: 0.45}
+MOST_LAUNCHES = 4  # by one call of rope_launch: whole packs and the rest, in each half of a head, can have a kernel each
 MOST_TABLE_READS = 2.0  # of each number for each head: a thread for each result, and not for each pair, reads everything twice
 FULL_WIDTH = 12.0  # bytes that a thread moves at once; vectors of 16 have 16, a number at a time 2 or 4
 # On a GPU: speed as a share of the reference's and of a plain copy's, FP16. Measured on an H200: the course's kernel 0.91 to 0.93
@@ -25,6 +26,10 @@ WITHOUT_NVCC = " nvcc is not installed or does not work here, so the accesses th
 _MARKS = {"bfloat16": "bfloat16", "__half": "float16", "float16": "float16"}  # in a kernel's name, which holds its types
 _NARROW_STORES = ("st 1", "st 2", "st 4", "st 8")
 _STREAM = "A launch without a stream goes to the default stream, before or after TensorRT's work: set config.stream = stream."
+_LAUNCHES = (
+    "Each launch costs microseconds. One grid covers all batches, tokens and heads: blockIdx, blockDim and threadIdx give each "
+    "thread its pair."
+)
 _GUARD = (
     "The last block has more threads than there are pairs left. Compare a thread's number with the number of pairs, and return "
     "before it touches memory."
@@ -62,15 +67,20 @@ class Judgment:
 def judge_rotations(runs: Sequence[Run]) -> Judgment:
     """Full if all cases are correct; partial if all float32 cases, all plain shapes, or all halves are correct.
 
-    Correct answers on another stream than the given one are partial. A kernel that accesses memory outside its buffers earns
-    no points, because on a GPU it can overwrite other tensors. Neither does one that overwrites its stack or calls a number.
+    Correct answers on another stream than the given one, or with many launches, are partial. A kernel that accesses memory outside its
+    buffers earns no points, because on a GPU it can overwrite other tensors. Neither does one that overwrites its stack or calls a
+    number.
     """
     wrong = [run for run in runs if not run.right]
     said = f"{len(runs) - len(wrong)} of {len(runs)} rotations right."
     if not wrong:
-        if all(run.on_stream for run in runs):
-            return Judgment("full", said)
-        return Judgment("partial", f"{said} But the kernel was not launched on the stream that rope_launch was given.", _STREAM)
+        if not all(run.on_stream for run in runs):
+            return Judgment(
+                "partial", f"{said} But the kernel was not launched on the stream that rope_launch was given.", _STREAM
+            )
+        if many := many_launches(runs):
+            return Judgment("partial", f"{said} But {many}", _LAUNCHES)
+        return Judgment("full", said)
     first = _simplest(wrong)
     outside = [run for run in wrong if run.kind in ("outside", "table", "frame", "call")]
     if outside:
@@ -155,6 +165,14 @@ def serial(traffics: Iterable[Traffic], runs: Iterable[Run]) -> str:
     return f"{fewest} thread(s) wrote all of y: a GPU runs thousands at once, and less than a warp of {WARP} is not a kernel"
 
 
+def many_launches(runs: Iterable[Run]) -> str:
+    """The case with the most launches, if these are more than permitted; otherwise empty."""
+    most = max(runs, key=lambda run: run.launches)
+    if most.launches <= MOST_LAUNCHES:
+        return ""
+    return f"one call of rope_launch made {most.launches} launches ({most.case}); at most {MOST_LAUNCHES} are allowed."
+
+
 def judge_memory(watched: Mapping[Run, Traffic], compiled: Mapping[str, Mapping[str, int]] | None = None) -> Judgment:
     """Judge by the accesses of a warp's threads and by nvcc's output for them, without a GPU.
 
@@ -162,6 +180,8 @@ def judge_memory(watched: Mapping[Run, Traffic], compiled: Mapping[str, Mapping[
         watched: for each run with recorded accesses, what its threads accessed.
         compiled: counts by kernel from `course_lib.plugins.ptx.count_accesses`; None without nvcc.
     """
+    if many := many_launches(watched):
+        return Judgment("none", f"The memory accesses are not graded: {many}", _LAUNCHES)
     worst = min(watched, key=lambda run: watched[run].used / USED[run.case.interleaved])
     narrowest = min(watched, key=lambda run: watched[run].width)
     found, width = watched[worst], watched[narrowest].width

@@ -28,7 +28,8 @@ _REPORT = np.dtype(
     [
         *((name, "i8") for name in ("fault", "error")),
         *(("block", "i8", 3), ("thread", "i8", 3)),
-        *((name, "i8") for name in ("buffer", "offset", "size", "is_write", "threads", "accesses", "y_bytes", "wrong_stream")),
+        *((name, "i8") for name in ("buffer", "offset", "size", "is_write")),
+        *((name, "i8") for name in ("threads", "launches", "accesses", "y_bytes", "wrong_stream")),
     ]
 )
 ACCESS = np.dtype(
@@ -57,7 +58,8 @@ class Run:
         wrong: numbers with an error above what is allowed.
         wrong_first: those of them that are the first number of a pair, `a`.
         accesses: accesses of dtype `ACCESS`, in the sequence in which the threads ran; empty unless they were recorded.
-        threads: number of launched threads.
+        threads: number of launched threads, of all launches together.
+        launches: number of kernel launches by the one call of rope_launch.
         on_stream: whether every launch was on the stream that rope_launch received.
         in_surplus: whether it was stopped beyond the end of x or y with more threads than pairs.
     """
@@ -69,6 +71,7 @@ class Run:
     wrong: int
     accesses: np.ndarray
     threads: int
+    launches: int = 1
     on_stream: bool = True
     wrong_first: int = 0
     in_surplus: bool = False
@@ -190,6 +193,7 @@ def _read(case: Case, answer: bytes) -> tuple[Run, bytes]:
         int(far.sum()),
         accesses,
         int(report["threads"]),
+        launches=int(report["launches"]),
         on_stream=not report["wrong_stream"],
         wrong_first=int(first.sum()),
     ), left

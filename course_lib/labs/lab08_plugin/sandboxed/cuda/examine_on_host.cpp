@@ -31,7 +31,7 @@ struct Case {
 enum Fault { kNone, kOutside, kMisaligned, kReadOnly, kOnHost, kCrash, kTime, kHostMemory, kFrame, kCall };
 
 struct Report {
-  int64_t fault, error, block[3], thread[3], buffer, offset, size, is_write, threads, accesses, y_bytes, wrong_stream;
+  int64_t fault, error, block[3], thread[3], buffer, offset, size, is_write, threads, launches, accesses, y_bytes, wrong_stream;
 };
 
 struct Access {
@@ -291,6 +291,7 @@ cudaError_t watched_launch(dim3 grid, dim3 block, cudaStream_t stream, void (*ca
   if (stream != stream_given) report.wrong_stream = 1;
   if (in_kernel || bytes > kParameters) return cudaErrorInvalidValue;  // no launch from within a launch
   rope_called_by_address(reinterpret_cast<void (*)()>(call));
+  ++report.launches;
   report.threads += int64_t(grid.x) * grid.y * grid.z * block.x * block.y * block.z;
   __real_memcpy(parameters, arguments, bytes);
   kernel_call = call;
