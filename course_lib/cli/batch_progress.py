@@ -60,7 +60,11 @@ class BatchProgress(AbstractContextManager["BatchProgress"]):
 
     def _print(self, line: str) -> None:
         if self._bar:
-            self._bar.console.print(line, markup=False, highlight=False, soft_wrap=True)
+            from rich.markup import escape
+
+            from course_lib.cli.console import in_full
+
+            in_full(self._bar.console, escape(line))
         else:
             print(line, file=sys.stderr, flush=True)
 

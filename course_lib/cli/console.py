@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from course_lib.labs import Examination, Lab, Outcome
 
 _WIDE = 150  # columns from which every part of a layer table has room
+_INDENT = 6 * " "
 _COLORS = {"full": "green", "partial": "yellow", "inconclusive": "yellow"}
 
 
@@ -30,6 +31,20 @@ def _console() -> Console:
     if not out.is_terminal:
         out.width = 200  # a file or a pipe has no width, and a cut table is of little use there
     return out
+
+
+def in_full(out: Console, markup: str) -> None:
+    """Print a text that a learner may have a part in. On a terminal all of its lines but the first are indented.
+
+    Without that, a long text could have a part that looks like a line about another learner.
+    """
+    if not out.is_terminal:
+        out.print(markup, soft_wrap=True)
+        return
+    first, *others = Text.from_markup(markup).wrap(out, out.width - len(_INDENT))
+    out.print(first)
+    for line in others:
+        out.print(Text(_INDENT).append_text(line))
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], *, one_line: bool = False) -> None:
@@ -109,13 +124,13 @@ def outcomes(lab: Lab, examined: Examination) -> None:
     title = lab.title + (f", only the task {examined.outcomes[0].task.id}" if alone else "")
     out.print(f"[bold]{escape(title)}[/]: {examined.points:g} of {examined.max_points:g} points{still}")
     for first, *others in grouped(examined.outcomes):
-        out.print(f"{_earned(first)}: {escape(first.message)}")
+        in_full(out, f"{_earned(first)}: {escape(first.message)}")
         for criterion in first.criteria:
-            out.print(f"      {escape(str(criterion))}")
+            in_full(out, f"{_INDENT}{escape(str(criterion))}")
         if first.hint:
-            out.print(f"      [italic]Hint: {escape(first.hint)}[/]")
+            in_full(out, f"{_INDENT}[italic]Hint: {escape(first.hint)}[/]")
         for other in others:
-            out.print(f'{_earned(other)}: for the same reason as "{escape(first.task.title)}"')
+            in_full(out, f'{_earned(other)}: for the same reason as "{escape(first.task.title)}"')
     if alone:
         out.print(
             f"This is not the result of the lab, which has {len(lab.tasks)} tasks. Without --task, all of them are checked."
@@ -138,9 +153,9 @@ def grades(lab: Lab, graded: Sequence[Grade], rejected: Sequence[Rejected] = ())
     out = _console()
     for one in graded:
         if one.error:
-            out.print(f"[red]{escape(one.student)}[/]: {escape(one.error)}", soft_wrap=True)
+            in_full(out, f"[red]{escape(one.student)}[/]: {escape(one.error)}")
     for folder in rejected:
-        out.print(f"[red]not graded: {escape(folder.shown)}[/]: {escape(folder.reason)}", soft_wrap=True)
+        in_full(out, f"[red]not graded: {escape(folder.shown)}[/]: {escape(folder.reason)}")
     if graded:
         out.print(f"reports: {escape(str(graded[0].report.parent.parent))}/STUDENT/{lab.name}.html", soft_wrap=True)
 
@@ -189,7 +204,7 @@ def class_report(made: ClassFiles) -> None:
         print(f"handed nothing in: {', '.join(report.missing)}")
     for said, needs in (("not graded", attention.not_graded(report)), ("graded in part", attention.in_part(report))):
         for need in needs:
-            print(f"{said}: {need.named}: {need.why}")
+            in_full(_console(), escape(f"{said}: {need.named}: {need.why}"))
     if report.to_review:
         open_points = sum(one.review.points.open for one in report.to_review)
         print(f"{len(report.to_review)} to review, {open_points:g} points open: exported are the points earned so far")

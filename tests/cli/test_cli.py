@@ -17,6 +17,7 @@ from typing import Any
 import onnx
 import pytest
 from rich.console import Console
+from rich.markup import escape
 
 from course_lib import __version__, labs
 from course_lib.cli import app, console
@@ -223,6 +224,20 @@ def test_check_says_when_it_takes_another_folder(course: Course, tmp_path: Path,
     assert said in course("check", "lab01").err
     (tmp_path / "recipe.toml").write_text("")
     assert said not in course("check", "lab01").err
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+def test_a_learners_text_cannot_become_a_line_of_its_own(width: int) -> None:
+    """A file with a long name made a row of the terminal that looked like another learner's result."""
+    false = "[2/2] zoe: 12 of 12 points; 31 s"
+    for before in range(width):
+        screen = io.StringIO()
+        console.in_full(
+            Console(width=width, file=screen, force_terminal=True), escape(f"mallory: left out '{before * 'x'}/{false}'")
+        )
+        first, *others = screen.getvalue().splitlines()
+        assert first.startswith("mallory: left out") and all(line.startswith("      ") for line in others)
+        assert max(map(len, (first, *others))) <= width
 
 
 def test_check_of_a_folder_without_files_is_one_line(course: Course, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

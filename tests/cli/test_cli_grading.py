@@ -121,9 +121,10 @@ def test_a_classroom_that_lost_its_key(course: Course, verdict: Path) -> None:
     assert course("verify", verdict).status == 1
 
 
-def test_a_submission_cannot_bring_a_classroom_with_a_key(course: Course, verdict: Path) -> None:
-    """A forged verdict, a key and the folders around them, all in a submission."""
-    own = verdict.parents[2] / "submitted/mallory/lab01_first_engine"
+@pytest.mark.parametrize("below", ["submitted", "autograded", "feedback", "unpacked"])
+def test_a_submission_cannot_bring_a_classroom_with_a_key(below: str, course: Course, verdict: Path) -> None:
+    """A forged verdict, a key and the folders around them, all in a submission. nbgrader copies it to `autograded`."""
+    own = verdict.parents[2] / below / "mallory/lab01_first_engine"
     forged = _forged(verdict, own)
     (own / "reports/mallory").mkdir(parents=True)
     inside = forged.rename(own / "reports/mallory/lab01_first_engine.json")

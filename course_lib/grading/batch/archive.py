@@ -106,10 +106,8 @@ class Selection:
                 name = path.relative_to(self.folder).as_posix()
                 length = min(status.st_size, self.largest.get(name, status.st_size) + 1)
                 fits = size + length <= self.times * MOST_BYTES and count < self.times * MOST_FILES
-                if file_name_problem(name):
+                if file_name_problem(name) or not fits or (other and others + length > self.others):
                     left_out.append(shown(name))
-                elif not fits or (other and others + length > self.others):
-                    left_out.append(name)
                 else:
                     size += length
                     others += length * other

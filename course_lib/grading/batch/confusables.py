@@ -17,6 +17,7 @@ _SCRIPTS = _TOGETHER.union(
 )
 # Pairs that Unicode's table lacks, after `casefold`, and what is alike once there are no capital letters.
 _PAIRS = "ĸk фφ пπ ðđ リり オ才 チ千 說説 內内 戶户 曰日"
+_OVERLAYS = dict.fromkeys(range(0x335, 0x339), "\N{COMBINING SHORT SOLIDUS OVERLAY}")  # strokes through a letter
 _SAME = {"i": "1", "l": "1", "o": "0", "s": "5", "vv": "w"}
 
 
@@ -39,17 +40,27 @@ def _of_a_script(one: str) -> bool:
     return one.isalpha() or unicodedata.category(one) in ("Nl", "No")
 
 
-def looks(name: str) -> str:
-    """What the ids have in common that could be mistaken for each other, by an instructor or by a file system without upper case.
+def looks(name: str) -> frozenset[str]:
+    """Two ids have one of these in common if an instructor, or a file system without upper case, could mistake one for the other.
 
-    >>> looks("ADA") == looks("ada"), looks("ada") == looks("\u0430da"), looks("ada") == looks("ida")
-    (True, True, False)
+    Letters are compared as they are written and without upper case: of some, only the capital looks like another one.
+
+    >>> [bool(looks("ada") & looks(other)) for other in ("ADA", "\u0430da", "ad\u0410", "ida")]
+    [True, True, True, False]
     """
-    plain = unicodedata.normalize("NFD", unicodedata.normalize("NFKC", name).casefold())
-    look = "".join(_looks_of_letters().get(one, one) for one in map(_usual, plain)).casefold()
+    plain = unicodedata.normalize("NFKC", name)
+    return frozenset(_look(one) for one in (_replaced(plain), plain))
+
+
+def _look(name: str) -> str:
+    look = _replaced(unicodedata.normalize("NFD", name.casefold())).casefold()
     for one, same in _SAME.items():
         look = look.replace(one, same)
-    return look
+    return look.translate(_OVERLAYS)
+
+
+def _replaced(name: str) -> str:
+    return "".join(_looks_of_letters().get(one, one) for one in map(_usual, name))
 
 
 def _usual(one: str) -> str:
@@ -76,7 +87,8 @@ def _looks_of_letters() -> Mapping[str, str]:
         joined = groups.get(one, {one}) | groups.get(other, {other})
         groups |= dict.fromkeys(joined, joined)
     return {
-        text: min(group, key=lambda one: (not one.isascii(), -len(one), one))
+        written: min(group, key=lambda one: (not one.isascii(), -len(one), one))
         for text, group in groups.items()
-        if len(text) == 1
+        for written in {text, unicodedata.normalize("NFC", text)}
+        if len(written) == 1
     }

@@ -61,8 +61,9 @@ class Intake:
         """Groups of ids that look alike, or that differ in case alone."""
         found: dict[str, list[str]] = {}
         for one in self.students:
-            found.setdefault(confusables.looks(one), []).append(one)
-        return tuple(tuple(group) for group in found.values() if len(group) > 1)
+            for look in confusables.looks(one):
+                found.setdefault(look, []).append(one)
+        return tuple(sorted({tuple(group) for group in found.values() if len(group) > 1}))
 
 
 def collected(submitted: Path, lab: str) -> Intake:
@@ -94,8 +95,11 @@ def collected(submitted: Path, lab: str) -> Intake:
 
 
 def shown(name: str) -> str:
-    """A name as one line of ASCII, in quotes and cut to 60 characters: safe for terminals, tables and JSON."""
-    quoted = ascii(name)
+    """A name as one line of ASCII, in quotes and cut to 60 characters: safe for terminals, tables and JSON.
+
+    Of several spaces, which could move the rest to a line of its own, all are written as escapes.
+    """
+    quoted = re.sub(" {2,}", lambda spaces: r"\x20" * len(spaces[0]), ascii(name))
     return quoted if len(quoted) <= _SHOWN else f"{quoted[: _SHOWN - 4]}...{quoted[-1]}"
 
 

@@ -65,11 +65,11 @@ def test_what_is_too_much_is_left_out_and_named(tmp_path, monkeypatch, copy):
     (source / "b").write_bytes(bytes(100))
     monkeypatch.setattr(archive, "MOST_BYTES", 11)
     copy(Selection(source, ("c", ".")), target)
-    assert content(target).keys() == {"a", "c"} and Selection(source, ("c", ".")).look()[1] == ("b", "d")
+    assert content(target).keys() == {"a", "c"} and Selection(source, ("c", ".")).look()[1] == ("'b'", "'d'")
     assert Selection(source, times=100).look()[1] == ()
     monkeypatch.setattr(archive, "MOST_BYTES", 1000)
     monkeypatch.setattr(archive, "MOST_FILES", 3)
-    assert Selection(source).look()[1] == ("d",)
+    assert Selection(source).look()[1] == ("'d'",)
 
 
 def test_of_a_file_that_is_too_large_no_more_is_read_than_shows_it(tmp_path, monkeypatch, copy):
@@ -93,7 +93,7 @@ def test_a_folder_with_the_name_of_an_artifact_has_the_limit_of_other_files(tmp_
     (source / "model" / "small").write_bytes(b"m" * 40)
     files = Selection(source, ("model", "."), others=50, largest={"model": 5000})
     copy(files, target)
-    assert content(target).keys() == {"model/small"} and files.look()[1] == ("model/large",)
+    assert content(target).keys() == {"model/small"} and files.look()[1] == ("'model/large'",)
 
 
 @pytest.mark.parametrize(

@@ -133,6 +133,12 @@ def test_ids_that_something_cannot_hold(name, said):
         ("\u0b94\u0bb5\u0bc8", "\u0b92\u0bb3\u0bb5\u0bc8"),
         ("\u5c0f\u8aaa", "\u5c0f\u8aac"),
         ("\u0e04\u0e33", "\u0e04\u0e4d\u0e32"),
+        ("zoe3", "zoe\u01b7"),  # the small letter looks different
+        ("zoe\u0292", "zoe\u01b7"),
+        ("ada9", "ada\ua76e"),
+        ("\u00d6zil", "\u0150zil"),
+        ("\u0142a", "l\u0338a"),
+        ("l\u0337a", "\u0142a"),
     ],
 )
 def test_ids_that_look_alike_are_shown(one, other):
@@ -146,7 +152,10 @@ def test_ids_that_look_alike_need_the_instructor():
 
 
 def test_ids_that_do_not_look_alike():
-    ids = "ada ida ben bev uwe arno anno zo\u00eb zoe s10 s11 \u5b66\u751f \u041e\u043b\u044c\u0433\u0430-2"
+    ids = (
+        "ada ida ben bev uwe arno anno avvo nina viva zo\u00eb zoe "
+        "pawe\u0142 pawel \u00d6zil Ozil s10 s11 \u5b66\u751f \u041e\u043b\u044c\u0433\u0430-2"
+    )
     assert Intake(tuple(ids.split())).twins == ()
 
 
@@ -303,12 +312,19 @@ def test_a_thousand_names_of_files(tmp_path):
     assert all(re.fullmatch(r"[ -~]+", name) for name in left_out)
 
 
+def test_a_name_cannot_move_its_end_to_another_line():
+    """Spaces up to the terminal's edge made a line of its own, such as that of another learner."""
+    name = shown("a.txt" + 30 * " " + "[2/2] zoe: 12 of 12 points")
+    assert "  " not in name and r"\x20\x20" in name and len(name) <= 60
+    assert shown("a b") == "'a b'"
+
+
 def test_files_that_no_lab_asks_for_have_a_limit_together(tmp_path):
     (tmp_path / "model.onnx").write_bytes(b"m" * 50)
     for number in range(3):
         (tmp_path / f"other{number}").write_bytes(b"o" * 20)
     chosen = Selection(tmp_path, ("model.onnx", "."), others=45)
-    assert chosen.look()[1] == ("other2",)
+    assert chosen.look()[1] == ("'other2'",)
     chosen.copy_to(tmp_path / "copy")
     assert sorted(path.name for path in (tmp_path / "copy").iterdir()) == ["model.onnx", "other0", "other1"]
 
