@@ -1203,7 +1203,7 @@ PLUGINS = {
     "a build raises": (
         [("    def configure_plugin(self, inputs, outputs):\n        pass", "    def configure_plugin(self):\n        pass")],
         "partial",
-        "a build for x of FLOAT",
+        "a build for x of",
         "A build calls all methods",
     ),
     "tactic 0": (
@@ -1299,6 +1299,82 @@ def test_another_right_plugin(submission, contract):
     assert outcome(submission(plugin=plugin), "plugin").tier == "full"
 
 
+# What is kept for all plugins together. It is right if there is one plugin only: the last one decides.
+OWN = "self.interleaved = bool(interleaved)"
+GIVEN = 'return RopePlugin(given["interleaved"][0] if "interleaved" in given else False)'
+SHARED = {
+    "the value": (
+        [
+            (OWN, "if interleaved is not None:\n            RopePlugin.interleaved = bool(interleaved)"),
+            ("return RopePlugin(self.interleaved)", "return RopePlugin(None)"),
+        ],
+        ["fields", "copies", "enqueue"],
+    ),
+    "the value of clones": (
+        [
+            (OWN, f"{OWN}\n        RopePlugin.last = self.interleaved"),
+            ("return RopePlugin(self.interleaved)", "return RopePlugin(RopePlugin.last)"),
+        ],
+        ["copies", "enqueue"],
+    ),
+    "the value without a field": (
+        [
+            (GIVEN, 'RopeCreator.last = given["interleaved"][0] if "interleaved" in given else RopeCreator.last\n'
+                    "        return RopePlugin(RopeCreator.last)"),
+            ("class RopeCreator(trt.IPluginCreatorV3One):", "class RopeCreator(trt.IPluginCreatorV3One):\n    last = False\n"),
+        ],
+        ["fields"],
+    ),
+    "the array": (
+        [("self.kept = np.array([self.interleaved]", "RopePlugin.kept = np.array([self.interleaved]")],
+        ["fields", "copies"],
+    ),
+    "the array, which is never replaced": (
+        [
+            ("DTYPES = {", "KEPT = np.zeros(1, np.int32)\nDTYPES = {"),
+            ("self.kept = np.array([self.interleaved], np.int32)", "KEPT[0] = self.interleaved"),
+            ('"interleaved", self.kept, trt.PluginFieldType.INT32)]\n        )\n        ### END',
+             '"interleaved", KEPT, trt.PluginFieldType.INT32)]\n        )\n        ### END'),
+        ],
+        ["fields", "copies"],
+    ),
+    "the shape": (
+        [
+            ("    def on_shape_change(self, inputs, outputs):\n        pass",
+             "    def on_shape_change(self, inputs, outputs):\n        RopePlugin.shape = tuple(inputs[0].dims)"),
+            ("tuple(x.dims)", "self.shape"),
+        ],
+        ["enqueue"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", slow_cases.after(3, SHARED))
+def test_cheat_one_state_for_all_plugins(submission, contract, name):
+    edits, broken = SHARED[name]
+    found = outcome(submission(plugin=changed(PLUGIN, *edits)), "plugin")
+    assert re.findall(r"Broken, ([\w ]+):", found.message) == broken, found
+    assert found.tier == ("none" if len(broken) > lab.MOST_BROKEN else "partial") and found.hint
+
+
+def test_states_of_each_plugin_are_permitted(submission, contract):
+    """In another place than the plugin, made early, or kept from an earlier call."""
+    plugin = changed(
+        PLUGIN,
+        ("DTYPES = {", "VALUES, ARRAYS = {}, {flag: np.array([flag], np.int32) for flag in (0, 1)}\nDTYPES = {"),
+        (OWN, "VALUES[id(self)] = bool(interleaved)"),
+        ("return RopePlugin(self.interleaved)", "return RopePlugin(VALUES[id(self)])"),
+        ("self.kept = np.array([self.interleaved], np.int32)", "self.kept = ARRAYS[VALUES[id(self)]]"),
+        (
+            "    def on_shape_change(self, inputs, outputs):\n        pass",
+            "    def on_shape_change(self, inputs, outputs):\n        self.shape = tuple(inputs[0].dims)",
+        ),
+        ("tuple(x.dims), self.interleaved", "self.shape, VALUES[id(self)]"),
+    )
+    found = outcome(submission(plugin=plugin), "plugin")
+    assert found.tier == "full", found
+
+
 @pytest.mark.parametrize(
     "shape",
     [
@@ -1357,19 +1433,21 @@ def calls(interleaved, dtype, shapes, addresses, streams):
 
 
 RIGHT = {
-    "names_and_outputs": lambda: [NAMES, NAMES, 1],
-    "interface": lambda capability: True,
+    "names_and_outputs": lambda interleaved: [NAMES, NAMES, 1],
+    "interface": lambda interleaved, capability: True,
     "creator_fields": lambda: [["interleaved", "INT32"]],
     "fields": lambda interleaved, phase: field(interleaved),
-    "default_fields": lambda: field(False),
+    "default_fields": lambda interleaved, phase: field(bool(interleaved)),
     "copies": lambda interleaved: [[True, "LabRope", 1, field(interleaved)]] * 2,
-    "output_types": lambda types: types[:1],
-    "output_shapes": lambda names: [names[:1], []],
-    "build": lambda types: [True, True],
-    "format": legal,
+    "output_types": lambda interleaved, types: types[:1],
+    "output_shapes": lambda interleaved, names: [names[:1], []],
+    "build": lambda interleaved, types: [True, True],
+    "format": lambda interleaved, **given: legal(**given),
     "enqueue": calls,
 }
-host.answers = lambda self, names: {name: [{"answer": RIGHT[name](**one)} for one in several] for name, _, several in self.asked}
+host.answers = lambda self, names: {
+    name: [{"answer": RIGHT[name](**one)} for pair in pairs for one in pair["both"]] for name, _, pairs in self.asked
+}
 """
 FOUND = "next(one for one in gc.get_objects() if isinstance(one, type) and one.__name__ == 'PluginHost')"
 PLUGIN_CHEATS = {
@@ -1430,6 +1508,20 @@ def test_no_part_of_the_contract_is_asked_without_a_change():
         changed = lab08_contract._changed(asked, lab08_contract._secret(asked, rng))
         same = {name for name in asked if [one.expected for one in asked[name]] == [one.expected for one in changed[name]]}
         assert same == {"names_and_outputs", "interface", "build", "creator_fields"}, seed
+
+
+def test_two_plugins_with_different_values_answer_each_question():
+    for seed in range(20):
+        asked = lab08_contract._questions(np.random.default_rng(seed))
+        for name, several in asked.items():
+            for one, other in zip(several[::2], several[1::2], strict=True):
+                flags = {bool(question.arguments.get("interleaved")) for question in (one, other)}
+                assert name == "creator_fields" or flags == {False, True}
+                assert one.swapped == other.swapped and len(one.swapped) == lab08_contract._STEPS
+            if len(several) > 2:
+                assert all(len({question.swapped[step] for question in several}) == 2 for step in range(lab08_contract._STEPS))
+    first = [lab08_contract._questions(np.random.default_rng(seed))["output_shapes"][0].swapped[0] for seed in range(20)]
+    assert {*first} == {False, True}
 
 
 def test_questions_are_drawn_anew():

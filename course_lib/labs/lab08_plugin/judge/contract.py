@@ -32,6 +32,8 @@ TIME_LIMIT_S = 30.0
 _TYPES = dict(zip(("FLOAT", "HALF", "BF16"), DTYPES, strict=True))  # by their names in TensorRT
 _OTHER_TYPES = ("INT8", "INT32", "BOOL", "INT64", "FP8")
 _OTHER_FORMATS = ("CHW4", "HWC8", "CHW32")
+_STEPS = 8  # of a question, whose sequence is drawn; no question has more
+_BOTH = (False, True)  # values of `interleaved`
 
 
 _NOT_THE_PLUGINS = "the right answers did not come from the methods of your plugin"
@@ -55,11 +57,19 @@ class Check:
 
 @dataclass(frozen=True)
 class _Question:
-    """A question, its right answer, and the wording of the question in a message."""
+    """A question, its right answer, and the wording of the question in a message.
+
+    The questions of a part come in pairs. Two plugins with different values of `interleaved` answer the two questions of a pair at the
+    same time, in steps.
+
+    Attributes:
+        swapped: for each step, whether the second question of the pair takes it before the first one.
+    """
 
     arguments: dict[str, Any]
     expected: Any
     told: str
+    swapped: tuple[bool, ...] = ()
 
     def wrong(self, found: Any) -> str:
         """Why `found` is not right; empty if it is."""
@@ -104,7 +114,7 @@ def _answered(
     command = [sys.executable, "-I", str(Path(examine_plugin.__file__).resolve())]
     message = _archive(
         source,
-        {"nonce": nonce, "decoy": secret, "questions": {n: [q.arguments for q in several] for n, several in asked.items()}},
+        {"nonce": nonce, "decoy": secret, "questions": {name: _sent(several) for name, several in asked.items()}},
     )
     answer = run_isolated(command, message, launcher=launcher, time_limit_s=TIME_LIMIT_S, max_bytes=1 << 20)
 
@@ -116,6 +126,11 @@ def _answered(
         return [_check(title, hint, names, asked, found) for title, hint, names in _CHECKS]
 
     return read_hostile(answer, read, "rope_plugin.py's process sent an invalid answer")
+
+
+def _sent(several: Sequence[_Question]) -> list[dict[str, Any]]:
+    pairs = zip(several[::2], several[1::2], strict=True)
+    return [{"both": [one.arguments, other.arguments], "swapped": one.swapped} for one, other in pairs]
 
 
 def _check(title: str, hint: str, names: Sequence[str], asked: dict[str, list[_Question]], found: dict[str, Any]) -> Check:
@@ -138,10 +153,15 @@ _CHECKS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ),
     (
         "fields",
-        "A PluginFieldCollection does not keep arrays alive. What keeps yours alive after get_fields_to_serialize has returned?",
+        "A PluginFieldCollection does not keep arrays alive. What keeps yours alive after get_fields_to_serialize has returned? "
+        "Each plugin has its own value and its own array.",
         ("creator_fields", "fields", "default_fields"),
     ),
-    ("copies", "TensorRT works on clones. Which value of `interleaved` does your clone have?", ("copies",)),
+    (
+        "copies",
+        "TensorRT works on clones. Which value of `interleaved` does your clone have, if plugins with both values exist?",
+        ("copies",),
+    ),
     ("output types", "The output must have the type of x, for every type of x.", ("output_types",)),
     (
         "output shapes",
@@ -155,48 +175,85 @@ _CHECKS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ),
     (
         "enqueue",
-        "Type and shape come from input_desc at each call, addresses from inputs and outputs, and the stream is TensorRT's.",
+        "Type and shape come from input_desc at each call, addresses from inputs and outputs, and the stream is TensorRT's. "
+        "`interleaved` is this plugin's own.",
         ("enqueue",),
     ),
 )
 
 
 def _questions(rng: np.random.Generator) -> dict[str, list[_Question]]:
-    flags = [bool(flag) for flag in rng.permutation([False, True, False, True])]
-    capabilities = ("CORE", "BUILD", "RUNTIME")
-    phases = ("BUILD", "RUNTIME")
-    return {
-        "names_and_outputs": [_Question({}, [NAMES, NAMES, 1], "names of plugin and creator, number of outputs")],
-        "interface": [_Question({"capability": name}, True, f"get_capability_interface({name})") for name in capabilities],
+    """The questions of each part, in pairs with different values of `interleaved`."""
+    asked = {
+        "names_and_outputs": [
+            _Question({"interleaved": flag}, [NAMES, NAMES, 1], "names of plugin and creator, number of outputs")
+            for flag in _BOTH
+        ],
+        "interface": [
+            _Question({"interleaved": flag, "capability": name}, True, f"get_capability_interface({name})")
+            for name in ("CORE", "BUILD", "RUNTIME")
+            for flag in _BOTH
+        ],
         "build": [
-            _Question({"types": [name, "FLOAT", "FLOAT"]}, [True, True],
+            _Question({"interleaved": flag, "types": [name, "FLOAT", "FLOAT"]}, [True, True],
                       f"a build for x of {name} (legal tactics, at most {examine_plugin.MOST_WORKSPACE} bytes of workspace)")
-            for name in _TYPES
+            for flag, name in _each_type(rng)
         ],
-        "creator_fields": [_Question({}, [["interleaved", "INT32"]], "field_names of the creator")],
+        "creator_fields": 2 * [_Question({}, [["interleaved", "INT32"]], "field_names of the creator")],
         "fields": [
-            _Question({"interleaved": flag, "phase": phase}, _field(flag), f"get_fields_to_serialize with interleaved {int(flag)}")
-            for flag in flags
-            for phase in phases
+            _Question({"interleaved": flag, "phase": phase}, _field(flag),
+                      f"get_fields_to_serialize with interleaved {int(flag)}, while another plugin has {int(not flag)}")
+            for phase in 2 * ("BUILD", "RUNTIME")
+            for flag in _BOTH
         ],
-        "default_fields": [_Question({}, _field(False), "create_plugin without fields, then get_fields_to_serialize")],
-        "copies": [
+        "default_fields": 2 * [
+            _Question({"interleaved": None, "phase": "BUILD"}, _field(False),
+                      "create_plugin without fields, then get_fields_to_serialize, while another plugin has interleaved 1"),
+            _Question({"interleaved": True, "phase": "BUILD"}, _field(True),
+                      "get_fields_to_serialize with interleaved 1, while another plugin was created without fields"),
+        ],
+        "copies": 2 * [
             _Question({"interleaved": flag}, [[True, NAMES[0], 1, _field(flag)]] * 2,
-                      f"clone and attach_to_context with interleaved {int(flag)} (own object, name, outputs, fields)")
-            for flag in flags
+                      f"clone and attach_to_context with interleaved {int(flag)}, while another plugin has {int(not flag)} "
+                      "(own object, name, outputs, fields)")
+            for flag in _BOTH
         ],
         "output_types": [
-            _Question({"types": [name, "FLOAT", "FLOAT"]}, [name], f"get_output_data_types for x of {name}")
-            for name in rng.permutation(list(_TYPES)).tolist()
+            _Question({"interleaved": flag, "types": [name, "FLOAT", "FLOAT"]}, [name], f"get_output_data_types for x of {name}")
+            for flag, name in _each_type(rng)
         ],
-        "output_shapes": [_shapes(rng)],
-        "format": [_format(rng, legal) for legal in rng.permutation([True] * 40 + [False] * 160)],
-        "enqueue": [_enqueue(rng, flag, dtype) for flag in flags[:2] for dtype in _TYPES],
+        "output_shapes": [_shapes(rng, flag) for flag in _BOTH],
+        "format": [
+            _format(rng, legal, _BOTH[place % 2])
+            for place, legal in enumerate(rng.permutation([True] * 40 + [False] * 160).tolist())
+        ],
+        "enqueue": [_enqueue(rng, flag, name) for flag, name in _each_type(rng)],
     }  # fmt: skip
+    return {name: _in_pairs(several, rng) for name, several in asked.items()}
+
+
+def _each_type(rng: np.random.Generator) -> list[tuple[bool, str]]:
+    """All combinations of a value of `interleaved` and a type of x. The two of a pair differ in both."""
+    names = rng.permutation(list(_TYPES)).tolist()
+    return [(flag, names[place - flag]) for place in range(len(names)) for flag in _BOTH]
+
+
+def _in_pairs(several: Sequence[_Question], rng: np.random.Generator) -> list[_Question]:
+    """The questions with a drawn sequence for each step. Of several pairs, some take a step in one sequence and some in the other."""
+    swapped = np.array([(rng.permutation(len(several) // 2) + rng.integers(2)) % 2 == 0 for _ in range(_STEPS)]).T
+    return [replace(one, swapped=tuple(swapped[place // 2].tolist())) for place, one in enumerate(several)]
+
+
+def _at_step(several: Sequence[Any], asked: Sequence[_Question], step: int) -> list[Any]:
+    """For each question its value, from the values in the sequence in which the questions take a step."""
+    return [several[place ^ int(one.swapped[step])] for place, one in enumerate(asked)]
 
 
 def _secret(asked: dict[str, list[_Question]], rng: np.random.Generator) -> dict[str, Any]:
-    """See `examine_plugin.Decoy`. Each question but those about the creator's fields makes one plugin, and about half are changed."""
+    """See `examine_plugin.Decoy`. Each question but those about the creator's fields makes one plugin, and about half are changed.
+
+    Flags are in the sequence of the calls.
+    """
     names, step = list(_TYPES), int(rng.integers(1, 3))
 
     def half(questions: list[_Question]) -> list[bool]:
@@ -214,17 +271,16 @@ def _secret(asked: dict[str, list[_Question]], rng: np.random.Generator) -> dict
 
 def _changed(asked: dict[str, list[_Question]], secret: dict[str, Any]) -> dict[str, list[_Question]]:
     """The same questions, and the answers of a right plugin when the changes of `secret` pass through it."""
-    created, formats = iter(secret["created"]), iter(secret["formats"])
+    created = iter(secret["created"])
 
-    def flipped(flag: int, other: bool) -> list[list[str | list[int]]]:
-        return _field(bool(flag) != bool(other))
+    def flipped(flag: int | None, other: bool) -> list[list[str | list[int]]]:
+        return _field(bool(flag) != other)
 
-    def expected(name: str, question: _Question) -> Any:
-        other = name != "creator_fields" and bool(next(created))
+    def expected(name: str, question: _Question, other: bool, turned: bool) -> Any:
         right, given = question.expected, question.arguments
         match name:
             case "fields" | "default_fields":
-                return flipped(given.get("interleaved", False), other)
+                return flipped(given["interleaved"], other)
             case "copies":
                 return [[*one[:3], flipped(given["interleaved"], other)] for one in right]
             case "output_types":
@@ -232,7 +288,7 @@ def _changed(asked: dict[str, list[_Question]], secret: dict[str, Any]) -> dict[
             case "output_shapes":
                 return [2 * right[0], right[1]]
             case "format":
-                return right != bool(next(formats))
+                return right != turned
             case "enqueue":
                 moved = secret["address"], secret["stream"]
                 return [
@@ -241,14 +297,23 @@ def _changed(asked: dict[str, list[_Question]], secret: dict[str, Any]) -> dict[
                 ]
         return right
 
-    return {name: [replace(one, expected=expected(name, one)) for one in several] for name, several in asked.items()}
+    def changed(name: str, several: list[_Question]) -> list[_Question]:
+        none = [False] * len(several)
+        others = none if name == "creator_fields" else _at_step([next(created) for _ in several], several, 0)
+        turned = _at_step(secret["formats"], several, 1) if name == "format" else none
+        return [
+            replace(one, expected=expected(name, one, other, turn))
+            for one, other, turn in zip(several, others, turned, strict=True)
+        ]
+
+    return {name: changed(name, several) for name, several in asked.items()}
 
 
 def _field(interleaved: bool) -> list[list[str | list[int]]]:
     return [["interleaved", "INT32", [int(interleaved)]]]
 
 
-def _format(rng: np.random.Generator, legal: bool) -> _Question:
+def _format(rng: np.random.Generator, legal: bool, interleaved: bool) -> _Question:
     """A combination that is right up to the position in question, and there either right or not."""
     x = str(rng.choice(list(_TYPES)))
     types, formats, position = [x, "FLOAT", "FLOAT", x], ["LINEAR"] * 4, int(rng.integers(4))
@@ -259,14 +324,15 @@ def _format(rng: np.random.Generator, legal: bool) -> _Question:
         else:
             types[position] = str(rng.choice([name for name in (*_TYPES, *_OTHER_TYPES) if name not in right]))
     told = f"supports_format_combination({position}, {' '.join(types)}, {formats[position]} there)"
-    return _Question({"position": position, "types": types, "formats": formats}, bool(legal), told)
+    return _Question({"interleaved": interleaved, "position": position, "types": types, "formats": formats}, bool(legal), told)
 
 
-def _shapes(rng: np.random.Generator) -> _Question:
+def _shapes(rng: np.random.Generator, interleaved: bool) -> _Question:
     """Each dimension of each input is an expression with a secret name."""
     names = np.split(rng.permutation(1 << 16)[:8], (4, 6))
     x, cos, sin = (several.tolist() for several in names)
-    return _Question({"names": [x, cos, sin]}, [[x], []], "get_output_shapes (expressions by number, constants asked for)")
+    told = "get_output_shapes (expressions by number, constants asked for)"
+    return _Question({"interleaved": interleaved, "names": [x, cos, sin]}, [[x], []], told)
 
 
 def _enqueue(rng: np.random.Generator, interleaved: bool, dtype: str) -> _Question:
@@ -278,7 +344,7 @@ def _enqueue(rng: np.random.Generator, interleaved: bool, dtype: str) -> _Questi
         for shape, four, stream in zip(shapes, addresses, streams, strict=True)
     ]
     arguments = {"interleaved": interleaved, "dtype": dtype, "shapes": shapes, "addresses": addresses, "streams": streams}
-    return _Question(arguments, expected, f"enqueue of x in {dtype}, what reached launch")
+    return _Question(arguments, expected, f"enqueue of x in {dtype} with interleaved {int(interleaved)}, what reached launch")
 
 
 def _archive(source: str, questions: dict[str, Any]) -> bytes:

@@ -11,13 +11,14 @@ import gc
 import importlib
 import inspect
 import io
+import itertools
 import json
 import os
 import sys
 import tempfile
 import traceback
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any, SupportsIndex
 
@@ -26,6 +27,7 @@ import numpy as np
 FILE = "rope_plugin.py"
 Fields = list[list[str | list[int]]]  # name, type and numbers of each field
 Call = list[str | int | bool | list[int]]  # the arguments of one call of `launch`
+Steps = Generator[None, None, Any]  # a question in steps, which returns the answer
 MOST_WORKSPACE = 1 << 20  # bytes; RoPE needs none
 _PERMITTED = {*sys.stdlib_module_names, "numpy", "tensorrt", "tensorrt_bindings"}
 
@@ -105,11 +107,14 @@ class Constants:
 
 
 class PluginHost:
-    """Asks one plugin and its creator. A question that raises is answered with the error's line."""
+    """Asks plugins and their creator. A question that raises is answered with the error's line.
+
+    Each question is a generator that yields between its steps: two plugins answer it at the same time.
+    """
 
     def __init__(self, trt: Any, asked: dict[str, Any]) -> None:
         self.trt, self.names, self.calls = trt, dict[str, Any](), list[Call]()
-        self.asked = [(name, getattr(self, name), several) for name, several in asked.items()]
+        self.asked = [(name, getattr(self, name), pairs) for name, pairs in asked.items()]
 
     def _launch(self, dtype: Any, x: Any, cos: Any, sin: Any, y: Any, shape: Any, interleaved: Any, stream: Any) -> None:
         self.calls.append(
@@ -120,103 +125,150 @@ class PluginHost:
         """An answer of a file's plugin for each question, under the question's name."""
         self.names = names
         names["launch"] = self._launch
-        return {name: [_tried(question, **one) for one in several] for name, question, several in self.asked}
+        return {
+            name: [answer for pair in pairs for answer in self._side_by_side(question, **pair)]
+            for name, question, pairs in self.asked
+        }
 
-    def names_and_outputs(self) -> list[list[str] | int]:
+    def _side_by_side(self, question: Callable[..., Steps], both: list[dict[str, Any]], swapped: list[bool]) -> list[Any]:
+        """The answers of two plugins, each of which takes one step after the other has taken one.
+
+        Args:
+            both: the arguments of the question, one for each plugin.
+            swapped: for each step, whether the second plugin takes it before the first one.
+        """
+        asked = [question(**arguments) for arguments in both]
+        calls: list[list[Call]] = [[] for _ in asked]
+        found: dict[int, Any] = {}
+        for second_first in itertools.cycle(swapped):
+            for which in (1, 0) if second_first else (0, 1):
+                self.calls = calls[which]
+                if which not in found and (answer := _stepped(asked[which])):
+                    found[which] = answer
+            if len(found) == len(asked):
+                break
+        return [found[which] for which in range(len(asked))]
+
+    def names_and_outputs(self, interleaved: bool) -> Steps:
         """Name, version and namespace of the plugin and of its creator, and the plugin's number of outputs."""
-        plugin, creator = self._plugin(False), self.names["RopeCreator"]()
+        plugin, creator = self._plugin(interleaved), self.names["RopeCreator"]()
+        yield
         return [
             [plugin.plugin_name, plugin.plugin_version, plugin.plugin_namespace],
             [creator.name, creator.plugin_version, creator.plugin_namespace],
             int(plugin.num_outputs),
         ]
 
-    def interface(self, capability: str) -> bool:
+    def interface(self, interleaved: bool, capability: str) -> Steps:
         """Whether the object that the plugin returns for a capability implements that capability's interface."""
-        plugin = self._plugin(False)
+        plugin = self._plugin(interleaved)
+        yield
         kind = getattr(
             self.trt, {"CORE": "IPluginV3OneCore", "BUILD": "IPluginV3OneBuild", "RUNTIME": "IPluginV3OneRuntime"}[capability]
         )
         asked = self.trt.PluginCapabilityType.__members__[capability]  # not in TensorRT 8.6
         return isinstance(plugin.get_capability_interface(asked), kind)
 
-    def creator_fields(self) -> list[list[str]]:
+    def creator_fields(self) -> Steps:
         """Name and type of each field that the creator announces."""
         creator = self.names["RopeCreator"]()
-        _churn()
-        return [[field.name, field.type.name] for field in creator.field_names]
-
-    def fields(self, interleaved: bool, phase: str) -> Fields:
-        """The fields that a plugin serializes if it was created with `interleaved` in a phase, ``BUILD`` or ``RUNTIME``."""
-        return self._fields(self._plugin(interleaved, phase))
-
-    def default_fields(self) -> Fields:
-        """The fields that a plugin serializes if it was created without any field."""
-        creator = self.names["RopeCreator"]()
-        phase = self.trt.TensorRTPhase.BUILD  # not in TensorRT 8.6
-        return self._fields(creator.create_plugin("rope", self.trt.PluginFieldCollection([]), phase))
-
-    def copies(self, interleaved: bool) -> list[list[bool | str | int | Fields]]:
-        """For `clone` and `attach_to_context`: whether the copy is new, its name, number of outputs and fields."""
-        plugin = self._plugin(interleaved)
-        found: list[list[bool | str | int | Fields]] = []
-        for copy in (plugin.clone(), plugin.attach_to_context(None)):
-            found.append(
-                [copy is not plugin and type(copy) is type(plugin), copy.plugin_name, int(copy.num_outputs), self._fields(copy)]
-            )
+        yield
+        others = _churn()
+        found = [[field.name, field.type.name] for field in creator.field_names]
+        assert others
         return found
 
-    def output_types(self, types: list[str]) -> list[str]:
-        """Names of the output types for the names of three input types."""
-        found = self._plugin(False).get_output_data_types([self._type(name) for name in types])
-        return [one.name for one in found]
+    def fields(self, interleaved: bool | None, phase: str) -> Steps:
+        """The fields that a plugin serializes if it was created with `interleaved`, or without any field, in a phase.
 
-    def output_shapes(self, names: list[list[int]]) -> list[list[Any]]:
+        The phase is ``BUILD`` or ``RUNTIME``.
+        """
+        plugin = self._plugin(interleaved, phase)
+        yield
+        fields = plugin.get_fields_to_serialize()
+        yield
+        return self._read(fields)
+
+    default_fields = fields
+
+    def copies(self, interleaved: bool) -> Steps:
+        """For `clone` and `attach_to_context`: whether the copy is new, its name, number of outputs and fields."""
+        plugin = self._plugin(interleaved)
+        yield
+        copies = [plugin.clone()]
+        yield
+        copies.append(plugin.attach_to_context(None))
+        yield
+        fields = [copy.get_fields_to_serialize() for copy in copies]
+        yield
+        return [
+            [copy is not plugin and type(copy) is type(plugin), copy.plugin_name, int(copy.num_outputs), self._read(kept)]
+            for copy, kept in zip(copies, fields, strict=True)
+        ]
+
+    def output_types(self, interleaved: bool, types: list[str]) -> Steps:
+        """Names of the output types for the names of three input types."""
+        plugin = self._plugin(interleaved)
+        yield
+        return [one.name for one in plugin.get_output_data_types([self._type(name) for name in types])]
+
+    def output_shapes(self, interleaved: bool, names: list[list[int]]) -> Steps:
         """The expressions of each output's shape, by name, and the constants that the plugin created to compute the shapes."""
+        plugin = self._plugin(interleaved)
+        yield
         builder = Constants()
         inputs = [Expressions(map(Expression, several)) for several in names]
-        found = self._plugin(False).get_output_shapes(inputs, [], builder)
+        found = plugin.get_output_shapes(inputs, [], builder)
         return [[[getattr(one, "name", None) for one in shape] for shape in found], builder.asked]
 
-    def build(self, types: list[str]) -> list[bool]:
+    def build(self, interleaved: bool, types: list[str]) -> Steps:
         """Whether the tactics are legal and the workspace is small, in the order of the calls of a build, none of which may raise."""
-        plugin = self._plugin(False).clone()
+        plugin = self._plugin(interleaved)
+        yield
+        plugin = plugin.clone()
+        yield
         inputs = [self._dynamic(shape, dtype) for shape, dtype in zip(([2, 5, 3, 8], [7, 4], [7, 4]), types, strict=True)]
         outputs = [self._dynamic([2, 5, 3, 8], types[0])]
         plugin.configure_plugin(inputs, outputs)
+        yield
         tactics = [int(tactic) for tactic in plugin.get_valid_tactics()]
         workspace = int(plugin.get_workspace_size(inputs, outputs))
         return [min(tactics, default=1) > 0 and len({*tactics}) == len(tactics), 0 <= workspace <= MOST_WORKSPACE]
 
-    def format(self, position: int, types: list[str], formats: list[str]) -> bool:
+    def format(self, interleaved: bool, position: int, types: list[str], formats: list[str]) -> Steps:
         """Whether the plugin accepts the type and format of the tensor at `position`."""
+        plugin = self._plugin(interleaved)
+        yield
         tensors = []
         for dtype, form in zip(types, formats, strict=True):
             tensors.append(self._dynamic([1], dtype, form))
-        return bool(self._plugin(False).supports_format_combination(position, tensors, 3))
+        return bool(plugin.supports_format_combination(position, tensors, 3))
 
     def enqueue(
         self, interleaved: bool, dtype: str, shapes: list[list[int]], addresses: list[list[int]], streams: list[int]
-    ) -> list[Call]:
+    ) -> Steps:
         """Run one plugin with several shapes, as an engine with a dynamic shape does."""
-        plugin = self._plugin(interleaved, "RUNTIME").attach_to_context(None)
-        self.calls = []
+        plugin, calls = self._plugin(interleaved, "RUNTIME"), self.calls
+        yield
+        plugin = plugin.attach_to_context(None)
         for shape, (*inputs, output), stream in zip(shapes, addresses, streams, strict=True):
+            yield
             table = self._described([shape[1] + 2, shape[3] // 2], "FLOAT")
             described = [self._described(shape, dtype), table, table]
             plugin.set_tactic(0)
             plugin.on_shape_change(described, described[:1])
+            yield
             plugin.enqueue(described, described[:1], inputs, [output], 0, stream)
-        return self.calls
+        return calls
 
-    def _plugin(self, interleaved: bool, phase: str = "BUILD") -> Any:
-        kept = np.array([interleaved], np.int32)
-        fields = self.trt.PluginFieldCollection([self.trt.PluginField("interleaved", kept, self.trt.PluginFieldType.INT32)])
+    def _plugin(self, interleaved: bool | None, phase: str = "BUILD") -> Any:
+        kept = np.array([bool(interleaved)], np.int32)
+        field = self.trt.PluginField("interleaved", kept, self.trt.PluginFieldType.INT32)
+        fields = self.trt.PluginFieldCollection([] if interleaved is None else [field])
         phases = self.trt.TensorRTPhase.__members__  # not in TensorRT 8.6
         return self.names["RopeCreator"]().create_plugin("rope", fields, phases[phase])
 
-    def _fields(self, plugin: Any) -> Fields:
-        fields = plugin.get_fields_to_serialize()
+    def _read(self, fields: Any) -> Fields:
         others = _churn()
         found = [[field.name, field.type.name, np.asarray(field.data).astype(np.int64).tolist()[:4]] for field in fields]
         assert others
@@ -317,11 +369,15 @@ def _churn() -> list[np.ndarray]:
     return [np.full(size, -7, np.int32) for size in (1, 1, 1, 2, 4, 1000) for _ in range(300)]
 
 
-def _tried(question: Callable[..., Any], **arguments: Any) -> Any:
+def _stepped(asked: Steps) -> Any:
+    """The answer after the next step of a question; None if more steps follow."""
     try:
-        return {"answer": question(**arguments)}
+        next(asked)
+    except StopIteration as end:
+        return {"answer": end.value}
     except BaseException as error:  # whatever a learner's code raises, SystemExit included, is an answer
         return {"error": said(error), "empty": isinstance(error, NotImplementedError)}
+    return None
 
 
 def said(error: BaseException) -> str:
