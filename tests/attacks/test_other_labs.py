@@ -37,7 +37,7 @@ def test_attacker_earns_no_more_than_its_honest_part_and_is_told_why(tmp_path, a
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     examined = lab.examine(
         tmp_path,
-        Examiner(launcher=Sandbox().command, bare_launcher=Sandbox(course=False).command, measure_s=2),
+        Examiner(launcher=Sandbox().command, bare_launcher=Sandbox(course=False, packages=lab.packages).command, measure_s=2),
         only=attack.task,
     )
     (outcome,) = [found for found in examined.outcomes if found.task.id == attack.task]

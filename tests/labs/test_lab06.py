@@ -614,7 +614,7 @@ def test_cheat_a_rounding_that_takes_the_references(tmp_path):
     from course_lib.grading.isolation.sandbox import Sandbox
 
     (tmp_path / "qat.py").write_text(LOOKS)
-    examiner = Examiner(seed=1, bare_launcher=Sandbox(course=False).command)
+    examiner = Examiner(seed=1, bare_launcher=Sandbox(course=False, packages=LAB.packages).command)
     outcome = LAB.examine(tmp_path, examiner, only="gradient").outcomes[0]
     assert outcome.tier == "none" and "No module named 'course_lib'" in outcome.message, outcome.message
 

@@ -17,6 +17,7 @@ from course_lib import labs
 from course_lib.engines import LayerTable
 from course_lib.engines.layers import Layer, LayerTensor
 from course_lib.errors import BuildError, CourseError, EngineError, ExaminerFault, ReferenceAbsent
+from course_lib.grading.isolation.sandbox import Sandbox
 from course_lib.grading.judge.judging import judge
 from course_lib.labs import Examiner, Outcome
 from course_lib.labs.framework import isolation, learner_answers, withheld
@@ -586,6 +587,18 @@ def test_cheat_a_search_that_takes_the_references(tmp_path):
     verdict = judge(LAB, tmp_path)
     outcome = next(one for one in verdict.outcomes if one.task.id == "search")
     assert outcome.tier == "none" and "No module named 'course_lib'" in outcome.message, outcome.message
+
+
+@needs_sandbox  # which alone hides other packages
+@pytest.mark.parametrize("name", made.BY_OTHER_PACKAGES)
+def test_cheat_functions_of_another_package(name, tmp_path):
+    source = made.BY_OTHER_PACKAGES[name]
+    (tmp_path / "packing.py").write_text(source)
+    exec(source, found := {})  # outside of the sandbox it is right
+    assert bytes(found["pack"](np.int8([1, -2, 3]))) == bytes(pack(np.int8([1, -2, 3])))
+    examiner = Examiner(seed=1, bare_launcher=Sandbox(course=False, packages=LAB.packages).command)
+    outcome = quick.examined(LAB, tmp_path, "packing", examiner)
+    assert outcome.points == 0 and "No module named" in outcome.message, outcome.message
 
 
 def test_cheat_an_answer_that_is_not_an_array(tmp_path):

@@ -14,7 +14,8 @@ from course_lib._util.files import course_folder
 from course_lib.engines.worker.environment import HERE, environments
 from course_lib.errors import CourseError
 
-SYSTEM = tuple(map(Path, ("/usr", "/lib", "/lib64", "/bin", "/opt")))  # every sandbox shows these
+NEEDED = tuple(map(Path, ("/usr", "/lib", "/lib64", "/bin")))  # every sandbox shows these
+SYSTEM = (*NEEDED, Path("/opt"))  # and every one that shows all packages
 _FIRST_ORDINARY_USER = 1000
 # asked with -s: the interpreter inside has another home folder, and packages of this user are not its own
 _ASK = (
@@ -39,12 +40,28 @@ def readable_for_interpreters() -> list[Path]:
         if environment != HERE:
             found[" ".join(environment.command)] = _reported(environment.command)
     for command, folders in found.items():
-        for folder in _beside_the_system(folders):
-            if held := _holds(folder):
-                raise TooMuchShown(
-                    f"submissions would see {held}: the interpreter {command} needs {folder}. Install it in its own folder"
-                )
+        _check(command, _beside_the_system(folders))
     return _beside_the_system(folder for folders in found.values() for folder in folders)
+
+
+def own_folders() -> list[Path]:
+    """Folders of this interpreter that are not the system's, outer ones first.
+
+    Raises:
+        TooMuchShown: one of them holds a home folder or the course itself.
+    """
+    folders = {Path(sys.prefix), Path(sys.base_prefix)} - {Path("/")}
+    kept = sorted(one for one in folders if not any(one.is_relative_to(other) for other in NEEDED))
+    _check(sys.executable, kept)
+    return kept
+
+
+def _check(command: str, folders: Iterable[Path]) -> None:
+    for folder in folders:
+        if held := _holds(folder):
+            raise TooMuchShown(
+                f"submissions would see {held}: the interpreter {command} needs {folder}. Install it in its own folder"
+            )
 
 
 @cache

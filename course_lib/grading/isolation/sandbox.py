@@ -8,7 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -16,8 +16,14 @@ from pathlib import Path
 import course_lib
 from course_lib._util import system_calls
 from course_lib.errors import CourseError
-from course_lib.grading.isolation import supervise, withheld
-from course_lib.grading.isolation.interpreter_folders import SYSTEM, TooMuchShown, readable_for_interpreters
+from course_lib.grading.isolation import permitted_packages, supervise, withheld
+from course_lib.grading.isolation.interpreter_folders import (
+    NEEDED,
+    SYSTEM,
+    TooMuchShown,
+    own_folders,
+    readable_for_interpreters,
+)
 
 INSTALL = "apt-get install bubblewrap (Debian, Ubuntu) or dnf install bubblewrap (Fedora)"
 NOBODY = "65534"
@@ -31,6 +37,7 @@ _GPU_DEVICES = (
 )  # all GPUs: the variable below says which is used
 _INHERITED = ("LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "COURSE_TACTIC_SOURCES")  # where drivers are, and which device
 _GIB = 1 << 30
+_SETTINGS = tuple(map(Path, ("/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives", "/etc/fonts")))
 
 
 class SandboxMissing(CourseError):
@@ -53,6 +60,7 @@ class Sandbox:
         user_namespaces: permit them to the processes inside, which need them to isolate others.
         environment: variables set inside. Of the grader's own variables, only those in `_INHERITED` are passed on.
         course: show the library, without the grader and without the labs' references.
+        packages: show this interpreter alone, with these packages and those that they require. None shows all interpreters and packages.
     """
 
     readable: tuple[Path, ...] = ()
@@ -68,6 +76,7 @@ class Sandbox:
     user_namespaces: bool = False
     environment: dict[str, str] = field(default_factory=dict)
     course: bool = True
+    packages: tuple[str, ...] | None = None
 
     def command(self, argv: Sequence[str]) -> list[str]:
         """The command that runs `argv` inside the sandbox."""
@@ -83,13 +92,9 @@ class Sandbox:
         bubblewrap += ["--die-with-parent", "--new-session", "--clearenv"]
         bubblewrap += ["--proc", "/proc", "--dev", "/dev", "--size", str(2 * _GIB), "--tmpfs", "/tmp"]
         bubblewrap += ["--size", str(_GIB), "--tmpfs", "/dev/shm"]  # it would take half of the machine's memory otherwise
-        for path in _system_paths():
-            bubblewrap += (
-                ["--symlink", str(path.readlink()), str(path)] if path.is_symlink() else ["--ro-bind", str(path), str(path)]
-            )
-        for path in (*readable_for_interpreters(), _PACKAGE, *self.readable):
-            bubblewrap += ["--ro-bind", str(path), str(path)]
-        bubblewrap += _without_answers() if self.course else ["--tmpfs", str(_PACKAGE)]
+        bubblewrap += _all_interpreters() if self.packages is None else _this_interpreter(self.packages)
+        bubblewrap += _bound((*((_PACKAGE,) if self.course else ()), *self.readable))
+        bubblewrap += _without_answers() if self.course else [*_empty([_PACKAGE]), *_read_only([_PACKAGE])]
         for path in self.writable:
             bubblewrap += ["--bind", str(path), str(path)]
         for path in devices:
@@ -125,6 +130,13 @@ class Sandbox:
         return [sys.executable, "-I", "-S", supervise.__file__, json.dumps(limits), *self.command(argv)]
 
 
+# The second one shows few folders, and an unusual installation may need others.
+_TRIED = (
+    (Sandbox(), ["/usr/bin/true"]),
+    (Sandbox(course=False, packages=("numpy",)), [sys.executable, "-I", "-c", "import numpy"]),
+)
+
+
 def require() -> None:
     """Do nothing if the sandbox works.
 
@@ -142,8 +154,10 @@ def problem() -> str:
         if shutil.which(tool) is None:
             return f"{tool} is not installed: {package}"
     try:
-        command = Sandbox().supervised(["/usr/bin/true"], report=Path(os.devnull))
-        tried = subprocess.run(command, capture_output=True, text=True, timeout=30)
+        for box, program in _TRIED:
+            tried = subprocess.run(box.supervised(program, report=Path(os.devnull)), capture_output=True, text=True, timeout=60)
+            if tried.returncode:
+                break
     except TooMuchShown as error:
         return str(error)
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -164,9 +178,45 @@ def _without_answers() -> list[str]:
         if compiled.is_dir():
             hidden.append(compiled)
     placeholders = (("--ro-bind", str(withheld.PLACEHOLDER), str(reference)) for reference in references)
-    return [word for words in (*(("--tmpfs", str(path)) for path in hidden), *placeholders) for word in words]
+    return [*_empty(hidden), *(word for words in placeholders for word in words), *_read_only(hidden)]
 
 
-def _system_paths() -> list[Path]:
-    named = ("/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives", "/etc/fonts")
-    return [path for path in (*SYSTEM, *map(Path, named)) if path.exists()]
+def _all_interpreters() -> list[str]:
+    """Arguments that show the system and every interpreter."""
+    return [*_as_they_are((*SYSTEM, *_SETTINGS)), *_bound(readable_for_interpreters())]
+
+
+def _this_interpreter(packages: tuple[str, ...]) -> list[str]:
+    """Arguments that show the system and this interpreter. Folders with packages show only these and those that they require."""
+    own = own_folders()
+    found = [path for path in permitted_packages.library_folders() if path.is_relative_to("/opt")]
+    libraries = [path for path in found if not any(path.is_relative_to(one) for one in own)]
+    words = _as_they_are((*NEEDED, *_SETTINGS))
+    hidden: list[Path] = []
+    system = [path for path in NEEDED if not path.is_symlink()]
+    for root in (*system, *own, *libraries):  # an environment comes after the one around it, which hides it
+        others = permitted_packages.folders_with_others(root)
+        words += [*(_bound([root]) if root not in NEEDED else ()), *_empty(others)]
+        hidden += others
+    return [*words, *_bound(permitted_packages.files_of(packages)), *_read_only(hidden)]
+
+
+def _empty(paths: Iterable[Path]) -> list[str]:
+    """Arguments that show an empty folder in place of each, in which others can be shown."""
+    return [word for path in paths for word in ("--tmpfs", str(path))]
+
+
+def _read_only(paths: Iterable[Path]) -> list[str]:
+    """Arguments after which nothing can be written to empty folders, which would take memory."""
+    return [word for path in paths for word in ("--remount-ro", str(path))]
+
+
+def _bound(paths: Iterable[Path]) -> list[str]:
+    """Arguments that show files and folders at their own paths, read-only."""
+    return [word for path in paths for word in ("--ro-bind", str(path), str(path))]
+
+
+def _as_they_are(paths: Iterable[Path]) -> list[str]:
+    """The same for those that exist, and links as links."""
+    kinds = ((path, "--symlink" if path.is_symlink() else "--ro-bind") for path in paths if path.exists())
+    return [word for path, kind in kinds for word in (kind, str(path.readlink() if kind == "--symlink" else path), str(path))]

@@ -83,7 +83,7 @@ def judge(
         boxes: list[Confined] = []
         allowance = Allowance(lab.process_s * (_TIMES_ON_GPU if examiner.on_gpu else 1), _USED_UP)
         if not trusted:
-            kinds = sandbox_of(lab), sandbox_of(lab, course=False, memory_bytes=FUNCTIONS_BYTES)
+            kinds = sandbox_of(lab), sandbox_of(lab, course=False, packages=lab.packages, memory_bytes=FUNCTIONS_BYTES)
             boxes = [stack.enter_context(confined(one)) for one in kinds]
             launcher, bare = (Charged(one, allowance) for one in boxes)
         examiner = replace(examiner, launcher=launcher, bare_launcher=bare, seed=secrets.randbits(32), measured=device.measured)

@@ -96,7 +96,7 @@ class Examiner:
     Attributes:
         builder, runner: backends, ``name`` or ``name@environment``.
         launcher: wraps the command of every process that touches the submission.
-        bare_launcher: the same for a process that needs Python and numpy only. It does not see the course.
+        bare_launcher: the same for a process that needs Python and the lab's `packages` only. It sees neither the course nor others.
         seed: seed of the fresh data; None draws one from the operating system.
         measure_s: longest time spent on measuring latencies, in seconds.
         build_s: longest time for one build, in seconds.

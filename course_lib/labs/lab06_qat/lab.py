@@ -42,6 +42,7 @@ class QuantizationAwareTraining(Lab):
     artifacts: ClassVar = {FILE: functions.MAX_BYTES, MODEL: graph_file.MAX_BYTES}
     process_s: ClassVar = functions.TRAINING_LIMIT_S
     sandbox: ClassVar = {"memory_bytes": 6 << 30}  # `train` may send thousands of images through the network at once
+    packages: ClassVar = ("torch", "numpy")
     tasks = (
         Task("gradient", "A rounding that lets gradients pass", 3),
         Task("budget", "Training within a budget", 2),

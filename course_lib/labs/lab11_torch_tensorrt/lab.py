@@ -29,6 +29,7 @@ class InsidePyTorch(Lab):
     name = "lab11_torch_tensorrt"
     title = "Lab 11: compile inside PyTorch"
     artifacts: ClassVar = {SEGMENTS: MAX_BYTES, MODEL: rewriting.MAX_BYTES, SEARCH: MAX_BYTES, SERVICE: MAX_BYTES}
+    packages: ClassVar = ("torch", "numpy")
     tasks = (
         Task("segments", "Segments and their reasons", 3),
         Task("model", "One segment with right answers", 3),

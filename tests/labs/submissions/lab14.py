@@ -173,6 +173,62 @@ BETWEEN_FUNCTIONS: Mapping[str, tuple[str, float]] = {
 }
 
 
+# Cheats: functions of a package that the task does not permit
+
+_ONNX = """
+import ml_dtypes
+import numpy as np
+from onnx import TensorProto, numpy_helper
+
+def pack(codes):
+    tensor = numpy_helper.from_array(np.ascontiguousarray(codes).astype(ml_dtypes.int4), "codes")
+    return np.frombuffer(tensor.raw_data, np.uint8)
+
+def unpack(packed, shape):
+    tensor = TensorProto(data_type=TensorProto.INT4, dims=shape, raw_data=np.ascontiguousarray(packed).tobytes())
+    return numpy_helper.to_array(tensor).astype(np.int8)
+"""
+_WITHOUT_HOOK = """
+import sys
+
+sys.meta_path[:] = [one for one in sys.meta_path if type(one).__name__ != "OnlyPackages"]
+"""
+_FROM_ANY_FOLDER = """
+import glob
+import sys
+
+for root in (sys.prefix, sys.base_prefix, "/usr", "/usr/local", "/opt/*", "/opt/*/envs/*"):
+    sys.path += glob.glob(root + "/lib*/python*/*-packages")
+"""
+_BY_ANOTHER_PROCESS = f"""
+import pickle
+import subprocess
+
+import numpy as np
+
+PROGRAM = '''
+import pickle
+import sys
+
+sys.path[:] = pickle.load(sys.stdin.buffer)
+{_ONNX}
+sys.stdout.buffer.write(bytes(pack(pickle.load(sys.stdin.buffer))))
+'''
+
+def pack(codes):
+    asked = pickle.dumps(sys.path) + pickle.dumps(codes)
+    ran = subprocess.run([sys.executable, "-c", PROGRAM], input=asked, capture_output=True)
+    if ran.returncode:
+        raise ImportError(ran.stderr.decode().splitlines()[-1])
+    return np.frombuffer(ran.stdout, np.uint8)
+"""
+BY_OTHER_PACKAGES: Mapping[str, str] = {
+    "without_the_hook": _WITHOUT_HOOK + _ONNX,
+    "from_any_folder": _WITHOUT_HOOK + _FROM_ANY_FOLDER + _ONNX,
+    "by_another_process": _FROM_ANY_FOLDER + _BY_ANOTHER_PROCESS,
+}
+
+
 # ---- scales.py
 
 SCALES = """

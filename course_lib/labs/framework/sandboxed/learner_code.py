@@ -23,7 +23,10 @@ Ask = Callable[[Callable[..., Any], Any], Any]  # calls a learner's function wit
 
 
 class OnlyPackages:
-    """An import hook that rejects other packages, so that the functions are the learner's own work."""
+    """An import hook that says which packages a file may import.
+
+    It does not protect the judge, because the file can remove it. The judge's sandbox shows no other packages, see `Lab.packages`.
+    """
 
     def __init__(self, *packages: str, file: str = "") -> None:
         """Permit these packages and Python's own modules.
