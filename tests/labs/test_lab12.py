@@ -130,6 +130,27 @@ def test_mistake(mistake):
     assert not found.survived and words in str(found) and found.hint == HINTS[scene], found
 
 
+@pytest.mark.parametrize("name", submissions.OTHER_STYLES)
+def test_another_style_survives(name):
+    sources, scene = submissions.OTHER_STYLES[name]
+    (found,) = played(sources, scene)
+    assert found.survived, found
+
+
+@pytest.mark.parametrize("name", submissions.ENDLESS)
+def test_what_does_not_end_has_not_raised(name, monkeypatch):
+    monkeypatch.setattr(lab, "MOST_AGAIN", 0)  # each further time takes as long
+    sources, scene, words = submissions.ENDLESS[name]
+    (found,) = played(sources, scene)
+    assert words in found.trouble and found.late, found
+
+
+@pytest.mark.parametrize("name", submissions.RESTS)
+def test_a_failed_run_costs_later_requests_nothing(name):
+    (found,) = played(submissions.RESTS[name], "engine fails")
+    assert "not answered: server.py" in found.trouble and "at rest" in found.trouble, found
+
+
 @pytest.mark.parametrize("name", submissions.EVASIONS)
 def test_a_fault_reaches_the_plan_wherever_it_lies(name):
     sources, scene, words = submissions.EVASIONS[name]
@@ -507,8 +528,16 @@ def test_a_server_beside_which_no_other_starts_has_no_points(places_left, tmp_pa
 
 # ---- Triton
 
+
+def warm_ups(requests: int, runs: int) -> str:
+    inputs = 'inputs { key: "features" value { data_type: TYPE_FP32 dims: [ 256 ] random_data: true } }'
+    return "max_batch_size: 16" + f' model_warmup {{ name: "w" batch_size: 16 count: {runs} {inputs} }}' * requests
+
+
 _ = lab12_reference.CONFIG
 RIGHT = {
+    "a hundred warm-ups": _.replace("max_batch_size: 16", warm_ups(100, 0)),
+    "warm-ups of a hundred runs": _.replace("max_batch_size: 16", warm_ups(4, 25)),
     "the first profile, which is the default": _.replace("count: 2 }", 'count: 2 profile: [ "0" ] }'),
     "a queue policy of defaults": _.replace(
         "max_queue_delay",
@@ -657,7 +686,22 @@ WRONG = {
         "'w' is not a request",
         "from no file",
     ),
-    "countless instances": (("count: 2", "count: 2147483647"), "none", "expected at most 16", "execution context"),
+    "a third instance": (
+        ("count: 2 }", "count: 2 }, { count: 1 }"),
+        "partial",
+        "3 instances in all groups, expected 2",
+        "Asked for: 2",
+    ),
+    "sixteen instances": (("count: 2", "count: 16"), "partial", "16 instances in all groups, expected 2", "Asked for: 2"),
+    "one warm-up of many runs": (("max_batch_size: 16", warm_ups(1, 101)), "none", "101 runs in all", "How many runs"),
+    "many warm-ups of many runs": (("max_batch_size: 16", warm_ups(400, 100)), "none", "40000 runs in all", "How many runs"),
+    "many warm-ups of one run each": (("max_batch_size: 16", warm_ups(101, 0)), "none", "101 runs in all", "How many runs"),
+    "countless instances": (
+        ("count: 2", "count: 2147483647"),
+        "none",
+        "2147483647 instances in all groups, expected 2",
+        "execution context",
+    ),
     "many groups of instances": (
         ("count: 2", "count: 2 }" + ", { kind: KIND_GPU count: 1 gpus: [0] }" * 1500 + ", { kind: KIND_GPU count: 1"),
         "none",
@@ -772,7 +816,13 @@ def test_findings_of_a_rollout_and_of_a_scene_not_played():
     good = {"answered meanwhile": True, "reload": "ok", "impossible reload": "error"}
     assert finding(Scene("rollout", flags=good), []).survived
     assert "reload did not return" in finding(Scene("rollout", flags={**good, "reload": "none"}), []).trouble
-    assert "could not be built" in finding(Scene("rollout", flags={**good, "impossible reload": "ok"}), []).trouble
+    assert "did not raise" in finding(Scene("rollout", flags={**good, "impossible reload": "ok"}), []).trouble
+    endless = finding(Scene("rollout", flags={**good, "impossible reload": "none"}), [])
+    assert "reload did not return" in endless.trouble and endless.late
+    assert finding(Scene("rollout", flags={**good, "impossible reload": "rejected"}), []).survived, (
+        "a ValueError is raised, too"
+    )
+    assert not finding(Scene("rollout", flags={"answered meanwhile": True, "reload": "ok"}), []).survived, "it was not seen"
     assert "the cache was empty" in finding(Scene("bits flipped", flags={"cached": False}), []).trouble
     no_engine = Scene("another version", builds={"before": 0, "after": 0})
     assert "step 'before': the compiler was not asked" in finding(no_engine, []).trouble

@@ -170,6 +170,94 @@ MISTAKES: dict[str, tuple[Sources, str, str]] = {
     ),
 }  # fmt: skip
 
+_LOADED = "        return self._engines.load(plan_for(model.read_bytes(), self._recipe, self._cache, self._engines))\n"
+_TRIED = "            try:\n        " + _LOADED + "            except Exception:\n"
+_BY_ITSELF = "                for _, done in batch:\n                    done.set_exception(error)\n"
+_STARTED = "        self._engine = self._engine_for(model)\n        self._waiting"
+_WITHOUT_PLAN = """        try:
+            self._engine = self._engine_for(model)
+        except Exception:
+            self._engine = None
+        self._waiting"""
+
+# Right as well: each does something in another way than the reference.
+OTHER_STYLES: dict[str, tuple[Sources, str]] = {
+    "reload raises ValueError": (
+        changed("        self._engine = self._engine_for(model)\n\n    def _engine_for",
+                "        try:\n            self._engine = self._engine_for(model)\n        except Exception as error:\n"
+                "            raise ValueError(str(error))\n\n    def _engine_for"),
+        "rollout",
+    ),
+    "without a plan, each request ends in an error": (changed(_STARTED, _WITHOUT_PLAN), "compiler killed"),
+    "the compiler is asked three times": (
+        changed(_LOADED, "        for number in range(3):\n" + _TRIED
+                + "                if number == 2:\n                    raise\n                time.sleep(0.1)\n"),
+        "compiler killed",
+    ),
+    "each request of a failed run is tried alone": (
+        changed(_BY_ITSELF, """                for rows, done in batch:
+                    try:
+                        done.set_result(self._engine.infer({"features": rows})["scores"])
+                    except Exception as error:
+                        done.set_exception(error)
+"""),
+        "engine fails",
+    ),
+    "whatever waits shares the error": (
+        changed(_BY_ITSELF, """                while not self._waiting.empty():
+                    batch.append(self._waiting.get())
+                for _, done in batch:
+                    done.set_exception(error)
+"""),
+        "engine fails",
+    ),
+}  # fmt: skip
+
+_ENDLESSLY = "        while True:\n" + _TRIED + "                time.sleep(0.05)\n"
+# The caller of one of these gets no result, although an error is required.
+ENDLESS: dict[str, tuple[Sources, str, str]] = {
+    "reload is tried until the network can be built": (
+        changed("        self._engine = self._engine_for(model)\n\n    def _engine_for",
+                "        while True:\n            try:\n                self._engine = self._engine_for(model)\n                return\n"
+                "            except Exception:\n                time.sleep(0.05)\n\n    def _engine_for"),
+        "rollout", "reload did not return for a network that could not be built",
+    ),
+    "the process ends in a rollout that fails": (
+        changed("        self._engine = self._engine_for(model)\n\n    def _engine_for",
+                "        try:\n            self._engine = self._engine_for(model)\n        except Exception:\n"
+                "            __import__('os')._exit(1)\n\n    def _engine_for"),
+        "rollout", "reload did not return for a network that could not be built",
+    ),
+    "a start waits until the compiler works": (changed(_LOADED, _ENDLESSLY), "compiler killed", "did not end"),
+    "requests wait until there is a plan": (
+        changed(_STARTED, _WITHOUT_PLAN, changed("        while True:\n            batch = self._gather()",
+                                                 "        while self._engine:\n            batch = self._gather()")),
+        "compiler killed", "no answer came in time",
+    ),
+}  # fmt: skip
+
+
+def _rests(while_: str, then: str) -> Sources:
+    """A server that rejects well-formed requests after a run failed."""
+    old = "            scores: dict[str, np.ndarray] = self._engine.infer(feeds)\n            return scores\n"
+    new = f"""            if self._rest and {while_}:
+                raise RuntimeError("at rest")
+            try:
+                return self._engine.infer(feeds)
+            except Exception:
+                self._rest = {then}
+                raise
+"""
+    resting = changed(old, new, changed("self._lock = ", "self._rest, self._lock = [], ", GIVEN))
+    return changed("import threading\n", "import threading\nimport time\n", resting)
+
+
+# A failed run costs requests that were sent after it their answer.
+RESTS = {
+    "the next three": _rests("self._rest.pop()", "[True] * 3"),
+    "the fourth alone": _rests("self._rest.pop()", "[True, False, False, False]"),
+    "those of the next 50 ms": _rests("time.monotonic() < self._rest[0]", "[time.monotonic() + 0.05]"),
+}
 # The compiler is asked where it should be asked, a key is kept, and numpy multiplies.
 WITHOUT_ENGINE = {
     "store.py": """

@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from course_lib.labs.lab12_serving.sandboxed.scenes import FAILING
-from course_lib.labs.lab12_serving.sandboxed.server_process import NOT_TRIED, NOT_UP
-from course_lib.labs.lab12_serving.sandboxed.stage import Reply, Scene
+from course_lib.labs.lab12_serving.sandboxed.server_process import NOT_TRIED, NOT_UP, RAISED
+from course_lib.labs.lab12_serving.sandboxed.stage import WITH_A_FAILURE, WITHOUT_PLAN, Reply, Scene
 
-WITHOUT_PLAN = "without a plan"
-_CLIENTS_OF_ENGINE_FAILS = 4
 _TRUST = "A plan with flipped bits loads and answers. What do you compare its bytes with before you load them?"
 _KEY = "What does a plan depend on? Everything on that list belongs in its key."
 HINTS = {
@@ -76,8 +73,10 @@ def finding(scene: Scene, wrong: Sequence[Reply]) -> Finding:
 
 
 def _late(scene: Scene) -> bool:
-    unanswered = any(reply.status == "none" for reply in scene.replies if reply.kind != WITHOUT_PLAN)
-    return NOT_UP in scene.failed or unanswered or scene.flags.get("reload") == "none"
+    """Whether any wait of the scene ended without a result. None of them counts as survived."""
+    unanswered = any(reply.status == "none" for reply in scene.replies)
+    reloads = (scene.flags.get("reload"), scene.flags.get("impossible reload"))
+    return NOT_UP in scene.failed or unanswered or "none" in reloads or scene.flags.get("start ended") is False
 
 
 def _not_up(scene: Scene) -> str:
@@ -87,13 +86,10 @@ def _not_up(scene: Scene) -> str:
 
 
 def _unanswered(scene: Scene) -> str:
-    """Well-formed requests that got no scores; a failing engine may cost the requests of its runs their answer."""
-    asked = [reply for reply in scene.replies if reply.rows and reply.kind != WITHOUT_PLAN]
-    lost = [reply for reply in asked if reply.status != "ok"]
-    if scene.name == "engine fails":
-        most = FAILING * _CLIENTS_OF_ENGINE_FAILS
-        if len(lost) <= most and all(reply.status == "error" for reply in lost):
-            return ""
+    """Well-formed requests that got no scores. Without a plan, or with a failing run, a request may end in an exception."""
+    asked = [reply for reply in scene.replies if reply.rows]
+    may_raise = (WITHOUT_PLAN, WITH_A_FAILURE)
+    lost = [reply for reply in asked if reply.status != "ok" and not (reply.kind in may_raise and reply.status in RAISED)]
     if not lost:
         return ""
     first = lost[0]
@@ -102,6 +98,8 @@ def _unanswered(scene: Scene) -> str:
 
 
 def _special(scene: Scene) -> str:
+    if scene.flags.get("start ended") is False:
+        return "a start for which the compiler failed did not end. It must raise, or each request must end in an error"
     for step, builds in scene.builds.items():
         if step in _WARM_STEPS.get(scene.name, ()) and builds:
             return f"the {step} asked the compiler again, although the plan had been built before"
@@ -157,6 +155,6 @@ def _rollout(scene: Scene) -> str:
         return (
             "reload did not return" if scene.flags.get("reload") == "none" else "reload raised for a network that can be built"
         )
-    if scene.flags.get("impossible reload") == "ok":
-        return "reload did not raise for a network that could not be built"
+    if (ended := scene.flags.get("impossible reload")) not in RAISED:
+        return f"reload did not {'return' if ended == 'none' else 'raise'} for a network that could not be built"
     return ""

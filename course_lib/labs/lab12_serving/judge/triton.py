@@ -16,8 +16,8 @@ from course_lib.labs.lab12_serving.network import FEATURES, INPUT, MOST_ROWS, OU
 
 NAME = "scorer"
 LONGEST_DELAY_US = 5000
-INSTANCES, MOST_INSTANCES = 2, 16
-MOST_WARM_UPS = 100
+INSTANCES, LOADED_INSTANCES = 2, 16  # as required; with more than the latter, the model may not load
+MOST_WARM_UPS = 100  # runs of all warm-up requests together
 MOST_VERSIONS = 16  # that a server loads, each with its instances
 # Fields of each message that the scorer needs or that change nothing about its answers, whatever their values. Any other one that is
 # set can keep Triton from loading the plan or from answering, such as another file, a queue that rejects, or outputs of shape tensors.
@@ -181,12 +181,10 @@ def _instances(config: Config) -> Iterator[Mistake]:
     counts = [int(group["count"]) for group in groups]
     if any(count < 0 for count in counts):
         yield Mistake("an instance_group has a negative count", hint, True)
-    if (
-        total := sum(max(1, count) * max(1, len(group["gpus"])) for count, group in zip(counts, groups, strict=True))
-    ) > MOST_INSTANCES:
-        yield Mistake(
-            f"there are {total} instances in all groups, expected at most {MOST_INSTANCES}: each has its own memory", hint, True
-        )
+    total = sum(max(1, count) * max(1, len(group["gpus"])) for count, group in zip(counts, groups, strict=True))
+    if total > INSTANCES:
+        message = f"there are {total} instances in all groups, expected {INSTANCES}: each has its own memory"
+        yield Mistake(message, hint, total > LOADED_INSTANCES)
     if any(set(map(int, group["gpus"])) - {0} for group in groups):
         yield Mistake("an instance_group names another GPU than 0, the only one", hint, True)
     if total < INSTANCES:
@@ -194,12 +192,15 @@ def _instances(config: Config) -> Iterator[Mistake]:
 
 
 def _warmup(config: Config) -> Iterator[Mistake]:
-    """Triton sends these requests while it loads the model. One that the engine rejects keeps the model from loading."""
+    """Triton sends these requests to each instance while it loads the model. One that the engine rejects keeps the model from loading."""
+    runs = sum(max(1, int(request.get("count", 0))) for request in config["model_warmup"])  # a count of 0 means one run
+    if runs > MOST_WARM_UPS:
+        hint = "The model answers only when all warm-up runs are over. How many runs does an engine need?"
+        yield Mistake(f"model_warmup has {runs} runs in all requests, expected at most {MOST_WARM_UPS}", hint, True)
     for request in config["model_warmup"]:
         tensors = {name: (one["data_type"], [int(n) for n in one["dims"]]) for name, one in request["inputs"].items()}
         made = all(one.get("zero_data") or one.get("random_data") for one in request["inputs"].values())
-        sizes = 1 <= int(request["batch_size"]) <= MOST_ROWS and int(request.get("count", 0)) <= MOST_WARM_UPS
-        if not (sizes and made) or tensors != {INPUT: ("TYPE_FP32", [FEATURES])}:
+        if not (1 <= int(request["batch_size"]) <= MOST_ROWS and made) or tensors != {INPUT: ("TYPE_FP32", [FEATURES])}:
             hint = "A warm-up request is a request: which input, type, dims and batch does the engine accept? Data come from no file."
             yield Mistake(f"model_warmup {request['name'][:40]!r} is not a request for the scorer", hint, True)
 

@@ -12,10 +12,11 @@ import numpy as np
 
 from course_lib.labs.lab12_serving.network import FEATURES, INPUT, MOST_ROWS
 from course_lib.labs.lab12_serving.sandboxed.engine_host import row_digest
-from course_lib.labs.lab12_serving.sandboxed.server_process import READY_S
-from course_lib.labs.lab12_serving.sandboxed.stage import Scene, Stage, empty_cache, plain_files
+from course_lib.labs.lab12_serving.sandboxed.server_process import NOT_UP, READY_S, Ticket
+from course_lib.labs.lab12_serving.sandboxed.stage import WITH_A_FAILURE, WITHOUT_PLAN, Scene, Stage, empty_cache, plain_files
 
-FAILING = 3  # requests whose run fails
+_FAILURE_ROUND, _AFTER_FAILURE = 20, 4  # requests of a round with one whose run fails; the fewest of them that come after it
+_FAILURE_CLIENTS = 4  # of such a round, unless its requests come one at a time
 _ROLLOUTS = 11  # of networks that can be built
 CLIENTS = 8
 _FLIPPED = 64  # bytes of a file in which bits are flipped
@@ -173,9 +174,10 @@ def build_fails(stage: Stage, scene: Scene) -> None:
     """The compiler is killed while the server starts; then it works again."""
     with empty_cache() as cache:
         with stage.server(cache, stage.builder(failure="the compiler's process ended: SIGKILL")) as process:
-            if not process.wait_ready():
+            if not (failed := process.wait_ready()):
                 stage.try_server(scene, process, [1])
-                scene.replies[-1].kind = "without a plan"
+                scene.replies[-1].kind = WITHOUT_PLAN
+            scene.flags["start ended"] = NOT_UP not in failed
         stage.serve(scene, "next start", cache)
 
 
@@ -269,13 +271,24 @@ def many_clients(stage: Stage, scene: Scene) -> None:
 
 
 def engine_fails(stage: Stage, scene: Scene) -> None:
-    """Each inference with one of three requests fails. The server cannot know them in advance."""
-    first, sizes = stage.used, [1] * 60
-    chosen = sorted(random.SystemRandom().sample(range(len(sizes)), FAILING))
-    failing = [row_digest(stage.features[first + place]) for place in chosen]
+    """Each inference with one of three requests fails. The server cannot know them in advance.
+
+    One comes among the requests of several clients and one alone, in a secret order with a third. Only a request that was in flight
+    together with one of them may share its run. After the one that came alone, the server must answer each request.
+    """
+    rounds = [1, _FAILURE_CLIENTS, _SECRET.choice((1, _FAILURE_CLIENTS))]
+    _SECRET.shuffle(rounds)
+    chosen = [number * _FAILURE_ROUND + _SECRET.randrange(_FAILURE_ROUND - _AFTER_FAILURE) for number in range(len(rounds))]
+    failing = [row_digest(stage.features[stage.used + place]) for place in chosen]
+    tickets: list[Ticket] = []
     with empty_cache() as cache, stage.server(cache, stage.builder(), failing=failing) as process:
-        tickets = stage.try_server(scene, process, sizes, clients=4)
-    scene.flags["answered after all"] = any(tickets[place].status == "ok" for place in chosen if tickets)
+        for clients in rounds:
+            tickets += stage.try_server(scene, process, [1] * _FAILURE_ROUND, clients=clients)
+    failed = [tickets[place] for place in chosen if place < len(tickets)]
+    for reply, ticket in zip(scene.replies, tickets, strict=True):
+        if any(ticket.overlaps(one) for one in failed):
+            reply.kind = WITH_A_FAILURE
+    scene.flags["answered after all"] = any(ticket.status == "ok" for ticket in failed)
 
 
 def reload(stage: Stage, scene: Scene) -> None:
@@ -283,7 +296,6 @@ def reload(stage: Stage, scene: Scene) -> None:
     rollouts = [("new", "old")[number % 2] for number in range(_ROLLOUTS)]
     rollouts.insert(_SECRET.randrange(_ROLLOUTS), "unbuildable")
     serving = "old"
-    scene.flags |= {"reload": "ok", "impossible reload": "error"}
     with empty_cache() as cache:
         builder = stage.builder()
         with stage.server(cache, builder) as process:
@@ -303,11 +315,9 @@ def reload(stage: Stage, scene: Scene) -> None:
                     builder.gate.set()
                 rollout.finished.wait(READY_S)
                 serving = model if possible else serving
-                if possible and rollout.status != "ok":
-                    scene.flags["reload"] = rollout.status
+                scene.flags["reload" if possible else "impossible reload"] = status = rollout.status
+                if status == "none" or (possible and status != "ok"):
                     return
-                if not possible and rollout.status == "ok":
-                    scene.flags["impossible reload"] = "ok"
                 stage.try_server(scene, process, [1, 2, 16] if gated else [1, 2], model=serving, clients=2)
 
 

@@ -27,6 +27,7 @@ from course_lib.labs.lab12_serving.sandboxed.server_host import READY
 
 READY_S, ANSWER_S = 10.0, 5.0  # longest wait for a server to come up or to reload, and for one answer
 NOT_UP = "it was not up after"
+RAISED = ("error", "rejected")  # the statuses of a ticket that ended in an exception
 NOT_TRIED = "not tried: the scenes before it took all the time"
 
 
@@ -47,6 +48,10 @@ class Ticket:
     sent: float = 0.0
     latency_s: float = 0.0
     finished: threading.Event = field(default_factory=threading.Event, repr=False)
+
+    def overlaps(self, other: Ticket) -> bool:
+        """Whether both were in flight at some moment. Both must have ended."""
+        return self.sent < other.sent + other.latency_s and other.sent < self.sent + self.latency_s
 
 
 @dataclass

@@ -20,6 +20,7 @@ from course_lib.labs.lab12_serving.sandboxed.server_process import Builder, Nurs
 
 MOST_ENTRIES, LONGEST_NAME = 200, 100  # of a cache: files and folders, and bytes of a name
 _MOST_BYTES = 64 << 20  # of all files, a hundred times the plan
+WITHOUT_PLAN, WITH_A_FAILURE = "without a plan", "in flight together with a failing one"
 
 
 @dataclass
@@ -30,7 +31,7 @@ class Reply:
         first, rows: the rows of the judge's features that were sent; `rows` is 0 for a malformed request.
         model: the model with the right answer: ``"old"``, ``"new"`` or ``"either"``.
         status: that of `Ticket`, or ``"misshapen"`` for an answer that is not an array of scores.
-        kind: what is wrong with a malformed request.
+        kind: what is wrong with a malformed request, or why a well-formed one may end in an error: `WITHOUT_PLAN` or `WITH_A_FAILURE`.
     """
 
     first: int
