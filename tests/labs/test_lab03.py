@@ -415,7 +415,7 @@ CACHES = {
     "REPLACED_FROM_ELSEWHERE": (1.5, "OSError [Errno 18]"),
     **dict.fromkeys(("SECOND_FILE_MUST_BE_NEW", "APPENDS_TO_SECOND_FILE", "TAKES_A_SECOND_FILE_THAT_IS_LEFT"), (1.5, AGAIN)),
     **dict.fromkeys(("LEAVES_A_LOCK", "GIVES_UP"), (1.5, AGAIN)),
-    "ONLY_NAMES": (0, "tuned did not return (names, cache)"),
+    "ONLY_NAMES": (0, "tuned did not return (names, cache), but a list"),
 }
 
 

@@ -36,6 +36,8 @@ class Criterion:
         return _ANSWERS[self.met]
 
     def __str__(self) -> str:
+        if self.bound == "yes":
+            return f"{self.name} (for {self.needed_for}): {self.answer}"
         return f"{self.name}: found {self.found}, {self.needed_for} need {self.bound}: {self.answer}"
 
 
@@ -62,7 +64,11 @@ def summary(criteria: Iterable[Criterion], found_tier: str, cause: str = BUSY) -
     if found_tier == "inconclusive":
         return f"Inconclusive: {cause}. Not decided: {'; '.join(map(_short, undecided))}."
     lowest = [one for one in failed if one.needed_for == HALF] or failed
-    return f"Not met: {'; '.join(map(_short, lowest))}." if failed else "Every criterion is met."
+    if not failed:
+        return "Every criterion is met."
+    if all(one.bound == "yes" for one in lowest):
+        return f"Not met (for {lowest[0].needed_for}): {'; '.join(one.name for one in lowest)}."
+    return f"Not met: {'; '.join(map(_short, lowest))}."
 
 
 def reaches_threshold(interval: Interval, threshold: float) -> bool | None:

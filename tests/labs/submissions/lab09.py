@@ -539,7 +539,7 @@ MISTAKES: dict[str, tuple[dict[str, str], str, str, str]] = {
         {"    finally:\n": "    except ConnectionError:\n        pass\n    finally:\n"},
         "leaks",
         "partial",
-        "the ConnectionError left `serve` ",
+        "the ConnectionError left `serve`",
     ),
     "another_error_of_that_name": (
         {
@@ -551,7 +551,7 @@ MISTAKES: dict[str, tuple[dict[str, str], str, str, str]] = {
         },
         "leaks",
         "partial",
-        "the ConnectionError left `serve` ",
+        "the ConnectionError left `serve`",
     ),
     "allocates_for_each_request": (
         {

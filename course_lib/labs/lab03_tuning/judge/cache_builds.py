@@ -26,6 +26,7 @@ from course_lib.labs.lab03_tuning.judge.differing import (
 )
 from course_lib.labs.lab03_tuning.judge.words import first_difference, hint_after
 
+_KINDS = {list: "a list", dict: "a dictionary", str: "a text", int: "a number", float: "a number", type(None): "None"}
 _DISTINCT, _TWINS = 5, 3  # layers of a network, and those that it has twice
 FILE = PathIn("timing.cache")
 # All files that a process can have. Most scenes use the first one alone.
@@ -76,7 +77,10 @@ class Builder:
         self.measured.clear()
         answer = called(stage, "tuned", self.layers, self.machine, cache, self.measure)
         if not isinstance(answer, list) or len(answer) != 2 or not isinstance(answer[0], list) or not is_cache(answer[1]):
-            raise Wrong("tuned did not return (names, cache)", "The cache is a dictionary from key to (tactic, ms).")
+            raise Wrong(
+                f"tuned did not return (names, cache), but {_kind(answer)}",
+                "The cache is a dictionary from key to (tactic, ms).",
+            )
         if is_cache(cache):
             self._compare(cache, answer[1])
         return answer[0], answer[1]
@@ -105,6 +109,12 @@ class Builder:
                     "An entry is the pair (tactic, ms) that `measure` returned. What becomes of its ms?",
                 )
             )
+
+
+def _kind(answer: Any) -> str:
+    if isinstance(answer, list) and 0 < len(answer) < 5:
+        return f"({', '.join(_KINDS.get(type(one), 'something else') for one in answer)})"
+    return _KINDS.get(type(answer), "something else")
 
 
 def _how(entry: list[Any], results: Sequence[list[Any]]) -> str:
