@@ -369,6 +369,27 @@ def test_layers_in_float_cost_the_points_of_kernels_and_recover(spared, tier, tm
     assert examined(tmp_path, "recover").message.startswith(f"{', '.join(spared)} compute in float")
 
 
+@pytest.mark.parametrize("without", made.WITHOUT_USE)
+def test_cheat_int8_kernels_of_a_network_that_reads_no_digit(without, tmp_path, in_process):
+    outcome = examined(with_model(tmp_path, made.WITHOUT_USE[without]()), "kernels")
+    assert outcome.points == 0 and "share of the secret images that are right is 0." in outcome.message, outcome.message
+    assert "Run the file on the test images" in outcome.hint
+
+
+def test_int8_kernels_of_a_network_that_is_only_calibrated_count(tmp_path, in_process):
+    with_model(tmp_path, dict(calibrated.calibration()))
+    assert examined(tmp_path, "kernels").tier == "full"
+
+
+def test_a_network_that_does_not_run_has_no_points_for_kernels(tmp_path, in_process, monkeypatch):
+    def fails(*_, **__):
+        raise EngineError("its process ended")
+
+    monkeypatch.setattr(recovery, "run", fails)
+    for task in ("recover", "kernels"):
+        assert "its process ended" in examined(with_model(tmp_path, made.reference()), task).message
+
+
 def test_a_network_without_pairs_is_not_built(tmp_path, in_process):
     with_model(tmp_path, made.in_float(*LAYERS))
     for task in ("kernels", "recover"):
@@ -591,6 +612,55 @@ def test_cheat_elements_in_the_order_of_the_memory(name, seed, tmp_path, in_proc
 def test_cheat_a_rounding_for_usual_sizes_alone(name, seed, tmp_path, in_process):
     assert rounded(tmp_path, seed, OF_USUAL_SIZES[name]).points == 0
     assert rounded(tmp_path, seed, "pass").tier == "full"
+
+
+# What the backward pass reads is kept outside of autograd's graph: where, and how it is read again.
+OUTSIDE_OF_THE_GRAPH = {
+    "the_last_one": ("None", "kept = [now]", "kept[0]"),
+    "a_stack": ("[]", "kept.append(now)", "kept.pop()"),
+    "a_queue": ("[]", "kept.append(now)", "kept.pop(0)"),
+    "by_shape_and_axis": ("{}", "kept[x.shape, axis] = now", "kept[upstream.shape, ctx.axis]"),
+    "by_shape_and_scale": ("{}", "kept[x.shape, str(scale)] = now", "kept[upstream.shape, ctx.of]"),
+}
+KEEPS = """
+import torch
+
+kept = {empty}
+
+class Rounded(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, scale, axis):
+        global kept
+        ctx.axis, ctx.of, shape = axis, str(scale), scale.shape
+        step = scale if axis is None else scale.reshape([-1 if k == axis else 1 for k in range(x.ndim)])
+        ratio = x / step
+        codes = ratio.round().clamp(-128, 127)
+        now = ratio, codes, step, shape
+        {keep}
+        return codes * step
+
+    @staticmethod
+    def backward(ctx, upstream):
+        ratio, codes, step, shape = {read}
+        inside = (ratio >= -128) & (ratio <= 127)
+        to_scale = upstream * (codes - torch.where(inside, ratio, 0.0))
+        return upstream * inside, to_scale.sum_to_size(step.shape).reshape(shape), None
+
+def fake_quantize(x, scale, axis=None):
+    return Rounded.apply(x, scale, axis)
+"""
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", OUTSIDE_OF_THE_GRAPH)
+def test_cheat_a_backward_pass_that_reads_what_another_forward_pass_kept(name, seed, tmp_path, in_process):
+    empty, keep, read = OUTSIDE_OF_THE_GRAPH[name]
+    (tmp_path / "qat.py").write_text(KEEPS.format(empty=empty, keep=keep, read=read))
+    outcome = examined(tmp_path, "gradient", seed)
+    assert outcome.points == 0 and "0 where a value of another tensor was clipped" in outcome.message, outcome.message
+    assert "ctx.save_for_backward" in outcome.hint
+    (tmp_path / "qat.py").write_text(KEEPS.format(empty=None, keep="ctx.now = now", read="ctx.now"))
+    assert examined(tmp_path, "gradient", seed).tier == "full"
 
 
 LOOKS = """

@@ -22,12 +22,13 @@ from course_lib.labs.framework.task import Outcome, Task
 from course_lib.labs.lab06_qat import calibrated, graph_file, graph_reader
 from course_lib.labs.lab06_qat.graph_file import MODEL
 from course_lib.labs.lab06_qat.judge import functions, gradients, recovery, training
-from course_lib.labs.lab06_qat.judge.recovery import RECIPE, Secret
+from course_lib.labs.lab06_qat.judge.recovery import RECIPE, Recovered, Secret
 from course_lib.labs.lab06_qat.network import WEIGHTS
 from course_lib.labs.lab06_qat.sandboxed.call_qat import FILE
 from course_lib.labs.lab06_qat.stored import Stored
 
 FULL_INT8, HALF_INT8 = 0.95, 0.7  # of the weights, in layers that compute in INT8
+LEAST_RIGHT = 0.2  # of the secret images, for points for INT8 kernels: calibration alone reaches 0.25, and a guess 0.1
 _GRAPH_TASKS = ("recover", "kernels")
 _FAILED_HINT = "Import the file in the notebook and call its functions: the same error appears there."
 _NAMES_HINT = "The grader calls your functions by their names. Keep the signatures that the tasks give."
@@ -92,8 +93,9 @@ class QuantizationAwareTraining(Lab):
 
     def _gradient(self, source: Path, examiner: Examiner) -> Outcome:
         examiner.begins("gradient: your rounding on secret tensors", 5)
-        asked = gradients.questions(examiner.rng())
-        found = self._asked("gradient", source, {"fake_quantize": [one.wire for one in asked]}, examiner)
+        rng = examiner.rng()
+        asked = gradients.questions(rng)
+        found = self._asked("gradient", source, {"fake_quantize": gradients.in_pairs(asked, rng)}, examiner)
         if isinstance(found, Outcome):
             return found
         judged = gradients.judged(asked, found["fake_quantize"])
@@ -145,34 +147,26 @@ class QuantizationAwareTraining(Lab):
                 built = examiner.build_ours(recovery.written(layers, scratch), RECIPE)
         except BuildError as error:
             return self.failed_build(error, wanted), None
-        outcomes = [self._recover(layers, built, secret, examiner, figures)] if "recover" in wanted else []
-        if "kernels" in wanted:
-            outcomes.append(self._kernels(built, examiner, figures))
-        return outcomes, built
-
-    def _recover(
-        self,
-        layers: Mapping[str, Stored],
-        built: Plan,
-        secret: Callable[[], Secret],
-        examiner: Examiner,
-        figures: dict[str, float],
-    ) -> Outcome:
-        if left := [name for name, one in layers.items() if not one.quantized]:
-            said = f"{', '.join(left)} compute in float, so this is not the accuracy of an INT8 network."
-            return self.outcome("recover", "none", said, "Both the input and the weight of each layer must come out of a pair.")
         try:
             found = recovery.run(layers, secret(), examiner, built)
         except (BuildError, EngineError) as error:
-            return self.outcome(
-                "recover", "none", error, "Run the file in the notebook with a batch of 50: the error appears there too."
-            )
+            hint = "Run the file in the notebook with a batch of 50: the error appears there too."
+            return self.zero_outcomes(error, hint, wanted), built
+        outcomes = [self._recover(layers, found, figures)] if "recover" in wanted else []
+        if "kernels" in wanted:
+            outcomes.append(self._kernels(built, found, examiner, figures))
+        return outcomes, built
+
+    def _recover(self, layers: Mapping[str, Stored], found: Recovered, figures: dict[str, float]) -> Outcome:
+        if left := [name for name, one in layers.items() if not one.quantized]:
+            said = f"{', '.join(left)} compute in float, so this is not the accuracy of an INT8 network."
+            return self.outcome("recover", "none", said, "Both the input and the weight of each layer must come out of a pair.")
         figures |= {"accuracy": found.accuracy, "recovered_share": found.share}
         given = {name: weight for name, (weight, _) in calibrated.folded_layers().items()}
         said, hint = recovery.problem(layers, found, given)
         return self.judged("recover", *found.criteria(), hint, context=f"{found} {said}".strip())
 
-    def _kernels(self, built: Plan, examiner: Examiner, figures: dict[str, float]) -> Outcome:
+    def _kernels(self, built: Plan, found: Recovered, examiner: Examiner, figures: dict[str, float]) -> Outcome:
         floating, share = _int8_share(built)
         context = f"In float: {', '.join(floating)}." if floating else ""
         if share < FULL_INT8:
@@ -184,11 +178,22 @@ class QuantizationAwareTraining(Lab):
             [
                 Criterion(
                     "share of the weights in INT8 layers", f"{share:.2f}", f"at least {least:g}", share >= least, needed_for
-                )
+                ),
+                Criterion(
+                    "share of the secret images that are right",
+                    f"{found.accuracy:.2f}",
+                    f"at least {LEAST_RIGHT:g}",
+                    found.accuracy >= LEAST_RIGHT,
+                    needed_for,
+                ),
             ]
             for least, needed_for in ((FULL_INT8, ALL), (HALF_INT8, HALF))
         )
         hint = "A layer becomes INT8 when its input and its weight both come out of a pair. Which of the two is missing here?"
+        if found.accuracy < LEAST_RIGHT:
+            hint = (
+                "Are the codes and scales in the file those of your network? Run the file on the test images in the notebook."
+            )
         return self.judged("kernels", full, half, hint, context=context)
 
 

@@ -149,6 +149,26 @@ def in_float(*names: str) -> dict[str, Stored]:
     return {**calibrated.calibration(), **spared}
 
 
+def zeros() -> dict[str, Stored]:
+    """All codes and biases 0."""
+    return {
+        name: replace(one, weight=np.zeros_like(one.weight), bias=np.zeros_like(one.bias))
+        for name, one in calibrated.calibration().items()
+    }
+
+
+def drawn() -> dict[str, Stored]:
+    """Random codes."""
+    rng = np.random.default_rng(0)
+    return {
+        name: replace(one, weight=rng.permutation(one.weight.reshape(-1)).reshape(one.weight.shape))
+        for name, one in calibrated.calibration().items()
+    }
+
+
+WITHOUT_USE: Mapping[str, Callable[[], dict[str, Stored]]] = {"zeros": zeros, "drawn": drawn}
+
+
 # ---- model.onnx
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from course_lib.labs.lab06_qat.judge.functions import Arrays
 LOW, HIGH = -128, 127
 _SMALLEST, _LARGEST = -20, 10  # exponents of scales and of upstream gradients
 _OFF = 1e-5  # of the largest expected number, and of what is added up for a scale: float32 sums in any order
+_ORDERS = ([0, 1], [1, 0])  # of the two questions of a pair
 _PARTS = ("values", "to_x", "to_scale")
 _NAMES = {"values": "values", "to_x": "gradients of x", "to_scale": "gradients of the scale"}
 
@@ -91,25 +92,48 @@ class Question:
 
 
 def questions(rng: np.random.Generator) -> list[Question]:
-    """Fresh tensors of several ranks and orders in memory: clipped at both ends, halves, zeros, and scales along each axis."""
+    """Fresh tensors of several ranks and orders in memory: clipped at both ends, halves, zeros, and scales along each axis.
+
+    The two of a pair have the same shape and axis, and in half of the pairs the same scales.
+    """
 
     def placed(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         return in_any_order([array.astype(np.float32) for array in arrays], rng, backward=False)
 
-    names, xs, scales, axes = zip(*_drawn(rng), strict=True)
+    names, xs, scales, axes = zip(*_in_pairs(rng), strict=True)
     upstream = [rng.normal(0, 1, x.shape) * 2.0**exponent for x, exponent in zip(xs, _exponents(rng, len(xs)), strict=True)]
     return [Question(*one) for one in zip(names, placed(xs), placed(scales), axes, placed(upstream), strict=True)]
 
 
-def _drawn(rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray, np.ndarray, int | None]]:
+def in_pairs(asked: Sequence[Question], rng: np.random.Generator) -> list[dict[str, Any]]:
+    """What the process gets: each pair with the drawn orders of its two forward passes and of its two backward passes."""
+    pairs = list(zip(asked[::2], asked[1::2], strict=True))
+    orders = rng.permutation(np.arange(len(pairs)) % 4).tolist()  # each combination for several pairs
+    return [
+        {"both": [one.wire, other.wire], "forward": _ORDERS[order % 2], "backward": _ORDERS[order // 2]}
+        for (one, other), order in zip(pairs, orders, strict=True)
+    ]
+
+
+def _in_pairs(rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray, np.ndarray, int | None]]:
+    several = list(_drawn(rng))
+    alike = rng.permutation(np.arange(len(several)) % 2 == 0)
+    for (name, steps, scale, axis), same in zip(several, alike, strict=True):
+        others = scale if same else scale / 2 if axis is None else rng.permutation(scale)
+        for each in (scale, others):
+            drawn = steps()
+            yield name, drawn * _along(each, drawn, axis), each, axis
+
+
+def _drawn(rng: np.random.Generator) -> Iterator[tuple[str, Callable[[], np.ndarray], np.ndarray, int | None]]:
     side = tuple(int(size) for size in rng.integers(5, 10, 4))
     exponents = iter(_exponents(rng, 12))
     for name, shape, spread in (("an activation", side[:3], 60), ("an activation with clipped values", side[:2], 200)):
         one = np.array(rng.uniform(1, 2) * 2.0 ** next(exponents))
-        yield name, _steps(rng, shape, spread) * one, one, None
+        yield name, partial(_steps, rng, shape, spread), one, None
     one = np.array(2.0 ** next(exponents))  # divides without rounding, which a half needs
     halves = np.array([-2.5, -1.5, -0.5, 0.0, 0.5, 1.5, 2.5, 126.5, -127.5])
-    yield "halves and zero", rng.permutation(halves) * one, one, None
+    yield "halves and zero", partial(rng.permutation, halves), one, None
     last = int(rng.integers(2, 4))
     for name, shape, axis in (
         ("a weight (out, in, k, k)", (side[0], side[1], 3, 3), 0),
@@ -121,7 +145,7 @@ def _drawn(rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray, np.ndarr
         (f"a tensor of rank 4 with axis {last}", (4,) * 4, last),
     ):
         scale = rng.uniform(1, 2, shape[axis]) * 2.0 ** (next(exponents) - rng.integers(0, 8, shape[axis]))
-        yield name, _steps(rng, shape, 150) * _along(scale, np.empty(shape), axis), scale, axis
+        yield name, partial(_steps, rng, shape, 150), scale, axis
 
 
 def _exponents(rng: np.random.Generator, count: int) -> np.ndarray:
@@ -165,6 +189,8 @@ _STRAIGHT = "`a + (b - a).detach()` has the value of b and the gradient of a. Wh
 _SCALE = (
     "The scale divides inside and multiplies outside. Keep it in both places without `detach`, and autograd finds its gradient."
 )
+_OF_ANOTHER = "They are 0 where a value of another tensor was clipped, whose forward pass was in between."
+_KEEP = "Each call needs its own place for what its backward pass reads: autograd's graph, or `ctx.save_for_backward`."
 # The part that is wrong, the mistake in words, what it gives, and where to look.
 _MISTAKES: Sequence[Mistake] = (
     ("values", "These are codes, not values.", lambda one: one.codes, "Multiply by the scale again after rounding."),
@@ -206,12 +232,18 @@ def judged(asked: Sequence[Question], found: Sequence[Arrays | str]) -> Judged:
     if part is None:
         return Judged(full, half)
     wrong = [(one, answer) for one, answer, ok in zip(asked, found, right[part], strict=True) if not ok]
+    others = [asked[place ^ 1] for place, ok in enumerate(right[part]) if not ok]
     said, hint = _described(part, *wrong[0])
     for of, words, mistake, advice in _MISTAKES:
         if of == part and all(
             not isinstance(answer, str) and one.agrees(part, mistake(one), answer.get(part)) for one, answer in wrong
         ):
             return Judged(full, half, f"{said} {words}", advice)
+    if part == "to_x" and all(
+        not isinstance(answer, str) and one.agrees(part, one.upstream * other.inside, answer.get(part))
+        for (one, answer), other in zip(wrong, others, strict=True)
+    ):
+        return Judged(full, half, f"{said} {_OF_ANOTHER}", _KEEP)
     return Judged(full, half, said, hint)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from course_lib.labs.framework.sandboxed.learner_code import OnlyPackages, answered, decoded, encoded, numbers, run
+from course_lib.labs.framework.sandboxed.learner_code import OnlyPackages, answered, decoded, encoded, failure, numbers, run
 
 FILE = "qat.py"
 
@@ -17,23 +17,65 @@ def answers(request: dict[str, Any]) -> dict[str, Any]:
     """See `learner_code.answered`.
 
     Args:
-        request: a question to ``fake_quantize`` has ``x``, ``scale``, ``axis`` and the gradient ``upstream``; to ``fold`` it is a layer;
-            for ``train``, see `_trained`. Arrays are as `encoded`.
+        request: for a question to ``fake_quantize``, which has two answers, see `_both_rounded`; to ``fold`` it is a layer; for
+            ``train``, see `_trained`. Arrays are as `encoded`.
     """
     import torch
 
     torch.set_num_threads(1)
-    return answered(request, {"fake_quantize": _rounded, "fold": _folded, "train": _trained})
+    found = answered(request, {"fake_quantize": _both_rounded, "fold": _folded, "train": _trained})
+    if "fake_quantize" in found:
+        found["fake_quantize"] = [one for pair in found["fake_quantize"] for one in pair]
+    return found
 
 
-def _rounded(function: Callable[..., Any], asked: Mapping[str, Any]) -> dict[str, Any]:
-    """The values, and the gradients that reach `x` and the scale; a gradient that does not exist is missing."""
-    x, scale = (_tensor(asked[name]).requires_grad_() for name in ("x", "scale"))
-    result = function(x, scale, asked["axis"]) if asked["axis"] is not None else function(x, scale)
-    if result.requires_grad:
-        result.backward(_tensor(asked["upstream"]))
-    found = {"values": result, "to_x": x.grad, "to_scale": scale.grad}
-    return {name: _result(value) for name, value in found.items() if value is not None}
+def _both_rounded(function: Callable[..., Any], asked: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The answers to two questions. Both forward passes come before both backward passes, as in a network.
+
+    Args:
+        asked: ``both`` questions, each with ``x``, ``scale``, ``axis`` and the gradient ``upstream``, and the orders of the passes,
+            ``forward`` and ``backward``.
+    """
+    each = [_Rounded(function, one) for one in asked["both"]]
+    for place in asked["forward"]:
+        each[place].take(each[place].forward)
+    for place in asked["backward"]:
+        each[place].take(each[place].backward)
+    return [one.found for one in each]
+
+
+class _Rounded:
+    """One question to ``fake_quantize``.
+
+    Attributes:
+        found: the answer: the values, and the gradients that reach `x` and the scale, without those that do not exist; or a `failure`.
+    """
+
+    def __init__(self, function: Callable[..., Any], asked: Mapping[str, Any]) -> None:
+        self.function, self.axis, self.upstream = function, asked["axis"], _tensor(asked["upstream"])
+        self.x, self.scale = (_tensor(asked[name]).requires_grad_() for name in ("x", "scale"))
+        self.result: Any = None
+        self.found: dict[str, Any] = {}
+
+    def take(self, step: Callable[[], None]) -> None:
+        """Take a step, unless one has failed."""
+        try:
+            if not self.found:
+                step()
+        except BaseException as error:  # whatever a learner's code raises, SystemExit included, is an answer
+            self.found = failure(error, FILE)
+
+    def forward(self) -> None:
+        """Call the function."""
+        arguments = (self.x, self.scale) if self.axis is None else (self.x, self.scale, self.axis)
+        self.result = self.function(*arguments)
+
+    def backward(self) -> None:
+        """Send the gradient back."""
+        if self.result.requires_grad:
+            self.result.backward(self.upstream)
+        found = {"values": self.result, "to_x": self.x.grad, "to_scale": self.scale.grad}
+        self.found = {name: _result(value) for name, value in found.items() if value is not None}
 
 
 def _folded(function: Callable[..., Any], asked: Mapping[str, Any]) -> dict[str, Any]:
