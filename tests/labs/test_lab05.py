@@ -16,7 +16,7 @@ from onnx import helper, numpy_helper
 from course_lib import labs
 from course_lib._util.cpu_int8 import session_options
 from course_lib.engines import build
-from course_lib.errors import ExaminerFault
+from course_lib.errors import EngineError, ExaminerFault
 from course_lib.grading.isolation import sandbox
 from course_lib.grading.judge.judging import judge
 from course_lib.labs import Examination, Examiner
@@ -149,6 +149,38 @@ def test_min_max_on_the_faulty_scans(submission, network, seen):
     assert examined.points == 5
     assert "How many scans set it?" in hint(examined, "sqnr")
     assert examined.figures["sqnr_db"] < 5
+
+
+RANGES_WITHOUT_USE = {"a_million": 1e6, "a_millionth": 1e-6}
+
+
+@pytest.mark.parametrize("only", [None, "kernels"])
+@pytest.mark.parametrize("name", RANGES_WITHOUT_USE)
+def test_cheat_int8_layers_of_an_engine_that_reads_no_digit(name, only, submission, network):
+    model = insert_qdq(network, dict.fromkeys(activations(network), RANGES_WITHOUT_USE[name]))
+    examined = submission(model=model, only=only)
+    assert {one.tier for one in examined.outcomes if one.task.id != "calibrator"} == {"none"}
+    kernels = next(one for one in examined.outcomes if one.task.id == "kernels")
+    assert "10 of 10 layers" in kernels.message and "of the fresh images are right, expected at least 30 %" in kernels.message
+    assert kernels.hint
+
+
+def test_answers_that_are_wrong_for_one_batch_size_leave_the_points_for_kernels(submission, monkeypatch):
+    def wrong(*_):
+        raise EngineError("a batch of 17 has other answers")
+
+    monkeypatch.setattr(lab, "check_every_size", wrong)
+    examined = submission()
+    assert tiers(examined) == {"calibrator": "full", "sqnr": "none", "kernels": "full", "speed": "none"}
+
+
+def test_an_engine_without_answers_has_no_points_for_kernels(submission, monkeypatch):
+    def late(*_):
+        raise EngineError("a batch of 1 takes too long")
+
+    monkeypatch.setattr(lab, "check_pace", late)
+    examined = submission(only="kernels")
+    assert {one.tier for one in examined.outcomes} == {"none"} and "takes too long" in examined.outcomes[1].message
 
 
 @pytest.mark.slow

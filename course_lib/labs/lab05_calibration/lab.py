@@ -48,6 +48,8 @@ _FEW_IMAGES_DB = (
 )
 # Points for kernels: how many of the reference's INT8 layers may compute in float. Keeping the first and the last is good practice.
 FULL_MISSING, PARTIAL_MISSING = 2, 5
+# Share of fresh images that an engine must read right for them. Min-max over all scans reads half of them, and a guess a tenth.
+LEAST_RIGHT = 0.3
 SPEED = Tiers(full=Pace(of_reference=0.8, over_eager=1.15), partial=Pace(of_reference=0.5, over_eager=1.05))
 # An engine holds the network's weights, up to this share fewer or more; measured: 0.99, whatever stays in float. Fewer are a smaller
 # network, and more are a second one beside it.
@@ -135,16 +137,15 @@ class Calibration(Lab):
             return Examination(self.failed_build(error, ("sqnr", "kernels", "speed")))
         with _reference(examiner) as reference:
             kernels = self._kernels(yours.plan, reference.plan)
-            if only == "kernels":
-                return Examination((kernels,), yours.plan)
             message: str | CourseError = kernels.message
             hint = kernels.hint
             if kernels.tier != "none":
                 try:
-                    return self._run(yours, reference, examiner, kernels, with_speed=only != "sqnr")
+                    return self._run(yours, reference, examiner, kernels, with_speed=only not in ("sqnr", "kernels"))
                 except (EngineError, BuildError) as error:
                     message = error
                     hint = "Load your engine in the notebook and run a batch of 4: the error appears there too."
+                    (kernels,) = self.zero_outcomes(message, hint, ("kernels",))
         sqnr, speed = self.zero_outcomes(message, hint, ("sqnr", "speed"))
         return Examination((sqnr, kernels, speed), yours.plan)
 
@@ -184,11 +185,17 @@ class Calibration(Lab):
             engine = stack.enter_context(examiner.engine(yours.runnable(examiner)))
             check_pace(eager, engine, fresh.images[:1])
             found = quality(eager, theirs, engine, fresh, _sizes(examiner))
+            kernels = self._of_use(kernels, found)
             sqnr = self.outcome("sqnr", found.tier, found.message(), found.hint(), share=1.0 if found.tier == "full" else 0.5)
             if found.far_better:
                 return Examination(self._unusual(found, kernels), yours.plan, figures=found.figures())
             if sqnr.tier != "none":
-                check_every_size(eager, engine, fresh.images, range(1, SERVICE[1] + 1), FLOOR_DB - _FEW_IMAGES_DB)
+                try:
+                    check_every_size(eager, engine, fresh.images, range(1, SERVICE[1] + 1), FLOOR_DB - _FEW_IMAGES_DB)
+                except EngineError as error:
+                    hint = "Load your engine in the notebook and run batches from 1 to 32: the error appears there too."
+                    sqnr, speed = self.zero_outcomes(error, hint, ("sqnr", "speed"))
+                    return Examination((sqnr, kernels, speed), yours.plan)
             if not with_speed:
                 return Examination((sqnr, kernels), yours.plan, figures=found.figures())
             comparison = None
@@ -199,6 +206,13 @@ class Calibration(Lab):
             else:
                 speed, comparison = self._race(eager, engine, yours, reference, examiner, fresh)
         return Examination((sqnr, kernels, speed), yours.plan, comparison, found.figures())
+
+    def _of_use(self, kernels: Outcome, found: Quality) -> Outcome:
+        """The outcome for INT8 layers, without points if their engine hardly reads a digit."""
+        if found.accuracy >= LEAST_RIGHT:
+            return kernels
+        said = f"Only {100 * found.accuracy:.1f} % of the fresh images are right, expected at least {100 * LEAST_RIGHT:g} %."
+        return self.outcome("kernels", "none", f"{kernels.message} {said}", found.hint())
 
     def _unusual(self, found: Quality, kernels: Outcome) -> tuple[Outcome, ...]:
         """Answers that INT8 cannot give are an instructor's to explain: something else may have computed them."""
