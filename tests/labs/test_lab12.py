@@ -32,10 +32,10 @@ from course_lib.labs.lab12_serving.judge.load_test import play
 from course_lib.labs.lab12_serving.judge.speed import Load
 from course_lib.labs.lab12_serving.network import Scorer
 from course_lib.labs.lab12_serving.reference import files as lab12_reference
-from course_lib.labs.lab12_serving.sandboxed import triton_schema
+from course_lib.labs.lab12_serving.sandboxed import scenes, triton_schema
 from course_lib.labs.lab12_serving.sandboxed.isolation import descendants
 from course_lib.labs.lab12_serving.sandboxed.scenes import CACHE_SCENES, REQUEST_SCENES
-from course_lib.labs.lab12_serving.sandboxed.server_process import NOT_TRIED
+from course_lib.labs.lab12_serving.sandboxed.server_process import NOT_TRIED, Ticket
 from course_lib.labs.lab12_serving.sandboxed.stage import Reply, Scene
 from course_lib.recipe import Recipe
 from tests import slow_cases
@@ -810,6 +810,20 @@ def test_the_scorer_is_what_its_onnx_file_says():
 
 def test_every_scene_has_a_hint():
     assert set(HINTS) == set(CACHE_SCENES | REQUEST_SCENES)
+
+
+def test_a_failing_request_costs_each_other_client_at_most_one_request():
+    """A client's two requests overlap it, as do those of two clients. A client's requests follow each other, as sent by `answers`."""
+    failed = Ticket("error", sent=10.0, latency_s=2.0, client=0)
+    first, second = (Ticket("error", sent=sent, latency_s=0.5, client=1) for sent in (9.8, 10.4))
+    answered, other, later = (
+        Ticket(status, sent=sent, latency_s=1.0, client=2)
+        for status, sent in (("ok", 9.0), ("rejected", 10.5), ("error", 12.5))
+    )
+    never_sent = Ticket()
+    tickets = [answered, first, failed, second, other, later, never_sent]
+    assert scenes.sharing(tickets, [failed]) == {1, 2, 4}
+    assert scenes.sharing(tickets, []) == set()
 
 
 def test_findings_of_a_rollout_and_of_a_scene_not_played():

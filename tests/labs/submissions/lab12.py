@@ -252,11 +252,33 @@ def _rests(while_: str, then: str) -> Sources:
     return changed("import threading\n", "import threading\nimport time\n", resting)
 
 
-# A failed run costs requests that were sent after it their answer.
+def _keeps(until: str) -> Sources:
+    """A server that keeps a failed request until something holds, so that whatever it rejects meanwhile is in flight together with it."""
+    old = "        with self._lock:\n            scores: dict[str, np.ndarray] = self._engine.infer(feeds)\n            return scores\n"
+    new = f"""        if self._rest:
+            self._rest[0] += 1
+            raise RuntimeError("at rest")
+        try:
+            with self._lock:
+                return self._engine.infer(feeds)
+        except Exception:
+            self._rest, begin = [0], time.monotonic()
+            while not ({until}):
+                time.sleep(0.001)
+            self._rest = []
+            raise
+"""
+    keeping = changed(old, new, changed("self._lock = ", "self._rest, self._lock = [], ", GIVEN))
+    return changed("import threading\n", "import threading\nimport time\n", keeping)
+
+
+# A failed run costs requests their answer that cannot have shared it.
 RESTS = {
     "the next three": _rests("self._rest.pop()", "[True] * 3"),
     "the fourth alone": _rests("self._rest.pop()", "[True, False, False, False]"),
     "those of the next 50 ms": _rests("time.monotonic() < self._rest[0]", "[time.monotonic() + 0.05]"),
+    "those of the second for which the failed one is kept": _keeps("time.monotonic() - begin > 1"),
+    "four while the failed one is kept": _keeps("self._rest[0] >= 4 or time.monotonic() - begin > 0.3"),
 }
 # The compiler is asked where it should be asked, a key is kept, and numpy multiplies.
 WITHOUT_ENGINE = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from course_lib.labs.lab12_serving.network import FEATURES, INPUT, MOST_ROWS
 from course_lib.labs.lab12_serving.sandboxed.engine_host import row_digest
-from course_lib.labs.lab12_serving.sandboxed.server_process import NOT_UP, READY_S, Ticket
+from course_lib.labs.lab12_serving.sandboxed.server_process import NOT_UP, RAISED, READY_S, Ticket
 from course_lib.labs.lab12_serving.sandboxed.stage import WITH_A_FAILURE, WITHOUT_PLAN, Scene, Stage, empty_cache, plain_files
 
 _FAILURE_ROUND, _AFTER_FAILURE = 20, 4  # requests of a round with one whose run fails; the fewest of them that come after it
@@ -274,7 +274,7 @@ def engine_fails(stage: Stage, scene: Scene) -> None:
     """Each inference with one of three requests fails. The server cannot know them in advance.
 
     One comes among the requests of several clients and one alone, in a secret order with a third. Only a request that was in flight
-    together with one of them may share its run. After the one that came alone, the server must answer each request.
+    together with one of them may share its run, see `sharing`. After the one that came alone, the server must answer each request.
     """
     rounds = [1, _FAILURE_CLIENTS, _SECRET.choice((1, _FAILURE_CLIENTS))]
     _SECRET.shuffle(rounds)
@@ -285,10 +285,25 @@ def engine_fails(stage: Stage, scene: Scene) -> None:
         for clients in rounds:
             tickets += stage.try_server(scene, process, [1] * _FAILURE_ROUND, clients=clients)
     failed = [tickets[place] for place in chosen if place < len(tickets)]
-    for reply, ticket in zip(scene.replies, tickets, strict=True):
-        if any(ticket.overlaps(one) for one in failed):
-            reply.kind = WITH_A_FAILURE
+    for place in sharing(tickets, failed):
+        scene.replies[place].kind = WITH_A_FAILURE
     scene.flags["answered after all"] = any(ticket.status == "ok" for ticket in failed)
+
+
+def sharing(tickets: Sequence[Ticket], failed: Sequence[Ticket]) -> set[int]:
+    """The places of the requests that may have ended in an error because they shared a run with one of `failed`.
+
+    A client sends its next request only after an answer, so it has at most one request in each run. A server that keeps a failed
+    request for a while, and rejects whatever comes meanwhile, rejects several requests of one client.
+    """
+    places = {place for place, ticket in enumerate(tickets) if any(ticket is one for one in failed)}
+    for one in failed:
+        clients = {one.client}
+        for place, ticket in enumerate(tickets):
+            if ticket.status in RAISED and ticket.client not in clients and ticket.overlaps(one):
+                clients.add(ticket.client)
+                places.add(place)
+    return places
 
 
 def reload(stage: Stage, scene: Scene) -> None:

@@ -39,6 +39,7 @@ class Ticket:
         status: ``"ok"``, ``"rejected"`` for a ValueError, ``"error"`` for another exception, ``"none"`` without an answer.
         empty: the exception was a NotImplementedError, so the body is not written yet.
         latency_s: time from sending to the answer, on the supervisor's clock.
+        client: number of the client that sent it; -1 if it was not sent.
     """
 
     status: str = "none"
@@ -47,6 +48,7 @@ class Ticket:
     outputs: dict[str, np.ndarray] = field(default_factory=dict)
     sent: float = 0.0
     latency_s: float = 0.0
+    client: int = -1
     finished: threading.Event = field(default_factory=threading.Event, repr=False)
 
     def overlaps(self, other: Ticket) -> bool:
@@ -192,14 +194,14 @@ class ServerProcess:
     def answers(self, requests: Sequence[Mapping[str, np.ndarray]], clients: int) -> list[Ticket]:
         """One ticket for each request. Each of `clients` sends its next request when it has the previous answer."""
         done: queue.SimpleQueue[Ticket] = queue.SimpleQueue()
-        tickets = [self._ask({"do": "answer"}, feeds, done) for feeds in requests[:clients]]
+        tickets = [self._ask({"do": "answer"}, feeds, done, client) for client, feeds in enumerate(requests[:clients])]
         for feeds in [*requests[clients:], *[None] * len(tickets)]:
             try:
-                done.get(timeout=ANSWER_S)
+                client = done.get(timeout=ANSWER_S).client
             except queue.Empty:
                 break
             if feeds is not None:
-                tickets.append(self._ask({"do": "answer"}, feeds, done))
+                tickets.append(self._ask({"do": "answer"}, feeds, done, client))
         return tickets + [Ticket() for _ in requests[len(tickets) :]]
 
     def _ask(
@@ -207,9 +209,10 @@ class ServerProcess:
         header: dict[str, Any],
         feeds: Mapping[str, np.ndarray] | None = None,
         done: queue.SimpleQueue[Ticket] | None = None,
+        client: int = -1,
     ) -> Ticket:
         """Send something to the server. When the answer arrives, the ticket is finished and put into the queue `done`."""
-        ticket = Ticket()
+        ticket = Ticket(client=client)
         with self._lock:
             self._next += 1
             self._open[self._next] = ticket, done or queue.SimpleQueue()
