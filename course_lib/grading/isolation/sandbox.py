@@ -130,10 +130,18 @@ class Sandbox:
         return [sys.executable, "-I", "-S", supervise.__file__, json.dumps(limits), *self.command(argv)]
 
 
-# The second one shows few folders, and an unusual installation may need others.
+# What is tried, and what to do if it fails. The second sandbox shows few folders, and an unusual installation may need others.
 _TRIED = (
-    (Sandbox(), ["/usr/bin/true"]),
-    (Sandbox(course=False, packages=("numpy",)), [sys.executable, "-I", "-c", "import numpy"]),
+    (
+        Sandbox(),
+        ["/usr/bin/true"],
+        "bubblewrap is installed but does not run ({}): allow unprivileged user namespaces, or run the grader as root",
+    ),
+    (
+        Sandbox(course=False, packages=("numpy",)),
+        [sys.executable, "-I", "-c", "import numpy"],
+        "numpy cannot be imported inside ({}): install the course in a virtual environment",
+    ),
 )
 
 
@@ -154,18 +162,15 @@ def problem() -> str:
         if shutil.which(tool) is None:
             return f"{tool} is not installed: {package}"
     try:
-        for box, program in _TRIED:
+        for box, program, failed in _TRIED:
             tried = subprocess.run(box.supervised(program, report=Path(os.devnull)), capture_output=True, text=True, timeout=60)
             if tried.returncode:
-                break
+                return failed.format((tried.stderr.strip().splitlines() or ["no reason given"])[-1])
     except TooMuchShown as error:
         return str(error)
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"bubblewrap does not start: {error}"
-    if tried.returncode == 0:
-        return ""
-    said = (tried.stderr.strip().splitlines() or ["no reason given"])[-1]
-    return f"bubblewrap is installed but does not run ({said}): allow unprivileged user namespaces, or run the grader as root"
+    return ""
 
 
 def _without_answers() -> list[str]:

@@ -117,6 +117,13 @@ def test_nothing_can_be_written_where_others_were():
     assert "Read-only file system" in subprocess.run(command, capture_output=True, text=True, timeout=60).stderr
 
 
+@needs_sandbox
+def test_an_installation_whose_numpy_is_not_shown_is_told_before_anything_is_graded(monkeypatch):
+    monkeypatch.setattr(sandbox.permitted_packages, "files_of", lambda packages: ())
+    said = sandbox.problem.__wrapped__()
+    assert said.startswith("numpy cannot be imported inside (ModuleNotFoundError: No module named 'numpy'): install"), said
+
+
 def test_each_lab_names_packages_that_are_installed():
     for name in labs.names():
         for package in labs.find(name).packages:
