@@ -24,10 +24,17 @@ from course_lib.labs.lab08_plugin.figures import angle_figure, sectors_figure
 from course_lib.labs.lab08_plugin.judge import contract as lab08_contract
 from course_lib.labs.lab08_plugin.judge import gpu, kernel_cases
 from course_lib.labs.lab08_plugin.judge import kernel as lab08_kernel
-from course_lib.labs.lab08_plugin.judge.judgment import MOST_LAUNCHES, judge_memory, judge_rotations, judge_speed, narrowed
+from course_lib.labs.lab08_plugin.judge.judgment import (
+    MOST_LAUNCHES,
+    MOST_OF_THREAD,
+    judge_memory,
+    judge_rotations,
+    judge_speed,
+    narrowed,
+)
 from course_lib.labs.lab08_plugin.judge.kernel import ACCESS, Run, run_kernel
 from course_lib.labs.lab08_plugin.judge.kernel_cases import Case
-from course_lib.labs.lab08_plugin.judge.memory import requests, traffic
+from course_lib.labs.lab08_plugin.judge.memory import WARP, requests, traffic
 from course_lib.labs.lab08_plugin.sandboxed import compile_kernel
 from course_lib.labs.lab08_plugin.sandboxed.compile_kernel import first_error
 from course_lib.migration.tables.bindings import BindingsUnavailable, NoNetwork
@@ -105,6 +112,7 @@ def submission(tmp_path, monkeypatch):
 
     monkeypatch.setattr(lab, "cases", few)
     monkeypatch.setattr(lab, "watched_cases", small)
+    monkeypatch.setattr(lab, "large_cases", lambda rng: [])
 
     def examine(kernel: str | None = None, plugin: str | None = None, only: str | None = None, **options) -> Examination:
         if kernel is not None:
@@ -269,6 +277,81 @@ def test_many_launches_lose_the_memory_task_on_a_gpu_too(submission, played, mon
 def test_every_size_of_a_recorded_case_shows_a_launch_for_each_part():
     for seed in range(20):
         assert all(min(case.shape) > MOST_LAUNCHES for case in kernel_cases.watched_cases(np.random.default_rng(seed)))
+
+
+def in_a_loop(kernel: str, blocks: int, threads: int) -> str:
+    """The solution's kernel with a fixed grid, whose threads share all packs in a loop."""
+    return changed(
+        kernel,
+        ("  if (thread >= threads) return;\n", ""),
+        (
+            "  const int64_t thread = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;\n",
+            "  const int64_t begin = int64_t(blockIdx.x) * blockDim.x + threadIdx.x, step = int64_t(gridDim.x) * blockDim.x;\n"
+            "  for (int64_t thread = begin; thread < threads; thread += step) {\n",
+        ),
+        ("*reinterpret_cast<Numbers*>(y + second) = out[1];\n", "*reinterpret_cast<Numbers*>(y + second) = out[1];\n  }\n"),
+        ("dim3((threads + 255) / 256)", f"dim3({blocks})"),
+        ("dim3(256)", f"dim3({threads})"),
+    )
+
+
+def the_first_warp(begin: str) -> str:
+    """The solution's kernel with all its threads, of which the first warp does more than the others."""
+    return changed(
+        KERNEL,
+        ("  if (thread >= threads) return;\n", f"  const int64_t own = thread;\n{begin}"),
+        ("thread / packs", "t / packs"),
+        ("thread % packs", "t % packs"),
+        ("*reinterpret_cast<Numbers*>(y + second) = out[1];\n", "*reinterpret_cast<Numbers*>(y + second) = out[1];\n  }\n"),
+    )
+
+
+ALL = "  if (own >= 32) return;\n  for (int64_t t = own; t < threads; t += 32) {\n"
+HALF = """  const bool first = own < 32 && threads >= 128;
+  if (!first && own >= (threads < 128 ? threads : threads / 2)) return;
+  for (int64_t t = own; t < threads; t += !first ? threads : t < threads / 2 ? threads / 2 : 32) {
+"""
+FEW_THREADS = {
+    "one warp": (in_a_loop(KERNEL, 1, 32), ["memory", None], "one thread wrote"),
+    "one block": (in_a_loop(KERNEL, 1, 1024), ["memory", None], "one thread wrote"),
+    "one block in each of four launches": (in_a_loop(in_parts("4"), 1, 1024), [None], "one thread in each of 4 launches wrote"),
+    "one warp in each of many launches": (in_a_loop(in_parts("n.batch"), 1, 32), [None], "one thread in each of 4 launches"),
+    "the first warp of many": (the_first_warp(ALL), [None], "one thread wrote"),
+    "the first warp for half of the pairs": (the_first_warp(HALF), [None], "one thread wrote"),
+}
+
+
+@pytest.mark.parametrize("name", FEW_THREADS)
+def test_cheat_few_threads_for_many_numbers(submission, monkeypatch, name):
+    monkeypatch.setattr(lab, "large_cases", kernel_cases.large_cases)
+    kernel, tasks, said = FEW_THREADS[name]
+    for only in tasks:
+        examined = submission(kernel, only=only)
+        assert examined.points == 0, examined.outcomes
+        found = outcome(examined, "memory")
+        assert said in found.message and "at most 256 are allowed" in found.message and "more threads" in found.hint, found
+
+
+@pytest.mark.parametrize("name", ["as many as the text says", "four launches of a grid that grows"])
+def test_threads_with_several_packs_are_permitted(submission, monkeypatch, name):
+    monkeypatch.setattr(lab, "large_cases", kernel_cases.large_cases)
+    kernel = in_parts("4") if name.startswith("four") else in_a_loop(KERNEL, 16, 256)
+    assert tiers(submission(kernel)) == {"kernel": "full", "memory": "full"}
+
+
+def test_the_text_states_the_bound_on_threads():
+    cells = nbformat.read(ROOT / "solutions" / LAB.name / f"{LAB.name}.ipynb", as_version=4).cells
+    (text,) = (cell.source for cell in cells if cell.source.startswith("## Task 1"))
+    assert f"at most {MOST_OF_THREAD} numbers of `y`" in text and f"at least {WARP} threads" in text
+
+
+def test_a_large_case_is_too_large_for_one_block():
+    for seed in range(50):
+        found = kernel_cases.large_cases(np.random.default_rng(seed))
+        assert len({(case.dtype, case.interleaved) for case in found}) == 6
+        assert all(1024 * MOST_OF_THREAD < np.prod(case.shape) < 400_000 and case.shape[3] <= MOST_OF_THREAD for case in found)
+        for one, other in zip(found[::2], found[1::2], strict=True):
+            assert sorted(case.shape[3] % 32 == 0 for case in (one, other)) == [False, True]
 
 
 def test_arithmetic_in_float64_is_permitted(submission):

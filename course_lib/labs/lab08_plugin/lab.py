@@ -24,7 +24,7 @@ from course_lib.labs.lab08_plugin.judge.judgment import (
     serial,
 )
 from course_lib.labs.lab08_plugin.judge.kernel import Run, compile_ptx, run_kernel
-from course_lib.labs.lab08_plugin.judge.kernel_cases import cases, watched_cases
+from course_lib.labs.lab08_plugin.judge.kernel_cases import cases, large_cases, watched_cases
 from course_lib.labs.lab08_plugin.judge.memory import Traffic, traffic
 from course_lib.migration.tables.bindings import BindingsUnavailable
 from course_lib.plugins.compilers import SOURCE
@@ -66,16 +66,15 @@ class RopeLab(Lab):
         rng = examiner.rng()
         try:
             source = read_text(file, self.artifacts[file.name])
-            runs = run_kernel(source, [*watched_cases(rng), *(cases(rng) if "kernel" in tasks else [])], examiner.launcher)
+            asked = [*watched_cases(rng), *(cases(rng) if "kernel" in tasks else []), *large_cases(rng)]
+            runs = run_kernel(source, asked, examiner.launcher)
         except EngineError as error:
             hint = _HINTS.get(error.code, "A kernel is plain C++ with the headers of the skeleton.")
             return self.zero_outcomes(error, hint, tasks), {}
         watched = {run: traffic(run) for run in runs if run.case.watched and run.right}
         figures = {"rotations": float(len(runs)), "right": float(sum(run.right for run in runs))}
-        if reason := serial(watched.values(), runs):
-            return self.zero_outcomes(
-                reason, "Which thread rotates which pair? blockIdx, blockDim and threadIdx give each thread its number.", tasks
-            ), figures
+        if reason := serial(runs):
+            return self.zero_outcomes(reason, _SERIAL, tasks), figures
         outcomes = []
         if "kernel" in tasks:
             outcomes.append(self._judged("kernel", self._rotations(source, runs, examiner)))
@@ -177,6 +176,10 @@ def _judge_contract(checks: Sequence[Check]) -> Judgment:
     return Judgment(tier, f"{said} {found}", " ".join(hints))
 
 
+_SERIAL = (
+    "Which thread rotates which pair? blockIdx, blockDim and threadIdx give each thread its number. Launch more threads for more "
+    "pairs: the grid follows from batch, sequence, heads and head size."
+)
 _HINTS = {  # for rope.cu, by the code of the error; "compile" and "line" are the compiler's complaints
     MISSING_FILE: "The cell of task 1 writes the file: run it, then check again.",
     "launch": "As in lecture 9: a config with gridDim, blockDim and stream, then cudaLaunchKernelEx(&config, kernel, arguments...).",

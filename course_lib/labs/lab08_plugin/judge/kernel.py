@@ -29,7 +29,7 @@ _REPORT = np.dtype(
         *((name, "i8") for name in ("fault", "error")),
         *(("block", "i8", 3), ("thread", "i8", 3)),
         *((name, "i8") for name in ("buffer", "offset", "size", "is_write")),
-        *((name, "i8") for name in ("threads", "launches", "accesses", "y_bytes", "wrong_stream")),
+        *((name, "i8") for name in ("threads", "launches", "accesses", "y_bytes", "wrong_stream", "writers", "in_sequence")),
     ]
 )
 ACCESS = np.dtype(
@@ -59,6 +59,8 @@ class Run:
         wrong_first: those of them that are the first number of a pair, `a`.
         accesses: accesses of dtype `ACCESS`, in the sequence in which the threads ran; empty unless they were recorded.
         threads: number of launched threads, of all launches together.
+        writers: number of threads that wrote a part of y, of all launches together.
+        in_sequence: the most numbers of y that one thread wrote, added up over the four launches with the most.
         launches: number of kernel launches by the one call of rope_launch.
         on_stream: whether every launch was on the stream that rope_launch received.
         in_surplus: whether it was stopped beyond the end of x or y with more threads than pairs.
@@ -71,6 +73,8 @@ class Run:
     wrong: int
     accesses: np.ndarray
     threads: int
+    writers: int = 0
+    in_sequence: int = 0
     launches: int = 1
     on_stream: bool = True
     wrong_first: int = 0
@@ -193,6 +197,8 @@ def _read(case: Case, answer: bytes) -> tuple[Run, bytes]:
         int(far.sum()),
         accesses,
         int(report["threads"]),
+        writers=int(report["writers"]),
+        in_sequence=int(report["in_sequence"]) // width,
         launches=int(report["launches"]),
         on_stream=not report["wrong_stream"],
         wrong_first=int(first.sum()),

@@ -16,6 +16,7 @@ WIDTHS = {"float32": 4, "float16": 2, "bfloat16": 2}
 # every result is finite and most are not 0.
 _EXPONENTS = {"float32": (-40, 40, -60, 60), "float16": (-14, 8, -20, -2), "bfloat16": (-40, 40, -60, 60)}
 _MANTISSA = {"float16": 10, "bfloat16": 7}
+_LARGE = 300_000  # numbers of a large case, at least: 1024 threads, the most of a block, would write 293 each
 _SMALLEST = {"float16": 2.0**-24, "bfloat16": 2.0**-133}
 
 Shape = tuple[int, int, int, int]
@@ -175,6 +176,24 @@ def _drawn_shapes(rng: np.random.Generator) -> list[Shape]:
         (int(rng.integers(1, 4)), int(rng.integers(1, 4)), int(rng.integers(34, 1000)), 2 * int(rng.integers(1, 17))),
         (int(rng.integers(1, 4)), int(rng.integers(1, 4)), int(rng.integers(1, 4)), 2 * int(rng.integers(1024, 2049))),
     ]
+
+
+def large_cases(rng: np.random.Generator) -> list[Case]:
+    """In each type and convention a case of which a single block of 1024 threads writes more than 256 numbers in each thread.
+
+    Of the two conventions of a type, one has halves of whole packs of 16 bytes, and the other has halves of an odd size.
+    """
+    found = []
+    for dtype in DTYPES:
+        whole = bool(rng.integers(2))
+        for interleaved in (False, True):
+            batch, heads = int(rng.integers(5, 8)), int(rng.integers(5, 10))
+            size = 32 * int(rng.integers(4, 9)) if interleaved == whole else 2 * (2 * int(rng.integers(32, 64)) + 1)
+            sequence = _LARGE // (batch * heads * size) + int(rng.integers(1, 4))
+            shape = (batch, sequence, heads, size)
+            seed, spare = int(rng.integers(1 << 32)), int(rng.integers(3))
+            found.append(Case(shape, dtype, interleaved, seed, spare, 0, False, *exponents(rng, dtype)))
+    return found
 
 
 def watched_cases(rng: np.random.Generator) -> list[Case]:

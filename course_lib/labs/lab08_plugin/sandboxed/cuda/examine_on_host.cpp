@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include <initializer_list>
+#include <utility>
 
 #include "cuda_on_host.h"
 #include "rope.h"
@@ -32,6 +33,7 @@ enum Fault { kNone, kOutside, kMisaligned, kReadOnly, kOnHost, kCrash, kTime, kH
 
 struct Report {
   int64_t fault, error, block[3], thread[3], buffer, offset, size, is_write, threads, launches, accesses, y_bytes, wrong_stream;
+  int64_t writers, in_sequence;  // see `Run`; here in_sequence is in bytes
 };
 
 struct Access {
@@ -55,6 +57,8 @@ char *arena, *arena_end, *stack_top, *thread_top;  // stacks grow downwards: a l
 Access* accesses;
 Report report;
 bool watched, in_kernel;
+// Bytes of y: by this thread, the most by one thread of this launch, and of the four launches with the most (`MOST_LAUNCHES`).
+int64_t y_of_thread, y_of_launch, y_of_launches[4];
 void* stream_given;  // what rope_launch gets as its stream: it must come back with every launch
 volatile bool running;
 uint32_t first_block;
@@ -155,6 +159,7 @@ void touch(void* where, size_t size, bool is_write, const Caller& by) {
   if (address < buffer.data || address + size > buffer.data + buffer.bytes) stop(kOutside);
   if (is_write && which != kY) stop(kReadOnly);
   if (reinterpret_cast<uintptr_t>(address) % size != 0) stop(kMisaligned);
+  if (is_write) y_of_thread += size;  // of y: other writes have been stopped
   if (!watched || size_t(report.accesses) == kMaxAccesses) return;
   const dim3 grid = launched[0], size_of_block = launched[1];
   const uint32_t block = first_block + block_now.x + grid.x * (block_now.y + grid.y * block_now.z);
@@ -260,7 +265,10 @@ namespace {
 
 // Inline and without calls: what it wipes lies just below.
 inline void wipe_below(volatile uint64_t* here) {
-  for (volatile uint64_t* at = reinterpret_cast<volatile uint64_t*>(thread_stack); at < here; ++at) *at = 0xFFFFFFFFFFFFFFFFu;
+  typedef uint64_t Words __attribute__((vector_size(16)));  // both begin at a multiple of 16
+  const Words ones = {~uint64_t(0), ~uint64_t(0)};
+  volatile Words* const end = reinterpret_cast<volatile Words*>(here);
+  for (volatile Words* at = reinterpret_cast<volatile Words*>(thread_stack); at < end; ++at) *at = ones;
 }
 
 void run_threads() {
@@ -275,8 +283,11 @@ void run_threads() {
           for (t.y = 0; t.y < block.y; ++t.y)
             for (t.x = 0; t.x < block.x; ++t.x) {
               gridDim = grid, blockDim = block, blockIdx = b, threadIdx = t;
+              y_of_thread = 0;
               kernel_call(parameters);
               wipe_below(here);
+              report.writers += y_of_thread > 0;
+              if (y_of_thread > y_of_launch) y_of_launch = y_of_thread;
             }
 }
 
@@ -299,9 +310,12 @@ cudaError_t watched_launch(dim3 grid, dim3 block, cudaStream_t stream, void (*ca
   thread_context.uc_stack.ss_sp = thread_stack, thread_context.uc_stack.ss_size = kThreadStack;
   thread_context.uc_link = &host_context;
   makecontext(&thread_context, run_threads, 0);
+  y_of_launch = 0;
   in_kernel = true;
   swapcontext(&host_context, &thread_context);
   in_kernel = false;
+  for (int64_t& most : y_of_launches)
+    if (y_of_launch > most) std::swap(y_of_launch, most);
   first_block += grid.x * grid.y * grid.z;
   return cudaSuccess;
 }
@@ -374,11 +388,13 @@ bool examine(const Case& c) {
   memset(buffers[kY].data, 0xFF, buffers[kY].bytes);  // NaN: what is not written is wrong
 
   report = {};
+  for (int64_t& most : y_of_launches) most = 0;
   number_bytes = width, watched = c.watched, in_kernel = false, first_block = 0;
   run(c);
   limit_time(0);
   report.y_bytes = report.fault ? 0 : buffers[kY].bytes;
   if (report.fault) report.accesses = 0;
+  for (int64_t most : y_of_launches) report.in_sequence += most;
   const bool written = transfer(1, &report, sizeof report) && transfer(1, buffers[kY].data, report.y_bytes) &&
                        transfer(1, accesses, report.accesses * sizeof(Access));
   munmap(arena, total);
