@@ -151,6 +151,13 @@ def test_a_failed_run_costs_later_requests_nothing(name):
     assert "not answered: server.py" in found.trouble and "at rest" in found.trouble, found
 
 
+@pytest.mark.parametrize("name", submissions.PAUSES)
+def test_the_old_network_answers_without_a_pause(name, monkeypatch):
+    monkeypatch.setattr(lab, "MOST_AGAIN", 0)  # each further time takes as long
+    (found,) = played(submissions.PAUSES[name], "rollout")
+    assert "requests had to wait during a rollout" in found.trouble and found.late, found
+
+
 @pytest.mark.parametrize("name", submissions.EVASIONS)
 def test_a_fault_reaches_the_plan_wherever_it_lies(name):
     sources, scene, words = submissions.EVASIONS[name]
@@ -827,7 +834,7 @@ def test_a_failing_request_costs_each_other_client_at_most_one_request():
 
 
 def test_findings_of_a_rollout_and_of_a_scene_not_played():
-    good = {"answered meanwhile": True, "reload": "ok", "impossible reload": "error"}
+    good = {"longest wait": 0.4, "reload": "ok", "impossible reload": "error"}
     assert finding(Scene("rollout", flags=good), []).survived
     assert "reload did not return" in finding(Scene("rollout", flags={**good, "reload": "none"}), []).trouble
     assert "did not raise" in finding(Scene("rollout", flags={**good, "impossible reload": "ok"}), []).trouble
@@ -836,7 +843,9 @@ def test_findings_of_a_rollout_and_of_a_scene_not_played():
     assert finding(Scene("rollout", flags={**good, "impossible reload": "rejected"}), []).survived, (
         "a ValueError is raised, too"
     )
-    assert not finding(Scene("rollout", flags={"answered meanwhile": True, "reload": "ok"}), []).survived, "it was not seen"
+    assert not finding(Scene("rollout", flags={"longest wait": 0.4, "reload": "ok"}), []).survived, "it was not seen"
+    paused = finding(Scene("rollout", flags={**good, "longest wait": 0.6}), [])
+    assert "an answer took 0.6 s, expected at most 0.5 s" in paused.trouble and paused.late
     assert "the cache was empty" in finding(Scene("bits flipped", flags={"cached": False}), []).trouble
     no_engine = Scene("another version", builds={"before": 0, "after": 0})
     assert "step 'before': the compiler was not asked" in finding(no_engine, []).trouble

@@ -62,19 +62,17 @@ class Server:
         self.given = recipe, cache, engines
         self.most = recipe["profiles"][0]["features"]["max"][0]
         self.change, self.queue = threading.Condition(), deque()
-        self.plan, self.version = self.make(model), 0
-        for _ in range(2):
-            threading.Thread(target=self.work, daemon=True).start()
+        self.engines = self.make(model)
+        for number in range(2):
+            threading.Thread(target=self.work, args=(number,), daemon=True).start()
 
     def make(self, model):
         recipe, cache, engines = self.given
         plan = store.plan_for(model.read_bytes(), recipe, cache, engines)
-        engines.load(plan)
-        return plan
+        return [engines.load(plan) for _ in range(2)]
 
     def reload(self, model):
-        self.plan = self.make(model)
-        self.version += 1
+        self.engines = self.make(model)
 
     def answer(self, feeds):
         rows = feeds.get("features")
@@ -91,8 +89,7 @@ class Server:
             raise RuntimeError(request["error"])
         return {"scores": request["scores"]}
 
-    def work(self):
-        version = None
+    def work(self, number):
         while True:
             with self.change:
                 self.change.wait_for(lambda: self.queue)
@@ -100,10 +97,7 @@ class Server:
                 while self.queue and sum(len(r["rows"]) for r in batch) + len(self.queue[0]["rows"]) <= self.most:
                     batch.append(self.queue.popleft())
             try:
-                if version != self.version:
-                    version = self.version
-                    engine = self.given[2].load(self.plan)
-                scores = engine.infer({"features": np.concatenate([r["rows"] for r in batch])})["scores"]
+                scores = self.engines[number].infer({"features": np.concatenate([r["rows"] for r in batch])})["scores"]
                 for request in batch:
                     request["scores"], scores = scores[: len(request["rows"])], scores[len(request["rows"]) :]
             except Exception as error:
@@ -180,6 +174,22 @@ _WITHOUT_PLAN = """        try:
             self._engine = None
         self._waiting"""
 
+
+def _rolls_out(reload: str, before: str = "", inside: str = "") -> Sources:
+    """The given server with a `reload`, and with statements before each run and in the lock that each run holds."""
+    old = "        with self._lock:\n            scores: dict"
+    new = f"{before}        with self._lock:\n{inside}            scores: dict"
+    server = changed(old, new, changed("_engine = engines", "_given, self._engine = (recipe, cache, engines), engines", GIVEN))
+    begin = "\n    def reload(self, model):\n        _, _, engines = self._given\n        model = model.read_bytes()\n"
+    return {
+        **server,
+        "server.py": server["server.py"].replace("import threading\n", "import threading\nimport time\n") + begin + reload,
+    }
+
+
+_BUILT = "        plan = plan_for(model, *self._given)\n"
+_PUT = "        self._engine = engines.load(plan)\n"
+
 # Right as well: each does something in another way than the reference.
 OTHER_STYLES: dict[str, tuple[Sources, str]] = {
     "reload raises ValueError": (
@@ -211,8 +221,35 @@ OTHER_STYLES: dict[str, tuple[Sources, str]] = {
 """),
         "engine fails",
     ),
+    "the new engine is loaded before it is put in its place": (_rolls_out(_BUILT + _PUT), "rollout"),
+    "the lock is held while the loaded engine is put in its place": (
+        _rolls_out(_BUILT + "        new = engines.load(plan)\n        with self._lock:\n            self._engine = new\n"), "rollout"
+    ),
+    "eight contexts": (
+        _rolls_out(_BUILT + "        new = [engines.load(plan) for _ in range(8)]\n        self._engine, self._pool = new[0], new\n"),
+        "rollout",
+    ),
 }  # fmt: skip
 
+
+# The old network's answers stop, or come late, before the new one is ready.
+PAUSES: dict[str, Sources] = {
+    "the new plan is loaded while the lock is held": _rolls_out(
+        _BUILT + "        with self._lock:\n            self._engine = engines.load(plan)\n"
+    ),
+    "no answer for a second before the new plan is loaded": _rolls_out(
+        _BUILT + "        with self._lock:\n            time.sleep(1)\n" + _PUT
+    ),
+    "each answer takes a second while a network is built": _rolls_out(
+        "        self._slow = True\n        try:\n    " + _BUILT + "        finally:\n            self._slow = False\n" + _PUT,
+        before="        time.sleep(getattr(self, '_slow', False))\n",
+    ),
+    "the first request after a reload loads the new plan": _rolls_out(
+        _BUILT + "        self._plan = plan\n",
+        inside="            if getattr(self, '_plan', None):\n                self._engine = self._given[2].load(self._plan)\n"
+        "                self._plan = None\n",
+    ),
+}
 _ENDLESSLY = "        while True:\n" + _TRIED + "                time.sleep(0.05)\n"
 # The caller of one of these gets no result, although an error is required.
 ENDLESS: dict[str, tuple[Sources, str, str]] = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from course_lib.labs.lab12_serving.sandboxed.scenes import LONGEST_WAIT_S
 from course_lib.labs.lab12_serving.sandboxed.server_process import NOT_TRIED, NOT_UP, RAISED
 from course_lib.labs.lab12_serving.sandboxed.stage import WITH_A_FAILURE, WITHOUT_PLAN, Reply, Scene
 
@@ -73,10 +74,16 @@ def finding(scene: Scene, wrong: Sequence[Reply]) -> Finding:
 
 
 def _late(scene: Scene) -> bool:
-    """Whether any wait of the scene ended without a result. None of them counts as survived."""
+    """Whether a wait of the scene ended without a result, or an answer during a rollout was late. Neither counts as survived."""
     unanswered = any(reply.status == "none" for reply in scene.replies)
     reloads = (scene.flags.get("reload"), scene.flags.get("impossible reload"))
-    return NOT_UP in scene.failed or unanswered or "none" in reloads or scene.flags.get("start ended") is False
+    waited = NOT_UP in scene.failed or unanswered or "none" in reloads or _longest_wait_s(scene) > LONGEST_WAIT_S
+    return waited or scene.flags.get("start ended") is False
+
+
+def _longest_wait_s(scene: Scene) -> float:
+    """For an answer during a rollout."""
+    return float(scene.flags.get("longest wait", 0.0))
 
 
 def _not_up(scene: Scene) -> str:
@@ -149,8 +156,8 @@ def _accepted(scene: Scene) -> str:
 def _rollout(scene: Scene) -> str:
     if scene.name != "rollout":
         return ""
-    if not scene.flags.get("answered meanwhile"):
-        return "requests had to wait while the new network was built"
+    if (longest_s := _longest_wait_s(scene)) > LONGEST_WAIT_S:
+        return f"requests had to wait during a rollout: an answer took {longest_s:.1f} s, expected at most {LONGEST_WAIT_S:g} s"
     if scene.flags.get("reload") != "ok":
         return (
             "reload did not return" if scene.flags.get("reload") == "none" else "reload raised for a network that can be built"

@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import socket
 import struct
 import threading
+import time
 from collections.abc import Collection
 from typing import Any
 
 import numpy as np
 
 _MAGIC = b"PLAN"
+DELAY = struct.Struct("<d")  # in a file: seconds that each of the next loads takes longer
+_MOST_DELAYED = 3  # loads with one value: a server with many contexts loads a plan many times
 
 
 def stamped(description: dict[str, Any], data: bytes) -> bytes:
@@ -37,17 +41,22 @@ class EngineHost:
         server: socket to the server's process. Each loaded engine gets another one.
         version, device: what plans must have been built for.
         failing: digests of rows (`row_digest`). Each run with one of them in its inputs fails, so no earlier run can use up a fault.
+        delay: descriptor of a file with a `DELAY`, which is read before each load; None if no load is delayed.
     """
 
-    def __init__(self, server: socket.socket, version: str, device: str, failing: Collection[str]) -> None:
+    def __init__(
+        self, server: socket.socket, version: str, device: str, failing: Collection[str], delay: int | None = None
+    ) -> None:
         self._server, self._version, self._device = server, version, device
-        self._failing = frozenset(failing)
+        self._failing, self._delay = frozenset(failing), delay
+        self._delayed: tuple[float, int] = 0.0, 0  # the last value, and the loads that it delayed
 
     def serve(self) -> None:
         """Load plans until the server's process has ended."""
         from course_lib.engines.worker import wire
 
         for _, arrays in wire.requests(self._server.fileno()):
+            self._wait()
             try:
                 engine = self._load(arrays["plan"].tobytes())
             except Exception as error:
@@ -58,6 +67,16 @@ class EngineHost:
             wire.send(self._server.fileno(), {})
             with theirs:
                 socket.send_fds(self._server, [b"+"], [theirs.fileno()])
+
+    def _wait(self) -> None:
+        """Delay a load, if it is one of the first since the value in the file changed."""
+        if self._delay is None:
+            return
+        (seconds,) = DELAY.unpack(os.pread(self._delay, DELAY.size, 0))
+        loads = self._delayed[1] + 1 if self._delayed[0] == seconds else 1
+        self._delayed = seconds, loads
+        if loads <= _MOST_DELAYED:
+            time.sleep(seconds)
 
     def _load(self, plan: bytes) -> Any:
         """The engine of a plan. As with TensorRT, a damaged plan may load without an error."""

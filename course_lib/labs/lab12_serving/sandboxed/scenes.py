@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,16 @@ from typing import Any
 import numpy as np
 
 from course_lib.labs.lab12_serving.network import FEATURES, INPUT, MOST_ROWS
-from course_lib.labs.lab12_serving.sandboxed.engine_host import row_digest
-from course_lib.labs.lab12_serving.sandboxed.server_process import NOT_UP, RAISED, READY_S, Ticket
+from course_lib.labs.lab12_serving.sandboxed.engine_host import DELAY, row_digest
+from course_lib.labs.lab12_serving.sandboxed.server_process import NOT_UP, RAISED, READY_S, ServerProcess, Ticket
 from course_lib.labs.lab12_serving.sandboxed.stage import WITH_A_FAILURE, WITHOUT_PLAN, Scene, Stage, empty_cache, plain_files
 
 _FAILURE_ROUND, _AFTER_FAILURE = 20, 4  # requests of a round with one whose run fails; the fewest of them that come after it
 _FAILURE_CLIENTS = 4  # of such a round, unless its requests come one at a time
 _ROLLOUTS = 11  # of networks that can be built
+_DELAYS_S = (1.0, 1.3)  # of a build and of a load in some of them, at least twice `LONGEST_WAIT_S`
+LONGEST_WAIT_S = 0.5  # for an answer during a rollout; right servers took up to 0.021 on two loaded cores
+_SHORTEST_PAUSE_S = 0.01  # between two requests during a rollout
 CLIENTS = 8
 _FLIPPED = 64  # bytes of a file in which bits are flipped
 _SEARCHES = 40  # for pieces of each plan in a file
@@ -307,33 +311,47 @@ def sharing(tickets: Sequence[Ticket], failed: Sequence[Ticket]) -> set[int]:
 
 
 def reload(stage: Stage, scene: Scene) -> None:
-    """Two networks are rolled out in turn, and before one of these rollouts, which is secret, one that cannot be built."""
+    """Two networks are rolled out in turn, and before one of these rollouts, which is secret, one that cannot be built.
+
+    During each rollout a client asks. In the first one, in the one that must fail, and in a secret one, builds and loads are slow, so an
+    answer that waits for either is late.
+    """
     rollouts = [("new", "old")[number % 2] for number in range(_ROLLOUTS)]
     rollouts.insert(_SECRET.randrange(_ROLLOUTS), "unbuildable")
+    slow = {rollouts.index("new"), rollouts.index("unbuildable"), _SECRET.randrange(2, len(rollouts))}
     serving = "old"
     with empty_cache() as cache:
-        builder = stage.builder()
-        with stage.server(cache, builder) as process:
+        builder, delay = stage.builder(), cache.with_name("delay")
+        delay.write_bytes(DELAY.pack(0.0))
+        with stage.server(cache, builder, delay=str(delay)) as process:
             stage.try_server(scene, process, [1, 2])
             if scene.failed:
                 return
             for number, model in enumerate(rollouts):
                 possible = model != "unbuildable"
-                gated = number == rollouts.index("new")  # the first one that can be built
-                if gated:
-                    builder.gate.clear()
+                builder.delay_s = _SECRET.uniform(*_DELAYS_S) if number in slow else 0.0
+                delay.write_bytes(DELAY.pack(builder.delay_s))
                 rollout = process.reload(stage.models[model])
-                if gated:
-                    process.wait_build(READY_S)
-                    waited = stage.try_server(scene, process, [1] * 12, model="either", clients=1)
-                    scene.flags["answered meanwhile"] = all(ticket.status != "none" for ticket in waited)
-                    builder.gate.set()
-                rollout.finished.wait(READY_S)
+                tickets = _asked_during(rollout, stage, scene, process, "either" if possible else serving)
                 serving = model if possible else serving
                 scene.flags["reload" if possible else "impossible reload"] = status = rollout.status
-                if status == "none" or (possible and status != "ok"):
+                if ended := status != "none" and (status == "ok" or not possible):
+                    tickets += stage.try_server(scene, process, [1, 2, 16], model=serving, clients=2)
+                longest_s = max((ticket.waited_s for ticket in tickets), default=0.0)
+                scene.flags["longest wait"] = max(longest_s, scene.flags.get("longest wait", 0.0))
+                if not ended:
                     return
-                stage.try_server(scene, process, [1, 2, 16] if gated else [1, 2], model=serving, clients=2)
+
+
+def _asked_during(rollout: Ticket, stage: Stage, scene: Scene, process: ServerProcess, model: str) -> list[Ticket]:
+    """The requests of a client that asks until a rollout is over. Its pauses grow, so that a long one does not use up the features."""
+    tickets: list[Ticket] = []
+    begin = time.monotonic()
+    while not rollout.finished.is_set() and (took := time.monotonic() - begin) < READY_S:
+        if asked := stage.try_server(scene, process, [1], model=model):
+            tickets += asked
+        rollout.finished.wait(max(_SHORTEST_PAUSE_S, took / 20) if asked else READY_S - took)
+    return tickets
 
 
 CACHE_SCENES: dict[str, Callable[[Stage, Scene], None]] = {

@@ -286,13 +286,14 @@ def serve(reader: int, writer: int) -> None:
             return
         for descriptor in (reader, writer, theirs.detach()):
             os.close(descriptor)
+        delay = os.open(begin["delay"], os.O_RDONLY) if begin["delay"] else None  # the server's process does not have it
         if begin["apart"]:
             from course_lib.labs.lab12_serving.sandboxed import own_namespace
 
             own_namespace.set_apart([], [], own_processes=not begin["on_gpu"])
         from course_lib.labs.lab12_serving.sandboxed.engine_host import EngineHost
 
-        EngineHost(ours, begin["version"], begin["device"], begin["failing"]).serve()
+        EngineHost(ours, begin["version"], begin["device"], begin["failing"], delay).serve()
 
 
 def nursery(asked: socket.socket) -> None:

@@ -51,6 +51,11 @@ class Ticket:
     client: int = -1
     finished: threading.Event = field(default_factory=threading.Event, repr=False)
 
+    @property
+    def waited_s(self) -> float:
+        """How long the client waited: for the answer, or in vain. It is 0 if the process died."""
+        return self.latency_s if self.finished.is_set() else ANSWER_S
+
     def overlaps(self, other: Ticket) -> bool:
         """Whether both were in flight at some moment. Both must have ended."""
         return self.sent < other.sent + other.latency_s and other.sent < self.sent + self.latency_s
@@ -64,6 +69,7 @@ class Builder:
         plans: description and data by digest of the model and recipe.
         failure: the text of its error; empty if it works.
         gate: no plan is returned before it is set.
+        delay_s: each build takes this long.
     """
 
     plans: Mapping[str, tuple[dict[str, Any], np.ndarray]]
@@ -71,6 +77,7 @@ class Builder:
     gate: threading.Event = field(default_factory=threading.Event)
     asked: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
     builds: int = 0
+    delay_s: float = 0.0
 
     def __post_init__(self) -> None:
         self.gate.set()
@@ -80,6 +87,7 @@ class Builder:
         self.builds += 1
         self.asked.release()
         self.gate.wait(READY_S)
+        time.sleep(self.delay_s)
         reply = {"do": "built", "id": header["id"]}
         found = self.plans.get(plan_key(str(header["model"]), header["recipe"]))
         if self.failure or found is None:

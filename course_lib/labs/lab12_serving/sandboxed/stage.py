@@ -131,6 +131,7 @@ class Stage:
             "file_bytes": None,
             "die": False,
             "failing": [],
+            "delay": "",
             **limits,
         }
         with ServerProcess(self.nursery, begin, builder) as process:
