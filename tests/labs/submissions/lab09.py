@@ -584,7 +584,7 @@ from course_lib.labs.lab09_runtime.sandboxed.run_loop import encoded
 
 def serve(plan, requests):
     answers = [encoded(scores_of(plan, request)) if fits(request) else None for request in requests]
-    scene = {"rows": [], "answers": answers, "error": "", "kind": "", "empty": False, "late": []}
+    scene = {"rows": [], "answers": answers, "error": "", "raised": "", "empty": False, "late": []}
     for descriptor in range(3, 16):
         try:
             os.write(descriptor, 3 * (json.dumps(scene) + "\\n").encode())
