@@ -75,9 +75,10 @@ def main() -> None:
 
 def _where_to_look(context: Any) -> str:
     """The help of the command whose arguments are wrong; of the whole if no command was recognized."""
-    known = {info.callback.__name__.replace("_", "-") for info in app.registered_commands if info.callback}
-    # An option without its value is found before the command has a context.
-    name = context.info_name if context and context.parent else next((word for word in sys.argv[1:] if word in known), "")
+    name = context.info_name if context and context.parent else ""
+    if not name:  # an option without its value is found before the command has a context
+        group: Any = typer.main.get_command(app)
+        name = next((word for word in sys.argv[1:] if word in group.commands), "")
     return f"`course {name} --help` lists its arguments and options" if name else "`course --help` lists the commands"
 
 

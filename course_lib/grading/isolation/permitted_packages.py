@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib import metadata
@@ -12,8 +11,6 @@ from pathlib import Path
 _SITES = ("site-packages", "dist-packages")
 _OTHER_ENVIRONMENTS = ("envs", "pkgs")  # of conda and pyenv, inside a prefix
 _WHOLE = (".libs", ".dist-info", ".egg-info", ".data")  # folders that belong to one package, although they are not modules
-_REQUIRED = re.compile(r"\s*([\w.-]+)\s*(?:\[([^]]*)\])?")
-_EXTRA = re.compile(r"""\bextra\s*==\s*['"]([^'"]+)""")
 
 
 @cache
@@ -44,6 +41,9 @@ def library_folders() -> list[Path]:
 
 def _with_required(packages: Sequence[str]) -> Iterator[metadata.Distribution]:
     """The installed packages among these, and among those that they require, each once."""
+    from packaging.requirements import Requirement
+    from packaging.utils import canonicalize_name
+
     seen, left = set(), [(name, "") for name in packages]
     while left:
         name, extra = one = left.pop()
@@ -55,9 +55,9 @@ def _with_required(packages: Sequence[str]) -> Iterator[metadata.Distribution]:
         except metadata.PackageNotFoundError:
             continue
         for line in found.requires or ():
-            if (required := _REQUIRED.match(line)) and ([extra] if extra else []) == _EXTRA.findall(line):
-                extras = filter(None, (part.strip() for part in (required[2] or "").split(",")))
-                left += [(re.sub(r"[-_.]+", "-", required[1]).lower(), one) for one in ("", *extras)]
+            required = Requirement(line)
+            if not required.marker or required.marker.evaluate({"extra": extra}):
+                left += [(canonicalize_name(required.name), one) for one in ("", *required.extras)]
         if not extra:
             yield found
 

@@ -10,6 +10,7 @@ from course_lib.benchmark import Interval
 ALL, HALF = "all points", "half of the points"
 _ANSWERS = {True: "met", False: "not met", None: "not decided"}
 BUSY = "the machine is busy"
+_YES = "yes"
 
 
 @dataclass(frozen=True)
@@ -30,13 +31,23 @@ class Criterion:
     met: bool | None
     needed_for: str = ALL
 
+    @classmethod
+    def yes_or_no(cls, name: str, met: bool, needed_for: str = ALL) -> Criterion:
+        """A requirement that has no value to be shown."""
+        return cls(name, "yes" if met else "no", _YES, met, needed_for)
+
+    @property
+    def has_value(self) -> bool:
+        """Whether a value was compared with a bound; not so after `yes_or_no`."""
+        return self.bound != _YES
+
     @property
     def answer(self) -> str:
         """``"met"``, ``"not met"`` or ``"not decided"``."""
         return _ANSWERS[self.met]
 
     def __str__(self) -> str:
-        if self.bound == "yes":
+        if not self.has_value:
             return f"{self.name} (for {self.needed_for}): {self.answer}"
         return f"{self.name}: found {self.found}, {self.needed_for} need {self.bound}: {self.answer}"
 
@@ -66,7 +77,7 @@ def summary(criteria: Iterable[Criterion], found_tier: str, cause: str = BUSY) -
     lowest = [one for one in failed if one.needed_for == HALF] or failed
     if not failed:
         return "Every criterion is met."
-    if all(one.bound == "yes" for one in lowest):
+    if not any(one.has_value for one in lowest):
         return f"Not met (for {lowest[0].needed_for}): {'; '.join(one.name for one in lowest)}."
     return f"Not met: {'; '.join(map(_short, lowest))}."
 
@@ -84,6 +95,6 @@ def together(full: Iterable[Criterion], half: Iterable[Criterion]) -> tuple[Crit
 
 
 def _short(criterion: Criterion) -> str:
-    if criterion.bound == "yes":
+    if not criterion.has_value:
         return f"{criterion.name} (for {criterion.needed_for})"
     return f"{criterion.name} is {criterion.found}, {criterion.needed_for} need {criterion.bound}"

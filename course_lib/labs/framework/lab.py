@@ -41,9 +41,8 @@ class Lab(ABC):
     # two loaded cores, a measurement that decides nothing is repeated for twice as long, and a laptop is three times slower.
     process_s: ClassVar[float] = 150.0
     sandbox: ClassVar[Mapping[str, Any]] = {}  # limits of `grading.isolation.sandbox.Sandbox` that differ for this lab
-    packages: ClassVar[tuple[str, ...]] = (
-        "numpy",
-    )  # that a learner's functions may import, where they run in their own process
+    # That a learner's functions may import, where they run in their own process.
+    packages: ClassVar[tuple[str, ...]] = ("numpy",)
     speed: ClassVar[Tiers | None] = None  # of a lab whose task "speed" follows from a race alone
 
     @abstractmethod

@@ -122,7 +122,9 @@ class FirstEngine(Lab):
             )
             return Examination((profile, *nothing), plan)
         with ExitStack() as stack:
-            with ThreadPoolExecutor() as threads:
+            with (
+                ThreadPoolExecutor() as threads
+            ):  # each worker is in the stack as soon as it runs, so a failure of one closes both
                 started = threads.submit(lambda: stack.enter_context(examiner.baseline(self.source)))
                 loaded = threads.submit(lambda: stack.enter_context(examiner.engine(examiner.runnable(model, recipe, plan))))
                 fresh = fresh_images(examiner, FRESH_IMAGES)

@@ -165,7 +165,7 @@ class ByHand(Lab):
         clean = Criterion("left when `serve` returned", left or "nothing", "nothing", not left, HALF)
         after = Criterion("left after the connection broke off", broken.left or "nothing", "nothing", not broken.left)
         passed_on = broken.ended_as_it_must
-        ended = Criterion("the ConnectionError left `serve`", "yes" if passed_on else "no", "yes", passed_on)
+        ended = Criterion.yes_or_no("the ConnectionError left `serve`", passed_on)
         full = [replace(clean, needed_for=ALL), after, ended, _ahead([broken])]
         hint = _ELSEWHERE if all_met(full) else _hint_for_leaks(left, broken)
         return self.judged("leaks", [*full, *_in_flight(served)], [clean], hint)

@@ -84,7 +84,6 @@ def _started(
 
 def criteria(found: Sequence[Found]) -> tuple[list[Criterion], list[Criterion]]:
     """For all points, and for half of them."""
-    full = [Criterion(one.name, "no" if one.said else "yes", "yes", not one.said) for one in found]
-    pairs = zip(full, found, strict=True)
-    half = [Criterion(row.name, row.found, row.bound, row.met, HALF) for row, one in pairs if one.needed_for_half]
+    full = [Criterion.yes_or_no(one.name, not one.said) for one in found]
+    half = [Criterion.yes_or_no(one.name, not one.said, HALF) for one in found if one.needed_for_half]
     return full, half

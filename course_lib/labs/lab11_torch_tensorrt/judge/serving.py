@@ -291,5 +291,5 @@ _NAMES = {
 
 def criteria(found: Sequence[Verdict]) -> tuple[list[Criterion], list[Criterion]]:
     """For all points, and for half of them."""
-    rows = [Criterion(_NAMES[one.name], "no" if one.said else "yes", "yes", not one.said) for one in found]
+    rows = [Criterion.yes_or_no(_NAMES[one.name], not one.said) for one in found]
     return rows, [replace(one, needed_for=HALF) for one in rows[:2]]
