@@ -21,7 +21,9 @@ def submission_folder(lab: Lab, folder: Path | None, root: Path) -> Path:
     """
     if folder is not None:
         if not folder.is_dir():
-            raise CourseError(f"{folder}: {'this is a file, expected its folder' if folder.is_file() else 'no such folder'}")
+            said = "this is a file, expected its folder" if folder.is_file() else "no such folder"
+            task = str(folder) if str(folder) in [one.id for one in lab.tasks] else ""
+            raise CourseError(f"{folder}: {said}" + (f"; one task is checked with --task {task}" if task else ""))
         return folder
     own, here = root / "labs" / lab.name, Path.cwd()
     return here if files_of(lab, here) or not own.is_dir() else own

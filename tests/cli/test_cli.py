@@ -446,6 +446,7 @@ def test_a_wrong_argument_points_to_the_help_of_its_command(command: str, course
     [
         (["check", "lab99"], ("'lab99'", "lab01_first_engine")),
         (["check", "lab01", "absent"], ("absent", "no such folder")),
+        (["check", "lab01", "speed"], ("speed: no such folder; one task is checked with --task speed",)),
         (["check", "lab01", __file__], ("test_cli.py", "this is a file, expected its folder")),
         (["check", "Lab12"], ("no lab 'Lab12'", "did you mean lab12?")),
         (["check", "labs/lab05_calibration"], ("did you mean lab05_calibration?", "lab01_first_engine")),
@@ -461,6 +462,7 @@ def test_a_wrong_argument_points_to_the_help_of_its_command(command: str, course
     ids=[
         "check: unknown lab",
         "check: missing folder",
+        "check: a task",
         "check: a file",
         "a number",
         "a path",

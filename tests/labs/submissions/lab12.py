@@ -154,7 +154,7 @@ MISTAKES: dict[str, tuple[Sources, str, str]] = {
         with_server(GIVEN["server.py"].replace("with self._lock:", "if True:")), "many clients", "two threads in one execution context"
     ),
     "an exception ends the thread": (
-        changed("except Exception as error:", "except KeyError as error:"), "engine fails", "no answer came in time"
+        changed("except Exception as error:", "except KeyError as error:"), "engine fails", "no answer came within 5 s"
     ),
     "built while the lock is held": (
         with_server(GIVEN["server.py"].replace("_engine = engines", "_again, self._engine = (recipe, cache, engines), engines")
@@ -269,7 +269,7 @@ ENDLESS: dict[str, tuple[Sources, str, str]] = {
     "requests wait until there is a plan": (
         changed(_STARTED, _WITHOUT_PLAN, changed("        while True:\n            batch = self._gather()",
                                                  "        while self._engine:\n            batch = self._gather()")),
-        "compiler killed", "no answer came in time",
+        "compiler killed", "no answer came within 5 s",
     ),
 }  # fmt: skip
 
@@ -598,12 +598,12 @@ EVASIONS: dict[str, tuple[Sources, str, str]] = {
     "faults removed from memory": (
         changed("except Exception as error:", "except KeyError as error:", changed(*_WITHOUT_FAULTS)),
         "engine fails",
-        "no answer came in time",
+        "no answer came within 5 s",
     ),
     "faults used up by a warm-up": (
         changed("except Exception as error:", "except KeyError as error:", changed(*_WARM_UP)),
         "engine fails",
-        "no answer came in time",
+        "no answer came within 5 s",
     ),
     "an answer without the engine": (
         changed(

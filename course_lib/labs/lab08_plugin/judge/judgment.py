@@ -37,7 +37,10 @@ _GUARD = (
     "The last block has more threads than there are pairs left. Compare a thread's number with the number of pairs, and return "
     "before it touches memory."
 )
-_STORE = "Store a pack as one uint4: copy its bytes into a uint4 with memcpy, and assign that to *reinterpret_cast<uint4*>(to)."
+_STORE = (
+    "Store a pack as one uint4: copy its bytes into a uint4 words with memcpy, and call "
+    "__stcs(reinterpret_cast<uint4*>(to), words). nvcc may split a plain assignment."
+)
 _LOCAL = (
     "An array whose index is known only at run time is in memory: make the index a template argument, and let the compiler "
     "unroll the loop."

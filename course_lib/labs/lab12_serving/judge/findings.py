@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from course_lib.labs.lab12_serving.sandboxed.scenes import LONGEST_WAIT_S
-from course_lib.labs.lab12_serving.sandboxed.server_process import NOT_TRIED, NOT_UP, RAISED
+from course_lib.labs.lab12_serving.sandboxed.server_process import ANSWER_S, NOT_TRIED, NOT_UP, RAISED
 from course_lib.labs.lab12_serving.sandboxed.stage import WITH_A_FAILURE, WITHOUT_PLAN, Reply, Scene
 
 _TRUST = "A plan with flipped bits loads and answers. What do you compare its bytes with before you load them?"
@@ -26,7 +26,8 @@ HINTS = {
     "two at once": "Both servers write at the same moment. Do their temporary files have different names?",
     "malformed requests": "Check name, dtype, rank, rows, columns and finiteness before a request meets others, and raise ValueError.",
     "many clients": "Which variable do two threads share here? Each request needs its own place for its answer.",
-    "engine fails": "An exception in the thread that runs the engine has to reach the requests of that run and must not end the thread.",
+    "engine fails": "An exception in the thread that runs the engine has to reach the requests of that run at once and must not end the "
+    "thread. No request waits for another run after it.",
     "rollout": "Build and load the new engine first, with no lock held; then one assignment puts it in place.",
 }
 
@@ -100,7 +101,7 @@ def _unanswered(scene: Scene) -> str:
     if not lost:
         return ""
     first = lost[0]
-    why = first.text or "no answer came in time"
+    why = first.text or f"no answer came within {ANSWER_S:g} s"
     return f"{len(lost)} of {len(asked)} requests were not answered: {why}"
 
 
@@ -158,10 +159,9 @@ def _rollout(scene: Scene) -> str:
         return ""
     if (longest_s := _longest_wait_s(scene)) > LONGEST_WAIT_S:
         return f"requests had to wait during a rollout: an answer took {longest_s:.1f} s, expected at most {LONGEST_WAIT_S:g} s"
-    if scene.flags.get("reload") != "ok":
-        return (
-            "reload did not return" if scene.flags.get("reload") == "none" else "reload raised for a network that can be built"
-        )
+    # The network that cannot be built may be the first one, and then the only one.
+    if (ended := scene.flags.get("reload", "ok")) != "ok":
+        return "reload did not return" if ended == "none" else "reload raised for a network that can be built"
     if (ended := scene.flags.get("impossible reload")) not in RAISED:
         return f"reload did not {'return' if ended == 'none' else 'raise'} for a network that could not be built"
     return ""
