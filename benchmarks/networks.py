@@ -8,9 +8,9 @@
 
 `build` exports, builds engines and fills torch's compiler cache. Engines are built one at a time (`--jobs 1`), because TensorRT times
 kernels while it builds. With ``--plugin``, the library of `course_lib.plugins.fused_attention`, encoders are also built with it.
-`benchmarks/timings` has the timings of tactics of ResNet-50's and U-Net's engines, of BERT's with the plugin and of ViT's in FP16 on an
-H200: set COURSE_TIMING_CACHE to a copy of it. ResNet-50's then took 25 and 24 s in place of 113 and 127, U-Net's in FP16 16 in place
-of 179, and ViT's more than 60 in place of 229.
+`benchmarks/timings` has the timings of tactics of ResNet-50's, U-Net's, ViT's and the detector's engines, and of BERT's with the plugin,
+on an H200: set COURSE_TIMING_CACHE to a copy of it. ResNet-50's then took 25 and 24 s in place of 113 and 127, and U-Net's in FP16 16
+in place of 179. ViT's in FP16 took 246 s, as long as without; why is not known.
 `measure` measures one network at one batch size after the other. Both skip what is there, so a second call goes on where the first was
 cut. `--smoke` does all of it on a CPU with small networks and onnxruntime in TensorRT's place.
 

@@ -22,17 +22,14 @@ Row = Mapping[str, Any]
 BASELINE = "eager fp32"
 GRAPH = " + CUDA graph"  # ends the name of an engine that is replayed
 _ATTENTION = "attention: 8.6 is older than Hopper's attention kernels, torch's attention is one fused kernel"
-_CONVOLUTIONS = (
-    "the clock: 0.2 ms of the host in each call; where graphs are only replayed, the engines are faster (separation_h200.json)"
-)
-_SMALL = "small kernels: 64 frames take little longer than one, so no kernel of the engine fills the GPU"
+_CLOCK = "the clock: about 0.2 ms of the host in each call; timed without it, the engines are faster"
 # Our reading of a network where an engine of TensorRT 8.6 loses; printed beside a losing row and nowhere else.
 NOTES = {
     "BERT-base": _ATTENTION,
     "ViT-B/16": _ATTENTION,
-    "ResNet-50": _CONVOLUTIONS,
-    "U-Net": _CONVOLUTIONS,
-    "detector": _SMALL,
+    "ResNet-50": f"{_CLOCK} (resnet50_h200.json)",
+    "U-Net": f"{_CLOCK} (networks_again_h200.json)",
+    "detector": f"{_CLOCK} (networks_later_h200.json)",
 }
 _DRAWN = (  # in the order of their colors
     "cuda graph fp16",
