@@ -19,9 +19,14 @@ Full = Literal["drop oldest", "drop newest", "wait"]
 
 
 def throughputs(setups: Mapping[str, Sequence[Call]], *, seconds: float = 0.3, rounds: int = 5) -> dict[str, float]:
-    """Calls per second of each setup. Each call of a setup has its own thread, which repeats it.
+    """Calls per second of each setup, the median of the rounds of `rates`."""
+    return {name: float(np.median(found)) for name, found in rates(setups, seconds=seconds, rounds=rounds).items()}
 
-    The setups take turns, so a busy moment of the machine affects all of them. The result is the median of the rounds.
+
+def rates(setups: Mapping[str, Sequence[Call]], *, seconds: float = 0.3, rounds: int = 5) -> dict[str, np.ndarray]:
+    """Calls per second of each setup in each round, shape ``(rounds,)``. Each call of a setup has its own thread, which repeats it.
+
+    The setups take turns, so a busy moment of the machine affects all of them.
 
     Raises:
         Exception: what a call raised.
@@ -30,7 +35,7 @@ def throughputs(setups: Mapping[str, Sequence[Call]], *, seconds: float = 0.3, r
     for _ in range(rounds):
         for name, calls in setups.items():
             found[name].append(_calls_per_s(calls, seconds))
-    return {name: float(np.median(values)) for name, values in found.items()}
+    return {name: np.array(values) for name, values in found.items()}
 
 
 def _calls_per_s(calls: Sequence[Call], seconds: float) -> float:
