@@ -24,7 +24,8 @@ from course_lib.labs.lab12_serving.sandboxed.scenes import CACHE_SCENES, REQUEST
 SERVER_FILES = ("store.py", "server.py")
 MOST_LOST = {"cache": 3, "requests": 1}  # scenes that may be lost for half of the points, if no answer is wrong
 _NEVER_RIGHT = (
-    "Start your server in the notebook and send it requests, first one, then several at a time: the same error appears there."
+    "Start your server in the notebook with trial.start() and send it requests, first one, then several at a time: "
+    "the same error appears there."
 )
 MOST_HALF = 2  # mistakes in a configuration that still earn half of the points, if Triton serves the scorer
 MOST_SHOWN = 3  # of the mistakes in a configuration

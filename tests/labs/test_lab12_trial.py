@@ -1,0 +1,98 @@
+"""Lab 12's server in the notebook: what the learner's two files do with engines of this process."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from course_lib.errors import EngineError, PlanError
+from course_lib.labs import find
+from course_lib.labs.lab12_serving import trial
+from course_lib.labs.lab12_serving.network import Scorer
+from course_lib.recipe import Recipe
+
+LAB = find("lab12")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    LAB.write_given(tmp_path)
+    LAB.write_reference(tmp_path)
+    return tmp_path
+
+
+def requests(*rows: int) -> list[dict[str, np.ndarray]]:
+    rng = np.random.default_rng(0)
+    return [{"features": rng.random((n, 256), dtype=np.float32)} for n in rows]
+
+
+def test_the_references_server_answers_and_reloads(folder):
+    server = trial.start(folder)
+    asked = requests(1, 3, 16)
+    direct = trial.Engines()
+    engine = direct.load(direct.build((folder / "scorer.onnx").read_bytes(), Recipe.load(folder / "recipe.toml").wire()))
+    for feeds, got in zip(asked, trial.ask(server, asked), strict=True):
+        np.testing.assert_allclose(got["scores"], engine.infer(feeds)["scores"], atol=1e-5)
+    before = trial.ask(server, asked)[0]["scores"]
+    (folder / "other.onnx").write_bytes(Scorer(seed=5, hidden=64).onnx())
+    server.reload(folder / "other.onnx")
+    assert np.abs(trial.ask(server, asked)[0]["scores"] - before).max() > 1e-3
+
+
+def test_errors_come_in_place_of_answers(folder):
+    [good, large] = trial.ask(trial.start(folder), requests(2, 17))
+    assert good["scores"].shape == (2, 8) and isinstance(large, ValueError)
+
+
+def test_the_files_are_read_again_at_each_start(folder):
+    trial.start(folder)
+    records = "class Server:\n    def __init__(self, *given):\n        self.given = given\n"
+    (folder / "server.py").write_text(records + "raise NotImplementedError\n")
+    server = trial.start(folder)
+    model, recipe, cache, engines = server.given
+    assert model.name == "scorer.onnx" and recipe["profiles"] and cache.is_dir() and engines.version and engines.device
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [("x = 1\n", NameError), ("import onnx\n", ImportError), ("class Server:\n    pass\n", TypeError)],
+    ids=["no class", "a package", "no arguments"],
+)
+def test_what_the_files_raise_is_raised(folder, text, error):
+    (folder / "server.py").write_text(text)
+    with pytest.raises(error):
+        trial.start(folder)
+
+
+def test_a_request_that_is_never_answered_does_not_stop_the_others(monkeypatch):
+    class Forgets:
+        def answer(self, feeds):
+            if len(feeds["features"]) > 1:
+                time.sleep(60)
+            return {"scores": np.zeros((1, 8))}
+
+    monkeypatch.setattr(trial, "LONGEST_S", 0.3)
+    lost, got = trial.ask(Forgets(), requests(2, 1))
+    assert isinstance(lost, TimeoutError) and got["scores"].shape == (1, 8)
+
+
+def test_engines_raise_what_the_graders_raise(folder):
+    engines = trial.Engines()
+    plan = engines.build((folder / "scorer.onnx").read_bytes(), Recipe.load(folder / "recipe.toml").wire())
+    for wrong in (b"", plan[:50], b"nothing\n" + plan, b"[1]\n"):
+        with pytest.raises(PlanError):
+            engines.load(wrong)
+    context, entered, leave = engines.load(plan), threading.Event(), threading.Event()
+    infer = context._engine.infer
+    context._engine.infer = lambda feeds: (entered.set(), leave.wait(10), infer(feeds))[2]
+    one = threading.Thread(target=context.infer, args=(requests(1)[0],))
+    one.start()
+    assert entered.wait(10)
+    with pytest.raises(EngineError, match="two threads"):
+        context.infer(requests(1)[0])
+    leave.set()
+    one.join()
