@@ -263,7 +263,7 @@ def test_scenes_in_which_the_reference_is_late_as_well_are_inconclusive():
         == "inconclusive"
     )
     outcome = LAB._behavior("requests", found)
-    assert (outcome.tier, outcome.points) == ("inconclusive", 0) and "Not decided: scenes survived is 2 of 4" in outcome.message
+    assert (outcome.tier, outcome.points) == ("inconclusive", 0) and "Not decided: cases survived is 2 of 4" in outcome.message
     assert LAB._behavior("requests", [dataclasses.replace(one, busy=False) for one in found]).tier == "none"
 
 

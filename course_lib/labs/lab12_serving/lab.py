@@ -132,8 +132,7 @@ class Serving(Lab):
         full, half = (_survival(found, most, needed_for) for most, needed_for in ((0, ALL), (MOST_LOST[task], HALF)))
         context = hint = ""
         if lost:
-            others = f" Also lost: {', '.join(one.scene for one in lost[1:])}." if lost[1:] else ""
-            context = f"{len(found) - len(lost)} of {len(found)} survived. {lost[0]}.{others}"
+            context = f"{len(found) - len(lost)} of {len(found)} survived. {lost[0]}.{_also_lost(lost[1:])}"
             hint = lost[0].hint
             if lost[0].empty:
                 hint = "A part of your files is still empty: solve task 1 first."
@@ -184,6 +183,15 @@ class Serving(Lab):
         return self.outcome("triton", tier, message.rstrip(), hint, share=0.5)
 
 
+def _also_lost(others: Sequence[Finding]) -> str:
+    """A sentence: the scenes by what went wrong."""
+    by_reason: dict[str, list[str]] = {}
+    for one in others:
+        by_reason.setdefault(one.said, []).append(one.scene)
+    described = "; ".join(", ".join(names) + f": {said}" for said, names in by_reason.items())
+    return f" Also lost: {described}." if described else ""
+
+
 def _survival(found: Sequence[Finding], most_lost: int, needed_for: str) -> list[Criterion]:
     """Whether no more scenes were lost. Scenes in which the machine was too busy even for the reference do not count."""
     lost = sum(not one.survived for one in found)
@@ -192,7 +200,7 @@ def _survival(found: Sequence[Finding], most_lost: int, needed_for: str) -> list
     wrong = sum(one.wrong for one in found)
     return [
         Criterion(
-            "scenes survived", f"{len(found) - lost} of {len(found)}", f"at least {len(found) - most_lost}", met, needed_for
+            "cases survived", f"{len(found) - lost} of {len(found)}", f"at least {len(found) - most_lost}", met, needed_for
         ),
         Criterion("wrong answers", str(wrong), "0", not wrong, needed_for),
     ]

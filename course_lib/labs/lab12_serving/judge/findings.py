@@ -61,9 +61,13 @@ class Finding:
         """Advice for this scene; empty if the server survived."""
         return "" if self.survived else HINTS[self.scene]
 
+    @property
+    def said(self) -> str:
+        """What went wrong, in a few words."""
+        return f"{self.wrong} wrong answer{'s' if self.wrong > 1 else ''}" if self.wrong else self.trouble or "survived"
+
     def __str__(self) -> str:
-        said = f"{self.wrong} wrong answer{'s' if self.wrong > 1 else ''}" if self.wrong else self.trouble or "survived"
-        return f"{self.scene}: {said}"
+        return f"{self.scene}: {self.said}"
 
 
 def finding(scene: Scene, wrong: Sequence[Reply]) -> Finding:
