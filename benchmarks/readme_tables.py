@@ -270,7 +270,7 @@ def gpus(data: Data, name: str = "gpus_h200") -> str:
         )
     about = f"""Grading lab 01's reference with several GPUs of one host, one worker per GPU, {device(data)}, {versions(data)},
         {source(name, data)}; median [smallest-largest] of the runs; from the signed verdicts: timings that overlapped
-        another on the same GPU):"""
+        another on the same GPU). {" ".join(f"{one[0].upper()}{one[1:]}." for one in data.get("remarks", []))}"""
     heads = ("GPUs", "submissions", "runs", "full marks", "submissions per minute", "over one GPU", "overlapping timings")
     return page(about, table(heads, lines))
 

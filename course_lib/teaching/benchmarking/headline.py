@@ -39,6 +39,7 @@ _DRAWN = (  # in the order of their colors
     "TensorRT fp32/TF32 + CUDA graph",
     "TensorRT fp16 + CUDA graph",
     "TensorRT int8 + CUDA graph",
+    "TensorRT fp16, attention plugin + CUDA graph",
 )
 
 
