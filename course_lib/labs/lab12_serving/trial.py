@@ -63,7 +63,7 @@ class Engines:
         label, _, data = plan.partition(b"\n")
         try:
             found = Plan.from_json(json.loads(label), data)
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise PlanError("the data is not a plan") from None
         return Context(load(found))
 
