@@ -103,7 +103,10 @@ def test_untouched_release_has_none(tmp_path):
 @pytest.mark.slow
 def test_another_design_is_right_as_well(tmp_path):
     examined = LAB.examine(write(tmp_path, submissions.ANOTHER), dataclasses.replace(EXAMINER, measure_s=10))
-    assert [outcome.tier for outcome in examined.outcomes] == ["full"] * 4, examined.outcomes
+    cache, requests, throughput, triton = examined.outcomes
+    assert {cache.tier, requests.tier, triton.tier} == {"full"}, examined.outcomes
+    # Its threads need the second core more than the reference's do: beside other work, nothing is decided.
+    assert throughput.tier == "full" or throughput.message.startswith("Inconclusive: the machine is busy."), throughput
 
 
 def test_what_the_notebook_starts_from_survives_with_a_good_store(tmp_path):
