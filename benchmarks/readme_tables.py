@@ -105,11 +105,11 @@ def _verdicts(data: Data) -> str:
     return " ".join(said)
 
 
-def _fastest(data: Data) -> dict[tuple[str, str, int], Data]:
-    """The faster of each engine's two ways to run, plain and as a CUDA graph, by network, type and batch size."""
+def _fastest(data: Data, kind: Callable[[Data], str] = lambda row: row["dtype"]) -> dict[tuple[str, str, int], Data]:
+    """The faster of each engine's two ways to run, plain and as a CUDA graph, by network, kind (its type) and batch size."""
     best: dict[tuple[str, str, int], Data] = {}
     for row in data["rows"]:
-        key = row["network"], row["dtype"], row["batch"]
+        key = row["network"], kind(row), row["batch"]
         if (
             row["candidate"].startswith("TensorRT")
             and "failed" not in row
@@ -165,12 +165,7 @@ def networks_again(data: Data, name: str = "networks_again_h200") -> str:
     Args:
         name: of the record.
     """
-    best: dict[tuple[str, str, int], Data] = {}
-    for row in data["rows"]:
-        engine = row["candidate"].removesuffix(GRAPH)
-        if engine.startswith("TensorRT") and "failed" not in row:
-            key = row["network"], engine, row["batch"]
-            best[key] = min(row, best.get(key, row), key=lambda one: one["ms"])
+    best = _fastest(data, kind=lambda row: row["candidate"].removesuffix(GRAPH))
     lines = [
         (network, row["candidate"].removeprefix("TensorRT "), batch, _fastest_rival(row), f"{row['ms']:.3f} ms")
         for (network, _, batch), row in best.items()

@@ -19,7 +19,7 @@ WITHDRAWN = {
     r"Volta and older were dropped with 10\.5": "release notes of 10.5.0 (Volta), of 8.5 and 10.0 (older ones)",
     r"BERT-base 4\.74 ms in INT8|4\.74 ms in INT8": "networks_h200.json: no row of that engine's layer table is Int8",
     r"28 of 45": "the same record without the engine that is not proved to be INT8",
-    r"kernels are too small for this GPU|no kernel of the engine fills": "networks_later_h200.json: the clock, not the kernels",
+    r"kernels are too small for this GPU|no kernel of the engine fills": "networks_later_h200.json: its engines are faster",
     r"Two handicaps were ours": "NvInfer.h of 8.6.0: external tactic sources are off for the core by default",
     r"it warns above 2\.5 %": "sampleReporting.cpp: 1 % up to 10.13, 2.5 % from 10.13.2 on",
     r"neither is the name of the GPU": "TensorRT's warning about another model of a device (issues 2900 and 3829)",

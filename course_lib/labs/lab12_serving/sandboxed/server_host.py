@@ -20,8 +20,9 @@ import sys
 import threading
 import traceback
 import types
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -43,6 +44,40 @@ def import_numpy_only(name: str, *arguments: Any) -> types.ModuleType:
     if name.partition(".")[0] not in _PERMITTED:
         raise ImportError(f"the server may import numpy and Python's own modules, not {name!r}")
     return builtins.__import__(name, *arguments)
+
+
+def server_class(sources: Mapping[str, str]) -> Callable[..., Any]:
+    """The ``Server`` of the learner's two files, which run as modules ``store`` and ``server``.
+
+    A ``NotImplementedError`` is suppressed: the released file ends like that, below a server that works.
+
+    Args:
+        sources: text by file name, of each of `FILES`.
+
+    Raises:
+        NameError: ``server.py`` defines no class ``Server``.
+        Exception: what the files raise.
+    """
+    for file in FILES:
+        module = types.ModuleType(file.removesuffix(".py"))
+        sys.modules[module.__name__] = module  # server.py imports store
+        vars(module)["__builtins__"] = {**vars(builtins), "__import__": import_numpy_only}
+        with contextlib.suppress(NotImplementedError):
+            exec(compile(sources[file], file, "exec"), vars(module))
+    if (factory := vars(module).get("Server")) is None:  # of the last file
+        raise NameError("server.py defines no class Server")
+    return cast(Callable[..., Any], factory)
+
+
+@contextlib.contextmanager
+def one_thread(lock: threading.Lock, error: type[Exception]) -> Iterator[None]:
+    """Hold the lock of an execution context, or raise the error if another thread does."""
+    if not lock.acquire(blocking=False):
+        raise error("two threads in one execution context: TensorRT does not allow it")
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 class BuildError(Exception):
@@ -121,15 +156,12 @@ class Context:
         """
         from course_lib.engines.worker import wire
 
-        if not self._one.acquire(blocking=False):
-            raise EngineError("two threads in one execution context: TensorRT does not allow it")
-        try:
-            wire.send(self._engine.fileno(), {}, feeds)
-            header, outputs = wire.receive(self._engine.fileno())
-        except Exception as error:
-            raise EngineError(_ended(error)[:200]) from None
-        finally:
-            self._one.release()
+        with one_thread(self._one, EngineError):
+            try:
+                wire.send(self._engine.fileno(), {}, feeds)
+                header, outputs = wire.receive(self._engine.fileno())
+            except Exception as error:
+                raise EngineError(_ended(error)[:200]) from None
         if "error" in header:
             raise EngineError(header["error"])
         return outputs
@@ -227,16 +259,8 @@ class Child:
                 self._pipes.send({"id": header["id"], "status": "error", "text": said(error), "empty": empty})
 
     def _start(self, begin: dict[str, Any], _: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        for file in FILES:
-            module = types.ModuleType(file.removesuffix(".py"))
-            sys.modules[module.__name__] = module  # server.py imports store
-            vars(module)["__builtins__"] = {**vars(builtins), "__import__": import_numpy_only}
-            with contextlib.suppress(NotImplementedError):  # the released file ends like that, below a server that works
-                exec(compile(begin["sources"][file], file, "exec"), vars(module))
+        factory = server_class(begin["sources"])
         engines = Engines(self._pipes, self._host, begin["version"], begin["device"])
-        factory = vars(module).get("Server")  # of the last file
-        if factory is None:
-            raise NameError("server.py defines no class Server")
         self._server = factory(Path(begin["model"]), begin["recipe"], Path(begin["cache"]), engines)
         return {}, {}
 

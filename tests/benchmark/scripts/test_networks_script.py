@@ -18,7 +18,7 @@ from benchmarks.headline import building, cases, child, material, measuring, trt
 from course_lib.errors import CourseError, EngineError, WorkerDied
 from tests.doubles import rig
 
-SCRIPT = Path(__file__).parents[2] / "benchmarks" / "networks.py"
+SCRIPT = Path(__file__).parents[3] / "benchmarks" / "networks.py"
 
 
 def run(*arguments: object) -> str:

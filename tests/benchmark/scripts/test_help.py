@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
+FOLDER = Path(__file__).resolve().parents[3] / "benchmarks"
 SCRIPTS = [path.name for path in sorted(FOLDER.glob("*.py")) if '__name__ == "__main__"' in path.read_text(encoding="utf-8")]
 
 # All scripts run in one process, which imports PyTorch once. Each finds its own folder on the path, as `python benchmarks/NAME.py` does,

@@ -10,7 +10,7 @@ from pathlib import Path
 from benchmarks import readme_tables
 from course_lib.grading.isolation import sandbox
 
-SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "labs.py"
+SCRIPT = Path(__file__).resolve().parents[3] / "benchmarks" / "labs.py"
 
 
 def run(output: Path, *options: str) -> list[dict]:

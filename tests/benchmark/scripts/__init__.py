@@ -1,0 +1,1 @@
+"""The scripts of `benchmarks/` that measure or record, each on a CPU."""
