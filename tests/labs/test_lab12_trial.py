@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from course_lib.errors import EngineError, PlanError
+from course_lib.errors import CourseError, EngineError, PlanError
 from course_lib.labs import find
 from course_lib.labs.lab12_serving import trial
 from course_lib.labs.lab12_serving.network import Scorer
@@ -96,3 +96,9 @@ def test_engines_raise_what_the_graders_raise(folder):
         context.infer(requests(1)[0])
     leave.set()
     one.join()
+
+
+def test_a_folder_without_the_given_files_is_named(folder):
+    (folder / "scorer.onnx").unlink()
+    with pytest.raises(CourseError, match=r"scorer.onnx is not in .*run the notebook's first cell"):
+        trial.start(folder)

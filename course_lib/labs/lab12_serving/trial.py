@@ -17,7 +17,7 @@ import numpy as np
 from course_lib.engines import Engine, Plan, build, default_runner, load
 from course_lib.engines.cuda.driver import capability
 from course_lib.engines.registry import availability
-from course_lib.errors import BuildError, EngineError, PlanError
+from course_lib.errors import BuildError, CourseError, EngineError, PlanError
 from course_lib.labs.lab12_serving.sandboxed.server_host import FILES, one_thread, server_class
 from course_lib.recipe import Recipe
 
@@ -84,10 +84,14 @@ def start(folder: Path | str = ".") -> Any:
     """A ``Server`` of the folder's ``store.py`` and ``server.py``, for its ``scorer.onnx``, with an empty cache and `Engines`.
 
     Raises:
+        CourseError: the folder has no ``scorer.onnx`` or ``recipe.toml``.
         NameError: ``server.py`` defines no class ``Server``.
         Exception: what the files raise, but for the ``NotImplementedError`` at the end of a released file.
     """
     here = Path(folder).resolve()
+    for given in ("scorer.onnx", "recipe.toml"):
+        if not (here / given).is_file():
+            raise CourseError(f"{given} is not in {here}: run the notebook's first cell")
     factory = server_class({file: (here / file).read_text(encoding="utf-8") for file in FILES})
     recipe = Recipe.load(here / "recipe.toml").wire()
     engines = Engines()

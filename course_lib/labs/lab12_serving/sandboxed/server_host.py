@@ -65,7 +65,7 @@ def server_class(sources: Mapping[str, str]) -> Callable[..., Any]:
         with contextlib.suppress(NotImplementedError):
             exec(compile(sources[file], file, "exec"), vars(module))
     if (factory := vars(module).get("Server")) is None:  # of the last file
-        raise NameError("server.py defines no class Server")
+        raise NameError("server.py defines no class Server, or raises NotImplementedError above it")
     return cast(Callable[..., Any], factory)
 
 
