@@ -120,17 +120,19 @@ def _fastest(data: Data, kind: Callable[[Data], str] = lambda row: row["dtype"])
 
 
 def networks_summary(data: Data) -> str:
-    """Engines in FP16 against PyTorch's fastest way in FP16, which is the harder comparison, then against eager."""
-    records = [recorded(name) for name in ("resnet50_h200", "networks_again_h200", "networks_later_h200")]
-    best = {key: row for one in records for key, row in _fastest({"rows": one.rows}).items() if key[1] == "fp16"}
+    """Engines in FP16 and INT8 against PyTorch's fastest way in FP16, which is the harder comparison, then against eager."""
+    records = [recorded(name) for name in ("resnet50_h200", "networks_again_h200", "networks_later_h200", "networks_int8_h200")]
+    best = {key: row for one in records for key, row in _fastest({"rows": one.rows}).items() if key[1] != "fp32"}
     batches = sorted({batch for _, _, batch in best})
     lines = [
         (
-            network,
-            *(_fastest_rival(best.get((network, "fp16", batch))) for batch in batches),
-            _over_eager_fp16(best, network, batches),
+            network + (f", {dtype.upper()}" if dtype == "int8" else ""),
+            *(_fastest_rival(best.get((network, dtype, batch))) for batch in batches),
+            _over_eager_fp16(best.get((network, dtype, batches[-1]))),
         )
-        for network in dict.fromkeys(network for network, _, _ in best)
+        for network in dict.fromkeys(network for network, *_ in best)
+        for dtype in ("fp16", "int8")
+        if (network, dtype, batches[-1]) in best
     ]
     plugin: dict[str, list[str]] = {}
     for (network, _, batch), row in sorted(best.items()):
@@ -138,10 +140,11 @@ def networks_summary(data: Data) -> str:
             plugin.setdefault(network, []).append(str(batch))
     used = [network if len(at) == len(batches) else f"{network} at batch {' and '.join(at)}" for network, at in plugin.items()]
     files = ", ".join(f"`course_lib/records/{one.name}.json`" for one in records)
-    about = f"""FP16 on both sides, {device(data)}, {tensorrt(data)} against torch {torch(data)}, {records[0].date} and {data["date"]}
-        ({files}): speedup of TensorRT over the fastest of PyTorch's ways (eager, `torch.compile`, CUDA graph, or both) [95 % interval];
-        the last column is over eager. Below 1, PyTorch is faster. Weights are random, except for the detector's. The second of
-        two consecutive calls is timed. With the course's attention plugin: {", ".join(used)}."""
+    about = f"""FP16 on both sides, and INT8 against FP16, because eager has no INT8; {device(data)}, {tensorrt(data)} against torch
+        {torch(data)}, {records[0].date} and {data["date"]} ({files}): speedup of TensorRT over the fastest of PyTorch's ways (eager,
+        `torch.compile`, CUDA graph, or both) [95 % interval]; the last column is over eager. Below 1, PyTorch is faster. Weights are
+        random, except for the detector's. The second of two consecutive calls is timed. With the course's attention plugin:
+        {", ".join(used)}."""
     return page(about, table(("network", *(f"batch {batch}" for batch in batches), f"over eager, batch {batches[-1]}"), lines))
 
 
@@ -167,16 +170,27 @@ def networks_again(data: Data, name: str = "networks_again_h200") -> str:
     """
     best = _fastest(data, kind=lambda row: row["candidate"].removesuffix(GRAPH))
     lines = [
-        (network, row["candidate"].removeprefix("TensorRT "), batch, _fastest_rival(row), f"{row['ms']:.3f} ms")
+        (
+            network,
+            row["candidate"].removeprefix("TensorRT "),
+            batch,
+            _fastest_rival(row),
+            f"{row['ms']:.3f} ms",
+            error(row["relative_error"]),
+        )
         for (network, _, batch), row in best.items()
     ]
-    networks = list(dict.fromkeys(network for network, *_ in best))
-    weights = "random" + (", except for the detector's" if "detector" in networks else "")
-    named = " and ".join(networks).replace("detector", "the detector")
-    about = f"""Engines of {named}, timed on the second of two calls: {tensorrt(data)} against torch {torch(data)} on one
-        {device(data)}, {data["beside"]}, with three profiles, device time, {source(name, data)}); speedup [95 % interval] over
-        PyTorch's fastest way in the same type. Weights are {weights}. The plugin is the course's attention."""
-    return page(about, table(("network", "engine", "batch", "over PyTorch's fastest", "time"), lines))
+    networks = ["the detector" if one == "detector" else one for one in dict.fromkeys(network for network, *_ in best)]
+    after = ["Weights are random, except for the detector's." if "the detector" in networks else "Weights are random."]
+    if any("plugin" in row["candidate"] for row in best.values()):
+        after.append("The plugin is the course's attention.")
+    if any(row["dtype"] == "int8" for row in best.values()):
+        after.append("INT8 is compared with FP16, because eager has no INT8; the layer table has Int8 layers in each engine.")
+    about = f"""Engines of {", ".join(networks[:-1])} and {networks[-1]}, timed on the second of two calls: {tensorrt(data)} against torch
+        {torch(data)} on one {device(data)}, {data["beside"]}, with three profiles, device time, {source(name, data)}); speedup
+        [95 % interval] over PyTorch's fastest way in the same type; relative error to eager FP32. {" ".join(after)}"""
+    head = ("network", "engine", "batch", "over PyTorch's fastest", "time", "relative error")
+    return page(about, table(head, lines))
 
 
 def _fastest_rival(row: Data | None) -> str:
@@ -186,8 +200,7 @@ def _fastest_rival(row: Data | None) -> str:
     return ratio(min(rivals, key=lambda speed: speed["median"]), 2)
 
 
-def _over_eager_fp16(best: Mapping[tuple[str, str, int], Data], network: str, batches: Sequence[int]) -> str:
-    row = best.get((network, "fp16", batches[-1]))
+def _over_eager_fp16(row: Data | None) -> str:
     return ratio(row["speedup"][row["same_dtype"]], 2) if row else "not measured"
 
 
@@ -268,6 +281,22 @@ def gpus(data: Data, name: str = "gpus_h200") -> str:
         another on the same GPU). {" ".join(f"{one[0].upper()}{one[1:]}." for one in data.get("remarks", []))}"""
     heads = ("GPUs", "submissions", "runs", "full marks", "submissions per minute", "over one GPU", "overlapping timings")
     return page(about, table(heads, lines))
+
+
+def spread(data: Data) -> str:
+    """Requests for one, two and four processes, each with an engine on a GPU of its own."""
+    rows = {(row["network"], row["batch"], row["run"], row["gpus"]): row for row in data["rows"]}
+    lines = []
+    for network, batch in dict.fromkeys((network, batch) for network, batch, *_ in rows):
+        mine = {(run, gpus): row for (name, size, run, gpus), row in rows.items() if (name, size) == (network, batch)}
+        one = f"{mine[1, 1]['requests_per_second']:.0f}"
+        lines.append((network, batch, one, *(ratio(mine[key]["gain"], 2) for key in ((0, 2), (1, 2), (1, 4)))))
+    about = f"""Requests in FP16 spread over GPUs of one host, one process with an engine on each, and a thread for each process that sends
+        the next request when the last is answered; through pipes, copies included. {device(data)}, {tensorrt(data)},
+        {source("spread_h200", data)}; ratio of rates [95 % interval], round by round).
+        {" ".join(f"{one[0].upper()}{one[1:]}." for one in data["remarks"])}"""
+    head = ("network", "batch", "requests per second, one GPU", "two GPUs (run 0)", "two GPUs (run 1)", "four GPUs (run 1)")
+    return page(about, table(head, lines))
 
 
 def networks_cpu(data: Data) -> str:
@@ -375,6 +404,7 @@ TABLES: Mapping[str, Callable[[Data], str]] = {
     "resnet50_h200": resnet50,
     "networks_again_h200": networks_again,
     "networks_later_h200": partial(networks_again, name="networks_later_h200"),
+    "networks_int8_h200": partial(networks_again, name="networks_int8_h200"),
     "attention_h200": attention,
     "encoders_h200": encoders,
     "kernels_h200": kernels,
@@ -385,6 +415,7 @@ TABLES: Mapping[str, Callable[[Data], str]] = {
     "timing_h200": timing,
     "engines_h200": engines,
     "gpus_h200": gpus,
+    "spread_h200": spread,
     "gpus_h100": partial(gpus, name="gpus_h100"),
     "labs_h200": labs,
     "labs_alone_h200": labs_alone,

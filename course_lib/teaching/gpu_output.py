@@ -11,12 +11,12 @@ def recorded_output(cell: str, record: Record | None = None) -> None:
 
     Args:
         cell: the cell's id.
-        record: by default ``recorded("gpu_cells_h100")``.
+        record: by default ``recorded("gpu_cells_h200")``.
 
     Raises:
         CourseError: the record does not have the cell.
     """
-    record = record or recorded("gpu_cells_h100")
+    record = record or recorded("gpu_cells_h200")
     rows = {row.get("cell"): row for row in record.rows}
     if cell not in rows:
         raise CourseError(f"{record.name} has no cell {cell!r}: record it with benchmarks/gpu_cells.py on a machine with a GPU")

@@ -146,6 +146,7 @@ def test_tables_on_random_numbers_say_so() -> None:
         "first_engine_h200": "Inputs are uniform noise",
         "engines_h200": "Inputs are uniform noise",
         "runtime_h200": "Inputs are uniform noise",
+        "networks_int8_h200": "Weights are random, except for the detector's. INT8 is compared with FP16",
     }.items():
         assert words in " ".join(readme_tables.TABLES[name](json.loads((RESULTS / f"{name}.json").read_text())).split())
 
@@ -168,6 +169,21 @@ def test_gpus_are_shown_with_their_gain_in_each_run() -> None:
     said = readme_tables.gpus({**ABOUT, "rows": [*runs, failed]}).splitlines()
     assert "| 2 | 40 | 3 | 120 of 120 | 6.5 [6.0-7.0] | 1.80x [1.70-1.90] | 0 |" in said
     assert "| 4 | 40 | 0 | failed: no time | | | |" in said
+
+
+def test_the_summary_has_each_network_in_int8_below_fp16() -> None:
+    path = RESULTS / "networks_later_h200.json"
+    said = readme_tables.TABLES["networks_later_h200: summary"](json.loads(path.read_text())).splitlines()
+    names = [line.split(" | ")[0].removeprefix("| ") for line in said if line.startswith("| ")][1:]
+    assert names[:4] == ["ResNet-50", "ResNet-50, INT8", "U-Net", "U-Net, INT8"] and "BERT-base, INT8" not in names
+
+
+def test_spread_requests_have_their_gain_over_one_gpu() -> None:
+    gain = {"median": 1.9, "low": 1.8, "high": 2.0}
+    row = {"network": "U-Net", "batch": 8, "gain": gain, "requests_per_second": 80.6}
+    rows = [{**row, "run": run, "gpus": gpus} for run, gpus in ((0, 1), (0, 2), (1, 1), (1, 2), (1, 4))]
+    said = readme_tables.spread({**ABOUT, "rows": rows, "remarks": ["nothing ran beside it"]}).splitlines()
+    assert "| U-Net | 8 | 81 | 1.90x [1.80-2.00] | 1.90x [1.80-2.00] | 1.90x [1.80-2.00] |" in said
 
 
 # ---- claims

@@ -42,12 +42,12 @@ def test_an_unknown_cell_names_the_script() -> None:
 def test_every_cell_that_lectures_show_is_recorded_and_did_not_fail() -> None:
     texts = "".join(path.read_text(encoding="utf-8") for path in LECTURES.glob("*.ipynb"))
     shown = re.findall(r'recorded_output\(\\"([a-z0-9-]+)\\"\)', texts)
-    rows = {row["cell"]: row for row in recorded("gpu_cells_h100").rows if row["gpu"]}
+    rows = {row["cell"]: row for row in recorded("gpu_cells_h200").rows if row["gpu"]}
     assert len(shown) > 10 and all("failed" not in rows[cell] for cell in shown)
 
 
 def test_every_cell_for_a_gpu_is_recorded() -> None:
-    cells = {row["cell"] for row in recorded("gpu_cells_h100").rows if row["gpu"]}
+    cells = {row["cell"] for row in recorded("gpu_cells_h200").rows if row["gpu"]}
     tagged = {
         cell["id"]
         for path in LECTURES.glob("*.ipynb")
