@@ -11,7 +11,8 @@ import numpy as np
 
 from course_lib.benchmark import compare
 from course_lib.benchmark.comparison import Feeds
-from course_lib.engines import Plan, TensorInfo, Worker, build, default_runner, split_target
+from course_lib.cli.building import build
+from course_lib.engines import Plan, TensorInfo, Worker, default_runner, split_target
 from course_lib.errors import CourseError
 from course_lib.grading.isolation import sandbox
 from course_lib.grading.isolation.confinement import confined

@@ -7,6 +7,7 @@ under the name of its folder, such as ``lab42_example = "example.lab"``.
 
 from __future__ import annotations
 
+import difflib
 import pkgutil
 import re
 from functools import cache
@@ -52,14 +53,16 @@ def names() -> tuple[str, ...]:
 
 
 def _meant(name: str) -> str:
-    """A suggestion for a number, a path, a name that is written in another way, a title that once had another number, or a lecture."""
+    """A suggestion for a number, a path, a name or title that is written in another way, a title with another number, or a lecture."""
     if lecture := _LECTURE.search(name.lower()):
         return _of_lecture(int(lecture[1] or lecture[2]))
     number, title = re.search(r"\d+", name), re.search(r"lab\d+_(\w+)", name)
     short = f"lab{int(number[0][:3]):02}" if number else ""
     titled = [known for known in names() if title and known.endswith(f"_{title[1]}")]
     numbered = [short for known in names() if number and known.startswith(f"{short}_")]
-    return f"did you mean {(titled + numbered)[0]}?" if titled + numbered else ""
+    titles = {known.partition("_")[2]: known for known in names()}
+    near = [titles[one] for one in difflib.get_close_matches(name.lower(), titles, n=1)]
+    return f"did you mean {(titled + numbered + near)[0]}?" if titled + numbered + near else ""
 
 
 def _of_lecture(number: int) -> str:
@@ -81,8 +84,8 @@ def find(name: str) -> Lab:
 
     matches = [known for known in names() if known == name or known.startswith(f"{name}_")]
     if len(matches) != 1:
-        meant = _meant(name)
-        raise CourseError(f"no lab {name!r}{f': {meant}' if meant else '.'} The course has {', '.join(names())}")
+        said = f"no lab {name!r}{f': {meant}' if (meant := _meant(name)) else '.'}"
+        raise CourseError(said if said.endswith("?") else f"{said} `course progress` lists the {len(names())} labs")
     lab = import_module(_modules()[matches[0]]).lab
     assert isinstance(lab, Lab)
     return lab

@@ -372,6 +372,7 @@ def test_a_server_that_answers_something_else():
     answer = "class Server:\n def __init__(self, *given): ...\n def answer(self, feeds): return {}"
     for returned, words in (
         ("5", "returned int"),
+        ("None", "answer returned None, expected {'scores': NumPy array of shape (rows, 8)}: check its `return`"),
         ("{}", "found nothing"),
         ("{'scores': feeds['features']}", "float32 (1, 256)"),
     ):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from pathlib import Path
@@ -13,6 +14,7 @@ from course_lib.errors import CourseError, EngineError, PlanError
 from course_lib.labs import find
 from course_lib.labs.lab12_serving import trial
 from course_lib.labs.lab12_serving.network import Scorer
+from course_lib.labs.lab12_serving.sandboxed import server_process
 from course_lib.recipe import Recipe
 
 LAB = find("lab12")
@@ -68,14 +70,93 @@ def test_what_the_files_raise_is_raised(folder, text, error):
         trial.start(folder)
 
 
+HANGS = {
+    "__init__ serves requests": "class Server:\n    def __init__(self, *given):\n        threading.Event().wait()\n",
+    "a busy loop": "class Server:\n    def __init__(self, *given):\n        while not ended(): pass\n",
+    "the file": "x = 1\n\nthreading.Event().wait(20)\n",
+}
+
+
+@pytest.mark.parametrize("text", HANGS.values(), ids=HANGS)
+def test_a_start_that_does_not_end_is_one_line(folder, monkeypatch, text):
+    until = "import threading, time\nends = time.monotonic() + 20\ndef ended(): return time.monotonic() > ends\n"
+    (folder / "server.py").write_text(until + text)
+    monkeypatch.setattr(trial, "READY_S", 0.3)
+    started = time.monotonic()
+    with pytest.raises(CourseError) as error:
+        trial.start(folder)
+    assert time.monotonic() - started < 15, "the time of the build, and 0.3 s"
+    assert re.fullmatch(
+        r"the server was not up after 0\.3 s, .* server\.py, line \d\. Let `__init__` return: .*", str(error.value)
+    )
+
+
+def test_the_time_of_a_build_does_not_count(folder, monkeypatch):
+    built = trial.build
+    monkeypatch.setattr(trial, "build", lambda *given, **options: (time.sleep(3), built(*given, **options))[1])
+    monkeypatch.setattr(trial, "READY_S", 2.5)
+    [got] = trial.ask(trial.start(folder), requests(2))
+    assert got["scores"].shape == (2, 8)
+
+
+def test_the_limits_are_the_graders():
+    assert (trial.READY_S, trial.ANSWER_S) == (server_process.READY_S, server_process.ANSWER_S)
+
+
+def test_a_server_that_leaves_python_does_so_in_the_cell(folder):
+    (folder / "server.py").write_text("import sys\n\nclass Server:\n    def __init__(self, *given):\n        sys.exit(3)\n")
+    with pytest.raises(SystemExit):
+        trial.start(folder)
+
+
+SCORES = np.zeros((2, 8), np.float32)
+
+
+@pytest.mark.parametrize(
+    ("returned", "words"),
+    [
+        (None, ("answer returned None, expected {'scores': NumPy array of shape (rows, 8)}: check its `return`",)),
+        (SCORES, ("answer returned ndarray, expected {'scores'",)),
+        ({"scores": None}, ("answer returned a dictionary with None, expected {'scores'",)),
+        ({"scores": SCORES.tolist()}, ("a dictionary with list",)),
+        ({"score": SCORES}, ("expected scores float32 (2, 8), found score float32 (2, 8)",)),
+        ({"scores": SCORES[:1]}, ("expected scores float32 (2, 8), found scores float32 (1, 8)",)),
+        ({"scores": SCORES.astype(float)}, ("found scores float64 (2, 8)",)),
+        ({}, ("expected scores float32 (2, 8), found nothing",)),
+    ],
+    ids=["None", "an array", "None in a dictionary", "a list", "another name", "fewer rows", "float64", "empty"],
+)
+def test_an_answer_in_another_form_is_an_error_in_one_line(returned, words):
+    [error] = trial.ask(Returns(returned), requests(2))
+    assert isinstance(error, TypeError) and "\n" not in str(error)
+    assert [word for word in words if word not in str(error)] == [], str(error)
+
+
+def test_scores_for_a_malformed_request_are_returned_as_they_are():
+    """Whether a request is valid is the server's task; its answer does not have an expected shape."""
+    asked = [{}, {"features": np.float32(1)}, {"features": np.zeros((2, 3), np.float32)}]
+    assert [got["scores"] is SCORES for got in trial.ask(Returns({"scores": SCORES}), asked)] == [True] * 3
+    assert all(isinstance(got, TypeError) for got in trial.ask(Returns(None), asked))
+
+
+class Returns:
+    """A server with one answer to all requests."""
+
+    def __init__(self, returned):
+        self.returned = returned
+
+    def answer(self, feeds):
+        return self.returned
+
+
 def test_a_request_that_is_never_answered_does_not_stop_the_others(monkeypatch):
     class Forgets:
         def answer(self, feeds):
             if len(feeds["features"]) > 1:
                 time.sleep(60)
-            return {"scores": np.zeros((1, 8))}
+            return {"scores": np.zeros((1, 8), np.float32)}
 
-    monkeypatch.setattr(trial, "LONGEST_S", 0.3)
+    monkeypatch.setattr(trial, "ANSWER_S", 0.3)
     lost, got = trial.ask(Forgets(), requests(2, 1))
     assert isinstance(lost, TimeoutError) and got["scores"].shape == (1, 8)
 

@@ -89,10 +89,11 @@ def bench(
 def _plan(model: Path, recipe: Path | None, backend: str | None, time_limit: float) -> Plan:
     """The plan in a file of that kind, or one built from an ONNX file."""
     from course_lib import engines
+    from course_lib.cli.building import build
 
     if model.suffix == ".plan":
         return engines.Plan.load(model)
-    return engines.build(model, _recipe(recipe), backend=backend, time_limit_s=time_limit, progress=sys.stderr.isatty())
+    return build(model, _recipe(recipe), backend=backend, time_limit_s=time_limit, progress=sys.stderr.isatty())
 
 
 def _recipe(path: Path | None) -> Recipe:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
@@ -106,7 +107,10 @@ class Lab(ABC):
         for task in self.tasks:
             if task.id == task_id:
                 return task
-        raise CourseError(f"{self.name} has no task {task_id!r}: it has {', '.join(t.id for t in self.tasks)}")
+        ids = [task.id for task in self.tasks]
+        near = difflib.get_close_matches(task_id.lower(), ids, n=1)
+        meant = f"did you mean {near[0]}? It" if near else "it"
+        raise CourseError(f"{self.name} has no task {task_id!r}: {meant} has {', '.join(ids)}")
 
     def outcome(
         self, task_id: str, tier: str, message: str | CourseError, hint: str = "", *, share: float = 1.0, code: str = ""

@@ -80,6 +80,24 @@ def one_thread(lock: threading.Lock, error: type[Exception]) -> Iterator[None]:
         lock.release()
 
 
+def arrays_of(answer: Any) -> dict[str, np.ndarray]:
+    """What a server's ``answer`` returned, if it is a dictionary of arrays.
+
+    Raises:
+        TypeError: it is something else, such as None.
+    """
+    from course_lib.labs.lab12_serving.network import OUTPUT, SCORES
+
+    values = list(answer.values()) if isinstance(answer, dict) else [answer]
+    if isinstance(answer, dict) and all(isinstance(value, np.ndarray) for value in values):
+        return answer
+    kinds = ", ".join("None" if value is None else type(value).__name__ for value in values)
+    found = f"a dictionary with {kinds}" if isinstance(answer, dict) else kinds
+    raise TypeError(
+        f"answer returned {found}, expected {{{OUTPUT!r}: NumPy array of shape (rows, {SCORES})}}: check its `return`"
+    )
+
+
 class BuildError(Exception):
     """The compiler failed."""
 
@@ -265,10 +283,7 @@ class Child:
         return {}, {}
 
     def _answer(self, header: dict[str, Any], feeds: dict[str, np.ndarray]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        outputs: Any = self._server.answer(feeds)
-        if not (isinstance(outputs, dict) and all(isinstance(value, np.ndarray) for value in outputs.values())):
-            raise TypeError(f"answer returned {type(outputs).__name__}, expected a dictionary of arrays")
-        return {}, outputs
+        return {}, arrays_of(self._server.answer(feeds))
 
     def _reload(self, header: dict[str, Any], _: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         self._server.reload(Path(header["model"]))
@@ -346,6 +361,7 @@ def main() -> None:
     with contextlib.suppress(ImportError):
         __import__(sys.argv[2])
     import course_lib.engines.registry
+    import course_lib.labs.lab12_serving.network
     import course_lib.labs.lab12_serving.sandboxed.engine_host
     import course_lib.labs.lab12_serving.sandboxed.own_namespace  # noqa: F401
 

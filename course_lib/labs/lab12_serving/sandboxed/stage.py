@@ -70,13 +70,20 @@ class Scene:
         if ticket.empty:
             self.flags["empty"] = True
         if rows and status == "ok":
-            answer = ticket.outputs.get(OUTPUT, np.empty(0))
-            if set(ticket.outputs) == {OUTPUT} and answer.shape == (rows, SCORES) and answer.dtype == np.float32:
-                self.scores.append(answer)
+            if problem := misshapen(ticket.outputs, rows):
+                status, text = "misshapen", problem
             else:
-                found = ", ".join(f"{name[:40]} {array.dtype} {array.shape}" for name, array in ticket.outputs.items())
-                status, text = "misshapen", f"expected {OUTPUT} float32 ({rows}, {SCORES}), found {found or 'nothing'}"[:300]
+                self.scores.append(ticket.outputs[OUTPUT])
         self.replies.append(Reply(first, rows, model, status, text, kind))
+
+
+def misshapen(outputs: Mapping[str, np.ndarray], rows: int) -> str:
+    """How an answer differs in form from the scores of so many rows; empty if it does not."""
+    answer = outputs.get(OUTPUT, np.empty(0))
+    if set(outputs) == {OUTPUT} and answer.shape == (rows, SCORES) and answer.dtype == np.float32:
+        return ""
+    found = ", ".join(f"{name[:40]} {array.dtype} {array.shape}" for name, array in outputs.items())
+    return f"expected {OUTPUT} float32 ({rows}, {SCORES}), found {found or 'nothing'}"[:300]
 
 
 @dataclass
