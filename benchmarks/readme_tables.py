@@ -140,11 +140,12 @@ def networks_summary(data: Data) -> str:
             plugin.setdefault(network, []).append(str(batch))
     used = [network if len(at) == len(batches) else f"{network} at batch {' and '.join(at)}" for network, at in plugin.items()]
     files = ", ".join(f"`course_lib/records/{one.name}.json`" for one in records)
-    about = f"""FP16 on both sides, and INT8 against FP16, because eager has no INT8; {device(data)}, {tensorrt(data)} against torch
-        {torch(data)}, {records[0].date} and {data["date"]} ({files}): speedup of TensorRT over the fastest of PyTorch's ways (eager,
-        `torch.compile`, CUDA graph, or both) [95 % interval]; the last column is over eager. Below 1, PyTorch is faster. Weights are
-        random, except for the detector's. The second of two consecutive calls is timed. With the course's attention plugin:
-        {", ".join(used)}."""
+    worst = error(max(row["relative_error"] for (_, dtype, _), row in best.items() if dtype == "int8"))
+    about = f"""Speedup of TensorRT over the fastest of PyTorch's ways (eager, `torch.compile`, CUDA graph, or both) [95 % interval], FP16
+        on both sides. Engines in INT8 are also compared with FP16, because eager has no INT8; their relative error is at most {worst}.
+        The last column is over eager. Below 1, PyTorch is faster. {device(data)}, {tensorrt(data)} against torch {torch(data)},
+        {records[0].date} and {data["date"]} ({files}). Weights are random, except for the detector's. The second of two consecutive
+        calls is timed. With the course's attention plugin: {", ".join(used)}."""
     return page(about, table(("network", *(f"batch {batch}" for batch in batches), f"over eager, batch {batches[-1]}"), lines))
 
 
@@ -181,14 +182,18 @@ def networks_again(data: Data, name: str = "networks_again_h200") -> str:
         for (network, _, batch), row in best.items()
     ]
     networks = ["the detector" if one == "detector" else one for one in dict.fromkeys(network for network, *_ in best)]
+    kinds = {row["dtype"] for row in best.values()}
+    rival = "in FP16, because eager has no INT8" if kinds == {"int8"} else "in the same type"
     after = ["Weights are random, except for the detector's." if "the detector" in networks else "Weights are random."]
     if any("plugin" in row["candidate"] for row in best.values()):
         after.append("The plugin is the course's attention.")
-    if any(row["dtype"] == "int8" for row in best.values()):
-        after.append("INT8 is compared with FP16, because eager has no INT8; the layer table has Int8 layers in each engine.")
+    if "int8" in kinds:
+        layers = {network: row for (network, *_), row in best.items() if row["dtype"] == "int8"}
+        counts = (f"{name} {row['kernel_dtypes']['Int8']} of {row['kernels']}" for name, row in layers.items())
+        after.append(f"Int8 layers: {', '.join(counts)}.")
     about = f"""Engines of {", ".join(networks[:-1])} and {networks[-1]}, timed on the second of two calls: {tensorrt(data)} against torch
         {torch(data)} on one {device(data)}, {data["beside"]}, with three profiles, device time, {source(name, data)}); speedup
-        [95 % interval] over PyTorch's fastest way in the same type; relative error to eager FP32. {" ".join(after)}"""
+        [95 % interval] over PyTorch's fastest way {rival}; relative error to eager FP32. {" ".join(after)}"""
     head = ("network", "engine", "batch", "over PyTorch's fastest", "time", "relative error")
     return page(about, table(head, lines))
 
@@ -271,8 +276,8 @@ def gpus(data: Data, name: str = "gpus_h200") -> str:
                 done[0]["submissions"],
                 len(done),
                 f"{full} of {sum(row['submissions'] for row in done)}",
-                f"{median(rates):.1f} [{min(rates):.1f}-{max(rates):.1f}]",
-                f"{median(gains):.2f}x [{min(gains):.2f}-{max(gains):.2f}]" if gains else "",
+                _median(rates, 1),
+                _median(gains, 2, "x"),
                 overlapping,
             )
         )
@@ -283,19 +288,35 @@ def gpus(data: Data, name: str = "gpus_h200") -> str:
     return page(about, table(heads, lines))
 
 
+def _median(values: Sequence[float], places: int, unit: str = "") -> str:
+    """The median with the smallest and largest value; alone if there is one value, empty without any."""
+    if not values:
+        return ""
+    middle, *ends = (f"{value:.{places}f}" for value in (median(values), min(values), max(values)))
+    return f"{middle}{unit} [{'-'.join(ends)}]" if len(values) > 1 else middle + unit
+
+
 def spread(data: Data) -> str:
-    """Requests for one, two and four processes, each with an engine on a GPU of its own."""
+    """Requests for one, two and four processes, each with an engine on its own GPU."""
     rows = {(row["network"], row["batch"], row["run"], row["gpus"]): row for row in data["rows"]}
     lines = []
     for network, batch in dict.fromkeys((network, batch) for network, batch, *_ in rows):
         mine = {(run, gpus): row for (name, size, run, gpus), row in rows.items() if (name, size) == (network, batch)}
         one = f"{mine[1, 1]['requests_per_second']:.0f}"
         lines.append((network, batch, one, *(ratio(mine[key]["gain"], 2) for key in ((0, 2), (1, 2), (1, 4)))))
-    about = f"""Requests in FP16 spread over GPUs of one host, one process with an engine on each, and a thread for each process that sends
-        the next request when the last is answered; through pipes, copies included. {device(data)}, {tensorrt(data)},
-        {source("spread_h200", data)}; ratio of rates [95 % interval], round by round).
+    about = f"""Requests spread over GPUs of one host, in FP16. Each GPU has one process with an engine. For each process, a thread sends
+        the next request when the last is answered. A request is one batch, and its time includes pipes and copies. {device(data)},
+        {tensorrt(data)},
+        {source("spread_h200", data)}; ratio of rates [95 % interval] over one GPU in the same run, round by round).
         {" ".join(f"{one[0].upper()}{one[1:]}." for one in data["remarks"])}"""
-    head = ("network", "batch", "requests per second, one GPU", "two GPUs (run 0)", "two GPUs (run 1)", "four GPUs (run 1)")
+    head = (
+        "network",
+        "batch",
+        "one GPU (run 1), requests per second",
+        "two GPUs (run 0)",
+        "two GPUs (run 1)",
+        "four GPUs (run 1)",
+    )
     return page(about, table(head, lines))
 
 

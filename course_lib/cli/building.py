@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def build(model: Path, recipe: Recipe, **options: Any) -> Plan:
-    """`engines.build`.
+    """Build as `engines.build` does; an error names the file.
 
     Raises:
         CourseError: see `engines.build`.

@@ -34,6 +34,7 @@ class Examination:
         comparison: the measured latencies, None if nothing was measured.
         figures: single numbers by name, such as ``accuracy``.
         faults: by task, the error of the course's own code that left it without a judgment.
+        built_again: whether it is the better one of two, each with an engine of its own.
     """
 
     outcomes: tuple[Outcome, ...]
@@ -41,6 +42,7 @@ class Examination:
     comparison: Comparison | None = None
     figures: Mapping[str, float] = field(default_factory=dict)
     faults: Mapping[str, str] = field(default_factory=dict)
+    built_again: bool = False
 
     @classmethod
     def joined(cls, outcomes: Iterable[Outcome], found: Collection[Examination]) -> Examination:

@@ -45,6 +45,7 @@ class Lab(ABC):
     # That a learner's functions may import, where they run in their own process.
     packages: ClassVar[tuple[str, ...]] = ("numpy",)
     speed: ClassVar[Tiers | None] = None  # of a lab whose task "speed" follows from a race alone
+    timed_tasks: ClassVar[tuple[str, ...]] = ()  # whose points depend on the speed of the submission's engine
 
     @abstractmethod
     def write_reference(self, folder: Path, *, opset: int | None = None) -> None:

@@ -64,6 +64,7 @@ class FirstEngine(Lab):
         PROFILE: "The exported batch is dynamic, so the recipe needs a profile: min, opt and max for `image`.",
     }
     speed = SPEED
+    timed_tasks = ("speed",)
     source = ModelSource("course_lib.models:classifier", ("wide",))
 
     def write_reference(self, folder: Path, *, opset: int | None = None) -> None:

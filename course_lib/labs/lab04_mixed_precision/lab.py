@@ -80,6 +80,7 @@ class MixedPrecision(Lab):
         Task("error", "FP16 that answers like FP32", 4),
         Task("kernels", "FP16 wherever it helps", 4),
     )
+    timed_tasks = ("kernels",)
     build_hints: ClassVar = {
         PRECISION: "`precision` is a statement about the graph. Which function of the course writes FP16 into a graph?",
         MISSING_FILE: "Task 2 writes model.onnx and recipe.toml. Solve it, then run its cell again.",

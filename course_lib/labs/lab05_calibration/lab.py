@@ -93,6 +93,7 @@ class Calibration(Lab):
         ZERO_POINT: "TensorRT's INT8 is symmetric: every zero point is 0, and the scale is amax / 127.",
     }
     speed = SPEED
+    timed_tasks = ("speed",)
     source = ModelSource("course_lib.models:classifier", ("wide",))
 
     def write_reference(self, folder: Path, *, opset: int | None = None) -> None:

@@ -63,6 +63,7 @@ class DynamicShapes(Lab):
         Task("account", "Shares and padding of yesterday's traffic", 2),
         Task("cost", "Cost of a batch", 5),
     )
+    timed_tasks = ("cost",)
     build_hints: ClassVar = {
         PRECISION: "Leave `precision` out of the recipe: fp32 is the default.",
         MISSING_FILE: "Task 1 writes recipe.toml. Solve it, then run its cell again.",

@@ -135,7 +135,7 @@ def _place(thread: threading.Thread) -> str:
 
 
 def ask(server: Any, requests: Sequence[Mapping[str, np.ndarray]]) -> list[dict[str, np.ndarray] | Exception]:
-    """Send all requests at once, each from a thread of its own. The answers, or what was raised in their place.
+    """Send all requests at once, each from its own thread. The answers, or what was raised in their place.
 
     An answer in another form than the grader expects is replaced by a ``TypeError``.
     """

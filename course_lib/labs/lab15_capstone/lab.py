@@ -35,7 +35,7 @@ class Capstone(Lab):
         Task("latency", "Boxes in time", 4),
         Task("frames", "No lost frames", 2),
     )
-
+    timed_tasks = ("latency", "frames")
     build_hints: ClassVar = {
         settings.FILE: "Settings() in the notebook checks every value when you make it, and save() writes the file.",
         PRECISION: "`precision` states the graph's number types and does not change them. Which function of the course changes them?",

@@ -1,4 +1,4 @@
-"""TensorRT times tactics while it builds: on a GPU, a submission that a measurement cost points is built and examined once more."""
+"""On a GPU, a submission that had only a part of the points for speed is built and examined once more."""
 
 from __future__ import annotations
 
@@ -54,6 +54,7 @@ def test_an_engine_with_worse_tactics_is_built_again_and_the_better_one_counts(j
     score, used, verdict = judged(SLOW, FAST)
     assert (score, used) == (10, 2)
     assert verdict.comparison is FAST.comparison, "the verdict can be computed again from what counted"
+    assert "built_again" in verdict.provenance
 
 
 def test_two_slow_engines_have_half_of_the_points(judged):
@@ -62,7 +63,8 @@ def test_two_slow_engines_have_half_of_the_points(judged):
 
 
 def test_nothing_is_built_again_at_full_points_or_far_from_them(judged):
-    assert judged(FAST, SLOW)[:2] == (10, 1)
+    score, used, verdict = judged(FAST, SLOW)
+    assert (score, used) == (10, 1) and "built_again" not in verdict.provenance
     assert judged(FAR_TOO_SLOW, FAST)[:2] == (6, 1), "tactics do not explain so much"
 
 
@@ -70,17 +72,24 @@ def test_nothing_is_built_again_without_a_gpu(judged):
     assert judged(SLOW, FAST, on_gpu=False)[:2] == (8, 1)
 
 
-def test_points_that_no_measurement_cost_are_not_tried_for_again(judged):
+def test_points_of_a_task_without_a_clock_are_not_tried_for_again(judged):
     profile = LAB.outcome("profile", "partial", "tuned for 8", share=0.5)
     wrong = Examination((profile, *FAST.outcomes[1:]), comparison=FAST.comparison)
     assert judged(wrong, FAST)[:2] == (8.5, 1)
 
 
-def test_a_device_that_goes_during_the_second_build_costs_nothing(judged):
-    score, used, verdict = judged(SLOW, ExaminerFault("the GPU is gone"))
-    assert (score, used, verdict.fault) == (8, 2, "")
+@pytest.mark.parametrize("error", [ExaminerFault("the GPU is gone"), RuntimeError("a mistake of the course")])
+def test_a_failure_of_the_second_examination_costs_nothing(error, judged):
+    score, _, verdict = judged(SLOW, *[error] * 4)
+    assert (score, verdict.fault) == (8, "")
 
 
 def test_the_second_build_cannot_lose_what_the_first_had(judged):
     nothing = Examination(LAB.zero_outcomes("the engine could not be built"))
     assert judged(SLOW, nothing)[:2] == (8, 2)
+
+
+def test_timed_tasks_are_tasks_of_their_lab():
+    timed = {lab.name[:5]: lab.timed_tasks for lab in map(labs.find, labs.names()) if lab.timed_tasks}
+    assert list(timed) == ["lab01", "lab04", "lab05", "lab07", "lab15"]
+    assert all(labs.find(name).task(task).points for name, tasks in timed.items() for task in tasks)
