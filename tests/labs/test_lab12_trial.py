@@ -92,11 +92,13 @@ def test_a_start_that_does_not_end_is_one_line(folder, monkeypatch, text):
 
 
 def test_the_time_of_a_build_does_not_count(folder, monkeypatch):
-    built = trial.build
-    monkeypatch.setattr(trial, "build", lambda *given, **options: (time.sleep(3), built(*given, **options))[1])
-    monkeypatch.setattr(trial, "READY_S", 2.5)
+    """It is built before the thread starts whose time is limited, and once."""
+    threads, built = [], trial.build
+    monkeypatch.setattr(
+        trial, "build", lambda *given, **options: (threads.append(threading.current_thread()), built(*given, **options))[1]
+    )
     [got] = trial.ask(trial.start(folder), requests(2))
-    assert got["scores"].shape == (2, 8)
+    assert got["scores"].shape == (2, 8) and threads == [threading.current_thread()]
 
 
 def test_the_limits_are_the_graders():
