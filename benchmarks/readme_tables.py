@@ -132,7 +132,7 @@ def networks_summary(data: Data) -> str:
         )
         for network in dict.fromkeys(network for network, *_ in best)
         for dtype in ("fp16", "int8")
-        if (network, dtype, batches[-1]) in best
+        if any((network, dtype, batch) in best for batch in batches)
     ]
     plugin: dict[str, list[str]] = {}
     for (network, _, batch), row in sorted(best.items()):
@@ -306,8 +306,7 @@ def spread(data: Data) -> str:
         lines.append((network, batch, one, *(ratio(mine[key]["gain"], 2) for key in ((0, 2), (1, 2), (1, 4)))))
     about = f"""Requests spread over GPUs of one host, in FP16. Each GPU has one process with an engine. For each process, a thread sends
         the next request when the last is answered. A request is one batch, and its time includes pipes and copies. {device(data)},
-        {tensorrt(data)},
-        {source("spread_h200", data)}; ratio of rates [95 % interval] over one GPU in the same run, round by round).
+        {tensorrt(data)}, {source("spread_h200", data)}; ratio of rates [95 % interval] over one GPU in the same run, round by round).
         {" ".join(f"{one[0].upper()}{one[1:]}." for one in data["remarks"])}"""
     head = (
         "network",

@@ -140,8 +140,7 @@ def _examined(lab: Lab, taken: Path, examiner: Examiner, allowance: Allowance, b
         except Exception:  # what was found before stays
             traceback.print_exc()
         else:
-            found = max(found, _better(found, again, allowance), key=lambda one: one.points)
-            found = replace(found, built_again=True)
+            found = replace(max(found, again, key=lambda one: one.points), built_again=True)
     return found
 
 

@@ -50,7 +50,7 @@ def judged(tmp_path, monkeypatch):
 FAST, SLOW, SLOWER, FAR_TOO_SLOW = (examination(ms) for ms in (1.02, 1.4, 1.6, 2.5))
 
 
-def test_an_engine_with_worse_tactics_is_built_again_and_the_better_one_counts(judged):
+def test_a_slow_engine_is_built_again_and_the_better_one_counts(judged):
     score, used, verdict = judged(SLOW, FAST)
     assert (score, used) == (10, 2)
     assert verdict.comparison is FAST.comparison, "the verdict can be computed again from what counted"
@@ -65,7 +65,7 @@ def test_two_slow_engines_have_half_of_the_points(judged):
 def test_nothing_is_built_again_at_full_points_or_far_from_them(judged):
     score, used, verdict = judged(FAST, SLOW)
     assert (score, used) == (10, 1) and "built_again" not in verdict.provenance
-    assert judged(FAR_TOO_SLOW, FAST)[:2] == (6, 1), "tactics do not explain so much"
+    assert judged(FAR_TOO_SLOW, FAST)[:2] == (6, 1), "less than a part of the points"
 
 
 def test_nothing_is_built_again_without_a_gpu(judged):
