@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, NoReturn
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, RootModel, ValidationError, field_validator, model_validator
 
-from course_lib._util import toml_text
+from course_lib._util import text_files, toml_text
 from course_lib.errors import PROFILE, RecipeError
 
 Precision = Literal["fp32", "fp16", "bf16", "int8", "fp8"]
@@ -132,7 +132,7 @@ class Recipe(_Value):
         """
         path = Path(path)
         try:
-            return cls.loads(path.read_text(encoding="utf-8"))
+            return cls.loads(text_files.read_text(path))
         except FileNotFoundError:
             raise RecipeError(f"{path}: no such recipe") from None
         except (OSError, UnicodeDecodeError) as error:

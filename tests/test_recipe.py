@@ -153,7 +153,7 @@ def test_any_text_is_a_recipe_or_an_error_of_one_line(text: str) -> None:
 
 def test_errors_name_the_file(tmp_path: Path) -> None:
     path = tmp_path / "recipe.toml"
-    cases = {b"precision = 'fp12'": "precision", b"\xff\xfe": "cannot be read as text", b"=": "TOML"}
+    cases = {b"precision = 'fp12'": "precision", b"\xff\xfe\x00": "cannot be read as text", b"=": "TOML"}
     for content, word in cases.items():
         path.write_bytes(content)
         with pytest.raises(RecipeError, match=word) as raised:

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from course_lib._util import toml_text
+from course_lib._util import text_files, toml_text
 from course_lib.errors import MISSING_FILE, BuildError, EngineError, PrecisionError, RecipeError
 from course_lib.recipe import Recipe
 
@@ -69,7 +69,7 @@ def read_text(file: Path, max_bytes: int, advice: str = "") -> str:
         EngineError: the file is missing, cannot be read, is too long or is not text. The message has one line.
     """
     try:
-        return _content(file, max_bytes, advice).decode("utf-8-sig")  # some editors put a mark in front
+        return text_files.decode(_content(file, max_bytes, advice))
     except UnicodeDecodeError as error:
         raise EngineError(f"{file.name} cannot be read as text: {error}"[:200]) from None
 
@@ -93,7 +93,7 @@ def read_toml(file: Path, max_bytes: int, advice: str = "") -> dict[str, Any]:
         EngineError: it is missing, cannot be read, is too long or is not TOML; one line.
     """
     try:
-        return toml_text.loads(_content(file, max_bytes, advice).decode())
+        return toml_text.loads(text_files.decode(_content(file, max_bytes, advice)))
     except (ValueError, RecursionError) as error:
         raise EngineError(f"{file.name} is not TOML: {' '.join(str(error).split())[:120]}") from None
 
