@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
+# Installs Torch-TensorRT in a folder of its own, and says why.
+TORCH_TENSORRT := course_lib/engines/backends/torch_tensorrt/installation.py
 
 # Compiled Python is kept although the shell may say otherwise: each of hundreds of workers would compile the library again.
 export PYTHONDONTWRITEBYTECODE :=
@@ -97,14 +99,16 @@ $(VENV)/bin/python:
 	$(PYTHON) -c "import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13) and 'Python 3.10 to 3.13 is needed, found ' + sys.version.split()[0] + ': make PYTHON=python3.12 ...')"
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/bin/python
+$(VENV)/.installed: pyproject.toml constraints.txt $(TORCH_TENSORRT) | $(VENV)/bin/python
 	@echo "installing the course and its packages into $(VENV): PyTorch, ONNX Runtime, TensorRT-RTX, JupyterLab (2.3 GB on the disk, several minutes)"
 	$(BIN)/pip install -c constraints.txt -e .
+	$(BIN)/python $(TORCH_TENSORRT)
 	touch $@
 
-$(VENV)/.installed-test: pyproject.toml constraints.txt | $(VENV)/bin/python
+$(VENV)/.installed-test: pyproject.toml constraints.txt $(TORCH_TENSORRT) | $(VENV)/bin/python
 	@echo "installing the course, its packages and the tests' into $(VENV): PyTorch, ONNX Runtime, TensorRT-RTX, JupyterLab (2.3 GB on the disk, several minutes)"
 	$(BIN)/pip install -c constraints.txt -e '.[test]'
+	$(BIN)/python $(TORCH_TENSORRT)
 	touch $(VENV)/.installed $@
 
 # Submissions run in bubblewrap. Root installs it; anybody else is told how, and the demo grades its own two files without it.

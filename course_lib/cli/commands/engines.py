@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from course_lib.engines import Plan
     from course_lib.recipe import Recipe
 
+_LAYER_FILES = (".json", ".log", ".txt")  # of trtexec, and logs of builds
 Model = Annotated[Path, typer.Argument(help="an ONNX file", show_default=False)]
 RecipeFile = Annotated[Path | None, typer.Option("--recipe", "-r", help="a recipe.toml; default: FP32, fixed shapes")]
 BackendName = Annotated[
@@ -46,20 +47,53 @@ def build(
 
 
 def layers(
-    model: Annotated[Path, typer.Argument(help="an ONNX file, or a plan that `course build` wrote", show_default=False)],
+    model: Annotated[
+        Path,
+        typer.Argument(
+            help="an ONNX file, a plan of `course build`, a file of trtexec --exportLayerInfo, a build log, or a PyTorch module: "
+            "package.module:factory",
+            show_default=False,
+        ),
+    ],
     recipe: RecipeFile = None,
     backend: BackendName = None,
     time_limit: TimeLimit = 600,
+    inputs: Annotated[
+        list[str] | None, typer.Option("--input", help="of a PyTorch module: NAME=4x1x32x32, or MIN:OPT:MAX")
+    ] = None,
+    options: Annotated[
+        list[str] | None, typer.Option("--option", help="of Torch-TensorRT: min_block_size=1; may be repeated")
+    ] = None,
+    against: Annotated[
+        Path | None, typer.Option(help="another file of these kinds to compare with, such as the float engine's; ONNX is built in FP32")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Kernels, dtypes and formats of an engine, and which ONNX nodes each kernel fuses."""
-    from course_lib.cli import console
+    """Kernels, dtypes and formats of an engine, and which ONNX nodes each kernel fuses; for a PyTorch module its blocks, too."""
+    from course_lib.cli import console, module_layers
+    from course_lib.profiling.readers.trtexec import read_layers
 
-    plan = _plan(model, recipe, backend, time_limit)
-    table = plan.layers
-    known = {"backend": plan.backend, "targets": plan.targets, "onnx_nodes": len(table.operators), "kernels": table.rows()}
-    if not show(as_json, known):
-        console.layers(plan)
+    if module_layers.names_module(str(model)):
+        found = module_layers.blocks(str(model), inputs or (), options or (), time_limit_s=time_limit)
+        if not show(as_json, found.to_json()):
+            module_layers.show(found)
+        return
+    known: dict[str, object]
+    if model.suffix in _LAYER_FILES:
+        table, known, title, notes = read_layers(model), {"file": str(model)}, str(model), ()
+    else:
+        plan = _plan(model, recipe, backend, time_limit)
+        table, notes = plan.layers, plan.notes
+        known = {"backend": plan.backend, "targets": plan.targets}
+        title = f"{plan.backend} {plan.version} for {', '.join(plan.targets)}"
+    if against:
+        other = (
+            trtexec.read_layers(against) if against.suffix in _LAYER_FILES else _plan(against, None, backend, time_limit).layers
+        )
+        known["compared"] = f"{against} compared with {model}: {diff(other, table).headline}"
+        notes = (*notes, str(known["compared"]))
+    if not show(as_json, {**known, "onnx_nodes": len(table.operators), "kernels": table.rows()}):
+        console.layers(table, title, notes)
 
 
 def bench(
@@ -86,14 +120,15 @@ def bench(
         console.bench(measured)
 
 
-def _plan(model: Path, recipe: Path | None, backend: str | None, time_limit: float) -> Plan:
-    """The plan in a file of that kind, or one built from an ONNX file."""
+def _plan(model: Path, recipe: Path | None, backend: str | None, time_limit: float, precision: str = "") -> Plan:
+    """The plan in a file of that kind, or one built from an ONNX file with the recipe, or with another precision."""
     from course_lib import engines
     from course_lib.cli.building import build
 
     if model.suffix == ".plan":
         return engines.Plan.load(model)
-    return build(model, _recipe(recipe), backend=backend, time_limit_s=time_limit, progress=sys.stderr.isatty())
+    options = _recipe(recipe).model_copy(update={"precision": precision} if precision else {})
+    return build(model, options, backend=backend, time_limit_s=time_limit, progress=sys.stderr.isatty())
 
 
 def _recipe(path: Path | None) -> Recipe:

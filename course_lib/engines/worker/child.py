@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from course_lib._util.plain_text import reason
 from course_lib.engines import registry
 from course_lib.engines.plan import Engine, ModelSource, Plan
 from course_lib.engines.progress import Report, at_most_every
@@ -43,8 +44,8 @@ def serve() -> None:
                 header, answer = _build_or_describe(request, arrays, lambda *said: wire.send(writer, {"progress": said}))
             wire.send(writer, header, answer)
         except Exception as error:  # every failure is an answer; only a crash ends a worker
-            code = error.code if isinstance(error, CourseError) else ""
-            wire.send(writer, {"error": type(error).__name__, "message": str(error), "code": code})
+            message, code = (str(error), error.code) if isinstance(error, CourseError) else (reason(error), "")
+            wire.send(writer, {"error": type(error).__name__, "message": message, "code": code})
 
 
 def _end_with_parent(reader: int) -> None:
@@ -60,6 +61,10 @@ def _build_or_describe(
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     if request["do"] == "backends":
         return {"backends": [found.to_json() for found in registry.available_backends()]}, {}
+    if request["do"] == "module":
+        from course_lib.engines.backends.torch_tensorrt import blocks
+
+        return blocks.answer(request, arrays), {}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(request.get("model") or Path(folder, "model.onnx"))
         if "model" in arrays:

@@ -1,4 +1,4 @@
-"""Torch-TensorRT as a backend of the course: `engine.compile_module` compiles PyTorch modules, and there are no plans."""
+"""Torch-TensorRT as a backend of the course: `engine.compile_module` and `blocks.module_blocks` compile PyTorch modules."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from course_lib.engines.backend import Availability, Backend
 from course_lib.engines.backends.tensorrt.backend import NO_GPU
+from course_lib.engines.backends.torch_tensorrt import installation
 from course_lib.engines.cuda import driver
 from course_lib.engines.plan import Engine, Plan
 from course_lib.errors import PlanError
@@ -19,13 +20,11 @@ class TorchTensorRT(Backend):
 
     def availability(self) -> Availability:
         """See `Backend.availability`. "Runs here" refers to compiled modules, which need a GPU."""
-        found = self.version()
+        found = self.version() or installation.installed_release()
         if not found:
-            advice = "pip install 'tensorrt-course[gpu]' on a machine with an NVIDIA GPU"
+            advice = f"{installation.INSTALL}, or pip install 'tensorrt-course[gpu]' on a machine with an NVIDIA GPU"
             return self.absent(f"torch-tensorrt is not installed: {advice}")
-        no_build = (
-            "it compiles PyTorch modules, not ONNX files: call course_lib.engines.backends.torch_tensorrt.engine.compile_module"
-        )
+        no_build = "it compiles PyTorch modules, not ONNX files: course layers package.module:factory, or compile_module"
         return Availability(self.name, found, no_build, "" if driver.capability() else NO_GPU)
 
     def load(self, plan: Plan, *, weight_budget_bytes: int | None = None) -> Engine:

@@ -53,7 +53,7 @@ def compile_module(module: torch.nn.Module, inputs: Inputs, *, precision: str = 
 
     Source: https://docs.pytorch.org/TensorRT/, "Compiling with Dynamo".
     """
-    torch_tensorrt = _imported()
+    torch_tensorrt = imported()
     keywords, version = keywords_of(torch_tensorrt)
     whole = options.get(_WHOLE, not options.get("torch_executed_ops") and not options.get("fallback_data_dependent_ops"))
     old = chooses_types(keywords)
@@ -78,6 +78,29 @@ def compile_module(module: torch.nn.Module, inputs: Inputs, *, precision: str = 
     return compiled
 
 
+def compile_exported(
+    program: torch.export.ExportedProgram, shapes: Inputs, examples: Sequence[torch.Tensor], options: Mapping[str, Any]
+) -> torch.fx.GraphModule:
+    """Compile an exported program. A block that TensorRT cannot run stays in PyTorch if the options say so.
+
+    Args:
+        shapes: of the inputs in order, as for `compile_module`.
+        examples: one tensor an input, for its type.
+
+    Raises:
+        BuildError: an option does not exist or would be ignored, or the compiler rejects the program.
+    """
+    torch_tensorrt = imported()
+    check_compile_options(options, *keywords_of(torch_tensorrt))
+    specs = [
+        _spec(torch_tensorrt, name, shape, example.dtype)
+        for (name, shape), example in zip(shapes.items(), examples, strict=True)
+    ]
+    with _one_line("torch_tensorrt rejects the module"):
+        compiled: torch.fx.GraphModule = torch_tensorrt.dynamo.compile(program, arg_inputs=specs, **options)
+    return compiled
+
+
 def save_module(compiled: torch.nn.Module, path: str | Path, **options: Any) -> None:
     """Write a module of `compile_module` to a file. It holds plans, which are executable code: never load one from an unknown source.
 
@@ -87,7 +110,7 @@ def save_module(compiled: torch.nn.Module, path: str | Path, **options: Any) -> 
     Raises:
         BuildError: an option does not exist or would be ignored, or the module cannot be saved.
     """
-    torch_tensorrt = _imported()
+    torch_tensorrt = imported()
     keywords, version = keywords_of(torch_tensorrt)
     if not keywords["save"]:
         raise BuildError(
@@ -109,7 +132,7 @@ def load_module(path: str | Path) -> torch.nn.Module:
     Raises:
         PlanError: no such file, or not one of these.
     """
-    torch_tensorrt = _imported()
+    torch_tensorrt = imported()
     if not Path(path).is_file():
         raise PlanError(f"{path}: no such file")
     try:
@@ -120,11 +143,19 @@ def load_module(path: str | Path) -> torch.nn.Module:
         raise PlanError(f"{path} is not a module that save_module wrote: {_line(error)}") from None
 
 
-def _imported() -> ModuleType:
+def imported() -> ModuleType:
+    """The package ``torch_tensorrt`` of this process.
+
+    Raises:
+        BackendUnavailable: it is not installed, or cannot be imported.
+    """
     try:
         import torch_tensorrt
     except ModuleNotFoundError as error:
-        advice = "pip install 'tensorrt-course[gpu]' on a machine with an NVIDIA GPU"
+        advice = (
+            "pip install 'tensorrt-course[gpu]' on a machine with an NVIDIA GPU. Without one, blocks.module_blocks compiles in a "
+            "worker, and without_gpu.load() prepares a process of its own"
+        )
         raise BackendUnavailable(f"torch_tensorrt is not usable here, {error.name} is missing: {advice}") from None
     except (ImportError, OSError, RuntimeError) as error:  # a TensorRT or a torch of another version
         advice = "torch, torch-tensorrt and tensorrt must fit together, pip install 'tensorrt-course[gpu]' has a set"
@@ -161,14 +192,14 @@ def _autocast(module: Any, precision: str, options: Mapping[str, Any], *, offere
 
 def _specs(torch_tensorrt: Any, module: torch.nn.Module, inputs: Inputs) -> list[Any]:
     """Torch-TensorRT's description of each input."""
-    dtype, specs = _dtype(module), []
-    for name, shape in inputs.items():
-        if isinstance(shape, Mapping):
-            bounds = {f"{bound}_shape": tuple(shape[bound]) for bound in ("min", "opt", "max")}
-            specs.append(torch_tensorrt.Input(**bounds, dtype=dtype, name=name))
-        else:
-            specs.append(torch_tensorrt.Input(shape=tuple(shape), dtype=dtype, name=name))
-    return specs
+    return [_spec(torch_tensorrt, name, shape, _dtype(module)) for name, shape in inputs.items()]
+
+
+def _spec(torch_tensorrt: Any, name: str, shape: Shape | Mapping[str, Shape], dtype: torch.dtype) -> Any:
+    if isinstance(shape, Mapping):
+        bounds = {f"{bound}_shape": tuple(shape[bound]) for bound in ("min", "opt", "max")}
+        return torch_tensorrt.Input(**bounds, dtype=dtype, name=name)
+    return torch_tensorrt.Input(shape=tuple(shape), dtype=dtype, name=name)
 
 
 def _dtype(module: torch.nn.Module) -> torch.dtype:

@@ -1,8 +1,8 @@
-"""The keywords that Torch-TensorRT reads, by version: a table made from the source in its released wheels.
+"""The keywords that Torch-TensorRT reads: from the source of the installed package, or from a table of released wheels.
 
-Its functions end in ``**kwargs``, so a keyword that is not read is accepted silently. The wheels are parsed, never imported:
-importing one needs TensorRT and a GPU. This command adds versions to the table, from local wheels or by version number from the
-registry: ``python -m course_lib.engines.backends.torch_tensorrt.keywords 2.14.0 WHEEL...``
+Its functions end in ``**kwargs``, so a keyword that is not read is accepted silently. The source is parsed, never imported. The table
+is for releases that are not installed: to compare versions, and for the scanner of old code. This command adds versions to it, from
+local wheels or by version number: ``python -m course_lib.engines.backends.torch_tensorrt.keywords 2.14.0 WHEEL...``
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TypeVar
 
 TABLE = Path(__file__).with_suffix(".json")
+_SOURCES = ("_compile", "_Input", "dynamo/_compiler", "dynamo/_tracer")
 
 # How the source itself says that an argument does nothing.
 _SAID_TO_DO_NOTHING = (
@@ -65,16 +66,25 @@ def read_wheel(path: Path) -> tuple[str, Keywords]:
     """
     try:
         with zipfile.ZipFile(path) as wheel:
-            sources = {
-                name: ast.parse(wheel.read(f"torch_tensorrt/{name}.py"))
-                for name in ("_compile", "_Input", "dynamo/_compiler", "dynamo/_tracer")
-            }
+            sources = {name: ast.parse(wheel.read(f"torch_tensorrt/{name}.py")) for name in _SOURCES}
     except (zipfile.BadZipFile, KeyError, OSError) as error:
         raise ValueError(f"{path} is not a wheel of torch-tensorrt: {error}") from None
     version = re.match(r"torch_tensorrt-(\d+\.\d+)", path.name)
     if not version:
         raise ValueError(f"{path.name}: expected a wheel's name, torch_tensorrt-VERSION-...")
+    return version[1], _of_sources(sources)
 
+
+def read_package(folder: Path) -> Keywords:
+    """The keywords of an installed package, from the source in its folder.
+
+    Raises:
+        ValueError: its functions have moved.
+    """
+    return _of_sources({name: ast.parse((folder / f"{name}.py").read_bytes()) for name in _SOURCES})
+
+
+def _of_sources(sources: Mapping[str, ast.Module]) -> Keywords:
     front, dynamo = _function(sources["_compile"], "compile"), _function(sources["dynamo/_compiler"], "compile")
     save, load = (_function(sources["_compile"], name, required=False) for name in ("save", "load"))  # 2.2 has neither
     traced = set(_read_from_kwargs(_function(sources["dynamo/_tracer"], "trace")))
@@ -85,7 +95,7 @@ def read_wheel(path: Path) -> tuple[str, Keywords]:
     if whole in _named(dynamo) and f"settings.{whole}" not in ast.unparse(sources["dynamo/_compiler"]):
         said.add(whole)  # 2.2 puts it among the settings, where nothing reads it
     only_executorch = set(_read_from_kwargs(save)) - {"inductor_configs"}
-    return version[1], {
+    return {
         "compile": sorted({*_named(front), *_named(dynamo), *traced} - {"module", "ir", "exported_program"}),
         "ignored": sorted(lost | said),
         "save": sorted({*_named(save), "inductor_configs"} - {"module", "file_path"}) if save.args.args else [],

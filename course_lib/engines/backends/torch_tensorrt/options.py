@@ -1,6 +1,6 @@
 """Options that Torch-TensorRT would accept and ignore, rejected with the way that works.
 
-Source: the code of its releases, as the table of `torch_trt_keywords` has it.
+Source: the code of the installed package, or the table in `keywords` for a release without its source.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ import contextlib
 import difflib
 import re
 from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from course_lib.engines.backends.torch_tensorrt.keywords import Keywords, table
+from course_lib.engines.backends.torch_tensorrt.keywords import Keywords, read_package, table
 from course_lib.errors import BackendUnavailable, BuildError
 
 _INSTEAD = {  # options of older versions, and what took their place
@@ -42,12 +43,14 @@ _CACHE_DETAILS = ("engine_cache_dir", "engine_cache_size", "custom_engine_cache"
 
 
 def keywords_of(torch_tensorrt: Any) -> tuple[Keywords, str]:
-    """The keywords that this version reads, and the version as ``"major.minor"``.
+    """The keywords that this package reads, and its version as ``"major.minor"``.
 
     Raises:
-        BackendUnavailable: the version is not in the table.
+        BackendUnavailable: the package has no source, and its version is not in the table.
     """
     version = ".".join(torch_tensorrt.__version__.split(".")[:2])
+    if file := getattr(torch_tensorrt, "__file__", None):
+        return read_package(Path(file).parent), version
     known = table()
     if version not in known:
         raise BackendUnavailable(

@@ -1,0 +1,113 @@
+"""`course layers` for PyTorch modules: blocks and layer tables of what ``package.module:factory`` or a Python file makes."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import runpy
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from course_lib.errors import BuildError, CourseError
+
+if TYPE_CHECKING:
+    from course_lib.engines.backends.torch_tensorrt.blocks import Blocks
+
+FACTORY = "factory"  # the function of a Python file, unless the command names another one
+_BOUNDS = ("min", "opt", "max")
+_RETURNS = "a factory returns a torch.nn.Module, or a pair of a module and a dictionary of its inputs"
+
+
+def names_module(target: str) -> bool:
+    """Whether the argument of `course layers` is a module's factory, not a file with a graph or a plan."""
+    path, _, name = target.rpartition(":")
+    return target.endswith(".py") or path.endswith(".py") or (name.isidentifier() and not Path(target).exists())
+
+
+def blocks(target: str, inputs: Sequence[str], options: Sequence[str], *, time_limit_s: float) -> Blocks:
+    """Call the factory, and compile its module in a worker.
+
+    Args:
+        target: ``package.module:factory``, ``FILE.py`` or ``FILE.py:factory``.
+        inputs: ``NAME=4x1x32x32``, or ``NAME=MIN:OPT:MAX`` with three shapes. They are needed if the factory returns only a module.
+        options: ``NAME=VALUE``, keywords of ``torch_tensorrt.compile`` with JSON values.
+
+    Raises:
+        CourseError: there is no such factory, or its inputs are missing.
+        BuildError: see `blocks.module_blocks`.
+    """
+    import torch
+
+    from course_lib.engines.backends.torch_tensorrt.blocks import module_blocks
+
+    factory = _factory(target)
+    try:
+        made = factory()
+    except Exception as error:  # the learner's own code
+        raise CourseError(f"{target} failed: {type(error).__name__} {' '.join(str(error).split())[:300]}") from None
+    module, given = made if isinstance(made, tuple) and len(made) == 2 else (made, {})
+    shapes = {**(given if isinstance(given, Mapping) else {}), **dict(map(_input, inputs))}
+    if not isinstance(module, torch.nn.Module):
+        raise CourseError(f"{target} returned {type(module).__name__}: {_RETURNS}")
+    if not shapes:
+        raise CourseError(f"the inputs of {target} are not known: pass --input NAME=4x1x32x32, or return them ({_RETURNS})")
+    return module_blocks(module, shapes, time_limit_s=time_limit_s, **dict(map(_option, options)))
+
+
+def _factory(target: str) -> Callable[[], Any]:
+    path, _, name = (target, "", FACTORY) if target.endswith(".py") else target.rpartition(":")
+    if path.endswith(".py"):
+        if not Path(path).is_file():
+            raise CourseError(f"{path}: no such file")
+        known = runpy.run_path(path)
+    else:
+        sys.path.insert(0, str(Path.cwd()))
+        try:
+            found = importlib.import_module(path)
+        except ModuleNotFoundError as error:
+            raise CourseError(f"there is no module {error.name!r}: run the command in the folder that has it") from None
+        known = {name: getattr(found, name)} if hasattr(found, name) else {}
+    if not callable(known.get(name)):
+        raise CourseError(f"{path} has no function {name}: define it, or name another one, {path}:FUNCTION ({_RETURNS})")
+    factory: Callable[[], Any] = known[name]
+    return factory
+
+
+def _input(text: str) -> tuple[str, Any]:
+    name, _, shapes = text.partition("=")
+    try:
+        several = [tuple(int(size) for size in shape.split("x")) for shape in shapes.split(":")]
+        return name, several[0] if len(several) == 1 else dict(zip(_BOUNDS, several, strict=True))
+    except ValueError:
+        raise CourseError(f"--input {text}: expected NAME=4x1x32x32 or NAME=1x1x32x32:4x1x32x32:8x1x32x32") from None
+
+
+def _option(text: str) -> tuple[str, Any]:
+    name, _, value = text.partition("=")
+    try:
+        return name, json.loads(value.lower() if value in ("True", "False") else value)
+    except ValueError:
+        raise BuildError(
+            f"--option {text}: expected NAME=VALUE, such as min_block_size=1 or use_fast_partitioner=false"
+        ) from None
+
+
+def show(found: Blocks) -> None:
+    """Print the blocks and, for each engine, its kernels."""
+    from course_lib.cli import console
+
+    rows = found.rows()
+    columns = list(rows[0]) if rows else []
+    console.table(found.heading(), columns, [[row[column] for column in columns] for row in rows])
+    for number, block in enumerate(found.blocks):
+        if block.in_tensorrt:
+            kernels = block.layers.rows()
+            shown = [
+                column
+                for column in ("kernel", "kind", "reads", "weights", "writes", "shape")
+                if any(r[column] for r in kernels)
+            ]
+            title = f"block {number}: {len(kernels)} kernels"
+            console.table(title, shown, [[row[column] for column in shown] for row in kernels], one_line=True)

@@ -1,0 +1,143 @@
+"""The released Torch-TensorRT on this machine: the course's networks in blocks, engines and tables, and the door that opens it."""
+
+from __future__ import annotations
+
+import sys
+import types
+
+import pytest
+import torch
+
+from course_lib import models
+from course_lib.engines.backends.torch_tensorrt import engine, installation, without_gpu
+from course_lib.engines.backends.torch_tensorrt.blocks import Blocks, module_blocks, read
+from course_lib.engines.registry import availability
+from course_lib.errors import BackendUnavailable, BuildError
+
+CUMPROD = "aten.cumprod.default"
+
+
+class Island(torch.nn.Module):
+    """Convolutions, an operator without a converter, and convolutions again."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.ReLU(), torch.nn.Conv2d(8, 8, 3), torch.nn.ReLU())
+        self.last = torch.nn.Conv2d(8, 4, 3)
+
+    def forward(self, x):
+        return torch.relu(self.last(torch.cumprod(self.first(x), 1)))
+
+
+NETWORKS = {
+    "classifier": (
+        lambda: models.classifier("wide"),
+        {"image": {"min": (1, 1, 32, 32), "opt": (4, 1, 32, 32), "max": (8, 1, 32, 32)}},
+    ),
+    "encoder": (models.encoder, {"x": (2, 16, 32)}),
+    "detector": (lambda: models.detector(128), {"x": (1, 1, 128, 128)}),
+    "U-Net": (models.unet, {"x": (1, 3, 64, 64)}),
+    "GPT decoder": (models.decoder, {"tokens": torch.arange(64).reshape(1, 64)}),
+}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_network_of_the_course_is_one_engine_that_answers_as_eager(name):
+    make, inputs = NETWORKS[name]
+    found = module_blocks(make(), inputs)
+    print(f"{name}: {found.heading()}")
+    (block,) = found.blocks
+    assert block.in_tensorrt and found.release == installation.RELEASE and not found.in_pytorch
+    assert found.relative_error is not None and found.relative_error < 1e-5
+    assert block.plan_bytes > 1e5 and len(block.operators) > len(block.layers.kernels) > 5
+    assert block.layers.dtype_counts()["Float"] > 5
+    assert "torch_tensorrt" not in sys.modules and torch.cuda.device_count() == 0, "the worker alone has the package"
+
+
+def test_an_operator_without_a_converter_divides_a_module():
+    found = module_blocks(Island(), {"x": (2, 3, 16, 16)}, min_block_size=1)
+    assert [block.in_tensorrt for block in found.blocks] == [True, False, True]
+    assert found.in_pytorch == (CUMPROD,) and found.engines == 2 and found.relative_error == 0
+    assert found.blocks[0].operators == ("aten.convolution.default", "aten.relu.default") * 2
+    assert Blocks.from_json(found.to_json()) == found
+    assert "2 engines; in PyTorch: aten.cumprod.default" in found._repr_html_()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"require_full_compilation": True}, "model is not fully supported"),
+        ({"min_blok_size": 1}, "did you mean 'min_block_size'"),
+        ({"enabled_precisions": ["float16"]}, "ignores enabled_precisions"),
+        ({"torch_executed_ops": ["aten::relu"]}, "matches no operator"),
+    ],
+)
+def test_what_is_rejected(options, words):
+    with pytest.raises(BuildError, match=words):
+        module_blocks(Island(), {"x": (2, 3, 16, 16)}, **options)
+
+
+def test_a_module_that_cannot_be_exported():
+    class Branching(torch.nn.Module):
+        def forward(self, x):
+            return x if x.sum() > 0 else -x
+
+    with pytest.raises(BuildError, match=r"torch\.export rejects the module"):
+        module_blocks(Branching(), {"x": (2, 2)})
+
+
+def test_the_backend_names_the_release():
+    found = availability("torch_tensorrt")
+    assert found.version == installation.RELEASE and "course layers" in found.no_build and found.no_run
+
+
+# The door
+
+
+@pytest.mark.parametrize("release", ["", "2.12.0", "2.14.0"])
+def test_another_release_is_rejected_before_anything_is_replaced(release, monkeypatch):
+    monkeypatch.setattr(without_gpu, "installed_release", lambda: release)
+    with pytest.raises(BackendUnavailable, match=rf"needs torch-tensorrt-rtx 2.13.0 .* found {release or 'none'}: python -m"):
+        without_gpu.load.__wrapped__()
+    assert torch.cuda.device_count() == 0
+
+
+def test_an_attribute_that_is_gone_is_named():
+    with pytest.raises(BackendUnavailable, match=r"torch\.cuda has no get_device_sort, which"):
+        without_gpu._replace(torch.cuda, "get_device_sort", None)
+
+
+def test_with_a_gpu_nothing_is_replaced(monkeypatch):
+    package, before = types.ModuleType("torch_tensorrt"), dict(vars(torch.cuda))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setitem(sys.modules, "torch_tensorrt", package)
+    assert without_gpu.load.__wrapped__() is package
+    assert {**vars(torch.cuda), "is_available": before["is_available"]} == before
+
+
+def test_the_installation_keeps_what_is_there(monkeypatch):
+    monkeypatch.setattr(installation.subprocess, "run", lambda *_, **__: pytest.fail("pip was called"))
+    installation.install()
+
+
+def test_a_machine_without_a_wheel_does_without(monkeypatch, capsys):
+    monkeypatch.setattr(installation.platform, "machine", lambda: "aarch64")
+    assert installation.main() == 0 and "only on x86-64 Linux" in capsys.readouterr().out
+
+
+def test_pip_without_a_network_is_one_line(monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr(installation, "FOLDER", tmp_path)
+    monkeypatch.setattr(installation.subprocess, "run", lambda *_, **__: types.SimpleNamespace(returncode=1))
+    assert installation.main() == 1
+    assert "could not install torch-tensorrt-rtx==2.13.0" in capsys.readouterr().err
+
+
+def test_without_the_package_the_advice_names_both_ways():
+    with pytest.raises(BackendUnavailable, match=r"blocks.module_blocks .* without_gpu.load\(\)"):
+        engine.compile_module(Island(), {"x": (2, 3, 16, 16)})
+
+
+def test_a_graph_without_engines_is_one_block():
+    exported = torch.export.export(Island().eval(), (torch.rand(1, 3, 16, 16),)).run_decompositions()
+    (block,) = read(exported.module()).blocks
+    assert not block.in_tensorrt and CUMPROD in block.operators
