@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
-from course_lib._util.plain_text import first_line
+from course_lib._util.plain_text import reason
 from course_lib.errors import CourseError, EngineError
 
 if TYPE_CHECKING:
@@ -115,13 +115,13 @@ def runner(model: onnx.ModelProto, shared: Mapping[str, Any] | None = None) -> C
     try:
         session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime raises classes of its own binding, without a common public base
-        raise EngineError(f"onnxruntime rejects the model: {first_line(error)}") from None
+        raise EngineError(f"onnxruntime rejects the model: {reason(error)}") from None
 
     def run(feeds: Feeds) -> Outputs:
         try:
             return tuple(session.run(None, dict(feeds)))
         except Exception as error:  # as above
-            raise EngineError(f"onnxruntime rejected a batch: {first_line(error)}") from None
+            raise EngineError(f"onnxruntime rejected a batch: {reason(error)}") from None
 
     return run
 

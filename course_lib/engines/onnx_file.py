@@ -1,10 +1,19 @@
-"""ONNX files as the bytes that a plan carries, for the backends whose plan is the model itself."""
+"""ONNX files: what every build checks first, and the bytes that a plan carries if the plan is the model itself."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from course_lib._util.model_file import check_weights
+from course_lib._util.plain_text import reason
 from course_lib.errors import BuildError
+
+if TYPE_CHECKING:
+    import onnx
+
+
+REPAIR = "repair this part of the model"  # what to do about a rejection without a more specific remedy
 
 
 def self_contained(model: Path) -> bytes:
@@ -18,13 +27,53 @@ def self_contained(model: Path) -> bytes:
         return data
     try:
         import onnx
-
-        return bytes(onnx.load(model).SerializeToString())
     except ImportError:
         raise BuildError(
             "the model may keep weights in files next to it, which this environment cannot read: install onnx"
         ) from None
+    try:
+        return bytes(onnx.load(model).SerializeToString())
     except Exception as error:  # protobuf's own classes, and a TypeError of onnx's for a location that is not text
-        raise BuildError(
-            f"the model's weights are not in it and cannot be read: {' '.join(str(error).split())[:200]}"
-        ) from None
+        raise BuildError(f"the model's weights are not in it and cannot be read: {reason(error)}") from None
+
+
+def described(model: Path) -> onnx.ModelProto | None:
+    """The model without the weights that are in other files; None without the onnx package.
+
+    Raises:
+        BuildError: the file is not an ONNX model, its weights are missing, or an input or output is not a tensor of real numbers.
+    """
+    try:
+        import onnx
+    except ImportError:
+        return None
+    try:
+        loaded = onnx.load(model, load_external_data=False)
+    except Exception as error:  # protobuf's own class, which differs between its versions
+        raise BuildError(f"the file is not an ONNX model, or only a part of one ({type(error).__name__})") from None
+    if not loaded.graph.node and not loaded.graph.output:
+        raise BuildError("the file is not an ONNX model: it has no graph")
+    check_weights(loaded, model.parent)
+    for side, values in (("input", loaded.graph.input), ("output", loaded.graph.output)):
+        for value in values:
+            if kind := _not_numbers(value.type):
+                raise BuildError(
+                    f"{side} {value.name!r} is {kind}, which engines do not support: they take and return tensors of real numbers. "
+                    "Remove this part from the graph and compute it outside"
+                )
+    return loaded
+
+
+def _not_numbers(kind: Any) -> str:
+    """What a value of the graph is, if it is not a tensor of real numbers; else ""."""
+    import onnx
+
+    what = kind.WhichOneof("value") or "tensor_type"
+    if what != "tensor_type":
+        return {"sequence_type": "a sequence", "optional_type": "an optional value"}.get(
+            what, f"a {what.removesuffix('_type')}"
+        )
+    stored = kind.tensor_type.elem_type
+    words = {onnx.TensorProto.STRING: "a string tensor"}
+    words |= dict.fromkeys((onnx.TensorProto.COMPLEX64, onnx.TensorProto.COMPLEX128), "a complex tensor")
+    return words.get(stored, "")

@@ -15,6 +15,7 @@ from typing import Any
 from course_lib.engines import backends
 from course_lib.engines.backend import Availability, Backend
 from course_lib.engines.cuda import driver
+from course_lib.engines.onnx_file import described
 from course_lib.engines.plan import Engine, ModelSource, Plan, check_target
 from course_lib.engines.progress import Report
 from course_lib.errors import BackendUnavailable, BuildError, EngineError
@@ -128,22 +129,14 @@ def operators_of(model: Path, *, reject_lowered: bool = False) -> dict[str, str]
     """Operator type of each node by its name; empty if the environment has no onnx package.
 
     Raises:
-        BuildError: the file is not an ONNX model, or with `reject_lowered` one that was lowered for ONNX Runtime.
+        BuildError: see `described`; with `reject_lowered`, also a model that was lowered for ONNX Runtime.
     """
-    try:
-        import onnx
-    except ImportError:
+    loaded = described(model)
+    if loaded is None:
         return {}
-    try:
-        loaded = onnx.load(model, load_external_data=False)
-    except Exception as error:  # protobuf's own class, which differs between its versions
-        raise BuildError(f"the file is not an ONNX model, or only a part of one ({type(error).__name__})") from None
-    graph = loaded.graph
     if reject_lowered and any(entry.key == LOWERED for entry in loaded.metadata_props):
         raise BuildError("this copy was lowered for ONNX Runtime: build the Q/DQ model that it was made from")
-    if not graph.node and not graph.output:
-        raise BuildError("the file is not an ONNX model: it has no graph")
-    return {node.name or f"unnamed_{index}": node.op_type for index, node in enumerate(graph.node)}
+    return {node.name or f"unnamed_{index}": node.op_type for index, node in enumerate(loaded.graph.node)}
 
 
 @cache

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from course_lib._util.plain_text import reason
+
 DTYPES = {1: "FLOAT", 2: "UINT8", 3: "INT8", 6: "INT32", 7: "INT64", 9: "BOOL", 10: "HALF", 16: "BF16", 17: "FP8"}
 _DATA_DEPENDENT = {"NonZero", "NonMaxSuppression", "Unique", "Compress"}  # the shape of their output depends on values
 
@@ -53,7 +55,7 @@ class OnnxModel:
         try:
             self._session  # noqa: B018
         except Exception as rejection:
-            return " ".join(str(rejection).split())[:300]
+            return reason(rejection)
         return ""
 
     def run(self, feeds: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

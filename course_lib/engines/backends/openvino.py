@@ -5,19 +5,20 @@ Source: OpenVINO's documentation, "CPU Device" and "High-level Performance Hints
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import platform
-import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from course_lib._util.cpu_int8 import has_byte_dot_products
+from course_lib._util.plain_text import reason
 from course_lib.engines.backend import Availability, Backend
 from course_lib.engines.cuda.two_clocks import timed_ms
 from course_lib.engines.layers import Layer, LayerTable, LayerTensor
-from course_lib.engines.onnx_file import self_contained
+from course_lib.engines.onnx_file import REPAIR, self_contained
 from course_lib.engines.plan import Engine, Feeds, Plan, TensorInfo, check_feeds, check_profiles
 from course_lib.engines.progress import Report
 from course_lib.errors import BuildError, EngineError, PrecisionError
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
 _FLOAT = {"fp32": "f32", "fp16": "f16", "bf16": "bf16", "int8": "f32"}
 _WORDS = {  # OpenVINO's element types in the words of layer tables
     "f32": "Float", "f16": "Half", "bf16": "BFloat16", "i8": "Int8", "u8": "UInt8", "i32": "Int32", "i64": "Int64",
-    "boolean": "Bool",
+    "boolean": "Bool", "f64": "Double", "i16": "Int16", "u16": "UInt16", "u32": "UInt32", "u64": "UInt64", "i4": "Int4",
+    "f8e4m3": "FP8", "f8e5m2": "FP8", "f4e2m1": "FP4",
 }  # fmt: skip
 
 
@@ -123,15 +125,24 @@ class OpenVINOEngine:
         check_feeds(self.inputs, feeds)
         check_profiles(self._recipe, feeds)
         for index, info in enumerate(self.inputs):
-            self._request.set_input_tensor(index, openvino.Tensor(np.ascontiguousarray(feeds[info.name])))
+            # not ascontiguousarray, which turns an array of rank 0 into one of rank 1
+            tensor = openvino.Tensor(np.asarray(feeds[info.name], order="C"))
+            with _one_line():
+                self._request.set_input_tensor(index, tensor)
 
     def _run(self) -> None:
         # `infer()` would be shorter: with one thread, 2026.4 loses its errors and leaves empty outputs. This costs the same time.
-        try:
+        with _one_line():
             self._request.start_async()
             self._request.wait()
-        except RuntimeError as error:
-            raise EngineError(f"openvino failed: {_reason(error)}") from None
+
+
+@contextlib.contextmanager
+def _one_line() -> Iterator[None]:
+    try:
+        yield
+    except RuntimeError as error:
+        raise EngineError(f"openvino failed: {_reason(error)}") from None
 
 
 def _compile(data: bytes, precision: str) -> openvino.CompiledModel:
@@ -151,7 +162,9 @@ def _compile(data: bytes, precision: str) -> openvino.CompiledModel:
     except RuntimeError as error:
         if "Unable to read the model" in str(error) or "protobuf" in str(error):
             raise BuildError("the file is not an ONNX model, or only a part of one") from None
-        raise BuildError(f"openvino rejects the model: {_reason(error)}") from None
+        why = _reason(error)
+        advice = "rewrite them with other operators, or use another backend" if "No conversion rule" in why else REPAIR
+        raise BuildError(f"openvino rejects the model: {why.rstrip('.')}: {advice}") from None
     try:
         return core.compile_model(model, "CPU", settings)
     except RuntimeError as error:
@@ -246,6 +259,8 @@ def _shape(port: Any) -> tuple[int, ...]:
 
 def _reason(error: Exception) -> str:
     """OpenVINO's complaint as one line, without the places in its source that it names."""
-    text = re.sub(r"(Caught exception:\s*)?Exception from \S+:\d+:|\s+at src/\S+:\d+(?=:)", " ", str(error))
-    _, _, summary = " ".join(text.split()).rpartition("Summary: ")  # a rejected model has one at its end
-    return (summary.partition(" To facilitate")[0].removeprefix("-- ") or type(error).__name__)[:300]
+    details, _, summary = str(error).rpartition("Summary:")  # a rejected model has one at its end
+    summary = " ".join(summary.partition("To facilitate")[0].split()).removeprefix("-- ")
+    if summary.startswith("Conversion is failed for"):  # the last line of the details has the cause
+        summary += f": {details.strip().splitlines()[-1]}"
+    return reason(summary or type(error).__name__)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from course_lib._util.cpu_int8 import session_options
-from course_lib._util.plain_text import first_line
+from course_lib._util.plain_text import reason
 from course_lib.errors import CourseError
 from course_lib.precision.calibration.histogram import StreamingHistogram
 
@@ -93,7 +93,7 @@ class Probe:
         try:
             values = dict(zip(computed, self._session.run(computed, dict(feeds)), strict=True)) if computed else {}
         except Exception as error:  # onnxruntime raises classes of its own binding, without a common public base
-            raise CourseError(f"onnxruntime rejected a calibration batch: {first_line(error)}") from None
+            raise CourseError(f"onnxruntime rejected a calibration batch: {reason(error)}") from None
         histograms = {name: StreamingHistogram(name, self.bins) for name in self.counted}
         for name, histogram in histograms.items():
             histogram.add(values.pop(name) if name in values else feeds[name])  # pop: the largest arrays go first
@@ -141,4 +141,4 @@ def _session(data: bytes) -> onnxruntime.InferenceSession:
     try:
         return onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # as above
-        raise CourseError(f"onnxruntime rejects the model: {first_line(error)}") from None
+        raise CourseError(f"onnxruntime rejects the model: {reason(error)}") from None

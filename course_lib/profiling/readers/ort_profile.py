@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from course_lib._util.cpu_int8 import session_options
 from course_lib._util.model_file import open_model
-from course_lib._util.plain_text import first_line
+from course_lib._util.plain_text import reason
 from course_lib.engines import Layer, LayerTable, LayerTensor
 from course_lib.engines.backends.onnxruntime.layers import dtype_word, parse_ort_profile
 from course_lib.errors import BuildError, EngineError
@@ -99,12 +99,12 @@ def _profile(model: onnx.ModelProto, feeds: Any, level: str, runs: int, threads:
     try:
         session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime raises classes of its own binding, without a common public base
-        raise BuildError(f"onnxruntime {onnxruntime.__version__} rejects the model: {first_line(error)}") from None
+        raise BuildError(f"onnxruntime {onnxruntime.__version__} rejects the model: {reason(error)}") from None
     try:
         for _ in range(runs):
             session.run(None, feeds)
     except Exception as error:  # as above
-        raise EngineError(f"onnxruntime failed: {first_line(error)}") from None
+        raise EngineError(f"onnxruntime failed: {reason(error)}") from None
     finally:
         written = session.end_profiling()
     return Path(written).read_text(encoding="utf-8")

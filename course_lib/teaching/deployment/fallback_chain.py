@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from course_lib._util.cpu_int8 import session_options
-from course_lib._util.plain_text import first_line
+from course_lib._util.plain_text import reason
 from course_lib.engines.plan import Feeds, Plan
 from course_lib.errors import BackendUnavailable, CourseError, EngineError
 
@@ -128,7 +128,7 @@ class TensorRTProvider:
         try:
             self._session: Any = onnxruntime.InferenceSession(plan.data, options, providers=providers)
         except Exception as error:  # onnxruntime raises classes of its own binding, without a common public base
-            raise BackendUnavailable(f"onnxruntime's TensorRT provider failed: {first_line(error)}") from None
+            raise BackendUnavailable(f"onnxruntime's TensorRT provider failed: {reason(error)}") from None
         if _TENSORRT not in self._session.get_providers():
             raise BackendUnavailable(
                 f"onnxruntime {onnxruntime.__version__} has a TensorRT provider that did not load: "
@@ -144,5 +144,5 @@ class TensorRTProvider:
         try:
             outputs = self._session.run(None, dict(feeds))
         except Exception as error:
-            raise EngineError(f"onnxruntime failed: {first_line(error)}") from None
+            raise EngineError(f"onnxruntime failed: {reason(error)}") from None
         return dict(zip((output.name for output in self._session.get_outputs()), outputs, strict=True))

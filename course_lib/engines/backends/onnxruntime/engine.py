@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from course_lib._util.plain_text import first_line
+from course_lib._util.plain_text import reason
 from course_lib.engines.backends.onnxruntime import session as ort_session
 from course_lib.engines.cuda.stream import own_stream
 from course_lib.engines.cuda.two_clocks import timed_ms
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 _Result = TypeVar("_Result")
 _DTYPES = {
     "tensor(float)": "float32", "tensor(float16)": "float16", "tensor(double)": "float64", "tensor(int64)": "int64",
-    "tensor(int32)": "int32", "tensor(int8)": "int8", "tensor(uint8)": "uint8", "tensor(bool)": "bool",
+    "tensor(int32)": "int32", "tensor(int16)": "int16", "tensor(int8)": "int8", "tensor(uint64)": "uint64",
+    "tensor(uint32)": "uint32", "tensor(uint16)": "uint16", "tensor(uint8)": "uint8", "tensor(bool)": "bool",
 }  # fmt: skip
 
 
@@ -156,7 +157,7 @@ def _in_one_line(run: Callable[[], _Result]) -> _Result:
     try:
         return run()
     except Exception as error:  # onnxruntime raises classes of its own binding, without a common public base
-        raise EngineError(f"onnxruntime failed: {first_line(error)}") from None
+        raise EngineError(f"onnxruntime failed: {reason(error)}") from None
 
 
 class _CudaArray:
@@ -196,5 +197,8 @@ def _numpy_type(dtype: str) -> type[np.generic]:
 
 
 def _info(node: Any) -> TensorInfo:
-    shape = tuple(n if isinstance(n, int) else -1 for n in node.shape)
-    return TensorInfo(node.name, shape, _DTYPES.get(node.type, node.type))
+    if node.type not in _DTYPES:
+        raise EngineError(
+            f"{node.name!r} is {node.type}, which numpy does not have: cast it to float32 or int32 at the border of the graph"
+        )
+    return TensorInfo(node.name, tuple(n if isinstance(n, int) else -1 for n in node.shape), _DTYPES[node.type])

@@ -9,12 +9,14 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import io
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from course_lib._util.cpu_int8 import session_options
-from course_lib._util.plain_text import first_line
+from course_lib._util.plain_text import reason
 from course_lib.engines.cuda import driver
+from course_lib.engines.onnx_file import REPAIR
 from course_lib.errors import BackendUnavailable, BuildError
 
 if TYPE_CHECKING:
@@ -58,13 +60,32 @@ def open_session(data: bytes, where: str, *, stream: int = 0, tf32: bool = True)
     except Exception as error:  # onnxruntime raises classes of its own binding, without a common public base
         if "protobuf" in str(error).lower():
             raise BuildError("the file is not an ONNX model, or only a part of one") from None
-        raise BuildError(f"onnxruntime {onnxruntime.__version__} rejects the model: {first_line(error)}") from None
+        raise BuildError(f"onnxruntime {onnxruntime.__version__} rejects the model: {_with_advice(error)}") from None
     if where == "cuda" and CUDA not in session.get_providers():
         raise BackendUnavailable(
             f"onnxruntime {onnxruntime.__version__} found the GPU but its CUDA provider did not load ({_missing_library()}): "
             "install the CUDA and cuDNN that it was built for, pip install 'onnxruntime-gpu[cuda,cudnn]'"
         )
     return session
+
+
+_ADVICE = (  # what to do about the commonest rejections
+    ("Unsupported model IR version", "set `model.ir_version` to the supported one and save the model again"),
+    ("newer than the newest supported one", "export with a lower opset, or convert it with onnx.version_converter"),
+    ("is not a registered function/op", "rewrite this operator with standard ones, or use the backend that has it"),
+    ("Could not find an implementation", "cast the node's inputs to float32, or use another backend"),
+    ("bound to different types", "cast the node's inputs to one type"),
+)
+
+
+_NEW_OPSET = re.compile(r".*Opset (\d+) is under development.* (\S+) is till opset (\d+).*")
+
+
+def _with_advice(error: Exception) -> str:
+    """Why ONNX Runtime rejects a model, and what to do."""
+    why = _NEW_OPSET.sub(r"opset \1 of \2 is newer than the newest supported one, \3", reason(error, most=2000))
+    advice = next((advice for words, advice in _ADVICE if words in why), REPAIR)
+    return f"{reason(why).rstrip('.')}: {advice}"
 
 
 def placement(session: Any) -> dict[str, tuple[str, ...]]:

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from course_lib._util.plain_text import reason
 from course_lib.engines.backends.tensorrt import timing_cache
 from course_lib.engines.backends.tensorrt.config import DEFAULT_TARGET, configure, network_flags
 from course_lib.engines.backends.tensorrt.layer_sources import parse_build_log, parse_inspector
@@ -28,13 +29,24 @@ from course_lib.errors import ZERO_POINT, BuildError
 _FORGED_NAME = re.compile(r"[\[\]{},]|Datatype|LayerType")
 _BUILDERS_OWN_NAME = re.compile(r"\(Unnamed Layer\* \d+\) \[[\w ]+\](_output(_\d+)?)?")
 
-_ADVICE = (  # what the compiler's messages mean, and what to do
+Advice = tuple[tuple[str, str], ...]  # patterns of messages, and what to do
+
+_ADVICE: Advice = (  # what the compiler's messages mean, and what to do
     # "Error Code 2: OutOfMemory" from the buffer that tactics are timed in; a small workspace is named as such
     (r"OutOfMemory|out of memory", "the GPU ran out of memory: lower the profile's `max` or `workspace_mib`, or free the GPU"),
     (r"workspace", "the workspace is too small for any tactic of this network: raise `workspace_mib` in the recipe"),
     (r"Could not find any implementation", "no tactic implements a part of this network here: raise `workspace_mib` or rewrite it"),
     (r"must have same input types|strongly typed", "the graph mixes number types: cast both inputs of the node to one type"),
 )  # fmt: skip
+
+_PARSER_ADVICE: Advice = (  # what to do about the parser's reasons; the last one fits all others
+    ("Failed to open file", "copy this file there, or save the model with its weights inside"),
+    ("zero[ -_]?point", "quantize symmetrically, with zero points of 0"),
+    ("constant|initializer", "store this input in the file as a constant"),
+    ("more? than 1 outputs|mode than 1 outputs", "remove the outputs of this node that nothing reads"),
+    ("data? type|date type", "cast it to float32 or int32"),
+    ("", "change this node in the ONNX file"),
+)
 
 
 def compile_plan(
@@ -79,7 +91,8 @@ def compile_plan(
         timing_cache.keep(config, timings, timing_file)
     data = bytes(serialized)
     layers = _layers(trt, log, data, operators)
-    layers.check_precision(recipe["precision"])
+    if recipe["precision"] != "fp32" or any(kernel.dtypes for kernel in layers.kernels):
+        layers.check_precision(recipe["precision"])
     return Plan(
         backend=backend,
         version=trt.__version__,
@@ -102,13 +115,31 @@ def _parse(trt: Any, network: Any, log: Any, model: Path, version: str) -> None:
         raise _rejection(log.errors)
     if any("DESERIALIZE" in str(error.code()) for error in errors):
         raise BuildError("the file is not an ONNX model, or only a part of one")
-    error = next((e for e in errors if _ask(e, "node_operator")), errors[-1])
-    operator, node = _ask(error, "node_operator"), _ask(error, "node_name")
+    error = errors[0]  # later ones may be its consequences
+    operator, node = _ask(error, "node_operator"), _ask(error, "node_name") or f"unnamed_{error.node()}"
     where = f"operator {operator[:60]!r} of node {node[:60]!r}" if operator else "the model"
-    said = " ".join(error.desc().split())
-    if "Plugin not found" in said or "UNSUPPORTED" in str(error.code()):
+    if error.func() == "importInput":
+        where = f"input {error.file()[:60]!r}"  # the parser puts the name of the input there
+    why = parser_reason(error.desc())
+    if not why or "Plugin not found" in why:
         raise BuildError(f"{where} is not supported by {version}: rewrite it with other operators or write a plugin for it")
-    raise _rejection([said], f"{where} was rejected by {version}: ")
+    missing = next((line for line in log.errors if "Failed to open file" in line), "")
+    raise _rejection([_MISSING_WEIGHTS.sub(r"\1", missing) or why], f"{where} was rejected by {version}: ", _PARSER_ADVICE)
+
+
+_MISSING_WEIGHTS = re.compile(r".*(Failed to open file: .*)")
+
+
+def parser_reason(description: str) -> str:
+    """The parser's own reason without the C++ condition that it failed, "" if there is only the condition "false"."""
+    text = _message(description).partition(" Please set k")[0]  # a flag of the parser for DLA, which the course does not use
+    asserted = re.search(r"Assertion failed: (.*)", text)
+    condition = asserted[1] if asserted else text
+    if quoted := re.fullmatch(r'.*&& "(.+)"', condition):
+        return quoted[1]
+    if asserted:
+        return condition.partition(": ")[2] or condition
+    return "" if condition == "false" else condition
 
 
 def _ask(error: Any, method: str) -> str:
@@ -153,20 +184,30 @@ def _notes(recipe: Mapping[str, Any], targets: tuple[str, ...], layers: LayerTab
         notes.append(f"{why}, so the plan was compiled for {targets[0]}; set `targets` in the recipe for another one")
     if not any(kernel.dtypes for kernel in layers.kernels):
         notes.append("this version does not report the datatypes of these layers, so the precision is not proved")
-    return notes
+    return notes + layers.precision_notes(recipe["precision"])
 
 
-def _rejection(messages: list[str], what: str = "") -> BuildError:
-    """The compiler's complaint as an error of one line, which begins with `what`."""
+def _rejection(messages: list[str], what: str = "", advice: Advice = ()) -> BuildError:
+    """The compiler's complaint as an error of one line, which begins with `what`; `advice` goes behind its reason."""
     code = ZERO_POINT if re.search("zero[ _]?point", " ".join(messages), re.IGNORECASE) else ""
-    return BuildError(what + _advise(messages), code=code)
+    return BuildError(what + _advise(messages, advice), code=code)
 
 
-def _advise(messages: list[str]) -> str:
+def _advise(messages: list[str], after: Advice = ()) -> str:
     """The builder's message without source locations, and with advice."""
     text = " ".join(" ".join(messages).split())
     for pattern, advice in _ADVICE:
         if re.search(pattern, text, re.IGNORECASE):
             return advice
     own = [m for m in messages if "catchCudaError" not in m] or messages or ["the compiler gave no reason"]
-    return re.sub(r"\s*\(?In \w+ at /\S+?\)?\s*$", "", " ".join(own[0].split()))[:300]
+    why = reason(_message(own[0]))
+    remedy = next((advice for pattern, advice in after if re.search(pattern, why, re.IGNORECASE)), "")
+    return f"{why.rstrip('.!')}: {remedy}" if remedy else why
+
+
+def _message(text: str) -> str:
+    """The sentence in a message of TensorRT, without the names of its functions, error codes, and places in its source."""
+    text = re.sub(r"\[[\w.]+::catchCudaError.*|^Invalid Node - \S+", "", text.strip(), flags=re.MULTILINE)
+    text = " ".join(text.split())
+    inner = re.search(r"Error Code \d+: [\w ]+ \((.+)\)", text)
+    return re.sub(r"\s*\(?In \w+ at /\S+?\)?\s*$", "", inner[1] if inner else text).strip()

@@ -101,7 +101,14 @@ def _set_targets(trt: Any, config: Any, recipe: Mapping[str, Any], backend: str)
 
 
 def _add_profiles(builder: Any, network: Any, config: Any, profiles: list[dict[str, Any]]) -> None:
-    inputs = {tensor.name: tuple(tensor.shape) for tensor in (network.get_input(i) for i in range(network.num_inputs))}
+    tensors = [network.get_input(i) for i in range(network.num_inputs)]
+    if sizes := [tensor.name for tensor in tensors if tensor.is_shape_tensor]:
+        raise BuildError(
+            f"input {sizes[0]!r} is a shape tensor: other shapes depend on its values, so TensorRT needs the smallest, best and "
+            "largest values in a profile. A recipe's profile holds shapes only: make this input a constant of the graph",
+            code=PROFILE,
+        )
+    inputs = {tensor.name: tuple(tensor.shape) for tensor in tensors}
     dynamic = [name for name, shape in inputs.items() if -1 in shape]
     if dynamic and not profiles:
         shape = ", ".join("N" if n < 0 else str(n) for n in inputs[dynamic[0]])

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from course_lib._util.plain_text import first_line
+from course_lib._util.plain_text import reason
 from course_lib.engines.worker import wire
 from course_lib.errors import CourseError, EngineError
 from course_lib.labs.lab13_generation.network import VOCABULARY
@@ -91,7 +91,7 @@ def serve() -> None:
                 wire.send(writer, {}, _answer(decoder, request, arrays))
         except Exception as error:  # every failure is an answer; only a crash ends this process
             kind = type(error).__name__ if isinstance(error, CourseError) else "EngineError"
-            wire.send(writer, {"error": kind, "message": first_line(error), "code": ""})
+            wire.send(writer, {"error": kind, "message": reason(error), "code": ""})
 
 
 def opened(model: bytes) -> Decoder:
