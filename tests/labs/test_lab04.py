@@ -26,8 +26,10 @@ from course_lib.errors import BuildError, CourseError, ExaminerFault
 from course_lib.grading.isolation import sandbox
 from course_lib.grading.judge.judging import judge
 from course_lib.labs import Examination, Examiner
+from course_lib.labs.framework import withheld
 from course_lib.labs.framework.emulation import emulated
 from course_lib.labs.framework.examination import TimedWorker
+from course_lib.labs.framework.task import Outcome
 from course_lib.labs.lab04_mixed_precision import (
     findings as lab04_findings,
 )
@@ -750,3 +752,47 @@ def test_the_data_has_the_gap_that_the_hint_asks_for(given):
     error = {row.node: 100 * row.deviation.relative_error for row in rows}
     assert error[only_rounds] < 0.03 < 0.5 < error[weakest] < 1 and 90 < error[strongest] <= 101, error
     assert max(error[node] for node in HARMLESS) < 0.005, error
+
+
+# Without the reference
+
+
+@pytest.fixture
+def as_learner(tmp_path, examiner, monkeypatch) -> Callable[[onnx.ModelProto], dict[str, Outcome]]:
+    """Check a model as learners do, who have placeholders in place of the reference."""
+    for module in (lab, lab04_speed):
+        monkeypatch.setattr(module, "lab04_reference", withheld)
+    monkeypatch.setattr(lab04_kernels, "reference", withheld)
+
+    def check(model: onnx.ModelProto) -> dict[str, Outcome]:
+        (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
+        RECIPE.save(tmp_path / "recipe.toml")
+        found = LAB.examine_as_learner(tmp_path, examiner, only="kernels")
+        return {one.task.id: one for one in found.outcomes}
+
+    return check
+
+
+def test_without_the_reference_a_good_engine_is_open_with_its_numbers(as_learner, reference):
+    found = as_learner(onnx.load(reference / "model.onnx"))
+    assert {one.mark for one in found.values()} == {"open"} and all("Right so far" in one.message for one in found.values())
+    assert "dB SQNR at" in found["error"].message and "5 of 39 kernels compute in FP32" in found["kernels"].message
+
+
+@pytest.mark.parametrize(
+    ("kept", "said"),
+    [
+        ((), "NaN or infinity in 77 requests"),
+        (set(KEEP) - {"/norm/Mul"}, "Full points need at least 50 dB, half of the points at least 30 dB."),
+    ],
+)
+def test_without_the_reference_wrong_logits_have_no_points(as_learner, scaled, kept, said):
+    """NaN in every request was shown as open, like a good engine."""
+    found = as_learner(cast(scaled, "fp16", keep=kept))
+    assert {one.tier for one in found.values()} == {"none"} and said in found["error"].message
+
+
+def test_without_the_reference_split_attentions_are_counted():
+    split = LAB._kernels_so_far(Kernels(total=39, wide=7, attention=3, products=2))
+    assert "found 3 of 4" in str(split.criteria[0]) and split.open
+    assert LAB._kernels_so_far(Kernels(total=39, wide=31, attention=0, products=8)).tier == "none"

@@ -20,6 +20,7 @@ from course_lib.errors import EngineError, ExaminerFault
 from course_lib.grading.isolation import sandbox
 from course_lib.grading.judge.judging import judge
 from course_lib.labs import Examination, Examiner
+from course_lib.labs.framework import withheld
 from course_lib.labs.lab05_calibration import lab
 from course_lib.labs.lab05_calibration import reference as lab05_reference
 from course_lib.labs.lab05_calibration.data import FULL_INK, calibration_scans, faulty_scans
@@ -99,6 +100,18 @@ def submission(tmp_path, reference, monkeypatch):
         return LAB.examine(tmp_path, Quick(measure_s=3), only=only)
 
     return examine
+
+
+@pytest.mark.parametrize(
+    ("scale", "tier", "said"), [(1.0, "inconclusive", "Right so far"), (40.0, "none", "SQNR of the logits is")]
+)
+def test_without_the_reference_ranges_are_compared_with_pytorch(submission, network, good, monkeypatch, scale, tier, said):
+    """The learner's bundle built nothing and showed every range as open."""
+    monkeypatch.setattr(lab, "lab05_reference", withheld)
+    model = insert_qdq(network, {name: scale * amax for name, amax in good.items()})
+    found = {one.task.id: one for one in submission(model=model, only="sqnr").outcomes}
+    assert found["sqnr"].tier == tier and said in found["sqnr"].message and " dB SQNR. " in found["sqnr"].message
+    assert "10 of 10 layers with weights compute in INT8." in found["kernels"].message
 
 
 def hint(examined: Examination, task: str) -> str:

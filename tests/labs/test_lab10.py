@@ -20,8 +20,9 @@ from course_lib.errors import CourseError, EngineError, ExaminerFault
 from course_lib.grading.isolation import sandbox
 from course_lib.grading.judge.judging import judge
 from course_lib.labs import Examination, Examiner
+from course_lib.labs.framework import withheld
 from course_lib.labs.lab10_profiling import causes as lab10_causes
-from course_lib.labs.lab10_profiling import figures
+from course_lib.labs.lab10_profiling import figures, lab
 from course_lib.labs.lab10_profiling import service as services
 from course_lib.labs.lab10_profiling.causes import Evidence
 from course_lib.labs.lab10_profiling.judge import answers, throughput
@@ -926,3 +927,26 @@ def test_figures(recording):
     assert style.png(figures.time_by_range({"given": recording}))
     with pytest.raises(ValueError, match="no 102 ranges"):
         figures.draw_stretch(recording, first=100, count=2)
+
+
+# ---- without the reference
+
+
+@pytest.mark.parametrize(("factor", "tiers_found"), [(1.0, ("none", "none")), (3.0, ("full", "inconclusive"))])
+def test_without_the_reference_a_pipeline_is_compared_with_the_given_one(tmp_path, monkeypatch, factor, tiers_found):
+    """The learner's bundle measured nothing and showed the given pipeline itself as open."""
+    monkeypatch.setattr(lab, "reference_causes", withheld)
+    monkeypatch.setattr(lab.Profiling, "_equal", lambda self, *_: (self.outcome("equal", "full", ""), 0.0))
+    monkeypatch.setattr(throughput, "race", lambda *_, **__: _measured_as(factor))
+    (tmp_path / "pipeline.py").write_text(REFERENCE)
+    found = LAB._pipeline(tmp_path / "pipeline.py", Examiner(), None).outcomes
+    assert tuple(one.tier for one in found) == tiers_found
+    assert f"found {factor:.2f}x" in str(found[1].criteria[0])
+
+
+def test_without_the_reference_evidence_is_compared_with_the_recording(monkeypatch):
+    measured = {"lock": 0.02, "decode": 0.4}
+    named = {"lock": Evidence("lock", 0.02), "compression": Evidence("decode", 0.45)}
+    assert "2 of 8 suspects are named. Right so far." in LAB._causes_so_far(named, measured).message
+    named["pixels"] = Evidence("decode", 0.9)
+    assert "pixels: 'decode' takes 40 % of the serving time, not 90 %. " in LAB._causes_so_far(named, measured).message

@@ -897,6 +897,11 @@ def test_without_the_reference_what_is_late_twice_is_lost(monkeypatch):
     test_what_came_too_late_is_played_once_more(monkeypatch, [{"a": NOT_UP_IN_TIME}] * 2, ["a"])
 
 
+def measured_alone(servers) -> Load:
+    assert list(servers) == ["yours"]
+    return Load({"yours": np.full(9, 20.0)}, {}, {"yours": np.full(9, 2.0)})
+
+
 def test_without_the_reference_throughput_is_open_and_each_scene_is_played_once(monkeypatch, tmp_path):
     """The scenes were played again for each task, because the reference was missed only after them."""
     plays = []
@@ -907,11 +912,16 @@ def test_without_the_reference_throughput_is_open_and_each_scene_is_played_once(
 
     monkeypatch.setattr("course_lib.labs.lab12_serving.reference.files", withheld)
     monkeypatch.setattr(LAB, "_findings", findings)
+    monkeypatch.setattr(lab, "beside", lambda servers, _: measured_alone(servers))
     steps = []
     examiner = Examiner(begins=lambda name, about_s: steps.append(name))
     examined = LAB.examine_as_learner(write(tmp_path, submissions.REFERENCE), examiner)
-    assert plays == [*CACHE_SCENES, *REQUEST_SCENES] and not any("throughput" in step for step in steps)
+    assert plays == [*CACHE_SCENES, *REQUEST_SCENES] and "throughput: your server" in steps
     assert (examined.points, examined.open_points) == (8, 2)
+    assert "64 requests at once take 20.0 ms [20.0-20.0], a single request 2.0 ms" in examined.outcomes[2].message
+    wrong = Load({"yours": np.full(9, 20.0)}, {}, {"yours": np.full(9, 2.0)}, wrong=3)
+    monkeypatch.setattr(lab, "beside", lambda servers, _: wrong)
+    assert "3 answers under load were wrong" in LAB.examine_as_learner(tmp_path, examiner, "throughput").outcomes[0].message
 
 
 def test_a_scene_that_is_lost_gets_no_further_requests():

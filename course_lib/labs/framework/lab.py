@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _ONE_GRAPH_HINT = "Compiler and runner must read the same graph. Which line of your code made this node?"
 _LONGEST = 4000  # characters of a message
+_NOT_EXAMINED = "Not examined here, because every limit of this task follows from the reference: the grader compares it."
 _BUILD_HINT = "Build it in the notebook with course_lib.engines.build: the same error appears there."
 
 
@@ -45,7 +46,7 @@ class Lab(ABC):
     # That a learner's functions may import, where they run in their own process.
     packages: ClassVar[tuple[str, ...]] = ("numpy",)
     speed: ClassVar[Tiers | None] = None  # of a lab whose task "speed" follows from a race alone
-    timed_tasks: ClassVar[tuple[str, ...]] = ()  # whose points depend on the speed of the submission's engine
+    timed_tasks: ClassVar[tuple[str, ...]] = ()  # whose points depend on a measured time
 
     @abstractmethod
     def write_reference(self, folder: Path, *, opset: int | None = None) -> None:
@@ -64,19 +65,29 @@ class Lab(ABC):
             return self.examine(folder, examiner, only)
         except ReferenceAbsent:
             if only:
-                return Examination(self.open_outcomes((only,)))
+                return Examination((self.outcome(only, "inconclusive", _NOT_EXAMINED, share=0.0, code=NO_REFERENCE),))
         each = {task.id: self.examine_as_learner(folder, examiner, task.id) for task in self.tasks}
         outcomes = (outcome for task, found in each.items() for outcome in found.outcomes if outcome.task.id == task)
         return Examination.joined(outcomes, each.values())
 
-    def open_outcomes(self, tasks: Iterable[str], measured: str = "") -> tuple[Outcome, ...]:
-        """Tasks that are neither passed nor failed, because the reference is absent.
+    def so_far(self, task_id: str, criteria: Sequence[Criterion], hint: str, *, context: str = "") -> Outcome:
+        """A learner's outcome of a task where the reference is absent, from the criteria that do not need it.
+
+        A missed criterion for half of the points costs the points of the task. In all other cases the task is open.
 
         Args:
-            measured: what is known without the reference, a sentence.
+            criteria: those for all points and for half of them, with what was found.
+            hint: where to look if one of them is missed.
+            context: what was measured, a sentence.
         """
-        said = f"{measured} Compared with the reference when it is graded.".strip()
-        return tuple(self.outcome(task, "inconclusive", said, share=0.0, code=NO_REFERENCE) for task in tasks)
+        half = [criterion for criterion in criteria if criterion.needed_for == judging.HALF]
+        if judging.all_met(half) is False:
+            return self.judged(task_id, criteria, half, hint, context=context)
+        missed = judging.all_met(criteria) is False
+        found = f"{judging.summary(criteria, 'partial')} At most half of the points." if missed else "Right so far."
+        said = f"{context} {found} Not compared with the reference yet: the grader does that.".strip()
+        made = self.outcome(task_id, "inconclusive", said, hint if missed else "", share=0.0, code=NO_REFERENCE)
+        return replace(made, criteria=tuple(criteria))
 
     def speed_tier(self, latencies: Mapping[str, np.ndarray]) -> str | None:
         """The tier of the task ``speed`` that follows only from the latencies by subject in `Examination.comparison`.

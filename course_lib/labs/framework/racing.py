@@ -14,7 +14,7 @@ import numpy as np
 from course_lib.benchmark import Comparison, Interval, compare, speedup
 from course_lib.benchmark.statistics import total_speedup
 from course_lib.labs.framework.answers_timed import Answering, TimedAnswers
-from course_lib.labs.framework.criteria import ALL, HALF, Criterion, reaches_threshold, tier
+from course_lib.labs.framework.criteria import ALL, HALF, Criterion, reaches_threshold, tier, together
 from course_lib.labs.framework.examination import Examiner, TimedWorker
 from course_lib.labs.framework.lab import Lab
 from course_lib.labs.framework.own_noise import OwnNoise, settled
@@ -174,8 +174,7 @@ def outcome(lab: Lab, comparison: Comparison, tiers: Tiers, hint: str) -> Outcom
     latencies = comparison.latencies()
     full, half = tiers.criteria(latencies)
     if "reference" not in latencies:
-        judged, (still,) = lab.judged("speed", full, half, hint), lab.open_outcomes(("speed",))
-        return replace(still, criteria=judged.criteria) if judged.tier == "inconclusive" else judged
+        return lab.so_far("speed", together(full, half), hint)
     if not _known(latencies):
         return lab.judged("speed", full, half, hint, context=str(OwnNoise.of(latencies, "eager")))
     judged = lab.judged("speed", full, half, hint, cause="far faster than any known engine. An instructor will look at it")

@@ -23,6 +23,7 @@ from course_lib.errors import (
 )
 from course_lib.labs.framework import one_graph
 from course_lib.labs.framework.answers import check_pace, fresh_images
+from course_lib.labs.framework.criteria import HALF, Criterion
 from course_lib.labs.framework.examination import Examination, Examiner
 from course_lib.labs.framework.lab import Lab
 from course_lib.labs.framework.reference import absent, reference_engine
@@ -130,7 +131,8 @@ class Fusion(Lab):
         hint = "Which kernel in the layer table lacks a convolution or matrix product, and what kept it out of the kernel before it?"
         if "kernels_reference" not in figures:
             said = f"{yours} kernels; the given network has {given}."
-            return self.open_outcomes(("kernels",), said)[0] if yours < given else self.outcome("kernels", "none", said, hint)
+            fewer = Criterion("kernels", str(yours), f"fewer than the given network's {given}", yours < given, HALF)
+            return self.so_far("kernels", [fewer], hint, context=said)
         reference = int(figures["kernels_reference"])
         said = f"{yours} kernels; the given network has {given}, the reference {reference}."
         if yours <= reference - SUSPICIOUS:
@@ -176,7 +178,10 @@ class Fusion(Lab):
             problems = lab02_causes.invalid_evidence(causes, given_layers(examiner.builder))
             named = f"{len(causes)} of {len(PARTS)} suspects are named."
             named += "".join(f" Evidence for {one}: {problem}." for one, problem in problems.items())
-            return self.open_outcomes(("causes",), named)[0]
+            valid = Criterion(
+                "suspects with evidence of their own part", str(len(causes) - len(problems)), f"all {len(causes)}", not problems
+            )
+            return self.so_far("causes", [valid], "Evidence is a node of the suspect's part.", context=named)
         judged = lab02_causes.judge(causes, costs(examiner.builder), given_layers(examiner.builder))
         if not judged.wrong:
             return self.outcome("causes", "full", f"All {len(PARTS)} suspects are judged correctly, with evidence.")

@@ -16,6 +16,7 @@ from course_lib.recipe import Recipe
 # TensorRT 8.6 takes types for permissions and shows a transformer as one Myelin layer. TensorRT for RTX takes them as they
 # are written and shows every kernel; it compiles on any machine, for a GPU that need not be there.
 PROVER, ITS_TARGET = "tensorrt_rtx", "sm89"
+ATTENTIONS = 4  # of the given network, one in each block
 _PRODUCTS = frozenset({"MatMul", "Gemm", "Einsum"})
 
 

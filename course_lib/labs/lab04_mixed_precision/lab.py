@@ -22,10 +22,11 @@ from course_lib.errors import (
 )
 from course_lib.labs.framework import one_graph
 from course_lib.labs.framework.answers import check_pace, fresh_images
+from course_lib.labs.framework.criteria import HALF, Criterion
 from course_lib.labs.framework.emulation import emulated
 from course_lib.labs.framework.examination import Examination, Examiner
 from course_lib.labs.framework.lab import Lab
-from course_lib.labs.framework.reference import ours
+from course_lib.labs.framework.reference import absent, ours
 from course_lib.labs.framework.submission_files import model_and_recipe
 from course_lib.labs.framework.task import UNUSUAL, Outcome, Task
 from course_lib.labs.lab04_mixed_precision import findings as lab04_findings
@@ -33,8 +34,9 @@ from course_lib.labs.lab04_mixed_precision import reference as lab04_reference
 from course_lib.labs.lab04_mixed_precision.given_graph import given
 from course_lib.labs.lab04_mixed_precision.judge import ablation
 from course_lib.labs.lab04_mixed_precision.judge import speed as lab04_speed
-from course_lib.labs.lab04_mixed_precision.judge.output_error import PARTIAL_DB, Error, error
+from course_lib.labs.lab04_mixed_precision.judge.output_error import FULL_FLOOR_DB, PARTIAL_DB, Error, error
 from course_lib.labs.lab04_mixed_precision.kernels import (
+    ATTENTIONS,
     Kernels,
     fused_attentions,
     prove,
@@ -66,6 +68,7 @@ BY_MAGNITUDE = (
     "Rank the nodes at both ends of FP16 by the error of the logits."
 )
 ONE_AT_A_TIME = "Reduce one node at a time: a node is guilty if the logits change although everything else stays in FP32."
+_SPLIT = "FP32 splits attention. Can its product be made small before it overflows, so that none of its nodes has to be kept?"
 MAGNITUDE = "Measure the largest magnitude in the FP32 network, over what the node reads and what it writes."
 
 
@@ -146,8 +149,9 @@ class MixedPrecision(Lab):
 
     def _run(self, model: Path, recipe: Recipe, plan: Plan, examiner: Examiner) -> Examination:
         """The outputs of the graph with every rounding that it specifies, so that the figures are the same on every machine."""
-        yours, reference = Kernels.of(plan.layers), reference_kernels(examiner.builder)
-        if yours.wide > (most := reference.total // 2):
+        yours = Kernels.of(plan.layers)
+        reference = None if absent(lab04_reference) else reference_kernels(examiner.builder)
+        if reference and yours.wide > (most := reference.total // 2):
             said = f"{yours.wide} of {yours.total} kernels compute in {yours.wide_types}; at most {most} may"
             message = f"{said}, so this is not an FP16 engine."
             hint = "Which nodes break alone? Only these nodes, and the nodes that read their outputs, have to stay in FP32."
@@ -155,9 +159,10 @@ class MixedPrecision(Lab):
         on_cpu = replace(examiner, runner="onnxruntime")
         with ExitStack() as stack:
             given = stack.enter_context(examiner.baseline(self.source))
-            with ours():
-                reference_copy = runnable(_reference_copy(), lab04_reference.RECIPE, on_cpu)
-                theirs = stack.enter_context(on_cpu.reference(reference_copy))
+            theirs = None
+            if reference:
+                with ours():
+                    theirs = stack.enter_context(on_cpu.reference(runnable(_reference_copy(), lab04_reference.RECIPE, on_cpu)))
             rounded = emulated(model.read_bytes(), launcher=examiner.launcher)
             copy = runnable(rounded, recipe, on_cpu)
             yours_copy = stack.enter_context(on_cpu.engine(copy))
@@ -165,21 +170,25 @@ class MixedPrecision(Lab):
             found = error(given, theirs, yours_copy, examiner)
         figures = {
             "sqnr_db": found.sqnr_db,
-            "sqnr_db_reference": found.reference_db,
             "fp16_share": yours.share,
-            "fp16_share_reference": reference.share,
             "kernels_fp32": float(yours.wide),
             "attention_fused": float(yours.attention),
         }
+        if reference and found.reference_db is not None:
+            figures |= {"sqnr_db_reference": found.reference_db, "fp16_share_reference": reference.share}
         right = self._error(found)
         if examiner.opset is not None:
             right = replace(right, message=f"{right.message} {OLD_BUILDER}")
-        if found.far_better:
+        if reference and found.far_better:
             return Examination(self._unusual(right, yours, reference), plan, figures=figures)
         if right.tier == "none":
             wrong = self.outcome("kernels", "none", "The kernels of a wrong engine do not count.", right.hint)
             return Examination((right, wrong), plan, figures=figures)
         foreign = _foreign_attentions(rounded, recipe, plan, on_cpu)
+        if reference is None:
+            return Examination(
+                (right, self._kernels_so_far(replace(yours, attention=yours.attention - foreign))), plan, figures=figures
+            )
         kernels, comparison = self._kernels(replace(yours, attention=yours.attention - foreign), reference, foreign), None
         if examiner.on_gpu and kernels.tier == "full":
             speed = lab04_speed.measured(model, recipe, plan, examiner)
@@ -197,7 +206,11 @@ class MixedPrecision(Lab):
         )
 
     def _error(self, found: Error) -> Outcome:
-        said = f"The logits have {found.sqnr_db:.0f} dB SQNR at {found.rows} rows per digit; the reference has {found.reference_db:.0f} dB."
+        said = f"The logits have {found.sqnr_db:.0f} dB SQNR at {found.rows} rows per digit"
+        said += "." if found.reference_db is None else f"; the reference has {found.reference_db:.0f} dB."
+        if found.tier == "full" and found.reference_db is None:
+            floor = Criterion("SQNR of the logits", f"{found.sqnr_db:.0f} dB", f"at least {FULL_FLOOR_DB:.0f} dB", True)
+            return self.so_far("error", [floor], "", context=f"Every request has finite logits. {said}")
         if found.tier == "full":
             return self.outcome("error", "full", said)
         said += f" Full points need at least {found.needed_db:.0f} dB, half of the points at least {PARTIAL_DB:.0f} dB."
@@ -217,6 +230,15 @@ class MixedPrecision(Lab):
             hint = "A tensor still overflows, or rounds more coarsely than FP16. Rank the nodes of your own model again."
         return self.outcome("error", found.tier, said, hint, share=0.5)
 
+    def _kernels_so_far(self, yours: Kernels) -> Outcome:
+        """The counts without the reference's, which alone tells how many attentions this builder can fuse."""
+        fused = min(yours.attention, ATTENTIONS - -(-yours.products // 2))
+        said = f"{yours.wide} of {yours.total} kernels compute in {yours.wide_types} ({100 * yours.share:.0f} % in FP16)."
+        attentions = Criterion(
+            "attentions in one FP16 kernel", f"{max(0, fused)} of {ATTENTIONS}", "at least one", fused > 0, HALF
+        )
+        return self.so_far("kernels", [attentions], _SPLIT, context=said)
+
     def _kernels(self, yours: Kernels, reference: Kernels, foreign: int = 0) -> Outcome:
         more = yours.wide - reference.wide
         # Two products of activations are a split attention, whatever other attention the graph has in its place.
@@ -234,7 +256,7 @@ class MixedPrecision(Lab):
         said += f" Full points need at most {reference.wide + SPARE} in FP32 and every attention in one FP16 kernel."
         hint = "Does every node that you keep have to be kept? A kept node can also put the nodes next to it into FP32 kernels."
         if split > 0:
-            hint = "FP32 splits attention. Can its product be made small before it overflows, so that none of its nodes has to be kept?"
+            hint = _SPLIT
         fits = more <= PARTIAL_SPARE and split <= PARTIAL_SPLIT
         return self.outcome("kernels", "partial" if fits else "none", said, hint, share=0.5)
 

@@ -26,11 +26,12 @@ from course_lib.errors import (
 )
 from course_lib.labs.framework import lowering, one_graph, racing
 from course_lib.labs.framework.answers import accepted_batches, check_every_size, check_pace, fresh_images, logits
+from course_lib.labs.framework.criteria import HALF, Criterion
 from course_lib.labs.framework.examination import Examination, Examiner, TimedWorker
 from course_lib.labs.framework.lab import Lab
 from course_lib.labs.framework.layer_precision import int8_layers, weights, weights_in_layers
 from course_lib.labs.framework.racing import Pace, Tiers
-from course_lib.labs.framework.reference import ours
+from course_lib.labs.framework.reference import absent, ours
 from course_lib.labs.framework.submission_files import missing, model_and_recipe
 from course_lib.labs.framework.task import UNUSUAL, Outcome, Task
 from course_lib.labs.lab05_calibration import reference as lab05_reference
@@ -41,6 +42,7 @@ from course_lib.models import Digits
 from course_lib.precision import lowering_helps
 from course_lib.recipe import Recipe
 
+_INT8_HINT = "A layer becomes INT8 when both of its inputs, activation and weight, come out of a Q/DQ pair. Which have one?"
 SERVICE = (1, 32)  # smallest and largest batch that the engine must accept
 FRESH_IMAGES = 256
 _FEW_IMAGES_DB = (
@@ -137,7 +139,7 @@ class Calibration(Lab):
         except (RecipeError, BuildError) as error:
             return Examination(self.failed_build(error, ("sqnr", "kernels", "speed")))
         with _reference(examiner) as reference:
-            kernels = self._kernels(yours.plan, reference.plan)
+            kernels = self._kernels(yours.plan, reference.plan) if reference else self._kernels_so_far(yours.plan)
             message: str | CourseError = kernels.message
             hint = kernels.hint
             if kernels.tier != "none":
@@ -171,23 +173,32 @@ class Calibration(Lab):
         message += (
             f" In float: {', '.join(repr(name[:60]) for name in floating[:3])}{' and others' if len(floating) > 3 else ''}."
         )
-        hint = "A layer becomes INT8 when both of its inputs, activation and weight, come out of a Q/DQ pair. Which have one?"
-        return self.outcome("kernels", "partial" if missing <= PARTIAL_MISSING else "none", message, hint, share=0.5)
+        tier = "partial" if missing <= PARTIAL_MISSING else "none"
+        return self.outcome("kernels", tier, message, _INT8_HINT, share=0.5)
+
+    def _kernels_so_far(self, yours: Plan) -> Outcome:
+        """Without the reference, which tells how many layers can compute in INT8: whether any does."""
+        integer, floating = int8_layers(yours.layers)
+        said = f"{len(integer)} of {len(integer) + len(floating)} layers with weights compute in INT8."
+        some = Criterion("layers with weights in INT8", str(len(integer)), "at least 1", bool(integer), HALF)
+        return self.so_far("kernels", [some], _INT8_HINT, context=said)
 
     def _run(
-        self, yours: _Engine, reference: _Engine, examiner: Examiner, kernels: Outcome, *, with_speed: bool
+        self, yours: _Engine, reference: _Engine | None, examiner: Examiner, kernels: Outcome, *, with_speed: bool
     ) -> Examination:
         fresh = fresh_images(examiner, FRESH_IMAGES)
         with ExitStack() as stack:
             eager = stack.enter_context(examiner.baseline(self.source))
-            with ours():
-                plan = reference.runnable(examiner)
-            theirs = stack.enter_context(examiner.reference(plan))
+            theirs = None
+            if reference:
+                with ours():
+                    plan = reference.runnable(examiner)
+                theirs = stack.enter_context(examiner.reference(plan))
             engine = stack.enter_context(examiner.engine(yours.runnable(examiner)))
             check_pace(eager, engine, fresh.images[:1])
             found = quality(eager, theirs, engine, fresh, _sizes(examiner))
             kernels = self._of_use(kernels, found)
-            sqnr = self.outcome("sqnr", found.tier, found.message(), found.hint(), share=1.0 if found.tier == "full" else 0.5)
+            sqnr = self._sqnr(found)
             if found.far_better:
                 return Examination(self._unusual(found, kernels), yours.plan, figures=found.figures())
             if sqnr.tier != "none":
@@ -208,6 +219,11 @@ class Calibration(Lab):
                 speed, comparison = self._race(eager, engine, yours, reference, examiner, fresh)
         return Examination((sqnr, kernels, speed), yours.plan, comparison, found.figures())
 
+    def _sqnr(self, found: Quality) -> Outcome:
+        if found.reference_sqnr_db is None:
+            return self.so_far("sqnr", found.criteria(), found.hint(), context=found.measured())
+        return self.outcome("sqnr", found.tier, found.message(), found.hint(), share=1.0 if found.tier == "full" else 0.5)
+
     def _of_use(self, kernels: Outcome, found: Quality) -> Outcome:
         """The outcome for INT8 layers, without points if their engine hardly reads a digit."""
         if found.accuracy >= LEAST_RIGHT:
@@ -225,14 +241,22 @@ class Calibration(Lab):
         return (spent[0], replace(spent[1], message=f"{kernels.message} {said}"), spent[2])
 
     def _race(
-        self, eager: TimedWorker, answered: TimedWorker, yours: _Engine, reference: _Engine, examiner: Examiner, fresh: Digits
+        self,
+        eager: TimedWorker,
+        answered: TimedWorker,
+        yours: _Engine,
+        reference: _Engine | None,
+        examiner: Examiner,
+        fresh: Digits,
     ) -> tuple[Outcome, Comparison | None]:
         """Race both engines in their fastest form. The submission must give the same answers as the engine that was judged."""
         hint = "Each pair that insert_qdq would not place costs a round trip to memory. Are there pairs on biases?"
         with ExitStack() as stack:
-            with ours():
-                plan = reference.lowered(examiner)
-            theirs = stack.enter_context(examiner.reference(plan))
+            theirs = None
+            if reference:
+                with ours():
+                    plan = reference.lowered(examiner)
+                theirs = stack.enter_context(examiner.reference(plan))
             try:
                 engine = stack.enter_context(examiner.engine(yours.lowered(examiner)))
                 _check_same_answers(answered, engine, fresh)
@@ -247,12 +271,17 @@ class Calibration(Lab):
         message = (
             "Not measured: this CPU has no VNNI, so INT8 is not faster than float. The share of the points is that for kernels."
         )
+        if kernels.open:
+            return self.so_far("speed", (), "", context=message)
         return self.outcome("speed", kernels.tier, message, kernels.hint, share=kernels.points / kernels.task.points)
 
 
 @contextmanager
-def _reference(examiner: Examiner) -> Iterator[_Engine]:
-    """The reference, built as the submission is."""
+def _reference(examiner: Examiner) -> Iterator[_Engine | None]:
+    """The reference, built as the submission is; None in the learner's bundle."""
+    if absent(lab05_reference):
+        yield None
+        return
     with tempfile.TemporaryDirectory() as folder:
         with ours():
             lab05_reference.write(Path(folder))

@@ -16,6 +16,7 @@ from course_lib.profiling import Timeline
 
 FILE = "causes.json"
 MAX_BYTES = 64 << 10
+SUSPECTS = ("batch", "compression", "conversion", "engine", "lock", "logging", "pixels", "self-test")
 MATTERS = 0.05  # share of the time from which on a guilty suspect has to be named; on a fast GPU `batch` may have less
 
 
@@ -68,8 +69,8 @@ def read(path: Path) -> dict[str, Evidence]:
 
 
 def _suspect(name: str) -> str:
-    if name not in right.RANGES:
-        raise CourseError(f"{FILE} names {name[:40]!r}; the suspects are {', '.join(right.RANGES)}")
+    if name not in SUSPECTS:
+        raise CourseError(f"{FILE} names {name[:40]!r}; the suspects are {', '.join(SUSPECTS)}")
     return name
 
 
@@ -97,7 +98,7 @@ class Judged:
 
     def message(self) -> str:
         """What is wrong, one sentence each. Missing and innocent ranges are counted, not named."""
-        parts = [f"{self.wrong} of {len(right.RANGES)} suspects are judged wrongly."]
+        parts = [f"{self.wrong} of {len(SUSPECTS)} suspects are judged wrongly."]
         if self.missing:
             parts.append("At least one that costs time is not named.")
         if self.innocent:
@@ -122,7 +123,9 @@ def judge(causes: Mapping[str, Evidence], *measured: Mapping[str, float]) -> Jud
 
     Other load changes shares, so evidence must agree with one of several recordings, or be between them.
     """
-    problems = {suspect: _problem(suspect, one, measured) for suspect, one in causes.items() if suspect in right.GUILTY}
+    problems = {
+        suspect: _problem(right.RANGES[suspect], one, measured) for suspect, one in causes.items() if suspect in right.GUILTY
+    }
     return Judged(
         missing=tuple(
             s for s in right.GUILTY if s not in causes and min(one.get(right.RANGES[s], 0.0) for one in measured) >= MATTERS
@@ -132,14 +135,20 @@ def judge(causes: Mapping[str, Evidence], *measured: Mapping[str, float]) -> Jud
     )
 
 
-def _problem(suspect: str, evidence: Evidence, measured: Sequence[Mapping[str, float]]) -> str:
-    """Why this is not evidence; empty if it is."""
+def invalid_evidence(causes: Mapping[str, Evidence], *measured: Mapping[str, float]) -> dict[str, str]:
+    """For each named suspect whose range or share is not that of a recording, the reason. It needs no reference."""
+    problems = {suspect: _problem(None, one, measured) for suspect, one in causes.items()}
+    return {suspect: problem for suspect, problem in problems.items() if problem}
+
+
+def _problem(right_range: str | None, evidence: Evidence, measured: Sequence[Mapping[str, float]]) -> str:
+    """Why this is not evidence; empty if it is. `right_range` is None if only the reference tells it."""
     name = evidence.range
     if name == ENGINE_ROW:
         return f"{name!r} is the device's row, not a range: name the range of the pipeline that holds this cause"
     if name not in measured[0]:
         return f"no range {name[:40]!r} in the given pipeline's timeline while it serves"
-    if name != right.RANGES[suspect]:
+    if right_range not in (None, name):
         return f"{name!r} is not the range that holds this cause and nothing else"
     found = [one[name] for one in measured if name in one]
     low, high = min(found), max(found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
@@ -9,12 +10,14 @@ from typing import ClassVar
 from course_lib._util.percent import in_percent
 from course_lib.benchmark import Comparison
 from course_lib.errors import MISSING_FILE, NO_ANSWER, OUTSIDE_PROFILES, CourseError, EngineError
-from course_lib.labs.framework.criteria import summary
+from course_lib.labs.framework.criteria import Criterion, summary
 from course_lib.labs.framework.examination import Examination, Examiner
 from course_lib.labs.framework.lab import Lab
+from course_lib.labs.framework.reference import absent
 from course_lib.labs.framework.submission_files import read_text
 from course_lib.labs.framework.task import Outcome, Task
 from course_lib.labs.lab10_profiling import causes as lab10_causes
+from course_lib.labs.lab10_profiling import reference_causes
 from course_lib.labs.lab10_profiling import service as services
 from course_lib.labs.lab10_profiling.judge import throughput as lab10_pace
 from course_lib.labs.lab10_profiling.judge.answers import (
@@ -48,6 +51,7 @@ class Profiling(Lab):
         Task("equal", "The same answers", 2),
         Task("throughput", "More scans per second", 5),
     )
+    timed_tasks = ("throughput",)
 
     def write_reference(self, folder: Path, *, opset: int | None = None) -> None:
         """All four causes fixed, in one thread; the evidence is recorded on this machine."""
@@ -73,6 +77,8 @@ class Profiling(Lab):
                 "The cell of task 1 writes the file: name suspects, ranges and shares in the form that its text gives.",
             )
         measured = [lab10_causes.shares(services.record(services.given(), examiner, ours=True))]
+        if absent(reference_causes):
+            return self._causes_so_far(causes, measured[0])
         judged = lab10_causes.judge(causes, *measured)
         while judged.evidence and len(measured) < RECORDINGS:  # load from elsewhere moves shares: look again before it counts
             measured.append(lab10_causes.shares(services.record(services.given(), examiner, ours=True)))
@@ -81,6 +87,19 @@ class Profiling(Lab):
             return self.outcome("causes", "full", "All eight suspects are judged correctly, and the evidence is confirmed.")
         tier = "partial" if judged.wrong <= 2 else "none"
         return self.outcome("causes", tier, judged.message(), judged.hint(), share=0.5)
+
+    def _causes_so_far(self, causes: Mapping[str, lab10_causes.Evidence], measured: Mapping[str, float]) -> Outcome:
+        """Without the reference, which knows the guilty suspects: whether the evidence is what the given pipeline's recording shows."""
+        problems = lab10_causes.invalid_evidence(causes, measured)
+        said = f"{len(causes)} of {len(lab10_causes.SUSPECTS)} suspects are named."
+        said += "".join(f" {suspect}: {problem}." for suspect, problem in problems.items())
+        valid = Criterion(
+            "suspects with a range and a share of this pipeline",
+            f"{len(causes) - len(problems)}",
+            f"all {len(causes)}",
+            not problems,
+        )
+        return self.so_far("causes", [valid], "Take range and share from `shares` for the given pipeline.", context=said)
 
     def _pipeline(self, file: Path, examiner: Examiner, only: str | None) -> Examination:
         try:
@@ -129,6 +148,9 @@ class Profiling(Lab):
 
     def _throughput(self, comparison: Comparison) -> Outcome:
         latencies = comparison.latencies()
+        if absent(reference_causes):
+            hint = "Fix the cause with the largest share of the timeline first."
+            return self.so_far("throughput", lab10_pace.criteria_without_reference(latencies), hint)
         fixed, sure = lab10_pace.fixes(latencies)
         tier = "full" if fixed == 3 else "inconclusive" if not sure else "partial" if fixed else "none"
         lefts = [left for left in (1, 2, 3) if lab10_pace.reached(latencies, left) is None][:1] or [1]

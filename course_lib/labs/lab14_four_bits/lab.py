@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import ClassVar
 
 from course_lib.errors import MISSING_FILE, BuildError, EngineError
-from course_lib.labs.framework.criteria import tier
+from course_lib.labs.framework.criteria import tier, together
 from course_lib.labs.framework.examination import Examination, Examiner
 from course_lib.labs.framework.lab import Lab
 from course_lib.labs.framework.reference import absent
@@ -130,11 +129,7 @@ class FourBits(Lab):
         """In the learner's bundle: whether the search gains what every good one gains. The rest is open."""
         full, half = searching.criteria_without_reference(answered)
         hint = "Try smaller scales for each block, and weigh each squared error with its importance."
-        judged = self.judged("search", full, half, hint)
-        if judged.tier != "full":
-            return judged
-        (still,) = self.open_outcomes(("search",))
-        return replace(still, criteria=judged.criteria)
+        return self.so_far("search", together(full, half), hint)
 
     def _graph(self, folder: Path, examiner: Examiner, wanted: Sequence[str], figures: dict[str, float]) -> Sequence[Outcome]:
         examiner.begins("size: your weights on secret text", 10)

@@ -65,7 +65,7 @@ class Capstone(Lab):
             return Examination(self.failed_build(error))
         outcomes = judgment.outcomes(self, trial)
         if absent(reference) and outcomes[0].points:  # the period of latency and frames follows from the reference
-            outcomes = (outcomes[0], *self.open_outcomes(("latency", "frames")))
+            outcomes = (outcomes[0], *judgment.so_far(self, trial))
         return Examination(outcomes, plan, figures=trial.figures())
 
     def trial(self, folder: str | Path = ".", *, frames: int = 200) -> tuple[Trial, Plan]:

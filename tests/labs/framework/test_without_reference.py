@@ -15,6 +15,7 @@ from course_lib.errors import CourseError, EngineError, ReferenceAbsent
 from course_lib.grading.isolation import withheld as withheld_files
 from course_lib.labs import Examination, Examiner, Lab, Task, find
 from course_lib.labs.framework import withheld
+from course_lib.labs.framework.criteria import HALF, Criterion
 from course_lib.labs.framework.racing import Pace, Tiers, outcome
 from course_lib.labs.framework.reference import absent
 from course_lib.labs.framework.task import NO_REFERENCE
@@ -48,7 +49,7 @@ def test_a_task_that_needs_the_reference_is_open_and_the_other_is_judged(tmp_pat
         ("full", 2, "", "passed"),
         ("inconclusive", 0, NO_REFERENCE, "open"),
     ]
-    assert "Compared with the reference when it is graded." in found.outcomes[1].message
+    assert found.outcomes[1].message.startswith("Not examined here")
     assert (found.points, found.open_points, found.max_points) == (2, 3, 5)
     assert Two().check("compared", tmp_path).code == NO_REFERENCE
     lost = Examination((Two().outcome("compared", "none", EngineError("it failed", code=NO_REFERENCE)),))
@@ -89,6 +90,24 @@ def test_nothing_imports_a_name_out_of_a_reference():
         if isinstance(node, ast.ImportFrom) and node.module in modules
     ]
     assert not found
+
+
+@pytest.mark.parametrize(
+    ("enough", "for_half", "tier", "said"),
+    [
+        (True, True, "inconclusive", "3 kernels. Right so far. Not compared"),
+        (None, True, "inconclusive", "Right so far."),
+        (False, True, "inconclusive", "speed is 1, all points need 2. At most half of the points. Not compared"),
+        (False, False, "none", "Not met: speed is 1, half of the points need 1."),
+        (True, False, "none", "Not met"),
+    ],
+)
+def test_limits_that_need_no_reference_are_checked_and_shown(enough, for_half, tier, said):
+    limits = [Criterion("speed", "1", "2", enough), Criterion("speed", "1", "1", for_half, HALF)]
+    found = Two().so_far("compared", limits, "look here", context="3 kernels.")
+    assert (found.tier, found.points) == (tier, 0) and said in found.message and "3 kernels." in found.message
+    assert (found.open, found.hint) == (tier == "inconclusive", "" if enough is not False and for_half else "look here")
+    assert set(limits) == set(found.criteria)
 
 
 @pytest.mark.parametrize(("over_eager", "tier", "code"), [(2.0, "inconclusive", NO_REFERENCE), (0.9, "none", "")])

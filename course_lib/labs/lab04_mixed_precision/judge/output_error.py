@@ -27,14 +27,14 @@ class Error:
 
     Attributes:
         sqnr_db: SQNR of the submission, from -120 to 200.
-        reference_db: SQNR of the reference on the same digits.
+        reference_db: SQNR of the reference on the same digits, None without the reference.
         rows: pixel rows of a digit.
         lost: requests, as (batch, rows), that were answered with NaN or infinity.
         wrong: single requests that were answered as another network answers them.
     """
 
     sqnr_db: float
-    reference_db: float
+    reference_db: float | None
     rows: int
     lost: tuple[tuple[int, int], ...]
     wrong: tuple[tuple[int, int], ...] = ()
@@ -42,12 +42,12 @@ class Error:
     @property
     def needed_db(self) -> float:
         """The ratio in dB that full points need."""
-        return max(self.reference_db - FULL_LOSS_DB, FULL_FLOOR_DB)
+        return FULL_FLOOR_DB if self.reference_db is None else max(self.reference_db - FULL_LOSS_DB, FULL_FLOOR_DB)
 
     @property
     def far_better(self) -> bool:
         """Closer to FP32 than FP16 can be: every known correct answer is within 5 dB of the reference."""
-        return self.sqnr_db > self.reference_db + FAR_BETTER_DB
+        return self.reference_db is not None and self.sqnr_db > self.reference_db + FAR_BETTER_DB
 
     @property
     def tier(self) -> str:
@@ -57,32 +57,37 @@ class Error:
         return "full" if self.sqnr_db >= self.needed_db else "partial"
 
 
-def error(given: TimedWorker, reference: TimedWorker, yours: TimedWorker, examiner: Examiner) -> Error:
+def error(given: TimedWorker, reference: TimedWorker | None, yours: TimedWorker, examiner: Examiner) -> Error:
     """Send the same fresh digits to all three.
+
+    Args:
+        reference: None in the learner's bundle.
 
     Raises:
         EngineError: the submission rejects a request or answers in another shape.
     """
-    found: dict[int, tuple[float, float]] = {}
+    found: dict[int, float] = {}
+    theirs: list[float] = []
     lost: list[tuple[int, int]] = []
     wrong: list[tuple[int, int]] = []
     requests = list(_requests(examiner))
     for rows in ROWS:
         same = [tokens for tokens in requests if tokens.shape[1] == rows]
-        want, theirs, have = (
-            [logits(engine, tokens, [len(tokens)], "tokens") for tokens in same] for engine in (given, reference, yours)
-        )
+        want, have = ([logits(engine, tokens, [len(tokens)], "tokens") for tokens in same] for engine in (given, yours))
         lost += [(len(answer), rows) for answer in have if not np.isfinite(answer).all()]
         expected = np.concatenate(want)
-        found[rows] = decibels(expected, np.concatenate(have)), decibels(expected, np.concatenate(theirs))
+        found[rows] = decibels(expected, np.concatenate(have))
+        if reference:
+            answered = [logits(reference, tokens, [len(tokens)], "tokens") for tokens in same]
+            theirs.append(decibels(expected, np.concatenate(answered)))
     for tokens in _others(examiner):
         right, answer = (logits(engine, tokens, [len(tokens)], "tokens") for engine in (given, yours))
         if not np.isfinite(answer).all():
             lost.append((len(tokens), tokens.shape[1]))
         elif decibels(right, answer) < PARTIAL_DB - _FEW_DIGITS_DB:
             wrong.append((len(tokens), tokens.shape[1]))
-    rows = min(found, key=lambda rows: found[rows][0])
-    return Error(found[rows][0], min(theirs for _, theirs in found.values()), rows, tuple(lost), tuple(wrong))
+    rows = min(found, key=lambda rows: found[rows])
+    return Error(found[rows], min(theirs, default=None), rows, tuple(lost), tuple(wrong))
 
 
 def _others(examiner: Examiner) -> Iterator[np.ndarray]:

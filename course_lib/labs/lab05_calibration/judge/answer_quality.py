@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from course_lib.labs.framework.answers import NOT_FINITE_DB, by_batch_size, decibels, logits, worst_decibels
+from course_lib.labs.framework.criteria import HALF, Criterion
 from course_lib.labs.framework.examination import TimedWorker
 from course_lib.models import Digits
 
@@ -31,7 +32,7 @@ class Quality:
 
     Attributes:
         sqnr_db: SQNR of the logits relative to PyTorch's on fresh images.
-        reference_sqnr_db: SQNR of the reference engine on the same images.
+        reference_sqnr_db: SQNR of the reference engine on the same images, None without the reference.
         dimmed_sqnr_db: SQNR on images of half the contrast. It rises if the ranges are too narrow, because less is clipped. It
             falls if they are too wide, because fewer steps are used.
         accuracy, accuracy_eager: share of right answers, 0 to 1, of the engine and of PyTorch.
@@ -39,7 +40,7 @@ class Quality:
     """
 
     sqnr_db: float
-    reference_sqnr_db: float
+    reference_sqnr_db: float | None
     dimmed_sqnr_db: float
     accuracy: float
     accuracy_eager: float
@@ -55,19 +56,38 @@ class Quality:
     @property
     def far_better(self) -> bool:
         """Closer to float than INT8 can be: the best known ranges are 1 dB above the reference, and 5 dB with float ends."""
-        return self.sqnr_db > self.reference_sqnr_db + FAR_BETTER_DB
+        return self.reference_sqnr_db is not None and self.sqnr_db > self.reference_sqnr_db + FAR_BETTER_DB
 
     def _within(self, loss_db: float, loss: float) -> bool:
         return self.sqnr_db >= self._needed(loss_db) and 100 * (self.accuracy_eager - self.accuracy) <= loss
 
     def _needed(self, loss_db: float) -> float:
-        return max(self.reference_sqnr_db - loss_db, FLOOR_DB)
+        return FLOOR_DB if self.reference_sqnr_db is None else max(self.reference_sqnr_db - loss_db, FLOOR_DB)
+
+    def criteria(self) -> list[Criterion]:
+        """The limits that need no reference, for all points and for half of them."""
+        lost = 100 * (self.accuracy_eager - self.accuracy)
+        of_accuracy = "percentage points of accuracy less than PyTorch"
+        return [
+            Criterion(of_accuracy, f"{lost:.1f}", f"at most {FULL_LOSS:g}", lost <= FULL_LOSS),
+            Criterion(of_accuracy, f"{lost:.1f}", f"at most {PARTIAL_LOSS:g}", lost <= PARTIAL_LOSS, HALF),
+            Criterion(
+                "SQNR of the logits", f"{self.sqnr_db:.1f} dB", f"at least {FLOOR_DB:g} dB", self.sqnr_db >= FLOOR_DB, HALF
+            ),
+        ]
+
+    def measured(self) -> str:
+        """The figures, in two sentences."""
+        reference = "" if self.reference_sqnr_db is None else f"; the reference has {self.reference_sqnr_db:.1f} dB"
+        return (
+            f"The logits have {self.sqnr_db:.1f} dB SQNR{reference}. "
+            f"{100 * self.accuracy:.1f} % of the fresh images are right; PyTorch has {100 * self.accuracy_eager:.1f} %."
+        )
 
     def message(self) -> str:
         """The result, and the requirements for full points."""
         return (
-            f"The logits have {self.sqnr_db:.1f} dB SQNR; the reference has {self.reference_sqnr_db:.1f} dB. "
-            f"{100 * self.accuracy:.1f} % of the fresh images are right; PyTorch has {100 * self.accuracy_eager:.1f} %. "
+            f"{self.measured()} "
             f"Full points need at least {self._needed(FULL_LOSS_DB):.1f} dB and at most {FULL_LOSS:g} percentage points less than PyTorch."
         )
 
@@ -94,29 +114,29 @@ class Quality:
 
     def figures(self) -> dict[str, float]:
         """All values by name, for reports."""
-        return asdict(self)
+        return {name: value for name, value in asdict(self).items() if value is not None}
 
 
 def quality(
-    eager: TimedWorker, reference: TimedWorker, yours: TimedWorker, fresh: Digits, sizes: Sequence[int] = (BATCH,)
+    eager: TimedWorker, reference: TimedWorker | None, yours: TimedWorker, fresh: Digits, sizes: Sequence[int] = (BATCH,)
 ) -> Quality:
-    """Run three engines on the same fresh images.
+    """Run the engines on the same fresh images.
 
     Args:
+        reference: None in the learner's bundle.
         sizes: batch sizes. The SQNR is that of the size at which an engine is worst.
 
     Raises:
         EngineError: the submission rejects a batch or does not answer with logits.
     """
-    want_by_size, theirs_by_size, have_by_size = (
-        by_batch_size(engine, fresh.images, sizes) for engine in (eager, reference, yours)
-    )
+    want_by_size, have_by_size = (by_batch_size(engine, fresh.images, sizes) for engine in (eager, yours))
+    theirs_by_size = by_batch_size(reference, fresh.images, sizes) if reference else None
     want, have = np.concatenate(want_by_size), np.concatenate(have_by_size)
     dim = _DIMMED * fresh.images[:_DIMMED_IMAGES]
     right, right_eager = (float((answers.argmax(1) == fresh.labels).mean()) for answers in (have, want))
     return Quality(
         sqnr_db=worst_decibels(want_by_size, have_by_size),
-        reference_sqnr_db=worst_decibels(want_by_size, theirs_by_size),
+        reference_sqnr_db=worst_decibels(want_by_size, theirs_by_size) if theirs_by_size else None,
         dimmed_sqnr_db=decibels(logits(eager, dim, [BATCH]), logits(yours, dim, [BATCH])),
         accuracy=right,
         accuracy_eager=right_eager,

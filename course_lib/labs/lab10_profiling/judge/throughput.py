@@ -13,9 +13,10 @@ import numpy as np
 from course_lib.benchmark import Comparison, compare, speedup
 from course_lib.benchmark.statistics import total_speedup
 from course_lib.engines.worker.allowance import Allowance
-from course_lib.labs.framework.criteria import ALL, Criterion, all_met, reaches_threshold
+from course_lib.labs.framework.criteria import ALL, HALF, Criterion, all_met, reaches_threshold
 from course_lib.labs.framework.examination import Examiner, TimedWorker
 from course_lib.labs.framework.own_noise import OwnNoise, settled
+from course_lib.labs.framework.reference import absent
 from course_lib.labs.lab10_profiling import reference_causes
 from course_lib.labs.lab10_profiling import service as services
 from course_lib.labs.lab10_profiling.judge.answers import CLOSE, check
@@ -82,14 +83,16 @@ def race(source: str, examiner: Examiner, *, floor_only: bool = False, most_off:
     def fresh(requests: int = REQUESTS) -> Stream:
         return fresh_stream(usual_sizes(rng, requests), rng)
 
-    texts = {"given": services.given(), "reference": services.reference()}
-    if not floor_only:
+    texts = {"given": services.given()}
+    if not (alone := absent(reference_causes)):
+        texts["reference"] = services.reference()
+    if not (floor_only or alone):
         texts |= {cause: services.reference((cause,)) for cause in reference_causes.GUILTY}
     with ExitStack() as stack:
         ours = {name: stack.enter_context(services.started(text, examiner, ours=True)) for name, text in texts.items()}
         yours = Restarted(
             lambda: services.started(source, examiner),
-            ours["reference"],
+            ours["given" if alone else "reference"],
             fresh,
             lambda: int(rng.integers(0, _MOST_BEFORE + 1)),
             most_off,
@@ -103,7 +106,7 @@ def race(source: str, examiner: Examiner, *, floor_only: bool = False, most_off:
             time_limit_s=LONGER * examiner.measure_s,
             warmup=1,
             min_rounds=10,
-            settled=(lambda found: above(found, "partial") is not None) if floor_only else decided,
+            settled=(lambda found: above(found, "partial") is not None) if floor_only or alone else decided,
         )
         return examiner.measured(measuring)
 
@@ -111,6 +114,12 @@ def race(source: str, examiner: Examiner, *, floor_only: bool = False, most_off:
 def above(latencies: Latencies, tier: str) -> bool | None:
     """Whether the submission clearly beats the given pipeline by the tier's floor: yes, no, or None if an interval contains the floor."""
     return all_met(settled(_over_given(latencies, tier, ALL), latencies, "given"))
+
+
+def criteria_without_reference(latencies: Latencies) -> tuple[Criterion, ...]:
+    """The criteria over the given pipeline, for all points and for the first fix."""
+    full, half = (_over_given(latencies, tier, needed_for) for tier, needed_for in (("full", ALL), ("partial", HALF)))
+    return settled([*full, *half], latencies, "given")
 
 
 def own_noise(latencies: Latencies) -> OwnNoise:

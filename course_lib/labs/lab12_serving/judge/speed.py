@@ -91,7 +91,7 @@ class Load:
     @cached_property
     def alone_ms(self) -> Interval:
         """Interval of the median latency of a single request, in milliseconds."""
-        return _resampled(lambda ms: float(np.median(ms)), self.lone_ms["yours"])
+        return _resampled(_median, self.lone_ms["yours"])
 
     @property
     def most_alone_ms(self) -> float:
@@ -159,6 +159,14 @@ class Load:
     def decided(self) -> bool:
         """Whether these times decide the tier. What is not decided has no effect if another criterion is missed."""
         return all(all_met(self.criteria(needed_for)) is not None for needed_for in (ALL, HALF))
+
+    def alone(self) -> str:
+        """The server's own figures, in one sentence."""
+        burst_ms, lone_ms = _resampled(_median, self.burst_ms["yours"]), self.alone_ms
+        return (
+            f"{BURST} requests at once take {burst_ms.median:.1f} ms [{burst_ms.low:.1f}-{burst_ms.high:.1f}], "
+            f"a single request {lone_ms.median:.1f} ms [{lone_ms.low:.1f}-{lone_ms.high:.1f}], and every answer is right."
+        )
 
     def joined(self, more: Load) -> Load:
         """These rounds and those of another session, as one."""
@@ -235,6 +243,10 @@ def _load(rounds: list[dict[str, Any]], names: list[str], wrong: int) -> Load:
         {name: 1e3 * np.concatenate([turn[name]["lone_s"] for turn in rounds]) for name in names},
         wrong,
     )
+
+
+def _median(ms: np.ndarray) -> float:
+    return float(np.median(ms))
 
 
 def _wait(name: str, found: Interval, most_ms: float) -> Criterion:

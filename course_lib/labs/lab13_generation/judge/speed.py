@@ -38,7 +38,19 @@ class Pace:
 
     def criteria(self, latencies: Latencies, needed_for: str = ALL) -> list[Criterion]:
         """Each requirement with its interval; undecided while the interval contains the bound."""
-        flat, over_naive, of_reference = ratios(latencies)
+        over_naive = speedup(latencies[NAIVE], latencies["yours"], seed=0)
+        found = [
+            Criterion(
+                f"tokens per second over {NAIVE}",
+                str(over_naive),
+                f"at least {self.over_naive:g}x",
+                reaches_threshold(over_naive, self.over_naive),
+                needed_for,
+            )
+        ]
+        if "reference" not in latencies:
+            return found
+        flat, of_reference = ratios(latencies)
         return [
             Criterion(
                 "growth of a token's cost from early to late positions, relative to the reference's",
@@ -47,13 +59,7 @@ class Pace:
                 reaches_threshold(flat, 1 / self.growth),
                 needed_for,
             ),
-            Criterion(
-                f"tokens per second over {NAIVE}",
-                str(over_naive),
-                f"at least {self.over_naive:g}x",
-                reaches_threshold(over_naive, self.over_naive),
-                needed_for,
-            ),
+            *found,
             Criterion(
                 "tokens per second over the reference",
                 str(of_reference),
@@ -67,19 +73,17 @@ class Pace:
 FULL, PARTIAL = Pace(1.4, 8.0, 0.8), Pace(2.5, 3.0, 0.4)
 
 
-def ratios(latencies: Latencies) -> tuple[Interval, Interval, Interval]:
-    """The reference's growth over yours, your speed over recomputing, and over the reference."""
+def ratios(latencies: Latencies) -> tuple[Interval, Interval]:
+    """The reference's growth over yours, and your speed over the reference."""
     early, late = latencies["yours, early"], latencies["yours"]
     flat = speedup(latencies["reference"] * early, latencies["reference, early"] * late, seed=0)
-    over_naive, of_reference = (speedup(latencies[name], late, seed=0) for name in (NAIVE, "reference"))
-    return flat, over_naive, of_reference
+    return flat, speedup(latencies["reference"], late, seed=0)
 
 
 def criteria(latencies: Latencies) -> tuple[list[Criterion], list[Criterion]]:
-    """For all points, and for half of them."""
+    """For all points, and for half of them. Without the reference, only the speed over recomputing is compared."""
     known = []
-    found = ratios(latencies)[2]
-    if reaches_threshold(found, FAR_FASTER):
+    if "reference" in latencies and reaches_threshold(found := ratios(latencies)[1], FAR_FASTER):
         known = [Criterion("speed that is known to be possible", str(found), f"at most {FAR_FASTER:g}x the reference", None)]
     return [*FULL.criteria(latencies), *known], [*PARTIAL.criteria(latencies, HALF), *known]
 
@@ -89,8 +93,11 @@ def _named(subject: str, when: str) -> str:
     return subject if when == "late" else f"{subject}, {when}"
 
 
-def measured(yours: HostedDecoder, reference: HostedDecoder, naive: HostedDecoder, examiner: Examiner) -> Comparison:
+def measured(yours: HostedDecoder, reference: HostedDecoder | None, naive: HostedDecoder, examiner: Examiner) -> Comparison:
     """Measure in the examiner's turn until the tier is decided or the time is over. Each timed answer is compared with the reference's.
+
+    Args:
+        reference: None in the learner's bundle, where timed answers are not compared.
 
     Raises:
         EngineError: the submission fails, or a timed answer is wrong.
@@ -99,6 +106,7 @@ def measured(yours: HostedDecoder, reference: HostedDecoder, naive: HostedDecode
     cached = {
         _named(name, when): _Tokens(decoder, when)
         for name, decoder in (("reference", reference), ("yours", yours))
+        if decoder
         for when in ("early", "late")
     }
 
@@ -109,6 +117,8 @@ def measured(yours: HostedDecoder, reference: HostedDecoder, naive: HostedDecode
         }
 
     def look(_: Mapping[str, np.ndarray]) -> None:
+        if reference is None:
+            return
         for when in ("early", "late"):
             want, have = (cached[_named(name, when)].answered for name in ("reference", "yours"))
             answers.check(want, have, f"timed tokens at {when} positions")
