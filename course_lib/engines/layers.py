@@ -20,6 +20,20 @@ HOST_KINDS = frozenset({
 
 # The datatype, as layer tables write it, that proves a recipe's precision.
 PROOF = {"fp32": "Float", "fp16": "Half", "bf16": "BFloat16", "int8": "Int8", "fp8": "FP8"}
+# Operators that multiply by weights or by each other, and those that only convert numbers.
+_MULTIPLYING = frozenset(
+    {"Conv", "ConvTranspose", "Gemm", "MatMul", "MatMulInteger", "ConvInteger", "QLinearConv", "QLinearMatMul"}
+)
+_CONVERTING = frozenset({"Cast", "QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})
+_LITTLE = 0.5  # a share of the multiplications below this is worth a note
+_MANY_CONVERSIONS = 0.25  # and so is a share of kernels that only convert from this on
+# Datatypes that an FP32 engine does not compute in. UInt8 is not one of them: it is how images arrive.
+_SMALLER = frozenset({"Half", "BFloat16", "Int8", "FP8", "FP4", "Int4"})
+# Datatypes of FP32 engines, and of shapes, indices and masks.
+_OTHERS = frozenset({
+    *("Float", "Double", "UInt8", "Int16", "UInt16", "Int32", "UInt32", "Int64", "UInt64", "Bool", "E8M0"),
+    *("FloatComplex", "DoubleComplex"),
+})  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -106,27 +120,67 @@ class LayerTable(Sequence[Layer]):
     def check_precision(self, precision: str) -> None:
         """Prove a recipe's precision on the layers.
 
-        FP32 means that no kernel computes in a smaller type; any other precision means that at least one kernel does, because
-        mixed engines keep some layers wide on purpose.
+        FP32 means that no kernel computes in a smaller type, so integers are FP32 too. Any other precision means that at least one
+        kernel computes in it, because mixed engines keep some layers wide on purpose. `precision_notes` says how much it covers.
 
         Raises:
-            PrecisionError: the layers have another precision; the message names them.
+            PrecisionError: the layers have another precision, or do not prove any. The message names them.
         """
         wanted = PROOF[precision]
         kernels = [kernel for kernel in self.kernels if kernel.dtypes]
-        smaller = {kernel.name: kernel.dtypes & set(PROOF.values()) - {"Float"} for kernel in kernels}
+        if not kernels:
+            raise PrecisionError(
+                f"the recipe says {precision}, but none of the {len(self.kernels)} kernels in the layer table reports a datatype, so "
+                "nothing is proved: build with detailed profiling verbosity, and with TensorRT 8.6 for fixed shapes"
+            )
+        for kernel in kernels:
+            if unknown := sorted(kernel.dtypes - _SMALLER - _OTHERS):
+                raise PrecisionError(
+                    f"the recipe says {precision}, but the datatype {unknown[0][:60]!r} of kernel {kernel.name} is unknown, so nothing "
+                    "is proved: report this word to the course, with the version of the compiler"
+                )
+        smaller = {kernel.name: kernel.dtypes & _SMALLER for kernel in kernels}
         offenders = [f"{name} ({', '.join(sorted(types))})" for name, types in smaller.items() if types]
         if precision == "fp32" and offenders:
             raise PrecisionError(
                 f"the recipe says fp32 but {len(offenders)} of {len(kernels)} kernels compute in a smaller type, first {offenders[0]}: "
                 "set `precision` to what the graph says"
             )
-        if kernels and not any(wanted in kernel.dtypes for kernel in kernels):
+        if precision != "fp32" and not any(wanted in kernel.dtypes for kernel in kernels):
             named = ", ".join(kernel.name for kernel in kernels[:3])
             raise PrecisionError(
                 f"the recipe says {precision} but none of {len(kernels)} kernels computes in {wanted} (first: {named}): the graph "
                 f"itself must say {precision}; cast it or insert Q/DQ before the build"
             )
+
+    def precision_notes(self, precision: str) -> list[str]:
+        """What a proof of this precision leaves open: that it covers little, or that many kernels only convert. None for FP32."""
+        wanted, kernels = PROOF[precision], self.kernels
+        if precision == "fp32" or not kernels:
+            return []
+        notes = []
+        # A generated kernel converts, or ends a layer; the multiplication is in another one, which has the name of the same node.
+        inside = {node for k in kernels if wanted in k.dtypes and k.kind != "kgen" for node in k.onnx_nodes}
+        multiplying = [node for node, operator in self.operators.items() if operator in _MULTIPLYING]
+        what = "multiplications (convolutions and matrix products)" if multiplying else "kernels"
+        count = len(inside.intersection(multiplying)) if multiplying else sum(wanted in kernel.dtypes for kernel in kernels)
+        whole = len(multiplying) or len(kernels)
+        if count < _LITTLE * whole:
+            notes.append(
+                f"only {count} of {whole} {what} compute in {wanted}, so most of the engine runs as before: "
+                f"cast or quantize more of the graph, or expect little from {precision}"
+            )
+        converting = sum(map(self._only_converts, kernels))
+        if converting >= _MANY_CONVERSIONS * len(kernels):
+            notes.append(
+                f"{converting} of {len(kernels)} kernels only convert numbers or formats, and a float engine does not have them: compare "
+                "both with `course layers MODEL --against FLOAT_MODEL`"
+            )
+        return notes
+
+    def _only_converts(self, kernel: Layer) -> bool:
+        inside = {self.operators.get(node, "") for node in kernel.onnx_nodes}
+        return kernel.kind == "Reformat" or (bool(inside) and inside <= _CONVERTING)
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; `from_json` reads them back."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from dataclasses import replace
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from course_lib.engines.backends.tensorrt import builder
 from course_lib.engines.backends.tensorrt.layer_sources import parse_build_log, parse_inspector
 from course_lib.engines.layers import HOST_KINDS, PROOF
 from course_lib.engines.registry import compile_plan
-from course_lib.errors import BuildError, PrecisionError
+from course_lib.errors import BuildError, PrecisionError, ProfileError
 from course_lib.style import breakable_html
 
 DATA = Path(__file__).parents[1] / "data"
@@ -96,21 +97,158 @@ def _inspected(**fields: Any) -> Layer:
     return parse_inspector(json.dumps({"Layers": [fields], "Bindings": []}))[0]
 
 
-@pytest.mark.parametrize(
-    ("described", "dtype"),
-    [
-        ("Row major linear FP32", "Float"),
-        ("Channel major FP16 format where channel % 8 == 0", "Half"),
-        ("Thirty-two wide channel vectorized row major Int8 format", "Int8"),
-        ("Row major linear INT32", "Int32"),
-        ("Row major linear BF16", "BFloat16"),
-        ("Row major linear BOOL", "Bool"),
-        ("N/A due to dynamic shapes", ""),
-    ],
-)
-def test_datatypes_inside_a_format_as_8_6_spells_them(described: str, dtype: str) -> None:
+WITH_FORMAT = {  # a format and a datatype in one text
+    "Row major linear FP32": "Float",
+    "Row major linear FP32 format": "Float",
+    "Channel major FP32 format where channel % 4 == 0 with 3 spatial dimensions": "Float",
+    "Channel major FP16 format where channel % 8 == 0": "Half",
+    "Two wide channel vectorized row major FP16 format": "Half",
+    "Row major linear BFloat16 format": "BFloat16",
+    "Row major linear BF16": "BFloat16",
+    "Thirty-two wide channel vectorized row major Int8 format": "Int8",
+    "Channel major INT8 format where channel == 4 and column stride % 32 == 0": "Int8",
+    "Row major linear FP8 format": "FP8",
+    "Row major linear FP4E2M1 format": "FP4",
+    "Row major linear Int4": "Int4",
+    "Row major linear INT32": "Int32",
+    "Row major linear Int64 format": "Int64",
+    "Row major linear BOOL": "Bool",
+    "Channel major UInt8 format": "UInt8",
+}
+ALONE = {  # what TensorRT 10 and 11 write for Myelin's layers, and for all layers without an execution context
+    **{
+        word: word
+        for word in ("Float", "Half", "BFloat16", "Int8", "FP8", "FP4", "Int4", "Int32", "Int64", "Bool", "UInt8", "Double")
+    },
+    "FP8E4M3": "FP8",
+    "FP4E2M1": "FP4",
+    "BF16": "BFloat16",
+    "N/A due to dynamic shapes": "",
+    "Unknown format": "",
+    "None": "",
+}
+
+
+@pytest.mark.parametrize(("described", "dtype"), [*WITH_FORMAT.items(), *ALONE.items()])
+def test_datatypes_as_all_versions_spell_them(described: str, dtype: str) -> None:
     tensor = {"Name": "x", "Location": "Device", "Dimensions": [1, 3, 8, 8], "Format/Datatype": described}
-    assert _inspected(Name="conv", LayerType="CaskConvolution", Inputs=[tensor]).inputs[0].dtype == dtype
+    read = _inspected(Name="conv", LayerType="CaskConvolution", Inputs=[tensor]).inputs[0]
+    assert (read.dtype, read.format) == (dtype, described if described in WITH_FORMAT else "")
+    line = (
+        f"Name: k, LayerType: kgen, Inputs: [ {{ Name: x, Dimensions: [1,3,8,8], Format/Datatype: {described} }}], Outputs: []"
+    )
+    assert parse_build_log(f"Layers:\n{line}\n")[0].inputs == (read,)
+
+
+@pytest.mark.parametrize("word", ["Quarter", "FP6", "Row major linear Quarter format", "Format 17"])
+def test_a_kernel_with_an_unknown_datatype_proves_nothing_and_is_named(word: str) -> None:
+    tensors = [{"Name": "x", "Dimensions": [8], "Format/Datatype": described} for described in (word, "Half")]
+    rows = [{"Name": f"k{index}", "LayerType": "kgen", "Inputs": [tensor]} for index, tensor in enumerate(tensors)]
+    table = parse_inspector(json.dumps({"Layers": rows}))
+    for precision in PROOF:
+        with pytest.raises(PrecisionError, match=f"datatype '{word}' of kernel k0 is unknown"):
+            table.check_precision(precision)
+
+
+# One engine as three versions print it; names and numbers are ours. TensorRT 10.0 lists constants of Myelin's layers among the
+# inputs, later versions do not.
+OLD_GEMM = (
+    "Name: /head/Gemm_myl2_1, LayerType: gemm, Inputs: [ {{ Name: mean'.1_4, Dimensions: [1,64], Format/Datatype: {0} }}, {{ Name: "
+    "__mye59_dconst, Dimensions: [64,10], Format/Datatype: {0} }}, {{ Name: __mye57/head/Gemm_alpha, Dimensions: [1], "
+    "Format/Datatype: Float }}, {{ Name: head_bias _ ONNXTRT_Broadcast_6_constant{0}, Dimensions: [1,10], Format/Datatype: {0} }}], "
+    "Outputs: [ {{ Name: logits, Dimensions: [1,10], Format/Datatype: {0} }}], TacticName: sm80_xmma_gemm_0, StreamId: 0, Metadata: "
+    "[ONNX Layer: /head/Gemm]"
+)
+GEMM = (
+    "Name: /head/Gemm_myl2_1, LayerType: gemm, Inputs: [ {{ Name: mean.1_4_myl2, Dimensions: [-1,64], Format/Datatype: {0} }}], Outputs: "
+    "[ {{ Name: logits, Dimensions: [-1,10], Format/Datatype: {0} }}], TacticName: sm90_xmma_gemm_0, StreamId: 0, Metadata: [ONNX Layer: "
+    "/head/Gemm][ONNX Layer: /Softmax]"
+)
+CONVOLUTION = (
+    "Name: /stem/Conv + /Relu, LayerType: CaskConvolution, Inputs: [ {{ Name: image, Location: Device, Dimensions: [1,3,8,8], "
+    "Format/Datatype: {0} }}], Outputs: [ {{ Name: /Relu_output_0, Location: Device, Dimensions: [1,16,8,8], Format/Datatype: {0} }}], "
+    'ParameterType: Convolution, Kernel: [3,3], Weights: {{"Type": "{0}", "Count": 432}}, Bias: {{"Type": "Float", "Count": 16}}, '
+    "Activation: RELU, TacticName: sm80_xmma_fprop_0, TacticValue: 0x5b8b, StreamId: 0, Metadata: [ONNX Layer: /stem/Conv]"
+    "[ONNX Layer: /Relu]"
+)
+SHAPES = "Name: __mye260_0_myl2_0, LayerType: shape_call, Inputs: [], Outputs: [], TacticName: , StreamId: 0, Metadata: "
+NODES = {"/stem/Conv": "Conv", "/Relu": "Relu", "/head/Gemm": "Gemm", "/Softmax": "Softmax"}
+
+
+def _log(*lines: str, dtype: str = "Half", prefix: str = "") -> str:
+    return f"{prefix}Layers:\n" + "\n".join(line.format(dtype) for line in lines) + "\n\nBindings:\nimage\nlogits\n[I] done\n"
+
+
+@pytest.mark.parametrize("dtype", ["Float", "Half", "BFloat16", "Int8", "FP8"])
+@pytest.mark.parametrize("gemm", [OLD_GEMM, GEMM])
+def test_logs_of_tensorrt_10_prove_one_precision(gemm: str, dtype: str) -> None:
+    table = parse_build_log(_log(CONVOLUTION, SHAPES, gemm, dtype=dtype, prefix="[07/07/2026-06:12:46] [TRT] [V] "), NODES)
+    assert [(layer.kind, layer.is_kernel) for layer in table] == [
+        ("CaskConvolution", True),
+        ("shape_call", False),
+        ("gemm", True),
+    ]
+    assert all(kernel.dtypes == {dtype} for kernel in table.kernels), "scalars in Float and the bias do not count"
+    convolution, _, head = table
+    assert convolution.weights == (LayerTensor("weights", (432,), dtype),) and convolution.tactic == "sm80_xmma_fprop_0"
+    assert convolution.onnx_nodes == ("/stem/Conv", "/Relu") and convolution.inputs[0].name == "image"
+    assert (
+        len(head.inputs) == 1
+        and head.inputs[0].shape[-1] == 64
+        and head.outputs == (LayerTensor("logits", head.outputs[0].shape, dtype),)
+    )
+    for precision, word in PROOF.items():
+        if word == dtype:
+            table.check_precision(precision)
+        else:
+            with pytest.raises(PrecisionError):
+                table.check_precision(precision)
+
+
+def test_a_log_of_two_profiles_lists_both() -> None:
+    second = CONVOLUTION.replace("/Relu,", "/Relu [profile 1],").replace("Name: image", "Name: image [profile 1]")
+    table = parse_build_log(_log(CONVOLUTION, second))
+    assert [layer.name for layer in table] == ["/stem/Conv + /Relu", "/stem/Conv + /Relu [profile 1]"]
+    assert table[1].inputs[0].name == "image [profile 1]" and table[1].onnx_nodes == ("/stem/Conv", "/Relu")
+
+
+def test_names_of_torch_tensorrt_with_commas_and_brackets_are_read() -> None:
+    name = "[CONVOLUTION]-[aten_ops.convolution.default]-[/features/0/convolution] + [RELU]-[aten_ops.relu]"
+    (layer,) = parse_build_log(_log(CONVOLUTION.replace("/stem/Conv + /Relu", name)))
+    assert (layer.name, layer.dtypes) == (name, {"Half"})
+
+
+def test_information_with_only_names_says_how_to_get_details() -> None:
+    with pytest.raises(ProfileError, match="detailed profiling verbosity"):
+        parse_inspector('{"Layers": ["Conv_0 + Relu_1", "MaxPool_2"], "Bindings": ["x", "y"]}')
+
+
+def _coverage(counted: int, whole: int, *more: Layer) -> LayerTable:
+    kernels = tuple(_kernel("Int8" if index < counted else "Half", onnx_nodes=(f"c{index}",)) for index in range(whole))
+    operators = {f"c{index}": "Conv" for index in range(whole)} | {"q": "QuantizeLinear"}
+    return LayerTable(tuple(replace(kernel, kind="correlation") for kernel in kernels) + more, operators)
+
+
+def test_a_precision_that_covers_little_is_noted() -> None:
+    (note,) = _coverage(1, 38).precision_notes("int8")
+    assert note.startswith("only 1 of 38 multiplications (convolutions and matrix products) compute in Int8")
+    _coverage(1, 38).check_precision("int8")
+    assert _coverage(37, 38).precision_notes("int8") == _coverage(1, 38).precision_notes("fp16") == []
+    assert _coverage(1, 38).precision_notes("fp32") == LayerTable().precision_notes("int8") == []
+    without_graph = LayerTable(_coverage(1, 38).layers)
+    assert without_graph.precision_notes("int8")[0].startswith("only 1 of 38 kernels compute in Int8")
+
+
+def test_a_generated_kernel_that_quantizes_is_no_multiplication() -> None:
+    expanded = _kernel("Int8", onnx_nodes=("c9",))
+    assert _coverage(0, 10, expanded).precision_notes("int8")[0].startswith("only 0 of 10 ")
+
+
+def test_kernels_that_only_convert_are_noted() -> None:
+    conversions = [_kernel("Half", onnx_nodes=("q",)), _kernel("Half", kind="Reformat")]
+    (note,) = _coverage(4, 4, *conversions).precision_notes("int8")
+    assert note.startswith("2 of 6 kernels only convert numbers or formats") and "--against" in note
+    assert _coverage(9, 9, *conversions).precision_notes("int8") == []
 
 
 def test_names_serve_where_8_6_has_no_metadata() -> None:
@@ -162,8 +300,12 @@ TABLES = {  # kernels, and the precisions that they prove
     "weights tell": ([Layer("k", "conv", constants=(LayerTensor("weights", (9,), "Half"),))], {"fp16"}),
     "scalars do not tell": ([_kernel("Half", constants=(LayerTensor("scale", (1,), "Float"),))], {"fp16"}),
     "outputs do not tell": ([_kernel("Float", outputs=(LayerTensor("y", (1,), "Half"),))], {"fp32"}),
-    "nothing is told": ([_kernel(""), _kernel()], set(PROOF)),
-    "no layers": ([], set(PROOF)),
+    "images as bytes": ([_kernel("UInt8")], {"fp32"}),
+    "integers only": ([_kernel("Int64"), _kernel("Int32"), _kernel("Bool")], {"fp32"}),
+    "a type smaller than any recipe's": ([_kernel("Float"), _kernel("FP4"), _kernel("Half")], {"fp16"}),
+    "nothing is reported": ([_kernel(""), _kernel()], set()),
+    "no layers": ([], set()),
+    "an unknown word": ([_kernel("Half"), _kernel("Quarter")], set()),
 }
 
 
@@ -266,8 +408,13 @@ def _mutated(text: str, edits: list[tuple[int, int, str]]) -> str:
 
 
 def _read(text: str) -> None:
-    """Either reader makes a table of it whose every use works."""
-    for table in (parse_build_log(text), parse_inspector(text)):
+    """Either reader makes a table of it whose every use works; what is not layer information is one clear error of the inspector's."""
+    tables = [parse_build_log(text)]
+    try:
+        tables.append(parse_inspector(text))
+    except ProfileError as error:
+        assert len(str(error).splitlines()) == 1
+    for table in tables:
         table.rows()
         table.dtype_counts()
         json.dumps(table.to_json())

@@ -43,11 +43,16 @@ def _names(kernel: Layer, table: LayerTable) -> tuple[str, ...]:
 def _on_integers(kernel: Layer) -> bool:
     """Whether both factors are INT8. TensorRT 8.6 does not report the type of activations with dynamic shapes; then the weight decides.
 
-    The weight is the largest constant. A generated kernel (kgen) multiplies single numbers: it expands weights, rounds, or ends a
-    float layer, and then it has that layer's name.
+    The weight is the largest constant. TensorRT 10 and 11 list no constants for matrix multiplications; then the activations decide.
+    A generated kernel (kgen) multiplies single numbers: it expands weights, rounds, or ends a float layer, and then it has that
+    layer's name.
     """
-    if kernel.kind == "kgen" or not (kernel.inputs and kernel.weights):
+    if kernel.kind in ("kgen", "Reformat") or not kernel.inputs:
         return False
     reads = {tensor.dtype for tensor in kernel.inputs if tensor.dtype}
+    if not kernel.constants:
+        return reads == {"Int8"}
+    if not kernel.weights:
+        return False
     weight = max(kernel.weights, key=lambda tensor: math.prod(tensor.shape))
     return weight.dtype == "Int8" and ("Int8" in reads or not reads)
