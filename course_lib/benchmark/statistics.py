@@ -12,6 +12,7 @@ import numpy as np
 from course_lib.engines.cuda.two_clocks import timed_ms as timed_ms
 
 _RESAMPLES = 1000
+_MOST_PARTS = 200  # of a series of any length, so that its interval takes little memory
 Clock = Callable[[Callable[[], object]], float]  # runs a call and says how many milliseconds it took
 
 
@@ -84,6 +85,25 @@ def total_speedup(
     picked = _resampled(len(baseline_ms), seed)
     ratios = baseline_ms[picked].sum(axis=1) / candidate_ms[picked].sum(axis=1)
     return _interval(float(baseline_ms.sum() / candidate_ms.sum()), ratios, level)
+
+
+def median_interval(latencies_ms: np.ndarray, *, level: float = 0.95, seed: int | None = None) -> Interval:
+    """Bootstrap interval of the median of one series, in its unit. The resampled blocks are as in `speedup`.
+
+    A long series is first divided into neighbors, whose medians are resampled.
+
+    Args:
+        latencies_ms: in the order in which they were measured, shape ``(n,)``, n >= 10.
+        level, seed: as in `speedup`.
+
+    Raises:
+        ValueError: the series is shorter.
+    """
+    if latencies_ms.ndim != 1 or len(latencies_ms) < 10:
+        raise ValueError(f"need a series of length >= 10, got shape {latencies_ms.shape}")
+    medians = np.array([np.median(part) for part in np.array_split(latencies_ms, min(len(latencies_ms), _MOST_PARTS))])
+    picked = _resampled(len(medians), seed)
+    return _interval(float(np.median(latencies_ms)), np.median(medians[picked], axis=1), level)
 
 
 def _check_pairs(baseline_ms: np.ndarray, candidate_ms: np.ndarray) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from course_lib import __version__
-from course_lib.cli.commands import course, engines, grading, migration
+from course_lib.cli.commands import course, engines, grading, migration, profiling
 from course_lib.errors import CourseError, ReferenceAbsent
 
 app = typer.Typer(
@@ -18,7 +18,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 for _command in (  # in the order of `course --help`
-    *(course.doctor, course.progress, engines.build, engines.layers, engines.bench),
+    *(course.doctor, course.progress, engines.build, engines.layers, engines.bench, profiling.profile),
     *(grading.check, course.release, grading.grade, grading.report, grading.verify),
     *(migration.migrate, course.demo, course.lab),
 ):

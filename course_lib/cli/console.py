@@ -14,7 +14,7 @@ from rich.text import Text
 from course_lib.cli.installation import INSTALL
 
 if TYPE_CHECKING:
-    from course_lib.engines import Plan
+    from course_lib.engines import LayerTable
     from course_lib.grading.batch.grade import Grade
     from course_lib.grading.batch.intake import Rejected
     from course_lib.grading.judge.review import Review
@@ -72,23 +72,22 @@ def _can(reason: str) -> Text:
     return Text(reason, "yellow") if reason else Text("yes", "green")
 
 
-def layers(plan: Plan) -> None:
-    """The layer table of a plan: one line per kernel, on a narrow terminal without the ONNX nodes' names."""
-    rows = plan.layers.rows()
+def layers(layer_table: LayerTable, title: str, notes: Sequence[str]) -> None:
+    """A layer table: one line per kernel, on a narrow terminal without the ONNX nodes' names."""
+    rows = layer_table.rows()
     if not rows:
-        print(f"{plan.backend} does not report its kernels; build with tensorrt or tensorrt_rtx to see them")
+        print(f"{title}: kernels are not reported; build with tensorrt or tensorrt_rtx to see them")
         return
     columns: tuple[str, ...] = ("kernel", "kind", "onnx", "operators", "reads", "weights", "writes", "shape", "format")
-    title = f"{plan.backend} {plan.version} for {', '.join(plan.targets)}"
     if _console().width < _WIDE:
         columns = ("kernel", "operators", "types", "shape", "format")
         rows = [{**row, "types": _types(row)} for row in rows]
         title += "; the ONNX nodes of each kernel: a wider terminal, or --json"
     shown = [column for column in columns if any(row[column] for row in rows)]
     table(title, shown, [[row[c] for c in shown] for row in rows], one_line=True)
-    counts = ", ".join(f"{n} compute with {dtype}" for dtype, n in plan.layers.dtype_counts().most_common())
-    print(f"{len(plan.layers.operators) or '?'} ONNX nodes became {len(rows)} kernels; {counts}")
-    for note in plan.notes:
+    counts = ", ".join(f"{n} compute with {dtype}" for dtype, n in layer_table.dtype_counts().most_common())
+    print(f"{len(layer_table.operators) or '?'} ONNX nodes became {len(rows)} kernels; {counts}")
+    for note in notes:
         print(f"note: {note}")
 
 
@@ -99,12 +98,13 @@ def _types(row: Mapping[str, str]) -> str:
 
 
 def bench(measured: Mapping[str, Any]) -> None:
-    """Latencies, and speedups over the first subject."""
+    """Shapes of the inputs, latencies, and speedups over the first subject."""
+    inputs = ", ".join(f"{name}: {'x'.join(map(str, shape)) or 'scalar'}" for name, shape in measured["shapes"].items())
     rows = [
         (name, f"{median:.3f}", f"{measured['p99_ms'][name]:.3f}", _interval(measured["speedup"].get(name)))
         for name, median in measured["median_ms"].items()
     ]
-    table(f"{measured['rounds']} rounds in {measured['seconds']} s", ("engine", "median ms", "p99 ms", "speedup"), rows)
+    table(f"{inputs}; {measured['rounds']} rounds in {measured['seconds']} s", ("engine", "median ms", "p99 ms", "speedup"), rows)
 
 
 def _interval(values: Mapping[str, float] | None) -> str:
@@ -154,6 +154,8 @@ def grades(lab: Lab, graded: Sequence[Grade], rejected: Sequence[Rejected] = ())
     for one in graded:
         if one.error:
             in_full(out, f"[red]{escape(one.student)}[/]: {escape(one.error)}")
+        for line in one.notes:
+            in_full(out, f"{escape(one.student)}: {escape(line)}")
     for folder in rejected:
         in_full(out, f"[red]not graded: {escape(folder.shown)}[/]: {escape(folder.reason)}")
     if graded:
@@ -202,7 +204,12 @@ def class_report(made: ClassFiles) -> None:
         table("leaderboard", ("rank", "student", "published as", "points", "of the reference's speed"), places)
     if report.missing:
         print(f"handed nothing in: {', '.join(report.missing)}")
-    for said, needs in (("not graded", attention.not_graded(report)), ("graded in part", attention.in_part(report))):
+    for said, needs in (
+        ("not graded", attention.not_graded(report)),
+        ("graded in part", attention.in_part(report)),
+        ("note", attention.noted(report)),
+        ("to review", attention.unlisted(report)),
+    ):
         for need in needs:
             in_full(_console(), escape(f"{said}: {need.named}: {need.why}"))
     if report.to_review:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from statistics import median
 
+from course_lib.errors import ProfileError
 from course_lib.profiling.timelines.cuda_calls import allocates
 from course_lib.profiling.timelines.intervals import Interval, complement, intersection, total, union
 from course_lib.profiling.timelines.timeline import Event, Timeline, time_text
@@ -93,11 +94,16 @@ def find_faults(timeline: Timeline) -> tuple[Fault, ...]:
     Only the time from the first to the last device work counts, because work before and after it is not part of the loop.
     If the recording also holds the warm-up, use a `window`.
 
+    Raises:
+        ProfileError: the recording lacks the device's work, so nothing can be said.
+
     Source: the rules of ``nsys analyze`` (gpu_gaps, cuda_memcpy_async, cuda_memcpy_sync, cuda_api_sync), with the thresholds of
     this module, which are meant for inference steps of milliseconds.
     """
     work = timeline.device_events
     if not work:
+        if timeline.lacks:
+            raise ProfileError(timeline.lacks)
         return ()
     loop = timeline.window(max(timeline.start_us, work[0].start_us), min(timeline.end_us, max(event.end_us for event in work)))
     found = [check(loop) for check in (_idle, _pageable, _blocking, _tiny, _allocation)]
@@ -123,7 +129,7 @@ def _pageable(loop: Timeline) -> Fault | None:
     copies = [copy for copy in pageable if (copy.bytes_moved or 0) >= SMALLEST_COPY_BYTES]
     if not copies:
         return None
-    computing = union((kernel.start_us, kernel.end_us) for kernel in loop.kernels)
+    computing = union((event.start_us, event.end_us) for event in loop.events if event.kind in ("kernel", "graph"))
     alone = complement(computing, loop.start_us, loop.end_us)
     copying = union((copy.start_us, copy.end_us) for copy in copies)
     moved, taken = sum(copy.bytes_moved or 0 for copy in copies), sum(copy.duration_us for copy in copies)

@@ -135,11 +135,53 @@ def test_bench(course: Course, model: Path, recipe: Path, small_ort_plan: Plan, 
     against = ["--against", plan, "--against", plan, "--against", model]
     arguments = ["bench", model, "-r", recipe, "-b", ORT, *against, "--batch", 2, "--seconds", 1]
     document = course(*arguments, "--json").document()
-    assert document["backend"] == ORT and document["batch"] == 2 and document["baseline"] == str(model)
+    assert document["backend"] == ORT and document["shapes"] == {"image": [2, 1, 32, 32]} and document["baseline"] == str(model)
     assert list(document["median_ms"]) == [str(model), plan, f"{plan} (2)", f"{model} (2)"], "every file, equal or not"
     speed = document["speedup"][plan]
     assert 0.5 < speed["low"] <= speed["median"] <= speed["high"] < 2
     assert _files(tmp_path) == before
+
+
+SEQUENCES = "(int64[b, s] ids, float[b, s, 4] x) => (int64[b, s] z, float[b, s, 4] y) { z = Identity(ids) y = Relu(x) }"
+IMAGES = "(float[n, 3, h, w] x) => (float[n, 3, h, w] y) { y = Relu(x) }"
+
+
+@pytest.mark.parametrize(
+    ("graph", "options", "expected"),
+    [
+        (IMAGES, ("--shape", "x=1x3x320x320"), "x: 1x3x320x320"),
+        (IMAGES, ("--recipe", "hw.toml"), "x: 1x3x32x32"),
+        (IMAGES, ("--recipe", "hw.toml", "--batch", 2), "x: 2x3x32x32"),
+        (IMAGES, (), "'x' (Nx3xNxN): dimensions 2 and 3. Give their shapes, such as --shape x=1x3x320x320"),
+        (IMAGES, ("--shape", "x=1x4x8x8"), "'x' needs shape Nx3xNxN, found 1x4x8x8"),
+        (IMAGES, ("--shape", "y=1"), "--shape names 'y', but the inputs are x"),
+        (IMAGES, ("--shape", "x=1,3"), "--shape 'x=1,3' is not a name and sizes"),
+        (SEQUENCES, (), "'ids' (NxN): dimension 1; 'x' (NxNx4): dimension 1"),
+        (SEQUENCES, ("--batch", 4, "--shape", "ids=4x8"), "'x' (NxNx4): dimension 1"),
+        (SEQUENCES, ("--shape", "ids=4x8", "--shape", "x=4x8x4"), "ids: 4x8, x: 4x8x4"),
+        ("(float[n] x) => (float[n] y) { y = Relu(x) }", (), "'x' (N): dimension 0"),
+        ('(float[n, 2] x) => (float[n, 2] y) { y = Relu(x) }', (), "x: 1x2"),
+    ],
+)  # fmt: skip
+def test_the_shape_of_a_measurement_is_known_and_shown(
+    course: Course, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, graph: str, options: tuple[object, ...], expected: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    header = '<ir_version: 10, opset_import: ["": 20]> graph '
+    onnx.save(onnx.parser.parse_model(header + graph), "model.onnx")
+    Path("hw.toml").write_text(
+        "[[profile]]\nx = { min = [1, 3, 8, 8], opt = [1, 3, 32, 32], max = [2, 3, 64, 64] }\n", encoding="utf-8"
+    )
+    done = course("bench", "model.onnx", "-b", ORT, "--seconds", 1, *options)
+    assert expected in done.out + done.err
+    assert done.err.startswith("course: ") if done.status else f"{expected};" in done.out
+
+
+def test_a_plan_is_measured_at_the_opt_of_its_profile(course: Course, small_ort_plan: Plan, tmp_path: Path) -> None:
+    small_ort_plan.save(tmp_path / "its.plan")
+    opt = small_ort_plan.recipe["profiles"][0]["image"]["opt"]
+    assert opt[0] > 1
+    assert course("bench", tmp_path / "its.plan", "-b", ORT, "--seconds", 1, "--json").document()["shapes"] == {"image": opt}
 
 
 def test_the_command_alone_shows_what_there_is(course: Course) -> None:
@@ -150,7 +192,7 @@ def test_the_command_alone_shows_what_there_is(course: Course) -> None:
 def test_a_layer_table_is_one_line_a_kernel_on_a_narrow_terminal(small_plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
     screen = io.StringIO()
     monkeypatch.setattr(console, "_console", lambda: Console(width=100, file=screen, force_terminal=False))
-    console.layers(small_plan)
+    console.layers(small_plan.layers, "a title", ())
     lines = screen.getvalue().splitlines()
     assert len(lines) <= 13 + 6 and max(map(len, lines)) <= 100
     assert sum("Conv + Relu" in line for line in lines) >= 3

@@ -124,6 +124,69 @@ def test_the_fuller_unit_is_the_bound_and_two_idle_ones_are_latency(memory, comp
     assert KernelMetrics("k", 1, dram_share=memory, sm_share=compute).bound == bound
 
 
+UNITS = {DURATION: "ns", DRAM: "byte", SM_SHARE: "%", DRAM_SHARE: "%"}
+VALUES = {  # 117344 ns, 27595520 bytes, 65.77 % and 12.5 %, as languages and programs write them
+    "English": ("117,344", "27,595,520", "65.77", "12.50"),
+    "without thousands": ("117344", "27595520", "65.77", "12.5"),
+    "German": ("117.344", "27.595.520", "65,77", "12,50"),
+    "German, without thousands": ("117344", "27595520", "65,77", "12,5"),
+    "French": ("117\u202f344", "27\u202f595\u202f520", "65,77", "12,50"),
+    "Polish": ("117\u00a0344", "27\u00a0595\u00a0520", "65,77", "12,50"),
+    "Swiss": ("117\u2019344", "27'595'520", "65.77", "12.50"),
+    "German, three decimals": ("117.344,000", "27.595.520,000", "65,770", "12,500"),
+    "English, three decimals": ("117,344.000", "27,595,520.000", "65.770", "12.500"),
+}
+
+
+@pytest.mark.parametrize("language", VALUES)
+def test_the_numbers_of_every_language_are_the_same(read, language):
+    (kernel,) = read(table(UNITS, ("k", *VALUES[language])))
+    assert kernel == KernelMetrics("k", pytest.approx(117.344), 27595520.0, pytest.approx(0.125), pytest.approx(0.6577))
+
+
+@pytest.mark.parametrize(
+    ("values", "microseconds"),
+    [
+        (("117.344", "27595520"), 117.344),  # nanoseconds and bytes have no decimals
+        (("117,344", "27595520"), 117.344),
+        (("1.5", "1024"), 0.0015),
+    ],
+)
+def test_a_separator_is_understood_from_the_unit(read, values, microseconds):
+    (kernel,) = read(table({DURATION: "ns", DRAM: "byte"}, ("k", *values)))
+    assert kernel.duration_us == pytest.approx(microseconds)
+
+
+@pytest.mark.parametrize(
+    ("units", "values"),
+    [
+        ({DURATION: "us"}, ("1.234",)),  # 1.234 or 1234
+        ({DURATION: "us", SM_SHARE: "%", DRAM_SHARE: "%"}, ("5", "65.77", "12,50")),
+    ],
+)
+def test_numbers_that_can_be_read_in_two_ways_are_refused(read, units, values):
+    with pytest.raises(ProfileError, match="LC_ALL=C"):
+        read(table(units, ("k", *values)))
+
+
+def test_a_share_above_one_is_impossible(read):
+    assert read(table({DURATION: "us", SM_SHARE: "%"}, ("k", "1", "100.4")))[0].sm_share == 1.0
+    with pytest.raises(ProfileError, match="a share of 6,577 %"):
+        read(table({DURATION: "us", SM_SHARE: "%"}, ("k", "1", "6577")))
+
+
+@pytest.mark.parametrize(("separator", "encoding"), [(",", "utf-8-sig"), (";", "utf-8-sig"), ("\t", "utf-16")])
+@pytest.mark.parametrize("quoting", [csv.QUOTE_ALL, csv.QUOTE_MINIMAL])
+def test_a_table_that_a_spreadsheet_saved_is_read(tmp_path, separator, encoding, quoting):
+    rows = csv.reader(io.StringIO(table(UNITS, ("void add<4, float>(int)", *VALUES["German"]), before="")))
+    saved = io.StringIO()
+    csv.writer(saved, delimiter=separator, quoting=quoting, lineterminator="\r\n").writerows(rows)
+    path = tmp_path / "kernels.csv"
+    path.write_bytes(saved.getvalue().encode(encoding))
+    (kernel,) = read_ncu(path)
+    assert (kernel.name, kernel.dram_share) == ("void add<4, float>(int)", pytest.approx(0.125))
+
+
 def test_without_launches_there_are_no_kernels(read):
     assert read(table({DURATION: "us"})) == ()
 

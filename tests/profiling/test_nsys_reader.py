@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 
 from course_lib.benchmark.records import RESULTS
 from course_lib.errors import CourseError, ProfileError
+from course_lib.profiling.faults import find_faults
 from course_lib.profiling.readers.nsys import read_nsys
 from course_lib.profiling.timelines.cuda_calls import allocates, call_kind, is_cuda_call, outermost, plain_name
 from course_lib.profiling.timelines.timeline import Event, Timeline
+from course_lib.profiling.timelines.timeline_figure import draw_timeline
 
 REAL = RESULTS / "nsys" / "saxpy_mpi_cuda.sqlite"
 THREAD = (4242 << 24) + 17  # of process 4242
@@ -37,6 +39,9 @@ TABLES = {
         *("start", "end", "deviceId", "streamId", "correlationId", "globalPid", "bytes", "copyKind", "srcKind", "dstKind"),
     ),
     "CUPTI_ACTIVITY_KIND_MEMSET": ("start", "end", "deviceId", "streamId", "correlationId", "globalPid", "bytes"),
+    "CUPTI_ACTIVITY_KIND_GRAPH_TRACE": (
+        *("start", "end", "deviceId", "graphId", "graphExecId", "contextId", "streamId", "correlationId", "globalPid"),
+    ),
     "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION": ("start", "end", "correlationId", "globalPid", "syncType"),
     "CUPTI_ACTIVITY_KIND_RUNTIME": ("start", "end", "globalTid", "correlationId", "nameId"),
     "NVTX_EVENTS": ("start", "end", "eventType", "text", "textId", "globalTid"),
@@ -177,6 +182,52 @@ def test_processes_are_kept_apart(tmp_path):
     timeline = read_nsys(export(tmp_path / "r.sqlite", rows))
     assert [kernel.row for kernel in timeline.kernels] == ["process 4242 stream 7", "process 77 stream 7"]
     assert [timeline.call_of(kernel).row for kernel in timeline.kernels] == ["process 4242 thread 17", "process 77 thread 17"]
+
+
+GRAPHS = [(step * 1_000_000 + 20_000, step * 1_000_000 + 950_000, 0, 3, 4, 1, 7, step, 4242 << 24) for step in range(10)]
+
+
+def test_launches_of_graphs_are_device_work_with_their_calls(tmp_path):
+    """The default of nsys is one bar a graph, without its kernels."""
+    launches = [(step * 1_000_000, step * 1_000_000 + 20_000, THREAD, step, 8) for step in range(10)]
+    timeline = read_nsys(
+        export(
+            tmp_path / "r.sqlite", {"CUPTI_ACTIVITY_KIND_GRAPH_TRACE": GRAPHS, "CUPTI_ACTIVITY_KIND_RUNTIME": launches}
+        )
+    )
+    assert timeline.device_events[0] == Event("CUDA graph 3", "graph", 20, 930, "stream 7", correlation=0)
+    assert timeline.busy_us == pytest.approx(9300) and timeline.headline().startswith("GPU busy 94 %")
+    assert timeline.call_of(timeline.device_events[9]).name == "cudaLaunchKernel"
+    assert timeline.kernels == () and [fault.name for fault in find_faults(timeline)] == ["idle GPU"]
+    assert draw_timeline(timeline).axes[0].get_legend().get_texts()[-2].get_text() == "CUDA graph"
+
+
+def test_graphs_beside_kernels_and_without_columns_are_read(tmp_path):
+    kernels = [(950_000, 990_000, 0, 7, 11, 4242 << 24, 3, 4)]
+    path = export(tmp_path / "r.sqlite", {"CUPTI_ACTIVITY_KIND_GRAPH_TRACE": GRAPHS[:1], "CUPTI_ACTIVITY_KIND_KERNEL": kernels})
+    assert [event.kind for event in read_nsys(path).device_events] == ["graph", "kernel"]
+    old = tmp_path / "old.sqlite"
+    with closing(sqlite3.connect(old)) as connection:
+        connection.execute("CREATE TABLE CUPTI_ACTIVITY_KIND_GRAPH_TRACE (start, end)")
+        connection.execute("INSERT INTO CUPTI_ACTIVITY_KIND_GRAPH_TRACE VALUES (1000, 3000)")
+        connection.commit()
+    assert read_nsys(old).events == (Event("CUDA graph", "graph", 1, 2, "stream 0"),)
+
+
+def test_an_export_without_device_work_says_what_it_lacks(tmp_path):
+    launches = [(0, 20_000, THREAD, 1, 8), (30_000, 40_000, THREAD, 2, 2)]
+    timeline = read_nsys(export(tmp_path / "calls.sqlite", {"CUPTI_ACTIVITY_KIND_RUNTIME": launches}))
+    assert "no kernels, copies, or launches of CUDA graphs, although it has 2 CUDA calls" in timeline.headline()
+    with pytest.raises(ProfileError, match="nsys profile --trace=cuda"):
+        find_faults(timeline.window(0, 10))
+    ranges = read_nsys(export(tmp_path / "ranges.sqlite", {"NVTX_EVENTS": [(0, 9_999, 59, "step", None, THREAD)]}))
+    assert "although" not in ranges.lacks and "launches of CUDA graphs" in ranges.lacks
+
+
+@pytest.mark.parametrize("table", ["CUPTI_ACTIVITY_KIND_GRAPH_TRACE", "CUPTI_ACTIVITY_KIND_RUNTIME"])
+def test_an_export_without_any_event_is_rejected(tmp_path, table):
+    with pytest.raises(ProfileError, match="holds no events"):
+        read_nsys(export(tmp_path / "r.sqlite", {table: []}))
 
 
 def test_missing_tables_and_columns_are_no_error(tmp_path):

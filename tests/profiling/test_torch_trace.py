@@ -112,8 +112,35 @@ def test_packed_plain_parsed_and_bare_traces_read_the_same(cpu_trace, tmp_path):
     assert read_torch_trace(str(packed)) == read_torch_trace(document) == read_torch_trace(bare) == expected
 
 
-def test_a_trace_without_events_is_an_empty_timeline():
-    assert read_torch_trace({"traceEvents": []}) == Timeline(())
+@pytest.mark.parametrize(
+    ("records", "said"),
+    [
+        ([], "0 records and no complete events"),
+        ([{"ph": "B", "name": "k", "ts": 1}, {"ph": "E", "name": "k", "ts": 2}], "2 records and no complete events"),
+        ([record("python_function", "f", 1, 1), record("Trace", "t", 1, 1)], "found Trace, python_function"),
+        ([{"ph": "X", "name": "k", "ts": 1, "dur": 1}], "found none"),
+    ],
+)
+def test_a_trace_without_events_of_the_profiler_is_an_error_with_the_reason(records, said):
+    with pytest.raises(ProfileError, match=said):
+        read_torch_trace({"traceEvents": records})
+
+
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+def test_the_categories_of_older_versions_are_read(tmp_path, mark):
+    """PyTorch 1.8 to 1.12 wrote them in other words."""
+    old = [
+        record("Operator", "aten::mm", 10, 50),
+        record("Runtime", "cudaLaunchKernel", 20, 5, correlation=3),
+        record("Kernel", "sgemm", 40, 30, stream=7, correlation=3),
+        record("Memcpy", "Memcpy HtoD (Pageable -> Device)", 30, 3, stream=7, bytes=400),
+        record("Memset", "Memset (Device)", 35, 1, stream=7),
+    ]
+    path = tmp_path / "kineto.json"
+    path.write_bytes(mark + json.dumps({"schemaVersion": 1, "traceEvents": old}).encode())
+    timeline = read_torch_trace(path)
+    assert {event.kind for event in timeline.events} == {"op", "api", "kernel", "copy", "memset"}
+    assert timeline.call_of(timeline.kernels[0]).name == "cudaLaunchKernel"
 
 
 @pytest.mark.parametrize(
@@ -221,6 +248,10 @@ fields = st.fixed_dictionaries(
 
 @given(st.lists(fields, max_size=8))
 def test_any_events_are_survived(events):
-    timeline = read_torch_trace({"traceEvents": events})
+    try:
+        timeline = read_torch_trace({"traceEvents": events})
+    except ProfileError as error:
+        assert "\n" not in str(error)
+        return
     assert len(timeline.events) <= len(events)
     assert timeline.headline()

@@ -65,7 +65,8 @@ def layers(
         list[str] | None, typer.Option("--option", help="of Torch-TensorRT: min_block_size=1; may be repeated")
     ] = None,
     against: Annotated[
-        Path | None, typer.Option(help="another file of these kinds to compare with, such as the float engine's; ONNX is built in FP32")
+        Path | None,
+        typer.Option(help="another file of these kinds to compare with, such as the float engine's; ONNX is built in FP32"),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -79,6 +80,7 @@ def layers(
             module_layers.show(found)
         return
     known: dict[str, object]
+    notes: tuple[str, ...]
     if model.suffix in _LAYER_FILES:
         table, known, title, notes = read_layers(model), {"file": str(model)}, str(model), ()
     else:
@@ -87,10 +89,11 @@ def layers(
         known = {"backend": plan.backend, "targets": plan.targets}
         title = f"{plan.backend} {plan.version} for {', '.join(plan.targets)}"
     if against:
-        other = (
-            trtexec.read_layers(against) if against.suffix in _LAYER_FILES else _plan(against, None, backend, time_limit).layers
-        )
-        known["compared"] = f"{against} compared with {model}: {diff(other, table).headline}"
+        from course_lib.profiling import diff
+
+        is_file = against.suffix in _LAYER_FILES
+        other = read_layers(against) if is_file else _plan(against, recipe, backend, time_limit, precision="fp32").layers
+        known["compared"] = f"from {against} to {model}, {diff(other, table).headline}"
         notes = (*notes, str(known["compared"]))
     if not show(as_json, {**known, "onnx_nodes": len(table.operators), "kernels": table.rows()}):
         console.layers(table, title, notes)
@@ -103,7 +106,13 @@ def bench(
     against: Annotated[
         list[Path] | None, typer.Option(help="another ONNX file or plan with the same inputs; may be repeated")
     ] = None,
-    batch: Annotated[int, typer.Option(min=1, help="size of every dynamic dimension")] = 1,
+    shapes: Annotated[
+        list[str] | None,
+        typer.Option("--shape", help="NAME=1x3x320x320; default: the recipe's opt, or the model's; may be repeated"),
+    ] = None,
+    batch: Annotated[
+        int | None, typer.Option(min=1, help="size of a dynamic first dimension; default: the recipe's opt, or 1")
+    ] = None,
     seconds: Annotated[float, typer.Option(min=1, help="measure at most this long")] = 20,
     as_json: AsJson = False,
 ) -> None:
@@ -115,12 +124,17 @@ def bench(
         warn(
             f"no sandbox ({problem}): a plan is executable code and runs with your permissions. Measure only plans of your own"
         )
-    measured = bench_files.bench([model, *(against or [])], _recipe(recipe), backend=backend, batch=batch, seconds=seconds)
+    try:
+        given = bench_files.given_shapes(shapes or ())
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    files = [model, *(against or [])]
+    measured = bench_files.bench(files, _recipe(recipe), backend=backend, seconds=seconds, given=given, batch=batch)
     if not show(as_json, measured):
         console.bench(measured)
 
 
-def _plan(model: Path, recipe: Path | None, backend: str | None, time_limit: float, precision: str = "") -> Plan:
+def _plan(model: Path, recipe: Path | None, backend: str | None, time_limit: float, *, precision: str = "") -> Plan:
     """The plan in a file of that kind, or one built from an ONNX file with the recipe, or with another precision."""
     from course_lib import engines
     from course_lib.cli.building import build

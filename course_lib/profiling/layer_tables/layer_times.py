@@ -1,4 +1,4 @@
-"""Where an inference spends its time, layer by layer: from TensorRT's IProfiler or from ONNX Runtime's profile."""
+"""Where an inference spends its time, layer by layer: from TensorRT's IProfiler, from trtexec or from ONNX Runtime's profile."""
 
 from __future__ import annotations
 
@@ -43,11 +43,20 @@ class LayerTimings:
         names: the layers in order of execution. Two may have the same name.
         ms: milliseconds, shape ``(runs, layers)``.
         table: the layer table, after `with_table`.
+        summarized_runs: number of runs behind the one row of `ms`, if a tool recorded only their `statistic`; otherwise 0.
+        statistic: "median", or what a tool recorded instead of it.
     """
 
     names: tuple[str, ...]
     ms: np.ndarray = field(repr=False)
     table: LayerTable | None = field(default=None, repr=False)
+    summarized_runs: int = 0
+    statistic: str = "median"
+
+    @property
+    def runs(self) -> int:
+        """Number of measured runs."""
+        return self.summarized_runs or len(self.ms)
 
     @classmethod
     def from_rows(cls, rows: Sequence[Sequence[Any]], *, runs: int | None = None) -> LayerTimings:
@@ -164,7 +173,7 @@ class LayerTimings:
             }
             for layer in self.layers()
         ]
-        return {"runs": len(self.ms), "total_ms": self.total_ms, "layers": rows}
+        return {"runs": self.runs, "total_ms": self.total_ms, "layers": rows}
 
     def _repr_html_(self) -> str:
         """The longest layers as a table; the rest in one row."""
@@ -176,7 +185,7 @@ class LayerTimings:
             left = max(0.0, self.total_ms - sum(layer.ms for layer in shown))
             rows.append((f"{left:.4f}", f"{left / (self.total_ms or 1.0):.1%}", f"{rest} others", "", ""))
         columns = {"ms": LEFT, "share": LEFT, "layer": WIDE, "operators": WIDE, "dtype": LEFT}
-        caption = f"{self.takeaway()} ({len(self.ms)} run{'' if len(self.ms) == 1 else 's'}, medians)"
+        caption = f"{self.takeaway()} ({self.runs} run{'' if self.runs == 1 else 's'}, {self.statistic}s)"
         return notebook_table(caption, columns, [({}, row) for row in rows])
 
 

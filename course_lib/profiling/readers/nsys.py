@@ -25,23 +25,24 @@ _PAGEABLE = 0
 _WAITS_ON_HOST = (1, 3, 4)  # for an event, a stream, a context; 2 is a stream that waits for an event, the host goes on
 _NVTX_RANGES = (59, 60)  # push/pop and start/end
 
-_TABLES = ("KERNEL", "MEMCPY", "MEMSET", "SYNCHRONIZATION", "RUNTIME")
+_TABLES = ("KERNEL", "GRAPH_TRACE", "MEMCPY", "MEMSET", "SYNCHRONIZATION", "RUNTIME")
 
 
 def read_nsys(path: str | Path) -> Timeline:
-    """The kernels, copies, memsets, CUDA calls, calls of the operating system and NVTX ranges of a report.
+    """The kernels, launches of CUDA graphs, copies, memsets, CUDA calls, calls of the operating system and NVTX ranges of a report.
 
-    Missing tables and columns of a version of Nsight Systems, and those without recordings, are left out. Of nested calls (a
-    driver call inside a runtime call) the outer one is kept. Calls of the operating system are kept only on threads that call CUDA.
+    nsys records a CUDA graph as one bar, or each of its kernels with ``--cuda-graph-trace=node``. Missing tables and columns of a
+    version of Nsight Systems, and those without recordings, are left out. Of nested calls (a driver call inside a runtime call) the
+    outer one is kept. Calls of the operating system are kept only on threads that call CUDA.
 
     Args:
         path: the ``.sqlite`` file of ``nsys export --type sqlite``. It is opened read-only.
 
     Returns:
-        A timeline in microseconds since the start of the recording.
+        A timeline in microseconds since the start of the recording. Its `lacks` is set if nothing of the device was recorded.
 
     Raises:
-        ProfileError: the file is missing, damaged, or not such an export; for a ``.nsys-rep`` the message has the command to run.
+        ProfileError: the file is missing, damaged, empty, or not such an export; for a ``.nsys-rep`` the message has the command to run.
     """
     path = Path(path)
     _check_file(path)
@@ -49,10 +50,24 @@ def read_nsys(path: str | Path) -> Timeline:
     uri = f"{path.resolve().as_uri()}?mode=ro&immutable=1"
     try:
         with closing(sqlite3.connect(uri, uri=True)) as connection:
-            return Timeline(tuple(_Report(connection, path).events()))
+            events = tuple(_Report(connection, path).events())
     except (sqlite3.Error, UnicodeError) as error:  # the latter where SQLite's own message quotes damaged text
         reason = str(error).partition("\n")[0][:100]  # SQLite may quote a whole definition of a table
         raise ProfileError(f"{path} is damaged ({reason}): export the report again with nsys") from error
+    if not events:
+        raise ProfileError(
+            f"{path} holds no events: did the program run between start and end of the recording? Profile it again"
+        )
+    return Timeline(events, lacks="" if any(event.on_device for event in events) else _lacks(path, events))
+
+
+def _lacks(path: Path, events: tuple[Event, ...]) -> str:
+    calls = sum(is_cuda_call(event.name) for event in events)
+    return (
+        f"{path} has no kernels, copies, or launches of CUDA graphs"
+        + (f", although it has {calls} CUDA calls" if calls else "")
+        + ": record the device with `nsys profile --trace=cuda`, starting before the program's first CUDA call"
+    )
 
 
 def _check_file(path: Path) -> None:
@@ -93,7 +108,7 @@ class _Report:
 
     def events(self) -> Iterator[Event]:
         """All events of the timeline."""
-        device = [*self._kernels(), *self._copies(), *self._memsets()]
+        device = [*self._kernels(), *self._graphs(), *self._copies(), *self._memsets()]
         calls = outermost(self._cuda_calls(), {event.correlation for event in device})
         yield from device
         yield from outermost([*calls, *self._system_calls({call.row for call in calls})])
@@ -116,6 +131,12 @@ class _Report:
         for start, end, full, short, *place in self._select("CUPTI_ACTIVITY_KIND_KERNEL", columns):
             name = self._string(full) or self._string(short) or "kernel"
             yield Event(name, "kernel", *_times(start, end), **self._place(*place))
+
+    def _graphs(self) -> Iterator[Event]:
+        columns = ("graphId", "deviceId", "streamId", "globalPid", "correlationId")
+        for start, end, graph, *place in self._select("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", columns):
+            name = "CUDA graph" if _whole(graph) is None else f"CUDA graph {graph}"
+            yield Event(name, "graph", *_times(start, end), **self._place(*place))
 
     def _copies(self) -> Iterator[Event]:
         columns = ("bytes", "copyKind", "srcKind", "dstKind", "deviceId", "streamId", "globalPid", "correlationId")

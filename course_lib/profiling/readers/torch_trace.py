@@ -16,9 +16,13 @@ from course_lib.profiling.timelines.cuda_calls import call_kind, outermost, plai
 from course_lib.profiling.timelines.timeline import Event, Kind, Timeline
 
 _LARGEST_BYTES = 1 << 29  # unpacked; a longer trace takes minutes to read and shows less: record fewer steps
-_DEVICE: Mapping[str, Kind] = {"kernel": "kernel", "gpu_memcpy": "copy", "gpu_memset": "memset"}
-_HOST: Mapping[str, Kind] = {"cpu_op": "op", "user_annotation": "range"}
-_CALLS = ("cuda_runtime", "cuda_driver")
+# Categories in lower case: PyTorch 1.8 to 1.12 wrote "Kernel", "Memcpy", "Operator" and "Runtime".
+_DEVICE: Mapping[str, Kind] = {
+    "kernel": "kernel", "gpu_memcpy": "copy", "memcpy": "copy", "gpu_memset": "memset", "memset": "memset",
+}  # fmt: skip
+_OPERATORS, _RANGES = ("cpu_op", "operator"), ("user_annotation",)
+_CALLS = ("cuda_runtime", "cuda_driver", "runtime")
+_HOST: Mapping[str, Kind] = {**dict.fromkeys(_OPERATORS, "op"), **dict.fromkeys(_RANGES, "range")}
 _DIRECTIONS = {"HtoD": "host to device", "DtoH": "device to host", "DtoD": "device to device", "PtoP": "device to device"}
 
 
@@ -34,7 +38,8 @@ def read_torch_trace(source: str | Path | Mapping[str, Any]) -> Timeline:
         A timeline in microseconds since the first event of the trace.
 
     Raises:
-        ProfileError: the file is missing, damaged, larger than 512 MiB, or not a trace of `torch.profiler`.
+        ProfileError: the file is missing, damaged, larger than 512 MiB, or not a trace of `torch.profiler`, or it has no events of these
+            kinds.
     """
     if isinstance(source, Mapping):
         return _timeline(source, "the trace")
@@ -64,11 +69,22 @@ def _timeline(document: Any, name: str) -> Timeline:
     if not isinstance(records, list):
         raise ProfileError(f"{name} has no traceEvents: expected what export_chrome_trace of torch.profiler writes")
     spans = [record for record in records if _is_span(record)]
+    if not spans:
+        raise ProfileError(
+            f'{name} has {len(records)} records and no complete events ("ph": "X" with ts and dur): run at least one step between '
+            "start and stop of the profiler, and export again"
+        )
     zero = min((record["ts"] for record in spans), default=0.0)
     device = [event for record in spans if (event := _device_event(record, zero))]
     calls = outermost(_host_events(spans, zero, _CALLS), {event.correlation for event in device})
-    operators = outermost(_host_events(spans, zero, ["cpu_op"]))
-    return Timeline((*device, *calls, *operators, *_host_events(spans, zero, ["user_annotation"])))
+    operators = outermost(_host_events(spans, zero, _OPERATORS))
+    events = (*device, *calls, *operators, *_host_events(spans, zero, _RANGES))
+    if not events:
+        found = sorted({_text(record, "cat")[:40] or "none" for record in spans})
+        raise ProfileError(
+            f"{name} has no events of torch.profiler: expected the category kernel or cpu_op, found {', '.join(found[:5])}"
+        )
+    return Timeline(events)
 
 
 def _is_span(record: Any) -> bool:
@@ -83,7 +99,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _device_event(record: dict[str, Any], zero: float) -> Event | None:
-    kind = _DEVICE.get(_text(record, "cat"))
+    kind = _DEVICE.get(_category(record))
     if kind is None:
         return None
     arguments = _arguments(record)
@@ -106,7 +122,7 @@ def _device_event(record: dict[str, Any], zero: float) -> Event | None:
 
 def _host_events(spans: list[dict[str, Any]], zero: float, categories: Collection[str]) -> Iterator[Event]:
     for record in spans:
-        category, name = _text(record, "cat"), _text(record, "name") or "?"
+        category, name = _category(record), _text(record, "name") or "?"
         if category not in categories:
             continue
         kind, correlation = _HOST.get(category), None
@@ -119,6 +135,10 @@ def _host_events(spans: list[dict[str, Any]], zero: float, categories: Collectio
 def _arguments(record: dict[str, Any]) -> dict[str, object]:
     arguments = record.get("args")
     return arguments if isinstance(arguments, dict) else {}
+
+
+def _category(record: dict[str, Any]) -> str:
+    return _text(record, "cat").lower()
 
 
 def _text(record: dict[str, Any], key: str) -> str:

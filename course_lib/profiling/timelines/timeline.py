@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, get_args
 
 from course_lib._util.html import LEFT, RIGHT, notebook_table
 from course_lib.profiling.timelines.intervals import Interval, complement, total, union
 
-Kind = Literal["kernel", "copy", "memset", "api", "sync", "op", "range"]
-DEVICE_KINDS: frozenset[Kind] = frozenset({"kernel", "copy", "memset"})
+Kind = Literal["kernel", "graph", "copy", "memset", "api", "sync", "op", "range"]
+DEVICE_KINDS: frozenset[Kind] = frozenset({"kernel", "graph", "copy", "memset"})
 _ROWS_IN_HTML = 20
 
 
@@ -22,8 +22,9 @@ class Event:
 
     Attributes:
         name: name of the kernel, call, operator or range from the profiler.
-        kind: device work is ``"kernel"``, ``"copy"`` or ``"memset"``. On the host, ``"api"`` is a call, ``"sync"`` a call during
-            which the host waits for the device, ``"op"`` an operator of a framework, ``"range"`` a range that the program named.
+        kind: device work is ``"kernel"``, ``"graph"`` (one launch of a whole CUDA graph, if its kernels were not recorded), ``"copy"``
+            or ``"memset"``. On the host, ``"api"`` is a call, ``"sync"`` a call during which the host waits for the device, ``"op"`` an
+            operator of a framework, ``"range"`` a range that the program named.
         start_us, duration_us: microseconds; the zero is the reader's.
         row: the stream or the thread, such as ``"stream 7"`` or ``"thread 4242"``.
         bytes_moved: size of a copy or memset in bytes.
@@ -82,10 +83,12 @@ class Timeline:
         events: any order; they are sorted by start, longer ones first.
         bounds: start and end of the observed time. None means from the first to the last device work, so that start-up and shutdown
             of the program do not count as idle time. Without device work, it is from the first to the last event.
+        lacks: what the recording misses if it has no device work although it should, with the remedy; otherwise ``""``.
     """
 
     events: tuple[Event, ...]
     bounds: Interval | None = None
+    lacks: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
         if self.bounds and self.bounds[1] < self.bounds[0]:
@@ -114,7 +117,7 @@ class Timeline:
 
     @cached_property
     def device_events(self) -> tuple[Event, ...]:
-        """Kernels, copies and memsets."""
+        """Kernels, launches of graphs, copies and memsets."""
         return tuple(event for event in self.events if event.on_device)
 
     @cached_property
@@ -145,7 +148,7 @@ class Timeline:
         inside = [event for event in self.events if event.start_us < end_us and event.end_us > start_us]
         started = {event.correlation for event in inside if event.on_device} - {None}
         earlier = [event for event in self._calls.values() if event.end_us <= start_us and event.correlation in started]
-        return Timeline((*earlier, *inside), (start_us, end_us))
+        return Timeline((*earlier, *inside), (start_us, end_us), self.lacks)
 
     @cached_property
     def _calls(self) -> dict[int, Event]:
@@ -187,7 +190,7 @@ class Timeline:
     def headline(self, device: str = "GPU") -> str:
         """The timeline in one line: how busy the device with this name was, and what the host did in the longest gap."""
         if not self.device_events:
-            return f"No device work in {time_text(self.span_us)}"
+            return f"No device work in {time_text(self.span_us)}" + (f": {self.lacks}" if self.lacks else "")
         share = self.busy_us / self.span_us if self.span_us else 1.0
         text = f"{device} busy {100 * share:.0f} % of {time_text(self.span_us)}"
         gaps = self.gaps()

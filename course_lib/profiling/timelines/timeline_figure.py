@@ -23,12 +23,14 @@ _COLORS: Mapping[str, str] = {
     "call": style.COLORS[5],
     "call that waits": style.COLORS[3],
     "kernel": style.COLORS[0],
+    "CUDA graph": "#1F4E79",
     "copy": style.COLORS[4],
     "pageable copy": style.COLORS[1],
     "memset": "#777777",
     "fault": "#000000",
 }
-_CLASSES: Mapping[str, str] = {"range": "range", "op": "operator", "api": "call", "sync": "call that waits", "kernel": "kernel"}
+_CLASSES: Mapping[str, str] = {"range": "range", "op": "operator", "api": "call", "sync": "call that waits", "kernel": "kernel",
+                                "graph": "CUDA graph"}  # fmt: skip
 _IDLE = "#DDDDDD"
 _WIDTH, _ROW = 10.0, 0.34  # inches
 _PIXELS = 860  # of the time axis at that width; a bar is drawn at least one pixel wide
@@ -199,7 +201,7 @@ def _draw(axes: Axes, place: int, kind: str, bars: Iterable[_Bar], shown: Timeli
         letters = int((end - start) / pixel / _CHARACTER) - 1
         if bar.text and letters >= min(len(bar.text), 6):
             text = bar.text if len(bar.text) <= letters else f"{bar.text[: letters - 1]}…"
-            ink = "white" if kind in ("kernel", "range", "pageable copy") else "black"
+            ink = "white" if kind in ("kernel", "CUDA graph", "range", "pageable copy") else "black"
             axes.text((start + end) / 2 / size, place, text, fontsize=6.5, ha="center", va="center", color=ink)
     height = 0.24 if kind == "fault" else 0.72
     axes.broken_barh(spans, (place - height / 2, height), facecolors=colors, edgecolors="white", linewidths=edges)

@@ -1,0 +1,169 @@
+"""What trtexec exports: layer information, times of layers, and times of inferences.
+
+Source: samples/common/sampleReporting.cpp of NVIDIA/TensorRT, the versions from 7.0 to 11.1.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from course_lib._util import text_files
+from course_lib.engines.backends.tensorrt.layer_sources import NAMES_ONLY, parse_build_log, parse_inspector
+from course_lib.errors import ProfileError
+from course_lib.profiling.layer_tables.layer_times import LayerTimings
+
+if TYPE_CHECKING:
+    from course_lib.engines import LayerTable
+
+# Of each time that trtexec exports: the key of TensorRT 8.0 and later, and that of TensorRT 7.
+_TIMES = {"latency": ("latencyMs",), "H2D": ("h2dMs", "inMs"), "GPU compute": ("computeMs",), "D2H": ("d2hMs", "outMs")}
+_FIRST, _LAST = ("startH2dMs", "startInMs"), ("endD2hMs", "endOutMs")
+_NOT_JSON = re.compile(r":\s*-?(nan|inf)\b")  # C++ prints a share of no time like this
+
+
+def read_layers(path: str | Path) -> LayerTable:
+    """The layer table in a file of ``trtexec --exportLayerInfo``, or in a log of ``trtexec --dumpLayerInfo`` or of a verbose build.
+
+    Raises:
+        ProfileError: the file cannot be read, holds something else, or only the names of the layers.
+    """
+    text = _text(path)
+    try:
+        if "Layers:\n" in text or not text.lstrip().startswith(("{", "[")):  # the lines of a log begin with brackets, too
+            table = parse_build_log(text)
+        else:
+            document = _json(text)
+            if isinstance(document, list) and any(isinstance(row, dict) and _is_time(row) for row in document):
+                raise ProfileError("this file holds times: run `course profile` on it")
+            table = parse_inspector(text)
+        if not table:
+            named = text.rpartition("Layers:\n")[2].strip() if "Layers:\n" in text else ""
+            raise ProfileError(NAMES_ONLY if named else "no layers: expected a file of `trtexec --exportLayerInfo=FILE`")
+        return table
+    except ProfileError as error:
+        raise ProfileError(f"{path}: {error}") from None
+
+
+def read_layer_times(path: str | Path) -> LayerTimings:
+    """The times of every layer in a file of ``trtexec --exportProfile``.
+
+    It has one median for each layer, or one mean before TensorRT 8.4, not the single runs.
+
+    Raises:
+        ProfileError: the file cannot be read, or is not such a file.
+    """
+    rows = [row for row in _rows(path) if "name" in row]
+    for key, statistic in (("medianMs", "median"), ("averageMs", "mean")):
+        if rows and all(_is_number(row.get(key)) for row in rows):
+            counts = [int(row["count"]) for row in _rows(path) if _is_number(row.get("count"))]
+            ms = np.array([[float(row[key]) for row in rows]])
+            return LayerTimings(
+                tuple(str(row["name"]) for row in rows), ms, summarized_runs=sum(counts[:1]), statistic=statistic
+            )
+    raise ProfileError(f"{path} has no times of layers: expected `trtexec --exportProfile=FILE`, with name and averageMs")
+
+
+@dataclass(frozen=True, eq=False)
+class InferenceTimes:
+    """The times of single inferences, in milliseconds, in the order in which they ran.
+
+    Attributes:
+        ms: one series for each of "latency", "H2D", "GPU compute", "D2H" and "enqueue" that was recorded, all of the same length.
+            The latency is the sum of the two copies and the GPU's computation.
+        wall_ms: from the start of the first inference to the end of the last one; 0 if it was not recorded.
+    """
+
+    ms: Mapping[str, np.ndarray] = field(repr=False)
+    wall_ms: float = 0.0
+
+    def __len__(self) -> int:
+        return len(self.ms["latency"])
+
+    @property
+    def per_second(self) -> float:
+        """Inferences per second of wall time; 0 if it is unknown. Several streams, or the next inference's copies, overlap."""
+        return 1e3 * len(self) / self.wall_ms if self.wall_ms else 0.0
+
+    @cached_property
+    def summary(self) -> dict[str, dict[str, float]]:
+        """Of every series: median, the 95 % interval of the median (equal to the median below 10 inferences), and 99th percentile."""
+        from course_lib.benchmark.statistics import median_interval
+
+        rows = {}
+        for name, series in self.ms.items():
+            median = float(np.median(series))
+            interval = median_interval(series, seed=0) if len(series) >= 10 else None
+            low, high = (interval.low, interval.high) if interval else (median, median)
+            rows[name] = {"median": median, "low": low, "high": high, "p99": float(np.percentile(series, 99))}
+        return rows
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values, without the single inferences."""
+        return {"inferences": len(self), "wall_ms": self.wall_ms, "per_second": self.per_second, "ms": self.summary}
+
+
+def read_inference_times(path: str | Path) -> InferenceTimes:
+    """The times of every inference in a file of ``trtexec --exportTimes``. trtexec leaves out those of the warm-up.
+
+    Raises:
+        ProfileError: the file cannot be read, or is not such a file.
+    """
+    rows = [row for row in _rows(path) if "computeMs" in row]
+    series = {name: _column(rows, keys) for name, keys in _TIMES.items()}
+    if not rows or any(column is None for column in series.values()):
+        raise ProfileError(
+            f"{path} has no times of inferences: expected `trtexec --exportTimes=FILE`, with computeMs and latencyMs"
+        )
+    start, end = _column(rows, ("startEnqMs",)), _column(rows, ("endEnqMs",))
+    if start is not None and end is not None:
+        series["enqueue"] = end - start
+    first, last = _column(rows, _FIRST), _column(rows, _LAST)
+    wall = float(last.max() - first.min()) if first is not None and last is not None else 0.0
+    return InferenceTimes({name: column for name, column in series.items() if column is not None}, max(wall, 0.0))
+
+
+def _column(rows: list[dict[str, Any]], keys: tuple[str, ...]) -> np.ndarray | None:
+    """One number of every row, under the first of these keys that all rows have."""
+    for key in keys:
+        if rows and all(_is_number(row.get(key)) for row in rows):
+            return np.array([float(row[key]) for row in rows])
+    return None
+
+
+def _rows(path: str | Path) -> list[dict[str, Any]]:
+    document = _json(_text(path))
+    if isinstance(document, dict) and "Layers" in document:
+        raise ProfileError(f"{path} holds layer information, not times: run `course layers` on it")
+    return [row for row in document if isinstance(row, dict)] if isinstance(document, list) else []
+
+
+def _is_time(row: Mapping[str, Any]) -> bool:
+    return "averageMs" in row or "computeMs" in row
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and value >= 0
+
+
+def _json(text: str) -> Any:
+    """The value in trtexec's JSON, None if it is damaged. trtexec escapes nothing in names, and prints numbers that JSON lacks."""
+    try:
+        return json.loads(_NOT_JSON.sub(": null", text), strict=False)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _text(path: str | Path) -> str:
+    try:
+        return text_files.read_text(path, errors="replace")
+    except OSError as error:
+        raise ProfileError(f"cannot read {path}: {error.strerror or error}") from None

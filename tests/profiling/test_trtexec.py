@@ -1,0 +1,157 @@
+"""Files of trtexec, with the structure that the versions 7 to 11 write, and names and numbers of our own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from course_lib.benchmark.statistics import median_interval
+from course_lib.errors import ProfileError
+from course_lib.profiling.readers.trtexec import read_inference_times, read_layer_times, read_layers
+
+LAYERS = {"Reformatting CopyNode for Input Tensor 0 to stem": 0.25, "stem + relu": 1.5, "__myl_MulSum_myl4_1": 0.75}
+INFORMATION = {
+    "Layers": [
+        {
+            "Name": name,
+            "LayerType": "kgen" if "myl" in name else "CaskConvolution",
+            "Inputs": [{"Name": "x", "Dimensions": [1, 8], "Format/Datatype": "Half"}],
+            "Outputs": [{"Name": "y", "Dimensions": [1, 8], "Format/Datatype": "Half"}],
+            "TacticName": "t",
+            "StreamId": 0,
+            "Metadata": "",
+        }
+        for name in LAYERS
+    ],
+    "Bindings": ["x", "y"],
+}
+LINE = (
+    "Name: {}, LayerType: gemm, Inputs: [ {{ Name: x, Dimensions: [1,8], Format/Datatype: Half }}], Outputs: [ {{ Name: y, "
+    "Dimensions: [1,8], Format/Datatype: Half }}], TacticName: t, StreamId: 0, Metadata: "
+)
+
+
+def _profile(*keys: str, count: int | None = 200) -> str:
+    """What exportProfile writes: one number more than JSON knows, and names as they are."""
+    head = [f'  {{ "count" : {count} }}'] if count else []
+    rows = [
+        f'{{ "name" : "{name}", "timeMs" : {200 * ms:g}'
+        + "".join(f', "{key}" : {ms:g}' for key in keys)
+        + ', "percentage" : -nan }'
+        for name, ms in LAYERS.items()
+    ]
+    return "[\n" + "\n, ".join(head + rows) + "\n]\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "runs", "statistic"),
+    [
+        (_profile("averageMs", "medianMs"), 200, "median"),  # 8.4 and later
+        (_profile("averageMs"), 200, "mean"),  # before
+        (_profile("averageMs", count=None), 1, "mean"),
+        (_profile("averageMs", "medianMs").replace("stem + relu", "stem\x1erelu"), 200, "median"),
+    ],
+)
+def test_times_of_layers(tmp_path: Path, text: str, runs: int, statistic: str) -> None:
+    path = tmp_path / "profile.json"
+    path.write_text(text, encoding="utf-8")
+    timings = read_layer_times(path)
+    assert (timings.runs, timings.statistic, timings.total_ms) == (runs, statistic, 2.5)
+    assert [layer.ms for layer in timings.heaviest()] == [1.5, 0.75, 0.25] and timings.heaviest()[0].share == 0.6
+    assert timings.to_json()["runs"] == runs and f"{statistic}s)" in timings._repr_html_()
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_layer_information_describes_times(tmp_path: Path, encoding: str) -> None:
+    (tmp_path / "layers.json").write_text(json.dumps(INFORMATION), encoding=encoding)
+    (tmp_path / "profile.json").write_text(_profile("averageMs", "medianMs"), encoding=encoding)
+    timings = read_layer_times(tmp_path / "profile.json").with_table(read_layers(tmp_path / "layers.json"))
+    assert timings.by_dtype() == {"Half": 2.5}
+
+
+@pytest.mark.parametrize("prefix", ["", "[07/07/2026-02:11:38] [I] ", "[V] [TRT] "])
+def test_layers_of_a_log(tmp_path: Path, prefix: str) -> None:
+    path = tmp_path / "build.log"
+    rows = "\r\n".join(LINE.format(name) for name in LAYERS)
+    path.write_bytes(f"{prefix}Layer Information:\r\n{prefix}Layers:\r\n{rows}\r\n\r\nBindings:\r\nx\r\ny\r\n".encode())
+    table = read_layers(path)
+    assert [layer.name for layer in table] == list(LAYERS) and table.dtype_counts() == {"Half": 3}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("names.json", '{"Layers": ["Conv_0 + Relu_1", "MaxPool_2"], "Bindings": ["x"]}', "profilingVerbosity=detailed"),
+        ("names.log", "[I] Layers:\nConv_0 + Relu_1\nMaxPool_2\n\nBindings:\nx\n", "profilingVerbosity=detailed"),
+        ("none.json", '{"Layers": [], "Bindings": ["x"]}', "no layers"),
+        ("cut.json", '{"Layers": [{"Name": "a"', "not layer information"),
+        ("other.json", '{"Layers": [{"a": 1}]}', "no key Name"),
+        ("other.txt", "hello", "exportLayerInfo"),
+        ("times.json", _profile("averageMs"), "course profile"),
+    ],
+)
+def test_what_is_not_layer_information_is_rejected_with_a_remedy(tmp_path: Path, name: str, text: str, said: str) -> None:
+    path = tmp_path / name
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(ProfileError, match=said) as rejection:
+        read_layers(path)
+    assert str(path) in str(rejection.value) and "\n" not in str(rejection.value)
+
+
+def _times(count: int, copy_in: str = "H2d", copy_out: str = "D2h", enqueue: bool = True) -> str:
+    rows = []
+    for index in range(count):
+        begin, compute = 10 * index, 2 + 0.01 * (index % 3)
+        row = {"startEnqMs": begin, "endEnqMs": begin + 0.5} if enqueue else {}
+        row |= {f"start{copy_in}Ms": begin, f"end{copy_in}Ms": begin + 1}
+        row |= {"startComputeMs": begin + 1, "endComputeMs": begin + 1 + compute}
+        row |= {f"start{copy_out}Ms": begin + 1 + compute, f"end{copy_out}Ms": begin + 2 + compute}
+        row |= {f"{copy_in[0].lower()}{copy_in[1:]}Ms": 1, "computeMs": compute, f"{copy_out[0].lower()}{copy_out[1:]}Ms": 1}
+        rows.append(row | {"latencyMs": 2 + compute})
+    return json.dumps(rows)
+
+
+@pytest.mark.parametrize("names", [("H2d", "D2h"), ("In", "Out")])  # TensorRT 8 and later, and 7
+@pytest.mark.parametrize("enqueue", [True, False])  # 7.0 has no enqueue
+def test_times_of_inferences(tmp_path: Path, names: tuple[str, str], enqueue: bool) -> None:
+    path = tmp_path / "times.json"
+    path.write_text(_times(300, *names, enqueue=enqueue), encoding="utf-8")
+    times = read_inference_times(path)
+    assert len(times) == 300 and ("enqueue" in times.summary) is enqueue
+    row = times.summary["GPU compute"]
+    assert row["median"] == pytest.approx(2.01) and 2.0 <= row["low"] <= 2.01 <= row["high"] <= row["p99"] <= 2.02
+    assert times.summary["latency"]["median"] == pytest.approx(4.01)
+    assert times.per_second == pytest.approx(300e3 / (2990 + 4.02), rel=1e-3)
+
+
+def test_few_inferences_have_no_interval(tmp_path: Path) -> None:
+    path = tmp_path / "times.json"
+    path.write_text(_times(3), encoding="utf-8")
+    row = read_inference_times(path).summary["H2D"]
+    assert row == {"median": 1.0, "low": 1.0, "high": 1.0, "p99": 1.0}
+
+
+@pytest.mark.parametrize("text", ["", "[]", "[1]", '{"a": 1}', '[{"computeMs": "x", "latencyMs": 1}]', "[" * 99999])
+def test_what_holds_no_times_is_rejected(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "times.json"
+    path.write_text(text, encoding="utf-8")
+    for read in (read_layer_times, read_inference_times):
+        with pytest.raises(ProfileError, match="has no times of"):
+            read(path)
+    path.write_text(json.dumps(INFORMATION), encoding="utf-8")
+    with pytest.raises(ProfileError, match="course layers"):
+        read_layer_times(path)
+    with pytest.raises(ProfileError, match="cannot read"):
+        read_layers(tmp_path / "absent.json")
+
+
+def test_the_interval_of_a_median_holds_it_and_narrows_with_the_series() -> None:
+    rng = np.random.default_rng(7)
+    short, long = (median_interval(5 + rng.standard_normal(n), seed=1) for n in (50, 5000))
+    assert short.low < 5 < short.high and long.low < 5 < long.high
+    assert long.high - long.low < (short.high - short.low) / 2
+    with pytest.raises(ValueError, match=">= 10"):
+        median_interval(np.ones(9))
