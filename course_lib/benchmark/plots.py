@@ -41,7 +41,7 @@ def latencies(comparison: Comparison, about: str | None = None) -> Figure:
     axes.set_xlabel("latency of one call (ms)")
     named = about or max(comparison.speedups, key=lambda name: comparison.speedups[name].median, default="")
     axes.set_title(
-        f"{named}: {comparison.speedups[named].median:.1f} times as fast as {comparison.baseline}"
+        f"{named}: {comparison.speedups[named]} the speed of {comparison.baseline}"
         if named
         else f"{comparison.baseline}: half of the calls take less than {comparison.measurements[comparison.baseline].median_ms:.2f} ms"
     )

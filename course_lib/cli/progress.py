@@ -55,7 +55,7 @@ class Progress:
 
 
 def progress_of(root: Path | None = None) -> Progress:
-    """The progress of this user.
+    """The progress of this user in a course folder.
 
     Args:
         root: the course's folder; default: found from the current folder. Without one, titles and files of labs are not known.
@@ -63,7 +63,7 @@ def progress_of(root: Path | None = None) -> Progress:
     from course_lib import labs
 
     root = root or course_folder()
-    solved = done()
+    solved = done(root)
     lectures = []
     for number in lecture_numbers():
         exercises = of_lecture(number)

@@ -25,7 +25,25 @@ def test_an_exercise_is_solved_once(state: Path) -> None:
     progress.record("15.1")
     progress.record("16.2")
     assert progress.done() == {"15.1", "16.2"}
-    assert progress.folder() == state / "tensorrt-course" / "exercises"
+    assert progress.folder().parent == state / "tensorrt-course" / "exercises"
+
+
+def test_each_course_folder_of_a_user_has_its_own_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two copies of the course in one home shared one progress."""
+    spring, autumn = tmp_path / "spring" / "course", tmp_path / "autumn" / "course"
+    for root in (spring, autumn):
+        (root / "labs").mkdir(parents=True)
+        (root / "lectures").mkdir()
+        (root / "nbgrader_config.py").touch()
+    monkeypatch.delenv("COURSE_ROOT", raising=False)
+    monkeypatch.chdir(spring / "lectures")
+    progress.record("15.1")
+    assert progress.done() == progress.done(spring) == {"15.1"} and progress.done(autumn) == set()
+    monkeypatch.chdir(autumn)
+    assert progress.done() == set()
+    assert {row.number: row.solved for row in progress_of().lectures}[15] == 0
+    (tmp_path / "link").symlink_to(spring)
+    assert progress.done(tmp_path / "link") == {"15.1"}
 
 
 def test_other_files_in_the_folder_are_no_exercises() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -20,7 +21,16 @@ from course_lib.labs import Examiner, Outcome
 from course_lib.labs.framework.guest import Failed, PathIn, started
 from course_lib.labs.lab03_tuning import figures, recorded_tables, reference
 from course_lib.labs.lab03_tuning.device import Device, problem
-from course_lib.labs.lab03_tuning.judge import cache_builds, caching, choosing, file_scenes, measuring, merge_scene, settings
+from course_lib.labs.lab03_tuning.judge import (
+    cache_builds,
+    caching,
+    choosing,
+    differing,
+    file_scenes,
+    measuring,
+    merge_scene,
+    settings,
+)
 from course_lib.labs.lab03_tuning.judge.words import first_difference
 from course_lib.recipe import Recipe
 from tests.labs import quick
@@ -688,3 +698,12 @@ def test_figures():
 
 def test_tables_are_plain_values():
     json.dumps(recorded_tables.table(np.random.default_rng(1), 3, 4, formats=True))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_versions_of_other_machines_are_as_long_as_real_ones(seed):
+    """A learner was told that the driver was '2097702.85' instead of '550.85'."""
+    machine = {"device": "NVIDIA H200 141GB HBM3", "driver": "550.85", "tensorrt": "10.3.0.26", "host": "node-1"}
+    others = differing.other_machines(machine, np.random.default_rng(seed))
+    assert len(others) > 80
+    assert all(len(number) <= 4 for other in others for text in other.values() for number in re.findall(r"\d+", text))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,7 @@ from course_lib.labs.lab07_dynamic_shapes import account as lab07_account
 from course_lib.labs.lab07_dynamic_shapes import figures as lab07_figures
 from course_lib.labs.lab07_dynamic_shapes import service, traffic
 from course_lib.labs.lab07_dynamic_shapes.judge import optimum
-from course_lib.labs.lab07_dynamic_shapes.lab import DynamicShapes, _recipe
+from course_lib.labs.lab07_dynamic_shapes.lab import FULL, DynamicShapes, _criteria, _recipe
 from course_lib.labs.lab07_dynamic_shapes.latency import interpolated
 from course_lib.labs.lab07_dynamic_shapes.service import Service, bill, profile, recipe
 from course_lib.labs.lab07_dynamic_shapes.traffic import LARGEST
@@ -447,3 +448,16 @@ def test_other_accounts_are_rejected_in_one_line(tmp_path, returned):
     with pytest.raises(CourseError, match=r"account\(recipe\) has to return") as raised:
         lab07_account.write(tmp_path / "account.json", returned)
     assert "\n" not in str(raised.value) and not (tmp_path / "account.json").exists()
+
+
+@pytest.mark.parametrize(("cost", "met"), [(30.0, True), (32.0, None), (38.0, False)])
+def test_the_cost_of_a_batch_is_compared_by_its_interval(cost, met):
+    """A learner read "not decided: 31.03 ms, at most 32.76"."""
+    noise = np.random.default_rng(0).normal(1, 0.1, (4, 60))
+    names = ("eager", "one profile", "reference", "yours")
+    latencies = dict(zip(names, noise * np.array([[200], [40], [30], [cost]]), strict=True))
+    criterion = _criteria(latencies, FULL)[0]
+    middle, low, high = (float(number) for number in re.findall(r"[\d.]+", criterion.found))
+    most = float(criterion.bound.split()[2])
+    assert low <= middle <= high and criterion.met is met
+    assert (high <= most, low <= most) == {True: (True, True), None: (False, True), False: (False, False)}[met]

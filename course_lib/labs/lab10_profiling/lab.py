@@ -119,7 +119,8 @@ class Profiling(Lab):
         if (faster := lab10_pace.above(comparison.latencies(), "partial")) is not True:
             found = "Not decided whether more than" if faster is None else "At most"
             message = (
-                f"{found} {FLOOR['partial']:g}x over the given pipeline, in the median or in all streams together. "
+                f"{found} {FLOOR['partial']:g}x over the given pipeline, in the median or in all streams together: "
+                f"found {lab10_pace.over_given(comparison.latencies())}. "
                 "Equality counts only above this speedup."
             )
             hint = "Fix the cause with the largest share of the timeline first."

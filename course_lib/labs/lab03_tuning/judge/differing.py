@@ -137,6 +137,14 @@ _OTHER_NUMBERS: Sequence[Callable[[int, np.random.Generator], int]] = (
     _other_digit,
     lambda one, rng: one + number(rng),
 )
+# The same for the numbers of names and versions, which a finding shows to the learner: none is longer than a real one.
+_OTHER_IN_TEXT: Sequence[Callable[[int, np.random.Generator], int]] = (
+    lambda one, rng: one + 1,
+    _other_small,
+    lambda one, rng: one ^ 1 << int(rng.integers(8, 12)),
+    lambda one, rng: one + 10 ** int(rng.integers(1, 4)),
+    lambda one, rng: one + int(rng.integers(1, 1000)),
+)
 
 
 def _one_other_number(value: Any, other: Callable[[int, np.random.Generator], int], rng: np.random.Generator) -> Iterator[int]:
@@ -230,7 +238,7 @@ def _filled(value: Any, numbers: Iterator[int]) -> Any:
 def _other_texts(text: str, rng: np.random.Generator) -> Iterator[str]:
     """The text with another number, letter or word, with two neighboring characters exchanged, and with a letter more."""
     for digits in re.finditer(r"\d+", text):
-        for other in _OTHER_NUMBERS:
+        for other in _OTHER_IN_TEXT:
             yield f"{text[: digits.start()]}{other(int(digits[0]), rng)}{text[digits.end() :]}"
     for place, (one, two) in enumerate(pairwise(text)):
         if one != two:

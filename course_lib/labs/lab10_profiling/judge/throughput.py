@@ -116,6 +116,12 @@ def above(latencies: Latencies, tier: str) -> bool | None:
     return all_met(settled(_over_given(latencies, tier, ALL), latencies, "given"))
 
 
+def over_given(latencies: Latencies) -> str:
+    """The throughput over the given pipeline, in the median and in all streams together, each with its interval."""
+    both = (ratio(latencies["given"], latencies["yours"], seed=0) for ratio in (speedup, total_speedup))
+    return " and ".join(map(str, both))
+
+
 def criteria_without_reference(latencies: Latencies) -> tuple[Criterion, ...]:
     """The criteria over the given pipeline, for all points and for the first fix."""
     full, half = (_over_given(latencies, tier, needed_for) for tier, needed_for in (("full", ALL), ("partial", HALF)))
