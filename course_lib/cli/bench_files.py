@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import ExitStack
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,8 @@ from course_lib.benchmark import compare
 from course_lib.benchmark.comparison import Feeds
 from course_lib.cli.building import build
 from course_lib.engines import Plan, TensorInfo, Worker, default_runner, split_target
-from course_lib.errors import CourseError
+from course_lib.engines.plan import spell
+from course_lib.errors import OUTSIDE_PROFILES, CourseError, EngineError
 from course_lib.grading.isolation import sandbox
 from course_lib.grading.isolation.confinement import confined
 
@@ -24,14 +26,28 @@ if TYPE_CHECKING:
 _SANDBOX = sandbox.Sandbox(cpu_seconds=1 << 20, address_bytes=1 << 46, memory_bytes=1 << 46, disk_bytes=1 << 40)
 
 
-def bench(models: Sequence[Path], recipe: Recipe, *, backend: str | None, batch: int, seconds: float) -> dict[str, object]:
+Shape = tuple[int, ...]
+
+
+def bench(
+    models: Sequence[Path],
+    recipe: Recipe,
+    *,
+    backend: str | None,
+    seconds: float,
+    given: Mapping[str, Shape] | None = None,
+    batch: int | None = None,
+) -> dict[str, object]:
     """Measure ONNX files and plans. Each ratio is relative to the first file.
 
     A plan is executable code, and its file does not prove who built it. With a plan among the files, all engines run in the sandbox, if one
     works on this machine.
 
+    Args:
+        given, batch: see `input_shapes`.
+
     Raises:
-        CourseError: a file cannot be built or run, or the inputs of two models differ.
+        CourseError: a file cannot be built or run, the inputs of two models differ, or the size of a dimension is not known.
     """
     target = backend or default_runner()
     _, environment = split_target(target)
@@ -40,23 +56,113 @@ def bench(models: Sequence[Path], recipe: Recipe, *, backend: str | None, batch:
         plans = any(model.suffix == ".plan" for model in models)
         launcher = stack.enter_context(confined(_SANDBOX)) if plans and not sandbox.problem() else None
         workers: dict[str, Worker] = {}
+        profiles: list[Mapping[str, Mapping[str, Sequence[int]]]] = []  # of the first engine
         for index, model in enumerate(models):
             plan = Plan.load(model) if model.suffix == ".plan" else build(model, recipe, backend=target)
             worker = stack.enter_context(Worker(environment, launcher=launcher))
-            worker.load(plan)
+            with _named(str(model)):
+                worker.load(plan)
             workers[names[index]] = worker
+            if index == 0:
+                profiles = plan.recipe.get("profiles", [])
         inputs = next(iter(workers.values())).inputs
         if any(worker.inputs != inputs for worker in workers.values()):
             raise CourseError("the models have different inputs, so they cannot be measured on the same data")
-        rng = np.random.default_rng()
         first = next(iter(workers))
+        with _named(first):
+            shapes = input_shapes(inputs, profiles[0] if profiles else {}, given or {}, batch)
+        rng = np.random.default_rng()
+        subjects = {name: _Subject(name, worker) for name, worker in workers.items()}
         measured = compare(
-            workers if len(workers) > 1 else {first: workers[first], "the same again": workers[first]},
-            lambda: _random(inputs, batch, rng),
+            subjects if len(subjects) > 1 else {**subjects, "the same again": subjects[first]},
+            lambda: _random(inputs, shapes, rng),
             baseline=first,
             time_limit_s=seconds,
         )
-    return {"backend": target, "batch": batch, **measured.to_json()}
+    return {"backend": target, "shapes": {name: list(shape) for name, shape in shapes.items()}, **measured.to_json()}
+
+
+def given_shapes(texts: Sequence[str]) -> dict[str, Shape]:
+    """The shapes of ``--shape`` by input.
+
+    Raises:
+        ValueError: a text is not a name and a shape.
+    """
+    shapes = {}
+    for text in texts:
+        name, _, sizes = text.rpartition("=")
+        if not name or not re.fullmatch(r"[1-9]\d*(x[1-9]\d*)*", sizes):
+            raise ValueError(f"--shape {text!r} is not a name and sizes: write, for example, --shape {name or 'x'}=1x3x320x320")
+        shapes[name] = tuple(map(int, sizes.split("x")))
+    return shapes
+
+
+def input_shapes(
+    inputs: Sequence[TensorInfo],
+    profile: Mapping[str, Mapping[str, Sequence[int]]],
+    given: Mapping[str, Shape],
+    batch: int | None,
+) -> dict[str, Shape]:
+    """The shape of each input: the given one, else the profile's `opt`, else the engine's own.
+
+    Args:
+        batch: size of a dynamic first dimension of inputs without a given shape. None leaves it to the profile, and without one it is 1.
+
+    Raises:
+        CourseError: a dimension has no size, or a given name or shape is not one of the engine's.
+    """
+    if unknown := sorted(given.keys() - {info.name for info in inputs}):
+        raise CourseError(f"--shape names {unknown[0]!r}, but the inputs are {', '.join(info.name for info in inputs)}")
+    shapes: dict[str, Shape] = {}
+    for info in inputs:
+        shape = list(given.get(info.name) or profile.get(info.name, {}).get("opt") or info.shape)
+        if info.name not in given and info.shape and info.shape[0] < 0:
+            if batch:
+                shape[0] = batch
+            elif shape[0] < 0 and len(shape) > 1:  # with one dimension it may be a length
+                shape[0] = 1
+        shapes[info.name] = tuple(shape)
+    if unsized := [info for info in inputs if min(shapes[info.name], default=0) < 0]:
+        named = "; ".join(f"{info.name!r} ({spell(info.shape)}): {_axes(shapes[info.name])}" for info in unsized)
+        examples = " ".join(f"--shape {info.name}={spell(shapes[info.name]).replace('N', '320')}" for info in unsized)
+        raise CourseError(
+            f"the inputs have dimensions without a size, {named}. Give their shapes, such as {examples}, or --recipe"
+        )
+    return shapes
+
+
+def _axes(shape: Shape) -> str:
+    axes = [str(axis) for axis, size in enumerate(shape) if size < 0]
+    return f"dimension {axes[0]}" if len(axes) == 1 else f"dimensions {', '.join(axes[:-1])} and {axes[-1]}"
+
+
+@contextmanager
+def _named(model: str) -> Iterator[None]:
+    """Let an error in this block name the model."""
+    try:
+        yield
+    except CourseError as error:
+        raise type(error)(f"{model}: {error}", code=error.code) from None
+
+
+class _Subject:
+    """The engine of one file. Its errors name the file."""
+
+    def __init__(self, name: str, worker: Worker) -> None:
+        self.name, self.worker = name, worker
+
+    def time_ms(self, feeds: Feeds) -> float:
+        with _named(self.name):
+            try:
+                return self.worker.time_ms(feeds)
+            except EngineError as error:
+                zeros = [name for name, array in feeds.items() if array.dtype.kind in "iu"]
+                if zeros and error.code != OUTSIDE_PROFILES:
+                    raise EngineError(
+                        f"{str(error).rstrip('.')}. `course bench` fills integer inputs with zeros: if {zeros[0]!r} holds sizes, make it a "
+                        "constant of the graph"
+                    ) from None
+                raise
 
 
 def _distinct(names: Sequence[str]) -> list[str]:
@@ -65,9 +171,9 @@ def _distinct(names: Sequence[str]) -> list[str]:
     return [f"{name} ({before + 1})" if before else name for name, before in zip(names, seen, strict=True)]
 
 
-def _random(inputs: tuple[TensorInfo, ...], batch: int, rng: np.random.Generator) -> Feeds:
+def _random(inputs: tuple[TensorInfo, ...], shapes: Mapping[str, Shape], rng: np.random.Generator) -> Feeds:
     def draw(info: TensorInfo) -> np.ndarray:
-        shape = tuple(batch if n < 0 else n for n in info.shape)
+        shape = shapes[info.name]
         if np.issubdtype(np.dtype(info.dtype), np.floating):
             return rng.standard_normal(shape).astype(info.dtype)
         return np.zeros(shape, info.dtype)  # an index into a table is only safe when it is small

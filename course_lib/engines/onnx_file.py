@@ -41,7 +41,8 @@ def described(model: Path) -> onnx.ModelProto | None:
     """The model without the weights that are in other files; None without the onnx package.
 
     Raises:
-        BuildError: the file is not an ONNX model, its weights are missing, or an input or output is not a tensor of real numbers.
+        BuildError: the file is not an ONNX model, its weights are missing, an input or output is not a tensor of real numbers, or an
+            input has no shape.
     """
     try:
         import onnx
@@ -61,6 +62,10 @@ def described(model: Path) -> onnx.ModelProto | None:
                     f"{side} {value.name!r} is {kind}, which engines do not support: they take and return tensors of real numbers. "
                     "Remove this part from the graph and compute it outside"
                 )
+    given = {tensor.name for tensor in loaded.graph.initializer}
+    for value in loaded.graph.input:
+        if value.name not in given and not value.type.tensor_type.HasField("shape"):
+            raise BuildError(f"input {value.name!r} has no shape in the file: write one, with names for dimensions that vary")
     return loaded
 
 

@@ -6,7 +6,7 @@ import errno
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
@@ -224,7 +224,7 @@ def check_feeds(inputs: tuple[TensorInfo, ...], feeds: Feeds) -> None:
             want in (-1, have) for want, have in zip(info.shape, array.shape, strict=True)
         )
         if not fits:
-            raise EngineError(f"input {name!r} needs shape {_spell(info.shape)}, found {_spell(array.shape)}")
+            raise EngineError(f"input {name!r} needs shape {spell(info.shape)}, found {spell(array.shape)}")
 
 
 def check_profiles(recipe: Mapping[str, Any], feeds: Feeds) -> int | None:
@@ -240,9 +240,9 @@ def check_profiles(recipe: Mapping[str, Any], feeds: Feeds) -> int | None:
     if not profiles:
         return None
     name = next(n for n, ranges in profiles[0].items() if n in feeds and not _within(feeds[n].shape, ranges))
-    offered = "; ".join(f"{_spell(p[name]['min'])} to {_spell(p[name]['max'])}" for p in profiles if name in p)
+    offered = "; ".join(f"{spell(p[name]['min'])} to {spell(p[name]['max'])}" for p in profiles if name in p)
     raise EngineError(
-        f"shape {_spell(feeds[name].shape)} of input {name!r} is outside every profile ({offered})", code=OUTSIDE_PROFILES
+        f"shape {spell(feeds[name].shape)} of input {name!r} is outside every profile ({offered})", code=OUTSIDE_PROFILES
     )
 
 
@@ -251,5 +251,6 @@ def _within(shape: tuple[int, ...], ranges: Mapping[str, Any]) -> bool:
     return len(shape) == len(bounds) and all(low <= n <= high for n, (low, high) in zip(shape, bounds, strict=True))
 
 
-def _spell(shape: tuple[int, ...] | list[int]) -> str:
+def spell(shape: Sequence[int]) -> str:
+    """A shape in text, such as ``Nx3x32x32``."""
     return "x".join("N" if n < 0 else str(n) for n in shape) or "scalar"

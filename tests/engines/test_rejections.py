@@ -153,6 +153,11 @@ def test_values_that_are_not_tensors_of_real_numbers(graph: str, words: list[str
     _rejected(lambda: _build(_model(graph), backend=backend), *words, "not support", "Remove this part")
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_an_input_without_a_shape_is_not_taken_for_a_scalar(backend: str) -> None:
+    _rejected(lambda: _build(_model("(float[] x) => (float[] y) { y = Relu(x) }"), backend=backend), "'x'", "no shape")
+
+
 @pytest.mark.parametrize("backend", BACKENDS[1:])
 def test_a_scalar_input_runs(backend: str) -> None:
     plan = _build(_model("(float[2] x, float t) => (float[2] y) { y = Mul(x, t) }"), backend=backend)

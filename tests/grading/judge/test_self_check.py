@@ -87,7 +87,7 @@ def test_a_plan_is_measured_in_the_sandbox(course: Course, tmp_path, small_ort_p
     monkeypatch.setattr(bench_files, "Worker", worker)
     plan = tmp_path / "theirs.plan"
     small_ort_plan.save(plan)
-    assert course("bench", plan, "-b", "onnxruntime", "--seconds", 1, "--json").document()["batch"] == 1
+    assert course("bench", plan, "-b", "onnxruntime", "--seconds", 1, "--json").document()["shapes"]["image"][0] == 8
     assert course("bench", small_onnx, "-b", "onnxruntime", "--seconds", 1, "--json").status == 0
     assert started == [True, False]
     monkeypatch.setattr(sandbox, "problem", lambda: "bwrap is not installed")
