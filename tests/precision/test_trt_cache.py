@@ -45,6 +45,39 @@ def test_a_legacy_cache_as_an_h200_wrote_it() -> None:
         write_cache({"image": 1.0}, algorithm="LegacyCalibration")
 
 
+@pytest.mark.parametrize("version", ["8XXX", "8.6.1", "LATEST"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_caches_of_other_tools_and_editors_are_read(tmp_path: Path, version: str, encoding: str) -> None:
+    text = f"TRT-{version}-EntropyCalibration2 \r\nx: 3C010A14\r\ny: 0x3f800000\r\n"
+    file = tmp_path / "calibration.cache"
+    file.write_bytes(text.encode(encoding))
+    for cache in (file, file.read_bytes(), text, "\ufeff" + text):
+        assert read_header(cache) == (0, "EntropyCalibration2")
+        assert read_cache(cache) == {"x": pytest.approx(1.0, rel=1e-3), "y": 127.0}
+
+
+@pytest.mark.parametrize(
+    ("digits", "scale"), [("0", "0.0"), ("00000000", "0.0"), ("7f800000", "inf"), ("7fc00000", "nan"), ("bf800000", "-1.0")]
+)
+def test_one_unusable_scale_is_a_note_that_names_the_tensor(digits: str, scale: str) -> None:
+    with pytest.warns(UserWarning, match=rf"no usable scale for 'dead:0' \(line 3: {scale}\)"):
+        ranges = read_cache(f"TRT-8601-EntropyCalibration2\nimage: 3c010a14\ndead:0: {digits}\nhead: 3d1f5c19\n")
+    assert list(ranges) == ["image", "head"]
+
+
+def test_many_unusable_scales_are_counted() -> None:
+    dead = "".join(f"t{index}: 0\n" for index in range(40))
+    with pytest.warns(UserWarning, match="'t4' .line 6: 0.0. and 35 more"):
+        assert read_cache(f"TRT-8601-MinMaxCalibration\n{dead}image: 3f800000\n") == {"image": 127.0}
+
+
+def test_a_file_that_is_absent_or_is_no_text_is_rejected(tmp_path: Path) -> None:
+    with pytest.raises(CourseError, match="cannot read"):
+        read_cache(tmp_path / "absent.cache")
+    with pytest.raises(CourseError, match="not text"):
+        read_cache(b"TRT-8600-EntropyCalibration2\n\xff: 0")
+
+
 @given(st.dictionaries(st.text("abc/.:_ 0", min_size=1).map(str.strip).filter(bool), st.floats(1e-30, 1e30)))
 def test_what_was_written_is_read(ranges: dict[str, float]) -> None:
     text = write_cache(ranges, 8601, algorithm="MinMaxCalibration")
