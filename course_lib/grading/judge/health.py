@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import csv
-import fcntl
 import os
-import platform
 import statistics
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
 import psutil
 
-from course_lib._util.files import cache_folder
+from course_lib.benchmark.device_lock import alone, device_name
 from course_lib.engines.cuda import driver
-from course_lib.errors import CourseError
 from course_lib.grading.isolation.supervise import descendants
 
 _T = TypeVar("_T")
@@ -105,21 +102,23 @@ class Device:
     Attributes:
         name: ``"cpu"``, or the names of the GPUs with ``+`` between them. A process that shares one of them waits.
         records: one for each measurement, including repeated ones.
+        disturbances: why the last try of a measurement was still disturbed, for each such measurement. Its result does not count.
         snapshot: function that reads the state of the machine.
     """
 
     name: str
     records: list[Health] = field(default_factory=list)
+    disturbances: list[str] = field(default_factory=list)
     snapshot: Callable[[], Snapshot] = field(default_factory=lambda: snapshot)
 
     @classmethod
     def here(cls) -> Device:
         """The GPUs that this process sees, or the processor without a GPU."""
-        return cls("+".join(sorted(driver.uuids())) or "cpu")
+        return cls(device_name())
 
     def measured(self, take: Callable[[], _T]) -> _T:
         """The result of `take`, called when no other process measures here, and up to three times in a minute if it is disturbed."""
-        with self._alone():
+        with alone(self.name):
             began = time.monotonic()
             for attempt in range(1, _ATTEMPTS + 1):
                 before = self.snapshot()
@@ -128,36 +127,9 @@ class Device:
                 next_ends_s = (time.monotonic() - began) * (attempt + 1) / attempt
                 if not self.records[-1].disturbed or next_ends_s > _LONGEST_S:
                     break
+            if self.records[-1].disturbed:
+                self.disturbances.append("; ".join(self.records[-1].disturbed))
         return taken
-
-    @contextlib.contextmanager
-    def _alone(self) -> Iterator[None]:
-        """All locks of the device. Every process takes them in the same order, so two processes never wait for each other."""
-        with contextlib.ExitStack() as held:
-            for name in sorted(self.name.split("+")):
-                held.enter_context(_locked(_lock_folder() / f"{platform.node()}-{name}.lock"))
-            yield
-
-
-def _lock_folder() -> Path:
-    """A folder that only this user can write to. In the shared temporary folder, another user's file of the same name would block us."""
-    folder = cache_folder("locks")
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return folder
-
-
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """A file that one process can hold; the system frees it when that process ends, however it ends."""
-    try:
-        descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise CourseError(f"{path} keeps two measurements apart and cannot be opened ({error.strerror}): remove it") from None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def compared(before: Snapshot, after: Snapshot) -> Health:

@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 from course_lib._util.files import scratch_folder
+from course_lib.benchmark.device_lock import alone, device_name
 from course_lib.grading.isolation import sandbox
 from course_lib.grading.isolation.confinement import confined
 from course_lib.grading.judge import artifacts
 from course_lib.grading.judge.judging import check_starts, sandbox_of
 from course_lib.labs import Examination, Examiner, Lab
 from course_lib.labs.framework.examination import silently
+
+_T = TypeVar("_T")
+_MEASUREMENT_S = 25.0  # of another process
 
 
 def check(lab: Lab, folder: Path, *, only: str | None = None, begins: Callable[[str, float], None] = silently) -> Examination:
@@ -31,10 +36,17 @@ def check(lab: Lab, folder: Path, *, only: str | None = None, begins: Callable[[
         if rejected := artifacts.take_all(lab.artifacts, folder, taken):
             hint = "Run the whole notebook: it writes the files."
             return Examination(lab.zero_outcomes(rejected, hint, [only] if only else None))
+        device = device_name()
+
+        def measured(take: Callable[[], _T], /) -> _T:
+            with alone(device, lambda: begins(f"waiting for another measurement on {device}", _MEASUREMENT_S)):
+                return take()
+
+        examiner = Examiner(begins=begins, measured=measured)
         if sandbox.problem():
-            return _of(only, lab.examine_as_learner(taken, Examiner(begins=begins), only))
+            return _of(only, lab.examine_as_learner(taken, examiner, only))
         with confined(sandbox_of(lab)) as launcher:
-            found = lab.examine_as_learner(taken, Examiner(launcher=launcher, begins=begins), only)
+            found = lab.examine_as_learner(taken, replace(examiner, launcher=launcher), only)
             check_starts([launcher])
             return _of(only, found)
 

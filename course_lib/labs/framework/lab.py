@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from course_lib._util.plain_text import plain
+from course_lib.benchmark.device_lock import in_turn
 from course_lib.errors import TWO_READINGS, CourseError, ReferenceAbsent
 from course_lib.labs.framework import criteria as judging
 from course_lib.labs.framework.criteria import Criterion
@@ -107,7 +108,7 @@ class Lab(ABC):
         asked = self.task(task)
         if os.environ.get("NBGRADER_EXECUTION"):
             return Outcome(asked, "none", 0.0, "the grader examines the files that were handed in, on its own machine")
-        examined = self.examine_as_learner(Path(folder), Examiner(), only=task)
+        examined = self.examine_as_learner(Path(folder), Examiner(measured=in_turn), only=task)
         return next(outcome for outcome in examined.outcomes if outcome.task.id == task)
 
     def task(self, task_id: str) -> Task:
