@@ -18,8 +18,9 @@ from course_lib._util.files import remove_tree, write_atomically
 from course_lib.errors import CourseError
 from course_lib.grading.batch import notebook_reader
 from course_lib.grading.batch.archive import MOST_BYTES, MOST_FILES, Archive, Selection
+from course_lib.grading.batch.collection import collected, submission_folder
 from course_lib.grading.batch.grade import Grade, note
-from course_lib.grading.batch.intake import TIMESTAMP, Intake, collected, id_problem
+from course_lib.grading.batch.intake import TIMESTAMP, Intake, id_problem
 from course_lib.grading.batch.journal import Journal
 from course_lib.grading.batch.submission import WORK, Job, Result
 from course_lib.grading.judge.review import Review
@@ -33,6 +34,11 @@ if TYPE_CHECKING:
 _OTHER_BYTES = 32 << 20  # of files that no lab asks for
 # Faults of the machine. They end the batch, which the same command continues; any other fault costs one submission.
 _MACHINE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENOMEM)
+
+
+def _is_link(path: Path) -> bool:
+    """Whether a path is a symbolic link, or one of several names of a file."""
+    return path.is_symlink() or (path.is_file() and path.stat().st_nlink > 1)
 
 
 @dataclass(frozen=True)
@@ -132,8 +138,8 @@ class Classroom:
         for student in students:
             try:
                 files, digest, said = self._submitted(lab, student)
-            except OSError as error:
-                errors[student] = f"the submission cannot be read ({error.strerror})"
+            except (OSError, CourseError) as error:
+                errors[student] = f"the submission cannot be read ({error.strerror if isinstance(error, OSError) else error})"
                 note(self.folder, student, lab, errors[student])
                 ended(student, self._grade(lab, student, errors[student]))
                 continue
@@ -149,18 +155,22 @@ class Classroom:
 
     def _submitted(self, lab: Lab, student: str) -> tuple[Selection, str, str]:
         """A submission's plain files, their digest, and what is wrong with it already."""
-        folder = self.folder / "submitted" / student / lab.name
-        if folder.is_symlink() or folder.parent.is_symlink():  # to a neighbor's, perhaps
-            return Selection(folder, ()), "", "the folder is a link: nothing in it was taken"
+        folder = submission_folder(self.folder / "submitted" / student, lab.name)
+        if folder is None:
+            raise FileNotFoundError(errno.ENOENT, f"there is no folder of {lab.name}")
         notebook = f"{lab.name}.ipynb"
+        names = (notebook, TIMESTAMP, *lab.artifacts)
+        others = (".",) if folder.parent.name == student else tuple(path.name for path in folder.iterdir() if path.is_file())
         largest = {**lab.artifacts, notebook: notebook_reader.MOST_BYTES, TIMESTAMP: _OTHER_BYTES}
-        files = Selection(folder, (notebook, TIMESTAMP, *lab.artifacts, "."), others=_OTHER_BYTES, largest=largest)
+        files = Selection(folder, (*names, *others), others=_OTHER_BYTES, largest=largest)
         digest, left_out = files.look()
+        if links := [name for name in names if _is_link(folder / name)]:
+            return files, digest, f"{', '.join(links)}: a link to a file is not taken, submit a copy of the file"
         if not left_out:
             return files, digest, ""
-        names = ", ".join(left_out[:3]) + (", ..." if len(left_out) > 3 else "")
+        listed = ", ".join(left_out[:3]) + (", ..." if len(left_out) > 3 else "")
         limits = f"{MOST_BYTES >> 20} MiB, {_OTHER_BYTES >> 20} of them not asked for, and {MOST_FILES} files with usual names"
-        return files, digest, f"left out {names}: a submission may have {limits}"
+        return files, digest, f"left out {listed}: a submission may have {limits}"
 
     def _settled(self, lab: Lab, result: Result, journal: Journal) -> str:
         """Record a result. Return why it was graded in part or not graded."""
@@ -252,4 +262,5 @@ class Classroom:
             report=self.folder / "reports" / student / f"{lab.name}.html",
             feedback=self.folder / "feedback" / student / lab.name / f"{lab.name}.html",
             error=error,
+            notes=tuple(verdict.provenance.get("notes", ())) if verdict else (),
         )

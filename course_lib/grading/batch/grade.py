@@ -17,6 +17,7 @@ class Grade:
 
     Attributes:
         error: why it was graded in part or not graded.
+        notes: lines on its files, such as "Model.ONNX was taken as model.onnx". They do not ask for anything.
     """
 
     student: str
@@ -24,6 +25,7 @@ class Grade:
     report: Path
     feedback: Path
     error: str = ""
+    notes: tuple[str, ...] = ()
 
     @property
     def score(self) -> float:
@@ -50,6 +52,7 @@ class Grade:
             "report": str(self.report),
             "feedback": str(self.feedback),
             "error": self.error,
+            "notes": list(self.notes),
         }
 
 

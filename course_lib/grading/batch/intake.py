@@ -1,4 +1,4 @@
-"""The input of grading: only this module checks ids of learners, names of files, and times of submission.
+"""The input of grading: only this module checks ids of learners, names of files, and times of submission; `collection` finds them.
 
 An id becomes the name of folders and files, a pattern for nbgrader, a cell of a table, and a line on a terminal. An id that is
 invalid for one of these is rejected here with a reason, before any other code reads it.
@@ -6,9 +6,7 @@ invalid for one of these is rejected here with a reason, before any other code r
 
 from __future__ import annotations
 
-import os
 import re
-import stat
 import unicodedata
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone, tzinfo
@@ -36,10 +34,11 @@ _TIME = re.compile(
 
 @dataclass(frozen=True)
 class Rejected:
-    """A folder that cannot be graded: its name in ASCII, safe to print, and the reason."""
+    """A folder or file that is not graded: its name in ASCII, safe to print, the reason, and the folder of a student that it is in."""
 
     shown: str
     reason: str
+    student: str = ""
 
     def __str__(self) -> str:
         return f"{self.shown}: {self.reason}"
@@ -51,7 +50,7 @@ class Rejected:
 
 @dataclass(frozen=True)
 class Intake:
-    """The submissions of a lab: sorted ids that can be graded, and folders that cannot."""
+    """The submissions of a lab: sorted ids that can be graded, and every folder and file that is not graded."""
 
     students: tuple[str, ...]
     rejected: tuple[Rejected, ...] = ()
@@ -64,34 +63,6 @@ class Intake:
             for look in confusables.looks(one):
                 found.setdefault(look, []).append(one)
         return tuple(sorted({tuple(group) for group in found.values() if len(group) > 1}))
-
-
-def collected(submitted: Path, lab: str) -> Intake:
-    """Everything in ``submitted/STUDENT/LAB``.
-
-    Args:
-        submitted: the folder; it need not exist.
-        lab: full name of the lab.
-    """
-    try:
-        names = sorted((path.name for path in submitted.iterdir()), key=os.fsencode)
-    except (FileNotFoundError, NotADirectoryError):
-        return Intake(())
-    students, rejected = list[str](), list[Rejected]()
-    for name in names:
-        try:
-            found = os.stat(submitted / name / lab)
-        except (FileNotFoundError, NotADirectoryError):
-            continue  # another lab's, or a file beside the folders
-        except OSError as error:
-            reason = f"the folder cannot be read ({error.strerror})"
-        else:
-            reason = id_problem(name) or ("" if stat.S_ISDIR(found.st_mode) else f"{lab} is not a folder")
-        if reason:
-            rejected.append(Rejected(shown(name), reason))
-        else:
-            students.append(name)
-    return Intake(tuple(students), tuple(rejected))
 
 
 def shown(name: str) -> str:

@@ -1,4 +1,8 @@
-"""The process that reads a submitted notebook before anything else does: a file in, the notebook without outputs out.
+"""The process that reads a submitted notebook before anything else does, and writes it as nbgrader needs it.
+
+Tools write notebooks in many ways: other versions of the format, copied cells, widgets without their state, a file that an upload cut
+short. Only three things of a cell count: its type, its text, and the graded cell that it is. So a new notebook is written with them.
+Everything else, including nbgrader's metadata, comes from the released notebook.
 
 It is started as a file, with ``python -I``, under limits on time and memory, because parsers of learners' files have no bounds of
 their own. It does not import the course.
@@ -7,109 +11,166 @@ their own. It does not import the course.
 from __future__ import annotations
 
 import json
+import re
 import sys
-import warnings
+from collections.abc import Iterator
 from typing import Any
 
 MOST_BYTES, MOST_CELLS, MOST_TEXT = 20 << 20, 500, 1 << 20  # of the file with its outputs, and characters of all cells together
-MOST_LEFT = 8 << 20  # bytes without outputs
-MOST_VALUES = 200_000  # without outputs; the course's notebooks have about a thousand
-MOST_DIGITS = 18  # of a whole number: larger ones can be chosen to have one hash, and then a set of them takes minutes
 MOST_BRACKETS = 5_000  # nbconvert looks for links, in a time that grows with the square of their number
 _ALWAYS_SHOWN = 2_000  # characters of code: their colors take at most a second, whatever they are
+_SHOWN_REST = 4_000  # characters of an incomplete cell that a person reads
+_TYPES = {"code": "code", "raw": "raw"}  # every other type is text, such as the headings of older formats
+_SEPARATORS = re.compile(r"[\s,]*")
+_FIRST_CELL = re.compile(r'"cells"\s*:\s*\[')
+
+Cell = tuple[str, str, str]  # type, text, and grade id ("" for none)
 
 
-def cleaned(content: bytes) -> str:
-    """The notebook as JSON, without outputs and without what chooses another highlighter.
+def read(content: bytes, released: dict[str, Any]) -> tuple[dict[str, Any], str, bool]:
+    """The notebook that is graded, what could not be read of the submitted one ("" if all could), and whether any cell could.
+
+    A written answer that cannot be found becomes a cell that asks a person to look at the submitted file, so its points stay open.
+    """
+    cells: list[Cell] = []
+    problem = rest = ""
+    try:
+        raw, problem, rest = _raw_cells(content)
+        cells = [_cell(raw_cell) for raw_cell in raw if isinstance(raw_cell, dict)]
+        if not cells:
+            raise ValueError("it has no cells")
+        _check_limits(cells)
+    except Exception as error:  # whatever a learner's file does to a parser
+        cells, problem = [], problem or f"{type(error).__name__}: {error}"
+    return grafted(cells, released, problem, rest), problem, bool(cells)
+
+
+def grafted(cells: list[Cell], released: dict[str, Any], problem: str = "", rest: str = "") -> dict[str, Any]:
+    """A notebook with the learner's text and the released notebook's metadata. Without `cells`, it is the released notebook.
+
+    Args:
+        cells: the learner's.
+        released: the notebook that learners get.
+        problem: why a written answer may be missing.
+        rest: what follows the last cell that could be read.
+    """
+    known = {_grade_id(cell): cell for cell in released["cells"] if _grade_id(cell)}
+    graded: dict[str, int] = {}  # of several cells with one id, the first that was changed
+    for index, (_, text, grade_id) in enumerate(cells):
+        unchanged = grade_id in graded and _is_released(cells[graded[grade_id]][1], known[grade_id])
+        if grade_id in known and (grade_id not in graded or (unchanged and not _is_released(text, known[grade_id]))):
+            graded[grade_id] = index
+    written = [
+        {**known[grade_id], "source": text}
+        if graded.get(grade_id) == index
+        else {"cell_type": kind, "source": text, "metadata": {}}
+        for index, (kind, text, grade_id) in enumerate(cells)
+    ] or [dict(cell) for cell in released["cells"]]
+    for grade_id, cell in known.items():
+        marks = cell["metadata"]["nbgrader"]
+        if grade_id not in graded and marks.get("grade") and marks.get("solution") and cell["cell_type"] == "markdown":
+            lost = {**cell, "source": _lost_answer(problem, rest)}
+            written = [lost if _grade_id(other) == grade_id else other for other in written]
+            written += [] if lost in written else [lost]
+    for index, cell in enumerate(written):
+        cell["id"] = f"cell-{index}"
+        if cell["cell_type"] == "code":
+            cell |= {"outputs": [], "execution_count": None}
+    return {**released, "cells": written}
+
+
+def _lost_answer(problem: str, rest: str) -> str:
+    reason = problem or "the notebook does not have the cell of this question"
+    text = f"The answer to this question was not found ({reason}). Open the submitted file, then give the points."
+    return f"{text}\n\nThe file continues after its last complete cell:\n\n{rest[:_SHOWN_REST]}" if rest.strip() else text
+
+
+def _raw_cells(content: bytes) -> tuple[list[Any], str, str]:
+    """The cells as the file has them, what is wrong with it, and what follows the last complete cell of a file that ends early.
 
     Raises:
-        Exception: it is not a valid notebook or too large; the text says why, in one line.
+        Exception: no cell can be read.
     """
     if len(content) > MOST_BYTES:
         raise ValueError(f"more than {MOST_BYTES >> 20} MiB")
-    document = json.loads(
-        content.decode("utf-8-sig"), parse_int=_whole
-    )  # json would take UTF-16 as well, and other readers would not
+    text = content.decode("utf-16" if content[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig", errors="replace")
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        cells, rest = _complete_cells(text)
+        if not cells:
+            raise
+        return cells, f"it ends early or is damaged after {len(cells)} cells, {type(error).__name__}: {error}", rest
     sheets = document.get("worksheets", [])  # of the format before the current one
-    cells = [*document.get("cells", []), *(cell for sheet in sheets for cell in sheet.get("cells", []))]
-    for cell in cells:
-        if "outputs" in cell:  # nbformat needs a millisecond for each invalid one
-            cell["outputs"] = []
-        cell["metadata"].pop("magics_language", None)
-    sources = [(cell.get("cell_type"), _source(cell)) for cell in cells]
-    brackets = sum(source.count("[") for kind, source in sources if kind == "markdown")
+    return [*document.get("cells", []), *(cell for sheet in sheets for cell in sheet.get("cells", []))], "", ""
+
+
+def _complete_cells(text: str) -> tuple[list[Any], str]:
+    found = _FIRST_CELL.search(text)
+    at, cells, decoder = found.end() if found else len(text), list[Any](), json.JSONDecoder()
+    while found and len(cells) <= MOST_CELLS:
+        separators = _SEPARATORS.match(text, at)
+        try:
+            cell, at = decoder.raw_decode(text, separators.end() if separators else at)
+        except ValueError:
+            break
+        cells.append(cell)
+    return cells, text[at:]
+
+
+def _cell(raw: dict[str, Any]) -> Cell:
+    source = raw.get("source", raw.get("input", ""))  # the second name is the older format's
+    text = source if isinstance(source, str) else "".join(line for line in source if isinstance(line, str))
+    text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")  # half of a character cannot be written
+    return _TYPES.get(str(raw.get("cell_type")), "markdown"), text, _grade_id(raw)
+
+
+def _grade_id(cell: dict[str, Any]) -> str:
+    metadata = cell.get("metadata")
+    marks = metadata.get("nbgrader") if isinstance(metadata, dict) else None
+    grade_id = marks.get("grade_id") if isinstance(marks, dict) else None
+    return grade_id if isinstance(grade_id, str) else ""
+
+
+def _is_released(text: str, cell: dict[str, Any]) -> bool:
+    return text.strip() in ("", "".join(cell["source"]).strip())
+
+
+def _check_limits(cells: list[Cell]) -> None:
+    """Raises ValueError for what would take a reader of the page too long."""
+    brackets = sum(text.count("[") for kind, text, _ in cells if kind == "markdown")
     for found, most, what in (
         (len(cells), MOST_CELLS, "cells"),
-        (_values(document), MOST_VALUES, "values"),
-        (sum(len(source) for _, source in sources), MOST_TEXT, "characters in its cells"),
+        (sum(len(text) for _, text, _ in cells), MOST_TEXT, "characters in its cells"),
         (brackets, MOST_BRACKETS, "brackets in the text"),
     ):
         if found > most:
             raise ValueError(f"{found:,} {what}, at most {most:,} are taken")
-    _highlight([source for kind, source in sources if kind != "markdown"])
-    if len(text := json.dumps(document)) > MOST_LEFT:
-        raise ValueError(f"more than {MOST_LEFT >> 20} MiB without its outputs")
-    _validate(text)
-    return text
+    _highlight(text for kind, text, _ in cells if kind != "markdown")
 
 
-def _whole(digits: str) -> int:
-    if len(digits) > MOST_DIGITS:
-        raise ValueError(f"a whole number of {len(digits):,} digits, at most {MOST_DIGITS} are taken")
-    return int(digits)
-
-
-def _validate(text: str) -> None:
-    import nbformat
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the first line on standard error is the reason
-        try:
-            nbformat.validate(nbformat.reads(text, as_version=4))
-        except nbformat.ValidationError as error:  # the other lines show the schema and the cell
-            raise nbformat.ValidationError(str(error).partition("\n")[0][:200]) from None
-
-
-def _source(cell: dict[str, Any]) -> str:
-    source = cell.get("source", cell.get("input", ""))  # the second name is the older format's
-    return source if isinstance(source, str) else "".join(source)
-
-
-def _values(document: object) -> int:
-    """Objects, lists and their entries, however deep."""
-    count, left = 0, [document]
-    while left:
-        found = left.pop()
-        count += 1
-        left += found.values() if isinstance(found, dict) else found if isinstance(found, list) else ()
-    return count
-
-
-def _highlight(sources: list[str]) -> None:
+def _highlight(sources: Iterator[str]) -> None:
     """Highlight code as a page does. The regular expressions have no bound on their time, on some texts of 10 kB."""
-    if sum(map(len, sources)) < _ALWAYS_SHOWN:
+    texts = list(sources)
+    if sum(map(len, texts)) < _ALWAYS_SHOWN:
         return
     import pygments
     from IPython.lib.lexers import IPython3Lexer
     from pygments.formatters import HtmlFormatter
 
-    for source in sources:
-        pygments.highlight(source, IPython3Lexer(), HtmlFormatter())
+    for text in texts:
+        pygments.highlight(text, IPython3Lexer(), HtmlFormatter())
 
 
-def main(path: str, seconds: int, memory_bytes: int) -> None:
-    """Print the cleaned notebook, or end with status 1 and the reason."""
+def main(path: str, released: str, seconds: int, memory_bytes: int) -> None:
+    """Print `read` of two files as JSON."""
     import resource
 
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
     resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
-    try:
-        with open(path, "rb") as file:
-            text = cleaned(file.read(MOST_BYTES + 1))
-    except Exception as error:  # whatever a learner's file does to a parser
-        sys.exit(f"{type(error).__name__}: {error}")
-    sys.stdout.write(text)
+    with open(path, "rb") as file, open(released, encoding="utf-8") as original:
+        json.dump(read(file.read(MOST_BYTES + 1), json.load(original)), sys.stdout)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))

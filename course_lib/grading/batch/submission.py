@@ -6,7 +6,7 @@ import json
 import shutil
 import signal
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,8 +16,9 @@ from course_lib import labs
 from course_lib._util.files import remove_tree
 from course_lib.errors import CourseError
 from course_lib.grading.batch.archive import Archive, Selection
+from course_lib.grading.batch.arrangement import arrange
 from course_lib.grading.batch.intake import settle_time
-from course_lib.grading.batch.notebook_limits import unreadable
+from course_lib.grading.batch.notebook_limits import prepare, set_aside
 from course_lib.grading.judge.verdict import verdict_file
 from course_lib.grading.nbgrader import gradebook
 from course_lib.grading.nbgrader.log import NbgraderLog
@@ -122,15 +123,18 @@ def examine(job: Job, root: Path) -> Result:
     submitted.mkdir(parents=True)
     job.files.copy_to(submitted)
     release = root / WORK / "release" / lab.name / f"{lab.name}.ipynb"
+    notes = arrange(submitted, (release.name, *lab.artifacts))
     said = [job.said, settle_time(submitted)]
-    if why := unreadable(submitted / release.name):
-        said.append(f"the notebook cannot be read ({why}): the empty one was run in its place")
+    if not (submitted / release.name).is_file():
         remove_tree(submitted / release.name)  # it may be a folder
-        shutil.copyfile(release, submitted / release.name)
-    if failed := _autograde(job, lab, root):
-        said.append(f"nbgrader failed on the notebook ({failed}): the empty one was run in its place")
-        shutil.copyfile(release, submitted / release.name)
-        failed = _autograde(job, lab, root)
+    read = prepare(submitted / release.name, release)
+    if read.problem:
+        said.append(f"the notebook could not be read completely ({read.problem}): written answers that are missing stay open")
+    run = read.has_cells and job.settings.get("SandboxedExecute", {}).get("run", True)
+    if failed := _autograde(job, lab, root, notes, run=run):
+        said.append(f"nbgrader failed on the notebook ({failed}): it was not run, and written answers stay open")
+        set_aside(submitted / release.name, release, failed)
+        failed = _autograde(job, lab, root, notes, run=False)
     path, verdict, entry = verdict_file(root / WORK, job.student, lab), {}, {}
     if not failed:
         verdict, entry = json.loads(path.read_bytes()), gradebook.entry(root / WORK / "gradebook.db", lab, job.student)
@@ -140,9 +144,9 @@ def examine(job: Job, root: Path) -> Result:
     return Result(lab.name, job.student, job.digest, files, verdict, entry, "; ".join(filter(None, [*said, failed])))
 
 
-def _autograde(job: Job, lab: Lab, root: Path) -> str:
-    """The notebook run and the files judged; why that failed, or ""."""
-    with _nbgrader(job, lab, root) as (nbgrader, log):
+def _autograde(job: Job, lab: Lab, root: Path, notes: list[str], *, run: bool) -> str:
+    """Run the notebook if `run`, and judge the files; return why that failed, or ""."""
+    with _nbgrader(job, lab, root, notes=notes, run=run) as (nbgrader, log):
         done = nbgrader.autograde(lab.name, job.student)
     return "" if done["success"] else log.reason(done)
 
@@ -170,15 +174,24 @@ def _page(job: Job, lab: Lab, root: Path, release: Path) -> str:
 
 
 @contextmanager
-def _nbgrader(job: Job, lab: Lab, root: Path) -> Iterator[tuple[NbGraderAPI, NbgraderLog]]:
-    """nbgrader's API for this folder, and its log, which is next to the report."""
+def _nbgrader(
+    job: Job, lab: Lab, root: Path, *, notes: Sequence[str] = (), run: bool = False
+) -> Iterator[tuple[NbGraderAPI, NbgraderLog]]:
+    """nbgrader's API for this folder, and its log, which is next to the report.
+
+    Args:
+        notes: lines on the files for the verdict.
+        run: run the notebook.
+    """
     from course_lib.grading.nbgrader.bridge import api
 
     path = root / WORK / "reports" / job.student / f"{lab.name}.log"
     path.parent.mkdir(parents=True, exist_ok=True)
     log = NbgraderLog(path)
-    judging = {**job.settings.get("GradeArtifacts", {}), "sign": False, "batch": job.batch}  # the classroom's key is not here
-    settings = {**job.settings, "GradeArtifacts": judging}
+    judging = {**job.settings.get("GradeArtifacts", {}), "batch": job.batch, "notes": list(notes)}
+    judging["sign"] = False  # the classroom's key is not here
+    execution = {**job.settings.get("SandboxedExecute", {}), "run": run}
+    settings = {**job.settings, "GradeArtifacts": judging, "SandboxedExecute": execution}
     try:
         with interruptible():
             yield api(root, WORK, trusted=job.trusted, examiner=job.examiner, settings=settings, log=log), log

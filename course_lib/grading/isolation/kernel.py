@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import filecmp
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from contextlib import ExitStack, suppress
 from copy import deepcopy
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from traitlets import Bool, Float, Integer
 from typing_extensions import override
 
 from course_lib import labs
-from course_lib._util.files import scratch_folder
+from course_lib._util.files import remove_tree, scratch_folder
 from course_lib.engines.worker.parent import Launcher
 from course_lib.errors import CourseError
 from course_lib.grading.isolation import sandbox
@@ -32,6 +33,28 @@ from course_lib.grading.judge import artifacts
 
 _LARGEST_MESSAGE = 64 << 20  # a kernel merges what is printed at once, and a flood of that size is still called a flood
 _TOO_LONG = "a cell ran longer than it may"
+
+
+@dataclass(frozen=True)
+class FilesOfRun:
+    """The files that the run of a notebook left, compared with those that were submitted.
+
+    Attributes:
+        filled: files that were not submitted, and were taken from the run.
+        differing: files that were submitted, and that the notebook now writes differently. The submitted ones are judged.
+        too_large: why a file of the run was not taken although it is a plain file; "" if none was.
+    """
+
+    filled: tuple[str, ...] = ()
+    differing: tuple[str, ...] = ()
+    too_large: str = ""
+
+    @property
+    def notes(self) -> list[str]:
+        """Lines for the learner and the instructor."""
+        return [f"{name} was not submitted: the file that the notebook wrote was judged" for name in self.filled] + [
+            f"the notebook now writes another {name}: the submitted file was judged" for name in self.differing
+        ]
 
 
 class OutputFlood(Exception):
@@ -124,7 +147,7 @@ class SandboxedExecute(Execute):
             finally:
                 self._failed_start = self._launch.take_failed_start() if self._launch else ""
                 resources["metadata"]["path"] = str(home)
-                resources["too_large"] = self._bring_back(resources["nbgrader"]["assignment"], Path(scratch), home)
+                resources["from_notebook"] = self._fill(resources["nbgrader"]["assignment"], Path(scratch), home)
         return nb, resources
 
     @override
@@ -191,27 +214,31 @@ class SandboxedExecute(Execute):
         if process is not None:
             process.kill()
 
-    def _bring_back(self, assignment: str, scratch: Path, home: Path) -> str:
-        """Take the artifacts out of the scratch folder, in place of those that were handed in.
-
-        Returns:
-            why one of them was left there although it is a plain file; "" if none was.
-        """
-        too_large = ""
+    def _fill(self, assignment: str, scratch: Path, home: Path) -> FilesOfRun:
+        """Fill in artifacts that were not submitted with those that the notebook wrote. Submitted files stay as they are."""
         try:
-            wanted = labs.find(assignment).artifacts
+            limits = labs.find(assignment).artifacts
         except CourseError:
-            return ""  # not a lab of the course: nbgrader grades it by its cells alone
-        for name, limit in wanted.items():
-            target = home / name
-            if target.exists() or target.is_symlink():
-                shutil.rmtree(target) if target.is_dir() and not target.is_symlink() else target.unlink()
+            return FilesOfRun()  # not a lab of the course: nbgrader grades it by its cells alone
+        filled, differing, too_large = list[str](), list[str](), ""
+        for name, limit in limits.items():
+            if (home / name).is_file():
+                if _is_other_file(scratch / name, home / name):
+                    differing.append(name)
+                continue
+            remove_tree(home / name)  # it may be a folder
             try:
-                artifacts.take(scratch / name, target, max_bytes=limit)
+                artifacts.take(scratch / name, home / name, max_bytes=limit)
+                filled.append(name)
             except CourseError as error:
                 self.log.warning("%s", error)
                 too_large = too_large or (str(error) if isinstance(error, artifacts.ArtifactTooLarge) else "")
-        return too_large
+        return FilesOfRun(tuple(filled), tuple(differing), too_large)
+
+
+def _is_other_file(written: Path, submitted: Path) -> bool:
+    """Whether the notebook left a plain file that differs from the submitted one."""
+    return written.exists() and artifacts.is_plain(written) and not filecmp.cmp(written, submitted, shallow=False)
 
 
 def _fail(cell: NotebookNode, reason: str) -> None:

@@ -59,6 +59,7 @@ def judge(
     device: Device | None = None,
     known: MutableMapping[str, Verdict] | None = None,
     rejected: str = "",
+    notes: Sequence[str] = (),
 ) -> Verdict:
     """Examine the files of a submission.
 
@@ -71,6 +72,7 @@ def judge(
         known: verdicts of the same batch, to which this one is added. Equal files are judged once, so they get equal points and
             a class takes less time. Inconclusive tasks are judged again.
         rejected: why a file that is not in the folder was rejected before.
+        notes: lines on the files, such as "Model.ONNX was taken as model.onnx", for the verdict's provenance.
 
     Raises:
         SandboxMissing: no sandbox works here and `trusted` is not set.
@@ -90,14 +92,17 @@ def judge(
         taken = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         rejected = rejected or artifacts.take_all(lab.artifacts, folder, taken)
         provenance = {**_provenance(lab, examiner, taken, trusted), "device": device.name}
+        noted = {"notes": list(notes)} if notes else {}
+        provenance |= noted
         if rejected:
             zero = lab.zero_outcomes(rejected, "Run the whole notebook: it writes the files.")
             return Verdict(lab.name, zero, "", provenance)
         same = json.dumps([lab.name, trusted, examiner.builder, examiner.runner, provenance["sha256"]])
         if known is not None and same in known:
-            return replace(known[same], provenance={**known[same].provenance, "judged_once": "for equal files of this batch"})
+            earlier = {key: value for key, value in known[same].provenance.items() if key != "notes"}
+            return replace(known[same], provenance={**earlier, **noted, "judged_once": "for equal files of this batch"})
         try:
-            found = _examined(lab, taken, examiner, allowance, boxes)
+            found = _examined(lab, taken, examiner, allowance, boxes, device)
         except (ExaminerFault, BackendUnavailable) as error:  # such as a GPU that has gone
             return Verdict(lab.name, (), str(error), provenance)
         except Exception as error:  # a fault of the course: the verdict says so, and the others of the batch are graded
@@ -116,7 +121,9 @@ def judge(
         return verdict
 
 
-def _examined(lab: Lab, taken: Path, examiner: Examiner, allowance: Allowance, boxes: Sequence[Confined]) -> Examination:
+def _examined(
+    lab: Lab, taken: Path, examiner: Examiner, allowance: Allowance, boxes: Sequence[Confined], device: Device
+) -> Examination:
     """Repeat the examination if something else may have killed a process, and with more time if measuring could not decide.
 
     On a GPU, TensorRT chooses tactics by timing them, so a submission that had only a part of the points of one of the lab's
@@ -126,22 +133,40 @@ def _examined(lab: Lab, taken: Path, examiner: Examiner, allowance: Allowance, b
     Raises:
         ExaminerFault, BackendUnavailable: the examiner itself failed, twice.
     """
+
+    def attempt(examiner: Examiner) -> Examination:
+        device.disturbances.clear()
+        return without_disturbed(lab, _attempt(lab, taken, examiner, allowance, boxes), device.disturbances)
+
     found: Examination | None = None
     with suppress(ExaminerFault, BackendUnavailable):
-        found = _attempt(lab, taken, examiner, allowance, boxes)
+        found = attempt(examiner)
     if found is None or _ended(found):
-        found = _better(found, _attempt(lab, taken, examiner, allowance, boxes), allowance)
+        found = _better(found, attempt(examiner), allowance)
     if _undecided(found):
-        patient = replace(examiner, measure_s=PATIENCE * examiner.measure_s)
-        found = _better(found, _attempt(lab, taken, patient, allowance, boxes), allowance)
+        found = _better(found, attempt(replace(examiner, measure_s=PATIENCE * examiner.measure_s)), allowance)
     if examiner.on_gpu and any(one.tier == "partial" and one.task.id in lab.timed_tasks for one in found.outcomes):
         try:
-            again = _attempt(lab, taken, examiner, allowance, boxes)
+            again = attempt(examiner)
         except Exception:  # what was found before stays
             traceback.print_exc()
         else:
             found = replace(max(found, again, key=lambda one: one.points), built_again=True)
     return found
+
+
+def without_disturbed(lab: Lab, found: Examination, disturbances: Sequence[str]) -> Examination:
+    """The examination, in which tasks that depend on a disturbed measurement are inconclusive: an instructor decides about them."""
+    if not disturbances:
+        return found
+    reason = f"The measurement was disturbed: {disturbances[-1]}. Grade again on a quiet machine."
+    outcomes = [
+        lab.outcome(outcome.task.id, "inconclusive", f"{reason} Measured: {outcome.message}", share=0.0)
+        if outcome.task.id in lab.timed_tasks
+        else outcome
+        for outcome in found.outcomes
+    ]
+    return replace(found, outcomes=tuple(outcomes))
 
 
 def _attempt(lab: Lab, taken: Path, examiner: Examiner, allowance: Allowance, boxes: Sequence[Confined]) -> Examination:

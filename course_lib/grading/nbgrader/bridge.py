@@ -23,7 +23,7 @@ from nbgrader.preprocessors import (
     NbGraderPreprocessor,
     SaveAutoGrades,
 )
-from traitlets import Bool, Dict, Unicode
+from traitlets import Bool, Dict, List, Unicode
 from traitlets.config import Config
 from typing_extensions import override
 
@@ -31,7 +31,7 @@ from course_lib import labs
 from course_lib.errors import CourseError
 from course_lib.grading.batch import late
 from course_lib.grading.integrity import signature
-from course_lib.grading.isolation.kernel import SandboxedExecute
+from course_lib.grading.isolation.kernel import FilesOfRun, SandboxedExecute
 from course_lib.grading.judge import artifacts
 from course_lib.grading.judge.judging import judge
 from course_lib.grading.judge.verdict import Verdict, verdict_file
@@ -244,6 +244,7 @@ class GradeArtifacts(NbGraderPreprocessor):
     work = Unicode("classroom", help="folder for verdicts and reports").tag(config=True)
     examiner = Dict({}, help="fields of course_lib.labs.Examiner, such as builder and runner").tag(config=True)
     sign = Bool(True, help="sign verdicts with the classroom's key").tag(config=True)
+    notes = List([], help="lines on the files of the submission, for the verdict").tag(config=True)
     batch = Unicode("", help="name of the batch in which equal files are judged once; empty: each is judged").tag(config=True)
 
     @override
@@ -251,14 +252,15 @@ class GradeArtifacts(NbGraderPreprocessor):
         lab = _lab(resources)
         if lab is None:
             return nb, resources
-        known = resources["nbgrader"]
+        known, of_run = resources["nbgrader"], resources.get("from_notebook", FilesOfRun())
         verdict = judge(
             lab,
             Path(resources["metadata"]["path"]),
             examiner=Examiner(**self.examiner),
             trusted=self.trusted,
             known=_verdicts(self.batch) if self.batch else None,
-            rejected=resources.get("too_large", ""),
+            rejected=of_run.too_large,
+            notes=(*self.notes, *of_run.notes),
         )
         with Gradebook(known["db_url"]) as opened:
             gradebook.write_points(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import shutil
 from collections.abc import Iterable, Mapping
 from datetime import datetime
@@ -67,6 +68,22 @@ def cells(submission: Any) -> list[Cell]:
         for notebook in submission.notebooks
         for grade in notebook.grades
     ]
+
+
+def unlisted(students: Iterable[Any], submitted: Iterable[str]) -> dict[str, str]:
+    """Ids of submissions that are not on the class list, each with the listed id that it resembles ("" for none).
+
+    Grading adds an id that is not listed, without a name. So there is a list if any student has a name or an address, and those who
+    have neither are not on it.
+
+    Args:
+        students: nbgrader's, of the gradebook.
+        submitted: ids of submissions.
+    """
+    listed = [student.id for student in students if student.first_name or student.last_name or student.email]
+    folded = {name.casefold(): name for name in listed}
+    meant = {name: difflib.get_close_matches(name.casefold(), folded, n=1) for name in submitted if name not in listed}
+    return {name: folded[close[0]] if close else "" for name, close in meant.items()} if listed else {}
 
 
 def entry(path: Path, lab: Lab, student: str) -> dict[str, object]:

@@ -46,6 +46,19 @@ def in_part(report: ClassReport) -> tuple[Need, ...]:
     return _by_reason(row for row in found if row[1])
 
 
+def noted(report: ClassReport) -> tuple[Need, ...]:
+    """What was taken under another name, filled in from a notebook, or differs from what the notebook writes now."""
+    return _by_reason((one.student, line, 0.0) for one in report.submissions for line in one.notes)
+
+
+def unlisted(report: ClassReport) -> tuple[Need, ...]:
+    """Submissions whose ids are not on the class list."""
+    return tuple(
+        Need((name,), "this id is not on the class list" + (f": did you mean {intake.shown(meant)}?" if meant else ""))
+        for name, meant in report.unlisted.items()
+    )
+
+
 def to_review(report: ClassReport) -> tuple[Need, ...]:
     """Reasons for a review. What only waits for its points, such as a written question, comes last."""
     rows = [(one.student, reason) for one in report.to_review for reason in one.review.reasons]
@@ -53,7 +66,7 @@ def to_review(report: ClassReport) -> tuple[Need, ...]:
     alike = "these ids look alike: compare the letters of the folders' names before you enter points"
     # in ASCII, which shows the difference
     twins = [Need(tuple(map(intake.shown, group)), alike) for group in report.twins]
-    return (*twins, *_by_reason((student, reason.text, reason.open) for student, reason in rows))
+    return (*twins, *unlisted(report), *_by_reason((student, reason.text, reason.open) for student, reason in rows))
 
 
 def _by_reason(rows: Iterator[tuple[str, str, float]]) -> tuple[Need, ...]:

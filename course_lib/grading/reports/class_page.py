@@ -22,7 +22,7 @@ def page(report: ClassReport) -> str:
     late_rows = [(_linked(report, one), late(one), one.score, one.penalty, one.final) for one in report.late]
     alike = [(one.file, ", ".join(one.students), one.reading) for one in report.alike]
     absent = {
-        "needs a review": report.to_review or report.twins,
+        "needs a review": report.to_review or report.twins or report.unlisted,
         "was late": report.late,
         "has a file that equals another's": report.alike,
     }
@@ -60,7 +60,11 @@ def late(one: Submission) -> str:
 
 def _who_needs_you(report: ClassReport) -> Iterator[tuple[str, Markup]]:
     """Titles and tables with one row for each reason: what twenty submissions wait for is one line."""
-    for title, needs in (("Not graded", attention.not_graded(report)), ("Graded in part", attention.in_part(report))):
+    for title, needs in (
+        ("Not graded", attention.not_graded(report)),
+        ("Graded in part", attention.in_part(report)),
+        ("Notes on files", attention.noted(report)),
+    ):
         yield title, pages.table(("student", "why"), [(_who(report, need), need.why) for need in needs])
     rows = [(_who(report, need), need.open, need.why) for need in attention.to_review(report)]
     yield "To review", pages.table(("student", "open points", "why"), rows)

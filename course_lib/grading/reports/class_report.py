@@ -54,6 +54,7 @@ class Submission:
         of_reference: speed relative to the reference of the same session, None where none was raced. A machine that is slow on the
             day slows both, so this compares submissions that were graded at different times.
         sha256: digests of the files that were judged, by name.
+        notes: lines on these files, such as "Model.ONNX was taken as model.onnx".
     """
 
     student: str
@@ -68,6 +69,7 @@ class Submission:
     speedup: Interval | None = None
     of_reference: Interval | None = None
     sha256: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     @property
     def score(self) -> float:
@@ -103,6 +105,7 @@ class ClassReport:
         alike: identical files, the telling ones first.
         rejected: folders that cannot be graded.
         twins: ids that look alike.
+        unlisted: ids that are not on the class list, each with the listed id that it resembles, "" for none.
         reasons: why a submission was graded without something that should be there, or not at all, by student.
     """
 
@@ -116,6 +119,7 @@ class ClassReport:
     alike: tuple[Alike, ...] = ()
     rejected: tuple[Rejected, ...] = ()
     twins: tuple[tuple[str, ...], ...] = ()
+    unlisted: Mapping[str, str] = field(default_factory=dict)
     reasons: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -164,6 +168,7 @@ def read(lab: Lab, room: Classroom) -> ClassReport:
         quality = _quality(filter(None, verdicts.values()))
         submissions = tuple(_submission(lab, one, verdicts[one.student.id], quality) for one in rows)
         known = {student.id for student in opened.students}
+        unlisted = gradebook.unlisted(opened.students, [one.student for one in submissions])
     if not submissions:
         raise CourseError(nothing)
     graded = {one.student for one in submissions}
@@ -181,6 +186,7 @@ def read(lab: Lab, room: Classroom) -> ClassReport:
         alike=alike({one.student: one.sha256 for one in submissions}, given=digests(room.root / "labs" / lab.name)),
         rejected=intake.rejected,
         twins=intake.twins,
+        unlisted=unlisted,
         reasons={name: reason for name in sorted(graded | handed_in) if (reason := noted(room.folder, name, lab))},
     )
 
@@ -216,4 +222,5 @@ def _submission(lab: Lab, row: Any, verdict: Verdict | None, quality: str) -> Su
         speedup=verdict.comparison.speedups.get("yours") if verdict and verdict.comparison else None,
         of_reference=verdict.of_reference if verdict else None,
         sha256=verdict.provenance.get("sha256", {}) if verdict else {},
+        notes=tuple(verdict.provenance.get("notes", ())) if verdict else (),
     )

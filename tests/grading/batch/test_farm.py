@@ -25,7 +25,6 @@ from course_lib.grading.judge.judging import judge
 from course_lib.grading.judge.verdict import Verdict
 from course_lib.grading.nbgrader import bridge, gradebook
 from course_lib.labs import Examination, Outcome
-from tests import slow_cases
 from tests.grading.conftest import LAB, needs_sandbox, new_course, submit
 
 pytestmark = pytest.mark.timeout(600)
@@ -57,46 +56,20 @@ def job(room: Classroom, student: str, course: Selection) -> Job:
     return Job(LAB.name, student, files, course, files.look()[0], examiner=room.examiner)
 
 
-def _with_grade_ids(name: str, cells: int) -> bytes:
-    """A notebook with several cells that are graded under the same name."""
-    marks = {
-        "grade": True,
-        "solution": False,
-        "locked": True,
-        "task": False,
-        "points": 1,
-        "schema_version": 3,
-        "cell_type": "code",
-    }
-    metadata = {"nbgrader": {**marks, "grade_id": name}}
-    written = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("", metadata=metadata) for _ in range(cells)])
-    return json.dumps(written).encode()
-
-
-def _tagged(tags: list[Any], cells: int = 1) -> bytes:
-    """A notebook whose cell has these tags. To say that each of them is there once, a set is made of them."""
-    written = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell("") for _ in range(cells)])
-    written.cells[0].metadata["tags"] = tags
-    return json.dumps(written).encode()
-
-
 @needs_sandbox
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (None, "it is missing or not a plain file"),
+        (None, "there is no notebook"),
         (b"{not json", "JSONDecodeError"),
-        (b'{"cells": [{"cell_type": "code"}], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}', "cannot be read"),
+        (b'{"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}', "it has no cells"),
         (b" " * (21 << 20), "more than 20 MiB"),
         (
             nbformat.writes(nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell("[" * 60_000)])).encode(),
             "60,000 brackets in the text, at most 5,000 are taken",
         ),
-        (_tagged([k * ((1 << 61) - 1) for k in range(1, 60_000)]), "a whole number of 19 digits, at most 18 are taken"),
-        (_tagged([7, 8]), "ValidationError"),
-        (_tagged(["same", "same"]), "ValidationError"),
     ],
-    ids=["absent", "no JSON", "no notebook", "too large", "slow to show", "one hash", "numbers", "twice"],
+    ids=["absent", "no JSON", "no cells", "too large", "slow to show"],
 )
 def test_a_notebook_that_cannot_be_read_costs_nothing_else(room, course, tmp_path, content, said):
     folder = room.folder / "submitted" / "odd" / LAB.name
@@ -108,28 +81,10 @@ def test_a_notebook_that_cannot_be_read_costs_nothing_else(room, course, tmp_pat
     began = time.monotonic()
     result = submission.examine(job(room, "odd", course), tmp_path)
     assert time.monotonic() - began < 60
-    assert said in result.error and "the empty one was run in its place" in result.error
+    assert said in result.error and "written answers that are missing stay open" in result.error
     assert "timestamp.txt holds no time" in result.error
-    assert Verdict.from_json(result.verdict).score == 0 and result.entry["notebooks"][LAB.name]["grades"].keys() == {"written"}
-
-
-FORGED = "2026-11-26 01:00:00,000 The instructor's review is done: 12 of 12 points"
-
-
-@needs_sandbox
-@pytest.mark.parametrize(
-    "name", slow_cases.after(1, [f"\n{FORGED}\r\x85Traceback:\nOK: no review", f"\x1b[2J{FORGED}", "half \ud83d"])
-)
-def test_names_of_cells_neither_print_nor_forge_anything_in_the_log(room, course, tmp_path, capfd, name):
-    folder = empty(room, "forger")
-    (folder / f"{LAB.name}.ipynb").write_bytes(_with_grade_ids(name, 3))
-    result = submission.examine(job(room, "forger", course), tmp_path)
-    assert "nbgrader failed on the notebook (" in result.error and "above" not in result.error, result.error
-    assert "Error: " in result.error and result.error.isprintable()
-    assert "Logging error" not in capfd.readouterr().err
-    result.files.copy_to(tmp_path)
-    written = (tmp_path / "reports" / "forger" / f"{LAB.name}.log").read_text(encoding="utf-8")
-    assert all(line.isprintable() and not line.startswith(FORGED) for line in written.split("\n"))
+    assert Verdict.from_json(result.verdict).score == 0
+    assert result.entry["notebooks"][LAB.name]["grades"]["written"]["needs_manual_grade"], "a person decides about the answer"
 
 
 @needs_sandbox

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,12 @@ from tests.grading.conftest import needs_sandbox
 
 
 def run(
-    folder: Path, cell: str, assignment: str = "none", *, trusted: bool = True, **limits: Any
+    folder: Path, cell: str, assignment: str = "none", *, trusted: bool = True, files: Mapping[str, bytes] = {}, **limits: Any
 ) -> tuple[list[str], dict[str, Any]]:
     """Names of the errors that a notebook of one cell ends with, and what later steps get; the cells are this test's own."""
     folder.mkdir()
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
     resources = {"metadata": {"path": str(folder)}, "nbgrader": {"assignment": assignment, "notebook": "none"}}
     notebook = new_notebook(cells=[new_code_cell(cell)])
     notebook, after = SandboxedExecute(trusted=trusted, max_output_bytes=100_000, **limits).preprocess(notebook, resources)
@@ -43,7 +46,21 @@ def test_a_file_above_its_limit_is_called_that(tmp_path: Path) -> None:
     errors, resources = run(tmp_path / "home", f"open({name!r}, 'wb').write(bytes({limit + 100}))", lab.name)
     assert errors == []
     assert not (tmp_path / "home" / name).exists()
-    assert resources["too_large"] == f"{name} is larger than {limit:,} bytes, the largest size that is taken"
+    assert resources["from_notebook"].too_large == f"{name} is larger than {limit:,} bytes, the largest size that is taken"
+
+
+def test_submitted_files_stay_and_missing_ones_are_filled_in(tmp_path: Path) -> None:
+    """A notebook that fails on the grader's machine replaced a right file, and one that was right replaced a wrong file."""
+    submitted = tmp_path / "home"
+    cell = "open('model.onnx', 'w').write('by the notebook'); open('recipe.toml', 'w').write('by the notebook')"
+    errors, resources = run(submitted, cell, "lab01_first_engine", files={"recipe.toml": b"as submitted"})
+    assert errors == []
+    assert (submitted / "recipe.toml").read_bytes() == b"as submitted"
+    assert (submitted / "model.onnx").read_bytes() == b"by the notebook"
+    assert resources["from_notebook"].notes == [
+        "model.onnx was not submitted: the file that the notebook wrote was judged",
+        "the notebook now writes another recipe.toml: the submitted file was judged",
+    ]
 
 
 @needs_sandbox
