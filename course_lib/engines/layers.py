@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -25,6 +26,12 @@ _MULTIPLYING = frozenset(
     {"Conv", "ConvTranspose", "Gemm", "MatMul", "MatMulInteger", "ConvInteger", "QLinearConv", "QLinearMatMul"}
 )
 _CONVERTING = frozenset({"Cast", "QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})
+# Operators that only move numbers. Both are as ONNX and as the names of Myelin's generated kernels spell them: "__myl_TranCastMul".
+_MOVING = frozenset({
+    *("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Identity", "Slice", "Split", "Concat", "Gather", "Expand"),
+    *("Resh", "Tran", "Move", "Slic", "Conc", "Gath", "Repl"),
+})  # fmt: skip
+_CONVERTER_KINDS = frozenset({"Reformat", "Cast", "Convert", "Reorder"})  # of TensorRT and of OpenVINO
 _LITTLE = 0.5  # a share of the multiplications below this is worth a note
 _MANY_CONVERSIONS = 0.25  # and so is a share of kernels that only convert from this on
 # Datatypes that an FP32 engine does not compute in. UInt8 is not one of them: it is how images arrive.
@@ -120,7 +127,8 @@ class LayerTable(Sequence[Layer]):
     def check_precision(self, precision: str) -> None:
         """Prove a recipe's precision on the layers.
 
-        FP32 means that no kernel computes in a smaller type, so integers are FP32 too. Any other precision means that at least one
+        FP32 means that no kernel computes in a smaller type. Integers are FP32 too, and so is a network that reads smaller numbers and
+        casts them before it computes. Any other precision means that at least one
         kernel computes in it, because mixed engines keep some layers wide on purpose. `precision_notes` says how much it covers.
 
         Raises:
@@ -139,7 +147,7 @@ class LayerTable(Sequence[Layer]):
                     f"the recipe says {precision}, but the datatype {unknown[0][:60]!r} of kernel {kernel.name} is unknown, so nothing "
                     "is proved: report this word to the course, with the version of the compiler"
                 )
-        smaller = {kernel.name: kernel.dtypes & _SMALLER for kernel in kernels}
+        smaller = {kernel.name: kernel.dtypes & _SMALLER for kernel in kernels if not self._widens(kernel)}
         offenders = [f"{name} ({', '.join(sorted(types))})" for name, types in smaller.items() if types]
         if precision == "fp32" and offenders:
             raise PrecisionError(
@@ -178,9 +186,31 @@ class LayerTable(Sequence[Layer]):
             )
         return notes
 
+    def _widens(self, kernel: Layer) -> bool:
+        """Whether a kernel casts the smaller numbers that it reads before it computes, or does not compute at all."""
+        if any(tensor.dtype in _SMALLER for tensor in kernel.weights):
+            return False
+        words = self._operators(kernel)
+        computing = [index for index, word in enumerate(words) if word not in _CONVERTING | _MOVING]
+        if kernel.kind in _CONVERTER_KINDS or (words and not computing):
+            return True
+        if not computing or any(tensor.dtype in _SMALLER for tensor in kernel.outputs):
+            return False
+        # If nothing is cast after the first computation, it has the type that the kernel writes.
+        first = computing[0]
+        return not _CONVERTING.isdisjoint(words[:first]) and _CONVERTING.isdisjoint(words[first:])
+
+    def _operators(self, kernel: Layer) -> list[str]:
+        """The ONNX operators inside a kernel in order, or what the name of a generated kernel tells without the graph."""
+        if self.operators and kernel.onnx_nodes:
+            return self.fused_operators(kernel).split(" + ")
+        if kernel.kind == "kgen" and kernel.name.startswith("__myl_"):
+            return re.findall("[A-Z][a-z]+", kernel.name.removeprefix("__myl_").partition("_")[0])
+        return []
+
     def _only_converts(self, kernel: Layer) -> bool:
-        inside = {self.operators.get(node, "") for node in kernel.onnx_nodes}
-        return kernel.kind == "Reformat" or (bool(inside) and inside <= _CONVERTING)
+        words = self._operators(kernel)
+        return kernel.kind in _CONVERTER_KINDS or (bool(words) and _CONVERTING.issuperset(words))
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; `from_json` reads them back."""

@@ -10,6 +10,8 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+import onnx
+import onnx.parser
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,6 +22,7 @@ from course_lib.engines.backends.tensorrt.layer_sources import parse_build_log, 
 from course_lib.engines.layers import HOST_KINDS, PROOF
 from course_lib.engines.registry import compile_plan
 from course_lib.errors import BuildError, PrecisionError, ProfileError
+from course_lib.recipe import Recipe
 from course_lib.style import breakable_html
 
 DATA = Path(__file__).parents[1] / "data"
@@ -320,6 +323,60 @@ def test_precision_is_proved_on_the_kernels(what: str, precision: str) -> None:
     with pytest.raises(PrecisionError, match=f"the recipe says {precision}") as raised:
         table.check_precision(precision)
     assert len(str(raised.value).splitlines()) == 1
+
+
+def _generated(name: str, reads: tuple[str, ...], writes: str, **fields: Any) -> Layer:
+    inputs = tuple(LayerTensor("x", (8,), dtype) for dtype in reads)
+    return Layer(f"__myl_{name}_myl0_1", "kgen", inputs, outputs=(LayerTensor("y", (8,), writes),), **fields)
+
+
+WIDENED = {  # kernels that read a smaller type, and whether they compute in a wider one
+    "a picture as INT8, cast and scaled": (_generated("CastMul", ("Int8",), "Float"), True),
+    "halves, transposed and cast": (_generated("TranCastExp", ("Half",), "Float"), True),
+    "halves that are only moved": (_generated("TranResh", ("Half",), "Half"), True),
+    "halves that a copy casts": (replace(_generated("", ("Half",), "Float"), name="copy", kind="Reformat"), True),
+    "added as halves, then cast": (_generated("MoveAddCast", ("Half",), "Float"), False),
+    "cast to halves, added, cast back": (_generated("CastAddCast", ("Float", "Half"), "Float"), False),
+    "cast to halves and kept": (_generated("CastAdd", ("Float", "Half"), "Half"), False),
+    "with weights that are halves": (
+        _generated("CastMul", ("Float",), "Float", constants=(LayerTensor("w", (9,), "Half"),)),
+        False,
+    ),
+    "a product without a telling name": (replace(_generated("", ("Half",), "Float"), name="mm", kind="gemm"), False),
+}
+
+
+@pytest.mark.parametrize("what", WIDENED)
+def test_fp32_means_that_nothing_smaller_computes(what: str) -> None:
+    kernel, is_wide = WIDENED[what]
+    table = LayerTable((kernel, _kernel("Float")))
+    if is_wide:
+        table.check_precision("fp32")
+        return
+    with pytest.raises(PrecisionError, match="1 of 2 kernels compute in a smaller type"):
+        table.check_precision("fp32")
+
+
+def test_the_graph_says_what_a_kernel_does() -> None:
+    kernel = Layer(
+        "k", "kgen", (LayerTensor("x", (8,), "Half"),), onnx_nodes=("b", "a"), outputs=(LayerTensor("y", (8,), "Float"),)
+    )
+    LayerTable((kernel,), {"a": "Cast", "b": "Exp"}).check_precision("fp32")
+    with pytest.raises(PrecisionError):
+        LayerTable((kernel,), {"b": "Exp", "a": "Cast"}).check_precision("fp32")
+
+
+@pytest.mark.parametrize("read", ["UINT8", "INT8", "FLOAT16"])
+def test_numbers_that_are_cast_before_they_are_used_build_as_fp32(read: str, tmp_path: Path) -> None:
+    graph = onnx.parser.parse_graph(
+        f"g ({read.lower()}[1,8] x) => (float[1,8] y) <float s = {{0.5}}> {{ c = Cast<to=1>(x) y = Mul(c, s) }}"
+    )
+    for node in graph.node:
+        node.name = node.op_type
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, tmp_path / "cast.onnx")
+    (kernel,) = compile_plan("tensorrt_rtx", tmp_path / "cast.onnx", Recipe().wire()).layers.kernels
+    assert kernel.dtypes != {"Float"}
 
 
 @pytest.mark.parametrize("kind", sorted(HOST_KINDS))
