@@ -83,7 +83,7 @@ def summary(found: Scan) -> list[str]:
     silenced = f"; {found.silenced} suppressed by comments" if found.silenced else ""
     return [
         *(f"note: {note}" for note in (*found.unread, *found.notes)),
-        f"{read}: {', '.join(counted) or 'nothing to change'}{silenced}",
+        f"{read}: {', '.join(counted) or ('nothing to change' if found.files else 'nothing was checked')}{silenced}",
     ]
 
 

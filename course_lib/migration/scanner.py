@@ -16,7 +16,8 @@ from course_lib.migration.analysis import naming, python2
 from course_lib.migration.analysis import verdicts as judge
 from course_lib.migration.analysis.commands import judge_command, judge_pin, judge_requirement, tool_variables
 from course_lib.migration.analysis.guards import version_number
-from course_lib.migration.analysis.sources import Place, Program, Source, find, read
+from course_lib.migration.analysis.sources import Place, Program, Source, find, not_read, read
+from course_lib.migration.analysis.strings import commands_in
 from course_lib.migration.analysis.uses import Use, collect
 from course_lib.migration.findings import FAILING, SEVERITIES, Finding, Verdict
 from course_lib.migration.rules import modules, polygraphy, torch_trt
@@ -26,7 +27,6 @@ from course_lib.migration.tables.api_table import ApiTable
 NEWEST = known.RELEASES_IN_ORDER[-1]
 _EVIDENCE = re.compile(r"tensorrt|\btrt\b|pycuda|trt_|_trt|trtorch|\buff\b|graphsurgeon|pytorch_quantization", re.I)
 _CHAIN = re.compile(r"\b(?:trt|tensorrt)\.([A-Z]\w*(?:\.\w+)?|[a-z]\w*)")
-_TOOL_IN_TEXT = re.compile(r"trtexec|polygraphy|nsys|pip|qdrep")
 _MEMBER = re.compile(r"(\w*)\.(\w+)")
 
 
@@ -34,7 +34,7 @@ _MEMBER = re.compile(r"(\w*)\.(\w+)")
 _WORDS = (b"tensorrt", b"pycuda", b"trtorch", b"trtexec", b"graphsurgeon", b"pytorch_quantization", b"pytorch-quantization")
 _TOOL_WORDS = (b"polygraphy", b"createconfig", b"create_config", b"nsys", b"qdrep", b"pyindex")
 _SHORT = re.compile(rb"\btrt\b|trt_|_trt|\buff\b|\\u00[4-7]")  # the last: letters of JSON that are written as numbers
-_POLYGRAPHY = re.compile(r"create_?config", re.I)
+_POLYGRAPHY = re.compile(r"create_?config|create_?network|network_?from_?onnx", re.I)
 _IGNORE = re.compile(r"#\s*migrate:\s*ignore\b(?:\[([^\]]*)\])?")
 
 
@@ -46,8 +46,8 @@ class Scan:
         target: the version whose table was used.
         files: number of files that were read.
         findings: the findings, ordered by file, cell and line.
-        notes: one line for each program that could not be parsed completely, and one line if the table is not that of the
-            requested version.
+        notes: one line for each program that could not be parsed completely, one for each folder with code in languages that are not
+            read, and one if the table is not that of the requested version.
         unread: files that could not be read, one line each.
         silenced: number of findings that the comment ``# migrate: ignore`` suppresses.
     """
@@ -126,6 +126,7 @@ def scan(paths: Sequence[str | Path], to: str = NEWEST, exclude: Sequence[str] =
         findings += [Finding(str(path), place.line, place.cell, verdict) for place, verdict in kept]
         if problem:
             notes.append(f"{path}: not Python 3 ({problem}): the lines that cannot be parsed were searched for names only")
+    notes += not_read([Path(path) for path in paths], exclude)
     return Scan(target, len(files) - len(unread), tuple(findings), tuple(notes), tuple(unread), silenced)
 
 
@@ -172,7 +173,10 @@ def scan_source(source: Source, target: str) -> tuple[list[tuple[Place, Verdict]
         parsed = python2.parse(program.text)
         problem = problem or _located(parsed.problem, program)
         try:
-            python = [*_python(parsed, program.text, target, evidence=evidence), *_strings(parsed.tree, program.text, target)]
+            python = [
+                *_python(parsed, program.text, target, evidence=evidence),
+                *commands_in(parsed.tree, program.text, target),
+            ]
         except RecursionError:
             problem, python = "an expression is nested too deeply", []
         found.update(dict.fromkeys((program.place(line), verdict) for line, verdict in python))
@@ -193,7 +197,10 @@ def _python(parsed: python2.Parsed, text: str, target: str, *, evidence: bool) -
     table, comments = ApiTable.load(target), Comments(text)
     uses = [*collect(parsed.tree, evidence=evidence), *_names_in_lost_lines(parsed.lost)]
     torch_tensorrt = any(use.name.startswith(("import:torch_tensorrt", "import:trtorch")) for use in uses)
+    scripted = torch_trt.scripted(parsed.tree) if torch_tensorrt else frozenset()
     for use in uses:
+        if use.name.startswith("torch") and torch_trt.takes_scripted(use.node, scripted):
+            continue  # TorchScript's front end has other keywords, which no table holds
         for verdict in _judge(use, table, comments, torch_tensorrt=torch_tensorrt):
             yield use.line, verdict
 
@@ -203,7 +210,7 @@ def _judge(use: Use, table: ApiTable, comments: Mapping[int, str], *, torch_tens
         return modules.judge_import(use.name[7:], table.version)
     if use.name.startswith("torch_tensorrt"):
         return torch_trt.judge(use, table.version)
-    if use.name == "polygraphy.CreateConfig":
+    if use.name.startswith("polygraphy."):
         return polygraphy.judge(use, table.version)
     if use.name.startswith("torch."):
         return torch_trt.judge_torch(use, table.version, compiled=torch_tensorrt and _is_compiled(use.node))
@@ -258,37 +265,3 @@ def comments_of(text: str) -> dict[int, str]:
     except (tokenize.TokenError, SyntaxError):
         pass
     return found
-
-
-def _strings(tree: ast.Module, text: str, target: str) -> Iterator[tuple[int, Verdict]]:
-    """Verdicts on command lines that a program holds as text or as a list of words; not those in docstrings."""
-    if not _TOOL_IN_TEXT.search(text):
-        return
-    documentation = set()
-    held: dict[str, str] = {}  # what variables hold, such as the path of a tool
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-            documentation.add(id(node.value))
-        elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-            held.update({target.id: node.value.value for target in node.targets if isinstance(target, ast.Name)})
-    for node in ast.walk(tree):
-        if isinstance(node, ast.List | ast.Tuple):
-            line = " ".join(word for word in (_text_of(part, held) for part in node.elts) if " " not in word)
-        elif isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and id(node) not in documentation):
-            line = _text_of(node, held)
-        else:
-            continue
-        if _TOOL_IN_TEXT.search(line):
-            for offset, one in enumerate(line.split("\n")):
-                yield from ((node.lineno + (offset if "\n" in line else 0), verdict) for verdict in judge_command(one, target))
-
-
-def _text_of(node: ast.expr, held: Mapping[str, str]) -> str:
-    """The text of a string, or of a variable that holds one; ``X`` for the parts of an f-string that are not known."""
-    if isinstance(node, ast.Constant):
-        return node.value if isinstance(node.value, str) else ""
-    if isinstance(node, ast.Name):
-        return held.get(node.id, "")
-    if isinstance(node, ast.JoinedStr):
-        return "".join(_text_of(part, held) for part in node.values)
-    return (_text_of(node.value, held) or "X") if isinstance(node, ast.FormattedValue) else ""

@@ -88,6 +88,18 @@ def test_a_file_that_cannot_be_read_is_status_2(
     assert status == 2 and "note: " in out and "not a notebook" in out and out.count("\n") == 2
 
 
+def test_status_2_where_nothing_was_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.cpp").write_text("b->setMaxBatchSize(1);\n", encoding="utf-8")
+    status, out, _ = course(monkeypatch, capsys, tmp_path)
+    assert status == 2 and out.startswith(f"note: {tmp_path}: 1 file of C++ and CUDA not read")
+    assert out.endswith("0 files read for TensorRT 11.4: nothing was checked\n")
+    (tmp_path / "a.py").write_text(NEW, encoding="utf-8")
+    status, out, _ = course(monkeypatch, capsys, tmp_path)
+    assert status == 0 and "1 file of C++ and CUDA not read" in out
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [

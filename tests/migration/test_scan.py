@@ -250,7 +250,56 @@ def test_polygraphys_config_is_read() -> None:
     assert names("CreateConfig(max_workspace_size=1, calibrator=c)", "10.16") == ["CreateConfig(max_workspace_size=)"]
 
 
+def test_polygraphys_networks_are_read() -> None:
+    assert names("from polygraphy.backend.trt import CreateNetwork\nCreateNetwork(explicit_batch=True)\n") == [
+        "CreateNetwork(explicit_batch=)"
+    ]
+    code = "from polygraphy.backend import trt\ntrt.network_from_onnx_path(p, explicit_precision=True)\n"
+    assert names(code) == ["NetworkFromOnnxPath(explicit_precision=)"]
+    assert names("builder.create_network(flags=1)\ncreate_network(explicit_batch=False)\n") == []
+
+
+@pytest.mark.parametrize(
+    ("code", "name", "advice"),
+    [
+        ("r = n.add_resize(x)\nr.align_corners = True", "IResizeLayer.align_corners", "ALIGN_CORNERS"),
+        (
+            "n.add_matrix_multiply_deprecated(a, True, b, False)",
+            "INetworkDefinition.add_matrix_multiply_deprecated",
+            "TRANSPOSE",
+        ),
+    ],
+)
+def test_names_of_version_7_are_removed_and_not_unknown(code: str, name: str, advice: str) -> None:
+    text = f"import tensorrt as trt\nn = trt.Builder(trt.Logger()).create_network()\nx = n.add_input('x', trt.float32, (1,))\n{code}\n"
+    [(verdict,)] = [[v for _, v in scan_source(from_python(text), "11.4")[0] if v.name == name]]
+    assert verdict.severity == "removed" and verdict.since == "8.0" and advice in verdict.use
+
+
+def test_an_unknown_name_is_said_to_be_missing_in_the_versions_that_were_read() -> None:
+    """The tables begin with 8.6: an older version may have had it."""
+    text = "import tensorrt as trt\nb = trt.Builder(trt.Logger())\nb.create_network().add_whirl(1)\n"
+    [(_, verdict)] = scan_source(from_python(text), "11.4")[0]
+    assert verdict.severity == "unknown" and "no such name from 8.6.1 on" in verdict.use and "never" not in verdict.since
+
+
 # ---- Torch-TensorRT
+
+
+@pytest.mark.parametrize(
+    ("code", "found"),
+    [
+        ("s = torch.jit.trace(n, x)\nm_trt = t.compile(s, {})\ntorch.jit.save(m_trt, 'm')", []),
+        ("s = torch.jit.script(n).eval().cuda()\nm_trt = t.compile(s, ir='ts', {})", []),
+        ("m = t.compile(torch.jit.load('a'), {})", []),
+        ("def f(n: torch.jit.ScriptModule):\n    return t.compile(module=n, {})", []),
+        ("s = torch.jit.script(n)\nm = t.compile(s, ir='dynamo', {})", ["ignored torch_tensorrt.compile(enabled_precisions=)"]),
+        ("m = t.compile(n, {})", ["ignored torch_tensorrt.compile(enabled_precisions=)"]),
+    ],
+)
+def test_a_script_module_has_the_keywords_of_its_own_front_end(code: str, found: list[str]) -> None:
+    text = "import torch\nimport torch_tensorrt as t\n" + code.replace("{}", "enabled_precisions={torch.half}") + "\n"
+    assert [f"{severity} {name}" for _, severity, name in of(text)] == found
 
 
 @pytest.mark.parametrize(
@@ -315,6 +364,18 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
         "not a text file",
     ]
     assert result.files == 4 and [one.verdict.name for one in result.findings] == ["import uff"] * 4
+
+
+def test_code_in_other_languages_is_counted(tmp_path: Path) -> None:
+    for name in ("a.cpp", "b.cu", "c.cs", "third/d.h", ".git/e.cpp"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("b->setMaxBatchSize(1);\n", encoding="utf-8")
+    result = scan([tmp_path], exclude=["third"])
+    assert result.files == 0 and not result.unread
+    assert [note.partition(": ")[2] for note in result.notes] == [
+        "2 files of C++ and CUDA not read: only Python, notebooks and command lines are understood",
+        "1 file of another language not read: only Python, notebooks and command lines are understood",
+    ]
 
 
 def test_a_path_that_does_not_exist_is_an_error() -> None:

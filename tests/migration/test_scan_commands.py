@@ -130,6 +130,78 @@ def test_a_variable_that_holds_a_tool_is_the_tool(tmp_path: Path) -> None:
     ]
 
 
+def _flags(path: Path, text: str) -> list[tuple[int, str]]:
+    """Lines and flags of the findings in a file with this text."""
+    path.write_text(text, encoding="utf-8")
+    return [(one.line, one.verdict.name.split()[-1]) for one in scan([path]).findings]
+
+
+def test_batch_files(tmp_path: Path) -> None:
+    text = (
+        "@echo off\r\nset M=x.onnx\r\n"
+        '"C:\\TRT\\bin\\trtexec.exe" --onnx=%M% ^\r\n  --workspace=4096 ^\r\n  --explicitBatch --fp16\r\n'
+        "REM trtexec --int8\r\n:: trtexec --int8\r\n"
+        'set "TRT=C:\\Program Files\\TensorRT\\bin\\trtexec.exe"\r\n"%TRT%" --best\r\n%TRT% --buildOnly && echo --int8\r\n'
+    )
+    found = _flags(tmp_path / "a.bat", text)
+    assert found == [(3, "--workspace"), (3, "--explicitBatch"), (3, "--fp16"), (9, "--best"), (10, "--buildOnly")]
+
+
+def test_powershell(tmp_path: Path) -> None:
+    text = (
+        "# trtexec --int8\n$trt = 'D:\\TRT\\trtexec.EXE'\n& $trt --onnx=a.onnx `\n  --best\n"
+        '& "C:\\Program Files\\TRT\\trtexec.exe" --fp16\nStart-Process trtexec.exe -ArgumentList "--onnx=a", "--workspace=3"\n'
+    )
+    assert _flags(tmp_path / "a.ps1", text) == [(3, "--best"), (5, "--fp16"), (6, "--workspace")]
+
+
+def test_windows_paths_on_a_page(tmp_path: Path) -> None:
+    text = (
+        "```powershell\nD:\\trt\\bin\\trtexec.EXE --onnx=D:\\w\\b.onnx --explicitBatch --fp16\n```\n"
+        "```bat\n.\\trtexec.exe --workspace=100\n```\n    trtexec.exe --onnx=d.onnx --minShapes=a:8x512 --buildOnly\n"
+    )
+    assert _flags(tmp_path / "a.md", text) == [(2, "--explicitBatch"), (2, "--fp16"), (5, "--workspace"), (7, "--buildOnly")]
+
+
+@pytest.mark.parametrize(
+    ("code", "found"),
+    [
+        ('run(["trtexec",\n "--onnx=a",\n "--workspace=512",\n "--fp32"])', [(3, "--workspace"), (4, "--fp32")]),
+        ('c = ["trtexec", f"--onnx={x}"]\nif y:\n    c.append("--fp16")\nc += ["--int8"]', [(3, "--fp16"), (4, "--int8")]),
+        ('c = ["trtexec"]\nc.extend(["--int8",\n"--best"])', [(2, "--int8"), (3, "--best")]),
+        ('c = "trtexec --onnx=a"\nc += " --fp16"\nc = c + " --workspace=3"\nsystem(c)', [(2, "--fp16"), (3, "--workspace")]),
+        ('e = "/usr/bin/trtexec"\nsystem(e + " --onnx=b --workspace=7")', [(2, "--workspace")]),
+        ('e = "/usr/bin/trtexec"\nsystem("%s --workspace=8" % e)\nrun("{} --best".format(e))', [(2, "--workspace"), (3, "--best")]),
+        ('e = os.path.join(root, "bin", "trtexec")\nrun([e, "--fp16"])\nrun(f"{e} --best")', [(2, "--fp16"), (3, "--best")]),
+        ('run(["trtexec"] + (["--int8"] if x else []))', [(1, "--int8")]),
+        ('run(["C:\\\\TRT\\\\trtexec.exe", "--preview", "+fasterDynamicShapes0805"])', [(1, "--preview=+fasterDynamicShapes0805")]),
+        ('run(["sh", "-c", "trtexec --fp16"])', [(1, "--fp16")]),
+        ('f = "--fp16"\nsystem("trtexec " + f)', [(2, "--fp16")]),
+        (
+            'class A:\n    def __init__(self):\n        self.c = ["trtexec"]\n    def run(self):\n        go(self.c + ["--int8"])\n'
+            '        self.c += ["--fp16"]',
+            [(5, "--int8"), (6, "--fp16")],
+        ),
+        ('def f():\n    c = ["trtexec"]\ndef g():\n    c = ["python"]\n    c += ["--fp16"]', []),
+        ('c = ["trtexec"]\nc = ["python"]\nc += ["--fp16"]', []),
+        ('"""Use trtexec --fp16."""', []),
+    ],
+)  # fmt: skip
+def test_words_that_a_program_adds_to_a_command(code: str, found: list[tuple[int, str]], tmp_path: Path) -> None:
+    assert _flags(tmp_path / "a.py", code + "\n") == found
+
+
+def test_packages_of_a_conda_environment(tmp_path: Path) -> None:
+    text = (
+        "dependencies:\n  - python=3.8\n  - conda-forge::tensorrt=8.6\n  - pip:\n    - nvidia-tensorrt==8.4.1.5\n"
+        '    - torch-tensorrt==1.2\n    - "nvidia-pyindex"\n'
+    )
+    found = _flags(tmp_path / "environment.yml", text)
+    assert found == [
+        (3, "tensorrt==8.6"), (5, "nvidia-tensorrt"), (5, "nvidia-tensorrt==8.4.1.5"), (7, "nvidia-pyindex"),
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("line", "found"),
     [

@@ -41,7 +41,7 @@ def migrate(
 
     The comment "# migrate: ignore" suppresses all findings of its line, "# migrate: ignore[BuilderFlag.FP16]" only that name.
 
-    Status 1 when something is removed, unknown or ignored, 2 when a file cannot be read, 0 otherwise.
+    Status 1 when something is removed, unknown or ignored, 2 when a file cannot be read or no file was, 0 otherwise.
     """
     from course_lib.cli import console
     from course_lib.migration import report, scan, scanner
@@ -63,5 +63,5 @@ def migrate(
     else:
         written = report.github(found) if output == "github" else report.lines(found)
         print("\n".join([*written, *report.summary(found)]))
-    if found.fails or found.unread:
+    if found.fails or found.unread or not found.files:
         raise typer.Exit(1 if found.fails else 2)

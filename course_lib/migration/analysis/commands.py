@@ -11,17 +11,21 @@ from course_lib.migration.rules.tools import NSYS, PACKAGES, POLYGRAPHY, QDREP, 
 from course_lib.migration.tables.known import RTX
 
 _TOOLS = re.compile(
-    r"""(?:^|[\s/;&|(`"'\[!=,@])(trtexec|polygraphy|nsys|pip3?)(?:\.exe)?(?=[\s"',)\]]|$)|\$[({]?(\w+)[)}]?(?=[\s"',)\]]|$)"""
+    r"""(?:^|[\s/\\;&|(`"'\[!=,@])(trtexec|polygraphy|nsys|pip3?)(?i:\.exe)?(?=[\s"',)\]]|$)"""
+    r"""|(?:\$[({]?(\w+)[)}]?|%(\w+)%)(?=[\s"',)\]]|$)"""
 )
 _NAMED_TOOL = re.compile(
-    r"""^\s*(?:export\s+|set\s+|ENV\s+|ARG\s+|readonly\s+|local\s+|\$)?(\w+)\s*[:?]?=\s*["'(]?\s*[^\s"'=]*?\b(trtexec|polygraphy|nsys)(?:\.exe)?["')]?\s*$""",
+    r"""^\s*(?:export\s+|set\s+"?|ENV\s+|ARG\s+|readonly\s+|local\s+|\$)?(\w+)\s*[:?]?=\s*["'(]?\s*(?:[A-Z]:[^"'=]*?|[^\s"'=]*?)\b(trtexec|polygraphy|nsys)(?:\.exe)?["')]?\s*$""",
     re.I,
 )
 # A variable of a script that is set elsewhere, by its usual names.
 VARIABLES = {"trtexec": "trtexec", "trt": "trtexec", "trt_exec": "trtexec", "nsys": "nsys", "polygraphy": "polygraphy"}
 _END_OF_COMMAND = re.compile(r"&&|\|\|?|;|(?<![\w$])`")
+_CONTINUED = re.compile(r"(?:\\|(?<=\s)[\^`])\s*$")
+_COMMENT = re.compile(r"(?:^|\s)#|^\s*@?(?:rem\s|::)", re.I)
 _WORD = re.compile(r"[^\s\"'\[\],`]+")
-_PACKAGE = r"tensorrt(?:[-_](?:cu\d+|bindings|libs|lean|dispatch))*"
+_REQUIRED = re.compile(r"""(?:^\s*(?:-\s+)?|["'])(?:[\w-]+::)?([A-Za-z][\w.-]*)(?=["'\s=<>~!\[;,]|$)""")
+_PACKAGE = r"(?:nvidia-)?tensorrt(?:[-_](?:cu\d+|bindings|libs|lean|dispatch))*"
 _PINNED = re.compile(rf"(?<![\w-])({_PACKAGE})(?:\[\w+\])?\s*(?:===?|~=|<=|<|=(?=\d))\s*v?(\d+(?:\.\d+)*)")
 _IN_TABLE = re.compile(
     rf"""^\s*["']?({_PACKAGE})["']?\s*=\s*(?:\{{.*?version\s*=\s*)?["'](?:===?|~=|<=|<|\^|~)?\s*v?(\d+(?:\.\d+)*)"""
@@ -31,13 +35,15 @@ _RULES = {"trtexec": TRTEXEC, "polygraphy": POLYGRAPHY, "nsys": NSYS}
 
 
 def join_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Lines with their numbers from 1, one that ends in a backslash joined with those that continue it."""
+    """Lines with their numbers from 1, one that is continued joined with the next: a backslash, ``^`` in a batch file, or PowerShell's
+    backtick."""
     start, parts = 1, [""]
     for number, line in enumerate(text.split("\n"), 1):
         if parts == [""]:
             start, parts = number, []
-        parts.append(line.rstrip("\r").removesuffix("\\"))
-        if not line.rstrip().endswith("\\"):
+        continued = _CONTINUED.search(line)
+        parts.append(line[: continued.start()] if continued else line.rstrip("\r"))
+        if not continued:
             yield start, " ".join(parts)
             parts = [""]
     if parts != [""]:
@@ -59,7 +65,7 @@ def judge_command(line: str, target: str, variables: Mapping[str, str] = VARIABL
     found: list[Verdict] = []
     line = _without_comment(line)
     for match in _TOOLS.finditer(line):
-        tool = (match[1] or variables.get(match[2].lower(), "")).lower().rstrip("3")
+        tool = (match[1] or variables.get((match[2] or match[3]).lower(), "")).lower().rstrip("3")
         if not tool:
             continue
         rest = _END_OF_COMMAND.split(line[match.end() :], maxsplit=1)[0]
@@ -73,6 +79,11 @@ def judge_command(line: str, target: str, variables: Mapping[str, str] = VARIABL
     return list(dict.fromkeys(found))
 
 
+def tool_in(text: str) -> str:
+    """The first of TensorRT's tools that a command line runs; "" if there is none."""
+    return next((match[1].lower() for match in _TOOLS.finditer(text) if match[1] and not match[1].startswith("pip")), "")
+
+
 def judge_requirement(line: str, target: str) -> list[Verdict]:
     """The verdict on one line of a requirements file."""
     line = _without_comment(line)
@@ -80,13 +91,13 @@ def judge_requirement(line: str, target: str) -> list[Verdict]:
 
 
 def judge_pin(line: str, target: str) -> list[Verdict]:
-    """The verdict on a TensorRT version that a project file requires: ``"tensorrt==8.6.1"``, ``tensorrt = "^8.6"``."""
+    """The verdicts on packages and TensorRT versions that a project file requires: ``"tensorrt==8.6.1"``, ``- nvidia-pyindex``."""
     line = _without_comment(line)
-    return _pinned(_IN_TABLE.search(line) or _PINNED.search(line), target)
+    return [*_packages(_REQUIRED.findall(line), target), *_pinned(_IN_TABLE.search(line) or _PINNED.search(line), target)]
 
 
 def _without_comment(text: str) -> str:
-    return re.split(r"(?:^|\s)#", text, maxsplit=1)[0]
+    return _COMMENT.split(text, maxsplit=1)[0]
 
 
 def _flags(words: Sequence[str]) -> Iterator[str]:
@@ -119,15 +130,19 @@ def _applies(rule: ToolRule, target: str) -> bool:
 def _pip(text: str, words: Sequence[str], target: str, *, installs: bool = False) -> list[Verdict]:
     if not installs and "install" not in words:
         return []
-    named = [re.split(r"[=<>~!\[;]", word, maxsplit=1)[0].lower().replace("_", "-") for word in words]
-    found = [_verdict(rule, f"pip install {name}") for name in named if (rule := PACKAGES.get(name)) and _applies(rule, target)]
-    return [*found, *_pinned(_PINNED.search(text), target)]
+    named = [re.split(r"[=<>~!\[;]", word, maxsplit=1)[0] for word in words]
+    return [*_packages(named, target), *_pinned(_PINNED.search(text), target)]
+
+
+def _packages(names: Iterable[str], target: str) -> list[Verdict]:
+    rules = {name: PACKAGES.get(name) for name in (name.lower().replace("_", "-") for name in names)}
+    return [_verdict(rule, f"pip install {name}") for name, rule in rules.items() if rule and _applies(rule, target)]
 
 
 def _pinned(pin: re.Match[str] | None, target: str) -> list[Verdict]:
     if pin is None or target == RTX or version_number(pin[2])[:1] >= version_number(target)[:1]:
         return []
-    advice = f"pip install '{pin[1]}=={version_number(target)[0]}.*', with the replacements above"
+    advice = f"pip install '{pin[1].removeprefix('nvidia-')}=={version_number(target)[0]}.*', with the replacements above"
     return [Verdict(f"pip install {pin[1]}=={pin[2]}", "changed", "", advice, 14)]
 
 

@@ -6,6 +6,7 @@ import fnmatch
 import json
 import re
 import textwrap
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,7 +21,7 @@ SHELL = (".sh", ".bash", ".zsh", ".mk", ".dockerfile", ".yml", ".yaml", ".bat", 
 PROJECT = ("pyproject.toml", "setup.py", "setup.cfg", "pipfile", "environment.yml", "environment.yaml")
 UNREAD = {  # what holds code for TensorRT and is not read
     **dict.fromkeys((".c", ".cc", ".cpp", ".cxx", ".h", ".hh", ".hpp", ".cu", ".cuh", ".inl"), "C++ and CUDA"),
-    **dict.fromkeys((".java", ".kt", ".cs", ".rs", ".go", ".js", ".ts", ".swift", ".m", ".mm"), "its language"),
+    **dict.fromkeys((".java", ".kt", ".cs", ".rs", ".go", ".js", ".ts", ".swift", ".m", ".mm"), "another language"),
 }
 MARKDOWN = (".md", ".rst", ".markdown")
 _BY_NAME = ("dockerfile", "makefile", "gnumakefile", "jenkinsfile")
@@ -97,6 +98,20 @@ def find(paths: Sequence[Path], exclude: Sequence[str] = ()) -> list[Path]:
     return list(found)
 
 
+def not_read(paths: Sequence[Path], exclude: Sequence[str] = ()) -> list[str]:
+    """One line for each folder and language: how many files with code are in it that `read` does not understand."""
+    lines = []
+    for folder in (path for path in paths if path.is_dir()):
+        names = (one.relative_to(folder) for one in folder.rglob("*"))
+        suffixes = [name.suffix.lower() for name in names if not _is_hidden(name) and not _is_excluded(name, exclude)]
+        languages = Counter(UNREAD[suffix] for suffix in suffixes if suffix in UNREAD)
+        lines += [
+            f"{folder}: {count} file{'s' * (count > 1)} of {language} not read: only Python, notebooks and command lines are understood"
+            for language, count in languages.items()
+        ]
+    return lines
+
+
 def _is_excluded(path: Path, patterns: Sequence[str]) -> bool:
     """Whether a pattern matches the path within the folder, one of the folders above it, or one part of it."""
     names = (path.as_posix(), *(str(one.as_posix()) for one in path.parents), *path.parts)
@@ -104,9 +119,13 @@ def _is_excluded(path: Path, patterns: Sequence[str]) -> bool:
 
 
 def _is_wanted(path: Path) -> bool:
-    if any(part in _SKIPPED or (part.startswith(".") and part not in (".", "..", ".github")) for part in path.parts):
+    if _is_hidden(path):
         return False
     return path.suffix.lower() in (*PYTHON, *NOTEBOOK, *SHELL, *MARKDOWN) or _is_named(path) or _is_requirements(path)
+
+
+def _is_hidden(path: Path) -> bool:
+    return any(part in _SKIPPED or (part.startswith(".") and part not in (".", "..", ".github")) for part in path.parts)
 
 
 def _is_named(path: Path) -> bool:

@@ -17,7 +17,18 @@ _MOST_PASSES = 4  # a function used before its definition, a class used before i
 
 
 _PACKAGES = ("tensorrt_bindings", "tensorrt_lean", "tensorrt_dispatch")
-_SPECIAL = ("len", "getattr", "setattr", "save", "compile", "deserialize_cuda_engine", "CreateConfig", "create_config")
+# Polygraphy's calls with keywords that became TensorRT flags, as classes and as functions.
+POLYGRAPHY = {
+    "CreateConfig": "CreateConfig",
+    "create_config": "CreateConfig",
+    "CreateNetwork": "CreateNetwork",
+    "create_network": "CreateNetwork",
+    "NetworkFromOnnxBytes": "NetworkFromOnnxBytes",
+    "network_from_onnx_bytes": "NetworkFromOnnxBytes",
+    "NetworkFromOnnxPath": "NetworkFromOnnxPath",
+    "network_from_onnx_path": "NetworkFromOnnxPath",
+}
+_SPECIAL = ("len", "getattr", "setattr", "save", "compile", "deserialize_cuda_engine", *POLYGRAPHY)
 _OF_ANY_OBJECT = ("name", "value", "mro")  # of enum members, and of classes
 
 
@@ -152,8 +163,8 @@ class _Collector(Walk):
             self.program.serialized.add((self.scope.places[0], node.args[0].id))
         if text in ("torch.jit.save", "torch.compile"):
             self.found(text, node, "call")
-        if text.rpartition(".")[2] in ("CreateConfig", "create_config"):
-            self.found("polygraphy.CreateConfig", node, "call")
+        if (loader := POLYGRAPHY.get(text.rpartition(".")[2])) and node.keywords:
+            self.found(f"polygraphy.{loader}", node, "call")
 
     def _note_site(self, function: ast.expr) -> None:
         kind = self.scope.type_of(function)

@@ -67,8 +67,8 @@ def _unknown(use: Use) -> list[Verdict]:
     owner, _, member = use.name.rpartition(".")
     near = difflib.get_close_matches(member, known.names_of(owner), n=1, cutoff=0.75)
     holder = f"trt.{owner}" if owner else "trt"
-    advice = f"{holder} has {near[0]}" if near else f"{holder} never had this name: look up its members"
-    return [_verdict(use.name, "unknown", "never existed", None, advice)]
+    advice = f"{holder} has {near[0]}" if near else f"{holder} has no such name from {known.RELEASES_IN_ORDER[0]} on"
+    return [_verdict(use.name, "unknown", "", None, f"{advice}: look up its members" if not near else advice)]
 
 
 def _comparison(use: Use, table: ApiTable) -> list[Verdict]:

@@ -1,4 +1,4 @@
-"""Keywords of Polygraphy's `CreateConfig` that ask for what TensorRT no longer has."""
+"""Keywords of Polygraphy's `CreateConfig` and `CreateNetwork` that ask for what TensorRT no longer has."""
 
 from __future__ import annotations
 
@@ -17,16 +17,18 @@ _GONE = {
     **dict.fromkeys(("precision_constraints", "obey_precision_constraints", "strict_types"), ("11.0", _TYPED, 5)),
     "algorithm_selector": ("11.0", "load_timing_cache=, with an editable timing cache", 4),
     "max_workspace_size": ("10.0", "memory_pool_limits={trt.MemoryPoolType.WORKSPACE: size}", 2),
+    "explicit_batch": ("11.0", "leave it out: the batch is always explicit", 2),
+    "explicit_precision": ("10.0", "leave it out: Q/DQ nodes give the precision", 6),
 }
 
 
 def judge(use: Use, target: str) -> list[Verdict]:
-    """The verdicts on a call of `CreateConfig`; a keyword with the value False or None does not count."""
+    """The verdicts on a call of one of the two; a keyword with the value False or None does not count."""
     given = use.node.keywords if isinstance(use.node, ast.Call) else []
     asked = [one.arg for one in given if one.arg in _GONE and not (isinstance(one.value, ast.Constant) and not one.value.value)]
     rules = [(name, *_GONE[name]) for name in asked if name]
     return [
-        Verdict(f"CreateConfig({name}=)", "removed", since, advice, lecture)
+        Verdict(f"{use.name.rpartition('.')[2]}({name}=)", "removed", since, advice, lecture)
         for name, since, advice, lecture in rules
         if target == RTX or version_number(target) >= version_number(since)
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+from collections.abc import Collection
 from functools import cache
 from pathlib import Path
 
@@ -64,6 +65,44 @@ def keywords(version: str, function: str) -> tuple[frozenset[str], frozenset[str
     taken = {*table[function], *({"ir", "module", "exported_program"} if function == "compile" else {"module", "file_path"})}
     taken |= set(table["save_executorch"]) if function == "save" else set()
     return frozenset(taken), frozenset(table["ignored"]) if function == "compile" else frozenset()
+
+
+_SCRIPTING = ("torch.jit.trace", "torch.jit.script", "torch.jit.load", "torch.jit.freeze", "torch.jit.optimize_for_inference")
+_SCRIPT_MODULE = ("ScriptModule", "RecursiveScriptModule", "ScriptFunction")
+
+
+def scripted(tree: ast.Module) -> frozenset[str]:
+    """Variables of a program that hold a script module, or what `torch_tensorrt.compile` made of one."""
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.arg) and node.annotation and ast.unparse(node.annotation).endswith(_SCRIPT_MODULE):
+            names.add(node.arg)
+        elif isinstance(node, ast.Assign | ast.AnnAssign) and node.value and _is_scripted(node.value, names):
+            names.update(ast.unparse(target) for target in (node.targets if isinstance(node, ast.Assign) else [node.target]))
+    return frozenset(names)
+
+
+def takes_scripted(node: ast.AST, names: Collection[str]) -> bool:
+    """Whether a call's module is a script module, of these variables or made in its arguments."""
+    if not isinstance(node, ast.Call):
+        return False
+    given = {one.arg: one.value for one in node.keywords}
+    module = node.args[0] if node.args else given.get("module", given.get("model"))
+    ir = given.get("ir")
+    other = isinstance(ir, ast.Constant) and ir.value not in (None, "default", "ts", "torchscript")
+    return module is not None and not other and _is_scripted(module, names)
+
+
+def _is_scripted(value: ast.expr, names: Collection[str]) -> bool:
+    """Whether an expression is a script module, also one that a method such as ``.eval()`` returns."""
+    if not isinstance(value, ast.Call):
+        return ast.unparse(value) in names
+    function = ast.unparse(value.func)
+    if function in _SCRIPTING or f"torch.{function}" in _SCRIPTING:
+        return True
+    if function.endswith(".compile") and function != "torch.compile":
+        return takes_scripted(value, names)
+    return isinstance(value.func, ast.Attribute) and _is_scripted(value.func.value, names)
 
 
 def judge(use: Use, target: str) -> list[Verdict]:

@@ -45,7 +45,9 @@ _BEFORE_8_6: tuple[tuple[str, str], ...] = (
         "INetworkDefinition.pooling_output_dimensions_formula INetworkDefinition.convolution_output_dimensions_formula "
         "INetworkDefinition.deconvolution_output_dimensions_formula "
         "CaffeParser.plugin_factory UffParser.plugin_factory LayerType.RNN DimensionType DimsCHW DimsNCHW "
-        "TensorFormat.NCHW TensorFormat.NC2HW2 TensorFormat.NHWC8",
+        "TensorFormat.NCHW TensorFormat.NC2HW2 TensorFormat.NHWC8 "
+        "IResizeLayer.align_corners INetworkDefinition.add_matrix_multiply_deprecated IMatrixMultiplyLayer.transpose0 "
+        "IMatrixMultiplyLayer.transpose1",
     ),
 )
 # Taught in many places, and in no version of the Python API.
