@@ -104,7 +104,9 @@ def bench(measured: Mapping[str, Any]) -> None:
         (name, f"{median:.3f}", f"{measured['p99_ms'][name]:.3f}", _interval(measured["speedup"].get(name)))
         for name, median in measured["median_ms"].items()
     ]
-    table(f"{inputs}; {measured['rounds']} rounds in {measured['seconds']} s", ("engine", "median ms", "p99 ms", "speedup"), rows)
+    table(
+        f"{inputs}; {measured['rounds']} rounds in {measured['seconds']} s", ("engine", "median ms", "p99 ms", "speedup"), rows
+    )
 
 
 def _interval(values: Mapping[str, float] | None) -> str:
@@ -145,6 +147,8 @@ def _earned(outcome: Outcome) -> str:
 
 def grades(lab: Lab, graded: Sequence[Grade], rejected: Sequence[Rejected] = ()) -> None:
     """Print one row per submission, then errors and the paths of the pages. In a column, a path would be split across lines."""
+    from course_lib.grading.reports import attention
+
     rows = [
         (one.student, _points(one), f"{one.review.points.open:g}" if one.review.points.open else "", _reasons(one.review))
         for one in graded
@@ -156,6 +160,9 @@ def grades(lab: Lab, graded: Sequence[Grade], rejected: Sequence[Rejected] = ())
             in_full(out, f"[red]{escape(one.student)}[/]: {escape(one.error)}")
         for line in one.notes:
             in_full(out, f"{escape(one.student)}: {escape(line)}")
+    for one in graded:
+        if one.changed:
+            in_full(out, f"points changed since the last grading: {escape(one.student)}: {attention.spelled(one.changed)}")
     for folder in rejected:
         in_full(out, f"[red]not graded: {escape(folder.shown)}[/]: {escape(folder.reason)}")
     if graded:
@@ -212,6 +219,11 @@ def class_report(made: ClassFiles) -> None:
     ):
         for need in needs:
             in_full(_console(), escape(f"{said}: {need.named}: {need.why}"))
+    for need in attention.changed(report):
+        in_full(_console(), escape(f"points changed since the last grading: {need.named}: {need.why}"))
+    for student, (before, now) in made.recharged.items():
+        said = f"late penalty {before:g} to {now:g}: points or dates had changed. Generate the feedback again"
+        in_full(_console(), f"{escape(student)}: {said}")
     if report.to_review:
         open_points = sum(one.review.points.open for one in report.to_review)
         print(f"{len(report.to_review)} to review, {open_points:g} points open: exported are the points earned so far")

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from course_lib.cli.commands.options import AsJson, LabName, course_root, instructors_root, show, warn
 from course_lib.errors import CourseError
+
+if TYPE_CHECKING:
+    from course_lib.labs import Lab
 
 _START_S = 5.0  # until the first step of a lab, on two cores
 
@@ -18,6 +21,7 @@ def check(
     lab: LabName,
     folder: Annotated[Path | None, typer.Argument(help="folder of the submission; default: this one, or the lab's own")] = None,
     task: Annotated[str | None, typer.Option(help="check only this task, such as speed; default: all tasks of the lab")] = None,
+    seed_of: Annotated[Path | None, typer.Option(help="a verdict: examine on its data and not on fresh data")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Check your own submission as the grader does, with hints. Status 1 if points are missing.
@@ -34,6 +38,7 @@ def check(
     chosen = labs.find(lab)
     if task is not None:
         chosen.task(task)
+    seed = _seed(chosen, seed_of)[0] if seed_of else None
     where = submission_folder(chosen, folder, course_root() if folder is None else Path())
     if not as_json:  # a program gets the document with all tasks
         check_has_files(chosen, where, given=folder is not None)
@@ -44,7 +49,7 @@ def check(
         warn(f"no sandbox ({problem}): what {where} contains runs with your permissions. Check only files of your own")
     with Steps(shown=not as_json) as steps:
         steps.begin(f"{chosen.title}: the grader starts", _START_S)
-        examined = examine(chosen, where, only=task, begins=steps.begin)
+        examined = examine(chosen, where, only=task, seed=seed, begins=steps.begin)
     known = {
         "lab": chosen.name,
         "score": examined.points,
@@ -60,9 +65,34 @@ def check(
         raise typer.Exit(1)
 
 
+def _seed(lab: Lab, file: Path) -> tuple[int, str]:
+    """The seed of a verdict's data, and the student whom it is about, "" if it does not say.
+
+    Raises:
+        CourseError: the file is not a verdict on this lab, or has no seed.
+    """
+    from course_lib.grading.judge import recompute
+    from course_lib.grading.judge.verdict import Verdict
+
+    document = recompute.document(file)
+    verdict = Verdict.from_json(document)
+    seed = verdict.provenance.get("seed")
+    if verdict.lab != lab.name:
+        raise CourseError(f"{file} is a verdict on {verdict.lab}, expected one on {lab.name}")
+    if not isinstance(seed, int):
+        raise CourseError(f"{file} has no seed: expected the JSON next to a report, CLASSROOM/reports/STUDENT/{lab.name}.json")
+    return seed, str(document.get("student", ""))
+
+
 def grade(
     lab: LabName,
     student: Annotated[str | None, typer.Option(help="one student; default: every student with a submission")] = None,
+    only_new: Annotated[
+        bool, typer.Option("--new", help="only submissions that were not judged yet, or changed since")
+    ] = False,
+    seed_of: Annotated[
+        Path | None, typer.Option(help="a verdict: grade its student again, on its data and not on fresh data")
+    ] = None,
     classroom: Annotated[str, typer.Option(help="folder of submissions and grades")] = "classroom",
     builder: Annotated[str | None, typer.Option(help="backend that proves layers and profiles")] = None,
     runner: Annotated[str | None, typer.Option(help="backend that runs and is measured")] = None,
@@ -91,12 +121,20 @@ def grade(
     if workers > 1 and scheduler:
         raise typer.BadParameter("--workers starts processes here, --scheduler names those of a cluster: give one of the two")
     root = instructors_root("grading")
-    examiner = {key: value for key, value in (("builder", builder), ("runner", runner)) if value}
+    examiner: dict[str, object] = {key: value for key, value in (("builder", builder), ("runner", runner)) if value}
+    if seed_of:
+        examiner["seed"], owner = _seed(chosen, seed_of)
+        student = student or owner
+        if not student:
+            raise CourseError(f"{seed_of} does not name a student: give one with --student")
     room = Classroom(root, classroom, trusted, examiner, {"run": False} if no_notebooks else {})
     intake = room.intake(chosen)
     students = [name for name in intake.students if student in (None, name)]
+    submitted = len(students)
+    if only_new:
+        students = room.new(chosen, students)
     rejected = [] if student else intake.rejected
-    if not students and not rejected:
+    if not submitted and not rejected:
         why = id_problem(student) if student else ""
         expected = room.folder / "submitted" / (student if student and not why else "STUDENT") / chosen.name
         raise CourseError(why or f"nothing was submitted: expected {expected}")
@@ -106,6 +144,8 @@ def grade(
         grades = room.grade(chosen, students, workers=workers, scheduler=scheduler, ended=progress.ended) if students else []
     known = {"lab": chosen.name, "grades": [one.to_json() for one in grades], "rejected": [one.to_json() for one in rejected]}
     if not show(as_json, known):
+        if only_new:
+            print(f"{len(students)} of {submitted} submissions are new, the others were judged and have not changed")
         console.grades(chosen, grades, rejected)
     if rejected or any(one.failed for one in grades):
         raise typer.Exit(1)

@@ -73,6 +73,18 @@ class Classroom:
         """The students whose submissions can be graded."""
         return list(self.intake(lab).students)
 
+    def new(self, lab: Lab, students: list[str]) -> list[str]:
+        """Those whose submission was not graded yet, has changed since it was graded, or could not be judged."""
+        return [student for student in students if not self._is_judged(lab, student)]
+
+    def _is_judged(self, lab: Lab, student: str) -> bool:
+        try:
+            _, digest, _ = self._submitted(lab, student)
+            verdict = self.verdict(lab, student)
+        except (OSError, CourseError):
+            return False
+        return verdict is not None and verdict.is_complete and verdict.provenance.get("submission") == digest
+
     def submit(self, student: str, lab: Lab, source: Path) -> None:
         """Put a folder into the classroom as this student's submission."""
         target = self.folder / "submitted" / student / lab.name
@@ -200,12 +212,39 @@ class Classroom:
             remove_tree(self.folder / kind / result.student / lab.name)
         result.files.copy_to(self.folder)
         verdict = Verdict.from_json(result.verdict)
-        signed = signature.signed({**result.verdict, "student": result.student}, signature.signing_key(self.folder))
+        provenance = {**verdict.provenance, "submission": result.digest, **self._previous(lab, result, verdict)}
+        document = {**result.verdict, "provenance": provenance, "student": result.student}
+        signed = signature.signed(document, signature.signing_key(self.folder))
         path = verdict_file(self.folder, result.student, lab)
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, json.dumps(signed).encode())
         if gradebook.record(self.folder / "gradebook.db", verdict, result.student, result.entry, self._settings):
             self._api().generate_feedback(lab.name, result.student)  # with what an instructor gave by hand
+
+    def _previous(self, lab: Lab, result: Result, verdict: Verdict) -> dict[str, Any]:
+        """The points of the grading before this one, for the provenance; empty if there is none."""
+        try:
+            before = self.verdict(lab, result.student)
+        except CourseError:  # the file was damaged
+            return {}
+        if before is None or before.fault:
+            return {}
+        same = ("date", "seed")  # an interrupted batch records the same result again
+        if all(before.provenance.get(name) == verdict.provenance.get(name) for name in same):
+            earlier = before.provenance.get("previous")
+            return {"previous": earlier} if earlier else {}
+        kept = {name: before.provenance.get(name) for name in ("date", "course", "commit")}
+        return {"previous": {**kept, "points": {one.task.id: one.points for one in before.outcomes}}}
+
+    def charge_late(self, lab: Lab) -> dict[str, tuple[float, float]]:
+        """Compute the late penalties again; see `gradebook.charge`.
+
+        Raises:
+            MissingEntry: nothing of the lab was graded here.
+        """
+        from course_lib.grading.nbgrader import gradebook
+
+        return gradebook.charge(self.folder / "gradebook.db", lab, self._settings)
 
     @cached_property
     def _settings(self) -> dict[str, dict[str, Any]]:
@@ -263,4 +302,5 @@ class Classroom:
             feedback=self.folder / "feedback" / student / lab.name / f"{lab.name}.html",
             error=error,
             notes=tuple(verdict.provenance.get("notes", ())) if verdict else (),
+            changed=verdict.points_changed() if verdict else {},
         )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ class Grade:
     Attributes:
         error: why it was graded in part or not graded.
         notes: lines on its files, such as "Model.ONNX was taken as model.onnx". They do not ask for anything.
+        changed: see `Verdict.points_changed`.
     """
 
     student: str
@@ -26,6 +28,7 @@ class Grade:
     feedback: Path
     error: str = ""
     notes: tuple[str, ...] = ()
+    changed: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
     @property
     def score(self) -> float:
@@ -53,6 +56,7 @@ class Grade:
             "feedback": str(self.feedback),
             "error": self.error,
             "notes": list(self.notes),
+            "changed": {task: list(points) for task, points in self.changed.items()},
         }
 
 

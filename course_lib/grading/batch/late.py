@@ -1,4 +1,7 @@
-"""Late penalties: points, or percent of the points reached, for every day that has begun."""
+"""Late penalties: points, or percent of the points reached, for every day that has begun.
+
+`charge` is the one place where they are computed, from all points and dates of that moment: after a grading, and again before a report.
+"""
 
 from __future__ import annotations
 

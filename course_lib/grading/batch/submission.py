@@ -192,6 +192,7 @@ def _nbgrader(
     judging["sign"] = False  # the classroom's key is not here
     execution = {**job.settings.get("SandboxedExecute", {}), "run": run}
     settings = {**job.settings, "GradeArtifacts": judging, "SandboxedExecute": execution}
+    settings["LatePenalty"] = {}  # it needs extensions and points by hand, which are in the classroom's gradebook
     try:
         with interruptible():
             yield api(root, WORK, trusted=job.trusted, examiner=job.examiner, settings=settings, log=log), log

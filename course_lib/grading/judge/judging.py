@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import secrets
+import subprocess
 import sys
 import tempfile
 import traceback
@@ -14,9 +15,11 @@ from collections.abc import MutableMapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from datetime import datetime, timezone
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+import course_lib
 from course_lib import __version__
 from course_lib._util.cpu_int8 import cpu_info
 from course_lib._util.plain_text import plain
@@ -66,7 +69,7 @@ def judge(
     Args:
         lab: the lab.
         folder: folder with the files. Only the lab's artifacts are taken, and only as plain files.
-        examiner: where to examine. The sandbox, a secret seed and the device's turns are added to it.
+        examiner: where to examine. The sandbox, a secret seed if it has none, and the device's turns are added to it.
         trusted: run without the sandbox, only for the course's own files and never for a learner's.
         device: the device to measure on; default: the GPU that this process sees, otherwise the processor.
         known: verdicts of the same batch, to which this one is added. Equal files are judged once, so they get equal points and
@@ -88,7 +91,8 @@ def judge(
             kinds = sandbox_of(lab), sandbox_of(lab, course=False, packages=lab.packages, memory_bytes=FUNCTIONS_BYTES)
             boxes = [stack.enter_context(confined(one)) for one in kinds]
             launcher, bare = (Charged(one, allowance) for one in boxes)
-        examiner = replace(examiner, launcher=launcher, bare_launcher=bare, seed=secrets.randbits(32), measured=device.measured)
+        seed = secrets.randbits(32) if examiner.seed is None else examiner.seed
+        examiner = replace(examiner, launcher=launcher, bare_launcher=bare, seed=seed, measured=device.measured)
         taken = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         rejected = rejected or artifacts.take_all(lab.artifacts, folder, taken)
         provenance = {**_provenance(lab, examiner, taken, trusted), "device": device.name}
@@ -254,6 +258,7 @@ def _provenance(lab: Lab, examiner: Examiner, taken: Path, trusted: bool) -> dic
     files = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(taken.iterdir())}
     return {
         "course": __version__,
+        "commit": course_commit(),
         "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "machine": provenance_of_machine(),
         "python": sys.version.split()[0],
@@ -265,6 +270,20 @@ def _provenance(lab: Lab, examiner: Examiner, taken: Path, trusted: bool) -> dic
         "sha256": files,
         "load": [round(value, 2) for value in os.getloadavg()],
     }
+
+
+@cache
+def course_commit() -> str:
+    """The commit of the course's own repository, with "-dirty" if its files differ from it; "" without one."""
+    root = Path(course_lib.__file__).parents[1]
+    if not (root / ".git").exists():
+        return ""
+    command = ["git", "-C", str(root), "describe", "--always", "--abbrev=40", "--dirty", "--exclude=*"]
+    try:
+        ran = subprocess.run(command, capture_output=True, text=True, timeout=20)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return ran.stdout.strip() if ran.returncode == 0 else ""
 
 
 def provenance_of_machine() -> str:

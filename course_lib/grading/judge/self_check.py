@@ -20,7 +20,14 @@ _T = TypeVar("_T")
 _MEASUREMENT_S = 25.0  # of another process
 
 
-def check(lab: Lab, folder: Path, *, only: str | None = None, begins: Callable[[str, float], None] = silently) -> Examination:
+def check(
+    lab: Lab,
+    folder: Path,
+    *,
+    only: str | None = None,
+    seed: int | None = None,
+    begins: Callable[[str, float], None] = silently,
+) -> Examination:
     """The grader's examination on fresh data, without a verdict.
 
     The files are taken as the grader takes them. Processes that run or read them run in the sandbox. Without a sandbox (see
@@ -30,6 +37,7 @@ def check(lab: Lab, folder: Path, *, only: str | None = None, begins: Callable[[
         lab: the lab.
         folder: folder with the files of a submission.
         only: the one task to examine; default: all of them.
+        seed: of the fresh data, to repeat an examination; default: a new one.
         begins: see `Examiner`.
     """
     with scratch_folder("check-") as taken:
@@ -42,7 +50,7 @@ def check(lab: Lab, folder: Path, *, only: str | None = None, begins: Callable[[
             with alone(device, lambda: begins(f"waiting for another measurement on {device}", _MEASUREMENT_S)):
                 return take()
 
-        examiner = Examiner(begins=begins, measured=measured)
+        examiner = Examiner(seed=seed, begins=begins, measured=measured)
         if sandbox.problem():
             return _of(only, lab.examine_as_learner(taken, examiner, only))
         with confined(sandbox_of(lab)) as launcher:

@@ -16,6 +16,7 @@ from course_lib.engines import LayerTable
 from course_lib.errors import CourseError
 from course_lib.grading.reports.layer_feedback import LayerFeedback
 from course_lib.labs import Lab, Outcome
+from course_lib.labs.framework.task import JUDGE_FAILED
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,17 @@ class Verdict:
     def max_score(self) -> float:
         """Points of all tasks of the lab."""
         return sum(task.points for task in labs.find(self.lab).tasks)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every task has a judgment: neither the examiner nor the course's own code failed."""
+        return not self.fault and not any(outcome.code == JUDGE_FAILED for outcome in self.outcomes)
+
+    def points_changed(self) -> dict[str, tuple[float, float]]:
+        """Points of the grading before this one and of this one, by the id of each task in which they differ."""
+        before = (self.provenance.get("previous") or {}).get("points", {})
+        now = {outcome.task.id: outcome.points for outcome in self.outcomes}
+        return {task: (before[task], now[task]) for task in now if task in before and before[task] != now[task]}
 
     @property
     def of_reference(self) -> Interval | None:

@@ -127,7 +127,7 @@ def record(
         settings: nbgrader's configuration by class, for `late.LatePenalty`.
 
     Returns:
-        Whether an instructor has given points or a comment by hand.
+        Whether the page for the learner needs what only this gradebook has: points or a comment by hand, or a late penalty.
     """
     from nbgrader.api import Gradebook
     from traitlets.config import Config
@@ -153,4 +153,29 @@ def record(
         book.db.commit()
         late.charge(submission, Config(dict(settings or {})))
         book.db.commit()
-    return by_hand
+        return by_hand or bool(submission.late_submission_penalty)
+
+
+def charge(path: Path, lab: Lab, settings: Mapping[str, Mapping[str, Any]]) -> dict[str, tuple[float, float]]:
+    """Compute the late penalties of a lab again: points by hand, the due date or an extension may be newer than they are.
+
+    Args:
+        path: the gradebook.
+        settings: see `record`.
+
+    Returns:
+        The penalties that changed, before and after, by student.
+    """
+    from nbgrader.api import Gradebook
+    from traitlets.config import Config
+
+    changed: dict[str, tuple[float, float]] = {}
+    with Gradebook(f"sqlite:///{path}") as book:
+        for submission in book.assignment_submissions(lab.name):
+            before = submission.late_submission_penalty or 0.0
+            late.charge(submission, Config(dict(settings)))
+            book.db.commit()
+            after = submission.late_submission_penalty or 0.0
+            if round(before, 6) != round(after, 6):
+                changed[submission.student.id] = (before, after)
+    return changed

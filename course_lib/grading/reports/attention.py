@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from course_lib.grading.batch import intake
@@ -57,6 +57,16 @@ def unlisted(report: ClassReport) -> tuple[Need, ...]:
         Need((name,), "this id is not on the class list" + (f": did you mean {intake.shown(meant)}?" if meant else ""))
         for name, meant in report.unlisted.items()
     )
+
+
+def changed(report: ClassReport) -> tuple[Need, ...]:
+    """Submissions whose points differ from those of the grading before."""
+    return tuple(Need((one.student,), spelled(one.changed)) for one in report.submissions if one.changed)
+
+
+def spelled(changed: Mapping[str, tuple[float, float]]) -> str:
+    """The tasks of `Verdict.points_changed` with their points, such as "speed 2 to 4"."""
+    return ", ".join(f"{task} {before:g} to {now:g}" for task, (before, now) in changed.items())
 
 
 def to_review(report: ClassReport) -> tuple[Need, ...]:

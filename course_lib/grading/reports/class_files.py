@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -17,16 +18,27 @@ from course_lib.labs import Lab
 
 @dataclass(frozen=True)
 class ClassFiles:
-    """A class report, the leaderboard where it was asked for, and the files that were written."""
+    """A class report, the leaderboard where it was asked for, and the files that were written.
+
+    Attributes:
+        recharged: late penalties that were out of date, before and after, by student. The gradebook has the new ones.
+    """
 
     report: ClassReport
+    recharged: Mapping[str, tuple[float, float]]
     places: tuple[Place, ...]
     files: tuple[Path, ...]
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values."""
         places = [asdict(place) for place in self.places]
-        return {**self.report.to_json(), "leaderboard": places, "files": [str(path) for path in self.files]}
+        penalties = {student: list(penalty) for student, penalty in self.recharged.items()}
+        return {
+            **self.report.to_json(),
+            "penalties_changed": penalties,
+            "leaderboard": places,
+            "files": [str(path) for path in self.files],
+        }
 
 
 def write(
@@ -38,11 +50,13 @@ def write(
     leaderboard: bool = False,
     anonymous: bool = False,
 ) -> ClassFiles:
-    """Read a class and write ``reports/LAB.html``, with `leaderboard` ``reports/LAB.leaderboard.html``, and the CSV file.
+    """Bring late penalties up to date, read a class, and write ``reports/LAB.html``, other pages that were asked for, and the CSV file.
 
     Raises:
         CourseError: nothing was graded, a verdict cannot be read, or there is no such format.
     """
+    class_report.check_graded(lab, room)
+    recharged = room.charge_late(lab)
     report = class_report.read(lab, room)
     pages = {f"{lab.name}.html": class_page.page(report)}
     places: tuple[Place, ...] = ()
@@ -56,4 +70,4 @@ def write(
     for path, text in zip(files, pages.values(), strict=False):
         path.parent.mkdir(exist_ok=True)
         write_atomically(path, text.encode())
-    return ClassFiles(report, places, tuple(files))
+    return ClassFiles(report, recharged, places, tuple(files))

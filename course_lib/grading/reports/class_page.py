@@ -64,6 +64,7 @@ def _who_needs_you(report: ClassReport) -> Iterator[tuple[str, Markup]]:
         ("Not graded", attention.not_graded(report)),
         ("Graded in part", attention.in_part(report)),
         ("Notes on files", attention.noted(report)),
+        ("Points changed since the last grading", attention.changed(report)),
     ):
         yield title, pages.table(("student", "why"), [(_who(report, need), need.why) for need in needs])
     rows = [(_who(report, need), need.open, need.why) for need in attention.to_review(report)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -55,6 +56,7 @@ class Submission:
             day slows both, so this compares submissions that were graded at different times.
         sha256: digests of the files that were judged, by name.
         notes: lines on these files, such as "Model.ONNX was taken as model.onnx".
+        changed: see `Verdict.points_changed`.
     """
 
     student: str
@@ -70,6 +72,7 @@ class Submission:
     of_reference: Interval | None = None
     sha256: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    changed: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
     @property
     def score(self) -> float:
@@ -147,30 +150,38 @@ class ClassReport:
         return known | {"difficulty": self.difficulty(), "rejected": [one.to_json() for one in self.rejected]}
 
 
+def check_graded(lab: Lab, room: Classroom) -> None:
+    """Whether a classroom has graded something of a lab.
+
+    Raises:
+        CourseError: nothing.
+    """
+    from nbgrader.api import Gradebook, MissingEntry
+
+    database = room.folder / "gradebook.db"
+    if database.is_file():
+        with Gradebook(f"sqlite:///{database}") as opened, suppress(MissingEntry):
+            if opened.assignment_submissions(lab.name):
+                return
+    raise CourseError(f"nothing of {lab.name} was graded in {room.folder}: `course grade {lab.name}` comes first")
+
+
 def read(lab: Lab, room: Classroom) -> ClassReport:
     """Collect what is known of a lab.
 
     Raises:
         CourseError: nothing of this lab was graded here, or a verdict cannot be read.
     """
-    from nbgrader.api import Gradebook, MissingEntry
+    from nbgrader.api import Gradebook
 
-    database = room.folder / "gradebook.db"
-    nothing = f"nothing of {lab.name} was graded in {room.folder}: `course grade {lab.name}` comes first"
-    if not database.is_file():
-        raise CourseError(nothing)
-    with Gradebook(f"sqlite:///{database}") as opened:
-        try:
-            rows = sorted(opened.assignment_submissions(lab.name), key=lambda one: one.student.id)
-        except MissingEntry:
-            raise CourseError(nothing) from None
+    check_graded(lab, room)
+    with Gradebook(f"sqlite:///{room.folder / 'gradebook.db'}") as opened:
+        rows = sorted(opened.assignment_submissions(lab.name), key=lambda one: one.student.id)
         verdicts = {one.student.id: room.verdict(lab, one.student.id) for one in rows}
         quality = _quality(filter(None, verdicts.values()))
         submissions = tuple(_submission(lab, one, verdicts[one.student.id], quality) for one in rows)
         known = {student.id for student in opened.students}
         unlisted = gradebook.unlisted(opened.students, [one.student for one in submissions])
-    if not submissions:
-        raise CourseError(nothing)
     graded = {one.student for one in submissions}
     intake = room.intake(lab)
     handed_in = set(intake.students)
@@ -223,4 +234,5 @@ def _submission(lab: Lab, row: Any, verdict: Verdict | None, quality: str) -> Su
         of_reference=verdict.of_reference if verdict else None,
         sha256=verdict.provenance.get("sha256", {}) if verdict else {},
         notes=tuple(verdict.provenance.get("notes", ())) if verdict else (),
+        changed=verdict.points_changed() if verdict else {},
     )

@@ -11,9 +11,14 @@ from nbgrader.preprocessors import AssignLatePenalties
 from traitlets import TraitError
 from traitlets.config import Config
 
+from course_lib.cli import console
+from course_lib.grading.batch import submission
+from course_lib.grading.batch.archive import Selection
 from course_lib.grading.batch.late import LatePenalty, charge, configure
+from course_lib.grading.batch.submission import Job
+from course_lib.grading.reports.class_files import write
 from course_lib.grading.reports.class_report import read
-from tests.grading.classes import new_room, put, verdict
+from tests.grading.classes import DUE, new_room, put, verdict
 from tests.grading.conftest import LAB
 
 DAY = 86_400
@@ -87,3 +92,36 @@ def test_points_by_hand_that_came_later_are_charged_too(tmp_path):
         charge(gradebook.find_submission(LAB.name, "ada"), config)
         gradebook.db.commit()
     assert (read(LAB, room).submissions[0].final, read(LAB, room).late) == (12, ())
+
+
+@pytest.mark.parametrize("change", ["points by hand", "due date", "extension"])
+def test_a_report_brings_penalties_up_to_date(tmp_path, monkeypatch, change):
+    """They were those of the last grading: 20 % of 10 points stayed 2 when points by hand made it 12."""
+    room = new_room(tmp_path)
+    (tmp_path / "nbgrader_config.py").write_text("c = get_config()\nc.LatePenalty.per_day = 20\n")
+    put(room, "ada", verdict(), late=timedelta(hours=5), written=None, penalty=2.0)
+    put(room, "ben", verdict(), late=timedelta(hours=5), written=0.0, penalty=2.0)
+    with Gradebook(f"sqlite:///{room.folder / 'gradebook.db'}") as gradebook:
+        if change == "points by hand":
+            gradebook.find_grade("written", LAB.name, LAB.name, "ada").manual_score = 2.0
+            gradebook.db.commit()
+        elif change == "due date":
+            gradebook.update_or_create_assignment(LAB.name, duedate=DUE - timedelta(days=1))
+        else:
+            gradebook.grant_extension(LAB.name, "ada", hours=6)
+    made = write(LAB, room, tmp_path / "grades.csv", "moodle")
+    changes = {"ada": {"points by hand": (2, 2.4), "due date": (2, 4), "extension": (2, 0)}[change]}
+    if change == "due date":
+        changes["ben"] = (2, 4)
+    assert made.recharged == {student: pytest.approx(penalty) for student, penalty in changes.items()}
+    final = {"points by hand": "9.6", "due date": "6", "extension": "10"}[change]
+    assert f"ada,,{final}" in (tmp_path / "grades.csv").read_text()
+    assert write(LAB, room).recharged == {}, "once"
+    console.class_report(made)
+
+
+def test_the_page_of_a_learner_has_the_penalty_of_the_classrooms_gradebook(tmp_path):
+    """A submission is graded in a folder of its own, which has no extensions and no points by hand."""
+    job = Job(LAB.name, "ada", Selection(tmp_path, ()), Selection(tmp_path, ()), "", settings={"LatePenalty": {"per_day": 10}})
+    with submission._nbgrader(job, LAB, tmp_path) as (api, _):
+        assert "per_day" not in api.config.LatePenalty

@@ -1,0 +1,150 @@
+"""Grading again: only what is new, with what changed since, and on the data of an earlier verdict."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from course_lib.cli import app, console
+from course_lib.errors import CourseError
+from course_lib.grading.batch.archive import Selection
+from course_lib.grading.batch.classroom import Classroom
+from course_lib.grading.batch.submission import Result
+from course_lib.grading.judge import judging
+from course_lib.grading.judge.verdict import verdict_file
+from course_lib.grading.reports import class_page
+from course_lib.grading.reports.class_report import read
+from course_lib.labs import Examination, Examiner
+from tests.grading.classes import faulty, new_room, verdict
+from tests.grading.conftest import LAB
+from tests.labs.framework.toy_lab import lab as toy_lab
+
+
+@pytest.fixture
+def room(tmp_path: Path) -> Classroom:
+    (tmp_path / "nbgrader_config.py").touch()
+    return new_room(tmp_path)
+
+
+def _hand_in(room: Classroom, student: str, text: str = "precision = 'fp32'") -> None:
+    folder = room.folder / "submitted" / student / LAB.name
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "recipe.toml").write_text(text)
+
+
+def _record(room: Classroom, student: str, found: dict, tmp_path: Path, **provenance: object) -> None:
+    """What a process found, recorded as the classroom does it."""
+    digest = room._submitted(LAB, student)[1]
+    document = {**found, "provenance": {**found["provenance"], **provenance}}
+    files, entry = Selection(tmp_path / "nothing", ()), {"timestamp": None, "notebooks": {}}
+    room._record(LAB, Result(LAB.name, student, digest, files, document, entry))
+
+
+def test_new_submissions_are_those_that_were_not_judged_or_changed(room, tmp_path):
+    for student in ("ada", "ben", "cay", "dan"):
+        _hand_in(room, student)
+    _record(room, "ada", verdict(), tmp_path)
+    _record(room, "ben", verdict(), tmp_path)
+    _record(room, "cay", faulty(), tmp_path)
+    everyone = room.students(LAB)
+    assert room.new(LAB, everyone) == ["cay", "dan"]
+    _hand_in(room, "ben", "precision = 'fp16'")
+    assert room.new(LAB, everyone) == ["ben", "cay", "dan"]
+    verdict_file(room.folder, "ada", LAB).write_text("{")
+    assert room.new(LAB, everyone) == everyone
+
+
+def test_points_that_changed_are_listed(room, tmp_path, capsys):
+    for student in ("ada", "ben"):
+        _hand_in(room, student)
+        _record(room, student, verdict(), tmp_path, date="2026-05-01", seed=1, commit="abc")
+    assert not room._grade(LAB, "ada", "").changed
+    _record(room, "ada", verdict(tiers=("full", "full", "partial")), tmp_path, date="2026-05-02", seed=2)
+    _record(room, "ben", verdict(), tmp_path, date="2026-05-02", seed=2)
+    for _ in range(2):  # an interrupted batch records the same result again
+        grade = room._grade(LAB, "ada", "")
+        assert grade.changed == {"speed": (4, 2)} and not room._grade(LAB, "ben", "").changed
+        _record(room, "ada", verdict(tiers=("full", "full", "partial")), tmp_path, date="2026-05-02", seed=2)
+    assert room.verdict(LAB, "ada").provenance["previous"]["commit"] == "abc"
+    console.grades(LAB, [grade])
+    assert "points changed since the last grading: ada: speed 4 to 2" in capsys.readouterr().out
+    assert "Points changed since the last grading" in class_page.page(read(LAB, room))
+    _record(room, "ada", verdict(tiers=("full", "full", "partial")), tmp_path, date="2026-05-03", seed=3)
+    assert not room._grade(LAB, "ada", "").changed, "since the last grading, not since the first one"
+
+
+def test_the_command_grades_new_ones_only(room, tmp_path, monkeypatch, capsys):
+    asked: list[list[str]] = []
+    monkeypatch.setenv("COURSE_ROOT", str(room.root))
+    monkeypatch.setattr("course_lib.cli.commands.grading.instructors_root", lambda _: room.root)
+    monkeypatch.setattr(Classroom, "grade", lambda self, lab, students, **_: asked.append(students) or [])
+    for student in ("ada", "ben"):
+        _hand_in(room, student)
+    _record(room, "ada", verdict(), tmp_path)
+    assert _run(monkeypatch, "grade", "lab01", "--new") == 0
+    _record(room, "ben", verdict(), tmp_path)
+    assert _run(monkeypatch, "grade", "lab01", "--new") == 0
+    assert asked == [["ben"]]
+    assert "0 of 2 submissions are new" in capsys.readouterr().out
+
+
+def test_an_appeal_is_graded_on_the_data_of_the_verdict(room, tmp_path, monkeypatch, capsys):
+    graded: list[tuple[list[str], object]] = []
+    monkeypatch.setattr("course_lib.cli.commands.grading.instructors_root", lambda _: room.root)
+    monkeypatch.setattr(Classroom, "grade", lambda self, lab, students, **_: graded.append((students, self.examiner)) or [])
+    for student in ("ada", "ben"):
+        _hand_in(room, student)
+    _record(room, "ada", verdict(), tmp_path, seed=1234)
+    path = verdict_file(room.folder, "ada", LAB)
+    assert _run(monkeypatch, "grade", "lab01", "--seed-of", str(path)) == 0
+    assert graded == [(["ada"], {"seed": 1234})]
+    document = json.loads(path.read_text())
+    del document["provenance"]["seed"]
+    path.write_text(json.dumps(document))
+    assert _run(monkeypatch, "grade", "lab01", "--seed-of", str(path)) == 1
+    assert "has no seed: expected the JSON next to a report" in capsys.readouterr().err
+    assert _run(monkeypatch, "grade", "lab09", "--seed-of", str(path)) == 1
+    assert "is a verdict on lab01_first_engine, expected one on lab09_runtime" in capsys.readouterr().err
+
+
+def _run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+    monkeypatch.setattr("sys.argv", ["course", *arguments])
+    with pytest.raises(SystemExit) as left:
+        app.main()
+    return int(left.value.code or 0)
+
+
+@pytest.mark.parametrize("seed", [7, 0, None])
+def test_the_judge_keeps_a_given_seed_and_draws_one_otherwise(tmp_path, monkeypatch, seed):
+    seen: list[int] = []
+
+    def examine(folder, examiner, only=None):
+        seen.append(examiner.seed)
+        return Examination((toy_lab.outcome("answer", "full", ""),))
+
+    monkeypatch.setattr(toy_lab, "examine", examine)
+    (tmp_path / "answer.txt").write_text("42")
+    provenance = judging.judge(toy_lab, tmp_path, examiner=Examiner(seed=seed), trusted=True).provenance
+    assert provenance["seed"] == seen[0] and (seed in (None, seen[0]))
+
+
+def test_the_commit_is_in_the_provenance(tmp_path, monkeypatch):
+    (tmp_path / "answer.txt").write_text("42")
+    monkeypatch.setattr(judging, "course_commit", lambda: "abc-dirty")
+    assert judging.judge(toy_lab, tmp_path, trusted=True).provenance["commit"] == "abc-dirty"
+
+
+def test_a_course_without_a_repository_has_no_commit(tmp_path, monkeypatch):
+    """Also where the course lies inside another repository."""
+    monkeypatch.setattr(judging.course_lib, "__file__", str(tmp_path / "course_lib" / "__init__.py"))
+    assert judging.course_commit.__wrapped__() == ""
+
+
+def test_a_file_that_is_no_verdict_has_no_seed(tmp_path):
+    from course_lib.cli.commands.grading import _seed
+
+    (tmp_path / "x.json").write_text("[]")
+    with pytest.raises(CourseError, match="is not a verdict"):
+        _seed(LAB, tmp_path / "x.json")
