@@ -15,10 +15,9 @@ LARGEST = 20 << 20  # bytes of all pages of one submission
 def assert_blocked(scene: Scene, attack: Attack) -> None:
     """It has the points of its honest part, a report and feedback that are safe to open, and a reason where one is due.
 
-    One whose folder has a name that grading cannot use is listed with a reason, and nothing else is written about it.
+    One whose folder cannot be graded is listed with a reason, and nothing else is written about it.
     """
-    if attack.folder:
-        assert attack.student not in scene.grades
+    if attack.student not in scene.grades:
         assert attack.rejected in scene.rejected[shown(attack.student)]
         assert not any((scene.room.folder / kind / attack.student).is_dir() for kind in ("autograded", "feedback", "reports"))
         return

@@ -102,14 +102,14 @@ class Scene:
         return json.dumps([cell.get("outputs", []) for cell in cells])
 
     def pages(self, student: str = "*") -> list[Path]:
-        """What grading wrote for a learner or an instructor to read."""
+        """What grading wrote for a learner or an instructor to read, without the submitted files."""
         kinds = ("autograded", "feedback", "reports")
         return [
             path
             for kind in kinds
             for found in self.room.folder.glob(f"{kind}/{student}")
             for path in found.rglob("*")
-            if path.is_file()
+            if path.is_file() and path.name not in LAB.artifacts
         ]
 
 
