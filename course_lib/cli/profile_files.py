@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -119,7 +120,7 @@ def _show_layers(timings: LayerTimings) -> None:
     ]
     known = 5 if timings.table else 3  # without a table, operators and types are unknown
     title = f"{timings.takeaway()} ({timings.runs} runs, {timings.statistic}s){_more(len(timings.names))}"
-    console.table(title, ("ms", "share", "layer", "operators", "types")[:known], [row[:known] for row in rows], one_line=True)
+    _table(title, ("ms", "share", "layer", "operators", "types")[:known], [row[:known] for row in rows])
 
 
 def _show_inferences(times: InferenceTimes) -> None:
@@ -128,7 +129,7 @@ def _show_inferences(times: InferenceTimes) -> None:
         for name, row in times.summary.items()
     ]
     speed = f", {times.per_second:,.1f} per second" if times.per_second else ""
-    console.table(f"{len(times)} inferences{speed}", ("time", "median ms", "95 % interval", "p99 ms"), rows)
+    _table(f"{len(times)} inferences{speed}", ("time", "median ms", "95 % interval", "p99 ms"), rows)
 
 
 def _show_timeline(timeline: Timeline) -> None:
@@ -137,13 +138,18 @@ def _show_timeline(timeline: Timeline) -> None:
         for row in timeline.summary()[:_MOST_ROWS]
     ]
     title = timeline.headline() + _more(len(timeline.summary()))
-    console.table(title, ("name", "kind", "count", "total", "mean"), rows, one_line=True)
+    _table(title, ("name", "kind", "count", "total", "mean"), rows)
     if timeline.lacks:
         return
     for fault in (faults := _faults(timeline)):
         print(fault)
     if not faults:
         print("none of the usual faults was found")
+
+
+def _table(title: str, columns: tuple[str, ...], rows: Sequence[Sequence[Any]]) -> None:
+    print(title)  # above a narrow table, it would be broken into several lines
+    console.table("", columns, rows, one_line=True)
 
 
 def _percent(share: float | None) -> str:

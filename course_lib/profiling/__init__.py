@@ -9,6 +9,7 @@ from course_lib.profiling.readers.nsight import ncu_profile, nsys_export, nsys_p
 from course_lib.profiling.readers.nsys import read_nsys
 from course_lib.profiling.readers.ort_profile import profile_onnxruntime
 from course_lib.profiling.readers.torch_trace import read_torch_trace
+from course_lib.profiling.readers.trtexec import InferenceTimes, read_inference_times, read_layer_times, read_layers
 from course_lib.profiling.roofline_figure import roofline
 from course_lib.profiling.timelines.ranges import nvtx_range
 from course_lib.profiling.timelines.timeline import Event, Timeline
@@ -18,6 +19,7 @@ __all__ = [
     "Change",
     "Event",
     "Fault",
+    "InferenceTimes",
     "KernelMetrics",
     "LayerTime",
     "LayerTimings",
@@ -33,6 +35,9 @@ __all__ = [
     "nsys_stats",
     "nvtx_range",
     "profile_onnxruntime",
+    "read_inference_times",
+    "read_layer_times",
+    "read_layers",
     "read_ncu",
     "read_nsys",
     "read_torch_trace",
