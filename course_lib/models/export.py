@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import copy
 import logging
+import re
 import warnings
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Literal
+from typing import Any, Literal
 
 import onnx
 import onnx_ir
@@ -19,7 +20,9 @@ from onnx_ir.passes.common import IdentityEliminationPass
 from torch import Tensor, nn
 
 from course_lib._util.files import write_atomically
-from course_lib.models.signature import Signature
+from course_lib._util.plain_text import reason
+from course_lib.errors import CourseError
+from course_lib.models.signature import Signature, signature_of
 
 FIRST_DYNAMO_OPSET = 18  # torch's current exporter writes nothing older; TensorRT 8.6 reads up to 17
 
@@ -57,8 +60,9 @@ def export_onnx(
     Raises:
         TypeError: the model has no ``signature()`` and none was given.
         ValueError: an unknown dtype, ``batch`` below 1, or ``keep_batchnorm`` with an opset above 17.
+        CourseError: the model rejects the inputs of its signature, or torch cannot export it.
     """
-    signature = signature or _signature_of(model)
+    signature = signature or signature_of(model)
     if dtype not in ("fp32", "fp16"):
         raise ValueError(f"dtype must be 'fp32' or 'fp16', got {dtype!r}")
     if batch < 1:
@@ -72,10 +76,13 @@ def export_onnx(
     module = _halve(module) if dtype == "fp16" else module.float()
     with quiet(), torch.no_grad():
         example = signature.example() if dynamic_batch else signature.example(batch=batch)
-        if opset is not None and opset < FIRST_DYNAMO_OPSET:
-            exported = _with_torchscript(module, example, signature, dynamic_batch, opset, keep_batchnorm)
-        else:
-            exported = _with_dynamo(module, example, signature, dynamic_batch, opset)
+        try:
+            if opset is not None and opset < FIRST_DYNAMO_OPSET:
+                exported = _with_torchscript(module, example, signature, dynamic_batch, opset, keep_batchnorm)
+            else:
+                exported = _with_dynamo(module, example, signature, dynamic_batch, opset)
+        except Exception as error:  # torch's exporters raise classes of their own, with a page of text
+            raise _rejection(error, module, type(model).__name__, example) from None
     exported.graph.name = type(model).__name__
     onnx.checker.check_model(exported, full_check=True)
     if path is not None:
@@ -90,18 +97,29 @@ def _halve(module: nn.Module) -> nn.Module:
     """
     module.half()
     module.register_forward_pre_hook(lambda _, inputs: tuple(x.half() if x.is_floating_point() else x for x in inputs))
-    module.register_forward_hook(lambda _, __, out: out.float() if isinstance(out, Tensor) else tuple(y.float() for y in out))
+    module.register_forward_hook(lambda _, __, outputs: _floats(outputs))
     return module
 
 
-def _signature_of(model: nn.Module) -> Signature:
-    method = getattr(model, "signature", None)
-    if method is None:
-        raise TypeError(
-            f"{type(model).__name__} does not say what its inputs are: give it a method signature() that returns a Signature, "
-            "or pass export_onnx(..., signature=Signature(...))"
-        )
-    return method()
+def _floats(outputs: Any) -> Any:
+    if isinstance(outputs, Tensor):
+        return outputs.float() if outputs.is_floating_point() else outputs
+    if isinstance(outputs, dict):
+        return {name: _floats(one) for name, one in outputs.items()}
+    return tuple(map(_floats, outputs))
+
+
+def _rejection(error: Exception, module: nn.Module, name: str, example: tuple[Tensor, ...]) -> CourseError:
+    """Why an export failed, in one line: the module itself may reject the inputs of its signature."""
+    try:
+        module(*example)
+    except Exception as own:
+        why = reason(own)
+        integers = re.search(r"\b(Long|Int|int64|indices|embedding)\b", why)
+        advice = "name its integer inputs in Signature(integers={...})" if integers else "correct the signature, or the module"
+        return CourseError(f"{name} rejects the inputs of its signature: {why.rstrip('.')}: {advice}")
+    why = reason(error.__cause__ or error).rstrip(".")
+    return CourseError(f"torch cannot export {name}: {why}: rewrite this part of its forward(), or keep it in PyTorch")
 
 
 def _with_dynamo(
@@ -193,15 +211,17 @@ def _module_path(node: onnx_ir.Node, previous: str) -> str:
 @contextmanager
 def quiet() -> Iterator[None]:
     """Silence what torch's exporters say about themselves; errors still are errors."""
-    logger = logging.getLogger("torch.onnx")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
+    levels = {logging.getLogger("torch.onnx"): logging.ERROR, logging.getLogger("torch.export"): logging.CRITICAL}
+    before = {logger: logger.level for logger in levels}
+    for logger, level in levels.items():
+        logger.setLevel(level)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        logger.setLevel(level)
+        for logger, level in before.items():
+            logger.setLevel(level)
 
 
 def _write(model: onnx.ModelProto, path: Path) -> None:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from torch import Tensor, nn
 
 
 @dataclass(frozen=True)
@@ -54,3 +54,26 @@ class Signature:
             name: {axis: size for axis, size in enumerate(shape) if isinstance(size, str)}
             for name, shape in self.inputs.items()
         }
+
+
+def signature_of(model: nn.Module) -> Signature:
+    """What the model's method ``signature()`` returns.
+
+    Raises:
+        TypeError: the model does not have the method.
+    """
+    method = getattr(model, "signature", None)
+    if method is None:
+        raise TypeError(
+            f"{type(model).__name__} does not say what its inputs are: give it a method signature() that returns "
+            "course_lib.models.Signature(inputs={...}, outputs=(...))"
+        )
+    signature: Signature = method()
+    return signature
+
+
+def flat_outputs(outputs: Any) -> list[Tensor]:
+    """The tensors that ``forward`` returned, also those in nested tuples, lists and dictionaries, in the order of an export."""
+    if isinstance(outputs, Mapping):
+        outputs = list(outputs.values())
+    return [one for part in outputs for one in flat_outputs(part)] if isinstance(outputs, (tuple, list)) else [outputs]

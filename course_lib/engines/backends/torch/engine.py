@@ -8,10 +8,12 @@ import importlib
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from course_lib._util.plain_text import reason
 from course_lib.engines.backends.torch.graphs import GraphedCallable
 from course_lib.engines.cuda import two_clocks
 from course_lib.engines.plan import Feeds, ModelSource, TensorInfo, check_feeds
 from course_lib.errors import BackendUnavailable, EngineError
+from course_lib.models.signature import Signature, flat_outputs, signature_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,6 +30,7 @@ class TorchEngine:
 
     Raises:
         BackendUnavailable: a CUDA graph on a machine without an NVIDIA GPU.
+        EngineError: the source's function does not make a module with a method ``signature()``.
     """
 
     backend = "torch"
@@ -43,13 +46,15 @@ class TorchEngine:
             raise BackendUnavailable(
                 f"the torch variant {source.variant!r} needs an NVIDIA GPU, and torch sees none: choose 'eager' or 'compile'"
             )
-        module, _, function = source.factory.partition(":")
         self._dtype = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}[source.dtype]
-        model: Any = getattr(importlib.import_module(module), function)(*source.arguments)
+        model, signature = _made(source)
         self._model = model.eval().to(self._device, self._dtype)
-        signature = model.signature()
         self.inputs = tuple(
-            TensorInfo(name, tuple(-1 if isinstance(size, str) else size for size in shape), "float32")
+            TensorInfo(
+                name,
+                tuple(-1 if isinstance(size, str) else size for size in shape),
+                "int64" if name in signature.integers else "float32",
+            )
             for name, shape in signature.inputs.items()
         )
         self.outputs = tuple(TensorInfo(name, (), "float32") for name in signature.outputs)
@@ -63,9 +68,13 @@ class TorchEngine:
         check_feeds(self.inputs, feeds)
         with self._torch.inference_mode(), _one_line():
             outputs = self._prepare(self._to_device(feeds))()
-        outputs = outputs if isinstance(outputs, tuple) else (outputs,)
-        named = zip((info.name for info in self.outputs), outputs, strict=True)
-        return {name: output.float().cpu().numpy() for name, output in named}
+        tensors = flat_outputs(outputs)
+        names = [info.name for info in self.outputs]
+        if len(tensors) != len(names):
+            raise EngineError(
+                f"the module returns {len(tensors)} tensor{'s' * (len(tensors) != 1)}, but its signature names {len(names)} ({', '.join(names)}): name every output"
+            )
+        return {name: _array(tensor) for name, tensor in zip(names, tensors, strict=True)}
 
     def time_ms(self, feeds: Feeds) -> float:
         """See `Engine.time_ms`. A GPU is timed with two device events, a CPU with the host's clock.
@@ -87,7 +96,8 @@ class TorchEngine:
         arrays = (feeds[info.name] for info in self.inputs)
         # torch shares numpy's memory and warns about memory that it must not write, such as a message's
         writable = (array if array.flags.writeable else array.copy() for array in arrays)
-        return [self._torch.from_numpy(array).to(self._device, self._dtype) for array in writable]
+        tensors = [self._torch.from_numpy(array).to(self._device) for array in writable]
+        return [tensor.to(self._dtype) if tensor.is_floating_point() else tensor for tensor in tensors]
 
     def _prepare(self, tensors: list[Any]) -> _Call:
         """The forward pass on these inputs, after all work that is done once for each shape."""
@@ -101,6 +111,21 @@ class TorchEngine:
         return call
 
 
+def _made(source: ModelSource) -> tuple[torch.nn.Module, Signature]:
+    """The module that the source's function makes, and its signature."""
+    module, _, function = source.factory.partition(":")
+    try:
+        made = getattr(importlib.import_module(module), function)(*source.arguments)
+        return made, signature_of(made)
+    except (ImportError, AttributeError, TypeError) as error:
+        raise EngineError(f"{source.factory} does not make a network: {error}") from None
+
+
+def _array(tensor: torch.Tensor) -> np.ndarray:
+    array: np.ndarray = (tensor.float() if tensor.is_floating_point() else tensor).cpu().numpy()
+    return array
+
+
 @contextlib.contextmanager
 def _one_line() -> Iterator[None]:
     try:
@@ -108,4 +133,4 @@ def _one_line() -> Iterator[None]:
     except EngineError:
         raise
     except Exception as error:  # its compiler raises classes that are not RuntimeError, and explains in paragraphs
-        raise EngineError(f"torch failed: {(' '.join(str(error).split()) or type(error).__name__)[:300]}") from None
+        raise EngineError(f"torch failed: {reason(' '.join(str(error).split()) or type(error).__name__)}") from None

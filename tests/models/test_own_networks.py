@@ -1,0 +1,155 @@
+"""Networks of the kinds that people bring: exported, run by an engine and compared with PyTorch; and one line where that fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from course_lib import engines
+from course_lib.benchmark import compare
+from course_lib.engines import ModelSource
+from course_lib.errors import CourseError, EngineError
+from course_lib.models import Signature, export_onnx
+
+
+class Decoder(nn.Module):
+    """The end of a U-Net with SiLU: a skip connection, group norm, a transposed convolution."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.down = nn.Sequential(nn.Conv2d(3, 8, 3, 2, 1), nn.GroupNorm(2, 8), nn.SiLU())
+        self.up = nn.ConvTranspose2d(8, 3, 2, 2)
+
+    def forward(self, image: Tensor) -> Tensor:
+        return torch.cat([image, self.up(self.down(image))], 1)
+
+    def signature(self) -> Signature:
+        return Signature({"image": ("batch", 3, "height", "width")}, ("mask",), {"height": 16, "width": 24})
+
+
+class Reader(nn.Module):
+    """Token numbers to an LSTM, whose state is an output, too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.lstm = nn.Embedding(50, 8), nn.LSTM(8, 4, batch_first=True)
+
+    def forward(self, ids: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        outputs: tuple[Tensor, tuple[Tensor, Tensor]] = self.lstm(self.table(ids))
+        return outputs
+
+    def signature(self) -> Signature:
+        return Signature({"ids": ("batch", 6)}, ("y", "hidden", "cell"), integers={"ids": 50})
+
+
+class Attention(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True, activation="gelu", norm_first=True)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        return torch.as_tensor(self.layer(tokens)).mean(1)
+
+    def signature(self) -> Signature:
+        return Signature({"tokens": ("batch", 5, 16)}, ("y",))
+
+
+class Station(nn.Module):
+    """A float and an integer input, and the outputs in a dictionary, one of them of integers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.line = nn.Embedding(7, 4), nn.Linear(4, 3)
+
+    def forward(self, series: Tensor, station: Tensor) -> dict[str, Tensor]:
+        scores = self.line(series + self.table(station))
+        return {"scores": scores, "best": scores.argmax(1)}
+
+    def signature(self) -> Signature:
+        return Signature({"series": ("batch", 4), "station": ("batch",)}, ("scores", "best"), integers={"station": 7})
+
+
+class Silent(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x
+
+
+class Undecided(Silent):
+    def forward(self, x: Tensor) -> Tensor:
+        return x if float(x.sum()) > 0 else -x
+
+    def signature(self) -> Signature:
+        return Signature({"x": ("batch", 4)}, ("y",))
+
+
+class TwoOutputs(Silent):
+    def signature(self) -> Signature:
+        return Signature({"x": ("batch", 4)}, ("y", "z"))
+
+
+def made(name: str) -> nn.Module:
+    torch.manual_seed(0)
+    module: nn.Module = globals()[name]()
+    return module.eval()
+
+
+def _source(name: str) -> ModelSource:
+    return ModelSource(f"{__name__}:made", (name,))
+
+
+@pytest.mark.parametrize("name", ["Decoder", "Reader", "Attention", "Station"])
+def test_the_whole_way(name: str, tmp_path: Path) -> None:
+    export_onnx(made(name), tmp_path / "model.onnx")
+    plan = engines.registry.compile_plan("onnxruntime", tmp_path / "model.onnx", {})
+    built, eager = engines.load(plan), engines.load(_source(name))
+    signature: Signature = made(name).signature()  # type: ignore[operator]
+    feeds = {key: tensor.numpy() for key, tensor in zip(signature.inputs, signature.example(), strict=True)}
+    expected, found = eager.infer(feeds), built.infer(feeds)
+    assert list(found) == list(expected) == list(signature.outputs)
+    for key, array in expected.items():
+        assert array.dtype == found[key].dtype and np.allclose(array, found[key], atol=1e-5)
+    compared = compare({"eager": eager, "engine": built}, lambda: feeds, baseline="eager", min_rounds=10, time_limit_s=0.01)
+    assert compared.speedups["engine"].median > 0
+
+
+@pytest.mark.parametrize("name", ["Reader", "Station"])
+def test_integers_stay_integers_in_half_precision(name: str, tmp_path: Path) -> None:
+    export_onnx(made(name), tmp_path / "model.onnx", dtype="fp16")
+    plan = engines.registry.compile_plan("onnxruntime", tmp_path / "model.onnx", {})
+    assert {info.name: info.dtype for info in engines.load(plan).inputs} == {
+        info.name: info.dtype for info in engines.load(_source(name)).inputs
+    }
+
+
+def _one_line(kind: type[Exception], call: Callable[[], object], *words: str) -> None:
+    with pytest.raises(kind) as raised:
+        call()
+    message = str(raised.value)
+    assert len(message.splitlines()) == 1 and len(message) < 400
+    assert [word for word in words if word not in message] == [], message
+
+
+def test_integers_that_the_signature_does_not_name() -> None:
+    signature = Signature({"ids": ("batch", 6)}, ("y", "hidden", "cell"))
+    call = lambda: export_onnx(made("Reader"), signature=signature)  # noqa: E731
+    _one_line(CourseError, call, "Reader rejects the inputs of its signature", "'indices'", "integers={...}")
+
+
+def test_what_torch_cannot_export() -> None:
+    _one_line(CourseError, lambda: export_onnx(made("Undecided")), "torch cannot export Undecided", "forward()")
+
+
+@pytest.mark.parametrize("factory", ["absent", "Silent"])
+def test_a_source_that_makes_no_network(factory: str) -> None:
+    _one_line(EngineError, lambda: engines.load(ModelSource(f"{__name__}:{factory}")), factory, "does not make a network")
+    _one_line(EngineError, lambda: engines.load(ModelSource(f"no.such.module:{factory}")), "No module named")
+
+
+def test_outputs_that_the_signature_does_not_name() -> None:
+    engine = engines.load(_source("TwoOutputs"))
+    _one_line(EngineError, lambda: engine.infer({"x": np.ones((1, 4), np.float32)}), "returns 1 tensor", "names 2 (y, z)")
