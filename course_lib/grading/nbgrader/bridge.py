@@ -53,14 +53,26 @@ _COLOR = re.compile("\x1b(\\[[0-9;:]*m?)?")
 _SETTINGS = ("SandboxedExecute", "GradeArtifacts", "LatePenalty")  # what an instructor may set
 
 
+OWN_SETTINGS = (
+    "nbgrader_config_local.py"  # in the course's folder, not tracked: an instructor's settings, such as late penalties
+)
+
+
 def configure(config: Config, *, root: Path, work: str = "classroom", trusted: bool = False) -> None:
-    """Point nbgrader at the course; this is all that `nbgrader_config.py` does.
+    """Point nbgrader at the course, with the settings in `OWN_SETTINGS`; this is all that `nbgrader_config.py` does.
 
     Args:
         root: the course's folder, which holds ``solutions/`` and ``labs/``.
         work: folder for submissions, grades and feedback, relative to `root`.
         trusted: run without the sandbox; for the course's own files only.
     """
+    _configure(config, root=root, work=work, trusted=trusted)
+    if (root / OWN_SETTINGS).is_file():
+        config.merge(_loaded(root, OWN_SETTINGS))
+
+
+def _configure(config: Config, *, root: Path, work: str = "classroom", trusted: bool = False) -> None:
+    """`configure` without the instructor's own settings."""
     _put_this_environment_on_path()
     (root / work).mkdir(parents=True, exist_ok=True)  # formgrader opens the gradebook before anything was handed in
     course = config.CourseDirectory
@@ -118,21 +130,16 @@ def api(
 
 
 def own_settings(root: Path) -> dict[str, dict[str, Any]]:
-    """What an instructor has set in ``nbgrader_config.py`` for the classes that grade, by class and trait; plain values only.
+    """What an instructor has set for the classes that grade, in either file, by class and trait; plain values only.
 
     Raises:
-        CourseError: the file cannot be run.
+        CourseError: a file cannot be run.
     """
-    from traitlets.config.loader import PyFileConfigLoader
-
     if not (root / "nbgrader_config.py").is_file():
         return {}
-    try:
-        loaded = PyFileConfigLoader("nbgrader_config.py", path=str(root)).load_config()
-    except Exception as error:  # whatever a Python file may raise
-        raise CourseError(f"{root / 'nbgrader_config.py'} cannot be used ({type(error).__name__}: {error})") from None
+    loaded = _loaded(root, "nbgrader_config.py")
     by_itself: Any = Config()
-    configure(by_itself, root=root)
+    _configure(by_itself, root=root)
     return {
         name: {
             trait: value for trait, value in loaded[name].items() if value != by_itself[name].get(trait) and _is_plain(value)
@@ -140,6 +147,22 @@ def own_settings(root: Path) -> dict[str, dict[str, Any]]:
         for name in _SETTINGS
         if name in loaded
     }
+
+
+def _loaded(root: Path, name: str) -> Config:
+    """The settings in a Python file.
+
+    Raises:
+        CourseError: it cannot be run.
+    """
+    from traitlets.config.loader import PyFileConfigLoader
+
+    try:
+        return PyFileConfigLoader(name, path=str(root)).load_config()
+    except CourseError:  # of the other file, which this one loads
+        raise
+    except Exception as error:  # whatever a Python file may raise
+        raise CourseError(f"{root / name} cannot be used ({type(error).__name__}: {error})") from None
 
 
 def _is_plain(value: object) -> bool:

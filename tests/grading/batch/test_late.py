@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from datetime import timedelta
 
 import pytest
@@ -12,14 +14,16 @@ from traitlets import TraitError
 from traitlets.config import Config
 
 from course_lib.cli import console
+from course_lib.errors import CourseError
 from course_lib.grading.batch import submission
 from course_lib.grading.batch.archive import Selection
 from course_lib.grading.batch.late import LatePenalty, charge, configure
 from course_lib.grading.batch.submission import Job
+from course_lib.grading.nbgrader import bridge
 from course_lib.grading.reports.class_files import write
 from course_lib.grading.reports.class_report import read
 from tests.grading.classes import DUE, new_room, put, verdict
-from tests.grading.conftest import LAB
+from tests.grading.conftest import LAB, ROOT
 
 DAY = 86_400
 
@@ -125,3 +129,18 @@ def test_the_page_of_a_learner_has_the_penalty_of_the_classrooms_gradebook(tmp_p
     job = Job(LAB.name, "ada", Selection(tmp_path, ()), Selection(tmp_path, ()), "", settings={"LatePenalty": {"per_day": 10}})
     with submission._nbgrader(job, LAB, tmp_path) as (api, _):
         assert "per_day" not in api.config.LatePenalty
+
+
+def test_a_penalty_in_the_file_that_is_not_tracked_counts_everywhere(tmp_path):
+    """In nbgrader_config.py it was lost or in the way when the course was updated."""
+    shutil.copy(ROOT / "nbgrader_config.py", tmp_path)
+    (tmp_path / "nbgrader_config_local.py").write_text("c = get_config()\nc.LatePenalty.per_day = 30\n")
+    assert bridge.own_settings(tmp_path)["LatePenalty"] == {"per_day": 30}
+    formgrader = Config()
+    bridge.configure(formgrader, root=tmp_path)
+    assert formgrader.LatePenalty.per_day == 30
+    for name in ("nbgrader_config_local.py", "classroom2/gradebook.db", "classroom-2027/x"):
+        assert subprocess.run(["git", "check-ignore", "-q", name], cwd=ROOT, check=False).returncode in (0, 128), name
+    (tmp_path / "nbgrader_config_local.py").write_text("c = get_config()\nc.LatePenalty.per_day =\n")
+    with pytest.raises(CourseError, match=r"nbgrader_config_local\.py cannot be used \(SyntaxError"):
+        bridge.own_settings(tmp_path)
