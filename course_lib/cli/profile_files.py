@@ -8,7 +8,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from course_lib._util import text_files
+from course_lib.benchmark.statistics import Interval, median_interval
 from course_lib.cli import console
 from course_lib.errors import ProfileError
 from course_lib.profiling import find_faults, read_ncu, read_nsys, read_torch_trace
@@ -82,7 +85,9 @@ def to_json(found: Profile) -> dict[str, Any]:
     """Plain JSON values of a profile; a timeline has its summary and its faults."""
     if isinstance(found, tuple):
         return {"kernels": [{**asdict(kernel), "bound": kernel.bound} for kernel in found]}
-    if not isinstance(found, Timeline):
+    if isinstance(found, InferenceTimes):
+        return {"inferences": len(found), "wall_ms": found.wall_ms, "per_second": found.per_second, "ms": _summary(found)}
+    if isinstance(found, LayerTimings):
         return found.to_json()
     events = [{**asdict(row), "mean_us": row.mean_us} for row in found.summary()]
     faults = [
@@ -123,10 +128,20 @@ def _show_layers(timings: LayerTimings) -> None:
     _table(title, ("ms", "share", "layer", "operators", "types")[:known], [row[:known] for row in rows])
 
 
+def _summary(times: InferenceTimes) -> dict[str, dict[str, float]]:
+    """Of every series: median, the 95 % interval of the median (equal to the median below 10 inferences), and 99th percentile."""
+    rows = {}
+    for name, series in times.ms.items():
+        median = float(np.median(series))
+        interval = median_interval(series, seed=0) if len(series) >= 10 else Interval(median, median, median)
+        rows[name] = {"median": median, "low": interval.low, "high": interval.high, "p99": float(np.percentile(series, 99))}
+    return rows
+
+
 def _show_inferences(times: InferenceTimes) -> None:
     rows = [
         (name, f"{row['median']:.4f}", f"{row['low']:.4f} to {row['high']:.4f}", f"{row['p99']:.4f}")
-        for name, row in times.summary.items()
+        for name, row in _summary(times).items()
     ]
     speed = f", {times.per_second:,.1f} per second" if times.per_second else ""
     _table(f"{len(times)} inferences{speed}", ("time", "median ms", "95 % interval", "p99 ms"), rows)

@@ -10,6 +10,7 @@ import scipy.signal
 import scipy.stats
 
 from course_lib.benchmark import Interval, Measurement, measure, speedup
+from course_lib.benchmark.statistics import median_interval
 
 
 def _independent(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -140,3 +141,16 @@ def test_measure_times_what_it_calls() -> None:
     assert 0.2 <= time.perf_counter() - started < 30
     assert len(calls) == 3 + len(measured.latencies_ms) and (measured.latencies_ms >= 2).all()
     assert len(measure(lambda: None, seconds=0).latencies_ms) == 10, "never fewer than ten"
+
+
+def test_the_interval_of_one_series_holds_its_median_and_narrows() -> None:
+    widths = {}
+    for n in (100, 3000):
+        series = [np.random.default_rng(seed).lognormal(0, 0.1, n) for seed in range(60)]
+        intervals = [median_interval(one, seed=0) for one in series]
+        assert all(found.median == np.median(one) for found, one in zip(intervals, series, strict=True))
+        assert np.mean([found.low <= 1 <= found.high for found in intervals]) > 0.8
+        widths[n] = np.mean([found.high - found.low for found in intervals])
+    assert widths[3000] < widths[100] / 3
+    with pytest.raises(ValueError, match=">= 10"):
+        median_interval(np.ones(9))

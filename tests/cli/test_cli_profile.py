@@ -79,6 +79,13 @@ def test_the_file_of_every_profiler_is_recognized_by_its_content(
     assert isinstance(json.loads(capsys.readouterr().out), dict)
 
 
+def test_few_inferences_have_no_interval(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "times.json"
+    file.write_text(json.dumps(json.loads(TIMES)[:3]))
+    profile(file, as_json=True)
+    assert json.loads(capsys.readouterr().out)["ms"]["H2D"] == {"median": 1.0, "low": 1.0, "high": 1.0, "p99": 1.0}
+
+
 def test_a_timeline_with_graphs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _nsys(tmp_path / "report.sqlite")
     profile(tmp_path / "report.sqlite")

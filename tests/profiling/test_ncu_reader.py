@@ -164,7 +164,7 @@ def test_a_separator_is_understood_from_the_unit(read, values, microseconds):
         ({DURATION: "us", SM_SHARE: "%", DRAM_SHARE: "%"}, ("5", "65.77", "12,50")),
     ],
 )
-def test_numbers_that_can_be_read_in_two_ways_are_refused(read, units, values):
+def test_numbers_that_can_be_read_in_two_ways_are_rejected(read, units, values):
     with pytest.raises(ProfileError, match="LC_ALL=C"):
         read(table(units, ("k", *values)))
 

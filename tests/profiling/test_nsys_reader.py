@@ -191,9 +191,7 @@ def test_launches_of_graphs_are_device_work_with_their_calls(tmp_path):
     """The default of nsys is one bar a graph, without its kernels."""
     launches = [(step * 1_000_000, step * 1_000_000 + 20_000, THREAD, step, 8) for step in range(10)]
     timeline = read_nsys(
-        export(
-            tmp_path / "r.sqlite", {"CUPTI_ACTIVITY_KIND_GRAPH_TRACE": GRAPHS, "CUPTI_ACTIVITY_KIND_RUNTIME": launches}
-        )
+        export(tmp_path / "r.sqlite", {"CUPTI_ACTIVITY_KIND_GRAPH_TRACE": GRAPHS, "CUPTI_ACTIVITY_KIND_RUNTIME": launches})
     )
     assert timeline.device_events[0] == Event("CUDA graph 3", "graph", 20, 930, "stream 7", correlation=0)
     assert timeline.busy_us == pytest.approx(9300) and timeline.headline().startswith("GPU busy 94 %")

@@ -10,7 +10,6 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -79,7 +78,7 @@ class InferenceTimes:
     Attributes:
         ms: one series for each of "latency", "H2D", "GPU compute", "D2H" and "enqueue" that was recorded, all of the same length.
             The latency is the sum of the two copies and the GPU's computation.
-        wall_ms: from the start of the first inference to the end of the last one; 0 if it was not recorded.
+        wall_ms: time from the start of the first inference to the end of the last one; 0 if it was not recorded.
     """
 
     ms: Mapping[str, np.ndarray] = field(repr=False)
@@ -92,23 +91,6 @@ class InferenceTimes:
     def per_second(self) -> float:
         """Inferences per second of wall time; 0 if it is unknown. Several streams, or the next inference's copies, overlap."""
         return 1e3 * len(self) / self.wall_ms if self.wall_ms else 0.0
-
-    @cached_property
-    def summary(self) -> dict[str, dict[str, float]]:
-        """Of every series: median, the 95 % interval of the median (equal to the median below 10 inferences), and 99th percentile."""
-        from course_lib.benchmark.statistics import median_interval
-
-        rows = {}
-        for name, series in self.ms.items():
-            median = float(np.median(series))
-            interval = median_interval(series, seed=0) if len(series) >= 10 else None
-            low, high = (interval.low, interval.high) if interval else (median, median)
-            rows[name] = {"median": median, "low": low, "high": high, "p99": float(np.percentile(series, 99))}
-        return rows
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON values, without the single inferences."""
-        return {"inferences": len(self), "wall_ms": self.wall_ms, "per_second": self.per_second, "ms": self.summary}
 
 
 def read_inference_times(path: str | Path) -> InferenceTimes:
