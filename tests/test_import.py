@@ -34,9 +34,7 @@ TORCH_MODULES = {
         "lab07_dynamic_shapes.network",
         "lab06_qat.float_network",
         "lab06_qat.reference.qat",
-        "lab11_torch_tensorrt.emulated",
-        "lab11_torch_tensorrt.network",
-        "lab11_torch_tensorrt.partitioner",
+        "lab11_torch_tensorrt.given",
     )
 }
 NOT_IN_A_WORKER = ("course_lib.engines.backends.torch_tensorrt.converters",)

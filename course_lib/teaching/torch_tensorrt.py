@@ -1,23 +1,15 @@
-"""Lecture 13: the reason why `torch.export` rejects a module, the effect of a keyword in each version, and the partitions of a graph.
-
-The rules of `partition` are those of Torch-TensorRT's default partitioner, which is PyTorch's own splitter: operators with a converter
-form blocks as long as their inputs are available, and blocks that are too small go back to PyTorch. The model does not include
-converters that check a node's arguments first, or Torch-TensorRT's own rewriting of the graph.
-"""
+"""Lecture 13: the reason why `torch.export` rejects a module, the effect of a keyword in each version, and pictures of blocks."""
 
 from __future__ import annotations
 
 import contextlib
 import io
 import logging
-import warnings
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import groupby
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from course_lib import style
-from course_lib.engines.backends.torch_tensorrt.converters import converted
+from course_lib.engines.backends.torch_tensorrt.blocks import Blocks
 from course_lib.engines.backends.torch_tensorrt.keywords import of_version, table
 
 if TYPE_CHECKING:
@@ -107,116 +99,15 @@ def draw_keywords(keywords: Sequence[str], title: str) -> Figure:
 _PYTORCH, _TENSORRT = style.COLORS[1], style.COLORS[2]
 
 
-@dataclass(frozen=True)
-class Block:
-    """Operators that run consecutively in one place, ``"aten.relu.default"``, in order of execution."""
-
-    in_tensorrt: bool
-    operators: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Partition:
-    """The blocks in the order of the run.
-
-    Attributes:
-        unsupported: operators without a converter, each once.
-    """
-
-    blocks: tuple[Block, ...]
-    unsupported: tuple[str, ...]
-
-    @property
-    def engines(self) -> int:
-        """Number of blocks that run in TensorRT."""
-        return sum(block.in_tensorrt for block in self.blocks)
-
-    @property
-    def share(self) -> float:
-        """Share of the operators that run in TensorRT, from 0 to 1."""
-        sizes = [(len(block.operators), block.in_tensorrt) for block in self.blocks]
-        return sum(size for size, inside in sizes if inside) / max(1, sum(size for size, _ in sizes))
-
-
-def lowered(exported: torch.export.ExportedProgram, version: str) -> torch.fx.Graph:
-    """The exported graph with operators decomposed if PyTorch can decompose them and this version has no converter for them.
-
-    Raises:
-        ValueError: a version of Torch-TensorRT whose converters were not read.
-    """
-    import torch
-
-    table = torch.export.default_decompositions()
-    for operator in [operator for operator in table if converted(str(operator), version)]:
-        table.pop(operator)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # PyTorch's copy of its own graph warns about its own class
-        return exported.run_decompositions(table).graph
-
-
-def partition(
-    exported: torch.export.ExportedProgram,
-    *,
-    version: str = "2.14",
-    min_block_size: int = 5,
-    torch_executed_ops: Collection[str] = (),
-) -> Partition:
-    """Divide a graph.
-
-    Args:
-        version: version of Torch-TensorRT, ``"major.minor"``.
-        min_block_size: smaller blocks go back to PyTorch.
-        torch_executed_ops: operators that stay in PyTorch, as ``"torch.ops.aten.mul.Tensor"``.
-
-    Raises:
-        ValueError: a version whose converters were not read.
-    """
-    kept = {name.removeprefix("torch.ops.") for name in torch_executed_ops}
-    nodes = [node for node in lowered(exported, version).nodes if node.op == "call_function"]
-    names = {node: _name(node.target) for node in nodes}
-    supported = {node: converted(name, version) and name not in kept for node, name in names.items()}
-    runs = _gather(nodes, supported)
-    large = ((inside and len(run) >= min_block_size, run) for inside, run in runs)
-    merged = groupby(large, key=lambda entry: entry[0])
-    blocks = (Block(inside, tuple(names[node] for _, run in group for node in run)) for inside, group in merged)
-    lacking = dict.fromkeys(name for node, name in names.items() if not converted(name, version))
-    return Partition(tuple(blocks), tuple(lacking))
-
-
-def _gather(nodes: list[torch.fx.Node], supported: Mapping[torch.fx.Node, bool]) -> list[tuple[bool, list[torch.fx.Node]]]:
-    """Runs of one kind: all operators of this kind with available inputs, then the same for the other kind, until none is left."""
-    waiting = list(nodes)
-    done: set[torch.fx.Node] = set()
-    ready = [node for node in nodes if not any(need in supported for need in node.all_input_nodes)]
-    inside = all(supported[node] for node in ready)
-    runs: list[tuple[bool, list[torch.fx.Node]]] = []
-    while waiting:
-        run: list[torch.fx.Node] = []
-        for node in list(waiting):
-            needs = {need for need in node.all_input_nodes if need in supported}
-            if supported[node] == inside and needs <= done:
-                run.append(node)
-                done.add(node)
-                waiting.remove(node)
-        if run:
-            runs.append((inside, run))
-        inside = not inside
-    return runs
-
-
-def _name(target: Any) -> str:
-    text = str(target)
-    return f"operator.{target.__name__}" if text.startswith("<") else text
-
-
-def draw_partitions(partitions: Mapping[str, Partition], title: str, *, source: str = "a model of the partitioner") -> Figure:
+def draw_partitions(partitions: Mapping[str, Blocks], title: str, *, source: str = "") -> Figure:
     """Draw one strip per graph, from the first operator to the last. The width of a piece is its number of operators.
 
     Args:
         partitions: by name, drawn from top to bottom.
         title: the takeaway.
-        source: what divided the graphs.
+        source: what divided the graphs; default: the release in the first of them.
     """
+    source = source or f"Torch-TensorRT {next(iter(partitions.values())).release}"
     figure = style.figure(8.0, 1.2 + 0.55 * len(partitions))
     axes = figure.add_subplot()
     for row, one in enumerate(partitions.values()):

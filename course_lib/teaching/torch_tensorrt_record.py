@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from course_lib import style
 from course_lib.benchmark.records import Record
-from course_lib.teaching.torch_tensorrt import Block, Partition
+from course_lib.engines.backends.torch_tensorrt.blocks import Block, Blocks
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -17,14 +17,14 @@ Outcome = Literal["read", "ignored", "ignored with a warning", "rejected"]
 _STORED_ONLY = ("require_full_compilation", "pass_through_build_failures")
 
 
-def recorded_partition(record: Record, case: str) -> Partition:
+def recorded_partition(record: Record, case: str) -> Blocks:
     """The blocks that were made in a case of the section ``partition``, in the order of the run.
 
     Raises:
         CourseError: the record has no such case.
     """
     blocks = record.case("partition", case)["blocks"]
-    return Partition(tuple(Block(block["runs_in"] == "TensorRT", tuple(block["operators"])) for block in blocks), ())
+    return Blocks(tuple(Block(block["runs_in"] == "TensorRT", tuple(block["operators"])) for block in blocks), "2.2.0")
 
 
 def outcome(row: Mapping[str, Any], usual: Mapping[str, Any]) -> Outcome:

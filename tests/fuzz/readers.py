@@ -410,49 +410,33 @@ def _tuning() -> Reader:
 
 
 def _inside_pytorch() -> Reader:
-    """What the functions of lab 11 return, and the nodes of an exported module."""
-    from course_lib.labs.framework.conversation import parsed
-    from course_lib.labs.framework.guest import _answered, _result
-    from course_lib.labs.lab11_torch_tensorrt import program
-    from course_lib.labs.lab11_torch_tensorrt.judge import rewriting, searching, segmenting, serving
+    """What the process of lab 11 sends about the files, judged for each task."""
+    from course_lib.engines.backends.torch_tensorrt.blocks import Block, Blocks
+    from course_lib.labs.framework.isolation import read_hostile
+    from course_lib.labs.framework.sandboxed.learner_code import encoded
+    from course_lib.labs.lab11_torch_tensorrt import checks, given
 
-    rng = np.random.default_rng(15)
-    graph, model = segmenting.questions(rng)[0], searching.models(rng)[1]
-    images, weights = np.ones((5, 3)), np.ones((3, 2))
-    call = {"name": "y", "kind": "call", "operator": "aten.relu.default", "args": [{"node": "x"}], "kwargs": {}}
-    nodes = [{"name": "x", "kind": "input"}, call, {"name": "z", "kind": "output", "args": [{"node": "y"}]}]
+    cases = checks.cases(np.random.default_rng(15))[:1]
+    logits = encoded(np.zeros((1, 10), np.float32))
+    blocks = Blocks((Block(True, ("aten.relu.default",), "_run_on_acc_0", 5),), "2.13.0").to_json()
+    model = {"blocks": blocks, "answers": [{**logits, "type": "float32"}]}
 
     def read(data: bytes) -> object:
-        import torch
+        found = read_hostile(data, lambda values: checks.read(values, "model.py"), "another form")
+        judged = [checks.converter(found, cases), checks.model(found, [np.zeros((1, 10))])]
+        judged.append(checks.settings({"min": 1, "opt": 8, "max": 24}, given.TRAFFIC, found))
+        return [str(criterion) for task in judged for criterion, _ in task]
 
-        if b"Rewritten" in data:
-            (exported,) = rewriting.parsed(data, {"Rewritten": 1}).get("Rewritten", [""])
-            return exported if isinstance(exported, str) else str(program.built(exported.nodes, {}, torch.ones(2, 3)).graph)
-        answer = parsed(data)
-        value = _result(answer)
-        engine = serving.Engine(4, 16, weights, np.zeros(2))
-        engine.is_asked(images)
-        found = [
-            segmenting.described([segmenting._answered(graph, value, value)]),
-            searching._searched(model, value).right,
-            serving.judged_settings(value, (1, 2, 3)),
-            serving._judged_rows(value, engine, images).said,
-        ]
-        return [*found, _answered({"0": engine.run}, answer) if "ask" in answer else None]
-
-    values = [
-        segmenting.split(graph),
-        segmenting.reasons(graph, segmenting.split(graph)),
-        list(model.wrong),
+    seeds = [
         {
-            "ir": "dynamo",
-            "inputs": [{"name": "rows", "min_shape": [1, 32, 32], "opt_shape": [2, 32, 32], "max_shape": [3, 32, 32]}],
+            "registered": [checks.OPERATOR],
+            "converter": [encoded(cases[0].expected)],
+            "dynamic": blocks,
+            "long": {"error": "no"},
         },
-        np.sin(images @ weights).tolist(),
+        {"registered": [], "model": model, "border": "model is not fully supported"},
     ]
-    seeds = [json.dumps({"value": value}).encode() for value in values]
-    exported = json.dumps({"Rewritten": [{"nodes": nodes, "state": {"weight": [2, 3]}}]}).encode()
-    return Reader(read, [*seeds, exported, b'{"ask": "0", "arguments": [[[1, 2, 3]]]}'])
+    return Reader(read, [json.dumps(seed).encode() for seed in seeds])
 
 
 def _trained_layers() -> Reader:

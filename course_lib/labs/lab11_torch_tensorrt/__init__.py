@@ -1,1 +1,1 @@
-"""Lab 11, compile inside PyTorch: segments, wrong answers and settings of Torch-TensorRT 2.2."""
+"""Lab 11, compile inside PyTorch: a converter, a module that is one engine, and settings for dynamic traffic."""

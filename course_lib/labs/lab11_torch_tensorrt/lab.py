@@ -1,126 +1,159 @@
-"""Lab 11, compile inside PyTorch: segments, a module that is whole and right, wrong operators, and settings that are read."""
+"""Lab 11, compile inside PyTorch: a converter, a module that is one engine, and settings, judged by the released Torch-TensorRT."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
-from course_lib.engines.worker.parent import Launcher
 from course_lib.errors import MISSING_FILE, CourseError, EngineError
-from course_lib.labs.framework.criteria import Criterion, tier
+from course_lib.labs.framework.criteria import HALF
 from course_lib.labs.framework.examination import Examination, Examiner
-from course_lib.labs.framework.guest import MAX_BYTES, started
+from course_lib.labs.framework.isolation import module_command, read_hostile, run_isolated
 from course_lib.labs.framework.lab import Lab
-from course_lib.labs.framework.submission_files import missing
+from course_lib.labs.framework.submission_files import missing, read_text, read_toml
 from course_lib.labs.framework.task import Outcome, Task
-from course_lib.labs.lab11_torch_tensorrt.judge import rewriting, searching, segmenting, serving
+from course_lib.labs.lab11_torch_tensorrt import checks
+from course_lib.labs.lab11_torch_tensorrt.sandboxed.compile_files import CONVERTER, MODEL
 
-SEGMENTS, MODEL, SEARCH, SERVICE = "segments.py", "model.py", "search.py", "service.py"
-_FAILED_HINT = "Compare the file with requirement 1 of the task. The message says what failed in the grader's process."
-Criteria = tuple[list[Criterion], list[Criterion]]
+SETTINGS = "settings.toml"
+MAX_BYTES = 64 << 10  # of a file
+_LIMIT_S = 120.0  # of one process; the reference takes 6 s
+_MAX_ANSWER = 8 << 20
+_PROGRAM = "course_lib.labs.lab11_torch_tensorrt.sandboxed.compile_files"
+_INVALID = "its process answered in another form than the grader's program"
+_PARTIAL = {"min_block_size": 1}
+_RUN = "The task's cell writes it. Run it, then check again."
+_FAILED = "The message says what failed in the grader's process."
+_EMPTY = "Write its body, and run the cell, which writes the file."
 
 
 class InsidePyTorch(Lab):
-    """The submission is `segments.py`, `model.py`, `search.py` and `service.py`."""
+    """The submission is `converter.py`, `model.py` and `settings.toml`."""
 
     name = "lab11_torch_tensorrt"
     title = "Lab 11: compile inside PyTorch"
-    artifacts: ClassVar = {SEGMENTS: MAX_BYTES, MODEL: rewriting.MAX_BYTES, SEARCH: MAX_BYTES, SERVICE: MAX_BYTES}
+    artifacts: ClassVar = {CONVERTER: MAX_BYTES, MODEL: MAX_BYTES, SETTINGS: MAX_BYTES}
     packages: ClassVar = ("torch", "numpy")
     tasks = (
-        Task("segments", "Segments and their reasons", 3),
-        Task("model", "One segment with right answers", 3),
-        Task("search", "Which operator is wrong", 2),
-        Task("service", "Settings that are read, batches that are whole", 2),
+        Task("converter", "A converter for the median", 3),
+        Task("model", "One engine with right answers", 4),
+        Task("settings", "Settings for a day's traffic", 3),
     )
-    process_s: ClassVar = 120.0  # the reference takes 9 s on two loaded cores, and nothing is timed
+    process_s: ClassVar = 240.0  # the reference takes 15 s
+    sandbox: ClassVar = {"address_bytes": 24 << 30}  # torch and the compiler reserve more than they use
 
     def write_reference(self, folder: Path, *, opset: int | None = None) -> None:
-        """The reference's functions and its module."""
+        """The reference's three files."""
         from course_lib.labs.lab11_torch_tensorrt import reference
 
-        texts = {
-            SEGMENTS: reference.SEGMENTS,
-            MODEL: reference.MODEL,
-            SEARCH: reference.SEARCH,
-            SERVICE: reference.SERVICE,
-        }
-        for name, text in texts.items():
+        for name, text in ((CONVERTER, reference.CONVERTER), (MODEL, reference.MODEL), (SETTINGS, reference.SETTINGS)):
             (folder / name).write_text(text, encoding="utf-8")
 
     def examine(self, folder: Path, examiner: Examiner, only: str | None = None) -> Examination:
-        """Ask the functions about secret graphs, models and batches; export the module, and run its graph with secret weights."""
-        own = examiner.bare_launcher or examiner.launcher
-
-        def model(source: Path, rng: np.random.Generator, own: Launcher | None) -> Outcome:
-            return self._model(rewriting.examined(source, rng, own, examiner.launcher))
-
-        judges: dict[str, tuple[str, float, Callable[..., Outcome]]] = {
-            "segments": (SEGMENTS, 4, self._segments),
-            "model": (MODEL, 15, model),
-            "search": (SEARCH, 2, self._search),
-            "service": (SERVICE, 2, self._service),
-        }
+        """Convert secret medians, compile the module with secret weights, and compile with the settings."""
+        judges = {"converter": self._converter, "model": self._model, "settings": self._settings}
         outcomes = []
-        for task, (file, seconds, judge) in judges.items():
+        for task, judge in judges.items():
             if only in (None, task):
-                examiner.begins(f"{task}: {file}", seconds)
-                outcomes.append(self._judged_file(task, folder / file, judge, examiner.rng(), own))
+                examiner.begins(f"{task}: Torch-TensorRT", 6)
+                try:
+                    outcomes.append(judge(folder, examiner))
+                except CourseError as error:
+                    hint = _RUN if error.code == MISSING_FILE else _FAILED
+                    outcomes.append(self.outcome(task, "none", error, hint))
         return Examination(tuple(outcomes))
 
-    def _judged_file(
-        self, task: str, source: Path, judge: Callable[..., Outcome], rng: np.random.Generator, own: Launcher | None
-    ) -> Outcome:
-        if not source.is_file():
-            hint = "The task's cell writes it. Run it, then check again."
-            return self.outcome(task, "none", EngineError(missing(source.name), code=MISSING_FILE), hint)
-        try:
-            return judge(source, rng, own)
-        except CourseError as error:
-            return self.outcome(task, "none", EngineError(f"{source.name}: {error}", code=error.code), _FAILED_HINT)
+    def _converter(self, folder: Path, examiner: Examiner) -> Outcome:
+        asked = checks.cases(examiner.rng())
+        found = examined_files(folder, examiner, [CONVERTER], {"converter": [case.question() for case in asked]})
+        return self._judged("converter", CONVERTER, found, lambda: checks.converter(found, asked))
 
-    def _segments(self, source: Path, rng: np.random.Generator, own: Launcher | None) -> Outcome:
-        with started(source, own) as learner:
-            found = segmenting.answered(learner, rng)
-        if found[-1].empty:
-            return self._empty("segments", segmenting.SEGMENTS)
-        return self._explained("segments", segmenting.criteria(found), segmenting.described(found))
+    def _model(self, folder: Path, examiner: Examiner) -> Outcome:
+        from course_lib.labs.lab11_torch_tensorrt import given
 
-    def _model(self, found: rewriting.Rewriting) -> Outcome:
+        rng = examiner.rng()
+        seed, batches = int(rng.integers(1 << 30)), [1, int(rng.integers(2, 32))]
+        least, most = given.RANGE
+        question = {"seed": seed, "batches": batches, "range": [least, given.BATCH, most], "options": _PARTIAL}
+        found = examined_files(folder, examiner, [MODEL, CONVERTER], {"model": question})
+        drawn = given.weights(np.random.default_rng(seed))
+        rows = [given.inputs(np.random.default_rng(seed + batch), batch) for batch in batches]
+        expected = [given.logits(drawn, one).numpy() for one in rows]
+        return self._judged("model", MODEL, found, lambda: checks.model(found, expected))
+
+    def _settings(self, folder: Path, examiner: Examiner) -> Outcome:
+        from course_lib.labs.lab11_torch_tensorrt import given
+
+        batch, options = _read_settings(folder / SETTINGS)
+        if not batch:
+            return self.outcome("settings", "none", f"{SETTINGS} is still empty.", _EMPTY)
+        question = {"seed": int(examiner.rng().integers(1 << 30)), "batches": [batch["opt"]], "options": options}
+        question["range"] = [batch["min"], batch["opt"], batch["max"]]
+        parts = {"model": question, "border": options}
+        found = examined_files(folder, examiner, [MODEL, CONVERTER], parts, needed=False)
+        found = replace(found, failed="", empty=False)
+        return self._judged("settings", SETTINGS, found, lambda: checks.settings(batch, given.TRAFFIC, found))
+
+    def _judged(self, task: str, file: str, found: checks.Found, check: Callable[[], Iterable[checks.Checked]]) -> Outcome:
         if found.empty:
-            return self._empty("model", "A method of Rewritten")
-        said, hint = rewriting.described(found)
-        if found.said:
-            return self.outcome("model", "none", EngineError(f"{MODEL}: {said}"), hint)
-        return self._explained("model", rewriting.criteria(found), (said, hint))
+            return self.outcome(task, "none", f"{file} is still empty.", _EMPTY)
+        if found.failed:
+            hint = "Does a method contain the batch size? A reshape with -1, or flatten, reads it from the tensor."
+            return self.outcome(
+                task, "none", EngineError(f"{file}: {found.failed}"), hint if "export" in found.failed else _FAILED
+            )
+        several = list(check())
+        full = [criterion for criterion, _ in several]
+        half = [criterion for criterion in full if criterion.needed_for == HALF]
+        hints = [hint for needed in (half, full) for criterion, hint in several if criterion in needed and not criterion.met]
+        return self.judged(task, full, half, hints[0] if hints else "")
 
-    def _search(self, source: Path, rng: np.random.Generator, own: Launcher | None) -> Outcome:
-        with started(source, own) as learner:
-            found = searching.searched(learner, rng)
-        if found[-1].empty:
-            return self._empty("search", searching.FUNCTION)
-        return self._explained("search", searching.criteria(found), searching.described(found))
 
-    def _service(self, source: Path, rng: np.random.Generator, own: Launcher | None) -> Outcome:
-        with started(source, own) as learner:
-            found = serving.examined(learner, rng)
-        if found[0].empty:
-            return self._empty("service", serving.SETTINGS)
-        wrong = next((one for one in found if one.said), None)
-        said = (f"{wrong.said}.", wrong.hint) if wrong else ("", "")
-        return self._explained("service", serving.criteria(found), said)
+def examined_files(
+    folder: Path, examiner: Examiner, files: Sequence[str], parts: Mapping[str, Any], *, needed: bool = True
+) -> checks.Found:
+    """What the process of the learner's files finds. The notebook asks it, too.
 
-    def _empty(self, task: str, function: str) -> Outcome:
-        hint = "Write its body, and run the cell, which writes the file."
-        return self.outcome(task, "none", f"{function} is still empty.", hint)
+    Args:
+        files: that are sent if they exist, the task's own first.
+        parts: see `compile_files.answer`.
+        needed: whether the first file must exist.
 
-    def _explained(self, task: str, criteria: Criteria, said: Sequence[str]) -> Outcome:
-        full, half = criteria
-        words, hint = said if tier(full, half)[0] != "full" else ("", "")
-        return self.judged(task, full, half, hint, context=words)
+    Raises:
+        EngineError: that file is missing, or the process ended or sent another form.
+    """
+    if needed and not (folder / files[0]).is_file():
+        raise EngineError(missing(files[0]), code=MISSING_FILE)
+    sources = {name: read_text(folder / name, MAX_BYTES) for name in files if (folder / name).is_file()}
+    question = json.dumps({"sources": sources, **parts}).encode()
+    command = module_command(_PROGRAM)
+    answer = run_isolated(command, question, launcher=examiner.launcher, time_limit_s=_LIMIT_S, max_bytes=_MAX_ANSWER)
+    return read_hostile(answer, lambda values: checks.read(values, files[0]), _INVALID)
+
+
+def _read_settings(file: Path) -> tuple[dict[str, int], dict[str, Any]]:
+    """The tables ``batch`` and ``compile``. Both are empty in a file without content.
+
+    Raises:
+        EngineError: it is missing, or has other tables or values.
+    """
+    if not file.is_file():
+        raise EngineError(missing(file.name), code=MISSING_FILE)
+    tables = read_toml(file, MAX_BYTES)
+    if not tables:
+        return {}, {}
+    batch, options = tables.get("batch", {}), tables.get("compile", {})
+    if set(tables) - {"batch", "compile"} or not isinstance(options, dict):
+        raise EngineError(f"{file.name} has the tables {', '.join(tables)}: expected [batch] and [compile]")
+    sizes = [batch.get(name, 0) for name in ("min", "opt", "max")] if isinstance(batch, dict) else [0]
+    if not all(type(size) is int and 1 <= size <= 1024 for size in sizes) or sizes != sorted(sizes):
+        raise EngineError(f"{file.name}: [batch] needs integers with 1 <= min <= opt <= max, found {batch}"[:200])
+    return dict(zip(("min", "opt", "max"), sizes, strict=True)), options
 
 
 lab = InsidePyTorch()

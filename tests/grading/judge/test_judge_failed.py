@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from course_lib import labs
@@ -12,19 +14,21 @@ from course_lib.grading.judge.judging import judge
 from course_lib.grading.judge.review import FAULT, Points, Review
 from course_lib.labs import Examiner
 from course_lib.labs.framework.task import JUDGE_FAILED
-from course_lib.labs.lab11_torch_tensorrt import reference
-from course_lib.labs.lab11_torch_tensorrt.judge import searching, segmenting, serving
+from course_lib.labs.lab11_torch_tensorrt import checks, lab, reference
 from tests.labs.quick import tiers
 
 LAB = labs.find("lab11")
 
 
+ANSWER = {"registered": [checks.OPERATOR], "converter": [], "dynamic": {"error": "no"}, "long": {"error": "no"}, "border": ""}
+
+
 @pytest.fixture
-def submission(tmp_path):
-    """Wrong segments, no model, and right answers for the rest."""
-    (tmp_path / "segments.py").write_text("def segments(*_): return 0\n\n\ndef reasons(*_): return 0\n")
-    (tmp_path / "search.py").write_text(reference.SEARCH)
-    (tmp_path / "service.py").write_text(reference.SERVICE)
+def submission(tmp_path, monkeypatch):
+    """A converter without right answers, no model, and settings that let a border pass. No process runs."""
+    (tmp_path / "converter.py").write_text("")
+    (tmp_path / "settings.toml").write_text(reference.SETTINGS)
+    monkeypatch.setattr(lab, "run_isolated", lambda *_, **__: json.dumps(ANSWER).encode())
     return tmp_path
 
 
@@ -32,14 +36,16 @@ def fails(*_):
     raise ValueError("not enough values to unpack")
 
 
-@pytest.mark.parametrize(("module", "function"), [(searching, "described"), (searching, "criteria"), (serving, "criteria")])
-def test_only_the_task_that_it_judges_has_no_judgment(module, function, submission, monkeypatch, capsys):
-    task, other = ("search", "service") if module is searching else ("service", "search")
-    monkeypatch.setattr(module, function, fails)
+@pytest.mark.parametrize(
+    ("task", "function"), [("converter", "converter"), ("converter", "registrations"), ("settings", "settings")]
+)
+def test_only_the_task_that_it_judges_has_no_judgment(task, function, submission, monkeypatch, capsys):
+    other = "settings" if task == "converter" else "converter"
+    monkeypatch.setattr(checks, function, fails)
     verdict = judge(LAB, submission, trusted=True)
     assert not verdict.fault
-    assert tiers(verdict) == {"segments": "none", "model": "none", other: "full", task: "inconclusive"}
-    assert Review.of(LAB, verdict).points == Points(2, 2, 10), "the points that were lost are not open"
+    assert tiers(verdict) == {"model": "none", other: "none", task: "inconclusive"}
+    assert Review.of(LAB, verdict).points == Points(0, 3, 10), "the points that were lost are not open"
     (reason,) = Review.of(LAB, verdict).reasons
     assert (reason.code, reason.cells) == (FAULT, (task,)) and "the examiner failed" in reason.text
     (outcome,) = (one for one in verdict.outcomes if one.task.id == task)
@@ -49,11 +55,11 @@ def test_only_the_task_that_it_judges_has_no_judgment(module, function, submissi
 
 
 def test_several_tasks_may_fail_one_by_one(submission, monkeypatch):
-    for module in (searching, segmenting):
-        monkeypatch.setattr(module, "described", fails)
+    for name in ("converter", "settings"):
+        monkeypatch.setattr(checks, name, fails)
     verdict = judge(LAB, submission, trusted=True)
-    assert tiers(verdict) == {"segments": "inconclusive", "model": "none", "search": "inconclusive", "service": "full"}
-    assert Review.of(LAB, verdict).points == Points(2, 5, 10)
+    assert tiers(verdict) == {"converter": "inconclusive", "model": "none", "settings": "inconclusive"}
+    assert Review.of(LAB, verdict).points == Points(0, 6, 10)
 
 
 @pytest.mark.parametrize("error", [ValueError("no task can be judged"), ExaminerFault("no task can be judged")])
@@ -68,6 +74,6 @@ def test_an_examiner_that_can_judge_nothing_has_failed(error, submission, monkey
 
 def test_a_submission_that_has_used_up_its_time_gains_nothing_from_an_error(submission, monkeypatch):
     used_up = Allowance(0.0, "more than {seconds:g} s in all")
-    monkeypatch.setattr(searching, "described", fails)
+    monkeypatch.setattr(checks, "converter", fails)
     found = judging._task_by_task(LAB, submission, Examiner(launcher=Charged(list, used_up)), used_up)
     assert found.points == 0 and not found.faults and {one.tier for one in found.outcomes} == {"none"}

@@ -30,10 +30,7 @@ VALUES = {
 @pytest.mark.parametrize("text", VALUES.values(), ids=VALUES)
 @pytest.mark.parametrize(
     ("name", "task"),
-    [
-        *(("lab03", task) for task in ("timing", "choice", "budget", "cache")),
-        *(("lab11", task) for task in ("segments", "search", "service")),
-    ],
+    [("lab03", task) for task in ("timing", "choice", "budget", "cache")],
 )
 def test_any_value_is_judged(name: str, task: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lab = labs.find(name)

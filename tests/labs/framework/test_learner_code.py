@@ -20,7 +20,7 @@ from course_lib.labs.lab05_calibration.sandboxed import calibrate
 
 # Sent as text: their processes see no file of the course.
 ALONE = ("lab05_calibration.sandboxed.calibrate", "lab14_four_bits.sandboxed.call_functions", "lab06_qat.sandboxed.call_qat",
-         "framework.sandboxed.call_back", "lab11_torch_tensorrt.sandboxed.export_model", "framework.sandboxed.learner_code")  # fmt: skip
+         "framework.sandboxed.call_back", "framework.sandboxed.learner_code")  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ALONE)

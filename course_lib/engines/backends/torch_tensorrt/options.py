@@ -38,7 +38,7 @@ _NEEDS = (  # options that do nothing without another one
     (("cpu_memory_budget",), "enable_resource_partitioning", True),
     (("min_block_size",), "require_full_compilation", False),
 )  # fmt: skip
-_DEFAULTS = {"immutable_weights": True, "enable_resource_partitioning": False}
+_DEFAULTS = {"immutable_weights": True, "enable_resource_partitioning": False, "require_full_compilation": False}
 _CACHE_DETAILS = ("engine_cache_dir", "engine_cache_size", "custom_engine_cache")
 
 

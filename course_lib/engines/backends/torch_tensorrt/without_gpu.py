@@ -7,6 +7,7 @@
 | questions to torch.cuda about the device | the import and the compiler ask them; a chosen target answers |
 | ``torch._C._CudaDeviceProperties`` | an annotation names it; the CPU build of torch lacks it |
 | ``Device.to(torch.device)`` | the compiler moves modules and inputs to it; they stay on the CPU |
+| ``pwd.getpwuid`` during the import, for a user without a name | the name is part of a path; the sandbox's user has none |
 | ``trt.Runtime`` of the interpreter | after a build it loads the plan on the GPU; the plan stays bytes |
 | ``TorchTensorRTModule.setup_engine`` and ``forward`` | they load and run the plan; PyTorch computes the lowered graph of the block |
 | the logger and the profiling verbosity of a build | so that each engine has its layer table, as with the package's ``Debugger`` |
@@ -20,12 +21,16 @@ has one.
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import os
 import sys
 import types
 import warnings
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
+from unittest import mock
 
 from course_lib.engines.backends.tensorrt.log import keep_log
 from course_lib.engines.backends.torch_tensorrt.installation import FOLDER, INSTALL, RELEASE, installed_release
@@ -54,7 +59,7 @@ def load() -> types.ModuleType:
         )
     _answer_for_target(torch)
     sys.path.append(str(FOLDER))
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), _named_user():
         warnings.simplefilter("ignore")
         import torch_tensorrt
     if torch_tensorrt.__version__.partition("+")[0] != RELEASE:
@@ -65,6 +70,20 @@ def load() -> types.ModuleType:
     _stay_on_cpu(torch)
     _keep_plans()
     return torch_tensorrt
+
+
+@contextlib.contextmanager
+def _named_user() -> Iterator[None]:
+    """A name for this process's user, which the import asks for, where the system has none: in the sandbox."""
+    import pwd
+
+    try:
+        pwd.getpwuid(os.getuid())
+        replaced: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
+    except KeyError:
+        replaced = mock.patch.object(pwd, "getpwuid", lambda uid: ("nobody",))
+    with replaced:
+        yield
 
 
 def _replace(owner: Any, name: str, value: Any) -> Any:

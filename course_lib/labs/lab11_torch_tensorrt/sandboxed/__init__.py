@@ -1,1 +1,1 @@
-"""Programs of lab 11: one exports a learner's module, the other one runs the exported graph."""
+"""What runs in the process of the learner's files."""

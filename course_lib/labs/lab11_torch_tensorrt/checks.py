@@ -1,0 +1,266 @@
+"""What is looked at in each task of lab 11: criteria with a hint each, cheapest first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from course_lib._util.plain_text import plain
+from course_lib.engines.backends.torch_tensorrt.blocks import Blocks
+from course_lib.engines.layers import Layer
+from course_lib.labs.framework.criteria import ALL, HALF, Criterion
+from course_lib.labs.framework.learner_answers import decoded
+from course_lib.labs.framework.sandboxed import learner_code
+from course_lib.labs.lab11_torch_tensorrt.sandboxed.compile_files import OPERATOR
+
+# Relative to the largest logit. FP16 in the reference: at most 0.018 in 60 draws. The upper median: at least 0.097.
+SAME = 0.04
+FEW = 3  # blocks, for half of the points
+PLAN_BYTES = 3_000_000  # FP16 takes 2.8 MB, FP32 takes 3.5 MB
+WIDEST = 32  # batch size that a range may reach
+_PRODUCTS = {(32, 192), (192, 192), (192, 576), (192, 384)}  # shapes of the given module's weights, the head's left out
+_LONGEST = 300  # characters of a learner's text in a message
+Checked = tuple[Criterion, str]  # a criterion, and the hint if it is not met
+
+
+@dataclass(frozen=True)
+class Case:
+    """One median that the converter is asked for.
+
+    Attributes:
+        output: 0 for the values, 1 for the indices.
+    """
+
+    x: np.ndarray
+    dim: int
+    keepdim: bool
+    output: int
+
+    @property
+    def expected(self) -> np.ndarray:
+        """PyTorch's answer."""
+        order = np.argsort(self.x, axis=self.dim, kind="stable")
+        place = [(self.x.shape[self.dim] - 1) // 2]
+        where = np.take(order, place, axis=self.dim)
+        found = np.take_along_axis(self.x, where, self.dim) if self.output == 0 else where
+        return found if self.keepdim else found.squeeze(self.dim)
+
+    def question(self) -> dict[str, Any]:
+        """The case as plain values."""
+        return {"x": learner_code.encoded(self.x), "dim": self.dim, "keepdim": self.keepdim, "output": self.output}
+
+    def __str__(self) -> str:
+        what = "indices" if self.output else "values"
+        return f"{what} of x.median(dim={self.dim}, keepdim={self.keepdim}) with x of shape {self.x.shape}"
+
+
+def cases(rng: np.random.Generator) -> list[Case]:
+    """Secret medians: odd and even sizes, each axis from both ends, with and without the axis."""
+    several = []
+    for dim, keepdim, output in (
+        (1, True, 0), (1, False, 0), (0, True, 0), (-1, False, 0), (-2, True, 0), (2, False, 0), (1, True, 1), (-1, False, 1)
+    ):  # fmt: skip
+        shape = tuple(int(size) for size in rng.permutation([4, 7, 10]) + rng.integers(0, 3) * 2)
+        several.append(Case(rng.standard_normal(shape).astype(np.float32), dim, keepdim, output))
+    return several
+
+
+Array = np.ndarray | str  # or the line of an error
+
+
+@dataclass(frozen=True)
+class Found:
+    """What the process of the learner's files sent.
+
+    Attributes:
+        registered: operators that the files convert.
+        empty: whether a body is not written yet.
+        failed: the line of an error of the file as a whole, or of the module; "" if there is none.
+        medians: one answer for each case.
+        places: where a median runs, by ``"dynamic"`` and ``"long"``: the blocks, or the line of an error.
+        blocks, logits, types: of the module; None and nothing if it failed.
+        border: how the given module ends with the settings.
+    """
+
+    registered: tuple[str, ...]
+    empty: bool = False
+    failed: str = ""
+    medians: tuple[Array, ...] = ()
+    places: Mapping[str, Blocks | str] = field(default_factory=dict)
+    blocks: Blocks | None = None
+    logits: tuple[Array, ...] = ()
+    types: frozenset[str] = frozenset()
+    border: str = ""
+
+
+def read(values: Mapping[str, Any], file: str) -> Found:
+    """The answer of a process that may be hostile. Any error means that it has another form.
+
+    Args:
+        file: whose failure counts.
+    """
+    failures = [values.get(f"failed {file}") or {}, values.get("model") or {}]
+    failed: Mapping[str, Any] = next((one for one in failures if _failure(one)), {})
+    made = values.get("model") if not failed else None
+    medians = values.get("converter", [])
+    return Found(
+        tuple(plain(name, 80) for name in values["registered"]),
+        any(one.get("empty") is True for one in (failed, *medians)),
+        _failure(failed),
+        tuple(_failure(one) or decoded(one) for one in medians),
+        {name: _failure(values[name]) or Blocks.from_json(values[name]) for name in ("dynamic", "long") if name in values},
+        Blocks.from_json(made["blocks"]) if made else None,
+        tuple(decoded(one) for one in made["answers"]) if made else (),
+        frozenset(plain(one["type"], 20) for one in made["answers"]) if made else frozenset(),
+        _failure(values.get("border")) or plain(values.get("border", ""), _LONGEST),
+    )
+
+
+def _failure(values: Any) -> str:
+    """The line of an error in place of an answer, or ""."""
+    return plain(values["error"], _LONGEST) if isinstance(values, Mapping) and "error" in values else ""
+
+
+def registrations(found: Found) -> Checked:
+    """Which operators the learner's files convert."""
+    hint = f"Register one converter, for torch.ops.{OPERATOR}. The answers of the lowered graph do not test a converter."
+    names = ", ".join(found.registered[:5]) or "none"
+    return Criterion("operators that your files convert", names, OPERATOR, found.registered == (OPERATOR,), HALF), hint
+
+
+def converter(found: Found, asked: Sequence[Case]) -> Iterator[Checked]:
+    """The network that the converter writes, computed in numpy, and when the partitioner takes it."""
+    yield registrations(found)
+    for output, needed in ((0, HALF), (1, ALL)):
+        several = [(case, one) for case, one in zip(asked, found.medians, strict=False) if case.output == output]
+        wrong = [(case, one) for case, one in several if not _same(case.expected, one)]
+        count = sum(case.output == output for case in asked)
+        right = len(several) - len(wrong)
+        name = "right indices" if output else "right values"
+        met = Criterion(name, f"{right} of {count} secret medians", f"{count}", right == count, needed)
+        yield met, _diagnosis(*wrong[0]) if wrong else ""
+    place, words = _place(found.places.get("dynamic"))
+    hint = (
+        words
+        or "The partitioner gives a converter an open batch size only if its registration says supports_dynamic_shapes=True."
+    )
+    yield Criterion("a median with an open batch size", place, "TensorRT", place == "TensorRT"), hint
+    place, words = _place(found.places.get("long"))
+    hint = "TensorRT's TopK takes at most 3,840 elements. A capability_validator that returns False leaves a node to PyTorch."
+    yield Criterion("a median of 9,000 rows", place, "PyTorch", place == "PyTorch"), f"{hint} {words}".strip()
+
+
+def model(found: Found, expected: Sequence[np.ndarray]) -> Iterator[Checked]:
+    """The blocks, answers and kernels of the module."""
+    blocks = found.blocks or Blocks(())
+    if found.registered:
+        yield registrations(found)
+    types = ", ".join(sorted(found.types))
+    yield Criterion("type of the logits", types, "float32", types == "float32", HALF), "Return x.float()."
+    error, hint = _error(found.logits, expected)
+    yield Criterion("relative error of the logits", f"{error:.2g}", f"{SAME}", error <= SAME, HALF), hint
+    outside = ", ".join(blocks.in_pytorch)
+    hint = f"In PyTorch: {outside}. Which of them has a converter in 2.13 or in converter.py, and what does it require?"
+    count = f"{len(blocks.blocks)} blocks, {blocks.engines} in TensorRT"
+    yield Criterion("blocks", count, f"at most {FEW}", len(blocks.blocks) <= FEW and blocks.engines > 0, HALF), hint
+    yield Criterion("blocks", count, "1, in TensorRT", len(blocks.blocks) == blocks.engines == 1), hint
+    kernels = [kernel for block in blocks.blocks for kernel in block.layers.kernels]
+    wide = [kernel.name for kernel in kernels if _wide(kernel)]
+    hint = f"These kernels multiply by FP32 weights: {', '.join(wide[:3])}. Call half() on the layers and on what they read."
+    yield Criterion("kernels with FP32 weights of a layer", str(len(wide)), "0", not wide and bool(kernels)), hint
+    fused = sum("mha" in kernel.name for kernel in kernels)
+    hint = "Without a kernel such as _gemm_mha_v2, the scores make a round trip to memory. Which type do query, key and value have?"
+    yield Criterion("attention in one kernel", str(fused), "at least 1", fused >= 1), hint
+
+
+def settings(batch: Mapping[str, int], traffic: Mapping[int, int], found: Found) -> Iterator[Checked]:
+    """The range, what the given module makes of the keywords, and the size of the plan."""
+    least, best, most = (batch[name] for name in ("min", "opt", "max"))
+    covers = least <= min(traffic) and max(traffic) <= most <= WIDEST
+    wanted = f"{min(traffic)} to at least {max(traffic)}, at most {WIDEST}"
+    yield (
+        Criterion("range of batch sizes", f"{least} to {most}", wanted, covers, HALF),
+        "A batch outside the range is an error at run time.",
+    )
+    frequent = max(traffic, key=lambda size: traffic[size])
+    yield (
+        Criterion("opt", str(best), f"{frequent}", best == frequent),
+        "The kernels are chosen for opt. Which size is the most frequent?",
+    )
+    border, plan = found.border, plan_bytes(found)
+    whole = "not fully supported" in border
+    ended = "an error" if whole else border or "compiled"
+    hint = "The given module has operators without a converter. Which keyword makes such a border an error?"
+    if border and not whole:
+        hint = "2.13 accepts every keyword and reads only some. print(sorted(known)) in the notebook lists them."
+    yield Criterion("the given module with your keywords", ended, "an error", whole, HALF), hint
+    size = "no plan" if plan is None else f"{plan / 1e6:.2f} MB"
+    met = plan is not None and plan <= PLAN_BYTES
+    yield (
+        Criterion("plan of model.py", size, f"{PLAN_BYTES / 1e6:.1f} MB", met),
+        "FP32 weights are the larger half of a plan: see task 2.",
+    )
+
+
+def plan_bytes(found: Found) -> int | None:
+    """The size of the module's plan, None unless one engine runs all of it."""
+    blocks = found.blocks.blocks if found.blocks else ()
+    return blocks[0].plan_bytes if len(blocks) == 1 and blocks[0].in_tensorrt else None
+
+
+def _place(found: Blocks | str | None) -> tuple[str, str]:
+    """Where a median runs, and the error without which it would run somewhere."""
+    if found is None or isinstance(found, str):
+        return "an error", found or ""
+    return ("TensorRT" if found.engines and not found.in_pytorch else "PyTorch"), ""
+
+
+def _same(expected: np.ndarray, found: Array) -> bool:
+    return not isinstance(found, str) and found.shape == expected.shape and np.allclose(found, expected, atol=1e-5)
+
+
+def _diagnosis(case: Case, found: Array) -> str:
+    """The first wrong case, and the mistake that it shows."""
+    if isinstance(found, str):
+        return f"{case}: {found}."
+    if found.shape != case.expected.shape:
+        return f"{case}: found the shape {found.shape}, expected {case.expected.shape}. How many elements does TopK return?"
+    if case.output:
+        return f"{case}: the indices are wrong. They are the second output of TopK."
+    size = case.x.shape[case.dim]
+    for place, words in _MISTAKES.items():
+        if _same(np.take(np.sort(case.x, axis=case.dim), [place(size)], case.dim).reshape(found.shape), found):
+            return f"{case}: {words}."
+    return f"{case}: the values are wrong."
+
+
+_MISTAKES: Mapping[Callable[[int], int], str] = {
+    lambda size: size // 2: "found the upper of the two middle values, PyTorch returns the lower one",
+    lambda size: 0: "found the smallest value: which of TopK's elements is the last one?",
+    lambda size: size - 1: "found the largest value: in which order does TopK sort?",
+    lambda size: size // 2 - 1: "found the value before the middle one: for an odd size, k is (size + 1) // 2",
+}
+
+
+def _error(answers: Sequence[Array], expected: Sequence[np.ndarray]) -> tuple[float, str]:
+    """The largest error relative to the largest logit, and its cause as far as it shows."""
+    largest, hint = 0.0 if answers else float("inf"), "Compare method by method with the given module, in FP64."
+    for found, want in zip(answers, expected, strict=False):
+        if isinstance(found, str) or found.shape != want.shape:
+            shape = found if isinstance(found, str) else found.shape
+            return float("inf"), f"Found logits of shape {shape}, expected {want.shape}."
+        if not np.isfinite(found).all():
+            return float("inf"), "The logits are not finite. FP16 reaches 65,504: which sum is larger?"
+        largest = max(largest, float(np.abs(found - want).max() / np.abs(want).max()))
+        if len(found) > 1 and np.ptp(found, axis=0).max() < 1e-3 * np.abs(want).max():
+            hint = (
+                "The logits are the same for each image. FP16 reaches 65,504: which sum is larger, and what is x divided by it?"
+            )
+    return largest, hint
+
+
+def _wide(kernel: Layer) -> bool:
+    return any(tensor.dtype == "Float" and tuple(sorted(tensor.shape[-2:])) in _PRODUCTS for tensor in kernel.weights)
