@@ -264,8 +264,9 @@ class Classroom:
 
     def _registered(self, lab: Lab, folder: Path) -> Selection:
         """Tell nbgrader of the lab, and write what grading it needs into an empty folder."""
-        from course_lib.grading.nbgrader import gradebook
+        from course_lib.grading.nbgrader import gradebook, learner_version
 
+        learner_version.check_grade_cells(lab, self.root)
         log = self._log()
         done = self._api(log).generate_assignment(lab.name)
         if not done["success"]:

@@ -53,9 +53,8 @@ def write_points(grades: Iterable[Any], lab: Lab, verdict: Verdict) -> None:
     for task in lab.tasks:
         if task.id not in found or found[task.id].max_score != task.points:
             worth = f"is worth {found[task.id].max_score:g}" if task.id in found else "is missing"
-            raise CourseError(
-                f"{task.id} {worth} in the gradebook and {task.points:g} points in the lab: release the lab again"
-            )
+            said = f"{task.id} {worth} in the gradebook and {task.points:g} points in the lab"
+            raise CourseError(f"{said}: `course release {lab.name}` names the cell to change")
         grade = found[task.id]
         grade.auto_score = earned.get(task.id, 0.0)
         grade.needs_manual_grade = task.id in review.cells or grade.manual_score is not None

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import difflib
 import filecmp
+import json
 import shutil
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +16,11 @@ from course_lib.labs import Lab
 
 
 def release(lab: Lab, root: Path) -> Path:
-    """Generate ``labs/NAME`` from ``solutions/NAME`` and return it."""
+    """Generate ``labs/NAME`` from ``solutions/NAME`` and return it.
+
+    Raises:
+        CourseError: there is no solution, or its grade cells are not those of the lab's tasks.
+    """
     target = root / "labs" / lab.name
     with tempfile.TemporaryDirectory() as folder:
         made = _generate(lab, root, Path(folder))
@@ -31,6 +38,42 @@ def stale(lab: Lab, root: Path) -> list[str]:
         return sorted(filecmp.cmpfiles(made, kept, sorted(names), shallow=False)[1] + _absent(made, kept, names))
 
 
+def check_grade_cells(lab: Lab, root: Path) -> None:
+    """Whether the solution's notebook has one automatic grade cell for each task of the lab, with its id and its points.
+
+    Raises:
+        CourseError: it has others; the text names each difference.
+    """
+    notebook = root / "solutions" / lab.name / f"{lab.name}.ipynb"
+    try:
+        cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+        known = [cell["metadata"].get("nbgrader", {}) for cell in cells]
+        # A grade cell that is a solution, too, is a written question: an instructor gives its points.
+        graded = {cell["grade_id"]: cell.get("points") for cell in known if cell.get("grade") and not cell.get("solution")}
+    except FileNotFoundError:
+        raise CourseError(f"{notebook} does not exist: the notebook has the name of the lab") from None
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise CourseError(f"{notebook} is not a notebook with nbgrader's metadata ({type(error).__name__}: {error})") from None
+    wanted = {task.id: task.points for task in lab.tasks}
+    problems = [f"no cell for the task {task!r}{_near(task, graded.keys() - wanted)}" for task in wanted if task not in graded]
+    problems += [
+        f"the cell {task!r} has {graded[task]} points, the task {points:g}"
+        for task, points in wanted.items()
+        if task in graded and graded[task] != points
+    ]
+    problems += [f"the cell {cell!r} is not a task of the lab" for cell in graded if cell not in wanted]
+    if problems:
+        raise CourseError(
+            f"{notebook} does not fit the tasks in lab.py: {'; '.join(problems)}. "
+            "Change `grade_id` and `points` in the metadata of these cells, or the tasks"
+        )
+
+
+def _near(task: str, others: Iterable[str]) -> str:
+    near = difflib.get_close_matches(task, others, n=1)
+    return f" (is {near[0]!r} meant?)" if near else ""
+
+
 def _absent(made: Path, kept: Path, names: set[str]) -> list[str]:
     return [name for name in names if not ((made / name).exists() and (kept / name).exists())]
 
@@ -45,6 +88,7 @@ def _generate(lab: Lab, root: Path, work: Path) -> Path:
     source = root / "solutions" / lab.name
     if not source.is_dir():
         raise CourseError(f"{source} does not exist: a lab is generated from its solution")
+    check_grade_cells(lab, root)
     shutil.copytree(source, work / "solutions" / lab.name, ignore=shutil.ignore_patterns(*lab.artifacts, ".ipynb_checkpoints"))
     config: Any = Config()
     configure(config, root=work, work=".")
