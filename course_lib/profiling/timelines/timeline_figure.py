@@ -23,7 +23,7 @@ _COLORS: Mapping[str, str] = {
     "call": style.COLORS[5],
     "call that waits": style.COLORS[3],
     "kernel": style.COLORS[0],
-    "CUDA graph": "#1F4E79",
+    "CUDA graph": "#7A5BA8",
     "copy": style.COLORS[4],
     "pageable copy": style.COLORS[1],
     "memset": "#777777",

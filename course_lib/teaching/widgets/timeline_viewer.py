@@ -51,6 +51,7 @@ def _data(timeline: Timeline, device: str) -> dict[str, object]:
         "device_events": [at for _, at in places],
         "busy": [list(stretch) for stretch in timeline.busy],
         "faults": [
-            {"name": one.name, "share": one.share, "lost": [list(part) for part in one.lost]} for one in find_faults(timeline)
+            {"name": one.name, "share": one.share, "lost": [list(part) for part in one.lost]}
+            for one in (() if timeline.lacks else find_faults(timeline))
         ],
     }

@@ -20,7 +20,7 @@ from course_lib.engines.backends.tensorrt.layer_sources import parse_build_log, 
 from course_lib.engines.layers import LayerTable
 from course_lib.engines.worker.environment import HERE
 from course_lib.engines.worker.parent import Worker
-from course_lib.errors import BuildError
+from course_lib.errors import BuildError, ProfileError
 
 if TYPE_CHECKING:
     import torch
@@ -164,7 +164,7 @@ def _layers(child: Any) -> LayerTable:
     inspect = getattr(child, "get_layer_info", None)  # with a GPU; it fails for an engine that has no details
     try:
         return parse_inspector(str(inspect())) if inspect else LayerTable()
-    except RuntimeError:
+    except (RuntimeError, ProfileError):
         return LayerTable()
 
 

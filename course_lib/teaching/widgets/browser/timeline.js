@@ -1,7 +1,7 @@
 // A timeline to zoom into, from milliseconds down to single kernels. Times are microseconds.
 
 const LINE = 20, SHORTEST = 1; // px of a row; us that a window at least holds
-const FILLS = { range: COLORS[2], operator: "#999999", call: COLORS[5], "call that waits": COLORS[3], kernel: COLORS[0], copy: COLORS[4],
+const FILLS = { range: COLORS[2], operator: "#999999", call: COLORS[5], "call that waits": COLORS[3], kernel: COLORS[0], "CUDA graph": "#7A5BA8", copy: COLORS[4],
   "pageable copy": COLORS[1], memset: "#777777" };
 
 /** The parts of sorted, disjoint stretches that lie in a window. */
