@@ -1,4 +1,4 @@
-"""One measurement at a time on a device, whoever measures: graders of several users, and a learner's check."""
+"""One measurement at a time on a device: graders of several users, and a learner's check."""
 
 from __future__ import annotations
 

@@ -43,8 +43,8 @@ def test_the_right_cells_are_released(tmp_path):
     ("cells", "said"),
     [
         (
-            [_check_cell("anwser")],
-            "no cell for the task 'answer' (is 'anwser' meant?); the cell 'anwser' is not a task of the lab",
+            [_check_cell("answr")],
+            "no cell for the task 'answer' (is 'answr' meant?); the cell 'answr' is not a task of the lab",
         ),
         ([_check_cell(points=3)], "the cell 'answer' has 3 points, the task 2"),
         ([WRITTEN, SOLUTION], "no cell for the task 'answer'. Change `grade_id` and `points`"),

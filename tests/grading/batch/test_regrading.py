@@ -28,7 +28,7 @@ def room(tmp_path: Path) -> Classroom:
     return new_room(tmp_path)
 
 
-def _hand_in(room: Classroom, student: str, text: str = "precision = 'fp32'") -> None:
+def _submit(room: Classroom, student: str, text: str = "precision = 'fp32'") -> None:
     folder = room.folder / "submitted" / student / LAB.name
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "recipe.toml").write_text(text)
@@ -44,13 +44,13 @@ def _record(room: Classroom, student: str, found: dict, tmp_path: Path, **proven
 
 def test_new_submissions_are_those_that_were_not_judged_or_changed(room, tmp_path):
     for student in ("ada", "ben", "cay", "dan"):
-        _hand_in(room, student)
+        _submit(room, student)
     _record(room, "ada", verdict(), tmp_path)
     _record(room, "ben", verdict(), tmp_path)
     _record(room, "cay", faulty(), tmp_path)
     everyone = room.students(LAB)
     assert room.new(LAB, everyone) == ["cay", "dan"]
-    _hand_in(room, "ben", "precision = 'fp16'")
+    _submit(room, "ben", "precision = 'fp16'")
     assert room.new(LAB, everyone) == ["ben", "cay", "dan"]
     verdict_file(room.folder, "ada", LAB).write_text("{")
     assert room.new(LAB, everyone) == everyone
@@ -58,7 +58,7 @@ def test_new_submissions_are_those_that_were_not_judged_or_changed(room, tmp_pat
 
 def test_points_that_changed_are_listed(room, tmp_path, capsys):
     for student in ("ada", "ben"):
-        _hand_in(room, student)
+        _submit(room, student)
         _record(room, student, verdict(), tmp_path, date="2026-05-01", seed=1, commit="abc")
     assert not room._grade(LAB, "ada", "").changed
     _record(room, "ada", verdict(tiers=("full", "full", "partial")), tmp_path, date="2026-05-02", seed=2)
@@ -81,7 +81,7 @@ def test_the_command_grades_new_ones_only(room, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("course_lib.cli.commands.grading.instructors_root", lambda _: room.root)
     monkeypatch.setattr(Classroom, "grade", lambda self, lab, students, **_: asked.append(students) or [])
     for student in ("ada", "ben"):
-        _hand_in(room, student)
+        _submit(room, student)
     _record(room, "ada", verdict(), tmp_path)
     assert _run(monkeypatch, "grade", "lab01", "--new") == 0
     _record(room, "ben", verdict(), tmp_path)
@@ -95,7 +95,7 @@ def test_an_appeal_is_graded_on_the_data_of_the_verdict(room, tmp_path, monkeypa
     monkeypatch.setattr("course_lib.cli.commands.grading.instructors_root", lambda _: room.root)
     monkeypatch.setattr(Classroom, "grade", lambda self, lab, students, **_: graded.append((students, self.examiner)) or [])
     for student in ("ada", "ben"):
-        _hand_in(room, student)
+        _submit(room, student)
     _record(room, "ada", verdict(), tmp_path, seed=1234)
     path = verdict_file(room.folder, "ada", LAB)
     assert _run(monkeypatch, "grade", "lab01", "--seed-of", str(path)) == 0

@@ -59,7 +59,7 @@ PartitionName=gpu Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 
 def script(course: Path) -> str:
     """The guide's script, with the folder of this course."""
-    guide = (ROOT / "docs/instructors.md").read_text(encoding="utf-8")
+    guide = (ROOT / "docs/grading_machines.md").read_text(encoding="utf-8")
     block = re.search(r"```text\n(from dask_jobqueue import SLURMCluster.*?)```", guide, re.S)
     assert block, "the guide has no such block"
     assert "cd /path/to/the/course" in block[1] and ". .venv/bin/activate" in block[1]
