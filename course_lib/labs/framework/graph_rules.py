@@ -128,7 +128,10 @@ def _check_node(node: NodeProto) -> None:
 
 def _check_tensor(tensor: TensorProto) -> None:
     if tensor.data_location == tensor.EXTERNAL or tensor.external_data:
-        raise BuildError(f"the weights {tensor.name[:60]!r} are not in the file: save the model with its weights inside")
+        where = next((entry.value for entry in tensor.external_data if entry.key == "location"), "")
+        raise BuildError(
+            f"the weights {tensor.name[:60]!r} are in another file, {where[:60]!r}: save the model with its weights inside"
+        )
     fields = [field.name for field, _ in tensor.ListFields() if field.name.endswith("_data")]
     if len(fields) > 1:
         raise BuildError(f"the weights {tensor.name[:60]!r} are there twice, as {fields[0]} and {fields[1]}: keep one")
