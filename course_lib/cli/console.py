@@ -153,7 +153,8 @@ def grades(lab: Lab, graded: Sequence[Grade], rejected: Sequence[Rejected] = ())
         (one.student, _points(one), f"{one.review.points.open:g}" if one.review.points.open else "", _reasons(one.review))
         for one in graded
     ]
-    table(lab.title, ("student", "points", "open", "review because"), rows)
+    if rows:
+        table(lab.title, ("student", "points", "open", "review because"), rows)
     out = _console()
     for one in graded:
         if one.error:
