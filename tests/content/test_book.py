@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -10,6 +12,7 @@ from urllib.parse import unquote, urlsplit
 
 import nbformat
 import pytest
+from sphinx.search.en import SearchEnglish
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.slow  # a minute; `make book` rejects a dead link as well
@@ -87,3 +90,22 @@ def test_no_solution_is_in_it(pages: dict[Path, Links]) -> None:
 def test_the_search_knows_the_lectures(site: Path) -> None:
     index = (site / "searchindex.js").read_text(encoding="utf-8")
     assert '"lectures/02_architecture_and_workflow"' in index and "calibr" in index
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Skipping tactic due to insufficient memory on requested size",
+        "INT64 weights, Attempting to cast down to INT32",
+        "One or more weights outside the range of INT32 was clamped",
+        "Using default stream in enqueueV3() may lead to performance issues",
+    ],
+)
+def test_the_search_finds_tensorrts_lines(site: Path, line: str) -> None:
+    """The search shows pages that hold all words of a query, each reduced to its stem."""
+    index = json.loads((site / "searchindex.js").read_text(encoding="utf-8").removeprefix("Search.setIndex(").removesuffix(")"))
+    page = index["docnames"].index("messages")
+    language = SearchEnglish({})
+    for word in set(re.findall(r"\w+", line.lower())) - language.stopwords:
+        pages = index["terms"].get(language.stem(word), index["terms"].get(word))
+        assert page in (pages if isinstance(pages, list) else [pages]), word
