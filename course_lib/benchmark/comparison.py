@@ -36,6 +36,7 @@ class Comparison:
         speedups: for every other subject, the interval of ``baseline / subject``.
         seconds: duration of the measurement.
         stopped: ``"precise"`` if every interval was narrow enough, ``"time"`` if the time limit came first.
+        clock: how engines on a GPU were timed, such as "replays of a CUDA graph"; "" for the host's clock.
     """
 
     baseline: str
@@ -43,6 +44,7 @@ class Comparison:
     speedups: Mapping[str, Interval]
     seconds: float
     stopped: str
+    clock: str = ""
 
     def latencies(self) -> dict[str, np.ndarray]:
         """Latencies in milliseconds by subject, paired by index."""
@@ -59,6 +61,7 @@ class Comparison:
             "rounds": len(self.measurements[self.baseline].latencies_ms),
             "seconds": round(self.seconds, 2),
             "stopped": self.stopped,
+            "clock": self.clock,
             "median_ms": {name: m.median_ms for name, m in self.measurements.items()},
             "p99_ms": {name: m.percentile_ms(99) for name, m in self.measurements.items()},
             "speedup": {n: {"median": s.median, "low": s.low, "high": s.high} for n, s in self.speedups.items()},

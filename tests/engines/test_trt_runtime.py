@@ -18,6 +18,7 @@ from course_lib.engines.backends.tensorrt import memory
 from course_lib.engines.backends.tensorrt.runtime import TensorRTEngine
 from course_lib.engines.cuda import driver
 from course_lib.engines.cuda import graph as cuda_graph
+from course_lib.engines.cuda.graph import CudaGraph
 from course_lib.errors import BackendUnavailable, EngineError
 from course_lib.standin import cuda_driver, gpu
 from tests.doubles.rig import install
@@ -94,8 +95,33 @@ def test_nothing_is_set_while_the_device_is_timed(bench: checks.Bench, monkeypat
     for name in ("set_tensor_address", "set_input_shape", "get_tensor_shape"):
         heard(type(execution._context), name)
     assert execution.time_ms(bench.images(0, 2)) > 0
-    first, second = (index for index, name in enumerate(calls) if name == "record")
-    assert second == first + 1 and "set_tensor_address" in calls[:first]
+    records = [index for index, name in enumerate(calls) if name == "record"]
+    assert len(records) >= 4, "one plain call, and a reading of replays"
+    assert all(second == first + 1 for first, second in zip(records[::2], records[1::2], strict=True))
+    assert "set_tensor_address" in calls[: records[0]]
+
+
+def test_a_reading_takes_many_replays_and_an_engine_that_cannot_be_captured_many_calls(
+    bench: checks.Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    execution = bench.engine().execution()
+    monkeypatch.setattr("course_lib.engines.backends.tensorrt.execution._runs", lambda single_ms: 7)
+    ran: list[int] = []
+    run, launch = execution._run, CudaGraph.launch
+    monkeypatch.setattr(execution, "_run", lambda stream: ran.append(0) or run(stream))
+    monkeypatch.setattr(CudaGraph, "launch", lambda self, stream: ran.append(1) or launch(self, stream))
+    assert execution.time_ms(bench.images(0, 2)) > 0
+    assert execution.clock == "replays of a CUDA graph" and ran[-7:] == [1] * 7
+    execution.clock = "calls in a row"
+    assert execution.time_ms(bench.images(0, 2)) > 0 and ran[-7:] == [0] * 7
+
+    def not_captured(*_: object) -> None:
+        raise EngineError("cuStreamEndCapture failed with CUDA_ERROR_STREAM_CAPTURE_INVALIDATED")
+
+    monkeypatch.setattr(cuda_graph.Replay, "run", not_captured)
+    execution = bench.engine().execution()
+    assert execution.time_ms(bench.images(0, 2)) > 0
+    assert execution.clock == "calls in a row"
 
 
 # ---- torch tensors: on the device, so here they are stand-ins with the few methods that are asked of them

@@ -196,7 +196,7 @@ def check_a_graph_is_captured_and_captured_again(bench: Bench) -> None:
     distinct = [state for i, state in enumerate(captured) if state is not None and state != captured[i - 1]]
     assert captured[0] is None and len(distinct) == 3, "a graph for batch 1, one for 8, one for 1 again"
     assert execution.time_ms(bench.images(0, 3)) > 0
-    assert execution._replay.captured[1] == ((3, *SHAPE),), "timed a replay, not the capture"
+    assert execution._timing.captured[1] == ((3, *SHAPE),), "timed replays, not the capture"
 
 
 def check_a_graph_over_two_profiles(bench: Bench) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 from course_lib.errors import BackendUnavailable, EngineError
 
+REPLAYS, CALLS = "replays of a CUDA graph", "calls in a row"  # how the device's clock times an engine
 _THREAD_LOCAL = 1  # CU_STREAM_CAPTURE_MODE_THREAD_LOCAL: what other threads do meanwhile does not spoil the capture
 
 

@@ -39,7 +39,9 @@ def serve() -> None:
                 if request["do"] == "infer":
                     answer = engine.infer(arrays)
                 else:
-                    header = {"ms": engine.time_ms(arrays)}
+                    if request["clock"]:
+                        engine.clock = request["clock"]  # type: ignore[attr-defined]
+                    header = {"ms": engine.time_ms(arrays), "clock": getattr(engine, "clock", "")}
             else:
                 header, answer = _build_or_describe(request, arrays, lambda *said: wire.send(writer, {"progress": said}))
             wire.send(writer, header, answer)

@@ -62,6 +62,8 @@ class Worker:
 
     Attributes:
         program: the module whose function ``serve`` answers in the process.
+        clock: how the last `time_ms` was measured, for engines that have several ways; see `Execution.clock`.
+        wanted_clock: how to measure the next one; "" for the engine's own way.
 
     Raises:
         BackendUnavailable: the interpreter or its launcher cannot be started.
@@ -102,6 +104,7 @@ class Worker:
         os.set_blocking(self._process.stdin.fileno(), False)  # a worker that does not read must not stop us either
         self.inputs: tuple[TensorInfo, ...] = ()
         self.outputs: tuple[TensorInfo, ...] = ()
+        self.clock = self.wanted_clock = ""
 
     def __enter__(self: _Worker) -> _Worker:
         return self
@@ -149,7 +152,8 @@ class Worker:
 
     def time_ms(self, feeds: Feeds) -> float:
         """See `Engine.time_ms`. The clock is the worker's own, so trust it only for your own engines."""
-        header, _ = self._ask({"do": "time"}, feeds)
+        header, _ = self._ask({"do": "time", "clock": self.wanted_clock}, feeds)
+        self.clock = self._read(lambda: str(header["clock"]))
         return self._read(lambda: float(header["ms"]))
 
     def _read(self, convert: Callable[[], _T]) -> _T:

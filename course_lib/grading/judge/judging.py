@@ -30,6 +30,7 @@ from course_lib.grading.isolation import sandbox
 from course_lib.grading.isolation.confinement import Confined, confined, enforced_by
 from course_lib.grading.judge import artifacts
 from course_lib.grading.judge.health import Device
+from course_lib.grading.judge.timings import environment, shared
 from course_lib.grading.judge.verdict import Verdict
 from course_lib.grading.reports.layer_feedback import compared_with_reference
 from course_lib.labs import Examination, Examiner, Lab, Outcome
@@ -87,8 +88,15 @@ def judge(
         launcher = bare = None
         boxes: list[Confined] = []
         allowance = Allowance(lab.process_s * (_TIMES_ON_GPU if examiner.on_gpu else 1), _USED_UP)
+        timings = shared(lab, examiner, device)
+        if timings and trusted:
+            stack.enter_context(environment(timings.variables))
         if not trusted:
-            kinds = sandbox_of(lab), sandbox_of(lab, course=False, packages=lab.packages, memory_bytes=FUNCTIONS_BYTES)
+            kept = {"readable": (timings.folder,), "environment": timings.variables} if timings else {}
+            kinds = (
+                sandbox_of(lab, **kept),
+                sandbox_of(lab, course=False, packages=lab.packages, memory_bytes=FUNCTIONS_BYTES),
+            )
             boxes = [stack.enter_context(confined(one)) for one in kinds]
             launcher, bare = (Charged(one, allowance) for one in boxes)
         seed = secrets.randbits(32) if examiner.seed is None else examiner.seed
@@ -97,7 +105,7 @@ def judge(
         rejected = rejected or artifacts.take_all(lab.artifacts, folder, taken)
         provenance = {**_provenance(lab, examiner, taken, trusted), "device": device.name}
         noted = {"notes": list(notes)} if notes else {}
-        provenance |= noted
+        provenance |= noted | ({"timings": timings.to_json()} if timings else {})
         if rejected:
             zero = lab.zero_outcomes(rejected, "Run the whole notebook: it writes the files.")
             return Verdict(lab.name, zero, "", provenance)
@@ -114,8 +122,6 @@ def judge(
             return Verdict(lab.name, (), plain(f"{type(error).__name__}: {error}", 300), provenance)
         if found.faults:
             provenance["faults"] = {task: plain(error, 300) for task, error in found.faults.items()}
-        if found.built_again:
-            provenance["built_again"] = "a part of the points for speed was lost; the better examination counts"
         provenance["health"] = [record.to_json() for record in device.records]
         table = found.plan.layers if found.plan else None
         layers = compared_with_reference(lab, found.plan, examiner.for_ours) if found.plan else None
@@ -130,9 +136,7 @@ def _examined(
 ) -> Examination:
     """Repeat the examination if something else may have killed a process, and with more time if measuring could not decide.
 
-    On a GPU, TensorRT chooses tactics by timing them, so a submission that had only a part of the points of one of the lab's
-    `timed_tasks` is built and examined once more, and the examination with more points counts. All attempts share one allowance. An
-    attempt that runs out of it does not replace the one before it.
+    All attempts share one allowance. An attempt that runs out of it does not replace the one before it.
 
     Raises:
         ExaminerFault, BackendUnavailable: the examiner itself failed, twice.
@@ -149,13 +153,6 @@ def _examined(
         found = _better(found, attempt(examiner), allowance)
     if _undecided(found):
         found = _better(found, attempt(replace(examiner, measure_s=PATIENCE * examiner.measure_s)), allowance)
-    if examiner.on_gpu and any(one.tier == "partial" and one.task.id in lab.timed_tasks for one in found.outcomes):
-        try:
-            again = attempt(examiner)
-        except Exception:  # what was found before stays
-            traceback.print_exc()
-        else:
-            found = replace(max(found, again, key=lambda one: one.points), built_again=True)
     return found
 
 

@@ -139,4 +139,5 @@ def _comparison(values: Mapping[str, Any]) -> Comparison:
         speedups={name: Interval(**interval) for name, interval in values["speedup"].items()},
         seconds=values["seconds"],
         stopped=values["stopped"],
+        clock=values.get("clock", ""),
     )

@@ -13,9 +13,9 @@ from typing import Protocol, TypeVar
 import numpy as np
 
 from course_lib.benchmark import Comparison
-from course_lib.benchmark.statistics import timed_ms
 from course_lib.engines import Compiler, ModelSource, Plan, Worker, build, default_builder, default_runner, split_target
 from course_lib.engines.compiler import with_operators
+from course_lib.engines.cuda.graph import CALLS
 from course_lib.engines.registry import find
 from course_lib.engines.worker.allowance import Allowance, Launcher, uncharged
 from course_lib.engines.worker.environment import HERE
@@ -34,7 +34,6 @@ class Examination:
         comparison: the measured latencies, None if nothing was measured.
         figures: single numbers by name, such as ``accuracy``.
         faults: by task, the error of the course's own code that left it without a judgment.
-        built_again: whether it is the better one of two, each with an engine of its own.
     """
 
     outcomes: tuple[Outcome, ...]
@@ -42,7 +41,6 @@ class Examination:
     comparison: Comparison | None = None
     figures: Mapping[str, float] = field(default_factory=dict)
     faults: Mapping[str, str] = field(default_factory=dict)
-    built_again: bool = False
 
     @classmethod
     def joined(cls, outcomes: Iterable[Outcome], found: Collection[Examination]) -> Examination:
@@ -171,15 +169,16 @@ class Examiner:
             except CourseError:
                 worker.close()
                 raise
-            return TimedWorker(worker, ours=False, left=Allowance(self.answer_s))
+            return TimedWorker(worker, ours=False, device_clock=self.on_gpu, left=Allowance(self.answer_s))
 
     def reference(self, plan: Plan) -> AbstractContextManager[TimedWorker]:
         """The same for one of the course's own plans."""
-        return TimedWorker.start(self._worker(uncharged(self.launcher)), plan, ours=True)
+        return TimedWorker.start(self._worker(uncharged(self.launcher)), plan, ours=True, device_clock=self.on_gpu)
 
     def baseline(self, source: ModelSource) -> AbstractContextManager[TimedWorker]:
         """A worker that holds the PyTorch module, under the same conditions as every engine."""
-        return TimedWorker.start(Worker(HERE, launcher=uncharged(self.launcher)), source, ours=True)
+        worker = Worker(HERE, launcher=uncharged(self.launcher))
+        return TimedWorker.start(worker, source, ours=True, device_clock=self.on_gpu)
 
     @contextmanager
     def _blaming(self, target: str, kind: type[BuildError] | type[EngineError]) -> Iterator[None]:
@@ -209,21 +208,30 @@ class Examiner:
 
 @dataclass(frozen=True)
 class TimedWorker(AbstractContextManager["TimedWorker"]):
-    """A worker timed from outside: the examiner reads its clock before it sends inputs and after it receives outputs.
+    """A worker that holds an engine, and two clocks for it.
 
-    A submission can change its own process but not this clock. It receives the inputs of a call only when the call is being
-    timed. The cost is the transport, which is the same for every subject.
+    On a CPU, the examiner reads its own clock before it sends inputs and after it receives outputs. A submission that runs code can
+    change its own process but not this clock. The cost is the transport, which is the same for every subject.
+
+    On a GPU, the transport would take longer than a small engine. The worker's engine times replays of a CUDA graph between two
+    events of the device (`Execution.time_ms`), and its answer to the same inputs is fetched afterwards. Such a worker runs a plan
+    that the examiner built, and no code of a submission.
+
+    Attributes:
+        device_clock: whether the device's events are the clock.
     """
 
     worker: Worker
     ours: bool
+    device_clock: bool = False
     left: Allowance = field(default_factory=Allowance, repr=False, compare=False)
 
     @classmethod
-    def start(cls, worker: Worker, source: Plan | ModelSource, *, ours: bool) -> TimedWorker:
+    def start(cls, worker: Worker, source: Plan | ModelSource, *, ours: bool, device_clock: bool = False) -> TimedWorker:
         """Load an engine.
 
         Args:
+            device_clock: see the class.
             ours: the engine is the course's own, so a failure now or later never counts against the submission.
 
         Raises:
@@ -235,7 +243,7 @@ class TimedWorker(AbstractContextManager["TimedWorker"]):
         except CourseError as error:
             worker.close()
             raise _fault(error, ours) from None
-        return cls(worker, ours)
+        return cls(worker, ours, device_clock)
 
     def __exit__(self, *_: object) -> None:
         self.worker.close()
@@ -247,17 +255,49 @@ class TimedWorker(AbstractContextManager["TimedWorker"]):
             EngineError: the worker rejected the inputs, failed, or has used up its time.
             ExaminerFault: the same, for one of the course's own engines.
         """
+        return self._asked(lambda: self.worker.infer(feeds))
+
+    def timed(self, feeds: Mapping[str, np.ndarray]) -> tuple[float, dict[str, np.ndarray]]:
+        """The time of one `infer` in milliseconds, and its outputs. By the examiner's clock, the time includes the transport."""
+        if self.device_clock:
+            return self._asked(lambda: self.worker.time_ms(feeds)), self.infer(feeds)
+        started = time.perf_counter()
+        answer = self.infer(feeds)
+        return 1e3 * (time.perf_counter() - started), answer
+
+    def time_ms(self, feeds: Mapping[str, np.ndarray]) -> float:
+        """The time of `timed` alone."""
+        return self._asked(lambda: self.worker.time_ms(feeds)) if self.device_clock else self.timed(feeds)[0]
+
+    def _asked(self, ask: Callable[[], _T]) -> _T:
         began = time.monotonic()
         try:
-            answer = self.worker.infer(feeds)
+            answer = ask()
         except CourseError as error:
             raise _fault(error, self.ours) from None
         self.left.spend(time.monotonic() - began)
         return answer
 
-    def time_ms(self, feeds: Mapping[str, np.ndarray]) -> float:
-        """Time of one `infer` in milliseconds, by the examiner's clock; it includes the transport."""
-        return timed_ms(lambda: self.infer(feeds))
+
+def agree_on_clock(subjects: Iterable[tuple[TimedWorker, Mapping[str, np.ndarray]]]) -> str:
+    """How engines are timed on a GPU: if one of them cannot be captured as a CUDA graph, all are timed by calls in a row.
+
+    Args:
+        subjects: each with inputs that it accepts.
+
+    Returns:
+        "replays of a CUDA graph", "calls in a row", or "" for the examiner's clock.
+    """
+    workers = []
+    for subject, feeds in subjects:
+        if subject.device_clock:
+            subject.time_ms(feeds)
+            workers.append(subject.worker)
+    clocks = {worker.clock for worker in workers} - {""}  # PyTorch has none: eager is timed as it is called
+    if CALLS in clocks:
+        for worker in workers:
+            worker.wanted_clock = CALLS if worker.clock else ""
+    return CALLS if CALLS in clocks else "".join(clocks)
 
 
 def _fault(error: CourseError, ours: bool) -> CourseError:

@@ -15,7 +15,7 @@ from course_lib.benchmark import Comparison, Interval, compare, speedup
 from course_lib.benchmark.statistics import total_speedup
 from course_lib.labs.framework.answers_timed import Answering, TimedAnswers
 from course_lib.labs.framework.criteria import ALL, HALF, Criterion, reaches_threshold, tier, together
-from course_lib.labs.framework.examination import Examiner, TimedWorker
+from course_lib.labs.framework.examination import Examiner, TimedWorker, agree_on_clock
 from course_lib.labs.framework.lab import Lab
 from course_lib.labs.framework.own_noise import OwnNoise, settled
 from course_lib.labs.framework.task import UNUSUAL, Outcome
@@ -24,6 +24,7 @@ Latencies = Mapping[str, np.ndarray]
 # So many times the reference's speed is more than any honest engine reaches, INT8 where the reference is FP32 included: an
 # instructor has to look before it counts.
 FAR_FASTER = 4.0
+_ON_HOST, _ON_DEVICE = 0.05, 0.01  # half the width of the interval that a race ends with, by the clock
 SMALL_BATCH = 8  # largest batch that is timed: larger ones cost time and tell no more
 
 
@@ -75,15 +76,15 @@ class Tiers:
         known = _known(latencies)
         return (*self.full.criteria(latencies), *known), (*self.partial.criteria(latencies, HALF), *known)
 
-    def decided(self, latencies: Latencies) -> bool:
-        """Whether the measurement is sufficient: the tier is decided, and the ratio that the leaderboard shows is known to within 5 %.
+    def decided(self, latencies: Latencies, half_width: float = _ON_HOST) -> bool:
+        """Whether the measurement is sufficient: the tier is decided, and the ratio that the leaderboard shows is known to `half_width`.
 
         That is the ratio to the reference. The ratio to PyTorch differs between batch sizes, so its median is known much later. Without
         the reference the tier stays open, however long the measurement takes.
         """
         clear = "reference" not in latencies or bool(_known(latencies)) or self.tier(latencies)[0] != "inconclusive"
         shown = "reference" if "reference" in latencies else "eager"
-        return clear and ratios(latencies)[shown].half_width <= 0.05
+        return clear and ratios(latencies)[shown].half_width <= half_width
 
 
 def _known(latencies: Latencies) -> tuple[Criterion, ...]:
@@ -128,6 +129,8 @@ def compare_answering(
     Raises:
         EngineError: an engine failed, or timed answers are wrong.
     """
+    first = feeds()
+    clock = agree_on_clock((engine, first) for engine in subjects.values())
     answering = {name: Answering(engine) for name, engine in subjects.items()}
     answers = TimedAnswers(answering[truth], answering["yours"], floor_db)
     comparison = compare(
@@ -140,7 +143,7 @@ def compare_answering(
         after_round=answers.look,
     )
     answers.check()
-    return comparison
+    return replace(comparison, clock=clock)
 
 
 def race(
@@ -162,9 +165,14 @@ def race(
         EngineError: timed answers have a larger error relative to PyTorch than `floor_db` allows.
     """
     subjects = {"eager": eager, **({"reference": reference} if reference else {}), "yours": yours}
+    half_width = _ON_DEVICE if yours.device_clock else _ON_HOST
+
+    def settled(latencies: Latencies) -> bool:
+        return tiers.decided(latencies, half_width)
+
     return examiner.measured(
         lambda: compare_answering(
-            subjects, feeds, truth="eager", floor_db=floor_db, time_limit_s=examiner.measure_s, settled=tiers.decided
+            subjects, feeds, truth="eager", floor_db=floor_db, time_limit_s=examiner.measure_s, settled=settled
         )
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, ExitStack
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import ClassVar
@@ -27,7 +28,7 @@ from course_lib.errors import (
 )
 from course_lib.labs.framework.answers_timed import Answering
 from course_lib.labs.framework.criteria import ALL, HALF, Criterion, all_met, reaches_threshold
-from course_lib.labs.framework.examination import Examination, Examiner, TimedWorker
+from course_lib.labs.framework.examination import Examination, Examiner, TimedWorker, agree_on_clock
 from course_lib.labs.framework.lab import Lab
 from course_lib.labs.framework.reference import ours
 from course_lib.labs.framework.submission_files import submitted_recipe
@@ -170,6 +171,8 @@ class DynamicShapes(Lab):
                 "reference": Service(three, service.boxes(best), least.shares),
                 "yours": Service(Answering(yours), boxes, shares),
             }
+            timed = ((one, LARGEST), (three, service.boxes(best)[0]), (yours, boxes[0]))
+            clock = agree_on_clock((engine, service.batch(rng, box)) for engine, box in timed)
             comparison = examiner.measured(
                 lambda: compare(
                     services,
@@ -183,7 +186,7 @@ class DynamicShapes(Lab):
             )
             for box, (feeds, answers) in services["yours"].answered.items():
                 _check_answers(box, eager.infer(feeds), answers)
-        return comparison, least
+        return replace(comparison, clock=clock), least
 
     def _cost(self, latencies: Mapping[str, np.ndarray], bill: Bill) -> Outcome:
         gain = speedup(latencies["one profile"], latencies["reference"])

@@ -12,6 +12,7 @@ from course_lib.engines import Environment, Worker
 from course_lib.engines.worker.allowance import Allowance, Charged, allowance_of, uncharged
 from course_lib.errors import WORKER_ENDED, BuildError, EngineError, ExaminerFault, OutOfTime
 from course_lib.grading.judge import judging
+from course_lib.grading.judge.health import Device
 from course_lib.labs import Examination, Examiner
 from course_lib.labs.framework import isolation
 from course_lib.labs.framework.conversation import Conversation
@@ -136,7 +137,7 @@ def _found(tier: str, code: str = "") -> Examination:
 def _judged(seconds: float, *endings: Examination | Exception):
     allowance = Allowance(10.0, judging._USED_UP)
     lab = _Repeated(allowance, seconds, *endings)
-    return judging._examined(lab, None, Examiner(), allowance, []), lab.calls
+    return judging._examined(lab, None, Examiner(), allowance, [], Device("test-allowance")), lab.calls
 
 
 def test_attempts_share_the_allowance():

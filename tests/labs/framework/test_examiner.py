@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 from course_lib.engines import Environment, Plan, Worker
+from course_lib.engines.cuda.graph import CALLS, REPLAYS
 from course_lib.engines.worker import environment
 from course_lib.engines.worker.allowance import Allowance
 from course_lib.errors import BackendUnavailable, BuildError, EngineError, ExaminerFault, RecipeError
 from course_lib.labs import Examiner
 from course_lib.labs.framework import examination
-from course_lib.labs.framework.examination import TimedWorker
+from course_lib.labs.framework.examination import TimedWorker, agree_on_clock
 from course_lib.recipe import Recipe
 
 # A worker that answers every question with one error, named in its first argument.
@@ -88,3 +89,40 @@ def test_an_engine_has_only_so_much_time_for_all_of_its_answers(monkeypatch):
         slow.infer({})
     ours = TimedWorker(SimpleNamespace(infer=lambda feeds: {}), ours=True)
     assert all(ours.infer({}) == {} for _ in range(100))
+
+
+class DeviceWorker:
+    """A worker that times its engine itself, by replays or, if it cannot be captured, by calls in a row."""
+
+    def __init__(self, clock: str, ms: float = 0.1) -> None:
+        self.clock, self.wanted_clock, self.ms, self.asked = clock, "", ms, []
+
+    def time_ms(self, feeds) -> float:
+        self.clock = self.wanted_clock or self.clock
+        self.asked.append(self.clock)
+        return self.ms
+
+    def infer(self, feeds) -> dict[str, object]:
+        self.asked.append("answer")
+        return {"y": feeds["x"]}
+
+
+def test_on_a_gpu_the_devices_clock_is_read_and_the_answer_fetched_afterwards():
+    worker = DeviceWorker(REPLAYS, ms=0.25)
+    timed = TimedWorker(worker, ours=True, device_clock=True)
+    assert timed.timed({"x": 7}) == (0.25, {"y": 7}) and timed.time_ms({"x": 7}) == 0.25
+    assert worker.asked == [REPLAYS, "answer", REPLAYS]
+    assert TimedWorker(worker, ours=True).timed({"x": 7})[1] == {"y": 7} and worker.asked[-1] == "answer"
+
+
+@pytest.mark.parametrize(
+    ("clocks", "agreed"), [((REPLAYS, REPLAYS, ""), REPLAYS), ((REPLAYS, CALLS, ""), CALLS), (("", ""), "")]
+)
+def test_both_sides_of_a_race_are_timed_in_the_same_way(clocks, agreed):
+    workers = [DeviceWorker(clock) for clock in clocks]
+    subjects = [TimedWorker(worker, ours=True, device_clock=True) for worker in workers]
+    assert agree_on_clock((subject, {"x": 1}) for subject in subjects) == agreed
+    for subject in subjects:
+        subject.time_ms({"x": 1})
+    assert [worker.asked[-1] for worker in workers] == [agreed if clock else "" for clock in clocks]
+    assert agree_on_clock([(TimedWorker(DeviceWorker(REPLAYS), ours=True), {"x": 1})]) == "", "the examiner's clock"

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from course_lib import labs
+from course_lib.benchmark.statistics import timed_ms
 from course_lib.errors import EngineError
 from course_lib.labs import Examiner
 from course_lib.labs.framework.racing import Pace, Tiers, batch_sizes, outcome, race
@@ -102,8 +103,14 @@ def test_the_criteria_name_ratio_bound_and_answer():
 class Subject:
     """An engine that takes a known time and whose answers are twice the inputs, or what `answer` makes of them."""
 
+    device_clock = False
+
     def __init__(self, ms: float, answer=lambda x: 2 * x) -> None:
         self.ms, self.answer, self.seen = ms, answer, []
+
+    def timed(self, feeds):
+        answer: list = []
+        return timed_ms(lambda: answer.append(self.infer(feeds))), answer[0]
 
     def infer(self, feeds):
         self.seen.append(feeds["x"])

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from course_lib._util.host_load import others_share
 from course_lib._util.plain_text import reason
 from course_lib.engines.backends.tensorrt import timing_cache
 from course_lib.engines.backends.tensorrt.config import DEFAULT_TARGET, configure, network_flags
@@ -25,6 +26,8 @@ from course_lib.engines.plan import Plan
 from course_lib.engines.progress import Report
 from course_lib.errors import ZERO_POINT, BuildError
 
+# With 16 busy loops on 16 cores an engine took up to 1.25 times as long as one that was built alone, with 8 no longer (on an H100).
+_BUSY = 0.6
 # A name with these parts could be read as a row of the layer table, and a layer table decides grades.
 _FORGED_NAME = re.compile(r"[\[\]{},]|Datatype|LayerType")
 _BUILDERS_OWN_NAME = re.compile(r"\(Unnamed Layer\* \d+\) \[[\w ]+\](_output(_\d+)?)?")
@@ -82,9 +85,9 @@ def compile_plan(
     watch = monitor(trt, report) if report else None  # the config keeps no reference
     if watch is not None:
         config.progress_monitor = watch  # not in TensorRT 8.6
-    started = time.perf_counter()
+    started, share_of_others = time.perf_counter(), others_share()
     serialized = builder.build_serialized_network(network, config)
-    seconds = time.perf_counter() - started
+    seconds, busy = time.perf_counter() - started, share_of_others()
     if serialized is None:
         raise _rejection(log.errors)
     if timing_file and timings is not None:
@@ -102,7 +105,7 @@ def compile_plan(
         targets=targets,
         layers=layers,
         build_seconds=seconds,
-        notes=tuple(_notes(recipe, targets, layers)),
+        notes=(*_notes(recipe, targets, layers), *_timing_notes(trt, busy, timing_file)),
     )
 
 
@@ -185,6 +188,19 @@ def _notes(recipe: Mapping[str, Any], targets: tuple[str, ...], layers: LayerTab
     if not any(kernel.dtypes for kernel in layers.kernels):
         notes.append("this version does not report the datatypes of these layers, so the precision is not proved")
     return notes + layers.precision_notes(recipe["precision"])
+
+
+def _timing_notes(trt: Any, busy: float | None, timing_file: Path | None) -> list[str]:
+    """What may have disturbed the times of tactics: the builder takes them by calls that the host launches."""
+    if driver.capability() is None or trt.__name__ == "tensorrt_rtx" or busy is None or busy < _BUSY:
+        return []
+    remedy = (
+        "the timing cache keeps what it already knows" if timing_file else "build again on a quiet host, or from a timing cache"
+    )
+    return [
+        f"other programs used {busy:.0%} of the processors while tactics were timed: this engine may stay slower than one that is "
+        f"built alone; {remedy}"
+    ]
 
 
 def _rejection(messages: list[str], what: str = "", advice: Advice = ()) -> BuildError:

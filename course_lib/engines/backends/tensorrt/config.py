@@ -14,6 +14,9 @@ from course_lib.engines.cuda import driver
 from course_lib.errors import FIXED_DIMENSION, PROFILE, BuildError
 
 MIB = 1 << 20
+# Runs of a tactic whose mean is its time, 1 by default. On a busy host, engines built with 8 were 1.04 times as slow as those built
+# alone, and with 1 they were 1.13 times as slow, on an H100.
+TIMING_ITERATIONS = 8
 DEFAULT_TARGET = "sm89"  # where the build machine has no GPU to ask, or one that TensorRT for RTX does not support
 
 
@@ -30,6 +33,7 @@ def configure(trt: Any, builder: Any, network: Any, recipe: Mapping[str, Any], b
     _set_flags(trt, config, recipe)
     if recipe["precision"] == "fp16":
         demand_half(trt, network, config)
+    config.avg_timing_iterations = TIMING_ITERATIONS
     restrict_tactic_sources(trt, config)
     share_profiles(trt, config)
     _set_hardware_compatibility(trt, config, recipe)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -11,12 +12,14 @@ from course_lib.engines.backends.tensorrt.loaded import Loaded, Scratch, dimensi
 from course_lib.engines.backends.tensorrt.memory import Buffer, cuda, output_allocator
 from course_lib.engines.backends.tensorrt.profiler import keep_times
 from course_lib.engines.cuda import two_clocks
-from course_lib.engines.cuda.graph import Replay
+from course_lib.engines.cuda.graph import CALLS, REPLAYS, Replay
 from course_lib.engines.plan import Feeds, check_feeds, check_profiles
 from course_lib.errors import EngineError
 
 if TYPE_CHECKING:
     import torch
+
+_READING_MS, _MOST_RUNS = 2.0, 1000  # of one reading: a shorter one also measures the events and the first launch
 
 
 class Execution:
@@ -30,6 +33,10 @@ class Execution:
         graph: replay a CUDA graph instead of enqueueing kernel by kernel. It is captured after the first run with given shapes
             and addresses, and captured again when one of them changes.
         scratch: memory for intermediate results that several executions share. Only one of them may run at a time.
+
+    Attributes:
+        clock: how `time_ms` measures, `REPLAYS` or `CALLS` of `cuda.graph`. Set it to `CALLS` for a comparison with an engine that cannot
+            be captured.
 
     Raises:
         EngineError: TensorRT cannot create a context; the message is from its log.
@@ -45,6 +52,7 @@ class Execution:
         self._buffers = {info.name: Buffer() for info in (*self.inputs, *self.outputs)}
         self._allocators: dict[str, Any] = {}
         self._replay = Replay() if graph else None
+        self._timing, self.clock = Replay(), REPLAYS
         self._kept: dict[str, torch.Tensor] = {}  # outputs that the graph writes to
         self._under_way = False
 
@@ -87,23 +95,53 @@ class Execution:
         return {info.name: self._buffers[info.name].array(self._shape(info.name), info.dtype) for info in self.outputs}
 
     def time_ms(self, feeds: Feeds) -> float:
-        """See `Engine.time_ms`. Device time between two events around the run; copies are not counted, nor is a capture.
+        """See `Engine.time_ms`. Device time of one run: enough replays of a CUDA graph between two events to take 2 ms, divided by them.
+
+        A single call between two events also measures the host: small engines run faster than the host launches their kernels. An
+        engine that cannot be captured is timed by calls in a row, and `clock` says so. Copies and captures are not counted.
 
         Raises:
             EngineError: the feeds do not fit, the engine fails, or something in it, such as a plugin, runs on another stream.
         """
         self._upload(feeds)
         addresses = self._own_addresses()
-        while self._replay and not self._allocators and self._replay.captured != self._state(addresses):
-            self._enqueue(self.stream.handle, addresses)
+        for name, address in addresses.items():
+            self._context.set_tensor_address(name, address)
+        self._run(self.stream.handle)  # a first run loads kernels
         self._synchronize()
-        return two_clocks.event_ms(lambda: self._between_events(addresses), lambda: self._synchronize(cuda().Context))
+        single_ms = self._timed(lambda: self._run(self.stream.handle), 1)  # work on another stream is noticed here
+        run = self._replayed(addresses) if self.clock == REPLAYS else None
+        if run is None:
+            self.clock = CALLS
+            return self._timed(lambda: self._run(self.stream.handle), _runs(single_ms))
+        return self._timed(run, _runs(self._timed(run, 1)))
 
-    def _between_events(self, addresses: Mapping[str, int]) -> float:
+    def _replayed(self, addresses: Mapping[str, int]) -> Callable[[], None] | None:
+        """A replay of the run at these addresses, captured before; None for an engine that cannot be captured."""
+        if self._allocators:  # memory cannot be asked for during a capture
+            return None
+        state = self._state(addresses)
+
+        def run() -> None:
+            self._timing.run(self.stream.handle, state, lambda: self._run(self.stream.handle))
+
+        try:
+            while self._timing.captured != state:
+                run()
+        except EngineError:
+            self._synchronize()
+            return None
+        self._synchronize()
+        return run
+
+    def _timed(self, run: Callable[[], None], runs: int) -> float:
+        return two_clocks.event_ms(lambda: self._between_events(run, runs), lambda: self._synchronize(cuda().Context)) / runs
+
+    def _between_events(self, run: Callable[[], None], runs: int) -> float:
         begin, end = cuda().Event(), cuda().Event()
-        run = self._ready(self.stream.handle, addresses)
         begin.record(self.stream)  # the stream is idle: what the host does from here to the launch would count as device time
-        run()
+        for _ in range(runs):
+            run()
         end.record(self.stream)
         self._synchronize()
         return float(begin.time_till(end))
@@ -277,6 +315,11 @@ class _Described(_Shape):
     def __init__(self, tensor: Any) -> None:
         super().__init__(tuple(tensor.shape))
         self.dtype = str(tensor.dtype).removeprefix("torch.")
+
+
+def _runs(single_ms: float) -> int:
+    """How many runs one reading takes."""
+    return min(_MOST_RUNS, max(1, math.ceil(_READING_MS / max(single_ms, 1e-3))))
 
 
 def _size(shape: tuple[int, ...], dtype: str) -> int:

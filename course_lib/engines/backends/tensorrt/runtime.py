@@ -36,8 +36,17 @@ class TensorRTEngine:
         return self._own.infer(feeds)
 
     def time_ms(self, feeds: Feeds) -> float:
-        """See `Engine.time_ms`. Device time between two events around the run; copies are not counted."""
+        """See `Execution.time_ms`."""
         return self._own.time_ms(feeds)
+
+    @property
+    def clock(self) -> str:
+        """See `Execution.clock`."""
+        return self._own.clock
+
+    @clock.setter
+    def clock(self, clock: str) -> None:
+        self._own.clock = clock
 
     def layer_times(self, feeds: Feeds, *, runs: int = 10) -> list[tuple[str, float]]:
         """See `Execution.layer_times`."""

@@ -1,0 +1,102 @@
+"""The times of tactics that a class shares on a GPU: reference and submissions are built from one timing cache.
+
+TensorRT times tactics by calls that the host launches. An engine that is built while the host's cores are busy stays slow, so equal
+files could lose points. Before the first submission of a lab, the grader therefore examines its own reference once, while nothing
+else is measured, and keeps the times. Builds of submissions read them and time only what they do not hold. The sandbox shows the
+cache read-only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import tempfile
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from course_lib._util.files import cache_folder, write_atomically
+from course_lib._util.plain_text import plain
+from course_lib.benchmark.device_lock import alone
+from course_lib.engines import split_target
+from course_lib.engines.backends.tensorrt.timing_cache import FOLDER_VARIABLE
+from course_lib.grading.judge.health import Device
+from course_lib.labs import Examiner, Lab
+from course_lib.labs.framework.examination import at_once
+
+_QUICK_S = 1.0  # for measurements whose results nobody reads
+
+
+@dataclass(frozen=True)
+class SharedTimings:
+    """A folder with a timing cache for each device and version of TensorRT.
+
+    Attributes:
+        folder: the folder; the grader alone writes to it.
+        made: how the times for this lab were taken, for the verdict.
+    """
+
+    folder: Path
+    made: dict[str, Any]
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The environment of a build that reads them."""
+        return {FOLDER_VARIABLE: str(self.folder)}
+
+    def to_json(self) -> dict[str, Any]:
+        """What a verdict says: digests of the caches, and how the times of this lab were taken."""
+        digests = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(self.folder.glob("*.timings"))}
+        return {"sha256": digests, **self.made}
+
+
+def shared(lab: Lab, examiner: Examiner, device: Device) -> SharedTimings | None:
+    """The timings for a lab, taken now if there are none; None where no tactics are timed.
+
+    If they cannot be taken, builds time all tactics themselves, and the verdict says why.
+    """
+    if not examiner.on_gpu or split_target(examiner.builder)[0] != "tensorrt":
+        return None
+    folder = cache_folder("timings")
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    marker = folder / f"{lab.name}-{device.name}-{examiner.builder.replace('/', '_')}.json"
+    with alone(device.name):
+        if not marker.is_file():
+            load = psutil.cpu_percent(interval=1.0)
+            try:
+                _examine_reference(lab, examiner, folder)
+            except Exception as error:  # of the course's own code, or of this machine; the grading that follows meets it, too
+                traceback.print_exc()
+                return SharedTimings(folder, {"failed": plain(f"{type(error).__name__}: {error}", 300)})
+            made = {"lab": lab.name, "device": device.name, "builder": examiner.builder, "host_busy_percent_before": load}
+            write_atomically(marker, json.dumps(made).encode())
+    return SharedTimings(folder, json.loads(marker.read_bytes()))
+
+
+def _examine_reference(lab: Lab, examiner: Examiner, folder: Path) -> None:
+    """Build all that a grading of the reference builds, outside of the sandbox, which could not write the cache."""
+    ours = replace(examiner, launcher=None, bare_launcher=None, seed=0, measure_s=_QUICK_S, measured=at_once)
+    with tempfile.TemporaryDirectory() as reference, environment({FOLDER_VARIABLE: str(folder)}):
+        lab.write_reference(Path(reference), opset=examiner.opset)
+        lab.examine(Path(reference), ours)
+
+
+@contextlib.contextmanager
+def environment(variables: dict[str, str]) -> Iterator[None]:
+    """Set variables for processes that start within."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
