@@ -33,7 +33,7 @@ _MOVING = frozenset({
 })  # fmt: skip
 _CONVERTER_KINDS = frozenset({"Reformat", "Cast", "Convert", "Reorder"})  # of TensorRT and of OpenVINO
 _LITTLE = 0.5  # a share of the multiplications below this is worth a note
-_MANY_CONVERSIONS = 0.25  # and so is a share of kernels that only convert from this on
+_MANY = 0.25  # and so is this share of multiplications that are taken apart, or of kernels that only convert
 # Datatypes that an FP32 engine does not compute in. UInt8 is not one of them: it is how images arrive.
 _SMALLER = frozenset({"Half", "BFloat16", "Int8", "FP8", "FP4", "Int4"})
 # Datatypes of FP32 engines, and of shapes, indices and masks.
@@ -162,7 +162,7 @@ class LayerTable(Sequence[Layer]):
             )
 
     def precision_notes(self, precision: str) -> list[str]:
-        """What a proof of this precision leaves open: that it covers little, or that many kernels only convert. None for FP32."""
+        """What a proof of this precision leaves open: it covers little, takes fusions apart, or needs conversions. None for FP32."""
         wanted, kernels = PROOF[precision], self.kernels
         if precision == "fp32" or not kernels:
             return []
@@ -178,12 +178,18 @@ class LayerTable(Sequence[Layer]):
                 f"only {count} of {whole} {what} compute in {wanted}, so most of the engine runs as before: "
                 f"cast or quantize more of the graph, or expect little from {precision}"
             )
-        converting = sum(map(self._only_converts, kernels))
-        if converting >= _MANY_CONVERSIONS * len(kernels):
+        compare = (
+            f"of {len(kernels)} kernels in all: compare with the float engine, `course layers MODEL --against FLOAT_MODEL`"
+        )
+        places = Counter(node for kernel in kernels for node in set(kernel.onnx_nodes))
+        parted = sum(places[node] > 1 for node in multiplying)
+        if parted >= _MANY * whole:
             notes.append(
-                f"{converting} of {len(kernels)} kernels only convert numbers or formats, and a float engine does not have them: compare "
-                "both with `course layers MODEL --against FLOAT_MODEL`"
+                f"fusions are taken apart, {parted} of {whole} multiplications are spread over several kernels, {compare}"
             )
+        converting = sum(map(self._only_converts, kernels))
+        if converting >= _MANY * len(kernels):
+            notes.append(f"{converting} kernels only convert numbers or formats, {compare}")
         return notes
 
     def _widens(self, kernel: Layer) -> bool:

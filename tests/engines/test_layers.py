@@ -247,10 +247,19 @@ def test_a_generated_kernel_that_quantizes_is_no_multiplication() -> None:
     assert _coverage(0, 10, expanded).precision_notes("int8")[0].startswith("only 0 of 10 ")
 
 
+def test_fusions_that_are_taken_apart_are_noted() -> None:
+    ends = [_kernel("Float", onnx_nodes=(f"c{index}",)) for index in range(3)]
+    (note,) = _coverage(10, 10, *ends).precision_notes("int8")
+    assert note.startswith(
+        "fusions are taken apart, 3 of 10 multiplications are spread over several kernels, of 13 kernels in all"
+    )
+    assert _coverage(20, 20, *ends).precision_notes("int8") == []
+
+
 def test_kernels_that_only_convert_are_noted() -> None:
     conversions = [_kernel("Half", onnx_nodes=("q",)), _kernel("Half", kind="Reformat")]
     (note,) = _coverage(4, 4, *conversions).precision_notes("int8")
-    assert note.startswith("2 of 6 kernels only convert numbers or formats") and "--against" in note
+    assert note.startswith("2 kernels only convert numbers or formats, of 6 kernels in all") and "--against" in note
     assert _coverage(9, 9, *conversions).precision_notes("int8") == []
 
 
