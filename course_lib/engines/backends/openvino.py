@@ -81,7 +81,10 @@ class OpenVINO(Backend):
             targets=(),
             layers=layers,
             build_seconds=seconds,
-            notes=("OpenVINO compiles again when the plan loads, for the processor that it finds there",),
+            notes=(
+                "OpenVINO compiles again when the plan loads, for the processor that it finds there",
+                *layers.precision_notes(recipe["precision"]),
+            ),
         )
 
     def load(self, plan: Plan, *, weight_budget_bytes: int | None = None) -> Engine:
