@@ -1,7 +1,9 @@
 """Whole gradings of the labs with the TensorRT that is here: the reference has to have all points, the untouched release none.
 
     python benchmarks/labs.py OUTPUT.json [--labs lab01 lab07] [--kinds reference untouched] [--times 10] [--target tensorrt@trt8]
-        [--seconds 540] [--longest 300]
+        [--seconds 540] [--longest 300] [--host busy]
+
+The kinds in `SLOWED` are the reference with one change that makes its engine slower; they are for labs with a model and a recipe.
 
 Each grading is `judge`'s, in the sandbox, in its own process, which is ended after `--longest` seconds. Rounds of all labs follow
 each other, so that an interrupted run has something of each; started again, the script goes on where it was. Without the sandbox
@@ -20,6 +22,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -30,11 +33,39 @@ from course_lib import labs
 from course_lib.engines import default_runner
 from course_lib.grading.judge.judging import judge
 from course_lib.labs import Examiner
+from course_lib.recipe import Recipe
 from tests.labs.untouched import leave_untouched
 
 # Lab 10 is about the host's side, lab 09 runs on a stand-in, lab 03 on a simulated device, and lab 11 on a CPU.
 LABS = ("lab01", "lab02", "lab04", "lab05", "lab06", "lab07", "lab08", "lab12", "lab13", "lab14", "lab15")
-KINDS = ("reference", "untouched")
+
+
+def _debug_outputs(folder: Path) -> None:
+    """Every intermediate result is an output, so the compiler cannot fuse across it."""
+    import onnx
+
+    model = onnx.load(folder / "model.onnx")
+    known = {value.name for value in (*model.graph.output, *model.graph.input)}
+    names = [name for node in model.graph.node if node.op_type != "Constant" for name in node.output if name not in known]
+    model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names)
+    inferred = {value.name: value for value in onnx.shape_inference.infer_shapes(model).graph.value_info}
+    del model.graph.output[-len(names) :]
+    model.graph.output.extend(inferred[name] for name in names if name in inferred)
+    onnx.save(model, folder / "model.onnx")
+
+
+def _without_tf32(folder: Path) -> None:
+    recipe = Recipe.load(folder / "recipe.toml")
+    recipe.model_copy(update={"flags": tuple(flag for flag in recipe.flags if flag != "tf32")}).save(folder / "recipe.toml")
+
+
+def _lowest_level(folder: Path) -> None:
+    """The builder tries the fewest tactics."""
+    Recipe.load(folder / "recipe.toml").model_copy(update={"optimization_level": 0}).save(folder / "recipe.toml")
+
+
+SLOWED = {"debug_outputs": _debug_outputs, "without_tf32": _without_tf32, "lowest_level": _lowest_level}
+KINDS = ("reference", "untouched", *SLOWED)
 
 
 def main() -> None:
@@ -49,7 +80,8 @@ def main() -> None:
         limit = min(options.longest, ends - time.monotonic())
         if limit < options.shortest:
             return
-        rows.append({"lab": lab, "kind": kind, **in_a_process(lab, kind, options, limit)})
+        load = {"host": options.host, "load": round(os.getloadavg()[0], 1)}
+        rows.append({"lab": lab, "kind": kind, **load, **in_a_process(lab, kind, options, limit)})
         print(json.dumps(rows[-1]), flush=True)
         save(options.output, known, rows)
 
@@ -58,7 +90,7 @@ def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("output", type=Path)
     parser.add_argument("--labs", nargs="+", choices=LABS, default=LABS)
-    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=("reference", "untouched"))
     parser.add_argument("--times", type=int, default=1, help="how often each is graded")
     parser.add_argument("--target", default=default_runner(), help="builds and runs the engines")
     parser.add_argument(
@@ -66,6 +98,7 @@ def parsed() -> argparse.Namespace:
     )
     parser.add_argument("--shortest", type=float, default=30)
     parser.add_argument("--longest", type=float, default=300, help="of one grading")
+    parser.add_argument("--host", default="quiet", help="what the rows say about the host, such as busy")
     parser.add_argument("--trusted", action="store_true", help="without the sandbox")
     parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
     return parser.parse_args()
@@ -105,17 +138,34 @@ def graded(name: str, kind: str, target: str, trusted: bool) -> Row:
     lab, examiner = labs.find(name), Examiner(builder=target, runner=target)
     try:
         with tempfile.TemporaryDirectory() as folder:
-            if kind == "reference":
-                lab.write_reference(Path(folder), opset=examiner.opset)
-            else:
+            if kind == "untouched":
                 leave_untouched(lab.name, Path(folder))
+            else:
+                lab.write_reference(Path(folder), opset=examiner.opset)
+            if kind in SLOWED:
+                SLOWED[kind](Path(folder))
             started = time.monotonic()
-            verdict = judge(lab, Path(folder), examiner=examiner, trusted=trusted).to_json()
+            judged = judge(lab, Path(folder), examiner=examiner, trusted=trusted)
+            verdict, of_reference = judged.to_json(), judged.of_reference
     except Exception as error:  # one grading's failure is its own
         return {"failed": one_line(error)}
     tasks = {task["task"]["id"]: {"tier": task["tier"], "message": task["message"]} for task in verdict["tasks"]}
     found = {key: verdict[key] for key in ("score", "max_score", "fault")}
-    return {**found, "seconds": round(time.monotonic() - started, 1), "tasks": tasks, "figures": verdict["figures"]}
+    seconds = round(time.monotonic() - started, 1)
+    race = (
+        {key: verdict["comparison"][key] for key in ("rounds", "seconds", "clock", "median_ms")}
+        if verdict["comparison"]
+        else None
+    )
+    if race and of_reference:
+        race["of_reference"] = asdict(of_reference)
+    known = verdict["provenance"]
+    kept = {
+        "device": known.get("device"),
+        "timings": known.get("timings"),
+        "disturbed": [one["disturbed"] for one in known.get("health", [])],
+    }
+    return {**found, "seconds": seconds, "tasks": tasks, "figures": verdict["figures"], "race": race, **kept}
 
 
 if __name__ == "__main__":
