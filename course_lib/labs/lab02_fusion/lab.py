@@ -178,10 +178,12 @@ class Fusion(Lab):
             problems = lab02_causes.invalid_evidence(causes, given_layers(examiner.builder))
             named = f"{len(causes)} of {len(PARTS)} suspects are named."
             named += "".join(f" Evidence for {one}: {problem}." for one, problem in problems.items())
-            valid = Criterion(
-                "suspects with evidence of their own part", str(len(causes) - len(problems)), f"all {len(causes)}", not problems
-            )
-            return self.so_far("causes", [valid], "Evidence is a node of the suspect's part.", context=named)
+            name, wrong = "suspects with evidence of another part", len(problems)
+            limits = [
+                Criterion(name, str(wrong), "0", not wrong),
+                Criterion(name, str(wrong), f"at most {MISJUDGED}", wrong <= MISJUDGED, HALF),
+            ]
+            return self.so_far("causes", limits, "Evidence is a node of the suspect's part.", context=named)
         judged = lab02_causes.judge(causes, costs(examiner.builder), given_layers(examiner.builder))
         if not judged.wrong:
             return self.outcome("causes", "full", f"All {len(PARTS)} suspects are judged correctly, with evidence.")

@@ -10,7 +10,7 @@ from typing import ClassVar
 from course_lib._util.percent import in_percent
 from course_lib.benchmark import Comparison
 from course_lib.errors import MISSING_FILE, NO_ANSWER, OUTSIDE_PROFILES, CourseError, EngineError
-from course_lib.labs.framework.criteria import Criterion, summary
+from course_lib.labs.framework.criteria import HALF, Criterion, summary
 from course_lib.labs.framework.examination import Examination, Examiner
 from course_lib.labs.framework.lab import Lab
 from course_lib.labs.framework.reference import absent
@@ -37,6 +37,7 @@ from course_lib.labs.lab10_profiling.stream import fresh_stream
 
 _POINTS = {3: 1.0, 2: 0.6, 1: 0.3, 0: 0.0}  # share of the points for throughput, by fixed causes
 _MOST_BYTES = 64 << 10
+MISJUDGED = 2  # suspects, for half of the points
 RECORDINGS = 3  # of the given pipeline, at most, where evidence does not agree with the first
 
 
@@ -76,30 +77,31 @@ class Profiling(Lab):
                 error,
                 "The cell of task 1 writes the file: name suspects, ranges and shares in the form that its text gives.",
             )
-        measured = [lab10_causes.shares(services.record(services.given(), examiner, ours=True))]
-        if absent(reference_causes):
-            return self._causes_so_far(causes, measured[0])
-        judged = lab10_causes.judge(causes, *measured)
-        while judged.evidence and len(measured) < RECORDINGS:  # load from elsewhere moves shares: look again before it counts
+        measured: list[Mapping[str, float]] = []
+        without = absent(reference_causes)
+        for _ in range(RECORDINGS):  # load from elsewhere moves shares: look again before it counts
             measured.append(lab10_causes.shares(services.record(services.given(), examiner, ours=True)))
-            judged = lab10_causes.judge(causes, *measured)
+            if not (lab10_causes.invalid_evidence if without else _evidence)(causes, *measured):
+                break
+        if without:
+            return self._causes_so_far(causes, *measured)
+        judged = lab10_causes.judge(causes, *measured)
         if not judged.wrong:
             return self.outcome("causes", "full", "All eight suspects are judged correctly, and the evidence is confirmed.")
-        tier = "partial" if judged.wrong <= 2 else "none"
+        tier = "partial" if judged.wrong <= MISJUDGED else "none"
         return self.outcome("causes", tier, judged.message(), judged.hint(), share=0.5)
 
-    def _causes_so_far(self, causes: Mapping[str, lab10_causes.Evidence], measured: Mapping[str, float]) -> Outcome:
-        """Without the reference, which knows the guilty suspects: whether the evidence is what the given pipeline's recording shows."""
-        problems = lab10_causes.invalid_evidence(causes, measured)
+    def _causes_so_far(self, causes: Mapping[str, lab10_causes.Evidence], *measured: Mapping[str, float]) -> Outcome:
+        """Without the reference, which knows the guilty suspects: whether the evidence is what the given pipeline's recordings show."""
+        problems = lab10_causes.invalid_evidence(causes, *measured)
         said = f"{len(causes)} of {len(lab10_causes.SUSPECTS)} suspects are named."
         said += "".join(f" {suspect}: {problem}." for suspect, problem in problems.items())
-        valid = Criterion(
-            "suspects with a range and a share of this pipeline",
-            f"{len(causes) - len(problems)}",
-            f"all {len(causes)}",
-            not problems,
-        )
-        return self.so_far("causes", [valid], "Take range and share from `shares` for the given pipeline.", context=said)
+        name, wrong = "suspects whose range or share is not that of this pipeline", len(problems)
+        limits = [
+            Criterion(name, str(wrong), "0", not wrong),
+            Criterion(name, str(wrong), f"at most {MISJUDGED}", wrong <= MISJUDGED, HALF),
+        ]
+        return self.so_far("causes", limits, "Take range and share from `shares` for the given pipeline.", context=said)
 
     def _pipeline(self, file: Path, examiner: Examiner, only: str | None) -> Examination:
         try:
@@ -164,6 +166,10 @@ class Profiling(Lab):
         hint = "Record your own pipeline: which range is the longest now, and do the answers need its work?"
         outcome = self.outcome("throughput", tier, message, hint, share=_POINTS[fixed])
         return replace(outcome, criteria=criteria)
+
+
+def _evidence(causes: Mapping[str, lab10_causes.Evidence], *measured: Mapping[str, float]) -> Mapping[str, str]:
+    return lab10_causes.judge(causes, *measured).evidence
 
 
 _HINTS = {  # by the code of the error
