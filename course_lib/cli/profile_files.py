@@ -52,6 +52,8 @@ def _read(file: Path) -> Profile:
     if start.startswith(b"\x1f\x8b"):
         return read_torch_trace(file)
     text = text_files.read_text(file, errors="replace")
+    if "=== Profile (" in text:
+        return read_layer_times(file)
     if text.lstrip()[:1] not in ("{", "["):
         return read_ncu(file)
     rows = _rows(text)

@@ -169,6 +169,12 @@ def test_numbers_that_can_be_read_in_two_ways_are_rejected(read, units, values):
         read(table(units, ("k", *values)))
 
 
+def test_spaces_in_the_encoding_of_windows_separate_thousands(tmp_path):
+    path = tmp_path / "kernels.csv"
+    path.write_bytes(table(UNITS, ("k", *VALUES["Polish"])).encode("cp1252"))
+    assert read_ncu(path)[0].dram_bytes == 27595520
+
+
 def test_a_share_above_one_is_impossible(read):
     assert read(table({DURATION: "us", SM_SHARE: "%"}, ("k", "1", "100.4")))[0].sm_share == 1.0
     with pytest.raises(ProfileError, match="a share of 6,577 %"):
@@ -197,6 +203,7 @@ def test_without_launches_there_are_no_kernels(read):
         ("", "has no table"),
         ("hello\n", "has no table"),
         ("==ERROR== Failed to find metric x\n", "ncu said: ==ERROR== Failed to find metric x"),
+        ("==WARNING== No kernels were profiled.\n", "ncu said: ==WARNING== No kernels were profiled."),
         (table({DRAM: "byte"}, ("k", "1")), "no durations"),
         (table({DURATION: "us"}, ("k" * 200_000, "1")), "damaged"),
         ('"ID","Kernel Name","Metric Name","Metric Unit","Metric Value"\n"0","k","x","us","1"\n', "--page raw"),

@@ -63,6 +63,49 @@ def test_times_of_layers(tmp_path: Path, text: str, runs: int, statistic: str) -
     assert timings.to_json()["runs"] == runs and f"{statistic}s)" in timings._repr_html_()
 
 
+PRINTED = {  # what dumpProfile prints, by version
+    "8.6 and later": (
+        "   Time(ms)     Avg.(ms)   Median(ms)   Time(%)   Layer\n"
+        "      50.00       0.2600       0.2500      10.0   Reformatting CopyNode for Input Tensor 0 to stem\n"
+        "     300.00       1.5100       1.5000      60.0   stem + relu\n"
+        "     150.00       0.7600       0.7500      30.0   [A]-[b 1.0 2.00 3.0] + __myl_MulSum_myl4_1\n"
+        "     500.00       2.5300       2.5000     100.0   Total"
+    ),
+    "8.4": (
+        "                Layer   Time (ms)   Avg. Time (ms)   Median Time (ms)   Time %\n"
+        "                 stem       50.00           0.2600             0.2500     10.0\n"
+        "   stem + relu 1.0 2.0      300.00           1.5100             1.5000     60.0\n"
+        "  __myl_MulSum_myl4_1      150.00           0.7600             0.7500     30.0\n"
+        "                Total      500.00           2.5300             2.5000    100.0"
+    ),
+    "8.2": (
+        "                Layer   Time (ms)   Avg. Time (ms)   Time %\n"
+        "                 stem       50.00           0.2500     10.0\n"
+        "          stem + relu      300.00           1.5000     60.0\n"
+        "  __myl_MulSum_myl4_1      150.00           0.7500     30.0\n"
+        "                Total      500.00           2.5000    100.0"
+    ),
+}
+
+
+@pytest.mark.parametrize("version", PRINTED)
+@pytest.mark.parametrize("prefix", ["", "[04/26/2024-00:42:55] [I] "])
+def test_times_of_layers_in_a_log(tmp_path: Path, version: str, prefix: str) -> None:
+    lines = [
+        "Using random values",
+        "",
+        "=== Profile (200 iterations ) ===",
+        *PRINTED[version].split("\n"),
+        "",
+        "1.0 2.0 3.0   no layer",
+    ]
+    path = tmp_path / "trtexec.log"
+    path.write_text("\n".join(prefix + line for line in lines), encoding="utf-8")
+    timings = read_layer_times(path)
+    assert (timings.runs, timings.layer_ms.tolist()) == (200, [0.25, 1.5, 0.75])
+    assert timings.statistic == ("mean" if version == "8.2" else "median") and timings.names[1].startswith("stem + relu")
+
+
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
 def test_layer_information_describes_times(tmp_path: Path, encoding: str) -> None:
     (tmp_path / "layers.json").write_text(json.dumps(INFORMATION), encoding=encoding)

@@ -14,8 +14,8 @@ def profile(
     file: Annotated[
         Path,
         typer.Argument(
-            help="a file of trtexec --exportProfile or --exportTimes, an export of Nsight Systems (.sqlite), a table of Nsight Compute "
-            "(.csv), a trace of torch.profiler, or a profile of ONNX Runtime",
+            help="a file of trtexec --exportProfile or --exportTimes, a log of trtexec --dumpProfile, an export of Nsight Systems "
+            "(.sqlite), a table of Nsight Compute (.csv), a trace of torch.profiler, or a profile of ONNX Runtime",
             show_default=False,
         ),
     ],

@@ -34,7 +34,7 @@ _MICROSECONDS = {"ns": 1e-3, "nsecond": 1e-3, "us": 1.0, "usecond": 1.0, "ms": 1
 _PREFIXES = {"K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}  # of bytes and instructions, where --print-units is not base
 _HEADER = re.compile(r'"ID"[,;\t]|ID[,;\t]')  # spreadsheets write tables without quotes, and in some languages with semicolons
 _NUMBER = re.compile(r"([0-9]*(?:[.,][0-9]+)*)(?:[eE][-+]?[0-9]+)?")
-_SPACES = re.compile(r"[\s'\u2019]")  # between thousands, of every width
+_SPACES = re.compile(r"[\s'\u2019\ufffd]")  # between thousands, of every width, and one that is not in the file's encoding
 _WHOLE_UNITS = (
     "ns",
     "nsecond",
@@ -118,7 +118,7 @@ def read_ncu(path: str | Path) -> tuple[KernelMetrics, ...]:
         raise ProfileError(f"cannot read {path}: {error.strerror or error}") from error
     header = next((at for at, line in enumerate(lines) if _HEADER.match(line) and "Kernel Name" in line), None)
     if header is None:
-        said = next((line for line in lines if line.startswith("==ERROR==")), "")
+        said = next((line for line in lines if line.startswith("==ERROR==") or "No kernels were profiled" in line), "")
         raise ProfileError(f"{path} has no table of `ncu --csv --page raw`" + (f"; ncu said: {said[:200]}" if said else ""))
     quote, comma = lines[header][: lines[header].index("ID")], lines[header].lstrip('"')[2:].lstrip('"')[:1]  # as in `"ID",`
     inside = (line for line in lines[header:] if line.startswith(quote) and (quote or comma in line))

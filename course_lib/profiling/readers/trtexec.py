@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +26,12 @@ if TYPE_CHECKING:
 # Of each time that trtexec exports: the key of TensorRT 8.0 and later, and that of TensorRT 7.
 _TIMES = {"latency": ("latencyMs",), "H2D": ("h2dMs", "inMs"), "GPU compute": ("computeMs",), "D2H": ("d2hMs", "outMs")}
 _FIRST, _LAST = ("startH2dMs", "startInMs"), ("endD2hMs", "endOutMs")
+_LOG_PREFIX = re.compile(r"^(\[[\d/:-]+\] )?(\[[A-Z]\] )?")
+_TIMES_OF_LAYER = r"\s*\d+\.\d+ +(?P<mean>\d+\.\d+)( +(?P<median>\d+\.\d+))? +\d+\.\d"  # total, mean, median since 8.4, share
+_NAME_LAST, _NAME_FIRST = (
+    re.compile(rf"{_TIMES_OF_LAYER}   (?P<name>.+)"),
+    re.compile(rf" *(?P<name>\S.*?) {_TIMES_OF_LAYER}\s*"),
+)
 _NOT_JSON = re.compile(r":\s*-?(nan|inf)\b")  # C++ prints a share of no time like this
 
 
@@ -53,7 +59,7 @@ def read_layers(path: str | Path) -> LayerTable:
 
 
 def read_layer_times(path: str | Path) -> LayerTimings:
-    """The times of every layer in a file of ``trtexec --exportProfile``.
+    """The times of every layer in a file of ``trtexec --exportProfile``, or in a log of ``trtexec --dumpProfile``.
 
     It has one median for each layer, or one mean before TensorRT 8.4, not the single runs.
 
@@ -122,10 +128,27 @@ def _column(rows: list[dict[str, Any]], keys: tuple[str, ...]) -> np.ndarray | N
 
 
 def _rows(path: str | Path) -> list[dict[str, Any]]:
-    document = _json(_text(path))
+    document = _json(text := _text(path))
+    if document is None:
+        return list(_printed(text))
     if isinstance(document, dict) and "Layers" in document:
         raise ProfileError(f"{path} holds layer information, not times: run `course layers` on it")
     return [row for row in document if isinstance(row, dict)] if isinstance(document, list) else []
+
+
+def _printed(text: str) -> Iterator[dict[str, Any]]:
+    """The rows of the table that trtexec prints, in the words of its JSON. Since TensorRT 8.6 the name is the last column."""
+    _, found, table = text.rpartition("=== Profile (")
+    head, *lines = table.split("\n") if found else [""]
+    if count := re.match(r"\d+", head):
+        yield {"count": int(count[0])}
+    for line in lines:
+        line = _LOG_PREFIX.sub("", line)
+        row = _NAME_LAST.fullmatch(line) or _NAME_FIRST.fullmatch(line)
+        if row and row["name"] == "Total":
+            return
+        if row:
+            yield {"name": row["name"], "averageMs": float(row["mean"]), "medianMs": row["median"] and float(row["median"])}
 
 
 def _is_time(row: Mapping[str, Any]) -> bool:
