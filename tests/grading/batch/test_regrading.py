@@ -13,8 +13,8 @@ from course_lib.grading.batch.archive import Selection
 from course_lib.grading.batch.classroom import Classroom
 from course_lib.grading.batch.submission import Result
 from course_lib.grading.judge import judging
-from course_lib.grading.judge.verdict import verdict_file
-from course_lib.grading.reports import class_page
+from course_lib.grading.judge.verdict import Verdict, verdict_file
+from course_lib.grading.reports import class_page, report
 from course_lib.grading.reports.class_report import read
 from course_lib.labs import Examination, Examiner
 from tests.grading.classes import faulty, new_room, verdict
@@ -132,8 +132,10 @@ def test_the_judge_keeps_a_given_seed_and_draws_one_otherwise(tmp_path, monkeypa
 
 def test_the_commit_is_in_the_provenance(tmp_path, monkeypatch):
     (tmp_path / "answer.txt").write_text("42")
-    monkeypatch.setattr(judging, "course_commit", lambda: "abc-dirty")
-    assert judging.judge(toy_lab, tmp_path, trusted=True).provenance["commit"] == "abc-dirty"
+    monkeypatch.setattr(judging, "course_commit", lambda: "0123456789abcdef-dirty")
+    assert judging.judge(toy_lab, tmp_path, trusted=True).provenance["commit"] == "0123456789abcdef-dirty"
+    found = Verdict.from_json({**verdict(), "provenance": {**verdict()["provenance"], "commit": "0123456789abcdef-dirty"}})
+    assert "(0123456789ab-dirty)" in report.page(LAB, found, "ada")
 
 
 def test_a_course_without_a_repository_has_no_commit(tmp_path, monkeypatch):
