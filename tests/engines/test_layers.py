@@ -90,7 +90,7 @@ def test_a_recorded_inspection_by_tensorrt_8_6() -> None:
     assert conv.inputs[0].shape == (-1, 64, 56, 56)
     assert conv.inputs[0].dtype == conv.inputs[0].format == "", "unknown for dynamic shapes"
     assert conv.onnx_nodes == ("/layer1/layer1.0/conv1/Conv", "/layer1/layer1.0/relu/Relu")
-    assert table.dtype_counts() == {"Int8": 13}
+    assert table.dtype_counts() == {"Int8": 14}
     table.check_precision("int8")
     with pytest.raises(PrecisionError):
         table.check_precision("fp16")

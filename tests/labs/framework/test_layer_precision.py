@@ -31,11 +31,20 @@ def test_float_plan_has_none(small_plan):
     assert (integer, len(floating)) == ([], 10)
 
 
-@pytest.mark.parametrize(("name", "integer", "floating"), [("r50_int8", 53, 0), ("r50_fp16", 0, 54)])
+@pytest.mark.parametrize(("name", "integer", "floating"), [("r50_int8", 54, 0), ("r50_fp16", 0, 54)])
 def test_recorded_on_a_gpu_where_activations_have_no_type(name, integer, floating):
-    """ResNet-50 has 54 layers with weights; fused with its pooling, the first one shows them under another name."""
+    """ResNet-50 has 54 layers with weights; fused with its pooling, the first one has them under another key."""
     table = parse_inspector(gzip.decompress((RECORDED / f"{name}.json.gz").read_bytes()).decode())
     assert tuple(map(len, int8_layers(table))) == (integer, floating)
+
+
+@pytest.mark.parametrize(("dtype", "integer"), [("Int8", True), ("Half", False)])
+@pytest.mark.parametrize("kind", ["gemm", "CaskGemmConvolution"])
+def test_products_of_tensorrt_10_and_11_are_counted_without_listed_weights(kind, dtype, integer):
+    product = Layer("fc_myl2_1", kind, (LayerTensor("x", (1, 8), dtype),), onnx_nodes=("fc",))
+    rounds = Layer("__myl_MulRoun_myl2_0", "kgen", (LayerTensor("x", (1, 8), "Int8"),), onnx_nodes=("fc",))
+    expected = (["fc"], []) if integer else ([], ["fc"])
+    assert int8_layers(LayerTable((rounds, product), {"fc": "Gemm"})) == expected
 
 
 def test_float_kernel_that_adds_an_int8_shortcut_is_float():

@@ -1,11 +1,12 @@
 """Readers that turn what TensorRT prints about a plan into a `LayerTable`: the build log, trtexec's log and the engine inspector.
 
-They accept any text. The versions differ in three ways:
+The log's reader accepts any text. The versions differ in three ways:
 
 - TensorRT 8.6 describes a tensor as ``"Format/Datatype": "Row major linear FP32"``. TensorRT 10 and 11 also write the datatype alone,
   ``"Format/Datatype": "Half"``. TensorRT for RTX has the two keys ``Datatype`` and ``Format``.
-- TensorRT 8.6 and 10 list weights as ``"Weights": {"Type": "Half", "Count": 4096}``, TensorRT for RTX as ``Constants``. For matrix
-  multiplications, TensorRT 10.0 lists them among the inputs, and later versions do not list them.
+- TensorRT 8.6 and 10 list weights as ``"Weights": {"Type": "Half", "Count": 4096}``, or as ``ConvWeights`` if the layer also pools.
+  TensorRT for RTX lists them as ``Constants``. For matrix multiplications, TensorRT 10.0 lists them among the inputs, and later
+  versions do not list them.
 - With dynamic shapes, TensorRT 8.6 writes ``N/A due to dynamic shapes`` for activations.
 """
 
@@ -78,7 +79,7 @@ def _log_rows(section: str) -> Iterator[Layer]:
         inputs, among_inputs = _without_constants(inputs)
         weights = (
             _weights(type_, int(count))
-            for type_, count in re.findall(r', Weights: \{"Type": "(\w+)", "Count": (\d{1,18})\}', fields)
+            for type_, count in re.findall(r', \w*Weights: \{"Type": "(\w+)", "Count": (\d{1,18})\}', fields)
         )
         tactic = re.split(", (?:TacticValue|StreamId): ", fields.partition(", TacticName: ")[2], maxsplit=1)[0]
         yield Layer(
@@ -170,10 +171,12 @@ def _inspected(row: dict[str, Any]) -> Layer:
         nodes = [part for part in _BETWEEN_NODES.split(name) if part and not part.startswith("(Unnamed")]
     inputs, constants = _without_constants(_inspected_tensors(row.get("Inputs")))
     constants += _inspected_tensors(row.get("Constants"))
-    weights = row.get("Weights")
-    if isinstance(weights, dict) and weights.get("Type"):
-        count = weights.get("Count")
-        constants += (_weights(str(weights["Type"]), count if isinstance(count, int) else -1),)
+    for weights in (
+        value for key, value in row.items() if key.endswith("Weights")
+    ):  # "ConvWeights", if a convolution is one of several
+        if isinstance(weights, dict) and weights.get("Type"):
+            count = weights.get("Count")
+            constants += (_weights(str(weights["Type"]), count if isinstance(count, int) else -1),)
     return Layer(
         name=name,
         kind=str(row.get("LayerType", "")),
