@@ -115,8 +115,10 @@ def show(found: Profile, name: str) -> None:
             (label(one.name, "kernel"), time_text(one.duration_us), _percent(one.dram_share), _percent(one.sm_share), one.bound)
             for one in found[:_MOST_ROWS]
         ]
-        console.table(
-            f"{name}: {len(found)} launches{_more(len(found))}", ("kernel", "time", "memory", "compute", "limit"), rows
+        _table(
+            f"{name}, launches of kernels: {len(found)}{_more(len(found))}",
+            ("kernel", "time", "memory", "compute", "limit"),
+            rows,
         )
 
 
