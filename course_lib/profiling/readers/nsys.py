@@ -56,7 +56,8 @@ def read_nsys(path: str | Path) -> Timeline:
         raise ProfileError(f"{path} is damaged ({reason}): export the report again with nsys") from error
     if not events:
         raise ProfileError(
-            f"{path} holds no events: did the program run between start and end of the recording? Profile it again"
+            f"{path} holds no events, neither kernels and launches of CUDA graphs nor calls and ranges: profile the program again with "
+            "`nsys profile --trace=cuda,nvtx`, from its start to its end"
         )
     return Timeline(events, lacks="" if any(event.on_device for event in events) else _lacks(path, events))
 
