@@ -109,12 +109,16 @@ def input_shapes(
         batch: size of a dynamic first dimension of inputs without a given shape. None leaves it to the profile, and without one it is 1.
 
     Raises:
-        CourseError: a dimension has no size, or a given name or shape is not one of the engine's.
+        CourseError: a dimension has no size, numpy does not have a type, or a given name is not one of the engine's.
     """
     if unknown := sorted(given.keys() - {info.name for info in inputs}):
         raise CourseError(f"--shape names {unknown[0]!r}, but the inputs are {', '.join(info.name for info in inputs)}")
     shapes: dict[str, Shape] = {}
     for info in inputs:
+        if not hasattr(np, info.dtype):  # not np.dtype, which onnx's packages extend with their own types
+            raise CourseError(
+                f"input {info.name!r} is {info.dtype}, which numpy does not have: cast it from float32 in the graph"
+            )
         shape = list(given.get(info.name) or profile.get(info.name, {}).get("opt") or info.shape)
         if info.name not in given and info.shape and info.shape[0] < 0:
             if batch:

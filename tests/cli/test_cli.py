@@ -21,8 +21,8 @@ from rich.console import Console
 from rich.markup import escape
 
 from course_lib import __version__, labs
-from course_lib.cli import app, console
-from course_lib.engines import Plan
+from course_lib.cli import app, bench_files, console
+from course_lib.engines import Plan, TensorInfo
 from course_lib.errors import CourseError
 from course_lib.grading.batch.classroom import Grade
 from course_lib.grading.judge.review import Points, Review
@@ -175,6 +175,11 @@ def test_the_shape_of_a_measurement_is_known_and_shown(
     done = course("bench", "model.onnx", "-b", ORT, "--seconds", 1, *options)
     assert expected in done.out + done.err
     assert done.err.startswith("course: ") if done.status else f"{expected};" in done.out
+
+
+def test_an_input_that_numpy_cannot_hold_is_one_line() -> None:
+    with pytest.raises(CourseError, match="input 'x' is bfloat16, which numpy does not have"):
+        bench_files.input_shapes((TensorInfo("x", (1, 4), "bfloat16"),), {}, {}, None)
 
 
 def test_a_plan_is_measured_at_the_opt_of_its_profile(course: Course, small_ort_plan: Plan, tmp_path: Path) -> None:
