@@ -37,11 +37,8 @@ TORCH_MODULES = {
         "lab11_torch_tensorrt.given",
     )
 }
-NOT_IN_A_WORKER = ("course_lib.engines.backends.torch_tensorrt.converters",)
 # A worker may run in an environment that holds nothing of the course's: only TensorRT and numpy.
-WORKER_MODULES = {
-    module for module in MODULES if module.startswith("course_lib.engines") and not module.startswith(NOT_IN_A_WORKER)
-}
+WORKER_MODULES = {module for module in MODULES if module.startswith("course_lib.engines")}
 
 
 def _floors() -> dict[str, int]:

@@ -1,16 +1,15 @@
-"""Lecture 13: the reason why `torch.export` rejects a module, the effect of a keyword in each version, and pictures of blocks."""
+"""Lecture 13: the reason why `torch.export` rejects a module, and pictures of blocks and of errors."""
 
 from __future__ import annotations
 
 import contextlib
 import io
 import logging
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from course_lib import style
 from course_lib.engines.backends.torch_tensorrt.blocks import Blocks
-from course_lib.engines.backends.torch_tensorrt.keywords import of_version, table
 
 if TYPE_CHECKING:
     import torch
@@ -48,54 +47,6 @@ def export_rejection(module: torch.nn.Module, *inputs: torch.Tensor, dynamic_sha
     return ""
 
 
-Fate = Literal["read", "taken and ignored", "unknown"]
-_SIGNS: dict[Fate, tuple[str, str, str]] = {
-    "read": ("o", style.COLORS[2], "read"),
-    "taken and ignored": ("X", style.COLORS[1], "a parameter, and ignored"),
-    "unknown": ("X", style.COLORS[3], "unknown, taken by **kwargs"),
-}
-
-
-def fate(keyword: str, version: str) -> Fate:
-    """The effect of a keyword in ``torch_tensorrt.compile`` of this version, ``"major.minor"``.
-
-    Raises:
-        ValueError: a version that is not in the table.
-    """
-    row = of_version(table(), version, "keywords")
-    if keyword in row["ignored"]:
-        return "taken and ignored"
-    return "read" if keyword in row["compile"] else "unknown"
-
-
-def draw_keywords(keywords: Sequence[str], title: str) -> Figure:
-    """A row a keyword, a column a version.
-
-    Args:
-        keywords: keywords of ``torch_tensorrt.compile``.
-        title: the takeaway.
-    """
-    versions = list(table())
-    figure = style.figure(7.5, 1.3 + 0.3 * len(keywords))
-    axes = figure.add_subplot()
-    for kind, (marker, hue, text) in _SIGNS.items():
-        cells = [
-            (column, row)
-            for row, word in enumerate(keywords)
-            for column, version in enumerate(versions)
-            if fate(word, version) == kind
-        ]
-        axes.plot(*(zip(*cells, strict=True) if cells else ((), ())), marker, ls="", ms=9, color=hue, label=text)
-    axes.set_xticks(range(len(versions)), versions)
-    axes.set_yticks(range(len(keywords)), keywords, family="monospace", fontsize=8)
-    axes.set(xlabel="version of Torch-TensorRT", xlim=(-0.5, len(versions) - 0.5), ylim=(len(keywords) - 0.5, -0.5))
-    axes.grid(axis="y", color="#eeeeee")
-    axes.set_axisbelow(True)
-    figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=8)
-    axes.set_title(title)
-    return figure
-
-
 _PYTORCH, _TENSORRT = style.COLORS[1], style.COLORS[2]
 
 
@@ -125,5 +76,19 @@ def draw_partitions(partitions: Mapping[str, Blocks], title: str, *, source: str
     axes.set(xlabel=f"operators, in the order of the run ({source})", ylim=(len(partitions) - 0.4, -0.6))
     axes.margins(x=0.2)
     figure.legend(loc="outside lower center", ncols=2, frameon=False)
+    axes.set_title(title)
+    return figure
+
+
+def draw_errors(errors: Mapping[str, float], title: str) -> Figure:
+    """A bar for each relative error, on a logarithmic axis."""
+    figure = style.figure(7.5, 1.2 + 0.36 * len(errors))
+    axes = figure.add_subplot()
+    names = list(errors)
+    hues = [style.COLORS[1] if errors[name] > 1e-2 else style.COLORS[2] for name in names]
+    axes.barh(names, [errors[name] for name in names], left=1e-8, color=hues, alpha=0.85)
+    for index, name in enumerate(names):
+        axes.annotate(f"{errors[name]:.1e}", (errors[name], index), (5, 0), textcoords="offset points", va="center", fontsize=8)
+    axes.set(xscale="log", xlim=(1e-8, 50), xlabel="relative error (log scale)", ylim=(len(names) - 0.4, -0.6))
     axes.set_title(title)
     return figure

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import pwd
+import subprocess
 import sys
 import types
 
@@ -141,3 +144,68 @@ def test_a_graph_without_engines_is_one_block():
     exported = torch.export.export(Island().eval(), (torch.rand(1, 3, 16, 16),)).run_decompositions()
     (block,) = read(exported.module()).blocks
     assert not block.in_tensorrt and CUMPROD in block.operators
+
+
+# In a process that has loaded the package
+
+NETWORKS_IN_NUMPY = """
+import json, logging, sys
+import numpy as np, torch
+from course_lib.engines.backends.torch_tensorrt import network_values, without_gpu
+from course_lib.errors import CourseError
+
+torch_tensorrt = without_gpu.load()
+logging.disable(logging.WARNING)
+
+class Wrapped(torch.nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+    def forward(self, x):
+        return self.function(x)
+
+cases = {
+    "arithmetic": lambda x: torch.relu(x) * 2 - x.exp(),
+    "softmax and products": lambda x: x.softmax(-1) @ x.transpose(-1, -2),
+    "slices and reshapes": lambda x: x[:, 1:3].reshape(2, -1),
+    "sorted": lambda x: x.sort(1).values[:, 2],
+    "select and sum": lambda x: torch.where(x > 0, x, -x).sum((1, 2)),
+    "concatenation": lambda x: torch.cat([x, x.mean(1, keepdim=True)], 1),
+    "largest": lambda x: x.topk(3, dim=1)[0],
+    "roll": lambda x: x.roll(1, 1),
+    "unknown layer": lambda x: torch.nn.functional.layer_norm(x, (4,)),
+}
+found = {}
+for name, function in cases.items():
+    x = torch.randn(2, 5, 4)
+    try:
+        (values,) = network_values.converted(torch.export.export(Wrapped(function), (x,)), [x])
+        want = function(x).numpy()
+        found[name] = float(np.abs(values - want).max()) if values.shape == want.shape else str(values.shape)
+    except CourseError as error:
+        found[name] = str(error)
+compiled = torch_tensorrt.compile(Wrapped(torch.relu), ir="dynamo", inputs=[x], min_block_size=1)
+try:
+    torch_tensorrt.save(compiled, "module.ep", arg_inputs=[x])
+except CourseError as error:
+    found["save"] = str(error)
+print(json.dumps(found), file=sys.__stdout__)
+"""
+
+
+def test_a_converters_network_has_the_values_of_pytorch():
+    done = subprocess.run([sys.executable, "-c", NETWORKS_IN_NUMPY], capture_output=True, text=True, timeout=120)
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert "layer NORMALIZATION, which the course cannot compute" in found.pop("unknown layer")
+    assert "save needs a GPU" in found.pop("save")
+    assert {name: error for name, error in found.items() if not (isinstance(error, float) and error < 1e-5)} == {}
+
+
+def test_a_user_without_a_name_can_import_it(monkeypatch):
+    def nameless(uid):
+        raise KeyError(uid)
+
+    monkeypatch.setattr(pwd, "getpwuid", nameless)
+    with without_gpu._named_user():
+        assert pwd.getpwuid(1)[0] == "nobody"
+    assert pwd.getpwuid is nameless

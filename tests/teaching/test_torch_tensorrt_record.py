@@ -7,7 +7,7 @@ import pytest
 from course_lib.benchmark import recorded
 from course_lib.benchmark.records import Record
 from course_lib.errors import CourseError
-from course_lib.teaching.torch_tensorrt_record import draw_errors, outcomes, recorded_partition
+from course_lib.teaching.torch_tensorrt import draw_errors
 
 
 @pytest.fixture(scope="module")
@@ -23,49 +23,6 @@ def ort() -> Record:
 def test_a_case_that_was_not_recorded_names_those_that_were(torch_tensorrt: Record) -> None:
     with pytest.raises(CourseError, match=r"no case 'moon' in section 'cuda_graph': there are called once, captured"):
         torch_tensorrt.case("cuda_graph", "moon")
-
-
-@pytest.mark.parametrize(
-    ("case", "engines", "left"),
-    [
-        ("classifier", 1, 0),
-        ("classifier with a median", 2, 1),
-        ("classifier, torch_executed_ops aten::relu", 1, 0),
-        ("island", 2, 1),
-        ("island, require_full_compilation=True", 2, 1),
-        ("island, min_block_size=8", 1, 8),
-        ("island, min_block_size=100", 0, 16),
-        ("island, torch_executed_ops relu", 0, 16),
-    ],
-)
-def test_engines_and_operators_left_in_pytorch(torch_tensorrt: Record, case: str, engines: int, left: int) -> None:
-    made = recorded_partition(torch_tensorrt, case)
-    assert made.engines == engines
-    assert sum(len(block.operators) for block in made.blocks if not block.in_tensorrt) == left
-
-
-def test_the_report_counts_the_operators_of_the_blocks(torch_tensorrt: Record) -> None:
-    report = torch_tensorrt.case("report", "debug=True, island")["report"]
-    assert "Detected support for 15 operators out of 16 in subgraph." in report
-    assert "Number of TensorRT-Accelerated Engines Generated: 2" in report
-    made = recorded_partition(torch_tensorrt, "island")
-    assert sum(len(block.operators) for block in made.blocks if block.in_tensorrt) == 15
-
-
-def test_arguments_without_effect(torch_tensorrt: Record) -> None:
-    found = outcomes(torch_tensorrt)
-    silent = (
-        "min_blok_size=1",
-        "calibrator='mine'",
-        "dryrun=True",
-        "require_full_compilation=True",
-        "cache_built_engines=True",
-    )
-    assert set(silent) <= set(found["ignored"]) and "enabled_precisions={torch.float16}" in found["read"]
-    assert found["ignored with a warning"] == ["torch_executed_modules=['after']"]
-    assert {"enabled_precisions={torch.int8}", "enabled_precisions={torch.bfloat16}"} <= set(found["rejected"])
-    for row in torch_tensorrt.section("arguments"):
-        assert row["failed"] or row["engines"] == 2, row["case"]
 
 
 def test_one_spelling_of_attention_exchanges_query_and_value(torch_tensorrt: Record) -> None:

@@ -16,7 +16,6 @@ import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
 
 TABLE = Path(__file__).with_suffix(".json")
 _SOURCES = ("_compile", "_Input", "dynamo/_compiler", "dynamo/_tracer")
@@ -28,7 +27,6 @@ _SAID_TO_DO_NOTHING = (
     r"(\w+) \(bool\): [^\n]*only applicable to torch\.compile",
 )
 Keywords = dict[str, list[str]]  # what a function reads, by the function's name
-Row = TypeVar("Row")
 
 
 def table() -> dict[str, Keywords]:
@@ -45,17 +43,6 @@ def table() -> dict[str, Keywords]:
 def numbers(version: str) -> tuple[int, ...]:
     """``"2.11"`` as numbers, which sort after ``"2.2"``."""
     return tuple(int(part) for part in version.split("."))
-
-
-def of_version(known: Mapping[str, Row], version: str, what: str) -> Row:
-    """The row of a version ``"major.minor"`` in a table made from wheels. The error message names the table by `what`.
-
-    Raises:
-        ValueError: no wheel of that version was read.
-    """
-    if version not in known:
-        raise ValueError(f"no {what} of Torch-TensorRT {version!r} were read: there are {', '.join(known)}")
-    return known[version]
 
 
 def read_wheel(path: Path) -> tuple[str, Keywords]:

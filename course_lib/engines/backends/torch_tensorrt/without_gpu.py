@@ -10,6 +10,7 @@
 | ``pwd.getpwuid`` during the import, for a user without a name | the name is part of a path; the sandbox's user has none |
 | ``trt.Runtime`` of the interpreter | after a build it loads the plan on the GPU; the plan stays bytes |
 | ``TorchTensorRTModule.setup_engine`` and ``forward`` | they load and run the plan; PyTorch computes the lowered graph of the block |
+| ``torch_tensorrt.save`` | it traces the module, and would write the lowered graph in place of the plans; it raises an error |
 | the logger and the profiling verbosity of a build | so that each engine has its layer table, as with the package's ``Debugger`` |
 
 Export, decompositions, lowering passes, converters, partitioners, settings and builds are the released ones. A plan's own numbers are
@@ -23,6 +24,8 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import io
+import logging
 import os
 import sys
 import types
@@ -59,7 +62,9 @@ def load() -> types.ModuleType:
         )
     _answer_for_target(torch)
     sys.path.append(str(FOLDER))
-    with warnings.catch_warnings(), _named_user():
+    logging.getLogger("torch_tensorrt").setLevel(logging.ERROR)  # it warns that it has no GPU and no modelopt
+    quiet = contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO())
+    with warnings.catch_warnings(), _named_user(), quiet[0], quiet[1]:
         warnings.simplefilter("ignore")
         import torch_tensorrt
     if torch_tensorrt.__version__.partition("+")[0] != RELEASE:
@@ -69,6 +74,7 @@ def load() -> types.ModuleType:
         )
     _stay_on_cpu(torch)
     _keep_plans()
+    _replace(torch_tensorrt, "save", _refuse_to_save)
     return torch_tensorrt
 
 
@@ -100,6 +106,12 @@ def _replace(owner: Any, name: str, value: Any) -> Any:
     old = getattr(owner, name)
     setattr(owner, name, value)
     return old
+
+
+def _refuse_to_save(*args: Any, **keywords: Any) -> None:
+    raise BackendUnavailable(
+        "torch_tensorrt.save needs a GPU: it runs the module once, and here the file would hold the lowered graph without its plans"
+    )
 
 
 def _answer_for_target(torch: Any) -> None:
