@@ -71,8 +71,9 @@ class TorchEngine:
         tensors = flat_outputs(outputs)
         names = [info.name for info in self.outputs]
         if len(tensors) != len(names):
+            found = f"{len(tensors)} tensor{'s' * (len(tensors) != 1)}"
             raise EngineError(
-                f"the module returns {len(tensors)} tensor{'s' * (len(tensors) != 1)}, but its signature names {len(names)} ({', '.join(names)}): name every output"
+                f"the module returns {found}, but its signature names {len(names)} ({', '.join(names)}): name every output"
             )
         return {name: _array(tensor) for name, tensor in zip(names, tensors, strict=True)}
 
