@@ -56,6 +56,7 @@ def bench(
         plans = any(model.suffix == ".plan" for model in models)
         launcher = stack.enter_context(confined(_SANDBOX)) if plans and not sandbox.problem() else None
         workers: dict[str, Worker] = {}
+        kernels: dict[str, int] = {}
         profiles: list[Mapping[str, Mapping[str, Sequence[int]]]] = []  # of the first engine
         for index, model in enumerate(models):
             plan = Plan.load(model) if model.suffix == ".plan" else build(model, recipe, backend=target)
@@ -63,6 +64,7 @@ def bench(
             with _named(str(model)):
                 worker.load(plan)
             workers[names[index]] = worker
+            kernels[names[index]] = len(plan.layers.kernels)
             if index == 0:
                 profiles = plan.recipe.get("profiles", [])
         inputs = next(iter(workers.values())).inputs
@@ -79,7 +81,8 @@ def bench(
             baseline=first,
             time_limit_s=seconds,
         )
-    return {"backend": target, "shapes": {name: list(shape) for name, shape in shapes.items()}, **measured.to_json()}
+    known = {"backend": target, "shapes": {name: list(shape) for name, shape in shapes.items()}, "kernels": kernels}
+    return {**known, **measured.to_json()}
 
 
 def given_shapes(texts: Sequence[str]) -> dict[str, Shape]:

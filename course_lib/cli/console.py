@@ -98,14 +98,19 @@ def _types(row: Mapping[str, str]) -> str:
 
 
 def bench(measured: Mapping[str, Any]) -> None:
-    """Shapes of the inputs, latencies, and speedups over the first subject."""
+    """Shapes of the inputs, kernels if the backend reports them, latencies, and speedups over the first subject."""
     inputs = ", ".join(f"{name}: {'x'.join(map(str, shape)) or 'scalar'}" for name, shape in measured["shapes"].items())
     rows = [
-        (name, f"{median:.3f}", f"{measured['p99_ms'][name]:.3f}", _interval(measured["speedup"].get(name)))
+        (
+            *(name, measured["kernels"].get(name) or "-", f"{median:.3f}", f"{measured['p99_ms'][name]:.3f}"),
+            _interval(measured["speedup"].get(name)),
+        )
         for name, median in measured["median_ms"].items()
     ]
     table(
-        f"{inputs}; {measured['rounds']} rounds in {measured['seconds']} s", ("engine", "median ms", "p99 ms", "speedup"), rows
+        f"{inputs}; {measured['rounds']} rounds in {measured['seconds']} s",
+        ("engine", "kernels", "median ms", "p99 ms", "speedup"),
+        rows,
     )
 
 

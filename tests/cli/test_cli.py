@@ -139,6 +139,7 @@ def test_bench(course: Course, model: Path, recipe: Path, small_ort_plan: Plan, 
     assert list(document["median_ms"]) == [str(model), plan, f"{plan} (2)", f"{model} (2)"], "every file, equal or not"
     speed = document["speedup"][plan]
     assert 0.5 < speed["low"] <= speed["median"] <= speed["high"] < 2
+    assert document["kernels"][str(model)] == 0, "ONNX Runtime does not report kernels"
     assert _files(tmp_path) == before
 
 
