@@ -74,7 +74,7 @@ def load() -> types.ModuleType:
         )
     _stay_on_cpu(torch)
     _keep_plans()
-    _replace(torch_tensorrt, "save", _refuse_to_save)
+    _replace(torch_tensorrt, "save", _reject_saving)
     return torch_tensorrt
 
 
@@ -108,7 +108,7 @@ def _replace(owner: Any, name: str, value: Any) -> Any:
     return old
 
 
-def _refuse_to_save(*args: Any, **keywords: Any) -> None:
+def _reject_saving(*args: Any, **keywords: Any) -> None:
     raise BackendUnavailable(
         "torch_tensorrt.save needs a GPU: it runs the module once, and here the file would hold the lowered graph without its plans"
     )
