@@ -1,4 +1,4 @@
-"""A submission's layer table beside the reference's: which layers use another type, and where kernels were won or lost.
+"""A submission's layer table compared with the reference's: which layers use another type, and where kernels were won or lost.
 
 The words name layers of the learner's own graph only; what the reference alone has is counted, not shown.
 """
@@ -8,7 +8,8 @@ from __future__ import annotations
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from difflib import SequenceMatcher
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from course_lib import labs
 from course_lib.engines import LayerTable, Plan
 from course_lib.errors import CourseError
 from course_lib.labs import Examiner, Lab
+from course_lib.labs.framework import one_graph
 from course_lib.profiling.layer_tables.diff_text import counted, listed
 from course_lib.profiling.layer_tables.table_diff import Change, TableDiff, Together, diff
 from course_lib.recipe import Recipe
@@ -91,6 +93,7 @@ def compared(yours: LayerTable, reference: LayerTable) -> LayerFeedback:
     if not set(_layers(yours)) & set(_layers(reference)):
         said = "Your graph has other names for its layers than the reference, so they could not be compared one by one."
         return LayerFeedback(kernels, (_about_kernels(*kernels), said), ())
+    reference = _with_names_of(yours, reference)
     found = diff(reference, yours)
     sentences = (_about_kernels(*kernels), *_about_types(yours, reference), *_about_fusion(found), *_about_nodes(found))
     rows = [_difference(found, change) for change in found.changes if change.after]
@@ -103,12 +106,29 @@ def compared(yours: LayerTable, reference: LayerTable) -> LayerFeedback:
 def _reference(name: str, builder: str) -> LayerTable | None:
     lab, examiner = labs.find(name), Examiner(builder=builder)
     try:
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as scratch:
             lab.write_reference(Path(folder), opset=examiner.opset)
-            table = examiner.build(Path(folder, "model.onnx"), Recipe.load(Path(folder, "recipe.toml"))).layers
+            # A submission is built from such a graph, too: it folds constants and changes names such as conv1+norm1.
+            model = one_graph.fixed(Path(folder, "model.onnx"), Path(scratch), examiner)
+            table = examiner.build(model, Recipe.load(Path(folder, "recipe.toml"))).layers
     except CourseError:
         return None
     return table if table.kernels else None
+
+
+def _with_names_of(yours: LayerTable, reference: LayerTable) -> LayerTable:
+    """The reference's table, in which nodes that only have another name have the submission's name.
+
+    Nodes of one graph alone are the same node if the order of the operators puts them in the same place.
+    """
+    own, theirs = list(yours.operators), list(reference.operators)
+    same = SequenceMatcher(None, list(reference.operators.values()), list(yours.operators.values()), autojunk=False)
+    pairs = ((theirs[a + i], own[b + i]) for a, b, size in same.get_matching_blocks() for i in range(size))
+    names = {old: new for old, new in pairs if old not in yours.operators and new not in reference.operators}
+    kernels = [
+        replace(kernel, onnx_nodes=tuple(names.get(node, node) for node in kernel.onnx_nodes)) for kernel in reference.kernels
+    ]
+    return LayerTable(tuple(kernels), {names.get(node, node): operator for node, operator in reference.operators.items()})
 
 
 def _about_kernels(yours: int, reference: int) -> str:

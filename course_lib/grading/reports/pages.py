@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from io import StringIO
+from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 from course_lib._util.html import render
@@ -72,10 +73,12 @@ def figure(drawn: Figure, alt: str, names: Mapping[str, str] | None = None) -> M
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, caption: str = "") -> Markup:
-    """A table of plain texts and numbers; every cell is escaped, numbers stand to the right. "" for no rows."""
+    """A table of plain texts and numbers; every cell is escaped, numbers are at the right. Empty columns are left out. "" for no rows."""
     from markupsafe import Markup
 
     rows = list(rows)
+    shown = [any(cell != "" for cell in column) for column in zip(*rows, strict=True)]
+    columns, rows = list(compress(columns, shown)), [list(compress(row, shown)) for row in rows]
     numbers = [all(isinstance(cell, int | float) for cell in column) for column in zip(*rows, strict=True)]
     return Markup(_render("table.html", columns=columns, rows=rows, numbers=numbers, caption=caption))
 

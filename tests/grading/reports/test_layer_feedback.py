@@ -80,6 +80,36 @@ def test_a_graph_with_names_of_its_own():
     assert len(found.sentences) == 2 and "has other names for its layers" in found.sentences[1]
 
 
+@pytest.mark.parametrize(("node", "other"), [("/b/Conv", "/b+norm/Conv"), ("/a/Relu", "relu_7")])
+def test_a_node_with_another_name_is_not_a_difference(node, other):
+    def renamed(name: str) -> str:
+        return other if name == node else name
+
+    kernels = (kernel(*map(renamed, one.onnx_nodes), dtype=one.inputs[0].dtype) for one in REFERENCE)
+    yours = table(*kernels, operators={renamed(name): operator for name, operator in OPERATORS.items()})
+    for pair in ((yours, REFERENCE), (REFERENCE, yours)):
+        found = compared(*pair)
+        assert found.sentences == ("Your engine has 3 kernels, as many as the reference.",) and found.differences == ()
+
+
+def test_a_change_beside_a_node_with_another_name_is_a_difference():
+    operators = {
+        "/a/Conv": "Conv",
+        "/a/Relu": "Relu",
+        "/a/Cast": "Cast",
+        "/b2/Conv": "Conv",
+        "/b2/Relu": "Relu",
+        "/head/Gemm": "Gemm",
+    }
+    yours = table(
+        kernel("/a/Conv", "/a/Relu"),
+        kernel("/b2/Conv", "/b2/Relu", dtype="Float"),
+        kernel("/head/Gemm", dtype="Float"),
+        operators=operators,
+    )
+    assert [(one.layers, one.types) for one in compared(yours, REFERENCE).differences] == [(("/b2/Conv",), ("FP32", "INT8"))]
+
+
 def test_long_lists_are_cut():
     many = {f"/layer{n}/Conv": "Conv" for n in range(12)}
     wide, narrow = (table(*(kernel(name, dtype=dtype) for name in many), operators=many) for dtype in ("Float", "Half"))
@@ -110,6 +140,15 @@ def test_half_precision_beside_lab_01s_reference(half):
     layer_feedback._reference.cache_info()  # built once a process
     before = layer_feedback._reference.cache_info().misses
     assert compared_with_reference(lab, half, Examiner()) == found and layer_feedback._reference.cache_info().misses == before
+
+
+def test_the_reference_does_not_differ_from_itself(tmp_path):
+    """Its nodes have names such as conv2+norm2, which a submission's graph has only until it is examined."""
+    lab, examiner = labs.find("lab01"), Examiner()
+    lab.write_reference(tmp_path, opset=examiner.opset)
+    plan = lab.examine(tmp_path, examiner, "profile").plan
+    found = compared_with_reference(lab, plan, examiner)
+    assert len(found.sentences) == 1 and found.differences == ()
 
 
 def test_nothing_to_compare(half, monkeypatch):

@@ -66,6 +66,12 @@ def test_the_layers_are_told_in_words_and_as_a_table(page):
     assert "/stem/Conv" in page and ">INT8</td>" in page
 
 
+def test_a_column_without_entries_is_not_shown():
+    kernels_only = replace(LAYERS, differences=(Difference(("/stem/Conv",), "Conv + Relu", (2, 1), ("", "")),))
+    page = report.page(LAB, replace(real_verdict(), layers=kernels_only), "ada")
+    assert "your kernels" in page and "you read" not in page
+
+
 def test_it_says_how_to_repeat_it(page):
     known = real_verdict().provenance
     assert f"course check {LAB.name} ." in page
