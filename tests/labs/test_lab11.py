@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import torch
 
 from course_lib import labs
 from course_lib.engines.backends.torch_tensorrt.blocks import module_blocks
+from course_lib.grading.judge.judging import judge
 from course_lib.labs import Examiner
 from course_lib.labs.lab11_torch_tensorrt import checks, given, lab, reference
 from tests.labs import quick
@@ -172,5 +172,8 @@ def test_the_bound_separates_rounding_from_mistakes(seed):
     assert errors[0] < checks.SAME / 1.5 and errors[1] > 1.5 * checks.SAME
 
 
-def test_the_files_of_the_tables_are_plain_text():
-    assert json.loads(json.dumps(made.FILES)) == made.FILES
+def test_a_machine_without_the_release_costs_nobody_a_point(tmp_path, monkeypatch):
+    LAB.write_reference(tmp_path)
+    monkeypatch.setattr(lab.installation, "installed_release", lambda: "2.12.0")
+    verdict = judge(LAB, tmp_path, trusted=True)
+    assert "lab 11 needs Torch-TensorRT 2.13.0, found 2.12.0" in verdict.fault and not verdict.outcomes

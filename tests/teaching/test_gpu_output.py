@@ -47,7 +47,8 @@ def test_every_cell_that_lectures_show_is_recorded_and_did_not_fail() -> None:
 
 
 def test_every_cell_for_a_gpu_is_recorded() -> None:
-    cells = {row["cell"] for row in recorded("gpu_cells_h200").rows if row["gpu"]}
+    gone = "13"  # recorded before it ran the released Torch-TensorRT without a GPU
+    cells = {row["cell"] for row in recorded("gpu_cells_h200").rows if row["gpu"] and row["lecture"] != gone}
     tagged = {
         cell["id"]
         for path in LECTURES.glob("*.ipynb")

@@ -10,7 +10,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from course_lib.errors import MISSING_FILE, CourseError, EngineError
+from course_lib.engines.backends.torch_tensorrt import installation
+from course_lib.errors import MISSING_FILE, BackendUnavailable, CourseError, EngineError
 from course_lib.labs.framework.criteria import HALF
 from course_lib.labs.framework.examination import Examination, Examiner
 from course_lib.labs.framework.isolation import module_command, read_hostile, run_isolated
@@ -63,6 +64,8 @@ class InsidePyTorch(Lab):
                 examiner.begins(f"{task}: Torch-TensorRT", 6)
                 try:
                     outcomes.append(judge(folder, examiner))
+                except BackendUnavailable:
+                    raise
                 except CourseError as error:
                     hint = _RUN if error.code == MISSING_FILE else _FAILED
                     outcomes.append(self.outcome(task, "none", error, hint))
@@ -125,8 +128,13 @@ def examined_files(
         needed: whether the first file must exist.
 
     Raises:
+        BackendUnavailable: Torch-TensorRT is not installed on this machine.
         EngineError: that file is missing, or the process ended or sent another form.
     """
+    if (release := installation.installed_release()) != installation.RELEASE:
+        raise BackendUnavailable(
+            f"lab 11 needs Torch-TensorRT {installation.RELEASE}, found {release or 'none'}: {installation.INSTALL}"
+        )
     if needed and not (folder / files[0]).is_file():
         raise EngineError(missing(files[0]), code=MISSING_FILE)
     sources = {name: read_text(folder / name, MAX_BYTES) for name in files if (folder / name).is_file()}

@@ -42,6 +42,11 @@ from course_lib.errors import BackendUnavailable
 CAPABILITY, GPU, MEMORY = (8, 9), "NVIDIA GeForce RTX 4090", 24 << 30  # the target for which engines are built
 
 
+def hide_gpus() -> None:
+    """Let this process do without a GPU, so that what it builds is the same on every machine. Call it before torch is used."""
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
+
+
 @cache
 def load() -> types.ModuleType:
     """The package ``torch_tensorrt``, ready to export, partition, convert and build on this machine.
@@ -61,7 +66,7 @@ def load() -> types.ModuleType:
             f"Torch-TensorRT without a GPU needs torch-tensorrt-rtx {RELEASE} in {FOLDER}, found {found or 'none'}: {INSTALL}"
         )
     _answer_for_target(torch)
-    sys.path.append(str(FOLDER))
+    sys.path.insert(0, str(FOLDER))  # before another build of the package, for machines with a GPU
     logging.getLogger("torch_tensorrt").setLevel(logging.ERROR)  # it warns that it has no GPU and no modelopt
     quiet = contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO())
     with warnings.catch_warnings(), _named_user(), quiet[0], quiet[1]:

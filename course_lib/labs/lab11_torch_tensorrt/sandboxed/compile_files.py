@@ -28,6 +28,7 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
     from course_lib.engines.backends.torch_tensorrt import without_gpu
 
     torch.set_num_threads(1)
+    without_gpu.hide_gpus()
     torch_tensorrt = without_gpu.load()
     found: dict[str, Any] = {"release": torch_tensorrt.__version__.partition("+")[0]}
     before = _registered()
