@@ -225,7 +225,7 @@ def test_a_wrong_lab_is_said_before_anything_heavy_is_imported() -> None:
 
 
 @pytest.mark.parametrize("instructor", [False, True])
-def test_jupyterlab_opens_without_news_and_learners_do_not_create_assignments(
+def test_jupyterlab_opens_without_news_and_for_learners_without_nbgrader(
     course: Course, instructor: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from jupyterlab_server.config import get_static_page_config
@@ -233,7 +233,7 @@ def test_jupyterlab_opens_without_news_and_learners_do_not_create_assignments(
     def left(program: str, command: list[str]) -> None:
         disabled = get_static_page_config(level="all").get("disabledExtensions", {})
         assert disabled["@jupyterlab/apputils-extension:announcements"]  # asks whether to fetch news, and looks for updates
-        assert disabled.get("@jupyter/nbgrader:create-assignment", False) is not instructor
+        assert disabled.get("@jupyter/nbgrader", False) is not instructor  # validate, formgrader, assignment and course list
         raise SystemExit(0)
 
     monkeypatch.setenv("JUPYTER_CONFIG_PATH", "")

@@ -66,12 +66,13 @@ def demo(as_json: AsJson = False) -> None:
 
 
 def lab(
-    instructor: Annotated[bool, typer.Option("--instructor", help='with nbgrader\'s "Create Assignment"')] = False,
+    instructor: Annotated[bool, typer.Option("--instructor", help="with nbgrader's buttons and pages")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Open JupyterLab at the course. With --json, print first what starts where; Jupyter's own messages go to stderr.
 
-    With --instructor it also has nbgrader's "Create Assignment", which learners do not need.
+    With --instructor it also has nbgrader's extensions, such as "Create Assignment" and formgrader. `course check` and the check
+    cells of a lab tell learners more than its "Validate".
     """
     os.chdir(course_root())
     command = [sys.executable, "-m", "jupyterlab", "--ServerApp.root_dir=.", f"--LabApp.default_url=/lab/tree/{START}"]

@@ -89,7 +89,7 @@ def _configure(config: Config, *, root: Path, work: str = "classroom", trusted: 
         SandboxedExecute, StripActiveContent, LimitOutput, WithholdCellPoints, SaveAutoGrades, GradeArtifacts,
         AssignLatePenalties, CheckCellMetadata,
     ]  # fmt: skip
-    config.SandboxedExecute.timeout = 240
+    config.Execute.timeout = config.SandboxedExecute.timeout = 240  # the first is also that of "Validate", where it is 30 s
     config.SandboxedExecute.trusted = config.GradeArtifacts.trusted = trusted
     config.GradeArtifacts.work = str(root / work)
     late.configure(config)

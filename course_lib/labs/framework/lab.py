@@ -100,16 +100,20 @@ class Lab(ABC):
     def check(self, task: str, folder: str | Path = ".") -> Outcome:
         """A learner's check of one task, for a notebook cell. The grader runs the same examination on fresh secret data.
 
-        While nbgrader runs the notebook nothing is examined: points come from the files it leaves, not from its cells.
+        While nbgrader grades the notebook nothing is examined: points come from the files it leaves, not from its cells. nbgrader's
+        "Validate" takes every cell without an error for a success, so a task without all points is an error there.
 
         Raises:
-            CourseError: the lab has no such task.
+            CourseError: the lab has no such task, or the check did not pass under "Validate".
         """
-        asked = self.task(task)
-        if os.environ.get("NBGRADER_EXECUTION"):
+        asked, execution = self.task(task), os.environ.get("NBGRADER_EXECUTION")
+        if execution and execution != "validate":
             return Outcome(asked, "none", 0.0, "the grader examines the files that were handed in, on its own machine")
         examined = self.examine_as_learner(Path(folder), Examiner(measured=in_turn), only=task)
-        return next(outcome for outcome in examined.outcomes if outcome.task.id == task)
+        outcome = next(outcome for outcome in examined.outcomes if outcome.task.id == task)
+        if execution and not outcome.passed:
+            raise CourseError(f"{asked.title}: {outcome.mark}. {outcome.message} {outcome.hint}".strip(), code=outcome.code)
+        return outcome
 
     def task(self, task_id: str) -> Task:
         """The task with this id.

@@ -52,6 +52,11 @@ class Outcome:
         return self.tier == "inconclusive" and self.code == NO_REFERENCE
 
     @property
+    def passed(self) -> bool:
+        """Whether it has all points, or misses nothing of what can be decided without the reference."""
+        return self.tier == "full" or (self.open and all(criterion.met is not False for criterion in self.criteria))
+
+    @property
     def mark(self) -> str:
         """The tier in a word for the learner."""
         return "open" if self.open else _MARKS[self.tier][0]
