@@ -11,9 +11,10 @@ from typing import Any
 from course_lib.benchmark import Interval
 from course_lib.errors import CourseError
 from course_lib.grading.batch.classroom import Classroom
+from course_lib.grading.batch.collection import submission_folder
 from course_lib.grading.batch.grade import noted
 from course_lib.grading.batch.intake import Rejected
-from course_lib.grading.integrity.similarity import Alike, alike, digests
+from course_lib.grading.integrity.similarity import Alike, alike, digest
 from course_lib.grading.judge.review import Review
 from course_lib.grading.judge.verdict import Verdict
 from course_lib.grading.nbgrader import gradebook
@@ -194,12 +195,25 @@ def read(lab: Lab, room: Classroom) -> ClassReport:
         missing=tuple(sorted(known - graded - handed_in)),
         quality=_QUALITIES.get(quality, ""),
         baseline=races[0] if races else "",
-        alike=alike({one.student: one.sha256 for one in submissions}, given=digests(room.root / "labs" / lab.name)),
+        alike=_alike(lab, room, submissions),
         rejected=intake.rejected,
         twins=intake.twins,
         unlisted=unlisted,
         reasons={name: reason for name in sorted(graded | handed_in) if (reason := noted(room.folder, name, lab))},
     )
+
+
+def _alike(lab: Lab, room: Classroom, submissions: Iterable[Submission]) -> tuple[Alike, ...]:
+    """Equal files, notebooks included. The release has none of the other files: what lies beside it, the instructor's own run left."""
+    name = f"{lab.name}.ipynb"
+    files = {one.student: dict(one.sha256) for one in submissions}
+    for student, known in files.items():
+        with suppress(CourseError, OSError):
+            folder = submission_folder(room.folder / "submitted" / student, lab.name)
+            if folder and (folder / name).is_file() and not (folder / name).is_symlink():
+                known[name] = digest(folder / name)
+    released = room.root / "labs" / lab.name / name
+    return alike(files, given=[digest(released)] if released.is_file() else [])
 
 
 def _quality(verdicts: Iterable[Verdict]) -> str:
