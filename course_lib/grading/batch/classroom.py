@@ -7,7 +7,7 @@ import json
 import secrets
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -220,6 +220,7 @@ class Classroom:
         write_atomically(path, json.dumps(signed).encode())
         if gradebook.record(self.folder / "gradebook.db", verdict, result.student, result.entry, self._settings):
             self._api().generate_feedback(lab.name, result.student)  # with what an instructor gave by hand
+        self.update_reports(lab, [result.student])
 
     def _previous(self, lab: Lab, result: Result, verdict: Verdict) -> dict[str, Any]:
         """The points of the grading before this one, for the provenance; empty if there is none."""
@@ -235,6 +236,27 @@ class Classroom:
             return {"previous": earlier} if earlier else {}
         kept = {name: before.provenance.get(name) for name in ("date", "course", "commit")}
         return {"previous": {**kept, "points": {one.task.id: one.points for one in before.outcomes}}}
+
+    def update_reports(self, lab: Lab, students: Iterable[str]) -> None:
+        """Write the reports again whose points differ from the gradebook's, which has points by hand and late penalties.
+
+        Raises:
+            CourseError: a verdict cannot be read.
+        """
+        from nbgrader.api import Gradebook
+
+        from course_lib.grading.nbgrader import gradebook
+        from course_lib.grading.reports import report
+
+        with Gradebook(f"sqlite:///{self.folder / 'gradebook.db'}") as opened:
+            for student in students:
+                path, verdict = verdict_file(self.folder, student, lab).with_suffix(".html"), self.verdict(lab, student)
+                if verdict is None or not path.is_file():
+                    continue
+                submission = opened.find_submission(lab.name, student)
+                cells, penalty = gradebook.cells(submission), submission.late_submission_penalty or 0.0
+                if report.points(verdict, cells, penalty) not in path.read_text(encoding="utf-8"):
+                    write_atomically(path, report.page(lab, verdict, student, cells, penalty).encode())
 
     def charge_late(self, lab: Lab) -> dict[str, tuple[float, float]]:
         """Compute the late penalties again; see `gradebook.charge`.

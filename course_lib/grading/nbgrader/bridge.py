@@ -13,12 +13,14 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nbconvert.preprocessors import CSSHTMLHeaderPreprocessor
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_output
 from nbgrader.api import Gradebook
 from nbgrader.preprocessors import (
     AssignLatePenalties,
     CheckCellMetadata,
+    GetGrades,
     LimitOutput,
     NbGraderPreprocessor,
     SaveAutoGrades,
@@ -34,6 +36,7 @@ from course_lib.grading.integrity import signature
 from course_lib.grading.isolation.kernel import FilesOfRun, SandboxedExecute
 from course_lib.grading.judge import artifacts
 from course_lib.grading.judge.judging import judge
+from course_lib.grading.judge.review import Cell
 from course_lib.grading.judge.verdict import Verdict, verdict_file
 from course_lib.grading.nbgrader import gradebook
 from course_lib.grading.reports import report
@@ -50,6 +53,7 @@ _ACTIVE = (
     "application/vnd.jupyter.widget-view+json",
 )  # fmt: skip
 _COLOR = re.compile("\x1b(\\[[0-9;:]*m?)?")
+_REPORT = "# your report"  # the source of the cell that shows it
 _SETTINGS = ("SandboxedExecute", "GradeArtifacts", "LatePenalty")  # what an instructor may set
 
 
@@ -91,7 +95,8 @@ def _configure(config: Config, *, root: Path, work: str = "classroom", trusted: 
     ]  # fmt: skip
     config.Execute.timeout = config.SandboxedExecute.timeout = 240  # the first is also that of "Validate", where it is 30 s
     config.SandboxedExecute.trusted = config.GradeArtifacts.trusted = trusted
-    config.GradeArtifacts.work = str(root / work)
+    config.GenerateFeedback.preprocessors = [GetGrades, CurrentReport, CSSHTMLHeaderPreprocessor]
+    config.GradeArtifacts.work = config.CurrentReport.work = str(root / work)
     late.configure(config)
 
 
@@ -290,22 +295,54 @@ class GradeArtifacts(NbGraderPreprocessor):
                 opened.find_submission_notebook(known["notebook"], known["assignment"], known["student"]).grades, lab, verdict
             )
             opened.db.commit()
-        self._write(lab, verdict, known["student"])
+            cells = gradebook.cells(opened.find_submission(known["assignment"], known["student"]))
+        self._write(lab, verdict, known["student"], cells)
         for cell in nb.cells:
             if cell.metadata.get("nbgrader", {}).get("grade_id") in _ids(lab):
                 cell.outputs = []
-        shown = new_output("display_data", data={"text/html": report.body(verdict), "text/plain": f"{verdict.score:g} points"})
-        nb.cells.insert(0, new_code_cell("# your report", outputs=[shown]))  # where a reader of the feedback begins
+        _show_report(nb, report.body(verdict, cells))
         return nb, resources
 
-    def _write(self, lab: Lab, verdict: Verdict, student: str) -> None:
+    def _write(self, lab: Lab, verdict: Verdict, student: str, cells: list[Cell]) -> None:
         path = verdict_file(Path(self.work), student, lab)
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.with_suffix(".html").write_text(report.page(lab, verdict, student), encoding="utf-8")
+        path.with_suffix(".html").write_text(report.page(lab, verdict, student, cells), encoding="utf-8")
         known = verdict.to_json()
         if self.sign:
             known = signature.signed({**known, "student": student}, signature.signing_key(Path(self.work)))
         path.write_text(json.dumps(known), encoding="utf-8")
+
+
+class CurrentReport(NbGraderPreprocessor):
+    """Makes the report in the feedback anew, because points by hand and penalties are newer than the grading.
+
+    The report names tasks and their points, so nbgrader does not list their cells again as "Test cell".
+    """
+
+    work = Unicode("classroom", help="folder for verdicts and reports").tag(config=True)
+
+    @override
+    def preprocess(self, nb: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:
+        lab, known = _lab(resources), resources["nbgrader"]
+        path = verdict_file(Path(self.work), known["student"], lab) if lab else None
+        if lab is None or path is None or not path.is_file():
+            return nb, resources
+        verdict = Verdict.load(path)
+        with Gradebook(known["db_url"]) as opened:
+            cells = gradebook.cells(opened.find_submission(known["assignment"], known["student"]))
+        _show_report(nb, report.body(verdict, cells, known.get("late_penalty", 0.0)))
+        for cell in nb.cells:
+            if cell.metadata.get("nbgrader", {}).get("grade_id") in _ids(lab):
+                cell.metadata["nbgrader"]["grade"] = False
+        return nb, resources
+
+
+def _show_report(nb: NotebookNode, html: str) -> None:
+    """Put the report where a reader of the feedback begins, in the place of an earlier one."""
+    if nb.cells and nb.cells[0].source == _REPORT:
+        del nb.cells[0]
+    shown = new_output("display_data", data={"text/html": html, "text/plain": "The report is shown in a browser."})
+    nb.cells.insert(0, new_code_cell(_REPORT, outputs=[shown]))
 
 
 @lru_cache(maxsize=1)

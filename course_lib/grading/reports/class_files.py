@@ -50,7 +50,7 @@ def write(
     leaderboard: bool = False,
     anonymous: bool = False,
 ) -> ClassFiles:
-    """Bring late penalties up to date, read a class, and write ``reports/LAB.html``, other pages that were asked for, and the CSV file.
+    """Bring late penalties and learners' reports up to date, read a class, and write ``reports/LAB.html`` and what else was asked for.
 
     Raises:
         CourseError: nothing was graded, a verdict cannot be read, or there is no such format.
@@ -58,6 +58,7 @@ def write(
     class_report.check_graded(lab, room)
     recharged = room.charge_late(lab)
     report = class_report.read(lab, room)
+    room.update_reports(lab, [one.student for one in report.submissions])
     pages = {f"{lab.name}.html": class_page.page(report)}
     places: tuple[Place, ...] = ()
     if leaderboard:

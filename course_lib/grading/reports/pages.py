@@ -35,6 +35,11 @@ def block(template: str, **values: Any) -> str:
     return _render("block.html", content=template, tag="div", **values)
 
 
+def part(template: str, **values: Any) -> str:
+    """A template of this package as it is in a page, without style."""
+    return _render(template, **values).strip()
+
+
 @dataclass(frozen=True)
 class Link:
     """A cell of a table that leads to another page; `address` is a path relative to this one, not yet quoted."""

@@ -5,38 +5,52 @@ Nothing hidden is in it: no seed, no data, no file of the reference; those stay 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from course_lib import labs
 from course_lib.benchmark import Comparison
 from course_lib.engines import LayerTable
-from course_lib.grading.judge.review import Review
+from course_lib.grading.judge.review import Cell, Review
 from course_lib.grading.judge.verdict import Verdict
 from course_lib.grading.reports import pages, speed_figure
 from course_lib.grading.reports.layer_feedback import LayerFeedback
 from course_lib.grading.reports.speed_figure import Ratio
-from course_lib.labs import Lab
+from course_lib.labs import Lab, Outcome
+from course_lib.labs.framework.task import grouped
 
 if TYPE_CHECKING:
     from markupsafe import Markup
 
 _TIERS = {"full": "all points", "partial": "part of the points", "none": "no points yet", "inconclusive": "inconclusive"}
+_BY_HAND = "points from an instructor"
 _SHOWN = 4  # layers that a cell of the table names
 
 
-def page(lab: Lab, verdict: Verdict, student: str) -> str:
-    """The whole page."""
-    return pages.page(f"{lab.title}: {student}", "report.html", **_values(verdict, student))
+def page(lab: Lab, verdict: Verdict, student: str, cells: Sequence[Cell] | None = None, penalty: float = 0.0) -> str:
+    """The whole page.
+
+    Args:
+        lab, verdict, student: of the submission.
+        cells: the gradebook's, with written questions and points by hand; None: the tasks as the verdict leaves them.
+        penalty: points that are taken off because it was late.
+    """
+    return pages.page(f"{lab.title}: {student}", "report.html", **_values(verdict, student, cells, penalty))
 
 
-def body(verdict: Verdict) -> str:
+def body(verdict: Verdict, cells: Sequence[Cell] | None = None, penalty: float = 0.0) -> str:
     """The report without the page around it, for nbgrader's feedback."""
-    return pages.block("report.html", **_values(verdict, ""))
+    return pages.block("report.html", **_values(verdict, "", cells, penalty))
 
 
-def _values(verdict: Verdict, student: str) -> dict[str, Any]:
+def points(verdict: Verdict, cells: Sequence[Cell] | None = None, penalty: float = 0.0) -> str:
+    """The part of a page that depends on the gradebook."""
+    return pages.part("points.html", **_points(labs.find(verdict.lab), verdict, cells, penalty))
+
+
+def _values(verdict: Verdict, student: str, cells: Sequence[Cell] | None, penalty: float) -> dict[str, Any]:
     lab = labs.find(verdict.lab)
-    values = {"lab": lab, "verdict": verdict, "student": student, "review": Review.of(lab, verdict), "tiers": _TIERS}
+    values = {"lab": lab, "verdict": verdict, "student": student, **_points(lab, verdict, cells, penalty)}
     if verdict.fault:
         return values
     return values | {
@@ -44,6 +58,36 @@ def _values(verdict: Verdict, student: str) -> dict[str, Any]:
         "differences": _differences(verdict.layers) if verdict.layers else None,
         "kernels": _kernels(verdict.table) if verdict.table else None,
     }
+
+
+def _points(lab: Lab, verdict: Verdict, cells: Sequence[Cell] | None, penalty: float) -> dict[str, Any]:
+    review, known = Review.of(lab, verdict, cells), {cell.name: cell for cell in cells or ()}
+    reasons = " ".join(reason.text for reason in review.reasons)
+    groups = [
+        {
+            "outcome": group[0],
+            "rows": [_row(outcome, known.get(outcome.task.id)) for outcome in group],
+            "message": "" if group[0].message in reasons else group[0].message,
+        }
+        for group in grouped(verdict.outcomes)
+    ]
+    written = [cell for cell in known.values() if cell.name not in {task.id for task in lab.tasks}]
+    questions = [
+        (
+            "Written question" if len(written) == 1 else f"Written question {cell.name!r}",
+            cell.points,
+            cell.maximum,
+            "an instructor will read it" if cell.marked else _BY_HAND if cell.by_hand else "not answered",
+        )
+        for cell in written
+    ]
+    return {"review": review, "groups": groups, "questions": questions, "penalty": penalty}
+
+
+def _row(outcome: Outcome, cell: Cell | None) -> tuple[str, float, float, str]:
+    if cell and cell.by_hand:
+        return outcome.task.title, cell.points, cell.maximum, _BY_HAND
+    return outcome.task.title, outcome.points, outcome.task.points, _TIERS.get(outcome.tier, outcome.tier)
 
 
 def _race(lab: Lab, comparison: Comparison) -> dict[str, Any]:

@@ -19,6 +19,7 @@ import pytest
 from nbgrader.api import Gradebook
 
 from course_lib.grading.batch.classroom import Classroom
+from course_lib.grading.reports import class_files
 from course_lib.grading.reports.class_report import read
 from course_lib.labs.lab01_first_engine.lab import SERVICE
 from course_lib.labs.lab01_first_engine.reference import recipe as reference_recipe
@@ -84,6 +85,8 @@ def test_a_question_that_was_not_answered_needs_no_review(room, student):
 def test_the_report_is_the_first_thing_on_the_feedback_page(room):
     page = (room.folder / "feedback" / "ada" / LAB.name / f"{LAB.name}.html").read_text()
     assert page.index("course-report") < page.index("<h1")
+    assert all(f"<b>{task.title}</b>" in page for task in LAB.tasks) and "Test cell" not in page
+    assert "3.0 / 12.0" in page and "3 <span>of 12 points; 2 more are open" in page
     assert "summary { display: list-item" in page and "table-layout: auto" in page
 
 
@@ -106,6 +109,8 @@ def test_points_by_hand_are_still_there_after_grading_again(room):
     found = read(LAB, room).submissions[0]
     assert found.score == found.judged + 1.5 and found.max_score == 12 and found.judged == 3
     assert again.review == found.review
+    for page in (again.report, again.feedback):
+        assert page.read_text().count("4.5 <span>of 12 points") == 1
     (reason,) = found.review.reasons
     assert reason.code == "by_hand" and "before the last grading, check whether they still fit" in reason.text
 
@@ -121,6 +126,10 @@ def test_points_through_a_running_formgrader(room, tmp_path):
     assert answer["manual_score"] == 2.0
     found = read(LAB, room).submissions[0]
     assert found.score == found.judged + 2 and not found.review.needed
+    page = room.folder / "reports" / "ada" / f"{LAB.name}.html"
+    assert ">5 <span>of 12 points" not in page.read_text()
+    class_files.write(LAB, room)
+    assert ">5 <span>of 12 points" in page.read_text(), "the page that the class report links has the same number"
 
 
 TOKEN = "grade-with-care"

@@ -10,6 +10,7 @@ from markupsafe import escape
 from course_lib import labs
 from course_lib.benchmark import Comparison, Measurement, speedup
 from course_lib.grading.judge.judging import judge
+from course_lib.grading.judge.review import Cell
 from course_lib.grading.judge.verdict import Verdict
 from course_lib.grading.reports import report, speed_figure
 from course_lib.grading.reports.layer_feedback import Difference, LayerFeedback
@@ -42,6 +43,41 @@ def test_it_says_what_was_earned_and_why(page):
     assert f"{verdict.score:g} <span>of 10 points" in page
     for outcome in verdict.outcomes:
         assert outcome.task.title in page and str(escape(outcome.message)) in page
+
+
+@pytest.mark.parametrize(
+    ("written", "total", "row"),
+    [
+        (Cell("written", 0, 2, marked=True), "10 <span>of 12 points; 2 more are open", "0 of 2"),
+        (Cell("written", 1.5, 2, by_hand=True), "11.5 <span>of 12 points<", "1.5 of 2"),
+        (Cell("written", 0, 2), "10 <span>of 12 points<", "0 of 2"),
+    ],
+)
+def test_the_written_question_counts_as_it_does_everywhere(written, total, row):
+    given = replace(real_verdict(), outcomes=tuple(LAB.outcome(task.id, "full", "All met.") for task in LAB.tasks))
+    cells = [Cell(task.id, task.points, task.points) for task in LAB.tasks] + [written]
+    page = report.page(LAB, given, "ada", cells)
+    assert total in page and f"<b>Written question</b>: {row} <span" in page
+    assert report.points(given, cells) in page and report.points(given) not in page
+    late = report.page(LAB, given, "ada", cells, penalty=3.0)
+    assert total in late and f"3 points are taken off, and {10 + written.points - 3:g} count" in late
+
+
+def test_points_by_hand_replace_the_verdicts():
+    cells = [Cell(task.id, 1.0, task.points, by_hand=True) for task in LAB.tasks]
+    page = report.page(LAB, real_verdict(), "ada", cells)
+    assert "3 <span>of 10 points" in page and page.count("(points from an instructor)") == 3
+
+
+def test_a_message_that_several_tasks_share_is_there_once(tmp_path):
+    for page in (
+        report.page(LAB, judge(LAB, tmp_path, trusted=True), "ada"),
+        report.body(replace(real_verdict(), outcomes=LAB.zero_outcomes("BUILD FAILED", "Build it."))),
+    ):
+        assert page.count("<section") == 1 and all(f"<b>{task.title}</b>: 0 of" in page for task in LAB.tasks)
+        assert page.count("model.onnx is missing") + page.count("BUILD FAILED") == 1
+    waiting = LAB.outcome("speed", "inconclusive", "The machine was busy.", share=0.0)
+    assert report.page(LAB, replace(real_verdict(), outcomes=(waiting,)), "ada").count("The machine was busy.") == 1
 
 
 def test_it_loads_nothing_and_escapes_what_a_learner_names(page):
