@@ -7,6 +7,7 @@ module that this process has compiled.
 from __future__ import annotations
 
 import io
+import logging
 import operator
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -250,8 +251,12 @@ def _exported(module: Any, inputs: Mapping[str, Any]) -> tuple[Any, dict[str, An
         named = {axis: (bounds["min"][axis], bounds["max"][axis]) for axis in axes}
         dims.append({a: torch.export.Dim(f"{name}_{a}", min=low, max=high) for a, (low, high) in named.items()} or None)
         shapes[name] = bounds or shape
+    before = logging.root.manager.disable
     try:
+        logging.disable(logging.CRITICAL)  # PyTorch logs the graph up to an error, which the message below has
         dynamic = tuple(dims) if any(dims) else None
         return torch.export.export(module.eval(), tuple(examples), dynamic_shapes=dynamic), shapes
     except Exception as error:  # classes of several parts of PyTorch, without a common public base
         raise BuildError(f"torch.export rejects the module: {' '.join(str(error).split())[:300]}") from None
+    finally:
+        logging.disable(before)
