@@ -32,6 +32,8 @@ _MOVING = frozenset({
     *("Resh", "Tran", "Move", "Slic", "Conc", "Gath", "Repl"),
 })  # fmt: skip
 _CONVERTER_KINDS = frozenset({"Reformat", "Cast", "Convert", "Reorder"})  # of TensorRT and of OpenVINO
+_NO_KERNELS = "No layer table: this backend does not tell which kernels it runs."
+_CELL = 40  # characters that a cell of the text table shows
 _LITTLE = 0.5  # a share of the multiplications below this is worth a note
 _MANY = 0.25  # and so is this share of multiplications that are taken apart, or of kernels that only convert
 # Datatypes that an FP32 engine does not compute in. UInt8 is not one of them: it is how images arrive.
@@ -269,12 +271,35 @@ class LayerTable(Sequence[Layer]):
             for kernel in self.kernels
         ]
 
+    def __str__(self) -> str:
+        """One line for each kernel: long names and lists are cut, `rows` has them."""
+        rows = self.rows()
+        if not rows:
+            return _NO_KERNELS
+        columns = [column for column in self._columns() if any(row[column] for row in rows)]
+        table = [columns, *([_cut(row[column]) for column in columns] for row in rows)]
+        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+        lines = ("  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip() for cells in table)
+        return "\n".join((self._caption(), *lines))
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """The same at IPython's prompt."""
+        printer.text(str(self))
+
+    def _columns(self) -> list[str]:
+        return ["kernel", "operators" if self.operators else "onnx", "reads", "weights", "writes", "shape", "format"]
+
+    def _caption(self) -> str:
+        counts = ", ".join(f"{n} with {dtype}" for dtype, n in self.dtype_counts().most_common())
+        nodes = f"{len(self.operators)} ONNX nodes became " if self.operators else ""
+        return f"{nodes}{len(self.kernels)} kernel{'' if len(self.kernels) == 1 else 's'} ({counts})"
+
     def _repr_html_(self) -> str:
         """A table that fits a notebook's page: types and formats as columns, kind and node names as a tooltip of the row."""
         rows = self.rows()
         if not rows:
-            return "<p>No layer table: this backend does not tell which kernels it runs.</p>"
-        columns = ["kernel", "operators" if self.operators else "onnx", "reads", "weights", "writes", "shape", "format"]
+            return f"<p>{_NO_KERNELS}</p>"
+        columns = self._columns()
         styles = dict.fromkeys(columns, LEFT) | dict.fromkeys(columns[:2], WIDE)  # the first two columns hold lists
         shown = [
             (
@@ -283,6 +308,8 @@ class LayerTable(Sequence[Layer]):
             )
             for row in rows
         ]
-        counts = ", ".join(f"{n} with {dtype}" for dtype, n in self.dtype_counts().most_common())
-        nodes = f"{len(self.operators)} ONNX nodes became " if self.operators else ""
-        return notebook_table(f"{nodes}{len(rows)} kernels ({counts})", styles, shown)
+        return notebook_table(self._caption(), styles, shown)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _CELL else f"{text[: _CELL - 3]}..."

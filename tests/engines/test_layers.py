@@ -15,6 +15,7 @@ import onnx.parser
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from IPython.lib.pretty import pretty
 
 from course_lib.engines import Layer, LayerTable, LayerTensor, Plan
 from course_lib.engines.backends.tensorrt import builder
@@ -553,3 +554,17 @@ def test_megabytes_made_to_be_slow_are_read_at_once(text: str) -> None:
     started = time.monotonic()
     _read(text)
     assert time.monotonic() - started < 5
+
+
+def test_a_table_is_readable_as_text() -> None:
+    read, written = LayerTensor("x", (-1, 3, 8, 8), "Int8"), LayerTensor("y", (-1, 4, 8, 8), "Half")
+    table = LayerTable(
+        (Layer("k" * 60, "conv", (read,), outputs=(written,), onnx_nodes=("/c/Conv", "/r/Relu")), Layer("s", "signal")),
+        {"/c/Conv": "Conv", "/r/Relu": "Relu"},
+    )
+    assert str(table).splitlines() == [
+        "2 ONNX nodes became 1 kernel (1 with Int8)",
+        f"{'kernel':40}  operators    reads  writes  shape",
+        f"{'k' * 37}...  Conv + Relu  Int8   Half    Nx4x8x8",
+    ]
+    assert "No layer table" in str(LayerTable()) and pretty(table) == str(table)

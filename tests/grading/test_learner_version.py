@@ -39,6 +39,23 @@ def test_the_right_cells_are_released(tmp_path):
     assert learner_version.stale(lab, tmp_path) == []
 
 
+def test_an_unsolved_cell_says_which_task_it_is(tmp_path):
+    path = _solution(tmp_path, SOLUTION, {**SOLUTION, "grade_id": "more"}, {**SOLUTION, "grade_id": "last"}, _check_cell())
+    notebook = nbformat.read(path, as_version=4)
+    first, more, last, check = notebook.cells
+    first.source = more.source = "def f():\n    ### BEGIN SOLUTION\n    return 1\n    ### END SOLUTION"
+    first_task, second_task = map(
+        nbformat.v4.new_markdown_cell, ("# Lab\n## Task 1: one", "Words.\n\n## Task 2: two (3 points)\nAs in Task 1.")
+    )
+    notebook.cells = [first, first_task, more, second_task, last, check]
+    nbformat.write(notebook, path)
+    released = nbformat.read(learner_version.release(lab, tmp_path) / path.name, as_version=4).cells
+    stub = 'raise NotImplementedError("{} is not solved yet")  # your code here'
+    assert released[0].source == "def f():\n    " + stub.format("This task")
+    assert released[2].source == "def f():\n    " + stub.format("Task 1")
+    assert released[4].source == stub.format("Task 2")
+
+
 @pytest.mark.parametrize(
     ("cells", "said"),
     [

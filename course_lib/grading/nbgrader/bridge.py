@@ -17,9 +17,11 @@ from nbconvert.preprocessors import CSSHTMLHeaderPreprocessor
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_output
 from nbgrader.api import Gradebook
+from nbgrader.converters import GenerateAssignment
 from nbgrader.preprocessors import (
     AssignLatePenalties,
     CheckCellMetadata,
+    ClearSolutions,
     GetGrades,
     LimitOutput,
     NbGraderPreprocessor,
@@ -53,6 +55,7 @@ _ACTIVE = (
     "application/vnd.jupyter.widget-view+json",
 )  # fmt: skip
 _COLOR = re.compile("\x1b(\\[[0-9;:]*m?)?")
+_TASK = re.compile(r"^#+ (Task \d+)\b", re.M)
 _REPORT = "# your report"  # the source of the cell that shows it
 _SETTINGS = ("SandboxedExecute", "GradeArtifacts", "LatePenalty")  # what an instructor may set
 
@@ -87,7 +90,9 @@ def _configure(config: Config, *, root: Path, work: str = "classroom", trusted: 
         setattr(course, f"{kind}_directory", f"{work}/{kind}")
     course.db_url = f"sqlite:///{root / work / 'gradebook.db'}"
     course.ignore = [".ipynb_checkpoints", "*.pyc", "__pycache__"]
-    config.ClearSolutions.code_stub = {"python": "raise NotImplementedError  # your code here"}
+    config.GenerateAssignment.preprocessors = [
+        ClearTasks if step is ClearSolutions else step for step in GenerateAssignment.preprocessors.default()
+    ]
     config.Autograde.pre_convert_hook = drop_special_files
     config.Autograde.autograde_preprocessors = [
         SandboxedExecute, StripActiveContent, LimitOutput, WithholdCellPoints, SaveAutoGrades, GradeArtifacts,
@@ -192,6 +197,18 @@ def drop_special_files(assignment: str, student: str, notebooks: list[str]) -> N
             artifacts.drop_special_files(folder)
     except OSError as error:
         raise SystemExit(f"a submission of {assignment} cannot be made safe to copy: {error}") from None
+
+
+class ClearTasks(ClearSolutions):
+    """Replaces each solution by an error that names the task of the last heading above the cell."""
+
+    @override
+    def preprocess_cell(self, cell: NotebookNode, resources: dict[str, Any], index: int) -> tuple[NotebookNode, dict[str, Any]]:
+        if cell.cell_type == "markdown" and (tasks := _TASK.findall(cell.source)):
+            resources["task"] = tasks[-1]
+        task = resources.get("task", "This task")
+        self.code_stub = {"python": f'raise NotImplementedError("{task} is not solved yet")  # your code here'}
+        return super().preprocess_cell(cell, resources, index)
 
 
 class StripActiveContent(NbGraderPreprocessor):
