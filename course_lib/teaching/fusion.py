@@ -61,7 +61,8 @@ def _stacked_bars(axes: Axes, names: Sequence[str], values: Sequence[tuple[int, 
 def draw_round_trips(before: Traffic, after: Traffic) -> Figure:
     """Two graphs side by side: a box is a round trip to memory, a line is a tensor that waits in memory between two of them.
 
-    The width of a line is the size of its tensor. A tensor that a later round trip reads runs next to the boxes.
+    Left of a box are the bytes that it reads and writes, which add up to the total. The width of a line is the size of its tensor. A tensor
+    that a later round trip reads runs next to the boxes.
     """
     rows = max(len(before.round_trips), len(after.round_trips))
     figure = style.figure(8.5, 1.2 + 0.3 * rows)
@@ -74,7 +75,7 @@ def draw_round_trips(before: Traffic, after: Traffic) -> Figure:
         _boxes(axes, traffic, left, rows / len(traffic.round_trips))
         _lines(axes, traffic, left, rows / len(traffic.round_trips), _WIDEST / largest)
         axes.text(left + _BOX_WIDTH / 2, -0.75, f"{label}: {traffic}", ha="center", fontsize=9, weight="bold", color=GRAY)
-    axes.set(xlim=(-0.2, _COLUMN + _BOX_WIDTH + 1.6), ylim=(rows + 0.1, -1.3))
+    axes.set(xlim=(-0.9, _COLUMN + _BOX_WIDTH + 1.6), ylim=(rows + 0.1, -1.3))
     axes.set_axis_off()
     factor = before.total_bytes / after.total_bytes
     axes.set_title(f"The same function moves {factor:.1f} times fewer bytes")
@@ -90,8 +91,9 @@ def _boxes(axes: Axes, traffic: Traffic, left: float, step: float) -> None:
         face, edge = ("#e8f1f8", style.color(0)) if round_trip.operators else ("white", GRAY)
         box = FancyBboxPatch((left, y - _BOX_HEIGHT / 2), _BOX_WIDTH, _BOX_HEIGHT, corners, facecolor=face, edgecolor=edge)
         axes.add_patch(box)
-        text = short(round_trip.operators.replace("BatchNormalization", "BatchNorm"), 36) or "(change of layout)"
+        text = short(round_trip.operators.replace("BatchNormalization", "BatchNorm"), 32) or "(change of layout)"
         axes.text(left + _BOX_WIDTH / 2, y, text, ha="center", va="center", fontsize=7)
+        axes.text(left - 0.1, y, _text(round_trip.total_bytes), ha="right", va="center", fontsize=6.5, color="#555555")
 
 
 def _lines(axes: Axes, traffic: Traffic, left: float, step: float, points_per_byte: float) -> None:
@@ -100,17 +102,16 @@ def _lines(axes: Axes, traffic: Traffic, left: float, step: float, points_per_by
         y0, y1 = (source + 0.5) * step, (target + 0.5) * step
         if target == source + 1:
             x = left + 0.8
-            xs, ys, label = [x, x], [y0 + _BOX_HEIGHT / 2, y1 - _BOX_HEIGHT / 2], (x + 0.25, (y0 + y1) / 2)
+            xs, ys = [x, x], [y0 + _BOX_HEIGHT / 2, y1 - _BOX_HEIGHT / 2]
         else:
             lane = next((lane for lane, end in enumerate(lanes) if end <= source), len(lanes))
             lanes[lane : lane + 1] = [target]
             right = left + _BOX_WIDTH
             x = right + 0.3 + 0.7 * lane
             y0, y1 = y0 + 0.16, y1 - 0.16  # what ends and what begins at a box stay apart
-            xs, ys, label = [right, x, x, right], [y0, y0, y1, y1], (x + 0.12, y0 + 0.4 * (y1 - y0))
+            xs, ys = [right, x, x, right], [y0, y0, y1, y1]
         width = max(0.6, size * points_per_byte)
         axes.plot(xs, ys, color=style.color(1), alpha=0.6, lw=width, solid_capstyle="butt", solid_joinstyle="miter")
-        axes.text(*label, _text(size), fontsize=6.5, color="#555555", va="center")
 
 
 def _text(size: int) -> str:

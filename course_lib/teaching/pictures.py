@@ -146,13 +146,13 @@ def bars(values: Mapping[str, float], label: str, title: str, *, form: str = "{:
     figure = style.figure(7.0, 0.9 + 0.4 * len(values))
     axes = figure.add_subplot()
     _bars(axes, values, label, form)
-    axes.set_title(title)
+    axes.set_title(title, wrap=True)  # long names move the axes to the right, and a long title would be cut there
     return figure
 
 
 def _bars(axes: Axes, values: Mapping[str, float], label: str, form: str, *, names: bool = True) -> None:
     rows = range(len(values))
-    drawn = axes.barh(rows, list(values.values()), color=[style.color(row) for row in rows], height=0.6)
+    drawn = axes.barh(rows, list(values.values()), color=style.color(0), height=0.6)
     axes.bar_label(drawn, [form.format(value) for value in values.values()], padding=3, fontsize=8)
     axes.set_yticks(rows, list(values) if names else [""] * len(values))
     axes.invert_yaxis()

@@ -39,7 +39,8 @@ def draw_bootstrap(ratios: np.ndarray, medians: np.ndarray, interval: Interval) 
     right.set(xlabel=f"resampled series, of {len(medians):,}", ylabel="their median (enlarged)")
     right.legend(frameon=False, loc="upper right")
     right.margins(y=0.25)
-    takeaway = f"Single rounds scatter, their median hardly does: {interval.low:.3f} to {interval.high:.3f}"
+    first, last = np.percentile(ratios, (2.5, 97.5))
+    takeaway = f"95 % of single rounds: {first:.2f} to {last:.2f}; of their medians: {interval.low:.2f} to {interval.high:.2f}"
     figure.suptitle(takeaway, fontsize=10, weight="bold")
     return figure
 

@@ -61,7 +61,7 @@ def test_the_sweep_names_the_batch_with_the_highest_throughput():
 
 def test_the_bootstrap_figure_shows_rounds_and_medians():
     figure = draw_bootstrap(np.array([1.9, 2.0, 2.1]), np.array([2.0, 2.0, 2.1]), Interval(2.0, 1.95, 2.05))
-    assert figure.get_suptitle().endswith("1.950 to 2.050")
+    assert figure.get_suptitle().endswith("medians: 1.95 to 2.05")
     assert drawn(figure)
 
 
