@@ -52,5 +52,5 @@ def test_a_lab_names_the_task_that_it_examines(name, tmp_path):
 
 def test_who_is_told_makes_no_other_bench():
     """What is kept for an examiner, such as the reference's plan, stays valid."""
-    examiner = Examiner(seed=1, measured=lambda take: take())
+    examiner = Examiner(seed=1, measured=lambda take, **_: take())
     assert dataclasses.replace(examiner, begins=print) == examiner

@@ -48,7 +48,7 @@ def check_weights(model: onnx.ModelProto, folder: Path) -> None:
     """
     for tensor in _external_tensors(model):
         stored = {entry.key: entry.value for entry in tensor.external_data}
-        location = stored.get("location", "")
+        location = os.fsdecode(stored.get("location", ""))  # protobuf returns bytes for a text that is not UTF-8
         try:
             size = (folder / location).stat().st_size if (folder / location).is_file() else -1
             end = int(stored.get("offset") or 0) + int(stored.get("length") or 0)

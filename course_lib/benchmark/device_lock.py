@@ -25,7 +25,7 @@ def device_name() -> str:
     return "+".join(sorted(driver.uuids())) or "cpu"
 
 
-def in_turn(take: Callable[[], _T], /) -> _T:
+def in_turn(take: Callable[[], _T], /, *, device_clock: bool = False) -> _T:
     """The result of `take`, called when no other process of this machine measures on the device."""
     with alone(device_name()):
         return take()

@@ -88,7 +88,7 @@ def _option(text: str) -> tuple[str, Any]:
     name, _, value = text.partition("=")
     try:
         return name, json.loads(value.lower() if value in ("True", "False") else value)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise BuildError(
             f"--option {text}: expected NAME=VALUE, such as min_block_size=1 or use_fast_partitioner=false"
         ) from None

@@ -22,7 +22,7 @@ from course_lib.grading.batch.intake import file_name_problem, shown
 MOST_BYTES, MOST_FILES = 256 << 20, 1_000  # of what an archive holds
 _NUMBER = re.compile(r"(?<![a-z0-9])lab[ _-]?0*(\d+)(?!\d)")
 # What browsers, file managers and platforms add to a name, in front of its suffix: " (1)", "-2", " - Copy", "_final".
-_ADDED = re.compile(r"(?:[ _-]*(?:\(\d+\)|copy|copie|kopie|copia|final)|[ _-]\d{1,2})+$")
+_ADDED = re.compile(r"(?:[ _-]*(?:\(\d+\)|copy|copi[ae]|kopie|final)|[ _-]\d{1,2})+$")
 _ARCHIVES = (".zip", ".tar", ".tgz", ".tar.gz")
 _SYSTEM = {"__macosx", "thumbs.db", "desktop.ini", ".ipynb_checkpoints"}
 

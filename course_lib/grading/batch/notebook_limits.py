@@ -38,7 +38,7 @@ def prepare(path: Path, released: Path) -> ReadNotebook:
     reader = subprocess.run(command, capture_output=True)
     try:
         notebook, problem, has_cells = json.loads(reader.stdout)
-    except ValueError:
+    except (ValueError, RecursionError):
         return set_aside(path, released, f"to read and show it takes more than {_MOST_SECONDS} s or {_MOST_MEMORY >> 30} GiB")
     path.write_text(json.dumps(notebook), encoding="utf-8")
     return ReadNotebook(plain(problem, 200), has_cells)

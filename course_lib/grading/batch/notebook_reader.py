@@ -96,7 +96,7 @@ def _raw_cells(content: bytes) -> tuple[list[Any], str, str]:
     text = content.decode("utf-16" if content[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig", errors="replace")
     try:
         document = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         cells, rest = _complete_cells(text)
         if not cells:
             raise

@@ -116,14 +116,18 @@ class Device:
         """The GPUs that this process sees, or the processor without a GPU."""
         return cls(device_name())
 
-    def measured(self, take: Callable[[], _T]) -> _T:
-        """The result of `take`, called when no other process measures here, and up to three times in a minute if it is disturbed."""
+    def measured(self, take: Callable[[], _T], /, *, device_clock: bool = False) -> _T:
+        """The result of `take`, called when no other process measures here, and up to three times in a minute if it is disturbed.
+
+        Args:
+            device_clock: the GPU's events are the clock, so what the host does in the meantime does not disturb it.
+        """
         with alone(self.name):
             began = time.monotonic()
             for attempt in range(1, _ATTEMPTS + 1):
                 before = self.snapshot()
                 taken = take()
-                self.records.append(compared(before, self.snapshot()))
+                self.records.append(compared(before, self.snapshot(), device_clock=device_clock))
                 next_ends_s = (time.monotonic() - began) * (attempt + 1) / attempt
                 if not self.records[-1].disturbed or next_ends_s > _LONGEST_S:
                     break
@@ -132,16 +136,17 @@ class Device:
         return taken
 
 
-def compared(before: Snapshot, after: Snapshot) -> Health:
-    """The state of the machine between two moments."""
+def compared(before: Snapshot, after: Snapshot, *, device_clock: bool = False) -> Health:
+    """The state of the machine between two moments, and what disturbed the clock: the host's, or that of a GPU."""
     seconds = max(after.at_s - before.at_s, 1e-9)
     waiting, stolen = (after.waited_s - before.waited_s) / seconds, (after.stolen_s - before.stolen_s) / seconds
     why = []
-    if waiting > MOST_WAITING:
+    if waiting > MOST_WAITING and not device_clock:
         why.append(f"the judge waited for a processor {100 * waiting:.0f} % of the time")
-    if stolen > MOST_STOLEN:
+    if stolen > MOST_STOLEN and not device_clock:
         why.append(f"other virtual machines had the processors {100 * stolen:.0f} % of the time")
-    if before.clock_mhz and after.clock_mhz and not LEAST_CLOCK <= after.clock_mhz / before.clock_mhz <= 1 / LEAST_CLOCK:
+    change = after.clock_mhz / before.clock_mhz if before.clock_mhz and after.clock_mhz and not device_clock else 1.0
+    if not LEAST_CLOCK <= change <= 1 / LEAST_CLOCK:
         why.append(f"the processors' clock went from {before.clock_mhz:.0f} to {after.clock_mhz:.0f} MHz")
     for gpu in (before.gpu, after.gpu):
         if gpu and gpu.strangers:

@@ -46,7 +46,7 @@ def check(
             return Examination(lab.zero_outcomes(rejected, hint, [only] if only else None))
         device = device_name()
 
-        def measured(take: Callable[[], _T], /) -> _T:
+        def measured(take: Callable[[], _T], /, *, device_clock: bool = False) -> _T:
             with alone(device, lambda: begins(f"waiting for another measurement on {device}", _MEASUREMENT_S)):
                 return take()
 

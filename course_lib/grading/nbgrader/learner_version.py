@@ -52,7 +52,7 @@ def check_grade_cells(lab: Lab, root: Path) -> None:
         graded = {cell["grade_id"]: cell.get("points") for cell in known if cell.get("grade") and not cell.get("solution")}
     except FileNotFoundError:
         raise CourseError(f"{notebook} does not exist: the notebook has the name of the lab") from None
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise CourseError(f"{notebook} is not a notebook with nbgrader's metadata ({type(error).__name__}: {error})") from None
     wanted = {task.id: task.points for task in lab.tasks}
     problems = [f"no cell for the task {task!r}{_near(task, graded.keys() - wanted)}" for task in wanted if task not in graded]

@@ -76,11 +76,11 @@ MOST_ANSWERED = 256 << 20  # bytes of one answer of a submission's engine
 class Measuring(Protocol):
     """Runs a function that takes a measurement. The grader waits for its turn first, and repeats a disturbed measurement."""
 
-    def __call__(self, take: Callable[[], _T], /) -> _T:
-        """The result of `take`, repeated if necessary."""
+    def __call__(self, take: Callable[[], _T], /, *, device_clock: bool = False) -> _T:
+        """The result of `take`, repeated if necessary. A busy host does not disturb the clock of a device."""
 
 
-def at_once(take: Callable[[], _T], /) -> _T:
+def at_once(take: Callable[[], _T], /, *, device_clock: bool = False) -> _T:
     """`Measuring` without waiting or repeating, for a learner's own check."""
     return take()
 

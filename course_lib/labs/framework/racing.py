@@ -173,7 +173,8 @@ def race(
     return examiner.measured(
         lambda: compare_answering(
             subjects, feeds, truth="eager", floor_db=floor_db, time_limit_s=examiner.measure_s, settled=settled
-        )
+        ),
+        device_clock=yours.device_clock,
     )
 
 

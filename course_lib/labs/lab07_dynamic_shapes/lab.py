@@ -160,7 +160,9 @@ class DynamicShapes(Lab):
             yours = stack.enter_context(examiner.engine(examiner.runnable(model, recipe, plan)))
             _same_answers(eager, yours, recipe, rng)
             one = stack.enter_context(_ours(examiner, model, service.recipe(LARGEST)))
-            latency = examiner.measured(lambda: measured(lambda box: one.time_ms(service.cut(full, box))))
+            latency = examiner.measured(
+                lambda: measured(lambda box: one.time_ms(service.cut(full, box))), device_clock=one.device_clock
+            )
             best = service.recipe(*optimum.cheapest(latency, hidden))
             three = stack.enter_context(_ours(examiner, model, best))
             least = service.bill(best, hidden)
@@ -182,7 +184,8 @@ class DynamicShapes(Lab):
                     min_rounds=30,
                     warmup=2,
                     settled=_decided,
-                )
+                ),
+                device_clock=yours.device_clock,
             )
             for box, (feeds, answers) in services["yours"].answered.items():
                 _check_answers(box, eager.infer(feeds), answers)

@@ -73,7 +73,7 @@ class IBuilderConfig(Template):
         trt = self._trt
         self._flags = 1 << int(trt.BuilderFlag.TF32)
         self._limits = {int(trt.MemoryPoolType.WORKSPACE): gpu.current().total_memory}
-        self._level, self._max_aux_streams = 3, -1
+        self._level, self._max_aux_streams, self._avg_timing = 3, -1, 1
         self._verbosity = trt.ProfilingVerbosity.LAYER_NAMES_ONLY
         self._hardware = trt.HardwareCompatibilityLevel.NONE
         self._profiles: list[Any] = []
@@ -113,6 +113,8 @@ class IBuilderConfig(Template):
         self._level = min(int(value), 5)
 
     max_aux_streams = kept("_max_aux_streams", "SupportsInt")
+
+    avg_timing_iterations = kept("_avg_timing", "SupportsInt")
 
     profiling_verbosity = kept("_verbosity", "ProfilingVerbosity")
 

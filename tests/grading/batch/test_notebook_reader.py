@@ -107,7 +107,7 @@ def test_what_a_tool_did_to_a_notebook_costs_no_answer(content):
 def test_a_file_that_was_cut_short_keeps_its_complete_cells():
     content = packed(solved())
     end = content.index(ANSWER.encode())
-    answer, problem = answer_of(content[: content.index(b"hand-in")])
+    answer, problem = answer_of(content[: content.index(b"## Submit")])
     assert answer == ANSWER and "JSONDecodeError" in problem
     answer, problem = answer_of(content[: end + 20])
     assert answer.startswith(LOST) and ANSWER[:20] in answer, "a person sees the beginning of the answer"

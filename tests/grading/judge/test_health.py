@@ -42,6 +42,8 @@ def test_what_disturbs(changes, said):
     assert found.disturbed == said
     assert found.seconds == 10 and found.to_json()["disturbed"] == said
     assert (found.began, found.ended) == (1000, 1010)
+    of_gpu = tuple(line for line in said if "GPU" in line)
+    assert compared(CALM, after(**changes), device_clock=True).disturbed == of_gpu, "the host is not the clock"
 
 
 def device(*pairs: tuple[Snapshot, Snapshot]) -> Device:

@@ -34,7 +34,7 @@ _DATATYPES = {  # the words that TensorRT writes, in lower case, and the word of
     "float": "Float", "fp32": "Float", "half": "Half", "fp16": "Half", "bfloat16": "BFloat16", "bf16": "BFloat16",
     "double": "Double", "fp64": "Double", "fp8": "FP8", "fp4": "FP4", "int4": "Int4", "int8": "Int8", "uint8": "UInt8",
     "int16": "Int16", "uint16": "UInt16", "int32": "Int32", "uint32": "UInt32", "int64": "Int64", "uint64": "UInt64",
-    "bool": "Bool", "e8m0": "E8M0", "floatcomplex": "FloatComplex", "doublecomplex": "DoubleComplex",
+    "bool": "Bool", "e8m0": "E8M0", "fp8ue8m0": "E8M0", "floatcomplex": "FloatComplex", "doublecomplex": "DoubleComplex",
 }  # fmt: skip
 _ENCODED_DATATYPE = re.compile(r"fp[48](?=e\dm\d)")  # "FP8E4M3", "FP4E2M1": a type with the name of its encoding
 _NOT_REPORTED = ("N/A", "Unknown", "None")  # TensorRT says that it does not tell

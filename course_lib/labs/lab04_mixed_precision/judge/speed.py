@@ -80,7 +80,8 @@ def measured(model: Path, recipe: Recipe, plan: Plan, examiner: Examiner) -> Spe
                     truth="fp32",
                     floor_db=PARTIAL_DB,
                     time_limit_s=examiner.measure_s,
-                )
+                ),
+                device_clock=yours.device_clock,
             )
         )
 
