@@ -87,11 +87,11 @@ def _intervals(axes: Axes, found: tuple[Ratio, ...]) -> None:
         one = ratio.interval
         axes.plot([one.low, one.high], [row, row], lw=6, color=style.color(0), solid_capstyle="butt", alpha=0.45)
         axes.plot(one.median, row, "o", ms=6, color=style.color(0))
+        axes.plot([1, 1], [row - 0.13, row + 0.13], lw=0.8, ls=":", color="black")  # short: it must not cross words
         axes.annotate(str(one), (one.median, row + 0.13), ha="center", va="bottom", fontsize=8, annotation_clip=False)
         if ratio.partial is not None and ratio.full is not None:
             _boundary(axes, row, ratio.partial, f"part from \n{ratio.partial:g} ", style.color(4), "right")
             _boundary(axes, row, ratio.full, f" all from\n {ratio.full:g}", style.color(2), "left")
-    axes.axvline(1, lw=0.8, ls=":", color="black")
     axes.set_yticks(range(len(found)), [f"against\n{ratio.over}" for ratio in reversed(found)])
     axes.set(ylim=(-0.75, len(found) - 0.45), xlabel="times as fast (bar: 95 % interval)")
     axes.margins(x=0.35)  # room for the labels beside the outermost boundaries
