@@ -6,6 +6,7 @@ import os
 import stat
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -70,7 +71,8 @@ def test_graders_of_two_homes_wait_for_each_other(shared, monkeypatch, tmp_path,
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_another_users_lock_can_be_taken(shared, tmp_path):
-    for folder in (tmp_path, *tmp_path.parents[:2]):
+    ours = Path(tempfile.gettempdir())
+    for folder in (tmp_path, *(parent for parent in tmp_path.parents if ours in parent.parents)):
         folder.chmod(0o755)
     _waits_for_the_other(shared, lambda take: Device("test").measured(take), "65534")
 

@@ -272,7 +272,7 @@ def test_settings_come_back_as_they_were_written(tmp_path):
         ("classes = [0]", "classes"),
         ("size = ", "is not TOML"),
         ("size = " + "[" * 5000, "is not TOML"),
-        (b"\xff\xfe", "is not TOML"),
+        (b"\xff\xfe\x00", "is not TOML"),
         ("#" * (MAX_BYTES + 1), "longer than"),
     ],
 )

@@ -69,7 +69,7 @@ def test_products_read_the_format_where_the_hardware_has_it() -> None:
         kind: product_reads(built(with_low_bits(one_product(WEIGHT), {"weight": stored(kind)}, {"weight": 4.0}), "sm120"))
         for kind in ("MXFP8", "NVFP4")
     }
-    assert reads == {"MXFP8": {"Half"}, "NVFP4": {"FP4E2M1", "FP8"}}
+    assert reads == {"MXFP8": {"Half"}, "NVFP4": {"FP4", "FP8"}}
     fp8 = built(with_low_bits(one_product(WEIGHT), {"weight": stored("FP8")}, {"weight": 4.0}), "sm89")
     assert any("FP8" in {tensor.dtype for tensor in kernel.inputs} for kernel in fp8.layers.kernels)
 
