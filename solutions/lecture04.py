@@ -26,3 +26,10 @@ def timing_key(layer: dict[str, Any], machine: dict[str, str]) -> str:
     work = {field: layer[field] for field in ("operator", "shapes", "types", "attributes")}
     where = {field: machine[field] for field in ("gpu", "tensorrt", "cuda")}
     return json.dumps([work, where], sort_keys=True)
+
+
+def build_again(quiet_us: list[float], engines_us: dict[str, list[float]], tolerance: float = 0.02) -> list[str]:
+    """4.4: quiet builds differ, so the slowest of them is the limit; the median resists a disturbed reading."""
+    limit = max(quiet_us) * (1 + tolerance)
+    medians = {name: median(times) for name, times in engines_us.items()}
+    return sorted((name for name, time in medians.items() if time > limit), key=lambda name: -medians[name])

@@ -1,4 +1,4 @@
-"""Exercises of lecture 4: tiles and waves, a choice from noisy timings, and the key of a timing cache."""
+"""Exercises of lecture 4: tiles and waves, a choice from noisy timings, the key of a timing cache, and builds on a busy host."""
 
 from __future__ import annotations
 
@@ -14,6 +14,16 @@ _TIMES = {  # in ms: the best one was disturbed once, and each of the others is 
     "tile64": [0.80, 1.40, 1.40, 1.40, 1.40],
 }
 _CLOSE = {"b": [1.00, 1.01, 1.00], "c": [1.50, 1.52, 1.51], "a": [1.01, 1.01, 1.02]}
+
+_QUIET_US = [74.0, 73.8, 75.2, 73.7, 73.3]  # the five builds alone of the record
+_ENGINES_US = {  # the limit is 76.7; each engine is judged wrongly by another rule
+    "ci": [83.7, 83.5, 83.9],
+    "close": [75.9, 76.0, 75.9],
+    "laptop": [144.3, 144.1, 144.5],
+    "night": [74.6, 140.0, 74.4],
+    "shared": [75.0, 90.3, 90.1],
+    "typical": [75.0, 75.1, 75.0],
+}
 
 _LAYER = {
     "name": "/block1/conv1/Conv",
@@ -183,5 +193,65 @@ EXERCISES = (
         call="timing_key(layer, machine)",
         hint="Ask of each field: can the best tactic change if this field changes?",
         examine=_examine_key,
+    ),
+    Exercise(
+        id="4.4",
+        title="Engines to build again",
+        minutes=10,
+        difficulty=2,
+        call="build_again(quiet_us, engines_us, tolerance=0.02)",
+        hint="Quiet builds differ, too. An engine is slow only if it is slower than all of them.",
+        cases=(
+            Case(
+                (_QUIET_US, _ENGINES_US),
+                ["laptop", "shared", "ci"],
+                {
+                    "`close` and `typical` are as fast as quiet builds. Compare with the slowest quiet build, not with the fastest.": [
+                        "laptop",
+                        "shared",
+                        "ci",
+                        "close",
+                        "typical",
+                    ],
+                    "`close` is within 2 % of the slowest quiet build. Multiply its time by `1 + tolerance` for the limit.": [
+                        "laptop",
+                        "shared",
+                        "ci",
+                        "close",
+                    ],
+                    "`night` was disturbed in one reading, and its engine is fast. Compare medians.": [
+                        "laptop",
+                        "night",
+                        "shared",
+                        "ci",
+                    ],
+                    "`shared` was fast in one reading only. Use its median, not its smallest time.": ["laptop", "ci"],
+                    "These are the right engines in another order. Return the slowest one first.": ["ci", "laptop", "shared"],
+                    "You sorted from fast to slow. Use `reverse=True`.": ["ci", "shared", "laptop"],
+                    "These are the engines to keep. Return the ones that are slower than the limit.": [
+                        "close",
+                        "night",
+                        "typical",
+                    ],
+                },
+                shown="build_again(five quiet builds, six engines with three times each)",
+            ),
+            Case(
+                ([74.0, 75.0], {"a": [76.0, 76.0, 76.0], "b": [75.0, 75.0, 75.0]}, 0.0),
+                ["a"],
+                {
+                    "The tolerance is 0 here, and `a` is slower than both quiet builds. Use the argument `tolerance`.": [],
+                    "`b` is exactly as fast as the slowest quiet build. Only an engine above the limit is built again.": [
+                        "a",
+                        "b",
+                    ],
+                },
+            ),
+            Case(
+                ([700.0, 702.0], {"large": [710.0, 711.0, 710.0]}),
+                [],
+                {"710 µs is within 2 % of 702 µs. The tolerance is relative, not in microseconds.": ["large"]},
+            ),
+        ),
     ),
 )

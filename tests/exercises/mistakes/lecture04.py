@@ -22,6 +22,12 @@ def _key(layer, machine, without=("name",), machine_without=("host",), sort=True
     return json.dumps([work, where], sort_keys=sort)
 
 
+def _slow(quiet, engines, tolerance, *, limit=max, of=median, order=lambda us: -us, above=lambda us, most: us > most):
+    times = {name: of(us) for name, us in engines.items()}
+    most = limit(quiet) * (1 + tolerance)
+    return sorted((name for name, us in times.items() if above(us, most)), key=lambda name: order(times[name]))
+
+
 MISTAKES = {
     "4.1": {
         "areas": lambda rows, columns, tile, m: ceil(ceil(rows * columns / (tile[0] * tile[1])) / m),
@@ -47,5 +53,19 @@ MISTAKES = {
         "no CUDA": lambda layer, machine: _key(layer, machine, machine_without=("host", "cuda")),
         "no GPU": lambda layer, machine: _key(layer, machine, machine_without=("host", "gpu")),
         "a hash": lambda layer, machine: hash(_key(layer, machine)),
+    },
+    "4.4": {
+        "fastest quiet build": lambda quiet, engines, tolerance=0.02: _slow(quiet, engines, tolerance, limit=min),
+        "no tolerance": lambda quiet, engines, tolerance=0.02: _slow(quiet, engines, 0),
+        "mean": lambda quiet, engines, tolerance=0.02: _slow(quiet, engines, tolerance, of=fmean),
+        "smallest": lambda quiet, engines, tolerance=0.02: _slow(quiet, engines, tolerance, of=min),
+        "fast first": lambda quiet, engines, tolerance=0.02: _slow(quiet, engines, tolerance, order=lambda us: us),
+        "by name": lambda quiet, engines, tolerance=0.02: sorted(_slow(quiet, engines, tolerance)),
+        "the others": lambda quiet, engines, tolerance=0.02: sorted(set(engines) - set(_slow(quiet, engines, tolerance))),
+        "fixed tolerance": lambda quiet, engines, tolerance=0.02: _slow(quiet, engines, 0.02),
+        "at the limit": lambda quiet, engines, tolerance=0.02: _slow(
+            quiet, engines, tolerance, above=lambda us, most: us >= most
+        ),
+        "microseconds": lambda quiet, engines, tolerance=0.02: _slow([max(quiet) + 75 * tolerance], engines, 0),
     },
 }
