@@ -20,7 +20,7 @@ from course_lib.grading.batch import notebook_reader
 from course_lib.grading.batch.archive import MOST_BYTES, MOST_FILES, Archive, Selection
 from course_lib.grading.batch.collection import collected, submission_folder
 from course_lib.grading.batch.grade import Grade, note
-from course_lib.grading.batch.intake import TIMESTAMP, Intake, id_problem
+from course_lib.grading.batch.intake import TIMESTAMP, Intake, id_problem, shown
 from course_lib.grading.batch.journal import Journal
 from course_lib.grading.batch.submission import WORK, Job, Result
 from course_lib.grading.judge.review import Review
@@ -155,7 +155,9 @@ class Classroom:
                 note(self.folder, student, lab, errors[student])
                 ended(student, self._grade(lab, student, errors[student]))
                 continue
-            job = Job(lab.name, student, files, course, digest, said, self.trusted, self.examiner, self._settings, batch)
+            place = files.folder.name
+            notes = (f"the folder {shown(place)} was taken as {lab.name}",) if place not in (lab.name, student) else ()
+            job = Job(lab.name, student, files, course, digest, said, notes, self.trusted, self.examiner, self._settings, batch)
             if kept := journal.kept(student, job.digest):
                 errors[student] = self._settled(lab, kept, journal)
                 ended(student, None)

@@ -43,6 +43,7 @@ class Job:
         course: the lab's release and a gradebook with the lab and without grades; see `gradebook.write_template`.
         digest: digest of the submission. Equal submissions are graded once in a batch.
         said: known problems of the submission.
+        notes: lines for the verdict on where the submission was found.
         trusted: run without the sandbox.
         examiner: see `Classroom`.
         settings: nbgrader's configuration by class, see `bridge.api`.
@@ -55,6 +56,7 @@ class Job:
     course: Selection | Archive = field(repr=False)
     digest: str
     said: str = ""
+    notes: tuple[str, ...] = ()
     trusted: bool = False
     examiner: Mapping[str, Any] = field(default_factory=dict)
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -123,7 +125,7 @@ def examine(job: Job, root: Path) -> Result:
     submitted.mkdir(parents=True)
     job.files.copy_to(submitted)
     release = root / WORK / "release" / lab.name / f"{lab.name}.ipynb"
-    notes = arrange(submitted, (release.name, *lab.artifacts))
+    notes = [*job.notes, *arrange(submitted, (release.name, *lab.artifacts))]
     said = [job.said, settle_time(submitted)]
     if not (submitted / release.name).is_file():
         remove_tree(submitted / release.name)  # it may be a folder

@@ -77,6 +77,7 @@ def test_right_files_have_all_points_and_each_answer_is_read_by_a_person(room):
     assert points == dict.fromkeys(["flat", "packed", "renamed", "short", "truncated", "without"], (10, 2))
     assert grades["renamed"].notes == (f"'{LAB.name} (1).ipynb' was taken as {NOTEBOOK}",)
     assert "'x.zip unpacked/work/Model.ONNX' was taken as model.onnx" in grades["packed"].notes
+    assert grades["short"].notes == (f"the folder 'Lab 01' was taken as {LAB.name}",)
     assert {name for name, grade in grades.items() if grade.error} == {"truncated", "without"}
     assert grades["without"].error.startswith("the notebook could not be read completely (there is no notebook)")
     for name in points:
