@@ -69,14 +69,14 @@ def test_right_files_have_all_points_and_each_answer_is_read_by_a_person(room):
     place = put(room, f"packed/{full}/x.zip", b"").parent
     with zipfile.ZipFile(place / "x.zip", "w") as packed:
         for name, content in ((NOTEBOOK, solved()), ("Model.ONNX", b"right"), ("recipe.toml", b"right")):
-            packed.writestr(f"work/{name}", content)
+            packed.writestr(f"mine/{name}", content)
     put(room, "loose.ipynb", solved())
 
     grades = {grade.student: grade for grade in room.grade(LAB, room.students(LAB))}
     points = {name: (grade.score, grade.review.points.open) for name, grade in grades.items()}
     assert points == dict.fromkeys(["flat", "packed", "renamed", "short", "truncated", "without"], (10, 2))
     assert grades["renamed"].notes == (f"'{LAB.name} (1).ipynb' was taken as {NOTEBOOK}",)
-    assert "'x.zip unpacked/work/Model.ONNX' was taken as model.onnx" in grades["packed"].notes
+    assert "'x.zip unpacked/mine/Model.ONNX' was taken as model.onnx" in grades["packed"].notes
     assert grades["short"].notes == (f"the folder 'Lab 01' was taken as {LAB.name}",)
     assert {name for name, grade in grades.items() if grade.error} == {"truncated", "without"}
     assert grades["without"].error.startswith("the notebook could not be read completely (there is no notebook)")
