@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from course_lib.benchmark import Interval
@@ -11,6 +12,8 @@ ALL, HALF = "all points", "half of the points"
 _ANSWERS = {True: "met", False: "not met", None: "not decided"}
 BUSY = "the machine is busy"
 _YES = "yes"
+_LISTED = 4  # wrong cases that a message shows
+NO_REFERENCE = "no_reference"  # only the grader can decide it, because it has the reference
 
 
 @dataclass(frozen=True)
@@ -23,6 +26,8 @@ class Criterion:
         bound: the value that was required, with every allowance that was applied.
         met: True, False, or None if the measurement could not decide.
         needed_for: `ALL` or `HALF`.
+        hint: where to look if it is not met.
+        code: why it is not decided, as in `Outcome.code`; "" for a measurement.
     """
 
     name: str
@@ -30,15 +35,17 @@ class Criterion:
     bound: str
     met: bool | None
     needed_for: str = ALL
+    hint: str = ""
+    code: str = ""
 
     @classmethod
     def yes_or_no(cls, name: str, met: bool, needed_for: str = ALL) -> Criterion:
-        """A requirement that has no value to be shown."""
+        """`holds`, until the last lab that calls it is ported."""
         return cls(name, "yes" if met else "no", _YES, met, needed_for)
 
     @property
     def has_value(self) -> bool:
-        """Whether a value was compared with a bound; not so after `yes_or_no`."""
+        """Whether a value was compared with a bound; not so after `holds`."""
         return self.bound != _YES
 
     @property
@@ -50,6 +57,48 @@ class Criterion:
         if not self.has_value:
             return f"{self.name} (for {self.needed_for}): {self.answer}"
         return f"{self.name}: found {self.found}, {self.needed_for} need {self.bound}: {self.answer}"
+
+
+def at_least(name: str, value: float, bound: float, needed_for: str = ALL, *, unit: str = "", hint: str = "") -> Criterion:
+    """A value that must reach a bound. NaN does not reach any."""
+    return Criterion(name, _number(value, unit), f"at least {_number(bound, unit)}", value >= bound, needed_for, hint)
+
+
+def at_most(name: str, value: float, bound: float, needed_for: str = ALL, *, unit: str = "", hint: str = "") -> Criterion:
+    """A value that must not exceed a bound. NaN exceeds every bound."""
+    return Criterion(name, _number(value, unit), f"at most {_number(bound, unit)}", value <= bound, needed_for, hint)
+
+
+def equals(name: str, value: object, wanted: object, needed_for: str = ALL, *, hint: str = "") -> Criterion:
+    """A value that must be the wanted one."""
+    return Criterion(name, str(value), str(wanted), value == wanted, needed_for, hint)
+
+
+def holds(name: str, met: bool, needed_for: str = ALL, *, hint: str = "") -> Criterion:
+    """A requirement that does not have a value to be shown."""
+    return Criterion(name, "yes" if met else "no", _YES, met, needed_for, hint)
+
+
+def all_right(name: str, wrong: Sequence[str], count: int, needed_for: str = ALL, *, hint: str = "") -> Criterion:
+    """Several cases that must all be right. Every wrong one is listed.
+
+    Args:
+        wrong: a line for each wrong case: the case, what was found and what was expected.
+        count: number of cases.
+    """
+    found = f"{count - len(wrong)} of {count}" + (f" ({'; '.join(wrong[:_LISTED])})" if wrong else "")
+    return Criterion(name, found, f"{count} of {count}", not wrong, needed_for, hint)
+
+
+def open_without_reference(name: str, found: str, needed_for: str = ALL) -> Criterion:
+    """A requirement that only the grader can decide, because it has the reference."""
+    return Criterion(name, found, "compared with the reference", None, needed_for, code=NO_REFERENCE)
+
+
+def _number(value: float, unit: str) -> str:
+    exact = isinstance(value, int) or not math.isfinite(value)
+    shown = f"{value:,}" if exact else f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+    return shown + (unit if unit in ("x", "") else f" {unit}")
 
 
 def all_met(criteria: Iterable[Criterion]) -> bool | None:
@@ -80,6 +129,22 @@ def summary(criteria: Iterable[Criterion], found_tier: str, cause: str = BUSY) -
     if not any(one.has_value for one in lowest):
         return f"Not met (for {lowest[0].needed_for}): {'; '.join(one.name for one in lowest)}."
     return f"Not met: {'; '.join(map(_short, lowest))}."
+
+
+def missed(criteria: Iterable[Criterion]) -> list[Criterion]:
+    """The criteria that are not met, those that cost all points first."""
+    return sorted((one for one in criteria if one.met is False), key=lambda one: one.needed_for != HALF)
+
+
+def findings(criteria: Iterable[Criterion]) -> str:
+    """What was missed, with its bounds, and then what was met, with the submission's own numbers."""
+    criteria = tuple(criteria)
+    wrong = missed(criteria)
+    met = dict.fromkeys(f"{one.name} {one.found}" if one.has_value else one.name for one in criteria if one.met)
+    parts = [f"Not met: {'; '.join(map(_short, wrong))}."] if wrong else []
+    if met:
+        parts.append(f"{'Also met' if wrong else 'Right'}: {'; '.join(met)}.")
+    return " ".join(parts)
 
 
 def reaches_threshold(interval: Interval, threshold: float) -> bool | None:

@@ -14,19 +14,25 @@ import numpy as np
 
 from course_lib._util.plain_text import plain
 from course_lib.benchmark.device_lock import in_turn
-from course_lib.errors import TWO_READINGS, CourseError, ReferenceAbsent
+from course_lib.errors import TWO_READINGS, BackendUnavailable, CourseError, ExaminerFault, ReferenceAbsent
 from course_lib.labs.framework import criteria as judging
 from course_lib.labs.framework.criteria import Criterion
 from course_lib.labs.framework.examination import Examination, Examiner
-from course_lib.labs.framework.task import NO_REFERENCE, Outcome, Task
+from course_lib.labs.framework.task import NO_REFERENCE, UNUSUAL, Outcome, Task
 
 if TYPE_CHECKING:
     from course_lib.labs.framework.racing import Tiers
+    from course_lib.labs.framework.work import Work
 
 
 _ONE_GRAPH_HINT = "Compiler and runner must read the same graph. Which line of your code made this node?"
 _LONGEST = 4000  # characters of a message
 _NOT_EXAMINED = "Not examined here, because every limit of this task follows from the reference: the grader compares it."
+_BUSY_HINT = "Close other programs, then run this check again."
+_OPEN = {  # why a task is not decided, by `Criterion.code`
+    NO_REFERENCE: "Not compared with the reference yet: the grader does that.",
+    UNUSUAL: "This is better than any solution that is known. An instructor will look at it.",
+}
 _BUILD_HINT = "Build it in the notebook with course_lib.engines.build: the same error appears there."
 
 
@@ -56,9 +62,49 @@ class Lab(ABC):
         Code makes it each time, because nbgrader would overwrite a learner's file with a file next to the solution.
         """
 
-    @abstractmethod
+    def work(self, folder: Path, examiner: Examiner) -> Work:
+        """What the checks look at. A lab with steps of its own returns its subclass."""
+        from course_lib.labs.framework.work import Work
+
+        return Work(self, folder, examiner)
+
     def examine(self, folder: Path, examiner: Examiner, only: str | None = None) -> Examination:
         """Examine the submission in `folder`; with `only`, do only the work for that task."""
+        with self.work(folder, examiner) as work:
+            outcomes = tuple(self._checked(task, work) for task in self.tasks if only in (None, task.id))
+            return work.examination(outcomes)
+
+    def _checked(self, task: Task, work: Work) -> Outcome:
+        """The outcome of one task. A step that fails costs its points, whatever was found before."""
+        assert task.check is not None
+        criteria: list[Criterion] = []
+        try:
+            for criterion in task.check(work):
+                criteria.append(criterion)
+        except (BackendUnavailable, ExaminerFault):
+            raise
+        except ReferenceAbsent:
+            criteria.append(judging.open_without_reference("what follows", "not compared yet"))
+        except CourseError as error:
+            (outcome,) = self.failed_build(error, (task.id,))
+            return replace(outcome, criteria=tuple(criteria))
+        return self.decided(task.id, criteria)
+
+    def decided(self, task_id: str, criteria: Sequence[Criterion]) -> Outcome:
+        """The outcome of a task that follows from its criteria: `needed_for` says what each one costs.
+
+        What is missed for half of the points costs all of them. A criterion with a `code` that is not decided leaves the task open.
+        """
+        half = [criterion for criterion in criteria if criterion.needed_for == judging.HALF]
+        tier, half_earned = judging.tier(criteria, half)
+        hint = next((criterion.hint for criterion in judging.missed(criteria) if criterion.hint), "")
+        code, message = "", judging.findings(criteria)
+        if tier == "inconclusive":
+            code = next((criterion.code for criterion in criteria if criterion.met is None and criterion.code), "")
+            why = _OPEN[code] if code else judging.summary(criteria, tier)
+            message, hint = f"{message} {why}".strip(), hint or ("" if code else _BUSY_HINT)
+        share = 1.0 if tier == "full" else 0.5 if half_earned and code != NO_REFERENCE else 0.0
+        return replace(self.outcome(task_id, tier, message, hint, share=share, code=code), criteria=tuple(criteria))
 
     def examine_as_learner(self, folder: Path, examiner: Examiner, only: str | None = None) -> Examination:
         """`examine` for a learner's check. In the learner's bundle, tasks that are compared with the reference are open."""
@@ -163,7 +209,7 @@ class Lab(ABC):
         if tier == "full":
             hint = ""
         elif tier == "inconclusive" and cause == judging.BUSY and judging.all_met(full) is None:
-            hint = "Close other programs, then run this check again."
+            hint = _BUSY_HINT
         made = self.outcome(task_id, tier, message, hint, share=1.0 if tier == "full" else 0.5 if half_earned else 0.0)
         return replace(made, criteria=shown)
 

@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from course_lib._util.html import render
-from course_lib.labs.framework.criteria import Criterion
+from course_lib.labs.framework.criteria import NO_REFERENCE, Criterion
+
+Check = Callable[[Any], Iterable[Criterion]]
 
 NOT_EXAMINED = "not_examined"  # something is missing on the grader's machine
-NO_REFERENCE = "no_reference"  # only the grader can examine it, because it has the reference
 UNUSUAL = "unusual"  # better than any solution that is known
 JUDGE_FAILED = "fault"  # the course's own code failed while it judged this task
 
 
 @dataclass(frozen=True)
 class Task:
-    """A part of a lab that earns points. `id` is also the name of its grade cell in the notebook."""
+    """A part of a lab that earns points.
+
+    Attributes:
+        id: also the name of its grade cell in the notebook.
+        check: yields the criteria of a submission, the cheapest first, from the lab's `Work`.
+    """
 
     id: str
     title: str
     points: float
+    check: Check | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -63,7 +70,9 @@ class Outcome:
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; `from_json` reads them back."""
-        return asdict(self)
+        values = asdict(replace(self, task=replace(self.task, check=None)))
+        del values["task"]["check"]
+        return values
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Outcome:

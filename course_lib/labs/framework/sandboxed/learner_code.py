@@ -111,6 +111,46 @@ def described(error: BaseException, file: str) -> str:
     return " ".join(f"{where}{type(error).__name__} {error}".split())[:300]
 
 
+def plain_values(value: Any) -> Any:
+    """A result as JSON values: numbers, texts, lists and dictionaries of them, and arrays as `encoded` writes them.
+
+    Raises:
+        TypeError: it holds anything else.
+    """
+    if isinstance(value, Mapping):
+        return {str(key): plain_values(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [plain_values(one) for one in value]
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if hasattr(value, "detach"):  # a tensor of PyTorch
+        value = value.detach().cpu().numpy()
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, np.ndarray) and value.dtype.kind in "iufb":
+        return encoded(value)
+    raise TypeError(f"expected numbers, texts, lists, dictionaries or arrays, found {type(value).__name__}")
+
+
+def given_values(value: Any) -> Any:
+    """The argument that `plain_values` wrote."""
+    if isinstance(value, Mapping):
+        return decoded(value) if "dtype" in value else {key: given_values(one) for key, one in value.items()}
+    return [given_values(one) for one in value] if isinstance(value, list) else value
+
+
+def main() -> None:
+    """The usual program: call each function with the given arguments, by position, and write its results."""
+
+    def called(function: Callable[..., Any], question: Any) -> Any:
+        return plain_values(function(*given_values(question)))
+
+    def answer(request: dict[str, Any]) -> dict[str, Any]:
+        return answered(request, dict.fromkeys(request["questions"], called))
+
+    run(answer, OnlyPackages("numpy"))
+
+
 def numbers(result: Any) -> np.ndarray:
     """A learner's result as an array.
 
