@@ -108,7 +108,6 @@ def _reference(name: str, builder: str) -> LayerTable | None:
     try:
         with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as scratch:
             lab.write_reference(Path(folder), opset=examiner.opset)
-            # A submission is built from such a graph, too: it folds constants and changes names such as conv1+norm1.
             model = one_graph.fixed(Path(folder, "model.onnx"), Path(scratch), examiner)
             table = examiner.build(model, Recipe.load(Path(folder, "recipe.toml"))).layers
     except CourseError:

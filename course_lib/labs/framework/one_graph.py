@@ -1,10 +1,7 @@
-"""One graph for builder and runner: a submission's model with its constants folded, or the reason why it is not one computation.
+"""One graph for builder and runner: a submission's model without anything that could choose between two computations.
 
-The builder shows which layers an engine has, and the runner answers and is timed. Both must see the same computation. In a graph, an
-integer product, a shape or a condition can choose between two networks. Such a graph can be read in two ways, because compilers
-differ in integer overflow, in what they evaluate in advance, and in whether they have float64. The course therefore writes float32
-for float64, as TensorRT computes it, and evaluates constants itself, before both receive the graph. `graph_rules` rejects the
-remaining choices.
+The builder shows which layers an engine has, and the runner answers and is timed. A branch, or an operator of another library, would
+let the two differ.
 """
 
 from __future__ import annotations
@@ -17,66 +14,80 @@ from course_lib.labs.framework.examination import Examiner
 from course_lib.labs.framework.isolation import Rejected, transform, transformed
 
 if TYPE_CHECKING:
-    from onnx import ModelProto, TensorProto
+    from onnx import ModelProto, NodeProto
 
-_FLOAT, _DOUBLE = 1, 11  # TensorProto's numbers
-_TYPE_OF_OUTPUT = frozenset({"to", "dtype", "output_dtype", "stash_type", "precision"})
+_CONTROL_FLOW = "is control flow, which can hide what runs: submit one graph without branches, and unroll loops"
+_RANDOM = "draws random numbers: the same inputs must give the same answers"
+_SIZE_BY_VALUE = "makes outputs whose size depends on values: the size of each tensor must follow from the input shapes"
+_REFUSED = {
+    **dict.fromkeys(("If", "Loop", "Scan", "SequenceMap"), _CONTROL_FLOW),
+    **dict.fromkeys(
+        ("RandomUniform", "RandomUniformLike", "RandomNormal", "RandomNormalLike", "Multinomial", "Bernoulli"), _RANDOM
+    ),
+    **dict.fromkeys(
+        ("NonZero", "Compress", "Unique", "NonMaxSuppression", "StringNormalizer", "TfIdfVectorizer"), _SIZE_BY_VALUE
+    ),
+}
+_ONNX = ("", "ai.onnx")
 
 
 def fixed(model: Path, scratch: Path, examiner: Examiner) -> Path:
-    """The model with its constants folded, as a file in `scratch`. It is read in an isolated process.
+    """The model with a name for each node, as a file in `scratch`. It is read in an isolated process.
 
     Raises:
-        BuildError: it is not an ONNX model, or `graph_rules` rejects it.
+        BuildError: it is not an ONNX model, or not one plain graph.
     """
     try:
-        folded = transformed(__name__, model.read_bytes(), launcher=examiner.launcher)
+        checked = transformed(__name__, model.read_bytes(), launcher=examiner.launcher)
     except Rejected as error:
         raise BuildError(f"{model.name}: {error}", code=TWO_READINGS) from None
     except EngineError:
         raise BuildError("the file is not an ONNX model, or only a part of one") from None
     target = scratch / model.name
-    target.write_bytes(folded)
+    target.write_bytes(checked)
     return target
 
 
 def main() -> None:
     """Entry point of the child process."""
-    transform(_folded)
+    transform(plain_graph)
 
 
-def _folded(data: bytes) -> bytes:
+def plain_graph(data: bytes) -> bytes:
+    """The serialized model, after the checks, with a name of its own for each node: layers are counted by name.
+
+    Raises:
+        BuildError: functions, operators of other domains, weights in other files, control flow, random numbers, sizes that depend
+            on values, or training mode.
+    """
     import onnx
 
-    from course_lib.labs.framework.constant_folding import fold
-    from course_lib.labs.framework.graph_rules import check_form, check_values
-
     model = onnx.load_model_from_string(data)
-    check_form(model)
-    _write_float32(model)
-    check_values(model, fold(model))
+    if model.functions:
+        raise BuildError("the model defines functions. Inline them: onnx.inliner.inline_local_functions(model)")
+    for tensor in model.graph.initializer:
+        if tensor.external_data or tensor.data_location:
+            raise BuildError(f"the constant {tensor.name[:60]!r} is in another file: save the model with its weights inside")
+    for node in model.graph.node:
+        _check_node(node)
+    _name_nodes(model)
     return model.SerializeToString()
 
 
-def _write_float32(model: ModelProto) -> None:
-    """Replace float64 by float32, in place: TensorRT has no float64, so a number beyond float32 is infinite for the runner too."""
-    for node in model.graph.node:
-        for attribute in node.attribute:
-            if attribute.name in _TYPE_OF_OUTPUT and attribute.i == _DOUBLE:
-                attribute.i = _FLOAT
-            if attribute.HasField("t"):
-                _narrow(attribute.t)
-    for tensor in model.graph.initializer:
-        _narrow(tensor)
-    for value in (*model.graph.input, *model.graph.output):
-        if value.type.tensor_type.elem_type == _DOUBLE:
-            value.type.tensor_type.elem_type = _FLOAT
+def _check_node(node: NodeProto) -> None:
+    called = f"node {(node.name or ''.join(node.output[:1]))[:60]!r} ({node.op_type[:40]})"
+    if node.domain not in _ONNX:
+        raise BuildError(f"{called} is of the domain {node.domain[:40]!r}: use the operators of ONNX itself")
+    has_graph = any(attribute.HasField("g") or attribute.graphs for attribute in node.attribute)
+    if reason := _CONTROL_FLOW if has_graph else _REFUSED.get(node.op_type):
+        raise BuildError(f"{called} {reason}")
+    if any(attribute.name == "training_mode" and attribute.i for attribute in node.attribute):
+        raise BuildError(f"{called} is in training mode: export the network in eval mode")
 
 
-def _narrow(tensor: TensorProto) -> None:
-    import numpy as np
-    from onnx import numpy_helper
-
-    if tensor.data_type == _DOUBLE:
-        with np.errstate(over="ignore"):
-            tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor).astype(np.float32), tensor.name))
+def _name_nodes(model: ModelProto) -> None:
+    taken: set[str] = set()
+    for number, node in enumerate(model.graph.node):
+        if not node.name or node.name in taken:
+            node.name = f"{node.name or node.op_type}_{number}"
+        taken.add(node.name)

@@ -42,7 +42,7 @@ def test_each_failure_is_a_line(tmp_path):
 
 
 def test_a_file_that_fails_as_a_whole(tmp_path):
-    with pytest.raises(EngineError, match="work.py: .*SyntaxError"):
+    with pytest.raises(EngineError, match=r"work\.py: .*SyntaxError"):
         call(written(tmp_path, "def half(x:\n"), {"half": [(1,)]}, EXAMINER)
 
 
