@@ -21,7 +21,6 @@ from itertools import pairwise
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))  # for the tests' catalog of attacks
 PACKAGES = (
     "recipe",
     "models",
@@ -59,8 +58,6 @@ def prepare(source: Path) -> bool:
     pages["cookbook.md"] = _cookbook().encode()
     pages["search_scorer.js"] = _search_scorer().encode()
     pages["names_by_version.md"] = _names_by_version().encode()
-    gamed = "how_benchmarks_are_gamed.md"
-    pages[gamed] = _with_submissions(pages[gamed].decode()).encode()
     pages |= {f"reference/{package}.md": _reference(f"course_lib.{package}").encode() for package in PACKAGES}
     conf = source / "conf.py"
     changed = not conf.is_file() or conf.read_bytes() != pages["conf.py"]
@@ -140,15 +137,6 @@ def _names_by_version() -> str:
     rows, _ = conformance.check(conformance.course_folders())
     files = [tuple(file for file in row.files if not file.startswith("solutions/")) for row in rows]
     return conformance.page([replace(row, files=left) for row, left in zip(rows, files, strict=True) if left])
-
-
-def _with_submissions(page: str) -> str:
-    """The page with a table of the tests' attacks where it asks for one. A learner's copy of the course has no tests."""
-    if not (ROOT / "tests" / "attacks").is_dir():
-        return page
-    from tests.attacks import catalog
-
-    return re.sub(r"<!-- submissions: (\w+) -->", lambda found: catalog.table(found[1]), page)
 
 
 def _reference(name: str) -> str:

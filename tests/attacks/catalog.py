@@ -1,4 +1,4 @@
-"""The catalog of attacks: one small file a submission, in ``submissions/``. The tests grade them, the book lists them."""
+"""The catalog of attacks: one small file a submission, in ``submissions/``. The tests grade them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ else:
     import tomli as tomllib
 
 FOLDER = Path(__file__).with_name("submissions")
-PLACES = ("notebook", "files", "engine", "clock", "data")
 
 
 @dataclass(frozen=True)
@@ -25,17 +24,12 @@ class Attack:
         name: also the name of its student.
         story: what it does, one line for a reader.
         blocked_by: what takes the gain or the harm away, one line.
-        where: what it attacks, one of `PLACES`.
         cell: code of the notebook's first cell; ``@ROOT@`` is the course's folder, ``@PORT@`` a listener on loopback.
         make: a function of `makers` that changes the submission's folder.
         honest_files: start from the reference's files.
         score: what its honest part earns.
         said: words that the feedback or the report must have.
         rejected: words of the grade's reason where its notebook was not taken as it is.
-        lab: the lab that it is a submission of.
-        task: for other labs than the first: the task that is examined.
-        file, source: there: the learner's file and its text, if `make` does not make it.
-        needs: a program without which the grader cannot see the attack; its test is skipped where it is not installed.
         slow: it takes long by nature; graded by ``make slow-test``.
         folder: the percent-encoded name of the learner's folder, where that is the attack: it must be listed and not graded, with the words
             of `rejected`.
@@ -44,18 +38,12 @@ class Attack:
     name: str
     story: str
     blocked_by: str
-    where: str
     cell: str = ""
     make: str = ""
     honest_files: bool = False
     score: float = 0.0
     said: str = ""
     rejected: str = ""
-    lab: str = "lab01"
-    file: str = ""
-    task: str = ""
-    source: str = ""
-    needs: str = ""
     slow: bool = False
     folder: str = ""
 
@@ -73,13 +61,3 @@ class Attack:
 def attacks() -> list[Attack]:
     """All of them, by name."""
     return [Attack(path.stem, **tomllib.loads(path.read_text(encoding="utf-8"))) for path in sorted(FOLDER.glob("*.toml"))]
-
-
-def table(where: str) -> str:
-    """The attacks on one of `PLACES` as a Markdown table."""
-    rows = [
-        f"| {attack.name.replace('_', ' ')} | {attack.story} | {attack.blocked_by} |"
-        for attack in attacks()
-        if attack.where == where
-    ]
-    return "\n".join(["| submission | what it does | what stops it |", "|---|---|---|", *rows]) + "\n"

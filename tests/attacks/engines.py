@@ -34,16 +34,6 @@ def random_weights(folder: Path, scene: Scene) -> None:
     submission(folder, export_onnx(classifier("wide", pretrained=False)))
 
 
-def pruned_network(folder: Path, scene: Scene) -> None:
-    network = classifier("wide")
-    with torch.no_grad():
-        for layer in network.modules():
-            if isinstance(layer, torch.nn.Conv2d):
-                weakest = layer.weight.abs().sum(dim=(1, 2, 3)).argsort()[: layer.out_channels // 2]
-                layer.weight[weakest] = 0
-    submission(folder, export_onnx(network))
-
-
 class _Constant(torch.nn.Module):
     def forward(self, image):
         return torch.tensor([[9.0] + [0.0] * 9]) + 0 * image.mean(dim=(1, 2, 3))[:, None]
@@ -129,66 +119,6 @@ def another_network_for_one_image(folder: Path, scene: Scene) -> None:
     _two(folder, nodes, **_BORDER)
 
 
-def another_network_for_the_first_image(folder: Path, scene: Scene) -> None:
-    """The same without arithmetic: what comes after the first image has no rows where there is one image."""
-    nodes = [
-        helper.make_node("Slice", ["image", "nil", "one", "nil"], ["small_image"], name="first"),
-        helper.make_node("Slice", ["image", "one", "end", "nil"], ["wide_image"], name="rest"),
-        helper.make_node("Concat", ["small_logits", "wide_logits"], ["logits"], name="both", axis=0),
-    ]
-    _two(folder, nodes, end=np.array([2**31 - 1]), **_BORDER)
-
-
-def a_product_that_wraps(folder: Path, scene: Scene) -> None:
-    nodes = [
-        helper.make_node("Mul", ["large", "large"], ["product"], name="product"),
-        helper.make_node("Equal", ["product", "zero"], ["wraps"], name="wraps"),
-        helper.make_node("Identity", ["image"], ["small_image"], name="to_small"),
-        helper.make_node("Identity", ["image"], ["wide_image"], name="to_wide"),
-        helper.make_node("Where", ["wraps", "small_logits", "wide_logits"], ["logits"], name="choice"),
-    ]
-    _two(folder, nodes, large=np.array(65536, np.int32), zero=np.array(0, np.int32))
-
-
-def a_size_that_wraps(folder: Path, scene: Scene) -> None:
-    nodes = [
-        *_ROWS,
-        helper.make_node("Cast", ["rows"], ["narrow"], name="narrow", to=TensorProto.INT32),
-        helper.make_node("Mul", ["narrow", "large"], ["more"], name="more"),
-        helper.make_node("Mul", ["more", "large"], ["product"], name="product"),
-        helper.make_node("Cast", ["product"], ["gate"], name="gate", to=TensorProto.FLOAT),
-        helper.make_node("Identity", ["image"], ["small_image"], name="to_small"),
-        helper.make_node("Identity", ["image"], ["wide_image"], name="to_wide"),
-        helper.make_node("Mul", ["wide_logits", "gate"], ["gated"], name="gated"),
-        helper.make_node("Add", ["small_logits", "gated"], ["logits"], name="sum"),
-    ]
-    _two(folder, nodes, large=np.array(65536, np.int32), **_BORDER)
-
-
-def another_network_by_gather_and_pad(folder: Path, scene: Scene) -> None:
-    """Gather takes the first image, and Pad takes -1 rows in front of the others."""
-    nodes = [
-        helper.make_node("Gather", ["image", "nil"], ["small_image"], name="first", axis=0),
-        helper.make_node("Pad", ["image", "cut"], ["wide_image"], name="rest"),
-        helper.make_node("Concat", ["small_logits", "wide_logits"], ["logits"], name="both", axis=0),
-    ]
-    _two(folder, nodes, nil=np.array([0]), cut=np.array([-1, 0, 0, 0, 0, 0, 0, 0]))
-
-
-def choice_that_says_two_things(folder: Path, scene: Scene) -> None:
-    """A condition that is true as raw bytes and false as numbers."""
-    nodes = [
-        helper.make_node("Identity", ["image"], ["small_image"], name="to_small"),
-        helper.make_node("Identity", ["image"], ["wide_image"], name="to_wide"),
-        helper.make_node("Where", ["choice", "small_logits", "wide_logits"], ["logits"], name="choose"),
-    ]
-    _two(folder, nodes, choice=np.array([True]))
-    model = onnx.load(folder / "model.onnx")
-    choice = next(tensor for tensor in model.graph.initializer if tensor.name == "choice")
-    choice.int32_data.append(0)
-    submission(folder, model)
-
-
 # ---- the given network with something before or behind it
 
 
@@ -207,39 +137,13 @@ def wrong_outside_the_tested_batches(folder: Path, scene: Scene) -> None:
     )  # fmt: skip
 
 
-def lazy_half_of_the_time(folder: Path, scene: Scene) -> None:
-    behind(
-        folder,
-        [
-            helper.make_node("RandomUniform", [], ["drawn"], name="draw", shape=[1], low=0.0, high=1.0),
-            helper.make_node("Greater", ["drawn", "half"], ["works"], name="compare"),
-            helper.make_node("Cast", ["works"], ["gate"], name="cast", to=TensorProto.FLOAT),
-            helper.make_node("Mul", ["true_logits", "gate"], ["logits"], name="gate"),
-        ],
-        half=np.array([0.5], np.float32),
-    )
-
-
 def fast_for_noise(folder: Path, scene: Scene) -> None:
     """Digits are mostly paper; uniform noise is half ink."""
     _instead(folder, [helper.make_node("ReduceMean", ["image"], ["measure"], name="mean", keepdims=0)], above=0.45)
 
 
-def keeps_a_table(folder: Path, scene: Scene) -> None:
-    """Of one entry, the image without ink: its largest pixel is not above 0."""
-    look = [
-        helper.make_node("ReduceMax", ["image"], ["most"], name="most", keepdims=0),
-        helper.make_node("Neg", ["most"], ["measure"], name="negative"),
-    ]
-    _instead(folder, look, above=-1e-6)
-
-
 def answers_nothing(folder: Path, scene: Scene) -> None:
     rewrite(folder, hostile.no_numbers)
-
-
-def answers_without_end(folder: Path, scene: Scene) -> None:
-    rewrite(folder, hostile.a_million_answers_for_each_image)
 
 
 def _instead(folder: Path, look: Sequence[NodeProto], *, above: float) -> None:

@@ -17,40 +17,14 @@ from tests.grading.conftest import LAB
 # ---- files that are none
 
 
-def submitted_links(folder: Path, scene: Scene) -> None:
-    for name in (*LAB.artifacts, "stolen.txt"):
-        (folder / name).symlink_to(scene.secret)
-    (folder / "classroom").symlink_to(scene.room.folder)
-
-
 def submitted_hard_link(folder: Path, scene: Scene) -> None:
     for name in LAB.artifacts:
         os.link(scene.secret, folder / name)
 
 
-def submitted_pipes(folder: Path, scene: Scene) -> None:
-    for name in (*LAB.artifacts, "timestamp.txt", "notes.txt"):
-        os.mkfifo(folder / name)
-
-
 def linked_folder(folder: Path, scene: Scene) -> None:
     shutil.rmtree(folder)
     folder.symlink_to(scene.folder(HONEST))
-
-
-def linked_notebook(folder: Path, scene: Scene) -> None:
-    path(folder).unlink()
-    path(folder).symlink_to(scene.secret)
-
-
-def dangling_notebook(folder: Path, scene: Scene) -> None:
-    path(folder).unlink()
-    path(folder).symlink_to(scene.root / "nothing")
-
-
-def piped_notebook(folder: Path, scene: Scene) -> None:
-    path(folder).unlink()
-    os.mkfifo(path(folder))
 
 
 def folder_as_notebook(folder: Path, scene: Scene) -> None:
@@ -69,10 +43,6 @@ def nested_json(folder: Path, scene: Scene) -> None:
     path(folder).write_text('{"cells": ' + "[" * 100_000)
 
 
-def endless_number(folder: Path, scene: Scene) -> None:
-    path(folder).write_text('{"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": ' + "9" * 5000 + "}")
-
-
 def half_a_character(folder: Path, scene: Scene) -> None:
     notebook = json.loads(path(folder).read_text())
     notebook["cells"][0]["source"] = "print('\ud800')"
@@ -83,12 +53,6 @@ def half_a_character(folder: Path, scene: Scene) -> None:
 def giant_notebook(folder: Path, scene: Scene) -> None:
     notebook = json.loads(path(folder).read_text())
     notebook["cells"][-1]["source"] = "word " * 10_000_000
-    path(folder).write_text(json.dumps(notebook))
-
-
-def countless_cells(folder: Path, scene: Scene) -> None:
-    notebook = json.loads(path(folder).read_text())
-    notebook["cells"] += [{"cell_type": "code", "metadata": {}, "source": "1", "outputs": [], "execution_count": None}] * 20_000
     path(folder).write_text(json.dumps(notebook))
 
 
@@ -105,10 +69,6 @@ def wrong_types(folder: Path, scene: Scene) -> None:
 # ---- files beside the notebook
 
 
-def escaped_quotes(folder: Path, scene: Scene) -> None:
-    (folder / f"{LAB.name}.ipynb").write_bytes(b'"' + b'\\"' * 32_000 + b"\\\n")
-
-
 def notebook_in_utf16(folder: Path, scene: Scene) -> None:
     path = folder / f"{LAB.name}.ipynb"
     document = json.loads(path.read_bytes())
@@ -116,36 +76,9 @@ def notebook_in_utf16(folder: Path, scene: Scene) -> None:
     path.write_bytes(json.dumps(document).encode("utf-16"))
 
 
-def long_text(folder: Path, scene: Scene) -> None:
-    path = folder / f"{LAB.name}.ipynb"
-    document = json.loads(path.read_bytes())
-    document["cells"].append({"cell_type": "markdown", "id": "long", "metadata": {}, "source": "a " * (9 << 20)})
-    path.write_text(json.dumps(document))
-
-
-def unprintable_number(folder: Path, scene: Scene) -> None:
-    _recipe(
-        folder,
-        "[[profiles]]\nimage = { min = [1, 1, 32, 32], opt = [1, 1, 32, 32], max = [0x" + "f" * 5_000 + ", 1, 32, 32] }\n",
-    )
-
-
-def endless_time(folder: Path, scene: Scene) -> None:
-    (folder / "timestamp.txt").write_text("9" * 1_000_000)
-
-
 def longer_time(folder: Path, scene: Scene) -> None:
     """The first hundred characters are a time. A parser that reads them is content, and one that reads all of them fails."""
     (folder / "timestamp.txt").write_text("2026-05-02 18:00:00 UTC" + " " * 100 + "x")
-
-
-def time_of_another_zone(folder: Path, scene: Scene) -> None:
-    """An offset that makes the year 0 of it: a time that can be parsed and not converted."""
-    (folder / "timestamp.txt").write_text("0001-01-01 00:00:00 +14:00")
-
-
-def zone_that_is_a_path(folder: Path, scene: Scene) -> None:
-    (folder / "timestamp.txt").write_text("2026-05-02 18:00:00 ../../../../etc/passwd")
 
 
 def folders_as_files(folder: Path, scene: Scene) -> None:
@@ -166,11 +99,6 @@ def other_notebooks(folder: Path, scene: Scene) -> None:
         shutil.copyfile(path(folder), folder / name)
     (folder / ".ipynb_checkpoints").mkdir()
     (folder / ".ipynb_checkpoints" / path(folder).name).symlink_to(scene.secret)
-
-
-def giant_file(folder: Path, scene: Scene) -> None:
-    with open(folder / "holes.bin", "wb") as file:
-        file.truncate(512 << 20)
 
 
 def deep_folders(folder: Path, scene: Scene) -> None:
@@ -241,18 +169,6 @@ def pickled_program(folder: Path, scene: Scene) -> None:
     (folder / "model.onnx").write_bytes(pickle.dumps(_Planted(scene.root / "labs/planted")))
 
 
-def nested_recipe(folder: Path, scene: Scene) -> None:
-    _recipe(folder, "flags = " + "[" * 20_000)
-
-
-def endless_recipe_number(folder: Path, scene: Scene) -> None:
-    _recipe(folder, "workspace_mib = " + "9" * 5000)
-
-
-def endless_recipe_key(folder: Path, scene: Scene) -> None:
-    _recipe(folder, ".".join("a" * 20_000) + " = 1")
-
-
 def binary_recipe(folder: Path, scene: Scene) -> None:
     (folder / "recipe.toml").write_bytes(b"\xff\xfe\x00precision")
 
@@ -265,14 +181,3 @@ def absurd_recipe(folder: Path, scene: Scene) -> None:
 
 def _recipe(folder: Path, text: str) -> None:
     (folder / "recipe.toml").write_text(text)
-
-
-# ---- other labs
-
-
-def account_of_an_empty_day(folder: Path, _: object) -> None:
-    """Both files say the same thing: nothing is accepted, so nothing is padding."""
-    shape = "min = [16, 512{0}], opt = [16, 512{0}], max = [16, 512{0}]"
-    text = f"[[profile]]\ntokens = {{ {shape.format(', 32')} }}\nmask = {{ {shape.format('')} }}\n"
-    (folder / "recipe.toml").write_text(text)
-    (folder / "account.json").write_text('{"shares": [0], "padding": 0}')

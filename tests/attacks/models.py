@@ -12,10 +12,8 @@ from onnx import NodeProto, TensorProto, helper, numpy_helper
 from course_lib.labs.lab01_first_engine.lab import SERVICE
 from course_lib.labs.lab01_first_engine.reference import recipe as reference_recipe
 from course_lib.models import classifier, export_onnx
-from course_lib.precision import LOWERED
 from tests.attacks.scene import Scene
 from tests.labs.submissions import hostile
-from tests.labs.submissions import lab04 as lab04_submissions
 
 # ---- parts
 
@@ -53,14 +51,6 @@ def behind(folder: Path, nodes: Sequence[NodeProto], domain: str = "", **constan
 
 
 # ---- submissions
-
-
-def weights_larger_than_any_memory(folder: Path, scene: Scene) -> None:
-    rewrite(folder, hostile.weights_larger_than_any_memory)
-
-
-def weights_elsewhere(folder: Path, scene: Scene) -> None:
-    rewrite(folder, hostile.weights_in_a_file_elsewhere)
 
 
 def weights_in_a_secret(folder: Path, scene: Scene) -> None:
@@ -105,40 +95,10 @@ def a_loop_without_end(folder: Path, scene: Scene) -> None:
     submission(folder, new_model(nodes, constants))
 
 
-def branches_in_branches(folder: Path, scene: Scene) -> None:
-    """Each condition is a message in a message in a message; a parser of protocol buffers stops at a hundred levels."""
-
-    def branch(node: NodeProto) -> onnx.GraphProto:
-        return helper.make_graph([node], "branch", [], [helper.make_tensor_value_info("logits", TensorProto.FLOAT, None)])
-
-    straight = helper.make_node("Identity", ["image"], ["logits"], name="straight")
-    node = straight
-    for depth in range(30):
-        node = helper.make_node(
-            "If", ["yes"], ["logits"], name=f"if{depth}", then_branch=branch(node), else_branch=branch(straight)
-        )
-    submission(folder, new_model([node], {"yes": np.array(True)}))
-
-
 def own_operator(folder: Path, scene: Scene) -> None:
     behind(
         folder, [helper.make_node("Mine", ["true_logits"], ["logits"], name="mine", domain="my.library")], domain="my.library"
     )
-
-
-def compiled_part(folder: Path, scene: Scene) -> None:
-    node = helper.make_node(
-        "EPContext", ["true_logits"], ["logits"], name="part", domain="com.microsoft",
-        embed_mode=0, ep_cache_context=str(scene.secret), source="TensorRTExecutionProvider", main_context=1,
-    )  # fmt: skip
-    behind(folder, [node], domain="com.microsoft")
-
-
-def names_that_are_no_text(folder: Path, scene: Scene) -> None:
-    model = onnx.load(folder / "model.onnx")
-    model.graph.node[0].name = "name-of-ten"
-    data = model.SerializeToString().replace(b"name-of-ten", b"\xff\xfe\xed\xa0\x80name")
-    (folder / "model.onnx").write_bytes(data)
 
 
 def scripts_in_names(folder: Path, scene: Scene) -> None:
@@ -148,70 +108,10 @@ def scripts_in_names(folder: Path, scene: Scene) -> None:
     submission(folder, model)
 
 
-def operators_imported_twice(folder: Path, scene: Scene) -> None:
-    rewrite(folder, lambda model: model.opset_import.insert(0, helper.make_opsetid("ai.onnx", 11)))
-
-
-def two_weights_of_one_name(folder: Path, scene: Scene) -> None:
-    def again(model: onnx.ModelProto) -> None:
-        weight = model.graph.initializer[0]
-        model.graph.initializer.append(numpy_helper.from_array(np.zeros_like(numpy_helper.to_array(weight)), weight.name))
-
-    rewrite(folder, again)
-
-
-def function_called_relu(folder: Path, scene: Scene) -> None:
-    def define(model: onnx.ModelProto) -> None:
-        model.ir_version = 10
-        nothing = helper.make_node("Identity", ["x"], ["y"])
-        model.functions.append(helper.make_function("", "Relu", ["x"], ["y"], [nothing], list(model.opset_import)))
-
-    rewrite(folder, define)
-
-
 def constant_of_64_gigabytes(folder: Path, scene: Scene) -> None:
     _with_constant(
         folder, [helper.make_node("ConstantOfShape", ["size"], ["large"], name="large")], size=np.array([1 << 17, 1 << 17])
     )
-
-
-def constants_that_take_hours(folder: Path, scene: Scene) -> None:
-    value = helper.make_tensor("value", TensorProto.FLOAT, [1], [1 / 4096])
-    nodes = [helper.make_node("ConstantOfShape", ["size"], ["0"], name="first", value=value)]
-    nodes += [helper.make_node("MatMul", [f"{n}", "0"], [f"{n + 1}" if n < 399 else "large"], name=f"{n}") for n in range(400)]
-    _with_constant(folder, nodes, size=np.array([4096, 4096]))
-
-
-def marked_as_lowered(folder: Path, scene: Scene) -> None:
-    rewrite(folder, lambda model: model.metadata_props.add(key=LOWERED, value="onnxruntime"))
-
-
-def escapes_in_names(folder: Path, scene: Scene) -> None:
-    name = "\x1b[2J\x1b]0;planted\x07\u202e<script>alert(1)</script>"
-    behind(folder, [helper.make_node("Bernoulli", ["true_logits"], ["logits"], name=name)])
-
-
-def two_models_in_one_file(folder: Path, scene: Scene) -> None:
-    with open(folder / "model.onnx", "ab") as file:
-        file.write(export_onnx(classifier("small")).SerializeToString())
-
-
-def sizes_that_are_not_true(folder: Path, scene: Scene) -> None:
-    """What is called ``claimed`` has a dynamic batch, and the file says that it has 32 rows."""
-    nodes = [
-        helper.make_node("Identity", ["true_logits"], ["claimed"], name="claim"),
-        helper.make_node("Slice", ["claimed", "nil", "one", "nil"], ["first"], name="first"),
-        helper.make_node("Slice", ["claimed", "one", "end", "nil"], ["rest"], name="rest"),
-        helper.make_node("Concat", ["first", "rest"], ["logits"], name="both", axis=0),
-    ]
-    behind(folder, nodes, nil=np.array([0]), one=np.array([1]), end=np.array([2**31 - 1]))
-    claims = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [32, 10]) for name in ("true_logits", "claimed")]
-    rewrite(folder, lambda model: model.graph.value_info.extend(claims))
-
-
-def hundreds_of_profiles(folder: Path, scene: Scene) -> None:
-    profile = "[[profile]]\nimage = {{ min = [1, 1, 32, 32], opt = [{}, 1, 32, 32], max = [32, 1, 32, 32] }}\n"
-    (folder / "recipe.toml").write_text("".join(profile.format(1 + number % 32) for number in range(600)))
 
 
 def _with_constant(folder: Path, nodes: Sequence[NodeProto], **constants: np.ndarray) -> None:
@@ -222,11 +122,3 @@ def _with_constant(folder: Path, nodes: Sequence[NodeProto], **constants: np.nda
         helper.make_node("Add", ["true_logits", "nothing"], ["logits"], name="sum"),
     ]
     behind(folder, [*nodes, *use], nil=np.array(0, np.float32), **constants)
-
-
-# ---- other labs
-
-
-def an_attention_for_show(folder: Path, _: object) -> None:
-    model = lab04_submissions.with_an_attention_for_show(lab04_submissions.known_answer, range(4))
-    (folder / "model.onnx").write_bytes(model.SerializeToString())

@@ -53,18 +53,6 @@ def repeated_grade_ids(folder: Path, scene: Scene) -> None:
             notebook.cells.append(again)
 
 
-def flipped_grade_cells(folder: Path, scene: Scene) -> None:
-    with _edited_grade_cells(folder) as cells:
-        for cell in cells:
-            cell.metadata.nbgrader.grade = False
-
-
-def claimed_solution_cells(folder: Path, scene: Scene) -> None:
-    with _edited_grade_cells(folder) as cells:
-        for cell in cells:
-            cell.metadata.nbgrader.update(solution=True, locked=False)
-
-
 def changed_points(folder: Path, scene: Scene) -> None:
     with _edited_grade_cells(folder) as cells:
         for cell, points in zip(cells, (1000, 0, -5), strict=True):
@@ -75,21 +63,6 @@ def edited_grade_cells(folder: Path, scene: Scene) -> None:
     with _edited_grade_cells(folder) as cells:
         for cell in cells:
             cell.source = "4"
-
-
-def future_schema(folder: Path, scene: Scene) -> None:
-    with _edited_grade_cells(folder) as cells:
-        for cell in cells:
-            cell.metadata.nbgrader.schema_version = 99
-
-
-def named_preprocessors(folder: Path, scene: Scene) -> None:
-    with _edited(folder) as notebook:
-        named = ["tests.attacks.notebooks.Preprocessor", "nbconvert.preprocessors.ExecutePreprocessor"]
-        asked = {"preprocessors": named, "default_preprocessors": named, "template_file": str(scene.secret), "timeout": -1}
-        notebook.metadata.update({"nbconvert": asked, "Exporter": asked, "NbConvertApp": asked, "papermill": asked})
-        for cell in notebook.cells:
-            cell.metadata.update({"nbconvert": asked, "papermill": asked, "jupyter": {"outputs_hidden": True}})
 
 
 def other_kernelspec(folder: Path, scene: Scene) -> None:
@@ -126,12 +99,6 @@ def active_markdown(folder: Path, scene: Scene) -> None:
         notebook.cells[-1].attachments = {"x.svg": {"image/svg+xml": f"<svg>{SCRIPT}</svg>"}}
 
 
-def scripted_ids(folder: Path, scene: Scene) -> None:
-    with _edited(folder) as notebook:
-        for number, cell in enumerate(notebook.cells):
-            cell.id = f"x{number}{BREAKING}"
-
-
 def scripted_metadata(folder: Path, scene: Scene) -> None:
     with _edited(folder) as notebook:
         notebook.metadata.update(title=BREAKING, authors=[{"name": BREAKING}])
@@ -146,35 +113,3 @@ def endless_markdown(folder: Path, scene: Scene) -> None:
     """Each of these could begin a formula, and for each the renderer looks for the end."""
     with _edited(folder) as notebook:
         notebook.cells.append(new_markdown_cell("\\begin{a}" * 10_000))
-
-
-def picture_many_times(folder: Path, scene: Scene) -> None:
-    """Each of its names would be the whole picture in the page."""
-    with _edited(folder) as notebook:
-        cell = new_markdown_cell("\n\n".join(["![x](attachment:x.png)"] * 400))
-        cell.attachments = {"x.png": {"image/png": "A" * 1_000_000}}
-        notebook.cells.append(cell)
-
-
-def locked_answer(folder: Path, scene: Scene) -> None:
-    """The written answer claims to be locked: nbgrader restores no solution cell, and a filter may take the cell for the release's."""
-    with _edited(folder) as notebook:
-        for cell in notebook.cells:
-            if cell.cell_type == "markdown" and cell.metadata.get("nbgrader", {}).get("solution"):
-                cell.metadata.nbgrader.locked = True
-                cell.source = (
-                    SCRIPT + f"<img src=http://127.0.0.1:{scene.port}/read.png onerror=alert(1)> [x](javascript:alert(1))"
-                )
-                cell.attachments = {"x.svg": {"image/svg+xml": f"<svg>{SCRIPT}</svg>"}}
-
-
-def blank_lines(folder: Path, scene: Scene) -> None:
-    """From each of these lines, the highlighter looks through all that follow."""
-    with _edited(folder) as notebook:
-        notebook.cells.append(new_code_cell(" \n" * 50_000))
-
-
-def long_decorators(folder: Path, scene: Scene) -> None:
-    """Several cells, each of which is highlighted within seconds, and one for which that takes minutes."""
-    with _edited(folder) as notebook:
-        notebook.cells += [new_code_cell("@" + "a." * names) for names in (5_000, 5_000, 40_000)]

@@ -124,7 +124,7 @@ def grade(folder: Path, reference: Path, chosen: list[Attack], *, trusted: bool 
         scene.put(WRONG)
         if controls:
             scene.put(HONEST, files=True)
-            scene.submission(Attack(PARTLY, "right shapes, wrong answers", "", "engine", make="engines.random_weights"))
+            scene.submission(Attack(PARTLY, "right shapes, wrong answers", "", make="engines.random_weights"))
         with _temporary_files(scene):  # of grading alone: exporting an attack's network leaves torch's own cache behind
             intake = scene.room.intake(LAB)
             scene.rejected = {one.shown: one.reason for one in intake.rejected}

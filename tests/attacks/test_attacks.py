@@ -18,16 +18,9 @@ from tests.grading.conftest import LAB, needs_sandbox
 
 pytestmark = [needs_sandbox, pytest.mark.slow, pytest.mark.timeout(1800)]
 
-# Attacks that still win: each is graded alone, so that the batch says something about all others.
-WINS = {
-    "leads_the_grader_to_a_socket": "the client connects again wherever the kernel's sockets lead; it gets no further than a handshake",
-}
-ALL = [attack for attack in attacks() if attack.lab == "lab01" and not attack.by_engine]
-BATCH = [attack for attack in ALL if not attack.slow and attack.name not in WINS]
-SLOW_TO_READ = (
-    *("floods_by_trifles", "markdown_without_end", "notebook_of_countless_cells", "notebook_of_50_megabytes"),
-    *("shows_blank_lines", "shows_long_decorators"),
-)
+ALL = [attack for attack in attacks() if not attack.by_engine]
+BATCH = [attack for attack in ALL if not attack.slow]
+SLOW_TO_READ = ("markdown_without_end", "notebook_of_50_megabytes")
 LONGEST_READ_S = (
     40.0  # of a submission that is made to be slow to read; an empty one takes 2, and 21 were seen beside another test run
 )
@@ -99,23 +92,6 @@ def test_attacker_that_takes_long_gains_nothing(tmp_path, reference, attack):
     assert_blocked(scene, attack)
     assert_no_trace(scene)
     assert scene.grades[HONEST].score == 10
-
-
-@pytest.mark.parametrize(
-    "attack",
-    [
-        pytest.param(one, marks=pytest.mark.xfail(strict=True, reason=WINS[one.name]), id=one.name)
-        for one in ALL
-        if one.name in WINS
-    ],
-)
-def test_attacker_that_is_known_to_win(tmp_path, reference, attack):
-    """A defect of the grader's. Once it is repaired this test fails: take the name out of `WINS`."""
-    started = time.monotonic()
-    scene = grade(tmp_path, reference, [attack], controls=False)
-    assert_blocked(scene, attack)
-    assert_no_trace(scene)
-    assert time.monotonic() - started < LONGEST_READ_S + 10
 
 
 @pytest.mark.parametrize("name", ["calls_home", "tries_every_socket"])

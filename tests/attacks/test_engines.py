@@ -27,7 +27,7 @@ ENGINES = [
         id=attack.name,
     )
     for attack in attacks()
-    if attack.by_engine and attack.lab == "lab01"
+    if attack.by_engine
 ]
 
 

@@ -15,9 +15,8 @@ NAMES = {
     *("calls_home", "edits_the_gradebook", "exits", "floods", "forges_points", "hands_in_a_pipe"),
     *("links_to_a_secret", "patches_the_check", "reads_the_graders_memory", "steals_from_a_neighbor", "writes_outside"),
     # names, times and files at the door: each once stopped the whole batch, or its own grading
-    *("name_with_a_hidden_space", "name_that_is_no_text", "name_with_control_characters", "name_that_turns_the_line"),
-    *("name_of_240_characters", "name_with_brackets", "name_that_matches_all", "name_of_the_class_report", "name_of_an_option"),
-    *("name_that_looks_like_another", "name_of_a_formula", "says_a_time_to_one_of_two_parsers", "says_a_time_before_all_times"),
+    *("name_with_a_hidden_space", "name_that_is_no_text", "name_of_240_characters", "name_that_matches_all"),
+    *("name_of_the_class_report", "name_of_an_option", "name_of_a_formula", "says_a_time_to_one_of_two_parsers"),
     *("folders_in_place_of_files", "brings_60_megabytes_of_holes"),
 }
 SOME = [attack for attack in attacks() if attack.name in NAMES]

@@ -13,7 +13,6 @@ from datetime import datetime, timedelta, timezone, tzinfo
 from pathlib import Path
 
 from course_lib._util.files import remove_tree
-from course_lib.grading.batch import confusables
 
 TIMESTAMP = "timestamp.txt"
 MOST_CHARACTERS, MOST_BYTES = 100, 200  # of an id; a file system takes 255 bytes for a name, and the journal adds to it
@@ -22,7 +21,6 @@ _ALSO_IN_AN_ID = frozenset(" ._-@+'")
 _TAKEN = (".html", ".json", ".log")  # names of this kind in ``reports/`` are the class report's
 # letters and marks that are not drawn, so that two ids would look alike
 _INVISIBLE = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
-_MOST_MARKS = 4  # on one letter; scripts of Asia write up to three, and a pile of them covers the lines around it
 # NFKC takes these letters apart, which are common in Thai and Lao names.
 _SARA_AM = str.maketrans("", "", "\N{THAI CHARACTER SARA AM}\N{LAO VOWEL SIGN AM}")
 _LONGEST_TIME = 100  # characters
@@ -57,12 +55,11 @@ class Intake:
 
     @property
     def twins(self) -> tuple[tuple[str, ...], ...]:
-        """Groups of ids that look alike, or that differ in case alone."""
+        """Groups of ids that differ in case alone, as one learner may write them on two machines."""
         found: dict[str, list[str]] = {}
         for one in self.students:
-            for look in confusables.looks(one):
-                found.setdefault(look, []).append(one)
-        return tuple(sorted({tuple(group) for group in found.values() if len(group) > 1}))
+            found.setdefault(one.casefold(), []).append(one)
+        return tuple(sorted(tuple(group) for group in found.values() if len(group) > 1))
 
 
 def shown(name: str) -> str:
@@ -94,13 +91,6 @@ def id_problem(name: str) -> str:
         return f"the name contains {_described(bad)}: {advice}"
     if unicodedata.normalize("NFKC", plain := name.translate(_SARA_AM)) != plain:
         return f"the name is not in Unicode's form NFKC, so another name can look the same: {advice}"
-    if re.search("M" * (_MOST_MARKS + 1), "".join(unicodedata.category(one)[0] for one in name)):
-        return f"the name has more than {_MOST_MARKS} marks on one letter: {advice}"
-    directions = {unicodedata.bidirectional(one) for one in name}
-    if "L" in directions and directions & {"R", "AL"}:
-        return "the name mixes letters from left to right and from right to left: rename the folder with one kind of letters"
-    if problem := confusables.script_problem(name):
-        return problem
     if not (name[0].isalnum() or name[0] == "_"):
         return f"the name begins with {_described(name[0])}: rename the folder, the first character must be a letter or a digit"
     if name[-1] in " ." or "  " in name:

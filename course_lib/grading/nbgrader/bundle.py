@@ -18,7 +18,7 @@ COPIED = (
     *("Containerfile", ".containerignore", ".dockerignore", ".devcontainer/*", "binder/*"),
     *("lectures/*.ipynb", "lectures/figures/*.png", "labs/*/*.ipynb", "course_lib/**/*"),
     *("docs/glossary.md", "docs/messages.md", "docs/status.md", "docs/benchmarks.md", "docs/how_benchmarks_are_gamed.md"),
-    *("docs/api/*.md", "docs/hero.png", "docs/report.png"),
+    *("docs/threat_model.md", "docs/api/*.md", "docs/hero.png", "docs/report.png"),
 )
 _TEMPLATES = "bundle"  # the folder with the learner's Makefile and the section "Start" of the README
 _FOR_OTHERS = ("Status", "More")  # sections of the README for instructors and contributors

@@ -73,9 +73,8 @@ def to_review(report: ClassReport) -> tuple[Need, ...]:
     """Reasons for a review. What only waits for its points, such as a written question, comes last."""
     rows = [(one.student, reason) for one in report.to_review for reason in one.review.reasons]
     rows.sort(key=lambda row: row[1].code == UNGRADED)
-    alike = "these ids look alike: compare the letters of the folders' names before you enter points"
-    # in ASCII, which shows the difference
-    twins = [Need(tuple(map(intake.shown, group)), alike) for group in report.twins]
+    alike = "these ids differ in case alone: check whether they are one learner"
+    twins = [Need(group, alike) for group in report.twins]
     return (*twins, *unlisted(report), *_by_reason((student, reason.text, reason.open) for student, reason in rows))
 
 

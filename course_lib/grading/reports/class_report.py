@@ -108,7 +108,7 @@ class ClassReport:
         baseline: what speedups are over; "" where nothing was raced.
         alike: identical files, the telling ones first.
         rejected: folders that cannot be graded.
-        twins: ids that look alike.
+        twins: ids that differ in case alone.
         unlisted: ids that are not on the class list, each with the listed id that it resembles, "" for none.
         reasons: why a submission was graded without something that should be there, or not at all, by student.
     """

@@ -79,21 +79,9 @@ def test_honest_ids(name):
         ("a  b", "two spaces"),
         ("\uff41da", "NFKC"),
         ("e\u0301", "NFKC"),
-        ("z" + "\u0335\u0336\u0337\u0338\u0358\u0489", "more than 4 marks"),
-        ("x" + "\u0334" * 5, "more than 4 marks"),
-        ("ada\u05d0", "right to left"),
-        ("\u0644ada-1", "right to left"),
         ("a\u3164", "hangul filler"),
         ("a\u1160", "U+1160"),
         ("", "0 characters"),
-        ("AD\ua4ee", "Lisu"),
-        ("\ua4ee\ua4d3\ua4ee", "Lisu"),
-        ("a\u13a0", "Cherokee"),
-        ("ad\U000118dc", "Warang"),
-        ("X\U00010322", "Old letters"),
-        ("\u1466da", "Canadian"),
-        ("a\u0441a", "Cyrillic and Latin"),
-        ("o\u0d20", "Latin and Malayalam"),
     ],
 )
 def test_ids_that_something_cannot_hold(name, said):
@@ -101,63 +89,11 @@ def test_ids_that_something_cannot_hold(name, said):
     assert said in reason and reason.isascii() and reason.isprintable() and len(reason) < 140
 
 
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        ("aca", "\u0430\u0441\u0430"),
-        ("ADA", "ada"),
-        ("jack", "\u0458\u0430\u0441\u043a"),
-        ("ada", "ad\u1d00"),
-        ("ada", "ad\u0251"),
-        ("ida", "\u0131da"),
-        ("ada'", "ada\u02bb"),
-        ("adal", "ada\u01c0"),
-        ("lda", "1da"),
-        ("Ida", "lda"),
-        ("ada0", "ada\u0966"),
-        ("1da", "\u0661da"),
-        ("Stra\u00dfe", "strasse"),
-        ("po", "\u03c1\u03bf"),
-        ("who", "\u0561\u0570\u0585"),
-        ("n\u00f6", "n\u043e\u0308".translate({0x6E: 0x578})),
-        ("\u03a6\u039f\u03a0", "\u0424\u041e\u041f"),
-        ("\u5c71\u53e3", "\u5c71\u30ed"),
-        ("\u3078\u308a", "\u30d8\u30ea"),
-        ("\u00d0an", "\u0110an"),
-        ("ay\u015fe", "ay\u0219e"),
-        ("mark", "rnark"),
-        ("wu", "vvu"),
-        ("S5", "SS"),
-        ("\u0639\u0644\u06cc", "\u0639\u0644\u0649"),
-        ("\u06a9\u0631\u06cc\u0645", "\u0643\u0631\u064a\u0645"),
-        ("\u0905\u093e\u0928\u0902\u0926", "\u0906\u0928\u0902\u0926"),
-        ("\u0b94\u0bb5\u0bc8", "\u0b92\u0bb3\u0bb5\u0bc8"),
-        ("\u5c0f\u8aaa", "\u5c0f\u8aac"),
-        ("\u0e04\u0e33", "\u0e04\u0e4d\u0e32"),
-        ("zoe3", "zoe\u01b7"),  # the small letter looks different
-        ("zoe\u0292", "zoe\u01b7"),
-        ("ada9", "ada\ua76e"),
-        ("\u00d6zil", "\u0150zil"),
-        ("\u0142a", "l\u0338a"),
-        ("l\u0337a", "\u0142a"),
-    ],
-)
-def test_ids_that_look_alike_are_shown(one, other):
-    assert one != other
-    assert Intake(("ben", one, other)).twins == ((one, other),)
-
-
-def test_ids_that_look_alike_need_the_instructor():
-    (need,) = attention.to_review(SimpleNamespace(to_review=(), unlisted={}, twins=(("aca", "\u0430\u0441\u0430"),)))
-    assert need.named == "'aca', '\\u0430\\u0441\\u0430'" and "look alike" in need.why and need.open == 0
-
-
-def test_ids_that_do_not_look_alike():
-    ids = (
-        "ada ida ben bev uwe arno anno avvo nina viva zo\u00eb zoe "
-        "pawe\u0142 pawel \u00d6zil Ozil s10 s11 \u5b66\u751f \u041e\u043b\u044c\u0433\u0430-2"
-    )
-    assert Intake(tuple(ids.split())).twins == ()
+def test_ids_that_differ_in_case_alone_need_the_instructor():
+    assert Intake(("ADA", "ada", "ben", "Stra\u00dfe", "strasse")).twins == (("ADA", "ada"), ("Stra\u00dfe", "strasse"))
+    assert Intake(("ada", "ida", "zo\u00eb", "zoe")).twins == ()
+    (need,) = attention.to_review(SimpleNamespace(to_review=(), unlisted={}, twins=(("ADA", "ada"),)))
+    assert need.named == "ADA, ada" and "differ in case" in need.why and need.open == 0
 
 
 def test_what_passes_the_door_is_safe_behind_it(tmp_path):
@@ -346,23 +282,3 @@ def test_an_id_that_is_rejected_is_never_graded(tmp_path, monkeypatch):
 def test_there_is_one_parser_for_times():
     text = "".join(path.read_text() for path in Path(intake.__file__).parents[1].rglob("*.py"))
     assert not re.search(r"import.*dateutil|import.*parse_utc|strptime", text)
-
-
-@pytest.mark.parametrize("name", ["\u0430da", "ad\u0430", "\u0391lpha", "z\u03bfe", "\u0410nna"])
-def test_letters_of_two_alphabets_that_look_alike_are_one_line(name: str) -> None:
-    assert "can look the same: rename the folder with one alphabet" in id_problem(name) and id_problem(name).isascii()
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "\u0430\u0434\u0430",
-        "\u03b1\u03b2\u03b3",
-        "\u0e2a\u0e33\u0e23\u0e32\u0e0d",
-        "\u0e84\u0eb3",
-        "\u738bwang",
-        "\u00c7a\u011fla",
-    ],
-)
-def test_one_alphabet_with_others_that_look_different_passes(name: str) -> None:
-    assert id_problem(name) == ""
