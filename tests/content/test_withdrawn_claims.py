@@ -25,6 +25,12 @@ WITHDRAWN = {
     r"neither is the name of the GPU": "TensorRT's warning about another model of a device (issues 2900 and 3829)",
     r"11\.0 to 11\.3 have none; 11\.4\.1": "release notes of 11.4.0: the DLA on Windows on ARM",
     r"newer than that: see your version's release notes": "TensorRT's CHANGELOG, 10.9.0: Python AOT plugins",
+    r"TensorRT never measures accuracy": "NVIDIA, Global Performance Tuning: since 11.1, routes beyond a loss are dropped",
+    r"systems, including their DLA": "NVIDIA, Jetson migration page of 11.4.1: Thor has no DLA",
+    r"compiled when the plan is loaded|on the user's GPU when it loads the plan": "NVIDIA, Working with Runtime Cache: kernels are compiled at run time",
+    r"is the method of TensorRT's entropy calibrator": "calibrators_h200.json: ranges of tensors differ by up to 38 %",
+    r"NVFP4 \| 4\.5 \| FP4 with block scales \| Blackwell \(10\.0 and 12\.0\)": "TensorRT-RTX 1.5 Support Matrix: 12.1, too",
+    r"(?<![/\w])TensorRT-LLM\b": "NVIDIA's documentation writes TensorRT LLM",
     r"Attention in one kernel exists for FP16 and BF16\.": "NVIDIA, Attention: the softmax's result in FP8 or INT8",
 }
 
@@ -49,13 +55,19 @@ def test_a_withdrawn_claim_stays_withdrawn(claim: str, source: str) -> None:
     ("page", "address"),
     [
         ("lectures/01_why_an_inference_optimizer.ipynb", "tensorrt-backend-removal.html"),
+        ("lectures/01_why_an_inference_optimizer.ipynb", "performance/tuning.html"),
+        ("lectures/02_architecture_and_workflow.ipynb", "work-with-runtime-cache.html"),
         ("lectures/03_graph_optimization_and_fusion.ipynb", "operators/Attention.html"),
         ("lectures/04_kernel_auto_tuning.ipynb", "tools/Polygraphy/CHANGELOG.md"),
+        ("lectures/05_reduced_precision.ipynb", "performance/tuning.html"),
+        ("lectures/09_plugins.ipynb", "parallel-thread-execution/#data-movement-and-conversion-instructions-ld"),
         ("lectures/09_plugins.ipynb", "TensorRT/blob/main/CHANGELOG.md"),
         ("lectures/10_the_runtime.ipynb", "release/10.14/samples/python/common_runtime.py"),
         ("lectures/11_benchmarking.ipynb", "release/10.13.2/samples/common/sampleReporting.cpp"),
         ("lectures/13_torch_tensorrt.ipynb", "tensorrt-backend-removal.html"),
         ("lectures/14_deployment.ipynb", "NVIDIA/TensorRT/issues/2900"),
+        ("lectures/16_below_eight_bits.ipynb", "arxiv.org/abs/2506.08027"),
+        ("lectures/16_below_eight_bits.ipynb", "torch/quantization/qtensor/mxfp8_tensor.py"),
     ],
 )
 def test_a_corrected_statement_names_its_source(page: str, address: str) -> None:
