@@ -46,6 +46,7 @@ class Exercise:
         title: what is computed, in a few words.
         minutes: that a reader needs.
         difficulty: 1 applies a sentence of the text, 2 combines two ideas, 3 needs an idea that the text does not have.
+        importance: 3 is needed in every later lecture or at work each week, 2 in some jobs, 1 explains a detail.
         call: the function's name and parameters, such as ``"cache_bytes(size, tokens)"``.
         hint: what to look at if a case fails in a way that no mistake of the case explains.
         cases: calls with a known result, in the order in which they are made.
@@ -56,6 +57,7 @@ class Exercise:
     title: str
     minutes: int
     difficulty: Literal[1, 2, 3]
+    importance: Literal[1, 2, 3]
     call: str
     hint: str
     cases: tuple[Case, ...] = ()

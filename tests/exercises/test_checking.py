@@ -25,6 +25,7 @@ DOUBLE = Exercise(
     title="Twice",
     minutes=3,
     difficulty=1,
+    importance=1,
     call="double(values, least)",
     hint="Add the values to themselves.",
     cases=(Case((GIVEN, 0), 6.0, {"You forgot to double.": 3.0}),),

@@ -138,7 +138,8 @@ def test_the_skeleton_has_gaps_and_is_no_solution(exercise: Exercise) -> None:
 def test_the_text_says_what_the_module_says(exercise: Exercise) -> None:
     text = cell(exercise, "-text")
     head = (
-        f"> **Exercise {exercise.id}. {exercise.title}** ({exercise.minutes} minutes, difficulty {exercise.difficulty} of 3)."
+        f"> **Exercise {exercise.id}. {exercise.title}** ({exercise.minutes} minutes, difficulty {exercise.difficulty} of 3, "
+        f"importance {exercise.importance} of 3)."
     )
     assert text.startswith(head)
     assert all(part in text for part in ("\n> **Expected.** ", "\n> **Go further.** "))
