@@ -17,14 +17,12 @@ from course_lib.benchmark import Interval
 from course_lib.engines import load
 from course_lib.labs import Examination, Examiner
 from course_lib.labs.framework import lowering
-from course_lib.labs.lab15_capstone import figures, given
-from course_lib.labs.lab15_capstone import lab as lab15
+from course_lib.labs.lab15_capstone import checks, figures, given, pipeline
 from course_lib.labs.lab15_capstone import reference as lab15_reference
-from course_lib.labs.lab15_capstone.decoding import NOTHING
-from course_lib.labs.lab15_capstone.judge import execution, judgment, pipeline
-from course_lib.labs.lab15_capstone.judge import trial as lab15_trial
-from course_lib.labs.lab15_capstone.judge.trial import Trial
-from course_lib.labs.lab15_capstone.settings import Settings
+from course_lib.labs.lab15_capstone import trial as lab15_trial
+from course_lib.labs.lab15_capstone.boxes import NOTHING
+from course_lib.labs.lab15_capstone.given import Settings
+from course_lib.labs.lab15_capstone.trial import PipelineWork, Trial
 from course_lib.models import detector, export_onnx
 from course_lib.precision import MinMaxCalibrator, PercentileCalibrator, activations, insert_qdq, lower_for_onnxruntime, observe
 from course_lib.recipe import Profile, Recipe
@@ -59,7 +57,7 @@ def network(side: int = 128) -> onnx.ModelProto:
 
 @cache
 def seen():
-    batches = [{"frames": part} for part in np.split(given.calibration_frames(), 16)]
+    batches = [{"frames": part} for part in np.split(given.calibration_frames(128), 16)]
     return observe(network(), batches, tensors=activations(network()), progress=False)
 
 
@@ -71,7 +69,7 @@ def recipe(batch: int = 1, side: int = 128, *, precision: str = "fp32", name: st
 @pytest.fixture
 def submission(tmp_path, monkeypatch):
     """Examine a submission on a short video with call times that are known: `call_ms` is what a call of yours takes."""
-    real = execution.record
+    real = lab15_trial.record
 
     def examine(
         model: onnx.ModelProto | None = None,
@@ -92,11 +90,11 @@ def submission(tmp_path, monkeypatch):
             decisions.append(decided(made))
             return made
 
-        monkeypatch.setattr(execution, "record", modeled)
+        monkeypatch.setattr(lab15_trial, "record", modeled)
         monkeypatch.setattr(pipeline, "PASSES", 1)
         if not intervals:  # of so short a video they would hold every bound
             monkeypatch.setattr(lab15_trial, "_blocks", lambda n, block: [np.arange(n)])
-        monkeypatch.setattr(lab15, "FRAMES", FRAMES)
+        monkeypatch.setattr(PipelineWork, "frames", FRAMES)
         monkeypatch.setattr(lowering, "lowered", lambda model, launcher=None: _lowered(model))
         onnx.save(model or network(), tmp_path / "model.onnx")
         (asked or recipe()).save(tmp_path / "recipe.toml")
@@ -306,7 +304,7 @@ def test_boxes_that_are_not_decided_leave_the_other_tasks_open(submission, monke
     monkeypatch.setattr(Trial, "mean_ap_share", property(lambda trial: Interval(0.86, 0.84, 0.88)))
     examined = submission()
     assert tiers(examined) == dict.fromkeys(FULL, "inconclusive") and examined.points == 0
-    assert "a decision on the first task" in said(examined, "frames")
+    assert "task 1 is not decided, half of the points need boxes" in said(examined, "frames")
     assert tiers(submission(call_ms=20.0))["latency"] == "none", "too slow in any case"
 
 
@@ -338,8 +336,8 @@ def test_a_value_near_its_bound_is_not_a_matter_of_luck(slow_calls, met):
     calls = np.full(1000, 3.0)
     calls[np.random.default_rng(0).choice(1000, slow_calls, replace=False)] = 9.0
     trial = times_only(yours=calls)
-    assert judgment._latency(trial).met is met
-    assert judgment.decided(trial) is (met is not None)
+    assert checks._latency(trial).met is met
+    assert checks.decided(trial) is (met is not None)
 
 
 @pytest.mark.parametrize("decides_at", [1, 2, 4, 99])
@@ -419,9 +417,9 @@ def test_cheat_hard_frames_dropped(submission):
 
 def test_figures_have_axes_and_a_takeaway(submission, monkeypatch):
     trials: list[Trial] = []
-    monkeypatch.setattr(lab15, "judgment", SimpleNamespace(outcomes=lambda lab, trial: trials.append(trial) or ()))
+    monkeypatch.setattr(checks, "decided", lambda trial: trials.append(trial) or True)
     submission(call_ms=5.0)
-    (trial,) = trials
+    trial = trials[-1]
     for figure in (
         figures.frames(trial, [3, 40]),
         figures.precision_recall(trial),

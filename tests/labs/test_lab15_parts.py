@@ -11,11 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from course_lib.errors import EngineError, RecipeError
-from course_lib.labs.lab15_capstone.decoding import CANDIDATES, SHOWN, Detections, detections, iou
-from course_lib.labs.lab15_capstone.judge.accuracy import quality
-from course_lib.labs.lab15_capstone.judge.pipeline import _pace
-from course_lib.labs.lab15_capstone.judge.queue import replay
-from course_lib.labs.lab15_capstone.settings import MAX_BYTES, Settings
+from course_lib.labs.lab15_capstone.boxes import CANDIDATES, SHOWN, Detections, detections, iou, quality
+from course_lib.labs.lab15_capstone.given import MAX_BYTES, Settings
+from course_lib.labs.lab15_capstone.pipeline import _pace, replay
 from course_lib.models.digit_video import Frame
 
 
@@ -292,7 +290,7 @@ def test_no_text_crashes_the_reader(tmp_path_factory, text):
 
 
 def test_calls_cover_every_frame_that_is_sent():
-    from course_lib.labs.lab15_capstone.judge.pipeline import Subject
+    from course_lib.labs.lab15_capstone.pipeline import Subject
 
     for frames, every, batch in itertools.product((1, 7, 16), (1, 3), (1, 4)):
         calls = Subject(None, Settings(every=every, batch=batch, queue=batch)).calls(frames)  # type: ignore[arg-type]

@@ -9,9 +9,8 @@ import onnxruntime
 import pytest
 import torch
 
-from course_lib.labs.lab15_capstone.decoding import detections
-from course_lib.labs.lab15_capstone.judge.accuracy import quality
-from course_lib.labs.lab15_capstone.settings import Settings
+from course_lib.labs.lab15_capstone.boxes import detections, quality
+from course_lib.labs.lab15_capstone.given import Settings
 from course_lib.models import detector, export_onnx, grid_detector, video, weights
 from course_lib.models.detector_training import _targets, train_detector
 from course_lib.models.digit_video import SIDE, prepared

@@ -14,7 +14,7 @@ import numpy as np
 
 from course_lib._util.plain_text import plain
 from course_lib.benchmark.device_lock import in_turn
-from course_lib.errors import TWO_READINGS, BackendUnavailable, CourseError, ExaminerFault, ReferenceAbsent
+from course_lib.errors import TWO_READINGS, BackendUnavailable, CourseError, EngineError, ExaminerFault, ReferenceAbsent
 from course_lib.labs.framework import criteria as judging
 from course_lib.labs.framework.criteria import Criterion
 from course_lib.labs.framework.examination import Examination, Examiner
@@ -46,6 +46,8 @@ class Lab(ABC):
     build_hints: ClassVar[
         Mapping[str, str]
     ] = {}  # where to look after a failed build, by `CourseError.code`; "" for all others
+    # Where to look after a submission's engine or function failed.
+    run_hint: ClassVar[str] = "Run it in the notebook with the same inputs: the error appears there too."
     # Seconds that the grader waits on a CPU for all processes of a submission. References that are built and timed take up to 17 s on
     # two loaded cores, a measurement that decides nothing is repeated for twice as long, and a laptop is three times slower.
     process_s: ClassVar[float] = 150.0
@@ -86,7 +88,10 @@ class Lab(ABC):
         except ReferenceAbsent:
             criteria.append(judging.open_without_reference("what follows", "not compared yet"))
         except CourseError as error:
-            (outcome,) = self.failed_build(error, (task.id,))
+            if isinstance(error, EngineError):
+                outcome = self.outcome(task.id, "none", error, self.build_hints.get(error.code, self.run_hint))
+            else:
+                (outcome,) = self.failed_build(error, (task.id,))
             return replace(outcome, criteria=tuple(criteria))
         return self.decided(task.id, criteria)
 

@@ -72,6 +72,10 @@ class Work(AbstractContextManager["Work"]):
         self.figures: dict[str, float] = {}
         self.comparison: Comparison | None = None
 
+    def __enter__(self: _W) -> _W:
+        """The work itself."""
+        return self
+
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         """Close workers and remove `scratch`."""
         self.closing.close()

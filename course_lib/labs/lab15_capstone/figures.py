@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from course_lib import style
-from course_lib.labs.lab15_capstone.judge.accuracy import scored
-from course_lib.labs.lab15_capstone.judge.trial import Trial
+from course_lib.labs.lab15_capstone.boxes import scored
+from course_lib.labs.lab15_capstone.trial import Trial
 from course_lib.models.digit_video import SIDE, Frame
 
 if TYPE_CHECKING:

@@ -1,13 +1,17 @@
-"""What lab 15 starts from: the given detector as exported, the first version's settings, and frames for calibration."""
+"""What lab 15 starts from: the pipeline's settings, the given detector as exported, the first version, and frames for calibration."""
 
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from course_lib.labs.lab15_capstone.settings import Settings
+from course_lib.errors import EngineError, RecipeError
+from course_lib.labs.framework.submission_files import read_toml
 from course_lib.models.digit_video import prepared, video
 from course_lib.precision import lowering_helps
 from course_lib.recipe import Precision, Profile, Recipe
@@ -15,11 +19,85 @@ from course_lib.recipe import Precision, Profile, Recipe
 if TYPE_CHECKING:
     from onnx import ModelProto
 
+FILE, MAX_BYTES = "settings.toml", 16 << 10
+_Part = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+_Channel = Annotated[int, Field(ge=0, lt=1000)]
 OPSET = 17  # the newest that every builder of the course reads, and exported within a second
+_SEED, _FRAMES = 9, 128
+
+
+class Settings(BaseModel):
+    """How frames reach the detector, and which of its boxes are shown.
+
+    Attributes:
+        size: side of the detector's input in pixels; frames are resized to it.
+        confidence: boxes with a lower score are not shown.
+        overlap: of two boxes of one class with a larger intersection over union, the one with the lower score is not shown; 1
+            keeps both.
+        every: 2 detects in every second frame, and so on; the frames between show the last boxes again.
+        batch: frames per call. A call waits until it has this number.
+        queue: number of frames that may wait for the detector.
+        drop: the frame to lose when the queue is full: the "oldest" waiting frame, or the "newest", which just arrived.
+        classes: the detector's class indices for 0, 1 ... 9. A detector with more classes names these ten here.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    size: Annotated[int, Field(ge=32, le=640)] = 160
+    confidence: _Part = 0.5
+    overlap: _Part = 0.5
+    every: Annotated[int, Field(ge=1, le=10)] = 1
+    batch: Annotated[int, Field(ge=1, le=16)] = 1
+    queue: Annotated[int, Field(ge=1, le=64)] = 1
+    drop: Literal["oldest", "newest"] = "oldest"
+    classes: Annotated[list[_Channel], Field(min_length=10, max_length=10)] = list(range(10))
+
+    @model_validator(mode="after")
+    def _fit_together(self) -> Settings:
+        if self.queue < self.batch:
+            raise ValueError(f"queue = {self.queue} holds less than a batch of {self.batch}, so that no call would ever begin")
+        if len(set(self.classes)) < len(self.classes):
+            raise ValueError("classes: the ten indices must differ")
+        return self
+
+    @classmethod
+    def load(cls, path: Path) -> Settings:
+        """Read ``settings.toml``.
+
+        Raises:
+            RecipeError: the file is missing, is not TOML, has an unknown key or a value that is not allowed. The message has one
+                line, and its code is `FILE` or `MISSING_FILE`.
+        """
+        try:
+            return cls(**read_toml(path, MAX_BYTES))
+        except EngineError as error:
+            raise RecipeError(str(error), code=error.code or FILE) from None
+        except ValidationError as error:
+            raise RecipeError(f"{FILE}: {_complaint(error)}", code=FILE) from None
+
+    def dumps(self) -> str:
+        """All settings as TOML text."""
+        return "".join(
+            f"{key} = {json.dumps(value)}\n" for key, value in self.model_dump().items()
+        )  # JSON's spelling is TOML's here
+
+    def save(self, path: str | Path) -> None:
+        """Write them as TOML."""
+        Path(path).write_text(self.dumps(), encoding="utf-8")
+
+
+def _complaint(error: ValidationError) -> str:
+    first: Any = error.errors(include_url=False)[0]
+    where = " ".join(".".join(map(str, first["loc"])).split())[:60]
+    if first["type"] == "extra_forbidden":
+        return f"unknown key {where!r}; known keys are {', '.join(Settings.model_fields)}"
+    message = first["msg"].removeprefix("Value error, ")
+    return f"{where}: {message}, found {first['input']!r:.60}" if where else message
+
+
 # The first version enlarges frames to 160 pixels. A call then costs 1.5 times as much on a CPU, and more boxes are false than at 96 to
 # 128 pixels, where the detector was trained.
 FIRST = Settings(size=160, confidence=0.3, overlap=0.5, queue=2)
-_SEED, _FRAMES = 9, 128
 
 
 def recipe(size: int, precision: Precision | None = None) -> Recipe:
@@ -36,7 +114,7 @@ def exported(size: int) -> ModelProto:
     return export_onnx(detector(size), opset=OPSET)
 
 
-def calibration_frames(side: int = 128) -> np.ndarray:
+def calibration_frames(side: int) -> np.ndarray:
     """Frames of a video that the examiner does not use, prepared for a detector: float32 ``(128, 1, side, side)``, 0 to 1."""
     frames = itertools.islice(video(_SEED, split="train", scene_frames=1), _FRAMES)
     return prepared(np.stack([frame.image for frame in frames]), side)

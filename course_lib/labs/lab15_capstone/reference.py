@@ -7,11 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
-from course_lib.labs.lab15_capstone.given import calibration_frames, exported, recipe
-from course_lib.labs.lab15_capstone.settings import FILE, Settings
+from course_lib.labs.lab15_capstone.given import FILE, Settings, calibration_frames, exported, recipe
 from course_lib.precision import lowering_helps
 
-SETTINGS = Settings(confidence=0.3, overlap=0.5, queue=2)
+SETTINGS = Settings(size=128, confidence=0.3, overlap=0.5, queue=2)
 
 
 def write(folder: Path) -> None:

@@ -1,74 +1,62 @@
-"""Outcomes of lab 15's tasks, with hints."""
+"""What is looked at in each task of lab 15: boxes, latency and lost frames of one trial."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from course_lib.benchmark import Interval
-from course_lib.labs.framework.criteria import ALL, BUSY, HALF, Criterion, all_met, reaches_threshold
-from course_lib.labs.framework.lab import Lab
-from course_lib.labs.framework.task import Outcome
-from course_lib.labs.lab15_capstone.judge.trial import BUDGET, PARTIAL_BUDGET, SLOW, Trial
+from course_lib.labs.framework.criteria import ALL, HALF, Criterion, all_met, open_without_reference, reaches_threshold
+from course_lib.labs.framework.reference import absent
+from course_lib.labs.lab15_capstone import reference
+from course_lib.labs.lab15_capstone.trial import BUDGET, PARTIAL_BUDGET, SLOW, PipelineWork, Trial
 
 FULL_AP, PARTIAL_AP = 0.97, 0.85  # of the given detector's mean average precision on the same frames
 FULL_FALSE, PARTIAL_FALSE = 0.05, 0.15  # how much larger than the given detector's the share of false boxes may be
 FULL_LOST, PARTIAL_LOST = 0.01, 0.05  # share of the frames that were sent to the detector
 _MANY_OVERLAP, _STRICT = 0.8, 0.5  # settings from which they are the most likely cause
-_TOO_SHORT = "the video holds too few digits to decide"
 
 
-def outcomes(lab: Lab, trial: Trial) -> tuple[Outcome, ...]:
-    """Outcomes of detect, latency and frames."""
-    detect = _detect(lab, trial)
-    if detect.points == 0 and detect.tier != "inconclusive":
-        wrong = "A detector that does not show the digits has no latency: get the boxes right first."
-        return (detect, *lab.zero_outcomes(wrong, detect.hint, ("latency", "frames")))
-    if not trial.can_tell:
-        found = ", ".join(f"{name} {trial.frame_ms(name):.1f} ms" for name in ("reference", *SLOW))
-        undecided = Criterion(
-            "a camera that the reference follows and PyTorch and the first version do not", found, "a gap", None
-        )
-        return detect, *(lab.judged(task, [undecided], [undecided], "") for task in ("latency", "frames"))
-    # a detector of which it is not known whether it shows the digits has no latency yet, and has not lost it either
-    boxes = [] if detect.points else [Criterion("boxes that count", detect.tier, "a decision on the first task", None)]
-    cause = _TOO_SHORT if boxes else BUSY
-    latency, frames = (
-        ([*boxes, _latency(trial)], [*boxes, _latency(trial, HALF)]),
-        ([*boxes, _frames(trial)], [*boxes, _frames(trial, HALF)]),
-    )
-    return (
-        detect,
-        lab.judged("latency", *latency, _hint_for_latency(trial), context=_times(trial), cause=cause),
-        lab.judged("frames", *frames, _hint_for_frames(trial), cause=cause),
-    )
+def detect(work: PipelineWork) -> Iterator[Criterion]:
+    """The shown boxes, next to those of the given detector in PyTorch on the same frames."""
+    for needed_for in (HALF, ALL):
+        yield from _boxes(work.trial, needed_for)
 
 
-def so_far(lab: Lab, trial: Trial) -> tuple[Outcome, ...]:
-    """Outcomes of latency and frames where the reference is absent. What is too slow for the slowest camera is too slow for every one."""
-    slow = replace(trial, slowest_camera=True)
-    said = (
-        f"A call takes {slow.frame_ms('yours'):.1f} ms, PyTorch's {slow.frame_ms('eager'):.1f}, the first version's "
-        f"{slow.frame_ms('first'):.1f}. The grader's camera has a period of at most {slow.period_ms:.1f} ms."
-    )
-    return (
-        lab.so_far("latency", [_latency(slow), _latency(slow, HALF)], _hint_for_latency(slow), context=said),
-        lab.so_far("frames", [_frames(slow), _frames(slow, HALF)], _hint_for_frames(slow)),
-    )
+def latency(work: PipelineWork) -> Iterator[Criterion]:
+    """The 99th percentile of the frames' latency, at the camera's rate."""
+    yield from _at_the_cameras_rate(work.trial, _latency)
+
+
+def frames(work: PipelineWork) -> Iterator[Criterion]:
+    """What the queue lost, at the camera's rate."""
+    yield from _at_the_cameras_rate(work.trial, _lost)
 
 
 def decided(trial: Trial) -> bool:
     """Whether these times decide the criteria of latency and frames."""
-    return trial.can_tell and all(
-        all_met([criterion]) is not None
-        for needed_for in (ALL, HALF)
-        for criterion in (_latency(trial, needed_for), _frames(trial, needed_for))
-    )
+    criteria = (check(trial, needed_for) for check in (_latency, _lost) for needed_for in (ALL, HALF))
+    return trial.can_tell and all(criterion.met is not None for criterion in criteria)
 
 
-def _detect(lab: Lab, trial: Trial) -> Outcome:
-    context = f"Judged on {len(trial.frames)} new frames, next to the given detector in PyTorch."
-    full, half = (_boxes(trial, needed_for) for needed_for in (ALL, HALF))
-    return lab.judged("detect", full, half, _hint_for_boxes(trial), context=context, cause=_TOO_SHORT)
+def _at_the_cameras_rate(trial: Trial, check: Callable[[Trial, str], Criterion]) -> Iterator[Criterion]:
+    """Task 1 first: a detector that does not show the digits does not have a latency. Then the camera, then the task's own criterion."""
+    shows = all_met(_boxes(trial, HALF))
+    earned = {True: "earned", False: "not earned", None: "not decided"}[shows]
+    yield Criterion("task 1", earned, "boxes that show the digits", shows, HALF)
+    calls = ", ".join(f"{name} {trial.frame_ms(name):.1f} ms" for name in ("yours", "reference", *SLOW))
+    if not trial.can_tell:
+        yield Criterion(
+            "a camera that the reference follows and PyTorch and the first version do not", calls, "a gap", None, HALF
+        )
+        return
+    if absent(reference):  # what is too slow for the slowest camera is too slow for the grader's
+        trial = replace(trial, slowest_camera=True)
+    yield Criterion("a call", calls, f"a camera's period of {trial.period_ms:.1f} ms", True)
+    for needed_for in (HALF, ALL):
+        yield check(trial, needed_for)
+    if absent(reference):
+        yield open_without_reference("the grader's camera", f"a period of at most {trial.period_ms:.1f} ms", HALF)
 
 
 def _boxes(trial: Trial, needed_for: str) -> list[Criterion]:
@@ -81,6 +69,7 @@ def _boxes(trial: Trial, needed_for: str) -> list[Criterion]:
             f"at least {share * given.mean_ap:.3f} ({100 * share:g} %)",
             reaches_threshold(trial.mean_ap_share, share),
             needed_for,
+            _hint_for_boxes(trial),
         ),
         Criterion(
             "share of false boxes",
@@ -88,6 +77,7 @@ def _boxes(trial: Trial, needed_for: str) -> list[Criterion]:
             f"at most {100 * (given.false_share + excess):.1f} % ({100 * excess:g} points more)",
             _at_most(trial.false_excess, excess),
             needed_for,
+            _hint_for_boxes(trial),
         ),
     ]
 
@@ -103,22 +93,17 @@ def _latency(trial: Trial, needed_for: str = ALL) -> Criterion:
         f"at most {periods * trial.period_ms:.1f} ms = {periods:g} periods, without any allowance",
         met,
         needed_for,
+        _hint_for_latency(trial),
     )
 
 
-def _frames(trial: Trial, needed_for: str = ALL) -> Criterion:
+def _lost(trial: Trial, needed_for: str = ALL) -> Criterion:
     most = FULL_LOST if needed_for == ALL else PARTIAL_LOST
     met = _at_most(trial.lost_share, most)
     if met is False and trial.reference_replay.lost_share > most:
         met = None
-    return Criterion("lost frames", _percent(trial.lost_share), f"at most {100 * most:g} %", met, needed_for)
-
-
-def _times(trial: Trial) -> str:
-    return (
-        f"A call takes {trial.frame_ms('yours'):.1f} ms, the reference's {trial.frame_ms('reference'):.1f}, PyTorch's "
-        f"{trial.frame_ms('eager'):.1f}, the first version's {trial.frame_ms('first'):.1f}; the camera's period is "
-        f"{trial.period_ms:.1f} ms."
+    return Criterion(
+        "lost frames", _percent(trial.lost_share), f"at most {100 * most:g} %", met, needed_for, _hint_for_frames(trial)
     )
 
 

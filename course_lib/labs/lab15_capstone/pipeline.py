@@ -1,24 +1,27 @@
-"""The pipeline: frames are prepared, a detector answers in its worker, boxes are read off; every call is timed from outside."""
+"""The pipeline: frames are prepared, a detector answers in its worker, boxes are read off, and a queue decides which frames are late.
+
+Every call is timed from outside. The queue is computed from measured calls, not in real time.
+"""
 
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from course_lib.benchmark.queueing import Answers
 from course_lib.errors import EngineError
 from course_lib.labs.framework.examination import TimedWorker
-from course_lib.labs.lab15_capstone.decoding import Detections, detections
-from course_lib.labs.lab15_capstone.settings import Settings
+from course_lib.labs.lab15_capstone.boxes import NOTHING, Detections, detections
+from course_lib.labs.lab15_capstone.given import Settings
 from course_lib.models.digit_video import SIDE, Frame, prepared
 
 PASSES, MOST_PASSES = 2, 5  # the fastest of a frame's calls counts, so that no frame pays for a pause of the machine
 ANSWER_ONCE = ("eager", "first")  # slow, and only their median time is used
 SLOWEST = 10.0  # times the reference's time: a detector that needs longer is not waited for
-MOST_OTHERS = 0.02  # share of the frames that may be answered differently in a later pass
-_SCORES_ALIKE = 0.05
 _GRACE_MS = 200.0
 _NEIGHBORS = 31  # calls of the reference that tell how fast the machine was at that moment
 
@@ -100,7 +103,6 @@ def record(
         asked = {name: subject for name, subject in subjects.items() if turn == 0 or name not in ANSWER_ONCE}
         answers, call_ms = _one_pass(asked, images)
         found = found or answers
-        _check_same_answers(found["yours"], answers["yours"])
         pace = _pace(call_ms["reference"])
         for name, taken in call_ms.items():
             times[name].append(taken / np.interp(_moments(len(taken)), _moments(len(pace)), pace))
@@ -127,27 +129,6 @@ def _one_pass(subjects: Mapping[str, Subject], images: np.ndarray) -> tuple[dict
     return found, {name: np.array(taken) for name, taken in call_ms.items()}
 
 
-def _check_same_answers(first: Sequence[Detections], later: Sequence[Detections]) -> None:
-    """Check that the answers of a later timed pass equal those of the first pass, which are judged.
-
-    Raises:
-        EngineError: the answers differ.
-    """
-    others = sum(not _alike(one, other) for one, other in zip(first, later, strict=True))
-    if others > MOST_OTHERS * len(first):
-        raise EngineError(
-            f"the detector answers {others} of {len(first)} frames differently the second time: expected one answer per frame"
-        )
-
-
-def _alike(one: Detections, other: Detections) -> bool:
-    """Equal up to the rounding of kernels that add in another order, which can also move a box across the confidence."""
-    if abs(len(one) - len(other)) > 1:
-        return False
-    n = min(len(one), len(other))
-    return bool(np.abs(one.scores[:n] - other.scores[:n]).max(initial=0.0) < _SCORES_ALIKE)
-
-
 def _interleaved(calls: Mapping[str, Sequence[np.ndarray]]) -> Iterator[tuple[str, np.ndarray]]:
     """All calls in the order of the video."""
     order = sorted((moment, name, k) for name, own in calls.items() for k, moment in enumerate(_moments(len(own))))
@@ -165,3 +146,58 @@ def _pace(call_ms: np.ndarray) -> np.ndarray:
     width = min(_NEIGHBORS, len(call_ms))
     padded = np.pad(call_ms, (width // 2, (width - 1) // 2), mode="reflect" if width > 1 else "edge")
     return np.median(np.lib.stride_tricks.sliding_window_view(padded, width), axis=1) / np.median(call_ms)
+
+
+@dataclass(frozen=True)
+class Replay(Answers):
+    """What happened to the frames that were sent to the detector.
+
+    Attributes:
+        period_ms: time from one frame of the source to the next.
+        every: one of this many frames was sent.
+    """
+
+    period_ms: float
+    every: int
+
+    def shown(self, found: Sequence[Detections], frames: int) -> list[Detections]:
+        """The boxes on each of the source's frames: a skipped frame shows those of the one before, a lost frame none."""
+        lost = np.isnan(self.latency_ms)
+        return [NOTHING if lost[index // self.every] else found[index // self.every] for index in range(frames)]
+
+
+def replay(call_ms: np.ndarray, sent: int, settings: Settings, period_ms: float) -> Replay:
+    """Send `sent` frames through a queue to a detector whose k-th call takes ``call_ms[k]``.
+
+    A call begins when the detector is free and a full batch waits. The last call takes the remaining frames.
+
+    Args:
+        call_ms: durations, ``(calls,)``; they repeat if there are more calls.
+        sent: number of frames.
+        period_ms: time from one frame of the source to the next.
+    """
+    arrivals = np.arange(sent) * period_ms * settings.every
+    done = np.full(sent, np.nan)
+    lengths = np.zeros(sent, dtype=int)
+    queue: deque[int] = deque()
+    durations = iter(np.resize(call_ms, sent))
+    free_at = 0.0
+
+    def serve(until: float, now: float, at_least: int) -> float:
+        """Start the calls that begin no later than `until`; `now` is the last arrival. Return when the detector is free again."""
+        free = free_at
+        while len(queue) >= at_least and free <= until:
+            free = max(free, now) + next(durations)
+            for _ in range(min(settings.batch, len(queue))):
+                done[queue.popleft()] = free
+        return free
+
+    for index, now in enumerate(arrivals):
+        free_at = serve(now, arrivals[max(index - 1, 0)], settings.batch)
+        queue.append(index)
+        free_at = serve(now, now, settings.batch)
+        if len(queue) > settings.queue:
+            queue.popleft() if settings.drop == "oldest" else queue.pop()
+        lengths[index] = len(queue)
+    free_at = serve(np.inf, arrivals[-1], 1)
+    return Replay(done - arrivals, lengths, period_ms=period_ms, every=settings.every)
