@@ -35,14 +35,32 @@ def padded_price(latency_ms: dict[int, float]) -> dict[int, float]:
     return {size: min(ms for other, ms in latency_ms.items() if other >= size) for size in latency_ms}
 
 
-def best_borders(counts: np.ndarray, ms: np.ndarray, profiles: int) -> list[int]:
-    """8.4: every choice of borders below the largest size."""
+def best_limits(counts: np.ndarray, ms: np.ndarray, profiles: int) -> list[int]:
+    """8.4: every choice of limits below the largest size."""
     largest = len(counts) - 1
     sizes = np.arange(len(counts))
 
-    def cost(borders: list[int]) -> float:
-        ends = np.array(borders)[np.searchsorted(borders, sizes)]
+    def cost(limits: list[int]) -> float:
+        ends = np.array(limits)[np.searchsorted(limits, sizes)]
         return float((counts * ms[ends]).sum())
 
     choices = ([*chosen, largest] for chosen in combinations(range(1, largest), profiles - 1))
     return min(choices, key=cost)
+
+
+def call_times(
+    calls: list[tuple[float, int]], strategy: str, compile_ms: float, fallback_ms: float, special_ms: float
+) -> list[float]:
+    """8.5: for each shape, the time at which its kernel is ready."""
+    ready: dict[int, float] = {}
+    times = []
+    for start, shape in calls:
+        new = shape not in ready
+        ready.setdefault(shape, start + compile_ms)
+        if strategy == "eager":
+            times.append(special_ms + new * compile_ms)
+        elif strategy == "lazy" and start >= ready[shape]:
+            times.append(special_ms)
+        else:
+            times.append(fallback_ms)
+    return times

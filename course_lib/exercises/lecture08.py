@@ -1,4 +1,4 @@
-"""Exercises of lecture 8: a profile with TensorRT's own calls, padding, prices of padded sizes, and borders."""
+"""Exercises of lecture 8: a profile with TensorRT's own calls, padding, prices of padded sizes, and limits."""
 
 from __future__ import annotations
 
@@ -81,6 +81,7 @@ def _rejection_is_raised(add_profile: Answer, builder: Any, config: Any) -> None
     )
 
 
+_CALLS = [(0, 8), (300, 8), (310, 4), (600, 4), (900, 8)]
 _TWO = [(4, 128), (16, 16)]
 _REQUESTS = [(2, 100), (8, 10), (3, 15)]
 _COUNTS = np.array([0, 5, 19, 8, 8, 17, 16, 2, 1])
@@ -185,46 +186,98 @@ EXERCISES = (
     ),
     Exercise(
         id="8.4",
-        title="The best borders for any number of profiles",
+        title="The best limits for any number of profiles",
         minutes=20,
         difficulty=3,
         importance=2,
-        call="best_borders(counts, ms, profiles)",
-        hint="Evaluate the cost of one choice by hand: each size is multiplied by the price of the first border that is not below it.",
+        call="best_limits(counts, ms, profiles)",
+        hint="Evaluate the cost of one choice by hand: each size is multiplied by the price of the first limit that is not below it.",
         cases=(
             Case(
                 (_COUNTS, _MS, 2),
                 [6, 8],
                 {
-                    "That is the most frequent size. What counts is how often a border saves time, multiplied by the time.": [
+                    "That is the most frequent size. What counts is how often a limit saves time, multiplied by the time.": [
                         2,
                         8,
                     ],
-                    "The last border is missing. The service has to accept the largest size.": [6],
-                    "You priced each request at its own size, so every choice costs the same. It costs what its border costs.": [
+                    "The last limit is missing. The service has to accept the largest size.": [6],
+                    "You priced each request at its own size, so every choice costs the same. It costs what its limit costs.": [
                         1,
                         8,
                     ],
                     "You counted padded rows. Their times are in `ms`, and they do not grow evenly.": [5, 8],
-                    "You halved the number of requests. The border depends on the time that it saves.": [4, 8],
+                    "You halved the number of requests. The limit depends on the time that it saves.": [4, 8],
                 },
-                shown="best_borders(counts, ms, 2)",
+                shown="best_limits(counts, ms, 2)",
             ),
             Case(
                 (_COUNTS, _MS, 3),
                 [4, 7, 8],
                 {
-                    "You kept the best border of two profiles and added one. The best three need not contain it.": [4, 6, 8],
-                    "You returned two borders for three profiles.": [6, 8],
+                    "You kept the best limit of two profiles and added one. The best three need not contain it.": [4, 6, 8],
+                    "You returned two limits for three profiles.": [6, 8],
                     "Those are the most frequent sizes. Compare the cost of all choices.": [2, 5, 8],
                 },
-                shown="best_borders(counts, ms, 3)",
+                shown="best_limits(counts, ms, 3)",
             ),
             Case(
                 (_COUNTS, _MS, 1),
                 [8],
-                {"One profile has one border, the largest size.": [6, 8]},
-                shown="best_borders(counts, ms, 1)",
+                {"One profile has one limit, the largest size.": [6, 8]},
+                shown="best_limits(counts, ms, 1)",
+            ),
+        ),
+    ),
+    Exercise(
+        id="8.5",
+        title="Calls while a kernel is compiled",
+        minutes=12,
+        difficulty=2,
+        importance=2,
+        call="call_times(calls, strategy, compile_ms, fallback_ms, special_ms)",
+        hint="Write down for each call whether its shape was seen before, and when its kernel is ready.",
+        cases=(
+            Case(
+                (_CALLS, "lazy", 200, 5, 3),
+                [5, 3, 5, 3, 3],
+                {
+                    "You started the compilation again at each call. It starts once for each shape.": [5, 5, 5, 5, 5],
+                    "The kernel for 8 does not run 4. Keep a time for each shape.": [5, 3, 3, 3, 3],
+                    "You used the kernel for every repeated shape, and that is right only once it is ready.": [5, 3, 5, 3, 5],
+                    "You let the first call wait. With `lazy`, it runs the fallback.": [203, 3, 203, 3, 3],
+                },
+                shown="call_times(calls, 'lazy', 200, 5, 3)",
+            ),
+            Case(
+                (_CALLS[:2], "lazy", 300, 5, 3),
+                [5, 3],
+                {
+                    "The kernel is ready at 300, when the second call starts: compare with `>=`.": [5, 5],
+                },
+                shown="call_times([(0, 8), (300, 8)], 'lazy', 300, 5, 3)",
+            ),
+            Case(
+                ([(0, 8), (100, 8)], "lazy", 200, 5, 3),
+                [5, 5],
+                {"At 100 the kernel is still compiled until 200, so the call runs the fallback.": [5, 3]},
+                shown="call_times([(0, 8), (100, 8)], 'lazy', 200, 5, 3)",
+            ),
+            Case(
+                (_CALLS, "eager", 200, 5, 3),
+                [203, 3, 203, 3, 3],
+                {
+                    "The first call of each shape waits, not only the first call of all.": [203, 3, 3, 3, 3],
+                    "After the compilation, the call still runs its kernel: add `special_ms`.": [200, 3, 200, 3, 3],
+                    "An eager call does not run the fallback.": [205, 3, 205, 3, 3],
+                },
+                shown="call_times(calls, 'eager', 200, 5, 3)",
+            ),
+            Case(
+                (_CALLS, "none", 200, 5, 3),
+                [5, 5, 5, 5, 5],
+                {"`none` never compiles, so every call runs the fallback.": [5, 3, 5, 3, 3]},
+                shown="call_times(calls, 'none', 200, 5, 3)",
             ),
         ),
     ),

@@ -27,9 +27,9 @@ WITHDRAWN = {
     r"newer than that: see your version's release notes": "TensorRT's CHANGELOG, 10.9.0: Python AOT plugins",
     r"TensorRT never measures accuracy": "NVIDIA, Global Performance Tuning: since 11.1, routes beyond a loss are dropped",
     r"systems, including their DLA": "NVIDIA, Jetson migration page of 11.4.1: Thor has no DLA",
-    r"compiled when the plan is loaded|on the user's GPU when it loads the plan": "NVIDIA, Working with Runtime Cache: kernels are compiled at run time",
+    r"compiled when the plan is loaded|on the user's GPU when it loads the plan": "NVIDIA, Working with Runtime Cache",
     r"is the method of TensorRT's entropy calibrator": "calibrators_h200.json: ranges of tensors differ by up to 38 %",
-    r"NVFP4 \| 4\.5 \| FP4 with block scales \| Blackwell \(10\.0 and 12\.0\)": "TensorRT-RTX 1.5 Support Matrix: 12.1, too",
+    r"Blackwell \(10\.0 and 12\.0\)": "TensorRT-RTX 1.5 Support Matrix: 12.1, too",
     r"(?<![/\w])TensorRT-LLM\b": "NVIDIA's documentation writes TensorRT LLM",
     r"Attention in one kernel exists for FP16 and BF16\.": "NVIDIA, Attention: the softmax's result in FP8 or INT8",
 }

@@ -52,9 +52,9 @@ def _last_for_rejected(profiles, requests):
     return _share(np.array(rows))
 
 
-def _borders(counts, ms, profiles, price=None):
-    def cost(borders):
-        ends = np.array(borders)[np.searchsorted(borders, np.arange(len(counts)))]
+def _limits(counts, ms, profiles, price=None):
+    def cost(limits):
+        ends = np.array(limits)[np.searchsorted(limits, np.arange(len(counts)))]
         return (counts * (ms if price is None else price)[ends]).sum()
 
     largest = len(counts) - 1
@@ -62,15 +62,34 @@ def _borders(counts, ms, profiles, price=None):
 
 
 def _one_more(counts, ms, profiles):
-    borders = [len(counts) - 1]
-    while len(borders) < profiles:
-        options = [sorted({*borders, size}) for size in range(1, len(counts) - 1) if size not in borders]
+    limits = [len(counts) - 1]
+    while len(limits) < profiles:
+        options = [sorted({*limits, size}) for size in range(1, len(counts) - 1) if size not in limits]
 
-        def cost(borders):
-            return (counts * ms[np.array(borders)[np.searchsorted(borders, np.arange(len(counts)))]]).sum()
+        def cost(limits):
+            return (counts * ms[np.array(limits)[np.searchsorted(limits, np.arange(len(counts)))]]).sum()
 
-        borders = min(options, key=cost)
-    return borders
+        limits = min(options, key=cost)
+    return limits
+
+
+def _calls(again=False, one=False, waits=False, compiling=True, strictly=False, first=False, plain=False, none=False):
+    def call_times(calls, strategy, compile_ms, fallback_ms, special_ms):
+        ready, times = {}, []
+        for start, shape in calls:
+            key = 0 if one else shape
+            new = key not in ready
+            if new or again:
+                ready[key] = start + compile_ms
+            there = start > ready[key] if strictly else start >= ready[key] if compiling else not new
+            if strategy == "eager" or waits:
+                pays = not times if first else new
+                times.append(pays * compile_ms + (0 if plain and pays else special_ms))
+            else:
+                times.append(special_ms if there and (none or strategy == "lazy") else fallback_ms)
+        return times
+
+    return call_times
 
 
 MISTAKES = {
@@ -106,9 +125,19 @@ MISTAKES = {
         "most frequent": lambda counts, ms, profiles: sorted(
             [*np.argsort(counts[:-1])[1 - profiles :].tolist(), len(counts) - 1]
         ),
-        "rows": lambda counts, ms, profiles: _borders(counts, ms, profiles, np.arange(len(counts))),
-        "own size": lambda counts, ms, profiles: _borders(counts, ms, profiles, np.ones(len(counts))),
-        "without the last": lambda counts, ms, profiles: _borders(counts, ms, profiles)[:-1],
+        "rows": lambda counts, ms, profiles: _limits(counts, ms, profiles, np.arange(len(counts))),
+        "own size": lambda counts, ms, profiles: _limits(counts, ms, profiles, np.ones(len(counts))),
+        "without the last": lambda counts, ms, profiles: _limits(counts, ms, profiles)[:-1],
         "one more": _one_more,
+    },
+    "8.5": {
+        "compiled again": _calls(again=True),
+        "one kernel for all": _calls(one=True),
+        "lazy waits": _calls(waits=True),
+        "ready at once": _calls(compiling=False),
+        "strictly later": _calls(strictly=True),
+        "the first call only": _calls(first=True),
+        "without the kernel": _calls(plain=True),
+        "none compiles": _calls(none=True),
     },
 }
