@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from course_lib import style
-from course_lib.labs.lab14_four_bits.loss import BUDGET, Lost
+from course_lib.labs.lab14_four_bits.given import BUDGET
+from course_lib.labs.lab14_four_bits.loss import Lost
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -14,9 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from course_lib.labs.lab14_four_bits import network
+from course_lib.labs.lab14_four_bits import given
 
-BUDGET = 0.005  # lost bits per byte that a submission may have
 _GIVEN, _WINDOW = 24, 192  # bytes of held-out text at the beginning of each window, and all of its bytes
 _AT_ONCE = 8  # windows of one call
 
@@ -50,7 +49,7 @@ class Meter:
 
     def __init__(self, seed: int | None = 0, windows: int = 16) -> None:
         self.tokens = _drawn(np.random.default_rng(seed), windows)
-        self._given = _log_probabilities(_logits(self.tokens[:, :-1]))
+        self._expected = _log_probabilities(_logits(self.tokens[:, :-1]))
 
     def lost(self, changed: Mapping[str, np.ndarray]) -> Lost:
         """What the decoder loses with other weights.
@@ -63,8 +62,8 @@ class Meter:
 
     def lost_by(self, logits: np.ndarray) -> Lost:
         """The same for logits ``(windows, 191, 256)`` after each byte but the last of a window."""
-        given = self._given
-        each = (np.exp(given) * (given - _log_probabilities(logits))).sum(-1).mean(-1) / np.log(2)
+        expected = self._expected
+        each = (np.exp(expected) * (expected - _log_probabilities(logits))).sum(-1).mean(-1) / np.log(2)
         return Lost(float(each.mean()), float(1.96 * each.std(ddof=1) / np.sqrt(len(each))))
 
 
@@ -78,11 +77,11 @@ def _drawn(rng: np.random.Generator, windows: int) -> np.ndarray:
     starts = rng.integers(0, len(text) - _GIVEN, windows)
     tokens = text[starts[:, None] + np.arange(_GIVEN)]
     with _one_thread():
-        cache, position = network.model().empty_cache(_WINDOW, windows), 0
+        cache, position = given.model().empty_cache(_WINDOW, windows), 0
         new = tokens
         while tokens.shape[1] < _WINDOW:
             at = torch.tensor([position])
-            logits = network.model().step(torch.from_numpy(new), at, cache, last_only=True)[0][:, -1].numpy()
+            logits = given.model().step(torch.from_numpy(new), at, cache, last_only=True)[0][:, -1].numpy()
             position += new.shape[1]
             new = (logits + rng.gumbel(size=logits.shape)).argmax(-1)[:, None]  # a draw with the probabilities of the logits
             tokens = np.concatenate([tokens, new], axis=1)
@@ -93,7 +92,7 @@ def _logits(tokens: np.ndarray) -> np.ndarray:
     import torch
 
     with _one_thread():
-        return np.concatenate([network.model()(part).numpy() for part in torch.from_numpy(tokens).split(_AT_ONCE)])
+        return np.concatenate([given.model()(part).numpy() for part in torch.from_numpy(tokens).split(_AT_ONCE)])
 
 
 def _log_probabilities(logits: np.ndarray) -> np.ndarray:
@@ -111,20 +110,20 @@ def _weights(changed: Mapping[str, np.ndarray]) -> Iterator[None]:
 
     kept = {}
     for name, weight in changed.items():
-        if name not in network.PRODUCTS:
-            raise CourseError(f"no product {str(name)[:60]!r}: the decoder has {', '.join(network.PRODUCTS)}")
-        shape = network.PRODUCTS[name][::-1]
+        if name not in given.PRODUCTS:
+            raise CourseError(f"no product {str(name)[:60]!r}: the decoder has {', '.join(given.PRODUCTS)}")
+        shape = given.PRODUCTS[name][::-1]
         if np.shape(weight) != shape:
             raise CourseError(f"the weight of {name} has the shape {np.shape(weight)}, expected (out, in) = {shape}")
     try:
         for name, weight in changed.items():
-            layer = network.model().get_submodule(name)
+            layer = given.model().get_submodule(name)
             kept[name] = layer.weight.data
             layer.weight.data = torch.from_numpy(np.array(weight, np.float32, order="C"))
         yield
     finally:
         for name, old in kept.items():
-            network.model().get_submodule(name).weight.data = old
+            given.model().get_submodule(name).weight.data = old
 
 
 @contextmanager

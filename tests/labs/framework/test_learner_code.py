@@ -19,7 +19,7 @@ from course_lib.labs.framework.sandboxed.learner_code import OnlyPackages
 from course_lib.labs.lab05_calibration.sandboxed import calibrate
 
 # Sent as text: their processes see no file of the course.
-ALONE = ("lab05_calibration.sandboxed.calibrate", "lab14_four_bits.sandboxed.call_functions", "lab06_qat.sandboxed.call_qat",
+ALONE = ("lab05_calibration.sandboxed.calibrate", "lab06_qat.sandboxed.call_qat",
          "framework.sandboxed.call_back", "framework.sandboxed.learner_code")  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""What lab 14 gives: a decoder with a few large channels, the sixteen products whose weights are stored, and what they read."""
+"""What lab 14 gives: a decoder with a few large channels, the products whose weights are stored, what they read, and arrays for task 1."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from course_lib.models.gpt import GPT
 
+BUDGET = 0.005  # lost bits per byte that a submission may have
 LENGTH, VOCABULARY, BLOCKS = 256, 256, 4
 _SHAPES = {"qkv": (192, 320), "out": (192, 192), "up": (192, 576), "down": (576, 192)}
 # Each product's weight in the graph, (in, out), by the product's name.
@@ -46,12 +47,28 @@ def weights() -> dict[str, np.ndarray]:
     return {name: _layer(name).weight.detach().numpy().copy() for name in PRODUCTS}  # type: ignore[operator]
 
 
+def packing_arrays() -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """Two arrays of codes for `pack`, int8 by name, and bytes for `unpack`, which hold int8 codes of the shape (16, 20)."""
+    rng = np.random.default_rng(14)
+    codes = {"even": rng.integers(-8, 8, (24, 32)), "odd": rng.integers(-8, 8, (5, 5))}
+    return {name: array.astype(np.int8) for name, array in codes.items()}, rng.integers(0, 256, 160).astype(np.uint8)
+
+
 @cache
 def graph() -> bytes:
     """The given decoder with a cache as ONNX, in FP16: `export_cached` of lecture 15."""
     from course_lib.models import export_cached
 
     return export_cached(model(), dtype="fp16", length=LENGTH).SerializeToString()
+
+
+def empty_cache() -> dict[str, np.ndarray]:
+    """The graph's inputs for a cache without tokens."""
+    import onnx
+
+    inputs = onnx.load_model_from_string(graph()).graph.input
+    shapes = {one.name: [axis.dim_value for axis in one.type.tensor_type.shape.dim] for one in inputs}
+    return {name: np.zeros(shape, np.float16) for name, shape in shapes.items() if name.startswith("past_")}
 
 
 @cache
