@@ -15,8 +15,8 @@ import onnx
 from benchmarks.recording import Row
 from course_lib import labs
 from course_lib.exercises import lecture_numbers, of_lecture
-from course_lib.labs.lab09_runtime import network
-from course_lib.labs.lab09_runtime.requests import fits, scenes
+from course_lib.labs.lab09_runtime import given
+from course_lib.labs.lab09_runtime.given import fits, scenes
 from course_lib.migration import conformance
 from course_lib.models import classifier, digits, export_onnx
 from course_lib.recipe import Profile, Recipe
@@ -123,12 +123,12 @@ def cells_before_task_1(notebook: Path) -> str:
 
 def _scorer(folder: Path) -> None:
     """The engine's graph, the requests of three scenes, and the scores of those that a profile contains."""
-    (folder / "scorer.onnx").write_bytes(network.model())
+    (folder / "scorer.onnx").write_bytes(given.model())
     arrays: dict[str, Any] = {}
     for scene in scenes(np.random.default_rng(9)):
         for number, request in enumerate(scene.requests):
             arrays[f"{scene.name}/{number}"] = request
             if fits(request):
-                arrays[f"{scene.name}/{number}/scores"] = network.scores(request)
-    features = np.random.default_rng(0).standard_normal((3, network.COLUMNS)).astype(np.float32)  # as in the notebook
-    np.savez(folder / "scenes.npz", **arrays | {"cells": network.scores(features)})
+                arrays[f"{scene.name}/{number}/scores"] = given.scores(request)
+    features = np.random.default_rng(0).standard_normal((3, given.COLUMNS)).astype(np.float32)  # as in the notebook
+    np.savez(folder / "scenes.npz", **arrays | {"cells": given.scores(features)})

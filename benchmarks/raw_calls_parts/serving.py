@@ -16,8 +16,8 @@ import numpy as np
 from benchmarks.raw_calls_parts.running import CODE, DRIVER, FOLDER, SETTINGS, attempt, defined, trt
 from benchmarks.recording import Row, one_line
 from course_lib.benchmark.statistics import speedup
-from course_lib.labs.lab09_runtime import network
-from course_lib.labs.lab09_runtime.requests import BROKEN, MIXED, PLAIN, Scene
+from course_lib.labs.lab09_runtime import given
+from course_lib.labs.lab09_runtime.given import BROKEN, MIXED, PLAIN, Scene
 
 TOLERANCE = 1e-4  # of scores, as in the notebook
 AGAIN = 10  # calls whose memory is counted
@@ -25,7 +25,7 @@ AGAIN = 10  # calls whose memory is counted
 
 def lab09() -> Iterator[Row]:
     """The given cells of the notebook, and each serving loop."""
-    plan = network.serialized_engine(trt, (FOLDER / "scorer.onnx").read_bytes())
+    plan = given.serialized_engine(trt, (FOLDER / "scorer.onnx").read_bytes())
     arrays = dict(np.load(FOLDER / "scenes.npz"))
     code = "lab09: cells of the notebook"
     yield attempt(code, cells, plan, arrays["cells"])
@@ -34,7 +34,7 @@ def lab09() -> Iterator[Row]:
 
 
 def cells(code: str, plan: bytes, expected: np.ndarray) -> Row:
-    """The scores after the wait are compared where the cells themselves call `network.scores`."""
+    """The scores after the wait are compared where the cells themselves call `given.scores`."""
     found: list[np.ndarray] = []
     held: dict[str, Any] = {}
 
@@ -44,7 +44,7 @@ def cells(code: str, plan: bytes, expected: np.ndarray) -> Row:
 
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         held |= {"__name__": "notebook", "trt": trt, "cuda": DRIVER, "np": np}
-        held |= {"network": SimpleNamespace(scores=scores), "plan": plan}
+        held |= {"given": SimpleNamespace(scores=scores), "plan": plan}
         exec(compile(CODE[code], code, "exec", dont_inherit=True), held)
     error = float(np.abs(found[0] - expected).max())
     return {"right": error <= TOLERANCE, "largest_error": error, "printed": printed.getvalue().splitlines()}
@@ -56,7 +56,7 @@ def served(code: str, plan: bytes, arrays: dict[str, np.ndarray]) -> Row:
     scenes = {name: in_scene(loop["serve"], plan, name, arrays) for name in (PLAIN, MIXED, BROKEN)}
     row = {"right": all(scene["right"] for scene in scenes.values()), **scenes}
     if "BufferSet" in loop:
-        request = next(one for one in arrays.values() if one.shape == (network.MOST_ROWS, network.COLUMNS))
+        request = next(one for one in arrays.values() if one.shape == (given.MOST_ROWS, given.COLUMNS))
         row["overlap"] = overlap(code, plan, request)
     return row
 

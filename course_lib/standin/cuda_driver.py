@@ -186,7 +186,7 @@ def memcpy_htod_async(dest: Any, src: Any, stream: Stream | None = None) -> None
         if memory is not None:
             memory.readers -= 1
         np.copyto(device, host)
-        row[-2:] = [host.tobytes(), host.tobytes() != row[-2]]
+        row[-1] = host.tobytes() != row[-2]
 
     _copy("cuMemcpyHtoDAsync", host.nbytes, stream, copy, int(dest), row=row)
 

@@ -6,8 +6,7 @@ events, contexts, engines and page-locked blocks have handles, numbers that are 
 
 from __future__ import annotations
 
-import base64
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from course_lib.standin.gpu import Row
@@ -31,7 +30,7 @@ FIELDS: Mapping[str, tuple[str, ...]] = {
     "out": ("stream", "address", "size", "block", "offset"),
     "within": ("stream", "target", "source", "size"),
     "profile": ("stream", "context", "index"),
-    "run": ("stream", "context", "profile", "shapes", "addresses"),
+    "run": ("stream", "context", "profile", "shapes", "reads", "writes"),  # address and bytes by tensor
     "record": ("stream", "event"),
     "wait": ("stream", "event"),
     # the host waits
@@ -42,14 +41,11 @@ FIELDS: Mapping[str, tuple[str, ...]] = {
     "rejected": ("call", "context", "reason"),
     "lost": ("reason",),
     "after_loss": ("call",),
+    # the program asks for its next input; noted by the code that feeds it
+    "asked": ("number",),
 }
-"""The fields of a row by its kind. ``data`` is what a copy found on the host when it ran; ``changed`` says that this differs from
-what was there when the copy was enqueued."""
-
-
-def as_json(rows: Iterable[Row]) -> list[Row]:
-    """The rows as values for `json.dump`: bytes become base64."""
-    return [[base64.b64encode(value).decode() if isinstance(value, bytes) else value for value in row] for row in rows]
+"""The fields of a row by its kind. ``data`` is what was on the host when a copy was enqueued; ``changed`` says that the copy found
+other bytes there when it ran."""
 
 
 def named(row: Row) -> dict[str, Any]:

@@ -5,7 +5,6 @@ What a reader may raise is what the code that calls it turns into a result. Anyt
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import io
 import json
@@ -52,7 +51,7 @@ def readers() -> dict[str, Callable[[], Reader]]:
         "calibrator.py's answer": _calibrator,
         "rope_plugin.py's answer": _plugin,
         "the kernel's report": _kernel,
-        "serving_loop.py's trace": _trace,
+        "serving_loop.py's record": _loop,
         "qat.py's answer": _training,
         "a reader of trained graphs": _trained_layers,
         "tuning functions' answers": _tuning,
@@ -158,7 +157,7 @@ def _(path: Path) -> object:
 
 @_file("lab15 settings.toml", _SETTINGS)
 def _(path: Path) -> object:
-    from course_lib.labs.lab15_capstone.settings import Settings
+    from course_lib.labs.lab15_capstone.given import Settings
 
     return Settings.load(path)
 
@@ -319,36 +318,30 @@ def _kernel() -> Reader:
     return Reader(lambda data: kernel._read(case, data), seeds, most_bytes=1 << 20)
 
 
-def _trace() -> Reader:
-    """Answers and rows of a loop, read and replayed."""
-    from course_lib.labs.framework.conversation import parsed
-    from course_lib.labs.lab09_runtime import network
-    from course_lib.labs.lab09_runtime.judge import mistakes, recorded, replay
-    from course_lib.labs.lab09_runtime.judge.costs import schedule
-    from course_lib.labs.lab09_runtime.requests import Scene
-    from course_lib.labs.lab09_runtime.sandboxed.run_loop import encoded
+def _loop() -> Reader:
+    """Answers of a loop, and the stand-in's record."""
+    from course_lib.labs.framework.isolation import read_hostile
+    from course_lib.labs.framework.sandboxed.learner_code import encoded
+    from course_lib.labs.lab09_runtime import checks, given
+    from course_lib.standin.order import TAKEN
 
-    copied = base64.b64encode(bytes(1024)).decode()
-    rows = [["engine", 1, mistakes.digest(network.plan())], ["context", 2, 1], ["stream", 3], ["event", 4]]
-    rows += [["allocate", 4096, 1024], ["allocate", 8192, 256], ["pin", 5, 256], ["in", 3, 4096, 1024, 0, 0, copied, False]]
-    rows += [["profile", 3, 2, 0], ["run", 3, 2, 0, {"features": [2, 128]}, {"features": 4096, "scores": 8192}]]
-    rows += [["record", 3, 4], ["wait", 3, 4], ["out", 3, 8192, 256, 5, 0], ["sync_stream", 3], ["free", 8192], ["unpin", 5]]
-    scene = {
-        "rows": rows,
+    record = {
         "answers": [encoded(np.zeros((2, 32), np.float32)), None],
-        "error": "",
-        "raised": "",
-        "empty": False,
-        "late": [[7, copied, True]],
+        "mistakes": [{"kind": "wait_missing", "earlier": "the copy", "later": "the run"}],
+        "mistake_count": 1,
+        "left": dict.fromkeys(TAKEN, 0),
+        **dict.fromkeys(("rows", "runs", "home", "in_flight"), 2),
+        "rejected": [[0, "enqueueV3", "no"]],
+        "intervals": [["in", "copy", 0, 1.5, "runs"]],
+        "time_us": 20.5,
     }
-
-    asked = Scene("plain", (np.zeros((2, 128), np.float32),))
+    failed = {**record, "error": "line 1: KeyError", "raised": "KeyError", "empty": False}
+    scenes = [given.Scene("plain", (np.zeros((2, 128), np.float32), np.zeros((0, 128), np.float32)))] * 2
 
     def read(data: bytes) -> object:
-        one = recorded.played(asked, lambda _: parsed(data))
-        return replay.replayed(one.steps, [], network.plan()).mistakes or schedule(one.steps)
+        return read_hostile(data, lambda values: checks._read(values, scenes), "not a record")
 
-    return Reader(read, [json.dumps(scene).encode(), json.dumps({"asked": True, "rows": rows}).encode()])
+    return Reader(read, [json.dumps({"scenes": [record, failed]}).encode(), b'{"error": "line 1: KeyError"}'])
 
 
 def _training() -> Reader:

@@ -175,8 +175,7 @@ class IExecutionContext(Template):
             report(self._engine._logger, "WARNING", "Using default stream in enqueueV3() may lead to performance issues.")
         try:
             device.enqueue(stream_handle, prepare_run(self, stream_handle, capturing), "enqueueV3")
-            shapes = {name: list(shape) for name, shape in self._shapes.items()}
-            device.note("run", stream_handle, self._handle, self._profile, shapes, dict(self._addresses))
+            device.note("run", stream_handle, self._handle, self._profile, dict(self._shapes), *self._memory_of_run())
             if self._allocators or self._engine._model.data_dependent:
                 device.synchronize(stream_handle, "enqueueV3")  # TensorRT waits to learn the shapes
             if self._profiler is not None and self._emits_profile and not capturing:
@@ -187,6 +186,14 @@ class IExecutionContext(Template):
         if not capturing:
             self._ran = state
         return True
+
+    def _memory_of_run(self) -> tuple[dict[str, tuple[int, int]], dict[str, tuple[int, int]]]:
+        """Address and bytes of each input and of each output that has an address."""
+        model, addresses = self._engine._model, self._addresses
+        sizes = {name: int(np.prod(shape, dtype=np.int64)) for name, shape in self._shapes.items()}
+        reads = {name: (addresses[name], sizes[name] * numpy_type(model.dtypes[name]).itemsize) for name in model.inputs}
+        outputs = [name for name in model.outputs if addresses.get(name) and name not in self._allocators]
+        return reads, {name: (addresses[name], self.get_max_output_size(name)) for name in outputs}
 
     def execute_v2(self, bindings: list[int]) -> bool:
         for name, address in zip(self._engine._names, bindings, strict=False):

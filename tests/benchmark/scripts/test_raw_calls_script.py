@@ -14,9 +14,9 @@ from benchmarks import raw_calls, raw_calls_tables
 from benchmarks.raw_calls_parts import material
 from course_lib.labs.lab06_qat import calibrated
 from course_lib.labs.lab06_qat.reference import files
-from course_lib.labs.lab09_runtime import network
+from course_lib.labs.lab09_runtime import given
+from course_lib.labs.lab09_runtime.given import BROKEN, MIXED, PLAIN
 from course_lib.labs.lab09_runtime.reference import SERVING_LOOP
-from course_lib.labs.lab09_runtime.requests import BROKEN, MIXED, PLAIN
 from course_lib.migration import conformance
 from course_lib.standin import tensorrt_module
 from tests.labs.submissions.lab09 import ONE_SET, THREE_STREAMS, changed
@@ -132,7 +132,7 @@ def test_the_plan_of_lab_09_computes_in_fp32_and_lets_contexts_share_a_profile()
     trt.NetworkDefinitionCreationFlag = SimpleNamespace(__members__={"EXPLICIT_BATCH": 0})  # 8.6 has no strong typing
     trt.IBuilderConfig.set_preview_feature = lambda _, feature, enable: asked.append((feature.name, enable))
     trt.IBuilderConfig.clear_flag = lambda _, flag: asked.append(flag.name)
-    assert network.serialized_engine(trt)
+    assert given.serialized_engine(trt)
     assert asked == ["TF32", ("PROFILE_SHARING_0806", True)]
 
 
