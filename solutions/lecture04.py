@@ -33,3 +33,9 @@ def build_again(quiet_us: list[float], engines_us: dict[str, list[float]], toler
     limit = max(quiet_us) * (1 + tolerance)
     medians = {name: median(times) for name, times in engines_us.items()}
     return sorted((name for name, time in medians.items() if time > limit), key=lambda name: -medians[name])
+
+
+def winner(sweep: list[tuple[str, float | None, list[float]]], threshold: float) -> str:
+    """4.5: the fastest engine whose losses are all within the threshold; a comparison with NaN is false."""
+    accepted = {route: ms for route, ms, losses in sweep if ms is not None and all(loss <= threshold for loss in losses)}
+    return min(accepted, key=lambda route: accepted[route], default="")

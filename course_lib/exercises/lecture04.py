@@ -109,6 +109,14 @@ _DIFFERENT = (
     ),
 )
 
+_SWEEP = [
+    ("default", 2.0, [0.0, 0.001]),
+    ("a", 1.6, [0.02, 0.0]),
+    ("b", 1.8, [0.004, 0.009]),
+    ("c", 1.5, [0.0, float("nan")]),
+    ("e", 1.4, [0.5, 0.5]),
+]
+
 EXERCISES = (
     Exercise(
         id="4.1",
@@ -255,6 +263,46 @@ EXERCISES = (
                 ([700.0, 702.0], {"large": [710.0, 711.0, 710.0]}),
                 [],
                 {"710 µs is within 2 % of 702 µs. The tolerance is relative, not in microseconds.": ["large"]},
+            ),
+        ),
+    ),
+    Exercise(
+        id="4.5",
+        title="The winner of a sweep",
+        minutes=8,
+        difficulty=2,
+        importance=2,
+        call="winner(sweep, threshold)",
+        hint="List the engines whose losses are all within the threshold. Which of them is the fastest?",
+        cases=(
+            Case(
+                (_SWEEP, 0.01),
+                "b",
+                {
+                    "`a` is faster, and its first loss is 0.02. Every loss must be within the threshold, not the last one alone.": "a",
+                    "A loss of `c` is NaN, and `loss > threshold` is false for it. Ask whether the loss is within.": "c",
+                    "`default` is accepted and slower than `b`.": "default",
+                    "You ignored the losses, or took the slowest. Among the accepted engines, take the smallest `ms`.": "e",
+                },
+                shown="winner(sweep, 0.01)",
+            ),
+            Case(
+                (_SWEEP, 0.02),
+                "a",
+                {"`a` has a loss of exactly 0.02, which is at most 0.02.": "b"},
+                shown="winner(sweep, 0.02)",
+            ),
+            Case(
+                ([("a", 1.6, [0.02, 0.0])], 0.001),
+                "",
+                {"No engine is accepted, so there is no winner.": "a"},
+                shown="winner([('a', 1.6, [0.02, 0.0])], 0.001)",
+            ),
+            Case(
+                ([("d", None, []), ("default", 2.0, [0.0, 0.0])], 0.001),
+                "default",
+                {"The build of `d` failed: `ms` is `None`, and there are no losses.": "d"},
+                shown="winner([('d', None, []), ('default', 2.0, [0.0, 0.0])], 0.001)",
             ),
         ),
     ),

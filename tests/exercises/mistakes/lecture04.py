@@ -28,6 +28,17 @@ def _slow(quiet, engines, tolerance, *, limit=max, of=median, order=lambda us: -
     return sorted((name for name, us in times.items() if above(us, most)), key=lambda name: order(times[name]))
 
 
+def _wins(within, best=min, always=False, failed=None):
+    def winner(sweep, limit):
+        times = {route: failed if ms is None else ms for route, ms, _ in sweep}
+        good = [route for route, _, losses in sweep if within(losses, limit) and times[route] is not None]
+        if always and not good:
+            return sweep[0][0]
+        return best(good, key=times.get, default="")
+
+    return winner
+
+
 MISTAKES = {
     "4.1": {
         "areas": lambda rows, columns, tile, m: ceil(ceil(rows * columns / (tile[0] * tile[1])) / m),
@@ -67,5 +78,14 @@ MISTAKES = {
             quiet, engines, tolerance, above=lambda us, most: us >= most
         ),
         "microseconds": lambda quiet, engines, tolerance=0.02: _slow([max(quiet) + 75 * tolerance], engines, 0),
+    },
+    "4.5": {
+        "one output": _wins(lambda losses, limit: losses[-1:] == [] or losses[-1] <= limit),
+        "NaN": _wins(lambda losses, limit: not any(loss > limit for loss in losses)),
+        "slowest": _wins(lambda losses, limit: all(loss <= limit for loss in losses), best=max),
+        "no losses": _wins(lambda losses, limit: True),
+        "strictly": _wins(lambda losses, limit: all(loss < limit for loss in losses)),
+        "always one": _wins(lambda losses, limit: all(loss <= limit for loss in losses), always=True),
+        "failed build": _wins(lambda losses, limit: all(loss <= limit for loss in losses), failed=0.0),
     },
 }
