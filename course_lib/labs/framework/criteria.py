@@ -122,7 +122,7 @@ def summary(criteria: Iterable[Criterion], found_tier: str, cause: str = BUSY) -
     criteria = tuple(criteria)
     undecided, failed = ([one for one in criteria if one.met is answer] for answer in (None, False))
     if found_tier == "inconclusive":
-        return f"Inconclusive: {cause}. Not decided: {'; '.join(map(_short, undecided))}."
+        return f"Inconclusive: {cause}. Not decided: {'; '.join(map(_short, _by_name(undecided)))}."
     lowest = [one for one in failed if one.needed_for == HALF] or failed
     if not failed:
         return "Every criterion is met."
@@ -137,14 +137,23 @@ def missed(criteria: Iterable[Criterion]) -> list[Criterion]:
 
 
 def findings(criteria: Iterable[Criterion]) -> str:
-    """What was missed, with its bounds, and then what was met, with the submission's own numbers."""
+    """What was missed, with its bounds, and then what was met, with the submission's own numbers. Each name is listed once."""
     criteria = tuple(criteria)
-    wrong = missed(criteria)
-    met = dict.fromkeys(f"{one.name} {one.found}" if one.has_value else one.name for one in criteria if one.met)
+    wrong = _by_name(missed(criteria))
+    met = _by_name(one for one in criteria if one.met and one.name not in {other.name for other in wrong})
     parts = [f"Not met: {'; '.join(map(_short, wrong))}."] if wrong else []
     if met:
-        parts.append(f"{'Also met' if wrong else 'Right'}: {'; '.join(met)}.")
+        shown = (f"{one.name} {one.found}" if one.has_value else one.name for one in met)
+        parts.append(f"{'Also met' if wrong else 'Right'}: {'; '.join(shown)}.")
     return " ".join(parts)
+
+
+def _by_name(criteria: Iterable[Criterion]) -> list[Criterion]:
+    """The first criterion of each name: if a value misses what half of the points need, it misses what all of them need as well."""
+    first: dict[str, Criterion] = {}
+    for criterion in criteria:
+        first.setdefault(criterion.name, criterion)
+    return list(first.values())
 
 
 def reaches_threshold(interval: Interval, threshold: float) -> bool | None:

@@ -1,4 +1,4 @@
-"""Figures for lab 08: the bytes that threads need, and the error of an angle far from the first token."""
+"""The figure of lab 08: the bytes of a sector that threads need."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from course_lib import style
-from course_lib.labs.lab08_plugin.judge.kernel import Run
-from course_lib.labs.lab08_plugin.judge.memory import SECTOR, WARP, X, requests
+from course_lib.labs.lab08_plugin.kernel import SECTOR, WARP, Run, X, requests
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -53,31 +52,3 @@ def _needed(run: Run) -> np.ndarray:
         for byte in range(offset, offset + size):
             sectors[np.searchsorted(rows, byte // SECTOR), byte % SECTOR] = thread
     return sectors
-
-
-def angle_figure(head_size: int = 128, *, base: float = 10000.0) -> Figure:
-    """Error of a rotated pair over the position, for angles multiplied in three types and for tables made in float64."""
-    positions = np.unique(np.geomspace(1, 60000, 200).astype(np.int64))
-    frequencies = base ** (-np.arange(0, head_size, 2) / head_size)
-    exact = positions[:, None] * frequencies
-    angles = {
-        "angles multiplied in FP16": (positions.astype(np.float16)[:, None] * frequencies.astype(np.float16)).astype(
-            np.float64
-        ),
-        "angles multiplied in FP32": (positions.astype(np.float32)[:, None] * frequencies.astype(np.float32)).astype(
-            np.float64
-        ),
-    }
-    errors = {name: np.abs(np.exp(1j * angle) - np.exp(1j * exact)).max(axis=1) for name, angle in angles.items()}
-    table = np.cos(exact).astype(np.float32) + 1j * np.sin(exact).astype(np.float32)
-    errors["angles in FP64, tables in FP32"] = np.abs(table - np.exp(1j * exact)).max(axis=1)
-    figure = style.figure(7, 3)
-    axes = figure.add_subplot()
-    for place, (name, error) in enumerate(errors.items()):
-        axes.loglog(positions, error, color=style.color(place), label=name)
-    axes.axhline(2.0**-11, color="gray", ls="--", lw=0.8)
-    axes.text(15, 2.0**-13, "one rounding of FP16", fontsize=8, color="gray")
-    axes.set(xlabel="position of the token", ylabel="error of a pair of length 1")
-    axes.set_title("The error of computed angles grows with the position; the table's error does not")
-    axes.legend(fontsize=8, frameon=False)
-    return figure

@@ -1,11 +1,11 @@
-// What lab 08 puts before the course's cuda_on_host.h: the same names, more of CUDA's vector types, and a launch that hands
-// every thread to examine_on_host.cpp, which watches what it touches.
+// What lab 08 adds to the course's cuda_on_host.h: more of CUDA's vector types, and a launch that hands every thread to
+// examine_on_host.cpp, which watches the accesses of the thread.
 #pragma once
 
 #include <math.h>
 
 #define cudaLaunchKernelEx launch_unwatched
-#include "../../plugins/rope/cuda_on_host.h"
+#include "../../../../plugins/rope/cuda_on_host.h"
 #undef cudaLaunchKernelEx
 
 #define __align__(bytes) alignas(bytes)
@@ -13,7 +13,7 @@
 #define __noinline__
 #define __host__
 
-// Runs `call` once for each thread, on a copy of the arguments as CUDA makes one, or says what CUDA would say to such a grid.
+// Runs `call` once for each thread, on a copy of the arguments as CUDA makes one. Returns the error that CUDA returns for such a grid.
 cudaError_t watched_launch(dim3 grid, dim3 block, cudaStream_t stream, void (*call)(void*), const void* arguments, size_t bytes);
 
 template <typename... Parameters, typename... Arguments>
@@ -61,45 +61,3 @@ template <typename T>
 T min(T a, T b) { return b < a ? b : a; }
 template <typename T>
 T max(T a, T b) { return a < b ? b : a; }
-
-// CUDA's functions that write through a pointer. The library's own would write where nobody watches, so these are compiled as code
-// of the kernel: `gnu_inline` leaves no function that could be called instead, and their stores are recorded like any other.
-#define ROPE_INLINE extern "C" inline __attribute__((__gnu_inline__, __always_inline__))
-
-ROPE_INLINE void sincosf(float angle, float* sine, float* cosine) noexcept {
-  *sine = sinf(angle);
-  *cosine = cosf(angle);
-}
-ROPE_INLINE void sincos(double angle, double* sine, double* cosine) noexcept {
-  *sine = sin(angle);
-  *cosine = cos(angle);
-}
-ROPE_INLINE void __sincosf(float angle, float* sine, float* cosine) noexcept { sincosf(angle, sine, cosine); }
-ROPE_INLINE void sincospi(double turns, double* sine, double* cosine) noexcept {
-  const double angle = 3.14159265358979323846 * fmod(turns, 2.0);
-  *sine = sin(angle);
-  *cosine = cos(angle);
-}
-ROPE_INLINE void sincospif(float turns, float* sine, float* cosine) noexcept {
-  const double angle = 3.14159265358979323846 * fmod(double(turns), 2.0);
-  *sine = float(sin(angle));
-  *cosine = float(cos(angle));
-}
-ROPE_INLINE double modf(double value, double* whole) noexcept {
-  const double found = trunc(value);
-  *whole = found;
-  return copysign(found == value ? 0.0 : value - found, value);
-}
-ROPE_INLINE float modff(float value, float* whole) noexcept {
-  const float found = truncf(value);
-  *whole = found;
-  return copysignf(found == value ? 0.0f : value - found, value);
-}
-ROPE_INLINE double frexp(double value, int* exponent) noexcept {
-  const bool usual = value - value == 0 && value != 0;  // neither infinite, NaN nor zero
-  const int found = usual ? ilogb(value) + 1 : 0;
-  *exponent = found;
-  return usual ? ldexp(value, -found) : value;
-}
-ROPE_INLINE float frexpf(float value, int* exponent) noexcept { return float(frexp(double(value), exponent)); }
-#undef ROPE_INLINE
