@@ -222,6 +222,7 @@ def class_report(made: ClassFiles) -> None:
         ("graded in part", attention.in_part(report)),
         ("note", attention.noted(report)),
         ("to review", attention.unlisted(report)),
+        ("to review", attention.similar(report)),
     ):
         for need in needs:
             in_full(_console(), escape(f"{said}: {need.named}: {need.why}"))

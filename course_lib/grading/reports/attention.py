@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from course_lib.grading.batch import intake
+from course_lib.grading.integrity import matches
 from course_lib.grading.judge.review import UNGRADED
 from course_lib.grading.reports.class_report import ClassReport
 from course_lib.profiling.layer_tables.diff_text import listed
@@ -75,7 +76,19 @@ def to_review(report: ClassReport) -> tuple[Need, ...]:
     rows.sort(key=lambda row: row[1].code == UNGRADED)
     alike = "these ids differ in case alone: check whether they are one learner"
     twins = [Need(group, alike) for group in report.twins]
-    return (*twins, *unlisted(report), *_by_reason((student, reason.text, reason.open) for student, reason in rows))
+    return (
+        *twins,
+        *unlisted(report),
+        *similar(report),
+        *_by_reason((student, reason.text, reason.open) for student, reason in rows),
+    )
+
+
+def similar(report: ClassReport) -> tuple[Need, ...]:
+    """Submissions that have most of their own work in common: a reason to look at both sides, and never a change of points."""
+    of_class = {one.student for one in report.submissions}
+    why = "most of one submission is in the other: compare both sides under Similar submissions, then ask"
+    return tuple(Need(group, why) for group in matches.groups(report.similar, of_class))
 
 
 def _by_reason(rows: Iterator[tuple[str, str, float]]) -> tuple[Need, ...]:

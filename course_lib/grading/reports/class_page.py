@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from course_lib.grading.integrity.documents import Document
+from course_lib.grading.integrity.matches import Match, Spans
 from course_lib.grading.reports import attention, class_figures, pages
 from course_lib.grading.reports.class_report import ClassReport, Submission
 from course_lib.grading.reports.leaderboard import BETWEEN_SESSIONS, Place
 
 if TYPE_CHECKING:
     from markupsafe import Markup
+
+_SHOWN_PAIRS = 40  # of similar submissions, with both sides
+_CONTEXT = 3  # lines around what is in common
 
 
 def page(report: ClassReport) -> str:
@@ -22,7 +27,7 @@ def page(report: ClassReport) -> str:
     late_rows = [(_linked(report, one), late(one), one.score, one.penalty, one.final) for one in report.late]
     alike = [(one.file, ", ".join(one.students), one.reading) for one in report.alike]
     absent = {
-        "needs a review": report.to_review or report.twins or report.unlisted,
+        "needs a review": report.to_review or report.twins or report.unlisted or report.similar,
         "was late": report.late,
         "has a file that equals another's": report.alike,
     }
@@ -35,9 +40,34 @@ def page(report: ClassReport) -> str:
         figures=[pages.figure(*drawn) for drawn in figures if drawn],
         late=pages.table(("student", "late by", "points", "penalty", "final"), late_rows),
         alike=pages.table(("file", "students", "how to read it"), alike),
+        similar=[_side_by_side(match) for match in report.similar[:_SHOWN_PAIRS]],
+        similar_unshown=len(report.similar[_SHOWN_PAIRS:]),
         nobody=[said for said, found in absent.items() if not found],
         everybody=_everybody(report),
     )
+
+
+def _side_by_side(match: Match) -> dict[str, object]:
+    """Both sides of a match, with what is in common marked."""
+    sides = [
+        (student, document.name, marked(document, spans))
+        for student, document, spans in zip(match.students, match.documents, match.spans, strict=True)
+    ]
+    return {"students": " and ".join(match.students), "reading": match.reading, "sides": sides}
+
+
+def marked(document: Document, spans: Spans) -> list[tuple[bool, str]]:
+    """A document's text in pieces, each with whether it is in common. Long pieces that are not are cut in their middle."""
+    pieces, at = list[tuple[bool, str]](), 0
+    for start, end in spans:
+        pieces += [(False, _cut(document.text[at:start])), (True, document.text[start:end])]
+        at = end
+    return [(common, text) for common, text in (*pieces, (False, _cut(document.text[at:]))) if text]
+
+
+def _cut(text: str) -> str:
+    lines = text.split("\n")
+    return text if len(lines) <= 2 * _CONTEXT + 1 else "\n".join([*lines[:_CONTEXT], "[...]", *lines[-_CONTEXT:]])
 
 
 def board(report: ClassReport, places: Sequence[Place]) -> str:

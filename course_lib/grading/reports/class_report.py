@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from course_lib.benchmark import Interval
@@ -14,6 +14,8 @@ from course_lib.grading.batch.classroom import Classroom
 from course_lib.grading.batch.collection import submission_folder
 from course_lib.grading.batch.grade import noted
 from course_lib.grading.batch.intake import Rejected
+from course_lib.grading.integrity import copies
+from course_lib.grading.integrity.matches import Match
 from course_lib.grading.integrity.similarity import Alike, alike, digest
 from course_lib.grading.judge.review import Review
 from course_lib.grading.judge.verdict import Verdict
@@ -107,6 +109,7 @@ class ClassReport:
         quality: what `Submission.quality` is, for an axis; "" where the lab measures none.
         baseline: what speedups are over; "" where nothing was raced.
         alike: identical files, the telling ones first.
+        similar: submissions of which one is mostly in the other, those with the most in common first.
         rejected: folders that cannot be graded.
         twins: ids that differ in case alone.
         unlisted: ids that are not on the class list, each with the listed id that it resembles, "" for none.
@@ -121,6 +124,7 @@ class ClassReport:
     quality: str = ""
     baseline: str = ""
     alike: tuple[Alike, ...] = ()
+    similar: tuple[Match, ...] = ()
     rejected: tuple[Rejected, ...] = ()
     twins: tuple[tuple[str, ...], ...] = ()
     unlisted: Mapping[str, str] = field(default_factory=dict)
@@ -145,7 +149,10 @@ class ClassReport:
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values."""
-        known = asdict(self)
+        known = asdict(replace(self, similar=()))
+        known["similar"] = [
+            {"students": list(one.students), "reading": one.reading, "share": one.share} for one in self.similar
+        ]
         for row, one in zip(known["submissions"], self.submissions, strict=True):
             row |= {"review": one.review.to_json(), "score": one.score, "max_score": one.max_score, "final": one.final}
         return known | {"difficulty": self.difficulty(), "rejected": [one.to_json() for one in self.rejected]}
@@ -196,6 +203,7 @@ def read(lab: Lab, room: Classroom) -> ClassReport:
         quality=_QUALITIES.get(quality, ""),
         baseline=races[0] if races else "",
         alike=_alike(lab, room, submissions),
+        similar=copies.find(lab, room, sorted(graded)),
         rejected=intake.rejected,
         twins=intake.twins,
         unlisted=unlisted,
