@@ -18,7 +18,7 @@ from course_lib.errors import TWO_READINGS, BackendUnavailable, CourseError, Eng
 from course_lib.labs.framework import criteria as judging
 from course_lib.labs.framework.criteria import Criterion
 from course_lib.labs.framework.examination import Examination, Examiner
-from course_lib.labs.framework.task import NO_REFERENCE, UNUSUAL, Outcome, Task
+from course_lib.labs.framework.task import NO_REFERENCE, NOT_EXAMINED, UNUSUAL, Outcome, Task
 
 if TYPE_CHECKING:
     from course_lib.labs.framework.racing import Tiers
@@ -32,6 +32,7 @@ _BUSY_HINT = "Close other programs, then run this check again."
 _OPEN = {  # why a task is not decided, by `Criterion.code`
     NO_REFERENCE: "Not compared with the reference yet: the grader does that.",
     UNUSUAL: "This is better than any solution that is known. An instructor will look at it.",
+    NOT_EXAMINED: "The answer file has no key `learner` with an id, so its instance is not known. An instructor will look at it.",
 }
 _BUILD_HINT = "Build it in the notebook with course_lib.engines.build: the same error appears there."
 
@@ -43,6 +44,7 @@ class Lab(ABC):
     title: ClassVar[str]
     artifacts: ClassVar[Mapping[str, int]]  # file name to the largest size taken, in bytes
     tasks: ClassVar[tuple[Task, ...]]
+    draft: ClassVar[bool] = False  # README, the start page and the benchmarks do not list it yet
     build_hints: ClassVar[
         Mapping[str, str]
     ] = {}  # where to look after a failed build, by `CourseError.code`; "" for all others
