@@ -20,7 +20,7 @@ app = typer.Typer(
 for _command in (  # in the order of `course --help`
     *(course.doctor, course.progress, engines.build, engines.layers, engines.bench, profiling.profile),
     *(grading.check, course.release, grading.grade, grading.report, grading.verify),
-    *(migration.migrate, course.demo, course.lab),
+    *(migration.migrate, course.demo, course.lab, course.new_lab),
 ):
     app.command()(_command)
 

@@ -52,6 +52,11 @@ def names() -> tuple[str, ...]:
     return tuple(_modules())
 
 
+def refresh() -> None:
+    """Look for labs again, after one was written."""
+    _modules.cache_clear()
+
+
 def _meant(name: str) -> str:
     """A suggestion for a number, a path, a name or title that is written in another way, a title with another number, or a lecture."""
     if lecture := _LECTURE.search(name.lower()):

@@ -293,9 +293,9 @@ def test_check_of_a_folder_without_files_is_one_line(course: Course, tmp_path: P
     """It was said for each task that its file is missing."""
     lab03 = ("no file of lab03_tuning in", "expected timing.py, choice.py, budget.py, timing_cache.py, recipe.toml")
     _is_one_line(course("check", "lab03", tmp_path), (*lab03, str(tmp_path), "Run the lab's notebook, which writes them"))
-    (tmp_path / "calls.json").write_text("")
+    (tmp_path / "host.py").write_text("")
     (tmp_path / "decoder.onnx").write_text("")
-    _is_one_line(course("check", "lab03", tmp_path), (*lab03, "found files of lab13_generation (decoder.onnx, calls.json)"))
+    _is_one_line(course("check", "lab03", tmp_path), (*lab03, "found files of lab13_generation (decoder.onnx, host.py)"))
     (tmp_path / "own" / "labs" / "lab03_tuning").mkdir(parents=True)
     (tmp_path / "own" / "nbgrader_config.py").touch()
     monkeypatch.chdir(tmp_path)
@@ -394,7 +394,7 @@ class Wrong:
 
 
 COMPILED = ("build", "layers")
-COMMANDS = [one.callback.__name__ for one in app.app.registered_commands if one.callback]
+COMMANDS = [one.callback.__name__.replace("_", "-") for one in app.app.registered_commands if one.callback]
 WRONG = {
     "a missing file": Wrong(("absent.onnx", "no such file"), file="absent.onnx"),
     "a missing plan": Wrong(("absent.plan", "no such plan"), file="absent.plan"),

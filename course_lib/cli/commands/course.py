@@ -1,4 +1,4 @@
-"""The course itself: `course doctor`, `progress`, `demo`, `lab`, `release`."""
+"""The course itself: `course doctor`, `progress`, `demo`, `lab`, `release`, `new-lab`."""
 
 from __future__ import annotations
 
@@ -120,3 +120,20 @@ def release(
     made = [str(releasing.release(one, root)) for one in chosen]
     if not show(as_json, {"released": made}):
         print("\n".join(made))
+
+
+def new_lab(
+    name: Annotated[str, typer.Argument(help="two digits and words, such as lab42_batches")], as_json: AsJson = False
+) -> None:
+    """Write a new lab from templates: package, notebook and test, all green."""
+    from course_lib import labs
+    from course_lib.cli.new_lab import write
+    from course_lib.grading.nbgrader.learner_version import release as released
+
+    root = instructors_root("writing a lab")
+    files = write(name, root)
+    labs.refresh()
+    released(labs.find(name), root)
+    if not show(as_json, {"files": [str(file) for file in files]}):
+        print("\n".join(str(file.relative_to(root)) for file in files))
+        print("Start with lab.py and checks.py. docs/contributing.md says what to do before the lab leaves its draft.")
