@@ -1,0 +1,57 @@
+"""ModelOpt's AutoCast, and what it left in FP32; for lecture 5 and `benchmarks/autocast.py`."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import onnx
+
+from course_lib.errors import CourseError
+
+NEEDS = "pip install 'tensorrt-course[qat]' onnxslim lief nvidia-ml-py"
+
+
+def autocast(
+    model: onnx.ModelProto, feeds: Mapping[str, np.ndarray] | None = None, *, data_max: float = 512
+) -> onnx.ModelProto:
+    """A model in FP16 whose inputs and outputs stay FP32.
+
+    Args:
+        model: in FP32.
+        feeds: real inputs, from which AutoCast takes the magnitudes of all tensors; default: it draws random ones.
+        data_max: a node stays in FP32 if one of its tensors has a larger magnitude.
+
+    Raises:
+        CourseError: ModelOpt's ONNX tools cannot be imported.
+    """
+    try:
+        convert = import_module("modelopt.onnx.autocast").convert_to_mixed_precision
+    except ImportError as error:
+        reason = str(error).splitlines()[0]
+        raise CourseError(f"ModelOpt's AutoCast cannot be imported ({reason}): {NEEDS}") from error
+    with tempfile.TemporaryDirectory() as folder:
+        source, calibration = Path(folder, "model.onnx"), Path(folder, "inputs.npz")
+        onnx.save(model, source)
+        if feeds is not None:
+            np.savez(calibration, allow_pickle=False, **feeds)
+        found: onnx.ModelProto = convert(
+            str(source),
+            low_precision_type="fp16",
+            keep_io_types=True,
+            data_max=data_max,
+            calibration_data=None if feeds is None else str(calibration),
+        )
+    del found.graph.value_info[:]  # AutoCast writes shapes that ONNX Runtime rejects
+    return onnx.shape_inference.infer_shapes(found)
+
+
+def in_fp32(model: onnx.ModelProto) -> list[str]:
+    """Names of the nodes that write FP32, other than casts."""
+    known = onnx.shape_inference.infer_shapes(model).graph
+    types = {value.name: value.type.tensor_type.elem_type for value in (*known.value_info, *known.output)}
+    written = [node for node in model.graph.node if node.op_type != "Cast"]
+    return [node.name for node in written if types.get(node.output[0]) == onnx.TensorProto.FLOAT]
