@@ -11,7 +11,7 @@ import pytest
 
 from course_lib.benchmark import recorded
 from course_lib.errors import CourseError
-from course_lib.teaching.autocast import autocast, in_fp32
+from course_lib.teaching.autocast_tool import autocast, in_fp32
 
 SQUARES = '<ir_version: 8, opset_import: ["" : 17]> g (float[4] x) => (float[4] y) { big = Mul(x, x)  y = Sqrt(big) }'
 
