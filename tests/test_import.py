@@ -33,8 +33,9 @@ TORCH_MODULES = {
         "lab04_mixed_precision.network",
         "lab07_dynamic_shapes.network",
         "lab06_qat.float_network",
-        "lab06_qat.reference.qat",
+        "lab06_qat.reference",
         "lab11_torch_tensorrt.given",
+        "lab13_generation.network",
     )
 }
 # A worker may run in an environment that holds nothing of the course's: only TensorRT and numpy.

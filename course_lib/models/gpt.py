@@ -179,16 +179,17 @@ class GPT(nn.Module):
         )
 
 
-def decoder(*, pretrained: bool = True) -> GPT:
-    """The course's byte-level GPT in eval mode, ``tokens`` ``(N, S)`` to ``logits`` ``(N, S, 256)``; S is at most 512.
+def decoder(*, pretrained: bool = True, longest: int = LONGEST) -> GPT:
+    """The course's byte-level GPT in eval mode, ``tokens`` ``(N, S)`` to ``logits`` ``(N, S, 256)``; S is at most `longest`.
 
     Four blocks of width 192 with six query heads that share two heads of keys and values, 1 330 560 parameters. A token is a
     byte of UTF-8. It needs 1.86 bits per byte on the held-out part of the course's own text.
 
     Args:
         pretrained: load the shipped weights. Otherwise torch's global random generator initializes them.
+        longest: positions that have rotary angles. Beyond 512, attention to all tokens is worse than attention to the last ones.
     """
-    model = GPT(depth=4, width=192, heads=6, kv_heads=2, hidden=576, vocabulary=256)
+    model = GPT(depth=4, width=192, heads=6, kv_heads=2, hidden=576, vocabulary=256, longest=longest)
     if pretrained:
         weights.load(model, "gpt")
     return model.eval()

@@ -63,6 +63,7 @@ class CachedSession:
         model: of the form "tensor_scatter" or "scatter_nd".
         threads: threads that one operator may use.
         in_place: False gives each output a buffer of its own, which is the next step's input. It shows what copying costs.
+        longest: positions that a sequence may reach, for a model that uses slots again; default: the slots of its cache.
 
     Attributes:
         position: number of tokens in the cache, int64 ``(batch,)``, or ``(1,)`` for "scatter_nd". Set it to 0 for another text:
@@ -72,7 +73,7 @@ class CachedSession:
         ValueError: the model does not have a static cache.
     """
 
-    def __init__(self, model: onnx.ModelProto, *, threads: int = 1, in_place: bool = True) -> None:
+    def __init__(self, model: onnx.ModelProto, *, threads: int = 1, in_place: bool = True, longest: int = 0) -> None:
         import onnxruntime
 
         options = onnxruntime.SessionOptions()
@@ -85,7 +86,7 @@ class CachedSession:
         if not past or any(not isinstance(size, int) for shape in past.values() for size in shape):
             raise ValueError("expected a model with a static cache: export it with form='tensor_scatter' or 'scatter_nd'")
         dtype = np.float16 if inputs["past_key_0"].type == "tensor(float16)" else np.float32
-        self._length, self._vocabulary = past["past_key_0"][2], self._session.get_outputs()[0].shape[2]
+        self._longest, self._vocabulary = longest or past["past_key_0"][2], self._session.get_outputs()[0].shape[2]
         self._last_only = self._session.get_outputs()[0].shape[1] == 1
         self._batch = inputs["tokens"].shape[0]
         self.position = np.zeros(inputs["position"].shape, np.int64)
@@ -111,7 +112,7 @@ class CachedSession:
         Raises:
             ValueError: the tokens do not fit into the cache.
         """
-        _check_room(int(self.position.max()), tokens.shape[1], self._length)
+        _check_room(int(self.position.max()), tokens.shape[1], self._longest)
         bound = self._decode.get(self._turn) if tokens.shape[1] == 1 else None
         if bound is None:
             bound = self._bind(tokens.shape[1])
@@ -129,7 +130,7 @@ class CachedSession:
         Raises:
             ValueError: the prompt is empty, or prompt and new bytes do not fit into the cache.
         """
-        _check_prompt(prompt, count, self._length)
+        _check_prompt(prompt, count, self._longest)
         self.position[:] = 0
         logits = self.step(np.frombuffer(prompt, np.uint8).astype(np.int64)[None])
         found = [int(logits[0, -1].argmax())]

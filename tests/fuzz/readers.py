@@ -49,11 +49,9 @@ def readers() -> dict[str, Callable[[], Reader]]:
         "a worker's header": _header,
         "a worker's plan": _plan,
         "calibrator.py's answer": _calibrator,
-        "rope_plugin.py's answer": _plugin,
+        "rotary_plugin.py's answer": _plugin,
         "the kernel's report": _kernel,
         "serving_loop.py's record": _loop,
-        "qat.py's answer": _training,
-        "a reader of trained graphs": _trained_layers,
         "tuning functions' answers": _tuning,
         "functions and modules of lab 11": _inside_pytorch,
         "the server's scenes": _scenes,
@@ -162,11 +160,11 @@ def _(path: Path) -> object:
     return Settings.load(path)
 
 
-@_file("lab13 calls.json", b'{"requests": [{"calls": [{"position": 0, "tokens": [65, 10]}], "answer": [66]}]}')
+@_file("lab06 trained.npz", _npz({"stem.codes": np.zeros((16, 1, 5, 5), np.int8), "stem.scale": np.ones(16, np.float32)}))
 def _(path: Path) -> object:
-    from course_lib.labs.lab13_generation import calls
+    from course_lib.labs.lab06_qat import given
 
-    return calls.read(path)
+    return given.read_trained(path)
 
 
 @_file("lab14 weights.npz", _npz({"blocks.0.out.fp8": np.zeros((192, 192), np.uint8), "blocks.0.out.scales": np.float16(1)}))
@@ -287,35 +285,30 @@ def _calibrator() -> Reader:
 
 
 def _plugin() -> Reader:
-    from course_lib.labs.lab08_plugin.judge import contract
+    from course_lib.labs.lab08_plugin import checks
 
-    rng_seed = 7
-    rng = np.random.default_rng(rng_seed)
-    asked = contract._questions(rng)
-    nonce = int(rng.integers(1 << 62))
-    answers = {name: [{"answer": one.expected} for one in several] for name, several in asked.items()}
-    seeds = [json.dumps({"nonce": nonce, **answers}).encode(), b'{"error": "no"}']
+    cases = [case for part in checks.contract_cases(np.random.default_rng(7)).values() for case in part]
+    seeds = [json.dumps([{"answer": case.expected} for case in cases]).encode(), b'{"error": "no"}']
+    checks._bindings = dict  # type: ignore[assignment]
 
     def read(data: bytes) -> object:
-        contract.run_isolated = lambda *_, **__: data  # type: ignore[assignment]
-        rng = np.random.default_rng(rng_seed)
-        return contract._answered("", contract._questions(rng), None, rng, None)
+        checks.run_isolated = lambda *_, **__: data  # type: ignore[assignment]
+        return checks.case_criterion("contract", cases, checks.call_plugin("", cases, None))
 
     return Reader(read, seeds)
 
 
 def _kernel() -> Reader:
-    from course_lib.labs.lab08_plugin.judge import kernel
-    from course_lib.labs.lab08_plugin.judge.kernel_cases import cases
+    from course_lib.labs.lab08_plugin import kernel
+    from course_lib.labs.lab08_plugin.given import Rotation
 
-    case = min(cases(np.random.default_rng(0)), key=lambda one: int(np.prod(one.shape)))
-    size = int(np.prod(case.shape)) * kernel.WIDTHS[case.dtype]
+    rotation = Rotation((1, 2, 3, 8), 4, "float16", 1)
     report = np.zeros(1, kernel._REPORT)
-    report["y_bytes"], report["accesses"] = size, 2
+    report["y_bytes"], report["accesses"] = 2 * rotation.count, 2
     failed = np.zeros(1, kernel._REPORT)
     failed["fault"] = 1
-    seeds = [report.tobytes() + bytes(size) + bytes(2 * kernel.ACCESS.itemsize), failed.tobytes()]
-    return Reader(lambda data: kernel._read(case, data), seeds, most_bytes=1 << 20)
+    seeds = [report.tobytes() + bytes(2 * rotation.count + 2 * kernel.ACCESS.itemsize), failed.tobytes()]
+    return Reader(lambda data: kernel.read_run(rotation, data), seeds, most_bytes=1 << 20)
 
 
 def _loop() -> Reader:
@@ -342,33 +335,6 @@ def _loop() -> Reader:
         return read_hostile(data, lambda values: checks._read(values, scenes), "not a record")
 
     return Reader(read, [json.dumps({"scenes": [record, failed]}).encode(), b'{"error": "line 1: KeyError"}'])
-
-
-def _training() -> Reader:
-    """Arrays of `fold` and `train`, read and checked."""
-    from course_lib.labs.framework.sandboxed.learner_code import encoded
-    from course_lib.labs.lab06_qat.judge import functions, training
-    from course_lib.labs.lab06_qat.sandboxed.torch_forward import LAYERS
-
-    def layer(shape: Any) -> dict[str, Any]:
-        parts = {"codes": np.zeros(shape.weight, np.int8), "scale": np.ones(shape.outputs, np.float32)}
-        return {
-            name: encoded(np.asarray(array))
-            for name, array in {**parts, "bias": parts["scale"], "input_scale": np.float32(1)}.items()
-        }
-
-    trained = {"layers": {name: layer(shape) for name, shape in LAYERS.items()}, "seen": 500}
-    seeds = [
-        json.dumps({"train": [trained]}).encode(),
-        json.dumps({"train": [{"error": "no", "empty": True}]}).encode(),
-        b'{"error": "SyntaxError: no"}',
-    ]
-
-    def read(data: bytes) -> object:
-        (answer,) = functions.parsed(data, {"train": 1}).get("train", [""])
-        return answer if isinstance(answer, str) else (f"{training.seen(answer):,}", training.trained(answer))
-
-    return Reader(read, seeds)
 
 
 def _tuning() -> Reader:
@@ -431,31 +397,16 @@ def _inside_pytorch() -> Reader:
     return Reader(read, [json.dumps(seed).encode() for seed in seeds])
 
 
-def _trained_layers() -> Reader:
-    """Layers as the process that reads a submission's graph sends them."""
-    from course_lib.labs.lab06_qat import graph_reader
-    from course_lib.labs.lab06_qat.sandboxed.torch_forward import LAYERS
-    from course_lib.labs.lab06_qat.stored import Stored
-
-    each = {name: (np.zeros(one.weight), np.ones(one.outputs)) for name, one in LAYERS.items()}
-
-    def layers(quantized: bool) -> dict[str, Stored]:
-        return {
-            name: Stored(weight, ones if quantized else None, ones, 1.0 if quantized else None)
-            for name, (weight, ones) in each.items()
-        }
-
-    return Reader(graph_reader.parsed, [graph_reader.wire(layers(True)), graph_reader.wire(layers(False))])
-
-
 def _scenes() -> Reader:
-    from course_lib.labs.lab12_serving.judge import load_test
+    import numpy as np
 
-    row = dict.fromkeys(load_test.Scene.__dataclass_fields__, 0) | {"replies": []}
-    row.pop("scores", None)
+    from course_lib.labs.lab12_serving import checks
+
+    row = {"name": "rollout", "trouble": "", "late": False, "empty": False, "answered": [[0, 1, "old"]]}
+    truth, scores = {"old": np.zeros((4, 8))}, np.zeros((1, 8), np.float32)
 
     def read(data: bytes) -> object:
-        return load_test._read(lambda: load_test._scenes(json.loads(data), {}))
+        return checks._read(lambda: [checks._finding(row, scores, truth) for row in json.loads(data)["scenes"]])
 
     return Reader(read, [json.dumps({"scenes": [row]}).encode()], (CourseError, RecursionError))
 

@@ -1,172 +1,198 @@
-"""What lab 13 gives: the decoder that computes every byte again, and a writer for the graph of one that has a cache.
-
-The writer has every part of the network but the attention. A submission's graph has these inputs and outputs, `LENGTH` slots:
-
-====================================  ================================================================================
-input                                 shape and type
-====================================  ================================================================================
-``tokens``                            ``(1, new)``, int64
-``position``                          ``(1,)``, int64: number of tokens in the cache
-``past_key_0``, ``past_value_0`` ...  ``(1, 2, LENGTH, 32)``, float32, a pair for each of the four blocks
-====================================  ================================================================================
-
-The outputs are ``logits`` ``(1, 1, 256)`` of the last new token, and ``present_key_0``, ``present_value_0`` and so on.
-"""
+"""Lab 13's decoder in PyTorch: each token attends to a window of the tokens before it. And the mistakes that learners make, computed."""
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
 
 import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
 
-from course_lib.errors import CourseError
+from course_lib.labs.lab13_generation.given import BLOCKS, HEADS, KV_HEADS, LENGTH, POSITIONS, SIZE, WINDOW
+from course_lib.models import decoder
+from course_lib.models.gpt import GPTBlock
+from course_lib.models.signature import Signature
 
-if TYPE_CHECKING:
-    import onnx
-    from torch import nn
+_SAME = 3e-4  # largest relative difference to the logits of a mistake; rounding gives 1e-5, and two mistakes differ by 0.001
 
-LENGTH = 256  # slots of the cache, and the largest number of tokens of a request
-VOCABULARY, BLOCKS, HEADS, KV_HEADS, SIZE = 256, 4, 6, 2, 32
-CACHE_SHAPE = (1, KV_HEADS, LENGTH, SIZE)
-CACHES = tuple(f"{kind}_{index}" for index in range(BLOCKS) for kind in ("key", "value"))
-OPSET = 24  # the first one with TensorScatter
-LARGEST_FP16 = 65504.0
+
+class Windowed(nn.Module):
+    """The course's decoder without a cache, int64 ``(1, n)`` to logits ``(1, n, 256)``: a token attends to the last `WINDOW` tokens."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.decoder = decoder(longest=POSITIONS)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """The logits after each token."""
+        count = tokens.shape[1]
+        places = torch.arange(count)
+        distance = places[:, None] - places
+        seen = (distance >= 0) & (distance < WINDOW)
+        x = self.decoder.embed(tokens)
+        for block in self.decoder.each_block():
+            query, key, value = block.heads_of(x, (self.decoder.cos[:count], self.decoder.sin[:count]))
+            x = block.after_attention(x, scaled_dot_product_attention(query, key, value, attn_mask=seen, enable_gqa=True))
+        return self.decoder.logits(x)
+
+    def signature(self) -> Signature:
+        """As the decoder's."""
+        return self.decoder.signature()
+
+
+@cache
+def windowed() -> Windowed:
+    """The decoder with the shipped weights."""
+    with torch.inference_mode(False):  # the exporter rejects weights that were made inside of it
+        return Windowed().eval()
 
 
 def recomputing() -> bytes:
-    """The decoder without a cache as ONNX: ``tokens`` int64 ``(batch, sequence)`` to ``logits`` ``(batch, sequence, 256)``."""
-    from course_lib.models import decoder, export_onnx
+    """The decoder without a cache as ONNX: ``tokens`` int64 ``(batch, n)`` to ``logits`` ``(batch, n, 256)``."""
+    from course_lib.models import export_onnx
 
-    return export_onnx(decoder()).SerializeToString()
-
-
-Begin = Callable[["GraphWriter"], Any]
-Attention = Callable[["GraphWriter", str, int, Any], str]
+    return export_onnx(windowed()).SerializeToString()
 
 
-class GraphWriter:
-    """Writes the decoder's graph node by node. Each method adds nodes and returns the name of their result.
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """These steps are so short that several threads on a busy machine mostly wait for each other."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with torch.inference_mode():
+            yield
+    finally:
+        torch.set_num_threads(threads)
 
-    Attributes:
-        steps: name of an int64 value ``(new,)``: 0, 1, 2, ... for the new tokens.
-        cos, sin: names of the rotary tables by position, ``(LENGTH, 16)``, as ONNX's `RotaryEmbedding` reads them.
-    """
 
-    heads, kv_heads, size, length, blocks = HEADS, KV_HEADS, SIZE, LENGTH, BLOCKS
-    cos, sin, steps = "cos", "sin", "steps"
+def logits_after(tokens: np.ndarray) -> np.ndarray:
+    """The right logits after each token of a conversation, ``(n, 256)``."""
+    with _one_thread():
+        return windowed()(torch.from_numpy(tokens)[None])[0].numpy()
 
-    def __init__(self) -> None:
-        from course_lib.models import decoder
 
-        self._model = decoder()
-        self._nodes: list[onnx.NodeProto] = []
-        self._constants: dict[str, onnx.TensorProto] = {}
-        for name, table in (("cos", self._model.cos), ("sin", self._model.sin)):
-            self._keep(name, table[:LENGTH].numpy())
+# Words after "The logits are those of a decoder ...", and a hint.
+FAULTS = {
+    "no_window": (
+        "without a window: tokens attend to everything in the cache",
+        "How far back may a token look, and which comparison says so?",
+    ),
+    "window_long": ("whose window holds one token too many", f"The window of {WINDOW} tokens counts the token itself."),
+    "window_short": ("whose window holds one token too few", f"The window of {WINDOW} tokens counts the token itself."),
+    "one_row": (
+        "whose mask is the same for all tokens of a call, so that a prompt's tokens see later ones",
+        "The mask needs one row for each new token, because each has another position.",
+    ),
+    "empty_slots": (
+        "whose first tokens attend to slots that nothing was written to",
+        "How many tokens come before the third one? Its mask must not show more slots.",
+    ),
+    "own_hidden": ("in which no token sees itself", "Its own key and value are in the cache before the attention reads it."),
+    "no_ring": (
+        "whose mask compares slot numbers with positions",
+        "Which token is in slot 0 after 300 tokens? Compute how many tokens ago each slot was written.",
+    ),
+    "rotary_from_zero": (
+        "whose rotary positions begin at 0 in each call",
+        "The first new token of a call has the position `position`. What do you have to add to `steps`?",
+    ),
+    "rotary_by_slot": (
+        "that rotates by the slot, not by the position",
+        "Slots are used again, and positions go on: which of the two does the rotation need?",
+    ),
+    "no_rotation": ("without rotary positions", "Queries and keys are rotated by their positions before the scores."),
+    "keys_not_rotated": ("that rotates the queries only", "A score depends on the distance of two tokens if both are rotated."),
+    "rotary_pairs": ("that rotates neighboring features as pairs", "This checkpoint rotates feature i with feature i + 16."),
+    "written_at_zero": (
+        "that writes each call's keys and values from slot 0 on",
+        "Which input of the writing operator says where, and what does it hold in the second call?",
+    ),
+    "past_read": (
+        "that attends to the cache as it was before the call",
+        "Which tensor has the new keys: past_key, or present_key?",
+    ),
+    "heads_interleaved": (
+        "in which query head h reads head h % 2",
+        "Query heads 0, 1 and 2 share a head of keys and values, and 3, 4 and 5 share the other one.",
+    ),
+    "not_scaled": (
+        "whose scores are not divided by the root of the head's size",
+        "The operator Attention scales the scores, a MatMul does not.",
+    ),
+}
 
-    def add(self, operator: str, *inputs: str, name: str = "", result: str = "", **attributes: Any) -> str:
-        """Add a node with one output.
 
-        Args:
-            operator: an operator of ONNX, such as ``"Reshape"``.
-            inputs: names of values, as this method and `constant` return them; "" for an optional input that is left out.
-            name: name of the node; default ``/OPERATOR_NUMBER``.
-            result: name of the output; needed only for outputs of the graph, such as ``"present_key_0"``.
-            attributes: the node's attributes, such as ``perm=[0, 2, 1, 3]``.
-        """
-        return self._node(operator, inputs, 1, name, result, attributes)[0]
+def faulty_logits(fault: str, tokens: np.ndarray, sizes: list[int]) -> np.ndarray:
+    """The logits after each call ``(calls, 256)`` of a decoder with one of `FAULTS`, from an empty cache; "" has none."""
+    model = windowed().decoder
+    cache = torch.zeros(BLOCKS, 2, KV_HEADS, LENGTH, SIZE)
+    rows: list[np.ndarray] = []
+    position = 0
+    with _one_thread():
+        for size in sizes:
+            x = model.embed(torch.from_numpy(tokens[position : position + size])[None])
+            for block, kept in zip(model.each_block(), cache, strict=True):
+                x = block.after_attention(x, _attended(fault, block, x, kept, position))
+            rows.append(model.logits(x[:, -1:])[0, 0].numpy())
+            position += size
+    return np.stack(rows)
 
-    def split(self, x: str, sizes: list[int], axis: int, name: str = "") -> tuple[str, ...]:
-        """Add a `Split` into parts of the given sizes, one result for each."""
-        return self._node("Split", (x, self.constant(sizes)), len(sizes), name, "", {"axis": axis})
 
-    def constant(self, value: Any) -> str:
-        """A constant: an array, a scalar or a list. Integers become int64, and float64 becomes float32, the graph's only float type."""
-        array = np.asarray(value, order="C")
-        if array.dtype == np.float64:
-            array = array.astype(np.float32)
-        text = "x".join(map(str, array.shape)) or "scalar"
-        return self._keep(f"constant_{array.dtype}_{text}_{zlib.crc32(array.tobytes()):08x}", array)
+def recognized(probes: list[tuple[np.ndarray, list[int], np.ndarray]]) -> tuple[str, str]:
+    """Words and hint of the mistake that gives the logits of all probes (tokens, sizes of the calls, logits), "" if none is known."""
+    distances = {
+        fault: max(error(faulty_logits(fault, tokens, sizes), logits) for tokens, sizes, logits in probes) for fault in FAULTS
+    }
+    nearest = min(distances, key=lambda fault: distances[fault])
+    return FAULTS[nearest] if distances[nearest] < _SAME else ("", "")
 
-    def linear(self, x: str, path: str) -> str:
-        """A linear layer of the checkpoint, such as ``"blocks.0.qkv"`` (192 to 320) or ``"blocks.0.out"`` (192 to 192)."""
-        layer = self._model.get_submodule(path)
-        weight = self._keep(f"{path}.weight", layer.weight.detach().T.numpy())  # type: ignore[operator]
-        return self.add("MatMul", x, weight, name=f"/{path.replace('.', '/')}/MatMul")
 
-    def write(self, path: str | Path, begin: Begin, attention: Attention) -> onnx.ModelProto:
-        """Write the whole decoder to a file and check it with ``onnx.checker``.
+def error(right: np.ndarray, found: np.ndarray) -> float:
+    """The relative error of logits ``(calls, 256)``, of the call with the largest error."""
+    return float((np.linalg.norm(found - right, axis=1) / np.linalg.norm(right, axis=1)).max())
 
-        Args:
-            begin: called once with this writer. What it returns, such as positions and mask, is passed to every `attention`.
-            attention: called for each block with this writer, the name of the normalized input ``(1, new, 192)``, the block's
-                index and what `begin` returned. It returns the name of the answer, ``(1, new, 192)``, and has added the outputs
-                ``present_key_INDEX`` and ``present_value_INDEX``.
-        """
-        import onnx
-        from onnx import TensorProto, helper
 
-        self._steps()
-        shared = begin(self)
-        embedding = self._keep("embed.weight", self._model.embed.weight.detach().numpy())
-        x = self.add("Gather", embedding, "tokens", name="/embed/Gather")
-        for index, block in enumerate(self._model.each_block()):
-            own = f"/blocks/{index}"
-            x = self.add(
-                "Add", x, attention(self, self._norm(x, block.norm1, f"{own}/norm1"), index, shared), name=f"{own}/Add"
-            )
-            y = self.linear(self._norm(x, block.norm2, f"{own}/norm2"), f"blocks.{index}.up")
-            y = self.linear(self.add("Gelu", y, name=f"{own}/Gelu"), f"blocks.{index}.down")
-            x = self.add("Add", x, y, name=f"{own}/Add_1")
-        x = self.add("Gather", x, self.constant([-1]), name="/last/Gather", axis=1)
-        head = self._keep("head.weight", self._model.embed.weight.detach().T.numpy())
-        self.add("MatMul", self._norm(x, self._model.norm, "/norm"), head, name="/head/MatMul", result="logits")
-        inputs = [
-            helper.make_tensor_value_info("tokens", TensorProto.INT64, [1, "new"]),
-            helper.make_tensor_value_info("position", TensorProto.INT64, [1]),
-            *(helper.make_tensor_value_info(f"past_{name}", TensorProto.FLOAT, CACHE_SHAPE) for name in CACHES),
-        ]
-        outputs = [
-            helper.make_tensor_value_info("logits", TensorProto.FLOAT, [1, 1, VOCABULARY]),
-            *(helper.make_tensor_value_info(f"present_{name}", TensorProto.FLOAT, CACHE_SHAPE) for name in CACHES),
-        ]
-        graph = helper.make_graph(self._nodes, "decoder", inputs, outputs, list(self._constants.values()))
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=11)
-        onnx.checker.check_model(model, full_check=True)
-        Path(path).write_bytes(model.SerializeToString())
-        return model
+def _attended(fault: str, block: GPTBlock, x: Tensor, kept: Tensor, position: int) -> Tensor:
+    """The heads' answers ``(1, 6, new, 32)``, after the new keys and values entered `kept` ``(2, 2, LENGTH, 32)``."""
+    new = x.shape[1]
+    positions = position + torch.arange(new)
+    q, k, v = block.qkv(block.norm1(x))[0].unflatten(-1, (-1, SIZE)).transpose(0, 1).split((HEADS, KV_HEADS, KV_HEADS))
+    angles = {"rotary_from_zero": torch.arange(new), "rotary_by_slot": positions % LENGTH}.get(fault, positions)
+    if fault != "no_rotation":
+        q = _rotated(q, angles, fault == "rotary_pairs")
+        k = k if fault == "keys_not_rotated" else _rotated(k, angles, fault == "rotary_pairs")
+    before = kept.clone()
+    slots = torch.arange(new) if fault == "written_at_zero" else positions % LENGTH
+    kept[0, :, slots], kept[1, :, slots] = k, v
+    shared = torch.arange(HEADS) % KV_HEADS if fault == "heads_interleaved" else torch.arange(HEADS) // (HEADS // KV_HEADS)
+    keys, values = (before if fault == "past_read" else kept)[:, shared]
+    scores = q @ keys.transpose(1, 2) * (1.0 if fault == "not_scaled" else SIZE**-0.5)
+    scores = scores + torch.where(_seen(fault, positions), 0.0, -6e4)
+    return (scores.softmax(-1) @ values)[None]
 
-    def _steps(self) -> None:
-        """The first `new` rows of a table. A `Range` of the same numbers would compute with a size, which the grader rejects."""
-        count = self.add("Shape", "tokens", name="/steps/Shape", start=1, end=2)
-        zero = self.constant([0])
-        self.add("Slice", self.constant(np.arange(LENGTH)), zero, count, zero, name="/steps/Slice", result="steps")
 
-    def _norm(self, x: str, norm: nn.Module, name: str) -> str:
-        scale, bias = (self._keep(f"{name}.{part}", getattr(norm, part).detach().numpy()) for part in ("weight", "bias"))
-        return self.add("LayerNormalization", x, scale, bias, name=f"{name}/LayerNormalization", epsilon=norm.eps)
+def _seen(fault: str, positions: Tensor) -> Tensor:
+    """Which slots each new token sees, ``(new, LENGTH)``."""
+    slots, column = torch.arange(LENGTH), positions[:, None]
+    if fault == "no_ring":
+        return (slots <= column) & (slots > column - WINDOW)
+    if fault == "one_row":
+        column = positions[-1] + 0 * column
+    ago = (column - slots) % LENGTH  # how many tokens before the new one the slot was written
+    window = {"no_window": LENGTH, "window_long": WINDOW + 1, "window_short": WINDOW - 1}.get(fault, WINDOW)
+    seen = ago < window
+    if fault != "empty_slots":
+        seen = seen & (ago <= column)
+    return seen & (ago > 0) if fault == "own_hidden" else seen
 
-    def _keep(self, name: str, array: np.ndarray) -> str:
-        from onnx import numpy_helper
 
-        if name not in self._constants:
-            self._constants[name] = numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), name)
-        return name
-
-    def _node(
-        self, operator: str, inputs: tuple[str, ...], outputs: int, name: str, result: str, attributes: dict[str, Any]
-    ) -> tuple[str, ...]:
-        from onnx import helper
-
-        for place, value in enumerate(inputs, 1):
-            if not isinstance(value, str):
-                raise CourseError(
-                    f"input {place} of {operator} must be the name of a value, found {value!r:.60}: use graph.constant(...)"
-                )
-        name = name or f"/{operator}_{len(self._nodes)}"
-        results = (result,) if result else tuple(f"{name}_output_{place}" for place in range(outputs))
-        self._nodes.append(helper.make_node(operator, inputs, results, name=name, **attributes))
-        return results
+def _rotated(x: Tensor, positions: Tensor, pairs: bool) -> Tensor:
+    """Heads ``(heads, new, 32)`` rotated by their tokens' positions."""
+    cos, sin = windowed().decoder.cos[positions], windowed().decoder.sin[positions]
+    first, second = (x[..., 0::2], x[..., 1::2]) if pairs else x.chunk(2, dim=-1)
+    both = first * cos - second * sin, second * cos + first * sin
+    return torch.stack(both, dim=-1).flatten(-2) if pairs else torch.cat(both, dim=-1)

@@ -1,1 +1,1 @@
-"""The process of lab 13 in which a decoder runs."""
+"""The processes of lab 13: one reads a graph, one runs it, and one runs a learner's host."""
