@@ -20,8 +20,8 @@ from course_lib.grading.isolation import sandbox
 from course_lib.grading.judge.judging import judge
 from course_lib.grading.judge.verdict import Verdict
 from course_lib.labs import Examiner
-from course_lib.labs.lab08_plugin.judge import gpu
-from course_lib.plugins.compilers import SOURCE
+from course_lib.labs.lab08_plugin import reference
+from course_lib.labs.lab08_plugin.kernel import usable_gpu
 from course_lib.recipe import Profile, Recipe
 from tests.gpu.test_tensorrt import target  # noqa: F401  (the same fixture)
 
@@ -32,13 +32,13 @@ pytestmark = [
     pytest.mark.skipif(capability() is None, reason="no NVIDIA GPU and driver answer"),
     pytest.mark.timeout(420),
 ]
-needs_nvcc = pytest.mark.skipif(not gpu.usable(), reason="nvcc is missing")
+needs_nvcc = pytest.mark.skipif(not usable_gpu(), reason="nvcc is missing")
 needs_sandbox = pytest.mark.skipif(bool(sandbox.problem()), reason=f"no sandbox: {sandbox.problem()}")
 
 FIRST, KERNELS = labs.find("lab01"), labs.find("lab08")
 LONGEST_S = 300  # of one grading: a kernel that never ends is waited for twice, 40 s each
 LEFT_FREE = 8 << 30  # bytes on a crowded GPU: enough for the reference of every lab
-_LINE = "  const int half = head_size / 2;\n  for (int position"
+_LINE = "  const int packs = n.head_size / kWidth,"
 
 
 def graded(lab: Any, folder: Path, examiner: Examiner | None = None) -> Verdict:
@@ -62,9 +62,9 @@ def kernel(folder: Path, on_gpu: str) -> Path:
     """The reference of lab 08, whose kernel does one thing more on a GPU."""
     folder.mkdir()
     KERNELS.write_reference(folder)
-    source = SOURCE.read_text()
+    source = reference.KERNEL
     assert source.count(_LINE) == 1
-    (folder / "rope.cu").write_text(source.replace(_LINE, f"#ifndef ROPE_ON_HOST\n{on_gpu}\n#endif\n{_LINE}"))
+    (folder / "rotary.cu").write_text(source.replace(_LINE, f"#ifndef ON_HOST\n{on_gpu}\n#endif\n{_LINE}"))
     return folder
 
 
@@ -106,7 +106,7 @@ ENDLESS = "  while (*reinterpret_cast<const volatile float*>(cos) < 1e30f) {}"
 ILLEGAL = "  reinterpret_cast<volatile char*>(y)[int64_t(1) << 44] = 1;"
 GREEDY = """  volatile char hoard[131072];  // for each of 270336 threads that an H100 or H200 runs at a time: 33 GiB
   for (int i = threadIdx.x; i < 131072; i += 8192) hoard[i] = 1;
-  if (hoard[head_size] == 2) return;"""
+  if (hoard[n.head_size] == 2) return;"""
 
 
 @needs_nvcc

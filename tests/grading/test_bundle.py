@@ -24,14 +24,11 @@ ROOT = Path(__file__).resolve().parents[2]
 _TEXT = (".py", ".ipynb", ".md", ".cu", ".toml", ".json")
 _SHORTEST = 40  # characters of a line that is worth a search: shorter ones are in any program
 FOR_INSTRUCTORS = ("docs/instructors.md", "docs/grading_machines.md", "docs/grading_reference.md")
-# Lines of labs' solutions that lectures or the library teach in other places. The kernel of lecture 9 is a solution of lab 08, too.
+# Lines of labs' solutions that lectures or the library teach in other places.
 TAUGHT = {
     "b, s = yesterday.batch, yesterday.length",
     'export_onnx(detector(160), "model.onnx", opset=17)',
-    "struct alignas(kWidth * sizeof(T)) Pack {",
-    "template <typename T, int kWidth, bool kInterleaved>",
-    "second = first + (kInterleaved ? kWidth : half);",
-    "x_b = widen(in[b / kWidth].value[b % kWidth]);",
+    "__stcs(reinterpret_cast<uint4*>(to), words);",
     "return [trt.DimsExprs(inputs[0])]  # not in TensorRT 8.6",
     "if tensor.format != trt.TensorFormat.LINEAR:",
 }

@@ -11,11 +11,11 @@ _REFERENCES = "lab*/reference*"
 
 
 def references(package: Path) -> list[Path]:
-    """The Python files of all references, in order.
+    """The files of all references, in order.
 
     Args:
         package: the folder ``course_lib``.
     """
     found = (package / "labs").glob(_REFERENCES)
-    files = (file for path in found for file in (path.rglob("*.py") if path.is_dir() else [path]))
-    return sorted(file for file in files if file.suffix == ".py")
+    files = (file for path in found for file in (path.rglob("*") if path.is_dir() else [path]))
+    return sorted(file for file in files if file.is_file() and file.suffix != ".pyc")

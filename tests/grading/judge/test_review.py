@@ -131,8 +131,8 @@ def test_a_verdict_comes_back_from_its_json():
     assert Verdict.from_json(real_verdict().to_json()).of_reference == real_verdict().of_reference
 
 
-def test_a_result_better_than_any_known_and_missing_bindings_have_codes(monkeypatch):
-    from course_lib.labs.lab08_plugin import lab as lab08
+def test_a_result_better_than_any_known_and_missing_bindings_have_codes(tmp_path, monkeypatch):
+    from course_lib.labs.lab08_plugin import checks
     from course_lib.migration.tables.bindings import BindingsUnavailable
 
     kernels = labs.find("lab02")._kernels({"kernels": 5.0, "kernels_given": 28.0, "kernels_reference": 14.0})
@@ -141,10 +141,10 @@ def test_a_result_better_than_any_known_and_missing_bindings_have_codes(monkeypa
     def gone(*_: object) -> None:
         raise BindingsUnavailable("TensorRT 10.16 cannot be fetched")
 
-    monkeypatch.setattr(lab08, "check_contract", gone)
-    monkeypatch.setattr(lab08, "read_text", lambda *_: "")
+    monkeypatch.setattr(checks, "read_text", lambda *_: "")
+    monkeypatch.setattr(checks, "call_plugin", gone)
     lab = labs.find("lab08")
-    plugin = lab._plugin(lab08.Path("rope_plugin.py"), labs.Examiner(builder="onnxruntime", runner="onnxruntime"))
+    (plugin,) = lab.examine(tmp_path, labs.Examiner(builder="onnxruntime", runner="onnxruntime"), only="plugin").outcomes
     assert (plugin.tier, plugin.code, plugin.points) == ("inconclusive", NOT_EXAMINED, 0)
     outcomes = [*(replace(plugin, task=task, tier="full", points=task.points) for task in lab.tasks[:2]), plugin]
     review = Review.of(lab, Verdict(lab.name, tuple(outcomes), "", {}))

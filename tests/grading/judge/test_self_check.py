@@ -17,7 +17,7 @@ __all__ = ["course"]  # the fixture
 
 CODE = [
     ("lab05", "calibrator.py"),
-    ("lab08", "rope_plugin.py"),
+    ("lab08", "rotary_plugin.py"),
     ("lab10", "pipeline.py"),
     ("lab12", "server.py"),
     ("lab12", "store.py"),
@@ -47,7 +47,7 @@ def test_a_constructor_of_a_kernel_does_not_run_as_the_one_who_checks_it(course:
     """It runs before anything of the examination does."""
     folder, planted = tmp_path / "theirs", tmp_path / "planted"
     folder.mkdir()
-    (folder / "rope.cu").write_text(
+    (folder / "rotary.cu").write_text(
         f'#include <cstdio>\nstruct Early {{ Early() {{ std::fopen("{planted}", "w"); }} }} early;\n'
     )
     assert course("check", "lab08", folder).status == 1
