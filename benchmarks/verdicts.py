@@ -37,7 +37,7 @@ from course_lib.labs import Examiner
 from course_lib.labs.framework import racing
 from course_lib.labs.framework.examination import TimedWorker
 from course_lib.labs.framework.racing import Pace, Tiers
-from course_lib.labs.lab01_first_engine.lab import MIN_SQNR_DB
+from course_lib.labs.lab01_first_engine.checks import GIVEN, MIN_SQNR_DB
 from course_lib.labs.lab01_first_engine.lab import lab as lab01
 from course_lib.recipe import Recipe
 
@@ -59,7 +59,7 @@ def main() -> None:
     parser.add_argument("--sessions", type=int, default=12, help="to measure the true speed in")
     parser.add_argument("--output", type=Path)
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder, Examiner().baseline(lab01.source) as eager:
+    with tempfile.TemporaryDirectory() as folder, Examiner().baseline(GIVEN) as eager:
         lab01.write_reference(Path(folder))
         plan = Examiner().runnable(Path(folder, "model.onnx"), Recipe.load(Path(folder, "recipe.toml")))
         truth = true_speed(eager, plan, options.sessions)

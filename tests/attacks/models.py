@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
-from course_lib.labs.lab01_first_engine.lab import SERVICE
+from course_lib.labs.lab01_first_engine.checks import SERVICE
 from course_lib.labs.lab01_first_engine.reference import recipe as reference_recipe
 from course_lib.models import classifier, export_onnx
 from tests.attacks.scene import Scene

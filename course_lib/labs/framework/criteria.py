@@ -28,6 +28,7 @@ class Criterion:
         needed_for: `ALL` or `HALF`.
         hint: where to look if it is not met.
         code: why it is not decided, as in `Outcome.code`; "" for a measurement.
+        symptom: a sentence for the learner if it is not met; default: name, value and bound.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Criterion:
     needed_for: str = ALL
     hint: str = ""
     code: str = ""
+    symptom: str = ""
 
     @classmethod
     def yes_or_no(cls, name: str, met: bool, needed_for: str = ALL) -> Criterion:
@@ -141,7 +143,9 @@ def findings(criteria: Iterable[Criterion]) -> str:
     criteria = tuple(criteria)
     wrong = _by_name(missed(criteria))
     met = _by_name(one for one in criteria if one.met and one.name not in {other.name for other in wrong})
-    parts = [f"Not met: {'; '.join(map(_short, wrong))}."] if wrong else []
+    parts = [one.symptom for one in wrong if one.symptom]
+    if others := [one for one in wrong if not one.symptom]:
+        parts.append(f"Not met: {'; '.join(map(_short, others))}.")
     if met:
         shown = (f"{one.name} {one.found}" if one.has_value else one.name for one in met)
         parts.append(f"{'Also met' if wrong else 'Right'}: {'; '.join(shown)}.")

@@ -6,7 +6,7 @@ answers at one size cannot hide wrong answers at another.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,11 +14,12 @@ import numpy as np
 from course_lib.benchmark import Comparison, Interval, compare, speedup
 from course_lib.benchmark.statistics import total_speedup
 from course_lib.labs.framework.answers_timed import Answering, TimedAnswers
-from course_lib.labs.framework.criteria import ALL, HALF, Criterion, reaches_threshold, tier, together
+from course_lib.labs.framework.criteria import ALL, HALF, NO_REFERENCE, Criterion, reaches_threshold, tier, together
 from course_lib.labs.framework.examination import Examiner, TimedWorker, agree_on_clock
 from course_lib.labs.framework.lab import Lab
 from course_lib.labs.framework.own_noise import OwnNoise, settled
 from course_lib.labs.framework.task import UNUSUAL, Outcome
+from course_lib.labs.framework.work import Work
 
 Latencies = Mapping[str, np.ndarray]
 # So many times the reference's speed is more than any honest engine reaches, INT8 where the reference is FP32 included: an
@@ -46,7 +47,11 @@ class Pace:
         measured = ratios(latencies)
         for name, (label, bound) in bounds.items():
             if name not in measured:
-                found.append(Criterion(f"speed over {label}", "not compared here", f"at least {bound:g}x", None, needed_for))
+                found.append(
+                    Criterion(
+                        f"speed over {label}", "not compared here", f"at least {bound:g}x", None, needed_for, code=NO_REFERENCE
+                    )
+                )
                 continue
             found.append(_criterion(f"speed over {label}", measured[name], bound, needed_for))
             if found[-1].met is not False and latencies[name].sum() < bound * latencies["yours"].sum():
@@ -92,7 +97,11 @@ def _known(latencies: Latencies) -> tuple[Criterion, ...]:
     found = ratios(latencies).get("reference")
     if found is None or reaches_threshold(found, FAR_FASTER) is not True:
         return ()
-    return (Criterion("speed that is known to be possible", str(found), f"at most {FAR_FASTER:g}x the reference", None),)
+    return (
+        Criterion(
+            "speed that is known to be possible", str(found), f"at most {FAR_FASTER:g}x the reference", None, code=UNUSUAL
+        ),
+    )
 
 
 def ratios(latencies: Latencies) -> dict[str, Interval]:
@@ -176,6 +185,27 @@ def race(
         ),
         device_clock=yours.device_clock,
     )
+
+
+def speed(
+    work: Work,
+    engines: tuple[TimedWorker, TimedWorker | None, TimedWorker],
+    feeds: Callable[[], Mapping[str, np.ndarray]],
+    tiers: Tiers,
+    *,
+    floor_db: float,
+    hint: str,
+) -> Iterator[Criterion]:
+    """The criteria of a task that follows from a race alone. The race becomes the comparison of the examination.
+
+    Args:
+        engines: PyTorch eager, the reference or None, and the submission.
+        feeds, tiers, floor_db: as in `race`.
+    """
+    eager, reference, yours = engines
+    work.comparison = race(eager, reference, yours, feeds, tiers, work.examiner, floor_db=floor_db)
+    for criteria in reversed(tiers.criteria(work.comparison.latencies())):
+        yield from (replace(criterion, hint=hint) for criterion in criteria)
 
 
 def outcome(lab: Lab, comparison: Comparison, tiers: Tiers, hint: str) -> Outcome:

@@ -21,7 +21,7 @@ from nbgrader.api import Gradebook
 from course_lib.grading.batch.classroom import Classroom
 from course_lib.grading.reports import class_files
 from course_lib.grading.reports.class_report import read
-from course_lib.labs.lab01_first_engine.lab import SERVICE
+from course_lib.labs.lab01_first_engine.checks import SERVICE
 from course_lib.labs.lab01_first_engine.reference import recipe as reference_recipe
 from tests.grading.conftest import LAB, ROOT, new_course, submit
 

@@ -14,7 +14,7 @@ from course_lib.grading.judge.review import Cell
 from course_lib.grading.judge.verdict import Verdict
 from course_lib.grading.reports import report, speed_figure
 from course_lib.grading.reports.layer_feedback import Difference, LayerFeedback
-from course_lib.labs.lab01_first_engine import lab as lab01
+from course_lib.labs.lab01_first_engine import checks as lab01
 from tests.grading.classes import real_verdict
 from tests.grading.conftest import LAB
 from tests.grading.reports.test_class_report import HOSTILE, Tags

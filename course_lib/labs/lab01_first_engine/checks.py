@@ -1,0 +1,147 @@
+"""What is looked at in each task of lab 01: the profile, answers to fresh images, and one race."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from course_lib.engines import ModelSource
+from course_lib.errors import EngineError
+from course_lib.labs.framework import racing
+from course_lib.labs.framework.answers import (
+    accepted_batches,
+    by_batch_size,
+    check_every_size,
+    check_pace,
+    fresh_images,
+    logits,
+    worst_decibels,
+)
+from course_lib.labs.framework.criteria import ALL, HALF, Criterion, at_least, at_most
+from course_lib.labs.framework.examination import TimedWorker
+from course_lib.labs.framework.racing import Pace, Tiers
+from course_lib.labs.framework.reference import absent, reference_engine
+from course_lib.labs.framework.work import Work, step
+from course_lib.labs.lab01_first_engine import reference
+from course_lib.models import Digits
+from course_lib.recipe import Recipe, ShapeRange
+
+SERVICE = (1, 32)  # smallest and largest batch that the service of the story sends
+USUAL = 1  # the batch that it sends most often
+GIVEN = ModelSource("course_lib.models:classifier", ("wide",))
+FRESH_IMAGES = 512
+
+# Points for accuracy: at most this many percentage points below PyTorch on the same fresh images.
+FULL_LOSS, PARTIAL_LOSS = 0.5, 3.0
+# The engine must compute the given network, not one that happens to get digits right: signal-to-noise of its logits against
+# PyTorch's. Measured: FP16 65 dB, INT8 with min-max ranges 34, the small classifier, which is as accurate, 10.
+MIN_SQNR_DB = 18.0
+SPEED = Tiers(full=Pace(of_reference=0.85, over_eager=1.15), partial=Pace(of_reference=0.5, over_eager=1.05))
+
+
+class FirstEngineWork(Work):
+    """A submission of lab 01: PyTorch and the engine, each in its worker, on the same fresh images."""
+
+    @step
+    def recipe(self) -> Recipe:
+        """The recipe. Its profiles are the engine's, because the builder did not reject any part."""
+        assert self.plan
+        return self.files[1]
+
+    @step
+    def accepted(self) -> list[int]:
+        """The service's batches that the engine accepts."""
+        return accepted_batches(self.recipe, (1, 32, 32), SERVICE[1])
+
+    @step
+    def fresh(self) -> Digits:
+        """Images that nobody has seen."""
+        return fresh_images(self.examiner, FRESH_IMAGES)
+
+    @step
+    def engines(self) -> tuple[TimedWorker, TimedWorker]:
+        """PyTorch eager and the submission, both loaded."""
+        started = self.closing.enter_context
+        with ThreadPoolExecutor() as threads:
+            eager = threads.submit(lambda: started(self.examiner.baseline(GIVEN)))
+            plan = self.examiner.runnable(self.graph, self.recipe, self.plan)
+            yours = threads.submit(lambda: started(self.examiner.engine(plan)))
+        both = eager.result(), yours.result()
+        check_pace(*both, self.fresh.images[: min(self.accepted)])
+        return both
+
+    @step
+    def right(self) -> bool:
+        """Whether the engine computes the given network. The race waits for this."""
+        return all(criterion.met for criterion in accuracy(self) if criterion.needed_for == HALF)
+
+
+def profile(work: FirstEngineWork) -> Iterator[Criterion]:
+    """What the new engine accepts, and what it is tuned for."""
+    low, high = SERVICE
+    accepted, covered = work.accepted, ", ".join(f"{one.min[0]} to {one.max[0]}" for one in _ranges(work.recipe)) or "nothing"
+    rejected = [n for n in range(low, high + 1) if n not in accepted]
+    symptom = (
+        f"Batch {rejected[0]} is rejected: your profile covers {covered}. The service sends {low} to {high} images."
+        if rejected
+        else ""
+    )
+    hint = "The engine rejects a shape outside [min, max] at run time. Which of your three shapes has to change?"
+    for least, needed_for in ((high // 2, HALF), (high, ALL)):
+        met, bound = len(accepted) >= least, f"{least} of {high} sizes"
+        yield Criterion("batches that it accepts", covered, bound, met, needed_for, hint, symptom=symptom)
+    tuned = next((one.opt[0] for one in _ranges(work.recipe) if one.contains((USUAL, 1, 32, 32))), 0)
+    symptom = f"The profile for one image is tuned for {tuned}: opt is a batch of {tuned}, expected {USUAL}."
+    hint = "TensorRT chooses the fastest kernels for opt. Which batch does the service send most often?"
+    if tuned:
+        yield Criterion("opt for one image", str(tuned), str(USUAL), tuned == USUAL, ALL, hint, symptom=symptom)
+
+
+def accuracy(work: FirstEngineWork) -> Iterator[Criterion]:
+    """Fresh images through PyTorch and the engine, at several batch sizes, two of which cannot be known in advance."""
+    drawn = work.rng().integers(SERVICE[0] + 1, SERVICE[1], 2)
+    batches = [n for n in (1, 3, 8, 32, *map(int, drawn)) if n in work.accepted]
+    if not batches:
+        raise EngineError("the engine does not accept any batch of 1, 3, 8 or 32 images")
+    eager, yours = work.engines
+    work.examiner.begins("accuracy: fresh images through PyTorch and your engine", 5)
+    want = np.array_split(logits(eager, work.fresh.images, [max(batches)]), len(batches))
+    have = by_batch_size(yours, work.fresh.images, batches)
+    sqnr = worst_decibels(want, have)
+    hint = "Is it the same network? Export the given classifier in eval mode, and compare the logits of a batch of 3."
+    yield at_least("SQNR of the logits at the worst batch size", sqnr, MIN_SQNR_DB, HALF, unit="dB", hint=hint)
+    theirs, right = (100 * float((np.concatenate(each).argmax(1) == work.fresh.labels).mean()) for each in (want, have))
+    work.figures |= {"accuracy_eager": theirs / 100, "accuracy": right / 100, "sqnr_db": sqnr}
+    hint = "Which step changed the numbers: the export, the cast, or the build? Compare the logits after each step."
+    name = f"right answers {right:.1f} % of {FRESH_IMAGES} fresh images, percentage points below PyTorch"
+    for most, needed_for in ((PARTIAL_LOSS, HALF), (FULL_LOSS, ALL)):
+        yield at_most(name, max(0.0, theirs - right), most, needed_for, hint=hint)
+    if sqnr >= MIN_SQNR_DB and (others := [n for n in work.accepted if n not in batches]):
+        check_every_size(eager, yours, work.fresh.images, others, MIN_SQNR_DB)
+
+
+def speed(work: FirstEngineWork) -> Iterator[Criterion]:
+    """PyTorch, the reference and the submission in turn, on digits, so that an engine cannot tell that it is timed."""
+    if not work.right:
+        raise EngineError("the speed is not measured, because the answers are wrong")
+    eager, yours = work.engines
+    work.examiner.begins("speed: PyTorch, the reference and your engine, interleaved", work.examiner.measure_s)
+    theirs = None
+    if not absent(reference):
+        theirs = work.closing.enter_context(reference_engine(work.lab, work.examiner, reference.recipe(SERVICE)))
+    rng = work.rng()
+    size = racing.batch_sizes(rng, work.accepted)
+
+    def images() -> dict[str, np.ndarray]:
+        n = size()
+        begin = int(rng.integers(FRESH_IMAGES - n))
+        return {"image": work.fresh.images[begin : begin + n]}
+
+    hint = "Which number type is fast on the machine that runs your engine? Measure the variants alternately."
+    yield from racing.speed(work, (eager, theirs, yours), images, SPEED, floor_db=MIN_SQNR_DB, hint=hint)
+
+
+def _ranges(recipe: Recipe) -> list[ShapeRange]:
+    return [one["image"] for one in recipe.profiles if "image" in one.root]
