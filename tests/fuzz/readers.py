@@ -125,11 +125,13 @@ def _(path: Path) -> object:
     return Recipe.loads(recipe.dumps()), recipe.wire()
 
 
-@_file("lab02 causes.json", b'{"casts": ["/standardize/Cast"], "layout": ["/a", "/b"]}')
+@_file("lab02 causes.json", b'{"learner": "ada", "costs": {"casts": 0, "layout": 2}}')
 def _(path: Path) -> object:
-    from course_lib.labs.lab02_fusion import causes
+    from course_lib.labs import Examiner, find
 
-    return causes.read(path)
+    path.replace(path.with_name("causes.json"))
+    with find("lab02").work(path.parent, Examiner()) as work:
+        return work.causes, work.learner
 
 
 @_file("lab04 findings.toml", b'[largest]\n"/norm/Mul" = 70000.0\n"/b" = 1\n')
@@ -148,9 +150,9 @@ def _(path: Path) -> object:
 
 @_file("lab10 causes.json", b'{"lock": {"range": "lock", "share": 0.4}}')
 def _(path: Path) -> object:
-    from course_lib.labs.lab10_profiling import causes
+    from course_lib.labs.lab10_profiling import checks
 
-    return causes.read(path)
+    return checks.read_causes(path)
 
 
 @_file("lab15 settings.toml", _SETTINGS)
@@ -338,33 +340,24 @@ def _loop() -> Reader:
 
 
 def _tuning() -> Reader:
-    """What the functions of lab 03 return, each read as the answer of every task."""
-    from course_lib.labs.framework.conversation import parsed
-    from course_lib.labs.framework.guest import _answered, _result
-    from course_lib.labs.lab03_tuning.device import Device, problem
-    from course_lib.labs.lab03_tuning.judge import cache_builds, choosing, measuring, timing
+    """What the functions of lab 03 return, each read as the answer of every function."""
+    from course_lib.labs.framework.isolation import read_hostile
+    from course_lib.labs.framework.runner import _read, case_criterion
+    from course_lib.labs.lab03_tuning import checks
+    from course_lib.labs.lab03_tuning.device import problem
 
-    rng = np.random.default_rng(14)
-    device = problem(0.04, rng)
-    tables, networks = choosing.questions(rng), measuring.questions(rng)
-    run = timing._limited(Device(device.true_ms, rng))
+    asked = problem(0.04, np.random.default_rng(14))
+    pair, cases = checks._key_pairs(np.random.default_rng(15))[0], checks._merges()
+    names = sorted(asked.true_ms)
 
     def read(data: bytes) -> object:
-        answer = parsed(data)
-        value = _result(answer)
-        timed = timing._timed(device, sorted(device.true_ms), Device(device.true_ms, rng), value)
-        found = [
-            timed.good,
-            timed.of_true_ms,
-            choosing._chosen(tables[0], value).right,
-            measuring._picked(networks[0], value).right,
-        ]
-        return [*found, cache_builds.is_cache(value), _answered({"0": run}, answer) if "ask" in answer else None]
+        (value,) = read_hostile(data, lambda values: _read(values, {"f": 1}, "timing.py"), "another form")["f"]
+        choice = checks._choice(asked, names, value)
+        words = [choice.good, choice.time_ratio, checks._bad_order(value, names, 150), checks._complaint(pair, "key", value)]
+        return [*words, str(case_criterion("caches", cases, [value] * len(cases)))]
 
-    names = [tactics[0]["name"] for tactics in tables[0].layers]
-    values = [[next(iter(device.true_ms)), 0.04], names, list(networks[0].signatures), {"key": ["tactic", 0.1]}]
-    seeds = [json.dumps({"value": value}).encode() for value in values]
-    return Reader(read, [*seeds, b'{"error": "no", "empty": true}', b'{"ask": "0", "arguments": ["tactic"]}'])
+    values = [[names[0], 0.04], names, "key", [0, 1], {"k": ["tactic", 0.1]}, {"error": "no", "empty": True}]
+    return Reader(read, [json.dumps({"f": [value]}).encode() for value in values])
 
 
 def _inside_pytorch() -> Reader:

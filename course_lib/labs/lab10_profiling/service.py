@@ -1,8 +1,9 @@
-"""Pipelines in their own processes: run on streams, timed from outside, recorded."""
+"""Pipelines in their own processes: the network that they run, streams of scans, and what is recorded."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -10,38 +11,118 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from course_lib.engines import Environment, Plan, Worker, split_target
+from course_lib.engines import Plan, Worker, split_target
 from course_lib.errors import EngineError
 from course_lib.labs.framework.examination import MOST_ANSWERED, Examiner, TimedWorker
 from course_lib.labs.framework.reference import ours as our_work
 from course_lib.labs.lab10_profiling import given as lab10_given
-from course_lib.labs.lab10_profiling import network
-from course_lib.labs.lab10_profiling import reference as lab10_reference
-from course_lib.labs.lab10_profiling.sandboxed import stream_host
-from course_lib.labs.lab10_profiling.sandboxed.pipeline import CODES, ENGINE_ROW
-from course_lib.labs.lab10_profiling.stream import Stream, fresh_stream, usual_sizes
+from course_lib.labs.lab10_profiling.sandboxed.pipeline import CODES, ENGINE_ROW, START
+from course_lib.labs.lab10_profiling.sandboxed.pipeline import __name__ as pipeline_module
+from course_lib.models import digits, fresh_digits
 from course_lib.profiling import Event, Timeline
 from course_lib.profiling.timelines.timeline import Kind
+from course_lib.recipe import Profile, Recipe
 
-RECORDED = tuple(usual_sizes(np.random.default_rng(7), 16))  # scans in the requests of a recording: the same in every one
+_LARGEST_BATCH = 32
+_WIDTH = 1280
+_RIDGE = 1.0
+Stream = Mapping[str, np.ndarray]
+SCAN = 64  # pixels along each side
+_NOISE = 3  # gray levels that a scanner is off by, at most
 TIME_LIMIT_S = 20.0  # for one stream; the given pipeline takes half a second
 _MOST_EVENTS = 200_000
 _LONGEST_NAME = 60
 
 
+# ---- the network
+
+
+def _recipe() -> Recipe:
+    """A recipe for batches from 1 to 32, tuned for 32."""
+    shapes = {name: (n, 1, 32, 32) for name, n in (("min", 1), ("opt", _LARGEST_BATCH), ("max", _LARGEST_BATCH))}
+    return Recipe(profiles=(Profile({"image": shapes}),))
+
+
+@cache
+def network() -> bytes:
+    """An ONNX file, opset 17: ``image`` float32 (n, 1, 32, 32), ink from 0 to 1, to ``logits`` (n, 10).
+
+    Random features with a linear readout that is fitted in closed form: no training, and it reads 99 % of the held-out digits.
+    Source: Huang, Zhu, Siew, "Extreme learning machine: theory and applications", Neurocomputing 70 (2006).
+    """
+    from onnx import TensorProto, helper, numpy_helper
+
+    image = helper.make_tensor_value_info("image", TensorProto.FLOAT, ["batch", 1, 32, 32])
+    logits = helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["batch", 10])
+    first, second, readout = (numpy_helper.from_array(w, f"w{i}") for i, w in enumerate(_weights()))
+    nodes = [
+        helper.make_node("Flatten", ["image"], ["pixels"], name="flatten"),
+        helper.make_node("MatMul", ["pixels", "w0"], ["product0"], name="first"),
+        helper.make_node("Relu", ["product0"], ["features0"], name="relu0"),
+        helper.make_node("MatMul", ["features0", "w1"], ["product1"], name="second"),
+        helper.make_node("Relu", ["product1"], ["features1"], name="relu1"),
+        helper.make_node("MatMul", ["features1", "w2"], ["logits"], name="readout"),
+    ]
+    graph = helper.make_graph(nodes, "reader", [image], [logits], [first, second, readout])
+    return bytes(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9).SerializeToString())
+
+
+def _weights() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rng, train = np.random.default_rng(7), digits("train")
+    inputs = train.images.reshape(len(train), -1)
+    first = rng.normal(0, (2 / inputs.shape[1]) ** 0.5, (inputs.shape[1], _WIDTH)).astype(np.float32)
+    second = rng.normal(0, (2 / _WIDTH) ** 0.5, (_WIDTH, _WIDTH)).astype(np.float32)
+    features = np.maximum(np.maximum(inputs @ first, 0) @ second, 0).astype(np.float64)
+    target = 2.0 * np.eye(10)[train.labels] - 1
+    readout = np.linalg.solve(features.T @ features + _RIDGE * np.eye(_WIDTH), features.T @ target)
+    return first, second, readout.astype(np.float32)
+
+
+# ---- requests
+
+
+def fresh_stream(sizes: Sequence[int], rng: np.random.Generator) -> Stream:
+    """Requests of the given numbers of fresh scans.
+
+    A scan is `SCAN` x `SCAN` gray levels in uint8, 0 is black and 255 is paper, row by row, compressed with zlib.
+
+    Returns:
+        ``bytes``, all scans in sequence, uint8; ``lengths``, bytes of each scan; ``sizes``, scans of each request; int64.
+    """
+    scans = [] if sum(sizes) == 0 else [zlib.compress(scan.tobytes()) for scan in _scans(sum(sizes), rng)]
+    return {
+        "bytes": np.frombuffer(b"".join(scans), np.uint8),
+        "lengths": np.array([len(scan) for scan in scans], np.int64),
+        "sizes": np.array(sizes, np.int64),
+    }
+
+
+def _scans(n: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
+    ink = fresh_digits(n, seed=int(rng.integers(1 << 31))).images[:, 0].repeat(2, axis=1).repeat(2, axis=2)
+    gray = 255 * (1 - ink) + rng.integers(-_NOISE, _NOISE + 1, ink.shape)
+    yield from gray.clip(0, 255).astype(np.uint8)
+
+
+def usual_sizes(rng: np.random.Generator, requests: int = 8) -> list[int]:
+    """Numbers of scans in the requests of the service: 8 to 32, 20 on average."""
+    return [int(n) for n in rng.integers(8, 33, requests)]
+
+
+RECORDED = tuple(usual_sizes(np.random.default_rng(7), 16))  # scans in the requests of a recording: the same in every one
+
+
+# ---- processes
+
+
+class PipelineWorker(Worker):
+    """A process that runs a pipeline in place of an engine."""
+
+    program = pipeline_module
+
+
 def given() -> str:
     """The text of the given pipeline."""
-    return _text(lab10_given.__file__)
-
-
-def reference(left: tuple[str, ...] = ()) -> str:
-    """The text of the reference, with some causes left in."""
-    assignment = "LEFT: tuple[str, ...] = {!r}"
-    return _text(lab10_reference.__file__).replace(assignment.format(lab10_reference.LEFT), assignment.format(left))
-
-
-def _text(file: str) -> str:
-    return Path(file).read_text(encoding="utf-8")
+    return Path(lab10_given.__file__).read_text(encoding="utf-8")
 
 
 def plan(examiner: Examiner) -> Plan:
@@ -58,8 +139,8 @@ def plan(examiner: Examiner) -> Plan:
 def _built(runner: str) -> Plan:
     with TemporaryDirectory() as folder:
         model = Path(folder, "model.onnx")
-        model.write_bytes(network.exported())
-        return Examiner(runner=runner).runnable(model, network.recipe())
+        model.write_bytes(network())
+        return Examiner(runner=runner).runnable(model, _recipe())
 
 
 @contextmanager
@@ -75,12 +156,9 @@ def started(source: str, examiner: Examiner, *, ours: bool = False, record: bool
     """
     runner = plan(examiner)
     _, environment = split_target(examiner.runner)
-    # The worker adds arguments that start its own end; the child reads the last one, the library's folder.
     launcher = (examiner.for_ours if ours else examiner).launcher
-    child = Environment("pipeline", (*environment.command, "-I", str(Path(stream_host.__file__).resolve())))
-    with TimedWorker.start(
-        Worker(child, launcher=launcher, timeout_s=TIME_LIMIT_S, most_bytes=MOST_ANSWERED, codes=CODES), runner, ours=ours
-    ) as service:
+    worker = PipelineWorker(environment, launcher=launcher, timeout_s=TIME_LIMIT_S, most_bytes=MOST_ANSWERED, codes=CODES)
+    with TimedWorker.start(worker, runner, ours=ours) as service:
         service.infer({"source": np.frombuffer(source.encode(), np.uint8), "record": np.array(record)})
         yield service
 
@@ -147,3 +225,19 @@ def _timeline(text: str) -> Timeline:
         kind: Kind = "kernel" if row == ENGINE_ROW else "range"
         events.append(Event(name[:_LONGEST_NAME], kind, (start - zero) / 1e3, (end - start) / 1e3, row[:_LONGEST_NAME]))
     return Timeline(tuple(events), (0.0, max(event.end_us for event in events)))
+
+
+def serving(timeline: Timeline) -> Timeline:
+    """The recording without the pipeline's start, which happens once: from the first request to the last answer."""
+    begin = max((event.end_us for event in timeline.events if event.row == START), default=0.0)
+    events = tuple(event for event in timeline.events if event.start_us >= begin)
+    if not events:
+        return timeline
+    return Timeline(events, (min(event.start_us for event in events), max(event.end_us for event in events)))
+
+
+def shares(timeline: Timeline) -> dict[str, float]:
+    """Share of the serving time for each range, without the start. A range inside another range counts in both."""
+    served = serving(timeline)
+    span_us = served.span_us or 1.0
+    return {row.name: row.total_us / span_us for row in served.summary() if row.kind == "range"}

@@ -140,11 +140,9 @@ folder, placeholder = Path(labs.__file__).parent, Path(withheld.__file__).read_b
 hidden = [file for found in folder.glob("lab*/reference*") for file in (found.rglob("*") if found.is_dir() else [found])]
 print("known:", [file for file in hidden if file.is_file() and file.read_bytes() != placeholder])
 print("compiled:", list(folder.glob("lab*/__pycache__/reference*")))
-from course_lib.labs.lab10_profiling import causes, reference_causes
-print("causes:", "GUILTY" in vars(reference_causes))
 """)
     assert ran.returncode == 0, ran.stderr
-    assert ran.stdout.splitlines() == ["known: []", "compiled: []", "causes: False"]
+    assert ran.stdout.splitlines() == ["known: []", "compiled: []"]
 
 
 @needs_sandbox

@@ -16,7 +16,6 @@ from course_lib.grading.isolation import sandbox
 from course_lib.grading.judge.judging import judge
 from course_lib.labs import Examiner
 from course_lib.labs.lab10_profiling import service
-from course_lib.labs.lab10_profiling.stream import fresh_stream
 
 EXAMINER = Examiner(runner="onnxruntime@bare", seed=8)
 TRUSTED = bool(sandbox.problem())
@@ -44,7 +43,7 @@ def test_an_engine_can_run_there(packages: Path) -> None:
 def test_the_pipeline_of_lab10(packages: Path) -> None:
     lab = labs.find("lab10")
     lab.write_reference(packages)
-    stream = fresh_stream([2, 3], np.random.default_rng(8))
+    stream = service.fresh_stream([2, 3], np.random.default_rng(8))
     with service.started((packages / "pipeline.py").read_text(), EXAMINER) as started:
         assert [answer.shape for answer in service.answers(started, stream)] == [(2, 10), (3, 10)]
 
@@ -69,8 +68,8 @@ def test_an_interpreter_that_cannot_start_servers_is_not_their_fault(packages: P
     lab = labs.find("lab12")
     lab.write_reference(tmp_path)
     (packages / "sitecustomize.py").write_text(
-        "import sys\nif 'server_host' in ' '.join(sys.orig_argv): raise SystemExit('no library for this processor')\n"
+        "import sys\nif 'lab12_serving' in ' '.join(sys.orig_argv): raise SystemExit('no library for this processor')\n"
     )
     verdict = judge(lab, tmp_path, examiner=EXAMINER, trusted=TRUSTED)
     assert not verdict.outcomes
-    assert "servers cannot be started with" in verdict.fault and "no library for this processor" in verdict.fault
+    assert "servers cannot be started with" in verdict.fault and "it has to import NumPy and onnxruntime" in verdict.fault

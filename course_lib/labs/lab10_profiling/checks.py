@@ -1,0 +1,308 @@
+"""What is looked at in each task of lab 10: the named causes, the answers and the speed of a pipeline."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, get_args
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from course_lib.benchmark import Comparison, compare, speedup
+from course_lib.engines.worker.allowance import Allowance
+from course_lib.errors import CourseError, EngineError
+from course_lib.labs.framework.criteria import ALL, HALF, Criterion, at_most, reaches_threshold
+from course_lib.labs.framework.examination import Examiner, TimedWorker
+from course_lib.labs.framework.submission_files import read_text
+from course_lib.labs.framework.work import Work, step
+from course_lib.labs.lab10_profiling import service as services
+from course_lib.labs.lab10_profiling.sandboxed.pipeline import ENGINE_ROW, FILE
+from course_lib.labs.lab10_profiling.service import Stream, fresh_stream, usual_sizes
+
+CAUSES = "causes.json"
+MAX_BYTES = 64 << 10
+Suspect = Literal["batch", "compression", "conversion", "engine", "lock", "logging", "pixels", "self-test"]
+RANGES: Mapping[str, str] = {  # each suspect, and the range that holds what it costs and nothing else
+    "batch": "infer",
+    "compression": "decode",
+    "conversion": "hand over",
+    "engine": "open engine",
+    "lock": "lock",
+    "logging": "log",
+    "pixels": "normalize",
+    "self-test": "self-test",
+}
+MATTERS = 0.05  # share of the serving time from which on a suspect is guilty
+MISJUDGED = 2  # suspects, for half of the points
+RECORDINGS = 3  # of the given pipeline, at most, where a judgment does not agree with the first
+TOLERANCE = 0.1  # % of the largest logit; orders of float32 sums differ by 1e-4 %, another rounding of pixels by 1 %
+CLOSE = 10.0  # % up to which it is the same network on images that were prepared in another way
+SIZES = ((1,), (20,), (33, 5), (3, 32, 31, 64), (7, 1, 1, 40), (50,))  # streams whose requests do not divide by any batch
+FASTER, HALF_AS_FAST = 4.0, 2.0  # over the given pipeline; each of its four causes costs about a quarter of the time
+REQUESTS = 3  # of a stream that is timed
+FORM, ANOTHER_COUNT, OTHER_ROWS, ANOTHER_ORDER, FAR_OFF = "form", "another_count", "other_rows", "another_order", "far_off"
+
+_LOOKS_BAD = "Code that looks bad is not always slow. What share of the serving time do all its ranges take together?"
+_SUM = "Sum every range over the whole recording: many short bars can cost more than one long bar. Which result needs them?"
+_INNERMOST = "Which innermost range holds this cause, and what is its share in `shares` for the given pipeline?"
+_ROUNDS = (
+    "The network is the same and its input differs. Which step rounds, clips or scales differently from the given `normalize`?"
+)
+_LONGEST = "Record your own pipeline: which range is the longest now, and do the answers need its work?"
+
+
+class Evidence(BaseModel):
+    """The name of a range and its share of the serving time, 0 to 1."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    range: str = Field(max_length=60)
+    share: float = Field(ge=0, le=1)
+
+
+_FORM = TypeAdapter(dict[Suspect, Evidence])
+
+
+class PipelineWork(Work):
+    """The examination of one pipeline and its causes."""
+
+    @step
+    def causes(self) -> dict[Suspect, Evidence]:
+        """The content of `causes.json`."""
+        return read_causes(self.folder / CAUSES)
+
+    @step
+    def misjudged(self) -> Misjudged:
+        """What is wrong with the named causes. Load from elsewhere moves shares: the pipeline is recorded again before a mistake counts."""
+        causes, measured = self.causes, list[Mapping[str, float]]()
+        for _ in range(RECORDINGS):
+            self.examiner.begins("recording the given pipeline", 4)
+            measured.append(services.shares(services.record(services.given(), self.examiner, ours=True)))
+            if not (found := misjudged(causes, measured)).count:
+                break
+        return found
+
+    @step
+    def source(self) -> str:
+        """The text of `pipeline.py`."""
+        return read_text(self.folder / FILE, MAX_BYTES, "a pipeline needs at most two pages")
+
+    @step
+    def error(self) -> float:
+        """The largest error on fresh scans in streams of odd sizes, in % of the largest logit.
+
+        Raises:
+            EngineError: the pipeline failed, or its answers are far from those of the given one.
+        """
+        rng, error, source = self.rng(), 0.0, self.source
+        self.examiner.begins("fresh scans through both pipelines", 8)
+        with (
+            services.started(services.given(), self.examiner, ours=True) as given,
+            services.started(source, self.examiner) as yours,
+        ):
+            for sizes in SIZES:
+                stream = fresh_stream(sizes, rng)
+                expected, found = (services.answers(service, stream) for service in (given, yours))
+                error = max(error, checked_error(expected, found))
+        self.figures["largest_error"] = error / 100
+        return error
+
+    @step
+    def latencies(self) -> Mapping[str, np.ndarray]:
+        """The times of both pipelines on the same streams."""
+        as_exact = min(CLOSE, 3 * max(self.error, TOLERANCE))  # nobody is rougher while timed
+        self.comparison = race(self.source, self.examiner, as_exact)
+        return self.comparison.latencies()
+
+
+def causes(work: PipelineWork) -> Iterator[Criterion]:
+    """The suspects, against the grader's own recordings of the given pipeline."""
+    found, name = work.misjudged, f"suspects of {len(RANGES)} that are judged wrongly"
+    yield Criterion(name, str(found.count), f"at most {MISJUDGED}", found.count <= MISJUDGED, HALF, found.hint)
+    listed = f"{found.count} ({'; '.join(found.lines)})" if found.lines else "0"
+    yield Criterion(name, listed, "0", not found.count, ALL, found.hint)
+
+
+def equal(work: PipelineWork) -> Iterator[Criterion]:
+    """The answers; and a pipeline that is not faster is not examined further, because the given one is equal to itself."""
+    name, unit = "largest error of a logit", "% of the largest logit"
+    yield at_most(name, work.error, CLOSE, HALF, unit=unit, hint=_ROUNDS)
+    yield at_most(name, work.error, TOLERANCE, ALL, unit=unit, hint=_ROUNDS)
+    yield _faster(work, HALF_AS_FAST, HALF)
+
+
+def throughput(work: PipelineWork) -> Iterator[Criterion]:
+    """The speed over the given pipeline."""
+    yield _faster(work, HALF_AS_FAST, HALF)
+    yield _faster(work, FASTER, ALL)
+
+
+def _faster(work: PipelineWork, bound: float, needed_for: str) -> Criterion:
+    ratio = speedup(work.latencies["given"], work.latencies["yours"], seed=0)
+    met = reaches_threshold(ratio, bound)
+    return Criterion("throughput over the given pipeline", str(ratio), f"at least {bound:g}x", met, needed_for, _LONGEST)
+
+
+# ---- causes
+
+
+def read_causes(file: Path) -> dict[Suspect, Evidence]:
+    """Evidence by suspect.
+
+    Raises:
+        CourseError: the file is missing, too long, not JSON, or has another form.
+    """
+    text = read_text(file, MAX_BYTES, "one range and one share for each cause are enough")
+    try:
+        return _FORM.validate_json(text)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = " ".join(str(part) for part in first["loc"] if part != "[key]")
+        raise CourseError(f"{CAUSES}: {place or 'the whole file'}: {first['msg']}"[:300], code=FORM) from None
+
+
+@dataclass(frozen=True)
+class Misjudged:
+    """The mistakes in some causes: the number of suspects, a line for each kind, and where to look first."""
+
+    count: int
+    lines: tuple[str, ...] = ()
+    hint: str = ""
+
+
+def misjudged(causes: Mapping[Suspect, Evidence], measured: Sequence[Mapping[str, float]]) -> Misjudged:
+    """Compare the named causes with the `shares` of recordings of the given pipeline.
+
+    Other load changes shares, so evidence must agree with one of several recordings, or be between them.
+    """
+    guilty = {suspect: [one.get(RANGES[suspect], 0.0) >= MATTERS for one in measured] for suspect in get_args(Suspect)}
+    missing = [suspect for suspect in guilty if suspect not in causes and all(guilty[suspect])]
+    innocent = [suspect for suspect in causes if not any(guilty[suspect])]
+    wrong = {suspect: _problem(suspect, one, measured) for suspect, one in causes.items() if suspect not in innocent}
+    lines = [f"innocent or negligible: {', '.join(innocent)}"] if innocent else []
+    lines += [f"{suspect}: {problem}" for suspect, problem in wrong.items() if problem]
+    count = len(missing) + len(innocent) + sum(map(bool, wrong.values()))
+    if missing:
+        lines.append("at least one that costs time is not named")
+    return Misjudged(count, tuple(lines), _LOOKS_BAD if innocent else _SUM if missing else _INNERMOST if count else "")
+
+
+def _problem(suspect: str, evidence: Evidence, measured: Sequence[Mapping[str, float]]) -> str:
+    """Why this is not evidence; empty if it is."""
+    name = evidence.range
+    if name == ENGINE_ROW:
+        return f"{name!r} is the device's row, and not a range of the pipeline"
+    if name not in measured[0]:
+        return f"there is no range {name!r} while the given pipeline serves"
+    if name != RANGES[suspect]:
+        return f"{name!r} is not the range that holds this cause and nothing else"
+    found = [one[name] for one in measured if name in one]
+    low, high = min(found), max(found)
+    if not low - max(0.05, 0.35 * low) <= evidence.share <= high + max(0.05, 0.35 * high):
+        return f"{name!r} takes {100 * low:.0f} % of the serving time, not {100 * evidence.share:.0f} %"
+    return ""
+
+
+# ---- answers
+
+
+def checked_error(expected: Sequence[np.ndarray], found: Sequence[np.ndarray], most: float = CLOSE) -> float:
+    """The largest error of a logit in % of the largest logit.
+
+    Args:
+        most: the largest error that is taken.
+
+    Raises:
+        EngineError: the answers have another number, other rows or another order, or are further off.
+    """
+    if len(found) != len(expected):
+        raise EngineError(f"{len(expected)} requests were sent and {len(found)} answers came back", code=ANOTHER_COUNT)
+    for index, (want, have) in enumerate(zip(expected, found, strict=True)):
+        if len(want) != len(have):
+            message = f"request {index + 1} of {len(expected)} has {len(want)} scans, its answer {len(have)} rows"
+            raise EngineError(message, code=OTHER_ROWS)
+    want, have = np.concatenate(expected), np.concatenate(found)
+    largest = np.abs(want).max()
+    error = 100 * float(np.abs(want - have).max() / largest)
+    if not error <= most:
+        nearest = np.abs(want[:, None] - have[None]).max(-1).min(1)
+        permuted = bool((100 * nearest <= TOLERANCE * largest).all())
+        order, code = (", but they are there in another order", ANOTHER_ORDER) if permuted else ("", FAR_OFF)
+        raise EngineError(f"the logits of a fresh stream are off by {error:.2g} % of the largest{order}", code=code)
+    return error
+
+
+# ---- the race
+
+
+@dataclass(frozen=True)
+class Restarted:
+    """The submission, started again for each stream, so that none of its threads can slow down the given pipeline.
+
+    Attributes:
+        fresh: draws a stream.
+        most: the largest error of an answer, as in `checked_error`.
+        left: the time that all of its streams may take together, with their starts.
+    """
+
+    start: Callable[[], AbstractContextManager[TimedWorker]]
+    truth: TimedWorker
+    fresh: Callable[[], Stream]
+    most: float = CLOSE
+    left: Allowance = field(default_factory=Allowance, repr=False)
+
+    def time_ms(self, feeds: Stream) -> float:
+        """Time from the first byte sent to the last byte received, after one warm-up stream.
+
+        Raises:
+            EngineError: the pipeline failed, took too long in all, or its answers differ from the given pipeline's.
+        """
+        streams = [self.fresh(), feeds]
+        expected, began = [services.answers(self.truth, stream) for stream in streams], time.monotonic()
+        with self.start() as service:
+            found = [services.answers(service, streams[0])]
+            started = time.perf_counter()
+            found.append(services.answers(service, feeds))
+            elapsed_ms = 1e3 * (time.perf_counter() - started)
+        self.left.spend(time.monotonic() - began)
+        for want, have in zip(expected, found, strict=True):
+            checked_error(want, have, self.most)
+        return elapsed_ms
+
+
+def race(source: str, examiner: Examiner, most: float) -> Comparison:
+    """The given pipeline and the submission, interleaved.
+
+    Args:
+        most: the largest error of timed answers, as in `checked_error`.
+
+    Raises:
+        EngineError: the submission failed.
+    """
+    rng = examiner.rng()
+
+    def fresh() -> Stream:
+        return fresh_stream(usual_sizes(rng, REQUESTS), rng)
+
+    def decided(latencies: Mapping[str, np.ndarray]) -> bool:
+        ratio = speedup(latencies["given"], latencies["yours"], seed=0)
+        return all(reaches_threshold(ratio, bound) is not None for bound in (FASTER, HALF_AS_FAST))
+
+    with services.started(services.given(), examiner, ours=True) as given:
+        left = Allowance(examiner.answer_s)
+        yours = Restarted(lambda: services.started(source, examiner), given, fresh, most, left)
+        return examiner.measured(
+            lambda: compare(
+                {"given": given, "yours": yours},
+                fresh,
+                baseline="given",
+                time_limit_s=examiner.measure_s,
+                warmup=1,
+                min_rounds=10,
+                settled=decided,
+            )
+        )
