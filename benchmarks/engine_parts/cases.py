@@ -10,7 +10,7 @@ import onnx
 
 from benchmarks.engine_parts.run import Run
 from course_lib.labs.lab02_fusion import reference
-from course_lib.labs.lab02_fusion.network import slow_classifier
+from course_lib.labs.lab02_fusion.given import slow_classifier
 from course_lib.labs.lab07_dynamic_shapes import network as lab07_network
 from course_lib.models import classifier, export_onnx
 from course_lib.recipe import Profile, Recipe

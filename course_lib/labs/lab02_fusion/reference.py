@@ -2,33 +2,73 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from functools import singledispatch
+from collections.abc import Callable, Collection
+from functools import reduce
+from pathlib import Path
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
-from course_lib.labs.lab02_fusion.causes import PARTS
-from course_lib.labs.lab02_fusion.network import (
+from course_lib.labs.framework import instance
+from course_lib.labs.lab02_fusion.given import (
+    AddReLU,
+    Ensemble,
     FlatMean,
     PrimitiveNorm,
     SlowClassifier,
     SplitConv,
     StackedSum,
     Standardize,
-    TwinConv,
+    Suspect,
     WhereReLU,
+    drawn,
     slow_classifier,
 )
 
 
-def rewritten(*, still: Collection[str] = ()) -> SlowClassifier:
-    """The network with every part of `PARTS` replaced, in eval mode; the parts of the suspects `still` stay as given."""
-    network = slow_classifier()
-    for suspect, paths in PARTS.items():
-        for path in () if suspect in still else paths:
+def rewritten(learner: str = "", *, still: Collection[str] = ()) -> SlowClassifier:
+    """A learner's network with every suspect repaired, in eval mode; the suspects in `still` stay as given."""
+    return repaired_in(slow_classifier(learner), still)
+
+
+def alone(name: str, suspect: Suspect) -> SlowClassifier:
+    """The rewritten network with one suspect in it. Its weights are the same for all learners, so that each is built once."""
+    others = {other: there for other, there in drawn("").items() if other not in ("branches", "concat")}
+    return repaired_in(SlowClassifier({**others, name: suspect}, instance.rng("", "lab02 weights")), still=[name])
+
+
+def repaired_in(network: SlowClassifier, still: Collection[str] = ()) -> SlowClassifier:
+    """The network itself, with the suspects repaired that are not in `still`."""
+    for name, suspect in network.suspects.items():
+        for path in () if name in still else suspect.paths:
             network.set_submodule(path, repaired(network.get_submodule(path)))
     return network.eval().requires_grad_(False)
+
+
+def export(learner: str, file: Path, opset: int) -> None:
+    """Write a learner's rewritten network."""
+    from course_lib.models import export_onnx
+
+    export_onnx(rewritten(learner), file, opset=opset)
+
+
+def costs(learner: str) -> dict[str, int]:
+    """The kernels that each suspect of a learner's network adds with TensorRT for RTX 1.7.1."""
+    return {name: cost(name, suspect) for name, suspect in drawn(learner).items()}
+
+
+def cost(name: str, suspect: Suspect) -> int:
+    """Counted for all suspects that can be drawn. ``expected.json`` has digests of these numbers for learners."""
+    sums = {"block1.join": 3, "block2.join": 3, "block3.join": 1}
+    return {
+        "activation": len(suspect.paths),
+        "branches": suspect.pieces - 1,
+        "concat": suspect.pieces,
+        "head": suspect.pieces - 1,
+        "layout": len(suspect.paths),
+        "residual": sum(sums[path] for path in suspect.paths if name == "residual"),
+    }.get(name, 0)
 
 
 class FloatStandardize(Standardize):
@@ -41,14 +81,6 @@ class FloatStandardize(Standardize):
         return (image - mean) / torch.sqrt(variance + self.EPS) * self.DEVIATION + self.MEAN
 
 
-class AddReLU(nn.Module):
-    """A sum and its ReLU, which can be the end of a convolution's kernel."""
-
-    def forward(self, y: Tensor, shortcut: Tensor) -> Tensor:
-        """Two tensors of one shape to a third of that shape."""
-        return torch.relu(y + shortcut)
-
-
 class Mean(nn.Module):
     """``(N, C, H, W)`` to ``(N, C)``."""
 
@@ -57,66 +89,42 @@ class Mean(nn.Module):
         return x.mean(dim=(2, 3))
 
 
-@singledispatch
 def repaired(part: nn.Module) -> nn.Module:
     """A part that computes the same function in fewer kernels.
 
     Raises:
         TypeError: the part is not one of the suspects.
     """
+    match part:
+        case Standardize():
+            return FloatStandardize()
+        case PrimitiveNorm():  # statistics by channel, whatever the layout; the exporter folds them into the convolution before
+            norm = nn.BatchNorm2d(part.mean.numel(), eps=part.eps)
+            norm.weight.data, norm.bias.data = part.gamma.flatten(), part.beta.flatten()
+            norm.running_mean, norm.running_var = part.mean.flatten(), part.variance.flatten()
+            return norm
+        case WhereReLU():
+            return nn.ReLU()
+        case StackedSum():
+            return AddReLU()
+        case FlatMean():
+            return Mean()
+        case Ensemble():  # convolution is linear in its weights
+            return _joined(part.runs, lambda weights: torch.stack(weights).mean(0))
+        case SplitConv():
+            return _joined(part.pieces, torch.cat)
+        case nn.Sequential():  # linear layers in a row are one: B(Ax + b) = (BA)x + Bb
+            first, *others = cast("list[nn.Linear]", list(part))
+            whole = nn.Linear(first.in_features, others[-1].out_features)
+            product = reduce(Tensor.matmul, [layer.weight.data for layer in reversed(others)])
+            whole.weight.data, whole.bias.data = product @ first.weight.data, product @ first.bias.data
+            return whole
     raise TypeError(f"nothing is known against {type(part).__name__}")
 
 
-@repaired.register
-def _(part: Standardize) -> nn.Module:
-    return FloatStandardize()
-
-
-@repaired.register
-def _(part: PrimitiveNorm) -> nn.Module:
-    """Statistics by channel, whatever the layout, are a batch norm. The exporter folds it into the convolution before it."""
-    norm = nn.BatchNorm2d(part.mean.numel(), eps=part.eps)
-    norm.weight.data, norm.bias.data = part.gamma.flatten(), part.beta.flatten()
-    norm.running_mean, norm.running_var = part.mean.flatten(), part.variance.flatten()
-    return norm
-
-
-@repaired.register
-def _(part: WhereReLU) -> nn.Module:
-    return nn.ReLU()
-
-
-@repaired.register
-def _(part: TwinConv) -> nn.Module:
-    """Convolution is linear in its weights: the mean of two convolutions is one convolution with the mean of the weights."""
-    part.first.weight.data = (part.first.weight.data + part.second.weight.data) / 2
-    return part.first
-
-
-@repaired.register
-def _(part: SplitConv) -> nn.Module:
-    whole = part.left
-    whole.weight = nn.Parameter(torch.cat([part.left.weight.data, part.right.weight.data]))
+def _joined(convs: nn.ModuleList, join: Callable[[list[Tensor]], Tensor]) -> nn.Conv2d:
+    """The first convolution with the joined weights of all of them."""
+    whole, *_ = all_of_them = cast("list[nn.Conv2d]", list(convs))
+    whole.weight = nn.Parameter(join([conv.weight.data for conv in all_of_them]))
     whole.out_channels = len(whole.weight)
     return whole
-
-
-@repaired.register
-def _(part: StackedSum) -> nn.Module:
-    return AddReLU()
-
-
-@repaired.register
-def _(part: FlatMean) -> nn.Module:
-    return Mean()
-
-
-@repaired.register
-def _(part: nn.Sequential) -> nn.Module:
-    """Two linear layers in a row are one linear layer: B(Ax + b) = (BA)x + Bb."""
-    first, second = part
-    assert isinstance(first, nn.Linear) and isinstance(second, nn.Linear)
-    both = nn.Linear(first.in_features, second.out_features)
-    both.weight.data = second.weight.data @ first.weight.data
-    both.bias.data = second.weight.data @ first.bias.data
-    return both

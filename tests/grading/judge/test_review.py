@@ -17,7 +17,8 @@ from course_lib.grading.judge.verdict import Verdict
 from course_lib.grading.nbgrader import gradebook
 from course_lib.grading.reports import class_page, exports, report
 from course_lib.grading.reports.class_report import read
-from course_lib.labs.framework.task import NOT_EXAMINED
+from course_lib.labs.framework.criteria import HALF, Criterion
+from course_lib.labs.framework.task import NOT_EXAMINED, UNUSUAL
 from tests.grading.classes import faulty, new_room, put, real_verdict, verdict
 from tests.grading.conftest import LAB
 
@@ -135,7 +136,7 @@ def test_a_result_better_than_any_known_and_missing_bindings_have_codes(tmp_path
     from course_lib.labs.lab08_plugin import checks
     from course_lib.migration.tables.bindings import BindingsUnavailable
 
-    kernels = labs.find("lab02")._kernels({"kernels": 5.0, "kernels_given": 28.0, "kernels_reference": 14.0})
+    kernels = labs.find("lab02").decided("kernels", [Criterion("kernels", "5", "14", None, HALF, code=UNUSUAL)])
     assert (kernels.tier, kernels.code, kernels.points) == ("inconclusive", "unusual", 0)
 
     def gone(*_: object) -> None:

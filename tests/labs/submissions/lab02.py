@@ -1,31 +1,155 @@
-"""Submissions for lab 02's task 4 that name suspects without measuring them."""
+"""Submissions for lab 02: another right network, rewrites that are wrong, and causes that were not measured."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
-# For each suspect, a node of its part that is in a kernel of the given network, or that the compiler removed.
-NODES = {
-    "activation": "/act/Where",
-    "branches": "/block2/conv1/first/Conv",
-    "casts": "/standardize/Cast",
-    "concat": "/block3/conv1/right/Conv",
-    "head": "/head/head.0/Gemm",
-    "layout": "/block1/norm1/Transpose",
-    "primitives": "/norm/Sub",
-    "reshape": "/pool/Reshape",
-    "residual": "/block1/join/Concat",
+import numpy as np
+import onnx
+import torch
+from onnx import helper, numpy_helper
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from course_lib.labs.lab02_fusion.checks import BATCHES, OPSET
+from course_lib.labs.lab02_fusion.given import SlowClassifier, slow_classifier
+from course_lib.labs.lab02_fusion.reference import costs, rewritten
+from course_lib.models import export_onnx
+
+LEARNER = "ada"
+Made = nn.Module | onnx.ModelProto
+
+
+class ByHand(nn.Module):
+    """Another right answer: a flat network of convolutions with the norms folded by hand, and layer norm for the statistics."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        parts = rewritten(LEARNER)
+        self.stem = self.fold(parts.stem, parts.norm)
+        self.convs = nn.ModuleList()
+        for block in (parts.block1, parts.block2, parts.block3):
+            self.convs += [self.fold(block.conv1, block.norm1), self.fold(block.conv2, block.norm2)]
+            self.convs.append(self.fold(*block.shortcut) if isinstance(block.shortcut, nn.Sequential) else nn.Identity())
+        self.head = parts.head
+
+    @staticmethod
+    def fold(conv: nn.Conv2d, norm: nn.BatchNorm2d) -> nn.Conv2d:
+        scale = norm.weight / torch.sqrt(norm.running_var + norm.eps)
+        folded = nn.Conv2d(conv.in_channels, conv.out_channels, conv.kernel_size, conv.stride, conv.padding)
+        folded.weight.data = conv.weight * scale[:, None, None, None]
+        folded.bias.data = norm.bias - scale * norm.running_mean
+        return folded
+
+    def forward(self, image: Tensor) -> Tensor:
+        x = F.relu(self.stem(F.layer_norm(image, (1, 32, 32)) * 0.32 + 0.31))
+        for i in (0, 3, 6):
+            x = F.relu(self.convs[i + 1](F.relu(self.convs[i](x))) + self.convs[i + 2](x))
+        return self.head(x.mean(dim=(2, 3)))
+
+    def signature(self):
+        return slow_classifier().signature()
+
+
+def surgery() -> onnx.ModelProto:
+    """The Where nodes of an exported graph replaced by Relu."""
+    model = export_onnx(rewritten(LEARNER, still=["activation"]), opset=OPSET)
+    for node in model.graph.node:
+        if node.op_type == "Where":
+            node.op_type, node.input[:] = "Relu", [node.input[1]]
+    return model
+
+
+def channels_last_mean() -> nn.Module:
+    class ChannelsLastMean(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x.permute(0, 2, 3, 1).flatten(1, 2).mean(1)
+
+    network = rewritten(LEARNER)
+    network.pool = ChannelsLastMean()
+    return network
+
+
+ANOTHER: dict[str, Callable[[], Made]] = {
+    "by hand": ByHand,
+    "graph surgery": surgery,
+    "one kernel fewer": channels_last_mean,
+    "one kernel more": lambda: rewritten(LEARNER, still=["layout"]),
 }
-# Each leaves out so few suspects that most of those that cost kernels are named. A guess of this kind earned half of the points.
-BLANKETS: Sequence[tuple[str, ...]] = (
-    ("casts",),
-    ("primitives",),
-    ("reshape",),
-    ("casts", "layout"),  # an innocent and a guilty one
-    ("branches",),
-)
 
 
-def blanket(without: Sequence[str]) -> dict[str, list[str]]:
-    """A `causes.json` that names all suspects but these."""
-    return {suspect: [node] for suspect, node in NODES.items() if suspect not in without}
+def changed(change: Callable[[SlowClassifier], None]) -> nn.Module:
+    network = rewritten(LEARNER)
+    change(network)
+    return network
+
+
+def without_eps(network: SlowClassifier) -> None:
+    for module in network.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            module.eps = 0.0
+
+
+def one_run_dropped(network: SlowClassifier) -> None:
+    (path,) = network.suspects["branches"].paths
+    network.set_submodule(path, slow_classifier(LEARNER).get_submodule(path).runs[0])
+
+
+def pieces_swapped(network: SlowClassifier) -> None:
+    conv = network.get_submodule(network.suspects["concat"].paths[0])
+    conv.weight.data = conv.weight.data.roll(8, 0)
+
+
+def statistics_over_the_batch(network: SlowClassifier) -> None:
+    class OverTheBatch(nn.Module):
+        def forward(self, image: Tensor) -> Tensor:
+            return (image - image.mean()) / image.std() * 0.32 + 0.31
+
+    network.standardize = OverTheBatch()
+
+
+def wrong_at_some_batches() -> onnx.ModelProto:
+    """A fast path: the reference with an eps from a table, which is right at the batch sizes that are measured on all images."""
+    model = export_onnx(rewritten(LEARNER), opset=OPSET)
+    graph = model.graph
+    table = np.where(np.isin(np.arange(33), BATCHES), 1e-5, 5e-4).astype(np.float32)
+    graph.initializer.extend([numpy_helper.from_array(table, "table"), numpy_helper.from_array(np.array(0), "first")])
+    next(node for node in graph.node if node.name == "/standardize/Add").input[1] = "eps"
+    nodes = [
+        helper.make_node("Shape", ["image"], ["sizes"], name="sizes"),
+        helper.make_node("Gather", ["sizes", "first"], ["batch"], name="batch", axis=0),
+        helper.make_node("Gather", ["table", "batch"], ["eps"], name="eps", axis=0),
+        *graph.node,
+    ]
+    del graph.node[:]
+    graph.node.extend(nodes)
+    return model
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """A wrong submission: how it is made, its tiers (full where none is named), and words of the task's message or hint.
+
+    Attributes:
+        costs: for `causes.json`, in place of the measured ones.
+    """
+
+    tiers: dict[str, str]
+    words: str
+    model: Callable[[], Made] = lambda: rewritten(LEARNER)
+    costs: dict[str, int] = field(default_factory=lambda: costs(LEARNER))
+
+
+NETWORK = {"equality": "none", "kernels": "none"}
+GUESS = dict.fromkeys(costs(LEARNER), 0) | {"activation": 4, "branches": 1, "concat": 2, "head": 1, "layout": 1, "residual": 7}
+MISTAKES: dict[str, Mistake] = {
+    "nothing rewritten": Mistake(NETWORK, "kernels of 28 in the given network is 28", lambda: slow_classifier(LEARNER)),
+    "half rewritten": Mistake({"kernels": "partial"}, "what kept it out", lambda: rewritten(LEARNER, still=["concat", "head"])),
+    "an eps forgotten": Mistake({"equality": "partial"}, "eps of a norm", lambda: changed(without_eps)),
+    "one run dropped": Mistake(NETWORK, "one part at a time", lambda: changed(one_run_dropped)),
+    "statistics over the batch": Mistake(NETWORK, "one part at a time", lambda: changed(statistics_over_the_batch)),
+    "wrong at some batches": Mistake(NETWORK, "is answered with", wrong_at_some_batches),
+    "one cost wrong": Mistake({"causes": "partial"}, "8, all points need", costs=costs(LEARNER) | {"residual": 7}),
+    "a friend's costs": Mistake({"causes": "none"}, "half of the points need at least 8", costs=GUESS),
+}

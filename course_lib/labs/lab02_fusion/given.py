@@ -1,19 +1,60 @@
 """The network of lab 02: a digit classifier that is correct and slow. You may read it, take it apart and rewrite it.
 
 Several people worked on it, each with a reason, and nobody reviewed the whole network. It consists of parts that can be replaced:
-``network.block1.act = nn.ReLU()``. Nine of its parts are suspects, and some of them are innocent.
+``network.block1.act = nn.ReLU()``. Nine kinds of parts are suspects, and some of them are innocent. Where they are is drawn for each
+learner.
 """
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from course_lib.labs.framework import instance
 from course_lib.models import Signature, classifier
 from course_lib.models.residual_cnn import ResidualBlock
+
+_CONVS = tuple(f"block{block}.conv{place}" for block in (1, 2, 3) for place in (1, 2))
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """Parts of the network that do the same thing.
+
+    Attributes:
+        paths: where they are, such as ``("block1.act",)``.
+        pieces: how many convolutions or linear layers are in place of one.
+    """
+
+    paths: tuple[str, ...]
+    pieces: int = 1
+
+
+def drawn(learner: str) -> dict[str, Suspect]:
+    """The suspects of a learner's network."""
+    rng = instance.rng(learner, "lab02")
+
+    def some(paths: tuple[str, ...], least: int) -> tuple[str, ...]:
+        return tuple(np.sort(rng.choice(paths, rng.integers(least, len(paths) + 1), replace=False)).tolist())
+
+    branches, concat = rng.choice(_CONVS, 2, replace=False).tolist()
+    return {
+        "activation": Suspect(some(("act", "block1.act", "block2.act", "block3.act"), 2)),
+        "branches": Suspect((branches,), int(rng.integers(2, 4))),
+        "casts": Suspect(("standardize",)),
+        "concat": Suspect((concat,), int(rng.integers(2, 5))),
+        "head": Suspect(("head",), int(rng.integers(2, 5))),
+        "layout": Suspect(some(("block1.norm1", "block2.norm1", "block3.norm1"), 1)),
+        "primitives": Suspect(("norm",)),
+        "reshape": Suspect(("pool",)),
+        "residual": Suspect(some(("block1.join", "block2.join", "block3.join"), 2)),
+    }
 
 
 class Standardize(nn.Module):
@@ -72,28 +113,31 @@ class WhereReLU(nn.Module):
         return torch.where(x > 0, x, 0.0)
 
 
-class TwinConv(nn.Module):
-    """The mean of two convolutions: the weights of two training runs, because an ensemble is better than one."""
+class Ensemble(nn.Module):
+    """The mean of several convolutions: the weights of several training runs, because an ensemble is better than one."""
 
-    def __init__(self, first: nn.Conv2d, second: nn.Conv2d) -> None:
+    def __init__(self, *runs: nn.Conv2d) -> None:
         super().__init__()
-        self.first, self.second = first, second
+        self.runs = nn.ModuleList(runs)
 
     def forward(self, x: Tensor) -> Tensor:
         """``(N, before, H, W)`` to ``(N, after, H/stride, W/stride)``."""
-        return (self.first(x) + self.second(x)) / 2
+        total = self.runs[0](x)
+        for run in self.runs[1:]:
+            total = total + run(x)
+        return total / len(self.runs)
 
 
 class SplitConv(nn.Module):
-    """One convolution as two, each with half of the output channels, as in code written for two GPUs."""
+    """One convolution in pieces, each with a part of the output channels, as in code written for several GPUs."""
 
-    def __init__(self, left: nn.Conv2d, right: nn.Conv2d) -> None:
+    def __init__(self, *pieces: nn.Conv2d) -> None:
         super().__init__()
-        self.left, self.right = left, right
+        self.pieces = nn.ModuleList(pieces)
 
     def forward(self, x: Tensor) -> Tensor:
         """``(N, before, H, W)`` to ``(N, after, H/stride, W/stride)``."""
-        return torch.cat([self.left(x), self.right(x)], dim=1)
+        return torch.cat([piece(x) for piece in self.pieces], dim=1)
 
 
 class StackedSum(nn.Module):
@@ -102,6 +146,14 @@ class StackedSum(nn.Module):
     def forward(self, *branches: Tensor) -> Tensor:
         """Any number of ``(N, C, H, W)`` to one ``(N, C, H, W)``."""
         return torch.relu(torch.stack(branches).sum(dim=0))
+
+
+class AddReLU(nn.Module):
+    """The end of a residual block with two branches, as in the paper. Each ``(N, C, H, W)``."""
+
+    def forward(self, branch: Tensor, shortcut: Tensor) -> Tensor:
+        """Two ``(N, C, H, W)`` to one ``(N, C, H, W)``."""
+        return torch.relu(branch + shortcut)
 
 
 class FlatMean(nn.Module):
@@ -123,11 +175,11 @@ class Block(nn.Module):
         super().__init__()
         self.conv1: nn.Module = trained.conv1
         self.norm1: nn.Module = trained.norm1
-        self.act: nn.Module = WhereReLU()
+        self.act: nn.Module = nn.ReLU()
         self.conv2: nn.Module = trained.conv2
         self.norm2: nn.Module = trained.norm2
         self.shortcut: nn.Module = trained.shortcut
-        self.join: nn.Module = StackedSum()
+        self.join: nn.Module = AddReLU()
 
     def forward(self, x: Tensor) -> Tensor:
         """``(N, before, H, W)`` to ``(N, after, H/stride, W/stride)``."""
@@ -136,21 +188,33 @@ class Block(nn.Module):
 
 
 class SlowClassifier(nn.Module):
-    """``image`` ``(N, 1, 32, 32)`` to ``logits`` ``(N, 10)``."""
+    """``image`` ``(N, 1, 32, 32)`` to ``logits`` ``(N, 10)``.
 
-    def __init__(self) -> None:
+    Attributes:
+        suspects: where the suspects are, by name.
+    """
+
+    def __init__(self, suspects: Mapping[str, Suspect], rng: np.random.Generator) -> None:
         super().__init__()
         trained = classifier("small")
         self.standardize: nn.Module = Standardize()
         self.stem: nn.Module = trained.stem
         self.norm: nn.Module = PrimitiveNorm(trained.norm)
-        self.act: nn.Module = WhereReLU()
+        self.act: nn.Module = nn.ReLU()
         self.block1, self.block2, self.block3 = (Block(b) for b in (trained.block1, trained.block2, trained.block3))
-        self.block1.norm1 = ChannelsLastNorm(trained.block1.norm1)
-        self.block2.conv1 = TwinConv(trained.block2.conv1, _second_run(trained.block2.conv1))
-        self.block3.conv1 = SplitConv(*_halves(trained.block3.conv1))
         self.pool: nn.Module = FlatMean(64, 8 * 8)
-        self.head: nn.Module = nn.Sequential(trained.head, _center_and_cool())
+        cooling = (_center_and_cool() for _ in range(suspects["head"].pieces - 1))
+        self.head: nn.Module = nn.Sequential(trained.head, *cooling)
+        self.suspects = dict(suspects)
+        for suspect, made in (("activation", WhereReLU), ("residual", StackedSum)):
+            for path in suspects[suspect].paths:
+                self.set_submodule(path, made())
+        for path in suspects["layout"].paths:
+            self.set_submodule(path, ChannelsLastNorm(cast(nn.BatchNorm2d, self.get_submodule(path))))
+        for suspect, rebuilt in (("branches", _ensemble), ("concat", _split)):
+            for path in suspects[suspect].paths if suspect in suspects else ():
+                conv = cast(nn.Conv2d, self.get_submodule(path))
+                self.set_submodule(path, rebuilt(conv, suspects[suspect].pieces, rng))
 
     def forward(self, image: Tensor) -> Tensor:
         """``(N, 1, 32, 32)`` to ``(N, 10)``."""
@@ -163,29 +227,31 @@ class SlowClassifier(nn.Module):
         return Signature(inputs={"image": ("batch", 1, 32, 32)}, outputs=("logits",))
 
 
-def slow_classifier() -> SlowClassifier:
-    """The network as it was given, trained and in eval mode."""
-    return SlowClassifier().eval().requires_grad_(False)
+def slow_classifier(learner: str = "") -> SlowClassifier:
+    """A learner's network as it was given, trained and in eval mode."""
+    return SlowClassifier(drawn(learner), instance.rng(learner, "lab02 weights")).eval().requires_grad_(False)
 
 
-def _second_run(first: nn.Conv2d) -> nn.Conv2d:
-    """Slightly different weights, as from another training run. They are not trained but noise, the same on every machine."""
-    noise = np.random.RandomState(2).standard_normal(tuple(first.weight.shape)).astype(np.float32)
-    second = copy.deepcopy(first)
-    second.weight.data += 0.2 * first.weight.data.std() * torch.from_numpy(noise)
-    return second
+def _ensemble(first: nn.Conv2d, pieces: int, rng: np.random.Generator) -> nn.Module:
+    """Slightly different weights, as from other training runs. They are not trained but noise, the same for a learner on every machine."""
+    runs = [first]
+    for _ in range(pieces - 1):
+        another = copy.deepcopy(first)
+        noise = torch.from_numpy(rng.standard_normal(tuple(first.weight.shape), np.float32))
+        another.weight.data += 0.2 * first.weight.data.std() * noise
+        runs.append(another)
+    return Ensemble(*runs)
 
 
-def _halves(whole: nn.Conv2d) -> tuple[nn.Conv2d, nn.Conv2d]:
-    """A convolution without bias cut into two, along its output channels."""
+def _split(whole: nn.Conv2d, pieces: int, rng: np.random.Generator) -> nn.Module:
+    """A convolution without bias cut along its output channels."""
 
     def part(weight: Tensor) -> nn.Conv2d:
-        half = copy.deepcopy(whole)
-        half.weight, half.out_channels = nn.Parameter(weight.clone()), len(weight)
-        return half
+        made = copy.deepcopy(whole)
+        made.weight, made.out_channels = nn.Parameter(weight.clone()), len(weight)
+        return made
 
-    left, right = whole.weight.data.chunk(2)
-    return part(left), part(right)
+    return SplitConv(*map(part, whole.weight.data.chunk(pieces)))
 
 
 def _center_and_cool() -> nn.Linear:
