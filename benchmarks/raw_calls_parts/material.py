@@ -15,6 +15,7 @@ import onnx
 from benchmarks.recording import Row
 from course_lib import labs
 from course_lib.exercises import lecture_numbers, of_lecture
+from course_lib.labs.lab06_qat import given as lab06
 from course_lib.labs.lab09_runtime import given
 from course_lib.labs.lab09_runtime.given import fits, scenes
 from course_lib.migration import conformance
@@ -68,7 +69,8 @@ def write(folder: Path, sections: Sequence[str], loops: Sequence[Path], size: st
         recipe = Recipe.load(folder / "lab03" / "recipe.toml").model_copy(update={"profiles": (Profile(image=_IMAGES),)})
         _engine(folder, "lab03", export_onnx(classifier(settings["network"]), opset=17), recipe)
     if "lab06" in sections:
-        images, model = digits("test").images[: settings["batch"]], onnx.load(folder / "lab06" / "model.onnx")
+        images = digits("test").images[: settings["batch"]]
+        model = lab06.graph(lab06.read_trained(folder / "lab06" / lab06.TRAINED))
         expected = OnnxModel(model.SerializeToString()).run({"image": images})["logits"]
         np.savez(folder / "lab06.npz", images=images, logits=expected)
         _engine(folder, "lab06", model, Recipe(precision="int8", profiles=(Profile(image=_IMAGES),)))

@@ -8,12 +8,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from benchmarks import raw_calls, raw_calls_tables
 from benchmarks.raw_calls_parts import material
-from course_lib.labs.lab06_qat import calibrated
-from course_lib.labs.lab06_qat.reference import files
+from course_lib.labs.lab06_qat import given as lab06
+from course_lib.labs.lab06_qat import reference as lab06_reference
 from course_lib.labs.lab09_runtime import given
 from course_lib.labs.lab09_runtime.given import BROKEN, MIXED, PLAIN
 from course_lib.labs.lab09_runtime.reference import SERVING_LOOP
@@ -33,12 +34,19 @@ with installation.installed("10.16"):
 RAW = {"exercise 2.1", "exercise 2.3", "exercise 8.1", "exercise 10.1", "exercise 10.5"}
 
 
+def _calibrated() -> dict[str, dict[str, Any]]:
+    return {
+        name: {"codes": one.weight, "scale": one.scale, "bias": one.bias, "input_scale": np.float32(one.input_scale)}
+        for name, one in lab06.calibration().items()
+    }
+
+
 @pytest.fixture
 def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A function that runs the script with these arguments and returns the record."""
     (tmp_path / "standin.py").write_text(STANDIN)
     monkeypatch.setenv("COURSE_ENVIRONMENTS", f"standin={sys.executable} {tmp_path / 'standin.py'}")
-    monkeypatch.setattr(files, "trained", lambda: dict(calibrated.calibration()))  # training takes 10 s
+    monkeypatch.setattr(lab06_reference, "trained", _calibrated)  # training takes 10 s
 
     def run(*arguments: object) -> dict[str, Any]:
         options = [
@@ -90,13 +98,12 @@ def _unscaled() -> str:
 def test_the_exercises_and_the_builds_of_lab_03(recorded: Any) -> None:
     record = recorded("--sections", "exercises", "lab03")
     rows = {row["code"]: row for row in record["rows"]}
-    assert set(rows) == {*RAW, "lab03: recipe.toml", "lab03: timing_cache.py"}
+    assert set(rows) == {*RAW, "lab03: recipe.toml", "lab03: timing.py"}
     assert {code for code, row in rows.items() if row["right"]} == set(rows) - {"exercise 2.3"}
     assert rows["exercise 2.3"]["error"].startswith("AttributeError") and rows["exercise 2.3"]["missing"]
     assert {code for code, row in rows.items() if row.get("missing")} == {"exercise 2.1", "exercise 2.3"}
-    assert rows["lab03: recipe.toml"]["optimization_level"] == 2 and rows["lab03: recipe.toml"]["workspace_mib"] == 1
-    assert rows["lab03: timing_cache.py"]["runs"] == 45
-    assert "lab03: choice.py" in record["no_tensorrt_calls"] and not RAW & set(record["no_tensorrt_calls"])
+    assert rows["lab03: recipe.toml"]["optimization_level"] == 3 and rows["lab03: timing.py"]["runs"] == 45
+    assert "lab03: timing_cache.py" in record["no_tensorrt_calls"] and not RAW & set(record["no_tensorrt_calls"])
 
 
 def test_the_network_of_lab_06(recorded: Any) -> None:

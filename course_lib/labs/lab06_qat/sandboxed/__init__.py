@@ -1,1 +1,1 @@
-"""Programs of lab 06 that run beside learner code."""
+"""The program of lab 06 that runs beside learner code."""

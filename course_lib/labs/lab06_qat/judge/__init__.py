@@ -1,1 +1,0 @@
-"""What the grader computes from a submission of lab 06."""
