@@ -1,247 +1,611 @@
-"""The stage for the faults: caches on a disk, servers that start on them, and what they answered."""
+"""The program of lab 12's sandbox: it plays the scenes with a learner's server, and times it in turn with the given one.
+
+Each server has its own process, see `host`. This one sends requests, receives answers and reads the clock. It does not have the
+right scores: it reports the answers, and the judge compares them.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import hashlib
+import json
 import os
-import shutil
-import stat
+import random
+import signal
+import socket
+import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 import numpy as np
 
-from course_lib._util.files import remove_tree
-from course_lib.labs.lab12_serving.network import INPUT, OUTPUT, SCORES
-from course_lib.labs.lab12_serving.sandboxed.server_process import Builder, Nursery, ServerProcess, Ticket
+from course_lib.engines.worker import wire
+from course_lib.errors import WorkerDied
+from course_lib.labs.lab12_serving.sandboxed import host
+from course_lib.labs.lab12_serving.sandboxed.host import FEATURES, INPUT, MOST_ROWS, OUTPUT
 
-MOST_ENTRIES, LONGEST_NAME = 200, 100  # of a cache: files and folders, and bytes of a name
-_MOST_BYTES = 64 << 20  # of all files, a hundred times the plan
-WITHOUT_PLAN, WITH_A_FAILURE = "without a plan", "in flight together with a failing one"
+READY_S, ANSWER_S = 10.0, 5.0  # longest wait for a start or a reload, and for one answer
+CLIENTS, BURST, LONE = 16, 64, 4  # clients under load, and requests of a round: those of a burst, and those that come alone
+FEWEST = 10  # rounds of a measurement, however slow
+_MOST_BYTES = 1 << 20  # of one message from a server
+_LONGEST_PAUSE_S = 0.03  # before a request that comes alone
+_FLIPPED = 256  # bytes of a file
+_SET_DUMPABLE = 4  # of prctl(2)
+_SECRET = random.SystemRandom()
+Request = tuple[int, host.Feeds]  # the number of its first row, and what is sent
+
+
+class Lost(Exception):
+    """What went wrong in a scene. `late`: something did not come in time, which a machine that stalls causes, too."""
+
+    def __init__(self, trouble: str, *, late: bool = False) -> None:
+        super().__init__(trouble)
+        self.late = late
 
 
 @dataclass
 class Reply:
-    """The answer to one request, without its numbers, which are in the scene's `scores`.
+    """The answer to a message.
 
     Attributes:
-        first, rows: the rows of the judge's features that were sent; `rows` is 0 for a malformed request.
-        model: the model with the right answer: ``"old"``, ``"new"`` or ``"either"``.
-        status: that of `Ticket`, or ``"misshapen"`` for an answer that is not an array of scores.
-        kind: what is wrong with a malformed request, or why a well-formed one may end in an error: `WITHOUT_PLAN` or `WITH_A_FAILURE`.
+        status: ``"ok"``, ``"rejected"`` for a ValueError, ``"error"`` for another exception, ``"none"`` without an answer.
+        empty: the exception was a NotImplementedError, so the body is not written yet.
+        runs: inferences of the server's engines until then.
     """
 
-    first: int
-    rows: int
-    model: str
-    status: str
-    text: str
-    kind: str = ""
-
-
-@dataclass
-class Scene:
-    """What happened in one scene.
-
-    Attributes:
-        failed: why a server that should have come up did not; empty otherwise.
-        builds: number of build requests, by step.
-        flags: anything else that the judge should know.
-    """
-
-    name: str
-    failed: str = ""
-    replies: list[Reply] = field(default_factory=list)
-    builds: dict[str, int] = field(default_factory=dict)
-    flags: dict[str, Any] = field(default_factory=dict)
-    scores: list[np.ndarray] = field(default_factory=list, repr=False)
-
-    @property
-    def unanswered(self) -> bool:
-        """Whether a server left a well-formed request without an answer."""
-        return any(reply.status == "none" and not reply.kind for reply in self.replies)
-
-    def add(self, ticket: Ticket, first: int, rows: int, model: str, kind: str = "") -> None:
-        """Record the answer to a request. The scores are kept if the status is ``"ok"`` and the request has rows."""
-        status, text = ticket.status, ticket.text
-        if ticket.empty:
-            self.flags["empty"] = True
-        if rows and status == "ok":
-            if problem := misshapen(ticket.outputs, rows):
-                status, text = "misshapen", problem
-            else:
-                self.scores.append(ticket.outputs[OUTPUT])
-        self.replies.append(Reply(first, rows, model, status, text, kind))
-
-
-def misshapen(outputs: Mapping[str, np.ndarray], rows: int) -> str:
-    """How an answer differs in form from the scores of so many rows; empty if it does not."""
-    answer = outputs.get(OUTPUT, np.empty(0))
-    if set(outputs) == {OUTPUT} and answer.shape == (rows, SCORES) and answer.dtype == np.float32:
-        return ""
-    found = ", ".join(f"{name[:40]} {array.dtype} {array.shape}" for name, array in outputs.items())
-    return f"expected {OUTPUT} float32 ({rows}, {SCORES}), found {found or 'nothing'}"[:300]
+    status: str = "none"
+    text: str = ""
+    empty: bool = False
+    runs: int = 0
+    latency_s: float = 0.0
+    outputs: dict[str, np.ndarray] = field(default_factory=dict, repr=False)
 
 
 @dataclass
 class Stage:
-    """What all scenes share.
+    """What all scenes with a server share.
 
     Attributes:
-        nursery: starts the servers' processes.
-        sources: the server's files, name to text.
-        plans: see `Builder`.
-        models: files by name. ``"new"`` has other weights than ``"old"``, ``"unbuildable"`` has no plan, and the others have other graphs.
-        recipes: by name: ``"wide"`` is the usual one, and the others differ from it in one value each.
-        features: fresh rows, float32 ``(n, FEATURES)``; each is used once.
-        version, device: version and device of the engines here.
-        apart: every server is started in its own namespaces, see `own_namespace`.
+        nursery: starts processes, see `host.start`.
+        sources: the server's files, text by name.
+        plans: by `plan_key`. A model or a recipe without a plan cannot be built.
+        models: ONNX files by name. ``"new"`` has other weights than ``"old"``, and ``"unbuildable"`` has no plan.
+        recipes: by name: ``"usual"``, and others that differ from it in one value each.
+        features: fresh rows, float32 ``(n, FEATURES)``; each is sent once.
+        version, device: of the engines here.
     """
 
-    nursery: Nursery
-    sources: dict[str, str]
+    nursery: socket.socket
+    sources: Mapping[str, str]
     plans: Mapping[str, tuple[dict[str, Any], np.ndarray]]
-    models: dict[str, Path]
-    recipes: dict[str, Any]
+    models: Mapping[str, bytes]
+    recipes: Mapping[str, Any]
     features: np.ndarray
     version: str
     device: str
-    apart: bool = False
     used: int = 0
 
-    @contextlib.contextmanager
-    def server(
-        self,
-        cache: Path,
-        builder: Builder,
-        *,
-        recipe: str = "wide",
-        model: str = "old",
-        release: tuple[str, str] = ("", ""),
-        **limits: Any,
-    ) -> Iterator[ServerProcess]:
-        """Start a server on `cache`. `release` sets another version or device; `limits` are those of `server_host`."""
-        version, device = (theirs or ours for theirs, ours in zip(release, (self.version, self.device), strict=True))
-        served = cache.with_name("scorer.onnx")  # one name for whatever model is deployed, as in production
-        served.write_bytes(self.models[model].read_bytes())
-        begin = {"sources": self.sources, "model": str(served), "recipe": self.recipes[recipe], "cache": str(cache)}
-        begin |= {
-            "apart": self.apart,
-            "on_gpu": self.device != "cpu",
-            "readable": [str(path) for path in (served, *self.models.values())],
-            "writable": [str(cache)],
-            "version": version,
-            "device": device,
-            "file_bytes": None,
-            "die": False,
-            "failing": [],
-            "delay": "",
-            **limits,
-        }
-        with ServerProcess(self.nursery, begin, builder) as process:
-            yield process
-
-    def builder(self, **options: Any) -> Builder:
-        """A builder that has this stage's plans; `options` are the other arguments of `Builder`."""
-        return Builder(self.plans, **options)
-
-    def requests(self, sizes: list[int]) -> list[tuple[int, dict[str, np.ndarray]]]:
-        """Well-formed requests with these numbers of rows, each after the number of its first row.
-
-        Raises:
-            ValueError: more rows than are left.
-        """
-        if self.used + sum(sizes) > len(self.features):
-            raise ValueError(f"{self.used + sum(sizes)} rows are needed, {len(self.features)} were given")
-        made = []
+    def requests(self, sizes: Sequence[int]) -> list[Request]:
+        """Well-formed requests of these sizes."""
+        made: list[Request] = []
         for rows in sizes:
             made.append((self.used, {INPUT: self.features[self.used : self.used + rows]}))
             self.used += rows
         return made
 
-    def try_server(
-        self, scene: Scene, process: ServerProcess, sizes: list[int], *, model: str = "old", clients: int = 1
-    ) -> list[Ticket]:
-        """Send requests to a server once it is up, and note all answers. A scene that is lost gets no further requests.
 
-        Each wait has a limit. A server that never answers would otherwise use all of them in every scene.
-        """
-        if scene.failed or scene.unanswered:
-            return []
-        if failed := process.wait_ready():
-            scene.failed = failed
-            scene.flags["empty"] = process.empty
-            return []
-        requests = self.requests(sizes)
-        tickets = process.answers([feeds for _, feeds in requests], clients)
-        for (first, feeds), ticket in zip(requests, tickets, strict=True):
-            scene.add(ticket, first, len(feeds[INPUT]), model)
-        return tickets
-
-    def serve(
-        self, scene: Scene, step: str, cache: Path, sizes: tuple[int, ...] = (1, 3, 16), *, model: str = "old", **options: Any
-    ) -> None:
-        """Start a server on `cache`, send requests, and end it. Its build requests are recorded under `step`."""
-        builder = self.builder()
-        scene.failed = scene.failed or renewed(cache)
-        with self.server(cache, builder, model=model, **options) as process:
-            self.try_server(scene, process, list(sizes), model=model)
-        scene.builds[step] = builder.builds
+def plan_key(model_sha256: str, recipe: Any) -> str:
+    """The key of `Stage.plans`."""
+    return hashlib.sha256(f"{model_sha256}{json.dumps(recipe, sort_keys=True)}".encode()).hexdigest()
 
 
-def plain_files(folder: Path) -> list[Path]:
-    """The files in a folder and below, without links, which may point to anything."""
-    files = (Path(place, name) for place, _, names in os.walk(folder) for name in names)
-    return [file for file in files if stat.S_ISREG(file.lstat().st_mode)]
+class Server:
+    """A server in its own process. Leaving the block ends the process.
 
-
-def renewed(cache: Path) -> str:
-    """Put a copy in the place of a cache: of what it holds, only plain files with name, content and time of modification stay.
-
-    Damage changes nothing but content. Inode numbers and times of change would tell a server which files the judge has touched, so
-    they are new before every start. Links, and names in any number, could hold a plan that no damage reaches.
-
-    Returns:
-        why the cache cannot be copied; empty if it was.
+    Attributes:
+        builds: how often it asked the compiler.
+        permit: called with what the server asks for, a build or a load.
     """
-    old = cache.rename(cache.with_name("before"))
-    try:
-        cache.mkdir()
-        return _copied(old, cache)
-    except OSError as error:
-        return f"the cache cannot be copied: {error.strerror}"
-    finally:
-        remove_tree(old)
+
+    def __init__(self, stage: Stage, cache: Path, *, model: str = "old", recipe: str = "usual", **options: Any) -> None:
+        """Start the process and the server.
+
+        Args:
+            model, recipe: names in the stage.
+            options: ``version`` and ``device``, if they are others than those of the stage. The compiler fails with the words of
+                ``compiler_error``. Each run with one of the ``failing`` digests of rows fails, and each run takes ``run_s`` longer. For
+                ``file_bytes`` and ``dies`` see `host.limit_files`.
+        """
+        self.stage, self.builds, self.alive = stage, 0, True
+        self.compiler_error = options.pop("compiler_error", "")
+        self.replies: dict[int, Reply] = {}
+        self.sent: dict[int, float] = {}
+        self.permit: Callable[[dict[str, Any]], object] = self.grant
+        self.model = cache.with_name("scorer.onnx")  # one name for whatever is deployed, as in production
+        self.model.write_bytes(stage.models[model])
+        begin = {"version": stage.version, "device": stage.device, "sources": stage.sources, "recipe": stage.recipes[recipe]}
+        begin |= {"cache": str(cache), "model": str(self.model), "failing": [], "run_s": 0.0, "file_bytes": None, "dies": False}
+        self.begin = begin | options
+        self.pid, self.connection = host.start(stage.nursery)
+        self.connection.setblocking(False)
+        self.starting = self.send({"do": "start", **self.begin})
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.signal(signal.SIGKILL)
+        self.connection.close()
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to the server's process and to those that it has started."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, number)
+
+    def send(self, header: Mapping[str, Any], feeds: host.Feeds | None = None) -> int:
+        """Send a message. Returns its number, for `wait`."""
+        number = len(self.sent) + 1
+        self.sent[number] = time.perf_counter()
+        self._write({**header, "id": number}, feeds)
+        return number
+
+    def grant(self, asked: Mapping[str, Any]) -> None:
+        """Give the server the plan that it asked for, or the permission to load one."""
+        summary, data = self.stage.plans.get(plan_key(str(asked.get("model")), asked.get("recipe")), (None, None))
+        reply, arrays = {"do": "permit", "id": asked["id"], "error": ""}, {}
+        if asked["do"] == "build" and (self.compiler_error or data is None):
+            reply["error"] = self.compiler_error or "the compiler rejects this model or recipe"
+        elif data is not None:
+            label = {key: self.begin[key] for key in ("version", "device")}
+            arrays["plan"] = np.frombuffer(host.packed({**label, "plan": summary}, data.tobytes()), np.uint8)
+        self._write(reply, arrays)
+
+    def wait(self, numbers: Sequence[int], limit_s: float) -> list[Reply]:
+        """The replies to these messages. Those that did not come in time have the status ``"none"``."""
+        until = time.monotonic() + limit_s
+        while any(number not in self.replies for number in numbers) and self._receive(until):
+            pass
+        return [self.replies.get(number, Reply()) for number in numbers]
+
+    def ready(self) -> Reply:
+        """The reply to the start."""
+        (reply,) = self.wait([self.starting], READY_S)
+        return reply if reply.status != "none" or self.alive else Reply("error", "its process died")
+
+    def answers(self, requests: Sequence[host.Feeds], clients: int) -> list[Reply]:
+        """One reply for each request. Each of `clients` sends its next request when it has the previous answer."""
+        numbers: list[int] = []
+        waiting: set[int] = set()
+        until = time.monotonic() + ANSWER_S
+        while len(numbers) < len(requests) or waiting:
+            while len(waiting) < clients and len(numbers) < len(requests):
+                numbers.append(self.send({"do": "answer"}, requests[len(numbers)]))
+                waiting.add(numbers[-1])
+            if not self._receive(until):
+                break
+            if answered := waiting & self.replies.keys():
+                waiting -= answered
+                until = time.monotonic() + ANSWER_S
+        return [self.replies.get(number, Reply()) for number in numbers] + [Reply() for _ in requests[len(numbers) :]]
+
+    def _receive(self, until: float) -> bool:
+        """Read one message. False if the time is over or the process has ended."""
+        try:
+            if not self.alive:
+                return False
+            header, arrays = wire.receive(self.connection.fileno(), max(until, time.monotonic() + 0.001), _MOST_BYTES)
+            latency_s = time.perf_counter() - self.sent.get(header["id"], 0.0)
+            if header["do"] in ("build", "load"):
+                self.builds += header["do"] == "build"
+            else:
+                status, text, empty = str(header["status"]), str(header.get("text", ""))[:300], bool(header.get("empty"))
+                self.replies[header["id"]] = Reply(status, text, empty, int(header["runs"]), latency_s, arrays)
+                return True
+        except TimeoutError:
+            return False
+        except (EOFError, OSError, WorkerDied, KeyError, TypeError, ValueError):  # it may say anything
+            self.alive = False
+            return False
+        self.permit(header)
+        return True
+
+    def _write(self, header: Mapping[str, Any], arrays: host.Feeds | None) -> None:
+        try:
+            wire.send(self.connection.fileno(), header, arrays, time.monotonic() + ANSWER_S)
+        except (OSError, TimeoutError):
+            self.alive = False
 
 
-def _copied(old: Path, new: Path) -> str:
-    entries = size = 0
-    for folder, folders, files in os.walk(old):
-        for name in (*folders, *files):
-            entries += 1
-            if entries > MOST_ENTRIES or len(os.fsencode(name)) > LONGEST_NAME:
-                return f"the cache has more than {MOST_ENTRIES} files and folders, or a name of more than {LONGEST_NAME} bytes"
-            source = Path(folder, name)
-            target = new / source.relative_to(old)
-            found = source.lstat()
-            if stat.S_ISDIR(found.st_mode):
-                target.mkdir()
-            elif stat.S_ISREG(found.st_mode):
-                size += found.st_size
-                if size > _MOST_BYTES:
-                    return f"the cache has more than {_MOST_BYTES >> 20} MiB"
-                shutil.copyfile(source, target, follow_symlinks=False)
-                os.utime(target, ns=(found.st_mtime_ns, found.st_mtime_ns))
-    return ""
+@dataclass
+class Scene:
+    """A scene with a server and an empty cache, and what happened in it.
+
+    Attributes:
+        trouble: what went wrong; "" if the server survived.
+        empty: a part of the server is not written yet.
+        answered: of each answer, the request's first row, its number of rows, and the model whose scores are right.
+        scores: of each answer.
+    """
+
+    name: str
+    stage: Stage
+    cache: Path
+    trouble: str = ""
+    late: bool = False
+    empty: bool = False
+    answered: list[tuple[int, int, str]] = field(default_factory=list)
+    scores: list[np.ndarray] = field(default_factory=list)
+
+    def server(self, **options: Any) -> Server:
+        """Start a server on the cache; see `Server`."""
+        return Server(self.stage, self.cache, **options)
+
+    def ready(self, server: Server) -> None:
+        """Wait until a server is up, or raise `Lost`."""
+        reply = server.ready()
+        self.empty |= reply.empty
+        if reply.status != "ok":
+            why = f"it was not up after {READY_S:g} s" if reply.status == "none" else reply.text
+            raise Lost(f"a server did not start: {why}", late=reply.status == "none")
+
+    def ask(
+        self, server: Server, sizes: Sequence[int], *, model: str = "old", clients: int = 1, may_fail: bool = False
+    ) -> list[Reply]:
+        """Send requests to a server, and note the answers. Raises `Lost` if there are none.
+
+        Args:
+            model: whose scores are right.
+            may_fail: an exception is a valid answer, too.
+        """
+        requests = self.stage.requests(sizes)
+        replies = server.answers([feeds for _, feeds in requests], clients)
+        lost = [reply for request, reply in zip(requests, replies, strict=True) if not self.noted(request, reply, model)]
+        if lost := [reply for reply in lost if reply.status == "none" or not may_fail]:
+            why = lost[0].text or f"no answer came within {ANSWER_S:g} s"
+            late = any(reply.status == "none" for reply in lost)
+            raise Lost(f"{len(lost)} of {len(replies)} requests were not answered: {why}", late=late)
+        return replies
+
+    def noted(self, request: Request, reply: Reply, model: str = "old") -> bool:
+        """Note an answer. False if there are no scores in it."""
+        first, feeds = request
+        self.empty |= reply.empty
+        if reply.status != "ok" or host.misshapen(reply.outputs, len(feeds[INPUT])):
+            return False
+        self.answered.append((first, len(feeds[INPUT]), model))
+        self.scores.append(reply.outputs[OUTPUT])
+        return True
+
+    def start(self, name: str, *, builds: bool, because: str = "no plan could be in the cache", **options: Any) -> None:
+        """Start a server, send three requests, and end it. Raises `Lost` if it did not answer.
+
+        Args:
+            name: of the start, for messages.
+            builds: whether it has to ask the compiler, `because` the cache has no valid plan for it. If not, it must not ask.
+        """
+        with self.server(**options) as server:
+            self.ready(server)
+            self.ask(server, (1, 3, 16), model=options.get("model", "old"))
+        if server.builds and not builds:
+            raise Lost(f"the {name} asked the compiler again, although the plan had been built before")
+        if builds and not server.builds:
+            raise Lost(f"the {name} did not ask the compiler, although {because}")
+
+    def half_a_plan(self) -> int:
+        """Bytes in which no plan fits."""
+        return min(len(data) for _, data in self.stage.plans.values()) // 2
+
+
+# ---- the scenes of the cache
+
+
+def warm_start(scene: Scene) -> None:
+    """Start on an empty cache, then twice on the same cache."""
+    scene.start("first start", builds=True)
+    scene.start("second start", builds=False)
+    scene.start("third start", builds=False)
+
+
+def damaged(scene: Scene, harm: Callable[[bytes], bytes]) -> None:
+    """Every file of the cache is damaged between two starts."""
+    scene.start("first start", builds=True)
+    files = [file for file in scene.cache.rglob("*") if file.is_file() and file.stat().st_size]
+    if not files:
+        raise Lost("the cache was empty after the first start")
+    for file in files:
+        file.write_bytes(harm(file.read_bytes()))
+    scene.start("start after it", builds=True, because="every file of the cache was damaged")
+    scene.start("start after that", builds=False)
+
+
+def flipped(content: bytes) -> bytes:
+    """Bits are flipped at a secret place in the middle, as on a bad disk: in a plan, that is among the weights."""
+    begin = _SECRET.randrange(len(content) // 4, 3 * len(content) // 4 + 1)
+    harmed = bytes(byte ^ _SECRET.randrange(1, 256) for byte in content[begin : begin + _FLIPPED])
+    return content[:begin] + harmed + content[begin + _FLIPPED :]
+
+
+def others(scene: Scene, what: str, values: Callable[[Stage], Sequence[str]]) -> None:
+    """Starts with other versions, devices, networks or recipes fill the cache. Each needs its own plan."""
+    for value in values(scene.stage):
+        scene.start(f"start with another {what}", builds=True, because="it needs its own plan", **{what: value})
+    scene.start("start after it", builds=True, because="it needs its own plan")
+
+
+def close_to(text: str) -> list[str]:
+    """The text with another digit in place of its first and of its last one."""
+    places = [place for place, letter in enumerate(text) if letter.isdigit()]
+    digits = {place: _SECRET.choice([one for one in "123456789" if one != text[place]]) for place in (places[0], places[-1])}
+    return [f"{text[:place]}{digit}{text[place + 1 :]}" for place, digit in digits.items()]
+
+
+def compiler_fails(scene: Scene) -> None:
+    """The compiler is killed while the server starts; then it works again."""
+    with scene.server(compiler_error="the compiler's process ended: SIGKILL") as server:
+        reply = server.ready()
+        if reply.status == "none":
+            raise Lost(f"the start did not end within {READY_S:g} s after the compiler had failed", late=True)
+        if reply.status == "ok" and scene.ask(server, [1], may_fail=True)[0].status == "ok":
+            raise Lost("a request was answered although the compiler had failed")
+    scene.start("next start", builds=True)
+
+
+def killed(scene: Scene) -> None:
+    """The server is killed after half of the plan was written."""
+    with scene.server(file_bytes=scene.half_a_plan(), dies=True) as server:
+        server.ready()
+    scene.start("next start", builds=True)
+    scene.start("start after that", builds=False)
+
+
+def full_disk(scene: Scene) -> None:
+    """Only half of the plan fits on the disk; then there is space again."""
+    scene.start("start on a full disk", builds=True, file_bytes=scene.half_a_plan())
+    scene.start("next start", builds=True)
+
+
+def two_starts(scene: Scene) -> None:
+    """Two servers start at the same time on one cache, and receive their plans at the same time."""
+    with scene.server() as one, scene.server() as other:
+        asked: dict[Server, list[dict[str, Any]]] = {one: [], other: []}
+        for server, held in asked.items():  # one that waits for the plan of the other one asks later or never
+            server.permit = held.append
+            server.wait([server.starting], 1.0)
+        for server, held in asked.items():
+            server.permit = server.grant
+            for message in held:
+                server.grant(message)
+        for server in asked:
+            scene.ready(server)
+            scene.ask(server, (1, 3))
+    scene.start("next start", builds=False)
+
+
+# ---- the scenes of requests
+
+
+def malformed(scene: Scene) -> None:
+    """Malformed requests among well-formed ones, from several clients, in a secret order."""
+    ((_, feeds),) = scene.stage.requests([MOST_ROWS])
+    bad = [(kind, (0, make(feeds[INPUT]))) for kind, make in _MALFORMED.items()]
+    good = [("", request) for request in scene.stage.requests([1 + n % 4 for n in range(2 * len(bad))])]
+    mixed = _SECRET.sample([*bad, *good], len(bad) + len(good))
+    with scene.server() as server:
+        scene.ready(server)
+        replies = server.answers([feeds for _, (_, feeds) in mixed], CLIENTS // 2)
+    wrong = set()
+    for (kind, request), reply in zip(mixed, replies, strict=True):
+        if reply.status != "rejected" if kind else not scene.noted(request, reply):
+            got = {"ok": "was answered", "none": "got no answer"}.get(reply.status, f"ended in {reply.text}")
+            wrong.add(f"{kind or 'a well-formed request'} {got}")
+    if wrong:
+        listed = "; ".join(sorted(wrong))
+        late = any(reply.status == "none" for reply in replies)
+        raise Lost(f"expected a ValueError for each malformed request, and scores for the others: {listed}", late=late)
+
+
+def _with(value: float, rows: np.ndarray) -> dict[str, np.ndarray]:
+    """A request with one number, at a secret place, that is not finite."""
+    chosen = rows.copy()
+    chosen[_SECRET.randrange(len(chosen)), _SECRET.randrange(FEATURES)] = value
+    return {INPUT: chosen}
+
+
+_MALFORMED: dict[str, Callable[[np.ndarray], dict[str, np.ndarray]]] = {
+    "float64": lambda rows: {INPUT: rows[:1].astype(np.float64)},
+    "int32": lambda rows: {INPUT: rows[:1].astype(np.int32)},
+    "too few features": lambda rows: {INPUT: rows[:1, : _SECRET.randint(1, FEATURES - 1)]},
+    "too many features": lambda rows: {INPUT: np.resize(rows, (1, FEATURES + _SECRET.randint(1, FEATURES)))},
+    "a dimension too few": lambda rows: {INPUT: rows[0]},
+    "a dimension too many": lambda rows: {INPUT: rows[None, :2]},
+    "no rows": lambda rows: {INPUT: rows[:0]},
+    "a row too many": lambda rows: {INPUT: np.resize(rows, (MOST_ROWS + 1, FEATURES))},
+    "no input": lambda rows: {},
+    "another name": lambda rows: {"amounts": rows[:1]},
+    "a second input": lambda rows: {INPUT: rows[:1], "amounts": rows[:1]},
+    "NaN": lambda rows: _with(np.nan, rows),
+    "infinity": lambda rows: _with(np.inf, rows),
+    "negative infinity": lambda rows: _with(-np.inf, rows),
+}
+
+
+def many_clients(scene: Scene) -> None:
+    """Clients with requests of all sizes. Each run takes two milliseconds longer, so threads that share something meet."""
+    with scene.server(run_s=0.002) as server:
+        scene.ready(server)
+        scene.ask(server, [1 + (5 * n) % MOST_ROWS for n in range(64)], clients=CLIENTS)
+
+
+def engine_fails(scene: Scene) -> None:
+    """Each run with one of two requests fails: one comes alone, and one with seven others. The server cannot know them in advance."""
+    alone, among = _SECRET.randrange(1, 5), _SECRET.randrange(8)
+    rows = scene.stage.features[scene.stage.used :]
+    with scene.server(failing=[host.row_digest(rows[alone]), host.row_digest(rows[8 + among])]) as server:
+        scene.ready(server)
+        replies = [scene.ask(server, [1], may_fail=number == alone)[0] for number in range(8)]
+        together = scene.ask(server, [1] * 8, clients=8, may_fail=True)
+        if "ok" in (replies[alone].status, together[among].status):
+            raise Lost("a request was answered although every run of the engine with it failed")
+        scene.ask(server, [1] * 8, clients=4)
+
+
+def rollout(scene: Scene) -> None:
+    """Another network is rolled out and back, and at a secret time one that cannot be built.
+
+    Before each build and each load a request is sent. The old network must answer it, because the new one is not there yet.
+    """
+    models, serving = ["new", "old"], "old"
+    models.insert(_SECRET.randrange(3), "unbuildable")
+
+    def ask_meanwhile(asked: dict[str, Any]) -> None:
+        try:
+            scene.ask(server, [1], model=serving)
+        except Lost as lost:
+            raise Lost(f"a request had to wait for the {asked['do']} of the new network: {lost}", late=lost.late) from None
+        server.grant(asked)
+
+    with scene.server() as server:
+        scene.ready(server)
+        for model in models:
+            server.model.write_bytes(scene.stage.models[model])
+            server.permit = ask_meanwhile
+            (reply,) = server.wait([server.send({"do": "reload", "model": str(server.model)})], READY_S)
+            server.permit = server.grant
+            scene.empty |= reply.empty
+            if reply.status == "none":
+                raise Lost(f"reload did not return within {READY_S:g} s", late=True)
+            if model == "unbuildable" and reply.status == "ok":
+                raise Lost("reload did not raise for a network that could not be built")
+            if model != "unbuildable" and reply.status != "ok":
+                raise Lost(f"reload raised for a network that can be built: {reply.text}")
+            serving = serving if model == "unbuildable" else model
+            scene.ask(server, [1, 2, 16], model=serving, clients=2)
+
+
+CACHE_SCENES: dict[str, Callable[[Scene], None]] = {
+    "warm start": warm_start,
+    "bits flipped": partial(damaged, harm=flipped),
+    "half a file": partial(damaged, harm=lambda content: content[: len(content) // 2]),
+    "empty files": partial(damaged, harm=lambda content: b""),
+    "another version": partial(others, what="version", values=lambda stage: close_to(stage.version)),
+    "another device": partial(others, what="device", values=lambda stage: close_to(stage.device.replace("cpu", "sm90"))),
+    "retrained network": partial(others, what="model", values=lambda stage: ["new"]),
+    "another recipe": partial(others, what="recipe", values=lambda stage: [name for name in stage.recipes if name != "usual"]),
+    "compiler fails": compiler_fails,
+    "server killed": killed,
+    "full disk": full_disk,
+    "two at once": two_starts,
+}
+REQUEST_SCENES: dict[str, Callable[[Scene], None]] = {
+    "malformed requests": malformed,
+    "many clients": many_clients,
+    "engine fails": engine_fails,
+    "rollout": rollout,
+}
+
+
+def play(stage: Stage, names: Sequence[str], time_limit_s: float) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Every scene's record; those for which no time is left are not played."""
+    deadline, scenes = time.monotonic() + time_limit_s, []
+    for name in names:
+        with empty_cache() as cache:
+            scenes.append(scene := Scene(name, stage, cache))
+            try:
+                if time.monotonic() > deadline:
+                    raise Lost("not tried: the scenes before it took all the time")
+                (CACHE_SCENES | REQUEST_SCENES)[name](scene)
+            except Lost as lost:
+                scene.trouble, scene.late = str(lost), lost.late
+            except OSError as error:  # it can remove files and end processes that a scene needs
+                scene.trouble = f"the scene could not be played: {error}"[:200]
+    return recorded(scenes)
 
 
 @contextlib.contextmanager
 def empty_cache() -> Iterator[Path]:
     """An empty folder for a cache."""
-    with tempfile.TemporaryDirectory() as folder:
-        cache = Path(folder, "cache")
-        cache.mkdir()
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        (cache := Path(folder, "cache")).mkdir()
         yield cache
+
+
+def recorded(scenes: Sequence[Scene]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Scenes as a header and arrays."""
+    rows = [{key: getattr(scene, key) for key in ("name", "trouble", "late", "empty", "answered")} for scene in scenes]
+    return {"scenes": rows}, {f"scores {n}": np.concatenate(scene.scores) for n, scene in enumerate(scenes) if scene.scores}
+
+
+# ---- the load
+
+
+def load(given: Stage, yours: Stage, seed: int, time_limit_s: float) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Time two servers: in each round both get the same requests, in a random order and alone on the machine.
+
+    The learner's server starts last, and is stopped while the other one is timed. Its answers are kept.
+    """
+    deadline, rng = time.monotonic() + time_limit_s, np.random.default_rng(seed)
+    rounds: list[dict[str, Any]] = []
+    who = "given"
+    with empty_cache() as its, empty_cache() as mine:
+        scenes = {"given": Scene("load", given, its), "yours": Scene("load", yours, mine)}
+        try:
+            with scenes["given"].server() as other:
+                scenes["given"].ready(other)
+                who = "yours"
+                with scenes["yours"].server() as own:
+                    scenes["yours"].ready(own)
+                    while (len(rounds) < FEWEST or time.monotonic() < deadline) and yours.used + BURST + LONE <= len(
+                        yours.features
+                    ):
+                        first, burst_first = yours.used, bool(rng.random() < 0.5)
+                        pauses_s, taken = rng.uniform(0, _LONGEST_PAUSE_S, LONE).tolist(), {}
+                        for who in rng.permutation(["given", "yours"]).tolist():
+                            own.signal(signal.SIGCONT if who == "yours" else signal.SIGSTOP)
+                            scenes[who].stage.used = first
+                            taken[who] = _round(own if who == "yours" else other, scenes[who], pauses_s, burst_first)
+                        rounds.append(taken)
+        except Lost as lost:
+            return {"failed": str(lost), "who": who}, {}
+    header, arrays = recorded([scenes["yours"]])
+    return {**header, "failed": "", "who": "", "rounds": rounds}, arrays
+
+
+def _round(server: Server, scene: Scene, pauses_s: Sequence[float], burst_first: bool) -> dict[str, Any]:
+    """A burst from many clients, and requests that come alone, each after its pause: seconds, and the runs of the burst."""
+    taken: dict[str, Any] = {"lone_s": []}
+    for burst in (burst_first, not burst_first):
+        if burst:
+            before, started = max((reply.runs for reply in server.replies.values()), default=0), time.perf_counter()
+            replies = scene.ask(server, [1] * BURST, clients=CLIENTS)
+            taken |= {"burst_s": time.perf_counter() - started, "runs": max(reply.runs for reply in replies) - before}
+        else:
+            for pause_s in pauses_s:
+                time.sleep(pause_s)
+                taken["lone_s"].append(scene.ask(server, [1])[0].latency_s)
+    return taken
+
+
+def main() -> None:
+    """One question on standard input, one answer on standard output."""
+    sys.dont_write_bytecode = True
+    nursery = host.nursery()  # before there is anything to read that a server must not know
+    ctypes.CDLL(None).prctl(_SET_DUMPABLE, 0, 0, 0, 0)  # servers cannot look into this process, or use its output
+    question, arrays = wire.receive(0)
+    plans = {row["key"]: (row["plan"], arrays[f"plan {number}"]) for number, row in enumerate(question["plans"])}
+    models = {name: arrays[f"model {name}"].tobytes() for name in question["models"]}
+    shared = {key: question[key] for key in ("recipes", "version", "device")}
+    stages = [Stage(nursery, one, plans, models, features=arrays["features"], **shared) for one in question["servers"]]
+    if question["scenes"]:
+        header, answers = play(stages[0], question["scenes"], question["time_limit_s"])
+    elif stages:
+        header, answers = load(stages[0], stages[-1], question["seed"], question["time_limit_s"])
+    else:
+        header, answers = {}, {}  # it was asked whether servers can be started
+    wire.send(1, {**header, "token": question["token"]}, answers)

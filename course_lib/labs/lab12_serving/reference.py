@@ -1,23 +1,78 @@
-"""The reference's server: requests wait in a queue, and one thread runs the waiting requests together.
+"""The reference submission: one file per plan that starts with a digest, and one thread that runs waiting requests together.
 
-`lab12` submits this file as ``server.py``, together with ``store.py``.
+`sources` writes these functions and this class as ``store.py`` and ``server.py``, which do not import the course.
 """
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import json
+import os
 import queue
+import tempfile
 import threading
 import time
 from concurrent.futures import Future
+from inspect import getsource
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from course_lib.labs.lab12_serving.reference.store import plan_for
-
+CONFIG = """\
+name: "scorer"
+platform: "tensorrt_plan"
+max_batch_size: 16
+input [ { name: "features" data_type: TYPE_FP32 dims: [ 256 ] } ]
+output [ { name: "scores" data_type: TYPE_FP32 dims: [ 8 ] } ]
+instance_group [ { kind: KIND_GPU count: 2 } ]
+dynamic_batching { preferred_batch_size: [ 8, 16 ] max_queue_delay_microseconds: 1000 }
+version_policy { latest { num_versions: 2 } }
+"""
 WINDOW_S = 0.001  # a request waits that long at most for others to share its run
-_Request = tuple[np.ndarray, "Future[np.ndarray]"]
+_DIGEST_BYTES = 32
+
+
+def plan_for(model: bytes, recipe: dict[str, Any], cache: Path, engines: Any) -> bytes:
+    """The plan for this model, from the cache or built and kept there."""
+    file = cache / f"{key(model, recipe, engines)}.plan"
+    plan = _read(file)
+    if plan is None:
+        plan = engines.build(model, recipe)
+        with contextlib.suppress(OSError):  # a full disk costs the next start a build, not this one its plan
+            _write(file, plan)
+    return plan
+
+
+def key(model: bytes, recipe: dict[str, Any], engines: Any) -> str:
+    """Everything that the plan depends on."""
+    parts = [hashlib.sha256(model).hexdigest(), recipe, engines.version, engines.device]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def _read(file: Path) -> bytes | None:
+    try:
+        content = file.read_bytes()
+    except OSError:
+        return None
+    digest, plan = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
+    return plan if hashlib.sha256(plan).digest() == digest else None
+
+
+def _write(file: Path, plan: bytes) -> None:
+    """Write the whole file or nothing: write to a temporary name in the same folder, flush, then rename."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, temporary = tempfile.mkstemp(dir=file.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as new:
+            new.write(hashlib.sha256(plan).digest() + plan)
+            new.flush()
+            os.fsync(new.fileno())
+        os.replace(temporary, file)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
 
 
 class Server:
@@ -28,8 +83,8 @@ class Server:
         low, high = (recipe["profiles"][0]["features"][bound] for bound in ("min", "max"))
         self._columns, self._most = low[1], high[0]
         self._engine = self._engine_for(model)
-        self._waiting: queue.SimpleQueue[_Request] = queue.SimpleQueue()
-        self._held: _Request | None = None
+        self._waiting: queue.SimpleQueue[tuple[np.ndarray, Future[np.ndarray]]] = queue.SimpleQueue()
+        self._held: tuple[np.ndarray, Future[np.ndarray]] | None = None
         threading.Thread(target=self._serve, daemon=True).start()
 
     def answer(self, feeds: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -70,7 +125,7 @@ class Server:
                 for _, done in batch:
                     done.set_exception(error)
 
-    def _gather(self) -> list[_Request]:
+    def _gather(self) -> list[tuple[np.ndarray, Future[np.ndarray]]]:
         """The requests of the next run: at least one, and those that arrive within the window and fit."""
         batch = [self._held or self._waiting.get()]
         self._held, rows, until = None, len(batch[0][0]), time.monotonic() + WINDOW_S
@@ -85,3 +140,18 @@ class Server:
                 break
             batch.append(request)
         return batch
+
+
+def sources() -> dict[str, str]:
+    """The text of ``store.py`` and ``server.py``."""
+    here = Path(__file__).read_text(encoding="utf-8").splitlines()
+    imports = [line for line in here if line.startswith(("from ", "import "))]
+    store = [*imports, f"_DIGEST_BYTES = {_DIGEST_BYTES}", *(getsource(one) for one in (plan_for, key, _read, _write))]
+    server = [*imports, "from store import plan_for", f"WINDOW_S = {WINDOW_S}", getsource(Server)]
+    return {"store.py": "\n".join(store), "server.py": "\n".join(server)}
+
+
+def write(folder: Path) -> None:
+    """Write the three files of the reference's submission."""
+    for name, text in (sources() | {"config.pbtxt": CONFIG}).items():
+        (folder / name).write_text(text, encoding="utf-8")

@@ -1,0 +1,528 @@
+"""What is looked at in lab 12: the scenes that a server survives, what batching gains, and what a Triton configuration means."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+import course_lib
+from course_lib._util.plain_text import plain
+from course_lib.benchmark import Interval, speedup
+from course_lib.benchmark.statistics import median_interval
+from course_lib.engines import Plan, split_target
+from course_lib.engines.worker import wire
+from course_lib.errors import MISSING_FILE, EngineError, ExaminerFault
+from course_lib.labs.framework.criteria import (
+    ALL,
+    HALF,
+    Criterion,
+    at_least,
+    equals,
+)
+from course_lib.labs.framework.examination import Examiner
+from course_lib.labs.framework.isolation import run_isolated
+from course_lib.labs.framework.reference import ours
+from course_lib.labs.framework.submission_files import missing, read_text
+from course_lib.labs.framework.work import Work, step
+from course_lib.labs.lab12_serving import given
+from course_lib.labs.lab12_serving.given import FEATURES, HIDDEN, INPUT, MOST_ROWS, ONE_AT_A_TIME, OUTPUT, SCORES, WIDE, Scorer
+from course_lib.labs.lab12_serving.sandboxed import triton_schema
+from course_lib.labs.lab12_serving.sandboxed.host import FILES
+from course_lib.labs.lab12_serving.sandboxed.stage import BURST, CACHE_SCENES, FEWEST, LONE, REQUEST_SCENES, plan_key
+from course_lib.recipe import Recipe
+
+MAX_BYTES = 64 << 10  # of a file
+MOST_LOST = {"cache": 3, "requests": 1}  # scenes that may be lost for half of the points, if no answer is wrong
+MOST_AGAIN = 2  # scenes that are played once more because something came too late: a machine that stalls does so in few
+ROUNDS = 40  # of a measurement, at most
+LONE_MS = 5.0  # a request that comes alone may take so much longer than without batching
+SHARED = {ALL: 1.3, HALF: 1.1}  # requests of one run, on average: exactly 1 without batching, on every machine
+GAIN = 1.1  # throughput over one request at a time. Times that do not decide count for the learner: `SHARED` decides
+LONGEST_DELAY_US, INSTANCES = 5000, 2
+MOST_UNMET = 2  # requirements of the configuration, for half of the points
+_ROWS = 2000  # that all scenes together send; each is sent once
+_PLAY_S, _SLACK_S = 90.0, 40.0  # for all scenes, and for the one that is on when the time is up
+_MAX_ANSWER = 32 << 20
+# Largest difference from the truth, relative to the size of a score. TF32 was computed to stay below 0.003; another payment's
+# scores are wrong by more than 1.
+_TOLERANCE = 0.02
+_OTHER_WEIGHTS = 1000  # what the seed of a model's file is further on: only an engine can give the right answers
+_LIBRARY = str(Path(course_lib.__file__).resolve().parent.parent)
+_MAIN = """
+import contextlib, os, sys
+os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
+sys.path.insert(0, sys.argv[1])
+with contextlib.suppress(ImportError):
+    __import__(sys.argv[2])  # once, for all servers
+from course_lib.labs.lab12_serving.sandboxed.stage import main
+main()
+"""
+_INVALID = "the process that runs the server ended early or sent an invalid answer"
+_LONGEST = 800  # characters of a learner's text in a message
+_T = TypeVar("_T")
+Sources = Mapping[str, str]
+Config = Mapping[str, Any]
+
+_TRUST = "A plan with flipped bits loads and answers. What do you compare its bytes with before you load them?"
+_KEY = "What does a plan depend on? Everything on that list belongs in its key."
+HINTS = {
+    "warm start": "Where does a plan go after it was built, and under what name does the next start look for it?",
+    "bits flipped": _TRUST,
+    "half a file": _TRUST,
+    "empty files": "An empty file is not a plan. Build whenever reading fails, for any reason.",
+    "another version": f"TensorRT was upgraded between the two starts. {_KEY}",
+    "another device": f"The cache moved to a machine with another GPU. {_KEY}",
+    "retrained network": f"The new network has the name of the old one. {_KEY}",
+    "another recipe": f"One value of the recipe changed between the two starts. {_KEY}",
+    "compiler fails": "If the compiler fails, there is no plan to keep. The next start must not find a file under this name.",
+    "server killed": "An incomplete file had the final name. Which call renames a file in one step, and when do you call it?",
+    "full disk": "The plan in memory is correct; only the copy on the disk failed. Does this start need that copy?",
+    "two at once": "Both servers write at the same moment. Do their temporary files have different names?",
+    "malformed requests": "Which properties of an array does the engine depend on? Check each one before a request meets others.",
+    "many clients": "Which variable do two threads share here? Each request needs its own place for its answer.",
+    "engine fails": "An exception in the thread that runs the engine has to reach the requests of that run, and must not end the thread.",
+    "rollout": "Build and load the new engine first, with no lock held; then one assignment puts it in place.",
+}
+NEVER_RIGHT = (
+    "Start your server in the notebook with start() and send it requests, first one, then several at a time: "
+    "the same error appears there."
+)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The result of one scene.
+
+    Attributes:
+        wrong: number of wrong answers. A server must never give one.
+        trouble: the other problem, one line; empty if the server survived.
+        late: no answer was wrong, but something did not come in time. The cause is the server or a stalled machine.
+        empty: a part of the server's code is not written yet.
+    """
+
+    scene: str
+    wrong: int
+    trouble: str
+    late: bool = False
+    empty: bool = False
+
+    @property
+    def survived(self) -> bool:
+        """Whether no answer was wrong and nothing else went wrong."""
+        return not (self.wrong or self.trouble)
+
+    @property
+    def problem(self) -> str:
+        """What went wrong, in a few words."""
+        return f"{self.wrong} wrong answer{'s' if self.wrong > 1 else ''}" if self.wrong else self.trouble
+
+
+@dataclass(frozen=True)
+class Load:
+    """Times of two servers in the same rounds: the learner's (``"yours"``), and the ``"given"`` one, with one request at a time.
+
+    Attributes:
+        burst_ms: time for `BURST` requests from many clients, by server, shape ``(rounds,)``.
+        lone_ms: mean latency of requests that come alone, by server, shape ``(rounds,)``.
+        runs: inferences of each burst of the learner's server, shape ``(rounds,)``.
+        wrong: number of wrong answers of the learner's server.
+    """
+
+    burst_ms: Mapping[str, np.ndarray]
+    lone_ms: Mapping[str, np.ndarray]
+    runs: np.ndarray
+    wrong: int = 0
+
+    @property
+    def gain(self) -> Interval:
+        """Throughput over one request at a time."""
+        return speedup(self.burst_ms["given"], self.burst_ms["yours"], seed=0)
+
+    @property
+    def extra_ms(self) -> Interval:
+        """How much longer a request takes that comes alone, than without batching."""
+        return median_interval(self.lone_ms["yours"] - self.lone_ms["given"], seed=0)
+
+    @property
+    def requests_per_run(self) -> float:
+        """Requests that share an inference, on average."""
+        return float(BURST * len(self.runs) / max(1, self.runs.sum()))
+
+
+class ServingWork(Work):
+    """A submission with its scenes and its load, each played once."""
+
+    @step
+    def sources(self) -> dict[str, str]:
+        """The text of ``store.py`` and ``server.py``."""
+        return {name: read_text(self.folder / name, MAX_BYTES) for name in FILES}
+
+    @step
+    def cache(self) -> list[Finding]:
+        """The findings of the cache's scenes."""
+        self.examiner.begins(f"cache: {len(CACHE_SCENES)} scenes with your server", 15)
+        return findings(self.sources, list(CACHE_SCENES), self.examiner)
+
+    @step
+    def requests(self) -> list[Finding]:
+        """The findings of the scenes with requests."""
+        self.examiner.begins(f"requests: {len(REQUEST_SCENES)} scenes with your server", 5)
+        return findings(self.sources, list(REQUEST_SCENES), self.examiner)
+
+    @step
+    def load(self) -> Load:
+        """The learner's server under load."""
+        self.examiner.begins("throughput: your server and the given one, in turn", self.examiner.measure_s)
+        return measured(self.sources, self.examiner)
+
+
+# ---- cache and requests
+
+
+def cache(work: ServingWork) -> Iterator[Criterion]:
+    """A cache that survives faults."""
+    yield from survival("cache", work.cache)
+
+
+def requests(work: ServingWork) -> Iterator[Criterion]:
+    """Correct answers or errors."""
+    yield from survival("requests", work.requests)
+
+
+def survival(task: str, found: Sequence[Finding]) -> Iterator[Criterion]:
+    """No wrong answer, and few or no scenes lost."""
+    lost = sorted((one for one in found if not one.survived), key=lambda one: not one.wrong)
+    hint = HINTS[lost[0].scene] if lost else ""
+    if lost and lost[0].empty:
+        hint = "A part of your files is still empty: solve task 1 first."
+    elif len(lost) == len(found):  # the faults of the scenes are not the cause
+        hint = NEVER_RIGHT
+    yield equals("wrong answers", sum(one.wrong for one in found), 0, HALF, hint=hint)
+    survived, count = len(found) - len(lost), len(found)
+    scenes: dict[str, list[str]] = {}
+    for one in lost:
+        scenes.setdefault(one.problem, []).append(one.scene)
+    listed = "; ".join(f"{', '.join(names)}: {problem}" for problem, names in scenes.items())
+    made = reaches("scenes survived", survived, {ALL: count, HALF: count - MOST_LOST[task]}, hint)
+    yield replace(made, found=f"{survived} of {count}" + (f" ({listed})" if lost else ""))
+
+
+def reaches(name: str, value: float, bounds: Mapping[str, float], hint: str) -> Criterion:
+    """A value against the bound for half of the points if that is missed, otherwise against the one for all points."""
+    needed_for = ALL if value >= bounds[HALF] else HALF
+    return at_least(name, value, bounds[needed_for], needed_for, hint=hint)
+
+
+def findings(sources: Sources, names: Sequence[str], examiner: Examiner) -> list[Finding]:
+    """The findings of scenes. A few that were late are played once more, because the machine may have stalled.
+
+    Raises:
+        EngineError: the server's process took too long or sent an invalid answer.
+    """
+    found = played(sources, names, examiner)
+    late = [one.scene for one in found if one.late]
+    if not 0 < len(late) <= MOST_AGAIN:
+        return found
+    again = {one.scene: one for one in played(sources, late, examiner)}
+    return [again.get(one.scene, one) for one in found]
+
+
+def played(sources: Sources, names: Sequence[str], examiner: Examiner) -> list[Finding]:
+    """Play scenes once."""
+    rng = examiner.rng()
+    seed = int(rng.integers(1 << 31))
+    models = {name: Scorer(seed + number, HIDDEN) for number, name in enumerate(("old", "new", "unbuildable"))}
+    features = rng.normal(size=(_ROWS, FEATURES)).astype(np.float32)
+    question = {"scenes": list(names), "servers": [dict(sources)], "time_limit_s": _PLAY_S}
+    answer, arrays = _asked(question, models, ("old", "new"), other_recipes(rng), features, examiner)
+    truth = {name: models[name].scores(features) for name in ("old", "new")}
+    found = _read(lambda: [_finding(row, arrays.get(f"scores {number}"), truth) for number, row in enumerate(answer["scenes"])])
+    if [one.scene for one in found] != list(names):
+        raise EngineError("the process that runs the server left out a part of its report")
+    return found
+
+
+def other_recipes(rng: np.random.Generator) -> dict[str, Recipe]:
+    """Recipes that differ from the usual one in one value each, which is drawn."""
+    usual = given.recipe()
+    return {
+        "precision": usual.model_copy(update={"precision": str(rng.choice(["fp16", "bf16"]))}),
+        "workspace": usual.model_copy(update={"workspace_mib": int(rng.integers(1, 1024))}),
+        "level": usual.model_copy(update={"optimization_level": int(rng.choice([0, 1, 2, 4, 5]))}),
+        "profile": given.recipe(best=int(rng.integers(2, 8))),
+    }
+
+
+def _finding(row: Mapping[str, Any], scores: np.ndarray | None, truth: Mapping[str, np.ndarray]) -> Finding:
+    wrong = count_wrong(row["answered"], scores, truth)
+    trouble, late = plain(row["trouble"], _LONGEST), row["late"] is True and not wrong
+    return Finding(str(row["name"]), wrong, trouble, late, row["empty"] is True)
+
+
+def count_wrong(answered: Sequence[Sequence[Any]], scores: np.ndarray | None, truth: Mapping[str, np.ndarray]) -> int:
+    """How many answers differ from the right scores.
+
+    Args:
+        answered: first row, number of rows and model of each request.
+        scores: the answers to all of these requests, one after the other.
+    """
+    wrong = place = 0
+    for first, rows, model in answered:
+        assert scores is not None
+        mine, want = scores[place : place + rows], truth[model][first : first + rows]
+        place += rows
+        close = want.shape == mine.shape and bool(np.abs(mine - want).max() <= _TOLERANCE * float(truth[model].std()))
+        wrong += not close
+    return wrong
+
+
+def _asked(
+    question: dict[str, Any],
+    models: Mapping[str, Scorer],
+    built: Sequence[str],
+    recipes: Mapping[str, Recipe],
+    features: np.ndarray,
+    examiner: Examiner,
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Ask the stage.
+
+    Args:
+        question: what to play or to time.
+        models: whose files the server sees, with other weights than the plans: only an engine can give the right answers.
+        built: names of the models that can be built. The first one can be built with each of `recipes`, which only the key has to know.
+    """
+    usual = given.recipe()
+    files = {name: replace(scorer, seed=scorer.seed + _OTHER_WEIGHTS).onnx() for name, scorer in models.items()}
+    plans = _plans([models[name] for name in built], examiner)
+    wanted = [(name, usual, plan) for name, plan in zip(built, plans, strict=True)]
+    wanted += [(built[0], recipe, plans[0]) for recipe in recipes.values()]
+    arrays = {f"model {name}": np.frombuffer(data, np.uint8) for name, data in files.items()}
+    rows = []
+    for number, (name, recipe, plan) in enumerate(wanted):
+        digest = hashlib.sha256(files[name]).hexdigest()
+        rows.append({"key": plan_key(digest, recipe.wire()), "plan": plan.summary()})
+        arrays[f"plan {number}"] = np.frombuffer(plan.data, np.uint8)
+    backend, environment = split_target(examiner.runner)
+    device = (plans[0].targets or ("cpu",))[0]
+    question |= {"models": list(files), "plans": rows, "version": plans[0].version, "device": device}
+    question["recipes"] = {name: recipe.wire() for name, recipe in {"usual": usual, **recipes}.items()}
+    try:
+        return _stage(question, {**arrays, "features": features}, examiner)
+    except EngineError:
+        without_server = {**question, "servers": [], "scenes": [], "time_limit_s": _SLACK_S}
+        try:
+            _stage(without_server, {}, examiner.for_ours)
+        except EngineError as error:
+            interpreter = " ".join(environment.command)
+            raise ExaminerFault(
+                f"servers cannot be started with {interpreter} ({error}): it has to import NumPy and {backend}"
+            ) from None
+        raise
+
+
+def _stage(
+    question: dict[str, Any], arrays: Mapping[str, np.ndarray], examiner: Examiner
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    backend, environment = split_target(examiner.runner)
+    token = secrets.token_hex(16)  # a server can reach the sandbox's own output, but it cannot know this
+    models = question["models"] if arrays else []
+    question = {**question, "token": token, "models": models, "plans": question["plans"] if arrays else []}
+    with tempfile.TemporaryFile() as file:
+        wire.send(file.fileno(), question, arrays)
+        file.seek(0)
+        message = file.read()
+    answer = run_isolated(
+        [*environment.command, "-I", "-c", _MAIN, _LIBRARY, backend],
+        message,
+        launcher=examiner.launcher,
+        time_limit_s=question["time_limit_s"] + _SLACK_S,
+        max_bytes=_MAX_ANSWER,
+    )
+    with tempfile.TemporaryFile() as file:
+        file.write(answer)
+        file.seek(0)
+        header, found = _read(lambda: wire.receive(file.fileno()))
+    if header.pop("token", None) != token:
+        raise EngineError("something else than the course's program answered for the server")
+    return header, found
+
+
+def _plans(scorers: Sequence[Scorer], examiner: Examiner) -> list[Plan]:
+    with tempfile.TemporaryDirectory() as folder, ours():
+        written = []
+        for number, scorer in enumerate(scorers):
+            path = Path(folder, f"{number}.onnx")
+            path.write_bytes(scorer.onnx())
+            written.append((path, given.recipe()))
+        return examiner.runnables(written)
+
+
+def _read(convert: Callable[[], _T]) -> _T:
+    """`convert` applied to an answer that learner code may have changed.
+
+    Raises:
+        EngineError: it fails.
+    """
+    try:
+        return convert()
+    except Exception:
+        raise EngineError(_INVALID) from None
+
+
+# ---- throughput
+
+
+def measured(sources: Sources, examiner: Examiner) -> Load:
+    """Serve the same requests with the learner's server and with the given one, in turn.
+
+    Raises:
+        EngineError: the learner's server did not start or did not answer.
+        ExaminerFault: the given one did not, and does not without the learner's either.
+    """
+    rng = examiner.rng()
+    models = {"old": Scorer(int(rng.integers(1 << 31)), WIDE)}
+    features = rng.normal(size=(ROUNDS * (BURST + LONE), FEATURES)).astype(np.float32)
+    question = {"scenes": [], "seed": int(rng.integers(1 << 31)), "time_limit_s": examiner.measure_s}
+
+    def take(yours: Sources) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        return _asked({**question, "servers": [ONE_AT_A_TIME, dict(yours)]}, models, ("old",), {}, features, examiner)
+
+    answer, arrays = examiner.measured(lambda: take(sources))
+    if failed := plain(answer.get("failed", ""), _LONGEST):
+        if answer.get("who") == "yours":
+            raise EngineError(failed)
+        if (again := take(ONE_AT_A_TIME)[0]).get("failed"):
+            raise ExaminerFault(f"the given server: {plain(again['failed'], _LONGEST)}")
+        raise EngineError("the given server works alone, but not beside yours. Which processes or memory does yours keep?")
+    truth = {"old": models["old"].scores(features)}
+    return _read(lambda: _load(answer, arrays, truth))
+
+
+def _load(answer: Mapping[str, Any], arrays: Mapping[str, np.ndarray], truth: Mapping[str, np.ndarray]) -> Load:
+    rounds, (scene,) = answer["rounds"], answer["scenes"]
+    if len(rounds) < FEWEST:
+        raise ValueError("too few rounds")
+    burst_ms = {name: np.array([1e3 * float(turn[name]["burst_s"]) for turn in rounds]) for name in ("yours", "given")}
+    lone_ms = {name: np.array([1e3 * np.mean(turn[name]["lone_s"]) for turn in rounds]) for name in ("yours", "given")}
+    runs = np.array([int(turn["yours"]["runs"]) for turn in rounds])
+    return Load(burst_ms, lone_ms, runs, count_wrong(scene["answered"], arrays.get("scores 0"), truth))
+
+
+_SHARE_HINT = "Eight rows in one run cost much less than eight runs. What do 15 requests do while the engine works on one?"
+_LONE_HINT = "Batching must not delay a request that arrives alone. How long does your server wait, and why?"
+_ROWS_HINT = "Each answer must reach its own request. Which rows of a run belong to which request?"
+
+
+def throughput(work: ServingWork) -> Iterator[Criterion]:
+    """Requests that share a run."""
+    load = work.load
+    work.figures |= {"over_one_at_a_time": load.gain.median, "requests_per_run": load.requests_per_run}
+    yield from throughput_of(load)
+
+
+def throughput_of(load: Load) -> Iterator[Criterion]:
+    """Right answers, requests that share a run, the gain, and the time of a request that comes alone."""
+    yield equals("wrong answers under load", load.wrong, 0, HALF, hint=_ROWS_HINT)
+    yield reaches("requests per run", load.requests_per_run, SHARED, _SHARE_HINT)
+    gain, extra = load.gain, load.extra_ms
+    name, met = "throughput over one request at a time", gain.high >= GAIN
+    yield Criterion(name, str(gain), f"at least {GAIN:g}x", met, ALL, _SHARE_HINT)
+    shown = f"{extra.median:.1f} ms [{extra.low:.1f} to {extra.high:.1f}]"
+    met = extra.low <= LONE_MS
+    yield Criterion("delay of a single request by batching", shown, f"at most {LONE_MS:g} ms", met, ALL, _LONE_HINT)
+
+
+# ---- Triton
+
+
+def triton(work: ServingWork) -> Iterator[Criterion]:
+    """The same service in Triton."""
+    file = work.folder / "config.pbtxt"
+    if not file.is_file():
+        raise EngineError(missing(file.name), code=MISSING_FILE)
+    work.examiner.begins("triton: your configuration against NVIDIA's schema", 3)
+    config, complaint = read_config(file.read_bytes()[:MAX_BYTES], work.examiner)
+    if complaint:
+        hint = "Line and column are at the start of the message. A list is [ ... ], a message is { ... }."
+        yield Criterion("config.pbtxt", complaint, "a text that NVIDIA's parser reads", False, HALF, hint)
+        return
+    yield from loads(config)
+    required = list(serves(config))
+    yield from required
+    unmet = sum(not one.met for one in required)
+    yield Criterion("requirements that are not met", str(unmet), f"at most {MOST_UNMET}", unmet <= MOST_UNMET, HALF)
+
+
+def read_config(text: bytes, examiner: Examiner) -> tuple[Config, str]:
+    """A ``config.pbtxt`` parsed against NVIDIA's schema, in its own process, or the parser's complaint.
+
+    Raises:
+        ExaminerFault: the schema is not installed.
+    """
+    command = [sys.executable, "-I", str(Path(str(triton_schema.__file__)))]
+    answer = json.loads(run_isolated(command, text, launcher=examiner.launcher, time_limit_s=30, max_bytes=1 << 22))
+    if "missing" in answer:
+        raise ExaminerFault(answer["missing"])
+    return answer.get("config", {}), plain(answer.get("error", ""), _LONGEST)
+
+
+def loads(config: Config) -> Iterator[Criterion]:
+    """Without these, Triton does not load the model, or does not answer."""
+    kind = config["platform"], config["backend"]
+    right = kind in (("tensorrt_plan", ""), ("", "tensorrt"), ("tensorrt_plan", "tensorrt"))
+    shown = " and ".join(one[:40] for one in kind if one) or "none"
+    yield Criterion("kind of model", shown, "that of model.plan", right, HALF, "Which backend of Triton runs a TensorRT plan?")
+    name_hint = "Triton rejects a model whose name is not that of its folder; the name may be left out."
+    yield Criterion(
+        "name", config["name"][:40] or "none", "that of the folder", config["name"] in ("", "scorer"), HALF, name_hint
+    )
+    for side, tensor, size in (("input", INPUT, FEATURES), ("output", OUTPUT, SCORES)):
+        rows = [(row["name"][:40], row["data_type"], [int(n) for n in row["dims"]]) for row in config[side]]
+        shown = "; ".join(f"{name} {kind} {dims}" for name, kind, dims in rows) or "none"
+        right = rows == [(tensor, "TYPE_FP32", [size])] and "reshape" not in config[side][0]
+        hint = "What are the engine's own names and types? With max_batch_size above 0 Triton puts the batch in front of dims by itself."
+        yield Criterion(f"{side} tensors", shown, "those of the plan, for one row", right, HALF, hint)
+    most = int(config["max_batch_size"])
+    preferred = [int(n) for n in config.get("dynamic_batching", {}).get("preferred_batch_size", ())]
+    hint = "Triton sends no batch that is larger than this, and the engine rejects what its profile does not allow."
+    fits = 0 < most <= MOST_ROWS and all(1 <= n <= most for n in preferred)
+    shown = f"max_batch_size {most}" + (f", preferred {preferred}" if preferred else "")
+    yield Criterion("batches that the engine accepts", shown, "within the plan's profile", fits, HALF, hint)
+
+
+def serves(config: Config) -> Iterator[Criterion]:
+    """Without these, Triton serves the model, but not as required."""
+    most, batching = int(config["max_batch_size"]), config.get("dynamic_batching")
+    preferred = [int(n) for n in (batching or {}).get("preferred_batch_size", ())]
+    whole = batching is not None and most >= MOST_ROWS and (not preferred or (1 not in preferred and max(preferred) >= most))
+    shown = f"max_batch_size {most}, dynamic_batching {f'with preferred {preferred}' if batching is not None else 'absent'}"
+    hint = "Triton batches only if the configuration says so, and sends a batch of a preferred size at once."
+    yield Criterion("batches up to the largest", shown, "the largest that the plan allows", whole, ALL, hint)
+    delay = int((batching or {}).get("max_queue_delay_microseconds", 0))
+    hint = "With 0, no request waits for others. What is the unit?"
+    in_time = 0 < delay <= LONGEST_DELAY_US
+    yield Criterion("queueing delay", f"{delay:,} us", f"above 0, at most {LONGEST_DELAY_US:,} us", in_time, ALL, hint)
+    groups = config["instance_group"]
+    on_gpu = all(group["kind"] in ("KIND_GPU", "KIND_AUTO") and set(map(int, group["gpus"])) <= {0} for group in groups)
+    total = sum(max(1, int(group["count"])) * max(1, len(group["gpus"])) for group in groups) or 1
+    hint = "Each instance is an execution context with its own stream. What does Triton make without an instance_group?"
+    shown = f"{total} {'on the GPU' if on_gpu else 'not only on GPU 0'}"
+    yield Criterion("execution contexts", shown, f"{INSTANCES} on GPU 0", on_gpu and total == INSTANCES, ALL, hint)
+    policy = config.get("version_policy", {"latest": {"num_versions": 1}})
+    kept = {
+        "latest": lambda chosen: int(chosen["num_versions"]) >= 2,
+        "all": lambda chosen: True,
+        "specific": lambda chosen: {1, 2} <= set(map(int, chosen["versions"])),
+    }
+    both = any(name in policy and keeps(policy[name]) for name, keeps in kept.items())
+    hint = "What has to be loaded to roll back in a second, and how many versions does Triton keep by default?"
+    yield Criterion("versions", json.dumps(policy)[:80], "1 stays loaded beside 2", both, ALL, hint)
