@@ -36,7 +36,7 @@ from course_lib.labs import Examiner
 from course_lib.recipe import Recipe
 from tests.labs.untouched import leave_untouched
 
-# Lab 10 is about the host's side, lab 09 runs on a stand-in, lab 03 on a simulated device, and lab 11 on a CPU.
+# Lab 10 is about the host's side, lab 09 runs on a stand-in, lab 03 builds without a GPU, and lab 11 on a CPU.
 LABS = ("lab01", "lab02", "lab04", "lab05", "lab06", "lab07", "lab08", "lab12", "lab13", "lab14", "lab15")
 
 

@@ -1,1 +1,1 @@
-"""Lab 03, tune and keep: measure tactics on a noisy device, choose within limits, and keep what was measured."""
+"""Lab 03, tune and keep: shapes and settings that change kernels, a choice in spite of noise, and a timing cache."""

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 
 RUNS_EACH = 15  # of the budget, for each tactic
-EQUAL = 0.02  # tactics whose times differ by less count as equally fast
 _TACTICS, _SPREAD = 10, 0.003
 _MOST_EQUALLY_FAST = 5  # of the tactics of a layer, and at least 1
 _NEXT, _CLOSE = 1.05, 2  # times the best: the fastest of the other tactics; so many others are hardly slower than that

@@ -1,9 +1,9 @@
-"""Lab 03's figures: the runs of a simulated device, and builds against runs."""
+"""Lab 03's figures: the runs of a simulated device, and engines that were built several times."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from course_lib import style
 
@@ -29,22 +29,18 @@ def draw_runs(runs: Sequence[tuple[str, float]], takeaway: str) -> Figure:
     return figure
 
 
-def draw_levels(levels: Mapping[int, tuple[float, float]], runs: int, takeaway: str) -> Figure:
-    """Draw the seconds in the compiler and the seconds of all runs, one bar for each optimization level.
+def draw_builds(record: Mapping[str, Mapping[str, Any]], takeaway: str) -> Figure:
+    """Draw the time of each engine as a dot, one line for each condition of its build.
 
     Args:
-        levels: seconds in the compiler and milliseconds of a run, by level.
-        runs: between two builds.
+        record: from `Instance.repeated_builds`.
         takeaway: the title.
     """
-    figure = style.figure(7.0, 3.0)
+    figure = style.figure(7.5, 0.9 + 0.3 * len(record))
     axes = figure.subplots()
-    names = [str(level) for level in levels]
-    build = [seconds for seconds, _ in levels.values()]
-    run = [runs * ms / 1e3 for _, ms in levels.values()]
-    axes.barh(names, build, 0.6, color=style.color(1), label="compiler")
-    axes.barh(names, run, 0.6, left=build, color=style.color(0), label=f"{runs:,} runs")
+    for place, row in enumerate(record.values()):
+        axes.plot(row["us"], [place] * len(row["us"]), "o", ms=5, alpha=0.6, color=style.color(1 if row["full"] else 0))
+    axes.set_yticks(range(len(record)), list(record))
     axes.invert_yaxis()
-    axes.set(xlabel="time (s)", ylabel="optimization level", title=takeaway)
-    axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
+    axes.set(xlabel="time of one inference of each engine (µs); orange: other programs used all cores", title=takeaway)
     return figure

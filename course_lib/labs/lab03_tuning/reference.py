@@ -1,8 +1,15 @@
-"""The reference of lab 03: medians of rounds, the best way to each format, sums of savings, and a cache that survives."""
+"""The reference of lab 03: it builds as a learner does, and its functions take medians of rounds."""
 
 from __future__ import annotations
 
-OPTIMIZATION_LEVEL, WORKSPACE_MIB = 2, 1
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+
+from course_lib.engines import Compiler
+from course_lib.labs.framework import instance
+from course_lib.labs.lab03_tuning import given
 
 TIMING = """\
 from statistics import median
@@ -10,56 +17,22 @@ from statistics import median
 EQUAL = 0.02  # tactics whose times differ by less count as equally fast
 
 
-def fastest(tactics, run, budget):
-    times = {name: [] for name in sorted(tactics)}
-    for _ in range(budget // len(times)):
-        for name in times:
-            times[name].append(run(name))
+def order(tactics, budget):
+    return tactics * (budget // len(tactics))
+
+
+def fastest(runs):
+    times = {}
+    for name, ms in runs:
+        times.setdefault(name, []).append(ms)
     typical = {name: median(several[1:]) for name, several in times.items()}
     limit = (1 + EQUAL) * min(typical.values())
     chosen = min(name for name, ms in typical.items() if ms <= limit)
     return chosen, typical[chosen]
 """
 
-CHOICE = """\
-def choose(layers, reformats, workspace):
-    best = {}  # by the format that the last layer writes: (ms, names)
-    for index, tactics in enumerate(layers):
-        ways = {}
-        for tactic in tactics:
-            if tactic["workspace_mib"] > workspace:
-                continue
-            for written, (ms, names) in (best or {tactic["reads"]: (0.0, [])}).items():
-                total = ms + tactic["ms"]
-                if written != tactic["reads"]:
-                    total += reformats[index - 1]
-                way = (total, [*names, tactic["name"]])
-                ways[tactic["writes"]] = min(way, ways.get(tactic["writes"], way))
-        best = ways
-    return min(best.values())[1]
-"""
-
-BUDGET = """\
-from collections import Counter
-
-
-def worth_measuring(layers, budget):
-    counts = Counter(row["signature"] for row in layers)
-    rows = {row["signature"]: row for row in layers}
-    best = {0: (0.0, [])}  # by the time that is spent: (saving, signatures)
-    for name, row in rows.items():
-        for spent, (saving, names) in list(best.items()):
-            now = spent + row["measuring_ms"]
-            more = saving + counts[name] * row["expected_saving_ms"]
-            if now <= budget and more > best.get(now, (-1.0,))[0]:
-                best[now] = (more, [*names, name])
-    return max(best.values())[1]
-"""
-
 CACHE = """\
 import json
-import os
-from pathlib import Path
 
 
 def key(layer, machine):
@@ -68,14 +41,15 @@ def key(layer, machine):
     return json.dumps(parts, sort_keys=True)
 
 
-def tuned(layers, machine, cache, measure):
-    cache, names = dict(cache), []
-    for layer in layers:
-        entry = cache.get(key(layer, machine))
-        if entry is None or entry[0] not in layer["tactics"]:
-            entry = cache[key(layer, machine)] = measure(layer)
-        names.append(entry[0])
-    return names, cache
+def to_measure(layers, machine, cache):
+    places, measured = [], set()
+    for place, layer in enumerate(layers):
+        name = key(layer, machine)
+        usable = name in cache and cache[name][0] in layer["tactics"]
+        if not usable and name not in measured:
+            places.append(place)
+            measured.add(name)
+    return places
 
 
 def merge(one, two):
@@ -84,21 +58,75 @@ def merge(one, two):
         other = merged.get(name, entry)
         merged[name] = min(entry, other, key=lambda pair: (pair[1], pair[0]))
     return merged
-
-
-def load(path):
-    try:
-        entries = json.loads(Path(path).read_text())
-        cache = {name: (tactic, ms) for name, (tactic, ms) in entries.items()}
-        kinds = {(type(tactic), type(ms)) for tactic, ms in cache.values()}
-        return cache if kinds <= {(str, int), (str, float)} else {}
-    except (OSError, ValueError, AttributeError, TypeError):
-        return {}
-
-
-def save(cache, path):
-    path = Path(path)
-    temporary = path.with_name(f"{path.name}.{os.getpid()}")
-    temporary.write_text(json.dumps(merge(load(path), cache)))
-    os.replace(temporary, path)
 """
+
+
+def write(folder: Path, learner: str) -> None:
+    """All files of a learner's submission."""
+    mine = given.drawn(learner)
+    with Compiler(given.BUILDER) as compiler:
+        answers = {"widths": widths(compiler, mine), "nights": nights(compiler, mine), "builds": builds(mine)}
+        given.encoder_recipe(opt_batch(compiler, mine), mine.length).save(folder / "recipe.toml")
+    instance.write(folder / given.ANSWERS, learner, **answers)
+    (folder / "timing.py").write_text(TIMING)
+    (folder / "timing_cache.py").write_text(CACHE)
+
+
+def widths(compiler: Compiler, mine: given.Instance) -> dict[str, int]:
+    """The next even width wherever it removes a kernel."""
+
+    def kernels(widths: dict[str, int]) -> int:
+        return len(compiler.build(given.network(widths), given.network_recipe()).layers.kernels)
+
+    chosen = {name: width + width % 2 for name, width in mine.widths.items()}
+    fewest = kernels(chosen)
+    for name, width in mine.widths.items():
+        if kernels({**chosen, name: width}) == fewest:
+            chosen[name] = width
+    return chosen
+
+
+def opt_batch(compiler: Compiler, mine: given.Instance) -> int:
+    """The largest batch to tune for with the kernels of a single sequence."""
+
+    def kernels(batch: int) -> int:
+        return len(compiler.build(given.encoder(), given.encoder_recipe(batch, mine.length)).layers.kernels)
+
+    fewest, (low, high) = kernels(1), given.SEQUENCES
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if kernels(middle) == fewest else (low, middle)
+    return low
+
+
+def nights(compiler: Compiler, mine: given.Instance) -> dict[str, dict[str, object]]:
+    """What differs in each night, and how many tactics are new."""
+    answers: dict[str, dict[str, object]] = {}
+    for name, night in mine.nights().items():
+        before, after = (compiler.build(*one).layers for one in (night.before, night.after))
+        known = {kernel.tactic for kernel in before.kernels}
+        new = [kernel for kernel in after.kernels if kernel.tactic not in known]
+        if [kernel.onnx_nodes for kernel in before.kernels] != [kernel.onnx_nodes for kernel in after.kernels]:
+            differs = "kernels"
+        elif new:
+            differs = "tactics"
+        else:
+            same = list(night.before[0].graph.initializer) == list(night.after[0].graph.initializer)
+            differs = "nothing" if same else "weights"
+        answers[name] = {"differs": differs, "new_tactics": len(new)}
+    return answers
+
+
+def builds(mine: given.Instance) -> dict[str, object]:
+    """The conditions of the record, with bootstrap intervals."""
+    record = mine.repeated_builds()
+    alone, rng = record.pop("alone")["us"], np.random.default_rng(1)
+    conditions = {}
+    for condition, row in record.items():
+        us = row["us"]
+        ratios = [median(rng.choice(us, len(us))) / median(rng.choice(alone, len(alone))) for _ in range(5000)]
+        low, high = np.quantile(ratios, [0.025, 0.975])
+        verdict = "as fast" if high <= given.SLOWER else "slower" if low > given.SLOWER else "open"
+        conditions[condition] = {"ratio": median(us) / median(alone), "low": low, "high": high, "verdict": verdict}
+    fast = [name for name, row in record.items() if row["full"] and conditions[name]["verdict"] == "as fast"]
+    return {"conditions": conditions, "setting": min(fast, key=lambda name: float(record[name]["seconds"]))}

@@ -9,6 +9,7 @@ import pytest
 from course_lib import labs
 from course_lib.grading.judge import judging
 from tests.grading.conftest import needs_sandbox
+from tests.labs.submissions import lab03
 
 LAB = labs.find("lab03")
 _MIB = 1 << 20
@@ -34,28 +35,26 @@ time.sleep(1)
 
 
 def _points(folder: Path, monkeypatch: pytest.MonkeyPatch, code: str) -> dict[str, float]:
-    """Of a submission whose choice.py begins with `code`."""
+    """Of a submission whose timing.py begins with `code`."""
     monkeypatch.setattr(judging, "FUNCTIONS_BYTES", 300 * _MIB)
-    file = folder / "choice.py"
+    file = folder / "timing.py"
     file.write_text(code + file.read_text())
     return {outcome.task.id: outcome.points for outcome in judging.judge(LAB, folder).outcomes}
 
 
 @needs_sandbox
 def test_a_function_that_holds_too_much_costs_its_own_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    LAB.write_reference(tmp_path)
-    assert _points(tmp_path, monkeypatch, _HELD) == {"timing": 3, "choice": 0, "budget": 1, "cache": 3, "recipe": 1}
+    lab03.functions(tmp_path)
+    points = _points(tmp_path, monkeypatch, _HELD)
+    assert (points["timing"], points["cache"]) == (0, 2)
 
 
 @needs_sandbox
 @pytest.mark.parametrize(("code", "points"), [("", 2), (_IN_A_CHILD, 0), (_IN_FILES, 0)], ids=["nothing", "child", "files"])
 def test_however_it_is_held(code: str, points: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the files of the other tasks, which take most of the time."""
-    LAB.write_reference(tmp_path)
-    for file in tmp_path.iterdir():
-        if file.name != "choice.py":
-            file.unlink()
-    assert _points(tmp_path, monkeypatch, code)["choice"] == points
+    lab03.functions(tmp_path)
+    (tmp_path / "timing_cache.py").unlink()
+    assert _points(tmp_path, monkeypatch, code)["timing"] == points
 
 
 def test_the_limit_is_lower_than_that_of_an_engine() -> None:

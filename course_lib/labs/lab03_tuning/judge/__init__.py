@@ -1,1 +1,0 @@
-"""What the grader draws, simulates and compares in lab 03."""
