@@ -57,11 +57,3 @@ def batched_latencies(arrivals_ms: list[float], run_ms: dict[int, float], most: 
         free = start + run_ms[len(taken)]
         latencies += [free - arrival for arrival in taken]
     return latencies
-
-
-def first_wrong(reference: dict[str, np.ndarray], tested: dict[str, np.ndarray], limit: float) -> str:
-    """14.5: relative to the largest value of the reference; NaN is beyond every limit."""
-    for name, right in reference.items():
-        if name in tested and not np.abs(tested[name] - right).max() <= limit * np.abs(right).max():
-            return name
-    return ""

@@ -1,4 +1,4 @@
-"""Exercises of lecture 14: the key of a plan, a cache that verifies, fallbacks, dynamic batching, and the first wrong tensor."""
+"""Exercises of lecture 14: the key of a plan, a cache that verifies, fallbacks, and dynamic batching."""
 
 from __future__ import annotations
 
@@ -199,9 +199,6 @@ def _only_the_right_way(first_right: Answer) -> None:
 
 
 _RUN_MS = {1: 10, 2: 12, 3: 13, 4: 15}
-_NAMES = ("conv1", "norm1", "conv2", "head")
-_RIGHT = dict(zip(_NAMES, map(np.array, ([100.0, -200.0], [0.0, 1.0], [1.0, 2.0], [1.0, 1.0])), strict=True))
-_WRONG = dict(zip(_NAMES, map(np.array, ([100.005, -200.0], [1e-5, 1.0], [1.0, 2.002], [1.0, 2.0])), strict=True))
 
 EXERCISES = (
     Exercise(
@@ -283,43 +280,6 @@ EXERCISES = (
                         25,
                     ]
                 },
-            ),
-        ),
-    ),
-    Exercise(
-        id="14.5",
-        title="The first wrong tensor",
-        minutes=10,
-        difficulty=2,
-        importance=3,
-        call="first_wrong(reference, tested, limit)",
-        hint="Print the relative error of each tensor, in the order of the graph.",
-        cases=(
-            Case(
-                (_RIGHT, _WRONG, 1e-4),
-                "conv2",
-                {
-                    "`conv1` is off by 0.005, and its values reach 200: divide by the largest value of the reference.": "conv1",
-                    "`norm1` contains a zero. Divide by the tensor's largest value, not by each value.": "norm1",
-                    "`head` has the largest error, and it only receives what is wrong before it. Return the first.": "head",
-                    "You did not find a tensor beyond the limit. `conv2` is off by 0.002 at 2.": "",
-                },
-                shown="first_wrong(reference, tested, 1e-4)",
-            ),
-            Case(
-                (_RIGHT, {**_RIGHT, "norm1": np.array([np.nan, 1.0]), "head": np.array([1.0, 2.0])}, 1e-4),
-                "norm1",
-                {
-                    "`norm1` contains NaN, and `error > limit` is false for it. Ask whether the error is within the limit.": "head",
-                    "`norm1` contains NaN, which is wrong, too.": "",
-                },
-                shown="first_wrong(reference, NaN in norm1, 1e-4)",
-            ),
-            Case(
-                (_RIGHT, {name: _RIGHT[name] for name in _NAMES[1:]}, 1e-4),
-                "",
-                {"`conv1` is not in the tested graph, because it was fused. Skip it.": "conv1"},
-                shown="first_wrong(reference, a right graph without conv1, 1e-4)",
             ),
         ),
     ),

@@ -120,8 +120,8 @@ def test_a_lecture_has_what_every_lecture_has(path):
     assert re.search(r"\*\*Next:\*\* .*\]\(.*ipynb\)", text)
 
 
-def test_there_are_sixteen_lectures():
-    assert [path.name[:2] for path in LESSONS] == [f"{number:02}" for number in range(1, 17)]
+def test_there_are_seventeen_lectures():
+    assert [path.name[:2] for path in LESSONS] == [f"{number:02}" for number in range(1, 18)]
 
 
 @pytest.mark.slow

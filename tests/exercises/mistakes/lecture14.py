@@ -100,25 +100,6 @@ def _runs(most=None, cost=None, full=False, absolute=False, idle=True, late=Fals
     return batched_latencies
 
 
-def _tensor(error, beyond=lambda error, limit: error > limit or np.isnan(error), largest=False, missing=""):
-    def first_wrong(reference, tested, limit):
-        found = {}
-        for name, right in reference.items():
-            if name not in tested:
-                found[name] = np.inf if missing else 0.0
-            else:
-                with np.errstate(all="ignore"):
-                    found[name] = error(tested[name], right)
-        wrong = [name for name, value in found.items() if beyond(value, limit)]
-        return "" if not wrong else max(wrong, key=found.get) if largest else wrong[0]
-
-    return first_wrong
-
-
-def _relative(found, right):
-    return np.abs(found - right).max() / np.abs(right).max()
-
-
 MISTAKES = {
     "14.1": {
         "hash": lambda facts: hash(str(facts)),
@@ -156,12 +137,5 @@ MISTAKES = {
         "absolute": _runs(absolute=True),
         "before a request": _runs(idle=False),
         "strictly before": _runs(strict=True),
-    },
-    "14.5": {
-        "absolute": _tensor(lambda found, right: np.abs(found - right).max()),
-        "each value": _tensor(lambda found, right: (np.abs(found - right) / np.abs(right)).max()),
-        "largest": _tensor(_relative, largest=True),
-        "NaN": _tensor(_relative, beyond=lambda error, limit: error > limit),
-        "fused": _tensor(_relative, missing="wrong"),
     },
 }

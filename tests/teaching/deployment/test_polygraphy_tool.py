@@ -75,7 +75,7 @@ def test_two_models_are_compared(polygraphy: Polygraphy) -> None:
 
 
 def test_the_faulty_node_is_found_in_two_steps(polygraphy: Polygraphy) -> None:
-    """As lecture 14 says: bisection keeps two nodes and never tries the convolution alone; `linear` finds it."""
+    """As lecture 17 says: bisection keeps two nodes and never tries the convolution alone; `linear` finds it."""
     shapes = "--model-input-shapes image:[1,1,32,32]"
     _, said = polygraphy.run(
         f"debug reduce broken.onnx -o bisected.onnx --mode bisect {shapes} --load-inputs feed.json {CHECK}"
