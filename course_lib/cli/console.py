@@ -223,6 +223,7 @@ def class_report(made: ClassFiles) -> None:
         ("note", attention.noted(report)),
         ("to review", attention.unlisted(report)),
         ("to review", attention.similar(report)),
+        ("to review", attention.shared_instances(report)),
     ):
         for need in needs:
             in_full(_console(), escape(f"{said}: {need.named}: {need.why}"))

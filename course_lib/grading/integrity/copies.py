@@ -15,6 +15,7 @@ from course_lib.grading.integrity.documents import Document
 from course_lib.grading.integrity.matches import Match, similar
 from course_lib.grading.isolation import withheld
 from course_lib.labs import Lab
+from course_lib.labs.framework import instance
 
 EARLIER = "earlier"  # folder of a classroom with the classrooms, or submissions, of past terms
 REFERENCE = "the course's reference"
@@ -33,13 +34,42 @@ def find(lab: Lab, room: Classroom, students: Iterable[str]) -> tuple[Match, ...
     return similar(of_class, {**earlier, REFERENCE: _reference(lab)}, _given(lab, room.root, released))
 
 
+def shared_instances(lab: Lab, room: Classroom, students: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Ids in answer files under which several learners submitted, or that are another learner's: by id, who submitted.
+
+    An answer file of a friend under the own id is wrong, so a friend's files are only worth something with the friend's id.
+    """
+    owners: dict[str, list[str]] = {}
+    of_class = sorted(students)
+    for student in of_class:
+        folder = next(iter(_folders(room, lab, student)), None)
+        names = (name for name in lab.artifacts if name.endswith(".json"))
+        ids = (
+            {instance.plain(instance.learner_in(folder / name)) for name in names if (folder / name).is_file()}
+            if folder
+            else set()
+        )
+        for learner in filter(None, ids):
+            owners.setdefault(learner, []).append(student)
+    others = {instance.plain(student): student for student in of_class}
+    return {
+        learner: tuple(found)
+        for learner, found in sorted(owners.items())
+        if len(found) > 1 or others.get(learner, found[0]) != found[0]
+    }
+
+
 def _read(room: Classroom, lab: Lab, student: str, released: Path | None) -> tuple[Document, ...]:
     """Of the files as they were handed in, or, of an archive, as they were unpacked."""
+    found = (documents.read(folder, released) for folder in _folders(room, lab, student))
+    return next(filter(None, found), ())
+
+
+def _folders(room: Classroom, lab: Lab, student: str) -> list[Path]:
     folders = [room.folder / "autograded" / student / lab.name]
     with suppress(CourseError, OSError):
         folders[:0] = filter(None, [submission_folder(room.folder / "submitted" / student, lab.name)])
-    found = (documents.read(folder, released) for folder in folders if folder.is_dir())
-    return next(filter(None, found), ())
+    return [folder for folder in folders if folder.is_dir()]
 
 
 def _earlier(folder: Path, lab: str) -> Iterator[tuple[str, Path]]:

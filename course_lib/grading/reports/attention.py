@@ -80,6 +80,7 @@ def to_review(report: ClassReport) -> tuple[Need, ...]:
         *twins,
         *unlisted(report),
         *similar(report),
+        *shared_instances(report),
         *_by_reason((student, reason.text, reason.open) for student, reason in rows),
     )
 
@@ -89,6 +90,17 @@ def similar(report: ClassReport) -> tuple[Need, ...]:
     of_class = {one.student for one in report.submissions}
     why = "most of one submission is in the other: compare both sides under Similar submissions, then ask"
     return tuple(Need(group, why) for group in matches.groups(report.similar, of_class))
+
+
+def shared_instances(report: ClassReport) -> tuple[Need, ...]:
+    """Submissions with one id in their answer files, or with the id of another learner."""
+    return tuple(
+        Need(
+            students,
+            f"their answers are to the instance of {intake.shown(learner)}: two submissions of one instance, or a mistyped id",
+        )
+        for learner, students in report.shared_instances.items()
+    )
 
 
 def _by_reason(rows: Iterator[tuple[str, str, float]]) -> tuple[Need, ...]:

@@ -27,7 +27,7 @@ def page(report: ClassReport) -> str:
     late_rows = [(_linked(report, one), late(one), one.score, one.penalty, one.final) for one in report.late]
     alike = [(one.file, ", ".join(one.students), one.reading) for one in report.alike]
     absent = {
-        "needs a review": report.to_review or report.twins or report.unlisted or report.similar,
+        "needs a review": [*report.to_review, *report.twins, *report.unlisted, *report.similar, *report.shared_instances],
         "was late": report.late,
         "has a file that equals another's": report.alike,
     }

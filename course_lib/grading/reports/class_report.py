@@ -110,6 +110,7 @@ class ClassReport:
         baseline: what speedups are over; "" where nothing was raced.
         alike: identical files, the telling ones first.
         similar: submissions of which one is mostly in the other, those with the most in common first.
+        shared_instances: who submitted under one id, or under another learner's id, by that id.
         rejected: folders that cannot be graded.
         twins: ids that differ in case alone.
         unlisted: ids that are not on the class list, each with the listed id that it resembles, "" for none.
@@ -125,6 +126,7 @@ class ClassReport:
     baseline: str = ""
     alike: tuple[Alike, ...] = ()
     similar: tuple[Match, ...] = ()
+    shared_instances: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     rejected: tuple[Rejected, ...] = ()
     twins: tuple[tuple[str, ...], ...] = ()
     unlisted: Mapping[str, str] = field(default_factory=dict)
@@ -204,6 +206,7 @@ def read(lab: Lab, room: Classroom) -> ClassReport:
         baseline=races[0] if races else "",
         alike=_alike(lab, room, submissions),
         similar=copies.find(lab, room, sorted(graded)),
+        shared_instances=copies.shared_instances(lab, room, graded),
         rejected=intake.rejected,
         twins=intake.twins,
         unlisted=unlisted,

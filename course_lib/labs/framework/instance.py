@@ -32,8 +32,12 @@ _MOST_BYTES = 1 << 20  # of an answer file
 
 def rng(learner: str, subject: str) -> np.random.Generator:
     """A learner's generator for one subject, such as ``"lab02"``. Case and spaces around the id do not count."""
-    name = unicodedata.normalize("NFKC", learner).strip().casefold()
-    return np.random.default_rng(list(hashlib.sha256(f"{subject}\n{name}".encode()).digest()))
+    return np.random.default_rng(list(hashlib.sha256(f"{subject}\n{plain(learner)}".encode()).digest()))
+
+
+def plain(learner: str) -> str:
+    """The id as it counts: equal ids have one instance."""
+    return unicodedata.normalize("NFKC", learner).strip().casefold()
 
 
 def begin(file: str | Path, learner: str = "") -> str:

@@ -47,7 +47,7 @@ SIZES = (-10, 10)  # exponents of noise: 0.001 to 1000. Rewritten in FP32 has 13
 _FUSE = "Which kernel in the layer table lacks a convolution or matrix product, and what kept it out of the kernel before it?"
 _NEARLY = "Is a small constant missing, such as the eps of a norm, or is a variance divided by n - 1?"
 _RESTORE = "Restore one part at a time to its given form, and compare the logits. After which part are they right again?"
-_PUT_BACK = "Put one suspect alone back into your fast network, and count again."
+_AGAIN = "Put one suspect alone back into your fast network, and count again."
 _FEWER = "Draw your layer table: does every convolution of the network have its kernel?"
 
 
@@ -73,15 +73,13 @@ class FusionWork(Work):
         return instance.learner_in(self.folder / FILE)
 
     @step
-    def graph(self) -> Path:
-        """The model that builder and runner read."""
-        from course_lib.labs.framework import one_graph
-
-        return one_graph.fixed(submitted(self.folder, "model.onnx"), self.scratch, self.examiner)
+    def files(self) -> tuple[Path, Recipe]:
+        """The model, with the recipe that is the same for everyone."""
+        return submitted(self.folder, "model.onnx"), RECIPE
 
     @step
     def plan(self) -> Plan:
-        """Its engine."""
+        """The engine of `graph`."""
         try:
             return self.examiner.build(self.graph, RECIPE)
         except PrecisionError:
@@ -178,7 +176,7 @@ def causes(work: FusionWork) -> Iterator[Criterion]:
         yield open_without_reference("costs that are right", f"{len(named)} of {len(NAMES)} are given")
         return
     for needed_for, least in ((HALF, len(NAMES) - 1), (ALL, len(NAMES))):
-        yield at_least(f"right costs of the {len(NAMES)} suspects", len(right), least, needed_for, hint=_PUT_BACK)
+        yield at_least(f"right costs of the {len(NAMES)} suspects", len(right), least, needed_for, hint=_AGAIN)
 
 
 def _fused_and_equal(work: FusionWork) -> Iterator[Criterion]:

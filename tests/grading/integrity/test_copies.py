@@ -13,12 +13,14 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
+from course_lib import labs
 from course_lib.grading.integrity import copies, documents, matches
 from course_lib.grading.integrity.documents import Document
 from course_lib.grading.integrity.matches import Match, similar
 from course_lib.grading.isolation import withheld
 from course_lib.grading.reports import attention, class_page
 from course_lib.grading.reports.class_report import read
+from course_lib.labs.framework import instance
 from tests.grading.classes import new_room, put, verdict
 from tests.grading.conftest import LAB, ROOT
 
@@ -234,6 +236,25 @@ def test_earlier_classes_and_the_reference_are_compared(room) -> None:
     (room.folder / "submitted/ada" / LAB.name / "mine.py").write_text(disguised(reference.read_text()))
     found = {match.students for match in copies.find(LAB, room, ["ada", "ben", "cleo"])}
     assert found == {("ada", "ben"), ("cleo", "earlier/2025/submitted/zoe"), ("ada", copies.REFERENCE)}
+
+
+def test_files_under_the_id_of_a_friend_are_shown(tmp_path: Path) -> None:
+    made, lab = new_room(tmp_path), labs.find("lab02")
+    for student, learner in (
+        ("ada", "ada"),
+        ("ben", "Ada"),
+        ("cleo", "dora"),
+        ("dora", "dora2"),
+        ("emil", "machine-1"),
+        ("fay", ""),
+    ):
+        folder = made.folder / "submitted" / student / lab.name
+        folder.mkdir(parents=True)
+        instance.write(folder / "causes.json", learner, costs={})
+    students = ("ada", "ben", "cleo", "dora", "emil", "fay")
+    assert copies.shared_instances(lab, made, students) == {"ada": ("ada", "ben"), "dora": ("cleo",)}
+    instance.write(made.folder / "submitted/fay" / lab.name / "causes.json", "machine-1", costs={})
+    assert copies.shared_instances(lab, made, students)["machine-1"] == ("emil", "fay")
 
 
 def test_whatever_is_submitted_is_compared_or_left_out(tmp_path: Path) -> None:

@@ -61,20 +61,9 @@ def surgery() -> onnx.ModelProto:
     return model
 
 
-def channels_last_mean() -> nn.Module:
-    class ChannelsLastMean(nn.Module):
-        def forward(self, x: Tensor) -> Tensor:
-            return x.permute(0, 2, 3, 1).flatten(1, 2).mean(1)
-
-    network = rewritten(LEARNER)
-    network.pool = ChannelsLastMean()
-    return network
-
-
 ANOTHER: dict[str, Callable[[], Made]] = {
     "by hand": ByHand,
     "graph surgery": surgery,
-    "one kernel fewer": channels_last_mean,
     "one kernel more": lambda: rewritten(LEARNER, still=["layout"]),
 }
 
@@ -94,11 +83,6 @@ def without_eps(network: SlowClassifier) -> None:
 def one_run_dropped(network: SlowClassifier) -> None:
     (path,) = network.suspects["branches"].paths
     network.set_submodule(path, slow_classifier(LEARNER).get_submodule(path).runs[0])
-
-
-def pieces_swapped(network: SlowClassifier) -> None:
-    conv = network.get_submodule(network.suspects["concat"].paths[0])
-    conv.weight.data = conv.weight.data.roll(8, 0)
 
 
 def statistics_over_the_batch(network: SlowClassifier) -> None:
