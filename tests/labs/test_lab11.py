@@ -90,7 +90,7 @@ def recorded() -> dict[str, Any]:
 def test_the_range_follows_from_the_traffic(change, message, recorded):
     batch = {"min": 1, "opt": 8, "max": 24, **change}
     found = checks.read({**recorded, "border": {"error": "BuildError model is not fully supported"}}, lab.MODEL)
-    outcome = LAB._judged("settings", lab.SETTINGS, found, lambda: checks.settings(batch, given.TRAFFIC, found))
+    outcome = LAB.decided("settings", list(checks.settings(batch, given.TRAFFIC, found)))
     assert message in outcome.message and outcome.tier == ("partial" if "opt" in change else "none")
 
 

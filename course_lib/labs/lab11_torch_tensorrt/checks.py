@@ -11,7 +11,7 @@ import numpy as np
 from course_lib._util.plain_text import plain
 from course_lib.engines.backends.torch_tensorrt.blocks import Blocks
 from course_lib.engines.layers import Layer
-from course_lib.labs.framework.criteria import ALL, HALF, Criterion
+from course_lib.labs.framework.criteria import ALL, HALF, Criterion, equals
 from course_lib.labs.framework.learner_answers import decoded
 from course_lib.labs.framework.sandboxed import learner_code
 from course_lib.labs.lab11_torch_tensorrt.sandboxed.compile_files import OPERATOR
@@ -23,7 +23,6 @@ PLAN_BYTES = 3_000_000  # FP16 takes 2.8 MB, FP32 takes 3.5 MB
 WIDEST = 32  # batch size that a range may reach
 _PRODUCTS = {(32, 192), (192, 192), (192, 576), (192, 384)}  # shapes of the given module's weights, the head's left out
 _LONGEST = 300  # characters of a learner's text in a message
-Checked = tuple[Criterion, str]  # a criterion, and the hint if it is not met
 
 
 @dataclass(frozen=True)
@@ -124,14 +123,14 @@ def _failure(values: Any) -> str:
     return plain(values["error"], _LONGEST) if isinstance(values, Mapping) and "error" in values else ""
 
 
-def registrations(found: Found) -> Checked:
+def registrations(found: Found) -> Criterion:
     """Which operators the learner's files convert."""
     hint = f"Register one converter, for torch.ops.{OPERATOR}. The answers of the lowered graph do not test a converter."
     names = ", ".join(found.registered[:5]) or "none"
-    return Criterion("operators that your files convert", names, OPERATOR, found.registered == (OPERATOR,), HALF), hint
+    return Criterion("operators that your files convert", names, OPERATOR, found.registered == (OPERATOR,), HALF, hint)
 
 
-def converter(found: Found, asked: Sequence[Case]) -> Iterator[Checked]:
+def converter(found: Found, asked: Sequence[Case]) -> Iterator[Criterion]:
     """The network that the converter writes, computed in numpy, and when the partitioner takes it."""
     yield registrations(found)
     for output, needed in ((0, HALF), (1, ALL)):
@@ -140,69 +139,62 @@ def converter(found: Found, asked: Sequence[Case]) -> Iterator[Checked]:
         count = sum(case.output == output for case in asked)
         right = len(several) - len(wrong)
         name = "right indices" if output else "right values"
-        met = Criterion(name, f"{right} of {count} secret medians", f"{count}", right == count, needed)
-        yield met, _diagnosis(*wrong[0]) if wrong else ""
+        hint = _diagnosis(*wrong[0]) if wrong else ""
+        yield Criterion(name, f"{right} of {count} secret medians", f"{count}", right == count, needed, hint)
     place, words = _place(found.places.get("dynamic"))
     hint = (
         words
         or "The partitioner gives a converter an open batch size only if its registration says supports_dynamic_shapes=True."
     )
-    yield Criterion("a median with an open batch size", place, "TensorRT", place == "TensorRT"), hint
+    yield Criterion("a median with an open batch size", place, "TensorRT", place == "TensorRT", hint=hint)
     place, words = _place(found.places.get("long"))
     hint = "TensorRT's TopK takes at most 3,840 elements. A capability_validator that returns False leaves a node to PyTorch."
-    yield Criterion("a median of 9,000 rows", place, "PyTorch", place == "PyTorch"), f"{hint} {words}".strip()
+    yield Criterion("a median of 9,000 rows", place, "PyTorch", place == "PyTorch", hint=f"{hint} {words}".strip())
 
 
-def model(found: Found, expected: Sequence[np.ndarray]) -> Iterator[Checked]:
+def model(found: Found, expected: Sequence[np.ndarray]) -> Iterator[Criterion]:
     """The blocks, answers and kernels of the module."""
     blocks = found.blocks or Blocks(())
     if found.registered:
         yield registrations(found)
     types = ", ".join(sorted(found.types))
-    yield Criterion("type of the logits", types, "float32", types == "float32", HALF), "Return x.float()."
+    yield Criterion("type of the logits", types, "float32", types == "float32", HALF, "Return x.float().")
     error, hint = _error(found.logits, expected)
-    yield Criterion("relative error of the logits", f"{error:.2g}", f"{SAME}", error <= SAME, HALF), hint
+    yield Criterion("relative error of the logits", f"{error:.2g}", f"{SAME}", error <= SAME, HALF, hint)
     outside = ", ".join(blocks.in_pytorch)
     hint = f"In PyTorch: {outside}. Which of them has a converter in 2.13 or in converter.py, and what does it require?"
     count = f"{len(blocks.blocks)} blocks, {blocks.engines} in TensorRT"
-    yield Criterion("blocks", count, f"at most {FEW}", len(blocks.blocks) <= FEW and blocks.engines > 0, HALF), hint
-    yield Criterion("blocks", count, "1, in TensorRT", len(blocks.blocks) == blocks.engines == 1), hint
+    yield Criterion("blocks", count, f"at most {FEW}", len(blocks.blocks) <= FEW and blocks.engines > 0, HALF, hint)
+    yield Criterion("blocks", count, "1, in TensorRT", len(blocks.blocks) == blocks.engines == 1, hint=hint)
     kernels = [kernel for block in blocks.blocks for kernel in block.layers.kernels]
     wide = [kernel.name for kernel in kernels if _wide(kernel)]
     hint = f"These kernels multiply by FP32 weights: {', '.join(wide[:3])}. Call half() on the layers and on what they read."
-    yield Criterion("kernels with FP32 weights of a layer", str(len(wide)), "0", not wide and bool(kernels)), hint
+    yield Criterion("kernels with FP32 weights of a layer", str(len(wide)), "0", not wide and bool(kernels), hint=hint)
     fused = sum("mha" in kernel.name for kernel in kernels)
     hint = "Without a kernel such as _gemm_mha_v2, the scores make a round trip to memory. Which type do query, key and value have?"
-    yield Criterion("attention in one kernel", str(fused), "at least 1", fused >= 1), hint
+    yield Criterion("attention in one kernel", str(fused), "at least 1", fused >= 1, hint=hint)
 
 
-def settings(batch: Mapping[str, int], traffic: Mapping[int, int], found: Found) -> Iterator[Checked]:
+def settings(batch: Mapping[str, int], traffic: Mapping[int, int], found: Found) -> Iterator[Criterion]:
     """The range, what the given module makes of the keywords, and the size of the plan."""
     least, best, most = (batch[name] for name in ("min", "opt", "max"))
     covers = least <= min(traffic) and max(traffic) <= most <= WIDEST
     wanted = f"{min(traffic)} to at least {max(traffic)}, at most {WIDEST}"
-    yield (
-        Criterion("range of batch sizes", f"{least} to {most}", wanted, covers, HALF),
-        "A batch outside the range is an error at run time.",
-    )
+    hint = "A batch outside the range is an error at run time."
+    yield Criterion("range of batch sizes", f"{least} to {most}", wanted, covers, HALF, hint)
     frequent = max(traffic, key=lambda size: traffic[size])
-    yield (
-        Criterion("opt", str(best), f"{frequent}", best == frequent),
-        "The kernels are chosen for opt. Which size is the most frequent?",
-    )
+    yield equals("opt", best, frequent, hint="The kernels are chosen for opt. Which size is the most frequent?")
     border, plan = found.border, plan_bytes(found)
     whole = "not fully supported" in border
     ended = "an error" if whole else border or "compiled"
     hint = "The given module has operators without a converter. Which keyword makes such a border an error?"
     if border and not whole:
         hint = "2.13 accepts every keyword and reads only some. print(sorted(known)) in the notebook lists them."
-    yield Criterion("the given module with your keywords", ended, "an error", whole, HALF), hint
+    yield Criterion("the given module with your keywords", ended, "an error", whole, HALF, hint)
     size = "no plan" if plan is None else f"{plan / 1e6:.2f} MB"
     met = plan is not None and plan <= PLAN_BYTES
-    yield (
-        Criterion("plan of model.py", size, f"{PLAN_BYTES / 1e6:.1f} MB", met),
-        "FP32 weights are the larger half of a plan: see task 2.",
-    )
+    hint = "FP32 weights are the larger half of a plan: see task 2."
+    yield Criterion("plan of model.py", size, f"{PLAN_BYTES / 1e6:.1f} MB", met, hint=hint)
 
 
 def plan_bytes(found: Found) -> int | None:
