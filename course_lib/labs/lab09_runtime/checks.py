@@ -6,7 +6,7 @@ import base64
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,7 @@ SLOWER = 1.05  # times two sets that take turns, at most, for full points
 EMPTY = "empty"  # the code of the error about a loop that is not written yet
 _MOST_ANSWERED = 32 << 20
 _LONGEST = 300  # characters of a text
+_LISTED = 4  # wrong answers that a message shows
 _RELATIVE, _ABSOLUTE = 1e-4, 1e-5  # of scores: batches of other sizes are summed in another order
 _SUPPLIED = re.compile(r"\[\d+(,\d+)*\]")  # the first shape in TensorRT's reason is the supplied one
 
@@ -133,18 +134,22 @@ class Loop(Work):
 def answers(work: Loop) -> Iterator[Criterion]:
     """Every request is answered, in order, by the device."""
     plain, mixed, _ = work.served
-    yield _answers("answers to requests that profiles contain", plain, HALF)
-    yield _answers("answers if some requests are rejected", mixed, ALL)
-    yield from _on_the_device(plain)
+    contained = _answers("answers, if profiles contain all requests", plain, HALF)
+    yield contained
+    if contained.met:
+        yield _answers("answers, if some requests are rejected", mixed, ALL)
+    yield _on_the_device(plain)
 
 
 def order(work: Loop) -> Iterator[Criterion]:
     """No data race, while work is in flight."""
     plain, mixed, broken = work.served
-    yield _mistakes("mistakes in the order of calls", (plain, mixed), HALF)
-    yield _mistakes("mistakes if the connection breaks off", (broken,), ALL)
-    yield _in_flight(broken)
-    yield from _on_the_device(plain)
+    held = _mistakes("mistakes in the order of calls", (plain, mixed), HALF)
+    yield held
+    if held.met:
+        yield _mistakes("mistakes if the connection breaks off", (broken,), ALL)
+        yield _in_flight(broken)
+    yield _on_the_device(plain)
 
 
 def leaks(work: Loop) -> Iterator[Criterion]:
@@ -155,21 +160,25 @@ def leaks(work: Loop) -> Iterator[Criterion]:
     yield holds("the ConnectionError left `serve`", broken.raised == "ConnectionError", hint=_PASSED_ON)
     yield Criterion("left after the connection broke off", broken.left or "nothing", "nothing", not broken.left, hint=_KEPT)
     yield _in_flight(broken)
-    yield from _on_the_device(plain)
+    yield _on_the_device(plain)
 
 
 def overlap(work: Loop) -> Iterator[Criterion]:
     """The time of the plain scene, by the cost model."""
     plain = work.served[0]
-    yield from _on_the_device(plain)
+    computed = _on_the_device(plain)
+    yield computed
+    if not computed.met:
+        return
     yield at_least("runs", plain.runs, len(plain.scene.requests), HALF, hint=_OWN_RUN)
     if plain.mistakes:
-        yield holds("an order of calls without mistakes, because only such a loop is timed", False, HALF, hint=_NOT_TIMED)
+        yield holds("only a loop without mistakes in the order of calls is timed", False, HALF, hint=_NOT_TIMED)
         return
     one, two = (given.turns(plain.scene.requests, sets).time_us for sets in (1, 2))
-    name = f"time by the cost model (one set of buffers: {one:.0f} us)"
-    yield at_most(name, plain.schedule.time_us, (one + two) / 2, HALF, unit="us", hint=_SLOW)
-    yield at_most(name, plain.schedule.time_us, SLOWER * two, ALL, unit="us", hint=_SLOW)
+    for bound, needed_for in (((one + two) / 2, HALF), (SLOWER * two, ALL)):
+        criterion = at_most("time by the cost model", plain.schedule.time_us, bound, needed_for, unit="us", hint=_SLOW)
+        symptom = f"Your loop takes {criterion.found} by the cost model, and one set of buffers {one:.0f} us. "
+        yield replace(criterion, symptom=f"{symptom}{_sentence(needed_for)} need {criterion.bound}.")
 
 
 # ---- criteria
@@ -179,14 +188,16 @@ def _answers(name: str, served: Served, needed_for: str) -> Criterion:
     total = len(served.scene.requests)
     if served.answers is None:
         problem = _failure(served)
-        return Criterion(name, problem.line, f"{total} of {total}", False, needed_for, problem.hint)
+        return Criterion(name, "none", f"{total} of {total}", False, needed_for, problem.hint, symptom=f"{problem.line}.")
     if len(served.answers) != total:
         hint = "Which entry does a rejected request have in the list?"
-        return Criterion(name, f"{len(served.answers)} in the list", f"{total} of {total}", False, needed_for, hint)
+        symptom = f"The list has {len(served.answers)} entries for {total} requests."
+        return Criterion(name, "none", f"{total} of {total}", False, needed_for, hint, symptom=symptom)
     truths = [given.scores(request) if fits(request) else None for request in served.scene.requests]
     problems = [one for number in range(total) if (one := _problem(number, served, truths))]
-    hint = problems[0].hint if problems else ""
-    return all_right(name, [one.line for one in problems], total, needed_for, hint=hint)
+    hint, lines = problems[0].hint if problems else "", [one.line for one in problems]
+    symptom = f"{'; '.join(lines[:_LISTED])}. Right answers: {total - len(lines)} of {total}."
+    return replace(all_right(name, lines, total, needed_for, hint=hint), symptom=_sentence(symptom))
 
 
 def _mistakes(name: str, several: Sequence[Served], needed_for: str) -> Criterion:
@@ -194,20 +205,25 @@ def _mistakes(name: str, several: Sequence[Served], needed_for: str) -> Criterio
     first: dict[str, Mistake] = {}
     for mistake in (mistake for one in several for mistake in one.mistakes):
         first.setdefault(mistake.kind, mistake)
-    found = f"{count} ({'; '.join(map(str, first.values()))})" if count else "0"
-    return Criterion(name, found, "0", not count, needed_for, next((_HINTS[kind] for kind in first), ""))
+    hint = next((_HINTS[kind] for kind in first), "")
+    symptom = f"{'. '.join(map(str, first.values()))}. Number of {name}: {count}."
+    return Criterion(name, str(count), "0", not count, needed_for, hint, symptom=symptom)
 
 
 def _in_flight(broken: Served) -> Criterion:
-    return at_least("copies and runs in flight when the connection breaks off", broken.in_flight, 1, hint=_IN_FLIGHT)
+    name = "copies and runs in flight when the connection breaks off"
+    symptom = "No copy or run is in flight when the connection breaks off, so this loop has nothing to race."
+    return replace(at_least(name, broken.in_flight, 1, hint=_IN_FLIGHT), symptom=symptom)
 
 
-def _on_the_device(plain: Served) -> Iterator[Criterion]:
-    """Whether runs computed the plain requests, and copies brought their scores home. What did not is not examined further."""
+def _on_the_device(plain: Served) -> Criterion:
+    """Whether runs computed the plain requests, and copies brought their scores home."""
     rows = sum(map(len, plain.scene.requests))
     hint = _failure(plain).hint if plain.answers is None else _ON_THE_DEVICE
     computed = min(plain.rows, plain.home // (4 * given.SCORES))
-    yield at_least("rows that runs computed and copies brought home", computed, rows, HALF, hint=hint)
+    symptom = f"Runs computed, and copies brought home, only {computed} of {rows} rows of the requests that profiles contain."
+    name = "rows that runs computed and copies brought home"
+    return replace(at_least(name, computed, rows, HALF, hint=hint), symptom=symptom)
 
 
 # ---- words about answers
@@ -215,10 +231,10 @@ def _on_the_device(plain: Served) -> Iterator[Criterion]:
 
 def _failure(served: Served) -> Problem:
     """Why `serve` raised: the request that it took last, a mistake that the device was lost by, or a rejected call."""
-    requests, line = served.scene.requests, f"none, because `serve` failed: {served.error}"
+    requests, line = served.scene.requests, f"`serve` failed: {served.error}"
     last = next((number for number, _, _ in reversed(served.rejected)), -1)
     if served.mistakes:
-        return Problem(f"{line} ({served.mistakes[0]})", _HINTS[served.mistakes[0].kind])
+        return Problem(f"{line}. {served.mistakes[0]}", _HINTS[served.mistakes[0].kind])
     if 0 <= last < len(requests) and not fits(requests[last]):
         return Problem(f"{line}. Request {last} ({_shape(requests[last])}) fits no profile", _UNFIT)
     if served.rejected:
@@ -263,6 +279,10 @@ def _cause(number: int, served: Served) -> str:
         if supplied[0] == f"[{','.join(map(str, request.shape))}]" if supplied else last == number:
             return f"{_REJECTED.get(call, call)}: {reason}. Which call was missing, or which value was wrong?"
     return _HINTS[served.mistakes[0].kind] if served.mistakes else ""
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}"
 
 
 def _shape(request: np.ndarray) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -121,17 +121,17 @@ class PipelineWork(Work):
 
 def causes(work: PipelineWork) -> Iterator[Criterion]:
     """The suspects, against the grader's own recordings of the given pipeline."""
-    found, name = work.misjudged, f"suspects of {len(RANGES)} that are judged wrongly"
-    yield Criterion(name, str(found.count), f"at most {MISJUDGED}", found.count <= MISJUDGED, HALF, found.hint)
-    listed = f"{found.count} ({'; '.join(found.lines)})" if found.lines else "0"
-    yield Criterion(name, listed, "0", not found.count, ALL, found.hint)
+    found, name = work.misjudged, "suspects that are judged wrongly"
+    symptom = f"{found.count} of {len(RANGES)} suspects are judged wrongly: {'; '.join(found.lines)}."
+    for most, needed_for in ((MISJUDGED, HALF), (0, ALL)):
+        yield replace(at_most(name, found.count, most, needed_for, hint=found.hint), symptom=symptom)
 
 
 def equal(work: PipelineWork) -> Iterator[Criterion]:
     """The answers; and a pipeline that is not faster is not examined further, because the given one is equal to itself."""
     name, unit = "largest error of a logit", "% of the largest logit"
-    yield at_most(name, work.error, CLOSE, HALF, unit=unit, hint=_ROUNDS)
-    yield at_most(name, work.error, TOLERANCE, ALL, unit=unit, hint=_ROUNDS)
+    for most, needed_for in ((CLOSE, HALF), (TOLERANCE, ALL)):
+        yield at_most(name, work.error, most, needed_for, unit=unit, hint=_ROUNDS)
     yield _faster(work, HALF_AS_FAST, HALF)
 
 
@@ -143,8 +143,9 @@ def throughput(work: PipelineWork) -> Iterator[Criterion]:
 
 def _faster(work: PipelineWork, bound: float, needed_for: str) -> Criterion:
     ratio = speedup(work.latencies["given"], work.latencies["yours"], seed=0)
-    met = reaches_threshold(ratio, bound)
-    return Criterion("throughput over the given pipeline", str(ratio), f"at least {bound:g}x", met, needed_for, _LONGEST)
+    met, name = reaches_threshold(ratio, bound), "throughput over the given pipeline"
+    symptom = f"Your pipeline has {ratio} the throughput of the given one, and {needed_for} need at least {bound:g}x."
+    return Criterion(name, str(ratio), f"at least {bound:g}x", met, needed_for, _LONGEST, symptom=symptom)
 
 
 # ---- causes

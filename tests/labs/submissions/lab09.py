@@ -121,15 +121,15 @@ MISTAKES: dict[str, tuple[Mapping[str, str], dict[str, tuple[str, str]]]] = {
     "it waits after each request": (
         ONE_SET,
         {
-            "order": ("partial", "in flight when the connection breaks off is 0"),
+            "order": ("partial", "No copy or run is in flight when the connection breaks off"),
             "leaks": ("partial", "when does it take the next request"),
-            "overlap": ("none", "one set of buffers: "),
+            "overlap": ("none", "and one set of buffers 896 us. Half of the points need at most"),
         },
     ),
     "all requests are taken first": (
         _ALL_FIRST,
         {
-            "order": ("partial", "in flight when the connection breaks off is 0"),
+            "order": ("partial", "No copy or run is in flight when the connection breaks off"),
             "leaks": ("partial", "when does it take the next request"),
         },
     ),
@@ -152,9 +152,9 @@ MISTAKES: dict[str, tuple[Mapping[str, str], dict[str, tuple[str, str]]]] = {
         {"profile = 0 if rows <= LARGEST[0] else 1": "profile = 0"},
         {
             "answers": ("none", "`execute_async_v3` returned False: profileMaxDims.d[i] >= dimensions.d[i]"),
-            "order": ("none", "rows that runs computed and copies brought home is"),
-            "leaks": ("none", "rows that runs computed and copies brought home is"),
-            "overlap": ("none", "rows that runs computed and copies brought home is"),
+            "order": ("none", "brought home, only 0 of 432 rows"),
+            "leaks": ("none", "brought home, only 0 of 432 rows"),
+            "overlap": ("none", "brought home, only 0 of 432 rows"),
         },
     ),
     "answers are views of a buffer": (
