@@ -172,24 +172,20 @@ def answers(work: GenerationWork) -> Iterator[Criterion]:
 
 def _answers(found: Answers) -> Iterator[Criterion]:
     hint = found.hint or "Compare with the recomputing decoder: one token, a prompt, a token after it. Where does it begin?"
-    detail = f" ({found.place}{f' They are those of a decoder {found.fault}.' if found.fault else ''})" if found.place else ""
-    bound = f"at most {MOST_ERROR:g}"
-    name = f"relative error of the scores up to position {LENGTH - 1}"
+    symptom = f"{found.place} They are those of a decoder {found.fault}." if found.fault else found.place
+    name, bound = "relative error of the scores", f"at most {MOST_ERROR:g}"
     met = found.first <= MOST_ERROR
-    yield Criterion(name, f"{found.first:.1g}{'' if met else detail}", bound, met, HALF, hint)
+    yield Criterion(f"{name} up to position {LENGTH - 1}", f"{found.first:.1g}", bound, met, HALF, hint, symptom=symptom)
     if met:
-        name = f"relative error of the scores from position {LENGTH} on, where slots are used again"
-        shown = f"{found.later:.1g}" if math.isfinite(found.later) else "none"
-        yield Criterion(name, f"{shown}{detail}", bound, found.later <= MOST_ERROR, ALL, hint)
+        again, later = f"{name} from position {LENGTH} on, where slots are used again", found.later <= MOST_ERROR
+        yield Criterion(again, f"{found.later:.1g}", bound, later, ALL, hint, symptom=symptom)
 
 
 def _solved(work: GenerationWork, part: str = HALF) -> Criterion:
     found = work.answered
     met = found.first <= MOST_ERROR and (part == HALF or found.later <= MOST_ERROR)
-    needed = "half of the points" if part == HALF else "all points"
-    return holds(
-        f"{needed} of task 1", met, HALF, hint="Solve task 1 first: other answers than the right ones are not examined."
-    )
+    hint = "Solve task 1 first: a decoder with other scores than the right ones is not examined further."
+    return replace(holds(f"{part} of task 1", met, HALF, hint=hint), symptom=f"The decoder does not have {part} of task 1.")
 
 
 @dataclass(frozen=True)
@@ -311,20 +307,15 @@ def kept_apart(work: GenerationWork) -> Iterator[Criterion]:
     (long, parts), (short, few) = conversation(rng, int(rng.integers(300, 500))), conversation(rng, int(rng.integers(10, 60)))
     decoder.feed(long, parts)
     mask = "Which slots does the mask show to the first token of a conversation, and how does it know?"
-    clean = "as on an empty cache"
-    yield _scene(
-        "a second conversation in the same buffers",
-        _difference(_right(short, few), decoder.feed(short, few)),
-        clean,
-        HALF,
-        mask,
-    )
+    wrong = _difference(_right(short, few), decoder.feed(short, few))
+    yield _scene("a second conversation in the same buffers", wrong, HALF, mask)
     place = "A call writes its new tokens' slots. Which node of your graph changes others, and why?"
-    yield _scene("slots that a call changes", _changed_slots(decoder, rng), "those of its new tokens", HALF, place)
+    yield _scene("a call that changes only its own slots", _changed_slots(decoder, rng), HALF, place)
     decoder.fill(GARBAGE, rng)
-    yield _scene("a conversation over old entries", _difference(_right(short, few), decoder.feed(short, few)), clean, ALL, mask)
+    wrong = _difference(_right(short, few), decoder.feed(short, few))
+    yield _scene("a conversation over old entries", wrong, ALL, mask)
     back = "Do positions, mask and place of writing begin at `position` in each call?"
-    yield _scene("a prompt in parts, and a step back", _in_parts(decoder, rng), "as in one go", ALL, back)
+    yield _scene("a prompt in parts, and a step back", _in_parts(decoder, rng), ALL, back)
 
 
 def fused(work: GenerationWork) -> Iterator[Criterion]:
@@ -553,11 +544,11 @@ def _difference(right: np.ndarray, found: np.ndarray) -> str:
     from course_lib.labs.lab13_generation import network
 
     off = network.error(right, found)
-    return f"scores with a relative error of {off:.1g}" if off > MOST_ERROR else ""
+    return f"the scores have a relative error of {off:.1g}" if off > MOST_ERROR else ""
 
 
-def _scene(name: str, wrong: str, bound: str, needed_for: str, hint: str) -> Criterion:
-    return Criterion(name, wrong or bound, bound, not wrong, needed_for, hint)
+def _scene(name: str, wrong: str, needed_for: str, hint: str) -> Criterion:
+    return replace(holds(name, not wrong, needed_for, hint=hint), symptom=f"In the scene {name!r}, {wrong}.")
 
 
 def _changed_slots(decoder: HostedDecoder, rng: np.random.Generator) -> str:
@@ -573,9 +564,9 @@ def _changed_slots(decoder: HostedDecoder, rng: np.random.Generator) -> str:
                 changed = (before[f"past_{name}"] != after[f"past_{name}"]).any(axis=(0, 1, 3))
                 if (changed & ~own).any():
                     slot = int(np.flatnonzero(changed & ~own)[0])
-                    return f"slot {slot} of {name} too, by a call for {new} at position {position}"
+                    return f"a call for {new} at position {position} changes slot {slot} of {name}"
                 if not changed[own].all():
-                    return f"not all of its own in {name}, by a call for {new} at position {position}"
+                    return f"a call for {new} at position {position} does not change all of its own slots of {name}"
     return ""
 
 

@@ -206,7 +206,7 @@ class Decoder:
         """
         check_call(len(tokens), position)
         self._session.position[:] = position
-        return self._session.step(np.asarray(tokens, np.int64)[None])[0, -1]
+        return self._session.step(np.array([list(tokens)], np.int64))[0, -1]
 
 
 def check_call(new: int, position: int) -> None:

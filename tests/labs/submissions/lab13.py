@@ -184,13 +184,13 @@ MISTAKES = {
         Parts(mask=empty_slots_hidden).model,
         "requests",
         "none",
-        "a second conversation in the same buffers is",
+        "In the scene 'a second conversation in the same buffers', the scores have",
     ),
     "scatter_nd": (Parts(write=scatter_nd).model, "fused", "partial", "0 of 8 (others by Transpose)"),
     "split": (Parts(attend=in_groups).model, "fused", "none", "attentions in one kernel, for prompts is 0 of 4"),
     "repeated": (Parts(attend=repeated).model, "fused", "partial", "a single token's kernels write is 16"),
 }
 CHEATS = {
-    "table": (table_of_answers, "answers", "none", "relative error of the scores up to position 255 is"),
-    "clears": (Parts(write=clears_at_zero).model, "requests", "none", "slots that a call changes is slot"),
+    "table": (table_of_answers, "answers", "none", "The first wrong scores are those after"),
+    "clears": (Parts(write=clears_at_zero).model, "requests", "none", "at position 0 changes slot"),
 }
