@@ -13,7 +13,7 @@ from course_lib.engines import LayerTable
 from course_lib.engines.layers import Layer, LayerTensor
 from course_lib.errors import CourseError, ExaminerFault
 from course_lib.labs import Examiner
-from course_lib.labs.framework import withheld
+from course_lib.labs.framework import instance, withheld
 from course_lib.labs.lab14_four_bits import checks, figures, given, reference, weights
 from course_lib.labs.lab14_four_bits.checks import FourBitsWork, Kernels
 from course_lib.labs.lab14_four_bits.given import BUDGET, PRODUCTS
@@ -75,6 +75,27 @@ def test_what_is_packed_is_what_onnx_reads():
         assert (reference.unpack(packed, codes.shape) == codes).all() and (made.bytes_by_hand(codes) == packed).all()
 
 
+def test_a_friends_files_are_wrong_under_another_id(tmp_path):
+    made.other_forms(tmp_path)
+    instance.write(tmp_path / checks.LEARNER, "ben")
+    outcomes = {one.task.id: one for one in LAB.examine(tmp_path, Quick(seed=5)).outcomes}
+    assert [outcomes[task].points for task in ("search", "size", "plan")] == [0, 0, 0]
+    assert "blocks.0.out: relative error 1." in outcomes["size"].message
+
+
+def test_without_an_id_an_instructor_decides(tmp_path):
+    made.other_forms(tmp_path)
+    (tmp_path / checks.LEARNER).write_text("{}")
+    tiers = [one.tier for one in LAB.examine(tmp_path, Quick(seed=5)).outcomes]
+    assert tiers == ["full", *["inconclusive"] * 3]
+
+
+def test_errors_of_scales_are_those_of_every_learner():
+    for name, errors in checks.expected()["search"].items():
+        found = checks.weighted_error(name, reference._searched(name, "cleo"), "cleo")
+        assert found == pytest.approx(errors["course"], rel=0.005)
+
+
 # ---- files
 
 
@@ -97,7 +118,7 @@ def test_what_is_saved_is_what_is_read(tmp_path):
     forms = made.rows_in_one_block()
     del forms["blocks.1.out"]
     weights.save(forms, tmp_path / weights.FILE)
-    stored = weights.read(tmp_path / weights.FILE)
+    stored = weights.read(tmp_path / weights.FILE, made.LEARNER)
     assert isinstance(stored["blocks.1.out"], Half) and stored["blocks.1.out"].bits == 16 * 192 * 192
     for name, one in forms.items():
         assert type(stored[name]) is type(one) and stored[name].bits == one.bits
@@ -137,6 +158,7 @@ def test_codes_and_scales_that_do_not_fit_are_named(tmp_path):
 )
 def test_other_arrays_are_rejected(arrays, words, tmp_path):
     np.savez(tmp_path / weights.FILE, **arrays)
+    instance.write(tmp_path / checks.LEARNER, made.LEARNER)
     outcome = examined(LAB, tmp_path, "size", Quick())
     assert outcome.tier == "none" and words in outcome.message and outcome.hint
 
@@ -190,14 +212,15 @@ def test_the_given_decoder_loses_nothing_and_every_other_one_does():
         meter.lost({"blocks.0.qkv": np.zeros(PRODUCTS["blocks.0.qkv"])})
 
 
-def test_the_planted_channels_change_nothing():
+def test_neither_the_planted_channels_nor_the_order_of_features_change_anything():
     import torch
 
     from course_lib.models import decoder
 
     tokens = torch.from_numpy(Meter(seed=2, windows=2).tokens)
     with torch.inference_mode():
-        assert torch.allclose(given.model()(tokens), decoder()(tokens), atol=1e-4)
+        for learner in ("", "ada"):
+            assert torch.allclose(given.model(learner)(tokens), decoder()(tokens), atol=1e-4)
 
 
 def test_the_loss_of_the_engine_is_that_of_pytorch(tmp_path, monkeypatch):
@@ -205,7 +228,7 @@ def test_the_loss_of_the_engine_is_that_of_pytorch(tmp_path, monkeypatch):
     made.save_forms(made.by_hand, tmp_path)
     with FourBitsWork(LAB, tmp_path, Quick(seed=7)) as work:
         by_engine = work.loss
-    by_torch = Meter(7, 8).lost({name: one.values().T for name, one in made.by_hand().items()})
+    by_torch = Meter(7, 8, made.LEARNER).lost({name: one.values().T for name, one in made.by_hand().items()})
     assert by_engine.mean == pytest.approx(by_torch.mean, rel=0.1)  # some processors round the other input to INT8
 
 

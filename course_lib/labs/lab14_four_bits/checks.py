@@ -16,6 +16,7 @@ import numpy as np
 from course_lib._util.npz_files import read_arrays
 from course_lib.engines import LayerTable, split_target
 from course_lib.errors import BuildError, EngineError, ExaminerFault
+from course_lib.labs.framework import instance
 from course_lib.labs.framework.criteria import ALL, HALF, Criterion, all_right, at_least, at_most, holds
 from course_lib.labs.framework.submission_files import submitted
 from course_lib.labs.framework.work import Work, step
@@ -24,8 +25,8 @@ from course_lib.labs.lab14_four_bits.given import BUDGET, PRODUCTS
 from course_lib.labs.lab14_four_bits.loss import Lost, Meter
 from course_lib.labs.lab14_four_bits.weights import RECIPE, Int4, Stored
 
-PACKED, SCALES = "packed.npz", "scales.npz"
-MAX_BYTES = 1 << 20  # of each of the two
+LEARNER, PACKED, SCALES = "learner.json", "packed.npz", "scales.npz"
+MAX_BYTES = 1 << 20  # of each of these files
 BLOCK = 64  # of the scales in task 2
 MOST_ERROR = 1.04  # times the error of the course's scales
 ALIKE = 0.015  # relative difference of two errors that the same method leaves, with other fractions
@@ -48,6 +49,11 @@ def expected() -> Any:
 
 class FourBitsWork(Work):
     """What the checks of lab 14 read, run and compile."""
+
+    @step
+    def learner(self) -> str:
+        """The id from which the decoder is drawn, "" if the file has none."""
+        return instance.learner_in(submitted(self.folder, LEARNER))
 
     @step
     def packed(self) -> dict[str, np.ndarray]:
@@ -80,13 +86,13 @@ class FourBitsWork(Work):
     @step
     def stored(self) -> dict[str, Stored]:
         """The weights of task 3."""
-        return weights.read(submitted(self.folder, weights.FILE))
+        return weights.read(submitted(self.folder, weights.FILE), self.learner)
 
     @step
     def loss(self) -> Lost:
         """What the course's graph with these weights loses on a text that is drawn for this examination, in ONNX Runtime."""
         self.examiner.begins("size: your weights on secret text", 10)
-        meter, examiner = Meter(self.examiner.seed, WINDOWS), replace(self.examiner, runner=RUNNER)
+        meter, examiner = Meter(self.examiner.seed, WINDOWS, self.learner), replace(self.examiner, runner=RUNNER)
         first = {"position": np.zeros(1, np.int64)} | given.empty_cache()
         with examiner.engine(examiner.runnable(self.written, RECIPE)) as engine:
             logits = [engine.infer({"tokens": window[None], **first})["logits"] for window in meter.tokens[:, :-1]]
@@ -111,7 +117,7 @@ class FourBitsWork(Work):
     def written(self) -> Any:
         """The course's graph with these weights, as a file."""
         path = self.scratch / "decoder.onnx"
-        path.write_bytes(weights.decoder(self.stored).SerializeToString())
+        path.write_bytes(weights.decoder(self.stored, self.learner).SerializeToString())
         return path
 
 
@@ -154,13 +160,15 @@ _WAYS = {
     "nearest": ("These are the scales of round to nearest.", "Try smaller scales for each block, and keep the best one."),
     "one": ("One fraction was chosen for a whole product.", "Blocks differ in their best scale."),
     "eight": ("The largest code is taken to be 8.", "Which is the largest code of lecture 16?"),
-    "strided": ("The weights of a block are not neighbors in their row.", "Which axis of `parts` is the block?"),
 }
 
 
 def search(work: FourBitsWork) -> Iterator[Criterion]:
     """The weighted error that the scales leave in each product, compared with recorded errors of the course's scales."""
-    errors = {name: weighted_error(name, scales) for name, scales in work.scales.items()}
+    yield instance.known(work.learner, LEARNER)
+    if not work.learner:
+        return
+    errors = {name: weighted_error(name, scales, work.learner) for name, scales in work.scales.items()}
     known = expected()["search"]
     work.figures["error_of_nearest"] = share = float(np.mean([errors[name] / known[name]["nearest"] for name in PRODUCTS]))
     yield at_most("mean error of the products, relative to round to nearest", share, 0.97, HALF, hint=_hint(errors, "even"))
@@ -175,12 +183,12 @@ def search(work: FourBitsWork) -> Iterator[Criterion]:
         yield all_right(name, wrong, len(PRODUCTS), needed_for, hint=_hint(errors, way))
 
 
-def weighted_error(name: str, scales: np.ndarray) -> float:
+def weighted_error(name: str, scales: np.ndarray, learner: str = "") -> float:
     """The squared error of a product with the nearest codes from -7 to 7, each weighted with the importance of its input."""
-    weight = given.weights()[name]
+    weight = given.weights(learner)[name]
     wide = np.repeat(scales.astype(np.float16).astype(np.float32), weight.shape[1] // scales.shape[1], axis=1)
     wrong = np.clip(np.rint(weight / wide), -7, 7) * wide - weight
-    return float((given.importance()[name] * wrong.astype(np.float64) ** 2).sum())
+    return float((given.importance(learner)[name] * wrong.astype(np.float64) ** 2).sum())
 
 
 def _hint(errors: Mapping[str, float], way: str) -> str:
@@ -198,16 +206,11 @@ def _hint(errors: Mapping[str, float], way: str) -> str:
 
 def size(work: FourBitsWork) -> Iterator[Criterion]:
     """Whether the weights are the given ones, what the decoder loses, and how many bits it stores."""
-    off = {name: _relative(one.values(), given.weights()[name].T) for name, one in work.stored.items()}
-    mistakes = {name: _mistake(work.stored[name], name, off[name]) for name in PRODUCTS}
-    wrong = [
-        f"{name}: relative error {off[name]:.2f}. {mistakes[name]}".strip()
-        for name in PRODUCTS
-        if mistakes[name] or off[name] > _FAITHFUL
-    ]
-    hint = "Compare `Int4(packed, scales).values()` with the given weight of one product in the notebook."
-    yield all_right("products whose stored weight is the given one, rounded", wrong, len(PRODUCTS), HALF, hint=hint)
-    if wrong:
+    yield instance.known(work.learner, LEARNER)
+    if not work.learner:
+        return
+    yield (rounded := _rounded(work))
+    if not rounded.met:
         return
     bits = weights.bits_per_weight(work.stored)
     work.figures |= {"bits_per_weight": bits, "lost_bits_per_byte": work.loss.mean}
@@ -217,6 +220,18 @@ def size(work: FourBitsWork) -> Iterator[Criterion]:
     yield at_most("bits per weight", bits, HALF_BITS, HALF, hint=hint)
     hint = "For each product and form: how much loss does it save, and how many more bits does it store? Take the best ratio first."
     yield at_most("bits per weight", bits, FULL_BITS, ALL, hint=hint)
+
+
+def _rounded(work: FourBitsWork) -> Criterion:
+    """Whether each stored weight is the given one, rounded."""
+    wrong = []
+    for name, weight in given.weights(work.learner).items():
+        off = _relative(work.stored[name].values(), weight.T)
+        mistake = _mistake(work.stored[name], weight.T, off)
+        if mistake or off > _FAITHFUL:
+            wrong.append(f"{name}: relative error {off:.2f}" + (f", {mistake}" if mistake else ""))
+    hint = "Compare `Int4(packed, scales).values()` with the given weight of one product in the notebook."
+    return all_right("products whose stored weight is the given one, rounded", wrong, len(PRODUCTS), HALF, hint=hint)
 
 
 def within_budget(loss: Lost) -> bool:
@@ -236,11 +251,11 @@ def _relative(values: np.ndarray, weight: np.ndarray) -> float:
     return float(np.linalg.norm(values - weight) / np.linalg.norm(weight))
 
 
-def _mistake(one: Stored, name: str, off: float) -> str:
+def _mistake(one: Stored, weight: np.ndarray, off: float) -> str:
     """The mistake that explains an error, because the weight read in another way is much closer to the given one."""
     if off <= _USUAL or not isinstance(one, Int4):
         return ""
-    codes, weight = one.codes(), given.weights()[name].T
+    codes = one.codes()
     with np.errstate(all="ignore"):
         return next(
             (words for words, read in _READINGS if _relative(Int4.times(*read(codes, one.scales)), weight) < 0.6 * off), ""
@@ -252,17 +267,17 @@ def _by_columns(array: np.ndarray) -> np.ndarray:
     return array.reshape(array.shape[::-1]).T
 
 
-_TRANSPOSED = "The codes are in the order (out, in), and the graph reads (in, out)."
+_TRANSPOSED = "the codes are in the order (out, in), and the graph reads (in, out)"
 _READINGS: tuple[tuple[str, Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]], ...] = (
     (_TRANSPOSED, lambda codes, scales: (_by_columns(codes), scales)),
     (_TRANSPOSED, lambda codes, scales: (_by_columns(codes), _by_columns(scales))),
-    ("The scales are in the order (out, in / block): do not reshape them.", lambda codes, scales: (codes, _by_columns(scales))),
+    ("the scales are in the order (out, in / block): do not reshape them", lambda codes, scales: (codes, _by_columns(scales))),
     (
-        "The two codes of each byte are exchanged.",
+        "the two codes of each byte are exchanged",
         lambda codes, scales: (codes.reshape(-1, 2)[:, ::-1].reshape(codes.shape), scales),
     ),
-    ("The codes are stored plus 8.", lambda codes, scales: ((codes & 15) - 8, scales)),
-    ("The scales are reciprocals.", lambda codes, scales: (codes, 1 / scales.astype(np.float32))),
+    ("the codes are stored plus 8", lambda codes, scales: ((codes & 15) - 8, scales)),
+    ("the scales are reciprocals", lambda codes, scales: (codes, 1 / scales.astype(np.float32))),
 )
 
 
@@ -303,6 +318,12 @@ class Kernels:
 
 def plan(work: FourBitsWork) -> Iterator[Criterion]:
     """Which kernel reads which weight, if the decoder is within the budget."""
+    yield instance.known(work.learner, LEARNER)
+    if not work.learner:
+        return
+    yield (rounded := _rounded(work))
+    if not rounded.met:
+        return
     yield _loss_criterion(work.loss, "Solve task 3 first.")
     if not within_budget(work.loss):
         return

@@ -14,11 +14,14 @@ from course_lib.labs.lab14_four_bits.checks import FourBitsWork
 
 
 class FourBits(Lab):
-    """The submission is three files of arrays. The course writes the graph."""
+    """The submission is an id and three files of arrays. The course writes the graph."""
 
     name = "lab14_four_bits"
     title = "Lab 14: four bits"
-    artifacts: ClassVar = {checks.PACKED: checks.MAX_BYTES, checks.SCALES: checks.MAX_BYTES, weights.FILE: weights.MAX_BYTES}
+    artifacts: ClassVar = {
+        **dict.fromkeys((checks.LEARNER, checks.PACKED, checks.SCALES), checks.MAX_BYTES),
+        weights.FILE: weights.MAX_BYTES,
+    }
     tasks = (
         Task("packing", "Two codes in a byte", 2, checks.packing),
         Task("search", "A search for the scales", 3, checks.search),
@@ -30,11 +33,11 @@ class FourBits(Lab):
         "": "The message names a product or an array. Print its type and its shape in the notebook.",
     }
 
-    def write_reference(self, folder: Path, *, opset: int | None = None) -> None:
-        """Searched scales, and a form for each product from what it loses."""
+    def write_reference(self, folder: Path, *, opset: int | None = None, learner: str = "reference") -> None:
+        """Searched scales, and a form for each product from what it loses, for a learner's decoder."""
         from course_lib.labs.lab14_four_bits import reference
 
-        reference.write_files(folder)
+        reference.write_files(folder, learner)
 
     def work(self, folder: Path, examiner: Examiner) -> FourBitsWork:
         """With the arrays of the three files, the loss and the kernels."""

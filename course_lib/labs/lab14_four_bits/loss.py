@@ -42,14 +42,16 @@ class Meter:
     Args:
         seed: of the text; None draws one from the operating system.
         windows: parts of 192 bytes. With 16 of them the interval is about a tenth of the loss.
+        learner: whose decoder it is.
 
     Attributes:
         tokens: the text, int64 ``(windows, 192)``.
     """
 
-    def __init__(self, seed: int | None = 0, windows: int = 16) -> None:
-        self.tokens = _drawn(np.random.default_rng(seed), windows)
-        self._expected = _log_probabilities(_logits(self.tokens[:, :-1]))
+    def __init__(self, seed: int | None = 0, windows: int = 16, learner: str = "") -> None:
+        self._model = given.model(learner)
+        self.tokens = self._drawn(np.random.default_rng(seed), windows)
+        self._expected = _log_probabilities(self._logits(self.tokens[:, :-1]))
 
     def lost(self, changed: Mapping[str, np.ndarray]) -> Lost:
         """What the decoder loses with other weights.
@@ -57,8 +59,8 @@ class Meter:
         Args:
             changed: weights ``(out, in)`` by the product's name. The other products keep the given weights.
         """
-        with _weights(changed):
-            return self.lost_by(_logits(self.tokens[:, :-1]))
+        with self._weights(changed):
+            return self.lost_by(self._logits(self.tokens[:, :-1]))
 
     def lost_by(self, logits: np.ndarray) -> Lost:
         """The same for logits ``(windows, 191, 256)`` after each byte but the last of a window."""
@@ -66,64 +68,62 @@ class Meter:
         each = (np.exp(expected) * (expected - _log_probabilities(logits))).sum(-1).mean(-1) / np.log(2)
         return Lost(float(each.mean()), float(1.96 * each.std(ddof=1) / np.sqrt(len(each))))
 
+    def _drawn(self, rng: np.random.Generator, windows: int) -> np.ndarray:
+        """Held-out beginnings from random places, continued by the given decoder: each byte is drawn with its probability."""
+        import torch
 
-def _drawn(rng: np.random.Generator, windows: int) -> np.ndarray:
-    """Held-out beginnings from random places, continued by the given decoder: each byte is drawn with its probability."""
-    import torch
+        from course_lib.models import course_text
 
-    from course_lib.models import course_text
+        text = np.frombuffer(course_text("test"), np.uint8).astype(np.int64)
+        starts = rng.integers(0, len(text) - _GIVEN, windows)
+        tokens = text[starts[:, None] + np.arange(_GIVEN)]
+        with _one_thread():
+            cache, position = self._model.empty_cache(_WINDOW, windows), 0
+            new = tokens
+            while tokens.shape[1] < _WINDOW:
+                at = torch.tensor([position])
+                logits = self._model.step(torch.from_numpy(new), at, cache, last_only=True)[0][:, -1].numpy()
+                position += new.shape[1]
+                # a draw with the probabilities of the logits
+                new = (logits + rng.gumbel(size=logits.shape)).argmax(-1)[:, None]
+                tokens = np.concatenate([tokens, new], axis=1)
+        return tokens
 
-    text = np.frombuffer(course_text("test"), np.uint8).astype(np.int64)
-    starts = rng.integers(0, len(text) - _GIVEN, windows)
-    tokens = text[starts[:, None] + np.arange(_GIVEN)]
-    with _one_thread():
-        cache, position = given.model().empty_cache(_WINDOW, windows), 0
-        new = tokens
-        while tokens.shape[1] < _WINDOW:
-            at = torch.tensor([position])
-            logits = given.model().step(torch.from_numpy(new), at, cache, last_only=True)[0][:, -1].numpy()
-            position += new.shape[1]
-            new = (logits + rng.gumbel(size=logits.shape)).argmax(-1)[:, None]  # a draw with the probabilities of the logits
-            tokens = np.concatenate([tokens, new], axis=1)
-    return tokens
+    def _logits(self, tokens: np.ndarray) -> np.ndarray:
+        import torch
 
+        with _one_thread():
+            return np.concatenate([self._model(part).numpy() for part in torch.from_numpy(tokens).split(_AT_ONCE)])
 
-def _logits(tokens: np.ndarray) -> np.ndarray:
-    import torch
+    @contextmanager
+    def _weights(self, changed: Mapping[str, np.ndarray]) -> Iterator[None]:
+        """The given decoder with other weights inside."""
+        import torch
 
-    with _one_thread():
-        return np.concatenate([given.model()(part).numpy() for part in torch.from_numpy(tokens).split(_AT_ONCE)])
+        from course_lib.errors import CourseError
+
+        kept = {}
+        for name, weight in changed.items():
+            if name not in given.PRODUCTS:
+                raise CourseError(f"no product {str(name)[:60]!r}: the decoder has {', '.join(given.PRODUCTS)}")
+            shape = given.PRODUCTS[name][::-1]
+            if np.shape(weight) != shape:
+                raise CourseError(f"the weight of {name} has the shape {np.shape(weight)}, expected (out, in) = {shape}")
+        try:
+            for name, weight in changed.items():
+                layer = self._model.get_submodule(name)
+                kept[name] = layer.weight.data
+                layer.weight.data = torch.from_numpy(np.array(weight, np.float32, order="C"))
+            yield
+        finally:
+            for name, old in kept.items():
+                self._model.get_submodule(name).weight.data = old
 
 
 def _log_probabilities(logits: np.ndarray) -> np.ndarray:
     logits = logits.astype(np.float64)
     logits -= logits.max(-1, keepdims=True)
     return np.asarray(logits - np.log(np.exp(logits).sum(-1, keepdims=True)))
-
-
-@contextmanager
-def _weights(changed: Mapping[str, np.ndarray]) -> Iterator[None]:
-    """The given decoder with other weights inside."""
-    import torch
-
-    from course_lib.errors import CourseError
-
-    kept = {}
-    for name, weight in changed.items():
-        if name not in given.PRODUCTS:
-            raise CourseError(f"no product {str(name)[:60]!r}: the decoder has {', '.join(given.PRODUCTS)}")
-        shape = given.PRODUCTS[name][::-1]
-        if np.shape(weight) != shape:
-            raise CourseError(f"the weight of {name} has the shape {np.shape(weight)}, expected (out, in) = {shape}")
-    try:
-        for name, weight in changed.items():
-            layer = given.model().get_submodule(name)
-            kept[name] = layer.weight.data
-            layer.weight.data = torch.from_numpy(np.array(weight, np.float32, order="C"))
-        yield
-    finally:
-        for name, old in kept.items():
-            given.model().get_submodule(name).weight.data = old
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from course_lib.labs.framework import instance
 from course_lib.labs.lab14_four_bits import checks, given, weights
 from course_lib.labs.lab14_four_bits.given import BUDGET, PRODUCTS
 from course_lib.labs.lab14_four_bits.loss import Meter
@@ -54,34 +55,35 @@ def _errors(weight: np.ndarray, block: int, importance: np.ndarray, fraction: fl
     return np.asarray((importance.reshape(1, -1, block) * wrong**2).sum(-1))
 
 
-def int4(name: str, block: int) -> Int4:
+def int4(name: str, block: int, learner: str = "") -> Int4:
     """A product's given weight in INT4, with searched scales."""
-    weight = given.weights()[name]
-    scales = search(weight, block, given.importance()[name]).astype(np.float16)
+    weight = given.weights(learner)[name]
+    scales = search(weight, block, given.importance(learner)[name]).astype(np.float16)
     parts = weight.reshape(*scales.shape, block)
     codes = np.clip(np.rint(parts / scales[..., None].astype(np.float32)), -7, 7).astype(np.int8)
     return Int4(pack(codes.reshape(weight.shape).T), np.ascontiguousarray(scales.T))
 
 
 @cache
-def chosen() -> Mapping[str, Int4 | Fp8]:
+def chosen(learner: str = "") -> Mapping[str, Int4 | Fp8]:
     """A form for each product: as few bits as the budget allows."""
-    return chosen_on(Meter(seed=1, windows=8), Meter(windows=24))
+    return chosen_on(learner, Meter(1, 8, learner), Meter(0, 24, learner))
 
 
-def chosen_on(probe: Meter, meter: Meter) -> Mapping[str, Int4 | Fp8]:
+def chosen_on(learner: str, probe: Meter, meter: Meter) -> Mapping[str, Int4 | Fp8]:
     """The same for other texts: a short one on which products are compared, and one on which the sum is measured.
 
     The loss grows with the square of the output's error. So one measurement per product gives the loss of each other form, from the
     errors that the inputs weigh. The upgrade that saves most loss per bit is taken until the loss is within the target. The last one
     may have saved more than was needed, so smaller forms are then tried again.
     """
+    whole = given.weights(learner)
     forms: dict[str, list[Int4 | Fp8]] = {
-        name: [*(int4(name, block) for block in BLOCKS), fp8(given.weights()[name])] for name in PRODUCTS
+        name: [*(int4(name, block, learner) for block in BLOCKS), fp8(whole[name])] for name in PRODUCTS
     }
     losses = {}
     for name, options in forms.items():
-        errors = [_error(name, one) for one in options]
+        errors = [_error(one, whole[name], given.importance(learner)[name]) for one in options]
         at = BLOCKS.index(_MEASURED)
         measured = probe.lost({name: options[at].values().T}).mean
         losses[name] = [measured * error / errors[at] for error in errors]
@@ -108,23 +110,23 @@ def chosen_on(probe: Meter, meter: Meter) -> Mapping[str, Int4 | Fp8]:
     return {name: forms[name][form] for name, form in taken.items()}
 
 
-def _error(name: str, one: Int4 | Fp8) -> float:
+def _error(one: Int4 | Fp8, weight: np.ndarray, importance: np.ndarray) -> float:
     """The squared error of a stored weight, each column weighted with the mean square of its input."""
-    wrong = one.values().T - given.weights()[name]
-    return float((wrong**2 * given.importance()[name]).sum())
+    return float(((one.values().T - weight) ** 2 * importance).sum())
 
 
-def write_files(folder: Path) -> None:
-    """Write the reference submission."""
+def write_files(folder: Path, learner: str) -> None:
+    """Write the reference submission for a learner's decoder."""
+    instance.write(folder / checks.LEARNER, learner)
     codes, packed = given.packing_arrays()
     arrays = {name: pack(array) for name, array in codes.items()} | {"codes": unpack(packed, (16, 20))}
     np.savez(folder / checks.PACKED, **arrays)  # type: ignore[arg-type]
-    np.savez(folder / checks.SCALES, **{name: _searched(name).astype(np.float16) for name in PRODUCTS})  # type: ignore[arg-type]
-    weights.save(chosen(), folder / weights.FILE)
+    np.savez(folder / checks.SCALES, **{name: _searched(name, learner).astype(np.float16) for name in PRODUCTS})  # type: ignore[arg-type]
+    weights.save(chosen(learner), folder / weights.FILE)
 
 
-def _searched(name: str) -> np.ndarray:
-    return search(given.weights()[name], checks.BLOCK, given.importance()[name])
+def _searched(name: str, learner: str = "") -> np.ndarray:
+    return search(given.weights(learner)[name], checks.BLOCK, given.importance(learner)[name])
 
 
 # ---- the numbers that learners get
@@ -198,14 +200,12 @@ def _ways(name: str) -> dict[str, np.ndarray]:
     """Scales of a product, by the way in which they are found."""
     weight, importance, block = given.weights()[name], given.importance()[name], checks.BLOCK
     fractions = [_scales(weight, block, fraction) for fraction in _FRACTIONS]
-    order = np.arange(weight.shape[1]).reshape(block, -1).T.ravel()  # of a row in (block, number of blocks)
     return {
         "course": _searched(name),
         "even": search(weight, block, np.ones_like(importance)),
         "nearest": _scales(weight, block, 1.0),
         "one": min(fractions, key=lambda scales: checks.weighted_error(name, scales)),
         "eight": _scales(weight, block, 7 / 8),
-        "strided": search(weight[:, order], block, importance[order]),
     }
 
 

@@ -179,8 +179,8 @@ def save(stored: Mapping[str, Int4 | Fp8], path: str | Path = FILE) -> None:
     np.savez(path, **arrays)  # type: ignore[arg-type]
 
 
-def read(file: Path) -> dict[str, Stored]:
-    """The weights of all products in a file that `save` wrote.
+def read(file: Path, learner: str = "") -> dict[str, Stored]:
+    """The weights of all products in a file that `save` wrote, for a learner's decoder.
 
     Raises:
         BuildError: it has other arrays.
@@ -190,7 +190,7 @@ def read(file: Path) -> dict[str, Stored]:
         codes = {form: arrays.pop(f"{name}.{form.key}") for form in (Int4, Fp8) if f"{name}.{form.key}" in arrays}
         scales: Any = arrays.pop(f"{name}.scales", None)
         if not codes and scales is None:
-            stored[name] = Half(given.weights()[name].T.astype(np.float16))
+            stored[name] = Half(given.weights(learner)[name].T.astype(np.float16))
             continue
         if scales is None or len(codes) != 1:
             raise BuildError(f"{file.name}: {name} needs scales, and codes in one form. Write the file with save(...)")
@@ -214,11 +214,11 @@ def bits_per_weight(stored: Mapping[str, Stored]) -> float:
 # ---- the graph
 
 
-def decoder(stored: Mapping[str, Stored]) -> ModelProto:
-    """The given decoder as ONNX with weights in other forms. A product that is not among them keeps its FP16 weight."""
+def decoder(stored: Mapping[str, Stored], learner: str = "") -> ModelProto:
+    """A learner's decoder as ONNX with weights in other forms. A product that is not among them keeps its FP16 weight."""
     import onnx
 
-    model = onnx.load_model_from_string(given.graph())
+    model = onnx.load_model_from_string(given.graph(learner))
     nodes, constants = [], list(model.graph.initializer)
     for node in model.graph.node:
         name = node.input[1].removesuffix(".weight") if node.op_type == "MatMul" else ""

@@ -9,19 +9,21 @@ from typing import NamedTuple
 
 import numpy as np
 
+from course_lib.labs.framework import instance
 from course_lib.labs.lab14_four_bits import checks, given, reference, weights
 from course_lib.labs.lab14_four_bits.given import PRODUCTS
 from course_lib.labs.lab14_four_bits.reference import pack, unpack
 from course_lib.labs.lab14_four_bits.weights import Fp8, Int4, fp8
 
 Forms = dict[str, Int4 | Fp8]
+LEARNER = "ada"
 _EIGHT = ("blocks.0.qkv", "blocks.0.out", "blocks.0.up", "blocks.2.qkv")
 
 
 @cache
 def int4(name: str, block: int) -> Int4:
     """See `reference.int4`; kept, because many submissions have the same products."""
-    return reference.int4(name, block)
+    return reference.int4(name, block, LEARNER)
 
 
 def uniform(block: int = 64) -> Forms:
@@ -32,7 +34,7 @@ def uniform(block: int = 64) -> Forms:
 @cache
 def eight() -> Forms:
     """Every product in FP8."""
-    return {name: fp8(weight) for name, weight in given.weights().items()}
+    return {name: fp8(weight) for name, weight in given.weights(LEARNER).items()}
 
 
 def by_hand() -> Forms:
@@ -83,8 +85,12 @@ def save_packed(folder: Path, change: Callable[[np.ndarray], np.ndarray] = np.ar
 
 def save_scales(folder: Path, search: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> None:
     """The scales of task 2, from weight and importance of each product."""
-    arrays = {name: search(weight, given.importance()[name]).astype(np.float16) for name, weight in given.weights().items()}
+    arrays = {
+        name: search(weight, given.importance(LEARNER)[name]).astype(np.float16)
+        for name, weight in given.weights(LEARNER).items()
+    }
     np.savez(folder / checks.SCALES, **arrays)  # type: ignore[arg-type]
+    instance.write(folder / checks.LEARNER, LEARNER)
 
 
 def coarse_search(weight: np.ndarray, importance: np.ndarray) -> np.ndarray:
@@ -103,6 +109,7 @@ def nearest(weight: np.ndarray, _: np.ndarray) -> np.ndarray:
 def save_forms(forms: Callable[[], Forms], folder: Path) -> None:
     """The weights of task 3."""
     weights.save(forms(), folder / weights.FILE)
+    instance.write(folder / checks.LEARNER, LEARNER)
 
 
 def other_forms(folder: Path) -> None:
@@ -142,7 +149,7 @@ MISTAKES = {
     "INT4 everywhere": Mistake(partial(save_forms, uniform), "size", "none", "lost bits per byte on secret text is 0.0"),
     "too many products in FP8": Mistake(partial(save_forms, first_block_in_eight), "size", "partial", "bits per weight is 5.37"),
     "codes in the order (out, in)": Mistake(
-        partial(save_forms, lambda: with_codes(_transposed)), "size", "none", "The codes are in the order (out, in)"
+        partial(save_forms, lambda: with_codes(_transposed)), "size", "none", "the codes are in the order (out, in)"
     ),
     "one scale for each row": Mistake(
         partial(save_forms, rows_in_one_block), "plan", "partial", "(blocks.3.out, blocks.3.qkv, blocks.3.up)"
