@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from course_lib.engines import Compiler
 from course_lib.grading.isolation import sandbox
 from course_lib.grading.judge.judging import judge
 from course_lib.labs import Examiner
+from course_lib.labs.framework import withheld
 from course_lib.labs.lab03_tuning import checks, figures, given, reference
 from course_lib.labs.lab03_tuning.device import Device, problem
 from tests.labs.quick import check_solved, examined
@@ -45,9 +47,10 @@ def test_the_judge_gives_the_reference_full_marks(folder):
     check_solved(LAB, verdict)
 
 
-def test_another_right_answer(folder):
+def test_another_right_answer_is_decided_without_the_reference(folder, monkeypatch):
     made.another(folder)
-    check_solved(LAB, LAB.examine(folder, Examiner(seed=1)))
+    monkeypatch.setitem(sys.modules, reference.__name__, withheld)
+    check_solved(LAB, LAB.examine_as_learner(folder, Examiner(seed=1)))
 
 
 def test_the_untouched_release_has_none(tmp_path):

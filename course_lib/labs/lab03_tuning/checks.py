@@ -232,7 +232,7 @@ def timing(work: TuningWork) -> Iterator[Criterion]:
     first, second = (_built(work, problems, rng) for _ in range(2))
     wrong = dict.fromkeys(choice.wrong for choice in (*first, *second) if choice.wrong)
     hint = "Call both functions in the notebook with the device of the cell above: the same error appears there."
-    yield equals("what order or fastest did wrong", "; ".join(wrong) or "nothing", "nothing", HALF, hint=hint)
+    yield replace(holds("both functions answer", not wrong, HALF, hint=hint), symptom=f"{'; '.join(wrong)}.")
     if wrong:
         return
     good = min(sum(choice.good for choice in build) for build in (first, second))
@@ -283,7 +283,7 @@ def _timing_hint(choices: Sequence[Choice]) -> str:
     changes = [1 + sum(one != other for one, other in pairwise(choice.order)) for choice in choices]
     if np.mean(changes) <= 2.5 * tactics:
         return "Another program slows down runs in a row. Which tactics does it meet if every tactic runs once in each round?"
-    if np.median([choice.time_ratio for choice in choices]) > 1 + _TIME_WITHIN:
+    if np.mean([choice.time_ratio > 1 + _TIME_WITHIN for choice in choices]) > 1 - _GOOD / LAYERS:
         return "The times are too long. Drop the first run of each tactic, and take a value that a few slow runs cannot move."
     if np.mean([choice.good for choice in choices]) < _GOOD / LAYERS:
         return "How large is your tolerance, and which value represents the runs of a tactic?"
@@ -349,7 +349,7 @@ def cache(work: TuningWork) -> Iterator[Criterion]:
     lines = (_complaint(*one) for one in zip(pairs, of_first, of_second, strict=True))
     wrong = dict.fromkeys(line for line in lines if line)
     hint = "Can the time of a tactic change if this field changes? Is the order of the fields fixed in your key?"
-    yield equals("pairs of layers with wrong keys", "; ".join(wrong) or "none", "none", HALF, hint=hint)
+    yield replace(holds("keys of layers", not wrong, HALF, hint=hint), symptom=f"{'; '.join(wrong)}.")
     if wrong:
         return
     by_words = {pair.words: (pair, *two) for pair, *two in zip(pairs, of_first, of_second, strict=True)}
