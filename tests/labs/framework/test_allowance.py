@@ -15,8 +15,6 @@ from course_lib.grading.judge import judging
 from course_lib.grading.judge.health import Device
 from course_lib.labs import Examination, Examiner
 from course_lib.labs.framework import isolation
-from course_lib.labs.framework.conversation import Conversation
-from course_lib.labs.framework.guest import Failed, started
 from tests.grading.conftest import needs_sandbox
 from tests.labs.submissions import lab03
 
@@ -32,11 +30,6 @@ def isolated(paid: Charged) -> None:
     isolation.run_isolated([sys.executable, "-c", _SLOW], b"", launcher=paid, time_limit_s=60, max_bytes=100)
 
 
-def conversed(paid: Charged) -> None:
-    with Conversation([sys.executable, "-c", _SLOW], launcher=paid, time_limit_s=60) as conversation:
-        conversation.ask({})
-
-
 def worked(paid: Charged) -> None:
     with Worker(Environment("slow", (sys.executable, "-c", "import time; time.sleep(9)")), launcher=paid) as worker:
         worker.backends()
@@ -46,56 +39,20 @@ def examined(paid: Charged) -> None:
     isolation.examined("time", b"", lambda answer: answer, "model.onnx", "", launcher=paid, time_limit_s=60)
 
 
-@pytest.mark.parametrize("run", [isolated, conversed, worked])
+@pytest.mark.parametrize("run", [isolated, worked])
 def test_the_sum_of_all_processes_is_bounded(run):
     paid, began = launcher(1.0), time.monotonic()
     with pytest.raises(OutOfTime, match="more than 1 s in all"):
         for _ in range(20):  # each of them is far below its own limit
             run(paid)
     assert 1.0 <= time.monotonic() - began < 3.0
-    for later in (isolated, conversed, worked):
+    for later in (isolated, worked):
         began = time.monotonic()
         with pytest.raises(OutOfTime):
             later(paid)
         assert time.monotonic() - began < 0.3, "no further process is waited for"
     with pytest.raises(BuildError, match="more than 1 s in all"):  # and not: it is not an ONNX model
         examined(paid)
-
-
-# Functions that send long messages: the process waits while the judge reads them.
-_FILLS_THE_PIPE = """
-import sys
-def work(run):
-    frame = sys._getframe()
-    while type(frame.f_locals.get("self")).__name__ != "Host":
-        frame = frame.f_back
-    host = frame.f_locals["self"]
-    for _ in range(8):
-        host.replies.write(b'{"ask": "no", "arguments": [' + b"{}," * 330000 + b"0]}\\n")
-        host.replies.flush()
-        host.requests.readline()
-"""
-_ASKS_AT_LENGTH = "def work(run):\n    for _ in range(8): run([[]] * 250000)\n"
-_ANSWERS_AT_LENGTH = "LONG = [[]] * 250000\ndef work(run): return LONG\n"
-
-
-@pytest.mark.parametrize("text", [_FILLS_THE_PIPE, _ASKS_AT_LENGTH, _ANSWERS_AT_LENGTH])
-def test_the_time_in_which_the_judge_reads_is_charged(text, tmp_path):
-    paid, began = launcher(60.0), time.monotonic()
-    (tmp_path / "long.py").write_text(text)
-    with started(tmp_path / "long.py", paid) as learner:
-        for _ in range(8 if text == _ANSWERS_AT_LENGTH else 1):
-            assert not isinstance(learner.call("work", lambda rows: sum(map(len, rows))), Failed)
-    elapsed = time.monotonic() - began
-    assert 60.0 - paid.allowance.left > 0.8 * elapsed, "it was a twentieth"
-
-
-def test_reading_cannot_exceed_the_allowance(tmp_path):
-    paid, began = launcher(2.0), time.monotonic()
-    (tmp_path / "long.py").write_text(_FILLS_THE_PIPE.replace("range(8)", "range(1000)"))
-    with pytest.raises(OutOfTime, match="more than 2 s in all"), started(tmp_path / "long.py", paid) as learner:
-        learner.call("work", len)
-    assert time.monotonic() - began < 5.0 and paid.allowance.used_up
 
 
 def test_a_call_keeps_its_own_limit():

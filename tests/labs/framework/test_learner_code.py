@@ -13,14 +13,11 @@ import pytest
 
 from course_lib.errors import EngineError
 from course_lib.labs.framework import learner_answers
-from course_lib.labs.framework.learner_answers import Unwritten
 from course_lib.labs.framework.sandboxed import learner_code
 from course_lib.labs.framework.sandboxed.learner_code import OnlyPackages
-from course_lib.labs.lab05_calibration.sandboxed import calibrate
 
 # Sent as text: their processes see no file of the course.
-ALONE = ("lab05_calibration.sandboxed.calibrate", "lab06_qat.sandboxed.call_qat",
-         "framework.sandboxed.call_back", "framework.sandboxed.learner_code")  # fmt: skip
+ALONE = ("lab06_qat.sandboxed.call_qat", "framework.sandboxed.learner_code")
 
 
 @pytest.mark.parametrize("name", ALONE)
@@ -46,28 +43,6 @@ def test_imports_are_limited_for_one_file_or_for_all(monkeypatch):
     sys.meta_path[0] = OnlyPackages("torch", "numpy")
     with pytest.raises(ImportError, match="may import torch, numpy and"):
         imported("tests.labs.untouched", "theirs.py")
-
-
-def test_a_process_answers_and_prints_nothing(tmp_path):
-    source = tmp_path / "calibrator.py"
-    source.write_text(
-        "from dataclasses import dataclass\nprint('loud')\n@dataclass\nclass Kept:\n    counts: 'list'\n"
-        "def percentile(counts, bin_width, percent):\n    print(percent)\n    return Kept(counts).counts.sum()\n"
-        "def entropy(counts, bin_width):\n    raise NotImplementedError\n"
-    )
-    question = {"counts": [1, 2], "bin_width": 1.0}
-    found = learner_answers.ask(
-        calibrate,
-        source,
-        {"percentile": [question | {"percent": 50}], "entropy": [question], "other": []},
-        lambda answer, counts: learner_answers.parsed(answer, counts, float, "no"),
-        launcher=None,
-        time_limit_s=60,
-        max_bytes=1000,
-        max_answer=1000,
-    )
-    assert found == {"percentile": [3.0], "entropy": ["line 10: NotImplementedError"]}
-    assert isinstance(found["entropy"][0], Unwritten)
 
 
 @pytest.mark.parametrize(
