@@ -17,7 +17,7 @@ GROUPS = (
 
 
 def encoders(data: Data) -> str:
-    """The engines with the plugin, as CUDA graphs, against PyTorch's ways in FP16."""
+    """The engines with the plugin, as CUDA graphs, against PyTorch's variants in FP16."""
     graph = "compile+cuda graph fp16"
     lines = [
         (
@@ -31,7 +31,7 @@ def encoders(data: Data) -> str:
     ]
     about = f"""Encoders in FP16 with the course's attention plugin: {tensorrt(data)} against torch {torch(data)} on one {device(data)},
         {source("encoders_h200", data)}). Engines are built one at a time with cuBLAS and cuDNN in place, and replayed as CUDA graphs.
-        Each cell is the speedup [95 % interval] over one of PyTorch's ways in FP16. Below 1, PyTorch is faster. Weights are random;
+        Each cell is the speedup [95 % interval] over one PyTorch variant in FP16. Below 1, PyTorch is faster. Weights are random;
         the error is that of the outputs to eager FP32."""
     head = ("network", "batch", "over eager", "over a CUDA graph", "over torch.compile in a CUDA graph", "relative error")
     return page(about, table(head, lines))

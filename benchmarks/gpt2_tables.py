@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from benchmarks.markdown import Data, device, error, page, ratio, source, table, tensorrt, torch
 
-GRAPHS = ("cuda graph fp16", "compile+cuda graph fp16")  # PyTorch's ways without the host's part of a call
+GRAPHS = ("cuda graph fp16", "compile+cuda graph fp16")  # PyTorch's variants without the host's part of a call
 
 
 def gpt2(data: Data) -> str:

@@ -141,7 +141,7 @@ def networks_summary(data: Data) -> str:
     used = [network if len(at) == len(batches) else f"{network} at batch {' and '.join(at)}" for network, at in plugin.items()]
     files = ", ".join(f"`course_lib/records/{one.name}.json`" for one in records)
     worst = error(max(row["relative_error"] for (_, dtype, _), row in best.items() if dtype == "int8"))
-    about = f"""Speedup of TensorRT over the fastest of PyTorch's ways (eager, `torch.compile`, CUDA graph, or both) [95 % interval], FP16
+    about = f"""Speedup of TensorRT over the fastest PyTorch variant (eager, `torch.compile`, CUDA graph, or both) [95 % interval], FP16
         on both sides. Engines in INT8 are also compared with FP16, because eager has no INT8; their relative error is at most {worst}.
         The last column is over eager. Below 1, PyTorch is faster. {device(data)}, {tensorrt(data)} against torch {torch(data)},
         {records[0].date} and {data["date"]} ({files}). Weights are random, except for the detector's. The second of two consecutive
@@ -223,7 +223,7 @@ def networks(data: Data) -> str:
         lines.append((network, called, *map(_over_torch, mine), worst + note))
     about = f"""{tensorrt(data)} against torch {torch(data)} on one {device(data)},
         each engine run plainly or in a CUDA graph, whichever is faster, device time of one call, {source("networks_h200", data)}).
-        Each cell has two speedups in the same type: over eager PyTorch [95 % interval]; and over the fastest of PyTorch's ways
+        Each cell has two speedups in the same type: over eager PyTorch [95 % interval]; and over the fastest PyTorch variant
         (eager, `torch.compile`, CUDA graph). The same type is FP32 with TF32 on both sides, or FP16. INT8 is compared with
         FP16, because eager has no INT8. Below 1, PyTorch is faster.
         Weights are random and inputs are Gaussian noise, except for the detector: it is trained and sees frames of a video.

@@ -23,7 +23,7 @@ def rejected_nodes(onnx_bytes: bytes) -> list[tuple[str, str]]:
 
 
 def profile_for(shapes: list[Shape]) -> dict[str, Shape]:
-    """2.2: the borders by dimension, and the most frequent shape."""
+    """2.2: the smallest and largest size of each dimension, and the most frequent shape."""
     sizes = list(zip(*shapes, strict=True))
     return {
         "min": tuple(map(min, sizes)),

@@ -21,7 +21,7 @@ def blocks(supported: list[bool], min_block_size: int) -> list[tuple[str, int]]:
 
 
 def compile_whole(torch_tensorrt: Any, module: Any, smallest: Any, best: Any, largest: Any) -> Any:
-    """13.2: a range for the input, the entry point for deployment, and an error instead of a border."""
+    """13.2: a range for the input, the entry point for deployment, and an error instead of a graph break."""
     image = torch_tensorrt.Input(min_shape=smallest, opt_shape=best, max_shape=largest)
     return torch_tensorrt.compile(module, ir="dynamo", arg_inputs=[image], require_full_compilation=True)
 

@@ -8,17 +8,17 @@ import numpy as np
 
 
 def cache_bytes(size: Any, tokens: int, bytes_per_number: int = 2) -> int:
-    """15.1: a key and a value for each layer, head of keys, feature and token."""
+    """15.1: a key and a value for each layer, KV head, feature and token."""
     per_token = 2 * size.layers * size.kv_heads * size.head_size
     return int(per_token * tokens * bytes_per_number)
 
 
-def continuous_steps(answers: list[int], seats: int) -> int:
-    """15.2: each answer, in order, goes to the seat that is free first."""
-    free_at = [0] * seats
+def continuous_steps(answers: list[int], slots: int) -> int:
+    """15.2: each answer, in order, goes to the batch slot that is free first."""
+    free_at = [0] * slots
     for answer in answers:
-        seat = free_at.index(min(free_at))
-        free_at[seat] += answer
+        slot = free_at.index(min(free_at))
+        free_at[slot] += answer
     return max(free_at)
 
 

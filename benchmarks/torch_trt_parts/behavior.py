@@ -63,7 +63,7 @@ def formats(rows: Rows) -> None:
 
 
 def partition(rows: Rows) -> None:
-    """Blocks with one operator without a converter, for each option that moves borders; the report of a debug run."""
+    """Blocks with one operator without a converter, for each option that moves graph breaks; the report of a debug run."""
     island, x = made(Island), normal(4, 3, 16, 16)
     classifier, images = lecture_classifier(), pictures(8)
     relus = {"torch_executed_ops": {RELU}}

@@ -20,13 +20,13 @@ EXERCISES = (
         difficulty=1,
         importance=3,
         call="cache_bytes(size, tokens, bytes_per_number=2)",
-        hint="Count in this order: layers, heads of keys, features of each head, tokens, and then the bytes of a number.",
+        hint="Count in this order: layers, KV heads, features of each head, tokens, and then the bytes of a number.",
         cases=(
             Case(
                 (_LLAMA, 1000, 1),
                 65_536_000,
                 {
-                    "You counted the query heads. Several query heads share one head of keys and values.": 262_144_000,
+                    "You counted the query heads. Several query heads share one KV head.": 262_144_000,
                     "That is the size of the keys. The cache holds a value for each key.": 32_768_000,
                     "The numbers in this call have 1 byte: use `bytes_per_number`, not 2.": 131_072_000,
                     "That is one layer. Each layer of the network has its own keys and values.": 2_048_000,
@@ -48,18 +48,18 @@ EXERCISES = (
         minutes=12,
         difficulty=2,
         importance=3,
-        call="continuous_steps(answers, seats)",
-        hint="Follow one seat by hand: at which step does it become free, and which answer does it get then?",
+        call="continuous_steps(answers, slots)",
+        hint="Follow one batch slot by hand: at which step does it become free, and which answer does it get then?",
         cases=(
             Case(
                 (_ANSWERS, 4),
                 10,
                 {
                     "That is static batching: you wait for the longest answer of each group before the next group starts.": 17,
-                    "That is the sum divided by the seats. It assumes that two seats can share one answer.": 9,
-                    "You deal the answers to the seats in turn. A new answer belongs to the seat that is free first.": 11,
-                    "At this time, the first seat is free and stays free. The batch ends when the last seat becomes free.": 7,
-                    "You put every answer on the same seat: update `free_at` before you look for the next seat.": 36,
+                    "That is the sum divided by the batch slots. It assumes that two batch slots can share one answer.": 9,
+                    "You deal the answers to the batch slots in turn. A new answer belongs to the batch slot that is free first.": 11,
+                    "At this time, the first batch slot is free and stays free. The batch ends when the last batch slot becomes free.": 7,
+                    "You put every answer on the same batch slot: update `free_at` before you look for the next batch slot.": 36,
                 },
             ),
             Case(
@@ -67,7 +67,7 @@ EXERCISES = (
                 5,
                 {"You sorted the answers. A service does not know their lengths in advance: keep the order of arrival.": 4},
             ),
-            Case(([7], 3), 7, {"One answer keeps one seat busy, however many seats are empty.": 3}),
+            Case(([7], 3), 7, {"One answer keeps one batch slot busy, however many batch slots are empty.": 3}),
         ),
     ),
     Exercise(

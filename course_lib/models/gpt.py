@@ -24,7 +24,7 @@ _BASE = 10_000.0  # of the rotary frequencies
 class GPTBlock(nn.Module):
     """Self-attention with grouped heads and a two-layer perceptron, each after a layer norm and inside a residual connection.
 
-    Each of the `kv_heads` heads of keys and values serves ``heads / kv_heads`` query heads, so that the cache is that much
+    Each of the `kv_heads` KV heads serves ``heads / kv_heads`` query heads, so that the cache is that much
     smaller. Each head has ``size = width / heads`` features. Only the norms have a bias.
     """
 
@@ -182,7 +182,7 @@ class GPT(nn.Module):
 def decoder(*, pretrained: bool = True, longest: int = LONGEST) -> GPT:
     """The course's byte-level GPT in eval mode, ``tokens`` ``(N, S)`` to ``logits`` ``(N, S, 256)``; S is at most `longest`.
 
-    Four blocks of width 192 with six query heads that share two heads of keys and values, 1 330 560 parameters. A token is a
+    Four blocks of width 192 with six query heads that share two KV heads, 1 330 560 parameters. A token is a
     byte of UTF-8. It needs 1.86 bits per byte on the held-out part of the course's own text.
 
     Args:

@@ -54,7 +54,7 @@ def export_for_tensorrt8(
     """Write the graph of one step or of one prompt.
 
     Args:
-        model: one head of keys and values for each query head; it is not changed.
+        model: one KV head for each query head; it is not changed.
         form: see this module's table. The plugin's kernels compute in FP16 and for heads of 64.
         new: new tokens of each sequence: 1 for a step, more for a prompt.
         length: tokens of each sequence that the cache has room for.

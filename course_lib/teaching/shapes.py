@@ -46,7 +46,7 @@ def padded_latency(latency_ms: Mapping[int, float]) -> dict[int, float]:
     """The cost of a request of each size in a service that may pad it: the smallest time of its size and of all larger ones.
 
     Disturbances of the machine only make a call slower. If a size was measured slower than a larger one, the time of the larger
-    one is therefore the better estimate. A peak in the curve then does not become the border of a profile.
+    one is therefore the better estimate. A peak in the curve then does not become the limit of a profile.
 
     Args:
         latency_ms: milliseconds of a call by size.

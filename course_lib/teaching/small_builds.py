@@ -33,7 +33,7 @@ def layers_of(
     Args:
         networks: networks by name; each takes one float32 tensor.
         shape: shape of that tensor ``x``; its first dimension is the batch.
-        precision: "fp16" computes in half precision between casts at the border.
+        precision: "fp16" computes in half precision between casts at inputs and outputs.
         outputs: number of tensors that a network returns, if it is not one.
 
     Raises:

@@ -16,7 +16,7 @@ class DecoderSize:
 
     Attributes:
         layers: transformer blocks. Each has its own keys and values.
-        heads, kv_heads: heads of queries, and heads of keys and values. Each of the latter serves ``heads / kv_heads`` of the former.
+        heads, kv_heads: heads of queries, and KV heads. Each of the latter serves ``heads / kv_heads`` of the former.
         head_size: features of one head.
         parameters: weights of the whole network.
         longest: tokens of the longest sequence for which it was made.

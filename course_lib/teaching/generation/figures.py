@@ -1,4 +1,4 @@
-"""Figures of prefill and decode, of the cache, of masks, of kernels by profile, of seats and of sampling."""
+"""Figures of prefill and decode, of the cache, of masks, of kernels by profile, of batch slots and of sampling."""
 
 from __future__ import annotations
 
@@ -119,8 +119,8 @@ def draw_kinds(tables: Mapping[str, LayerTable], title: str) -> Figure:
     return figure
 
 
-def draw_seats(ways: Mapping[str, Served], title: str) -> Figure:
-    """Each seat of the batch over time: colored while a request generates, gray while its finished row is still computed.
+def draw_batch_slots(ways: Mapping[str, Served], title: str) -> Figure:
+    """Each batch slot of the batch over time: colored while a request generates, gray while its finished row is still computed.
 
     Args:
         ways: the same requests with several rules, one panel each.
@@ -129,14 +129,14 @@ def draw_seats(ways: Mapping[str, Served], title: str) -> Figure:
     figure = style.figure(9.0, 3.0)
     panels = np.atleast_1d(figure.subplots(1, len(ways), sharex=True, sharey=True))
     for axes, (name, served) in zip(panels, ways.items(), strict=True):
-        turns = [int((served.seat[:index] == seat).sum()) for index, seat in enumerate(served.seat)]  # neighbors differ
+        turns = [int((served.slot[:index] == slot).sum()) for index, slot in enumerate(served.slot)]  # neighbors differ
         colors = [style.color(turn % 3) for turn in turns]
-        axes.barh(served.seat, served.finished_s - served.joined_s, left=served.joined_s, color=colors, edgecolor="white")
-        axes.barh(served.seat, served.freed_s - served.finished_s, left=served.finished_s, color="#cccccc", height=0.5)
+        axes.barh(served.slot, served.finished_s - served.joined_s, left=served.joined_s, color=colors, edgecolor="white")
+        axes.barh(served.slot, served.freed_s - served.finished_s, left=served.finished_s, color="#cccccc", height=0.5)
         axes.set_title(f"{name}: the last answer ends at {served.finished_s.max():.2f} s", fontsize=8.5, weight="normal")
         axes.set(xlabel="time (s)", xlim=(0, None))
-        axes.set_yticks(range(served.seat.max() + 1))
-    panels[0].set(ylabel="seat of the batch")
+        axes.set_yticks(range(served.slot.max() + 1))
+    panels[0].set(ylabel="batch slot")
     panels[0].invert_yaxis()
     figure.suptitle(title, fontsize=10, weight="bold")
     return figure

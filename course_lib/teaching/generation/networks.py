@@ -15,7 +15,7 @@ def as_pattern(model: onnx.ModelProto, *, groups: Literal["repeat", "reshape"]) 
 
     Args:
         model: it is not changed.
-        groups: what to do with heads of keys that serve several heads of queries. "repeat" repeats them until each query head has
+        groups: what to do with KV heads that serve several heads of queries. "repeat" repeats them until each query head has
             its own. "reshape" gives the queries a fifth dimension, and repeats nothing.
 
     Raises:

@@ -62,13 +62,13 @@ class Served:
 
     Attributes:
         trace: the requests.
-        seat: its row of the batch.
-        joined_s, first_s, finished_s: when it got its seat, its first token, and its last one.
-        freed_s: when its seat was free again.
+        slot: its row of the batch.
+        joined_s, first_s, finished_s: when it got its batch slot, its first token, and its last one.
+        freed_s: when its batch slot was free again.
     """
 
     trace: Trace
-    seat: np.ndarray
+    slot: np.ndarray
     joined_s: np.ndarray
     first_s: np.ndarray
     finished_s: np.ndarray
@@ -85,31 +85,31 @@ class Served:
         return float(self.trace.answer.sum() / (self.finished_s.max() - self.trace.arrived_s[0]))
 
 
-def serve(trace: Trace, cost: Cost, *, seats: int, continuous: bool) -> Served:
-    """Run a trace with a batch of at most `seats` requests. Requests join in the order of their arrival.
+def serve(trace: Trace, cost: Cost, *, slots: int, continuous: bool) -> Served:
+    """Run a trace with a batch of at most `slots` requests. Requests join in the order of their arrival.
 
     With static batching a batch begins when the one before has ended, takes those that wait, and ends with its longest answer. A row
     whose answer is complete is computed until then. With continuous batching a request leaves after its last token, and another
     may join before the next step. Either way a prompt is one call, in which the other rows wait.
 
     Raises:
-        ValueError: no seat, or no request.
+        ValueError: no batch slot, or no request.
     """
     count = len(trace.arrived_s)
-    if seats < 1 or not count:
-        raise ValueError(f"need at least one seat and one request, got {seats} and {count}")
+    if slots < 1 or not count:
+        raise ValueError(f"need at least one batch slot and one request, got {slots} and {count}")
     row, joined, first, finished, freed = np.zeros(count, int), *(np.zeros(count) for _ in range(4))
     made = np.zeros(count, int)
-    held: dict[int, int] = {}  # request by seat
+    held: dict[int, int] = {}  # request by slot
     clock, coming = 0.0, 0
     while coming < count or held:
-        done = [seat for seat, one in held.items() if made[one] == trace.answer[one]]
+        done = [slot for slot, one in held.items() if made[one] == trace.answer[one]]
         if continuous or len(done) == len(held):
-            for seat in done:
-                freed[held.pop(seat)] = clock
+            for slot in done:
+                freed[held.pop(slot)] = clock
         if not held and coming < count:
             clock = max(clock, float(trace.arrived_s[coming]))
-        free = [seat for seat in range(seats) if seat not in held] if continuous or not held else []
+        free = [slot for slot in range(slots) if slot not in held] if continuous or not held else []
         now = clock
         while free and coming < count and trace.arrived_s[coming] <= now:
             row[coming], joined[coming] = free.pop(0), clock

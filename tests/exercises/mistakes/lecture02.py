@@ -23,7 +23,7 @@ def _parsed(onnx_bytes):
     return trt.OnnxParser(network, log).parse(onnx_bytes)
 
 
-def _borders(shapes, opt):
+def _ranges(shapes, opt):
     sizes = list(zip(*shapes, strict=True))
     lowest, highest = tuple(map(min, sizes)), tuple(map(max, sizes))
     return {"min": lowest, "opt": opt(shapes, highest), "max": highest}
@@ -59,9 +59,9 @@ MISTAKES = {
     },
     "2.2": {
         "tuples compared": _as_words,
-        "opt is max": lambda shapes: _borders(shapes, lambda shapes, highest: highest),
-        "opt is the first": lambda shapes: _borders(shapes, lambda shapes, highest: shapes[0]),
-        "opt by dimension": lambda shapes: _borders(
+        "opt is max": lambda shapes: _ranges(shapes, lambda shapes, highest: highest),
+        "opt is the first": lambda shapes: _ranges(shapes, lambda shapes, highest: shapes[0]),
+        "opt by dimension": lambda shapes: _ranges(
             shapes, lambda shapes, _: tuple(Counter(sizes).most_common(1)[0][0] for sizes in zip(*shapes, strict=True))
         ),
     },

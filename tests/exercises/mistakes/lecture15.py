@@ -14,16 +14,16 @@ def _top(chance, p, kept_if, rescale=True):
     return kept / kept.sum() if rescale else kept
 
 
-def _batches(answers, seats):
-    return sum(max(answers[start : start + seats]) for start in range(0, len(answers), seats))
+def _batches(answers, slots):
+    return sum(max(answers[start : start + slots]) for start in range(0, len(answers), slots))
 
 
-def _in_turn(answers, seats):
-    return max(sum(answers[seat::seats]) for seat in range(seats))
+def _in_turn(answers, slots):
+    return max(sum(answers[slot::slots]) for slot in range(slots))
 
 
-def _longest_first(answers, seats):
-    free = [0] * seats
+def _longest_first(answers, slots):
+    free = [0] * slots
     for answer in sorted(answers, reverse=True):
         free[free.index(min(free))] += answer
     return max(free)
@@ -39,7 +39,7 @@ MISTAKES = {
     },
     "15.2": {
         "static": _batches,
-        "ideal": lambda answers, seats: -(-sum(answers) // seats),
+        "ideal": lambda answers, slots: -(-sum(answers) // slots),
         "in turn": _in_turn,
         "longest first": _longest_first,
     },

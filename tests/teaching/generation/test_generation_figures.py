@@ -10,18 +10,18 @@ from course_lib.engines import LayerTable
 from course_lib.engines.layers import Layer
 from course_lib.teaching.generation.arithmetic import PUBLISHED
 from course_lib.teaching.generation.figures import (
+    draw_batch_slots,
     draw_cache,
     draw_chances,
     draw_intensity,
     draw_kinds,
     draw_loads,
     draw_masks,
-    draw_seats,
 )
 from course_lib.teaching.generation.serving import serve
 from tests.teaching.generation.test_serving import Steps, at_once
 
-WAYS = {name: serve(at_once(3, 2, 2), Steps(), seats=2, continuous=name == "continuous") for name in ("static", "continuous")}
+WAYS = {name: serve(at_once(3, 2, 2), Steps(), slots=2, continuous=name == "continuous") for name in ("static", "continuous")}
 
 
 def test_intensity_has_its_ridge():
@@ -53,8 +53,8 @@ def test_kernels_are_counted_by_kind():
     assert [patch.get_width() for patch in axes.patches] == [1, 0, 2, 1]
 
 
-def test_a_finished_row_is_gray_until_its_seat_is_free():
-    static, continuous = draw_seats(WAYS, "seats").axes
+def test_a_finished_row_is_gray_until_its_slot_is_free():
+    static, continuous = draw_batch_slots(WAYS, "batch slots").axes
     assert sum(patch.get_width() for patch in static.patches[3:]) == 1  # the answer of two tokens waits for that of three
     assert sum(patch.get_width() for patch in continuous.patches[3:]) == 0
     assert static.get_title() == "static: the last answer ends at 3.00 s"
@@ -65,5 +65,5 @@ def test_loads_and_chances():
     assert loads.axes[0].get_lines()[0].get_ydata()[0] == WAYS["static"].tokens_per_s
     chances = draw_chances({"temperature 1": np.array([0.75, 0.25])}, ["'a'", "'b'"], "steep")
     assert [patch.get_width() for patch in chances.axes[0].patches] == [0.75, 0.25]
-    for drawn in (loads, chances, draw_seats(WAYS, "seats")):
+    for drawn in (loads, chances, draw_batch_slots(WAYS, "batch slots")):
         assert style.png(drawn).startswith(b"\x89PNG")

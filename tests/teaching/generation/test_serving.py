@@ -1,4 +1,4 @@
-"""Static and continuous batching by hand, against a schedule of seats, and against what must always hold."""
+"""Static and continuous batching by hand, against a schedule of batch slots, and against what must always hold."""
 
 from __future__ import annotations
 
@@ -37,57 +37,57 @@ def at_once(*answers: int) -> Trace:
 ANSWERS = st.lists(st.integers(2, 12), min_size=1, max_size=12)
 
 
-@given(answers=ANSWERS, seats=st.integers(1, 5))
-def test_continuous_seats_are_taken_as_they_get_free(answers: list[int], seats: int) -> None:
+@given(answers=ANSWERS, slots=st.integers(1, 5))
+def test_continuous_slots_are_taken_as_they_get_free(answers: list[int], slots: int) -> None:
     """The prompt gives the first token, so an answer of n tokens has n - 1 steps, and of one token none."""
-    free_at = [0] * seats
+    free_at = [0] * slots
     ends = []
     for answer in answers:
-        seat = free_at.index(min(free_at))
-        free_at[seat] += answer - 1
-        ends.append(free_at[seat])
-    found = serve(at_once(*answers), Steps(), seats=seats, continuous=True)
+        slot = free_at.index(min(free_at))
+        free_at[slot] += answer - 1
+        ends.append(free_at[slot])
+    found = serve(at_once(*answers), Steps(), slots=slots, continuous=True)
     np.testing.assert_allclose(np.sort(found.finished_s), np.sort(ends))
 
 
-@given(answers=ANSWERS, seats=st.integers(1, 5))
-def test_static_batches_end_with_their_longest_answer(answers: list[int], seats: int) -> None:
+@given(answers=ANSWERS, slots=st.integers(1, 5))
+def test_static_batches_end_with_their_longest_answer(answers: list[int], slots: int) -> None:
     ends, clock = [], 0
-    for first in range(0, len(answers), seats):
-        batch = answers[first : first + seats]
+    for first in range(0, len(answers), slots):
+        batch = answers[first : first + slots]
         ends += [clock + answer - 1 for answer in batch]
         clock += max(batch) - 1
-    found = serve(at_once(*answers), Steps(), seats=seats, continuous=False)
+    found = serve(at_once(*answers), Steps(), slots=slots, continuous=False)
     np.testing.assert_allclose(found.finished_s, ends)
 
 
 @given(
-    gaps=st.lists(st.integers(0, 9), min_size=1, max_size=12), seats=st.integers(1, 4), continuous=st.booleans(), data=st.data()
+    gaps=st.lists(st.integers(0, 9), min_size=1, max_size=12), slots=st.integers(1, 4), continuous=st.booleans(), data=st.data()
 )
-def test_what_always_holds(gaps: list[int], seats: int, continuous: bool, data: st.DataObject) -> None:
+def test_what_always_holds(gaps: list[int], slots: int, continuous: bool, data: st.DataObject) -> None:
     count = len(gaps)
     answers = data.draw(st.lists(st.integers(1, 9), min_size=count, max_size=count))
     trace = Trace(np.cumsum(gaps).astype(float), np.full(count, 2), np.array(answers))
-    found = serve(trace, Sums(), seats=seats, continuous=continuous)
+    found = serve(trace, Sums(), slots=slots, continuous=continuous)
     assert (trace.arrived_s <= found.joined_s).all() and (found.joined_s < found.first_s).all()
     assert (found.first_s <= found.finished_s).all() and (found.finished_s <= found.freed_s).all()
     assert (found.freed_s == found.finished_s).all() or not continuous or count > 1
-    for seat in range(seats):
-        mine = found.seat == seat
-        assert (found.joined_s[mine][1:] >= found.freed_s[mine][:-1]).all(), "one request has a seat at a time"
-    alone = serve(trace, Sums(), seats=1, continuous=not continuous)
-    if seats == 1:
+    for slot in range(slots):
+        mine = found.slot == slot
+        assert (found.joined_s[mine][1:] >= found.freed_s[mine][:-1]).all(), "one request has a batch slot at a time"
+    alone = serve(trace, Sums(), slots=1, continuous=not continuous)
+    if slots == 1:
         np.testing.assert_allclose(found.finished_s, alone.finished_s)
 
 
 def test_by_hand() -> None:
     trace = Trace(np.array([0.0, 0.0, 1.0]), np.array([1, 1, 1]), np.array([2, 4, 2]))
-    static = serve(trace, Sums(), seats=2, continuous=False)
+    static = serve(trace, Sums(), slots=2, continuous=False)
     # both prompts take until 2; steps of two rows, also for the row that is complete at 4
     np.testing.assert_array_equal(static.finished_s, [4, 8, 10])
     np.testing.assert_array_equal(static.freed_s, [8, 8, 10])
     assert static.to_first_token_s.tolist() == [1, 2, 8]
-    continuous = serve(trace, Sums(), seats=2, continuous=True)
+    continuous = serve(trace, Sums(), slots=2, continuous=True)
     # the third joins at 4, its prompt ends at 5, the last step of two rows at 7; the second then ends alone
     np.testing.assert_array_equal(continuous.finished_s, [4, 8, 7])
     assert continuous.tokens_per_s == 8 / 8
@@ -102,7 +102,7 @@ def test_traffic_keeps_its_requests_at_another_rate() -> None:
 
 
 def test_nonsense_is_rejected() -> None:
-    with pytest.raises(ValueError, match="at least one seat and one request, got 0 and 1"):
-        serve(at_once(1), Steps(), seats=0, continuous=True)
+    with pytest.raises(ValueError, match="at least one batch slot and one request, got 0 and 1"):
+        serve(at_once(1), Steps(), slots=0, continuous=True)
     with pytest.raises(ValueError, match="got 1 and 0"):
-        serve(at_once(), Steps(), seats=1, continuous=True)
+        serve(at_once(), Steps(), slots=1, continuous=True)
