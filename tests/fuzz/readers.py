@@ -48,7 +48,7 @@ def readers() -> dict[str, Callable[[], Reader]]:
         "a worker's message": _message,
         "a worker's header": _header,
         "a worker's plan": _plan,
-        "calibrator.py's answer": _calibrator,
+        "the results of a learner's functions": _results,
         "rotary_plugin.py's answer": _plugin,
         "the kernel's report": _kernel,
         "serving_loop.py's record": _loop,
@@ -139,13 +139,6 @@ def _(path: Path) -> object:
     from course_lib.labs.lab04_mixed_precision import findings
 
     return findings.read(path)
-
-
-@_file("lab07 account.json", b'{"shares": [0.5, 0.25, 0.25], "padding": 0.125}')
-def _(path: Path) -> object:
-    from course_lib.labs.lab07_dynamic_shapes import account
-
-    return account.read(path, profiles=3)
 
 
 @_file("lab10 causes.json", b'{"lock": {"range": "lock", "share": 0.4}}')
@@ -273,17 +266,16 @@ def _plan() -> Reader:
     return Reader(read, [json.dumps(plan.to_json()).encode()], raises)
 
 
-def _calibrator() -> Reader:
-    from course_lib.labs.lab05_calibration.judge import calibrator
-    from course_lib.labs.lab05_calibration.judge.histograms import questions
+def _results() -> Reader:
+    from course_lib.labs.framework import runner
+    from course_lib.labs.framework.isolation import read_hostile
+    from course_lib.labs.framework.sandboxed.learner_code import encoded
 
-    asked = questions(np.random.default_rng(0))
-    seeds = [
-        json.dumps({method: [1.5] * len(asked) for method in calibrator.METHODS}).encode(),
-        json.dumps({method: [{"error": "no", "empty": True}] * len(asked) for method in calibrator.METHODS}).encode(),
-        b'{"error": "SyntaxError: no"}',
-    ]
-    return Reader(lambda data: calibrator._read(data, asked), seeds)
+    several = [1.5, ["text", {"name": 1}], encoded(np.arange(8, dtype=np.uint8)), {"error": "no", "empty": True}]
+    seeds = [json.dumps({"f": several}).encode(), b'{"error": "SyntaxError: no"}']
+    return Reader(
+        lambda data: read_hostile(data, lambda values: runner._read(values, {"f": len(several)}, "f.py"), "no"), seeds
+    )
 
 
 def _plugin() -> Reader:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from course_lib.labs.lab05_calibration.data import FULL_INK, calibration_scans
+from course_lib.labs.lab05_calibration.given import FULL_INK, calibration_scans
 from course_lib.recipe import Profile, Recipe
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Fresh histograms, and the judgment on the thresholds that a calibrator finds for them."""
+"""Fresh histograms, and how far a threshold is from the right one."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from course_lib.precision import EntropyCalibrator, Histogram, StreamingHistogram
 
+METHODS = ("percentile", "entropy")
 BINS = (512, 1024)
 # Logarithms for long recordings, of at most 10^12 values: the factor of one histogram, whose sums exceed 32 bits, and the zeros added
 # to another one, whose few largest values do not change such a sum in float32.
@@ -36,10 +37,10 @@ class Question:
     histogram: Histogram
     percent: float
 
-    def wire(self, method: str) -> dict[str, object]:
-        """The arguments of the learner's function, as plain JSON values."""
-        known: dict[str, Any] = {"counts": self.histogram.counts.tolist(), "bin_width": self.histogram.bin_width}
-        return {**known, "percent": self.percent} if method == "percentile" else known
+    def arguments(self, method: str) -> tuple[Any, ...]:
+        """The arguments of the learner's function."""
+        known = (self.histogram.counts.astype(np.int64), self.histogram.bin_width)
+        return (*known, self.percent) if method == "percentile" else known
 
     def bins_off(self, method: str, threshold: float) -> float:
         """Number of bins by which `threshold` is above (negative: below) the correct one; 0 if it is correct."""

@@ -1,0 +1,313 @@
+"""What is looked at in each task of lab 05: thresholds of new histograms, answers to fresh images, the layer table, and one race."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from course_lib.benchmark import argmax_agreement
+from course_lib.engines import ModelSource
+from course_lib.errors import PROFILE, BuildError, EngineError
+from course_lib.labs.framework import lowering, racing
+from course_lib.labs.framework.answers import (
+    NOT_FINITE_DB,
+    accepted_batches,
+    by_batch_size,
+    check_every_size,
+    check_pace,
+    decibels,
+    fresh_images,
+    logits,
+    worst_decibels,
+)
+from course_lib.labs.framework.criteria import ALL, HALF, Criterion, all_right, at_least, at_most
+from course_lib.labs.framework.examination import TimedWorker
+from course_lib.labs.framework.layer_precision import int8_layers, weights, weights_in_layers
+from course_lib.labs.framework.racing import Pace, Tiers
+from course_lib.labs.framework.reference import absent, ours
+from course_lib.labs.framework.runner import Failed, call
+from course_lib.labs.framework.submission_files import model_and_recipe, submitted
+from course_lib.labs.framework.task import UNUSUAL
+from course_lib.labs.framework.work import Work, step
+from course_lib.labs.lab05_calibration import reference
+from course_lib.labs.lab05_calibration.entropy import broken_rule
+from course_lib.labs.lab05_calibration.histograms import METHODS, Question, questions
+from course_lib.models import Digits
+from course_lib.precision import lowering_helps
+from course_lib.recipe import Recipe
+
+SERVICE = (1, 32)  # smallest and largest batch that the engine must accept
+GIVEN = ModelSource("course_lib.models:classifier", ("wide",))
+FRESH_IMAGES, BATCH = 256, 4
+# SQNR of the logits, in dB. Cleaning the recording earns full points, and clipping at its best half of them. Measured without the two
+# bright scans: min-max 41, entropy and mean squared error 42, percentile 99.99 39 to 41, 99.97 34 to 35, 99.9 26. With them: entropy 34,
+# percentile 99.95 33 to 34, 99.9 29 to 30, 99.85 26, 99.97 23, 99.5 18, 99 and 99.99 15, mean squared error 13, min-max -2. With float
+# ends the best ranges reach 46.
+FULL_DB, PARTIAL_DB, UNUSUAL_DB = 36.0, 27.5, 56.0
+FLOOR_DB = 12.0  # of each batch size on 16 images, which can be 6 dB worse than 256
+FULL_LOSS, PARTIAL_LOSS = 2.0, 4.0  # of accuracy, in percentage points below PyTorch
+# How many of the layers with weights may compute in float. Keeping the first and the last is good practice.
+FULL_FLOAT, PARTIAL_FLOAT = 2, 5
+LEAST_RIGHT = 30.0  # percent of fresh images. Min-max over all scans reads half of them, and a guess a tenth.
+# An engine holds the network's weights, up to this share fewer or more; measured: 0.99, whatever stays in float. Fewer are a smaller
+# network, and more are a second one beside it.
+SAME_WEIGHTS = 0.9
+SAME_ANSWERS = 0.9  # share of the answers that lowering must keep; measured: 0.99 and more where the ranges are any good
+SPEED = Tiers(full=Pace(of_reference=0.8, over_eager=1.15), partial=Pace(of_reference=0.5, over_eager=1.05))
+_DIMMED, _DIMMED_IMAGES = 0.5, 64  # contrast at which hardly anything is clipped any more
+_DEAD = 0.1  # share of the float logits' spread below which an engine does not look at its image
+
+
+@dataclass(frozen=True)
+class Quality:
+    """Answers of an engine to fresh images.
+
+    Attributes:
+        sqnr_db: SQNR of the logits relative to PyTorch's, at the worst batch size.
+        dimmed_sqnr_db: the same on images of half the contrast. It rises if the ranges are too narrow, because less is clipped. It
+            falls if they are too wide, because fewer steps are used.
+        accuracy, accuracy_eager: right answers in percent, of the engine and of PyTorch.
+        spread: standard deviation of the logits over the images, divided by PyTorch's; 0 if they are not finite.
+    """
+
+    sqnr_db: float
+    dimmed_sqnr_db: float
+    accuracy: float
+    accuracy_eager: float
+    spread: float
+
+    def hint(self) -> str:
+        """What is wrong with the ranges."""
+        if self.sqnr_db == NOT_FINITE_DB:
+            return "The answers hold NaN or infinity. Is one of your thresholds 0, NaN or infinity?"
+        if self.spread < _DEAD:
+            return (
+                "The logits are the same for every image, because the steps are larger than the values. Was the calibration data "
+                "prepared like the network's input, with ink from 0 to 1?"
+            )
+        if self.dimmed_sqnr_db > self.sqnr_db:
+            return (
+                f"At half the contrast your engine has {self.dimmed_sqnr_db:.0f} dB, so it loses by clipping: the ranges are too "
+                "narrow. What share of the good values lies above your thresholds? Does the data have to contain the faulty scans?"
+            )
+        return (
+            f"At half the contrast your engine has {self.dimmed_sqnr_db:.0f} dB, so its steps are too coarse: the ranges are too "
+            "wide. Draw the histogram of `image` with your threshold. How many scans set it?"
+        )
+
+
+class CalibrationWork(Work):
+    """A calibrator, and an INT8 engine beside PyTorch on the same fresh images."""
+
+    @step
+    def thresholds(self) -> tuple[str, list[tuple[Question, Any]]]:
+        """The name of the better function of calibrator.py, and its result for each histogram."""
+        asked = questions(self.rng())
+        calls = {method: [question.arguments(method) for question in asked] for method in METHODS}
+        found = call(submitted(self.folder, "calibrator.py"), calls, self.examiner)
+        pairs = {method: list(zip(asked, results, strict=True)) for method, results in found.items()}
+        return min(pairs.items(), key=lambda one: sum(wrong(one[0], *pair) != "" for pair in one[1]))
+
+    @step
+    def files(self) -> tuple[Path, Recipe]:
+        """``model.onnx`` and ``recipe.toml``, which accepts every batch of the service."""
+        model, recipe = model_and_recipe(self.folder, "int8")
+        accepted = accepted_batches(recipe, (1, 32, 32), SERVICE[1])
+        if rejected := [n for n in range(SERVICE[0], SERVICE[1] + 1) if n not in accepted]:
+            sizes = f"the service sends {SERVICE[0]} to {SERVICE[1]} images"
+            raise BuildError(f"recipe.toml's profile does not accept a batch of {rejected[0]}: {sizes}", code=PROFILE)
+        return model, recipe
+
+    @step
+    def reference(self) -> Path:
+        """The reference's model, in a folder of its own."""
+        folder = self.scratch / "reference"
+        folder.mkdir(exist_ok=True)
+        reference.write(folder)
+        return folder / "model.onnx"
+
+    @step
+    def network(self) -> dict[str, int]:
+        """Of the reference's engine: its layers in INT8 and in float, and its weights."""
+        if self.expected:
+            return dict(self.expected)
+        layers = self.examiner.build(self.reference, reference.recipe()).layers
+        integer, floating = int8_layers(layers)
+        return {"int8": len(integer), "float": len(floating), "weights": weights(layers)}
+
+    @step
+    def fresh(self) -> Digits:
+        """Images that nobody has seen."""
+        return fresh_images(self.examiner, FRESH_IMAGES)
+
+    @step
+    def engines(self) -> tuple[TimedWorker, TimedWorker]:
+        """PyTorch eager and the submission, both loaded."""
+        eager = self.closing.enter_context(self.examiner.baseline(GIVEN))
+        plan = self.examiner.runnable(self.graph, self.files[1], self.plan)
+        yours = self.closing.enter_context(self.examiner.engine(plan))
+        check_pace(eager, yours, self.fresh.images[:1])
+        return eager, yours
+
+    @step
+    def quality(self) -> Quality:
+        """At the usual batch, the smallest, and two that cannot be known in advance."""
+        drawn = self.rng().integers(SERVICE[0], 2 * BATCH, 2, endpoint=True)
+        found = quality(*self.engines, self.fresh, sorted({BATCH, SERVICE[0], *map(int, drawn)}))
+        self.figures |= asdict(found)
+        return found
+
+    @step
+    def right(self) -> bool:
+        """Whether it answers in INT8 like the given network. The race waits for this."""
+        return all(criterion.met for check in (kernels, sqnr) for criterion in check(self) if criterion.needed_for == HALF)
+
+
+def quality(eager: TimedWorker, yours: TimedWorker, fresh: Digits, sizes: Sequence[int] = (BATCH,)) -> Quality:
+    """Run both engines on the same fresh images.
+
+    Raises:
+        EngineError: the submission rejects a batch or does not answer with logits.
+    """
+    want_by_size, have_by_size = (by_batch_size(engine, fresh.images, sizes) for engine in (eager, yours))
+    want, have = np.concatenate(want_by_size), np.concatenate(have_by_size)
+    dim = _DIMMED * fresh.images[:_DIMMED_IMAGES]
+    right, right_eager = (100 * float((answers.argmax(1) == fresh.labels).mean()) for answers in (have, want))
+    return Quality(
+        sqnr_db=worst_decibels(want_by_size, have_by_size),
+        dimmed_sqnr_db=decibels(logits(eager, dim, [BATCH]), logits(yours, dim, [BATCH])),
+        accuracy=right,
+        accuracy_eager=right_eager,
+        spread=float(have.std(0).mean() / want.std(0).mean()) if np.isfinite(have).all() else 0.0,
+    )
+
+
+def calibrator(work: CalibrationWork) -> Iterator[Criterion]:
+    """The better function of calibrator.py, on smooth histograms and on those of real recordings."""
+    method, pairs = work.thresholds
+    hint = _hint(method, [(question, result) for question, result in pairs if wrong(method, question, result)])
+    for clean, needed_for in ((True, HALF), (False, ALL)):
+        several = [pair for pair in pairs if pair[0].clean is clean]
+        lines = [line for pair in several if (line := wrong(method, *pair))]
+        yield all_right(f"{method}: {'smooth' if clean else 'other'} histograms", lines, len(several), needed_for, hint=hint)
+
+
+def wrong(method: str, question: Question, result: Any) -> str:
+    """What is wrong with a threshold; empty if it is right."""
+    asked = f"{question.name} ({f'percent {question.percent:g}, ' if method == 'percentile' else ''}"
+    asked += f"{len(question.histogram.counts)} bins)"
+    if isinstance(result, Failed):
+        return f"{asked}: {'not written yet' if result.empty else result.line}"
+    if isinstance(result, bool) or not isinstance(result, (int, float)) or not math.isfinite(result):
+        return f"{asked}: not a finite number"
+    off = question.bins_off(method, result)
+    return f"{asked}: {result:.4g} is {abs(off):.0f} bins too {'high' if off > 0 else 'low'}" if off else ""
+
+
+def _hint(method: str, answers: Sequence[tuple[Question, Any]]) -> str:
+    """Where to look, from the wrong thresholds."""
+    failed = [result for _, result in answers if isinstance(result, Failed)]
+    if any(one.empty for one in failed):
+        return "The function is still empty: write its body in task 1 and run the cell, which writes calibrator.py."
+    if failed:
+        return "Call it in the notebook with the histogram of a tensor: the same error appears there, with all its lines."
+    numbers = [(question, one) for question, one in answers if isinstance(one, (int, float)) and math.isfinite(one)]
+    if method == "entropy":
+        rule = broken_rule([(question.histogram, float(one)) for question, one in numbers])
+        if rule:
+            return f"Your thresholds look as if your function did not follow this rule of task 1: {rule}"
+        return "Compare with `course_lib.precision.divergence` for each candidate, and check the rules of task 1."
+    if numbers and all(1 - 1e-6 <= abs(question.bins_off(method, one)) <= 1 + 1e-6 for question, one in numbers):
+        return "Off by one bin: where does bin k end, and on which side of that edge are its values?"
+    if not any(question.clean for question, _ in answers):
+        return "Which line of your function fails with empty bins, with many zeros, or at 100 percent?"
+    return "Count values, not bins: what share of all values lies below your threshold?"
+
+
+def sqnr(work: CalibrationWork) -> Iterator[Criterion]:
+    """Fresh images through PyTorch and the engine."""
+    yield next(_layers(work))  # a float engine does not have any quantization noise
+    found = work.quality
+    lost = max(0.0, found.accuracy_eager - found.accuracy)
+    for decibel, loss, needed_for in ((PARTIAL_DB, PARTIAL_LOSS, HALF), (FULL_DB, FULL_LOSS, ALL)):
+        yield at_least("SQNR of the logits", found.sqnr_db, decibel, needed_for, unit="dB", hint=found.hint())
+        name = f"right answers {found.accuracy:.1f} % of {FRESH_IMAGES} fresh images, percentage points below PyTorch"
+        yield at_most(name, lost, loss, needed_for, hint=found.hint())
+    if found.sqnr_db > UNUSUAL_DB:
+        bound = f"at most {UNUSUAL_DB:g} dB in INT8"
+        yield Criterion("SQNR that is known to be possible", f"{found.sqnr_db:.0f} dB", bound, None, HALF, code=UNUSUAL)
+    if found.sqnr_db >= PARTIAL_DB:
+        check_every_size(*work.engines, work.fresh.images, range(1, SERVICE[1] + 1), FLOOR_DB)
+
+
+def _layers(work: CalibrationWork) -> Iterator[Criterion]:
+    (integer, floating), network = int8_layers(work.plan.layers), work.network
+    missing = max(network["int8"] - len(integer), len(floating) - network["float"])
+    names = (
+        f" ({', '.join(name[:60] for name in floating[:3])}{' and others' if len(floating) > 3 else ''})" if floating else ""
+    )
+    hint = "A layer becomes INT8 when both of its inputs, activation and weight, come out of a Q/DQ pair. Which have one?"
+    found = f"{len(integer)} of {len(integer) + len(floating)}; in float: {len(floating)}{names}"
+    for most, needed_for in ((PARTIAL_FLOAT, HALF), (FULL_FLOAT, ALL)):
+        bound = f"at least {network['int8'] - most} of {network['int8']}"
+        yield Criterion("layers with weights in INT8", found, bound, missing <= most, needed_for, hint)
+
+
+def kernels(work: CalibrationWork) -> Iterator[Criterion]:
+    """The layers with weights that compute on integers, from the layer table of the new engine, which must be of some use."""
+    in_int8, *others = _layers(work)
+    yield from (in_int8, *others)
+    layers, network = work.plan.layers, work.network
+    copies = max(1, round(weights(layers) / network["weights"]))  # each profile may have kernels of its own
+    copies = min(copies, len(work.files[1].profiles) or 1)
+    held = [weights(layers) // copies] + [weights_in_layers(layers) // copies] * bool(in_int8.met)
+    same = SAME_WEIGHTS * network["weights"] <= min(held) <= max(held) <= network["weights"] / SAME_WEIGHTS
+    hint = "Is it another network? Insert the Q/DQ pairs into the one that the notebook exports."
+    yield Criterion("weights of the engine", f"{min(held):,}", f"about {network['weights']:,}", same, HALF, hint)
+    if in_int8.met and same:
+        yield at_least(
+            "fresh images that it reads", work.quality.accuracy, LEAST_RIGHT, HALF, unit="%", hint=work.quality.hint()
+        )
+
+
+def speed(work: CalibrationWork) -> Iterator[Criterion]:
+    """PyTorch, the reference and the submission in turn, both engines in their fastest form."""
+    if not work.right:
+        raise EngineError("the speed is not measured, because the answers are wrong or not in INT8")
+    if lowering.wanted(work.examiner) and not lowering_helps():
+        yield Criterion("speed", "not measured, because this CPU has no VNNI", "as for the kernels", True, HALF)
+        yield from kernels(work)
+        return
+    eager, answered = work.engines
+    theirs = None
+    if not absent(reference):
+        with ours():
+            plan = _fastest(work, work.reference, reference.recipe())
+        theirs = work.closing.enter_context(work.examiner.reference(plan))
+    yours = work.closing.enter_context(work.examiner.engine(_fastest(work, work.graph, work.files[1])))
+    images = work.fresh.images[: 8 * BATCH]
+    share = argmax_agreement(logits(answered, images, [BATCH]), logits(yours, images, [BATCH]))
+    hint = "Each pair that insert_qdq would not place costs a round trip to memory. Are there pairs on biases?"
+    name = "share of the answers that the copy lowered for ONNX Runtime keeps"
+    yield at_least(name, share, SAME_ANSWERS, HALF, hint=hint)
+    if share >= SAME_ANSWERS:
+        yield from racing.speed(work, (eager, theirs, yours), _feeds(work), SPEED, floor_db=FLOOR_DB, hint=hint)
+
+
+def _fastest(work: CalibrationWork, model: Path, recipe: Recipe) -> Any:
+    """The plan of a model that the examiner's runner executes, lowered if INT8 is fast only after lowering."""
+    if lowering.wanted(work.examiner):
+        return lowering.runnable(model, recipe, work.examiner)
+    return work.examiner.runnable(model, recipe, work.plan if model == work.graph else None)
+
+
+def _feeds(work: CalibrationWork) -> Callable[[], dict[str, np.ndarray]]:
+    """Batches of the same images that were checked, so that an engine cannot detect whether it is timed."""
+    rng = work.rng()
+    size = racing.batch_sizes(rng, range(BATCH, 2 * BATCH + 1))
+    return lambda: {"image": work.fresh.images[rng.choice(FRESH_IMAGES, size(), replace=False)]}

@@ -1,1 +1,0 @@
-"""Code that runs in the same process or sandbox as learner code."""
