@@ -1,1 +1,1 @@
-"""Lab 07, dynamic shapes. Open `lab.py` first: tasks, checks and hints."""
+"""Lab 07, dynamic shapes."""

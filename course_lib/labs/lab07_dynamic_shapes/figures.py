@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from course_lib import style
-from course_lib.labs.lab07_dynamic_shapes.service import Box
-from course_lib.labs.lab07_dynamic_shapes.traffic import LARGEST, Traffic
+from course_lib.labs.lab07_dynamic_shapes.given import LARGEST, Box, Traffic
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

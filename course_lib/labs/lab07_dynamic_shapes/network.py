@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import torch
 from torch import Tensor, nn
 
@@ -41,6 +43,7 @@ def masked_encoder() -> MaskedEncoder:
     return model.eval().requires_grad_(False)
 
 
+@cache
 def exported(opset: int | None = None) -> bytes:
     """The network as a serialized ONNX model."""
     from course_lib.models.export import export_onnx

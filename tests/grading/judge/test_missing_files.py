@@ -21,15 +21,16 @@ def test_nothing_handed_in_is_no_fault_and_no_points(name, tmp_path):
 
 
 def test_a_missing_file_costs_the_tasks_that_need_it(tmp_path):
-    """Lab 07's account needs both files, its other tasks the recipe alone."""
+    """Lab 07's functions are in one file, and its recipe is another one."""
     lab = labs.find("lab07")
     lab.write_reference(tmp_path)
-    (tmp_path / "account.json").unlink()
+    (tmp_path / "search.py").unlink()
     tiers = {outcome.task.id: outcome.tier for outcome in lab.examine(tmp_path, labs.Examiner(), only="cover").outcomes}
     assert tiers == {"cover": "full"}
     (tmp_path / "recipe.toml").write_text("precision = 3")
     verdict = judge(lab, tmp_path, trusted=True)
-    assert all("precision" in outcome.message for outcome in verdict.outcomes)
+    words = {"cover": "precision", "account": "search.py is missing", "search": "search.py is missing", "cost": "precision"}
+    assert all(words[outcome.task.id] in outcome.message for outcome in verdict.outcomes)
 
 
 @pytest.mark.parametrize("error", [ValueError("no such row"), RecursionError(), EngineError("of a process that nobody named")])

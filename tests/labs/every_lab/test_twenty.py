@@ -19,7 +19,8 @@ from course_lib.grading.isolation import sandbox
 from course_lib.grading.judge.judging import judge
 from course_lib.labs import Examiner, Outcome
 from course_lib.labs.lab05_calibration import reference
-from course_lib.labs.lab07_dynamic_shapes import service, traffic
+from course_lib.labs.lab07_dynamic_shapes import given
+from course_lib.labs.lab07_dynamic_shapes import reference as lab07_reference
 from course_lib.labs.lab15_capstone import reference as lab15_reference
 from course_lib.precision import PercentileCalibrator, insert_qdq
 from course_lib.recipe import Recipe
@@ -57,10 +58,8 @@ def layer_norms(folder: Path) -> None:
 
 
 def other_boxes(folder: Path) -> None:
-    found = service.recipe((2, 32), (9, 104), traffic.LARGEST)
-    found.save(folder / "recipe.toml")
-    truth = service.bill(found, traffic.yesterday().counts())
-    (folder / "account.json").write_text(json.dumps({"shares": list(truth.shares), "padding": truth.padding}))
+    boxes = lab07_reference.cheapest(lab07_reference.by_tokens(100.0), given.yesterday("reference").counts())
+    given.recipe(*boxes).save(folder / "recipe.toml")
 
 
 def threads(folder: Path) -> None:
