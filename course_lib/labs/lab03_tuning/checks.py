@@ -197,8 +197,8 @@ def rebuild(work: TuningWork) -> Iterator[Criterion]:
 
 def _difference(before: LayerTable, after: LayerTable, *, same_weights: bool) -> tuple[Difference, int]:
     operators = [[table.fused_operators(kernel) for kernel in table.kernels] for table in (before, after)]
-    known = {kernel.tactic for kernel in before.kernels}
-    new = sum(kernel.tactic not in known for kernel in after.kernels)
+    earlier = {kernel.tactic for kernel in before.kernels}
+    new = sum(kernel.tactic not in earlier for kernel in after.kernels)
     if operators[0] != operators[1]:
         return "kernels", new
     return "tactics" if new else "nothing" if same_weights else "weights", new
