@@ -136,9 +136,9 @@ def _(path: Path) -> object:
 
 @_file("lab04 findings.toml", b'[largest]\n"/norm/Mul" = 70000.0\n"/b" = 1\n')
 def _(path: Path) -> object:
-    from course_lib.labs.lab04_mixed_precision import findings
+    from course_lib.labs.lab04_mixed_precision import given
 
-    return findings.read(path)
+    return given.read(path)
 
 
 @_file("lab10 causes.json", b'{"lock": {"range": "lock", "share": 0.4}}')

@@ -8,8 +8,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from course_lib.engines import Layer, LayerTable, Plan
-from course_lib.errors import CourseError, ExaminerFault
+from course_lib.errors import ExaminerFault
 from course_lib.labs.framework.examination import Examiner
+from course_lib.labs.framework.reference import ours
 from course_lib.labs.lab04_mixed_precision import reference
 from course_lib.recipe import Recipe
 
@@ -54,17 +55,6 @@ class Kernels:
             products=sum(_is_product_of_activations(kernel, table) for kernel in kernels),
             wide_types="FP32 or BF16" if any("BFloat16" in kernel.dtypes for kernel in kernels) else "FP32",
         )
-
-
-def fused_attentions(table: LayerTable) -> list[tuple[str, ...]]:
-    """For each fused attention kernel in half precision, the names of its nodes."""
-    return [tuple(kernel.onnx_nodes) for kernel in table.kernels if _is_half_attention(kernel)]
-
-
-def split_attentions(table: LayerTable) -> list[tuple[str, ...]]:
-    """The same for each kernel that is an attention in another type, or a product of one that is split."""
-    found = [kernel for kernel in table.kernels if _is_attention(kernel) or _is_product_of_activations(kernel, table)]
-    return [tuple(kernel.onnx_nodes) for kernel in found if not _is_half_attention(kernel)]
 
 
 def _is_attention(kernel: Layer) -> bool:
@@ -114,13 +104,9 @@ def reference_kernels(builder: str) -> Kernels:
     Raises:
         ExaminerFault: it cannot be built, or its table shows no fused attention.
     """
-    with TemporaryDirectory() as folder:
-        model = Path(folder, "model.onnx")
-        model.write_bytes(reference.serialized())
-        try:
-            found = Kernels.of(prove(model, reference.RECIPE, Examiner(builder=builder)).layers)
-        except CourseError as error:
-            raise ExaminerFault(f"the reference cannot be built: {error}") from None
+    with TemporaryDirectory() as folder, ours():
+        (model := Path(folder, "model.onnx")).write_bytes(reference.serialized())
+        found = Kernels.of(prove(model, reference.RECIPE, Examiner(builder=builder)).layers)
     if not found.attention:
         raise ExaminerFault(f"{builder} does not show which kernels its engines have")
     return found

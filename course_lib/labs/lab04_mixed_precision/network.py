@@ -1,13 +1,15 @@
-"""The network of lab 04: an encoder that is right in FP32 and has large numbers inside. You may read it, take it apart and rewrite it.
+"""The network of lab 04: an encoder that is right in FP32. You may read it, take it apart and rewrite it.
 
-Its properties are known from large language models: a residual stream with large values, norms written out in primitives, MLP
-channels with a large learned gain, attention with the scale after the product, a gated activation with a steep gate, and a norm
-with a scaled-down input. In exact arithmetic they do not matter, because later operations undo each large or small factor.
+Its properties are known from large language models. In exact arithmetic they do not matter, because later operations undo each large or
+small factor. How large the factors are was found in training: look at the module's attributes, or measure the tensors.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from functools import partial
+from importlib.resources import files
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,25 +19,21 @@ from torch.nn.functional import gelu
 from course_lib.models import encoder
 from course_lib.models.transformer import Encoder, EncoderBlock
 
-STREAM = 72.0  # the whole residual stream is that much louder; norms take it back out
-GAINS = (1.0, 2.0**15, 2.0**6, 1.0)  # by block: what the loudest channels of the MLP are multiplied by
-SHARPNESS = (2.0**6, 1.0, 2.0**12, 2.0**4)  # by block: what queries times keys are larger by
-LOUD_CHANNELS = 6  # of an MLP with a gain
-SWISH_BLOCK, STEEPNESS = 3, 5.0  # the MLP whose activation is Swish, and the factor in its gate
-QUIET_BLOCK, QUIET = 0, 2.0**-20  # the block whose second norm scales its input, and by what
+CHANNELS = 6  # of an MLP with a gain
 
 
 class Norm(nn.Module):
     """Layer norm as the paper writes it, over the last axis.
 
     Args:
+        stream: factor of the residual stream.
         scale: multiplies the input. The result does not depend on it, because the norm divides it out again.
     """
 
-    def __init__(self, trained: nn.LayerNorm, scale: float = 1.0) -> None:
+    def __init__(self, trained: nn.LayerNorm, stream: float, scale: float = 1.0) -> None:
         super().__init__()
         self.weight, self.bias, self.scale = trained.weight, trained.bias, scale
-        self.eps = trained.eps * (STREAM * scale) ** 2  # relative to the stream it is what it was
+        self.eps = trained.eps * (stream * scale) ** 2  # relative to the stream it is what it was
 
     def forward(self, x: Tensor) -> Tensor:
         """``(N, S, width)`` to ``(N, S, width)``."""
@@ -48,13 +46,13 @@ class Norm(nn.Module):
 class Attention(nn.Module):
     """Self-attention with a learned temperature for its scores; ``(N, S, width)``."""
 
-    def __init__(self, trained: EncoderBlock, sharpness: float) -> None:
+    def __init__(self, trained: EncoderBlock, factor: float) -> None:
         super().__init__()
         self.heads, self.qkv, self.out = trained.heads, trained.qkv, trained.out
         self.width = self.out.in_features // self.heads  # of one head
-        self.temperature = self.width**0.5 * sharpness
+        self.temperature = self.width**0.5 * factor
         for values in (self.qkv.weight.data, self.qkv.bias.data):
-            values.unflatten(0, (self.heads, 3, self.width))[:, :2] *= sharpness**0.5  # queries and keys, not values
+            values.unflatten(0, (self.heads, 3, self.width))[:, :2] *= factor**0.5  # queries and keys, not values
 
     def forward(self, x: Tensor) -> Tensor:
         """``(N, S, width)`` to ``(N, S, width)``."""
@@ -73,12 +71,13 @@ class GainedMLP(nn.Module):
 
     gain: Tensor
 
-    def __init__(self, trained: EncoderBlock, loudest: float, activation: Callable[[Tensor], Tensor] = gelu) -> None:
+    def __init__(self, trained: EncoderBlock, factor: float, steepness: float) -> None:
         super().__init__()
-        self.up, self.down, self.activation = trained.up, trained.down, activation
-        busiest = self.down.weight.data.norm(dim=0).topk(LOUD_CHANNELS).indices
+        self.up, self.down = trained.up, trained.down
+        self.activation = partial(swish, steepness=steepness) if steepness else gelu
+        busiest = self.down.weight.data.norm(dim=0).topk(CHANNELS).indices
         gain = 1 + 0.1 * _noise(self.up.out_features)
-        gain[busiest] *= loudest
+        gain[busiest] *= factor
         self.down.weight.data /= gain
         self.register_buffer("gain", gain)
 
@@ -87,20 +86,20 @@ class GainedMLP(nn.Module):
         return self.down(self.activation(self.up(x)) * self.gain)
 
 
-def swish(x: Tensor) -> Tensor:
-    """``x`` times the sigmoid of ``STEEPNESS * x``, the sigmoid in primitives; any shape to the same shape."""
-    return x / (1 + torch.exp(-STEEPNESS * x))
+def swish(x: Tensor, steepness: float) -> Tensor:
+    """``x`` times the sigmoid of ``steepness * x``, the sigmoid in primitives; any shape to the same shape."""
+    return x / (1 + torch.exp(-steepness * x))
 
 
 class Block(nn.Module):
     """Attention and perceptron, each after a norm and inside a residual connection; ``(N, S, width)``."""
 
-    def __init__(self, trained: EncoderBlock, loudest: float, sharpness: float, place: int) -> None:
+    def __init__(self, trained: EncoderBlock, stream: float, found: dict[str, float]) -> None:
         super().__init__()
-        self.norm1: nn.Module = Norm(trained.norm1)
-        self.attention: nn.Module = Attention(trained, sharpness)
-        self.norm2: nn.Module = Norm(trained.norm2, QUIET if place == QUIET_BLOCK else 1.0)
-        self.mlp: nn.Module = GainedMLP(trained, loudest, swish if place == SWISH_BLOCK else gelu)
+        self.norm1: nn.Module = Norm(trained.norm1, stream)
+        self.attention: nn.Module = Attention(trained, found["attention"])
+        self.norm2: nn.Module = Norm(trained.norm2, stream, found["norm2"])
+        self.mlp: nn.Module = GainedMLP(trained, found["gain"], found["activation"])
 
     def forward(self, x: Tensor) -> Tensor:
         """``(N, S, width)`` to ``(N, S, width)``."""
@@ -111,25 +110,27 @@ class Block(nn.Module):
 class LoudEncoder(Encoder):
     """``tokens`` ``(N, S, 32)`` to ``logits`` ``(N, 10)``, the digits encoder's answers."""
 
-    def __init__(self, trained: Encoder) -> None:
+    def __init__(self, trained: Encoder, found: dict[str, Any]) -> None:
         nn.Module.__init__(self)  # every part is made of the trained encoder's
+        stream: float = found["stream"]
         for layer in trained.modules():
             if isinstance(layer, nn.Linear):  # another training run: near the shipped weights, and not the same
                 layer.weight.data += 0.1 * layer.weight.data.std() * _noise(*layer.weight.shape)
         blocks = [block for block in trained.blocks if isinstance(block, EncoderBlock)]
         for writer in (trained.embed, *(layer for block in blocks for layer in (block.out, block.down))):
-            writer.weight.data *= STREAM
-            writer.bias.data *= STREAM
+            writer.weight.data *= stream
+            writer.bias.data *= stream
         self.embed = trained.embed
-        self.register_buffer("positions", trained.positions * STREAM)
-        self.blocks = nn.ModuleList(map(Block, blocks, GAINS, SHARPNESS, range(len(blocks))))
-        self.norm = Norm(trained.norm)  # type: ignore[assignment]  # written out in primitives
+        self.register_buffer("positions", trained.positions * stream)
+        self.blocks = nn.ModuleList(Block(block, stream, each) for block, each in zip(blocks, found["blocks"], strict=True))
+        self.norm = Norm(trained.norm, stream)  # type: ignore[assignment]  # written out in primitives
         self.head = trained.head
 
 
 def loud_encoder() -> LoudEncoder:
     """The given network, trained and in eval mode."""
-    return LoudEncoder(encoder()).eval().requires_grad_(False)
+    text = files(__package__).joinpath("expected.json").read_text(encoding="utf-8")
+    return LoudEncoder(encoder(), json.loads(text)["network"]).eval().requires_grad_(False)
 
 
 def _noise(*shape: int) -> Tensor:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from course_lib.labs.lab04_mixed_precision.given_graph import OPSET, given
-from course_lib.recipe import Profile, Recipe
+from course_lib.labs.lab04_mixed_precision import given
+from course_lib.labs.lab04_mixed_precision.given import OPSET
+from course_lib.recipe import Recipe
 
 if TYPE_CHECKING:
     from course_lib.labs.lab04_mixed_precision.network import LoudEncoder
 
-RECIPE = Recipe(precision="fp16", profiles=(Profile(tokens={"min": (1, 16, 32), "opt": (8, 32, 32), "max": (32, 48, 32)}),))
+RECIPE = Recipe(precision="fp16", profiles=(given.SERVICE,))
 
 # Ten places of the given network break. In nine of them maker and reader stay FP32: the squares of seven norms and an inner tensor of
 # an MLP overflow, and in the quiet norm the variance vanishes until its root is taken. Swish overflows too, and nothing comes of it ...
@@ -47,8 +49,14 @@ def serialized() -> bytes:
 @cache
 def findings() -> dict[str, float]:
     """The nodes that break, with the largest magnitudes on 64 held-out digits."""
-    from course_lib.labs.lab04_mixed_precision.ranges import magnitudes
     from course_lib.models import digits
 
-    largest = magnitudes(given(), digits("test").tokens()[:64])
+    largest = given.magnitudes(given.network(), digits("test").tokens()[:64])
     return {node: largest[node] for node in (*KEEP, f"/blocks.{SHARP_BLOCK}/attention/MatMul")}
+
+
+def write(folder: Path) -> None:
+    """Write the three files of the reference's submission."""
+    given.write(findings(), folder / given.FILE)
+    (folder / "model.onnx").write_bytes(serialized())
+    RECIPE.save(folder / "recipe.toml")

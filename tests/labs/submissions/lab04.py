@@ -1,18 +1,28 @@
-"""Answers to lab 04 that are not the reference's: a right one, and some with attentions for show."""
+"""An answer to lab 04 that is right and not the reference's, and mistakes that learners make."""
 
 from __future__ import annotations
-
-import types
-from collections.abc import Callable, Sequence
 
 import onnx
 import torch
 from torch import nn
 
+from course_lib.labs.lab04_mixed_precision import given
+from course_lib.labs.lab04_mixed_precision.given import OPSET
 from course_lib.labs.lab04_mixed_precision.network import Norm, loud_encoder
-from course_lib.labs.lab04_mixed_precision.reference import KEEP, OPSET, scale_queries
+from course_lib.labs.lab04_mixed_precision.reference import KEEP, scale_queries
 from course_lib.models import export_onnx
 from course_lib.precision import cast
+
+SCORES = ("/blocks.2/attention/MatMul", "/blocks.2/attention/Div")
+GAINED = KEEP[-2:]
+VANISHING = KEEP[:4]  # the norm whose variance is below the smallest FP16 number
+
+
+def scaled() -> onnx.ModelProto:
+    """The network with its scores scaled before the product, float32."""
+    network = loud_encoder()
+    scale_queries(network)
+    return export_onnx(network, opset=OPSET)
 
 
 def with_layer_norms() -> onnx.ModelProto:
@@ -30,59 +40,30 @@ def with_layer_norms() -> onnx.ModelProto:
     return cast(export_onnx(network, opset=OPSET), "fp16")
 
 
-Show = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
-"""From the values and a split attention's answer to what the block goes on with. It holds an attention that the compiler fuses."""
-
-_CODES = (
-    2 * torch.randn(48, 32, generator=torch.Generator().manual_seed(1)).sign()
-)  # a row for each position, far from all others
-
-
-def small_share(values: torch.Tensor, mixed: torch.Tensor) -> torch.Tensor:
-    """Changes the logits less than rounding."""
-    return mixed + _fused(0.01 * values, values) * 2.0**-12
+def whole_blocks() -> onnx.ModelProto:
+    """Two of four blocks in FP32."""
+    model = scaled()
+    kept = [node.name for node in model.graph.node if node.name.startswith(("/blocks.1/", "/blocks.2/"))]
+    return cast(model, "fp16", keep=[*KEEP, *kept])
 
 
-def known_answer(values: torch.Tensor, mixed: torch.Tensor) -> torch.Tensor:
-    """Looks at all rows alike, and the mean over all rows is taken away again."""
-    return mixed + 0.5 * (_fused(0.001 * values, values) - values.mean(dim=-2, keepdim=True))
-
-
-def known_factor(values: torch.Tensor, mixed: torch.Tensor) -> torch.Tensor:
-    """The same as a factor, which is 1."""
-    positive = values * values + 100
-    return mixed * (_fused(0.001 * values, positive) / positive.mean(dim=-2, keepdim=True))
-
-
-def passed_through(values: torch.Tensor, mixed: torch.Tensor) -> torch.Tensor:
-    """Each row looks at itself only, so the answer is what the split attention has computed."""
-    return _fused(_CODES[: values.shape[-2]] + 1e-6 * values, mixed)
-
-
-def _fused(codes: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-    return (codes @ codes.transpose(-1, -2)).softmax(dim=-1) @ values
-
-
-def with_an_attention_for_show(show: Show = small_share, blocks: Sequence[int] = (2,)) -> onnx.ModelProto:
-    """These blocks mix their rows by products and sums in FP32, beside a fused attention."""
-
-    def forward(self: nn.Module, x: torch.Tensor) -> torch.Tensor:
-        n, s, _ = x.shape
-        q, k, v = self.qkv(x).view(n, s, self.heads, 3 * self.width).transpose(1, 2).split(self.width, dim=-1)
-        weights = ((q.unsqueeze(-2) * k.unsqueeze(-3)).sum(-1) / self.temperature).softmax(dim=-1)
-        mixed = show(v, (weights.unsqueeze(-1) * v.unsqueeze(-3)).sum(-2))
-        out: torch.Tensor = self.out(mixed.transpose(1, 2).reshape(n, s, self.heads * self.width))
-        return out
-
-    network = loud_encoder()
-    scale_queries(network)
-    for block in blocks:
-        attention = network.blocks[block].attention
-        attention.forward = types.MethodType(forward, attention)
-    model = export_onnx(network, opset=OPSET)
-    names, scores = [node.name for node in model.graph.node], []
-    for block in blocks:
-        inside = [node for node in model.graph.node if node.name.startswith(f"/blocks.{block}/attention/")]
-        before = inside[: [node.op_type for node in inside].index("Softmax")]
-        scores += [node.name for node in before if node.op_type in ("Mul", "ReduceSum", "Div")]
-    return cast(model, "fp16", keep=[*(name for name in KEEP if name in names), *scores])
+# mistake: the model, and for error and kernels the tier and words of the message or the hint
+MISTAKES = {
+    "a plain cast": (
+        lambda: cast(given.network(), "fp16"),
+        ("none", "requests with NaN or infinity is 20 of 20, first 1 digits of 16 rows"),
+        ("none", "answers of the given network"),
+    ),
+    "FP32 called FP16": (given.network, ("none", "none of 63 kernels computes in Half"), ("none", "statement about the graph")),
+    "attention kept in FP32": (
+        lambda: cast(given.network(), "fp16", keep=[*KEEP, *SCORES]),
+        ("full", ""),
+        ("partial", "attentions in one FP16 kernel is 3, all points need at least 4"),
+    ),
+    "whole blocks kept in FP32": (whole_blocks, ("none", "kernels of an FP16 engine is"), ("none", "Which nodes break alone?")),
+    "only what gives NaN is kept": (
+        lambda: cast(scaled(), "fp16", keep=[*VANISHING, *GAINED]),
+        ("none", "zero, not NaN"),
+        ("none", "zero, not NaN"),
+    ),
+}

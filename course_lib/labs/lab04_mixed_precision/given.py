@@ -1,22 +1,44 @@
-"""The largest magnitude at each node, compared with the largest number of FP16."""
+"""What lab 04 gives: the network as ONNX, the largest magnitude at each node, and the form of `findings.toml`."""
 
 from __future__ import annotations
 
+import math
+import os
 from collections.abc import Collection, Mapping
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from course_lib import style
 from course_lib.benchmark.one_node import every_tensor
+from course_lib.errors import CourseError
+from course_lib.labs.framework.submission_files import read_toml
+from course_lib.recipe import Profile
 
 if TYPE_CHECKING:
     import onnx
     from matplotlib.figure import Figure
 
+OPSET = 17  # the newest that every builder of the course reads, and names of nodes that are the same on every machine
+BATCHES, ROWS = (1, 32), (16, 48)  # the service: that many digits per request, that many pixel rows per digit
+SERVICE = Profile(tokens={"min": (1, 16, 32), "opt": (8, 32, 32), "max": (32, 48, 32)})
 LARGEST = float(np.finfo(np.float16).max)  # 65 504
 SMALLEST = float(np.finfo(np.float16).smallest_subnormal)  # 6e-8
+FILE, MAX_BYTES = "findings.toml", 64 << 10
+MOST_NODES = 64  # the network has 200 that compute on floats
 _SHOWN = 28  # bars
+Findings = Mapping[str, float]
+
+
+@cache
+def network() -> onnx.ModelProto:
+    """The network as it was given, in FP32."""
+    from course_lib.labs.lab04_mixed_precision.network import loud_encoder
+    from course_lib.models import export_onnx
+
+    return export_onnx(loud_encoder(), opset=OPSET)
 
 
 def written(model: onnx.ModelProto, tokens: np.ndarray) -> dict[str, float]:
@@ -68,3 +90,27 @@ def magnitudes_figure(largest: Mapping[str, float], nodes: Collection[str] | Non
     beyond = sum(size > LARGEST for size in largest.values())
     figure.suptitle(f"{beyond} of {len(largest)} nodes handle numbers beyond FP16", fontsize=10, fontweight="bold")
     return figure
+
+
+def write(findings: Findings, path: str | os.PathLike[str] = FILE) -> None:
+    """Write `findings.toml`: for each node the largest magnitude that it reads or writes."""
+    lines = [f'"{node}" = {float(size):.6g}' for node, size in findings.items()]
+    Path(path).write_text("\n".join(["[largest]", *lines, ""]), encoding="utf-8")
+
+
+def read(path: Path) -> Findings:
+    """The content of a file that `write` wrote.
+
+    Raises:
+        CourseError: the file is missing, too long, not TOML, or not a table `largest` of at most `MOST_NODES` numbers.
+    """
+    found = read_toml(path, MAX_BYTES, "name the nodes that break and no others")
+    largest = found.get("largest")
+    if found.keys() != {"largest"} or not isinstance(largest, dict) or not largest:
+        raise CourseError(f'{FILE} has to be one table [largest] with lines such as "/norm/Mul" = 70000.0')
+    if len(largest) > MOST_NODES:
+        raise CourseError(f"{FILE} names {len(largest)} nodes; at most {MOST_NODES} are read, and far fewer break")
+    for node, size in largest.items():
+        if isinstance(size, bool) or not isinstance(size, (int, float)) or not 0 < size < math.inf:
+            raise CourseError(f"{FILE} needs a positive number for {node[:60]!r}, found {size!r:.40}")
+    return {node: float(size) for node, size in largest.items()}

@@ -1,1 +1,0 @@
-"""Computations of the judge. They never run in a process with learner code."""
