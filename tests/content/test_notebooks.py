@@ -120,6 +120,15 @@ def test_a_lecture_has_what_every_lecture_has(path):
     assert re.search(r"\*\*Next:\*\* .*\]\(.*ipynb\)", text)
 
 
+@pytest.mark.parametrize("path", LESSONS, ids=name_of)
+def test_a_lecture_has_at_most_3800_words(path):
+    """What a reader reads: without exercises, hints and the list of sources."""
+    cells = nbformat.read(path, as_version=4).cells
+    read = [one.source for one in cells if one.cell_type == "markdown" and not one["id"].startswith("exercise-")]
+    words = [word for text in read if not text.startswith("## Sources") for word in text.split() if re.search(r"\w", word)]
+    assert len(words) <= 3800, f"{len(words)} words: move or delete what a reader does not need"
+
+
 def test_there_are_seventeen_lectures():
     assert [path.name[:2] for path in LESSONS] == [f"{number:02}" for number in range(1, 18)]
 
