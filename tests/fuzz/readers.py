@@ -141,7 +141,7 @@ def _(path: Path) -> object:
     return given.read(path)
 
 
-@_file("lab10 causes.json", b'{"lock": {"range": "lock", "share": 0.4}}')
+@_file("lab10 causes.json", b'{"learner": "ada", "causes": {"lock": {"range": "lock", "share": 0.4}}}')
 def _(path: Path) -> object:
     from course_lib.labs.lab10_profiling import checks
 

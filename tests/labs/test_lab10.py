@@ -30,6 +30,7 @@ from tests.labs.submissions.lab10 import REFERENCE
 from tests.labs.untouched import leave_untouched
 
 LAB = labs.find("lab10")
+LEARNER = "ada"  # whose pipeline is the one in given.py
 GUILTY = ("batch", "conversion", "engine", "pixels")
 EXAMINER = Examiner()
 NOISE = np.random.default_rng(1).permutation(np.linspace(300.0, 500.0, 40))  # ms, and the given pipeline takes 800
@@ -61,7 +62,7 @@ def test_untouched_release_has_none(tmp_path):
 @pytest.fixture
 def examine(tmp_path, monkeypatch):
     """Examine a text with the fast pipeline in the given one's place, which answers in the same way, and with times of a table."""
-    monkeypatch.setattr(services, "given", lambda: REFERENCE)
+    monkeypatch.setattr(services, "given", lambda learner="": REFERENCE)
     monkeypatch.setattr(services, "TIME_LIMIT_S", 3.0)
 
     def outcomes(source: str, yours_ms=100.0, only: str | None = None, **results: float):
@@ -200,6 +201,36 @@ def test_a_large_range_of_the_sorted_table_is_innocent(recording):
     assert total["self-test"] > min(total[checks.RANGES[suspect]] for suspect in GUILTY), total
 
 
+def test_each_learner_has_an_instance_with_other_causes():
+    assert services.given(LEARNER) == services.given() and "batch" not in services.costly(LEARNER)
+    learners = [f"learner {number}" for number in range(60)]
+    assert len({services.costly(learner) for learner in learners}) > 12
+    for suspect, (form, other) in services.FORMS.items():
+        assert services.given().count(form) == 1, suspect
+        compile(services.given().replace(form, other), suspect, "exec")
+
+
+def test_every_form_is_right_and_costs_what_it_should():
+    """All six other forms at once: the costly ones cost, the others do not, and the answers are those of `given.py`."""
+    text = services.given()
+    for form, other in services.FORMS.values():
+        text = text.replace(form, other)
+    shares = services.shares(services.record(text, ours=True))
+    guilty = [shares[checks.RANGES[suspect]] for suspect in services.FORMS if suspect not in services.COSTLY_IN_FILE]
+    innocent = [shares[checks.RANGES[suspect]] for suspect in services.COSTLY_IN_FILE]
+    assert min(guilty) > checks.MATTERS > max(innocent), shares
+    sent = fresh_stream([3, 20], np.random.default_rng(4))
+    with services.started(text, EXAMINER, ours=True) as other, services.started(services.given(), EXAMINER, ours=True) as given:
+        assert checked_error(services.answers(given, sent), services.answers(other, sent)) < checks.TOLERANCE
+
+
+def test_the_causes_of_a_friend_are_wrong_and_a_file_without_an_id_is_for_an_instructor(name_causes, measured):
+    friends = {**right_causes(measured), "engine": None, "lock": {"range": "lock", "share": 0.25}}
+    assert name_causes(**friends).tier == "none"
+    outcome = name_causes(text=json.dumps({"causes": right_causes(measured)}))
+    assert (outcome.tier, outcome.code) == ("inconclusive", "not_examined")
+
+
 @pytest.fixture
 def name_causes(tmp_path, monkeypatch, recording, measured):
     monkeypatch.setattr(services, "record", lambda *_, **__: recording)
@@ -207,7 +238,7 @@ def name_causes(tmp_path, monkeypatch, recording, measured):
     def examine(causes: object = None, text: str | None = None, **changes: object):
         named = {**right_causes(measured), **changes} if causes is None else causes
         kept = {suspect: one for suspect, one in named.items() if one is not None}
-        (tmp_path / "causes.json").write_text(json.dumps(kept) if text is None else text)
+        (tmp_path / "causes.json").write_text(json.dumps({"learner": LEARNER, "causes": kept}) if text is None else text)
         return LAB.examine(tmp_path, EXAMINER, only="causes").outcomes[0]
 
     return examine
@@ -265,10 +296,10 @@ def test_evidence_agrees_with_one_of_several_recordings():
     [
         ("", "Invalid JSON"),
         ("[]", "the whole file"),
-        ('{"gpu": {}}', "gpu"),
-        ('{"lock": ["lock"]}', "lock: Input should be an object"),
-        ('{"lock": {"range": "lock", "share": 40}}', "lock share: Input should be less than or equal to 1"),
-        ('{"lock": {"range": "lock", "share": true}}', "lock share: Input should be a valid number"),
+        ('{"causes": {"gpu": {}}}', "gpu"),
+        ('{"causes": {"lock": ["lock"]}}', "lock: Input should be an object"),
+        ('{"causes": {"lock": {"range": "lock", "share": 40}}}', "lock share: Input should be less than or equal to 1"),
+        ('{"causes": {"lock": {"range": "lock", "share": true}}}', "lock share: Input should be a valid number"),
         ("[" * 100_000, "longer than"),
     ],
 )
@@ -287,7 +318,7 @@ VALUES = st.recursive(
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(data=st.binary(max_size=200) | VALUES.map(lambda value: json.dumps(value).encode()))
 def test_any_file_is_causes_or_one_clear_line(tmp_path, data):
-    (tmp_path / "causes.json").write_bytes(data)
+    (tmp_path / "causes.json").write_bytes(b'{"causes": ' + data + b"}")
     try:
         found = LAB.work(tmp_path, EXAMINER).causes
     except CourseError as error:

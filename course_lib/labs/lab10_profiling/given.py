@@ -21,9 +21,9 @@ class Pipeline:
         self.lock = threading.Lock()
         self.seen = 0
         with span("self-test"):
-            engine = open_engine()
+            self.ready = open_engine()
             for _ in range(144):
-                engine.infer(np.zeros((32, 1, 32, 32), np.float32))
+                self.ready.infer(np.zeros((32, 1, 32, 32), np.float32))
 
     def run(self, requests: Iterable[list[bytes]]) -> Iterator[np.ndarray]:
         """One array for each request, in order: logits, float32 ``(scans, 10)``."""

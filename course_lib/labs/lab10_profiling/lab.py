@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import inspect
-import json
 from pathlib import Path
 from typing import ClassVar
 
 from course_lib.errors import MISSING_FILE, NO_ANSWER, OUTSIDE_PROFILES
+from course_lib.labs.framework import instance
 from course_lib.labs.framework.examination import Examiner
 from course_lib.labs.framework.lab import Lab
 from course_lib.labs.framework.task import Task
@@ -46,19 +46,19 @@ class Profiling(Lab):
         """The recordings and the race of a submission."""
         return checks.PipelineWork(self, folder, examiner)
 
-    def write_reference(self, folder: Path, *, opset: int | None = None) -> None:
+    def write_reference(self, folder: Path, *, opset: int | None = None, learner: str = "reference") -> None:
         """All four causes fixed, in one thread; the evidence is recorded on this machine."""
         from course_lib.labs.lab10_profiling import reference
 
         text = Path(inspect.getfile(reference.Pipeline)).read_text(encoding="utf-8")
         (folder / FILE).write_text(text, encoding="utf-8")
-        measured = services.shares(services.record(services.given(), ours=True))
+        measured = services.shares(services.record(services.given(learner), ours=True))
         causes = {
             suspect: {"range": name, "share": round(measured[name], 3)}
             for suspect, name in checks.RANGES.items()
             if measured.get(name, 0.0) >= checks.MATTERS
         }
-        (folder / checks.CAUSES).write_text(json.dumps(causes, indent=2), encoding="utf-8")
+        instance.write(folder / checks.CAUSES, learner, causes=causes)
 
 
 lab = Profiling()
