@@ -1,4 +1,4 @@
-"""Puts the stand-ins where a program looks for `tensorrt`, `pycuda.driver` and the CUDA driver."""
+"""Puts the stand-ins where a program looks for `tensorrt`, `pycuda.driver`, `cuda.bindings.runtime` and the CUDA driver."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
-from course_lib.standin import cuda_driver, libcuda, pycuda_modules, tensorrt_module
+from course_lib.standin import cuda_driver, cudart, libcuda, pycuda_modules, tensorrt_module
 
 DEFAULT_VERSION = "10.16"
 _DRIVER = "libcuda.so.1"
@@ -59,8 +59,8 @@ def installed(version: str = DEFAULT_VERSION) -> Iterator[Any]:
 
 
 def _taken_out() -> dict[str, ModuleType]:
-    """The imported modules of both packages, which are imported no more."""
-    names = [name for name in sys.modules if name.partition(".")[0] in ("tensorrt", "pycuda")]
+    """The imported modules of these packages, which are imported no more."""
+    names = [name for name in sys.modules if name.partition(".")[0] in ("tensorrt", "pycuda", "cuda")]
     return {name: sys.modules.pop(name) for name in names}
 
 
@@ -69,7 +69,17 @@ def modules(version: str) -> dict[str, ModuleType]:
     package: Any = ModuleType("pycuda", "A stand-in for pycuda.")
     package.driver, package.__path__ = cuda_driver, pycuda_modules.__path__
     package.__spec__ = ModuleSpec("pycuda", None, is_package=True)
-    return {"tensorrt": tensorrt_module.make(version), "pycuda": package, "pycuda.driver": cuda_driver}
+    cuda: Any = ModuleType("cuda", "A stand-in for cuda-python.")
+    bindings: Any = ModuleType("cuda.bindings", "A stand-in for the bindings of cuda-python.")
+    cuda.bindings, bindings.runtime, cuda.__path__, bindings.__path__ = bindings, cudart, [], []
+    return {
+        "tensorrt": tensorrt_module.make(version),
+        "pycuda": package,
+        "pycuda.driver": cuda_driver,
+        "cuda": cuda,
+        "cuda.bindings": bindings,
+        "cuda.bindings.runtime": cudart,
+    }
 
 
 def library_loader() -> Callable[..., Any]:

@@ -94,7 +94,7 @@ def test_a_sentence_names_the_work() -> None:
 
 def test_causes_come_before_what_follows_from_them() -> None:
     findings = found(copy(10), run(11), WAIT, run(10), run(11, scores=ANOTHER_OUT), WAIT)
-    assert [mistake.kind for mistake in findings.mistakes][0] == "wait_missing"
+    assert findings.mistakes[0].kind == "wait_missing"
     assert [mistake.kind for mistake in findings.first_mistakes] == ["context_shared", "wait_missing"]
 
 

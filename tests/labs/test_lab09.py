@@ -61,7 +61,9 @@ def test_the_judge_gives_the_reference_full_marks(tmp_path):
 
 
 @pytest.mark.parametrize("seed", (3, 4, 5))
-@pytest.mark.parametrize("source", (SERVING_LOOP, made.THREE_STREAMS), ids=("two sets", "three streams"))
+@pytest.mark.parametrize(
+    "source", (SERVING_LOOP, made.THREE_STREAMS, made.CUDA_PYTHON), ids=("two sets", "three streams", "cuda-python")
+)
 def test_right_answers_have_full_marks(source, seed, tmp_path, in_process):
     made.write(tmp_path, source)
     assert tiers(LAB.examine(tmp_path, Examiner(seed=seed))) == SOLVED
@@ -184,7 +186,7 @@ def test_answers_that_no_run_computed_have_no_points(tmp_path, in_process):
 @pytest.mark.parametrize(
     ("source", "words"),
     [
-        (made.DROPS_WAITS, "may import numpy, tensorrt, pycuda and Python's own modules, not 'course_lib"),
+        (made.DROPS_WAITS, "may import numpy, tensorrt, pycuda, cuda and Python's own modules, not 'course_lib"),
         ("from course_lib.labs.lab09_runtime.reference import *\n", "and Python's own modules, not 'course_lib"),
         (made.ON_THE_HOST, "No such file"),
     ],

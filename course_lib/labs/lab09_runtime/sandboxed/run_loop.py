@@ -23,7 +23,7 @@ from course_lib.standin.costs import schedule
 from course_lib.standin.order import examine
 
 FILE, FUNCTION = "serving_loop.py", "serve"
-PACKAGES = "numpy", "tensorrt", "pycuda"
+PACKAGES = "numpy", "tensorrt", "pycuda", "cuda"
 MEMORY = 16 << 20  # bytes of the device
 _MOST_REJECTED = 20  # rejected calls that are sent
 _Serve = Callable[[bytes, Iterator[np.ndarray]], Any]
