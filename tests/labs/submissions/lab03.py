@@ -58,8 +58,7 @@ def another(folder: Path) -> None:
     for condition, row in answer["conditions"].items():
         row["low"], row["high"] = interval(condition, seed=9)
     write(folder, "builds", answer)
-    recipe = Recipe.load(folder / "recipe.toml").model_copy(update={"optimization_level": 5})
-    recipe.save(folder / "recipe.toml")
+    Recipe.load(folder / "recipe.toml").model_copy(update={"optimization_level": 5}).save(folder / "recipe.toml")
     (folder / "timing.py").write_text(TIMING)
     (folder / "timing_cache.py").write_text(CACHE)
 
@@ -141,41 +140,23 @@ def alone_is_exact(folder: Path) -> None:
 
 _BLOCKS = {"old": "tactics * (budget // len(tactics))", "new": "[name for name in tactics for _ in range(15)]"}
 _NO_RULE = {"old": "min(name for name, ms in typical.items() if ms <= limit)", "new": "min(typical, key=typical.get)"}
+_DRIVER = {"old": '"device", "driver"', "new": '"device"'}
+_LAST = {"old": "min(entry, other, key=lambda pair: (pair[1], pair[0]))", "new": "entry"}
+_TIES, _ORDER = (
+    "choices that both builds make",
+    "the slower entry is kept; equal times, exchanged: the order of the caches decides",
+)
 MISTAKES = {
-    "every width even": Mistake(
-        every_width_even, "widths", "partial", "changed widths that remove no kernel is 1", "Not every odd width"
-    ),
-    "tuned for eight": Mistake(
-        tuned_for_eight, "recipe", "partial", "a larger opt batch needs more kernels", "Halve the interval"
-    ),
+    "every width even": Mistake(every_width_even, "widths", "partial", "that remove no kernel is 1", "Not every odd width"),
+    "tuned for eight": Mistake(tuned_for_eight, "recipe", "partial", "a larger opt batch needs more", "Halve the interval"),
     "nights by their files": Mistake(
-        by_the_files,
-        "rebuild",
-        "none",
-        "each kernel has its tactic of yesterday",
-        "The bytes of a plan or of a file decide nothing",
+        by_the_files, "rebuild", "none", "each kernel has its tactic of yesterday", "decide nothing"
     ),
-    "runs in blocks": Mistake(
-        changed("timing.py", **_BLOCKS), "timing", "partial", "choices that both builds make", "in each round"
+    "runs in blocks": Mistake(changed("timing.py", **_BLOCKS), "timing", "partial", _TIES, "in each round"),
+    "no rule for ties": Mistake(changed("timing.py", **_NO_RULE), "timing", "partial", _TIES, "depends on neither"),
+    "builds alone do not vary": Mistake(alone_is_exact, "builds", "partial", "were built alone vary, too", "on both sides"),
+    "no driver": Mistake(
+        changed("timing_cache.py", **_DRIVER), "cache", "none", "the driver differs, and the keys are", "field"
     ),
-    "no rule for ties": Mistake(
-        changed("timing.py", **_NO_RULE), "timing", "partial", "choices that both builds make", "Which rule depends on neither"
-    ),
-    "builds alone do not vary": Mistake(
-        alone_is_exact, "builds", "partial", "the times of engines that were built alone vary, too", "on both sides"
-    ),
-    "a key without the driver": Mistake(
-        changed("timing_cache.py", old='"device", "driver"', new='"device"'),
-        "cache",
-        "none",
-        "the driver differs, and the keys are the same",
-        "if this field changes",
-    ),
-    "the last entry wins": Mistake(
-        changed("timing_cache.py", old="min(entry, other, key=lambda pair: (pair[1], pair[0]))", new="entry"),
-        "cache",
-        "partial",
-        "one layer in both, exchanged: the slower entry is kept; equal times, exchanged: the order of the caches decides",
-        "which rule does not ask",
-    ),
+    "the last entry wins": Mistake(changed("timing_cache.py", **_LAST), "cache", "partial", _ORDER, "which cache came first"),
 }
