@@ -120,12 +120,27 @@ def test_a_lecture_has_what_every_lecture_has(path):
     assert re.search(r"\*\*Next:\*\* .*\]\(.*ipynb\)", text)
 
 
+# What stands below the heading of a section: how hard it is, and whether a reader may skip it.
+MARKS = re.compile(r"^\*Difficulty (●○○|●●○|●●●), importance (●○○|●●○|●●●)\*$", re.MULTILINE)
+CLOSING = {"Pitfalls", "Explain it to a colleague", "Summary", "Sources"}
+
+
+@pytest.mark.parametrize("path", LESSONS, ids=name_of)
+def test_each_section_says_how_hard_and_how_important_it_is(path):
+    cells = nbformat.read(path, as_version=4).cells
+    sections = [cell.source for cell in cells if cell.cell_type == "markdown" and cell.source.startswith("## ")]
+    marked = {text.partition("\n")[0][3:]: MARKS.fullmatch([*text.splitlines(), ""][1]) for text in sections}
+    assert [heading for heading, marks in marked.items() if not marks and heading not in CLOSING] == []
+    assert {marks[2] for marks in marked.values() if marks} >= {"●●●", "●●○"}, "not everything is important"
+
+
 @pytest.mark.parametrize("path", LESSONS, ids=name_of)
 def test_a_lecture_has_at_most_3800_words(path):
-    """What a reader reads: without exercises, hints and the list of sources."""
+    """What a reader reads: without exercises, hints, the marks of a section and the list of sources."""
     cells = nbformat.read(path, as_version=4).cells
     read = [one.source for one in cells if one.cell_type == "markdown" and not one["id"].startswith("exercise-")]
-    words = [word for text in read if not text.startswith("## Sources") for word in text.split() if re.search(r"\w", word)]
+    text = MARKS.sub("", "\n".join(one for one in read if not one.startswith("## Sources")))
+    words = [word for word in text.split() if re.search(r"\w", word)]
     assert len(words) <= 3800, f"{len(words)} words: move or delete what a reader does not need"
 
 
