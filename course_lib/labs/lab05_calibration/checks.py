@@ -35,8 +35,7 @@ from course_lib.labs.framework.submission_files import model_and_recipe, submitt
 from course_lib.labs.framework.task import UNUSUAL
 from course_lib.labs.framework.work import Work, step
 from course_lib.labs.lab05_calibration import reference
-from course_lib.labs.lab05_calibration.entropy import broken_rule
-from course_lib.labs.lab05_calibration.histograms import METHODS, Question, questions
+from course_lib.labs.lab05_calibration.histograms import Question, questions
 from course_lib.models import Digits
 from course_lib.precision import lowering_helps
 from course_lib.recipe import Recipe
@@ -45,18 +44,15 @@ SERVICE = (1, 32)  # smallest and largest batch that the engine must accept
 GIVEN = ModelSource("course_lib.models:classifier", ("wide",))
 FRESH_IMAGES, BATCH = 256, 4
 # SQNR of the logits, in dB. Cleaning the recording earns full points, and clipping at its best half of them. Measured without the two
-# bright scans: min-max 41, entropy and mean squared error 42, percentile 99.99 39 to 41, 99.97 34 to 35, 99.9 26. With them: entropy 34,
-# percentile 99.95 33 to 34, 99.9 29 to 30, 99.85 26, 99.97 23, 99.5 18, 99 and 99.99 15, mean squared error 13, min-max -2. With float
-# ends the best ranges reach 46.
+# bright scans: min-max 41, percentile 99.99 39 to 41, 99.97 34 to 35. With them: entropy 34, percentile 99.95 33 to 34, 99.9 29 to 30,
+# 99.85 26, mean squared error 13, min-max -2. With float ends the best ranges reach 46.
 FULL_DB, PARTIAL_DB, UNUSUAL_DB = 36.0, 27.5, 56.0
 FLOOR_DB = 12.0  # of each batch size on 16 images, which can be 6 dB worse than 256
 FULL_LOSS, PARTIAL_LOSS = 2.0, 4.0  # of accuracy, in percentage points below PyTorch
 # How many of the layers with weights may compute in float. Keeping the first and the last is good practice.
 FULL_FLOAT, PARTIAL_FLOAT = 2, 5
 LEAST_RIGHT = 30.0  # percent of fresh images. Min-max over all scans reads half of them, and a guess a tenth.
-# An engine holds the network's weights, up to this share fewer or more; measured: 0.99, whatever stays in float. Fewer are a smaller
-# network, and more are a second one beside it.
-SAME_WEIGHTS = 0.9
+SAME_WEIGHTS = 0.9  # of the network's, or that many more: measured 0.99. Fewer are a smaller network, and more a second one.
 SAME_ANSWERS = 0.9  # share of the answers that lowering must keep; measured: 0.99 and more where the ranges are any good
 SPEED = Tiers(full=Pace(of_reference=0.8, over_eager=1.15), partial=Pace(of_reference=0.5, over_eager=1.05))
 _DIMMED, _DIMMED_IMAGES = 0.5, 64  # contrast at which hardly anything is clipped any more
@@ -86,32 +82,23 @@ class Quality:
         if self.sqnr_db == NOT_FINITE_DB:
             return "The answers hold NaN or infinity. Is one of your thresholds 0, NaN or infinity?"
         if self.spread < _DEAD:
-            return (
-                "The logits are the same for every image, because the steps are larger than the values. Was the calibration data "
-                "prepared like the network's input, with ink from 0 to 1?"
-            )
+            return "The logits are the same for every image: the steps are larger than the values. Did you prepare ink from 0 to 1?"
+        dimmed = f"At half the contrast your engine has {self.dimmed_sqnr_db:.0f} dB, so"
         if self.dimmed_sqnr_db > self.sqnr_db:
-            return (
-                f"At half the contrast your engine has {self.dimmed_sqnr_db:.0f} dB, so it loses by clipping: the ranges are too "
-                "narrow. What share of the good values lies above your thresholds? Does the data have to contain the faulty scans?"
-            )
-        return (
-            f"At half the contrast your engine has {self.dimmed_sqnr_db:.0f} dB, so its steps are too coarse: the ranges are too "
-            "wide. Draw the histogram of `image` with your threshold. How many scans set it?"
-        )
+            return f"{dimmed} it loses by clipping: the ranges are too narrow. Does the data have to contain the faulty scans?"
+        return f"{dimmed} its steps are too coarse: the ranges are too wide. How many scans set the one of `image`?"
 
 
 class CalibrationWork(Work):
     """A calibrator, and an INT8 engine beside PyTorch on the same fresh images."""
 
     @step
-    def thresholds(self) -> tuple[str, list[tuple[Question, Any]]]:
-        """The name of the better function of calibrator.py, and its result for each histogram."""
+    def thresholds(self) -> list[tuple[Question, Any]]:
+        """The result of calibrator.py's function for each histogram."""
         asked = questions(self.rng())
-        calls = {method: [question.arguments(method) for question in asked] for method in METHODS}
-        found = call(submitted(self.folder, "calibrator.py"), calls, self.examiner)
-        pairs = {method: list(zip(asked, results, strict=True)) for method, results in found.items()}
-        return min(pairs.items(), key=lambda one: sum(wrong(one[0], *pair) != "" for pair in one[1]))
+        source = submitted(self.folder, "calibrator.py")
+        found = call(source, {"percentile": [question.arguments() for question in asked]}, self.examiner)
+        return list(zip(asked, found["percentile"], strict=True))
 
     @step
     def files(self) -> tuple[Path, Recipe]:
@@ -188,28 +175,26 @@ def quality(eager: TimedWorker, yours: TimedWorker, fresh: Digits, sizes: Sequen
 
 
 def calibrator(work: CalibrationWork) -> Iterator[Criterion]:
-    """The better function of calibrator.py, on smooth histograms and on those of real recordings."""
-    method, pairs = work.thresholds
-    hint = _hint(method, [(question, result) for question, result in pairs if wrong(method, question, result)])
+    """The function of calibrator.py, on smooth histograms and on those of real recordings."""
+    hint = _hint([(question, result) for question, result in work.thresholds if wrong(question, result)])
     for clean, needed_for in ((True, HALF), (False, ALL)):
-        several = [pair for pair in pairs if pair[0].clean is clean]
-        lines = [line for pair in several if (line := wrong(method, *pair))]
-        yield all_right(f"{method}: {'smooth' if clean else 'other'} histograms", lines, len(several), needed_for, hint=hint)
+        several = [pair for pair in work.thresholds if pair[0].clean is clean]
+        lines = [line for pair in several if (line := wrong(*pair))]
+        yield all_right(f"{'smooth' if clean else 'other'} histograms", lines, len(several), needed_for, hint=hint)
 
 
-def wrong(method: str, question: Question, result: Any) -> str:
+def wrong(question: Question, result: Any) -> str:
     """What is wrong with a threshold; empty if it is right."""
-    asked = f"{question.name} ({f'percent {question.percent:g}, ' if method == 'percentile' else ''}"
-    asked += f"{len(question.histogram.counts)} bins)"
+    asked = f"{question.name} (percent {question.percent:g}, {len(question.histogram.counts)} bins)"
     if isinstance(result, Failed):
         return f"{asked}: {'not written yet' if result.empty else result.line}"
     if isinstance(result, bool) or not isinstance(result, (int, float)) or not math.isfinite(result):
         return f"{asked}: not a finite number"
-    off = question.bins_off(method, result)
+    off = question.bins_off(result)
     return f"{asked}: {result:.4g} is {abs(off):.0f} bins too {'high' if off > 0 else 'low'}" if off else ""
 
 
-def _hint(method: str, answers: Sequence[tuple[Question, Any]]) -> str:
+def _hint(answers: Sequence[tuple[Question, Any]]) -> str:
     """Where to look, from the wrong thresholds."""
     failed = [result for _, result in answers if isinstance(result, Failed)]
     if any(one.empty for one in failed):
@@ -217,12 +202,7 @@ def _hint(method: str, answers: Sequence[tuple[Question, Any]]) -> str:
     if failed:
         return "Call it in the notebook with the histogram of a tensor: the same error appears there, with all its lines."
     numbers = [(question, one) for question, one in answers if isinstance(one, (int, float)) and math.isfinite(one)]
-    if method == "entropy":
-        rule = broken_rule([(question.histogram, float(one)) for question, one in numbers])
-        if rule:
-            return f"Your thresholds look as if your function did not follow this rule of task 1: {rule}"
-        return "Compare with `course_lib.precision.divergence` for each candidate, and check the rules of task 1."
-    if numbers and all(1 - 1e-6 <= abs(question.bins_off(method, one)) <= 1 + 1e-6 for question, one in numbers):
+    if numbers and all(1 - 1e-6 <= abs(question.bins_off(one)) <= 1 + 1e-6 for question, one in numbers):
         return "Off by one bin: where does bin k end, and on which side of that edge are its values?"
     if not any(question.clean for question, _ in answers):
         return "Which line of your function fails with empty bins, with many zeros, or at 100 percent?"

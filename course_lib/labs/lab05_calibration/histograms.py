@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from course_lib.precision import EntropyCalibrator, Histogram, StreamingHistogram
+from course_lib.precision import Histogram, StreamingHistogram
 
-METHODS = ("percentile", "entropy")
 BINS = (512, 1024)
-# Logarithms for long recordings, of at most 10^12 values: the factor of one histogram, whose sums exceed 32 bits, and the zeros added
-# to another one, whose few largest values do not change such a sum in float32.
-_FACTOR, _ZEROS = (16, 22), (33, 39)
 _SIZES = (-20, 20)  # of values, as exponents
 CLEAN = ("a bell", "a sharp peak", "a skewed bell")
-# The divergence is a flat valley: a threshold whose divergence is at most this much above the smallest is as good.
-ENTROPY_SLACK = 0.02
 
 
 @dataclass(frozen=True)
@@ -29,7 +22,7 @@ class Question:
     Attributes:
         name: its special property.
         clean: whether it is smooth, without outliers, gaps, spikes or a heap of zeros.
-        percent: the percentile for a percentile calibrator.
+        percent: the percentile.
     """
 
     name: str
@@ -37,32 +30,19 @@ class Question:
     histogram: Histogram
     percent: float
 
-    def arguments(self, method: str) -> tuple[Any, ...]:
+    def arguments(self) -> tuple[Any, ...]:
         """The arguments of the learner's function."""
-        known = (self.histogram.counts.astype(np.int64), self.histogram.bin_width)
-        return (*known, self.percent) if method == "percentile" else known
+        return self.histogram.counts.astype(np.int64), self.histogram.bin_width, self.percent
 
-    def bins_off(self, method: str, threshold: float) -> float:
-        """Number of bins by which `threshold` is above (negative: below) the correct one; 0 if it is correct."""
-        if not math.isfinite(threshold):
-            return math.inf
-        distance = threshold / self.histogram.bin_width - self.border(method)
-        if abs(distance) < 1 - 1e-6:  # less than a bin away: interpolated within the right one, or rounded
-            return 0.0
-        return 0.0 if method == "entropy" and self._as_good(threshold) else distance
+    def bins_off(self, threshold: float) -> float:
+        """Number of bins by which `threshold` is above (negative: below) the correct one; 0 if it is less than a bin away."""
+        distance = threshold / self.histogram.bin_width - self.border()
+        return 0.0 if abs(distance) < 1 - 1e-6 else distance
 
-    def border(self, method: str) -> int:
+    def border(self) -> int:
         """The bin that the threshold ends, counted from 1: its upper border is ``border * bin_width``."""
-        if method == "entropy":
-            return math.ceil(EntropyCalibrator().threshold(self.histogram) / self.histogram.bin_width)
         wanted = self.percent / 100 * self.histogram.total
         return int(np.searchsorted(np.cumsum(self.histogram.counts), wanted)) + 1
-
-    def _as_good(self, threshold: float) -> bool:
-        candidates, scores = EntropyCalibrator().curve(self.histogram)
-        here = int(np.abs(candidates - threshold).argmin())
-        near = abs(candidates[here] - threshold) < self.histogram.bin_width
-        return bool(near and scores[here] <= (1 + ENTROPY_SLACK) * scores.min())
 
 
 def questions(rng: np.random.Generator) -> list[Question]:
@@ -72,13 +52,7 @@ def questions(rng: np.random.Generator) -> list[Question]:
     for (name, values, percent), size in zip(_drawn(rng), sizes, strict=True):
         streaming = StreamingHistogram(name, int(rng.choice(BINS)))
         streaming.add(values * 2**size)
-        histogram = streaming.result()
-        counts = histogram.counts.copy()
-        if name == "a skewed bell":
-            counts *= int(2 ** rng.uniform(*_FACTOR))
-        if percent == 100:
-            counts[0] += int(2 ** rng.uniform(*_ZEROS))
-        asked.append(Question(name, name in CLEAN, replace(histogram, counts=counts), percent))
+        asked.append(Question(name, name in CLEAN, streaming.result(), percent))
     return asked
 
 

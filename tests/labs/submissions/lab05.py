@@ -26,50 +26,23 @@ def percentile(counts, bin_width, percent):
     last = np.flatnonzero(counts)[-1] + 2
     return np.interp(percent / 100 * counts.sum(), below[:last], borders[:last])
 """,
-    "entropy, one candidate after the other": """
-import numpy as np
-def entropy(counts, bin_width):
-    counts = counts[:np.flatnonzero(counts)[-1] + 1].astype(float)
-    counts = np.pad(counts, (0, max(0, 128 - len(counts))))
-    counts[0] = counts[1]
-    return bin_width * min(range(128, len(counts) + 1), key=lambda kept: (divergence(counts, kept), -kept))
-
-def divergence(counts, kept):
-    inside = counts[:kept]
-    p = inside.copy()
-    p[-1] += counts[kept:].sum()
-    level = np.arange(kept) * 128 // kept
-    total, filled = np.bincount(level, inside, 128), np.bincount(level, inside > 0, 128)
-    q = np.where(inside > 0, total[level] / np.maximum(filled[level], 1), 0)
-    q[(p > 0) & (q == 0)] = 1e-4
-    if not inside.any():
-        return np.inf
-    p, q = p / p.sum(), q / q.sum()
-    seen = p > 0
-    return np.sum(p[seen] * np.log(p[seen] / q[seen]))
+    "a loop that adds up": """
+def percentile(counts, bin_width, percent):
+    seen, wanted = 0, sum(counts) * percent / 100
+    for index, count in enumerate(counts):
+        seen += count
+        if seen >= wanted:
+            return bin_width * (index + 1)
 """,
-    "a wrong entropy beside a right percentile": CALIBRATOR + "\ndef entropy(counts, bin_width):\n    return 1.0\n",
 }
-ENTROPY = RIGHT["entropy, one candidate after the other"]
-# What a learner's entropy leaves out or does differently, and what the hint has to name.
-OTHER_RULES = {
-    "no count for empty bins": (
-        (("    q[(p > 0) & (q == 0)] = 1e-4\n", ""), ("seen = p > 0", "seen = (p > 0) & (q > 0)")), "gets the count 0.0001"),
-    "zeros left in the first bin": ((("    counts[0] = counts[1]\n", ""),), "first bin is given the count of the second"),
-    "spread over all bins of a group": (
-        (("inside > 0, 128)", "inside >= 0, 128)"), ("np.where(inside > 0,", "np.where(inside >= 0,")), "that were not empty"),
-    "clipped values in Q": ((("np.bincount(level, inside, 128)", "np.bincount(level, p, 128)"),), "not in Q"),
-    "groups of equal width and a rest": (
-        (("level = np.arange(kept) * 128 // kept", "level = np.minimum(np.arange(kept) // (kept // 128), 127)"),), "k * 128 // n"),
-}  # fmt: skip
 _HEAD = "import numpy as np\ndef percentile(counts, bin_width, percent):\n"
 WRONG = {  # source, tier, words of the message or the hint
     "the lower border": (CALIBRATOR.replace("(last + 1)", "last"), "none", "Off by one bin"),
     "a percentile of the counts": (_HEAD + "    return bin_width * np.percentile(counts, percent)", "none", "Count values, not bins"),
     "a share where percent were asked": (CALIBRATOR.replace("percent / 100", "percent"), "none", "Count values"),
-    "the rule for zeros that belongs to entropy": (
+    "zeros that are not counted": (
         CALIBRATOR.replace("    inside", "    counts[0] = counts[1]\n    inside"), "partial", "many zeros"),
-    "sums in float32": (CALIBRATOR.replace("cumsum(counts)", "cumsum(counts, dtype=np.float32)"), "partial", "at 100 percent"),
+    "beyond the last value at 100 percent": (CALIBRATOR.replace("inside[-1])", "inside[-1], side='right')"), "partial", "100 percent"),
     "the answers of histograms that were seen": (
         "SEEN = {1000: 1.5}\ndef percentile(counts, bin_width, percent):\n    return SEEN[int(counts.sum())]", "none", "KeyError"),
     "the course's own": ("from course_lib.precision import PercentileCalibrator", "none", "may import numpy"),
