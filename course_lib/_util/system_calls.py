@@ -6,7 +6,6 @@ denies both. It is inherited, and nothing can take it off.
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import struct
@@ -18,14 +17,10 @@ _ANOTHER_INTERFACE = 0x40000000  # numbers from here on are those of x32, the sa
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06  # linux/bpf_common.h
 _NUMBER, _MACHINE, _FIRST_ARGUMENT = 0, 4, 16  # places in seccomp_data; of the argument, the lower half
 _ALLOW, _FAIL = 0x7FFF0000, 0x00050000
-_SET_SECCOMP, _FILTER, _NO_NEW_PRIVILEGES = 22, 2, 38  # of prctl(2)
 
 
-def program(*, user_namespaces: bool) -> bytes:
+def program() -> bytes:
     """The filter as seccomp(2) and bubblewrap's ``--seccomp`` take it: an array of ``struct sock_filter``.
-
-    Args:
-        user_namespaces: permit them.
 
     Raises:
         OSError: the numbers of the system calls are not known for this machine.
@@ -36,9 +31,8 @@ def program(*, user_namespaces: bool) -> bytes:
     audited, keys, makers = _MACHINES[machine]
     rules = [(_LOAD, _MACHINE, ""), (_EQUAL, audited, "else unknown"), (_LOAD, _NUMBER, "")]
     rules += [(_AT_LEAST, _ANOTHER_INTERFACE, "unknown"), *((_EQUAL, number, "denied") for number in keys)]
-    if not user_namespaces:
-        # clone3 has its flags in memory, where a filter cannot look. The C library uses clone where clone3 does not exist.
-        rules += [(_EQUAL, _CLONE3, "unknown"), *((_EQUAL, number, "flags") for number in makers)]
+    # clone3 has its flags in memory, where a filter cannot look. The C library uses clone where clone3 does not exist.
+    rules += [(_EQUAL, _CLONE3, "unknown"), *((_EQUAL, number, "flags") for number in makers)]
     rules += [(_RETURN, _ALLOW, "")]
     places = {"flags": len(rules), "denied": len(rules) + 3, "unknown": len(rules) + 4}
     rules += [(_LOAD, _FIRST_ARGUMENT, ""), (_ANY_BIT, _NEW_USER, "denied")]
@@ -49,21 +43,3 @@ def program(*, user_namespaces: bool) -> bytes:
         jump = places[target.removeprefix("else ")] - here - 1 if target else 0
         packed += struct.pack("=HBBI", code, 0 if otherwise else jump, jump if otherwise else 0, value)
     return packed
-
-
-def deny(*, user_namespaces: bool) -> None:
-    """Put the filter on this process and those that it will start.
-
-    Raises:
-        OSError: the kernel does not permit it.
-    """
-
-    class Program(ctypes.Structure):
-        _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_char_p))
-
-    packed = program(user_namespaces=user_namespaces)
-    loaded, libc = Program(len(packed) // 8, packed), ctypes.CDLL(None, use_errno=True)
-    for call in ((_NO_NEW_PRIVILEGES, 1, 0, 0, 0), (_SET_SECCOMP, _FILTER, ctypes.byref(loaded), 0, 0)):
-        if libc.prctl(*call):
-            code = ctypes.get_errno()
-            raise OSError(code, f"no system call filter: {os.strerror(code)}")

@@ -57,7 +57,6 @@ class Sandbox:
         processes, memory_bytes: limits for all processes inside together. Threads count as processes; see `confinement`.
         disk_bytes, files: limits for the content of `writable` folders; see `confinement`.
         descriptors: that one process may have open. What is on its way between processes counts for the user: see unix(7), ETOOMANYREFS.
-        user_namespaces: permit them to the processes inside, which need them to isolate others.
         environment: variables set inside. Of the grader's own variables, only those in `_INHERITED` are passed on.
         course: show the library, without the grader and without the labs' references.
         packages: show this interpreter alone, with these packages and those that they require. None shows all interpreters and packages.
@@ -73,7 +72,6 @@ class Sandbox:
     disk_bytes: int = 1 * _GIB
     files: int = 20_000
     descriptors: int = 1024
-    user_namespaces: bool = False
     environment: dict[str, str] = field(default_factory=dict)
     course: bool = True
     packages: tuple[str, ...] | None = None
@@ -124,7 +122,7 @@ class Sandbox:
             "folders": [str(folder) for folder in self.writable],
             "disk_bytes": self.disk_bytes,
             "files": self.files,
-            "filter": system_calls.program(user_namespaces=self.user_namespaces).hex(),
+            "filter": system_calls.program().hex(),
             "report": str(report),
         }
         return [sys.executable, "-I", "-S", supervise.__file__, json.dumps(limits), *self.command(argv)]

@@ -56,31 +56,10 @@ def test_not_by_the_numbers_of_x32_either() -> None:
     )
 
 
-def test_a_lab_may_permit_user_namespaces() -> None:
-    code = f"{_CALLS}print(keys, tried(unshare, {_NEW_USER}))"
-    assert inside(code, Sandbox(user_namespaces=True)) == "{'EPERM'} done"
-
-
-def test_a_process_can_deny_them_to_itself_and_cannot_take_it_back() -> None:
-    """As each server of lab 12 does."""
-    code = f"""
-import sys; sys.path.insert(0, {str(Path(system_calls.__file__).parents[2])!r})
-from course_lib._util.system_calls import deny
-{_CALLS}
-before = tried(unshare, {_NEW_USER})
-deny(user_namespaces=False)
-try:
-    deny(user_namespaces=True)
-finally:
-    print(before, tried(unshare, {_NEW_USER}))
-"""
-    assert inside(code, Sandbox(user_namespaces=True)) == "done EPERM"
-
-
 def test_an_unknown_machine_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "uname", lambda: os.uname_result(("Linux", "", "", "", "sparc64")))
     with pytest.raises(OSError, match="no system call filter for sparc64"):
-        system_calls.program(user_namespaces=False)
+        system_calls.program()
 
 
 # Started as from a login, with a session keyring that this process joins if the kernel lets it. Prints whether it did, and what each of

@@ -35,6 +35,7 @@ FEATURES, SCORES = 256, 8
 INPUT, OUTPUT = "features", "scores"
 MOST_ROWS = 16  # rows of one inference, as the recipe declares
 FILES = ("store.py", "server.py")
+_DESCRIPTORS = 512  # of a server: fewer than the processes that start servers have, see ETOOMANYREFS in unix(7)
 _THREADS = 32  # requests that the server may work on at once
 _PERMITTED = {*sys.stdlib_module_names, "numpy", "store", "server"}
 Feeds = Mapping[str, np.ndarray]
@@ -252,11 +253,16 @@ class Host:
 def limit_files(size: int | None, dies: bool) -> None:
     """Limit files to `size` bytes, as a full disk does; with `dies`, a write that reaches the limit kills the process."""
     if size is not None:
-        import resource  # there is none on Windows, where the notebook works
-
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        limit("CORE", 0)
         signal.signal(signal.SIGXFSZ, signal.SIG_DFL if dies else signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+        limit("FSIZE", size)
+
+
+def limit(name: str, most: int) -> None:
+    """Limit what this process and its children may use; see setrlimit(2)."""
+    import resource  # there is none on Windows, where the notebook works
+
+    resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (most, most))
 
 
 def nursery() -> socket.socket:
@@ -277,6 +283,7 @@ def nursery() -> socket.socket:
                 asked.close()
                 os.setsid()
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                limit("NOFILE", _DESCRIPTORS)
                 Host(connection).run()
                 break
             os.close(connection)
