@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ import torch
 from course_lib import labs
 from course_lib.engines import LayerTable
 from course_lib.errors import CourseError, ExaminerFault
-from course_lib.labs.framework import runner, withheld
+from course_lib.labs.framework import instance, runner, withheld
 from course_lib.labs.lab06_qat import checks, figures, float_network, given, reference
 from course_lib.labs.lab06_qat.checks import QatWork, Recovered, Secret
 from course_lib.labs.lab06_qat.given import LAYERS, WEIGHTS
@@ -45,7 +46,7 @@ def test_the_judge_gives_the_reference_full_marks(tmp_path):
 def test_another_right_answer_is_decided_without_the_reference(tmp_path, monkeypatch, in_process):
     made.another(tmp_path)
     monkeypatch.setitem(sys.modules, reference.__name__, withheld)
-    check_solved(LAB, LAB.examine_as_learner(tmp_path, Quick(seed=5)))
+    check_solved(LAB, LAB.examine(tmp_path, Quick(seed=5)))
 
 
 def test_the_untouched_release_has_none(tmp_path):
@@ -71,9 +72,9 @@ def test_calibration_loses_and_folded_layers_compute_what_the_norms_compute():
     folded = {name: reference.fold(layer) for name, layer in given.layers().items()}
     with torch.inference_mode():
         assert torch.allclose(given.forward(folded, images), given.float_model()(images), atol=1e-3)
-    for name, (weight, bias) in given._folded().items():
+    for name, (weight, bias) in given._folded("").items():
         assert np.allclose(weight, folded[name][0].numpy(), atol=1e-6) and np.allclose(bias, folded[name][1].numpy(), atol=1e-5)
-    assert given.accuracy(given.calibration(), digits("test")) < 0.4
+    assert given.accuracy(given.calibration(), given.in_order_of("", digits("test"))) < 0.4
 
 
 def test_layers_are_copies():
@@ -94,7 +95,9 @@ def test_the_engine_is_the_network(tmp_path):
     made.save_float_layers(("depth1",), tmp_path)
     with QatWork(LAB, tmp_path, Quick(seed=3)) as work:
         found = work.recovered("kernels", work.with_float_layers)
-        assert found.accuracy == pytest.approx(given.accuracy(given.keep_in_float(["depth1"]), work.secret.images), abs=0.01)
+        assert found.accuracy == pytest.approx(
+            given.accuracy(given.keep_in_float(["depth1"], made.LEARNER), work.secret.images), abs=0.01
+        )
 
 
 def test_an_interval_that_contains_the_bound_reaches_it():
@@ -107,21 +110,48 @@ def test_an_interval_that_contains_the_bound_reaches_it():
 
 
 @pytest.mark.parametrize(
-    ("file", "text", "words"),
+    ("task", "answers", "words"),
     [
-        (checks.FLOAT_LAYERS, '["depth3"]', "no layer 'depth3'"),
-        (checks.FLOAT_LAYERS, '{"depth1": 1}', "has no list of names"),
-        (checks.FLOAT_LAYERS, "depth1", "is not JSON"),
-        (checks.RANGES, "[0.1]", "has no scale for each layer"),
-        (checks.RANGES, '{"stem": 0.1}', "has no scale for expand1"),
-        (checks.RANGES, json.dumps(dict.fromkeys(LAYERS, 0.0)), "a scale of stem is zero, negative or not finite"),
-        (checks.RANGES, json.dumps({**dict.fromkeys(LAYERS, 0.1), "stem": float("nan")}), "a scale of stem is zero"),
+        ("kernels", {"float_layers": ["depth3"]}, "no layer 'depth3'"),
+        ("kernels", {"float_layers": {"depth1": 1}}, "has no list of names"),
+        ("kernels", {}, "has no list of names"),
+        ("ranges", {"input_scales": [0.1]}, "has no number for each layer"),
+        ("ranges", {"input_scales": {"stem": 0.1}}, "has no number for expand1"),
+        ("ranges", {"input_scales": dict.fromkeys(LAYERS, 0.0)}, "a scale of stem is zero, negative or not finite"),
+        ("ranges", {"input_scales": {**dict.fromkeys(LAYERS, 0.1), "stem": float("nan")}}, "a scale of stem is zero"),
     ],
 )
-def test_a_choice_that_cannot_be_read_is_named(file, text, words, tmp_path):
-    (tmp_path / file).write_text(text)
-    outcome = examined(LAB, tmp_path, "kernels" if file == checks.FLOAT_LAYERS else "ranges", Quick(seed=3))
+def test_a_choice_that_cannot_be_read_is_named(task, answers, words, tmp_path):
+    instance.write(tmp_path / checks.CHOICES, made.LEARNER, **answers)
+    outcome = examined(LAB, tmp_path, task, Quick(seed=3))
     assert outcome.tier == "none" and words in outcome.message and outcome.hint, outcome
+
+
+@pytest.mark.parametrize(("text", "words"), [("depth1", "is not JSON"), ("[1]", "has no names and values")])
+def test_a_file_of_another_form_is_named(text, words, tmp_path):
+    (tmp_path / checks.CHOICES).write_text(text)
+    assert words in examined(LAB, tmp_path, "kernels", Quick(seed=3)).message
+
+
+def test_a_friends_network_is_wrong_under_another_id(tmp_path):
+    made.save_trained(partial(reference.trained, made.LEARNER, learned_scales=False), tmp_path)
+    instance.write(tmp_path / checks.CHOICES, "ben")
+    assert examined(LAB, tmp_path, "recover", Quick(seed=3)).points == 0
+
+
+def test_without_an_id_an_instructor_decides(tmp_path):
+    (tmp_path / checks.CHOICES).write_text('{"float_layers": ["depth1", "depth2"]}')
+    assert examined(LAB, tmp_path, "kernels", Quick(seed=3)).tier == "inconclusive"
+
+
+def test_all_learners_have_the_same_accuracy():
+    images = digits("test")
+    with torch.inference_mode():
+        logits = {name: given.float_model(name)(torch.from_numpy(images.images)).numpy() for name in ("ada", "ben")}
+    right = {name: given.share_right(one, given.in_order_of(name, images)) for name, one in logits.items()}
+    assert right["ada"] == right["ben"] > 0.98
+    lost = [given.accuracy(given.calibration(name), given.in_order_of(name, images)) for name in right]
+    assert lost[0] == pytest.approx(lost[1], abs=0.02)
 
 
 @pytest.mark.parametrize(
@@ -204,7 +234,7 @@ def test_a_builder_without_depthwise_kernels_costs_no_points(tmp_path, monkeypat
         checks, "int8_layers", lambda _: ([name for name in LAYERS if "depth" not in name], ["depth1", "depth2"])
     )
     monkeypatch.setattr(checks, "LEAST_INT8", 0.95)
-    found = examined(LAB, tmp_path, "kernels", Quick(seed=3)).criteria[0]
+    found = examined(LAB, tmp_path, "kernels", Quick(seed=3)).criteria[1]
     assert found.met and found.found == "1"
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from course_lib.engines import Plan
 from course_lib.errors import BuildError, CourseError, ExaminerFault
 from course_lib.exercises.exercise import Case
+from course_lib.labs.framework import instance
 from course_lib.labs.framework.answers import fresh_images, logits
 from course_lib.labs.framework.criteria import ALL, HALF, Criterion, at_least
 from course_lib.labs.framework.layer_precision import int8_layers
@@ -24,7 +25,7 @@ from course_lib.labs.lab06_qat.given import HIGH, LAYERS, LOW, RECIPE, WEIGHTS, 
 from course_lib.labs.lab06_qat.sandboxed import call_qat
 from course_lib.models import Digits
 
-FLOAT_LAYERS, RANGES, QAT = "float_layers.json", "ranges.json", call_qat.FILE
+CHOICES, QAT = "choices.json", call_qat.FILE
 MAX_BYTES = 64 << 10  # of each of these files
 IMAGES = 2000  # secret: the interval of a recovered share is 0.01 to 0.02
 LEAST_INT8 = 0.85  # of the weights, in layers that compute in INT8: the two depthwise layers have 0.12
@@ -85,34 +86,48 @@ class QatWork(Work):
         """Images from the grader's seed, which are not part of the course."""
         import torch
 
-        images = fresh_images(self.examiner, IMAGES)
+        images = given.in_order_of(self.learner, fresh_images(self.examiner, IMAGES))
         with torch.inference_mode():
-            floating = given.float_model()(torch.from_numpy(images.images)).numpy()
-        return Secret(images, given.share_right(floating, images), given.accuracy(given.calibration(), images))
+            floating = given.float_model(self.learner)(torch.from_numpy(images.images)).numpy()
+        calibrated = given.accuracy(given.calibration(self.learner), images)
+        return Secret(images, given.share_right(floating, images), calibrated)
+
+    @step
+    def choices(self) -> dict[str, Any]:
+        """The choices of tasks 1 and 2."""
+        choices = read_json(submitted(self.folder, CHOICES), MAX_BYTES)
+        if not isinstance(choices, dict):
+            raise BuildError(f"{CHOICES} has no names and values: write it with instance.write")
+        return choices
+
+    @step
+    def learner(self) -> str:
+        """The id from which the network is drawn, "" if the file has none."""
+        return instance.learner_of(self.choices)
 
     @step
     def with_float_layers(self) -> dict[str, Stored]:
         """The calibrated network with the layers in float that task 1 names."""
-        names = read_json(submitted(self.folder, FLOAT_LAYERS), MAX_BYTES)
+        names = self.choices.get("float_layers")
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            raise BuildError(f"{FLOAT_LAYERS} has no list of names: write it with json.dump")
-        return self._made(FLOAT_LAYERS, lambda: given.keep_in_float(names))
+            raise BuildError(f"{CHOICES} has no list of names in float_layers. Solve task 1, then run its cell again")
+        return self._made(lambda: given.keep_in_float(names, self.learner))
 
     @step
     def with_ranges(self) -> dict[str, Stored]:
         """The calibrated network with the input scales of task 2."""
-        scales = read_json(submitted(self.folder, RANGES), MAX_BYTES)
+        scales = self.choices.get("input_scales")
         if not isinstance(scales, dict) or not all(isinstance(scale, float) for scale in scales.values()):
-            raise BuildError(f"{RANGES} has no scale for each layer, such as 0.03: write a dictionary with json.dump")
+            raise BuildError(f"{CHOICES} has no number for each layer in input_scales. Solve task 2, then run its cell again")
         if missing := [name for name in LAYERS if name not in scales]:
-            raise BuildError(f"{RANGES} has no scale for {', '.join(missing)}")
-        return self._made(RANGES, lambda: given.with_input_scales(scales))
+            raise BuildError(f"{CHOICES}: input_scales has no number for {', '.join(missing)}")
+        return self._made(lambda: given.with_input_scales(scales, self.learner))
 
-    def _made(self, file: str, make: Callable[[], dict[str, Stored]]) -> dict[str, Stored]:
+    def _made(self, make: Callable[[], dict[str, Stored]]) -> dict[str, Stored]:
         try:
             return make()
         except CourseError as error:
-            raise BuildError(f"{file}: {error}") from None
+            raise BuildError(f"{CHOICES}: {error}") from None
 
     @step
     def trained(self) -> dict[str, Stored]:
@@ -145,10 +160,13 @@ class QatWork(Work):
 
 def kernels(work: QatWork) -> Iterator[Criterion]:
     """Which layers compute in INT8, from the layer table, and the accuracy that the others bring back."""
+    yield instance.known(work.learner, CHOICES)
+    if not work.learner:
+        return
     in_float, share = _int8_share(work.plan)
     if share < LEAST_INT8:  # a builder need not have INT8 kernels for each kind of layer
         with ours():
-            _, most = _int8_share(work.examiner.build_ours(work.written("calibrated", given.calibration()), RECIPE))
+            _, most = _int8_share(work.examiner.build_ours(work.written("calibrated", given.calibration(work.learner)), RECIPE))
         share = share / most if most else 0.0
     work.figures["int8_weights"] = share
     hint = "Which layers bring back most accuracy for each weight that stays in float?"
@@ -173,9 +191,14 @@ def _int8_share(built: Plan) -> tuple[list[str], float]:
 
 def ranges(work: QatWork) -> Iterator[Criterion]:
     """The accuracy that other input scales bring back, without training."""
+    yield instance.known(work.learner, CHOICES)
+    if not work.learner:
+        return
     found = work.recovered("ranges", work.with_ranges)
     hint = "How many values does each layer clip with your scales? Compare several rules by the accuracy on training images."
-    chosen, minmax = ([one.input_scale for one in network.values()] for network in (work.with_ranges, given.calibration()))
+    chosen, minmax = (
+        [one.input_scale for one in network.values()] for network in (work.with_ranges, given.calibration(work.learner))
+    )
     if np.allclose(np.asarray(chosen, float), np.asarray(minmax, float), rtol=0.01, atol=0):
         hint = "These are the scales of min-max calibration. What does a smaller range give to small channels?"
     yield found.at_least(RANGES_HALF, HALF, hint)
@@ -328,15 +351,18 @@ def _away(ratio: np.ndarray) -> np.ndarray:
 
 def recover(work: QatWork) -> Iterator[Criterion]:
     """The accuracy of the trained network, all of it in INT8."""
+    yield instance.known(work.learner, CHOICES)
+    if not work.learner:
+        return
     found = work.recovered("recover", work.trained)
-    hint = _hint(work.trained, found)
+    hint = _hint(work.trained, given.calibration(work.learner), found)
     yield found.at_least(TRAINED_HALF, HALF, hint)
     yield found.at_least(TRAINED_FULL, ALL, hint)
 
 
-def _hint(network: Mapping[str, Stored], found: Recovered) -> str:
+def _hint(network: Mapping[str, Stored], calibrated: Mapping[str, Stored], found: Recovered) -> str:
     """Why a network loses so much, and where to look."""
-    if all(_is_rounded(one, given.calibration()[name]) for name, one in network.items()):
+    if all(_is_rounded(one, calibrated[name]) for name, one in network.items()):
         return (
             "The codes are those of the given network: nothing was trained. "
             "Is the gradient of your fake_quantize zero? Do you store the trained weights?"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,6 +12,7 @@ import numpy as np
 
 from course_lib._util.npz_files import read_arrays
 from course_lib.errors import BuildError, CourseError
+from course_lib.labs.framework import instance
 from course_lib.models import Digits, digits
 from course_lib.models.digit_dataset import perturb
 from course_lib.recipe import Profile, Recipe
@@ -70,23 +71,39 @@ Hook = Callable[[str, "Tensor"], "Tensor"]
 # ---- the float network
 
 
-@cache
-def float_model() -> Network:
-    """The float network with its batch norms, in eval mode: a function of images to logits. Do not change it: it is made once."""
+@lru_cache(maxsize=4)  # a class has many learners
+def float_model(learner: str = "") -> Network:
+    """A learner's float network with its batch norms, in eval mode: a function of images to logits. Do not change it: it is made once.
+
+    The order of the classes is drawn from the id, so a network that was trained for one learner is wrong for another one.
+    """
     import torch
 
     from course_lib.labs.lab06_qat.float_network import trained
 
     with torch.inference_mode(False):  # also where the first call comes from inside inference mode
-        return trained().requires_grad_(False)
+        model = trained().requires_grad_(False)
+        for part in (model.head.weight, model.head.bias):
+            part.copy_(part[_order(learner)].clone())
+        return model
 
 
-def layers() -> dict[str, dict[str, Tensor]]:
+def _order(learner: str) -> np.ndarray:
+    """The order of a learner's classes."""
+    return instance.rng(learner, "lab06").permutation(LAYERS["head"].outputs)
+
+
+def in_order_of(learner: str, images: Digits) -> Digits:
+    """Digits with the labels of a learner's classes."""
+    return Digits(images.images, np.argsort(_order(learner))[images.labels])
+
+
+def layers(learner: str = "") -> dict[str, dict[str, Tensor]]:
     """The weights by layer, new float32 tensors: ``weight``, and ``bias`` (head) or the norm's ``gamma``, ``beta``, ``mean``, ``variance``.
 
     A weight is ``(out, in / groups, k, k)``, or ``(out, in)`` of the head; everything else is ``(out,)``.
     """
-    model, parts = float_model(), dict[str, dict[str, Any]]()
+    model, parts = float_model(learner), dict[str, dict[str, Any]]()
     for name, shape in LAYERS.items():
         if not shape.kernel:
             parts[name] = {"weight": model.head.weight, "bias": model.head.bias}
@@ -124,15 +141,16 @@ def forward(
     return layer("head", layer("mix", x).mean((2, 3)))
 
 
-def training_images(seed: int = 0) -> Digits:
+def training_images(learner: str = "", seed: int = 0) -> Digits:
     """5388 images in random order: each digit of the training part four times, moved, rotated, dimmed and made noisy.
 
     Args:
+        learner: whose order of classes the labels have.
         seed: of the perturbations and the order.
     """
     rng, data = np.random.default_rng([seed, _COPIES]), digits("train")
     order = rng.permutation(np.tile(np.arange(len(data)), _COPIES))
-    return Digits(perturb(data.images[order], rng), data.labels[order])
+    return in_order_of(learner, Digits(perturb(data.images[order], rng), data.labels[order]))
 
 
 # ---- the network in INT8
@@ -164,8 +182,8 @@ def along_outputs(weight: Any) -> tuple[int, ...]:
     return (-1, *[1] * (weight.ndim - 1))
 
 
-@cache
-def calibration() -> Mapping[str, Stored]:
+@lru_cache(maxsize=4)  # a class has many learners
+def calibration(learner: str = "") -> Mapping[str, Stored]:
     """The given network after min-max calibration."""
     import torch
 
@@ -176,30 +194,31 @@ def calibration() -> Mapping[str, Stored]:
         return x
 
     with torch.inference_mode():
-        forward(_tensors(_folded()), torch.from_numpy(training_images().images[:CALIBRATION]), observe)
-    in_int8 = {name: (*codes_and_scale(weight), bias) for name, (weight, bias) in _folded().items()}
+        forward(_tensors(_folded(learner)), torch.from_numpy(training_images().images[:CALIBRATION]), observe)
+    in_int8 = {name: (*codes_and_scale(weight), bias) for name, (weight, bias) in _folded(learner).items()}
     return {name: Stored(codes, scale, bias, largest[name] / HIGH) for name, (codes, scale, bias) in in_int8.items()}
 
 
-def keep_in_float(names: Collection[str]) -> dict[str, Stored]:
+def keep_in_float(names: Collection[str], learner: str = "") -> dict[str, Stored]:
     """The calibrated network with some layers in float: they neither read INT8 nor have INT8 weights.
 
     Raises:
         CourseError: there is no such layer.
     """
     _check_names(names)
-    in_float = {name: Stored(weight, None, bias, None) for name, (weight, bias) in _folded().items()}
-    return {name: in_float[name] if name in names else one for name, one in calibration().items()}
+    in_float = {name: Stored(weight, None, bias, None) for name, (weight, bias) in _folded(learner).items()}
+    return {name: in_float[name] if name in names else one for name, one in calibration(learner).items()}
 
 
-def with_input_scales(scales: Mapping[str, float]) -> dict[str, Stored]:
+def with_input_scales(scales: Mapping[str, float], learner: str = "") -> dict[str, Stored]:
     """The calibrated network with other scales for what its layers read.
 
     Raises:
         CourseError: there is no such layer, or a scale is not a positive number.
     """
     _check_names(scales)
-    network = {name: replace(one, input_scale=float(scales.get(name, one.input_scale))) for name, one in calibration().items()}  # type: ignore[arg-type]
+    changed = {name: replace(calibration(learner)[name], input_scale=float(scale)) for name, scale in scales.items()}
+    network = {**calibration(learner), **changed}
     check(network)
     return network
 
@@ -283,11 +302,11 @@ def _check_names(names: Collection[str]) -> None:
         raise CourseError(f"no layer {str(unknown[0])[:60]!r}: the network has {', '.join(LAYERS)}")
 
 
-@cache
-def _folded() -> Mapping[str, tuple[np.ndarray, np.ndarray]]:
+@lru_cache(maxsize=4)  # a class has many learners
+def _folded(learner: str) -> Mapping[str, tuple[np.ndarray, np.ndarray]]:
     """Weight and bias of each layer, with its norm folded in, float32."""
     folded = {}
-    for name, tensors in layers().items():
+    for name, tensors in layers(learner).items():
         layer = {part: tensor.numpy() for part, tensor in tensors.items()}
         weight = layer["weight"]
         if "gamma" not in layer:

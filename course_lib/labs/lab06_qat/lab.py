@@ -19,7 +19,7 @@ class QuantizationAwareTraining(Lab):
     name = "lab06_qat"
     title = "Lab 06: training for INT8"
     artifacts: ClassVar = {
-        **dict.fromkeys((checks.FLOAT_LAYERS, checks.RANGES, checks.QAT), checks.MAX_BYTES),
+        **dict.fromkeys((checks.CHOICES, checks.QAT), checks.MAX_BYTES),
         given.TRAINED: given.MAX_BYTES,
     }
     sandbox: ClassVar = {"memory_bytes": 6 << 30}  # torch maps gigabytes
@@ -35,14 +35,14 @@ class QuantizationAwareTraining(Lab):
         "": "The message names a file, and a layer or a part of it. Print that part in the notebook.",
     }
 
-    def write_reference(self, folder: Path, *, opset: int | None = None) -> None:
-        """The depthwise layers in float, percentiles, and training with learned input scales."""
+    def write_reference(self, folder: Path, *, opset: int | None = None, learner: str = "reference") -> None:
+        """The depthwise layers in float, percentiles, and training with learned input scales, for a learner's network."""
         from course_lib.labs.lab06_qat import reference
 
-        reference.write_files(folder)
+        reference.write_files(folder, learner)
 
     def work(self, folder: Path, examiner: Examiner) -> QatWork:
-        """With the networks of the four files, and what their engines answer."""
+        """With the networks of the files, and what their engines answer."""
         return QatWork(self, folder, examiner)
 
 

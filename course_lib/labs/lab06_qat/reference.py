@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import inspect
-import json
 from collections.abc import Mapping
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from course_lib.labs.framework import instance
 from course_lib.labs.lab06_qat import checks, given
 from course_lib.labs.lab06_qat.given import HIGH, LOW
 
@@ -31,7 +31,7 @@ def fake_quantize(x: Tensor, scale: Tensor, axis: int | None = None) -> Tensor:
     return codes * scale
 
 
-def percentile_scales(percentile: float = PERCENTILE) -> dict[str, float]:
+def percentile_scales(learner: str, percentile: float = PERCENTILE) -> dict[str, float]:
     """For each layer the scale that clips all but this percentage of what it reads."""
     read: dict[str, Tensor] = {}
     images = torch.from_numpy(given.training_images().images[: given.CALIBRATION])
@@ -41,7 +41,7 @@ def percentile_scales(percentile: float = PERCENTILE) -> dict[str, float]:
         return x
 
     with torch.inference_mode():
-        given.forward({name: fold(layer) for name, layer in given.layers().items()}, images, read=observe)
+        given.forward({name: fold(layer) for name, layer in given.layers(learner).items()}, images, read=observe)
     return {name: float(np.percentile(values.numpy(), percentile)) / HIGH for name, values in read.items()}
 
 
@@ -58,21 +58,21 @@ def weight_scale(weight: Tensor) -> Tensor:
     return weight.detach().abs().flatten(1).amax(1).clamp_min(1e-12) / HIGH
 
 
-@cache
-def trained(steps: int = STEPS, learned_scales: bool = True) -> dict[str, dict[str, np.ndarray]]:
+@lru_cache(maxsize=4)
+def trained(learner: str, learned_scales: bool = True) -> dict[str, dict[str, np.ndarray]]:
     """Codes, their scales, bias and input scale by layer, trained once in each process: 10 s on one core."""
-    data, threads = given.training_images(), torch.get_num_threads()
+    data, threads = given.training_images(learner), torch.get_num_threads()
     torch.set_num_threads(1)  # the layers are small, and sums are then in the same order everywhere
     try:
         with torch.inference_mode(False), torch.enable_grad():
-            return _trained(torch.from_numpy(data.images), torch.from_numpy(data.labels), steps, learned_scales)
+            return _trained(learner, torch.from_numpy(data.images), torch.from_numpy(data.labels), learned_scales)
     finally:
         torch.set_num_threads(threads)
 
 
-def _trained(images: Tensor, labels: Tensor, steps: int, learned_scales: bool) -> dict[str, dict[str, np.ndarray]]:
-    folded = {name: fold(layer) for name, layer in given.layers().items()}
-    minmax = {name: torch.tensor(one.input_scale) for name, one in given.calibration().items()}
+def _trained(learner: str, images: Tensor, labels: Tensor, learned_scales: bool) -> dict[str, dict[str, np.ndarray]]:
+    folded = {name: fold(layer) for name, layer in given.layers(learner).items()}
+    minmax = {name: torch.tensor(one.input_scale) for name, one in given.calibration(learner).items()}
     # A step of the optimizer changes a logarithm by the same amount, whatever the size of the scale.
     logs = {name: (START * scale).log().requires_grad_(learned_scales) for name, scale in minmax.items()}
     parameters = [part.requires_grad_() for pair in folded.values() for part in pair]
@@ -84,8 +84,8 @@ def _trained(images: Tensor, labels: Tensor, steps: int, learned_scales: bool) -
         return fake_quantize(weight, weight_scale(weight), axis=0)
 
     optimizer = torch.optim.Adam([{"params": parameters, "lr": RATE}, {"params": [*logs.values()], "lr": 2 * RATE}])
-    decay = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
-    for step in range(steps):
+    decay = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, STEPS)
+    for step in range(STEPS):
         first = step * BATCH % (len(images) - BATCH)
         chosen = slice(first, first + BATCH)
         optimizer.zero_grad()
@@ -102,13 +102,12 @@ def _stored(weight: Tensor, bias: Tensor, input_scale: Tensor) -> dict[str, np.n
     return {part: tensor.numpy() for part, tensor in parts.items()}
 
 
-def write_files(folder: Path) -> None:
-    """Write the reference submission."""
-    (folder / checks.FLOAT_LAYERS).write_text(json.dumps(FLOAT_LAYERS))
-    (folder / checks.RANGES).write_text(json.dumps(percentile_scales()))
+def write_files(folder: Path, learner: str) -> None:
+    """Write the reference submission for a learner's network."""
+    instance.write(folder / checks.CHOICES, learner, float_layers=FLOAT_LAYERS, input_scales=percentile_scales(learner))
     head = "from __future__ import annotations\n\nimport torch\n\n\n"
     (folder / checks.QAT).write_text(head + inspect.getsource(fake_quantize))
-    save(trained(), folder)
+    save(trained(learner), folder)
 
 
 def save(network: Mapping[str, Mapping[str, np.ndarray]], folder: Path) -> None:

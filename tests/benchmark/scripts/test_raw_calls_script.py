@@ -34,10 +34,10 @@ with installation.installed("10.16"):
 RAW = {"exercise 2.1", "exercise 2.3", "exercise 8.1", "exercise 10.1", "exercise 10.5"}
 
 
-def _calibrated() -> dict[str, dict[str, Any]]:
+def _calibrated(learner: str) -> dict[str, dict[str, Any]]:
     return {
         name: {"codes": one.weight, "scale": one.scale, "bias": one.bias, "input_scale": np.float32(one.input_scale)}
-        for name, one in lab06.calibration().items()
+        for name, one in lab06.calibration(learner).items()
     }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -10,7 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from course_lib.labs.framework import instance
 from course_lib.labs.lab06_qat import checks, given, reference
+
+LEARNER = "ada"
 
 QAT = """
 import torch
@@ -54,18 +56,18 @@ def save_qat(changes: Mapping[str, str], folder: Path) -> None:
 
 
 def save_float_layers(names: tuple[str, ...], folder: Path) -> None:
-    """The file of task 1."""
-    (folder / checks.FLOAT_LAYERS).write_text(json.dumps(names))
+    """The choice of task 1."""
+    instance.write(folder / checks.CHOICES, LEARNER, float_layers=names)
 
 
 def save_ranges(scales: Callable[[], Mapping[str, float]], folder: Path) -> None:
-    """The file of task 2."""
-    (folder / checks.RANGES).write_text(json.dumps(dict(scales())))
+    """The choice of task 2."""
+    instance.write(folder / checks.CHOICES, LEARNER, input_scales=scales())
 
 
 def times_minmax(fraction: float) -> dict[str, float]:
     """A fraction of each scale of min-max calibration."""
-    return {name: fraction * float(one.input_scale or 0) for name, one in given.calibration().items()}
+    return {name: fraction * float(one.input_scale or 0) for name, one in given.calibration(LEARNER).items()}
 
 
 def calibrated() -> dict[str, dict[str, np.ndarray]]:
@@ -77,7 +79,7 @@ def calibrated() -> dict[str, dict[str, np.ndarray]]:
             "bias": one.bias,
             "input_scale": np.float32(one.input_scale),
         }
-        for name, one in given.calibration().items()
+        for name, one in given.calibration(LEARNER).items()
     }
 
 
@@ -94,14 +96,15 @@ def trained_in_float() -> dict[str, dict[str, np.ndarray]]:
 def save_trained(network: Callable[[], Mapping[str, Mapping[str, np.ndarray]]], folder: Path) -> None:
     """The file of task 4."""
     reference.save(network(), folder)
+    instance.begin(folder / checks.CHOICES, LEARNER)
 
 
 def another(folder: Path) -> None:
     """Another right answer: one layer more in float, another percentile, an autograd function, and fixed ranges."""
-    save_float_layers(("stem", "depth2", "depth1"), folder)
-    save_ranges(partial(reference.percentile_scales, 99.6), folder)
+    scales = reference.percentile_scales(LEARNER, 99.6)
+    instance.write(folder / checks.CHOICES, LEARNER, float_layers=("stem", "depth2", "depth1"), input_scales=scales)
     save_qat({}, folder)
-    save_trained(partial(reference.trained, learned_scales=False), folder)
+    save_trained(partial(reference.trained, LEARNER, learned_scales=False), folder)
 
 
 class Mistake(NamedTuple):
