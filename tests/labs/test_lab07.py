@@ -194,7 +194,7 @@ SEARCHES = {
         "cost over the least one, in the worst",
     ),
     "coarse": ("range(4, 129, 4)", "range(16, 129, 16)", "search", "partial", "cost over the least one, in the worst"),
-    "no largest": ("[*chosen, (16, 128)]", "chosen", "search", "none", "no box accepts 16 x 128"),
+    "no largest": ("[*chosen, (16, 128)]", "chosen", "search", "none", "of which 16 x 128 is the largest"),
     "empty": (
         "    inside = counts.cumsum",
         "    raise NotImplementedError\n    inside = counts.cumsum",

@@ -40,11 +40,8 @@ def latency(latency_ms: np.ndarray) -> Figure:
         lengths, batches, latency_ms, levels=latency_ms.max() * np.array([0.1, 0.25, 0.5, 0.75]), colors="white"
     )
     axes.clabel(lines, fmt="%.1f ms", fontsize=8)
-    axes.set(
-        xlabel="tokens of the longest text",
-        ylabel="texts in the batch",
-        title="Padding to the largest shape is expensive: latency grows with the tokens",
-    )
+    axes.set(xlabel="tokens of the longest text", ylabel="texts in the batch")
+    axes.set_title("Padding to the largest shape is expensive: latency grows with the tokens")
     return figure
 
 

@@ -33,8 +33,7 @@ class Habits:
     Attributes:
         calm_per_s, burst_per_s: texts per second.
         calm_s, burst_s: mean durations.
-        query, paragraph: median tokens of the two kinds of texts, whose lengths are log-normal.
-        paragraphs: share of paragraphs.
+        query, paragraph, paragraphs: median tokens of two kinds of texts, whose lengths are log-normal; share of the second.
     """
 
     calm_per_s: float
