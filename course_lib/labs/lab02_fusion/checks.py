@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -59,9 +59,7 @@ class FusionWork(Work):
         """The content of `causes.json`, with its costs by suspect."""
         found = read_json(self.folder / FILE, MAX_BYTES, "write the number of kernels for each suspect")
         costs = found.get("costs") if isinstance(found, dict) else None
-        if not isinstance(costs, dict) or any(
-            isinstance(value, bool) or not isinstance(value, int) for value in costs.values()
-        ):
+        if not isinstance(costs, dict) or any(type(value) is not int for value in costs.values()):
             raise EngineError(f'{FILE} must be an object with "costs", a whole number for each suspect; found {found!r:.60}')
         if unknown := sorted(set(costs) - set(NAMES)):
             raise EngineError(f"{FILE} names {unknown[0][:40]!r}; the suspects are {', '.join(NAMES)}")
@@ -147,7 +145,8 @@ class FusionWork(Work):
 
 def equality(work: FusionWork) -> Iterator[Criterion]:
     """The same function as the given network, in fewer kernels: the given network is equal to itself."""
-    yield from _fused_and_equal(work)
+    if not (yield from _fused_and_equal(work)):
+        return
     db, family = work.sqnr
     enough = ENOUGH_ON_GPU_DB if work.examiner.on_gpu else ENOUGH_DB
     yield at_least(f"SQNR of the logits on {family}", db, enough, ALL, unit="dB", hint=_NEARLY)
@@ -155,7 +154,8 @@ def equality(work: FusionWork) -> Iterator[Criterion]:
 
 def kernels(work: FusionWork) -> Iterator[Criterion]:
     """Kernels, compared with the reference's. Another function than the given one does not count."""
-    yield from _fused_and_equal(work)
+    if not (yield from _fused_and_equal(work)):
+        return
     best = work.reference_kernels
     if best is None:
         yield open_without_reference("kernels", str(work.kernels))
@@ -179,21 +179,21 @@ def causes(work: FusionWork) -> Iterator[Criterion]:
         yield at_least(f"right costs of the {len(NAMES)} suspects", len(right), least, needed_for, hint=_AGAIN)
 
 
-def _fused_and_equal(work: FusionWork) -> Iterator[Criterion]:
-    """What half of the points need: half of the extra kernels are gone, and the function is nearly the given one."""
+def _fused_and_equal(work: FusionWork) -> Generator[Criterion, None, bool]:
+    """What half of the points need: half of the extra kernels are gone, and the function is nearly the given one. Whether it is so."""
     kernels = work.kernels
     if not work.learner:
         yield instance.known(work.learner, FILE)
-        return
+        return False
     best = work.reference_kernels
     most = work.given_kernels - 1 if best is None else (work.given_kernels + best) // 2
     fused = at_most(f"kernels of {work.given_kernels} in the given network", kernels, most, HALF, hint=_FUSE)
     yield fused
     if not fused.met:
-        yield Criterion("logits", "not compared", "fewer kernels first", False, HALF)
-        return
+        return False
     db, family = work.sqnr
-    yield at_least(f"SQNR of the logits on {family}", db, PARTIAL_DB, HALF, unit="dB", hint=_RESTORE)
+    yield (equal := at_least(f"SQNR of the logits on {family}", db, PARTIAL_DB, HALF, unit="dB", hint=_RESTORE))
+    return bool(equal.met)
 
 
 def _reference() -> ModuleType:
@@ -208,9 +208,9 @@ def _is_right(work: FusionWork, name: str, kernels: int) -> bool:
 
     suspect = drawn(work.learner)[name]
     recorded = (work.expected or {}).get("costs", {}).get(key(name, suspect))
-    if recorded == hashed(name, suspect, kernels):
-        return True
-    return not absent(_reference()) and kernels == cost(name, suspect, work.examiner.builder)
+    return recorded == hashed(name, suspect, kernels) or (
+        not absent(_reference()) and kernels == cost(name, suspect, work.examiner.builder)
+    )
 
 
 def key(name: str, suspect: Suspect) -> str:
