@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import ClassVar
 
-from course_lib.engines import ModelSource
 from course_lib.errors import FIXED_DIMENSION, MISSING_FILE, PRECISION
 from course_lib.labs.framework import instance
 from course_lib.labs.framework.examination import Examiner
@@ -32,7 +31,6 @@ class Fusion(Lab):
         FIXED_DIMENSION: "The batch has to stay dynamic, 1 to 32. export_onnx keeps it dynamic; in a reshape, write -1 for it.",
         "": "Build it in the notebook with course_lib.engines.build and lab.recipe: the same error appears there.",
     }
-    source = ModelSource(checks.GIVEN)
     recipe = checks.RECIPE
 
     def write_reference(self, folder: Path, *, opset: int | None = None, learner: str = "reference") -> None:
