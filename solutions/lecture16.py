@@ -24,3 +24,10 @@ def smoothing(input_max: np.ndarray, weight_max: np.ndarray, alpha: float) -> np
     """16.3: at alpha 1, all of the outliers move from the inputs into the weights."""
     factors: np.ndarray = input_max**alpha / np.maximum(weight_max, 1e-5) ** (1 - alpha)
     return factors
+
+
+def two_of_four(weight: np.ndarray) -> np.ndarray:
+    """16.4: the two smallest magnitudes of each four neighbors become 0."""
+    groups = weight.reshape(-1, 4).copy()
+    np.put_along_axis(groups, np.argsort(np.abs(groups), axis=1)[:, :2], 0, axis=1)
+    return groups.reshape(weight.shape)

@@ -10,6 +10,8 @@ _TRIED = np.linspace(0.5, 1, 11)
 _BLOCK = np.array([0.5] * 7 + [1.0])
 _INPUT_MAX, _WEIGHT_MAX = np.array([60.0, 1.0]), np.array([0.01, 0.5])
 
+_ROWS = np.array([[0.1, -3.0, 2.0, 0.5, 5.0, 4.0, 7.0, 6.0], [9.0, 8.0, 7.0, 6.0, 1.0, 2.0, -4.0, 3.0]])
+
 EXERCISES = (
     Exercise(
         id="16.1",
@@ -114,6 +116,33 @@ EXERCISES = (
                     ),
                 },
                 tolerance=1e-3,
+            ),
+        ),
+    ),
+    Exercise(
+        id="16.4",
+        title="Two of four",
+        minutes=8,
+        difficulty=1,
+        importance=2,
+        call="two_of_four(weight)",
+        hint="Print the groups of four, and mark in each the two smallest magnitudes.",
+        cases=(
+            Case(
+                (_ROWS,),
+                np.array([[0, -3.0, 2.0, 0, 0, 0, 7.0, 6.0], [9.0, 8.0, 0, 0, 0, 0, -4.0, 3.0]]),
+                {
+                    "You compared the values. -3 has a large magnitude: use `np.abs`.": np.array(
+                        [[0, 0, 2.0, 0.5, 0, 0, 7.0, 6.0], [9.0, 8.0, 0, 0, 0, 2.0, 0, 3.0]]
+                    ),
+                    "You kept the two smallest of each group.": np.array(
+                        [[0.1, 0, 0, 0.5, 5.0, 4.0, 0, 0], [0, 0, 7.0, 6.0, 1.0, 2.0, 0, 0]]
+                    ),
+                    "You kept half of each row. The pattern is two of each four neighbors.": np.array(
+                        [[0, 0, 0, 0, 5.0, 4.0, 7.0, 6.0], [9.0, 8.0, 7.0, 6.0, 0, 0, 0, 0]]
+                    ),
+                    "You kept one of each four.": np.array([[0, -3.0, 0, 0, 0, 0, 7.0, 0], [9.0, 0, 0, 0, 0, 0, -4.0, 0]]),
+                },
             ),
         ),
     ),

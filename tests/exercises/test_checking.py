@@ -88,7 +88,7 @@ def test_check_prints_one_line_and_records_what_is_right(
     assert progress.done() == frozenset()
     known = {(4, 64, 16): 4.25, (4, 16, 8): 4.5, (8, 32, 8): 8.25}
     check("16.1", lambda *arguments: known[arguments])
-    assert capsys.readouterr().out == "16.1 right. You have solved 1 of the 3 exercises of lecture 16.\n"
+    assert capsys.readouterr().out == "16.1 right. You have solved 1 of the 4 exercises of lecture 16.\n"
     assert progress.done() == {"16.1"}
 
 
@@ -104,7 +104,7 @@ def test_an_answer_counts_although_it_cannot_be_recorded(
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"), [("16.9", "expected 16.1, 16.2, 16.3"), ("77.1", "lecture 77 has no exercises"), ("x", "two numbers")]
+    ("wrong", "said"), [("16.9", "expected 16.1, 16.2, 16.3, 16.4"), ("77.1", "lecture 77 has no exercises"), ("x", "two numbers")]
 )
 def test_an_exercise_that_does_not_exist(wrong: str, said: str) -> None:
     with pytest.raises(CourseError, match=said):

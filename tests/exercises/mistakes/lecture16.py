@@ -12,6 +12,15 @@ def _search(block, fractions, largest=lambda block: np.abs(block).max(), low=-7,
     return result(fractions, best, scales[best])
 
 
+def _pruned(measure=np.abs, size=4, dropped=2):
+    def two_of_four(weight):
+        groups = weight.reshape(-1, size).copy()
+        np.put_along_axis(groups, np.argsort(measure(groups), axis=1)[:, :dropped], 0, axis=1)
+        return groups.reshape(weight.shape)
+
+    return two_of_four
+
+
 MISTAKES = {
     "16.1": {
         "a scale for each weight": lambda code, block, scale: code + scale,
@@ -30,5 +39,11 @@ MISTAKES = {
         "inverse": lambda i, w, alpha: np.maximum(w, 1e-5) ** (1 - alpha) / i**alpha,
         "swapped": lambda i, w, alpha: i ** (1 - alpha) / np.maximum(w, 1e-5) ** alpha,
         "division by zero": lambda i, w, alpha: i**alpha / w ** (1 - alpha),
+    },
+    "16.4": {
+        "values": _pruned(measure=lambda groups: groups),
+        "the smallest": _pruned(measure=lambda groups: -np.abs(groups)),
+        "half of a row": _pruned(size=8, dropped=4),
+        "one of four": _pruned(dropped=3),
     },
 }
