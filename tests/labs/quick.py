@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import nullcontext
 from functools import cache
 
@@ -12,7 +11,6 @@ from course_lib.engines import Plan, build, load
 from course_lib.grading.isolation import sandbox
 from course_lib.grading.judge.judging import judge
 from course_lib.labs import Examination, Examiner
-from course_lib.labs.framework import learner_answers
 from course_lib.recipe import Recipe
 
 
@@ -38,15 +36,6 @@ def _built(model: bytes, recipe: str, backend: str) -> Plan:
 
 def tiers(examined: Examination) -> dict[str, str]:
     return {outcome.task.id: outcome.tier for outcome in examined.outcomes}
-
-
-def call_in_process(monkeypatch, program) -> None:
-    """Learners' functions run in this process, for a program whose `main` calls `learner_code.run`."""
-
-    def called(command, question, **_):
-        return json.dumps(program.answers(json.loads(question))).encode()
-
-    monkeypatch.setattr(learner_answers, "run_isolated", called)
 
 
 def examined(lab, folder, task, examiner):

@@ -50,7 +50,7 @@ def test_the_judge_gives_the_reference_full_marks(folder):
 def test_another_right_answer_is_decided_without_the_reference(folder, monkeypatch):
     made.another(folder)
     monkeypatch.setitem(sys.modules, reference.__name__, withheld)
-    check_solved(LAB, LAB.examine_as_learner(folder, Examiner(seed=1)))
+    check_solved(LAB, LAB.examine(folder, Examiner(seed=1)))
 
 
 def test_the_untouched_release_has_none(tmp_path):

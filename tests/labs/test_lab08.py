@@ -92,7 +92,7 @@ def test_the_solution_is_decided_without_the_reference(tmp_path, monkeypatch, bi
     made.write_files(tmp_path, written_by(notebook, "rotary.cu"), written_by(notebook, "rotary_plugin.py"))
     monkeypatch.setitem(sys.modules, reference.__name__, withheld)
     monkeypatch.setattr(checks, "reference", withheld)
-    assert tiers(LAB.examine_as_learner(tmp_path, Examiner())) == FULL
+    assert tiers(LAB.examine(tmp_path, Examiner())) == FULL
 
 
 def test_the_untouched_release_has_none(tmp_path, bindings):

@@ -14,12 +14,11 @@ from course_lib.engines.layers import Layer, LayerTensor
 from course_lib.errors import CourseError, ExaminerFault
 from course_lib.labs import Examiner
 from course_lib.labs.framework import instance, withheld
-from course_lib.labs.lab14_four_bits import checks, figures, given, reference, weights
+from course_lib.labs.lab14_four_bits import checks, figures, given, reference
 from course_lib.labs.lab14_four_bits.checks import FourBitsWork, Kernels
-from course_lib.labs.lab14_four_bits.given import BUDGET, PRODUCTS
+from course_lib.labs.lab14_four_bits.given import BUDGET, PRODUCTS, Fp8, Half, Int4, fp8
 from course_lib.labs.lab14_four_bits.lab import FourBits
 from course_lib.labs.lab14_four_bits.loss import Lost, Meter
-from course_lib.labs.lab14_four_bits.weights import Fp8, Half, Int4, fp8
 from tests.labs.quick import Quick, check_solved, examined, judged_reference
 from tests.labs.submissions import lab14 as made
 from tests.labs.untouched import leave_untouched
@@ -36,7 +35,7 @@ def test_the_judge_gives_the_reference_full_marks(tmp_path):
 def test_another_right_answer_is_decided_without_the_reference(tmp_path, monkeypatch):
     made.other_forms(tmp_path)
     monkeypatch.setitem(sys.modules, reference.__name__, withheld)
-    check_solved(LAB, LAB.examine_as_learner(tmp_path, Quick(seed=5)))
+    check_solved(LAB, LAB.examine(tmp_path, Quick(seed=5)))
 
 
 def test_the_untouched_release_has_none(tmp_path):
@@ -117,8 +116,8 @@ def test_scales_that_cannot_be_stored_are_named(tmp_path):
 def test_what_is_saved_is_what_is_read(tmp_path):
     forms = made.rows_in_one_block()
     del forms["blocks.1.out"]
-    weights.save(forms, tmp_path / weights.FILE)
-    stored = weights.read(tmp_path / weights.FILE, made.LEARNER)
+    given.save(forms, tmp_path / given.FILE)
+    stored = given.read(tmp_path / given.FILE, made.LEARNER)
     assert isinstance(stored["blocks.1.out"], Half) and stored["blocks.1.out"].bits == 16 * 192 * 192
     for name, one in forms.items():
         assert type(stored[name]) is type(one) and stored[name].bits == one.bits
@@ -139,10 +138,10 @@ def test_codes_and_scales_that_do_not_fit_are_named(tmp_path):
         (Fp8(eight.codes, 1e9), "a scale is zero, negative or not finite"),
     ):
         with pytest.raises(CourseError) as caught:
-            weights.save({"blocks.1.up": wrong}, tmp_path / weights.FILE)
+            given.save({"blocks.1.up": wrong}, tmp_path / given.FILE)
         assert words in str(caught.value)
     with pytest.raises(CourseError, match="no product 'up'"):
-        weights.save({"up": one}, tmp_path / weights.FILE)
+        given.save({"up": one}, tmp_path / given.FILE)
 
 
 @pytest.mark.parametrize(
@@ -157,7 +156,7 @@ def test_codes_and_scales_that_do_not_fit_are_named(tmp_path):
     ],
 )
 def test_other_arrays_are_rejected(arrays, words, tmp_path):
-    np.savez(tmp_path / weights.FILE, **arrays)
+    np.savez(tmp_path / given.FILE, **arrays)
     instance.write(tmp_path / checks.LEARNER, made.LEARNER)
     outcome = examined(LAB, tmp_path, "size", Quick())
     assert outcome.tier == "none" and words in outcome.message and outcome.hint
@@ -264,8 +263,8 @@ def test_a_table_without_the_products_is_the_examiners_fault(monkeypatch, tmp_pa
 
 
 def test_names_of_nodes():
-    assert weights.product_of("/blocks/0/qkv/MatMul") == "blocks.0.qkv" == weights.product_of("/blocks/0/qkv/dequantize")
-    assert weights.product_of("/head/MatMul") == "" == weights.product_of("/blocks/0/Add")
+    assert given.product_of("/blocks/0/qkv/MatMul") == "blocks.0.qkv" == given.product_of("/blocks/0/qkv/dequantize")
+    assert given.product_of("/head/MatMul") == "" == given.product_of("/blocks/0/Add")
 
 
 def test_figures_have_names_on_their_axes():

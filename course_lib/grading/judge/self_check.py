@@ -52,9 +52,9 @@ def check(
 
         examiner = Examiner(seed=seed, begins=begins, measured=measured)
         if sandbox.problem():
-            return _of(only, lab.examine_as_learner(taken, examiner, only))
+            return _of(only, lab.examine(taken, examiner, only))
         with confined(sandbox_of(lab)) as launcher:
-            found = lab.examine_as_learner(taken, replace(examiner, launcher=launcher), only)
+            found = lab.examine(taken, replace(examiner, launcher=launcher), only)
             check_starts([launcher])
             return _of(only, found)
 

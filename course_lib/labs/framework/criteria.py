@@ -40,11 +40,6 @@ class Criterion:
     code: str = ""
     symptom: str = ""
 
-    @classmethod
-    def yes_or_no(cls, name: str, met: bool, needed_for: str = ALL) -> Criterion:
-        """`holds`, until the last lab that calls it is ported."""
-        return cls(name, "yes" if met else "no", _YES, met, needed_for)
-
     @property
     def has_value(self) -> bool:
         """Whether a value was compared with a bound; not so after `holds`."""
@@ -119,18 +114,9 @@ def tier(full: Iterable[Criterion], half: Iterable[Criterion]) -> tuple[str, boo
     return ("inconclusive" if part is None else "none"), False
 
 
-def summary(criteria: Iterable[Criterion], found_tier: str, cause: str = BUSY) -> str:
-    """One line that names the criteria that cost points, and for an inconclusive tier its `cause`."""
-    criteria = tuple(criteria)
-    undecided, failed = ([one for one in criteria if one.met is answer] for answer in (None, False))
-    if found_tier == "inconclusive":
-        return f"Inconclusive: {cause}. Not decided: {'; '.join(map(_short, _by_name(undecided)))}."
-    lowest = [one for one in failed if one.needed_for == HALF] or failed
-    if not failed:
-        return "Every criterion is met."
-    if not any(one.has_value for one in lowest):
-        return f"Not met (for {lowest[0].needed_for}): {'; '.join(one.name for one in lowest)}."
-    return f"Not met: {'; '.join(map(_short, lowest))}."
+def undecided(criteria: Iterable[Criterion]) -> str:
+    """A line that names the criteria that a busy machine left open."""
+    return f"Inconclusive: {BUSY}. Not decided: {'; '.join(map(_short, _by_name(one for one in criteria if one.met is None)))}."
 
 
 def missed(criteria: Iterable[Criterion]) -> list[Criterion]:
@@ -163,13 +149,6 @@ def _by_name(criteria: Iterable[Criterion]) -> list[Criterion]:
 def reaches_threshold(interval: Interval, threshold: float) -> bool | None:
     """Whether a ratio reaches a threshold: yes, no, or None if the interval holds both answers."""
     return (interval.low >= threshold) if interval.excludes(threshold) else None
-
-
-def together(full: Iterable[Criterion], half: Iterable[Criterion]) -> tuple[Criterion, ...]:
-    """Both lists without repetition: what half of the points need too is listed once, for them."""
-    half = tuple(half)
-    repeated = {(one.name, one.bound) for one in half}
-    return (*(one for one in full if (one.name, one.bound) not in repeated), *half)
 
 
 def _short(criterion: Criterion) -> str:

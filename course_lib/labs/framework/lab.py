@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 _ONE_GRAPH_HINT = "Compiler and runner must read the same graph. Which line of your code made this node?"
 _LONGEST = 4000  # characters of a message
-_NOT_EXAMINED = "Not examined here, because every limit of this task follows from the reference: the grader compares it."
 _BUSY_HINT = "Close other programs, then run this check again."
 _OPEN = {  # why a task is not decided, by `Criterion.code`
     NO_REFERENCE: "Not compared with the reference yet: the grader does that.",
@@ -90,11 +89,9 @@ class Lab(ABC):
         except ReferenceAbsent:
             criteria.append(judging.open_without_reference("what follows", "not compared yet"))
         except CourseError as error:
-            if isinstance(error, EngineError):
-                outcome = self.outcome(task.id, "none", error, self.build_hints.get(error.code, self.run_hint))
-            else:
-                (outcome,) = self.failed_build(error, (task.id,))
-            return replace(outcome, criteria=tuple(criteria))
+            general = self.run_hint if isinstance(error, EngineError) else self.build_hints.get("", _BUILD_HINT)
+            hint = self.build_hints.get(error.code) or (_ONE_GRAPH_HINT if error.code == TWO_READINGS else general)
+            return replace(self.outcome(task.id, "none", error, hint), criteria=tuple(criteria))
         return self.decided(task.id, criteria)
 
     def decided(self, task_id: str, criteria: Sequence[Criterion]) -> Outcome:
@@ -108,40 +105,12 @@ class Lab(ABC):
         code, message = "", judging.findings(criteria)
         if tier == "inconclusive":
             code = next((criterion.code for criterion in criteria if criterion.met is None and criterion.code), "")
-            why = _OPEN[code] if code else judging.summary(criteria, tier)
+            why = _OPEN[code] if code else judging.undecided(criteria)
+            if not half_earned and judging.all_met(criteria) is False:
+                why = f"At most half of the points. {why}"
             message, hint = f"{message} {why}".strip(), hint or ("" if code else _BUSY_HINT)
         share = 1.0 if tier == "full" else 0.5 if half_earned and code != NO_REFERENCE else 0.0
         return replace(self.outcome(task_id, tier, message, hint, share=share, code=code), criteria=tuple(criteria))
-
-    def examine_as_learner(self, folder: Path, examiner: Examiner, only: str | None = None) -> Examination:
-        """`examine` for a learner's check. In the learner's bundle, tasks that are compared with the reference are open."""
-        try:
-            return self.examine(folder, examiner, only)
-        except ReferenceAbsent:
-            if only:
-                return Examination((self.outcome(only, "inconclusive", _NOT_EXAMINED, share=0.0, code=NO_REFERENCE),))
-        each = {task.id: self.examine_as_learner(folder, examiner, task.id) for task in self.tasks}
-        outcomes = (outcome for task, found in each.items() for outcome in found.outcomes if outcome.task.id == task)
-        return Examination.joined(outcomes, each.values())
-
-    def so_far(self, task_id: str, criteria: Sequence[Criterion], hint: str, *, context: str = "") -> Outcome:
-        """A learner's outcome of a task where the reference is absent, from the criteria that do not need it.
-
-        A missed criterion for half of the points costs the points of the task. In all other cases the task is open.
-
-        Args:
-            criteria: those for all points and for half of them, with what was found.
-            hint: where to look if one of them is missed.
-            context: what was measured, a sentence.
-        """
-        half = [criterion for criterion in criteria if criterion.needed_for == judging.HALF]
-        if judging.all_met(half) is False:
-            return self.judged(task_id, criteria, half, hint, context=context)
-        missed = judging.all_met(criteria) is False
-        found = f"{judging.summary(criteria, 'partial')} At most half of the points." if missed else "Right so far."
-        said = f"{context} {found} Not compared with the reference yet: the grader does that.".strip()
-        made = self.outcome(task_id, "inconclusive", said, hint if missed else "", share=0.0, code=NO_REFERENCE)
-        return replace(made, criteria=tuple(criteria))
 
     def speed_tier(self, latencies: Mapping[str, np.ndarray]) -> str | None:
         """The tier of the task ``speed`` that follows only from the latencies by subject in `Examination.comparison`.
@@ -162,7 +131,7 @@ class Lab(ABC):
         asked, execution = self.task(task), os.environ.get("NBGRADER_EXECUTION")
         if execution and execution != "validate":
             return Outcome(asked, "none", 0.0, "the grader examines the files that were handed in, on its own machine")
-        examined = self.examine_as_learner(Path(folder), Examiner(measured=in_turn), only=task)
+        examined = self.examine(Path(folder), Examiner(measured=in_turn), only=task)
         outcome = next(outcome for outcome in examined.outcomes if outcome.task.id == task)
         if execution and not outcome.passed:
             raise CourseError(f"{asked.title}: {outcome.mark}. {outcome.message} {outcome.hint}".strip(), code=outcome.code)
@@ -191,43 +160,8 @@ class Lab(ABC):
         text = plain(message, _LONGEST)  # a submission's own words may be in it
         return Outcome(task, tier, points, text, hint, code=message.code if isinstance(message, CourseError) else code)
 
-    def judged(
-        self,
-        task_id: str,
-        full: Sequence[Criterion],
-        half: Sequence[Criterion],
-        hint: str,
-        *,
-        context: str = "",
-        cause: str = judging.BUSY,
-    ) -> Outcome:
-        """The outcome that follows from criteria: all points, half of them, none, or inconclusive.
-
-        Args:
-            full: criteria for all points.
-            half: criteria for half of the points.
-            hint: where to look; dropped at full points, and if only the machine is the cause.
-            context: a sentence before the summary, such as the device of the measurement.
-            cause: why a criterion can be undecided.
-        """
-        tier, half_earned = judging.tier(full, half)
-        shown = tuple(full) if half_earned else judging.together(full, half)
-        message = " ".join(part for part in (context, judging.summary(shown, tier, cause)) if part)
-        if tier == "full":
-            hint = ""
-        elif tier == "inconclusive" and cause == judging.BUSY and judging.all_met(full) is None:
-            hint = _BUSY_HINT
-        made = self.outcome(task_id, tier, message, hint, share=1.0 if tier == "full" else 0.5 if half_earned else 0.0)
-        return replace(made, criteria=shown)
-
     def zero_outcomes(
         self, message: str | CourseError, hint: str = "", tasks: Iterable[str] | None = None
     ) -> tuple[Outcome, ...]:
         """No points for any task (or `tasks`), for the same reason."""
         return tuple(self.outcome(t, "none", message, hint) for t in (tasks or [task.id for task in self.tasks]))
-
-    def failed_build(self, error: CourseError, tasks: Iterable[str] | None = None) -> tuple[Outcome, ...]:
-        """Outcomes without points for all tasks (or `tasks`) after a failed build, with the hint for this failure."""
-        general = _ONE_GRAPH_HINT if error.code == TWO_READINGS else self.build_hints.get("", _BUILD_HINT)
-        hint = self.build_hints.get(error.code) or general
-        return self.zero_outcomes(error, hint, tasks)

@@ -14,11 +14,9 @@ import numpy as np
 from course_lib.benchmark import Comparison, Interval, compare, speedup
 from course_lib.benchmark.statistics import total_speedup
 from course_lib.labs.framework.answers_timed import Answering, TimedAnswers
-from course_lib.labs.framework.criteria import ALL, HALF, NO_REFERENCE, Criterion, reaches_threshold, tier, together
+from course_lib.labs.framework.criteria import ALL, HALF, NO_REFERENCE, Criterion, reaches_threshold, tier
 from course_lib.labs.framework.examination import Examiner, TimedWorker, agree_on_clock
-from course_lib.labs.framework.lab import Lab
-from course_lib.labs.framework.own_noise import OwnNoise, settled
-from course_lib.labs.framework.task import UNUSUAL, Outcome
+from course_lib.labs.framework.task import UNUSUAL
 from course_lib.labs.framework.work import Work
 
 Latencies = Mapping[str, np.ndarray]
@@ -39,8 +37,7 @@ class Pace:
     def criteria(self, latencies: Latencies, needed_for: str = ALL) -> tuple[Criterion, ...]:
         """Compare both requirements with the measured ratios. A requirement is undecided while its interval contains the bound.
 
-        If only the submission's times vary, it is not met then: see `OwnNoise`. The ratios are medians. If all timed calls together
-        are clearly below a requirement, that is a further criterion, not met.
+        The ratios are medians. If all timed calls together are clearly below a requirement, that is a further criterion, not met.
         """
         bounds = {"eager": ("PyTorch eager", self.over_eager), "reference": ("the reference engine", self.of_reference)}
         found = []
@@ -58,7 +55,7 @@ class Pace:
                 total = total_speedup(latencies[name], latencies["yours"], seed=0)
                 if reaches_threshold(total, bound) is False:
                     found.append(_criterion(f"speed of all timed calls together over {label}", total, bound, needed_for))
-        return settled(found, latencies, "eager")
+        return tuple(found)
 
 
 def _criterion(name: str, ratio: Interval, bound: float, needed_for: str) -> Criterion:
@@ -78,8 +75,13 @@ class Tiers:
 
     def criteria(self, latencies: Latencies) -> tuple[tuple[Criterion, ...], tuple[Criterion, ...]]:
         """The criteria for all points and for half of them."""
-        known = _known(latencies)
-        return (*self.full.criteria(latencies), *known), (*self.partial.criteria(latencies, HALF), *known)
+        full = (*self.full.criteria(latencies), *_known(latencies))
+        return full, (*self.partial.criteria(latencies, HALF), *_known(latencies, HALF))
+
+    def judged(self, latencies: Latencies, hint: str) -> list[Criterion]:
+        """Both lists with a hint, for `Lab.decided`."""
+        full, half = self.criteria(latencies)
+        return [replace(criterion, hint=hint) for criterion in (*half, *full)]
 
     def decided(self, latencies: Latencies, half_width: float = _ON_HOST) -> bool:
         """Whether the measurement is sufficient: the tier is decided, and the ratio that the leaderboard shows is known to `half_width`.
@@ -92,16 +94,13 @@ class Tiers:
         return clear and ratios(latencies)[shown].half_width <= half_width
 
 
-def _known(latencies: Latencies) -> tuple[Criterion, ...]:
+def _known(latencies: Latencies, needed_for: str = ALL) -> tuple[Criterion, ...]:
     """Empty, or for a submission that is far faster than the reference a criterion that only an instructor can decide."""
     found = ratios(latencies).get("reference")
     if found is None or reaches_threshold(found, FAR_FASTER) is not True:
         return ()
-    return (
-        Criterion(
-            "speed that is known to be possible", str(found), f"at most {FAR_FASTER:g}x the reference", None, code=UNUSUAL
-        ),
-    )
+    bound = f"at most {FAR_FASTER:g}x the reference"
+    return (Criterion("speed that is known to be possible", str(found), bound, None, needed_for, code=UNUSUAL),)
 
 
 def ratios(latencies: Latencies) -> dict[str, Interval]:
@@ -204,17 +203,4 @@ def speed(
     """
     eager, reference, yours = engines
     work.comparison = race(eager, reference, yours, feeds, tiers, work.examiner, floor_db=floor_db)
-    for criteria in reversed(tiers.criteria(work.comparison.latencies())):
-        yield from (replace(criterion, hint=hint) for criterion in criteria)
-
-
-def outcome(lab: Lab, comparison: Comparison, tiers: Tiers, hint: str) -> Outcome:
-    """The outcome of the lab's task ``speed``: all of its points, half, or none. An instructor decides on implausible speeds."""
-    latencies = comparison.latencies()
-    full, half = tiers.criteria(latencies)
-    if "reference" not in latencies:
-        return lab.so_far("speed", together(full, half), hint)
-    if not _known(latencies):
-        return lab.judged("speed", full, half, hint, context=str(OwnNoise.of(latencies, "eager")))
-    judged = lab.judged("speed", full, half, hint, cause="far faster than any known engine. An instructor will look at it")
-    return replace(judged, code=UNUSUAL)
+    yield from tiers.judged(work.comparison.latencies(), hint)

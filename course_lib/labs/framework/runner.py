@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+import numpy as np
 
 from course_lib._util.plain_text import plain
 from course_lib.errors import EngineError
@@ -16,7 +19,6 @@ from course_lib.exercises.exercise import Case
 from course_lib.labs.framework.criteria import ALL, Criterion, all_right
 from course_lib.labs.framework.examination import Examiner
 from course_lib.labs.framework.isolation import read_hostile, run_isolated, text_command
-from course_lib.labs.framework.learner_answers import decoded
 from course_lib.labs.framework.sandboxed import learner_code
 from course_lib.labs.framework.submission_files import read_text
 
@@ -120,3 +122,17 @@ def _complaint(case: Case, result: Any) -> str:
         return ""
     usual = (words for words, mistaken in case.mistakes.items() if same(result, mistaken, case.tolerance))
     return f"{name}: {next(usual, f'found {shown(result)}')}"
+
+
+def decoded(values: Mapping[str, Any], kinds: str = "iuf") -> np.ndarray:
+    """The array of numbers in an answer that may be hostile, written by `learner_code.encoded`. Any error means that there is none.
+
+    Args:
+        kinds: of numpy's types, as in ``numpy.dtype.kind``.
+    """
+    dtype = np.dtype(str(values["dtype"])[:8])
+    data = base64.b64decode(values["data"], validate=True)
+    shape = [int(size) for size in values["shape"]]
+    if dtype.kind not in kinds or len(data) > learner_code.MOST_BYTES or any(size < 0 for size in shape):
+        raise ValueError("not an array of numbers, or too large")
+    return np.frombuffer(data, dtype).reshape(shape)

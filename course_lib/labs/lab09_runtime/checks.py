@@ -17,7 +17,7 @@ from course_lib.engines.worker.parent import Launcher
 from course_lib.errors import EngineError
 from course_lib.labs.framework.criteria import ALL, HALF, Criterion, all_right, at_least, at_most, holds
 from course_lib.labs.framework.isolation import module_command, read_hostile, run_isolated
-from course_lib.labs.framework.learner_answers import decoded
+from course_lib.labs.framework.runner import decoded
 from course_lib.labs.framework.sandboxed.learner_code import encoded_with_strides
 from course_lib.labs.framework.submission_files import read_text
 from course_lib.labs.framework.work import Work, step

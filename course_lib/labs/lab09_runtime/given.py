@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from course_lib.labs.framework.learner_answers import in_any_order
 from course_lib.standin.costs import Schedule, schedule
 from course_lib.standin.gpu import Row
 
@@ -154,8 +153,13 @@ def _several(rng: np.random.Generator, rows: Sequence[int]) -> list[np.ndarray]:
 
 
 def _drawn(rng: np.random.Generator, rows: int, columns: int = COLUMNS) -> np.ndarray:
-    (drawn,) = in_any_order([rng.standard_normal((rows, columns)).astype(np.float32)], rng)
-    return drawn
+    """Rows in C order, in Fortran order, or with gaps: code that takes the elements in the order of the memory is wrong."""
+    values = rng.standard_normal((rows, columns)).astype(np.float32)
+    if rng.random() < 0.5:
+        return np.asfortranarray(values)
+    wide = np.zeros((rows, 2 * columns), np.float32)
+    wide[:, ::2] = values
+    return wide[:, ::2]
 
 
 def _shuffled(rng: np.random.Generator, requests: list[np.ndarray]) -> tuple[np.ndarray, ...]:

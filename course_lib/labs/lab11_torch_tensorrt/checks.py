@@ -12,7 +12,7 @@ from course_lib._util.plain_text import plain
 from course_lib.engines.backends.torch_tensorrt.blocks import Blocks
 from course_lib.engines.layers import Layer
 from course_lib.labs.framework.criteria import ALL, HALF, Criterion, equals
-from course_lib.labs.framework.learner_answers import decoded
+from course_lib.labs.framework.runner import decoded
 from course_lib.labs.framework.sandboxed import learner_code
 from course_lib.labs.lab11_torch_tensorrt.sandboxed.compile_files import OPERATOR
 

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from course_lib.errors import EngineError
-from course_lib.labs.framework import learner_answers
+from course_lib.labs.framework import runner
+from course_lib.labs.framework.isolation import read_hostile
 from course_lib.labs.framework.sandboxed import learner_code
 from course_lib.labs.framework.sandboxed.learner_code import OnlyPackages
 
@@ -50,7 +51,7 @@ def test_imports_are_limited_for_one_file_or_for_all(monkeypatch):
 )
 def test_arrays_come_back_as_they_were(array):
     sent = json.loads(json.dumps(learner_code.encoded(array)))
-    for found in (learner_code.decoded(sent), learner_answers.decoded(sent)):
+    for found in (learner_code.decoded(sent), runner.decoded(sent)):
         assert found.dtype == array.dtype and found.shape == array.shape and (found == array).all()
 
 
@@ -66,4 +67,4 @@ def test_other_results_are_errors(result):
 def test_a_hostile_array_is_an_invalid_answer(change):
     row = learner_code.encoded(np.zeros(2, np.float32)) | change
     with pytest.raises(EngineError, match=r"^no$"):
-        learner_answers.parsed(json.dumps({"f": [row]}).encode(), {"f": 1}, learner_answers.decoded, "no")
+        read_hostile(json.dumps(row).encode(), runner.decoded, "no")

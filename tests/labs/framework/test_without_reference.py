@@ -5,22 +5,30 @@ from __future__ import annotations
 import ast
 import pickle
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import course_lib
-from course_lib.errors import CourseError, EngineError, ReferenceAbsent
+from course_lib.errors import EngineError, ReferenceAbsent
 from course_lib.grading.isolation import withheld as withheld_files
 from course_lib.labs import Examination, Examiner, Lab, Task, find
 from course_lib.labs.framework import withheld
-from course_lib.labs.framework.criteria import HALF, Criterion
-from course_lib.labs.framework.racing import Pace, Tiers, outcome
+from course_lib.labs.framework.criteria import HALF, at_least, holds
+from course_lib.labs.framework.racing import Pace, Tiers
 from course_lib.labs.framework.reference import absent
 from course_lib.labs.framework.task import NO_REFERENCE
 
 TIERS = Tiers(full=Pace(of_reference=0.8, over_eager=1.5), partial=Pace(of_reference=0.5, over_eager=1.1))
+
+
+def alone(work):
+    yield holds("right", True)
+
+
+def compared(work):
+    yield at_least("SQNR", 40.0, 30.0, HALF, unit="dB")
+    withheld.write(work.folder)
 
 
 class Two(Lab):
@@ -28,37 +36,23 @@ class Two(Lab):
 
     name = "lab43_two"
     title = "Lab 43: two tasks"
-    tasks = (Task("alone", "Alone", 2), Task("compared", "Compared", 3))
+    tasks = (Task("alone", "Alone", 2, alone), Task("compared", "Compared", 3, compared))
 
     def write_reference(self, folder: Path, *, opset: int | None = None) -> None:
         withheld.write(folder)
 
-    def examine(self, folder: Path, examiner: Examiner, only: str | None = None) -> Examination:
-        outcomes = [self.outcome("alone", "full", "right")] if only != "compared" else []
-        if only != "alone":
-            try:
-                self.write_reference(folder)
-            except CourseError:
-                outcomes += self.zero_outcomes("blamed", tasks=["compared"])
-        return Examination(tuple(outcomes))
-
 
 def test_a_task_that_needs_the_reference_is_open_and_the_other_is_judged(tmp_path):
-    found = Two().examine_as_learner(tmp_path, Examiner())
+    found = Two().examine(tmp_path, Examiner())
     assert [(one.tier, one.points, one.code, one.mark) for one in found.outcomes] == [
         ("full", 2, "", "passed"),
         ("inconclusive", 0, NO_REFERENCE, "open"),
     ]
-    assert found.outcomes[1].message.startswith("Not examined here")
+    assert found.outcomes[1].message == "Right: SQNR 40 dB. Not compared with the reference yet: the grader does that."
     assert (found.points, found.open_points, found.max_points) == (2, 3, 5)
     assert Two().check("compared", tmp_path).code == NO_REFERENCE
     lost = Examination((Two().outcome("compared", "none", EngineError("it failed", code=NO_REFERENCE)),))
     assert (lost.open_points, lost.outcomes[0].mark) == (0, "not yet"), "lost points are never open"
-
-
-def test_the_grader_itself_does_not_turn_a_missing_reference_into_a_result(tmp_path):
-    with pytest.raises(ReferenceAbsent, match="only the grader has it"):
-        Two().examine(tmp_path, Examiner())
 
 
 def test_a_placeholder_answers_python_but_no_lab():
@@ -92,30 +86,12 @@ def test_nothing_imports_a_name_out_of_a_reference():
     assert not found
 
 
-@pytest.mark.parametrize(
-    ("enough", "for_half", "tier", "said"),
-    [
-        (True, True, "inconclusive", "3 kernels. Right so far. Not compared"),
-        (None, True, "inconclusive", "Right so far."),
-        (False, True, "inconclusive", "speed is 1, all points need 2. At most half of the points. Not compared"),
-        (False, False, "none", "Not met: speed is 1, half of the points need 1."),
-        (True, False, "none", "Not met"),
-    ],
-)
-def test_limits_that_need_no_reference_are_checked_and_shown(enough, for_half, tier, said):
-    limits = [Criterion("speed", "1", "2", enough), Criterion("speed", "1", "1", for_half, HALF)]
-    found = Two().so_far("compared", limits, "look here", context="3 kernels.")
-    assert (found.tier, found.points) == (tier, 0) and said in found.message and "3 kernels." in found.message
-    assert (found.open, found.hint) == (tier == "inconclusive", "" if enough is not False and for_half else "look here")
-    assert set(limits) == set(found.criteria)
-
-
 @pytest.mark.parametrize(("over_eager", "tier", "code"), [(2.0, "inconclusive", NO_REFERENCE), (0.9, "none", "")])
 def test_a_race_without_the_reference_still_compares_with_pytorch(over_eager, tier, code):
     spread = 1 + 0.01 * np.random.default_rng(0).permutation(np.linspace(-1, 1, 200))
     yours = np.full(200, 10.0)
-    comparison = SimpleNamespace(latencies=lambda: {"eager": over_eager * yours * spread, "yours": yours})
-    found = outcome(find("lab01"), comparison, TIERS, "hint")
+    latencies = {"eager": over_eager * yours * spread, "yours": yours}
+    found = find("lab01").decided("speed", TIERS.judged(latencies, "hint"))
     assert (found.tier, found.points, found.code) == (tier, 0, code)
     answers = {one.name: one.answer for one in found.criteria}
     assert answers["speed over the reference engine"] == "not decided"

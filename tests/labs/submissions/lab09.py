@@ -175,7 +175,7 @@ MISTAKES: dict[str, tuple[Mapping[str, str], dict[str, tuple[str, str]]]] = {
         {
             "order": ("partial", "No copy or run is in flight when the connection breaks off"),
             "leaks": ("partial", "when does it take the next request"),
-            "overlap": ("none", "and one set of buffers 896 us. Half of the points need at most"),
+            "overlap": ("none", "and one set of buffers 894 us. Half of the points need at most"),
         },
     ),
     "all requests are taken first": (
