@@ -168,9 +168,6 @@ def _faster(work: PipelineWork, bound: float, needed_for: str) -> Criterion:
     return Criterion(name, str(ratio), f"at least {bound:g}x", met, needed_for, _LONGEST, symptom=symptom)
 
 
-# ---- causes
-
-
 def read_causes(file: Path) -> dict[Suspect, Evidence]:
     """Evidence by suspect.
 
@@ -228,9 +225,6 @@ def _problem(suspect: str, evidence: Evidence, measured: Sequence[Mapping[str, f
     return ""
 
 
-# ---- answers
-
-
 def checked_error(expected: Sequence[np.ndarray], found: Sequence[np.ndarray], most: float = CLOSE) -> float:
     """The largest error of a logit in % of the largest logit.
 
@@ -255,9 +249,6 @@ def checked_error(expected: Sequence[np.ndarray], found: Sequence[np.ndarray], m
         order, code = (", but they are there in another order", ANOTHER_ORDER) if permuted else ("", FAR_OFF)
         raise EngineError(f"the logits of a fresh stream are off by {error:.2g} % of the largest{order}", code=code)
     return error
-
-
-# ---- the race
 
 
 @dataclass(frozen=True)

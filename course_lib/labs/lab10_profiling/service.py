@@ -35,9 +35,6 @@ _MOST_EVENTS = 200_000
 _LONGEST_NAME = 60
 
 
-# ---- the network
-
-
 def _recipe() -> Recipe:
     """A recipe for batches from 1 to 32, tuned for 32."""
     shapes = {name: (n, 1, 32, 32) for name, n in (("min", 1), ("opt", _LARGEST_BATCH), ("max", _LARGEST_BATCH))}
@@ -79,9 +76,6 @@ def _weights() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return first, second, readout.astype(np.float32)
 
 
-# ---- requests
-
-
 def fresh_stream(sizes: Sequence[int], rng: np.random.Generator) -> Stream:
     """Requests of the given numbers of fresh scans.
 
@@ -110,9 +104,6 @@ def usual_sizes(rng: np.random.Generator, requests: int = 8) -> list[int]:
 
 
 RECORDED = tuple(usual_sizes(np.random.default_rng(7), 16))  # scans in the requests of a recording: the same in every one
-
-
-# ---- processes
 
 
 class PipelineWorker(Worker):
@@ -182,19 +173,14 @@ def given(learner: str = "") -> str:
     return text
 
 
-def plan(examiner: Examiner) -> Plan:
-    """The lab's engine for the examiner's runner.
+@cache
+def plan(runner: str) -> Plan:
+    """The lab's engine for a runner.
 
     Raises:
         ExaminerFault: it cannot be built.
     """
-    with our_work():
-        return _built(examiner.runner)
-
-
-@cache
-def _built(runner: str) -> Plan:
-    with TemporaryDirectory() as folder:
+    with our_work(), TemporaryDirectory() as folder:
         model = Path(folder, "model.onnx")
         model.write_bytes(network())
         return Examiner(runner=runner).runnable(model, _recipe())
@@ -211,11 +197,10 @@ def started(source: str, examiner: Examiner, *, ours: bool = False, record: bool
     Raises:
         EngineError: the pipeline cannot be made.
     """
-    runner = plan(examiner)
     _, environment = split_target(examiner.runner)
     launcher = (examiner.for_ours if ours else examiner).launcher
     worker = PipelineWorker(environment, launcher=launcher, timeout_s=TIME_LIMIT_S, most_bytes=MOST_ANSWERED, codes=CODES)
-    with TimedWorker.start(worker, runner, ours=ours) as service:
+    with TimedWorker.start(worker, plan(examiner.runner), ours=ours) as service:
         service.infer({"source": np.frombuffer(source.encode(), np.uint8), "record": np.array(record)})
         yield service
 
@@ -237,8 +222,7 @@ def _fit(logits: np.ndarray, sizes: np.ndarray) -> bool:
     """Whether these are rows of ten float32, and how many of them belong to each request."""
     if logits.dtype != np.float32 or logits.ndim != 2 or logits.shape[1] != 10 or sizes.dtype != np.int64 or sizes.ndim != 1:
         return False
-    rows = len(logits)
-    return bool((sizes >= 0).all() and (sizes <= rows).all() and sizes.sum() == rows)
+    return bool((sizes >= 0).all() and (sizes <= len(logits)).all() and sizes.sum() == len(logits))
 
 
 def record(source: str, examiner: Examiner | None = None, *, ours: bool = False) -> Timeline:
@@ -268,20 +252,15 @@ def read_recording(found: Mapping[str, np.ndarray]) -> Timeline:
         EngineError: the answer is not a timeline.
     """
     try:
-        return _timeline(found["events"].tobytes().decode())
+        rows = [line.split("\t", 2) for line in found["events"].tobytes().decode().split("\n")[:_MOST_EVENTS]]
+        times = [[int(word) / 1e3 for word in words.split(" ")] for words, _, _ in rows]
+        zero, events = min(start for start, _ in times), []
+        for (start, end), (_, row, name) in zip(times, rows, strict=True):
+            kind: Kind = "kernel" if row == ENGINE_ROW else "range"
+            events.append(Event(name[:_LONGEST_NAME], kind, start - zero, end - start, row[:_LONGEST_NAME]))
+        return Timeline(tuple(events), (0.0, max(event.end_us for event in events)))
     except (KeyError, ValueError, OverflowError):
         raise EngineError("the pipeline's process sent an invalid answer") from None
-
-
-def _timeline(text: str) -> Timeline:
-    lines = text.split("\n")[:_MOST_EVENTS]
-    events, zero = [], min(int(line.split(" ", 1)[0]) for line in lines)
-    for line in lines:
-        times, row, name = line.split("\t", 2)
-        start, end = (int(word) for word in times.split(" "))
-        kind: Kind = "kernel" if row == ENGINE_ROW else "range"
-        events.append(Event(name[:_LONGEST_NAME], kind, (start - zero) / 1e3, (end - start) / 1e3, row[:_LONGEST_NAME]))
-    return Timeline(tuple(events), (0.0, max(event.end_us for event in events)))
 
 
 def serving(timeline: Timeline) -> Timeline:
@@ -296,5 +275,4 @@ def serving(timeline: Timeline) -> Timeline:
 def shares(timeline: Timeline) -> dict[str, float]:
     """Share of the serving time for each range, without the start. A range inside another range counts in both."""
     served = serving(timeline)
-    span_us = served.span_us or 1.0
-    return {row.name: row.total_us / span_us for row in served.summary() if row.kind == "range"}
+    return {row.name: row.total_us / (served.span_us or 1.0) for row in served.summary() if row.kind == "range"}
