@@ -118,7 +118,8 @@ class GenerationWork(Work):
             try:
                 later, place = self._errors(decoder, [int(rng.integers(LENGTH - 8, LENGTH)), *rng.integers(LENGTH + 8, 700, 2)])
             except EngineError as error:
-                return Answers(first, later, f"Beyond position {LENGTH - 1}: {error}")
+                slot = f"Which slot does the token at position {LENGTH} belong in?"
+                return Answers(first, later, f"It fails beyond position {LENGTH - 1}: {error}.", hint=slot)
         fault, hint = self._recognized(decoder, LENGTH + 40 if first <= MOST_ERROR else LENGTH - 60) if place else ("", "")
         return Answers(first, later, place, fault, hint)
 

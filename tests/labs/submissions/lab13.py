@@ -179,7 +179,7 @@ MISTAKES = {
     "no_window": (Parts(mask=no_window).model, "answers", "none", "of a decoder without a window"),
     "of_the_lecture": (of_the_lecture, "answers", "none", "of a decoder without a window"),
     "no_ring": (Parts(mask=no_ring).model, "answers", "partial", "whose mask compares slot numbers with positions"),
-    "written_at_position": (Parts(write=at_position).model, "answers", "partial", "Beyond position 255: "),
+    "written_at_position": (Parts(write=at_position).model, "answers", "partial", "It fails beyond position 255: "),
     "old_entries_seen": (
         Parts(mask=empty_slots_hidden).model,
         "requests",
