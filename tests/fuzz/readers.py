@@ -387,7 +387,7 @@ def _scenes() -> Reader:
 
     from course_lib.labs.lab12_serving import checks
 
-    row = {"name": "rollout", "trouble": "", "late": False, "empty": False, "answered": [[0, 1, "old"]]}
+    row = {"name": "rollout", "trouble": "", "late": False, "answered": [[0, 1, "old"]]}
     truth, scores = {"old": np.zeros((4, 8))}, np.zeros((1, 8), np.float32)
 
     def read(data: bytes) -> object:

@@ -359,10 +359,9 @@ def test_a_server_in_the_notebook(tmp_path):
 
 def test_engines_of_the_notebook_raise_what_the_graders_raise(tmp_path):
     given.write_given(tmp_path)
-    compiler = given.Compiler()
-    engines = given.Engines(compiler.version, compiler.device, compiler)
+    engines = given.engines()
     plan = engines.build((tmp_path / "scorer.onnx").read_bytes(), given.recipe().wire())
-    older = given.Engines("1.0", compiler.device, compiler)
+    older = given.Engines("1.0", engines.device, engines.build)
     for wrong in (b"", plan[:50], b"nothing\n" + plan, b"[1]\n"):
         with pytest.raises(PlanError):
             engines.load(wrong)

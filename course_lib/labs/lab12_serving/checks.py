@@ -106,14 +106,12 @@ class Finding:
         wrong: number of wrong answers. A server must never give one.
         trouble: the other problem, one line; empty if the server survived.
         late: no answer was wrong, but something did not come in time. The cause is the server or a stalled machine.
-        empty: a part of the server's code is not written yet.
     """
 
     scene: str
     wrong: int
     trouble: str
     late: bool = False
-    empty: bool = False
 
     @property
     def survived(self) -> bool:
@@ -202,7 +200,7 @@ def survival(task: str, found: Sequence[Finding]) -> Iterator[Criterion]:
     """No wrong answer, and few or no scenes lost."""
     lost = sorted((one for one in found if not one.survived), key=lambda one: not one.wrong)
     hint = HINTS[lost[0].scene] if lost else ""
-    if lost and lost[0].empty:
+    if lost and ": NotImplementedError" in lost[0].trouble:
         hint = "A part of your files is still empty: solve task 1 first."
     elif len(lost) == len(found):  # the faults of the scenes are not the cause
         hint = NEVER_RIGHT
@@ -265,7 +263,7 @@ def other_recipes(rng: np.random.Generator) -> dict[str, Recipe]:
 def _finding(row: Mapping[str, Any], scores: np.ndarray | None, truth: Mapping[str, np.ndarray]) -> Finding:
     wrong = count_wrong(row["answered"], scores, truth)
     trouble, late = plain(row["trouble"], _LONGEST), row["late"] is True and not wrong
-    return Finding(str(row["name"]), wrong, trouble, late, row["empty"] is True)
+    return Finding(str(row["name"]), wrong, trouble, late)
 
 
 def count_wrong(answered: Sequence[Sequence[Any]], scores: np.ndarray | None, truth: Mapping[str, np.ndarray]) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 import tempfile
 import threading
@@ -116,30 +115,18 @@ def write_given(folder: str | Path = ".") -> None:
     recipe().save(Path(folder, "recipe.toml"))
 
 
-class Compiler:
-    """Compiles in this process. The same model and recipe are compiled once."""
+def engines() -> Engines:
+    """Engines of this process, for a server in the notebook. A model is compiled by each build."""
+    backend = default_runner()
+    here = {"version": availability(backend).version, "device": capability() or "cpu"}
 
-    def __init__(self) -> None:
-        self.backend = default_runner()
-        self.version, self.device = availability(self.backend).version, capability() or "cpu"
-        self._plans: dict[tuple[str, str], bytes] = {}
+    def compiled(model: bytes, settings: Mapping[str, Any]) -> bytes:
+        with tempfile.TemporaryDirectory() as folder:
+            (file := Path(folder, "model.onnx")).write_bytes(model)
+            plan = build(file, Recipe(**settings), backend=backend)
+        return packed({**here, "plan": plan.summary()}, plan.data)
 
-    def __call__(self, model: bytes, recipe: Mapping[str, Any]) -> bytes:
-        """The plan's bytes.
-
-        Raises:
-            BuildError: the compiler failed.
-        """
-        wanted = Recipe(**recipe)
-        key = hashlib.sha256(model).hexdigest(), wanted.dumps()
-        if key not in self._plans:
-            with tempfile.TemporaryDirectory() as folder:
-                file = Path(folder, "model.onnx")
-                file.write_bytes(model)
-                plan = build(file, wanted, backend=self.backend)
-            label = {"version": self.version, "device": self.device, "plan": plan.summary()}
-            self._plans[key] = packed(label, plan.data)
-        return self._plans[key]
+    return Engines(here["version"], here["device"], compiled)
 
 
 def start(folder: Path | str = ".") -> Any:
@@ -152,12 +139,10 @@ def start(folder: Path | str = ".") -> Any:
     here = Path(folder).resolve()
     if absent := [name for name in ("scorer.onnx", "recipe.toml", *FILES) if not (here / name).is_file()]:
         raise CourseError(f"{absent[0]} is not in {here}: run the notebook's cell that writes it")
-    compiler = Compiler()
-    engines = Engines(compiler.version, compiler.device, compiler)
-    cache = Path(tempfile.mkdtemp(prefix="lab12-cache-"))
-    weakref.finalize(engines, shutil.rmtree, cache, ignore_errors=True)  # a server keeps them
+    its, cache = engines(), Path(tempfile.mkdtemp(prefix="lab12-cache-"))
+    weakref.finalize(its, shutil.rmtree, cache, ignore_errors=True)  # a server keeps them
     made = server_class({file: (here / file).read_text(encoding="utf-8") for file in FILES})
-    return made(here / "scorer.onnx", Recipe.load(here / "recipe.toml").wire(), cache, engines)
+    return made(here / "scorer.onnx", Recipe.load(here / "recipe.toml").wire(), cache, its)
 
 
 def ask(server: Any, requests: Sequence[Mapping[str, np.ndarray]]) -> list[dict[str, np.ndarray] | Exception]:

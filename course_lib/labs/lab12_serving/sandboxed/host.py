@@ -233,7 +233,7 @@ class Host:
                 outputs = self._done(header, arrays)
             except BaseException as error:  # whatever a learner's code raises, SystemExit included, is an answer
                 outputs, reply["status"] = {}, "rejected" if isinstance(error, ValueError) else "error"
-                reply |= {"text": described(error), "empty": isinstance(error, NotImplementedError)}
+                reply["text"] = described(error)
             self._send({**reply, "runs": self._engines.runs}, outputs)
 
     def _done(self, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

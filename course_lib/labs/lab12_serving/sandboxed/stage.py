@@ -56,13 +56,11 @@ class Reply:
 
     Attributes:
         status: ``"ok"``, ``"rejected"`` for a ValueError, ``"error"`` for another exception, ``"none"`` without an answer.
-        empty: the exception was a NotImplementedError, so the body is not written yet.
         runs: inferences of the server's engines until then.
     """
 
     status: str = "none"
     text: str = ""
-    empty: bool = False
     runs: int = 0
     latency_s: float = 0.0
     outputs: dict[str, np.ndarray] = field(default_factory=dict, repr=False)
@@ -205,8 +203,8 @@ class Server:
             if header["do"] in ("build", "load"):
                 self.builds += header["do"] == "build"
             else:
-                status, text, empty = str(header["status"]), str(header.get("text", ""))[:300], bool(header.get("empty"))
-                self.replies[header["id"]] = Reply(status, text, empty, int(header["runs"]), latency_s, arrays)
+                status, text = str(header["status"]), str(header.get("text", ""))[:300]
+                self.replies[header["id"]] = Reply(status, text, int(header["runs"]), latency_s, arrays)
                 return True
         except TimeoutError:
             return False
@@ -229,7 +227,6 @@ class Scene:
 
     Attributes:
         trouble: what went wrong; "" if the server survived.
-        empty: a part of the server is not written yet.
         answered: of each answer, the request's first row, its number of rows, and the model whose scores are right.
         scores: of each answer.
     """
@@ -239,7 +236,6 @@ class Scene:
     cache: Path
     trouble: str = ""
     late: bool = False
-    empty: bool = False
     answered: list[tuple[int, int, str]] = field(default_factory=list)
     scores: list[np.ndarray] = field(default_factory=list)
 
@@ -250,7 +246,6 @@ class Scene:
     def ready(self, server: Server) -> None:
         """Wait until a server is up, or raise `Lost`."""
         reply = server.ready()
-        self.empty |= reply.empty
         if reply.status != "ok":
             why = f"it was not up after {READY_S:g} s" if reply.status == "none" else reply.text
             raise Lost(f"a server did not start: {why}", late=reply.status == "none")
@@ -276,7 +271,6 @@ class Scene:
     def noted(self, request: Request, reply: Reply, model: str = "old") -> bool:
         """Note an answer. False if there are no scores in it."""
         first, feeds = request
-        self.empty |= reply.empty
         if reply.status != "ok" or host.misshapen(reply.outputs, len(feeds[INPUT])):
             return False
         self.answered.append((first, len(feeds[INPUT]), model))
@@ -478,7 +472,6 @@ def rollout(scene: Scene) -> None:
             server.permit = ask_meanwhile
             (reply,) = server.wait([server.send({"do": "reload", "model": str(server.model)})], READY_S)
             server.permit = server.grant
-            scene.empty |= reply.empty
             if reply.status == "none":
                 raise Lost(f"reload did not return within {READY_S:g} s", late=True)
             if model == "unbuildable" and reply.status == "ok":
@@ -538,7 +531,7 @@ def empty_cache() -> Iterator[Path]:
 
 def recorded(scenes: Sequence[Scene]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Scenes as a header and arrays."""
-    rows = [{key: getattr(scene, key) for key in ("name", "trouble", "late", "empty", "answered")} for scene in scenes]
+    rows = [{key: getattr(scene, key) for key in ("name", "trouble", "late", "answered")} for scene in scenes]
     return {"scenes": rows}, {f"scores {n}": np.concatenate(scene.scores) for n, scene in enumerate(scenes) if scene.scores}
 
 
