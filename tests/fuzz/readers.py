@@ -164,9 +164,9 @@ def _(path: Path) -> object:
 
 @_file("lab14 weights.npz", _npz({"blocks.0.out.fp8": np.zeros((192, 192), np.uint8), "blocks.0.out.scales": np.float16(1)}))
 def _(path: Path) -> object:
-    from course_lib.labs.lab14_four_bits import weights
+    from course_lib.labs.lab14_four_bits import given
 
-    return weights.read(path)
+    return given.read(path)
 
 
 @_file("a source", b"def f():\n    return '\xc3\xa9'\n")

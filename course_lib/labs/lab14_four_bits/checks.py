@@ -20,10 +20,9 @@ from course_lib.labs.framework import instance
 from course_lib.labs.framework.criteria import ALL, HALF, Criterion, all_right, at_least, at_most, holds
 from course_lib.labs.framework.submission_files import submitted
 from course_lib.labs.framework.work import Work, step
-from course_lib.labs.lab14_four_bits import given, weights
-from course_lib.labs.lab14_four_bits.given import BUDGET, PRODUCTS
+from course_lib.labs.lab14_four_bits import given
+from course_lib.labs.lab14_four_bits.given import BUDGET, PRODUCTS, RECIPE, Int4, Stored
 from course_lib.labs.lab14_four_bits.loss import Lost, Meter
-from course_lib.labs.lab14_four_bits.weights import RECIPE, Int4, Stored
 
 LEARNER, PACKED, SCALES = "learner.json", "packed.npz", "scales.npz"
 MAX_BYTES = 1 << 20  # of each of these files
@@ -86,7 +85,7 @@ class FourBitsWork(Work):
     @step
     def stored(self) -> dict[str, Stored]:
         """The weights of task 3."""
-        return weights.read(submitted(self.folder, weights.FILE), self.learner)
+        return given.read(submitted(self.folder, given.FILE), self.learner)
 
     @step
     def loss(self) -> Lost:
@@ -109,7 +108,7 @@ class FourBitsWork(Work):
         """
         builder = self.examiner.builder if split_target(self.examiner.builder)[0] == PROVER else PROVER
         table = replace(self.examiner, builder=builder).build(self.written, RECIPE).layers
-        if not set(PRODUCTS) <= {weights.product_of(node) for kernel in table.kernels for node in kernel.onnx_nodes}:
+        if not set(PRODUCTS) <= {given.product_of(node) for kernel in table.kernels for node in kernel.onnx_nodes}:
             raise ExaminerFault(f"{PROVER} does not show which kernels compute the products")
         return Kernels.of(table, self.stored)
 
@@ -117,7 +116,7 @@ class FourBitsWork(Work):
     def written(self) -> Any:
         """The course's graph with these weights, as a file."""
         path = self.scratch / "decoder.onnx"
-        path.write_bytes(weights.decoder(self.stored, self.learner).SerializeToString())
+        path.write_bytes(given.decoder(self.stored, self.learner).SerializeToString())
         return path
 
 
@@ -212,7 +211,7 @@ def size(work: FourBitsWork) -> Iterator[Criterion]:
     yield (rounded := _rounded(work))
     if not rounded.met:
         return
-    bits = weights.bits_per_weight(work.stored)
+    bits = given.bits_per_weight(work.stored)
     work.figures |= {"bits_per_weight": bits, "lost_bits_per_byte": work.loss.mean}
     hint = "Measure each product alone: which of them lose most in INT4? They may need smaller blocks or FP8."
     yield _loss_criterion(work.loss, hint)
@@ -303,7 +302,7 @@ class Kernels:
         """Read a layer table."""
         as_stored, expanding, bits = set(), set(), 0
         for kernel in table.kernels:
-            products = {weights.product_of(node) for node in kernel.onnx_nodes} - {""}
+            products = {given.product_of(node) for node in kernel.onnx_nodes} - {""}
             if not products:
                 continue
             bits += sum(_BITS.get(tensor.dtype, 32) * math.prod(tensor.shape) for tensor in kernel.weights)
@@ -311,7 +310,7 @@ class Kernels:
                 expanding |= products
                 continue
             held = {(tensor.dtype, math.prod(tensor.shape)) for tensor in kernel.weights}
-            multiplied = {weights.product_of(node) for node in kernel.onnx_nodes if node.endswith("/MatMul")} - {""}
+            multiplied = {given.product_of(node) for node in kernel.onnx_nodes if node.endswith("/MatMul")} - {""}
             as_stored |= {name for name in multiplied if (stored[name].layer_type, math.prod(PRODUCTS[name])) in held}
         return cls(tuple(sorted(as_stored - expanding)), tuple(sorted(expanding)), bits / given.WEIGHTS)
 

@@ -9,7 +9,7 @@ from course_lib.errors import MISSING_FILE
 from course_lib.labs.framework.examination import Examiner
 from course_lib.labs.framework.lab import Lab
 from course_lib.labs.framework.task import Task
-from course_lib.labs.lab14_four_bits import checks, weights
+from course_lib.labs.lab14_four_bits import checks, given
 from course_lib.labs.lab14_four_bits.checks import FourBitsWork
 
 
@@ -20,7 +20,7 @@ class FourBits(Lab):
     title = "Lab 14: four bits"
     artifacts: ClassVar = {
         **dict.fromkeys((checks.LEARNER, checks.PACKED, checks.SCALES), checks.MAX_BYTES),
-        weights.FILE: weights.MAX_BYTES,
+        given.FILE: given.MAX_BYTES,
     }
     tasks = (
         Task("packing", "Two codes in a byte", 2, checks.packing),

@@ -10,10 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from course_lib.labs.framework import instance
-from course_lib.labs.lab14_four_bits import checks, given, weights
-from course_lib.labs.lab14_four_bits.given import BUDGET, PRODUCTS
+from course_lib.labs.lab14_four_bits import checks, given
+from course_lib.labs.lab14_four_bits.given import BUDGET, PRODUCTS, Fp8, Int4, fp8
 from course_lib.labs.lab14_four_bits.loss import Meter
-from course_lib.labs.lab14_four_bits.weights import Fp8, Int4, fp8
 
 BLOCKS = (96, 64, 32, 16)  # a block of all 192 inputs of a product is expanded in each call
 _TARGET = 0.9 * BUDGET  # the grader measures on another text
@@ -122,7 +121,7 @@ def write_files(folder: Path, learner: str) -> None:
     arrays = {name: pack(array) for name, array in codes.items()} | {"codes": unpack(packed, (16, 20))}
     np.savez(folder / checks.PACKED, **arrays)  # type: ignore[arg-type]
     np.savez(folder / checks.SCALES, **{name: _searched(name, learner).astype(np.float16) for name in PRODUCTS})  # type: ignore[arg-type]
-    weights.save(chosen(learner), folder / weights.FILE)
+    given.save(chosen(learner), folder / given.FILE)
 
 
 def _searched(name: str, learner: str = "") -> np.ndarray:

@@ -10,10 +10,9 @@ from typing import NamedTuple
 import numpy as np
 
 from course_lib.labs.framework import instance
-from course_lib.labs.lab14_four_bits import checks, given, reference, weights
-from course_lib.labs.lab14_four_bits.given import PRODUCTS
+from course_lib.labs.lab14_four_bits import checks, given, reference
+from course_lib.labs.lab14_four_bits.given import PRODUCTS, Fp8, Int4, fp8
 from course_lib.labs.lab14_four_bits.reference import pack, unpack
-from course_lib.labs.lab14_four_bits.weights import Fp8, Int4, fp8
 
 Forms = dict[str, Int4 | Fp8]
 LEARNER = "ada"
@@ -108,7 +107,7 @@ def nearest(weight: np.ndarray, _: np.ndarray) -> np.ndarray:
 
 def save_forms(forms: Callable[[], Forms], folder: Path) -> None:
     """The weights of task 3."""
-    weights.save(forms(), folder / weights.FILE)
+    given.save(forms(), folder / given.FILE)
     instance.write(folder / checks.LEARNER, LEARNER)
 
 
