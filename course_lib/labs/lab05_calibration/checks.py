@@ -96,8 +96,8 @@ class CalibrationWork(Work):
     def thresholds(self) -> list[tuple[Question, Any]]:
         """The result of calibrator.py's function for each histogram."""
         asked = questions(self.rng())
-        source = submitted(self.folder, "calibrator.py")
-        found = call(source, {"percentile": [question.arguments() for question in asked]}, self.examiner)
+        calls = {"percentile": [question.arguments() for question in asked]}
+        found = call(submitted(self.folder, "calibrator.py"), calls, self.examiner)
         return list(zip(asked, found["percentile"], strict=True))
 
     @step
@@ -106,8 +106,9 @@ class CalibrationWork(Work):
         model, recipe = model_and_recipe(self.folder, "int8")
         accepted = accepted_batches(recipe, (1, 32, 32), SERVICE[1])
         if rejected := [n for n in range(SERVICE[0], SERVICE[1] + 1) if n not in accepted]:
-            sizes = f"the service sends {SERVICE[0]} to {SERVICE[1]} images"
-            raise BuildError(f"recipe.toml's profile does not accept a batch of {rejected[0]}: {sizes}", code=PROFILE)
+            raise BuildError(
+                f"recipe.toml's profile does not accept a batch of {rejected[0]}: the service sends 1 to 32", code=PROFILE
+            )
         return model, recipe
 
     @step
@@ -124,8 +125,7 @@ class CalibrationWork(Work):
         if self.expected:
             return dict(self.expected)
         layers = self.examiner.build(self.reference, reference.recipe()).layers
-        integer, floating = int8_layers(layers)
-        return {"int8": len(integer), "float": len(floating), "weights": weights(layers)}
+        return dict(zip(("int8", "float"), map(len, int8_layers(layers)), strict=True)) | {"weights": weights(layers)}
 
     @step
     def fresh(self) -> Digits:
@@ -228,11 +228,9 @@ def sqnr(work: CalibrationWork) -> Iterator[Criterion]:
 def _layers(work: CalibrationWork) -> Iterator[Criterion]:
     (integer, floating), network = int8_layers(work.plan.layers), work.network
     missing = max(network["int8"] - len(integer), len(floating) - network["float"])
-    names = (
-        f" ({', '.join(name[:60] for name in floating[:3])}{' and others' if len(floating) > 3 else ''})" if floating else ""
-    )
+    names = ", ".join(name[:60] for name in floating[:3]) + (" and others" if len(floating) > 3 else "") or "none"
     hint = "A layer becomes INT8 when both of its inputs, activation and weight, come out of a Q/DQ pair. Which have one?"
-    found = f"{len(integer)} of {len(integer) + len(floating)}; in float: {len(floating)}{names}"
+    found = f"{len(integer)} of {len(integer) + len(floating)}; in float: {names}"
     for most, needed_for in ((PARTIAL_FLOAT, HALF), (FULL_FLOAT, ALL)):
         bound = f"at least {network['int8'] - most} of {network['int8']}"
         yield Criterion("layers with weights in INT8", found, bound, missing <= most, needed_for, hint)

@@ -20,7 +20,6 @@ HEADERS = {
     *("cuda_on_host.h", "rotary.h", "cuda_bf16.h", "cuda_fp16.h", "cuda_runtime.h"),
     *("cstdint", "stdint.h", "cstring", "string.h", "cstddef", "stddef.h", "cmath", "math.h", "type_traits"),
 }
-COMPILE_S = 20
 _WORDS = re.compile(
     r"\b(asm|__asm\w*|__attribute\w*|__builtin\w*|_Pragma|gnu|no_sanitize\w*|watched_launch)\b|#\s*pragma(?! unroll)"
 )
@@ -127,10 +126,7 @@ def _find(name: str) -> str:
 
 
 def _run(command: list[str], folder: Path) -> str:
-    try:
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace", timeout=COMPILE_S)
-    except subprocess.TimeoutExpired:
-        raise Rejected(f"does not compile within {COMPILE_S} s", "compile") from None
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace")
     if done.returncode != 0:
         raise Rejected(*first_error(done.stdout + done.stderr))
     return done.stdout

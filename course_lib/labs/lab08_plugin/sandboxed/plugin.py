@@ -61,20 +61,6 @@ class Expressions(list[Any]):
         super().__init__([None] * int(given) if isinstance(given, SupportsIndex) else given)
 
 
-class ExpressionBuilder:
-    """Stands for `trt.IExprBuilder`. All its expressions are unknown."""
-
-    def constant(self, value: int) -> Expression:
-        """A constant expression, which the shape of x does not need."""
-        return Expression()
-
-    def operation(self, *_: Any) -> Expression:
-        """Stands for any other expression."""
-        return Expression()
-
-    declare_size_tensor = operation
-
-
 class PluginHost:
     """Calls plugins and their creator. Two plugins with different values live at the same time, because a network can have both."""
 
@@ -142,7 +128,8 @@ class PluginHost:
         """The expressions of each output's shape, by name."""
         (plugin,) = self._plugins([None])
         inputs = [Expressions(map(Expression, several)) for several in names]
-        shapes = plugin.get_output_shapes(inputs, [], ExpressionBuilder())
+        unknown = dict.fromkeys(("constant", "operation", "declare_size_tensor"), lambda *_: Expression())
+        shapes = plugin.get_output_shapes(inputs, [], SimpleNamespace(**unknown))  # stands for `trt.IExprBuilder`
         return [[getattr(one, "name", None) for one in shape] for shape in shapes]
 
     def formats(self, position: int, types: list[str], formats: list[str]) -> bool:
