@@ -331,7 +331,8 @@ def plan(work: FourBitsWork) -> Iterator[Criterion]:
     if kernels.expanding:
         yield holds(f"no kernel expands a weight in each call ({', '.join(kernels.expanding)})", False, hint=
                     "Which block do these products have? Print the kernels of one of them for each block size.")  # fmt: skip
+    bits_hint = hint if kernels.bits > given.bits_per_weight(work.stored) + 0.1 else "Solve task 3 with fewer bits first."
     name = "products whose kernel reads the weight as it is stored"
     for count, bits, needed_for in ((HALF_PRODUCTS, HALF_BITS, HALF), (FULL_PRODUCTS, FULL_BITS, ALL)):
         yield at_least(name, len(kernels.as_stored), count, needed_for, hint=hint)
-        yield at_most("constants of these kernels, in bits per weight", kernels.bits, bits, needed_for, hint=hint)
+        yield at_most("constants of these kernels, in bits per weight", kernels.bits, bits, needed_for, hint=bits_hint)
