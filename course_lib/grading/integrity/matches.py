@@ -16,7 +16,7 @@ Submissions = Mapping[str, Sequence[Document]]
 Spans = tuple[tuple[int, int], ...]
 
 # Of a document's own tokens, in common with one other submission. Measured on the labs: solutions written independently have at most
-# 0.4, copies with other names, comments and another order at least 0.8.
+# 0.5, copies with other names, comments and another order at least 0.8.
 SHARE = 0.6
 LEAST = {CODE: 40, ANSWER: 12, GRAPH: 8}  # tokens in common
 _USUAL_SHARE = 1 / 3  # of the class

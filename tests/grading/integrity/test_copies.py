@@ -89,7 +89,7 @@ class Renamed(ast.NodeTransformer):
         self.names = {name: f"other_{index}" for index, name in enumerate(own)}
 
     def generic_visit(self, node: ast.AST) -> ast.AST:
-        for field in ("id", "attr", "arg", "name"):
+        for field in ("id", "attr", "arg", "name", "asname"):
             if isinstance(getattr(node, field, None), str):
                 setattr(node, field, self.names.get(getattr(node, field), getattr(node, field)))
         if isinstance(node, ast.FunctionDef | ast.ClassDef) and ast.get_docstring(node):
