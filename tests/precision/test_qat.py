@@ -241,3 +241,14 @@ def test_leftovers_of_the_exporter_are_cleared_away() -> None:
     assert tidy.graph.node[0].input[0] == "x" and {weight.name for weight in tidy.graph.initializer} == {"scale", "zero"}
     x = np.random.default_rng(0).normal(0, 10, (3, 4)).astype(np.float32)
     np.testing.assert_array_equal(runner(tidy)({"x": x})[0], runner(messy)({"x": x})[0])
+
+
+def test_the_recorded_run_says_what_lecture_7_says() -> None:
+    from course_lib.benchmark import recorded
+
+    rows = {(row["network"], row["step"]): row for row in recorded("modelopt_digits_cpu").rows}
+    accuracy = {key: row["accuracy"] for key, row in rows.items()}
+    assert accuracy["even", "PTQ"] >= accuracy["even", "float"] - 0.01
+    assert accuracy["uneven", "PTQ"] < accuracy["uneven", "float"] - 0.2
+    assert accuracy["uneven", "QAT"] >= accuracy["uneven", "float"] - 0.01
+    assert len({row["int8_kernels"] for row in rows.values() if "int8_kernels" in row}) == 1
