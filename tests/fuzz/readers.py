@@ -293,16 +293,15 @@ def _plugin() -> Reader:
 
 
 def _kernel() -> Reader:
-    from course_lib.labs.lab08_plugin import kernel
-    from course_lib.labs.lab08_plugin.given import Rotation
+    from course_lib.labs.lab08_plugin import given
 
-    rotation = Rotation((1, 2, 3, 8), 4, "float16", 1)
-    report = np.zeros(1, kernel._REPORT)
+    rotation = given.Rotation((1, 2, 3, 8), 4, "float16", 1)
+    report = np.zeros(1, given._REPORT)
     report["y_bytes"], report["accesses"] = 2 * rotation.count, 2
-    failed = np.zeros(1, kernel._REPORT)
+    failed = np.zeros(1, given._REPORT)
     failed["fault"] = 1
-    seeds = [report.tobytes() + bytes(2 * rotation.count + 2 * kernel.ACCESS.itemsize), failed.tobytes()]
-    return Reader(lambda data: kernel.read_run(rotation, data), seeds, most_bytes=1 << 20)
+    seeds = [report.tobytes() + bytes(2 * rotation.count + 2 * given.ACCESS.itemsize), failed.tobytes()]
+    return Reader(lambda data: given.read_run(rotation, data), seeds, most_bytes=1 << 20)
 
 
 def _loop() -> Reader:

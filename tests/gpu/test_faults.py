@@ -21,7 +21,7 @@ from course_lib.grading.judge.judging import judge
 from course_lib.grading.judge.verdict import Verdict
 from course_lib.labs import Examiner
 from course_lib.labs.lab08_plugin import reference
-from course_lib.labs.lab08_plugin.kernel import usable_gpu
+from course_lib.labs.lab08_plugin.given import usable_gpu
 from course_lib.recipe import Profile, Recipe
 from tests.gpu.test_tensorrt import target  # noqa: F401  (the same fixture)
 

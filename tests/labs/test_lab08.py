@@ -15,10 +15,9 @@ from course_lib.errors import EngineError, ExaminerFault
 from course_lib.labs import Examiner
 from course_lib.labs.framework import withheld
 from course_lib.labs.framework.task import Outcome
-from course_lib.labs.lab08_plugin import checks, given, kernel, reference
+from course_lib.labs.lab08_plugin import checks, given, reference
 from course_lib.labs.lab08_plugin.figures import sectors_figure
-from course_lib.labs.lab08_plugin.given import Rotation
-from course_lib.labs.lab08_plugin.kernel import ACCESS, WARP, Run, requests, traffic
+from course_lib.labs.lab08_plugin.given import ACCESS, WARP, Rotation, Run, requests, traffic
 from course_lib.migration.tables.bindings import BindingsUnavailable, NoNetwork
 from course_lib.plugins.launchers import DTYPES
 from tests.labs.quick import examined, judged_reference, tiers
@@ -157,7 +156,7 @@ extern "C" int rotary_launch(int, const void* x, const float*, const float*, con
                             static_cast<const int64_t*>(&batch));
 }}
 """
-    (run,) = kernel.run_kernel(source, [Rotation((1, 1, 2, 4), 2, "float32", 1)])
+    (run,) = given.run_kernel(source, [Rotation((1, 1, 2, 4), 2, "float32", 1)])
     return run
 
 
@@ -189,17 +188,17 @@ def test_a_kernel_that_never_ends_is_named_first(tmp_path, few):
 
 def test_an_answer_of_another_form_is_rejected():
     rotation = Rotation((1, 1, 2, 4), 2, "float32", 1)
-    report = np.zeros(1, kernel._REPORT)
+    report = np.zeros(1, given._REPORT)
     report["y_bytes"] = 32
-    run, rest = kernel.read_run(rotation, report.tobytes() + bytes(32) + b"rest")
+    run, rest = given.read_run(rotation, report.tobytes() + bytes(32) + b"rest")
     assert rest == b"rest" and not run.right
     for field, value in (("y_bytes", 31), ("accesses", 5), ("accesses", -1), ("fault", 9)):
         wrong = report.copy()
         wrong[field] = value
         with pytest.raises(EngineError, match="invalid answer"):
-            kernel.read_run(rotation, wrong.tobytes() + bytes(32))
+            given.read_run(rotation, wrong.tobytes() + bytes(32))
     with pytest.raises(EngineError, match="invalid answer"):
-        kernel.read_run(rotation, b"short")
+        given.read_run(rotation, b"short")
 
 
 # ---- rotations and their numbers
@@ -245,8 +244,8 @@ def accesses(*rows: tuple[int, int, int, int, bool], site: int = 7) -> np.ndarra
 
 
 def test_sectors_of_requests():
-    neighbors = accesses(*((thread, kernel.X, 4 * thread, 4, False) for thread in range(WARP)))
-    apart = accesses(*((thread, kernel.X, 128 * thread, 4, False) for thread in range(WARP)))
+    neighbors = accesses(*((thread, given.X, 4 * thread, 4, False) for thread in range(WARP)))
+    apart = accesses(*((thread, given.X, 128 * thread, 4, False) for thread in range(WARP)))
     rotation = Rotation((1, 1, 1, 64), 32, "float32", 1)
     assert traffic(Run(rotation, accesses=neighbors)).used == 1.0
     assert traffic(Run(rotation, accesses=apart)).used == 4 / 32
@@ -258,7 +257,7 @@ def test_sectors_of_requests():
 def test_the_figure_shows_the_needed_share():
     watched = Rotation((1, 2, 8, 64), 32, "float16", 1, watched=True)
     for edits, title in (((), "16 sectors, 100 %"), ((made._NARROW,), "4 sectors, 50 %")):
-        (run,) = kernel.run_kernel(changed(KERNEL, *edits), [watched])
+        (run,) = given.run_kernel(changed(KERNEL, *edits), [watched])
         assert title in sectors_figure({"a run": run}).axes[0].get_title()
 
 
@@ -339,9 +338,9 @@ def gpu(monkeypatch):
 
     monkeypatch.setattr(checks, "usable_gpu", lambda: True)
     monkeypatch.setattr(checks, "BIG", Rotation((2, 2, 512, 8), 4, "float16", 0))
-    monkeypatch.setattr(kernel, "run_program", run)
-    monkeypatch.setattr(kernel.GpuKernel, "compile", classmethod(lambda cls, source, launcher=None: cls(b"", launcher)))
-    monkeypatch.setattr(kernel.GpuKernel, "launch_s", lambda self, _, is_copy=False: seconds["copy" if is_copy else "yours"])
+    monkeypatch.setattr(given, "run_program", run)
+    monkeypatch.setattr(given.GpuKernel, "compile", classmethod(lambda cls, source, launcher=None: cls(b"", launcher)))
+    monkeypatch.setattr(given.GpuKernel, "launch_s", lambda self, _, is_copy=False: seconds["copy" if is_copy else "yours"])
     monkeypatch.setattr(checks, "reference_s", lambda *_: seconds["reference"])
     return seconds
 
@@ -379,4 +378,4 @@ def test_without_the_reference_only_its_speed_is_open(tmp_path, gpu, on_host, mo
 
 
 def test_time_of_a_launch_from_outside():
-    assert kernel.per_launch(lambda launches: 0.7 + 2e-4 * launches) == pytest.approx(2e-4, rel=1e-6)
+    assert given.per_launch(lambda launches: 0.7 + 2e-4 * launches) == pytest.approx(2e-4, rel=1e-6)

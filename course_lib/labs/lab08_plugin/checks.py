@@ -25,16 +25,20 @@ from course_lib.labs.framework.submission_files import read_text
 from course_lib.labs.framework.task import NOT_EXAMINED
 from course_lib.labs.framework.work import Work, step
 from course_lib.labs.lab08_plugin import reference
-from course_lib.labs.lab08_plugin.given import Rotation, numbers, rotate, rotations, watched_rotations
-from course_lib.labs.lab08_plugin.kernel import (
+from course_lib.labs.lab08_plugin.given import (
     BIG,
     GpuKernel,
+    Rotation,
     Run,
     compile_program,
+    numbers,
     reference_s,
+    rotate,
+    rotations,
     run_compiled,
     traffic,
     usable_gpu,
+    watched_rotations,
 )
 from course_lib.labs.lab08_plugin.sandboxed import plugin as sandboxed
 from course_lib.migration.tables import bindings
@@ -112,10 +116,9 @@ def kernel(work: PluginWork) -> Iterator[Criterion]:
     stopped = [run for run in runs if run.kind in _UNSAFE]
     yield _rotations("rotations that access only their tensors", stopped, len(runs), HALF)
     yield from _parallel(runs)
-    for name, several, needed_for in (
-        ("FP32 rotations of plain shapes", [run for run in runs if _easy(run.rotation)], HALF),
-        ("other rotations", [run for run in runs if not _easy(run.rotation)], ALL),
-    ):
+    easy = [run for run in runs if run.rotation.plain and run.rotation.dtype == "float32"]
+    others = [run for run in runs if run not in easy]
+    for name, several, needed_for in (("FP32 rotations of plain shapes", easy, HALF), ("other rotations", others, ALL)):
         wrong = [run for run in several if not run.right and run.kind not in _UNSAFE]
         yield _rotations(name, wrong, len(several), needed_for)
     if (missing := int(work.figures["rotations"]) - len(runs)) > 0:
@@ -169,10 +172,6 @@ def _parallel(runs: Sequence[Run]) -> Iterator[Criterion]:
         yield at_most("numbers of y that one thread writes", most, bound, HALF, hint=_SERIAL)
 
 
-def _easy(rotation: Rotation) -> bool:
-    return rotation.plain and rotation.dtype == "float32"
-
-
 def _rotations(name: str, wrong: Sequence[Run], count: int, needed_for: str) -> Criterion:
     """Several rotations that must all be right. The smallest wrong ones are shown, after one that did not end."""
     shown = sorted(wrong, key=lambda run: (run.kind != "time", run.rotation.count))[:_SHOWN]
@@ -207,8 +206,7 @@ def _explains(made: Mistake, run: Run) -> bool:
     heads = np.arange(rotation.heads)
     y = numbers(run.y, rotation.dtype).reshape(rotation.heads, -1)
     mistaken = made(rotation, rotation.x(heads), rotation.positions(heads).astype(np.int64))
-    close = np.isclose(y, mistaken, rtol=2.0**-7, atol=1e-4, equal_nan=True)
-    return bool(close.mean() > 0.99)
+    return bool(np.isclose(y, mistaken, rtol=2.0**-7, atol=1e-4, equal_nan=True).mean() > 0.99)
 
 
 def _rotated(rotation: Rotation, x: np.ndarray, positions: np.ndarray) -> np.ndarray:
@@ -234,17 +232,10 @@ def _token_numbers(rotation: Rotation, x: np.ndarray, positions: np.ndarray) -> 
     return _rotated(rotation, x, np.arange(len(x)) % rotation.shape[2])
 
 
-def _heads_last(rotation: Rotation, x: np.ndarray, positions: np.ndarray) -> np.ndarray:
-    batch, heads, sequence, _ = rotation.shape
-    of_token = positions.reshape(batch, heads, sequence)[:, 0]
-    return _rotated(rotation, x, np.repeat(of_token, heads, axis=1).ravel())
-
-
 MISTAKES: Mapping[str, Mistake] = {
     "The numbers are those of other pairs. Which two numbers of a head belong together?": _halves,
     "The second number of each pair is rotated with the first one's new value.": _new_a,
     "Each token got the row of its place in the sequence. Where does its position come from?": _token_numbers,
-    "Tokens got positions of other tokens. Which dimension of x counts faster, heads or sequence?": _heads_last,
 }
 _STREAM = "A launch without the stream goes to the default stream, before or after TensorRT's work."
 _LAUNCHES = "Each launch costs microseconds. Can one grid cover all batches, heads and tokens?"
@@ -297,9 +288,14 @@ def plugin(work: PluginWork) -> Iterator[Criterion]:
         yield Criterion("the plugin's contract", reason, "TensorRT's Python bindings", None, HALF, code=NOT_EXAMINED)
         return
     parts = [case_criterion(part, *contract[part], hint=hint) for part, hint in _PARTS.items()]
-    kept = sum(part.met is True for part in parts)
     hint = next((part.hint for part in parts if not part.met), "")
-    yield at_least("parts of the contract that are kept", kept, len(parts) - MOST_BROKEN, HALF, hint=hint)
+    yield at_least(
+        "parts of the contract that are kept",
+        sum(part.met is True for part in parts),
+        len(parts) - MOST_BROKEN,
+        HALF,
+        hint=hint,
+    )
     yield from parts
 
 
@@ -347,6 +343,11 @@ def contract_cases(rng: np.random.Generator) -> dict[str, list[Case]]:
     both = [first, second]
     fields = [[["rotary", "INT32", [value]]] for value in both]
     same_array = {"both plugins have the second one's value": [fields[1]] * 2}
+    of_copies = {
+        "the same object came back": [[False, False], fields],
+        "both copies have the second plugin's value": [[True, True], [fields[1]] * 2],
+        "copies lost the value": [[True, True], [[["rotary", "INT32", [0]]]] * 2],
+    }
     x, cos, sin, positions = (part.tolist() for part in np.split(rng.permutation(1 << 16)[:10], (4, 6, 8)))
     return {
         "fields": [
@@ -358,7 +359,7 @@ def contract_cases(rng: np.random.Generator) -> dict[str, list[Case]]:
             _case("fields", "fields of a plugin made without a field", [[["rotary", "INT32", [0]]]], rotary=[None], phase="BUILD"),
         ],
         "copies": [
-            _case("copies", call, [[True, True], fields], _copy_mistakes(fields), rotary=both, call=call)
+            _case("copies", call, [[True, True], fields], of_copies, rotary=both, call=call)
             for call in ("clone", "attach_to_context")
         ],
         "output": [
@@ -368,7 +369,7 @@ def contract_cases(rng: np.random.Generator) -> dict[str, list[Case]]:
         "formats": [_format(rng, legal) for legal in rng.permutation([True] * 40 + [False] * 160).tolist()],
         "enqueue": [_enqueue(rng, [value, other], name) for name in _TYPES for value, other in ((first, None), (second, first))],
         "given methods": [
-            _case("given", f"a build for x of {name}", [NAMES, NAMES, 1, True, True, True], rotary=[first], types=[name, *_INPUTS])
+            _case("given", f"a build for x of {name}", [NAMES, NAMES, 1, True], rotary=[first], types=[name, *_INPUTS])
             for name in _TYPES
         ],
     }  # fmt: skip
@@ -376,14 +377,6 @@ def contract_cases(rng: np.random.Generator) -> dict[str, list[Case]]:
 
 def _case(method: str, shown: str, expected: Any, mistakes: Mapping[str, Any] | None = None, **arguments: Any) -> Case:
     return Case((method, arguments), expected, mistakes or {}, shown)
-
-
-def _copy_mistakes(fields: list[Any]) -> dict[str, Any]:
-    return {
-        "the same object came back": [[False, False], fields],
-        "both copies have the second plugin's value": [[True, True], [fields[1]] * 2],
-        "copies lost the value": [[True, True], [[["rotary", "INT32", [0]]]] * 2],
-    }
 
 
 def _format(rng: np.random.Generator, legal: bool) -> Case:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from course_lib import style
-from course_lib.labs.lab08_plugin.kernel import SECTOR, WARP, Run, X, requests
+from course_lib.labs.lab08_plugin.given import SECTOR, WARP, Run, X, requests
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -47,11 +47,10 @@ class PluginLab(Lab):
 
     def decided(self, task_id: str, criteria: Sequence[Criterion]) -> Outcome:
         """As for every lab, but without TensorRT's bindings an instructor decides."""
-        missing = next((one for one in criteria if one.code == NOT_EXAMINED), None)
-        if missing is None:
-            return super().decided(task_id, criteria)
-        outcome = self.outcome(task_id, "inconclusive", missing.found, share=0.0, code=NOT_EXAMINED)
-        return replace(outcome, criteria=tuple(criteria))
+        for missing in (one for one in criteria if one.code == NOT_EXAMINED):
+            outcome = self.outcome(task_id, "inconclusive", missing.found, share=0.0, code=NOT_EXAMINED)
+            return replace(outcome, criteria=tuple(criteria))
+        return super().decided(task_id, criteria)
 
 
 lab = PluginLab()

@@ -39,7 +39,6 @@ _GPU_CALLS = (
 _ERRORS = (  # of a compiler or linker: pattern, message and code
     (r"rotary\.cu[:(](\d+)[^\n]*?error\s?:? ?([^\n]*)", "does not compile. Line {0}: {1}", "compile"),
     (r"undefined reference to `(rotary_launch)'", 'defines no function {0}: keep its line, extern "C" included', "other"),
-    (r"multiple definition of `(\w+)'", "defines {0}, which a kernel must not define", "other"),
     (r"undefined reference to `(\w+)'", "uses {0}, which a kernel cannot call", "call"),
     (r"error: ([^\n]*)", "does not compile: {0}", "compile"),
 )

