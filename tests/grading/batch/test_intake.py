@@ -92,7 +92,8 @@ def test_ids_that_something_cannot_hold(name, said):
 def test_ids_that_differ_in_case_alone_need_the_instructor():
     assert Intake(("ADA", "ada", "ben", "Stra\u00dfe", "strasse")).twins == (("ADA", "ada"), ("Stra\u00dfe", "strasse"))
     assert Intake(("ada", "ida", "zo\u00eb", "zoe")).twins == ()
-    (need,) = attention.to_review(SimpleNamespace(to_review=(), unlisted={}, twins=(("ADA", "ada"),)))
+    nothing = {"to_review": (), "unlisted": {}, "submissions": (), "similar": (), "shared_instances": {}}
+    (need,) = attention.to_review(SimpleNamespace(**nothing, twins=(("ADA", "ada"),)))
     assert need.named == "ADA, ada" and "differ in case" in need.why and need.open == 0
 
 
