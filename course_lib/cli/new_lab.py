@@ -77,7 +77,7 @@ def _notebook(values: dict[str, str]) -> str:
         cell("code", "answer", 'lab.check("answer")  # calls your function with sizes that are drawn', points=2),
         cell("markdown", "question", _filled("question.md", values)),
         cell("markdown", "written", _filled("rubric.md", values), points=2, solution=True),
-        cell("markdown", "hand-in", _SUBMIT.format(**values)),
+        cell("markdown", "submit", _SUBMIT.format(**values)),
     ]
     kernel = {"kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}}
     made = v4.new_notebook(cells=cells, metadata={**kernel, "language_info": {"name": "python"}})

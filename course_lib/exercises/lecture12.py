@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import sqlite3
 from contextlib import closing
+from pathlib import Path
 
+import course_lib
 from course_lib.exercises.comparing import same, shown
 from course_lib.exercises.exercise import Answer, Case, Exercise, NotYet
 
@@ -28,9 +30,7 @@ _TO_DEVICE = {
 
 def _copies_of_the_record(copy_bandwidth: Answer) -> None:
     """Asks for both directions, in the export that the lecture reads next."""
-    from course_lib.benchmark.records import RESULTS
-
-    export = RESULTS / "nsys" / "saxpy_mpi_cuda.sqlite"
+    export = Path(course_lib.__file__).parent / "records" / "nsys" / "saxpy_mpi_cuda.sqlite"
     with closing(sqlite3.connect(f"{export.as_uri()}?mode=ro", uri=True)) as database:
         for kind, expected, mistakes in ((1, 14.093678348382875, _TO_DEVICE), (2, 13.280042811602858, {})):
             found = copy_bandwidth(database, kind)

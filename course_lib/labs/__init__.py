@@ -32,7 +32,7 @@ __all__ = [*_lazy, "find", "names"]
 _LABS_OF_LECTURES = {
     **{lecture: (f"lab{lecture - 1:02}",) for lecture in range(2, 11)},
     **{lecture: (f"lab{lecture - 2:02}",) for lecture in range(12, 17)},
-    17: (),
+    17: ("lab16",),
     14: ("lab12", "lab15"),
 }
 _LECTURE = re.compile(r"lectures?[\W_]*(\d{1,3})(?!\d)|^(\d\d)_\w+\.ipynb$")

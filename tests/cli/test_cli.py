@@ -511,8 +511,8 @@ def test_a_wrong_argument_points_to_the_help_of_its_command(command: str, course
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["check", "lab99"], ("no lab 'lab99'. `course progress` lists the 15 labs",)),
-        (["check", "kubernetes"], ("no lab 'kubernetes'. `course progress` lists the 15 labs",)),
+        (["check", "lab99"], ("no lab 'lab99'. `course progress` lists the 16 labs",)),
+        (["check", "kubernetes"], ("no lab 'kubernetes'. `course progress` lists the 16 labs",)),
         (["check", "serving"], ("no lab 'serving': did you mean lab12_serving?",)),
         (["report", "Calibraton"], ("no lab 'Calibraton': did you mean lab05_calibration?",)),
         (["check", "lab01", "absent"], ("absent", "no such folder")),

@@ -98,6 +98,13 @@ MADE_UP = {
     "docs/deep/c.py",
     "course_lib/records/moon.json",
     "course_lib/records/my_laptop.json",
+    # of a lab that `course new-lab` would write
+    "course_lib/labs/lab42_batches/lab.py",
+    "course_lib/labs/lab42_batches/checks.py",
+    "course_lib/labs/lab42_batches/reference.py",
+    "labs/lab42_batches/lab42_batches.ipynb",
+    "solutions/lab42_batches/lab42_batches.ipynb",
+    "tests/labs/test_lab42.py",
 }
 
 

@@ -16,8 +16,9 @@ from course_lib.errors import CourseError, ExaminerFault
 from course_lib.labs.framework import instance, runner, withheld
 from course_lib.labs.lab06_qat import checks, figures, float_network, given, reference
 from course_lib.labs.lab06_qat.checks import QatWork, Recovered, Secret
-from course_lib.labs.lab06_qat.given import LAYERS, WEIGHTS
+from course_lib.labs.lab06_qat.given import WEIGHTS
 from course_lib.labs.lab06_qat.lab import QuantizationAwareTraining
+from course_lib.labs.lab06_qat.layers import LAYERS
 from course_lib.labs.lab06_qat.sandboxed import call_qat
 from course_lib.models import digits
 from tests.labs.quick import Quick, check_solved, examined, judged_reference

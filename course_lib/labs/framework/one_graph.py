@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _CONTROL_FLOW = "is control flow, which can hide what runs: submit one graph without branches, and unroll loops"
 _RANDOM = "draws random numbers: the same inputs must give the same answers"
 _SIZE_BY_VALUE = "makes outputs whose size depends on values: the size of each tensor must follow from the input shapes"
-_REFUSED = {
+_REJECTED_OPERATORS = {
     **dict.fromkeys(("If", "Loop", "Scan", "SequenceMap"), _CONTROL_FLOW),
     **dict.fromkeys(
         ("RandomUniform", "RandomUniformLike", "RandomNormal", "RandomNormalLike", "Multinomial", "Bernoulli"), _RANDOM
@@ -79,7 +79,7 @@ def _check_node(node: NodeProto) -> None:
     if node.domain not in _ONNX:
         raise BuildError(f"{called} is of the domain {node.domain[:40]!r}: use the operators of ONNX itself")
     has_graph = any(attribute.HasField("g") or attribute.graphs for attribute in node.attribute)
-    if reason := _CONTROL_FLOW if has_graph else _REFUSED.get(node.op_type):
+    if reason := _CONTROL_FLOW if has_graph else _REJECTED_OPERATORS.get(node.op_type):
         raise BuildError(f"{called} {reason}")
     if any(attribute.name == "training_mode" and attribute.i for attribute in node.attribute):
         raise BuildError(f"{called} is in training mode: export the network in eval mode")

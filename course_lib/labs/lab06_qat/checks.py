@@ -21,7 +21,8 @@ from course_lib.labs.framework.runner import Failed, call, case_criterion
 from course_lib.labs.framework.submission_files import read_json, submitted
 from course_lib.labs.framework.work import Work, step
 from course_lib.labs.lab06_qat import given
-from course_lib.labs.lab06_qat.given import HIGH, LAYERS, LOW, RECIPE, WEIGHTS, Stored
+from course_lib.labs.lab06_qat.given import HIGH, LOW, RECIPE, WEIGHTS, Stored
+from course_lib.labs.lab06_qat.layers import LAYERS
 from course_lib.labs.lab06_qat.sandboxed import call_qat
 from course_lib.models import Digits
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from course_lib.labs.lab06_qat.given import LAYERS
+from course_lib.labs.lab06_qat.layers import LAYERS
 from course_lib.models import digits, weights
 from course_lib.models.digit_dataset import perturb
 

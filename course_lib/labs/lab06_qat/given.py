@@ -6,13 +6,14 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from course_lib._util.npz_files import read_arrays
 from course_lib.errors import BuildError, CourseError
 from course_lib.labs.framework import instance
+from course_lib.labs.lab06_qat.layers import LAYERS
 from course_lib.models import Digits, digits
 from course_lib.models.digit_dataset import perturb
 from course_lib.recipe import Profile, Recipe
@@ -34,37 +35,6 @@ OPSET = 17  # the newest that every builder of the course reads
 TRAINED, MAX_BYTES = "trained.npz", 1 << 20
 LOW, HIGH = -128, 127
 _COPIES = 4  # of each training digit, each with another perturbation
-
-
-class Shape(NamedTuple):
-    """A layer: channels in and out, kernel size, stride, groups, and whether SiLU follows."""
-
-    inputs: int
-    outputs: int
-    kernel: int = 1
-    stride: int = 1
-    groups: int = 1
-    silu: bool = True
-
-    @property
-    def weight(self) -> tuple[int, ...]:
-        """The shape of the weight, output channels first."""
-        per_output = self.inputs // self.groups
-        return (self.outputs, per_output, self.kernel, self.kernel) if self.kernel else (self.outputs, per_output)
-
-
-# In the order in which images pass through them. The head is a matrix product, so it has no kernel.
-LAYERS = {
-    "stem": Shape(1, 16, kernel=5, stride=4),
-    "expand1": Shape(16, 64),
-    "depth1": Shape(64, 64, kernel=3, groups=64),
-    "project1": Shape(64, 24, silu=False),
-    "expand2": Shape(24, 96),
-    "depth2": Shape(96, 96, kernel=3, groups=96),
-    "project2": Shape(96, 24, silu=False),
-    "mix": Shape(24, 96),
-    "head": Shape(96, 10, kernel=0, silu=False),
-}
 WEIGHTS = {name: int(np.prod(shape.weight)) for name, shape in LAYERS.items()}  # their number, by layer
 Hook = Callable[[str, "Tensor"], "Tensor"]
 

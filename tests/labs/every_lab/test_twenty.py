@@ -31,6 +31,7 @@ from tests.labs.submissions import lab11 as lab11_submissions
 from tests.labs.submissions import lab12 as lab12_submissions
 from tests.labs.submissions import lab13 as lab13_submissions
 from tests.labs.submissions import lab14 as lab14_submissions
+from tests.labs.submissions import lab16 as lab16_submissions
 from tests.labs.submissions.lab04 import with_layer_norms
 from tests.labs.submissions.lab10 import THREADS
 
@@ -102,6 +103,7 @@ ANSWERS = {
     "lab13": another_attention,
     "lab14": other_forms,
     "lab15": other_settings,
+    "lab16": lab16_submissions.write,
 }
 
 

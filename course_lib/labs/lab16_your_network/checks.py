@@ -1,0 +1,232 @@
+"""What is looked at in each task of lab 16: answers against PyTorch, layer tables, and whether the findings agree with both."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from course_lib._util.plain_text import plain
+from course_lib.engines import Plan
+from course_lib.errors import EngineError
+from course_lib.labs.framework.answers import decibels
+from course_lib.labs.framework.criteria import ALL, HALF, Criterion, at_least, equals, holds
+from course_lib.labs.framework.isolation import examined, module_command, read_hostile, run_isolated
+from course_lib.labs.framework.one_graph import fixed
+from course_lib.labs.framework.runner import decoded
+from course_lib.labs.framework.submission_files import read_json, read_text, submitted, submitted_recipe
+from course_lib.labs.framework.work import Work, step
+from course_lib.labs.lab16_your_network.given import FINDINGS, NETWORK, PRECISIONS, RECIPE, draw
+from course_lib.recipe import Recipe
+
+# SQNR in dB of an engine's answers against the network in PyTorch, for all points and for half of them.
+SQNR = {"fp32": (60.0, 30.0), "fp16": (30.0, 20.0), "int8": (15.0, 8.0)}
+INT8_SHARE = 0.5  # of the kernels with weights, for all points of INT8
+LEAST_LAYERS = 3  # with weights: a network
+SAME_DB = 10.0  # how far a reported SQNR may lie outside the grader's: other inputs, other processors, batches of one row
+OF_SLOWEST = 1 / 3  # a node that takes this part of the slowest node's time is as good an answer, because machines differ
+_MAX_BYTES = 64 << 10
+_MAX_ANSWER = 64 << 20
+_LIMIT_S = 60.0
+_PROGRAMS = "course_lib.labs.lab16_your_network.sandboxed"
+_LONGEST = 300
+_INVALID = "its process answered in another form than the grader's program"
+
+
+@dataclass(frozen=True)
+class Answered:
+    """What the process of network.py found.
+
+    Attributes:
+        inputs, integers, outputs: its signature.
+        training: whether the module is in training mode.
+        weights: number of parameters with more than one dimension.
+        answers: for each question, the outputs in order.
+    """
+
+    inputs: Mapping[str, tuple[int | str, ...]]
+    integers: Mapping[str, int]
+    outputs: tuple[str, ...]
+    training: bool
+    weights: int
+    answers: tuple[tuple[np.ndarray, ...], ...]
+
+
+class NetworkWork(Work):
+    """A network in PyTorch, and its engines in three precisions, on the same inputs."""
+
+    @step
+    def recipe(self) -> Recipe:
+        """``recipe.toml``, whose profiles all engines have."""
+        return submitted_recipe(self.folder, RECIPE)
+
+    @step
+    def questions(self) -> list[dict[str, Any]]:
+        """Shapes by input at the profile's min and opt, and at one place between min and max; each with a seed."""
+        rng = self.rng()
+        profile = self.recipe.profiles[0].root if self.recipe.profiles else {}
+        place = float(rng.random())  # the same for all, so that dimensions of one name agree
+        between = {
+            name: [low + round(place * (high - low)) for low, high in zip(one.min, one.max, strict=True)]
+            for name, one in profile.items()
+        }
+        known = ({name: list(getattr(one, bound)) for name, one in profile.items()} for bound in ("min", "opt"))
+        return [{"shapes": shapes, "seed": int(rng.integers(1 << 30))} for shapes in (*known, between)]
+
+    def model(self, precision: str) -> Path:
+        """A file that was handed in, as builder and runner read it."""
+        if precision not in self.results:
+            self.results[precision] = fixed(submitted(self.folder, f"{precision}.onnx"), self.scratch, self.examiner)
+        model: Path = self.results[precision]
+        return model
+
+    @step
+    def network(self) -> Answered:
+        """network.py in its own process."""
+        file = self.folder / NETWORK
+        request = {"file": NETWORK, "source": read_text(file, _MAX_BYTES), "asked": self.questions}
+        answer = run_isolated(
+            module_command(f"{_PROGRAMS}.run_network"),
+            json.dumps(request).encode(),
+            launcher=self.examiner.launcher,
+            time_limit_s=_LIMIT_S,
+            max_bytes=_MAX_ANSWER,
+        )
+        return read_hostile(answer, _answered, _INVALID)
+
+    def built(self, precision: str) -> Plan:
+        """The plan of one file, which proves its precision."""
+        name = f"plan of {precision}"
+        if name not in self.results:
+            recipe = self.recipe.model_copy(update={"precision": precision})
+            self.results[name] = self.examiner.build(self.model(precision), recipe)
+        plan: Plan = self.results[name]
+        return plan
+
+    def sqnr(self, precision: str) -> list[float]:
+        """SQNR in dB of an engine against the network in PyTorch, at each of the sizes."""
+        name = f"SQNR of {precision}"
+        if name not in self.results:
+            recipe = self.recipe.model_copy(update={"precision": precision})
+            network, plan = self.network, self.examiner.runnable(self.model(precision), recipe, self.built(precision))
+            engine = self.closing.enter_context(self.examiner.engine(plan))
+            self.results[name] = []
+            for asked, want in zip(self.questions, network.answers, strict=True):
+                outputs = engine.infer(draw(network.inputs, network.integers, asked["shapes"], asked["seed"]))
+                if list(outputs) != list(network.outputs):
+                    raise EngineError(
+                        f"{precision}.onnx has the outputs {', '.join(outputs)}, network.py {', '.join(network.outputs)}"
+                    )
+                pairs = zip(network.outputs, want, strict=True)
+                self.results[name].append(min(_decibels(one, outputs[key]) for key, one in pairs))
+        found: list[float] = self.results[name]
+        return found
+
+    @step
+    def node_shares(self) -> dict[str, float]:
+        """By node of the FP32 graph, its part of the time in ONNX Runtime on this machine, at opt."""
+        network, (_, asked, _) = self.network, self.questions
+        feeds = io.BytesIO()
+        np.savez(feeds, **draw(network.inputs, network.integers, asked["shapes"], asked["seed"]))  # type: ignore[arg-type]
+        question = f"{len(feeds.getvalue())}\n".encode() + feeds.getvalue() + self.model("fp32").read_bytes()
+        return examined(
+            f"{_PROGRAMS}.node_times",
+            question,
+            lambda answer: read_hostile(
+                answer, lambda rows: {plain(name, 200): float(share) for name, share in rows}, _INVALID
+            ),
+            "fp32.onnx",
+            "export it again",
+            launcher=self.examiner.launcher,
+            time_limit_s=_LIMIT_S,
+        )
+
+
+def export(work: NetworkWork) -> Iterator[Criterion]:
+    """The FP32 engine against network.py in PyTorch, at three sizes, one of which cannot be known in advance."""
+    work.examiner.begins("export: your network in PyTorch and your engine", 10)
+    network = work.network
+    yield holds("network.py is in eval mode", not network.training, HALF, hint="factory() returns the module after .eval().")
+    hint = "Bring a network with at least a few layers of its own."
+    yield at_least("parameters with more than one dimension", network.weights, LEAST_LAYERS, HALF, hint=hint)
+    assert work.built("fp32")
+    hint = "Is it the same network? The weights must be the same in each call of factory(): set the seed in it, or load them."
+    for least, needed_for in zip(reversed(SQNR["fp32"]), (HALF, ALL), strict=True):
+        yield at_least("SQNR of FP32 against PyTorch", min(work.sqnr("fp32")), least, needed_for, unit="dB", hint=hint)
+
+
+def precision(work: NetworkWork) -> Iterator[Criterion]:
+    """FP16 and INT8: proved by the layer tables, and close to PyTorch."""
+    for name, hint in (
+        ("fp16", "Which node reaches more than 65,504, or a sum of many terms? Keep it in FP32."),
+        ("int8", "Which ranges did you observe, and on which inputs? Compare layer by layer, as lecture 6 does."),
+    ):
+        work.examiner.begins(f"precision: {name}", 10)
+        assert work.built(name)
+        for least, needed_for in zip(reversed(SQNR[name]), (HALF, ALL), strict=True):
+            yield at_least(
+                f"SQNR of {name.upper()} against PyTorch", min(work.sqnr(name)), least, needed_for, unit="dB", hint=hint
+            )
+    with_weights = [one for one in work.built("int8").layers.kernels if one.weights]
+    integer = sum(any(tensor.dtype == "Int8" for tensor in one.weights) for one in with_weights)
+    hint = "insert_qdq quantizes convolutions and matrix products. Which of yours kept float weights, and why?"
+    share = integer / max(1, len(with_weights))
+    yield at_least(f"kernels with weights in INT8, {integer} of {len(with_weights)}, share", share, INT8_SHARE, hint=hint)
+
+
+def findings(work: NetworkWork) -> Iterator[Criterion]:
+    """Whether each number in findings.json is what the grader finds in the same files."""
+    reported = _findings(work)
+    for name in PRECISIONS:
+        own = len(work.built(name).layers.kernels)
+        hint = "Were the files exported again after you counted? Write the findings from the plans of these files."
+        yield equals(f"kernels of {name.upper()}", reported["kernels"].get(name), own, HALF, hint=hint)
+    for name in PRECISIONS[1:]:
+        found, said = work.sqnr(name), reported["sqnr_db"].get(name)
+        low, high = min(found) - SAME_DB, max(found) + SAME_DB
+        near = isinstance(said, (int, float)) and low <= float(said) <= high
+        hint = "Compare with PyTorch on normally distributed inputs, as the grader does at min, opt and a size between min and max."
+        yield Criterion(f"SQNR of {name.upper()} in dB", str(said)[:20], f"{low:.0f} to {high:.0f}", near, ALL, hint)
+    shares, slowest = work.node_shares, str(reported["slowest"])
+    largest = max(shares, key=lambda node: shares[node])
+    hint = "Measure more runs, on a quiet machine, with the inputs of opt. Take the name as the profile prints it."
+    met = shares.get(slowest, 0.0) >= OF_SLOWEST * shares[largest]
+    yield Criterion("slowest node", slowest[:80], "one of the slowest in the grader's profile", met, ALL, hint)
+
+
+def _findings(work: NetworkWork) -> dict[str, Any]:
+    values = read_json(submitted(work.folder, FINDINGS), _MAX_BYTES)
+    keys = ("kernels", "sqnr_db", "slowest")
+    if not isinstance(values, dict) or any(key not in values for key in keys):
+        raise EngineError(f"{FINDINGS} needs the keys {', '.join(keys)}")
+    if not all(isinstance(values[key], dict) for key in keys[:2]):
+        raise EngineError(f'{FINDINGS}: "kernels" and "sqnr_db" hold a number for each precision, such as {{"fp16": 12}}')
+    return values
+
+
+def _decibels(want: np.ndarray, have: np.ndarray) -> float:
+    if want.shape != have.shape:
+        raise EngineError(f"the engine answers with shape {have.shape}, network.py with {want.shape}")
+    return decibels(want.astype(np.float64), have.astype(np.float64))
+
+
+def _answered(values: Any) -> Answered:
+    if "error" in values:
+        raise EngineError(f"{NETWORK}: {plain(values['error'], _LONGEST)}")
+    shapes = {
+        plain(name, 80): tuple(one if isinstance(one, int) else plain(one, 80) for one in shape)
+        for name, shape in values["inputs"].items()
+    }
+    return Answered(
+        shapes,
+        {plain(name, 80): int(count) for name, count in values["integers"].items()},
+        tuple(plain(name, 80) for name in values["outputs"]),
+        values["training"] is True,
+        int(values["weights"]),
+        tuple(tuple(decoded(one) for one in outputs) for outputs in values["answers"]),
+    )

@@ -1,0 +1,55 @@
+"""Lab 16, your network: about thirty lines of the learner's own PyTorch, with its engines and what was found in them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import ClassVar
+
+from course_lib.errors import FIXED_DIMENSION, MISSING_FILE, PRECISION, PROFILE
+from course_lib.labs.framework.examination import Examiner
+from course_lib.labs.framework.lab import Lab
+from course_lib.labs.framework.task import Task
+from course_lib.labs.lab16_your_network import checks
+from course_lib.labs.lab16_your_network.given import FINDINGS, NETWORK, PRECISIONS, RECIPE
+
+
+class YourNetwork(Lab):
+    """The submission is `network.py`, three ONNX files, `recipe.toml` and `findings.json`."""
+
+    name = "lab16_your_network"
+    title = "Lab 16: your network"
+    artifacts: ClassVar = {
+        NETWORK: 64 << 10,
+        **{f"{precision}.onnx": 64 << 20 for precision in PRECISIONS},
+        RECIPE: 64 << 10,
+        FINDINGS: 64 << 10,
+    }
+    packages: ClassVar = ("torch", "numpy")
+    tasks = (
+        Task("export", "An engine that answers as your network", 3, checks.export),
+        Task("precision", "FP16 and INT8", 4, checks.precision),
+        Task("findings", "What you found", 3, checks.findings),
+    )
+    run_hint = "Run network.py and your engines in the notebook with the same shapes: the error appears there too."
+    build_hints: ClassVar = {
+        PRECISION: "`precision` states the graph's number types and does not change them. Which function of the course changes them?",
+        MISSING_FILE: "The notebook's cells write the files. Run them, then check again.",
+        **dict.fromkeys(
+            (PROFILE, FIXED_DIMENSION), "Name each dimension that changes in signature(), and give it min, opt and max."
+        ),
+    }
+    process_s: ClassVar = 240.0  # three builds and two processes with torch
+    sandbox: ClassVar = {"address_bytes": 24 << 30}  # torch reserves more than it uses
+
+    def write_reference(self, folder: Path, *, opset: int | None = None) -> None:
+        """A small network with its engines and findings."""
+        from course_lib.labs.lab16_your_network import reference
+
+        reference.write(folder)
+
+    def work(self, folder: Path, examiner: Examiner) -> checks.NetworkWork:
+        """Three engines of one network."""
+        return checks.NetworkWork(self, folder, examiner)
+
+
+lab = YourNetwork()

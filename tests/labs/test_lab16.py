@@ -1,0 +1,115 @@
+"""Lab 16 against its reference, another network, and mistakes that learners make."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from course_lib import labs
+from course_lib.labs import Examiner
+from course_lib.labs.lab16_your_network import checks, reference
+from tests.labs.quick import check_solved, examined, judged_reference
+from tests.labs.untouched import leave_untouched
+
+LAB = labs.find("lab16")
+
+
+def test_the_judge_gives_the_reference_full_marks(tmp_path):
+    judged_reference(LAB, tmp_path)
+
+
+def test_the_untouched_release_has_none(tmp_path):
+    leave_untouched(LAB.name, tmp_path)
+    assert LAB.examine(tmp_path, Examiner()).points == 0
+
+
+def source(*changes: tuple[str, str]) -> Callable[[Path], None]:
+    """network.py with other text; the engines stay as they are."""
+
+    def write(folder: Path) -> None:
+        text = reference.SOURCE
+        for old, new in changes:
+            assert old in text
+            text = text.replace(old, new)
+        (folder / "network.py").write_text(text)
+
+    return write
+
+
+def copied(of: str, to: str) -> Callable[[Path], None]:
+    return lambda folder: (folder / to).write_bytes((folder / of).read_bytes()) and None
+
+
+def reported(**changes: object) -> Callable[[Path], None]:
+    def write(folder: Path) -> None:
+        values = json.loads((folder / "findings.json").read_text())
+        (folder / "findings.json").write_text(json.dumps(values | changes))
+
+    return write
+
+
+@dataclass(frozen=True)
+class Mistake:
+    make: Callable[[Path], None]
+    task: str
+    tier: str
+    words: str
+
+
+MISTAKES = {
+    "training mode": Mistake(source((".eval()", "")), "export", "none", "after .eval()"),
+    "other weights in each call": Mistake(source(("    torch.manual_seed(16)\n", "")), "export", "none", "set the seed in it"),
+    "no signature": Mistake(source(("def signature", "def described")), "export", "none", "give it a method signature()"),
+    "another input": Mistake(source(("3, 32, 32)", "3, 48, 48)")), "export", "none", "the recipe's profile has"),
+    "FP32 called FP16": Mistake(copied("fp32.onnx", "fp16.onnx"), "precision", "none", "the graph itself must say fp16"),
+    "FP16 called INT8": Mistake(copied("fp16.onnx", "int8.onnx"), "precision", "none", "none of"),
+    "kernels of another build": Mistake(
+        reported(kernels={"fp32": 99, "fp16": 10, "int8": 12}), "findings", "none", "kernels of FP32 is 99"
+    ),
+    "a node that is not slow": Mistake(reported(slowest="/stem"), "findings", "partial", "slowest node is /stem"),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_mistake(name, tmp_path):
+    mistake = MISTAKES[name]
+    LAB.write_reference(tmp_path)
+    mistake.make(tmp_path)
+    outcome = examined(LAB, tmp_path, mistake.task, Examiner(seed=4))
+    assert outcome.tier == mistake.tier and mistake.words in f"{outcome.message} {outcome.hint}", outcome
+
+
+@pytest.mark.parametrize("text", ["[]", "{}", '{"kernels": 3, "sqnr_db": {}, "slowest": ""}', "no"])
+def test_findings_of_another_form_are_one_line(text, tmp_path):
+    LAB.write_reference(tmp_path)
+    (tmp_path / "findings.json").write_text(text)
+    outcome = examined(LAB, tmp_path, "findings", Examiner())
+    assert outcome.points == 0 and "findings.json" in outcome.message and outcome.message.isprintable()
+
+
+HOSTILE = ("null", "[]", "{}", '{"inputs": 3}', '{"inputs": {}, "integers": {}, "outputs": [], "training": 1, "weights": "a"}')
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_any_answer_of_the_process_is_judged(text, tmp_path, monkeypatch):
+    LAB.write_reference(tmp_path)
+    monkeypatch.setattr(checks, "run_isolated", lambda *_, **__: text.encode())
+    outcome = examined(LAB, tmp_path, "export", Examiner())
+    assert outcome.tier == "none" and outcome.message.isprintable()
+
+
+def test_a_network_with_integers_and_two_inputs(tmp_path):
+    """Another right answer, of another kind than the reference."""
+    another(tmp_path)
+    check_solved(LAB, LAB.examine(tmp_path, Examiner(seed=2)))
+
+
+def another(folder: Path) -> None:
+    """A small classifier of tokens with a bias for each row."""
+    from tests.labs.submissions import lab16
+
+    lab16.write(folder)
