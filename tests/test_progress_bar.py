@@ -67,5 +67,17 @@ def test_a_build_has_the_same_bar(handle: Handle) -> None:
     assert set(handle.data[-1].values()) == {""}
 
 
+def test_a_check_names_its_stages_on_one_line(handle: Handle) -> None:
+    with progress_bar.notebook_stages("Speed") as begins:
+        begins("building <yours>", 10)
+        begins("racing", 25)
+    assert [data["text/plain"] for data in handle.data] == [
+        "Speed: building <yours> (about 10 s)",
+        "Speed: racing (about 25 s)",
+        "",
+    ]
+    assert "&lt;yours&gt;" in handle.data[0]["text/html"] and "25s" in handle.data[1]["text/html"]
+
+
 def test_without_a_kernel_it_is_no_notebook() -> None:
     assert not progress_bar.in_notebook()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -9,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+    from markupsafe import Markup
 
+GREEN, ORANGE, VERMILION = "#009E73", "#E69F00", "#D55E00"  # passed, open or in part, not yet
 LEFT, RIGHT, WIDE = "text-align:left", "text-align:right", "text-align:left;min-width:13em"
 
 
@@ -35,11 +38,26 @@ def notebook_table(caption: str, columns: Mapping[str, str], rows: Iterable[tupl
     return render("_util", "table.html", caption=caption, columns=columns, styles=[*columns.values()], rows=rows)
 
 
+def check_card(
+    title: str, mark: str, color: str, message: str, *, aside: str = "", criteria: Sequence[object] = (), hint: str = ""
+) -> str:
+    """The result of a check as a cell's output, the same for exercises and labs."""
+    known: dict[str, Any] = {"title": title, "mark": mark, "color": color, "message": message}
+    return render("_util", "check.html", **known, aside=aside, criteria=criteria, hint=hint)
+
+
+def _code(text: object) -> Markup:
+    """The text, escaped, with what it has between backticks as code."""
+    from markupsafe import Markup, escape
+
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
+
+
 @cache
 def _environment(package: str) -> Environment:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    return Environment(
+    environment = Environment(
         loader=FileSystemLoader(Path(__file__).parents[1] / package / "templates"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -47,3 +65,5 @@ def _environment(package: str) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["code"] = _code
+    return environment

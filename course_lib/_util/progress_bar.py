@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import html
 import time
-from collections.abc import Iterable, Iterator, Sized
+from collections.abc import Callable, Iterable, Iterator, Sized
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 _Step = TypeVar("_Step")
+_FILL = "@keyframes course-fill{from{width:0}}"
 _UPDATE_S = 0.2  # at least this long between two updates in a notebook
 
 
@@ -56,6 +58,14 @@ class NotebookBar:
         value = "" if share is None else f' value="{share:.3f}"'
         self._draw({"text/plain": text, "text/html": f"<progress{value}></progress> {html.escape(text)}"})
 
+    def begin(self, stage: str, about_s: float) -> None:
+        """Draw the stage of work that reports no share. The page itself fills the bar in the usual seconds, so one message is enough."""
+        text = f"{self._doing}: {stage} (about {about_s:.0f} s)"
+        fill = f"height:100%;width:98%;background:currentColor;animation:course-fill {about_s:g}s linear"
+        frame = "display:inline-block;vertical-align:middle;width:10em;height:.6em;border:1px solid"
+        drawn = f'<style>{_FILL}</style><div style="{frame}"><div style="{fill}"></div></div> {html.escape(text)}'
+        self._draw({"text/plain": text, "text/html": drawn})
+
     def close(self) -> None:
         """Leave the output empty."""
         if self._handle is not None:
@@ -68,6 +78,16 @@ class NotebookBar:
             self._handle = display(data, raw=True, display_id=True)
         else:
             self._handle.update(data, raw=True)
+
+
+@contextmanager
+def notebook_stages(doing: str) -> Iterator[Callable[[str, float], None]]:
+    """Takes the name and the usual seconds of each stage as it begins, and shows them on one line of a notebook; nothing elsewhere."""
+    bar = NotebookBar(doing)
+    try:
+        yield bar.begin if in_notebook() else lambda stage, about_s: None
+    finally:
+        bar.close()
 
 
 def _in_notebook(steps: Iterable[_Step], doing: str, total: int | None) -> Iterator[_Step]:

@@ -1,4 +1,4 @@
-"""`check` examines an answer, prints one line, and notes a right answer in the reader's progress. It never raises for a wrong one."""
+"""`check` examines an answer, shows the result, and notes a right answer in the reader's progress. It never raises for a wrong one."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from course_lib._util.html import GREEN, VERMILION, check_card
+from course_lib._util.progress_bar import in_notebook
 from course_lib.errors import CourseError
 from course_lib.exercises import progress
 from course_lib.exercises.comparing import same, shown
@@ -39,7 +41,7 @@ class Finding:
 
 
 def check(exercise_id: str, answer: Answer) -> None:
-    """Examine an answer and print one line: right, or what was found, what was expected, and one hint.
+    """Examine an answer and show one line, in a notebook as a card: right, or what was found, what was expected, and one hint.
 
     Args:
         exercise_id: such as ``"15.1"``.
@@ -51,16 +53,28 @@ def check(exercise_id: str, answer: Answer) -> None:
     exercise = find(exercise_id)
     finding = examine(exercise, answer)
     if not finding.right:
-        print(f"{exercise.id} not yet: {finding.words}")
+        _show(exercise, "not yet", finding.words)
         return
     siblings = of_lecture(exercise.lecture)
     try:
         progress.record(exercise.id)
     except (CourseError, OSError) as error:
-        print(f"{exercise.id} right. Your progress could not be saved: {error}")
+        _show(exercise, "right", f"Your progress could not be saved: {error}")
         return
     done = sum(each.id in progress.done() for each in siblings)
-    print(f"{exercise.id} right. You have solved {done} of the {len(siblings)} exercises of lecture {exercise.lecture}.")
+    _show(exercise, "right", f"You have solved {done} of the {len(siblings)} exercises of lecture {exercise.lecture}.")
+
+
+def _show(exercise: Exercise, mark: str, words: str) -> None:
+    text = f"{exercise.id} {mark}{'.' if mark == 'right' else ':'} {words}"
+    if not in_notebook():
+        print(text)
+        return
+    from IPython.display import display
+
+    color = GREEN if mark == "right" else VERMILION
+    card = check_card(f"Exercise {exercise.id}, {exercise.title}", mark, color, words)
+    display({"text/plain": text, "text/html": card}, raw=True)
 
 
 def examine(exercise: Exercise, answer: Answer) -> Finding:

@@ -103,8 +103,20 @@ def test_an_answer_counts_although_it_cannot_be_recorded(
     assert progress.done() == frozenset()
 
 
+def test_a_notebook_shows_the_card_of_a_labs_check(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    drawn: list[dict[str, str]] = []
+    monkeypatch.setattr(checking, "in_notebook", lambda: True)
+    monkeypatch.setattr("IPython.display.display", lambda data, **_: drawn.append(data))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    check("16.1", lambda code_bits, block, scale_bits: "<b>")
+    assert drawn[0]["text/plain"].startswith("16.1 not yet: ")
+    html = drawn[0]["text/html"]
+    assert "not yet</b>" in html and "<code>bits_per_weight(4, 64, 16)</code>" in html and "&lt;b&gt;" in html
+
+
 @pytest.mark.parametrize(
-    ("wrong", "said"), [("16.9", "expected 16.1, 16.2, 16.3, 16.4"), ("77.1", "lecture 77 has no exercises"), ("x", "two numbers")]
+    ("wrong", "said"),
+    [("16.9", "expected 16.1, 16.2, 16.3, 16.4"), ("77.1", "lecture 77 has no exercises"), ("x", "two numbers")],
 )
 def test_an_exercise_that_does_not_exist(wrong: str, said: str) -> None:
     with pytest.raises(CourseError, match=said):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from course_lib._util.plain_text import plain
+from course_lib._util.progress_bar import notebook_stages
 from course_lib.benchmark.device_lock import in_turn
 from course_lib.errors import TWO_READINGS, BackendUnavailable, CourseError, EngineError, ExaminerFault, ReferenceAbsent
 from course_lib.labs.framework import criteria as judging
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 _ONE_GRAPH_HINT = "Compiler and runner must read the same graph. Which line of your code made this node?"
 _LONGEST = 4000  # characters of a message
+_START_S = 5.0  # until the first step of an examination, on two cores
 _BUSY_HINT = "Close other programs, then run this check again."
 _OPEN = {  # why a task is not decided, by `Criterion.code`
     NO_REFERENCE: "Not compared with the reference yet: the grader does that.",
@@ -131,7 +133,9 @@ class Lab(ABC):
         asked, execution = self.task(task), os.environ.get("NBGRADER_EXECUTION")
         if execution and execution != "validate":
             return Outcome(asked, "none", 0.0, "the grader examines the files that were handed in, on its own machine")
-        examined = self.examine(Path(folder), Examiner(measured=in_turn), only=task)
+        with notebook_stages(asked.title) as begins:
+            begins("the check starts", _START_S)
+            examined = self.examine(Path(folder), Examiner(measured=in_turn, begins=begins), only=task)
         outcome = next(outcome for outcome in examined.outcomes if outcome.task.id == task)
         if execution and not outcome.passed:
             raise CourseError(f"{asked.title}: {outcome.mark}. {outcome.message} {outcome.hint}".strip(), code=outcome.code)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from course_lib._util.html import render
+from course_lib._util.html import GREEN, ORANGE, VERMILION, check_card
 from course_lib.labs.framework.criteria import NO_REFERENCE, Criterion
 
 Check = Callable[[Any], Iterable[Criterion]]
@@ -81,14 +81,19 @@ class Outcome:
         return cls(**{**values, "task": Task(**values["task"]), "criteria": criteria})
 
     def _repr_html_(self) -> str:
-        return render("labs/framework", "outcome.html", outcome=self, color=_MARKS[self.tier][1])
+        return check_card(
+            *(self.task.title, self.mark, _MARKS[self.tier][1], self.message),
+            aside=f"({self.points:g} of {self.task.points:g} points)",
+            criteria=self.criteria,
+            hint=self.hint,
+        )
 
 
 _MARKS = {
-    "full": ("passed", "#009E73"),
-    "partial": ("partly", "#E69F00"),
-    "inconclusive": ("inconclusive", "#E69F00"),
-    "none": ("not yet", "#D55E00"),
+    "full": ("passed", GREEN),
+    "partial": ("partly", ORANGE),
+    "inconclusive": ("inconclusive", ORANGE),
+    "none": ("not yet", VERMILION),
 }
 
 
