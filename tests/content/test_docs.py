@@ -1,4 +1,4 @@
-"""The API reference's code runs: every Python block of a page, in order, in one namespace."""
+"""The code of the API reference and of the page about your model runs: every Python block of a page, in order, in one namespace."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-PAGES = sorted((DOCS / "api").glob("*.md"))
+PAGES = [*sorted((DOCS / "api").glob("*.md")), DOCS / "your_model.md"]
 BLOCK = re.compile(r"^```python( gpu)?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
