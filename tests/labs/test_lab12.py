@@ -106,24 +106,16 @@ def played(files: dict[str, str], *names: str) -> list[Finding]:
 
 KEY = "[hashlib.sha256(model).hexdigest(), recipe, engines.version, engines.device]"
 LOST = {
-    "the key has no device": (KEY, KEY.replace(", engines.device", ""), "another device"),
+    "the key has no device": (KEY, KEY.replace(", engines.device", ""), "another version or device"),
     "the key has the size of the model": (
         KEY,
         KEY.replace("hashlib.sha256(model).hexdigest()", "len(model)"),
-        "retrained network",
+        "another network or recipe",
     ),
-    "the key has a part of the recipe": (KEY, KEY.replace("recipe", 'recipe["precision"]'), "another recipe"),
-    "the key has the first digit of the version": (KEY, KEY.replace("version", "version[:1]"), "another version"),
-    "a full disk ends the start": ("suppress(OSError)", "suppress(KeyError)", "full disk"),
-    "damage is never repaired": ("_write(file, plan)", "file.exists() or _write(file, plan)", "bits flipped"),
-    "a start waits until the compiler works": (
-        "plan = engines.build(model, recipe)",
-        "plan = None\n        while plan is None:\n            with contextlib.suppress(Exception):\n"
-        "                plan = engines.build(model, recipe)",
-        "compiler fails",
-    ),
+    "the key has a part of the recipe": (KEY, KEY.replace("recipe", 'recipe["precision"]'), "another network or recipe"),
+    "the key has the first digit of the version": (KEY, KEY.replace("version", "version[:1]"), "another version or device"),
+    "damage is never repaired": ("_write(file, plan)", "file.exists() or _write(file, plan)", "damaged plan"),
     "the shape is not checked": ("rows.ndim != 2 or ", "", "malformed requests"),
-    "half of the columns are checked": ("np.isfinite(rows)", "np.isfinite(rows[:, :128])", "malformed requests"),
     "reload serves what it could not build": (
         "        self._engine = self._engine_for(model)\n\n    def",
         "        with __import__('contextlib').suppress(Exception):\n            self._engine = self._engine_for(model)\n\n    def",
@@ -137,11 +129,8 @@ LOST = {
 @pytest.mark.parametrize("name", LOST)
 def test_a_scene_is_lost(name):
     old, new, scene = LOST[name]
-    for _attempt in range(6 if "half" in name else 1):  # the place of a number is drawn
-        (found,) = played(submissions.changed(old, new), scene)
-        if found.problem:
-            return
-    pytest.fail(f"{name} was not found")
+    (found,) = played(submissions.changed(old, new), scene)
+    assert found.problem, f"{name} was not found"
 
 
 def test_only_an_engine_gives_the_right_answers():
@@ -186,20 +175,12 @@ def test_a_server_that_never_answers_is_not_told_about_faults(server, words, tmp
     assert outcome.points == 0 and words in outcome.message and outcome.hint == checks.NEVER_RIGHT
 
 
-def test_scenes_that_were_late_are_played_once_more(monkeypatch):
-    plays = [[Finding("a", 0, "late", late=True), Finding("b", 0, "wrong")], [Finding("a", 0, "")]]
-    monkeypatch.setattr(checks, "played", lambda sources, names, examiner: plays.pop(0))
-    assert [one.problem for one in checks.findings({}, ["a", "b"], EXAMINER)] == ["", "wrong"]
-    plays = [[Finding(name, 0, "late", late=True) for name in "abc"]]  # a machine that stalls does so in few scenes
-    assert len(checks.findings({}, list("abc"), EXAMINER)) == 3 and not plays
-
-
-def test_three_lost_scenes_leave_half_and_a_wrong_answer_leaves_nothing():
+def test_a_lost_scene_leaves_half_and_a_wrong_answer_leaves_nothing():
     def points(lost: int, wrong: int = 0) -> float:
         found = [Finding(name, wrong * (n == 0), "trouble" * (n < lost)) for n, name in enumerate(stage.CACHE_SCENES)]
         return LAB.decided("cache", list(checks.survival("cache", found))).points
 
-    assert [points(n) for n in (0, 1, 3, 4)] == [3, 1.5, 1.5, 0] and points(1, wrong=1) == 0
+    assert [points(n) for n in (0, 1, 2)] == [3, 1.5, 0] and points(1, wrong=1) == 0
     assert set(checks.HINTS) == {*stage.CACHE_SCENES, *stage.REQUEST_SCENES}
 
 
@@ -266,7 +247,7 @@ def test_the_figure_of_windows(monkeypatch):
 
 def configured(text: str):
     config = triton_schema.parsed(text)
-    return LAB.decided("triton", [*checks.loads(config), *checks.serves(config)])
+    return LAB.decided("triton", list(checks.requirements(config)))
 
 
 @pytest.mark.parametrize(

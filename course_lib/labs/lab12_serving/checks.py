@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import secrets
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -34,15 +33,24 @@ from course_lib.labs.framework.reference import ours
 from course_lib.labs.framework.submission_files import missing, read_text
 from course_lib.labs.framework.work import Work, step
 from course_lib.labs.lab12_serving import given
-from course_lib.labs.lab12_serving.given import FEATURES, HIDDEN, INPUT, MOST_ROWS, ONE_AT_A_TIME, OUTPUT, SCORES, WIDE, Scorer
+from course_lib.labs.lab12_serving.given import (
+    FEATURES,
+    FILES,
+    HIDDEN,
+    INPUT,
+    MOST_ROWS,
+    ONE_AT_A_TIME,
+    OUTPUT,
+    SCORES,
+    WIDE,
+    Scorer,
+)
 from course_lib.labs.lab12_serving.sandboxed import triton_schema
-from course_lib.labs.lab12_serving.sandboxed.host import FILES
 from course_lib.labs.lab12_serving.sandboxed.stage import BURST, CACHE_SCENES, FEWEST, LONE, REQUEST_SCENES, plan_key
 from course_lib.recipe import Recipe
 
 MAX_BYTES = 64 << 10  # of a file
-MOST_LOST = {"cache": 3, "requests": 1}  # scenes that may be lost for half of the points, if no answer is wrong
-MOST_AGAIN = 2  # scenes that are played once more because something came too late: a machine that stalls does so in few
+MOST_LOST = {"cache": 1, "requests": 1}  # scenes that may be lost for half of the points, if no answer is wrong
 ROUNDS = 40  # of a measurement, at most
 LONE_MS = 5.0  # a request that comes alone may take so much longer than without batching
 SHARED = {ALL: 1.3, HALF: 1.1}  # requests of one run, on average: exactly 1 without batching, on every machine
@@ -72,21 +80,11 @@ _T = TypeVar("_T")
 Sources = Mapping[str, str]
 Config = Mapping[str, Any]
 
-_TRUST = "A plan with flipped bits loads and answers. What do you compare its bytes with before you load them?"
-_KEY = "What does a plan depend on? Everything on that list belongs in its key."
 HINTS = {
     "warm start": "Where does a plan go after it was built, and under what name does the next start look for it?",
-    "bits flipped": _TRUST,
-    "half a file": _TRUST,
-    "empty files": "An empty file is not a plan. Build whenever reading fails, for any reason.",
-    "another version": f"TensorRT was upgraded between the two starts. {_KEY}",
-    "another device": f"The cache moved to a machine with another GPU. {_KEY}",
-    "retrained network": f"The new network has the name of the old one. {_KEY}",
-    "another recipe": f"One value of the recipe changed between the two starts. {_KEY}",
-    "compiler fails": "If the compiler fails, there is no plan to keep. The next start must not find a file under this name.",
-    "server killed": "An incomplete file had the final name. Which call renames a file in one step, and when do you call it?",
-    "full disk": "The plan in memory is correct; only the copy on the disk failed. Does this start need that copy?",
-    "two at once": "Both servers write at the same moment. Do their temporary files have different names?",
+    "damaged plan": "A plan with flipped bits loads and answers. What do you compare its bytes with before you load them?",
+    "another version or device": "TensorRT was upgraded, or the cache moved to another GPU. What does a plan depend on?",
+    "another network or recipe": "A network of the same name was retrained, or one value of the recipe changed. What is in the key?",
     "malformed requests": "Which properties of an array does the engine depend on? Check each one before a request meets others.",
     "many clients": "Which variable do two threads share here? Each request needs its own place for its answer.",
     "engine fails": "An exception in the thread that runs the engine has to reach the requests of that run, and must not end the thread.",
@@ -105,13 +103,11 @@ class Finding:
     Attributes:
         wrong: number of wrong answers. A server must never give one.
         trouble: the other problem, one line; empty if the server survived.
-        late: no answer was wrong, but something did not come in time. The cause is the server or a stalled machine.
     """
 
     scene: str
     wrong: int
     trouble: str
-    late: bool = False
 
     @property
     def survived(self) -> bool:
@@ -168,13 +164,13 @@ class ServingWork(Work):
     def cache(self) -> list[Finding]:
         """The findings of the cache's scenes."""
         self.examiner.begins(f"cache: {len(CACHE_SCENES)} scenes with your server", 15)
-        return findings(self.sources, list(CACHE_SCENES), self.examiner)
+        return played(self.sources, list(CACHE_SCENES), self.examiner)
 
     @step
     def requests(self) -> list[Finding]:
         """The findings of the scenes with requests."""
         self.examiner.begins(f"requests: {len(REQUEST_SCENES)} scenes with your server", 5)
-        return findings(self.sources, list(REQUEST_SCENES), self.examiner)
+        return played(self.sources, list(REQUEST_SCENES), self.examiner)
 
     @step
     def load(self) -> Load:
@@ -220,22 +216,12 @@ def reaches(name: str, value: float, bounds: Mapping[str, float], hint: str) -> 
     return at_least(name, value, bounds[needed_for], needed_for, hint=hint)
 
 
-def findings(sources: Sources, names: Sequence[str], examiner: Examiner) -> list[Finding]:
-    """The findings of scenes. A few that were late are played once more, because the machine may have stalled.
+def played(sources: Sources, names: Sequence[str], examiner: Examiner) -> list[Finding]:
+    """The findings of scenes.
 
     Raises:
         EngineError: the server's process took too long or sent an invalid answer.
     """
-    found = played(sources, names, examiner)
-    late = [one.scene for one in found if one.late]
-    if not 0 < len(late) <= MOST_AGAIN:
-        return found
-    again = {one.scene: one for one in played(sources, late, examiner)}
-    return [again.get(one.scene, one) for one in found]
-
-
-def played(sources: Sources, names: Sequence[str], examiner: Examiner) -> list[Finding]:
-    """Play scenes once."""
     rng = examiner.rng()
     seed = int(rng.integers(1 << 31))
     models = {name: Scorer(seed + number, HIDDEN) for number, name in enumerate(("old", "new", "unbuildable"))}
@@ -262,8 +248,7 @@ def other_recipes(rng: np.random.Generator) -> dict[str, Recipe]:
 
 def _finding(row: Mapping[str, Any], scores: np.ndarray | None, truth: Mapping[str, np.ndarray]) -> Finding:
     wrong = count_wrong(row["answered"], scores, truth)
-    trouble, late = plain(row["trouble"], _LONGEST), row["late"] is True and not wrong
-    return Finding(str(row["name"]), wrong, trouble, late)
+    return Finding(str(row["name"]), wrong, plain(row["trouble"], _LONGEST))
 
 
 def count_wrong(answered: Sequence[Sequence[Any]], scores: np.ndarray | None, truth: Mapping[str, np.ndarray]) -> int:
@@ -331,9 +316,8 @@ def _stage(
     question: dict[str, Any], arrays: Mapping[str, np.ndarray], examiner: Examiner
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     backend, environment = split_target(examiner.runner)
-    token = secrets.token_hex(16)  # a server can reach the sandbox's own output, but it cannot know this
     models = question["models"] if arrays else []
-    question = {**question, "token": token, "models": models, "plans": question["plans"] if arrays else []}
+    question = {**question, "models": models, "plans": question["plans"] if arrays else []}
     with tempfile.TemporaryFile() as file:
         wire.send(file.fileno(), question, arrays)
         file.seek(0)
@@ -348,10 +332,7 @@ def _stage(
     with tempfile.TemporaryFile() as file:
         file.write(answer)
         file.seek(0)
-        header, found = _read(lambda: wire.receive(file.fileno()))
-    if header.pop("token", None) != token:
-        raise EngineError("something else than the course's program answered for the server")
-    return header, found
+        return _read(lambda: wire.receive(file.fileno()))
 
 
 def _plans(scorers: Sequence[Scorer], examiner: Examiner) -> list[Plan]:
@@ -384,23 +365,18 @@ def measured(sources: Sources, examiner: Examiner) -> Load:
 
     Raises:
         EngineError: the learner's server did not start or did not answer.
-        ExaminerFault: the given one did not, and does not without the learner's either.
+        ExaminerFault: the given one did not.
     """
     rng = examiner.rng()
     models = {"old": Scorer(int(rng.integers(1 << 31)), WIDE)}
     features = rng.normal(size=(ROUNDS * (BURST + LONE), FEATURES)).astype(np.float32)
-    question = {"scenes": [], "seed": int(rng.integers(1 << 31)), "time_limit_s": examiner.measure_s}
-
-    def take(yours: Sources) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        return _asked({**question, "servers": [ONE_AT_A_TIME, dict(yours)]}, models, ("old",), {}, features, examiner)
-
-    answer, arrays = examiner.measured(lambda: take(sources))
+    question: dict[str, Any] = {"scenes": [], "seed": int(rng.integers(1 << 31)), "time_limit_s": examiner.measure_s}
+    question["servers"] = [ONE_AT_A_TIME, dict(sources)]
+    answer, arrays = examiner.measured(lambda: _asked(question, models, ("old",), {}, features, examiner))
     if failed := plain(answer.get("failed", ""), _LONGEST):
         if answer.get("who") == "yours":
             raise EngineError(failed)
-        if (again := take(ONE_AT_A_TIME)[0]).get("failed"):
-            raise ExaminerFault(f"the given server: {plain(again['failed'], _LONGEST)}")
-        raise EngineError("the given server works alone, but not beside yours. Which processes or memory does yours keep?")
+        raise ExaminerFault(f"the given server: {failed}")
     truth = {"old": models["old"].scores(features)}
     return _read(lambda: _load(answer, arrays, truth))
 
@@ -453,8 +429,7 @@ def triton(work: ServingWork) -> Iterator[Criterion]:
         hint = "Line and column are at the start of the message. A list is [ ... ], a message is { ... }."
         yield Criterion("config.pbtxt", complaint, "a text that NVIDIA's parser reads", False, HALF, hint)
         return
-    yield from loads(config)
-    required = list(serves(config))
+    required = list(requirements(config))
     yield from required
     unmet = sum(not one.met for one in required)
     yield Criterion("requirements that are not met", str(unmet), f"at most {MOST_UNMET}", unmet <= MOST_UNMET, HALF)
@@ -473,54 +448,37 @@ def read_config(text: bytes, examiner: Examiner) -> tuple[Config, str]:
     return answer.get("config", {}), plain(answer.get("error", ""), _LONGEST)
 
 
-def loads(config: Config) -> Iterator[Criterion]:
-    """Without these, Triton does not load the model, or does not answer."""
-    kind = config["platform"], config["backend"]
-    right = kind in (("tensorrt_plan", ""), ("", "tensorrt"), ("tensorrt_plan", "tensorrt"))
-    shown = " and ".join(one[:40] for one in kind if one) or "none"
-    yield Criterion("kind of model", shown, "that of model.plan", right, HALF, "Which backend of Triton runs a TensorRT plan?")
-    name_hint = "Triton rejects a model whose name is not that of its folder; the name may be left out."
-    yield Criterion(
-        "name", config["name"][:40] or "none", "that of the folder", config["name"] in ("", "scorer"), HALF, name_hint
-    )
-    for side, tensor, size in (("input", INPUT, FEATURES), ("output", OUTPUT, SCORES)):
-        rows = [(row["name"][:40], row["data_type"], [int(n) for n in row["dims"]]) for row in config[side]]
-        shown = "; ".join(f"{name} {kind} {dims}" for name, kind, dims in rows) or "none"
-        right = rows == [(tensor, "TYPE_FP32", [size])] and "reshape" not in config[side][0]
-        hint = "What are the engine's own names and types? With max_batch_size above 0 Triton puts the batch in front of dims by itself."
-        yield Criterion(f"{side} tensors", shown, "those of the plan, for one row", right, HALF, hint)
-    most = int(config["max_batch_size"])
-    preferred = [int(n) for n in config.get("dynamic_batching", {}).get("preferred_batch_size", ())]
-    hint = "Triton sends no batch that is larger than this, and the engine rejects what its profile does not allow."
-    fits = 0 < most <= MOST_ROWS and all(1 <= n <= most for n in preferred)
-    shown = f"max_batch_size {most}" + (f", preferred {preferred}" if preferred else "")
-    yield Criterion("batches that the engine accepts", shown, "within the plan's profile", fits, HALF, hint)
-
-
-def serves(config: Config) -> Iterator[Criterion]:
-    """Without these, Triton serves the model, but not as required."""
+def requirements(config: Config) -> Iterator[Criterion]:
+    """The five requirements: the first one decides whether Triton loads the plan, the others how it serves."""
     most, batching = int(config["max_batch_size"]), config.get("dynamic_batching")
     preferred = [int(n) for n in (batching or {}).get("preferred_batch_size", ())]
+    kind = {config["platform"], config["backend"]} - {""}
+    shown, wanted = [" and ".join(sorted(kind)) or "no platform"], [(INPUT, FEATURES), (OUTPUT, SCORES)]
+    loads = kind <= {"tensorrt_plan", "tensorrt"} and bool(kind) and config["name"] in ("", "scorer")
+    loads &= 0 < most <= MOST_ROWS and all(1 <= n <= most for n in preferred)
+    for side, (tensor, size) in zip(("input", "output"), wanted, strict=True):
+        rows = [(row["name"], row["data_type"], [int(n) for n in row["dims"]]) for row in config[side]]
+        shown += [f"{side} " + "; ".join(f"{name} {type_} {dims}" for name, type_, dims in rows)]
+        loads &= rows == [(tensor, "TYPE_FP32", [size])] and "reshape" not in config[side][0]
+    shown += [f"name {config['name'] or 'none'}", f"max_batch_size {most}, preferred {preferred}"]
+    hint = "What are the plan's kind, names, types and sizes? With max_batch_size above 0 Triton adds the batch dimension."
+    yield Criterion("Triton loads the plan", plain(", ".join(shown), _LONGEST), "what the plan has", loads, HALF, hint)
     whole = batching is not None and most >= MOST_ROWS and (not preferred or (1 not in preferred and max(preferred) >= most))
-    shown = f"max_batch_size {most}, dynamic_batching {f'with preferred {preferred}' if batching is not None else 'absent'}"
+    shown_batching = f"with preferred {preferred}" if batching is not None else "absent"
     hint = "Triton batches only if the configuration says so, and sends a batch of a preferred size at once."
-    yield Criterion("batches up to the largest", shown, "the largest that the plan allows", whole, ALL, hint)
+    found = f"max_batch_size {most}, dynamic_batching {shown_batching}"
+    yield Criterion("batches up to the largest", found, "the largest that the plan allows", whole, ALL, hint)
     delay = int((batching or {}).get("max_queue_delay_microseconds", 0))
-    hint = "With 0, no request waits for others. What is the unit?"
-    in_time = 0 < delay <= LONGEST_DELAY_US
+    hint, in_time = "With 0, no request waits for others. What is the unit?", 0 < delay <= LONGEST_DELAY_US
     yield Criterion("queueing delay", f"{delay:,} us", f"above 0, at most {LONGEST_DELAY_US:,} us", in_time, ALL, hint)
     groups = config["instance_group"]
     on_gpu = all(group["kind"] in ("KIND_GPU", "KIND_AUTO") and set(map(int, group["gpus"])) <= {0} for group in groups)
-    total = sum(max(1, int(group["count"])) * max(1, len(group["gpus"])) for group in groups) or 1
+    total = sum(max(1, int(group["count"])) for group in groups) or 1
     hint = "Each instance is an execution context with its own stream. What does Triton make without an instance_group?"
-    shown = f"{total} {'on the GPU' if on_gpu else 'not only on GPU 0'}"
-    yield Criterion("execution contexts", shown, f"{INSTANCES} on GPU 0", on_gpu and total == INSTANCES, ALL, hint)
+    found = f"{total} {'on the GPU' if on_gpu else 'not only on GPU 0'}"
+    yield Criterion("execution contexts", found, f"{INSTANCES} on GPU 0", on_gpu and total == INSTANCES, ALL, hint)
     policy = config.get("version_policy", {"latest": {"num_versions": 1}})
-    kept = {
-        "latest": lambda chosen: int(chosen["num_versions"]) >= 2,
-        "all": lambda chosen: True,
-        "specific": lambda chosen: {1, 2} <= set(map(int, chosen["versions"])),
-    }
-    both = any(name in policy and keeps(policy[name]) for name, keeps in kept.items())
+    both = "all" in policy or int(policy.get("latest", {}).get("num_versions", 0)) >= 2
+    both |= {1, 2} <= set(map(int, policy.get("specific", {}).get("versions", ())))
     hint = "What has to be loaded to roll back in a second, and how many versions does Triton keep by default?"
     yield Criterion("versions", json.dumps(policy)[:80], "1 stays loaded beside 2", both, ALL, hint)

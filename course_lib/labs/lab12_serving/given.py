@@ -2,38 +2,39 @@
 
 from __future__ import annotations
 
+import builtins
+import contextlib
+import json
 import shutil
+import sys
 import tempfile
 import threading
 import time
+import types
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from course_lib.engines import build, default_runner
-from course_lib.engines.cuda.driver import capability
-from course_lib.engines.registry import availability
-from course_lib.errors import CourseError
-from course_lib.labs.lab12_serving.sandboxed.host import (
-    FEATURES,
-    FILES,
-    INPUT,
-    MOST_ROWS,
-    OUTPUT,
-    SCORES,
-    Engines,
-    misshapen,
-    packed,
-    server_class,
-)
-from course_lib.labs.lab12_serving.sandboxed.stage import ANSWER_S
-from course_lib.recipe import Profile, Recipe
+from course_lib.engines import registry
+from course_lib.engines.layers import LayerTable
+from course_lib.engines.plan import Engine, Plan
+from course_lib.errors import BuildError, CourseError, EngineError, PlanError
 
+if TYPE_CHECKING:
+    from course_lib.recipe import Recipe
+
+FEATURES, SCORES = 256, 8
+INPUT, OUTPUT = "features", "scores"
+MOST_ROWS = 16  # rows of one inference, as the recipe declares
+FILES = ("store.py", "server.py")
+ANSWER_S = 10.0  # longest wait for one answer
+_PERMITTED = {*sys.stdlib_module_names, "numpy", "store", "server"}
+Feeds = Mapping[str, np.ndarray]
 HIDDEN = 256
 WIDE = 3072  # of the network that is timed: for one row, nearly all of the time goes into reading its weights
 # The server of the notebook, without a cache.
@@ -106,7 +107,134 @@ class Scorer:
 
 def recipe(best: int = 8, largest: int = MOST_ROWS) -> Recipe:
     """The recipe of the service: 1 to 16 payments per inference."""
+    from course_lib.recipe import Profile, Recipe
+
     return Recipe(profiles=(Profile({INPUT: {"min": (1, FEATURES), "opt": (best, FEATURES), "max": (largest, FEATURES)}}),))
+
+
+def import_numpy_only(name: str, *arguments: Any) -> types.ModuleType:
+    """``__import__`` for the learner's files.
+
+    Raises:
+        ImportError: the module is neither NumPy nor part of Python.
+    """
+    if name.partition(".")[0] not in _PERMITTED:
+        raise ImportError(f"the server may import numpy and Python's own modules, not {name!r}")
+    return builtins.__import__(name, *arguments)
+
+
+def server_class(sources: Mapping[str, str]) -> Callable[..., Any]:
+    """The ``Server`` of the learner's two files, which run as modules ``store`` and ``server``.
+
+    A ``NotImplementedError`` is suppressed: the released file ends like that, below a server that works.
+
+    Raises:
+        NameError: ``server.py`` defines no class ``Server``.
+        Exception: what the files raise.
+    """
+    for file in FILES:
+        module = types.ModuleType(file.removesuffix(".py"))
+        sys.modules[module.__name__] = module  # server.py imports store
+        vars(module)["__builtins__"] = {**vars(builtins), "__import__": import_numpy_only}
+        with contextlib.suppress(NotImplementedError):
+            exec(compile(sources[file], file, "exec"), vars(module))
+    if (factory := vars(module).get("Server")) is None:  # of the last file
+        raise NameError("server.py defines no class Server, or raises NotImplementedError above it")
+    return cast(Callable[..., Any], factory)
+
+
+def packed(label: Mapping[str, Any], data: bytes) -> bytes:
+    """A plan in the form that a server receives: a line with its version, its device and its summary, then the engine's bytes."""
+    return json.dumps(label).encode() + b"\n" + data
+
+
+class Engines:
+    """What a server receives: `build`, `load`, and what plans depend on.
+
+    Attributes:
+        version: of the compiler and the runtime.
+        device: compute capability of the GPU, such as ``"sm90"``, or ``"cpu"``.
+        runs: number of inferences so far.
+    """
+
+    BuildError, PlanError, EngineError = BuildError, PlanError, EngineError
+
+    def __init__(
+        self,
+        version: str,
+        device: str,
+        compiled: Callable[[bytes, Mapping[str, Any]], bytes],
+        before_load: Callable[[], object] = lambda: None,
+        before_run: Callable[[Feeds], object] = lambda feeds: None,
+    ) -> None:
+        self.version, self.device, self.runs = version, device, 0
+        self._compiled, self._before_load, self.before_run = compiled, before_load, before_run
+
+    def build(self, model: bytes, recipe: Mapping[str, Any]) -> bytes:
+        """Compile a serialized ONNX model, which takes long.
+
+        Raises:
+            BuildError: the compiler failed.
+        """
+        return self._compiled(model, recipe)
+
+    def load(self, plan: bytes) -> Context:
+        """An engine with one execution context. As with TensorRT, a damaged plan may load without an error.
+
+        Raises:
+            PlanError: the data is not a plan, or belongs to another version or device.
+        """
+        self._before_load()
+        label, _, data = bytes(plan).partition(b"\n")
+        try:
+            built = json.loads(label)
+            found = Plan.from_json({**built["plan"], "layers": LayerTable((), {}).to_json()}, data)
+            built_by = built["version"], built["device"]
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            raise PlanError("the data is not a plan") from None
+        if built_by != (self.version, self.device):
+            raise PlanError(f"the plan was built by {' on '.join(built_by)}, this is {self.version} on {self.device}")
+        try:
+            return Context(registry.load(found), self)
+        except Exception as error:  # a damaged plan can fail in more ways than backends have classes for
+            raise PlanError(f"the plan cannot be loaded: {error}"[:200]) from None
+
+
+class Context:
+    """An engine's execution context. One thread at a time may use it."""
+
+    def __init__(self, engine: Engine, engines: Engines) -> None:
+        self._engine, self._engines, self._one = engine, engines, threading.Lock()
+
+    def infer(self, feeds: Feeds) -> dict[str, np.ndarray]:
+        """Outputs by name for inputs by name.
+
+        Raises:
+            EngineError: the inference failed, or another thread uses this context.
+        """
+        if not self._one.acquire(blocking=False):
+            raise EngineError("two threads in one execution context: TensorRT does not allow it")
+        try:
+            self._engines.runs += 1
+            self._engines.before_run(feeds)
+            return self._engine.infer(dict(feeds))
+        finally:
+            self._one.release()
+
+
+def misshapen(answer: Any, rows: int) -> str:
+    """How a server's answer differs in form from the scores of so many rows; empty if it does not."""
+    if isinstance(answer, dict) and set(answer) == {OUTPUT} and _kind(answer[OUTPUT]) == f"float32 ({rows}, {SCORES})":
+        return ""
+    found = ", ".join(f"{name!r}: {_kind(value)}" for name, value in answer.items()) if isinstance(answer, dict) else ""
+    shown = f"{{{found}}}" if isinstance(answer, dict) else _kind(answer)
+    return f"answer returned {shown[:200]}, expected {{{OUTPUT!r}: float32 ({rows}, {SCORES})}}: check its `return`"
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype} {value.shape}"
+    return "None" if value is None else type(value).__name__
 
 
 def write_given(folder: str | Path = ".") -> None:
@@ -117,8 +245,12 @@ def write_given(folder: str | Path = ".") -> None:
 
 def engines() -> Engines:
     """Engines of this process, for a server in the notebook. A model is compiled by each build."""
+    from course_lib.engines import build, default_runner
+    from course_lib.engines.cuda.driver import capability
+    from course_lib.recipe import Recipe
+
     backend = default_runner()
-    here = {"version": availability(backend).version, "device": capability() or "cpu"}
+    here = {"version": registry.availability(backend).version, "device": capability() or "cpu"}
 
     def compiled(model: bytes, settings: Mapping[str, Any]) -> bytes:
         with tempfile.TemporaryDirectory() as folder:
@@ -136,6 +268,8 @@ def start(folder: Path | str = ".") -> Any:
         CourseError: a file is missing.
         Exception: what the files raise, but for the ``NotImplementedError`` at the end of a released file.
     """
+    from course_lib.recipe import Recipe
+
     here = Path(folder).resolve()
     if absent := [name for name in ("scorer.onnx", "recipe.toml", *FILES) if not (here / name).is_file()]:
         raise CourseError(f"{absent[0]} is not in {here}: run the notebook's cell that writes it")

@@ -126,13 +126,13 @@ MISTAKES: dict[str, tuple[dict[str, str], str, str, str]] = {
         changed("engines.version, ", ""),
         "cache",
         "partial",
-        "11 of 12 (another version: a server did not start: server.py, line",
+        "3 of 4 (another version or device: a server did not start: server.py, line",
     ),
     "no digest, and written in place": (
         {**REFERENCE, "store.py": _PLAIN},
         "cache",
         "none",
-        "bits flipped: ",
+        "damaged plan: ",
     ),
     "nothing is cached": (changed("_write(file, plan)", "pass"), "cache", "none", "asked the compiler again, although"),
     "NaN is let in": (
@@ -145,7 +145,7 @@ MISTAKES: dict[str, tuple[dict[str, str], str, str, str]] = {
         changed("except Exception as error:", "except KeyError as error:"),
         "requests",
         "partial",
-        "engine fails: 1 of 1 requests were not answered: no answer came within 5 s",
+        "engine fails: 1 of 1 requests were not answered: no answer came within 10 s",
     ),
     "built while the lock is held": (
         changed(
