@@ -94,6 +94,12 @@ def solved_exercises_are_not_the_users(tmp_path_factory: pytest.TempPathFactory)
         yield
 
 
+@pytest.fixture(autouse=True)
+def output_has_no_width() -> None:
+    """A library sets the width of a terminal for the whole process, and tables would then be cut as on that terminal."""
+    os.environ.pop("COLUMNS", None)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def nbgrader_compiles_once() -> Iterator[None]:
     from tests import nbgrader_once

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
@@ -17,12 +18,14 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for _command in (  # in the order of `course --help`
-    *(course.doctor, course.progress, engines.build, engines.layers, engines.bench, profiling.profile),
-    *(grading.check, course.release, grading.grade, grading.report, grading.verify),
-    *(migration.migrate, course.demo, course.lab, course.new_lab),
-):
-    app.command()(_command)
+_COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {  # in the order of `course --help`
+    "Learn": (course.doctor, course.demo, course.lab, grading.check, course.progress),
+    "Build and measure": (engines.build, engines.layers, engines.bench, profiling.profile, migration.migrate),
+    "Teach": (course.release, grading.grade, grading.report, grading.verify, course.new_lab),
+}
+for _panel, _commands in _COMMANDS.items():
+    for _command in _commands:
+        app.command(rich_help_panel=_panel)(_command)
 
 _INTERRUPTED = 130  # what typer returns after Ctrl-C: 128 and the number of SIGINT, as in shells
 # click's class for a wrong command line, which typer bundles under names that change with its version

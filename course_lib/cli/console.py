@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -22,13 +24,14 @@ if TYPE_CHECKING:
     from course_lib.labs import Examination, Lab, Outcome
 
 _WIDE = 150  # columns from which every part of a layer table has room
+_DTYPES = {"Float": "FP32", "Half": "FP16", "BFloat16": "BF16", "Int8": "INT8"}  # short, for a narrow table
 _INDENT = 6 * " "
 _COLORS = {"full": "green", "partial": "yellow", "inconclusive": "yellow"}
 
 
 def _console() -> Console:
     out = Console(highlight=False)
-    if not out.is_terminal:
+    if not out.is_terminal and "COLUMNS" not in os.environ:
         out.width = 200  # a file or a pipe has no width, and a cut table is of little use there
     return out
 
@@ -59,6 +62,12 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], *, 
 
 def doctor(found: Mapping[str, Any]) -> None:
     """The machine and its backends."""
+    gpu = "on this GPU" if found["gpu"] and found["runs_with"] == "tensorrt" else "without a GPU"
+    ready = found["builds_with"] and found["runs_with"] and not found["missing"]
+    labs = (
+        "all labs" if any(b["name"] == "torch_tensorrt" and b["version"] for b in found["backends"]) else "all labs but lab 11"
+    )
+    print(f"Ready for {labs} {gpu}." if ready else "Not ready yet: the lines below say what is missing.")
     print(f"course {found['course']}, Python {found['python']}, GPU: {found['gpu'] or 'none'}")
     print(f"engines are built with {found['builds_with'] or 'nothing'} and run with {found['runs_with'] or 'nothing'}")
     if found["missing"]:
@@ -66,10 +75,14 @@ def doctor(found: Mapping[str, Any]) -> None:
     print(f"sandbox for grading: {found['sandbox']}")
     rows = [(b["name"], b["version"] or "-", _can(b["no_build"]), _can(b["no_run"])) for b in found["backends"]]
     table("backends", ("backend", "version", "builds here", "runs here"), rows)
+    for backend in found["backends"]:
+        reasons = dict.fromkeys(filter(None, (backend["no_build"], backend["no_run"])))
+        if reasons:
+            in_full(_console(), escape(f"{backend['name']}: {'; '.join(reasons)}"))
 
 
 def _can(reason: str) -> Text:
-    return Text(reason, "yellow") if reason else Text("yes", "green")
+    return Text("no", "yellow") if reason else Text("yes", "green")
 
 
 def layers(layer_table: LayerTable, title: str, notes: Sequence[str]) -> None:
@@ -79,22 +92,45 @@ def layers(layer_table: LayerTable, title: str, notes: Sequence[str]) -> None:
         print(f"{title}: kernels are not reported; build with tensorrt or tensorrt_rtx to see them")
         return
     columns: tuple[str, ...] = ("kernel", "kind", "onnx", "operators", "reads", "weights", "writes", "shape", "format")
-    if _console().width < _WIDE:
-        columns = ("kernel", "operators", "types", "shape", "format")
-        rows = [{**row, "types": _types(row)} for row in rows]
-        title += "; the ONNX nodes of each kernel: a wider terminal, or --json"
+    width = _console().width
+    if width < _WIDE:
+        columns = ("kernel", "operators", "types", "shape")
+        rows = _narrow([{**row, "types": _types(row)} for row in rows], width)
+        title += "; ONNX nodes and formats: a wider terminal, or --json"
     shown = [column for column in columns if any(row[column] for row in rows)]
     table(title, shown, [[row[c] for c in shown] for row in rows], one_line=True)
-    counts = ", ".join(f"{n} compute with {dtype}" for dtype, n in layer_table.dtype_counts().most_common())
+    counts = ", ".join(
+        f"{n} compute with {_DTYPES.get(dtype, dtype) if width < _WIDE else dtype}"
+        for dtype, n in layer_table.dtype_counts().most_common()
+    )
     print(f"{len(layer_table.operators) or '?'} ONNX nodes became {len(rows)} kernels; {counts}")
     for note in notes:
         print(f"note: {note}")
 
 
+def _narrow(rows: list[dict[str, str]], width: int) -> list[dict[str, str]]:
+    """Rows that fit: types and shapes are whole, and names of kernels and operators share what is left."""
+    left = width - 12 - sum(max(len(row[column]) for row in rows) for column in ("types", "shape"))
+    names = [re.sub(r"^__myl_|_myl\d+_\d+$", "", row["kernel"]) for row in rows]
+    kernel = max(left - max(len(row["operators"]) for row in rows), left // 2)
+    return [
+        {**row, "kernel": _cut(name, kernel), "operators": _cut(row["operators"], left - min(kernel, max(map(len, names))))}
+        for name, row in zip(names, rows, strict=True)
+    ]
+
+
+def _cut(text: str, most: int) -> str:
+    most = max(most, 8)
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
 def _types(row: Mapping[str, str]) -> str:
-    """The types that a kernel reads, including weights, and the type that it writes if it differs."""
-    read = ", ".join(sorted({kind for key in ("reads", "weights") for kind in row[key].split(", ") if kind}))
-    return read if row["writes"] in ("", read) else f"{read} to {row['writes']}"
+    """The types that a kernel reads, including weights, and the types that it writes if they differ."""
+    read, written = (
+        ", ".join(sorted({_DTYPES.get(kind, kind) for key in keys for kind in row[key].split(", ") if kind}))
+        for keys in (("reads", "weights"), ("writes",))
+    )
+    return read if written in ("", read) else f"{read} to {written}"
 
 
 def bench(measured: Mapping[str, Any]) -> None:

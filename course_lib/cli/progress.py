@@ -25,12 +25,13 @@ class LectureProgress:
 
 @dataclass(frozen=True)
 class LabProgress:
-    """`written` of the `files` of a submission are in the lab's folder. Whether they are right, `course check` says."""
+    """`written` of the `files` of a submission are in the lab's folder; `course check` says whether they earn its `points`."""
 
     name: str
     title: str
     written: int
     files: int
+    points: float
 
 
 @dataclass(frozen=True)
@@ -48,10 +49,29 @@ class Progress:
         lectures = [
             (f"{row.number}. {row.title}", f"{row.solved} of {row.exercises}", str(row.minutes_left)) for row in self.lectures
         ]
-        labs = [(row.title, f"{row.written} of {row.files}") for row in self.labs]
-        return (
-            _table(("lecture", "exercises solved", "minutes left"), lectures) + "\n\n" + _table(("lab", "files written"), labs)
+        solved, exercises, minutes = (
+            sum(getattr(row, column) for row in self.lectures) for column in ("solved", "exercises", "minutes_left")
         )
+        lectures.append(("all lectures", f"{solved} of {exercises}", str(minutes)))
+        labs = [(row.title, f"{row.written} of {row.files}", f"{row.points:g}") for row in self.labs]
+        written, files, points = (sum(getattr(row, column) for row in self.labs) for column in ("written", "files", "points"))
+        labs.append(("all labs", f"{written} of {files}", f"{points:g}"))
+        tables = (
+            _table(("lecture", "exercises solved", "minutes left"), lectures),
+            _table(("lab", "files written", "points to earn"), labs),
+        )
+        return "\n\n".join((*tables, self.next_step))
+
+    @property
+    def next_step(self) -> str:
+        """The first lecture with an unsolved exercise, then the first lab without all of its files."""
+        for lecture in self.lectures:
+            if lecture.solved < lecture.exercises:
+                return f"next: lecture {lecture.number}, {lecture.title}"
+        for lab in self.labs:
+            if lab.written < lab.files:
+                return f"next: {lab.title}"
+        return "next: `course check LAB` says whether the files are right"
 
 
 def progress_of(root: Path | None = None) -> Progress:
@@ -73,7 +93,7 @@ def progress_of(root: Path | None = None) -> Progress:
     handed = []
     for lab in map(labs.find, labs.names()):
         written = sum((root / "labs" / lab.name / file).exists() for file in lab.artifacts) if root else 0
-        handed.append(LabProgress(lab.name, lab.title, written, len(lab.artifacts)))
+        handed.append(LabProgress(lab.name, lab.title, written, len(lab.artifacts), sum(task.points for task in lab.tasks)))
     return Progress(tuple(lectures), tuple(handed))
 
 

@@ -50,12 +50,17 @@ def _progress() -> Progress:
     from rich.console import Console
     from rich.progress import Progress, ProgressColumn, TextColumn, TimeElapsedColumn
     from rich.progress_bar import ProgressBar
+    from rich.table import Column
 
     class Elapsed(ProgressColumn):
         """A bar that fills with the elapsed time, because the work itself does not report progress."""
 
         def render(self, task: Any) -> ProgressBar:
-            return ProgressBar(total=task.total, completed=min(task.elapsed or 0.0, _NEARLY * task.total), width=30)
+            return ProgressBar(total=task.total, completed=min(task.elapsed or 0.0, _NEARLY * task.total), width=20)
 
-    columns = (TextColumn("{task.description}"), Elapsed(), TimeElapsedColumn(), TextColumn("of about {task.total:.0f} s"))
-    return Progress(*columns, transient=True, console=Console(stderr=True))
+    out = Console(stderr=True)
+    stage = TextColumn(
+        "{task.description}", table_column=Column(no_wrap=True, overflow="ellipsis", max_width=max(out.width - 50, 20))
+    )
+    columns = (stage, Elapsed(), TimeElapsedColumn(), TextColumn("of about {task.total:.0f} s"))
+    return Progress(*columns, transient=True, console=out)

@@ -195,12 +195,17 @@ def test_the_command_alone_shows_what_there_is(course: Course) -> None:
     assert done.status == 0 and "doctor" in done.out and not done.err
 
 
-def test_a_layer_table_is_one_line_a_kernel_on_a_narrow_terminal(small_plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("width", [80, 100])
+def test_a_layer_table_is_one_line_a_kernel_on_a_narrow_terminal(
+    width: int, small_plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
     screen = io.StringIO()
-    monkeypatch.setattr(console, "_console", lambda: Console(width=100, file=screen, force_terminal=False))
+    monkeypatch.setattr(console, "_console", lambda: Console(width=width, file=screen, force_terminal=False))
     console.layers(small_plan.layers, "a title", ())
     lines = screen.getvalue().splitlines()
-    assert len(lines) <= 13 + 6 and max(map(len, lines)) <= 100
+    assert len(lines) <= 13 + 6 and max(map(len, lines)) <= width
+    assert all(row["shape"] in screen.getvalue() for row in small_plan.layers.rows())
+    assert "FP32" in screen.getvalue() and "_myl0_" not in screen.getvalue()
     assert sum("Conv + Relu" in line for line in lines) >= 3
 
 
@@ -338,8 +343,7 @@ def test_check_of_the_reference(course: Course, tmp_path: Path) -> None:
     done = course("check", "lab01", tmp_path, "--json")
     assert done.err == ""
     for task in done.document()["tasks"]:
-        assert (task["task"]["id"] == "speed") == bool(task["criteria"])
-        assert all({"name", "found", "bound", "met"} <= set(criterion) for criterion in task["criteria"])
+        assert task["criteria"] and all({"name", "found", "bound", "met"} <= set(criterion) for criterion in task["criteria"])
     earned = {task["task"]["id"]: task["tier"] for task in done.document()["tasks"]}
     speed = earned.pop("speed", None)
     assert set(earned.values()) == {"full"} and speed in ("full", "partial", "inconclusive"), (
