@@ -15,7 +15,7 @@ LABS = ROOT / "course_lib" / "labs"
 LAB_LINES = 1000
 MORE_LINES = {  # larger subjects: a plugin, a server, a decoder; training, a loop, four bits, a pipeline
     **dict.fromkeys(("lab08_plugin", "lab13_generation"), 1600),
-    "lab12_serving": 1937,  # the goal is 1,600
+    "lab12_serving": 1781,  # the goal is 1,600
     **dict.fromkeys(("lab06_qat", "lab09_runtime", "lab14_four_bits", "lab15_capstone"), 1200),
 }
 FILES = 8  # besides __init__.py
@@ -25,7 +25,7 @@ TOO_LONG = {
     "lab04_mixed_precision": 549,
     "lab10_profiling": 837,
     "lab11_torch_tensorrt": 592,
-    "lab12_serving": 1549,
+    "lab12_serving": 1259,
     "lab13_generation": 1003,
     "lab15_capstone": 868,
 }

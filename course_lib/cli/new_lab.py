@@ -70,13 +70,13 @@ def _notebook(values: dict[str, str]) -> str:
 
     setup = f'from course_lib.labs import find\n\nlab = find("{values["name"]}")'
     cells = [
-        cell("markdown", "story", _filled("story.md", values)),
+        cell("markdown", "story", _filled("story.md.txt", values)),
         v4.new_code_cell(setup, id="setup"),
-        cell("markdown", "task-answer", _filled("task.md", values)),
+        cell("markdown", "task-answer", _filled("task.md.txt", values)),
         cell("code", "function", _filled("solution.txt", values), solution=True),
         cell("code", "answer", 'lab.check("answer")  # calls your function with sizes that are drawn', points=2),
-        cell("markdown", "question", _filled("question.md", values)),
-        cell("markdown", "written", _filled("rubric.md", values), points=2, solution=True),
+        cell("markdown", "question", _filled("question.md.txt", values)),
+        cell("markdown", "written", _filled("rubric.md.txt", values), points=2, solution=True),
         cell("markdown", "submit", _SUBMIT.format(**values)),
     ]
     kernel = {"kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -22,7 +21,7 @@ __all__ = ["course"]  # the fixture
 def verdict(tmp_path: Path) -> Path:
     """A small verdict in a classroom whose key has signed it."""
     points = {"profile": 3.0, "accuracy": 0.0, "speed": 0.0}
-    rows = [(asdict(task), points[task.id]) for task in labs.find("lab01").tasks]
+    rows = [({"id": task.id, "title": task.title, "points": task.points}, points[task.id]) for task in labs.find("lab01").tasks]
     tasks = [{"task": task, "tier": "full" if won else "none", "points": won, "message": "", "hint": ""} for task, won in rows]
     known = {"lab": "lab01_first_engine", "score": 3.0, "max_score": 10, "fault": "", "tasks": tasks, "figures": {}}
     known |= {"comparison": None, "table": None, "layers": None, "provenance": {}}

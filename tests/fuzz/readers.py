@@ -155,7 +155,18 @@ def _(path: Path) -> object:
     return Settings.load(path)
 
 
-@_file("lab06 trained.npz", _npz({"stem.codes": np.zeros((16, 1, 5, 5), np.int8), "stem.scale": np.ones(16, np.float32)}))
+def _trained() -> bytes:
+    from course_lib.labs.lab06_qat.layers import LAYERS
+
+    arrays: dict[str, Any] = {}
+    for name, shape in LAYERS.items():
+        ones = np.ones(shape.outputs, np.float32)
+        arrays |= {f"{name}.codes": np.zeros(shape.weight, np.int8), f"{name}.scale": ones, f"{name}.bias": ones}
+        arrays[f"{name}.input_scale"] = np.float32(1)
+    return _npz(arrays)
+
+
+@_file("lab06 trained.npz", _trained())
 def _(path: Path) -> object:
     from course_lib.labs.lab06_qat import given
 
@@ -367,7 +378,7 @@ def _inside_pytorch() -> Reader:
         found = read_hostile(data, lambda values: checks.read(values, "model.py"), "another form")
         judged = [checks.converter(found, cases), checks.model(found, [np.zeros((1, 10))])]
         judged.append(checks.settings({"min": 1, "opt": 8, "max": 24}, given.TRAFFIC, found))
-        return [str(criterion) for task in judged for criterion, _ in task]
+        return [str(criterion) for task in judged for criterion in task]
 
     seeds = [
         {
@@ -459,7 +470,8 @@ def _verdict() -> Reader:
 
     key = Ed25519PrivateKey.from_private_bytes(bytes(32))
     lab = labs.find("lab01")
-    tasks = [{"task": vars(task), "tier": "none", "points": 0.0, "message": "", "hint": ""} for task in lab.tasks]
+    named = [{"id": task.id, "title": task.title, "points": task.points} for task in lab.tasks]
+    tasks = [{"task": task, "tier": "none", "points": 0.0, "message": "", "hint": ""} for task in named]
     known = {"lab": lab.name, "score": 0.0, "max_score": 10.0, "fault": "", "tasks": tasks, "figures": {}, "comparison": None}
     known |= {"table": None, "layers": None, "provenance": {}}
     race = {

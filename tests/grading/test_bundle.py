@@ -28,6 +28,7 @@ FOR_INSTRUCTORS = ("docs/instructors.md", "docs/grading_machines.md", "docs/grad
 TAUGHT = {
     "b, s = yesterday.batch, yesterday.length",
     'export_onnx(detector(160), "model.onnx", opset=17)',
+    "for name, one in calibration(learner).items()",  # a loop over what the course gives
     "__stcs(reinterpret_cast<uint4*>(to), words);",
     "return [trt.DimsExprs(inputs[0])]  # not in TensorRT 8.6",
     "if tensor.format != trt.TensorFormat.LINEAR:",

@@ -19,7 +19,7 @@ from course_lib.grading.isolation import sandbox
 from course_lib.grading.judge.judging import judge
 from course_lib.labs import Examiner
 from course_lib.labs.framework import withheld
-from course_lib.labs.lab03_tuning import checks, given, reference
+from course_lib.labs.lab03_tuning import checks, figures, given, reference
 from course_lib.labs.lab03_tuning.device import Device, problem
 from tests.labs.quick import check_solved, examined
 from tests.labs.submissions import lab03 as made
@@ -230,3 +230,8 @@ def test_a_rebuild_on_a_gpu_is_short_and_has_the_same_tactics(seconds, tactics, 
         work.examiner = replace(work.examiner, builder="tensorrt_rtx")
         assert list(checks._real_cache(work)) == []
     assert commands == 3 * [["env", f"COURSE_TIMING_CACHE={work.scratch / 'timings'}", "python"]]
+
+
+def test_a_figure_of_runs_has_axes_and_a_takeaway():
+    (axes,) = figures.draw_runs([("a", 1.0), ("b", 2.0), ("a", 1.5)], "Two tactics").axes
+    assert axes.get_xlabel() and axes.get_ylabel() and axes.get_title() == "Two tactics"

@@ -12,6 +12,7 @@ import pytest
 from course_lib import labs
 from course_lib.labs import Examiner
 from course_lib.labs.lab16_your_network import checks, reference
+from course_lib.labs.lab16_your_network.sandboxed import node_times, run_network
 from tests.labs.quick import check_solved, examined, judged_reference
 from tests.labs.untouched import leave_untouched
 
@@ -113,3 +114,8 @@ def another(folder: Path) -> None:
     from tests.labs.submissions import lab16
 
     lab16.write(folder)
+
+
+def test_its_programs_have_an_entry_point():
+    """They are started by name, so a renamed function is not seen by a type checker."""
+    assert callable(run_network.main) and callable(node_times.main)
