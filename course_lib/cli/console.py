@@ -67,7 +67,7 @@ def doctor(found: Mapping[str, Any]) -> None:
     labs = (
         "all labs" if any(b["name"] == "torch_tensorrt" and b["version"] for b in found["backends"]) else "all labs but lab 11"
     )
-    print(f"Ready for {labs} {gpu}." if ready else "Not ready yet: the lines below say what is missing.")
+    print(f"Ready for {labs} {gpu}." if ready else "Not ready yet: see below what to install.")
     print(f"course {found['course']}, Python {found['python']}, GPU: {found['gpu'] or 'none'}")
     print(f"engines are built with {found['builds_with'] or 'nothing'} and run with {found['runs_with'] or 'nothing'}")
     if found["missing"]:
