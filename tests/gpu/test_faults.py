@@ -32,7 +32,9 @@ pytestmark = [
     pytest.mark.skipif(capability() is None, reason="no NVIDIA GPU and driver answer"),
     pytest.mark.timeout(420),
 ]
-needs_nvcc = pytest.mark.skipif(not usable_gpu(), reason="nvcc is missing")
+needs_nvcc = pytest.mark.skipif(
+    not usable_gpu(), reason="no nvcc with a GPU: tests/labs/test_lab08.py has the same kernels on the processor"
+)
 needs_sandbox = pytest.mark.skipif(bool(sandbox.problem()), reason=f"no sandbox: {sandbox.problem()}")
 
 FIRST, KERNELS = labs.find("lab01"), labs.find("lab08")

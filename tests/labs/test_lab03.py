@@ -116,7 +116,7 @@ def test_without_an_id_an_instructor_decides(folder):
 
 
 def test_answers_of_a_friend_are_wrong(folder):
-    made.write(folder, "learner", "somebody else")
+    made.write(folder, "learner", "another learner")
     points = {one.task.id: one.points for one in LAB.examine(folder, Examiner(seed=3)).outcomes}
     assert points == {"widths": 0, "recipe": 0, "rebuild": 0, "timing": 2, "builds": 0, "cache": 2}
 

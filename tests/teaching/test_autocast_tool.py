@@ -36,7 +36,7 @@ def test_nodes_that_write_fp32_are_found(squares: onnx.ModelProto) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not find_spec("modelopt"), reason="needs ModelOpt")
+@pytest.mark.skipif(not find_spec("modelopt"), reason="ModelOpt is not installed (extra `qat`): the next test holds its record")
 def test_autocast_keeps_what_overflows_only_with_real_data(squares: onnx.ModelProto) -> None:
     real = {"x": np.array([1.0, 2.0, 3.0, 900.0], np.float32)}
     assert in_fp32(autocast(squares)) == []

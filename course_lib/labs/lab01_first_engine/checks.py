@@ -57,7 +57,7 @@ class FirstEngineWork(Work):
 
     @step
     def fresh(self) -> Digits:
-        """Images that nobody has seen."""
+        """Fresh images."""
         return fresh_images(self.examiner, FRESH_IMAGES)
 
     @step

@@ -129,7 +129,7 @@ class CalibrationWork(Work):
 
     @step
     def fresh(self) -> Digits:
-        """Images that nobody has seen."""
+        """Fresh images."""
         return fresh_images(self.examiner, FRESH_IMAGES)
 
     @step

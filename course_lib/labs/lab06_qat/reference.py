@@ -15,6 +15,7 @@ from torch.nn.functional import cross_entropy
 from course_lib.labs.framework import instance
 from course_lib.labs.lab06_qat import checks, given
 from course_lib.labs.lab06_qat.given import HIGH, LOW
+from course_lib.models.torch_threads import one_thread
 
 FLOAT_LAYERS = ("depth1", "depth2")
 PERCENTILE = 99.5
@@ -61,13 +62,9 @@ def weight_scale(weight: Tensor) -> Tensor:
 @lru_cache(maxsize=4)
 def trained(learner: str, learned_scales: bool = True) -> dict[str, dict[str, np.ndarray]]:
     """Codes, their scales, bias and input scale by layer, trained once in each process: 10 s on one core."""
-    data, threads = given.training_images(learner), torch.get_num_threads()
-    torch.set_num_threads(1)  # the layers are small, and sums are then in the same order everywhere
-    try:
-        with torch.inference_mode(False), torch.enable_grad():
-            return _trained(learner, torch.from_numpy(data.images), torch.from_numpy(data.labels), learned_scales)
-    finally:
-        torch.set_num_threads(threads)
+    data = given.training_images(learner)
+    with one_thread(), torch.inference_mode(False), torch.enable_grad():
+        return _trained(learner, torch.from_numpy(data.images), torch.from_numpy(data.labels), learned_scales)
 
 
 def _trained(learner: str, images: Tensor, labels: Tensor, learned_scales: bool) -> dict[str, dict[str, np.ndarray]]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache
 
 import numpy as np
@@ -15,6 +13,7 @@ from course_lib.labs.lab13_generation.given import BLOCKS, HEADS, KV_HEADS, LENG
 from course_lib.models import decoder
 from course_lib.models.gpt import GPTBlock
 from course_lib.models.signature import Signature
+from course_lib.models.torch_threads import one_thread
 
 _SAME = 3e-4  # largest relative difference to the logits of a mistake; rounding gives 1e-5, and two mistakes differ by 0.001
 
@@ -57,21 +56,9 @@ def recomputing() -> bytes:
     return export_onnx(windowed()).SerializeToString()
 
 
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """These steps are so short that several threads on a busy machine mostly wait for each other."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with torch.inference_mode():
-            yield
-    finally:
-        torch.set_num_threads(threads)
-
-
 def logits_after(tokens: np.ndarray) -> np.ndarray:
     """The right logits after each token of a conversation, ``(n, 256)``."""
-    with _one_thread():
+    with one_thread(), torch.inference_mode():
         return windowed()(torch.from_numpy(tokens)[None])[0].numpy()
 
 
@@ -132,7 +119,7 @@ def faulty_logits(fault: str, tokens: np.ndarray, sizes: list[int]) -> np.ndarra
     cache = torch.zeros(BLOCKS, 2, KV_HEADS, LENGTH, SIZE)
     rows: list[np.ndarray] = []
     position = 0
-    with _one_thread():
+    with one_thread(), torch.inference_mode():
         for size in sizes:
             x = model.embed(torch.from_numpy(tokens[position : position + size])[None])
             for block, kept in zip(model.each_block(), cache, strict=True):

@@ -119,6 +119,18 @@ class FourBitsWork(Work):
         path.write_bytes(given.decoder(self.stored, self.learner).SerializeToString())
         return path
 
+    @step
+    def rounded(self) -> Criterion:
+        """Whether each stored weight is the given one, rounded."""
+        wrong = []
+        for name, weight in given.weights(self.learner).items():
+            off = _relative(self.stored[name].values(), weight.T)
+            mistake = _mistake(self.stored[name], weight.T, off)
+            if mistake or off > _FAITHFUL:
+                wrong.append(f"{name}: relative error {off:.2f}" + (f", {mistake}" if mistake else ""))
+        hint = "Compare `Int4(packed, scales).values()` with the given weight of one product in the notebook."
+        return all_right("products whose stored weight is the given one, rounded", wrong, len(PRODUCTS), HALF, hint=hint)
+
 
 # ---- task 1
 
@@ -205,11 +217,8 @@ def _hint(errors: Mapping[str, float], way: str) -> str:
 
 def size(work: FourBitsWork) -> Iterator[Criterion]:
     """Whether the weights are the given ones, what the decoder loses, and how many bits it stores."""
-    yield instance.known(work.learner, LEARNER)
-    if not work.learner:
-        return
-    yield (rounded := _rounded(work))
-    if not rounded.met:
+    yield from _these_weights(work)
+    if not (work.learner and work.rounded.met):
         return
     bits = given.bits_per_weight(work.stored)
     work.figures |= {"bits_per_weight": bits, "lost_bits_per_byte": work.loss.mean}
@@ -221,16 +230,11 @@ def size(work: FourBitsWork) -> Iterator[Criterion]:
     yield at_most("bits per weight", bits, FULL_BITS, ALL, hint=hint)
 
 
-def _rounded(work: FourBitsWork) -> Criterion:
-    """Whether each stored weight is the given one, rounded."""
-    wrong = []
-    for name, weight in given.weights(work.learner).items():
-        off = _relative(work.stored[name].values(), weight.T)
-        mistake = _mistake(work.stored[name], weight.T, off)
-        if mistake or off > _FAITHFUL:
-            wrong.append(f"{name}: relative error {off:.2f}" + (f", {mistake}" if mistake else ""))
-    hint = "Compare `Int4(packed, scales).values()` with the given weight of one product in the notebook."
-    return all_right("products whose stored weight is the given one, rounded", wrong, len(PRODUCTS), HALF, hint=hint)
+def _these_weights(work: FourBitsWork) -> Iterator[Criterion]:
+    """What tasks 3 and 4 need first: whose decoder it is, and that the stored weights are the given ones."""
+    yield instance.known(work.learner, LEARNER)
+    if work.learner:
+        yield work.rounded
 
 
 def within_budget(loss: Lost) -> bool:
@@ -317,11 +321,8 @@ class Kernels:
 
 def plan(work: FourBitsWork) -> Iterator[Criterion]:
     """Which kernel reads which weight, if the decoder is within the budget."""
-    yield instance.known(work.learner, LEARNER)
-    if not work.learner:
-        return
-    yield (rounded := _rounded(work))
-    if not rounded.met:
+    yield from _these_weights(work)
+    if not (work.learner and work.rounded.met):
         return
     yield _loss_criterion(work.loss, "Solve task 3 first.")
     if not within_budget(work.loss):

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from course_lib.labs.lab14_four_bits import given
+from course_lib.models.torch_threads import one_thread
 
 _GIVEN, _WINDOW = 24, 192  # bytes of held-out text at the beginning of each window, and all of its bytes
 _AT_ONCE = 8  # windows of one call
@@ -77,7 +78,7 @@ class Meter:
         text = np.frombuffer(course_text("test"), np.uint8).astype(np.int64)
         starts = rng.integers(0, len(text) - _GIVEN, windows)
         tokens = text[starts[:, None] + np.arange(_GIVEN)]
-        with _one_thread():
+        with one_thread(), torch.inference_mode():
             cache, position = self._model.empty_cache(_WINDOW, windows), 0
             new = tokens
             while tokens.shape[1] < _WINDOW:
@@ -92,7 +93,7 @@ class Meter:
     def _logits(self, tokens: np.ndarray) -> np.ndarray:
         import torch
 
-        with _one_thread():
+        with one_thread(), torch.inference_mode():
             return np.concatenate([self._model(part).numpy() for part in torch.from_numpy(tokens).split(_AT_ONCE)])
 
     @contextmanager
@@ -124,17 +125,3 @@ def _log_probabilities(logits: np.ndarray) -> np.ndarray:
     logits = logits.astype(np.float64)
     logits -= logits.max(-1, keepdims=True)
     return np.asarray(logits - np.log(np.exp(logits).sum(-1, keepdims=True)))
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """PyTorch computes with one thread inside and records no gradients: steps are short, and threads would wait for each other."""
-    import torch
-
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with torch.inference_mode():
-            yield
-    finally:
-        torch.set_num_threads(threads)
