@@ -43,15 +43,7 @@ class step(Generic[_W, _T]):
         """The value, or the step itself for the class."""
         if work is None:
             return self
-        if self.name not in work.results:
-            try:
-                work.results[self.name] = self.compute(work)
-            except CourseError as error:
-                work.results[self.name] = error
-        result = work.results[self.name]
-        if isinstance(result, CourseError):
-            raise result
-        return result
+        return work.once(self.name, lambda: self.compute(work))
 
 
 class Work(AbstractContextManager["Work"]):
@@ -79,6 +71,18 @@ class Work(AbstractContextManager["Work"]):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         """Close workers and remove `scratch`."""
         self.closing.close()
+
+    def once(self, name: str, compute: Callable[[], _T]) -> _T:
+        """What `compute` returned or raised when this name was first asked for."""
+        if name not in self.results:
+            try:
+                self.results[name] = compute()
+            except CourseError as error:
+                self.results[name] = error
+        result = self.results[name]
+        if isinstance(result, CourseError):
+            raise result
+        return result
 
     @cached_property
     def scratch(self) -> Path:

@@ -80,10 +80,8 @@ class NetworkWork(Work):
 
     def model(self, precision: str) -> Path:
         """A file that was handed in, as builder and runner read it."""
-        if precision not in self.results:
-            self.results[precision] = fixed(submitted(self.folder, f"{precision}.onnx"), self.scratch, self.examiner)
-        model: Path = self.results[precision]
-        return model
+        file = f"{precision}.onnx"
+        return self.once(file, lambda: fixed(submitted(self.folder, file), self.scratch, self.examiner))
 
     @step
     def network(self) -> Answered:
@@ -99,32 +97,35 @@ class NetworkWork(Work):
         )
         return read_hostile(answer, _answered, _INVALID)
 
+    def recipe_of(self, precision: str) -> Recipe:
+        """The recipe with another precision."""
+        return self.recipe.model_copy(update={"precision": precision})
+
     def built(self, precision: str) -> Plan:
         """The plan of one file, which proves its precision."""
-        name = f"plan of {precision}"
-        if name not in self.results:
-            recipe = self.recipe.model_copy(update={"precision": precision})
-            self.results[name] = self.examiner.build(self.model(precision), recipe)
-        plan: Plan = self.results[name]
-        return plan
+        return self.once(f"plan of {precision}", lambda: self.examiner.build(self.model(precision), self.recipe_of(precision)))
+
+    @step
+    def plan(self) -> Plan:
+        """The FP32 plan, whose layers the report shows."""
+        return self.built("fp32")
 
     def sqnr(self, precision: str) -> list[float]:
         """SQNR in dB of an engine against the network in PyTorch, at each of the sizes."""
-        name = f"SQNR of {precision}"
-        if name not in self.results:
-            recipe = self.recipe.model_copy(update={"precision": precision})
-            network, plan = self.network, self.examiner.runnable(self.model(precision), recipe, self.built(precision))
-            engine = self.closing.enter_context(self.examiner.engine(plan))
-            self.results[name] = []
+        return self.once(f"SQNR of {precision}", lambda: self._sqnr(precision))
+
+    def _sqnr(self, precision: str) -> list[float]:
+        network = self.network
+        plan = self.examiner.runnable(self.model(precision), self.recipe_of(precision), self.built(precision))
+        found = []
+        with self.examiner.engine(plan) as engine:
             for asked, want in zip(self.questions, network.answers, strict=True):
                 outputs = engine.infer(draw(network.inputs, network.integers, asked["shapes"], asked["seed"]))
                 if list(outputs) != list(network.outputs):
-                    raise EngineError(
-                        f"{precision}.onnx has the outputs {', '.join(outputs)}, network.py {', '.join(network.outputs)}"
-                    )
+                    names = ", ".join(outputs), ", ".join(network.outputs)
+                    raise EngineError(f"{precision}.onnx has the outputs {names[0]}, network.py {names[1]}")
                 pairs = zip(network.outputs, want, strict=True)
-                self.results[name].append(min(_decibels(one, outputs[key]) for key, one in pairs))
-        found: list[float] = self.results[name]
+                found.append(min(_decibels(one, outputs[key]) for key, one in pairs))
         return found
 
     @step
@@ -154,7 +155,7 @@ def export(work: NetworkWork) -> Iterator[Criterion]:
     yield holds("network.py is in eval mode", not network.training, HALF, hint="factory() returns the module after .eval().")
     hint = "Bring a network with at least a few layers of its own."
     yield at_least("parameters with more than one dimension", network.weights, LEAST_LAYERS, HALF, hint=hint)
-    assert work.built("fp32")
+    assert work.plan
     hint = "Is it the same network? The weights must be the same in each call of factory(): set the seed in it, or load them."
     for least, needed_for in zip(reversed(SQNR["fp32"]), (HALF, ALL), strict=True):
         yield at_least("SQNR of FP32 against PyTorch", min(work.sqnr("fp32")), least, needed_for, unit="dB", hint=hint)
