@@ -73,9 +73,9 @@ class FirstEngineWork(Work):
         return both
 
     @step
-    def right(self) -> bool:
-        """Whether the engine computes the given network. The race waits for this."""
-        return all(criterion.met for criterion in accuracy(self) if criterion.needed_for == HALF)
+    def answers(self) -> list[Criterion]:
+        """What the answers to fresh images show: task 2 is decided by it, and the race waits for it."""
+        return list(_answers(self))
 
 
 def profile(work: FirstEngineWork) -> Iterator[Criterion]:
@@ -100,6 +100,11 @@ def profile(work: FirstEngineWork) -> Iterator[Criterion]:
 
 
 def accuracy(work: FirstEngineWork) -> Iterator[Criterion]:
+    """The answers to fresh images, and the digits that they name."""
+    yield from work.answers
+
+
+def _answers(work: FirstEngineWork) -> Iterator[Criterion]:
     """Fresh images through PyTorch and the engine, at several batch sizes, two of which cannot be known in advance."""
     drawn = work.rng().integers(SERVICE[0] + 1, SERVICE[1], 2)
     batches = [n for n in (1, 3, 8, 32, *map(int, drawn)) if n in work.accepted]
@@ -124,7 +129,7 @@ def accuracy(work: FirstEngineWork) -> Iterator[Criterion]:
 
 def speed(work: FirstEngineWork) -> Iterator[Criterion]:
     """PyTorch, the reference and the submission in turn, on digits, so that an engine cannot tell that it is timed."""
-    if not work.right:
+    if any(criterion.met is not True for criterion in work.answers if criterion.needed_for == HALF):
         raise EngineError("the speed is not measured, because the answers are wrong")
     eager, yours = work.engines
     work.examiner.begins("speed: PyTorch, the reference and your engine, interleaved", work.examiner.measure_s)
