@@ -55,12 +55,6 @@ def test_arrays_come_back_as_they_were(array):
         assert found.dtype == array.dtype and found.shape == array.shape and (found == array).all()
 
 
-@pytest.mark.parametrize("result", ["text", [object()], np.zeros(learner_code.MOST_BYTES + 1, np.uint8), None, [1j]])
-def test_other_results_are_errors(result):
-    with pytest.raises(TypeError, match="not an array of numbers, or it is too large"):
-        learner_code.numbers(result)
-
-
 @pytest.mark.parametrize(
     "change", [{"dtype": "O"}, {"dtype": "<c8"}, {"dtype": "1)"}, {"shape": [-1]}, {"shape": [3]}, {"shape": 2}, {"data": "?"}]
 )

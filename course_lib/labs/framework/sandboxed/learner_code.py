@@ -151,20 +151,6 @@ def main() -> None:
     run(answer, OnlyPackages("numpy"))
 
 
-def numbers(result: Any) -> np.ndarray:
-    """A learner's result as an array.
-
-    Raises:
-        TypeError: it is not an array of numbers, or has more than `MOST_BYTES`.
-    """
-    array = np.asarray(result)
-    if array.dtype.kind not in "iuf" or array.nbytes > MOST_BYTES:
-        raise TypeError(
-            f"the answer is not an array of numbers, or it is too large: found {array.dtype} of shape {array.shape}"
-        )
-    return array
-
-
 def encoded(array: np.ndarray) -> dict[str, Any]:
     """An array as JSON values."""
     data = base64.b64encode(np.ascontiguousarray(array).tobytes()).decode()
