@@ -21,8 +21,7 @@ NOT_FINITE_DB = -120.0  # of answers that hold NaN or infinity
 
 def fresh_images(examiner: Examiner, n: int) -> Digits:
     """``n`` fresh digits, from the grader's secret seed, or from a seed of the operating system in a self-check."""
-    seed = examiner.seed if examiner.seed is not None else int(np.random.SeedSequence().generate_state(1)[0])
-    return fresh_digits(n, seed=seed)
+    return fresh_digits(n, seed=examiner.drawn_seed())
 
 
 def logits(engine: TimedWorker, images: np.ndarray, batches: Sequence[int], name: str = "image") -> np.ndarray:

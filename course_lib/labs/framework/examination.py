@@ -135,6 +135,10 @@ class Examiner:
         """A new generator from `seed`."""
         return np.random.default_rng(self.seed)
 
+    def drawn_seed(self) -> int:
+        """`seed`, or a new one from the operating system."""
+        return self.seed if self.seed is not None else int(np.random.SeedSequence().generate_state(1)[0])
+
     def build(self, model: Path, recipe: Recipe) -> Plan:
         """The engine as NVIDIA's compiler makes it, the proof of precision, fusion and profiles."""
         self.begins("building the engine", _BUILD_S)
@@ -242,7 +246,7 @@ class TimedWorker(AbstractContextManager["TimedWorker"]):
             worker.load(source)
         except CourseError as error:
             worker.close()
-            raise _fault(error, ours) from None
+            raise fault(error, ours=ours) from None
         return cls(worker, ours, device_clock)
 
     def __exit__(self, *_: object) -> None:
@@ -274,7 +278,7 @@ class TimedWorker(AbstractContextManager["TimedWorker"]):
         try:
             answer = ask()
         except CourseError as error:
-            raise _fault(error, self.ours) from None
+            raise fault(error, ours=self.ours) from None
         self.left.spend(time.monotonic() - began)
         return answer
 
@@ -300,7 +304,7 @@ def agree_on_clock(subjects: Iterable[tuple[TimedWorker, Mapping[str, np.ndarray
     return CALLS if CALLS in clocks else "".join(clocks)
 
 
-def _fault(error: CourseError, ours: bool) -> CourseError:
+def fault(error: CourseError, *, ours: bool) -> CourseError:
     """Every error that a process reports is its owner's fault. A process of a submission cannot cause a fault of the examiner."""
     if ours:
         return ExaminerFault(str(error))

@@ -14,8 +14,8 @@ from course_lib._util.plain_text import reason
 from course_lib.engines import Worker
 from course_lib.engines.worker import wire
 from course_lib.engines.worker.environment import HERE
-from course_lib.errors import CourseError, EngineError, ExaminerFault
-from course_lib.labs.framework.examination import Examiner
+from course_lib.errors import CourseError, EngineError
+from course_lib.labs.framework.examination import Examiner, fault
 from course_lib.labs.lab13_generation.given import CACHE_SHAPE, CACHES, MOST_NEW, VOCABULARY, Decoder
 
 _MOST_ANSWERED = 16 << 20  # bytes: the logits of one conversation, or the cache
@@ -71,9 +71,9 @@ class HostedDecoder(AbstractContextManager["HostedDecoder"]):
         request = {"do": "feed", "position": position, "sizes": list(map(int, sizes))}
         logits = self._ask(request, {"tokens": tokens}).get("logits")
         if logits is None or logits.shape != (len(sizes), VOCABULARY) or logits.dtype != np.float32:
-            raise self._fault(EngineError("the decoder's process sent an invalid answer"))
+            raise fault(EngineError("the decoder's process sent an invalid answer"), ours=self.ours)
         if not np.isfinite(logits).all():
-            raise self._fault(EngineError(_NAN))
+            raise fault(EngineError(_NAN), ours=self.ours)
         return logits
 
     def timed(self, tokens: np.ndarray, sizes: Sequence[int], position: int) -> tuple[float, np.ndarray]:
@@ -90,7 +90,7 @@ class HostedDecoder(AbstractContextManager["HostedDecoder"]):
         """
         found = self._ask({"do": "cache"})
         if any(f"past_{name}" not in found or found[f"past_{name}"].shape != CACHE_SHAPE for name in CACHES):
-            raise self._fault(EngineError("the decoder's process sent an invalid cache"))
+            raise fault(EngineError("the decoder's process sent an invalid cache"), ours=self.ours)
         return found
 
     def fill(self, scale: float, rng: np.random.Generator) -> None:
@@ -101,12 +101,7 @@ class HostedDecoder(AbstractContextManager["HostedDecoder"]):
         try:
             return self.host.ask(request, arrays)
         except CourseError as error:
-            raise self._fault(error) from None
-
-    def _fault(self, error: CourseError) -> CourseError:
-        if self.ours:
-            return ExaminerFault(str(error))
-        return error if isinstance(error, EngineError) else EngineError(str(error), code=error.code)
+            raise fault(error, ours=self.ours) from None
 
 
 class Recomputing:
