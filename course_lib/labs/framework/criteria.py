@@ -104,9 +104,10 @@ def all_met(criteria: Iterable[Criterion]) -> bool | None:
     return False if False in answers else None if None in answers else True
 
 
-def tier(full: Iterable[Criterion], half: Iterable[Criterion]) -> tuple[str, bool]:
-    """The tier of `Outcome` that follows from both lists, and whether half of the points are earned in any case."""
-    whole, part = all_met(full), all_met(half)
+def tier(criteria: Iterable[Criterion]) -> tuple[str, bool]:
+    """The tier of `Outcome` that follows, and whether half of the points are earned in any case: what that needs, all points need too."""
+    criteria = tuple(criteria)
+    whole, part = all_met(criteria), all_met(one for one in criteria if one.needed_for == HALF)
     if whole:
         return "full", True
     if part:
@@ -149,6 +150,11 @@ def _by_name(criteria: Iterable[Criterion]) -> list[Criterion]:
 def reaches_threshold(interval: Interval, threshold: float) -> bool | None:
     """Whether a ratio reaches a threshold: yes, no, or None if the interval holds both answers."""
     return (interval.low >= threshold) if interval.excludes(threshold) else None
+
+
+def speed_at_least(name: str, ratio: Interval, bound: float, needed_for: str = ALL, *, hint: str = "") -> Criterion:
+    """A measured ratio that must reach a bound; not decided while its interval contains the bound."""
+    return Criterion(name, str(ratio), f"at least {bound:g}x", reaches_threshold(ratio, bound), needed_for, hint)
 
 
 def _short(criterion: Criterion) -> str:

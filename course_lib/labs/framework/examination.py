@@ -70,6 +70,9 @@ class Examination:
 
 _T = TypeVar("_T")
 _BUILD_S = 10.0  # a usual build with the start of its process
+RTX = (
+    "tensorrt_rtx"  # it compiles on any machine, for a GPU that need not be there, so that layer tables are the same everywhere
+)
 MOST_ANSWERED = 256 << 20  # bytes of one answer of a submission's engine
 
 
@@ -130,6 +133,11 @@ class Examiner:
     def for_ours(self) -> Examiner:
         """The same for the course's own work, whose time is not the submission's."""
         return replace(self, launcher=uncharged(self.launcher), bare_launcher=uncharged(self.bare_launcher))
+
+    @property
+    def with_rtx(self) -> Examiner:
+        """The same with TensorRT for RTX as the builder, for graphs that other builders cannot read or do not show."""
+        return self if split_target(self.builder)[0] == RTX else replace(self, builder=RTX)
 
     def rng(self) -> np.random.Generator:
         """A new generator from `seed`."""

@@ -101,8 +101,7 @@ class Lab(ABC):
 
         What is missed for half of the points costs all of them. A criterion with a `code` that is not decided leaves the task open.
         """
-        half = [criterion for criterion in criteria if criterion.needed_for == judging.HALF]
-        tier, half_earned = judging.tier(criteria, half)
+        tier, half_earned = judging.tier(criteria)
         hint = next((criterion.hint for criterion in judging.missed(criteria) if criterion.hint), "")
         code, message = "", judging.findings(criteria)
         if tier == "inconclusive":

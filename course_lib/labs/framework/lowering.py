@@ -19,13 +19,15 @@ def wanted(examiner: Examiner) -> bool:
     return find(split_target(examiner.runner)[0]).wants_lowered_int8()
 
 
-def runnable(model: Path, recipe: Recipe, examiner: Examiner) -> Plan:
-    """A plan of the lowered copy of a model, for the examiner's runner.
+def runnable(model: Path, recipe: Recipe, examiner: Examiner, built: Plan | None = None) -> Plan:
+    """`Examiner.runnable`, of a lowered copy of an INT8 model if the examiner's runner is fast only with that.
 
     Raises:
         EngineError: the model cannot be lowered.
-        BuildError: the runner rejects the copy.
+        BuildError: the runner rejects the model or the copy.
     """
+    if recipe.precision != "int8" or not wanted(examiner):
+        return examiner.runnable(model, recipe, built)
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder, "model.onnx")
         copy.write_bytes(lowered(model.read_bytes(), launcher=examiner.launcher))

@@ -14,7 +14,7 @@ import numpy as np
 from course_lib.benchmark import Comparison, Interval, compare, speedup
 from course_lib.benchmark.statistics import total_speedup
 from course_lib.labs.framework.answers_timed import Answering, TimedAnswers
-from course_lib.labs.framework.criteria import ALL, HALF, NO_REFERENCE, Criterion, reaches_threshold, tier
+from course_lib.labs.framework.criteria import ALL, HALF, NO_REFERENCE, Criterion, reaches_threshold, speed_at_least, tier
 from course_lib.labs.framework.examination import Examiner, TimedWorker, agree_on_clock
 from course_lib.labs.framework.task import UNUSUAL
 from course_lib.labs.framework.work import Work
@@ -50,16 +50,12 @@ class Pace:
                     )
                 )
                 continue
-            found.append(_criterion(f"speed over {label}", measured[name], bound, needed_for))
+            found.append(speed_at_least(f"speed over {label}", measured[name], bound, needed_for))
             if found[-1].met is not False and latencies[name].sum() < bound * latencies["yours"].sum():
                 total = total_speedup(latencies[name], latencies["yours"], seed=0)
                 if reaches_threshold(total, bound) is False:
-                    found.append(_criterion(f"speed of all timed calls together over {label}", total, bound, needed_for))
+                    found.append(speed_at_least(f"speed of all timed calls together over {label}", total, bound, needed_for))
         return tuple(found)
-
-
-def _criterion(name: str, ratio: Interval, bound: float, needed_for: str) -> Criterion:
-    return Criterion(name, str(ratio), f"at least {bound:g}x", reaches_threshold(ratio, bound), needed_for)
 
 
 @dataclass(frozen=True)
@@ -71,17 +67,12 @@ class Tiers:
 
     def tier(self, latencies: Latencies) -> tuple[str, bool]:
         """The tier of `Outcome`, and whether the points for the partial one are earned."""
-        return tier(*self.criteria(latencies))
+        return tier(self.criteria(latencies))
 
-    def criteria(self, latencies: Latencies) -> tuple[tuple[Criterion, ...], tuple[Criterion, ...]]:
-        """The criteria for all points and for half of them."""
-        full = (*self.full.criteria(latencies), *_known(latencies))
-        return full, (*self.partial.criteria(latencies, HALF), *_known(latencies, HALF))
-
-    def judged(self, latencies: Latencies, hint: str) -> list[Criterion]:
-        """Both lists with a hint, for `Lab.decided`."""
-        full, half = self.criteria(latencies)
-        return [replace(criterion, hint=hint) for criterion in (*half, *full)]
+    def criteria(self, latencies: Latencies, hint: str = "") -> list[Criterion]:
+        """The criteria for half of the points, and then those for all of them."""
+        half = (*self.partial.criteria(latencies, HALF), *_known(latencies, HALF))
+        return [replace(one, hint=hint) for one in (*half, *self.full.criteria(latencies), *_known(latencies))]
 
     def decided(self, latencies: Latencies, half_width: float = _ON_HOST) -> bool:
         """Whether the measurement is sufficient: the tier is decided, and the ratio that the leaderboard shows is known to `half_width`.
@@ -203,4 +194,4 @@ def speed(
     """
     eager, reference, yours = engines
     work.comparison = race(eager, reference, yours, feeds, tiers, work.examiner, floor_db=floor_db)
-    yield from tiers.judged(work.comparison.latencies(), hint)
+    yield from tiers.criteria(work.comparison.latencies(), hint)

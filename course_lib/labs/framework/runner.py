@@ -39,6 +39,9 @@ class Failed:
     line: str
     empty: bool = False
 
+    def __str__(self) -> str:
+        return "not written yet" if self.empty else self.line
+
 
 def call(
     file: Path,
@@ -95,10 +98,10 @@ def _result(value: Any) -> Any:
             return Failed(plain(value["error"], _LONGEST), value.get("empty") is True)
         if "dtype" in value:
             return decoded(value, "iufb")
-        return {plain(key, _LONGEST): _result(one) for key, one in value.items()}
+        return {str(key): _result(one) for key, one in value.items()}
     if isinstance(value, list):
         return [_result(one) for one in value]
-    return plain(value, _LONGEST) if isinstance(value, str) else value
+    return value  # a text as it is: a key that is compared must not be cut
 
 
 def case_criterion(
@@ -117,7 +120,7 @@ def case_criterion(
 def _complaint(case: Case, result: Any) -> str:
     name = case.shown or shown(case.arguments)
     if isinstance(result, Failed):
-        return f"{name}: {'not written yet' if result.empty else result.line}"
+        return f"{name}: {result}"
     if same(result, case.expected, case.tolerance):
         return ""
     usual = (words for words, mistaken in case.mistakes.items() if same(result, mistaken, case.tolerance))

@@ -10,13 +10,14 @@ from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, overload
 
 import numpy as np
 
 from course_lib.benchmark import Comparison
 from course_lib.engines import Plan, split_target
 from course_lib.errors import CourseError
+from course_lib.labs.framework import instance
 from course_lib.labs.framework.examination import Examination, Examiner
 from course_lib.labs.framework.submission_files import model_and_recipe
 from course_lib.labs.framework.task import Outcome
@@ -53,9 +54,12 @@ class Work(AbstractContextManager["Work"]):
         folder: of the submission.
         scratch: a folder for files of the examination.
         closing: closes the workers that steps have started.
+        learner_file: the answer file with the learner's id, in a lab with an instance for each learner.
         results: value or error of each step that was asked for.
         figures, comparison: for `Examination`.
     """
+
+    learner_file: ClassVar[str] = ""
 
     def __init__(self, lab: Lab, folder: Path, examiner: Examiner) -> None:
         self.lab, self.folder, self.examiner = lab, folder, examiner
@@ -101,6 +105,11 @@ class Work(AbstractContextManager["Work"]):
         """
         text = files(f"course_lib.labs.{self.lab.name}").joinpath("expected.json").read_text(encoding="utf-8")
         return json.loads(text).get(split_target(self.examiner.builder)[0])
+
+    @step
+    def learner(self) -> str:
+        """The id in `learner_file`; "" if there is none or the file cannot be read."""
+        return instance.learner_in(self.folder / self.learner_file)
 
     @step
     def files(self) -> tuple[Path, Recipe]:
