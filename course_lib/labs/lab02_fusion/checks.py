@@ -54,6 +54,8 @@ _FEWER = "Draw your layer table: does every convolution of the network have its 
 class FusionWork(Work):
     """A rewritten network, and the learner's own given one."""
 
+    learner_file = FILE
+
     @step
     def causes(self) -> dict[str, Any]:
         """The content of `causes.json`, with its costs by suspect."""
@@ -64,11 +66,6 @@ class FusionWork(Work):
         if unknown := sorted(set(costs) - set(NAMES)):
             raise EngineError(f"{FILE} names {unknown[0][:40]!r}; the suspects are {', '.join(NAMES)}")
         return cast("dict[str, Any]", found)
-
-    @property
-    def learner(self) -> str:
-        """The id in `causes.json`; "" if there is none."""
-        return instance.learner_in(self.folder / FILE)
 
     @step
     def files(self) -> tuple[Path, Recipe]:

@@ -25,7 +25,7 @@ from course_lib.labs.framework.criteria import (
     holds,
     open_without_reference,
     reaches_threshold,
-    tier,
+    speed_at_least,
 )
 from course_lib.labs.framework.examination import TimedWorker, agree_on_clock
 from course_lib.labs.framework.reference import absent, ours
@@ -56,10 +56,7 @@ Latencies = Mapping[str, np.ndarray]
 class ShapesWork(Work):
     """A submission: `recipe.toml`, `search.py` and `service.json`."""
 
-    @property
-    def learner(self) -> str:
-        """The id in `service.json`; "" if there is none."""
-        return instance.learner_in(self.folder / FILE)
+    learner_file = FILE
 
     @step
     def recipe(self) -> Recipe:
@@ -178,7 +175,7 @@ def _called(work: ShapesWork, function: str, calls: Sequence[Sequence[Any]]) -> 
 
 def _boxes(result: Any) -> list[Box]:
     if isinstance(result, runner.Failed):
-        raise EngineError("not written yet" if result.empty else result.line)
+        raise EngineError(str(result))
     try:
         boxes = [(int(texts), int(tokens)) for texts, tokens in result]
     except (TypeError, ValueError, OverflowError):
@@ -240,7 +237,7 @@ def race(latencies: Latencies) -> Iterator[Criterion]:
         ("one profile", "one profile", OVER_ONE),
     ):
         found = speedup(latencies[baseline], latencies["yours"], seed=0)
-        yield Criterion(f"speed over {name}", str(found), f"at least {bound:g}x", reaches_threshold(found, bound), HALF, hint)
+        yield speed_at_least(f"speed over {name}", found, bound, HALF, hint=hint)
     if "reference" not in latencies:
         yield open_without_reference("cost of a batch", f"{np.median(latencies['yours']):.3g} ms")
         return
@@ -257,12 +254,6 @@ def _cost(latencies: Latencies, bounds: tuple[float, float], needed_for: str, hi
     found = "{:.2f} ms [{:.2f}-{:.2f}]".format(*(most / ratio for ratio in (spare.median, spare.high, spare.low)))
     bound = f"at most {most:.2f} ms, {100 * part:.0f} % of the saving"
     return Criterion("cost of a batch", found, bound, reaches_threshold(spare, 1.0), needed_for, hint)
-
-
-def race_tier(latencies: Latencies) -> str:
-    """The tier of the task ``cost``."""
-    criteria = list(race(latencies))
-    return tier(criteria, [criterion for criterion in criteria if criterion.needed_for == HALF])[0]
 
 
 def measured(work: ShapesWork) -> Comparison:

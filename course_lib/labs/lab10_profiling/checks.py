@@ -16,7 +16,7 @@ from course_lib.benchmark import Comparison, compare, speedup
 from course_lib.engines.worker.allowance import Allowance
 from course_lib.errors import CourseError, EngineError
 from course_lib.labs.framework import instance
-from course_lib.labs.framework.criteria import ALL, HALF, Criterion, at_most, reaches_threshold
+from course_lib.labs.framework.criteria import ALL, HALF, Criterion, at_most, reaches_threshold, speed_at_least
 from course_lib.labs.framework.examination import Examiner, TimedWorker
 from course_lib.labs.framework.submission_files import read_text
 from course_lib.labs.framework.work import Work, step
@@ -77,15 +77,12 @@ class Answers(BaseModel):
 class PipelineWork(Work):
     """The examination of one pipeline and its causes."""
 
+    learner_file = CAUSES
+
     @step
     def causes(self) -> dict[Suspect, Evidence]:
         """The causes in `causes.json`."""
         return read_causes(self.folder / CAUSES)
-
-    @property
-    def learner(self) -> str:
-        """The id in `causes.json`; "" if there is none."""
-        return instance.learner_in(self.folder / CAUSES)
 
     @property
     def given(self) -> str:
@@ -163,9 +160,10 @@ def throughput(work: PipelineWork) -> Iterator[Criterion]:
 
 def _faster(work: PipelineWork, bound: float, needed_for: str) -> Criterion:
     ratio = speedup(work.latencies["given"], work.latencies["yours"], seed=0)
-    met, name = reaches_threshold(ratio, bound), "throughput over the given pipeline"
     symptom = f"Your pipeline has {ratio} the throughput of the given one, and {needed_for} need at least {bound:g}x."
-    return Criterion(name, str(ratio), f"at least {bound:g}x", met, needed_for, _LONGEST, symptom=symptom)
+    return replace(
+        speed_at_least("throughput over the given pipeline", ratio, bound, needed_for, hint=_LONGEST), symptom=symptom
+    )
 
 
 def read_causes(file: Path) -> dict[Suspect, Evidence]:

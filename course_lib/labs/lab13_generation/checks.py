@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from course_lib.benchmark import Comparison, Interval, compare, speedup
-from course_lib.engines import Layer, LayerTable, split_target
+from course_lib.benchmark import Comparison, compare, speedup
+from course_lib.engines import Layer, LayerTable
 from course_lib.errors import PRECISION, PROFILE, BuildError, EngineError
 from course_lib.labs.framework import runner
 from course_lib.labs.framework.criteria import (
@@ -23,8 +23,7 @@ from course_lib.labs.framework.criteria import (
     equals,
     holds,
     open_without_reference,
-    reaches_threshold,
-    tier,
+    speed_at_least,
 )
 from course_lib.labs.framework.reference import absent
 from course_lib.labs.framework.submission_files import submitted, submitted_recipe
@@ -51,9 +50,7 @@ COUNT = 16  # single tokens after each prompt
 MOST_ERROR = 1e-4
 MOST_HALF_ERROR = 0.05  # in FP16; measured: 0.002 to 0.004
 GARBAGE = 100.0  # size of the numbers in slots that hold nothing; keys and values of the network are below 10
-# TensorRT 8.6 has neither the operators nor a table of kernels, and 10 has the cache from 10.15 on. TensorRT for RTX compiles on any
-# machine, for a GPU that need not be there, so that a verdict is the same everywhere.
-PROVER, ITS_TARGET = "tensorrt_rtx", "sm89"
+ITS_TARGET = "sm89"  # TensorRT 8.6 has neither the operators nor a table of kernels, and 10 has the cache from 10.15 on
 SPANS = {"early": (4, 40), "late": (300, 400)}  # positions from which tokens are timed
 STEPS = 16  # tokens that are timed together, because one takes a fraction of a millisecond
 NAIVE = "recomputing"
@@ -158,9 +155,8 @@ class GenerationWork(Work):
         self.examiner.begins("fused: your graph in FP16, compiled for prompts and for single tokens", 10)
         path = self.scratch / "half.onnx"
         path.write_bytes(self.read.half)
-        builder = self.examiner.builder if split_target(self.examiner.builder)[0] == PROVER else PROVER
-        examiner = replace(self.examiner, builder=builder)
-        built = [examiner.build(path, one.model_copy(update={"targets": (ITS_TARGET,)})).layers for one in (prompts, single)]
+        build = self.examiner.with_rtx.build
+        built = [build(path, one.model_copy(update={"targets": (ITS_TARGET,)})).layers for one in (prompts, single)]
         return built[0], built[1]
 
 
@@ -436,20 +432,10 @@ def race(latencies: Latencies) -> Iterator[Criterion]:
         over = speedup(latencies["reference"], latencies["yours"], seed=0)
         rows.append(("tokens per second over the reference", over, 0.8, 0.4, copies))
     for name, found, whole, half, hint in rows:
-        yield _reaches(name, found, half, HALF, hint)
-        yield _reaches(name, found, whole, ALL, hint)
+        yield speed_at_least(name, found, half, HALF, hint=hint)
+        yield speed_at_least(name, found, whole, hint=hint)
     if "reference" not in latencies:
         yield open_without_reference("tokens per second over the reference", "not measured")
-
-
-def _reaches(name: str, found: Interval, bound: float, needed_for: str, hint: str) -> Criterion:
-    return Criterion(name, str(found), f"at least {bound:g}x", reaches_threshold(found, bound), needed_for, hint)
-
-
-def race_tier(latencies: Latencies) -> str:
-    """The tier of the task ``speed``."""
-    criteria = list(race(latencies))
-    return tier(criteria, [criterion for criterion in criteria if criterion.needed_for == HALF])[0]
 
 
 def measured(work: GenerationWork, yours: HostedDecoder, reference: HostedDecoder | None, naive: HostedDecoder) -> Comparison:

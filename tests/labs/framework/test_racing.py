@@ -138,7 +138,7 @@ def test_a_submission_that_is_far_too_fast_is_left_to_an_instructor():
     measured = latencies(of_reference=12.0, over_eager=20.0)
     assert TIERS.tier(measured) == ("inconclusive", False)
     assert TIERS.decided(measured), "more measuring does not decide it"
-    found = labs.find("lab01").decided("speed", TIERS.judged(measured, "Look again."))
+    found = labs.find("lab01").decided("speed", TIERS.criteria(measured, "Look again."))
     assert (found.tier, found.points, found.code) == ("inconclusive", 0, UNUSUAL)
     assert "An instructor will look" in found.message
 
@@ -154,7 +154,7 @@ def test_a_submission_that_is_far_too_fast_is_left_to_an_instructor():
     ],
 )
 def test_outcome_says_which_criterion_costs_points(of_reference, over_eager, tier, points):
-    found = labs.find("lab01").decided("speed", TIERS.judged(latencies(of_reference, over_eager), "Look again."))
+    found = labs.find("lab01").decided("speed", TIERS.criteria(latencies(of_reference, over_eager), "Look again."))
     assert (found.task.id, found.tier, found.points) == ("speed", tier, points)
     named = "speed over the reference engine is " in found.message
     busy = "Inconclusive: the machine is busy. Not decided: " in found.message

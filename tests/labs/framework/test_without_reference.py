@@ -91,7 +91,7 @@ def test_a_race_without_the_reference_still_compares_with_pytorch(over_eager, ti
     spread = 1 + 0.01 * np.random.default_rng(0).permutation(np.linspace(-1, 1, 200))
     yours = np.full(200, 10.0)
     latencies = {"eager": over_eager * yours * spread, "yours": yours}
-    found = find("lab01").decided("speed", TIERS.judged(latencies, "hint"))
+    found = find("lab01").decided("speed", TIERS.criteria(latencies, "hint"))
     assert (found.tier, found.points, found.code) == (tier, 0, code)
     answers = {one.name: one.answer for one in found.criteria}
     assert answers["speed over the reference engine"] == "not decided"
