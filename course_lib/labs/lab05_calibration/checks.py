@@ -187,7 +187,7 @@ def wrong(question: Question, result: Any) -> str:
     """What is wrong with a threshold; empty if it is right."""
     asked = f"{question.name} (percent {question.percent:g}, {len(question.histogram.counts)} bins)"
     if isinstance(result, Failed):
-        return f"{asked}: {'not written yet' if result.empty else result.line}"
+        return f"{asked}: {result}"
     if isinstance(result, bool) or not isinstance(result, (int, float)) or not math.isfinite(result):
         return f"{asked}: not a finite number"
     off = question.bins_off(result)
@@ -265,9 +265,10 @@ def speed(work: CalibrationWork) -> Iterator[Criterion]:
     theirs = None
     if not absent(reference):
         with ours():
-            plan = _fastest(work, work.reference, reference.recipe())
+            plan = lowering.runnable(work.reference, reference.recipe(), work.examiner)
         theirs = work.closing.enter_context(work.examiner.reference(plan))
-    yours = work.closing.enter_context(work.examiner.engine(_fastest(work, work.graph, work.files[1])))
+    plan = lowering.runnable(work.graph, work.files[1], work.examiner, work.plan)
+    yours = work.closing.enter_context(work.examiner.engine(plan))
     images = work.fresh.images[: 8 * BATCH]
     share = argmax_agreement(logits(answered, images, [BATCH]), logits(yours, images, [BATCH]))
     hint = "Each pair that insert_qdq would not place costs a round trip to memory. Are there pairs on biases?"
@@ -275,13 +276,6 @@ def speed(work: CalibrationWork) -> Iterator[Criterion]:
     yield at_least(name, share, SAME_ANSWERS, HALF, hint=hint)
     if share >= SAME_ANSWERS:
         yield from racing.speed(work, (eager, theirs, yours), _feeds(work), SPEED, floor_db=FLOOR_DB, hint=hint)
-
-
-def _fastest(work: CalibrationWork, model: Path, recipe: Recipe) -> Any:
-    """The plan of a model that the examiner's runner executes, lowered if INT8 is fast only after lowering."""
-    if lowering.wanted(work.examiner):
-        return lowering.runnable(model, recipe, work.examiner)
-    return work.examiner.runnable(model, recipe, work.plan if model == work.graph else None)
 
 
 def _feeds(work: CalibrationWork) -> Callable[[], dict[str, np.ndarray]]:

@@ -23,7 +23,6 @@ from course_lib.labs.lab15_capstone.boxes import Detections, Quality, quality, r
 from course_lib.labs.lab15_capstone.given import Settings
 from course_lib.labs.lab15_capstone.pipeline import Recording, Replay, Subject, record, replay
 from course_lib.models.digit_video import Frame, video
-from course_lib.recipe import Recipe
 
 # The sandbox and the learner's bundle do not have the reference: there the given detector takes its place.
 REFERENCE_SETTINGS: Settings = given.FIRST.model_copy(update={"size": 128}) if absent(reference) else reference.SETTINGS
@@ -200,11 +199,10 @@ class PipelineWork(Work):
             EngineError: the engine rejects the frames, or answers with something else than detections.
         """
         examiner, settings, plan = self.examiner, self.settings, self.plan
-        seed = examiner.seed if examiner.seed is not None else int(np.random.SeedSequence().generate_state(1)[0])
-        scenes = list(itertools.islice(video(seed), self.frames))
+        scenes = list(itertools.islice(video(examiner.drawn_seed()), self.frames))
         examiner.begins(f"detect, latency and frames: four detectors on {self.frames} new frames", self.frames * _FRAME_S)
         started = self.closing.enter_context
-        yours = started(examiner.engine(_runnable(self.graph, self.files[1], examiner, plan)))
+        yours = started(examiner.engine(lowering.runnable(self.graph, self.files[1], examiner, plan)))
         eager = started(examiner.baseline(GIVEN))
         with ours():
             theirs, first = (started(examiner.reference(plan)) for plan in (_reference(examiner), _first(examiner)))
@@ -223,13 +221,6 @@ class PipelineWork(Work):
         return trial
 
 
-def _runnable(model: Path, recipe: Recipe, examiner: Examiner, plan: Plan | None = None) -> Plan:
-    """The plan that the examiner's runner executes. For ONNX Runtime on a CPU, INT8 is lowered first."""
-    if recipe.precision == "int8" and lowering.wanted(examiner):
-        return lowering.runnable(model, recipe, examiner)
-    return examiner.runnable(model, recipe, plan)
-
-
 @lru_cache(maxsize=1)
 def _reference(examiner: Examiner) -> Plan:
     """The reference's plan. Where it is absent, the given detector takes its place."""
@@ -237,7 +228,7 @@ def _reference(examiner: Examiner) -> Plan:
         return _as_exported(REFERENCE_SETTINGS.size, examiner)
     with tempfile.TemporaryDirectory() as scratch:
         reference.write(Path(scratch))
-        return _runnable(Path(scratch, "model.onnx"), given.recipe(REFERENCE_SETTINGS.size), examiner)
+        return lowering.runnable(Path(scratch, "model.onnx"), given.recipe(REFERENCE_SETTINGS.size), examiner)
 
 
 @lru_cache(maxsize=1)
