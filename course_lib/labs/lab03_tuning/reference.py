@@ -102,9 +102,11 @@ def opt_batch(compiler: Compiler, mine: given.Instance) -> int:
 def nights(compiler: Compiler, mine: given.Instance) -> dict[str, dict[str, object]]:
     """What differs in each night, and how many tactics are new."""
     answers: dict[str, dict[str, object]] = {}
-    for name, night in mine.nights().items():
-        before, after = (compiler.build(*one).layers for one in (night.before, night.after))
-        known = {kernel.tactic for kernel in before.kernels}
+    several = mine.nights()
+    before = compiler.build(*several[given.NIGHTS[0]].before).layers  # of every night
+    known = {kernel.tactic for kernel in before.kernels}
+    for name, night in several.items():
+        after = compiler.build(*night.after).layers
         new = [kernel for kernel in after.kernels if kernel.tactic not in known]
         if [kernel.onnx_nodes for kernel in before.kernels] != [kernel.onnx_nodes for kernel in after.kernels]:
             differs = "kernels"

@@ -146,10 +146,10 @@ class QatWork(Work):
         path.write_bytes(given.graph(network).SerializeToString())
         return path
 
-    def recovered(self, name: str, network: Mapping[str, Stored]) -> Recovered:
+    def recovered(self, name: str, network: Mapping[str, Stored], built: Plan | None = None) -> Recovered:
         """What an engine of this network answers on the secret images."""
         self.examiner.begins(f"{name}: your numbers in an engine", 5)
-        with self.examiner.engine(self.examiner.runnable(self.written(name, network), RECIPE)) as engine:
+        with self.examiner.engine(self.examiner.runnable(self.written(name, network), RECIPE, built)) as engine:
             answers = logits(engine, self.secret.images.images, [given.BATCH])
         found = Recovered(given.share_right(answers, self.secret.images), self.secret)
         self.figures[f"{name}_recovered"] = found.share
@@ -173,7 +173,7 @@ def kernels(work: QatWork) -> Iterator[Criterion]:
     hint = "Which layers bring back most accuracy for each weight that stays in float?"
     name = f"share of the weights in INT8 layers (in float: {', '.join(in_float) or 'none'})"
     yield at_least(name, share, LEAST_INT8, HALF, hint=hint)
-    found = work.recovered("kernels", work.with_float_layers)
+    found = work.recovered("kernels", work.with_float_layers, work.plan)
     hint = "Measure each layer alone, then each pair with the best one. Do the two best single layers make the best pair?"
     yield found.at_least(KERNELS_HALF, HALF, hint)
     yield found.at_least(KERNELS_FULL, ALL, hint)
