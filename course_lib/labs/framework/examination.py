@@ -137,7 +137,7 @@ class Examiner:
     @property
     def with_rtx(self) -> Examiner:
         """The same with TensorRT for RTX as the builder, for graphs that other builders cannot read or do not show."""
-        return self if split_target(self.builder)[0] == RTX else replace(self, builder=RTX)
+        return self if self.builder.partition("@")[0] == RTX else replace(self, builder=RTX)
 
     def rng(self) -> np.random.Generator:
         """A new generator from `seed`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,8 +15,8 @@ from course_lib.labs.lab04_mixed_precision import reference
 from course_lib.recipe import Recipe
 
 # TensorRT 8.6 takes types for permissions and shows a transformer as one Myelin layer. TensorRT for RTX takes them as they
-# are written and shows every kernel; it compiles on any machine, for a GPU that need not be there.
-PROVER, ITS_TARGET = "tensorrt_rtx", "sm89"
+# are written and shows every kernel.
+ITS_TARGET = "sm89"
 ATTENTIONS = 4  # of the given network, one in each block
 _PRODUCTS = frozenset({"MatMul", "Gemm", "Einsum"})
 
@@ -75,14 +75,14 @@ def _is_product_of_activations(kernel: Layer, table: LayerTable) -> bool:
 
 
 def prove(model: Path, recipe: Recipe, examiner: Examiner) -> Plan:
-    """The plan whose layer table counts. It is from the examiner's builder, or from `PROVER` if that builder is TensorRT 8.6.
+    """The plan whose layer table counts. It is from the examiner's builder, or from TensorRT for RTX if that builder is TensorRT 8.6.
 
     Raises:
         BuildError: the builder rejects the model.
     """
     if examiner.opset is None:
         return examiner.build(model, recipe)
-    return replace(examiner, builder=PROVER).build(model, recipe.model_copy(update={"targets": (ITS_TARGET,)}))
+    return examiner.with_rtx.build(model, recipe.model_copy(update={"targets": (ITS_TARGET,)}))
 
 
 def runnable(model: bytes, recipe: Recipe, examiner: Examiner) -> Plan:

@@ -9,15 +9,17 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from course_lib._util.npz_files import read_arrays
-from course_lib.engines import LayerTable, split_target
+from course_lib.engines import LayerTable
 from course_lib.errors import BuildError, EngineError, ExaminerFault
 from course_lib.labs.framework import instance
 from course_lib.labs.framework.criteria import ALL, HALF, Criterion, all_right, at_least, at_most, holds
+from course_lib.labs.framework.examination import RTX
 from course_lib.labs.framework.submission_files import submitted
 from course_lib.labs.framework.work import Work, step
 from course_lib.labs.lab14_four_bits import given
@@ -35,8 +37,7 @@ MOST_ABOVE = 1.5  # times the budget, that the loss itself may be
 WINDOWS = 64  # of secret text: the interval is about a twentieth of the loss
 # Relative errors of a product's weight. Measured: 0.12 in rows of 192, with searched scales; 0.29 with scales in another order.
 _USUAL, _FAITHFUL = 0.2, 0.35
-# TensorRT 8.6 has none of these formats, and TensorRT for RTX compiles on any machine. ONNX Runtime runs them on any machine.
-PROVER, RUNNER = "tensorrt_rtx", "onnxruntime"
+RUNNER = "onnxruntime"  # it runs these formats on any machine; TensorRT 8.6 has none of them
 _BITS = {"Int4": 4, "FP8": 8, "Half": 16, "Float": 32}  # of a type, as layer tables write it
 
 
@@ -106,14 +107,13 @@ class FourBitsWork(Work):
         Raises:
             ExaminerFault: the layer table does not show the products.
         """
-        builder = self.examiner.builder if split_target(self.examiner.builder)[0] == PROVER else PROVER
-        table = replace(self.examiner, builder=builder).build(self.written, RECIPE).layers
+        table = self.examiner.with_rtx.build(self.written, RECIPE).layers
         if not set(PRODUCTS) <= {given.product_of(node) for kernel in table.kernels for node in kernel.onnx_nodes}:
-            raise ExaminerFault(f"{PROVER} does not show which kernels compute the products")
+            raise ExaminerFault(f"{RTX} does not show which kernels compute the products")
         return Kernels.of(table, self.stored)
 
     @step
-    def written(self) -> Any:
+    def written(self) -> Path:
         """The course's graph with these weights, as a file."""
         path = self.scratch / "decoder.onnx"
         path.write_bytes(given.decoder(self.stored, self.learner).SerializeToString())
