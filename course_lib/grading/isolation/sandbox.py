@@ -37,6 +37,7 @@ _GPU_DEVICES = (
 )  # all GPUs: the variable below says which is used
 _INHERITED = ("LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "COURSE_TACTIC_SOURCES")  # where drivers are, and which device
 _GIB = 1 << 30
+_DESCRIPTORS = 1024  # that one process may have open
 _SETTINGS = tuple(map(Path, ("/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives", "/etc/fonts")))
 
 
@@ -56,7 +57,6 @@ class Sandbox:
         address_bytes: address space of one process. It is not limited with a GPU, whose driver reserves far more than it uses.
         processes, memory_bytes: limits for all processes inside together. Threads count as processes; see `confinement`.
         disk_bytes, files: limits for the content of `writable` folders; see `confinement`.
-        descriptors: that one process may have open. What is on its way between processes counts for the user: see unix(7), ETOOMANYREFS.
         environment: variables set inside. Of the grader's own variables, only those in `_INHERITED` are passed on.
         course: show the library, without the grader and without the labs' references.
         packages: show this interpreter alone, with these packages and those that they require. None shows all interpreters and packages.
@@ -71,7 +71,6 @@ class Sandbox:
     memory_bytes: int = 6 * _GIB
     disk_bytes: int = 1 * _GIB
     files: int = 20_000
-    descriptors: int = 1024
     environment: dict[str, str] = field(default_factory=dict)
     course: bool = True
     packages: tuple[str, ...] | None = None
@@ -83,7 +82,7 @@ class Sandbox:
         devices = [path for pattern in _GPU_DEVICES for path in sorted(_DEVICES.glob(pattern))]
         limits = ["--core=0", "--nproc=4096", f"--cpu={self.cpu_seconds}", f"--fsize={self.file_bytes}"]
         most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-        limits.append(f"--nofile={self.descriptors if most == resource.RLIM_INFINITY else min(self.descriptors, most)}")
+        limits.append(f"--nofile={_DESCRIPTORS if most == resource.RLIM_INFINITY else min(_DESCRIPTORS, most)}")
         if not devices:
             limits.append(f"--as={self.address_bytes}")
         bubblewrap = ["bwrap", "--unshare-all", "--unshare-user", "--uid", NOBODY, "--gid", NOBODY, "--cap-drop", "ALL"]

@@ -17,7 +17,6 @@ class Serving(Lab):
 
     name = "lab12_serving"
     title = "Lab 12: serving"
-    sandbox: ClassVar = {"descriptors": 4096}  # one is sent for each start, also if another submission has sent all of its own
     artifacts: ClassVar = dict.fromkeys(("store.py", "server.py", "config.pbtxt"), checks.MAX_BYTES)
     tasks = (
         Task("cache", "A cache that survives faults", 3, checks.cache),
