@@ -110,13 +110,13 @@ def test_what_is_wrong_with_an_answer_is_said(make, task, words, folder):
 
 
 def test_without_an_id_an_instructor_decides(folder):
-    made.write(folder, "learner", "")
+    made.write(folder, "learner", "a friend")
     outcomes = LAB.examine(folder, Examiner(seed=3)).outcomes
     assert [one.tier for one in outcomes] == ["inconclusive"] * 3 + ["full", "inconclusive", "full"]
 
 
 def test_answers_of_a_friend_are_wrong(folder):
-    made.write(folder, "learner", "another learner")
+    made.write(folder, "learner", "a friend")
     points = {one.task.id: one.points for one in LAB.examine(folder, Examiner(seed=3)).outcomes}
     assert points == {"widths": 0, "recipe": 0, "rebuild": 0, "timing": 2, "builds": 0, "cache": 2}
 

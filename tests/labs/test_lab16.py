@@ -64,6 +64,12 @@ class Mistake:
 MISTAKES = {
     "training mode": Mistake(source((".eval()", "")), "export", "none", "after .eval()"),
     "other weights in each call": Mistake(source(("    torch.manual_seed(16)\n", "")), "export", "none", "set the seed in it"),
+    "a network of the course": Mistake(
+        source(("return Network().eval()", 'from course_lib.models import classifier\n\n    return classifier("small")')),
+        "export",
+        "none",
+        "expected one that you wrote here",
+    ),
     "no signature": Mistake(source(("def signature", "def described")), "export", "none", "give it a method signature()"),
     "another input": Mistake(source(("3, 32, 32)", "3, 48, 48)")), "export", "none", "the recipe's profile has"),
     "FP32 called FP16": Mistake(copied("fp32.onnx", "fp16.onnx"), "precision", "none", "the graph itself must say fp16"),
@@ -71,7 +77,7 @@ MISTAKES = {
     "kernels of another build": Mistake(
         reported(kernels={"fp32": 99, "fp16": 10, "int8": 12}), "findings", "none", "kernels of FP32 is 99"
     ),
-    "a node that is not slow": Mistake(reported(slowest="/stem"), "findings", "partial", "slowest node is /stem"),
+    "a node that is not slow": Mistake(reported(slowest="/stem"), "findings", "partial", "slowest layer is /stem"),
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -86,8 +87,6 @@ def _reference(lab: Lab) -> tuple[Document, ...]:
 
 def _given(lab: Lab, root: Path, released: Path) -> list[Document]:
     """The release, the lectures, and the library's files that learners get. The solution's short cells are the usual right answers."""
-    import json
-
     notebooks = [released, root / "solutions" / lab.name / released.name, *(root / "lectures").glob("*.ipynb")]
     found = [
         one

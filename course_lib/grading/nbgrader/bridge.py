@@ -200,14 +200,14 @@ def drop_special_files(assignment: str, student: str, notebooks: list[str]) -> N
 
 
 class ClearTasks(ClearSolutions):
-    """Replaces each solution by an error that names the task of the last heading above the cell."""
+    """Replaces each solution by an error that names the tasks of the last text above the cell that has such headings."""
 
     @override
     def preprocess_cell(self, cell: NotebookNode, resources: dict[str, Any], index: int) -> tuple[NotebookNode, dict[str, Any]]:
         if cell.cell_type == "markdown" and (tasks := _TASK.findall(cell.source)):
-            resources["task"] = tasks[-1]
-        task = resources.get("task", "This task")
-        self.code_stub = {"python": f'raise NotImplementedError("{task} is not solved yet")  # your code here'}
+            resources["unsolved"] = f"{' and '.join(tasks)} {'is' if len(tasks) == 1 else 'are'} not solved yet"
+        unsolved = resources.get("unsolved", "This task is not solved yet")
+        self.code_stub = {"python": f'raise NotImplementedError("{unsolved}")  # your code here'}
         return super().preprocess_cell(cell, resources, index)
 
 

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import course_lib
 from course_lib.engines.worker.allowance import Launcher, allowance_of
-from course_lib.errors import BuildError, CourseError, EngineError, OutOfTime
+from course_lib.errors import NO_ANSWER, BuildError, CourseError, EngineError, OutOfTime
 
 ENDED = "its process ended without an answer: did it exit, crash, or use gigabytes of memory?"
 _T = TypeVar("_T")
@@ -69,7 +69,7 @@ def _run(command: Sequence[str], question: bytes, launcher: Launcher | None, tim
     try:
         answer = _exchange(process, question, deadline, max_bytes)
     except TimeoutError:
-        raise EngineError(f"it gave no answer within {time_limit_s:g} s and was stopped") from None
+        raise EngineError(f"it gave no answer within {time_limit_s:g} s and was stopped", code=NO_ANSWER) from None
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

@@ -15,23 +15,35 @@ import numpy as np
 from course_lib._util.plain_text import plain
 from course_lib._util.progress_bar import notebook_stages
 from course_lib.benchmark.device_lock import in_turn
-from course_lib.errors import TWO_READINGS, BackendUnavailable, CourseError, EngineError, ExaminerFault, ReferenceAbsent
+from course_lib.errors import (
+    NO_ANSWER,
+    TWO_READINGS,
+    BackendUnavailable,
+    CourseError,
+    EngineError,
+    ExaminerFault,
+    ReferenceAbsent,
+)
 from course_lib.labs.framework import criteria as judging
 from course_lib.labs.framework.criteria import Criterion
 from course_lib.labs.framework.examination import Examination, Examiner
-from course_lib.labs.framework.task import NO_REFERENCE, NOT_EXAMINED, UNUSUAL, Outcome, Task
+from course_lib.labs.framework.task import NO_REFERENCE, NOT_EXAMINED, TOO_FEW, UNUSUAL, Outcome, Task
 
 if TYPE_CHECKING:
     from course_lib.labs.framework.racing import Tiers
     from course_lib.labs.framework.work import Work
 
 
-_ONE_GRAPH_HINT = "Compiler and runner must read the same graph. Which line of your code made this node?"
+_HINTS = {  # where to look after an error, by `CourseError.code`, in labs that do not say it themselves
+    TWO_READINGS: "Compiler and runner must read the same graph. Which line of your code made this node?",
+    NO_ANSWER: "Measure the same call in the notebook. Which of its loops grows fastest with the size of its input?",
+}
 _LONGEST = 4000  # characters of a message
 _START_S = 5.0  # until the first step of an examination, on two cores
 _BUSY_HINT = "Close other programs, then run this check again."
 _OPEN = {  # why a task is not decided, by `Criterion.code`
     NO_REFERENCE: "Not compared with the reference yet: the grader does that.",
+    TOO_FEW: "The data of this check are too few to decide. Gain a little more, or check again on other data.",
     UNUSUAL: "This is better than any solution that is known. An instructor will look at it.",
     NOT_EXAMINED: "The answer file has no key `learner` with an id, so its instance is not known. An instructor will look at it.",
 }
@@ -92,7 +104,7 @@ class Lab(ABC):
             criteria.append(judging.open_without_reference("what follows", "not compared yet"))
         except CourseError as error:
             general = self.run_hint if isinstance(error, EngineError) else self.build_hints.get("", _BUILD_HINT)
-            hint = self.build_hints.get(error.code) or (_ONE_GRAPH_HINT if error.code == TWO_READINGS else general)
+            hint = self.build_hints.get(error.code) or _HINTS.get(error.code, general)
             return replace(self.outcome(task.id, "none", error, hint), criteria=tuple(criteria))
         return self.decided(task.id, criteria)
 
@@ -101,6 +113,8 @@ class Lab(ABC):
 
         What is missed for half of the points costs all of them. A criterion with a `code` that is not decided leaves the task open.
         """
+        # What was found may be a submission's own text.
+        criteria = [replace(criterion, found=plain(criterion.found, _LONGEST)) for criterion in criteria]
         tier, half_earned = judging.tier(criteria)
         hint = next((criterion.hint for criterion in judging.missed(criteria) if criterion.hint), "")
         code, message = "", judging.findings(criteria)

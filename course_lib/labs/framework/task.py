@@ -12,6 +12,7 @@ from course_lib.labs.framework.criteria import NO_REFERENCE, Criterion
 Check = Callable[[Any], Iterable[Criterion]]
 
 NOT_EXAMINED = "not_examined"  # something is missing on the grader's machine
+TOO_FEW = "too_few"  # the data are too few to decide
 UNUSUAL = "unusual"  # better than any solution that is known
 JUDGE_FAILED = "fault"  # the course's own code failed while it judged this task
 

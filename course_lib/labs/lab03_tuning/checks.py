@@ -20,7 +20,7 @@ from course_lib.labs.framework import instance
 from course_lib.labs.framework.criteria import ALL, HALF, Criterion, all_right, at_least, at_most, equals, holds
 from course_lib.labs.framework.runner import Failed, call, case_criterion
 from course_lib.labs.framework.submission_files import read_json, submitted_recipe
-from course_lib.labs.framework.work import Work
+from course_lib.labs.framework.work import Work, step
 from course_lib.labs.lab03_tuning import given
 from course_lib.labs.lab03_tuning.device import Device, Problem, problem
 from course_lib.recipe import Recipe
@@ -84,7 +84,7 @@ class TuningWork(Work):
         """The data of this learner."""
         return given.drawn(self.learner)
 
-    @property
+    @step
     def learner(self) -> str:
         """The id in the answer file; "" if there is none."""
         return instance.learner_of(read_json(self.folder / given.ANSWERS, MOST_BYTES))
@@ -112,9 +112,14 @@ class TuningWork(Work):
             place = ".".join(map(str, (section, *first["loc"])))
             raise EngineError(f"{given.ANSWERS}: {place}: {first['msg']}, found {first['input']!r:.60}") from None
 
+    def layers(self, model: onnx.ModelProto, recipe: Recipe) -> LayerTable:
+        """The layer table of an engine."""
+        asked = f"engine {hash(model.SerializeToString())} {recipe!r}"
+        return self.once(asked, lambda: self.compiler.build(model, recipe).layers)
+
     def kernels(self, model: onnx.ModelProto, recipe: Recipe) -> int:
         """The number of kernels of an engine."""
-        return len(self.compiler.build(model, recipe).layers.kernels)
+        return len(self.layers(model, recipe).kernels)
 
 
 def _of_learner(check: Callable[[TuningWork], Iterator[Criterion]]) -> Callable[[TuningWork], Iterator[Criterion]]:
@@ -172,6 +177,8 @@ def recipe(work: TuningWork) -> Iterator[Criterion]:
     fewest, now, more = (work.kernels(given.encoder(), one) for one in recipes)
     hint = "Build for a batch of 1 and of 256. Between which batches does the number of kernels change?"
     yield at_most("kernels of the encoder", now, fewest, HALF, unit=f"with opt batch {batches[1]}", hint=hint)
+    if now > fewest:
+        return
     hint = "Halve the interval until two neighbors differ."
     yield holds("a larger opt batch needs more kernels", more > fewest, ALL, hint=hint)
 
@@ -182,7 +189,7 @@ def rebuild(work: TuningWork) -> Iterator[Criterion]:
     found = work.answer("nights", TypeAdapter(dict[str, NightAnswer]))
     kinds, counts = [], []
     for name, night in work.instance.nights().items():
-        before, after = (work.compiler.build(*one).layers for one in (night.before, night.after))
+        before, after = (work.layers(*one) for one in (night.before, night.after))
         weights = [list(model.graph.initializer) for model, _ in (night.before, night.after)]
         kind, new = _difference(before, after, same_weights=weights[0] == weights[1])
         kinds.append(Case((name,), kind, {words: mistaken for mistaken, words in _WORDS[kind].items()}, shown=name))

@@ -85,7 +85,7 @@ class Quality:
             return "The logits are the same for every image: the steps are larger than the values. Did you prepare ink from 0 to 1?"
         dimmed = f"At half the contrast your engine has {self.dimmed_sqnr_db:.0f} dB, so"
         if self.dimmed_sqnr_db > self.sqnr_db:
-            return f"{dimmed} it loses by clipping: the ranges are too narrow. Does the data have to contain the faulty scans?"
+            return f"{dimmed} it loses by clipping: the ranges are too narrow. Which of your two remedies clips digits as well?"
         return f"{dimmed} its steps are too coarse: the ranges are too wide. How many scans set the one of `image`?"
 
 

@@ -121,8 +121,14 @@ def account(work: ShapesWork) -> Iterator[Criterion]:
     results = _called(work, "account", [case.arguments for case in shares])
     hint = "Follow one batch through the profiles by hand: which one takes it, and how many tokens are computed for it?"
     for key, cases, needed_for in (("shares", shares, HALF), ("padding", padding, ALL)):
-        parts = [result.get(key) if isinstance(result, Mapping) else result for result in results]
+        parts = [_part(result, key) for result in results]
         yield runner.case_criterion(f"accounts with the right {key}", cases, parts, needed_for, hint=hint)
+
+
+def _part(result: Any, key: str) -> Any:
+    if not isinstance(result, Mapping):
+        return result
+    return result.get(key, runner.Failed(f"the result has no key {key!r}, only {', '.join(map(repr, result))}"[:120]))
 
 
 def account_cases(rng: np.random.Generator) -> tuple[list[Case], list[Case]]:
@@ -153,16 +159,20 @@ def search(work: ShapesWork) -> Iterator[Criterion]:
     """A learner's `cheapest`, on secret traces."""
     seeds = [int(seed) for seed in work.rng().choice(TRACES, ASKED, replace=False)]
     results = _called(work, "cheapest", [trace(seed) for seed in seeds])
-    wrong, over = [], []
+    wrong, over, largest_first = [], [], False
     for number, (seed, result) in enumerate(zip(seeds, results, strict=True), 1):
         try:
-            over.append(price(_boxes(result), *trace(seed)) / LEAST[seed])
+            boxes = _boxes(result)
+            largest_first = largest_first or (len(boxes) > 1 and boxes[0] == LARGEST)
+            over.append(price(boxes, *trace(seed)) / LEAST[seed])
         except EngineError as error:
             wrong.append(f"trace {number}: {error}")
     yield all_right("usable choices", wrong, len(seeds), HALF, hint="Print what `cheapest` returns for yesterday.")
     if over:
         worst = max(over)
         hint = "Which batches fit into both boxes of a pair? Is the box that saves most alone a part of the best pair?"
+        if largest_first:
+            hint = f"The first box that accepts a batch takes it. What is left for the others if the first one is {_spell(LARGEST)}?"
         for bound, needed_for in ((SEARCH_HALF, HALF), (SEARCH_FULL, ALL)):
             found, met = f"{worst:.4f}x", worst <= bound
             yield Criterion("cost over the least one, in the worst trace", found, f"at most {bound:g}x", met, needed_for, hint)

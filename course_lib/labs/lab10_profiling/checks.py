@@ -128,7 +128,7 @@ class PipelineWork(Work):
     @step
     def latencies(self) -> Mapping[str, np.ndarray]:
         """The times of both pipelines on the same streams."""
-        as_exact = min(CLOSE, 3 * max(self.error, TOLERANCE))  # nobody is rougher while timed
+        as_exact = min(CLOSE, 3 * max(self.error, TOLERANCE))  # it must not be rougher while it is timed
         self.comparison = race(self.given, self.source, self.examiner, as_exact)
         return self.comparison.latencies()
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from course_lib.benchmark import Interval
 from course_lib.labs.framework.criteria import ALL, HALF, Criterion, all_met, open_without_reference, reaches_threshold
 from course_lib.labs.framework.reference import absent
+from course_lib.labs.framework.task import TOO_FEW
 from course_lib.labs.lab15_capstone import reference
 from course_lib.labs.lab15_capstone.trial import BUDGET, PARTIAL_BUDGET, SLOW, PipelineWork, Trial
 
@@ -43,7 +44,7 @@ def _at_the_cameras_rate(trial: Trial, check: Callable[[Trial, str], Criterion])
     """Task 1 first: a detector that does not show the digits does not have a latency. Then the camera, then the task's own criterion."""
     shows = all_met(_boxes(trial, HALF))
     earned = {True: "earned", False: "not earned", None: "not decided"}[shows]
-    yield Criterion("task 1", earned, "boxes that show the digits", shows, HALF)
+    yield Criterion("task 1", earned, "boxes that show the digits", shows, HALF, code=TOO_FEW)
     calls = ", ".join(f"{name} {trial.frame_ms(name):.1f} ms" for name in ("yours", "reference", *SLOW))
     if not trial.can_tell:
         yield Criterion(
@@ -70,6 +71,7 @@ def _boxes(trial: Trial, needed_for: str) -> list[Criterion]:
             reaches_threshold(trial.mean_ap_share, share),
             needed_for,
             _hint_for_boxes(trial),
+            TOO_FEW,
         ),
         Criterion(
             "share of false boxes",
@@ -78,6 +80,7 @@ def _boxes(trial: Trial, needed_for: str) -> list[Criterion]:
             _at_most(trial.false_excess, excess),
             needed_for,
             _hint_for_boxes(trial),
+            TOO_FEW,
         ),
     ]
 

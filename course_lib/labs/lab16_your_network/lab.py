@@ -32,6 +32,7 @@ class YourNetwork(Lab):
     )
     run_hint = "Run network.py and your engines in the notebook with the same shapes: the error appears there too."
     build_hints: ClassVar = {
+        "": "Each size between min and max must work. Does forward() write a size as a number, such as view(8, -1)?",
         PRECISION: "`precision` states the graph's number types and does not change them. Which function of the course changes them?",
         MISSING_FILE: "The notebook's cells write the files. Run them, then check again.",
         **dict.fromkeys(
