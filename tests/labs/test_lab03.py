@@ -110,7 +110,7 @@ def test_what_is_wrong_with_an_answer_is_said(make, task, words, folder):
 
 
 def test_without_an_id_an_instructor_decides(folder):
-    made.write(folder, "learner", "a friend")
+    made.write(folder, "learner", "")
     outcomes = LAB.examine(folder, Examiner(seed=3)).outcomes
     assert [one.tier for one in outcomes] == ["inconclusive"] * 3 + ["full", "inconclusive", "full"]
 

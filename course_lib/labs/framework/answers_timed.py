@@ -5,28 +5,24 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from course_lib.benchmark.accuracy import decibels
 from course_lib.errors import EngineError
 
+if TYPE_CHECKING:
+    from course_lib.labs.framework.examination import TimedWorker
+
 Arrays = Mapping[str, np.ndarray]
-
-
-class Answers(Protocol):
-    """An engine that the examiner's clock times."""
-
-    def timed(self, feeds: Arrays) -> tuple[float, Arrays]:
-        """The time of one call in milliseconds, and outputs by name, for inputs by name."""
 
 
 @dataclass
 class Answering:
     """An engine that is timed and keeps its last answer."""
 
-    engine: Answers
+    engine: TimedWorker
     answered: Arrays = field(default_factory=dict, repr=False)
 
     def time_ms(self, feeds: Arrays) -> float:

@@ -115,9 +115,11 @@ def tier(criteria: Iterable[Criterion]) -> tuple[str, bool]:
     return ("inconclusive" if part is None else "none"), False
 
 
-def undecided(criteria: Iterable[Criterion]) -> str:
-    """A line that names the criteria that a busy machine left open."""
-    return f"Inconclusive: {BUSY}. Not decided: {'; '.join(map(_short, _by_name(one for one in criteria if one.met is None)))}."
+def undecided(criteria: Iterable[Criterion], cause: str = BUSY) -> str:
+    """A line that names the criteria that are not decided, and the cause."""
+    return (
+        f"Inconclusive: {cause}. Not decided: {'; '.join(map(_short, _by_name(one for one in criteria if one.met is None)))}."
+    )
 
 
 def missed(criteria: Iterable[Criterion]) -> list[Criterion]:

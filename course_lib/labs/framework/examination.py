@@ -70,9 +70,7 @@ class Examination:
 
 _T = TypeVar("_T")
 _BUILD_S = 10.0  # a usual build with the start of its process
-RTX = (
-    "tensorrt_rtx"  # it compiles on any machine, for a GPU that need not be there, so that layer tables are the same everywhere
-)
+RTX = "tensorrt_rtx"  # compiles on any machine, for a GPU that need not be there: layer tables are the same everywhere
 MOST_ANSWERED = 256 << 20  # bytes of one answer of a submission's engine
 
 

@@ -21,7 +21,6 @@ from course_lib.errors import NO_ANSWER, BuildError, CourseError, EngineError, O
 
 ENDED = "its process ended without an answer: did it exit, crash, or use gigabytes of memory?"
 _T = TypeVar("_T")
-Pairs = Callable[[list[tuple[str, Any]]], Any]
 _LIBRARY = str(Path(course_lib.__file__).resolve().parent.parent)
 _CHILD = "import sys; sys.path.insert(0, sys.argv[1]); from {} import main; main()"
 _LOADER = """
@@ -127,35 +126,21 @@ class Rejected(EngineError):
     """The course's own code rejected the model that it was to transform."""
 
 
-def read_hostile(answer: bytes, read: Callable[[Any], _T], complaint: str, *, pairs: Pairs | None = None) -> _T:
+def read_hostile(answer: bytes, read: Callable[[Any], _T], complaint: str) -> _T:
     """What `read` makes of the JSON value in an answer that may be hostile.
 
     Args:
         read: takes the value. Each error in it but an `EngineError` is an invalid answer: a list of classes always misses one, such as
             the SyntaxError of a strange dtype.
         complaint: the message about an invalid answer.
-        pairs: makes an object of its names and values; default: a dictionary, in which a later value replaces an earlier one.
 
     Raises:
         EngineError: the answer is not JSON, would take hundreds of MB as Python values, or `read` failed.
     """
-
-    def loaded(data: bytes) -> _T:
-        if sum(data.count(mark) for mark in b"[{,:") > _MOST_MARKS:
-            raise ValueError
-        return read(json.loads(data, object_pairs_hook=pairs))
-
-    return checked(answer, loaded, complaint)
-
-
-def checked(value: Any, read: Callable[[Any], _T], complaint: str) -> _T:
-    """What `read` makes of a value that may be hostile; see `read_hostile`.
-
-    Raises:
-        EngineError: `read` failed.
-    """
     try:
-        return read(value)
+        if sum(answer.count(mark) for mark in b"[{,:") > _MOST_MARKS:
+            raise ValueError
+        return read(json.loads(answer))
     except EngineError:
         raise
     except Exception:

@@ -40,10 +40,12 @@ _HINTS = {  # where to look after an error, by `CourseError.code`, in labs that 
 }
 _LONGEST = 4000  # characters of a message
 _START_S = 5.0  # until the first step of an examination, on two cores
-_BUSY_HINT = "Close other programs, then run this check again."
+_CAUSES = {  # of a task that its data do not decide, with where to look: by `Criterion.code`
+    "": (judging.BUSY, "Close other programs, then run this check again."),
+    TOO_FEW: ("the data of this check are too few", "Gain a little more, or run this check again on other data."),
+}
 _OPEN = {  # why a task is not decided, by `Criterion.code`
     NO_REFERENCE: "Not compared with the reference yet: the grader does that.",
-    TOO_FEW: "The data of this check are too few to decide. Gain a little more, or check again on other data.",
     UNUSUAL: "This is better than any solution that is known. An instructor will look at it.",
     NOT_EXAMINED: "The answer file has no key `learner` with an id, so its instance is not known. An instructor will look at it.",
 }
@@ -58,9 +60,8 @@ class Lab(ABC):
     artifacts: ClassVar[Mapping[str, int]]  # file name to the largest size taken, in bytes
     tasks: ClassVar[tuple[Task, ...]]
     draft: ClassVar[bool] = False  # README, the start page and the benchmarks do not list it yet
-    build_hints: ClassVar[
-        Mapping[str, str]
-    ] = {}  # where to look after a failed build, by `CourseError.code`; "" for all others
+    # Where to look after a failed build, by `CourseError.code`; "" for all others.
+    build_hints: ClassVar[Mapping[str, str]] = {}
     # Where to look after a submission's engine or function failed.
     run_hint: ClassVar[str] = "Run it in the notebook with the same inputs: the error appears there too."
     # Seconds that the grader waits on a CPU for all processes of a submission. References that are built and timed take up to 17 s on
@@ -120,10 +121,11 @@ class Lab(ABC):
         code, message = "", judging.findings(criteria)
         if tier == "inconclusive":
             code = next((criterion.code for criterion in criteria if criterion.met is None and criterion.code), "")
-            why = _OPEN[code] if code else judging.undecided(criteria)
+            cause, look = _CAUSES.get(code, ("", ""))
+            why = judging.undecided(criteria, cause) if cause else _OPEN[code]
             if not half_earned and judging.all_met(criteria) is False:
                 why = f"At most half of the points. {why}"
-            message, hint = f"{message} {why}".strip(), hint or ("" if code else _BUSY_HINT)
+            message, hint = f"{message} {why}".strip(), hint or look
         share = 1.0 if tier == "full" else 0.5 if half_earned and code != NO_REFERENCE else 0.0
         return replace(self.outcome(task_id, tier, message, hint, share=share, code=code), criteria=tuple(criteria))
 

@@ -20,7 +20,7 @@ from course_lib.labs.framework import instance
 from course_lib.labs.framework.criteria import ALL, HALF, Criterion, all_right, at_least, at_most, equals, holds
 from course_lib.labs.framework.runner import Failed, call, case_criterion
 from course_lib.labs.framework.submission_files import read_json, submitted_recipe
-from course_lib.labs.framework.work import Work, step
+from course_lib.labs.framework.work import Work
 from course_lib.labs.lab03_tuning import given
 from course_lib.labs.lab03_tuning.device import Device, Problem, problem
 from course_lib.recipe import Recipe
@@ -79,15 +79,12 @@ class BuildsAnswer(_Answer):
 class TuningWork(Work):
     """Engines are built once for each model and recipe, all in one process."""
 
+    learner_file = given.ANSWERS
+
     @cached_property
     def instance(self) -> given.Instance:
         """The data of this learner."""
         return given.drawn(self.learner)
-
-    @step
-    def learner(self) -> str:
-        """The id in the answer file; "" if there is none."""
-        return instance.learner_of(read_json(self.folder / given.ANSWERS, MOST_BYTES))
 
     @cached_property
     def compiler(self) -> Compiler:
@@ -126,6 +123,7 @@ def _of_learner(check: Callable[[TuningWork], Iterator[Criterion]]) -> Callable[
     """A check of answers about a learner's own data. Without an id in the answer file, an instructor decides."""
 
     def checked(work: TuningWork) -> Iterator[Criterion]:
+        read_json(work.folder / given.ANSWERS, MOST_BYTES)  # a file that cannot be read is an error, not a missing id
         if work.learner:
             yield from check(work)
         else:
@@ -294,9 +292,7 @@ def _timing_hint(choices: Sequence[Choice]) -> str:
         return "The times are too long. Drop the first run of each tactic, and take a value that a few slow runs cannot move."
     if np.mean([choice.good for choice in choices]) < _GOOD / LAYERS:
         return "How large is your tolerance, and which value represents the runs of a tactic?"
-    return (
-        "Some tactics are equally fast, and noise or the order of the list decides among them. Which rule depends on neither?"
-    )
+    return "Some tactics are equally fast: noise or the order of the list decides. Which rule depends on neither?"
 
 
 @_of_learner
@@ -363,11 +359,10 @@ def cache(work: TuningWork) -> Iterator[Criterion]:
     (half, more), merges = _to_measure(by_words), _merges()
     asked = {"to_measure": [case.arguments for case in half + more], "merge": [case.arguments for case in merges]}
     answers = call(file, asked, work.examiner)
-    measured = answers["to_measure"]
     hint = "An entry is found by its key, whatever the layer's name is. Is the key the same in each process?"
-    yield case_criterion("builds that measure what they must", half, measured[: len(half)], HALF, hint=hint)
+    yield case_criterion("builds that measure what they must", half, answers["to_measure"][: len(half)], HALF, hint=hint)
     hint = "What must hold for the tactic of an entry before a layer can use it?"
-    yield case_criterion("builds whose layers offer fewer tactics", more, measured[len(half) :], hint=hint)
+    yield case_criterion("builds whose layers offer fewer tactics", more, answers["to_measure"][len(half) :], hint=hint)
     hint = "Compare the times first. If they are equal, which rule does not ask which cache came first?"
     yield case_criterion("merged caches", merges, answers["merge"], hint=hint)
     yield from _real_cache(work)
@@ -437,9 +432,7 @@ def _to_measure(pairs: Mapping[str, tuple[KeyPair, Any, Any]]) -> tuple[list[Cas
     """Builds for half of the points, and for all of them, with the positions of the layers that must be measured."""
     pair, key, key_of_other = pairs["the operator differs"]
     (layer, machine), (other, _) = pair.first, pair.second
-    again, fewer = (
-        pairs[words][0].second[0] for words in ("the name of the layer differs", "the layer offers one tactic less")
-    )
+    again, fewer = (pairs[f"the {what}"][0].second[0] for what in ("name of the layer differs", "layer offers one tactic less"))
     foreign = pairs["the driver differs"][2]
     known = {key: ["winograd_4", 0.02]}
     twice, unused = "equal layers of a build are measured twice", "the entry of an equal layer is not used"

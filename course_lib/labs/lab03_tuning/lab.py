@@ -27,9 +27,7 @@ class Tuning(Lab):
         Task("builds", "Settings from repeated builds", 1, checks.builds),
         Task("cache", "A timing cache", 2, checks.cache),
     )
-    process_s: ClassVar = (
-        60.0  # of the two files with functions: the reference takes 2 s on two loaded cores, and nothing is timed
-    )
+    process_s: ClassVar = 60.0  # the reference's two files take 2 s on two loaded cores, and nothing is timed
     build_hints: ClassVar = {
         MISSING_FILE: "The task's cell writes it. Run it, then check again.",
         "": "Run the task's cells again, and print what they write.",
