@@ -44,6 +44,14 @@ _OTHERS = frozenset({
     *("FloatComplex", "DoubleComplex"),
 })  # fmt: skip
 
+BYTES_PER_NUMBER = {
+    **dict.fromkeys(("Double", "Int64", "UInt64"), 8.0),
+    **dict.fromkeys(("Float", "Int32", "UInt32"), 4.0),
+    **dict.fromkeys(("Half", "BFloat16", "Int16", "UInt16"), 2.0),
+    **dict.fromkeys(("Int8", "UInt8", "FP8", "Bool", "E8M0"), 1.0),
+    **dict.fromkeys(("FP4", "Int4"), 0.5),
+}
+
 
 @dataclass(frozen=True)
 class LayerTensor:
@@ -53,6 +61,11 @@ class LayerTensor:
     shape: tuple[int, ...]
     dtype: str
     format: str = ""
+
+    @property
+    def bytes(self) -> int:
+        """Size in memory, with 1 for each dynamic dimension; 0 if the datatype is unknown."""
+        return math.ceil(math.prod(map(abs, self.shape)) * BYTES_PER_NUMBER.get(self.dtype, 0))
 
 
 @dataclass(frozen=True)
@@ -81,6 +94,12 @@ class Layer:
     def weights(self) -> tuple[LayerTensor, ...]:
         """The constants without scalars: a half-precision convolution still scales its result by an FP32 one."""
         return tuple(t for t in self.constants if math.prod(t.shape) != 1)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all tensors that the layer reads and writes, weights included, if each crosses to memory once."""
+        moved = {tensor.name: tensor.bytes for tensor in (*self.inputs, *self.constants)}
+        return sum(moved.values()) + sum(tensor.bytes for tensor in self.outputs)
 
 
 @dataclass(frozen=True)
@@ -271,7 +290,7 @@ class LayerTable(Sequence[Layer]):
             for kernel in self.kernels
         ]
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         """One line for each kernel: long names and lists are cut, `rows` has them."""
         rows = self.rows()
         if not rows:
@@ -281,10 +300,6 @@ class LayerTable(Sequence[Layer]):
         widths = [max(map(len, column)) for column in zip(*table, strict=True)]
         lines = ("  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip() for cells in table)
         return "\n".join((self._caption(), *lines))
-
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        """The same at IPython's prompt."""
-        printer.text(str(self))
 
     def _columns(self) -> list[str]:
         return ["kernel", "operators" if self.operators else "onnx", "reads", "weights", "writes", "shape", "format"]

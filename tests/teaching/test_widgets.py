@@ -259,6 +259,22 @@ def test_layers_are_filtered_by_type_and_by_words():
     assert "3 kernels for 4 ONNX nodes; 2 shown" in said(shown, dtype="Half")
     assert "; 1 shown" in said(shown, search="conv relu") and "; 0 shown" in said(shown, search="conv", dtype="Float")
     assert "; 1 shown" in said(shown, search="/SOFTMAX")
+    assert "read and write 128 B if each dynamic dimension is 1" in said(shown)
+
+
+def test_a_search_that_finds_nothing_here_says_where_it_finds_something():
+    both = LayerViewer(layers("Half", first="gemm"), layers())
+    assert "Matches elsewhere: 1 with another type, 1 in the build after" in said(both, search="/conv", dtype="Float")
+    assert "Matches elsewhere: 1 with another type in the build before" in said(both, build=1, search="gemm", dtype="Float")
+    assert "Matches elsewhere: none in any build" in said(both, search="absent")
+    assert "none in other types either" in said(LayerViewer(layers()), search="absent")
+    assert run("layers", "matched", ["Conv + Relu", "gemm_3", "/block/conv1"], "BLOCK") == "/block/conv1"
+    timeline = TimelineViewer(Timeline((kernel_at(0), Event("copy", "copy", 900, 10, "stream 7"), kernel_at(1900))))
+    assert "2 events match (k)." in said(timeline, search="k")
+    assert "2 events match (k), 1 of them in this window." in said(timeline, search="K", **{"from": 1, "to": 2})
+    outside = "1 event matches (copy), none of them in this window: the first one starts at 0.9 ms."
+    assert outside in said(timeline, search="copy", **{"from": 0, "to": 0.2})
+    assert "0 events match; the names are k, copy." in said(timeline, search="gemm")
 
 
 def test_a_picked_kernel_is_told_with_what_became_of_it():

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from course_lib.engines.layers import BYTES_PER_NUMBER
+
 if TYPE_CHECKING:
     import onnx
 
@@ -19,9 +21,6 @@ if TYPE_CHECKING:
 
 # Operators that give a tensor another name or shape and touch none of its numbers.
 _VIEWS = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Dropout", "Shape", "Size"})
-_BYTES = {  # of one number, by the words of layer tables
-    "Float": 4, "Half": 2, "BFloat16": 2, "Int8": 1, "UInt8": 1, "FP8": 1, "Int32": 4, "Int64": 8, "Bool": 1, "Double": 8,
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -34,6 +33,7 @@ class RoundTrip:
         reads: bytes of each activation that it reads, by the tensor's name.
         weights: bytes of constants that it reads.
         writes: bytes of each tensor that it writes.
+        nodes: names of the ONNX nodes that it computes.
     """
 
     name: str
@@ -41,6 +41,7 @@ class RoundTrip:
     reads: Mapping[str, int]
     weights: int
     writes: Mapping[str, int]
+    nodes: tuple[str, ...] = ()
 
     @property
     def read_bytes(self) -> int:
@@ -124,6 +125,7 @@ def kernel_traffic(table: LayerTable) -> Traffic:
                 reads=_sizes(kernel.inputs, kernel.constants),
                 weights=sum(map(_size, kernel.constants)),
                 writes=_sizes(kernel.outputs),
+                nodes=tuple(kernel.onnx_nodes),
             )
             for kernel in table.kernels
             if kernel.kind not in _VIEWS
@@ -137,12 +139,12 @@ def _sizes(tensors: Iterable[LayerTensor], without: Iterable[LayerTensor] = ()) 
 
 
 def _size(tensor: LayerTensor) -> int:
-    if any(n < 0 for n in tensor.shape) or tensor.dtype not in _BYTES:
+    if any(n < 0 for n in tensor.shape) or tensor.dtype not in BYTES_PER_NUMBER:
         raise ValueError(
             f"tensor {tensor.name!r} has shape {tensor.shape} and type {tensor.dtype or 'unknown'}: bytes can only be counted with "
             "fixed shapes, export the model with dynamic_batch=False"
         )
-    return math.prod(tensor.shape) * _BYTES[tensor.dtype]
+    return tensor.bytes
 
 
 class _Graph:
@@ -179,6 +181,7 @@ class _Graph:
             reads={name: self._size(name) for name in inputs if name in self._changing},
             weights=sum(self._size(name) for name in inputs if name not in self._changing),
             writes={name: self._size(name) for name in node.output if name},
+            nodes=(node.name,),
         )
 
     def _size(self, name: str) -> int:

@@ -12,7 +12,7 @@ from course_lib.teaching.widgets.view import View
 
 
 class LayerViewer(View):
-    """The kernels of a build in order of execution, the ONNX nodes fused into each one, and the types it reads and writes.
+    """The kernels of a build in order of execution, the ONNX nodes fused into each one, its types, and the bytes it moves.
 
     Args:
         table: the layers of a plan.
@@ -46,6 +46,7 @@ def _build(label: str, table: LayerTable) -> dict[str, Any]:
             "nodes": sorted(place[node] for node in set(kernel.onnx_nodes)),
             "type": joined(kernel.dtypes),
             "dtypes": sorted(kernel.dtypes),
+            "bytes": kernel.bytes,
             **{name: row[name] for name in ("reads", "weights", "writes", "shape", "format")},
         }
         for kernel, row in zip(table.kernels, table.rows(), strict=True)
@@ -55,6 +56,7 @@ def _build(label: str, table: LayerTable) -> dict[str, Any]:
         "nodes": [[name, table.operators.get(name, "")] for name in nodes],
         "kernels": kernels,
         "dtypes": dict(table.dtype_counts().most_common()),
+        "dynamic": any("N" in kernel["shape"] for kernel in kernels),
     }
 
 

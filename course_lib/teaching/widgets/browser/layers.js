@@ -2,14 +2,30 @@
 
 const ROW = 20, KERNEL = 36; // px
 
+const words = (search) => search.toLowerCase().split(/\s+/).filter(Boolean);
+const texts = (build, kernel) => [kernel.fused, kernel.name, ...kernel.nodes.map((at) => build.nodes[at][0]), kernel.kind,
+  kernel.reads, kernel.weights, kernel.writes, kernel.shape, kernel.format];
+
 /** Which kernels of a build pass the filters. Words are looked for in all that is known of a kernel. */
 function passing(build, { dtype, search }) {
-  const words = search.toLowerCase().split(/\s+/).filter(Boolean);
   return build.kernels.map((kernel) => {
-    const text = [kernel.name, kernel.kind, kernel.fused, kernel.reads, kernel.weights, kernel.writes, kernel.shape, kernel.format,
-      ...kernel.nodes.map((at) => build.nodes[at][0])].join(" ").toLowerCase();
-    return (dtype === "all" || kernel.dtypes.includes(dtype)) && words.every((word) => text.includes(word));
+    const text = texts(build, kernel).join(" ").toLowerCase();
+    return (dtype === "all" || kernel.dtypes.includes(dtype)) && words(search).every((word) => text.includes(word));
   });
+}
+
+/** The first text that holds a word of the search, otherwise the first text. */
+function matched(texts, search) {
+  return texts.find((text) => words(search).some((word) => text.toLowerCase().includes(word))) ?? texts[0];
+}
+
+/** Where a search finds kernels that finds none here. */
+function elsewhere(data, state) {
+  const number = (build, dtype) => passing(build, { dtype, search: state.search }).filter(Boolean).length;
+  const places = data.builds.flatMap((build, at) => [
+    at === state.build ? [0] : [number(build, state.dtype), `in the build ${build.label}`],
+    [state.dtype === "all" ? 0 : number(build, "all"), `with another type${at === state.build ? "" : ` in the build ${build.label}`}`]]);
+  return places.filter(([one]) => one).map((one) => one.join(" ")).join(", ") || `none in ${data.builds.length > 1 ? "any build" : "other types either"}`;
 }
 
 const count = (number, thing) => `${number} ${thing}${number === 1 ? "" : "s"}`;
@@ -45,8 +61,12 @@ const WIDGET = {
     const title = `${which}${count(build.kernels.length, "kernel")} for ${count(nodes, "ONNX node")}; ${shown} shown`;
     const types = Object.entries(build.dtypes).map(([name, number]) => `${number} with ${name}`).join(", ");
     const kernel = build.kernels[state.kernel];
-    if (!kernel) return { title, text: `Of all: ${types}.${data.headline ? ` From before to after: ${data.headline}.` : ""} Pick a kernel to read what it holds.` };
-    const facts = [["reads", kernel.reads], ["weights", kernel.weights], ["writes", kernel.writes], ["shape", kernel.shape], ["format", kernel.format]];
+    if (!shown) return { title, text: `Matches elsewhere: ${elsewhere(data, state)}.` };
+    const moved = bytes(build.kernels.reduce((sum, one) => sum + one.bytes, 0));
+    if (!kernel) return { title, text: `Of all: ${types}. Together they read and write ${moved}${build.dynamic ? " if each dynamic dimension is 1" : ""}.`
+      + `${data.headline ? ` From before to after: ${data.headline}.` : ""} Pick a kernel to read what it holds.` };
+    const facts = [["reads", kernel.reads], ["weights", kernel.weights], ["writes", kernel.writes], ["shape", kernel.shape], ["format", kernel.format],
+      ["moves", kernel.bytes ? `${bytes(kernel.bytes)} of ${moved}` : ""]];
     return { title, text: `Kernel ${state.kernel + 1}, ${kernel.fused || "added by the compiler"}: ${facts.filter(([, fact]) => fact).map((one) => one.join(" ")).join(", ")}. `
       + `Name: ${kernel.name}.${counterpart(data, state)}` };
   },
@@ -58,9 +78,9 @@ const WIDGET = {
     const middle = rows.map((_, at) => top + ((at + 0.5) * span) / Math.max(rows.length, 1));
     const rowOf = new Map(rows.flatMap((nodes, at) => nodes.map((node) => [node, at])));
     const places = stacked(all.map((kernel) => kernel.nodes.map((node) => middle[rowOf.get(node)])), top, span);
-    const [nodeRight, kernelLeft] = [width * 0.4, width * 0.54], home = new Map();
+    const [nodeRight, kernelLeft] = [width * 0.4, width * 0.54], home = new Map(), most = Math.max(...all.map((kernel) => kernel.bytes), 1);
     const svg = shape("svg", { width, height: top + span + 6, role: "group", "aria-label": `ONNX nodes and kernels. ${WIDGET.describe(data, state).title}` },
-      label(0, 12, "ONNX nodes, in the graph's order", { opacity: 0.75 }), label(kernelLeft, 12, "kernels, in order of execution", { opacity: 0.75 }));
+      label(0, 12, width < 500 ? "ONNX nodes" : "ONNX nodes, in the graph's order", { opacity: 0.75 }), label(kernelLeft, 12, width < 500 ? "kernels; bar: bytes" : "kernels, in order of execution; bar: bytes that each one moves", { opacity: 0.75 }));
     all.forEach((kernel, at) => {
       const color = kernel.nodes.length ? COLORS[at % COLORS.length] : "none", faded = shown[at] ? 1 : 0.15, chosen = at === state.kernel;
       const joined = [...new Set(kernel.nodes.map((node) => rowOf.get(node)))].sort((a, b) => a - b), part = (KERNEL - 6) / Math.max(joined.length, 1);
@@ -76,19 +96,20 @@ const WIDGET = {
       shape("title", {}, `${kernel.name} (${kernel.kind})`),
       shape("rect", { x: kernelLeft, y: places[at] - (KERNEL - 6) / 2, width: width - kernelLeft - 1, height: KERNEL - 6, fill: color, "fill-opacity": 0.25, stroke: color === "none" ? "currentColor" : color,
         "stroke-width": chosen ? 3 : 1, "stroke-dasharray": kernel.nodes.length ? undefined : "4 3" }),
-      label(kernelLeft + 6, places[at] - 2, short(kernel.fused || "added by the compiler", letters), { "font-weight": "bold" }),
-      label(kernelLeft + 6, places[at] + 11, short([kernel.type, kernel.shape].filter(Boolean).join(", "), letters), { "font-size": 10, opacity: 0.85 }));
+      shape("rect", { x: kernelLeft, y: places[at] + (KERNEL - 6) / 2 - 4, width: (width - kernelLeft - 1) * (kernel.bytes / most), height: 4, fill: "currentColor", opacity: 0.6 }),
+      label(kernelLeft + 6, places[at] - 3, short(state.search && shown[at] ? matched(texts(build, kernel), state.search) : kernel.fused || "added by the compiler", letters), { "font-weight": "bold" }),
+      label(kernelLeft + 6, places[at] + 9, short([kernel.bytes && bytes(kernel.bytes), kernel.type, kernel.shape].filter(Boolean).join(", "), letters), { "font-size": 10, opacity: 0.85 }));
       box.addEventListener("pointerenter", () => hover(svg, at));
       box.addEventListener("pointerleave", () => hover(svg, -1));
       keepKeys(box);
       svg.append(box);
     });
     rows.forEach((nodes, row) => {
-      const { color = "none", faded = 1, at = -1 } = home.get(row) ?? {}, operators = nodes.map((node) => build.nodes[node][1] || build.nodes[node][0]);
+      const { color = "none", faded = 1, at = -1 } = home.get(row) ?? {}, names = nodes.map((node) => build.nodes[node][0]), operators = nodes.map((node) => build.nodes[node][1] || build.nodes[node][0]);
       const box = shape("g", { opacity: faded },
-        shape("title", {}, nodes.map((node) => build.nodes[node][0]).join("\n")),
+        shape("title", {}, names.join("\n")),
         shape("rect", { x: 1, y: middle[row] - ROW * 0.4, width: nodeRight - 1, height: ROW * 0.8, fill: color, "fill-opacity": 0.25, stroke: color === "none" ? "currentColor" : color, "stroke-dasharray": at < 0 ? "4 3" : undefined }),
-        label(6, middle[row] + 4, short(operators.join(" + "), Math.floor(nodeRight / 6.2))));
+        label(6, middle[row] + 4, short(matched([operators.join(" + "), ...names], state.search), Math.floor(nodeRight / 6.2))));
       box.addEventListener("pointerenter", () => hover(svg, at));
       box.addEventListener("pointerleave", () => hover(svg, -1));
       svg.append(box);

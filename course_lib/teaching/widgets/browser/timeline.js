@@ -21,7 +21,18 @@ function idle(data, start, end) {
 }
 
 const sum = (stretches) => stretches.reduce((total, [from, to]) => total + to - from, 0);
-const found = (data, search) => (search ? data.events.name.filter((name) => data.names[name].toLowerCase().includes(search.toLowerCase())).length : 0);
+
+/** How many events a search finds, under which names, and where if none is in the window. */
+function matching(data, search, start, end) {
+  const { name, start: starts, us } = data.events, contains = (text) => text.toLowerCase().includes(search.toLowerCase());
+  const all = name.map((_, at) => at).filter((at) => contains(data.names[name[at]])).sort((a, b) => starts[a] - starts[b]);
+  const names = data.names.filter(contains), listed = (texts) => texts.slice(0, 3).join(", ") + (texts.length > 3 ? ", ..." : "");
+  if (!all.length) return `0 events match; the names are ${listed(data.names)}.`;
+  const inside = all.filter((at) => starts[at] <= end && starts[at] + us[at] >= start).length;
+  const where = inside ? `, ${whole(inside)} of them in this window` : `, none of them in this window: the first one starts at ${digits(starts[all[0]] / 1e3, 6)} ms`;
+  return `${all.length === 1 ? "1 event matches" : `${whole(all.length)} events match`} (${listed(names)})${inside < all.length ? where : ""}.`;
+}
+
 const about = (data, at) => `${data.names[data.events.name[at]]} (${data.kinds[data.events.kind[at]]}), ${duration(data.events.us[at])}, from ${digits(data.events.start[at] / 1e3, 6)} ms`;
 
 const WIDGET = {
@@ -44,7 +55,7 @@ const WIDGET = {
     let text = `${whole(gaps.length)} ${gaps.length === 1 ? "gap" : "gaps"}`;
     if (gaps.length) text += `, the longest ${gaps.slice(0, 3).map(duration).join(", ")}`;
     text += `. Faults of the whole timeline: ${data.faults.map(({ name, share }) => `${name} (${(100 * share).toFixed(0)} %)`).join(", ") || "none found"}.`;
-    if (state.search) text += ` ${whole(found(data, state.search))} events match.`;
+    if (state.search) text += ` ${matching(data, state.search, start, end)}`;
     return { title, text: state.event < 0 ? text : `Chosen: ${about(data, state.event)}. ${text}` };
   },
 

@@ -45,6 +45,7 @@ function digits(value, count = 3) {
 }
 
 const whole = (count) => String(count).replace(/\B(?=(\d{3})+$)/g, ",");
+const bytes = (count) => (count >= 999500 ? `${digits(count / 1e6)} MB` : count >= 999.5 ? `${digits(count / 1e3)} KB` : `${count} B`);
 const percent = (share) => `${digits(100 * share)} %`;
 
 /** Microseconds with the unit that suits them. */
@@ -110,8 +111,9 @@ function control(spec, read, write) {
     elements = [slider, box];
     show = () => {
       slider.value = Math.round((to(Math.min(Math.max(read(), low), high)) - to(low)) * places / (to(high) - to(low)));
-      slider.setAttribute("aria-valuetext", String(read()));
-      box.value = String(read());
+      const rounded = String(Number(read().toPrecision(7)));
+      slider.setAttribute("aria-valuetext", rounded);
+      box.value = rounded;
     };
   }
   keepKeys(...elements);
