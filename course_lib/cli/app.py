@@ -19,7 +19,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 _COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {  # in the order of `course --help`
-    "Learn": (course.doctor, course.demo, course.lab, grading.check, course.progress),
+    "Learn": (course.start, course.doctor, course.demo, course.lab, grading.check, course.progress),
     "Build and measure": (engines.build, engines.layers, engines.bench, profiling.profile, migration.migrate),
     "Teach": (course.release, grading.grade, grading.report, grading.verify, course.new_lab),
 }

@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -53,7 +54,9 @@ def written(content, tmp_path_factory) -> Path:
 def test_the_bundle_has_what_learners_need_and_nothing_else(content):
     for name in ("Makefile", "README.md", "LICENSE", "pyproject.toml", "constraints.txt", "Containerfile", "docs/glossary.md"):
         assert name in content
+    checkpoints = {path.relative_to(ROOT).as_posix() for path in (ROOT / "course_lib/models/checkpoints").iterdir()}
     assert {"course_lib/records/networks_h200.json", ".devcontainer/devcontainer.json", "binder/postBuild"} <= content.keys()
+    assert checkpoints <= content.keys()
     for kind in ("lectures", "labs"):
         names = {path.relative_to(ROOT).as_posix() for path in ROOT.glob(f"{kind}/**/*.ipynb") if ".ipynb_" not in str(path)}
         assert names and names <= content.keys()
@@ -86,7 +89,54 @@ def test_a_bundle_is_not_written_from_a_bundle(written, tmp_path):
         bundle.write(written, tmp_path / "again")
 
 
+def test_a_wheel_holds_the_library_of_the_bundle_and_the_files_of_the_course(content):
+    folder = f"course_lib/{bundle.IN_WHEEL}/"
+    files = bundle.installed(ROOT)
+    course = {name.removeprefix(folder): data for name, data in files.items() if name.startswith(folder)}
+    library = {name: data for name, data in files.items() if not name.startswith(folder)}
+    assert library == {name: data for name, data in content.items() if name.startswith("course_lib/")}
+    assert course.items() <= content.items()
+    assert {name for name in content if name.endswith(".ipynb")} <= course.keys()
+    assert _dead_links(course) == []
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory) -> Path:
+    """The files of a wheel in a folder, as `pip install` would write them."""
+    folder = tmp_path_factory.mktemp("site-packages")
+    bundle.write_files(bundle.installed(ROOT), folder)
+    return folder
+
+
+def test_start_writes_the_course_of_a_wheel(installed, tmp_path):
+    environment = {**os.environ, "PYTHONPATH": str(installed)}
+    environment.pop("COURSE_ROOT", None)
+
+    def course(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "course_lib", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, env=environment, cwd=cwd, timeout=120)
+
+    started = course("start", "my course", cwd=tmp_path)
+    assert started.returncode == 0, started.stderr
+    assert "cd 'my course' && course lab" in started.stdout
+    progress = json.loads(course("progress", "--json", cwd=tmp_path / "my course").stdout)
+    assert progress["lectures"][0]["title"] == "Why an inference optimizer", "the course's folder was found"
+    again = course("start", "my course", cwd=tmp_path)
+    assert again.returncode == 1 and again.stderr == "course: my course is not an empty folder: name another one, or empty it\n"
+
+
+def test_start_in_a_clone_says_where_the_course_is(tmp_path):
+    with pytest.raises(CourseError, match=f"already in {re.escape(str(ROOT))}: run `course lab` there"):
+        bundle.start(tmp_path / "course")
+
+
 def test_links_of_pages_lead_to_files_of_the_bundle(content):
+    assert _dead_links(content) == []
+    readme = content["README.md"].decode()
+    assert "instructors.md" not in readme and "make test" in readme
+
+
+def _dead_links(content: Mapping[str, bytes]) -> list[str]:
     pages = {
         name: data.decode() for name, data in content.items() if name.endswith((".md", ".ipynb")) and "records" not in name
     }
@@ -97,8 +147,7 @@ def test_links_of_pages_lead_to_files_of_the_bundle(content):
             if path and re.fullmatch(r"[\w./-]+\.(?:md|ipynb|png|svg|py)", path):
                 found = os.path.normpath(Path(name).parent / path)
                 dead += [f"{name}: {link}"] if found not in content else []
-    assert dead == []
-    assert "instructors.md" not in pages["README.md"] and "make test" in pages["README.md"]
+    return dead
 
 
 def test_every_reference_is_a_placeholder(content):

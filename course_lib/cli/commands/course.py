@@ -1,9 +1,10 @@
-"""The course itself: `course doctor`, `progress`, `demo`, `lab`, `release`, `new-lab`."""
+"""The course itself: `course start`, `doctor`, `progress`, `demo`, `lab`, `release`, `new-lab`."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -15,7 +16,19 @@ from course_lib import __version__
 from course_lib.cli.commands.options import AsJson, course_root, instructors_root, show
 from course_lib.errors import BackendUnavailable
 
-START = "lectures/00_start_here.ipynb"
+_FIRST_PAGE = "lectures/00_start_here.ipynb"
+
+
+def start(
+    target: Annotated[Path, typer.Argument(metavar="DIR", help="a folder that is empty or does not exist", show_default=False)],
+    as_json: AsJson = False,
+) -> None:
+    """Write the lectures and labs of an installed course to a folder."""
+    from course_lib.grading.nbgrader import bundle
+
+    count = bundle.start(target)
+    if not show(as_json, {"course": str(target), "files": count}):
+        print(f"{target}: {count} files, among them all lectures and labs\nnext: cd {shlex.quote(str(target))} && course lab")
 
 
 def doctor(as_json: AsJson = False) -> None:
@@ -75,7 +88,7 @@ def lab(
     cells of a lab tell learners more than its "Validate".
     """
     os.chdir(course_root())
-    command = [sys.executable, "-m", "jupyterlab", "--ServerApp.root_dir=.", f"--LabApp.default_url=/lab/tree/{START}"]
+    command = [sys.executable, "-m", "jupyterlab", "--ServerApp.root_dir=.", f"--LabApp.default_url=/lab/tree/{_FIRST_PAGE}"]
     configured = [
         Path(course_lib.__file__).with_name("jupyter") / who for who in ("everybody", *([] if instructor else ["learners"]))
     ]

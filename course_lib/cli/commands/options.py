@@ -33,7 +33,9 @@ def course_root() -> Path:
 
     if found := course_folder():
         return found
-    raise CourseError("the course's folder was not found: change to it, or set COURSE_ROOT to its path")
+    raise CourseError(
+        "the course's folder was not found: change to it, set COURSE_ROOT to its path, or write one with `course start DIR`"
+    )
 
 
 def instructors_root(what: str) -> Path:
