@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, get_args
 
 from course_lib.errors import MISSING_FILE, NO_ANSWER, OUTSIDE_PROFILES
 from course_lib.labs.framework import instance
@@ -54,9 +54,10 @@ class Profiling(Lab):
         (folder / FILE).write_text(text, encoding="utf-8")
         measured = services.shares(services.record(services.given(learner), ours=True))
         causes = {
-            suspect: {"range": name, "share": round(measured[name], 3)}
-            for suspect, name in checks.RANGES.items()
-            if measured.get(name, 0.0) >= checks.MATTERS
+            suspect: {"range": name, "share": round(share, 3)}
+            for suspect in get_args(checks.Suspect)
+            for name, share in measured.items()
+            if checks.holds_cause(name, suspect) and share >= checks.MATTERS
         }
         instance.write(folder / checks.CAUSES, learner, causes=causes)
 
