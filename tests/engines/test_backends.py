@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +15,7 @@ import pytest
 from course_lib import engines
 from course_lib.engines import Worker, registry
 from course_lib.engines.cache.plan_cache import PlanCache
-from course_lib.errors import BackendUnavailable, BuildError, EngineError, PlanError
+from course_lib.errors import BackendUnavailable, EngineError, PlanError
 from course_lib.recipe import Recipe
 
 OWN = ("tensorrt", "tensorrt_rtx", "onnxruntime", "litert", "openvino", "torch", "torch_tensorrt")
@@ -125,12 +123,6 @@ X = np.array([[1, -2], [-3, 4]], np.float32)
 Y = np.array([[0, 2], [3, 0]], np.float32)
 
 
-def _course(*arguments: str) -> Any:
-    done = subprocess.run([sys.executable, "-m", "course_lib", *arguments, "--json"], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-2000:]
-    return json.loads(done.stdout)
-
-
 def test_a_backend_of_another_distribution_builds_and_runs(
     install: Callable[..., None], model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -151,20 +143,6 @@ def test_a_backend_of_another_distribution_builds_and_runs(
     assert [cache.build(model, backend="toy").outcome for _ in range(2)] == ["built", "hit"]
     monkeypatch.setenv("TOY", "other")
     assert cache.build(model, backend="toy").outcome == "built", "what the build depends on is the backend's to say"
-
-
-def test_the_commands_know_a_backend_of_another_distribution(install: Callable[..., None], model: Path) -> None:
-    install(toy="toy_backend:Toy")
-    found = _course("doctor")
-    assert {"name": "toy", "version": "2.5", "no_build": "", "no_run": ""} in found["backends"]
-    assert _course("build", str(model), "--backend", "toy")["kernels"] == 2
-    assert _course("layers", str(model), "--backend", "toy")["kernels"][1]["operators"] == "Relu"
-
-
-def test_what_it_rejects_is_rejected(install: Callable[..., None], one_node: Callable[..., Any]) -> None:
-    install(toy="toy_backend:Toy")
-    with pytest.raises(BuildError, match="toy has no Sigmoid"):
-        engines.build(one_node("Sigmoid"), backend="toy")
 
 
 def test_another_environment_needs_the_distribution_too(

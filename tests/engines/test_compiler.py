@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -113,14 +112,6 @@ def test_the_x_ray_of_resnet50(precision: str, request: pytest.FixtureRequest) -
         assert not missing, f"no kernel owns up to {missing}"
 
 
-def test_the_command_shows_resnet50(resnet50_onnx: Path, tmp_path: Path) -> None:
-    recipe = tmp_path / "recipe.toml"
-    RESNET.save(recipe)
-    command = [sys.executable, "-m", "course_lib", "layers", str(resnet50_onnx), "--recipe", str(recipe), "--backend", RTX]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0 and "/stage4/2/conv3" in done.stdout, done.stderr
-
-
 def test_a_model_in_memory_and_a_file_give_the_same_layers(small_onnx: Path, small_plan: Plan, service_recipe: Recipe) -> None:
     plan = engines.build(onnx.load(small_onnx), service_recipe, backend=RTX)
     assert [kernel.onnx_nodes for kernel in plan.layers.kernels] == [k.onnx_nodes for k in small_plan.layers.kernels]
@@ -146,10 +137,6 @@ def test_fixed_shapes_need_no_recipe(one_node: Callable[..., Any]) -> None:
 # ---- what is rejected
 
 
-def test_a_missing_file(tmp_path: Path) -> None:
-    _rejected(BuildError, ["absent.onnx", "no such file"], tmp_path / "absent.onnx")
-
-
 @pytest.mark.parametrize("backend", [RTX, "onnxruntime"])
 @pytest.mark.parametrize(
     "content", [b"", b"hello\n" * 99, b"\x00" * 500, bytes(range(256)) * 9], ids=["empty", "text", "zeros", "bytes"]
@@ -157,13 +144,6 @@ def test_a_missing_file(tmp_path: Path) -> None:
 def test_a_file_that_is_not_onnx(content: bytes, backend: str, tmp_path: Path) -> None:
     (tmp_path / "model.onnx").write_bytes(content)
     _rejected(BuildError, ["not an ONNX model"], tmp_path / "model.onnx", backend=backend)
-
-
-@pytest.mark.parametrize("share", [0.1, 0.5, 0.999])
-def test_a_truncated_model(share: float, small_onnx: Path, service_recipe: Recipe, tmp_path: Path) -> None:
-    whole = small_onnx.read_bytes()
-    (tmp_path / "model.onnx").write_bytes(whole[: int(share * len(whole))])
-    _rejected(BuildError, ["not an ONNX model, or only a part of one"], tmp_path / "model.onnx", service_recipe)
 
 
 def test_an_unsupported_operator(one_node: Callable[..., Any]) -> None:
@@ -206,10 +186,6 @@ def test_a_dimension_beyond_64_bits(small_onnx: Path) -> None:
     assert "image" in str(raised.value)
 
 
-def test_a_workspace_that_is_too_small(wide_onnx: Path, service_recipe: Recipe) -> None:
-    _rejected(BuildError, ["workspace", "`workspace_mib`"], wide_onnx, service_recipe.model_copy(update={"workspace_mib": 1}))
-
-
 def test_a_workspace_that_is_too_small_for_resnet50(resnet50_onnx: Path) -> None:
     _rejected(BuildError, ["workspace", "`workspace_mib`"], resnet50_onnx, RESNET.model_copy(update={"workspace_mib": 1}))
 
@@ -240,10 +216,6 @@ def test_an_unknown_backend(small_onnx: Path) -> None:
 @pytest.mark.skipif(bool(engines.registry.availability("tensorrt").version), reason="TensorRT is installed here")
 def test_a_backend_that_is_not_installed(small_onnx: Path, service_recipe: Recipe) -> None:
     _rejected(BackendUnavailable, ["tensorrt is not installed", "pip install"], small_onnx, service_recipe, backend="tensorrt")
-
-
-def test_an_unknown_environment(small_onnx: Path) -> None:
-    _rejected(BackendUnavailable, ["'mars'", "COURSE_ENVIRONMENTS"], small_onnx, backend="onnxruntime@mars")
 
 
 def test_a_time_limit(small_onnx: Path, service_recipe: Recipe) -> None:
@@ -303,45 +275,6 @@ def _gemm(weight: str) -> Any:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
 
 
-def _renamed(model: onnx.ModelProto, node: str | None = None, tensor: str | None = None) -> onnx.ModelProto:
-    """The first Relu, or what it writes, under another name."""
-    relu = next(found for found in model.graph.node if found.op_type == "Relu")
-    if node is not None:
-        relu.name = node
-    if tensor is not None:
-        old = relu.output[0]
-        for found in model.graph.node:
-            found.input[:] = [tensor if name == old else name for name in found.input]
-            found.output[:] = [tensor if name == old else name for name in found.output]
-    return model
-
-
-LINE_ENDS = ["\n", "\r", "\x0b", "\x0c", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029"]
-FORGED = [
-    "x, Datatype: Half",
-    "a]",
-    "a[b",
-    "a{b}",
-    "x, Dimensions: [8,4], Strides: [4,1], Datatype: Half, Format: y_output",
-    "x, Dimensions: [8,4], Strides: [4,1], Datatype: Half, Format: y_output_0",
-    *(f"one{end}two" for end in LINE_ENDS),
-]
-
-
-@pytest.mark.parametrize("name", FORGED, ids=ascii)
-@pytest.mark.parametrize("what", ["node", "tensor"])
-def test_a_forged_name_is_rejected_or_changes_nothing(
-    what: str, name: str, small_onnx: Path, small_plan: Plan, service_recipe: Recipe
-) -> None:
-    model = _renamed(onnx.load(small_onnx), **{what: name})
-    try:
-        table = engines.build(model, service_recipe, backend=RTX).layers
-    except BuildError as error:
-        assert "in the graph" in str(error) and len(str(error).splitlines()) == 1
-        return
-    assert [kernel.dtypes for kernel in table.kernels] == [kernel.dtypes for kernel in small_plan.layers.kernels]
-
-
 @pytest.mark.parametrize(
     "name", ["x, Datatype: Half", "two\nlines", "a [b]", "a, Datatype: Half_output_0", "a\u2028b\x0b["], ids=ascii
 )
@@ -355,10 +288,6 @@ def test_the_name_of_a_weight_does_not_turn_float_into_half(suffix: str) -> None
     name = f"x, Dimensions: [8,4], Strides: [4,1], Datatype: Half, Format: y{suffix}"
     with pytest.raises(BuildError):
         engines.build(_gemm(name), Recipe(precision="fp16"), backend=RTX)
-
-
-def test_a_very_long_name_is_rejected_in_a_short_line(one_node: Callable[..., Any]) -> None:
-    _rejected(BuildError, [], one_node("Relu", name="x" * 5000, output=[4, 4]))
 
 
 # ---- ONNX Runtime
@@ -385,11 +314,6 @@ def test_onnxruntime_describes_its_engine(engine: Any) -> None:
     assert engine.inputs == (engines.TensorInfo("image", (-1, 1, 32, 32), "float32"),)
     assert engine.outputs == (engines.TensorInfo("logits", (-1, 10), "float32"),)
     assert 0 < engine.time_ms({"image": np.zeros((1, 1, 32, 32), np.float32)}) < 1000
-
-
-def test_onnxruntime_promises_no_precision_and_says_so(small_ort_plan: Plan) -> None:
-    assert small_ort_plan.layers.kernels == () and small_ort_plan.targets == ()
-    assert any("TensorRT build" in note for note in small_ort_plan.notes)
 
 
 def _image(*shape: int, dtype: str = "float32") -> np.ndarray:

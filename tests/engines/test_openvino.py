@@ -14,7 +14,7 @@ import pytest
 
 from course_lib import engines
 from course_lib._util.cpu_int8 import has_byte_dot_products
-from course_lib.engines import Plan, Worker
+from course_lib.engines import Plan
 from course_lib.errors import BackendUnavailable, BuildError, CourseError, EngineError, PrecisionError
 from course_lib.models import digits
 from course_lib.precision import MinMaxCalibrator, calibrate, insert_qdq
@@ -77,11 +77,6 @@ def test_outputs_of_one_call_outlive_the_next(engine: Any) -> None:
     assert np.array_equal(first, kept)
 
 
-def test_inputs_need_not_be_contiguous(engine: Any) -> None:
-    images = digits("test").images[:6]
-    assert np.array_equal(engine.infer({"image": images[::2]})["logits"], engine.infer({"image": images[::2].copy()})["logits"])
-
-
 def test_it_computes_with_one_thread(engine: Any) -> None:
     feeds = {"image": np.zeros((32, 1, 32, 32), np.float32)}
     engine.infer(feeds)
@@ -92,19 +87,6 @@ def test_it_computes_with_one_thread(engine: Any) -> None:
     assert 0 < timed_ms < 1e3 * wall
 
 
-@pytest.mark.parametrize(
-    ("feeds", "words"),
-    [
-        ({}, ["missing input image"]),
-        ({"image": np.zeros((33, 1, 32, 32), np.float32)}, ["33x1x32x32", "outside every profile"]),
-        ({"image": np.zeros((1, 1, 32, 32))}, ["needs dtype float32, found float64"]),
-    ],
-)
-def test_what_does_not_fit_is_rejected(feeds: dict[str, np.ndarray], words: list[str], engine: Any) -> None:
-    for call in (engine.infer, engine.time_ms):
-        _rejected(EngineError, words, lambda call=call: call(feeds))
-
-
 @needs_openvino
 def test_a_call_that_fails_is_one_line(one_node: Callable[..., Any], tmp_path: Path) -> None:
     path = _save(one_node("MatMul", [["n", "k"], ["m", "p"]], output=["n", "p"]), tmp_path)
@@ -113,14 +95,6 @@ def test_a_call_that_fails_is_one_line(one_node: Callable[..., Any], tmp_path: P
     for call in (engine.infer, engine.time_ms):
         _rejected(EngineError, ["openvino failed: [CPU] MatMul node", "incompatible"], lambda call=call: call(feeds))
     assert engine.infer({**feeds, "x1": np.ones((3, 5), np.float32)})["y"].tolist() == [[3.0] * 5] * 2
-
-
-def test_a_worker_runs_it(plan: Plan) -> None:
-    with Worker() as worker:
-        worker.load(plan)
-        feeds = {"image": digits("test").images[:3]}
-        assert np.array_equal(worker.infer(feeds)["logits"], engines.load(plan).infer(feeds)["logits"])
-        assert worker.time_ms(feeds) > 0
 
 
 @needs_openvino
@@ -231,14 +205,6 @@ def test_a_precision_that_it_does_not_know(small_onnx: Path) -> None:
 def test_a_file_that_is_not_onnx(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "model.onnx").write_bytes(content)
     _rejected(BuildError, ["not an ONNX model"], lambda: engines.build(tmp_path / "model.onnx", backend=OV))
-
-
-@needs_openvino
-@pytest.mark.parametrize("content", [b"", b"hello\n" * 99, b"\x00" * 500, bytes(range(256)) * 9])
-def test_bytes_that_are_not_onnx_where_no_package_reads_them_before(content: bytes) -> None:
-    from course_lib.engines.backends import openvino as openvino_cpu
-
-    _rejected(BuildError, ["not an ONNX model"], lambda: openvino_cpu._compile(content, "fp32"))
 
 
 @needs_openvino

@@ -5,12 +5,8 @@ from __future__ import annotations
 import io
 import os
 import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
-import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,7 +14,7 @@ from hypothesis import strategies as st
 from course_lib import engines
 from course_lib.engines.backends.tensorrt.progress import Phases, monitor
 from course_lib.engines.progress import at_most_every, bar
-from course_lib.engines.worker.parent import Worker, wire
+from course_lib.engines.worker.parent import Worker
 from course_lib.errors import WorkerDied
 from course_lib.recipe import Profile, Recipe
 
@@ -90,14 +86,6 @@ def test_a_bar_shows_share_and_phase(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "building" in terminal.getvalue() and "Timing tactics" in terminal.getvalue()
 
 
-def test_nonsense_instead_of_progress_ends_the_worker(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    with Worker() as worker:
-        answers = iter([({"progress": ["half", 3]}, {})])
-        monkeypatch.setattr(wire, "receive", lambda *_: next(answers))
-        with pytest.raises(WorkerDied, match="invalid answer"):
-            worker.build("onnxruntime", tmp_path / "m.onnx", {}, timeout_s=5, report=lambda *_: None)
-
-
 # ---- processes that are killed while the real compiler is at work
 
 
@@ -112,31 +100,3 @@ def test_a_compiler_killed_in_the_middle_costs_one_line_and_the_next_build_works
             )  # fmt: skip
         assert len(str(raised.value).splitlines()) == 1
     assert engines.build(small_onnx, service_recipe).layers.kernels
-
-
-def test_a_compiler_does_not_outlive_a_parent_that_was_killed(resnet50_onnx: Path) -> None:
-    code = """
-import sys
-from course_lib.engines.worker.parent import Worker
-from course_lib.recipe import Profile, Recipe
-with Worker() as worker:
-    print(worker._process.pid, flush=True)
-    profile = Profile(image={"min": (1, 3, 224, 224), "opt": (8, 3, 224, 224), "max": (8, 3, 224, 224)})
-    recipe = Recipe(profiles=[profile] * 12, targets=("sm80", "sm86", "sm89", "sm120"))  # a build of many seconds
-    worker.build("tensorrt_rtx", __import__("pathlib").Path(sys.argv[1]), recipe.wire(), timeout_s=60)
-"""
-    parent = subprocess.Popen([sys.executable, "-c", code, resnet50_onnx], stdout=subprocess.PIPE, text=True)
-    assert parent.stdout is not None
-    child = int(parent.stdout.readline())
-    deadline = time.monotonic() + 30
-    compiler = psutil.Process(child)
-    # Two seconds of user and system time: by then it compiles. No report: the next one would end a compiler that nobody listens to.
-    while sum(compiler.cpu_times()[:2]) < 2:
-        assert parent.poll() is None and time.monotonic() < deadline, "it never began to compile"
-        time.sleep(0.05)
-    parent.kill()
-    parent.wait()
-    deadline = time.monotonic() + 2
-    while Path(f"/proc/{child}").exists() and "Z" not in Path(f"/proc/{child}/stat").read_text().split()[2]:
-        assert time.monotonic() < deadline, "the compiler is still there"
-        time.sleep(0.02)

@@ -15,7 +15,7 @@ from onnx import parser
 
 from course_lib import engines
 from course_lib._util.model_file import open_model
-from course_lib.engines import Compiler, Plan, Worker
+from course_lib.engines import Compiler, Plan
 from course_lib.engines.backends.tensorrt.builder import _rejection, parser_reason
 from course_lib.errors import ZERO_POINT, BuildError, CourseError, EngineError
 
@@ -176,15 +176,6 @@ def test_a_type_that_numpy_does_not_have() -> None:
     _rejected(lambda: engines.load(plan), "'x'", "bfloat16", "numpy", kind=EngineError)
 
 
-@pytest.mark.skipif(not _installed(OV), reason="openvino is not installed")
-def test_a_worker_passes_on_why_openvino_failed() -> None:
-    plan = _build(_model("(float[4, 4] x, int64[1] k) => (float[a, b] y, int64[a, b] i) { y, i = TopK(x, k) }"), backend=OV)
-    with Worker() as worker:
-        worker.load(plan)
-        feeds: dict[str, np.ndarray] = {"x": np.ones((4, 4), np.float32), "k": np.zeros(1, np.int64)}
-        _rejected(lambda: worker.infer(feeds), "greater or equal to 1", kind=EngineError)
-
-
 # ---- weights in other files
 
 
@@ -206,17 +197,6 @@ def test_missing_weights_are_named(split: Path, backend: str) -> None:
     (split.parent / "data" / "w.bin").unlink()
     _rejected(lambda: _build(split, backend=backend), "'B'", "'data/w.bin'", "missing", "copy it there")
     _rejected(lambda: open_model(split), str(split), "'data/w.bin'", "missing")
-
-
-def test_weights_of_an_attribute_are_named_too(tmp_path: Path) -> None:
-    """In a Constant node; the walk is over the whole model."""
-    tensor = onnx.helper.make_tensor("c", onnx.TensorProto.FLOAT, [4], np.ones(4, np.float32).tobytes(), raw=True)
-    onnx.external_data_helper.set_external_data(tensor, "gone.bin")
-    tensor.ClearField("raw_data")
-    model = _model("(float[4] x) => (float[4] y) { c = Identity(x) y = Add(x, c) }")
-    model.graph.node[0].CopyFrom(onnx.helper.make_node("Constant", [], ["c"], value=tensor))
-    (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
-    _rejected(lambda: _build(tmp_path / "m.onnx", backend=RTX), "'gone.bin'", "missing")
 
 
 def test_where_no_onnx_package_is_the_log_names_the_file(monkeypatch: pytest.MonkeyPatch, split: Path) -> None:

@@ -7,7 +7,6 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,10 +14,10 @@ import pytest
 import torch
 
 from course_lib import engines
-from course_lib.engines import Environment, ModelSource, Plan, TensorInfo, Worker
+from course_lib.engines import Environment, ModelSource, TensorInfo, Worker
 from course_lib.engines.backends.torch.graphs import GraphedCallable
 from course_lib.engines.plan import VARIANTS
-from course_lib.errors import BackendUnavailable, EngineError, PlanError
+from course_lib.errors import BackendUnavailable, EngineError
 from course_lib.models import Signature
 
 NEEDS_COMPILER = pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler on the CPU")
@@ -77,11 +76,6 @@ def test_eager_is_the_module_itself(dtype: str) -> None:
     assert list(have) == ["y", "total"] and have["y"].dtype == np.float32
     assert np.allclose(have["y"], want.float().numpy(), atol=1e-6)
     assert 0 < engine.time_ms(feeds) < 1000
-
-
-def test_a_plan_that_claims_to_be_torchs_is_none(small_ort_plan: Plan) -> None:
-    with pytest.raises(PlanError, match="the backend torch does not build plans"):
-        engines.load(replace(small_ort_plan, backend="torch"))
 
 
 def test_an_unknown_variant_is_rejected_where_it_is_written() -> None:

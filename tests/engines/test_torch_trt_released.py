@@ -37,9 +37,6 @@ NETWORKS = {
         lambda: models.classifier("wide"),
         {"image": {"min": (1, 1, 32, 32), "opt": (4, 1, 32, 32), "max": (8, 1, 32, 32)}},
     ),
-    "encoder": (models.encoder, {"x": (2, 16, 32)}),
-    "detector": (lambda: models.detector(128), {"x": (1, 1, 128, 128)}),
-    "U-Net": (models.unet, {"x": (1, 3, 64, 64)}),
     "GPT decoder": (models.decoder, {"tokens": torch.arange(64).reshape(1, 64)}),
 }
 
@@ -71,8 +68,6 @@ def test_an_operator_without_a_converter_divides_a_module():
     [
         ({"require_full_compilation": True}, "model is not fully supported"),
         ({"min_blok_size": 1}, "did you mean 'min_block_size'"),
-        ({"enabled_precisions": ["float16"]}, "ignores enabled_precisions"),
-        ({"torch_executed_ops": ["aten::relu"]}, "matches no operator"),
     ],
 )
 def test_what_is_rejected(options, words):

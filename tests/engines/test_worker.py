@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import os
-import struct
 import sys
 import tempfile
-import threading
 import time
-import tracemalloc
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -65,7 +62,7 @@ def test_an_error_is_an_answer_and_the_worker_goes_on(small_ort_plan: Plan) -> N
         assert worker.infer(IMAGE)["logits"].shape == (3, 10)
 
 
-@pytest.mark.parametrize("dtype", ["complex64", ">f4", "U4", "datetime64[s]", "object"])
+@pytest.mark.parametrize("dtype", ["complex64", "object"])
 def test_a_dtype_that_no_engine_takes_is_rejected_as_in_this_process(dtype: str, small_ort_plan: Plan) -> None:
     with Worker() as worker:
         worker.load(small_ort_plan)
@@ -81,13 +78,6 @@ def test_a_call_before_an_engine_is_loaded_is_an_error() -> None:
             with pytest.raises(EngineError, match="no engine: load one first"):
                 ask(IMAGE)
         assert worker.backends()
-
-
-def test_a_model_may_travel_as_bytes(small_onnx: Path, service_recipe: Recipe) -> None:
-    with Worker() as worker:
-        plan = worker.build("onnxruntime", small_onnx.read_bytes(), service_recipe.wire(), timeout_s=30)
-        worker.load(plan)
-        assert worker.infer(IMAGE)["logits"].shape == (3, 10)
 
 
 def test_a_launcher_wraps_the_command() -> None:
@@ -207,7 +197,6 @@ def _dies(code: str, call: Callable[[Worker], Any], *words: str, timeout_s: floa
     assert [word for word in words if word not in message] == []
 
 
-@pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize(
     ("code", "words"),
     [
@@ -218,17 +207,13 @@ def _dies(code: str, call: Callable[[Worker], Any], *words: str, timeout_s: floa
     ],
     ids=["exit", "words", "signal", "half a message"],
 )
-def test_a_worker_that_ends(code: str, words: list[str], call: str) -> None:
-    _dies(code, CALLS[call], *words)
+def test_a_worker_that_ends(code: str, words: list[str]) -> None:
+    _dies(code, CALLS["infer"], *words)
 
 
 @pytest.mark.parametrize("call", CALLS)
 def test_a_worker_that_never_answers(call: str) -> None:
     _dies("time.sleep(60)", CALLS[call], "no answer", "0.5 s", timeout_s=0.5)
-
-
-def test_a_worker_that_answers_too_slowly() -> None:
-    _dies("while True: os.write(1, b'\\0' * 1); time.sleep(0.2)", CALLS["backends"], "no answer", timeout_s=0.7)
 
 
 def test_a_worker_that_does_not_read_what_it_is_sent() -> None:
@@ -249,35 +234,19 @@ def test_a_worker_that_does_not_read_what_it_is_sent() -> None:
     assert done.stdout == "WorkerDied\n"
 
 
-@pytest.mark.parametrize("call", CALLS)
-@pytest.mark.parametrize("byte", ["x", "\\0", "{", "\\xff"])
-def test_a_worker_that_floods(byte: str, call: str) -> None:
-    _dies(f"while True: os.write(1, b'{byte}' * 65536)", CALLS[call], timeout_s=1.0)
+def test_a_worker_that_floods() -> None:
+    _dies("while True: os.write(1, b'x' * 65536)", CALLS["infer"], timeout_s=1.0)
 
 
 NONSENSE = {
     "a huge message": "os.write(1, struct.pack('<Q', 2**63))",
     "a huge array": "say(array([2**40]))",
-    "many large arrays": "say({'arrays': array([2**30])['arrays'] * 9})",
-    "an array of overflowing size": "say(array([2**32, 2**32]))",
-    "an empty array of absurd shape": "say(array([0, 10**30]))",
-    "an array of 70 dimensions": "say(array([0] * 70))",
-    "an infinite shape": "say(array([float('inf')]))",
-    "a shape that is no number": "say(array([float('nan')]))",
     "a negative shape": "say(array([-1]))",
-    "a shape of text": "say(array('ab'))",
     "an object array": "say(array([1], 'object'))",
-    "an unknown dtype": "say(array([1], 'float31'))",
     "no arrays": "say({})",
-    "arrays of numbers": "say({'arrays': [1]})",
-    "arrays as a number": "say({'arrays': 1})",
     "a list": "say([])",
-    "a text": "say('hello')",
-    "nothing": "say(None)",
     "not JSON": "say(b'hello')",
-    "not UTF-8": "say(bytes([255, 254, 0]))",
     "nested brackets": "say(b'[' * 60000)",
-    "a long number": "say(b'{\"arrays\": [], \"ms\": ' + b'9' * 9999 + b'}')",
 }
 
 
@@ -320,7 +289,7 @@ def test_an_error_from_a_worker_is_one_short_line() -> None:
     assert len(str(raised.value).splitlines()) == 1 and len(str(raised.value)) < 2000
 
 
-@pytest.mark.parametrize("character", ["\x1b", "\x9b", "\x00", "\u202e", "\u200b", "\u2028", "\ud800"])
+@pytest.mark.parametrize("character", ["\x1b", "\u202e"])
 def test_what_a_terminal_would_obey_is_replaced(character: str) -> None:
     text = f"before {character}[2J after"
     last_words = f"print({text!r}.encode('utf-8', 'replace').decode(), file=sys.stderr); sys.exit(3)"
@@ -336,49 +305,6 @@ def test_what_a_terminal_would_obey_is_replaced(character: str) -> None:
     assert str(died.value).isprintable()
 
 
-@pytest.mark.parametrize("value", ["{},", "[7],", "0,", '{"a":{"b":[]}},'])
-def test_a_header_of_countless_values_is_rejected_before_it_is_parsed(value: str) -> None:
-    read, write = os.pipe()
-    header = b'{"arrays": [], "x": [' + (value * (wire.MAX_HEADER // len(value) - 30)).encode() + b"0]}"
-    assert len(header) <= wire.MAX_HEADER
-    sender = threading.Thread(target=_write_all, args=(write, struct.pack("<Q", len(header)) + header), daemon=True)
-    sender.start()
-    tracemalloc.start()
-    try:
-        with pytest.raises(WorkerDied, match="a header of more than"):
-            wire.receive(read, time.monotonic() + 30)
-        assert tracemalloc.get_traced_memory()[1] < 4 * wire.MAX_HEADER
-    finally:
-        tracemalloc.stop()
-        sender.join()
-        os.close(read), os.close(write)
-
-
-def _write_all(descriptor: int, data: bytes) -> None:
-    rest = memoryview(data)
-    while rest:
-        rest = rest[os.write(descriptor, rest) :]
-
-
-@pytest.mark.parametrize("kind", ["KeyboardInterrupt", "SystemExit", "os.system", "annotations", "CourseErrorX"])
-def test_an_error_of_an_unknown_class_is_an_engine_error(kind: str) -> None:
-    code = f"say({{'error': {kind!r}, 'message': 'text', 'arrays': []}}); time.sleep(60)"
-    with Worker(_script(code)) as worker, pytest.raises(EngineError, match="text"):
-        worker.backends()
-
-
-def test_a_dead_worker_stays_dead() -> None:
-    with Worker(_script("sys.exit(3)")) as worker:
-        for _ in range(2):
-            with pytest.raises(WorkerDied):
-                worker.infer(IMAGE)
-
-
-def test_a_worker_that_cannot_start() -> None:
-    with pytest.raises(BackendUnavailable, match="cannot start '/nowhere/python': No such file"):
-        Worker(Environment("nowhere", ("/nowhere/python",)))
-
-
 def test_one_death_does_not_touch_another_worker(small_ort_plan: Plan) -> None:
     with Worker() as good, Worker() as bad:
         good.load(small_ort_plan)
@@ -390,15 +316,6 @@ def test_one_death_does_not_touch_another_worker(small_ort_plan: Plan) -> None:
 
 
 # ---- nothing is left
-
-
-def test_nothing_is_left_after_close() -> None:
-    open_before = len(list(Path("/proc/self/fd").iterdir()))
-    worker = Worker()
-    pid = worker._process.pid
-    assert worker.backends() and not _gone(pid)
-    worker.close()
-    assert _gone(pid) and len(list(Path("/proc/self/fd").iterdir())) == open_before
 
 
 def test_what_a_worker_started_ends_with_it(tmp_path: Path) -> None:
@@ -464,47 +381,8 @@ def test_arrays_survive_the_wire(sent: dict[str, np.ndarray]) -> None:
         _same(received[name], array)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("shape", [(), (0,), (1,), (3, 0, 2), (1, 1, 1, 1), (2, 3, 4)], ids=str)
-def test_every_dtype_and_shape_survives_the_wire(dtype: str, shape: tuple[int, ...]) -> None:
-    want = np.arange(int(np.prod(shape))).reshape(shape).astype(dtype)
-    _same(_round_trip({}, {"a": want})[1]["a"], want)
-
-
 @pytest.mark.parametrize("view", [np.s_[::2], np.s_[::-1], np.s_[:, 1:3], np.s_[..., ::3]], ids=str)
 def test_views_survive_the_wire(view: Any) -> None:
     whole = np.arange(120, dtype=np.float32).reshape(6, 4, 5)
     for want in (whole[view], whole.T[view], np.asfortranarray(whole)[view], np.broadcast_to(whole[0], (6, 4, 5))[view]):
         _same(_round_trip({}, {"a": want})[1]["a"], want)
-
-
-@settings(deadline=None)
-@given(st.dictionaries(st.text().filter(lambda key: key != "arrays"), st.none() | st.integers() | st.text() | st.booleans()))
-def test_headers_survive_the_wire(header: dict[str, Any]) -> None:
-    assert _round_trip(header, {})[0] == header
-
-
-@settings(deadline=None, max_examples=300)
-@given(st.binary(max_size=60), st.booleans())
-def test_any_bytes_are_a_message_or_an_error(data: bytes, framed: bool) -> None:
-    import struct
-
-    reader, writer = os.pipe()
-    os.write(writer, struct.pack("<Q", len(data)) + data if framed else data)
-    os.close(writer)
-    try:
-        wire.receive(reader, time.monotonic() + 1)
-    except (WorkerDied, EOFError):
-        pass
-    finally:
-        os.close(reader)
-
-
-def test_a_silent_pipe_times_out() -> None:
-    reader, writer = os.pipe()
-    started = time.monotonic()
-    with pytest.raises(TimeoutError):
-        wire.receive(reader, started + 0.2)
-    assert 0.2 <= time.monotonic() - started < 30
-    os.close(reader)
-    os.close(writer)

@@ -7,9 +7,7 @@ import hashlib
 import json
 import os
 import stat
-import time
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,8 +26,6 @@ if TYPE_CHECKING:
     Model = onnx.ModelProto | str | os.PathLike[str]
 
 FORMAT = 4  # raise it when the course's own part of a build changes: what a backend asks of its compiler or notes in a plan
-_CHUNK = 1 << 20
-_RACY_S = 1.0  # far above the tick of any file system's clock
 
 
 def build_fingerprint(
@@ -95,11 +91,12 @@ def _model_sha256(model: Model) -> tuple[str, bool]:
     if not isinstance(model, (str, os.PathLike)):
         return hashlib.sha256(model.SerializeToString()).hexdigest(), False  # in memory: there is nothing beside it
     try:
-        return _sha256_once(Path(model), b"location")
+        content = Path(model).read_bytes()
     except FileNotFoundError:
         raise BuildError(f"{model}: no such file") from None
     except OSError as error:
         raise BuildError(f"{model} cannot be read: {error.strerror}") from None
+    return hashlib.sha256(content).hexdigest(), b"location" in content
 
 
 def files_beside(model: Any) -> dict[str, str]:
@@ -120,7 +117,7 @@ def files_beside(model: Any) -> dict[str, str]:
         digests[location] = ""
         with contextlib.suppress(OSError, ValueError):  # ValueError: a name with a zero byte
             if stat.S_ISREG(os.stat(path.parent / location).st_mode):
-                digests[location] = _sha256(path.parent / location)[0]
+                digests[location] = _sha256(path.parent / location)
     return digests
 
 
@@ -136,33 +133,10 @@ def _locations(message: Any) -> Iterator[str]:
                 yield from _locations(child)
 
 
-def _sha256_once(path: Path, word: bytes) -> tuple[str, bool]:
-    """`_sha256`, from memory if this process has already read the file and it has not changed since.
-
-    Two changes within one tick of the clock leave the same times, so a file that changed just now is read
-    again (git calls such an entry racy). Programs cannot set the time of a file's last status change.
-    """
-    status = path.stat()
-    if time.time() - status.st_ctime < _RACY_S:
-        return _sha256(path, word)
-    touched = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-    return _sha256_of(path, word, touched)
-
-
-@lru_cache(maxsize=256)
-def _sha256_of(path: Path, word: bytes, touched: tuple[int, ...]) -> tuple[str, bool]:
-    return _sha256(path, word)
-
-
-def _sha256(path: Path, word: bytes = b"") -> tuple[str, bool]:
-    """Digest of a file, and whether `word` occurs in it. It is read in chunks, so a large file is never completely in memory."""
-    digest, found, tail = hashlib.sha256(), not word, b""
-    buffer = bytearray(_CHUNK)
-    with open(path, "rb", buffering=0) as file:
-        while size := file.readinto(buffer):
-            digest.update(memoryview(buffer)[:size])
-            if not found:
-                seam = tail + bytes(buffer[: min(size, len(word))])
-                found = buffer.find(word, 0, size) >= 0 or word in seam
-                tail = (seam if size < len(word) else bytes(buffer[size - len(word) : size]))[-len(word) :]
-    return digest.hexdigest(), found
+def _sha256(path: Path) -> str:
+    """Digest of a file, which is never completely in memory."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        while chunk := file.read(1 << 20):
+            digest.update(chunk)
+    return digest.hexdigest()
