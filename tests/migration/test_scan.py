@@ -6,8 +6,6 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from course_lib.errors import CourseError
 from course_lib.migration import scan
@@ -92,14 +90,6 @@ def test_deprecation_comes_from_nvidias_docstrings_and_from_the_rules() -> None:
     assert of(code, "8.6") == []
     strongly = "import tensorrt as trt\ntrt.NetworkDefinitionCreationFlag.STRONGLY_TYPED"
     assert of(strongly) == [(2, "deprecated", "NetworkDefinitionCreationFlag.STRONGLY_TYPED")] and of(strongly, "10.16") == []
-
-
-@pytest.mark.parametrize(
-    ("text", "version"),
-    [("11.4", "11.4"), ("8.6", "8.6.1"), ("11", "11.4"), ("10", "10.16"), ("rtx", "rtx-1.7.1"), ("8.6.1", "8.6.1")],
-)
-def test_a_version_may_be_shortened(text: str, version: str) -> None:
-    assert target_version(text) == version
 
 
 @pytest.mark.parametrize("text", ["9", "", "1", "11.", "x", "12.0"])
@@ -250,15 +240,6 @@ def test_polygraphys_config_is_read() -> None:
     assert names("CreateConfig(max_workspace_size=1, calibrator=c)", "10.16") == ["CreateConfig(max_workspace_size=)"]
 
 
-def test_polygraphys_networks_are_read() -> None:
-    assert names("from polygraphy.backend.trt import CreateNetwork\nCreateNetwork(explicit_batch=True)\n") == [
-        "CreateNetwork(explicit_batch=)"
-    ]
-    code = "from polygraphy.backend import trt\ntrt.network_from_onnx_path(p, explicit_precision=True)\n"
-    assert names(code) == ["NetworkFromOnnxPath(explicit_precision=)"]
-    assert names("builder.create_network(flags=1)\ncreate_network(explicit_batch=False)\n") == []
-
-
 @pytest.mark.parametrize(
     ("code", "name", "advice"),
     [
@@ -274,13 +255,6 @@ def test_names_of_version_7_are_removed_and_not_unknown(code: str, name: str, ad
     text = f"import tensorrt as trt\nn = trt.Builder(trt.Logger()).create_network()\nx = n.add_input('x', trt.float32, (1,))\n{code}\n"
     [(verdict,)] = [[v for _, v in scan_source(from_python(text), "11.4")[0] if v.name == name]]
     assert verdict.severity == "removed" and verdict.since == "8.0" and advice in verdict.use
-
-
-def test_an_unknown_name_is_said_to_be_missing_in_the_versions_that_were_read() -> None:
-    """The tables begin with 8.6: an older version may have had it."""
-    text = "import tensorrt as trt\nb = trt.Builder(trt.Logger())\nb.create_network().add_whirl(1)\n"
-    [(_, verdict)] = scan_source(from_python(text), "11.4")[0]
-    assert verdict.severity == "unknown" and "no such name from 8.6.1 on" in verdict.use and "never" not in verdict.since
 
 
 # ---- Torch-TensorRT
@@ -381,56 +355,3 @@ def test_code_in_other_languages_is_counted(tmp_path: Path) -> None:
 def test_a_path_that_does_not_exist_is_an_error() -> None:
     with pytest.raises(CourseError, match="no/such: no such file or folder"):
         scan(["no/such"])
-
-
-def test_a_tower_of_brackets_is_no_crash() -> None:
-    nested = "import tensorrt as trt\nx = " + "(" * 3000 + "1" + ")" * 3000 + "\ntrt.UffParser()\n"
-    assert "UffParser" in names(nested)
-    long_sum = "import tensorrt as trt\nx = " + "+".join(["1"] * 20000) + "\n"
-    verdicts, problem = scan_source(from_python(long_sum), "11.4")
-    assert verdicts == [] and "nested" in problem
-
-
-_PIECES = (
-    *(
-        "import tensorrt as trt",
-        "trt.BuilderFlag.FP16",
-        "if x:",
-        "    y = trt.Builder(z)",
-        "print 'a'",
-        "def f(a, (b, c)):",
-        "else:",
-    ),
-    *(
-        "\twith open(p) as f:",
-        "exec 'x'",
-        "'''",
-        "x = `y`",
-        ")",
-        "except E, e:",
-        "!trtexec --fp16",
-        "%matplotlib",
-        "class A(trt.B):",
-    ),
-    *(
-        "engine.num_bindings",
-        "raise E, 'x'",
-        "\\",
-        "lambda: (yield)",
-        "@d",
-        "async def f():",
-        "0777",
-        "x.y.z = w",
-        "\f",
-        "\0",
-        "é = 1",
-    ),
-)
-
-
-@settings(max_examples=150, deadline=None)
-@given(st.lists(st.sampled_from(_PIECES) | st.text(max_size=20), max_size=12))
-def test_no_text_makes_the_scan_fail(lines: list[str]) -> None:
-    source = from_python("\n".join(lines))
-    found_in, _ = scan_source(source, "11.4")
-    assert all(1 <= place.line <= len(source.programs[0].places) for place, _ in found_in)

@@ -5,11 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from course_lib.migration import scan
-from course_lib.migration.analysis.commands import join_lines, judge_command, judge_pin, judge_requirement, tool_variables
+from course_lib.migration.analysis.commands import judge_command, judge_pin, tool_variables
 from course_lib.migration.analysis.sources import read
 
 SAMPLES = Path(__file__).parent / "samples"
@@ -88,31 +86,12 @@ def test_the_version_decides() -> None:
     assert said("pip install tensorrt==10.0", "10.16") == []
 
 
-def test_requirements() -> None:
-    assert [one.name for one in judge_requirement("tensorrt == 8.5.3.1 ; python_version<'3.11'", "11.4")] == [
-        "pip install tensorrt==8.5.3.1"
-    ]
-    assert judge_requirement("tensorrt", "11.4") == judge_requirement("# tensorrt==8", "11.4") == []
-
-
-def test_lines_are_joined() -> None:
-    assert list(join_lines("a \\\n b\\\n c\nd\\")) == [(1, "a   b  c"), (4, "d")]
-    assert list(join_lines("")) == [(1, "")]
-
-
 def test_fences_of_a_page(tmp_path: Path) -> None:
     page = tmp_path / "a.md"
     page.write_text("trtexec --fp16\n```sh\na\n```\n~~~py\nx = 1\n~~~\n$ b\n```\nc\n````\n    d\n")
     source = read(page)
     assert [(place.line, text.strip()) for place, text in source.commands] == [(3, "a"), (8, "$ b"), (10, "c"), (12, "d")]
     assert [program.text for program in source.programs] == ["x = 1"]
-
-
-@given(st.text(alphabet="trtexec polygahynsuip-=&|;#\"'\\[]$()\n fp16", max_size=80) | st.text(max_size=60))
-def test_any_line_is_read(line: str) -> None:
-    for verdict in judge_command(line, "11.4"):
-        assert verdict.use
-    assert sum(text.count("\n") for _, text in join_lines(line)) == 0
 
 
 def test_a_variable_that_holds_a_tool_is_the_tool(tmp_path: Path) -> None:
@@ -153,14 +132,6 @@ def test_powershell(tmp_path: Path) -> None:
         '& "C:\\Program Files\\TRT\\trtexec.exe" --fp16\nStart-Process trtexec.exe -ArgumentList "--onnx=a", "--workspace=3"\n'
     )
     assert _flags(tmp_path / "a.ps1", text) == [(3, "--best"), (5, "--fp16"), (6, "--workspace")]
-
-
-def test_windows_paths_on_a_page(tmp_path: Path) -> None:
-    text = (
-        "```powershell\nD:\\trt\\bin\\trtexec.EXE --onnx=D:\\w\\b.onnx --explicitBatch --fp16\n```\n"
-        "```bat\n.\\trtexec.exe --workspace=100\n```\n    trtexec.exe --onnx=d.onnx --minShapes=a:8x512 --buildOnly\n"
-    )
-    assert _flags(tmp_path / "a.md", text) == [(2, "--explicitBatch"), (2, "--fp16"), (5, "--workspace"), (7, "--buildOnly")]
 
 
 @pytest.mark.parametrize(
