@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
-from collections.abc import Callable, Mapping
 from typing import Any
 
-import numpy as np
 import pytest
-import torch
 
-from course_lib.benchmark import Comparison, compare
 from course_lib.engines import Plan, build
 from course_lib.errors import BuildError
-from course_lib.models import CachedSession, export_onnx
 from course_lib.recipe import Profile, Recipe
-from tests.models.test_gpt import cached, session, trained
+from tests.models.test_gpt import cached
 
 PREFILL = Profile(tokens={"min": (1, 1), "opt": (1, 128), "max": (1, 256)})
 DECODE = Profile(tokens={"min": (1, 1), "opt": (1, 1), "max": (1, 1)})
@@ -89,64 +83,3 @@ def test_one_plan_holds_prefill_and_decode() -> None:
 def test_attention_in_fp32_is_rejected() -> None:
     with pytest.raises(BuildError, match="Attention operation was not supported by a dedicated kernel"):
         built("tensor_scatter", "fp32")
-
-
-class Timed:
-    """A subject of a comparison: the mean time of some calls."""
-
-    def __init__(self, call: Callable[[], object], calls: int = 1) -> None:
-        self.call, self.calls = call, calls
-
-    def time_ms(self, feeds: Mapping[str, np.ndarray]) -> float:
-        started = time.perf_counter()
-        for _ in range(self.calls):
-            self.call()
-        return (time.perf_counter() - started) * 1000 / self.calls
-
-
-def decoding(opened: CachedSession, position: int) -> Callable[[], object]:
-    """One token after another, always at the same position."""
-    token = np.array([[65]])
-
-    def call() -> None:
-        opened.position[:] = position
-        opened.step(token)
-
-    return call
-
-
-@pytest.fixture(scope="module")
-def costs() -> Comparison:
-    """Milliseconds per token on one thread, in shuffled rounds."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        whole, tokens = session(export_onnx(trained())), np.full((1, 201), 65)
-        opened = CachedSession(cached())
-        kept, token, position = trained().empty_cache(256), torch.tensor([[65]]), torch.tensor([200])
-
-        def eager() -> None:
-            with torch.inference_mode():
-                trained().step(token, position, kept)
-
-        subjects = {
-            "recomputed": Timed(lambda: whole.run(None, {"tokens": tokens})),
-            "cached": Timed(decoding(opened, 200), 20),
-            "cached, early": Timed(decoding(opened, 10), 20),
-            "eager": Timed(eager, 5),
-        }
-        return compare(subjects, dict, baseline="recomputed", min_rounds=30, time_limit_s=3)
-    finally:
-        torch.set_num_threads(threads)
-
-
-def test_a_cache_is_much_faster_than_computing_all_tokens_again(costs: Comparison) -> None:
-    assert costs.speedups["cached"].median >= 15  # 40 seen
-
-
-def test_a_cached_token_costs_the_same_everywhere(costs: Comparison) -> None:
-    assert 0.7 < costs.ratio("cached", "cached, early").median < 1.4
-
-
-def test_a_cache_in_place_beats_eager_with_the_same_cache(costs: Comparison) -> None:
-    assert costs.ratio("eager", "cached").median >= 1.8  # 5 seen

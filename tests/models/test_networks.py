@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 
-from course_lib.models import Digits, classifier, digits, encoder, fresh_digits, resnet50
+from course_lib.models import classifier, digits, encoder, fresh_digits, resnet50
 from course_lib.models.training import accuracy, train
-from course_lib.models.weights import FOLDER
 
 NAMES = {"small": 0.98, "wide": 0.99, "encoder": 0.96}  # least accuracy on held-out digits
-
-
-def _count(model: torch.nn.Module) -> int:
-    return sum(parameter.numel() for parameter in model.parameters())
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -31,18 +24,6 @@ def test_shipped_weights_are_accurate(name: str) -> None:
 @pytest.mark.parametrize("rows", [16, 24, 48])
 def test_encoder_reads_other_lengths(rows: int) -> None:
     assert accuracy("encoder", digits("test"), rows=rows) >= 0.96
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_checkpoints_stay_small(name: str) -> None:
-    assert (FOLDER / f"{name}.pt").stat().st_size < 3_000_000
-
-
-def test_sizes() -> None:
-    assert _count(classifier("small", pretrained=False)) == 77_754
-    assert _count(classifier("wide", pretrained=False)) == 1_226_442
-    assert _count(encoder(pretrained=False)) == 798_858
-    assert _count(resnet50()) == 25_557_032  # as in torchvision
 
 
 def test_networks_come_ready_for_inference() -> None:
@@ -69,14 +50,6 @@ def test_resnet50_depends_on_its_seed_alone() -> None:
     assert not torch.equal(once.head.weight, other.head.weight)
 
 
-def test_resnet50_is_well_scaled() -> None:
-    with torch.no_grad():
-        logits = resnet50()(torch.randn(2, 3, 224, 224, generator=torch.Generator().manual_seed(0)))
-    assert logits.shape == (2, 1000) and torch.isfinite(logits).all()
-    assert 0.1 < logits.std() < 10
-    assert not torch.allclose(logits[0], logits[1], rtol=0.01), "different images, different logits"
-
-
 def test_training_writes_what_it_reports(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -97,23 +70,3 @@ def test_missing_checkpoint_says_how_to_make_it(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setattr("course_lib.models.weights.FOLDER", tmp_path)
     with pytest.raises(FileNotFoundError, match=r"course_lib\.models\.training wide"):
         classifier("wide")
-
-
-def test_importing_the_package_imports_nothing_heavy() -> None:
-    code = "import sys, course_lib.models as m; m.Digits; print(*sorted({'torch', 'onnx', 'sklearn'} & set(sys.modules)))"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "\n"
-
-
-def test_functions_survive_the_import_of_every_submodule() -> None:
-    code = (
-        "import importlib, pkgutil, course_lib.models as m\n"
-        "for module in pkgutil.iter_modules(m.__path__): importlib.import_module(f'{m.__name__}.{module.name}')\n"
-        "assert all(callable(getattr(m, name)) for name in m.__all__)\n"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
-
-
-def test_digits_is_a_value() -> None:
-    with pytest.raises(AttributeError):
-        digits("test").labels = None  # type: ignore[misc,assignment]
-    assert Digits(*(getattr(digits("test"), name) for name in ("images", "labels")))

@@ -44,13 +44,6 @@ def test_opset_17_agrees_with_torch_at_every_batch(name: str, dtype: str) -> Non
         assert dtype == "fp32" or error > 1e-5, "half precision that rounds nothing is not half precision"
 
 
-def test_sizes() -> None:
-    sizes = {name: sum(p.numel() for p in make().parameters()) for name, make in (("vit", vit_b16), ("unet", unet))}
-    assert sizes == {"vit": 86_567_656, "unet": 31_037_698}  # ViT-B/16 as in torchvision
-    block = 12 * 768**2 + 13 * 768  # four projections and a perceptron four times as wide, their biases, two layer norms
-    assert sum(p.numel() for p in bert_base().parameters()) == 12 * block + 128 * 768 + 4 * 768
-
-
 @pytest.mark.parametrize("name", SMALL)
 def test_weights_depend_on_the_seed_alone(name: str) -> None:
     torch.manual_seed(5)
@@ -59,23 +52,6 @@ def test_weights_depend_on_the_seed_alone(name: str) -> None:
     assert torch.equal(before, torch.get_rng_state()), "the learner's own random numbers must not move"
     assert all(torch.equal(value, again[key]) for key, value in once.items())
     assert not all(torch.equal(value, other[key]) for key, value in once.items())
-
-
-@pytest.mark.parametrize(
-    ("make", "batch"),
-    [(lambda: bert_base(), 2), (lambda: vit_b16(), 2), (lambda: unet(side=64), 2)],
-    ids=["bert", "vit", "unet"],
-)
-def test_full_size_is_well_scaled(make: Callable[[], Any], batch: int) -> None:
-    """Every activation far from FP16's limits, answers of a sane size, another answer for another input."""
-    model, largest = make(), [0.0]
-    for module in model.modules():
-        module.register_forward_hook(lambda _, __, y: largest.append(float(y.abs().max())))
-    y = run(model, model.signature().example(batch=batch)[0])
-    assert np.isfinite(y).all() and 0.05 < y.std() < 20
-    assert max(largest) < 1000
-    assert np.linalg.norm(y[0] - y[1]) > 0.05 * np.linalg.norm(y[0])
-    assert not model.training
 
 
 def test_sides_that_do_not_fit_are_rejected() -> None:
