@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import math
 
 import numpy as np
@@ -66,11 +64,6 @@ def test_a_threshold_is_positive_at_most_the_largest_value_and_always_the_same(v
         assert 0 <= threshold <= histogram.amax
         assert (threshold == 0) == (histogram.amax == 0)
         assert threshold == calibrator.threshold(histogram) == calibrator.threshold(_histogram(values[::-1], 256))
-
-
-@pytest.mark.parametrize("calibrator", ALL, ids=repr)
-def test_a_power_of_two_times_the_values_scales_the_threshold(calibrator: MinMaxCalibrator) -> None:
-    assert calibrator.threshold(_histogram(8 * _laplace())) == 8 * calibrator.threshold(_histogram(_laplace()))
 
 
 @pytest.mark.parametrize("constant", [0.0, 1.0, 0.3, 1e-30])
@@ -149,21 +142,6 @@ def test_the_divergence_is_that_of_brute_force(values: np.ndarray, spread: bool)
         assert divergence(counts, kept) == pytest.approx(wanted, rel=1e-9, abs=1e-12), kept
 
 
-@pytest.mark.parametrize("name", SHAPES)
-def test_the_curve_is_the_lesson_for_every_candidate(name: str) -> None:
-    histogram = _histogram(SHAPES[name])
-    counts = without_zeros(histogram)
-    _, scores = EntropyCalibrator().curve(histogram)
-    some = range(128, len(counts) + 1, 37)
-    assert scores[[kept - 128 for kept in some]] == pytest.approx([divergence(counts, kept) for kept in some], abs=1e-9)
-
-
-def test_zeros_of_a_relu_do_not_move_the_threshold() -> None:
-    positive = np.abs(_normal())
-    with_zeros = np.append(positive, np.zeros(10 * len(positive), np.float32))
-    assert EntropyCalibrator().threshold(_histogram(with_zeros)) == EntropyCalibrator().threshold(_histogram(positive))
-
-
 # --- mean squared error -------------------------------------------------------------------------------------------------
 
 
@@ -202,58 +180,6 @@ def test_one_image_times_20_spoils_minmax_and_not_the_others(factor: int) -> Non
 
 
 # --- ONNX Runtime on the same values ------------------------------------------------------------------------------------
-
-
-def _onnxruntime(values: np.ndarray, method: str, **options: object) -> float:
-    """Its threshold on the positive side."""
-    from onnxruntime.quantization.calibrate import HistogramCollector
-
-    settings = {
-        "symmetric": True,
-        "num_bins": 2048,
-        "num_quantized_bins": 128,
-        "percentile": 99.99,
-        "scenario": "same",
-        **options,
-    }
-    with contextlib.redirect_stdout(io.StringIO()):
-        collector = HistogramCollector(method, **settings)
-        collector.collect({"x": [values]} if method == "percentile" else {"x": values})
-        return float(collector.compute_collection_result()["x"][1])
-
-
-@pytest.mark.parametrize("percentile", [99.0, 99.9, 99.99])
-@pytest.mark.parametrize("name", SHAPES)
-def test_percentile_agrees_with_onnxruntime_within_a_bin(name: str, percentile: float) -> None:
-    """It names the lower border of the bin where the percentile lies, and ours the upper one."""
-    histogram = _histogram(SHAPES[name])
-    theirs = _onnxruntime(SHAPES[name], "percentile", percentile=percentile)
-    their_width = np.abs(SHAPES[name]).max() / 2048
-    ours = PercentileCalibrator(percentile).threshold(histogram)
-    assert -1e-6 <= ours - theirs <= their_width + histogram.bin_width
-
-
-@pytest.mark.parametrize("name", SHAPES)
-def test_entropy_with_onnxruntimes_defaults_is_minmax(name: str) -> None:
-    """Its defaults are 128 bins for 128 levels: one single candidate, the whole range. Entropy needs more bins than levels
-    to have anything to choose from. (It gives the outermost borders, hence the one bin of 64 that it may fall short.)"""
-    theirs = _onnxruntime(SHAPES[name], "entropy", num_bins=128)
-    assert theirs == pytest.approx(np.abs(SHAPES[name]).max(), rel=1 / 8) or theirs == SHAPES[name].max()
-
-
-@pytest.mark.parametrize("name", ["normal", "laplace", "uniform", "outlier"])
-def test_entropy_against_onnxruntime_with_enough_bins(name: str) -> None:
-    """Equal where nothing should be clipped. Elsewhere the two differ for a reason: ONNX Runtime (like MXNet, where its code
-    comes from) gives each level ``bins // levels`` bins and leaves Q empty over the remainder, up to 127 bins, so that most
-    candidates cannot win; it also searches a signed histogram and keeps the zeros. So the thresholds are compared by the
-    measure itself, in the test's own brute force: ours is the better one."""
-    histogram = _histogram(SHAPES[name], 512)
-    theirs, ours = _onnxruntime(SHAPES[name], "entropy", num_bins=1024), EntropyCalibrator().threshold(histogram)
-    counts = list(without_zeros(histogram))
-    scores = [_brute_force_kl(counts, min(max(round(t / histogram.bin_width), 128), len(counts))) for t in (ours, theirs)]
-    assert scores[0] <= scores[1]
-    if name == "uniform":
-        assert ours == pytest.approx(theirs, abs=histogram.bin_width)
 
 
 # --- figures ------------------------------------------------------------------------------------------------------------

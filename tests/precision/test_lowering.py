@@ -13,7 +13,6 @@ from onnx import numpy_helper, parser
 
 from course_lib import engines
 from course_lib._util.cpu_int8 import VNNI, session_options
-from course_lib.benchmark import compare
 from course_lib.errors import BuildError, CourseError
 from course_lib.models import digits, fresh_digits
 from course_lib.precision.casting import cast
@@ -22,7 +21,6 @@ from course_lib.precision.quantization.qdq import LOWERED, activations, insert_q
 from tests.exported import exported
 
 ISA = ("avx512_vnni",)
-needs_vnni = pytest.mark.skipif(not lowering_helps(), reason="this CPU has no VNNI or AMX: lowering is not for it")
 
 
 @cache
@@ -65,37 +63,6 @@ def test_every_digit_keeps_its_class(name: str) -> None:
         assert np.abs(after - before).max() < (0.0 if name == "encoder" else largest * np.abs(before).max()) + 1e-5
 
 
-def _through_a_pair(activation: str, x: np.ndarray, amax: float) -> tuple[np.ndarray, np.ndarray]:
-    """What a tensor becomes in a pair behind `activation`, before and after lowering; a 1x1 convolution by 1 reads it."""
-    model = parser.parse_model(
-        f"""<ir_version: 8, opset_import: ["" : 17]>
-        g (float[n, 1, 1, m] x) => (float[n, 1, 1, m] y) <float[1, 1, 1, 1] w = {{1}}> {{
-            a = {activation} (x)
-            y = Conv (a, w)
-        }}"""
-    )
-    narrow = insert_qdq(model, {"a": amax})
-    lowered = lower_for_onnxruntime(narrow, ISA)
-    before, after = (_session(m).run(None, {"x": x.reshape(1, 1, 1, -1)})[0].ravel() for m in (narrow, lowered))
-    return before, after
-
-
-def test_a_shifted_pair_is_the_same_number() -> None:
-    x = np.linspace(-30, 30, 4001, dtype=np.float32)
-    before, after = _through_a_pair("Neg", x, 10.0)
-    np.testing.assert_allclose(after, before, rtol=1e-6)
-    assert before.min() == pytest.approx(-128 / 127 * 10) and before.max() == pytest.approx(10)
-
-
-def test_behind_a_relu_only_saturation_differs() -> None:
-    """The documented (a): up to the calibrated range equal, beyond it clipped at 255 steps instead of 127."""
-    x = np.linspace(-30, 30, 4001, dtype=np.float32)
-    before, after = _through_a_pair("Relu", x, 10.0)
-    calibrated = x <= 127.5 * scale_of(10.0)
-    np.testing.assert_allclose(after[calibrated], before[calibrated], rtol=1e-6, atol=1e-6)
-    assert before.max() == pytest.approx(10) and after.max() == pytest.approx(255 / 127 * 10)
-
-
 def test_rounding_a_sum_clips_nothing_and_costs_half_a_step() -> None:
     """The documented (c): the range of the new pair follows from those around it; checked on sums that fill all of it."""
     model = parser.parse_model(
@@ -121,22 +88,6 @@ def test_rounding_a_sum_clips_nothing_and_costs_half_a_step() -> None:
     assert constants["c/scale"] == pytest.approx((9 + 6) / 254)
     assert np.abs(results[1] - results[0])[inside].max() <= constants["c/scale"] / 2 + float(scale_of(9.0)) + 1e-5
     assert (results[1][results[0] > 9] > 9 - constants["c/scale"]).all()
-
-
-# ---- speed
-
-
-@needs_vnni
-@pytest.mark.parametrize(("name", "at_least"), [("small", 1.4), ("wide", 1.4)])
-def test_it_is_faster_than_the_model_it_was_made_from(name: str, at_least: float) -> None:
-    models = {"qdq": quantized(name), "lowered": lower_for_onnxruntime(quantized(name))}
-    loaded = {key: engines.load(engines.build(model, backend="onnxruntime")) for key, model in models.items()}
-    rng = np.random.default_rng(0)
-    x = digits("test").images
-    result = compare(
-        loaded, lambda: {"image": x[rng.integers(len(x), size=1)]}, baseline="qdq", half_width=0.05, time_limit_s=4.0
-    )
-    assert result.speedups["lowered"].low > at_least
 
 
 # ---- when, and for whom
@@ -167,15 +118,6 @@ def test_a_float_model_has_nothing_to_lower() -> None:
         lower_for_onnxruntime(
             parser.parse_model('<ir_version: 8, opset_import: ["" : 17]> g (float x) => (float y) {y = Abs (x)}'), ISA
         )
-
-
-def test_a_pair_that_also_leaves_the_graph_stays_signed() -> None:
-    model = onnx.ModelProto()
-    model.CopyFrom(quantized("small"))
-    model.graph.output.append(onnx.helper.make_tensor_value_info("image/quantize", onnx.TensorProto.INT8, ["batch", 1, 32, 32]))
-    lowered = lower_for_onnxruntime(model, ISA)
-    node = next(node for node in lowered.graph.node if node.name == "image/quantize")
-    assert node.input[2] == "image/zero_point"
 
 
 def test_tensorrt_rejects_a_lowered_copy() -> None:
