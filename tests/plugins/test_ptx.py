@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from course_lib.errors import BuildError
 from course_lib.plugins.ptx import count_accesses, global_accesses
@@ -28,12 +26,6 @@ PTX = """
 def test_counted_by_hand() -> None:
     assert count_accesses(PTX) == {"first": {"ld 16": 2, "ld 2": 1, "st 4": 1}, "second": {"st 16": 1, "local": 1}}
     assert count_accesses("ld.global.u16 %rs1, [%rd5];") == {}  # before any kernel
-
-
-@given(st.text(alphabet="lds.tgobavu0123456789 entry\n"), st.integers(0, len(PTX)))
-def test_any_text_can_be_counted(text: str, cut: int) -> None:
-    for found in count_accesses(PTX[:cut] + text).values():
-        assert all(count > 0 for count in found.values())
 
 
 def test_vector_kernels_move_16_bytes(nvcc: str) -> None:

@@ -114,15 +114,3 @@ def test_headers_that_are_rejected(tmp_path: Path, text: str | None, said: str) 
         (tmp_path / "NvInferVersion.h").write_text(text)
     with pytest.raises(BackendUnavailable, match=said):
         build_plugin(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("text", "major"),
-    [
-        ("#define NV_TENSORRT_MAJOR 8 //!< major\n", 8),
-        ("#define TRT_MAJOR_ENTERPRISE 11\n#define NV_TENSORRT_MAJOR TRT_MAJOR\n", 11),
-    ],
-)
-def test_the_version_of_headers(tmp_path: Path, text: str, major: int) -> None:
-    (tmp_path / "NvInferVersion.h").write_text(text)
-    assert tensorrt_major(tmp_path) == major

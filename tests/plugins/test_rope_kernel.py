@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from course_lib.errors import BackendUnavailable, BuildError, EngineError
-from course_lib.plugins import compilers, host_launcher, rope, rope_on_host, rope_tables
+from course_lib.plugins import compilers, host_launcher, rope_on_host, rope_tables
 from course_lib.plugins.launchers import geometry, vector_width
 from tests.plugins.rope_cases import DTYPES, Case, excess, make_case, random_shapes
 
@@ -32,15 +32,6 @@ def test_sixty_random_shapes_within_one_rounding_of_float64(dtype: str, interlea
     assert 0.05 < worst <= 1, worst  # far below, the bound would prove nothing
 
 
-def test_the_bound_notices_one_more_rounding() -> None:
-    """A kernel that rounds its products to FP16 before it adds them is off by more than `excess` allows."""
-    case = make_case((2, 40, 4, 64), "float16", interleaved=False, seed=1)
-    a, b = case.x[..., :32], case.x[..., 32:]
-    c, s = (table[:, None].astype(np.float16) for table in (case.cos, case.sin))
-    sloppy = np.concatenate([a * c - b * s, b * c + a * s], axis=-1)
-    assert sloppy.dtype == np.float16 and excess(sloppy, case) > 2
-
-
 @settings(max_examples=150, deadline=None)
 @given(
     st.tuples(st.integers(0, 3), st.integers(0, 70), st.integers(0, 35), st.integers(0, 40).map(lambda half: 2 * half)),
@@ -51,13 +42,6 @@ def test_the_bound_notices_one_more_rounding() -> None:
 )
 def test_any_shape(shape: tuple[int, ...], dtype: str, interleaved: bool, spare: int, seed: int) -> None:
     case = make_case(shape, dtype, interleaved=interleaved, seed=seed, spare=spare)
-    assert excess(run(case), case) <= 1
-
-
-@pytest.mark.parametrize("shape", [(1, 2, 3, 4096), (1, 1, 300, 64), (1, 200, 1, 2), (3, 1, 1, 1030), (70_000, 1, 1, 2)])
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_sizes_beyond_one_block(shape: tuple[int, ...], dtype: str) -> None:
-    case = make_case(shape, dtype, interleaved=False, seed=9)
     assert excess(run(case), case) <= 1
 
 
@@ -121,12 +105,6 @@ def test_python_and_the_source_agree_on_grid_and_block(width: int) -> None:
         assert 1 <= np.prod(block) <= (512 if width == 4 else 256) and block[2] <= 64 and grid[1] <= 65535 and grid[0] < 2**31
 
 
-def test_a_block_is_full_at_the_usual_shapes() -> None:
-    for heads, width in ((32, 8), (8, 8), (1, 8), (32, 4), (40, 8)):
-        block = geometry((8, 4096, heads, 128), width)[1]
-        assert np.prod(block) >= (320 if width == 4 else 160), (heads, width, block)
-
-
 @pytest.mark.parametrize(
     ("shape", "dtype", "error", "said"),
     [
@@ -151,13 +129,6 @@ def test_inputs_that_are_rejected() -> None:
         rope_on_host(x, cos[:2], sin[:2])
 
 
-def test_inputs_that_are_not_contiguous() -> None:
-    whole = make_case((2, 6, 3, 32), "float32", interleaved=False, seed=5)
-    x = np.asfortranarray(whole.x)[:, ::2]
-    cos, sin = whole.cos[::2], whole.sin[::2]
-    assert np.allclose(rope_on_host(x, cos, sin), rope(x, cos, sin), atol=1e-6)
-
-
 # ---- compiling
 
 
@@ -172,14 +143,6 @@ def test_a_compiled_kernel_is_found_again_and_a_changed_one_is_not(tmp_path: Pat
     assert compilers.compile_for_host(source) != first
     assert compilers.compile_for_host(source, flags=["-DX"]) not in (first, compilers.compile_for_host(source))
     assert first.parent == tmp_path / "kernels" and not [p for p in first.parent.iterdir() if p.is_dir()]
-
-
-def test_the_cache_lies_in_the_users_own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(compilers.CACHE_VARIABLE, raising=False)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert compilers.kernel_folder() == tmp_path / "tensorrt-course" / "kernels"
-    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
-    assert compilers.kernel_folder() == Path("~/.cache/tensorrt-course/kernels").expanduser()
 
 
 def test_a_source_that_does_not_compile_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
-import course_lib.plugins
 from course_lib.plugins import rope, rope_tables
 
 SHAPE = (2, 9, 3, 10)
@@ -31,23 +27,6 @@ def test_the_tables_of_a_small_head_by_hand() -> None:
 def test_the_first_row_can_be_any_position() -> None:
     whole, part = rope_tables(20, 64), rope_tables(1, 64, first=19)
     assert all(np.array_equal(a[19:], b) for a, b in zip(whole, part, strict=True))
-
-
-@pytest.mark.parametrize("interleaved", [False, True])
-def test_it_is_multiplication_by_a_complex_number(x: np.ndarray, interleaved: bool) -> None:
-    pairs = x.reshape(*SHAPE[:3], 5, 2) if interleaved else np.stack([x[..., :5], x[..., 5:]], axis=-1)
-    angles = np.arange(9)[:, None] * 10000.0 ** (-np.arange(5) / 5)
-    turned = (pairs[..., 0] + 1j * pairs[..., 1]) * np.exp(1j * angles)[:, None]
-    parts = np.stack([turned.real, turned.imag], axis=-1)
-    want = parts.reshape(SHAPE) if interleaved else np.concatenate([parts[..., 0], parts[..., 1]], axis=-1)
-    assert np.allclose(rope(x, *rope_tables(9, 10, dtype=np.float64), interleaved=interleaved), want, atol=1e-13)
-
-
-def test_it_is_what_language_models_write_in_torch(x: np.ndarray) -> None:
-    cos, sin = (torch.from_numpy(t).repeat(1, 2)[:, None] for t in rope_tables(9, 10, dtype=np.float64))
-    t = torch.from_numpy(x)
-    turned = torch.cat((-t[..., 5:], t[..., :5]), dim=-1)
-    assert np.allclose(rope(x, *rope_tables(9, 10, dtype=np.float64)), (t * cos + turned * sin).numpy(), atol=1e-13)
 
 
 @pytest.mark.parametrize("interleaved", [False, True])
@@ -72,19 +51,6 @@ def test_the_two_conventions_are_the_same_up_to_the_order_of_the_numbers(x: np.n
     assert not np.allclose(rope(x, *tables, interleaved=True), rope(x, *tables), atol=0.1)
 
 
-@settings(max_examples=50, deadline=None)
-@given(st.integers(0, 500), st.integers(0, 500), st.integers(0, 5000), st.booleans())
-def test_scores_depend_on_the_distance_only(m: int, n: int, shift: int, interleaved: bool) -> None:
-    """Why it is used at all: query at m times key at n is a function of m - n."""
-    q, k = np.random.default_rng(m).standard_normal((2, 1, 1, 1, 32))
-
-    def score(i: int, j: int) -> float:
-        at_i, at_j = (rope_tables(1, 32, first=p, dtype=np.float64) for p in (i, j))
-        return float((rope(q, *at_i, interleaved=interleaved) * rope(k, *at_j, interleaved=interleaved)).sum())
-
-    assert score(m, n) == pytest.approx(score(m + shift, n + shift), abs=1e-9)
-
-
 @pytest.mark.parametrize(
     ("shape", "rows", "columns", "said"),
     [
@@ -98,15 +64,3 @@ def test_shapes_that_do_not_fit(shape: tuple[int, ...], rows: int, columns: int,
     table = np.zeros((rows, columns), np.float32)
     with pytest.raises(ValueError, match=said):
         rope(np.zeros(shape), table, table)
-
-
-@pytest.mark.parametrize(("sequence", "head_size"), [(3, 5), (3, -2), (-1, 4)])
-def test_sizes_that_no_table_has(sequence: int, head_size: int) -> None:
-    with pytest.raises(ValueError, match="even head size"):
-        rope_tables(sequence, head_size)
-
-
-def test_the_package_gives_out_functions_not_modules() -> None:
-    """A folder `rope` lies beside the function `rope`."""
-    assert callable(course_lib.plugins.rope) and set(course_lib.plugins.__all__) <= set(dir(course_lib.plugins))
-    assert all(getattr(course_lib.plugins, name) is not None for name in course_lib.plugins.__all__)
