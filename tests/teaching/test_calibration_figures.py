@@ -5,7 +5,7 @@ import pytest
 
 from course_lib.precision import StreamingHistogram, divergence
 from course_lib.precision.calibration.calibrators import without_zeros
-from course_lib.teaching.int8 import agreement_figure, candidate_figure, channel_figure, quality_map, sample_figure
+from course_lib.teaching.int8 import candidate_figure, channel_figure, quality_map
 
 
 @pytest.fixture(scope="module")
@@ -25,20 +25,6 @@ def test_candidates_show_the_divergence_and_name_the_smallest(histogram):
     assert f"{histogram.bin_width * smallest:.3g} has the smallest" in figure.get_suptitle()
 
 
-def test_the_drawn_distributions_give_the_divergence(histogram):
-    axes = candidate_figure(histogram, [600]).axes[0]
-    p, q = (np.asarray(patch.get_data().values) for patch in axes.patches)
-    both = (p > 0) & (q > 0)
-    assert p.sum() == pytest.approx(1) and q.sum() == pytest.approx(1)
-    assert np.sum(p[both] * np.log(p[both] / q[both])) == pytest.approx(divergence(without_zeros(histogram), 600), rel=1e-6)
-
-
-@pytest.mark.parametrize("kept", [[], [127], [4000]])
-def test_candidates_outside_of_the_histogram_are_rejected(histogram, kept):
-    with pytest.raises(ValueError, match="a candidate keeps 128 to"):
-        candidate_figure(histogram, kept)
-
-
 def test_channels_count_the_steps_that_one_scale_leaves():
     weight = np.array([[[0.5, -0.1]], [[-2.0, 1.0]], [[1.0, 0.0]]])
     axes = channel_figure(weight, "layer").axes[0]
@@ -50,16 +36,3 @@ def test_the_map_names_the_method_with_the_best_worst_case():
     axes = quality_map({"clean": {"a": 30.0, "b": 25.0}, "broken": {"a": -3.0, "b": 20.0}}).axes[0]
     assert [text.get_text() for text in axes.texts] == ["30.0", "25.0", "-3.0", "20.0"]
     assert axes.get_title(loc="left") == "In its worst case b is the best of these: 20.0"
-
-
-def test_samples_are_drawn_by_median_and_the_title_compares_the_spread():
-    axes = sample_figure({"m": {1: [1.0, 2.0, 9.0], 10: [5.0, 5.5, 6.0]}}, "unit").axes[0]
-    assert list(axes.lines[0].get_ydata()) == [2.0, 5.5]
-    assert axes.get_title(loc="left") == "Random choices of 1 differ by up to 8, of 10 by up to 1"
-
-
-def test_agreement_tells_the_largest_distance_of_a_median_from_one():
-    row = {"size": "small", "kind": "entropy", "tensors": 3, "ours_over_tensorrt": {"median": 0.98, "min": 0.9, "max": 1.1}}
-    axes = agreement_figure([row]).axes[0]
-    assert axes.get_title(loc="left") == "The medians agree within 2.0 %"
-    assert list(axes.lines[0].get_xdata()) == [0.9, 1.1]

@@ -28,7 +28,3 @@ def test_a_dimension_that_the_code_fixes_is_named():
     batch = torch.export.Dim("batch", min=1, max=8)
     said = export_rejection(Constant(), torch.ones(4, 2), dynamic_shapes=({0: batch},), lines=3)
     assert "specialized it to be a constant (4)" in said
-
-
-def test_nothing_to_say_about_what_exports():
-    assert export_rejection(torch.nn.ReLU(), torch.ones(2)) == ""

@@ -31,11 +31,6 @@ def test_the_output_comes_below_its_machine(capsys: pytest.CaptureFixture[str]) 
     assert capsys.readouterr().out == expected
 
 
-def test_a_cell_that_failed_shows_its_error(capsys: pytest.CaptureFixture[str]) -> None:
-    recorded_output("one", record(printed="before\n", failed="ValueError: too large"))
-    assert capsys.readouterr().out.endswith(":\nValueError: too large\n")
-
-
 def test_an_unknown_cell_names_the_script() -> None:
     with pytest.raises(CourseError, match=r"some has no cell 'two': record it with benchmarks/gpu_cells.py"):
         recorded_output("two", record(printed=""))

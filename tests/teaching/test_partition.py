@@ -17,7 +17,3 @@ def test_the_figure_counts_engines_and_shares():
     assert "1 engine, 100 %" in texts and "1 engine, 50 %" in texts and texts.count("1") == 2
     assert "Torch-TensorRT 2.13.0" in figure.axes[0].get_xlabel()
     assert style.png(figure).startswith(b"\x89PNG")
-
-
-def test_without_operators():
-    assert Blocks(()).share == 0 and Blocks(()).heading().startswith("Torch-TensorRT : 0 operators")

@@ -7,7 +7,7 @@ import pytest
 
 from course_lib import style
 from course_lib.recipe import ShapeRange
-from course_lib.teaching.shapes import cost_over_split, latency_map, latency_over_size, traffic
+from course_lib.teaching.shapes import latency_map, latency_over_size, traffic
 
 RANGE = ShapeRange(min=(1, 32), opt=(4, 32), max=(8, 32))
 
@@ -28,12 +28,6 @@ def test_the_curve_shows_the_range_and_the_cheapest_size():
     assert style.png(figure).startswith(b"\x89PNG")
 
 
-def test_the_curve_may_run_over_another_dimension():
-    shapes = ShapeRange(min=(1, 8, 32), opt=(1, 16, 32), max=(1, 64, 32))
-    figure = latency_over_size({8: 1.0, 64: 4.0}, shapes, axis=1, name="sequence")
-    assert figure.get_suptitle() == "Profile from 8 to 64; the time per item is shortest at sequence 64"
-
-
 GRID = {(n, s): float(n * s) for n in (1, 4, 16) for s in (8, 32)}
 
 
@@ -47,11 +41,6 @@ def test_the_map_frames_the_cells_that_a_profile_holds():
     assert {text.get_text() for text in axes.texts} >= {"8", "512"}
 
 
-def test_a_profile_that_holds_no_measured_shape_has_no_frame():
-    figure = latency_map(GRID, {"between": ((5, 9), (15, 31))}, names=("batch", "sequence"))
-    assert len(figure.axes[0].patches) == 0
-
-
 SIZES = np.array([1, 1, 2, 5, 9, 9, 9, 9])
 
 
@@ -59,14 +48,3 @@ def test_traffic_is_colored_by_the_profile_that_takes_it():
     axes = traffic(SIZES, [2, 5]).axes[0]
     assert labels(axes) == ["padded to 2: 38 %", "padded to 5: 12 %", "rejected: 50 %"]
     assert axes.get_title() == "Size 9 is 50 % of the requests, the largest is 9"
-
-
-def test_traffic_without_profiles_has_no_legend():
-    axes = traffic(SIZES, title="One day").axes[0]
-    assert axes.get_legend() is None and axes.get_title() == "One day"
-
-
-def test_the_best_border_is_marked():
-    axes = cost_over_split({1: 8.0, 2: 4.0, 3: 6.0}, one_ms=10.0, exact_ms=2.0).axes[0]
-    assert axes.get_title() == "The best boundary between two profiles saves 60 %"
-    assert "best: first one up to 2, 4.00 ms" in labels(axes)

@@ -56,22 +56,3 @@ def test_implicit_gemm_multiplies_whole_tiles(tile, tiles):
     found = implicit_gemm(x, w, tile=tile)
     assert found.multiplications == tiles * np.prod(tile)
     assert error(x, w, found.result) < 1e-6
-
-
-def test_scratch_memory():
-    x, w = problem(8, 16, 12, 12)
-    assert direct(x, w).scratch_bytes == implicit_gemm(x, w).scratch_bytes == 0
-    assert winograd(x, w, m=4).scratch_bytes == 9 * 36 * (8 + 16) * 4
-    assert fft(x, w).scratch_bytes == (8 + 16) * 14 * 8 * 8
-
-
-def test_wrong_input_is_said():
-    x, w = problem(2, 3, 6, 6)
-    with pytest.raises(
-        ValueError, match=r"expected an image \(C, H, W\) and weights \(K, C, 3, 3\), got \(2, 6, 6\) and \(3, 2, 3\)"
-    ):
-        direct(x, w[..., 0])
-    with pytest.raises(ValueError, match="sides are multiples of it, got m = 4, 6 x 6"):
-        winograd(x, w, m=4)
-    with pytest.raises(ValueError, match="fft has no smaller type"):
-        fft(x, w, np.float16)

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from course_lib.teaching.auto_tuning.convolutions import draw_algorithms
-from course_lib.teaching.auto_tuning.tiles import Tiling, padding_figure, wave_figure
+from course_lib.teaching.auto_tuning.tiles import Tiling
 
 
 def test_a_perfect_fit():
@@ -30,26 +29,3 @@ def test_shares_are_shares(m, n, rows, columns, multiprocessors):
     tiling = Tiling(m, n, (rows, columns), multiprocessors)
     assert 0 < tiling.useful <= 1 and 0 < tiling.busy <= 1
     assert tiling.tiles * rows * columns >= m * n
-
-
-def test_sizes_are_checked():
-    with pytest.raises(ValueError, match="at least 1"):
-        Tiling(0, 1, (1, 1), 1)
-
-
-def test_padding_is_drawn():
-    (line,) = padding_figure([63, 64, 65], [64], "channels").axes[0].lines
-    assert list(line.get_ydata()) == pytest.approx([100 * 63 / 64, 100, 100 * 65 / 128])
-
-
-def test_waves_are_drawn_relative_to_the_cheapest():
-    tilings = {"a": [Tiling(64 * n, 64, (64, 64), 1) for n in (1, 2)], "b": [Tiling(64 * n, 64, (128, 128), 1) for n in (1, 2)]}
-    first, second = wave_figure(tilings, [1, 2]).axes[0].lines
-    assert list(first.get_ydata()) == [1, 2] and list(second.get_ydata()) == [2, 2]
-
-
-def test_algorithms_are_drawn():
-    errors = {"float32": {"direct": 1e-7, "fft": 2e-7}, "float16": {"direct": 1e-4}}
-    left, right = draw_algorithms({"direct": 2_000_000, "fft": 1_000_000}, errors, "title").axes
-    assert [bar.get_width() for bar in left.patches] == [2, 1]
-    assert [list(line.get_xdata()) for line in right.lines] == [[1e-7, 2e-7], [1e-4]]

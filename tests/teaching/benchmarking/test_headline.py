@@ -111,18 +111,6 @@ def test_an_engine_is_called_int8_only_where_its_layers_prove_it(kernels: dict[s
     assert ("up to 12.0 times" in title and "of 1 cases" in title) is not proved
 
 
-def test_nodes_of_onnx_runtime_on_the_cpu_are_named_below_the_table() -> None:
-    noted = row("onnxruntime fp16", 2.0, {"eager fp32": 3.0}, notes=["as it stands", "168 nodes run on the CPU, the others"])
-    assert headline_table([*ROWS, noted]).endswith("\n\nBERT-base, onnxruntime fp16: 168 nodes ran on the CPU.")
-    assert "ran on the CPU" not in headline_table(ROWS)
-
-
-def test_a_record_without_tensorrt_is_drawn_as_well() -> None:
-    figure = draw_headline([ROWS[0], row("onnxruntime fp16", 2.0, {"eager fp32": 3.0})])
-    assert figure.get_suptitle() == "onnxruntime fp16: 3.0 times eager fp32 at best (BERT-base)"
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["onnxruntime fp16"]
-
-
 def test_nothing_to_draw_is_one_line() -> None:
     with pytest.raises(CourseError, match="the rows have no candidate with figures"):
         draw_headline([ROWS[0]])

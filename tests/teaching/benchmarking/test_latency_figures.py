@@ -10,12 +10,8 @@ from course_lib.benchmark import Interval, Measurement
 from course_lib.teaching.benchmarking.figures import (
     batch_sweep,
     distribution,
-    draw_bootstrap,
     draw_coverage,
-    over_calls,
-    schedules,
 )
-from course_lib.teaching.benchmarking.noise import Timed
 
 
 def drawn(figure):
@@ -24,12 +20,6 @@ def drawn(figure):
 
 def labels(axes):
     return [text.get_text() for text in axes.get_legend().get_texts()]
-
-
-def test_calls_in_order():
-    figure = over_calls({"a": np.array([9.0, 1.0, 1.1])}, "slow first")
-    np.testing.assert_array_equal(figure.axes[0].lines[0].get_xdata(), [1, 2, 3])
-    assert drawn(figure)
 
 
 def test_the_distribution_marks_what_was_measured():
@@ -45,23 +35,9 @@ def test_a_99th_percentile_of_99_calls_is_rejected():
         distribution(Measurement(np.ones(99)), "t")
 
 
-def test_schedules_have_one_panel_each_and_the_medians():
-    panel = {"A": (np.arange(3), np.array([1.0, 2.0, 9.0])), "B": (np.arange(3), np.array([4.0, 4.0, 4.0]))}
-    figure = schedules({"apart": panel, "in turn": panel}, "t")
-    assert [axes.get_title() for axes in figure.axes] == ["apart", "in turn"]
-    assert labels(figure.axes[0]) == ["A: 2.0 ms", "B: 4.0 ms"]
-    assert drawn(figure)
-
-
 def test_the_sweep_names_the_batch_with_the_highest_throughput():
     figure = batch_sweep({size: Measurement(np.full(10, ms)) for size, ms in ((1, 2.0), (8, 4.0), (16, 10.0))})
     assert figure.get_suptitle() == "Batch 8: 4.0 times the throughput of batch 1, 2.0 times the latency"
-    assert drawn(figure)
-
-
-def test_the_bootstrap_figure_shows_rounds_and_medians():
-    figure = draw_bootstrap(np.array([1.9, 2.0, 2.1]), np.array([2.0, 2.0, 2.1]), Interval(2.0, 1.95, 2.05))
-    assert figure.get_suptitle().endswith("medians: 1.95 to 2.05")
     assert drawn(figure)
 
 
@@ -72,9 +48,3 @@ def test_coverage_counts_all_and_draws_some():
     colors = [line.get_color() for line in figure.axes[0].lines[:4]]
     assert colors == [style.color(1)] * 2 + [style.color(0)] * 2
     assert drawn(figure)
-
-
-def test_a_function_as_a_subject_gets_the_feeds():
-    seen = []
-    assert Timed(seen.append).time_ms({"x": np.ones(1)}) >= 0
-    assert list(seen[0]) == ["x"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from course_lib import style
-from course_lib.teaching.benchmarking.rotation import caches_mib, draw_rotation, largest_us
+from course_lib.teaching.benchmarking.rotation import caches_mib, draw_rotation
 
 
 def cache(folder, index, kind, level, size):
@@ -19,16 +19,6 @@ def test_the_caches_that_hold_data(tmp_path):
     cache(tmp_path, 2, "Unified", "2", "2M")
     cache(tmp_path, 3, "Unified", "3", "unknown")
     assert caches_mib(tmp_path) == {"L1": 48 / 1024, "L2": 2.0}
-
-
-def test_a_system_that_does_not_tell(tmp_path):
-    assert caches_mib(tmp_path / "missing") == {}
-
-
-def test_one_repeated_input_is_faster_than_a_pool_beyond_every_cache():
-    found = largest_us([0.25, 64], seconds=0.05)
-    assert list(found) == [0.25, 64]
-    assert 0 < found[0.25] < found[64]
 
 
 def test_the_figure_says_both_ends():

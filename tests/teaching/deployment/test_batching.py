@@ -7,9 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from course_lib import style
-from course_lib.benchmark.queueing import response_ms
-from course_lib.teaching.deployment.batching import draw_loads, draw_requests, run_batched
+from course_lib.teaching.deployment.batching import run_batched
 
 
 def cost(size):
@@ -42,14 +40,6 @@ def test_against_a_clock_that_ticks(gaps, most, window):
     assert found.size.max() <= most and (found.started_ms >= found.arrived_ms).all()
 
 
-def test_batches_of_one_are_a_plain_queue():
-    rng = np.random.default_rng(0)
-    between = rng.exponential(12, 200)
-    found = run_batched(np.cumsum(between), cost, most=1)
-    np.testing.assert_allclose(found.latency_ms, response_ms(np.full(200, 11.0), between))
-    assert found.mean_size == pytest.approx(1)
-
-
 def test_by_hand():
     found = run_batched(np.array([0.0, 1.0, 2.0, 30.0]), cost, most=16)
     np.testing.assert_array_equal(found.started_ms, [0, 11, 11, 30])  # the second and third came during the first run
@@ -63,21 +53,3 @@ def test_a_window_is_paid_by_a_request_that_comes_alone_and_ends_early_when_the_
     assert alone.latency_ms[0] == 7 + 11
     full = run_batched(np.array([5.0, 6.0]), cost, most=2, window_ms=7)
     np.testing.assert_array_equal(full.started_ms, [6, 6])
-
-
-@pytest.mark.parametrize(("arrived", "most", "window"), [([], 1, 0), ([1.0], 0, 0), ([1.0], 1, -1)])
-def test_nonsense_is_rejected(arrived, most, window):
-    with pytest.raises(ValueError, match="need requests"):
-        run_batched(np.array(arrived), cost, most=most, window_ms=window)
-
-
-def test_the_figures_say_what_happened():
-    arrived = np.arange(6) * 3.0
-    ways = {"one": run_batched(arrived, cost, most=1), "four": run_batched(arrived, cost, most=4)}
-    drawn = draw_requests(ways, "waiting")
-    titles = [axes.get_title() for axes in drawn.axes]
-    assert titles[0].startswith("one\n6 runs") and titles[1].startswith("four\n3 runs")
-    assert f"slowest {ways['one'].latency_ms.max():.1f} ms" in titles[0]
-    loads = draw_loads({name: {50.0: one, 80.0: one} for name, one in ways.items()}, "loads", limit_ms=40)
-    np.testing.assert_allclose(loads.axes[1].lines[1].get_ydata(), ways["four"].mean_size)
-    assert style.png(drawn).startswith(b"\x89PNG") and style.png(loads).startswith(b"\x89PNG")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from matplotlib.patches import FancyBboxPatch
 
 from course_lib import style
@@ -21,13 +20,3 @@ def test_all_texts_and_no_overlap():
     for index, one in enumerate(boxes):
         assert not any(one.overlaps(other) for other in boxes[index + 1 :])
     assert style.png(figure).startswith(b"\x89PNG")
-
-
-def test_advice_alone_is_a_tree():
-    assert len(draw_tree("measure", "short").axes[0].patches) == 1
-
-
-@pytest.mark.parametrize("tree", [{}, {"a?": {"yes": "b"}, "c?": {"no": "d"}}, {"a?": {}}])
-def test_one_question_a_level(tree):
-    with pytest.raises(ValueError, match="one question with answers"):
-        draw_tree(tree, "no")

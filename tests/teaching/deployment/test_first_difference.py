@@ -47,39 +47,6 @@ def test_a_fault_is_found_where_it_was_made(pair, weight, place):
     assert found.first_beyond(1e-4).module == place
 
 
-def test_every_tensor_is_seen_and_is_what_numpy_says(pair):
-    model, _, images, _ = pair
-    seen = tensors(model, {"image": images})
-    assert list(seen) == [node.name for node in model.graph.node]
-    np.testing.assert_array_equal(seen["/Relu"], np.maximum(seen["/stem+norm/Conv"], 0))
-
-
-def test_what_runs_twice_or_returns_no_tensor_has_no_place():
-    class Pair(torch.nn.Module):
-        def forward(self, x):
-            return x, x
-
-    class Twice(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.relu, self.pair, self.once = torch.nn.ReLU(inplace=True), Pair(), torch.nn.Linear(2, 2)
-
-        def forward(self, x):
-            return self.relu(self.pair(self.relu(self.once(x)))[0])
-
-    module = Twice()
-    seen = module_outputs(module, torch.randn(1, 2))
-    assert set(seen) == {"once"}
-    assert not module.once._forward_hooks  # nothing is left behind
-
-
-def test_an_output_is_kept_as_it_was_before_the_next_module_changed_it():
-    module = torch.nn.Sequential(torch.nn.Identity(), torch.nn.ReLU(inplace=True))
-    seen = module_outputs(module, torch.tensor([-1.0, 1.0]))
-    np.testing.assert_array_equal(seen["0"], [-1, 1])
-    np.testing.assert_array_equal(seen["1"], [0, 1])
-
-
 def test_another_networks_graph_is_rejected():
     with pytest.raises(CourseError, match="no node of the graph is named after"):
         against_torch({"MatMul_3": np.ones(2)}, {"head": np.ones(2)})

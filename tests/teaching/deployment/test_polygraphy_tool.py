@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import onnx
 import pytest
-from onnx import TensorProto, helper
 
-from course_lib.errors import CourseError
 from course_lib.models import digits
 from course_lib.teaching.deployment.polygraphy_tool import WIDTH, Polygraphy
 from tests.exported import exported
@@ -37,24 +34,6 @@ def polygraphy(tmp_path_factory: pytest.TempPathFactory) -> Polygraphy:
 
 def nodes(tool: Polygraphy, name: str) -> list[str]:
     return [node.name for node in onnx.load(tool.folder / name).graph.node]
-
-
-def test_constants_are_folded(polygraphy: Polygraphy) -> None:
-    value = helper.make_tensor("two", TensorProto.FLOAT, [1], [2.0])
-    graph = helper.make_graph(
-        [helper.make_node("Mul", ["two", "two"], ["four"]), helper.make_node("Add", ["x", "four"], ["y"])],
-        "constants",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1])],
-        [value],
-    )
-    onnx.save(
-        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9),
-        polygraphy.folder / "constants.onnx",
-    )
-    status, said = polygraphy.run("surgeon sanitize constants.onnx --fold-constants -o folded.onnx")
-    assert status == 0 and "1 Nodes Folded" in said
-    assert [node.op_type for node in onnx.load(polygraphy.folder / "folded.onnx").graph.node] == ["Add"]
 
 
 def test_a_block_is_extracted_and_listed(polygraphy: Polygraphy, capsys: pytest.CaptureFixture[str]) -> None:
@@ -89,14 +68,6 @@ def test_the_faulty_node_is_found_in_two_steps(polygraphy: Polygraphy) -> None:
     assert order.index(FAULTY) < order.index("/block2/shortcut/0+1/Conv")
 
 
-def test_a_check_that_always_fails_names_an_innocent_node(polygraphy: Polygraphy) -> None:
-    shapes = "--model-input-shapes image:[1,1,32,32]"
-    check = CHECK.replace("feed.json", "missing.json")
-    reduce = f"debug reduce broken.onnx -o innocent.onnx {shapes}"
-    polygraphy.run(f"{reduce} {check}")
-    assert nodes(polygraphy, "innocent.onnx") == ["/Relu"]
-
-
 def test_only_differences_count_with_a_regular_expression(polygraphy: Polygraphy) -> None:
     """The same missing file, in a model of three nodes."""
     onnx.utils.extract_model(
@@ -107,9 +78,3 @@ def test_only_differences_count_with_a_regular_expression(polygraphy: Polygraphy
     _, said = polygraphy.run(f"debug reduce three.onnx -o all.onnx {options} {check}")
     assert "FAILED | Iteration" not in said and re.search(r"PASSED \| Iteration", said)
     assert len(nodes(polygraphy, "all.onnx")) == 3
-
-
-def test_what_ends_otherwise_is_an_error(polygraphy: Polygraphy, tmp_path: Path) -> None:
-    with pytest.raises(CourseError, match=r"polygraphy inspect nothing x` failed with exit status 2: .*invalid choice"):
-        polygraphy.run("inspect nothing x")
-    assert Polygraphy(tmp_path).run("inspect model missing.onnx")[0] == 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from course_lib.models import decoder
-from course_lib.teaching.generation.arithmetic import PUBLISHED, AtThePeaks, DecoderSize
+from course_lib.teaching.generation.arithmetic import PUBLISHED, DecoderSize
 
 TINY = DecoderSize(layers=2, heads=4, kv_heads=2, head_size=8, parameters=1000, longest=64)
 
@@ -32,13 +32,3 @@ def test_a_prompt_computes_what_its_tokens_compute_one_by_one() -> None:
     assert TINY.operations(10) == pytest.approx(sum(TINY.operations(1, cached) for cached in range(10)))
     assert TINY.operations(1, 5, batch=3) == 3 * TINY.operations(1, 5)
     assert TINY.operations(1) == 2 * 1000 + 4 * 2 * 4 * 8
-
-
-def test_a_batch_shares_the_weights_but_not_the_caches() -> None:
-    one, two = (TINY.bytes_read(1, 9, batch=batch) for batch in (1, 2))
-    assert two - one == TINY.cache_bytes(10) and one - TINY.cache_bytes(10) == 2000
-
-
-def test_a_call_takes_as_long_as_its_slower_part() -> None:
-    assert AtThePeaks(TINY, 1.0, 1e9).prefill_s(7) == TINY.operations(7)
-    assert AtThePeaks(TINY, 1e9, 1.0).step_s(3, 30) == TINY.bytes_read(1, 10, batch=3)

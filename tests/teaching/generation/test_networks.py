@@ -54,11 +54,3 @@ def test_a_profile_for_one_token_stores_the_weights_in_another_order() -> None:
     exported = export_cached(model, dtype="fp16", length=256)
     assert [_built(exported, 256, 1).data.count(order) for order in orders] == [1, 1]
     assert [_built(exported, 256, 2).data.count(order) for order in orders] == [0, 1]
-
-
-def test_nonsense_is_rejected() -> None:
-    model = export_cached(decoder(), length=32)
-    with pytest.raises(ValueError, match="got 'copy' and 4"):
-        as_pattern(model, groups="copy")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="got 'repeat' and 0"):
-        as_pattern(as_pattern(model, groups="repeat"), groups="repeat")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -99,10 +98,3 @@ def test_traffic_keeps_its_requests_at_another_rate() -> None:
     np.testing.assert_allclose(slow.arrived_s, 10 * fast.arrived_s)
     assert slow.prompt.min() >= 1 and slow.answer.max() <= 2000
     assert not np.array_equal(slow.answer, conversations(2, count=50, per_second=1).answer)
-
-
-def test_nonsense_is_rejected() -> None:
-    with pytest.raises(ValueError, match="at least one batch slot and one request, got 0 and 1"):
-        serve(at_once(1), Steps(), slots=0, continuous=True)
-    with pytest.raises(ValueError, match="got 1 and 0"):
-        serve(at_once(), Steps(), slots=1, continuous=True)

@@ -81,8 +81,3 @@ def test_the_planted_channel_is_large(model):
     assert len(read) == len(list(products(model))) == 16
     assert np.allclose(read[1, "up"][:, 17], 60 * plain[1, "up"][:, 17], rtol=1e-3, atol=1e-3)
     assert np.allclose(read[1, "up"][:, :17], plain[1, "up"][:, :17], atol=1e-3)
-
-
-def test_a_product_without_a_norm_cannot_have_factors(model):
-    with pytest.raises(ValueError, match="'down' reads no norm"):
-        with_factors(model, {(0, "down"): np.ones(576)})

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from course_lib.teaching.plugins.coalescing import SECTOR, WARP, Request, request, request_figure
+from course_lib.teaching.plugins.coalescing import SECTOR, WARP, Request, request
 
 
 @pytest.mark.parametrize(
@@ -33,18 +33,3 @@ def test_order_and_place_do_not_matter(offsets: list[int], size: int) -> None:
     assert tuple(sector + 10 for sector in one.sectors) == moved.sectors
     assert one.used == moved.used and 0 < one.used <= 1
     assert max(offsets) // SECTOR in one.sectors
-
-
-@pytest.mark.parametrize(("offset", "size"), [(lambda thread: -thread, 4), (lambda thread: thread, 0)])
-def test_what_is_no_request(offset, size):  # type: ignore[no-untyped-def]
-    with pytest.raises(ValueError, match="at least one byte"):
-        request("wrong", offset, size)
-
-
-def test_the_figure_shows_fetched_and_needed() -> None:
-    drawn = request_figure([request("far", lambda thread: 256 * thread, 2), request("near", lambda thread: 4 * thread, 4)], "t")
-    axes = drawn.axes[0]
-    assert [label.get_text() for label in axes.get_yticklabels()] == ["far", "near"]
-    assert [text.get_text() for text in axes.texts] == ["32 sectors\n6% needed", "4 sectors\n100% needed"]
-    fetched = [len(strip.get_paths()) for strip in axes.collections[::2]]
-    assert fetched == [2, 4]  # of 32 only those in the first 512 bytes are drawn

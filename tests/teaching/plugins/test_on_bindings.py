@@ -68,9 +68,3 @@ def test_without_a_registry_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     module._prepared.cache_clear()
     monkeypatch.setattr(module, "download", unreachable)
     assert on_bindings(helper, version) == "not run here: pip reached no registry"
-
-
-@pytest.mark.parametrize("arguments", [(), (version,)])
-def test_what_it_rejects(arguments: tuple[Any, ...]) -> None:
-    with pytest.raises(ValueError, match="need a function and a version of"):
-        on_bindings(*arguments, version="10.16" if not arguments else "9.9")

@@ -3,34 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
-from course_lib.benchmark import recorded
 from course_lib.plugins import rope, rope_tables
 from course_lib.teaching.plugins.rope_figures import (
-    relative_figure,
-    rotation_figure,
     rounding_errors,
     rounding_figure,
-    speed_figure,
 )
-
-
-def test_dials_show_the_angles() -> None:
-    drawn = rotation_figure((0, 4), positions=3)
-    for axes, pair in zip(drawn.axes, (0, 4), strict=True):
-        tips = np.array([line.get_xydata()[1] for line in axes.lines[1:]])  # type: ignore[index]
-        angles = [position * 10000 ** (-2 * pair / 64) for position in range(3)]
-        assert np.allclose(tips, [(np.cos(angle), np.sin(angle)) for angle in angles], atol=1e-6)
-
-
-def test_scores_depend_on_the_distance_only() -> None:
-    rng = np.random.default_rng(1)
-    query, key = rng.standard_normal((2, 16))
-    plain, turned = (np.asarray(axes.images[0].get_array()) for axes in relative_figure(query, key, positions=9).axes[:2])
-    assert np.allclose(plain, query @ key)
-    assert np.allclose(turned[1:, 1:], turned[:-1, :-1], atol=1e-5) and turned[0, 0] == pytest.approx(query @ key)
-    assert not np.allclose(turned[0], turned[0, 0])
 
 
 def test_errors_are_counted_in_roundings() -> None:
@@ -47,13 +25,3 @@ def test_a_better_type_inside_is_seen() -> None:
     assert rounded.max() <= 1 < sloppy.max()
     drawn = rounding_figure({"float16": rounded, "float32": 2 * rounded})
     assert drawn.axes[0].get_title() == f"No number is further off than {2 * rounded.max():.2f} roundings"
-
-
-def test_recorded_speeds() -> None:
-    rows = recorded("rope_h200").rows
-    drawn = speed_figure(rows)
-    share, gain = ([bar.get_width() for bar in axes.patches] for axes in drawn.axes)  # type: ignore[attr-defined]
-    assert len(share) == len(gain) == len(rows)
-    assert max(share[:6]) < 1 < share[7]  # with one token a copy is its launch, and ours begins early
-    assert (share[0], share[1]) == (0.9494, 0.9465)  # the negation was the faster copy of FP32, the copy that of FP16
-    assert (gain[1], gain[7]) == (1.1448, 1.1658)

@@ -1,10 +1,9 @@
 """The figures of lecture 7 show what the functions compute."""
 
 import numpy as np
-import pytest
 
 from course_lib.precision import fake_quantize
-from course_lib.teaching.qat.figures import descent_figure, gradient_figure, loss_figure
+from course_lib.teaching.qat.figures import descent_figure, gradient_figure
 
 
 def test_the_gradient_is_cut_half_a_step_beyond_the_last_level():
@@ -17,19 +16,5 @@ def test_the_gradient_is_cut_half_a_step_beyond_the_last_level():
     assert right.get_title() == "Backward: cut below -1.50 and above 1.17"
 
 
-def test_the_weight_oscillates_between_the_neighbors_of_its_target():
-    axes = descent_figure(target=0.62, start=0.1).axes[0]
-    assert axes.get_title(loc="left") == "Straight through, the rounded weight ends at 0.333 or 0.667"
-    path = axes.lines[2].get_ydata()
-    step = -0.1 * 2 * (0.0 - 0.62)  # the first step, by hand: 0.1 is rounded to 0
-    assert path[1] == pytest.approx(0.1 + step)
-
-
 def test_a_target_on_a_level_is_reached_and_kept():
     assert descent_figure(target=1 / 3, start=0.0, steps=60).axes[0].get_title(loc="left").endswith("ends at 0.333")
-
-
-def test_losses_name_the_training_that_ends_lowest():
-    axes = loss_figure({"slow": [2.0, 1.5], "fast": [2.0, 3.0, 0.5]}, floor=0.1).axes[0]
-    assert axes.get_title(loc="left") == "fast ends lowest: 2 before, 0.5 after training"
-    assert [label.get_text() for label in axes.get_xticklabels()] == ["before", "1", "2"]

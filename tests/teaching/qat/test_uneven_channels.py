@@ -28,19 +28,9 @@ def test_the_function_stays_and_the_channels_differ(network):
     assert 1 / 16 <= factors.min() < 0.5 and 2 < factors.max() <= 16
 
 
-def test_equal_seeds_give_equal_networks_and_spread_one_changes_nothing(network):
-    assert torch.equal(uneven(network, PAIRS, 4, seed=3)[0].weight, uneven(network, PAIRS, 4, seed=3)[0].weight)
-    assert torch.equal(uneven(network, PAIRS, 1)[0].weight, network[0].weight)
-
-
 def test_the_cure_makes_both_sides_of_a_channel_equally_large(network):
     images = torch.randn(4, 2, 8, 8)
     cured = equalized(uneven(network, PAIRS, 64), PAIRS)
     with torch.no_grad():
         torch.testing.assert_close(cured(images), network(images), atol=1e-5, rtol=1e-4)
     torch.testing.assert_close(loudness(cured), cured[2].weight.detach().abs().amax((0, 2, 3)))
-
-
-def test_a_spread_below_one_is_rejected(network):
-    with pytest.raises(ValueError, match="must be 1 or more"):
-        uneven(network, PAIRS, 0.5)

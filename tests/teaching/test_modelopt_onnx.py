@@ -1,4 +1,4 @@
-"""AutoCast in lecture 5: a clear message without ModelOpt, and with it the nodes that the text names."""
+"""ModelOpt in lectures 5 and 6: a clear message without it, and with it the nodes that the text names."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from course_lib.benchmark import recorded
 from course_lib.errors import CourseError
-from course_lib.teaching.autocast_tool import autocast, in_fp32
+from course_lib.teaching.modelopt_onnx import autocast, in_fp32, quantize_int8
 
 SQUARES = '<ir_version: 8, opset_import: ["" : 17]> g (float[4] x) => (float[4] y) { big = Mul(x, x)  y = Sqrt(big) }'
 
@@ -27,8 +27,11 @@ def squares() -> onnx.ModelProto:
 def test_without_modelopt_the_message_says_what_to_install(squares: onnx.ModelProto, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "modelopt", None)
     monkeypatch.setitem(sys.modules, "modelopt.onnx.autocast", None)
+    monkeypatch.setitem(sys.modules, "modelopt.onnx.quantization", None)
     with pytest.raises(CourseError, match=r"AutoCast cannot be imported.*pip install 'tensorrt-course\[qat\]'"):
         autocast(squares)
+    with pytest.raises(CourseError, match="quantization cannot be imported"):
+        quantize_int8(squares, {})
 
 
 def test_nodes_that_write_fp32_are_found(squares: onnx.ModelProto) -> None:
@@ -57,3 +60,10 @@ def test_the_record_says_what_the_lecture_says() -> None:
     assert without["sqnr_db"] < 0 and without["in_fp32"] == []
     assert len(default["in_fp32"]) == 8 and limit["in_fp32"] == ours["in_fp32"] and len(ours["in_fp32"]) == 4
     assert len({row["kernels"] for key, row in rows.items() if key[0] == "encoder"}) == 1
+
+
+def test_the_record_of_lecture_6_says_what_its_text_says() -> None:
+    entropy, largest, ours = recorded("modelopt_ptq_cpu").rows
+    assert set(ours["tensors"]) - set(entropy["tensors"]) == {"/ReduceMean_output_0", "head.weight"}
+    assert set(entropy["tensors"]) == set(largest["tensors"]) < set(ours["tensors"])
+    assert entropy["sqnr_db"] < largest["sqnr_db"] - 3 and ours["int8_kernels"] == entropy["int8_kernels"] + 1
