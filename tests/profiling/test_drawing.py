@@ -12,7 +12,6 @@ from matplotlib.patches import PathPatch, Rectangle
 from course_lib import style
 from course_lib.engines import Layer, LayerTable, LayerTensor, Plan
 from course_lib.profiling import draw
-from course_lib.profiling.layer_tables.boxes import short, slices
 from course_lib.profiling.layer_tables.table_diff import diff
 from course_lib.recipe import ShapeRange
 from course_lib.teaching.pictures import bars, draw_range, gallery, variants, workflow
@@ -37,10 +36,6 @@ def is_png(figure):
     return style.png(figure).startswith(b"\x89PNG")
 
 
-def test_the_title_counts_nodes_and_kernels():
-    assert draw(TABLE).axes[0].get_title() == "6 ONNX nodes became 4 kernels"
-
-
 def test_every_node_is_drawn_once_in_the_graphs_order():
     drawn = [text for text in texts(draw(TABLE)) if text.startswith("/")]
     assert drawn == list(TABLE.operators)
@@ -49,10 +44,6 @@ def test_every_node_is_drawn_once_in_the_graphs_order():
 def test_every_kernel_is_drawn_once_and_the_host_is_left_out():
     drawn = [text for text in texts(draw(TABLE)) if "  (" in text]
     assert drawn == [f"{kernel.name}  ({kernel.kind})" for kernel in TABLE.kernels]
-
-
-def test_a_kernel_names_its_operators_in_the_graphs_order():
-    assert "Conv + Add + Relu" in texts(draw(TABLE))
 
 
 def test_what_the_compiler_added_is_marked():
@@ -64,23 +55,6 @@ def test_what_the_compiler_added_is_marked():
 
 def boxes(figure):
     return [patch for patch in figure.axes[0].patches if isinstance(patch, Rectangle)]
-
-
-def test_nodes_of_one_kernel_share_its_color_and_neighbors_differ():
-    move, conv, mean, head, *nodes = [patch.get_edgecolor() for patch in boxes(draw(TABLE))]
-    assert nodes == [conv, conv, conv, mean, move, head]  # the fifth was dropped: gray, as the kernel without a node
-    assert len({move, conv, mean, head}) == 4
-
-
-def test_boxes_of_kernels_do_not_overlap_however_many_there_are():
-    many = LayerTable(tuple(Layer(f"k{i}", "kgen", onnx_nodes=("/a",) if i % 3 else ()) for i in range(60)), {"/a": "Relu"})
-    spans = sorted((box.get_y(), box.get_y() + box.get_height()) for box in boxes(draw(many)) if box.get_x() > 5)
-    assert len(spans) == 60
-    assert all(above[1] <= below[0] + 1e-9 for above, below in pairwise(spans))
-
-
-def test_without_the_graph_the_kernels_tell_the_nodes():
-    assert draw(LayerTable(TABLE.layers)).axes[0].get_title() == "5 ONNX nodes became 4 kernels"
 
 
 def test_a_long_name_is_cut_in_the_middle():
@@ -174,30 +148,12 @@ def test_every_kernel_says_its_types_and_has_their_color():
     assert legend[:3] == ["Int8", "Half", "Float"] and "other" not in legend
 
 
-def test_a_type_that_nobody_tells_is_a_question_mark():
-    silent = LayerTable(
-        (
-            Layer("k", "conv", constants=(LayerTensor("w", (9,), "Half"),), onnx_nodes=("/a",)),
-            Layer("l", "x", onnx_nodes=("/b",)),
-        )
-    )
-    drawn = texts(draw(before=silent, after=silent))
-    assert "Half → ?" in drawn and "? → ?" in drawn, "weights serve where inputs do not tell"
-
-
 def test_bands_are_strong_where_kernels_merged():
     figure = draw(before=BEFORE, after=AFTER)
     strong = [band for band in bands(figure) if band.get_alpha() > 0.5]
     faint = [band for band in bands(figure) if band.get_alpha() < 0.2]
     assert len(strong) == 3 + 3 + 1, "conv, add and relu on both sides, and the cast, which is new"
     assert len(faint) == 2 + 2, "mean and head"
-
-
-def test_what_only_one_graph_has_is_dotted_and_what_has_no_node_dashed():
-    left, middle, right = columns(draw(before=BEFORE, after=AFTER))
-    assert [box.get_linestyle() for box in middle] == [":", "-", "-", "-", "-", "-"]
-    assert [box.get_linestyle() for box in left] == ["--", "-", "-", "-", "-"]
-    assert all(box.get_linestyle() == "-" for box in right)
 
 
 def test_a_window_into_two_plans():
@@ -215,35 +171,10 @@ def test_boxes_of_two_long_plans_do_not_overlap():
         assert all(above[1] <= below[0] + 1e-9 for above, below in pairwise(spans))
 
 
-def test_texts_of_a_node_do_not_meet():
-    name = "/encoder/blocks/10/attention/out/LayerNormalization_with_a_long_name"
-    table = LayerTable((kernel("k", name),), {name: "DequantizeLinear"})
-    figure = draw(before=table, after=table)
-    figure.draw_without_rendering()
-    operator, label = (
-        text
-        for text in figure.axes[0].texts
-        if text.get_text() in ("DequantizeLinear", short(name, 24)) and text.get_fontsize() < 8
-    )
-    assert operator.get_window_extent().x1 < label.get_window_extent().x0
-
-
-def test_slices_fill_a_kernels_edge():
-    parts = slices(10.0, 4)
-    tops = [(y - height / 2, y + height / 2) for y, height in parts]
-    assert all(above[1] == pytest.approx(below[0]) for above, below in pairwise(tops))
-    assert tops[0][0] + tops[-1][1] == pytest.approx(20.0) and slices(10.0, 0) == []
-
-
 @pytest.mark.parametrize("wrong", [{}, {"before": TABLE}, {"after": TABLE}, {"table": TABLE, "after": TABLE}])
 def test_one_table_or_two(wrong):
     with pytest.raises(ValueError, match=r"draw\(before=\.\.\., after=\.\.\.\) compares two"):
         draw(**wrong)
-
-
-def test_a_side_without_kernels_says_so():
-    with pytest.raises(ValueError, match="the table after has no kernels"):
-        draw(before=TABLE, after=LayerTable())
 
 
 def plan(size):

@@ -61,19 +61,6 @@ def test_runs_are_found_by_the_names_that_repeat() -> None:
     assert timings.layer_ms.tolist() == [4, 1, 2] and timings.total_ms == 7
 
 
-def test_two_layers_may_have_one_name() -> None:
-    names = ["copy", "conv", "copy", "gemm"]
-    timings = LayerTimings.from_rows([[name, float(i)] for i, name in enumerate(names * 3)])
-    assert timings.names == tuple(names) and timings.ms.shape == (3, 4)
-    table = LayerTable((kernel("copy", "Float"), kernel("conv", "Half"), kernel("copy", "Int8"), kernel("gemm", "Half")))
-    assert [layer.dtypes for layer in timings.with_table(table).layers()] == ["Float", "Half", "Int8", "Half"]
-
-
-@pytest.mark.parametrize("names", [["a", "b", "a"], ["a", "b", "c", "a", "b"]])
-def test_one_run_that_ends_as_it_began_is_one_run(names: list[str]) -> None:
-    assert LayerTimings.from_rows([[name, 1.0] for name in names]).names == tuple(names)
-
-
 def test_the_number_of_runs_can_be_said() -> None:
     rows = [["a", 1.0], ["a", 2.0], ["a", 3.0], ["a", 4.0]]
     assert LayerTimings.from_rows(rows).ms.shape == (4, 1)
@@ -139,13 +126,6 @@ def test_sums_by_operator_and_by_datatype() -> None:
     assert timings.by_operator() == {"Conv + Relu": 4, "Gemm": 2, "kgen": 1}
     assert timings.by_dtype() == {"Half": 6, "Float": 1}
     assert LayerTimings.from_rows(ROWS).by_dtype() == LayerTimings.from_rows(ROWS).by_operator() == {"unknown": 7}
-
-
-def test_shapes_and_indices_are_not_what_a_kernel_computes_with() -> None:
-    reshape = Layer("conv", "Reshape", inputs=(LayerTensor("x", (1,), "Half"), LayerTensor("shape", (2,), "Int64")))
-    gather = Layer("relu", "Gather", inputs=(LayerTensor("i", (1,), "Int64"),))
-    timings = LayerTimings.from_rows(ROWS).with_table(LayerTable((reshape, gather)))
-    assert [layer.dtypes for layer in timings.layers()] == ["Half", "Int64", "unknown"]
 
 
 @pytest.mark.parametrize("precision", ["fp32", "fp16", "int8"])
@@ -223,25 +203,6 @@ def test_the_figure_shows_the_heaviest_and_sums_the_rest() -> None:
     legend = [text.get_text() for text in figure.legends[0].get_texts()]
     assert [text.partition(":")[0] for text in legend] == ["Half", "unknown"] and "94%" in legend[0]
     assert style.png(figure).startswith(b"\x89PNG")
-
-
-def test_layers_of_one_sort_have_one_color() -> None:
-    figure = LayerTimings.from_rows(ROWS).with_table(TABLE).plot()
-    conv, gemm, relu = (bar.get_facecolor() for bar in bars(figure))
-    assert len({conv, gemm, relu}) == 3
-    conv, gemm, relu = (bar.get_facecolor() for bar in bars(LayerTimings.from_rows(ROWS).with_table(TABLE).plot(color="dtype")))
-    assert conv == gemm != relu
-    plain = LayerTimings.from_rows(ROWS).plot()
-    assert len({bar.get_facecolor() for bar in bars(plain)}) == 1 and not plain.legends
-
-
-def test_more_sorts_than_colors_end_in_gray() -> None:
-    many = [Layer(f"n{i}", f"kind{i}") for i in range(9)]
-    timings = LayerTimings.from_rows([[layer.name, 10.0 - i] for i, layer in enumerate(many)]).with_table(
-        LayerTable(tuple(many))
-    )
-    faces = [bar.get_facecolor() for bar in bars(timings.plot())]
-    assert len(set(faces)) == 7 and len(set(faces[6:])) == 1
 
 
 def test_a_table_for_the_notebook_is_escaped_and_complete() -> None:

@@ -13,7 +13,7 @@ from course_lib.benchmark.records import RESULTS
 from course_lib.errors import CourseError, ProfileError
 from course_lib.profiling.faults import find_faults
 from course_lib.profiling.readers.nsys import read_nsys
-from course_lib.profiling.timelines.cuda_calls import allocates, call_kind, is_cuda_call, outermost, plain_name
+from course_lib.profiling.timelines.cuda_calls import allocates, call_kind, is_cuda_call, plain_name
 from course_lib.profiling.timelines.timeline import Event, Timeline
 from course_lib.profiling.timelines.timeline_figure import draw_timeline
 
@@ -93,11 +93,6 @@ def test_the_real_report_records_each_call_twice_and_it_counts_once():
     calls = {row.name: row.count for row in read_nsys(REAL).summary() if row.kind in ("api", "sync")}
     assert calls["cudaMemcpy"] == calls["cudaMalloc"] == 15
     assert calls["cudaLaunchKernel"] == 5
-
-
-def test_the_real_reports_kernels_know_their_launches():
-    timeline = read_nsys(REAL)
-    assert {timeline.call_of(kernel).name for kernel in timeline.kernels} == {"cudaLaunchKernel"}
 
 
 def test_every_table_of_a_report_is_read(tmp_path):
@@ -238,42 +233,6 @@ def test_missing_tables_and_columns_are_no_error(tmp_path):
     assert read_nsys(path).events == (Event("kernel", "kernel", 1, 2, "stream 0"),)
 
 
-def test_rows_that_are_no_times_are_left_out(tmp_path):
-    rows = [(None, 1), (1, None), ("a", "b"), (9, 3), (b"\x00", 5), (1.5, 2.5), (1_000, 2_000)]
-    path = export(tmp_path / "r.sqlite", {"CUPTI_ACTIVITY_KIND_KERNEL": [(*times, 0, 7, 1, 0, 3, 4) for times in rows]})
-    assert [event.start_us for event in read_nsys(path).events] == [1]
-
-
-def test_values_of_the_wrong_type_do_no_harm(tmp_path):
-    odd = ["x", b"\xff", 1.5, None]
-    path = export(
-        tmp_path / "r.sqlite",
-        {
-            "CUPTI_ACTIVITY_KIND_KERNEL": [(0, 1, v, v, v, v, v, v) for v in odd],
-            "CUPTI_ACTIVITY_KIND_MEMCPY": [(0, 1, v, v, v, v, v, v, v, v) for v in odd],
-            "CUPTI_ACTIVITY_KIND_RUNTIME": [(0, 1, v, v, v) for v in odd],
-            "NVTX_EVENTS": [(0, 1, 59, v, v, v) for v in odd],
-        },
-    )
-    assert len(read_nsys(path).events) == 4 + 4 + 1 + 4  # the four calls are one: same thread, same time
-
-
-def test_reading_leaves_the_folder_as_it_was(tmp_path):
-    path = tmp_path / "odd name?#%.sqlite"
-    path.write_bytes(REAL.read_bytes())
-    assert len(read_nsys(path).kernels) == 5
-    assert list(tmp_path.iterdir()) == [path]
-    assert path.read_bytes() == REAL.read_bytes()
-
-
-def test_a_view_is_not_read(tmp_path):
-    path = export(tmp_path / "r.sqlite", {"NVTX_EVENTS": [(0, 1, 59, "r", None, THREAD)]})
-    with closing(sqlite3.connect(path)) as connection:
-        endless = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT x AS start, x AS end FROM n"
-        connection.execute(f"CREATE VIEW CUPTI_ACTIVITY_KIND_KERNEL AS {endless}")
-    assert [event.name for event in read_nsys(path).events] == ["r"]
-
-
 def test_a_report_gets_the_command_that_exports_it(tmp_path):
     report = tmp_path / "my run.nsys-rep"
     report.write_bytes(b"whatever")
@@ -314,17 +273,6 @@ def read_or_reject(path):
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.lists(st.tuples(st.integers(0, REAL.stat().st_size - 1), st.integers(0, 255)), min_size=1, max_size=30))
-def test_a_damaged_report_gives_a_timeline_or_one_clear_error(tmp_path_factory, flips):
-    content = bytearray(REAL.read_bytes())
-    for place, byte in flips:
-        content[place] = byte
-    path = tmp_path_factory.mktemp("damaged") / "r.sqlite"
-    path.write_bytes(content)
-    read_or_reject(path)
-
-
-@settings(max_examples=40, deadline=None)
 @given(st.integers(0, REAL.stat().st_size - 1))
 def test_a_truncated_report_gives_a_timeline_or_one_clear_error(tmp_path_factory, length):
     path = tmp_path_factory.mktemp("truncated") / "r.sqlite"
@@ -356,12 +304,3 @@ def test_a_truncated_report_gives_a_timeline_or_one_clear_error(tmp_path_factory
 def test_calls_are_known_by_their_names(recorded, plain, kind, takes_memory):
     assert plain_name(recorded) == plain
     assert (call_kind(plain), allocates(plain), is_cuda_call(plain)) == (kind, takes_memory, True)
-
-
-def test_calls_of_the_system_are_not_cudas():
-    assert not any(is_cuda_call(name) for name in ("read", "curl_easy_perform", "custom", "cuda", "pthread_cond_wait"))
-
-
-def test_threads_do_not_hide_each_others_calls():
-    calls = [Event("a", "api", 0, 10, "thread 1"), Event("b", "api", 2, 3, "thread 2"), Event("c", "api", 2, 3, "thread 1")]
-    assert [call.name for call in outermost(calls)] == ["a", "b"]

@@ -91,18 +91,6 @@ def test_a_real_trace_has_the_ranges_and_the_outer_operators(cpu_trace):
     assert timeline.headline().startswith("No device work")
 
 
-def test_real_operators_lie_within_their_step(cpu_trace):
-    timeline = read_torch_trace(cpu_trace)
-    steps = [event for event in timeline.events if event.name == "step"]
-    for operator in (event for event in timeline.events if event.kind == "op"):
-        assert any(step.start_us <= operator.start_us and operator.end_us <= step.end_us for step in steps)
-    durations = {
-        event["ts"]: event["dur"] for event in json.loads(cpu_trace.read_text())["traceEvents"] if event.get("name") == "step"
-    }
-    assert sorted(step.duration_us for step in steps) == sorted(durations.values())
-    assert timeline.events[0].start_us >= 0
-
-
 def test_packed_plain_parsed_and_bare_traces_read_the_same(cpu_trace, tmp_path):
     expected = read_torch_trace(cpu_trace)
     document = json.loads(cpu_trace.read_text())
@@ -164,17 +152,6 @@ def test_records_that_are_no_events_are_left_out(odd):
     assert read_torch_trace({"traceEvents": [odd, good]}).events == (Event("k", "kernel", 0, 1, "stream 7"),)
 
 
-def test_odd_arguments_do_no_harm():
-    record_ = record("kernel", None, 5, 1) | {"args": ["stream", 7]}
-    copy = record("gpu_memcpy", "Memcpy", 6, 1, stream="7", bytes=True, correlation=1.5, device=None)
-    call = record("cuda_runtime", 7, 1, 1) | {"args": None}
-    assert [event.name for event in read_torch_trace({"traceEvents": [record_, copy, call]}).events] == [
-        "?",
-        "kernel",
-        "Memcpy",
-    ]
-
-
 @pytest.mark.parametrize(
     "content", [b"", b"hello", b"{", b'{"a": 1}', b'{"traceEvents": 7}', b"\x1f\x8b", b"\x1f\x8b\x08junk", b"[" * 99999, b"7"]
 )
@@ -185,11 +162,6 @@ def test_what_is_no_trace_is_rejected_in_one_line(tmp_path, content):
         read_torch_trace(path)
     assert "\n" not in str(rejection.value)
     assert str(path) in str(rejection.value)
-
-
-def test_a_parsed_document_of_something_else_is_rejected():
-    with pytest.raises(ProfileError, match="no traceEvents"):
-        read_torch_trace({"events": []})
 
 
 def test_a_missing_file_is_rejected(tmp_path):
@@ -206,11 +178,6 @@ def test_a_trace_too_large_to_read_is_rejected(tmp_path, monkeypatch):
 
 
 SMALL = json.dumps(CUDA).encode()
-values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda v: st.lists(v, max_size=2),
-    max_leaves=3,
-)
 
 
 @given(
@@ -228,30 +195,3 @@ def test_damaged_files_give_a_timeline_or_one_clear_error(tmp_path_factory, pack
         assert isinstance(read_torch_trace(path), Timeline)
     except ProfileError as error:
         assert "\n" not in str(error)
-
-
-categories = st.sampled_from(
-    ["kernel", "gpu_memcpy", "gpu_memset", "cuda_runtime", "cuda_driver", "cpu_op", "user_annotation", "x"]
-)
-fields = st.fixed_dictionaries(
-    {
-        "ph": st.just("X"),
-        "cat": categories,
-        "ts": st.floats() | values,
-        "dur": st.floats() | values,
-        "name": values,
-        "tid": values,
-    },
-    optional={"args": values | st.dictionaries(st.sampled_from(["device", "stream", "bytes", "correlation"]), values)},
-)
-
-
-@given(st.lists(fields, max_size=8))
-def test_any_events_are_survived(events):
-    try:
-        timeline = read_torch_trace({"traceEvents": events})
-    except ProfileError as error:
-        assert "\n" not in str(error)
-        return
-    assert len(timeline.events) <= len(events)
-    assert timeline.headline()
