@@ -27,7 +27,7 @@ from course_lib.engines import build
 from course_lib.models import Signature, classifier, digits, encoder, export_onnx
 from course_lib.precision import cast, emulate
 from course_lib.recipe import Profile, Recipe
-from course_lib.teaching.autocast_tool import autocast, in_fp32
+from course_lib.teaching.modelopt_onnx import autocast, in_fp32
 
 KEPT = ["/Mul", "/ReduceMean_1", "/Add", "/Sqrt"]  # the keep list of lecture 5
 COUNT = 64
