@@ -177,13 +177,13 @@ def causes(work: FusionWork) -> Iterator[Criterion]:
 
 
 def _fused_and_equal(work: FusionWork) -> Generator[Criterion, None, bool]:
-    """What half of the points need: half of the extra kernels are gone, and the function is nearly the given one. Whether it is so."""
+    """What half of the points need: most extra kernels are gone, and the function is nearly the given one. Whether it is so."""
     kernels = work.kernels
     if not work.learner:
         yield instance.known(work.learner, FILE)
         return False
     best = work.reference_kernels
-    most = work.given_kernels - 1 if best is None else (work.given_kernels + best) // 2
+    most = work.given_kernels - 1 if best is None else best + (work.given_kernels - best) // 4
     fused = at_most(f"kernels of {work.given_kernels} in the given network", kernels, most, HALF, hint=_FUSE)
     yield fused
     if not fused.met:

@@ -194,8 +194,9 @@ class SlowClassifier(nn.Module):
         suspects: where the suspects are, by name.
     """
 
-    def __init__(self, suspects: Mapping[str, Suspect], rng: np.random.Generator) -> None:
+    def __init__(self, suspects: Mapping[str, Suspect], learner: str = "") -> None:
         super().__init__()
+        rng = instance.rng(learner, f"lab02 {dict(suspects)}")  # with other suspects it has other weights: another function
         trained = classifier("small")
         self.standardize: nn.Module = Standardize()
         self.stem: nn.Module = trained.stem
@@ -229,7 +230,7 @@ class SlowClassifier(nn.Module):
 
 def slow_classifier(learner: str = "") -> SlowClassifier:
     """A learner's network as it was given, trained and in eval mode."""
-    return SlowClassifier(drawn(learner), instance.rng(learner, "lab02 weights")).eval().requires_grad_(False)
+    return SlowClassifier(drawn(learner), learner).eval().requires_grad_(False)
 
 
 def _ensemble(first: nn.Conv2d, pieces: int, rng: np.random.Generator) -> nn.Module:

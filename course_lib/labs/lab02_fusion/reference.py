@@ -10,7 +10,6 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from course_lib.labs.framework import instance
 from course_lib.labs.lab02_fusion.given import (
     AddReLU,
     Ensemble,
@@ -35,7 +34,7 @@ def rewritten(learner: str = "", *, still: Collection[str] = ()) -> SlowClassifi
 def alone(name: str, suspect: Suspect) -> SlowClassifier:
     """The rewritten network with one suspect in it. Its weights are the same for all learners, so that each is built once."""
     others = {other: there for other, there in drawn("").items() if other not in ("branches", "concat")}
-    return repaired_in(SlowClassifier({**others, name: suspect}, instance.rng("", "lab02 weights")), still=[name])
+    return repaired_in(SlowClassifier({**others, name: suspect}), still=[name])
 
 
 def repaired_in(network: SlowClassifier, still: Collection[str] = ()) -> SlowClassifier:
