@@ -378,16 +378,14 @@ def test_findings():
     assert (outcome.tier, outcome.points, outcome.hint) == ("partial", 1, checks.BY_MAGNITUDE)
     assert "3 of them overflow, and the logits stay right" in outcome.message and "too small for FP16" in outcome.message
     harmless = find({**loud, **known})
-    assert (harmless.tier, harmless.hint) == ("partial", checks.HARMLESS) and "such as /blocks.3/mlp/" in harmless.message
+    assert (harmless.tier, harmless.hint) == ("partial", checks.HARMLESS) and "/blocks" not in harmless.message
     vanished = find({node: size for node, size in known.items() if node not in VANISHING})
     assert (vanished.tier, vanished.hint) == ("partial", checks.VANISHED)
     makers = {node: size for node, size in known.items() if not node.endswith(("ReduceMean_1", "down/MatMul"))}
     only_nan = find({node: size for node, size in makers.items() if "norm" not in node})
     assert only_nan.tier == "none" and "finite, wrong" in only_nan.hint
     innocent = find({**makers, "/norm/Add": 40_000.0, "/blocks.0/norm1/Mul": 26_000.0})
-    assert (
-        innocent.tier == "partial" and "is 2, such as /norm/Add" in innocent.message and "one node at a time" in innocent.hint
-    )
+    assert innocent.tier == "partial" and "alone is 2, " in innocent.message and "one node at a time" in innocent.hint
     misread = find({**makers, "/norm/Mul": 40_000.0})
     assert misread.tier == "partial" and "is 1, such as /norm/Mul" in misread.message and "reads and what it" in misread.hint
     most = sorted(largest, key=lambda node: -largest[node])[:24]

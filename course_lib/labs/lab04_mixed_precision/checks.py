@@ -202,9 +202,8 @@ def find(work: MixedWork) -> Iterator[Criterion]:
     small = f" ({len(judged.vanished)} missing: numbers that are too small for FP16, not too large)" if judged.vanished else ""
     shown = f"{judged.faults - len(judged.missing)} of {judged.faults}{small}"
     yield Criterion("places that break", shown, "all of them", not judged.missing, ALL, hint)
-    named = f", such as {(*judged.harmless, *judged.innocent)[0]}" if judged.innocent else ""
     overflow = f"; {len(judged.harmless)} of them overflow, and the logits stay right" if judged.harmless else ""
-    shown = f"{len(judged.innocent)}{named}{overflow}"
+    shown = f"{len(judged.innocent)}{overflow}"
     yield Criterion("nodes that are harmless alone", shown, "0", not judged.innocent, ALL, hint)
     shown = f"{len(judged.misread)}" + (f", such as {judged.misread[0]}" if judged.misread else "")
     yield Criterion("magnitudes off by more than a factor of 2", shown, "0", not judged.misread, ALL, MAGNITUDE)

@@ -107,7 +107,7 @@ def read(path: Path) -> Findings:
     found = read_toml(path, MAX_BYTES, "name the nodes that break and no others")
     largest = found.get("largest")
     if found.keys() != {"largest"} or not isinstance(largest, dict) or not largest:
-        raise CourseError(f'{FILE} has to be one table [largest] with lines such as "/norm/Mul" = 70000.0')
+        raise CourseError(f'{FILE} has to be one table [largest] with lines such as "/head/Gemm" = 12.5')
     if len(largest) > MOST_NODES:
         raise CourseError(f"{FILE} names {len(largest)} nodes; at most {MOST_NODES} are read, and far fewer break")
     for node, size in largest.items():
