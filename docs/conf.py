@@ -123,7 +123,8 @@ def _describe_page(app: Sphinx, page: str, template: str, context: dict[str, Any
 
     if tree is None:
         return
-    first = next(iter(tree.findall(nodes.paragraph)), None)
+    paragraphs = (one for one in tree.findall(nodes.paragraph) if not all(isinstance(part, nodes.reference) for part in one))
+    first = next(paragraphs, None)  # after the links below the title
     card = {
         "type": "website",
         "site_name": project,

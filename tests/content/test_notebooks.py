@@ -18,6 +18,7 @@ from nbclient import NotebookClient
 
 from course_lib import labs
 from course_lib.grading.nbgrader.learner_version import stale
+from docs import make_links
 from tests import unchanged, warm_processes
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -48,6 +49,13 @@ def test_code_fits_the_page(path):
     """The book shows 92 columns at 1440 pixels."""
     cells = [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
     assert [(cell["id"], line) for cell in cells for line in cell.source.splitlines() if len(line) > 92] == []
+
+
+@pytest.mark.parametrize("path", make_links.sources(), ids=name_of)
+def test_a_notebook_alone_installs_the_course_from_its_repository(path):
+    notebook = nbformat.read(path, as_version=4)
+    expected = make_links.with_links(notebook, make_links.name_in_repository(path))
+    assert notebook == expected, "run `python docs/make_links.py`, then `course release`"
 
 
 @pytest.fixture(scope="module")
@@ -136,10 +144,11 @@ def test_each_section_says_how_hard_and_how_important_it_is(path):
 
 @pytest.mark.parametrize("path", LESSONS, ids=name_of)
 def test_a_lecture_has_at_most_3800_words(path):
-    """What a reader reads: without exercises, hints, the marks of a section and the list of sources."""
+    """What a reader reads: without exercises, hints, the link below the title, marks of a section and the list of sources."""
     cells = nbformat.read(path, as_version=4).cells
     read = [one.source for one in cells if one.cell_type == "markdown" and not one["id"].startswith("exercise-")]
-    text = MARKS.sub("", "\n".join(one for one in read if not one.startswith("## Sources")))
+    text = "\n".join(one for one in read if not one.startswith("## Sources"))
+    text = re.sub(r"^\[Open in Colab\].*", "", MARKS.sub("", text), flags=re.MULTILINE)
     words = [word for word in text.split() if re.search(r"\w", word)]
     assert len(words) <= 3800, f"{len(words)} words: move or delete what a reader does not need"
 

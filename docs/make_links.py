@@ -1,0 +1,78 @@
+"""Write the course's addresses, which pyproject.toml names, into every lecture and lab.
+
+    python docs/make_links.py
+
+Each notebook gets a link that opens it on a hosted machine, and a first code cell that installs the course there.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import nbformat
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+ROOT = Path(__file__).resolve().parents[1]
+COLAB = "https://colab.research.google.com/github"
+INSTALL = """# On a hosted machine, installs the course with its data; this takes minutes.
+try:
+    import course_lib
+except ModuleNotFoundError:
+    %pip install -q git+{repository}"""
+
+
+def repository() -> str:
+    """The address of the course's repository."""
+    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"]["Repository"]
+
+
+def sources() -> list[Path]:
+    """Every notebook that is edited by hand, but the start page: labs are generated from solutions."""
+    return sorted([*ROOT.glob("lectures/*.ipynb"), *ROOT.glob("solutions/*/*.ipynb")])[1:]
+
+
+def with_links(notebook: nbformat.NotebookNode, name: str) -> nbformat.NotebookNode:
+    """A copy with the link and the cell.
+
+    Args:
+        notebook: a lecture, or the solution of a lab.
+        name: the notebook's path in the repository, as learners get it.
+    """
+    notebook = nbformat.from_dict(notebook)
+    first, *others = notebook.cells
+    title, text = first.source.split("\n\n", 1)
+    if text.startswith("[Open in Colab]"):
+        text = text.split("\n\n", 1)[1]
+    hosted = f"{COLAB}/{repository().removeprefix('https://github.com/')}/blob/main/{name}"
+    first.source = f"{title}\n\n[Open in Colab]({hosted})\n\n{text}"
+    install = nbformat.v4.new_code_cell(
+        INSTALL.format(repository=repository()), id="install", metadata={"tags": ["remove-cell"]}  # from the book
+    )
+    notebook.cells = [first, install, *(cell for cell in others if cell.id != install.id)]
+    return notebook
+
+
+def main() -> None:
+    """Change notebooks whose links are not those of pyproject.toml."""
+    for path in sources():
+        notebook = nbformat.read(path, as_version=4)
+        linked = with_links(notebook, name_in_repository(path))
+        if linked != notebook:
+            nbformat.write(linked, path)
+            print(path.relative_to(ROOT))
+    print("now run: course release")
+
+
+def name_in_repository(path: Path) -> str:
+    """The path of a notebook as learners get it."""
+    return re.sub("^solutions/", "labs/", path.relative_to(ROOT).as_posix())
+
+
+if __name__ == "__main__":
+    main()
