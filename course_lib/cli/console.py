@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from course_lib.grading.reports.class_files import ClassFiles
     from course_lib.labs import Examination, Lab, Outcome
 
-_WIDE = 150  # columns from which every part of a layer table has room
+_WIDE = 190  # columns from which every part of a layer table has room
 _DTYPES = {"Float": "FP32", "Half": "FP16", "BFloat16": "BF16", "Int8": "INT8"}  # short, for a narrow table
+_BARS, _BAR = 100, 6  # columns from which there are bars, and the length of the longest one
 _INDENT = 6 * " "
 _COLORS = {"full": "green", "partial": "yellow", "inconclusive": "yellow"}
 
@@ -85,18 +86,26 @@ def _can(reason: str) -> Text:
     return Text("no", "yellow") if reason else Text("yes", "green")
 
 
-def layers(layer_table: LayerTable, title: str, notes: Sequence[str]) -> None:
-    """A layer table: one line per kernel, on a narrow terminal without the ONNX nodes' names."""
+def layers(layer_table: LayerTable, title: str, notes: Sequence[str], drawing: str = "") -> None:
+    """A layer table: one line per kernel with a bar for the bytes it moves, on a narrow terminal without the ONNX nodes' names.
+
+    Args:
+        drawing: the page that was written; "" says how to write one.
+    """
     rows = layer_table.rows()
     if not rows:
         print(f"{title}: kernels are not reported; build with tensorrt or tensorrt_rtx to see them")
         return
-    columns: tuple[str, ...] = ("kernel", "kind", "onnx", "operators", "reads", "weights", "writes", "shape", "format")
     width = _console().width
+    most = max(kernel.bytes for kernel in layer_table.kernels)
+    for row, kernel in zip(rows, layer_table.kernels, strict=True):
+        bar = "▆" * round(_BAR * kernel.bytes / most) if most and width >= _BARS else ""
+        row["bytes"] = f"{_size(kernel.bytes):>7} {bar}".rstrip() if kernel.bytes else ""
+    columns: tuple[str, ...] = ("kernel", "onnx", "operators", "bytes", "reads", "weights", "writes", "shape", "format")
     if width < _WIDE:
-        columns = ("kernel", "operators", "types", "shape")
+        columns = ("kernel", "operators", "bytes", "types", "shape")
         rows = _narrow([{**row, "types": _types(row)} for row in rows], width)
-        title += "; ONNX nodes and formats: a wider terminal, or --json"
+        title += "; ONNX nodes and formats: --html FILE"
     shown = [column for column in columns if any(row[column] for row in rows)]
     table(title, shown, [[row[c] for c in shown] for row in rows], one_line=True)
     counts = ", ".join(
@@ -104,19 +113,27 @@ def layers(layer_table: LayerTable, title: str, notes: Sequence[str]) -> None:
         for dtype, n in layer_table.dtype_counts().most_common()
     )
     print(f"{len(layer_table.operators) or '?'} ONNX nodes became {len(rows)} kernels; {counts}")
+    if most:
+        dynamic = ", with 1 for each dynamic dimension" if any("N" in row["shape"] for row in rows) else ""
+        print(f"they read and write {_size(sum(kernel.bytes for kernel in layer_table.kernels))}, weights included{dynamic}")
+    print(f"drawing: {drawing or 'add --html FILE'}")
     for note in notes:
         print(f"note: {note}")
 
 
 def _narrow(rows: list[dict[str, str]], width: int) -> list[dict[str, str]]:
     """Rows that fit: types and shapes are whole, and names of kernels and operators share what is left."""
-    left = width - 12 - sum(max(len(row[column]) for row in rows) for column in ("types", "shape"))
+    left = width - 17 - sum(max(len(row[column]) for row in rows) for column in ("bytes", "types", "shape"))
     names = [re.sub(r"^__myl_|_myl\d+_\d+$", "", row["kernel"]) for row in rows]
     kernel = max(left - max(len(row["operators"]) for row in rows), left // 2)
     return [
         {**row, "kernel": _cut(name, kernel), "operators": _cut(row["operators"], left - min(kernel, max(map(len, names))))}
         for name, row in zip(names, rows, strict=True)
     ]
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e6:.3g} MB" if count >= 999_500 else f"{count / 1e3:.3g} KB" if count >= 1000 else f"{count} B"
 
 
 def _cut(text: str, most: int) -> str:

@@ -9,7 +9,8 @@ from typing import Any
 
 from course_lib import labs
 from course_lib.cli import demo_without_reference
-from course_lib.cli.demo_without_reference import WORK, layers_page
+from course_lib.cli.demo_without_reference import WORK
+from course_lib.cli.layers_page import layers_page
 from course_lib.engines import default_builder, default_runner
 from course_lib.errors import CourseError
 from course_lib.grading.batch.classroom import Classroom
@@ -43,7 +44,7 @@ def run(root: Path, say: Callable[[str], None] | None = print) -> dict[str, Any]
     if plan is None or comparison is None:
         raise CourseError("the demo's own engine failed: " + "; ".join(outcome.message for outcome in found.outcomes))
     layers = folder / "layers.html"
-    layers.write_text(layers_page(plan), encoding="utf-8")
+    layers.write_text(layers_page(plan.layers, plan.title), encoding="utf-8")
     speed = comparison.speedups["yours"]
     types = ", ".join(f"{count} with {dtype}" for dtype, count in plan.layers.dtype_counts().most_common())
     tell(
@@ -68,7 +69,7 @@ def run(root: Path, say: Callable[[str], None] | None = print) -> dict[str, Any]
         grades += room.grade(lab, [student])
     if failed := [one for one in grades if one.error]:
         raise CourseError(
-            f"the submission {failed[0].student!r} could not be graded: {failed[0].error}; see {failed[0].report.with_suffix('.log')}"
+            f"the submission {failed[0].student!r} could not be graded: {failed[0].error}; see {room.folder / 'nbgrader.log'}"
         )
     tell("3/3  reports and feedback are written")
     return {

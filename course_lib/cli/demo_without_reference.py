@@ -12,10 +12,10 @@ import numpy as np
 
 from course_lib import labs
 from course_lib.benchmark import compare
+from course_lib.cli.layers_page import layers_page
 from course_lib.engines import ModelSource, Plan, build, default_builder, default_runner
 from course_lib.grading.isolation import sandbox
 from course_lib.grading.judge.self_check import check
-from course_lib.grading.reports import pages
 from course_lib.labs import Examiner
 from course_lib.labs.framework.answers import logits
 from course_lib.recipe import Profile, Recipe
@@ -41,7 +41,7 @@ def run(root: Path, say: Callable[[str], None] | None = print) -> dict[str, Any]
     export_onnx(classifier("small"), model)
     plan = build(model, _RECIPE, backend=default_builder())
     layers = folder / "layers.html"
-    layers.write_text(layers_page(plan), encoding="utf-8")
+    layers.write_text(layers_page(plan.layers, plan.title), encoding="utf-8")
     accuracy, speed = _measured(build(model, _RECIPE, backend=default_runner()))
     tell("2/2  the untouched lab 01 is checked as the grader checks it (about 10 s)")
     lab = labs.find("lab01")
@@ -81,10 +81,3 @@ def _measured(plan: Plan) -> tuple[dict[str, float], dict[str, float]]:
 
         speed = compare(subjects, images, baseline="eager", time_limit_s=_SECONDS).speedups["engine"]
     return right, {"median": speed.median, "low": speed.low, "high": speed.high}
-
-
-def layers_page(plan: Plan) -> str:
-    """Which kernels the engine has, as a page that looks like the reports."""
-    columns = ("kernel", "operators", "reads", "weights", "writes", "shape", "format", "onnx")
-    rows = [[row[column] for column in columns] for row in plan.layers.rows()]
-    return pages.page("Layers of the engine", "layers.html", plan=plan, table=pages.table(columns, rows))

@@ -107,6 +107,11 @@ class Plan:
     build_seconds: float
     notes: tuple[str, ...] = ()
 
+    @property
+    def title(self) -> str:
+        """What built it, and for which devices."""
+        return f"{self.backend} {self.version}{' for ' if self.targets else ''}{', '.join(self.targets)}"
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the plan, and its metadata next to it as ``PATH.json``. After an error, neither file is written.
 

@@ -68,13 +68,18 @@ def layers(
         Path | None,
         typer.Option(help="another file of these kinds to compare with, such as the float engine's; ONNX is built in FP32"),
     ] = None,
+    html: Annotated[Path | None, typer.Option(help="write the drawing of nodes and kernels to this page")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Kernels, dtypes and formats of an engine, and which ONNX nodes each kernel fuses; for a PyTorch module its blocks, too."""
+    """Kernels, bytes, dtypes and formats of an engine, and which ONNX nodes each kernel fuses; for a PyTorch module its blocks, too."""
     from course_lib.cli import console, module_layers
     from course_lib.profiling.readers.trtexec import read_layers
 
     if module_layers.names_module(str(model)):
+        if html:
+            raise typer.BadParameter(
+                "it draws a graph, and a module may have several: export the module to ONNX", param_hint="--html"
+            )
         found = module_layers.blocks(str(model), inputs or (), options or (), time_limit_s=time_limit)
         if not show(as_json, found.to_json()):
             module_layers.show(found)
@@ -87,7 +92,7 @@ def layers(
         plan = _plan(model, recipe, backend, time_limit)
         table, notes = plan.layers, plan.notes
         known = {"backend": plan.backend, "targets": plan.targets}
-        title = f"{plan.backend} {plan.version} for {', '.join(plan.targets)}"
+        title = plan.title
     if against:
         from course_lib.profiling import diff
 
@@ -95,8 +100,13 @@ def layers(
         other = read_layers(against) if is_file else _plan(against, recipe, backend, time_limit, precision="fp32").layers
         known["compared"] = f"from {against} to {model}, {diff(other, table).headline}"
         notes = (*notes, str(known["compared"]))
-    if not show(as_json, {**known, "onnx_nodes": len(table.operators), "kernels": table.rows()}):
-        console.layers(table, title, notes)
+    kernels = [{**row, "bytes": kernel.bytes} for row, kernel in zip(table.rows(), table.kernels, strict=True)]
+    if html and kernels:
+        from course_lib.cli.layers_page import layers_page
+
+        html.write_text(layers_page(table, title), encoding="utf-8")
+    if not show(as_json, {**known, "onnx_nodes": len(table.operators), "kernels": kernels}):
+        console.layers(table, title, notes, drawing=str(html or ""))
 
 
 def bench(

@@ -9,12 +9,15 @@ import numpy as np
 
 from course_lib import style
 from course_lib.grading.reports.class_report import TIERS, ClassReport
+from course_lib.grading.reports.pages import BLUE, FIGURE_WIDTH, GRAY
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_COLORS = {"full": 2, "partial": 4, "none": 1, "inconclusive": 3, "ungraded": 5}  # of `style.color`
+# From dark to light, so that they are told apart without their hues; the first takes white words, the others dark ones.
+_COLORS = {"full": "#006B4F", "partial": "#C98200", "none": "#F2B8A0", "inconclusive": "#5AA7DC", "ungraded": "#DDDDDD"}
 _BINS = 10
+_WIDE = 8  # percent from which a part of a bar has room for its number
 _NAMED = 12  # points that have room for a name beside them; the others tell theirs when pointed at
 
 
@@ -24,10 +27,10 @@ def distribution(report: ClassReport) -> tuple[Figure, str]:
 
     points = np.array([one.final for one in report.submissions])
     most = max(one.max_score for one in report.submissions)
-    drawn = style.figure(4.4, 2.8)
+    drawn = style.figure(FIGURE_WIDTH, 2.6)
     axes = drawn.add_subplot()
     counts, edges = np.histogram(points, _BINS, (0, most))
-    axes.bar(edges[:-1], counts, np.diff(edges), align="edge", color=style.color(0), edgecolor="white", lw=0.5)
+    axes.bar(edges[:-1], counts, np.diff(edges), align="edge", color=BLUE, edgecolor="white", lw=0.5)
     axes.axvline(float(np.median(points)), color="black", ls="--", lw=1)
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set(xlabel=f"final points of {most:g}", ylabel="submissions")
@@ -39,20 +42,25 @@ def distribution(report: ClassReport) -> tuple[Figure, str]:
 def difficulty(report: ClassReport) -> tuple[Figure, str]:
     """For each task the share of the class in each tier, and the same in words."""
     shares = report.difficulty()
-    drawn = style.figure(4.8, 1.4 + 0.42 * len(shares))
+    drawn = style.figure(FIGURE_WIDTH, 0.9 + 0.55 * len(shares))
     axes = drawn.add_subplot()
     left = np.zeros(len(shares))
     for tier in TIERS:
         width = np.array([100 * found[tier] for found in shares.values()])
         if width.any():
-            axes.barh(range(len(shares)), width, left=left, color=style.color(_COLORS[tier]), label=tier)
+            bars = axes.barh(
+                range(len(shares)), width, 0.5, left=left, color=_COLORS[tier], edgecolor="#888888", lw=0.5, label=tier
+            )
+            words = [f"{share:.0f} %" if share >= _WIDE else "" for share in width]
+            axes.bar_label(bars, words, label_type="center", fontsize=8, color="white" if tier == "full" else "#111111")
             left += width
-    axes.set_yticks(range(len(shares)), [textwrap.fill(title, 26) for title in shares])
-    axes.invert_yaxis()
-    axes.set(xlim=(0, 100), xlabel="share of submissions (%)")
-    drawn.legend(frameon=False, ncols=3, loc="outside lower center", fontsize=8)
+    for row, title in enumerate(shares):
+        axes.annotate(textwrap.shorten(title, 52, placeholder=" ..."), (0, row - 0.33), va="bottom")
+    axes.set(xlim=(0, 100), xlabel="share of submissions (%)", ylim=(len(shares) - 0.6, -0.8), yticks=())
+    axes.spines["left"].set_visible(False)
+    drawn.legend(frameon=False, ncols=5, loc="outside lower center", fontsize=8, handlelength=1, columnspacing=1)
     hardest = min(shares, key=lambda title: shares[title]["full"])
-    axes.set_title(f"Hardest: {textwrap.shorten(hardest, 38)}")
+    axes.set_title(f"Hardest: {textwrap.shorten(hardest, 34, placeholder=' ...')}")
     told = ". ".join(
         f"{title}: " + ", ".join(f"{100 * share:.0f} % {tier}" for tier, share in found.items() if share)
         for title, found in shares.items()
@@ -69,17 +77,20 @@ def scatter(report: ClassReport) -> tuple[Figure, str, dict[str, str]] | None:
     both = [(one, one.of_reference, one.quality) for one in report.submissions if one.of_reference and one.quality is not None]
     if not both:
         return None
-    drawn = style.figure(6.5, 3.4)
+    from matplotlib.ticker import MaxNLocator
+
+    drawn = style.figure(FIGURE_WIDTH, 2.6)
     axes = drawn.add_subplot()
     speeds = np.array([speed.median for _, speed, _ in both])
     names = {}
     for number, (one, speed, quality) in enumerate(both):
-        axes.plot([quality, quality], [speed.low, speed.high], color=style.color(5), lw=1)
-        axes.plot(quality, speed.median, "o", ms=4, color=style.color(0), gid=f"submission-{number}")
+        axes.plot([quality, quality], [speed.low, speed.high], color=GRAY, lw=1)
+        axes.plot(quality, speed.median, "o", ms=4, color=BLUE, gid=f"submission-{number}")
         names[f"submission-{number}"] = f"{one.student}: {quality:.4g}, {speed}"
         if len(both) <= _NAMED:
             axes.annotate(one.student, (quality, speed.median), (4, 3), textcoords="offset points", fontsize=7)
     axes.axhline(1, color="black", ls=":", lw=0.8)
     axes.set(xlabel=report.quality, ylabel="speed relative to the reference")
-    axes.set_title(f"{len(both)} raced, at {speeds.min():.2f} to {speeds.max():.2f} of the reference's speed")
+    axes.xaxis.set_major_locator(MaxNLocator(5))
+    axes.set_title(f"{speeds.min():.2f} to {speeds.max():.2f} of the reference's speed")
     return drawn, f"Speed relative to the reference against {report.quality}. {'; '.join(names.values())}.", names

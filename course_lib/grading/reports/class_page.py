@@ -72,12 +72,14 @@ def _cut(text: str) -> str:
 
 def board(report: ClassReport, places: Sequence[Place]) -> str:
     """The leaderboard by itself: ranks, published names, points and speeds, and nothing else."""
-    rows = [(place.rank, place.name, place.points, str(place.speed or "not raced")) for place in places]
+    speeds = [place.speed for place in places if place.speed]
+    low, high = (pick(0.9, 1.1, *(end for one in speeds for end in (one.low, one.high))) for pick in (min, max))
     return pages.page(
         f"{report.title}: leaderboard",
         "leaderboard.html",
         class_title=report.title,
-        table=pages.table(("rank", "name", "points", "speed relative to the reference"), rows),
+        places=places,
+        percent=lambda speed: 100 * (speed - low) / (high - low),
         widened=100 * BETWEEN_SESSIONS,
     )
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from markupsafe import Markup
     from matplotlib.figure import Figure
 
+FIGURE_WIDTH = 3.7  # inches: a phone shows it as it is, and two are side by side on a wide screen
+BLUE, GRAY = "#2E8BC9", "#8C8C8C"  # legible on white and on the dark page
 _BLACK = re.compile(r"(fill|stroke): #000000")
 
 

@@ -93,7 +93,7 @@ def _row(outcome: Outcome, cell: Cell | None) -> tuple[str, float, float, str]:
 def _race(lab: Lab, comparison: Comparison) -> dict[str, Any]:
     ratios = speed_figure.ratios(comparison, lab.speed)
     return {
-        "figure": pages.figure(speed_figure.draw(comparison, ratios), speed_figure.said(comparison, ratios)),
+        "figures": [pages.figure(*drawn) for drawn in (speed_figure.latencies(comparison), speed_figure.intervals(ratios))],
         "boundaries": pages.table(
             ("your speed", "measured", "part of the points from", "all points from", "the whole interval lies"),
             map(_boundaries, ratios) if any(ratio.full is not None for ratio in ratios) else (),

@@ -9,6 +9,7 @@ import numpy as np
 
 from course_lib import style
 from course_lib.benchmark import Comparison, Interval
+from course_lib.grading.reports import pages
 from course_lib.labs.framework.racing import Tiers
 
 if TYPE_CHECKING:
@@ -41,19 +42,19 @@ def ratios(comparison: Comparison, paces: Tiers | None) -> tuple[Ratio, ...]:
     return tuple(found)
 
 
-def draw(comparison: Comparison, found: tuple[Ratio, ...]) -> Figure:
-    """Left: how latencies are distributed. Right: the ratios with their 95 % intervals, and where points begin."""
-    figure = style.figure(9.0, 0.9 + 0.65 * len(comparison.measurements))
-    left, right = figure.subplots(1, 2, width_ratios=(3, 2))
-    _distributions(left, comparison)
-    _intervals(right, found)
-    return figure
-
-
-def said(comparison: Comparison, found: tuple[Ratio, ...]) -> str:
-    """The figure in words, for those who cannot see it."""
+def latencies(comparison: Comparison) -> tuple[Figure, str]:
+    """How latencies are distributed, and the same in words."""
+    figure = style.figure(pages.FIGURE_WIDTH, 0.8 + 0.6 * len(comparison.measurements))
+    _distributions(figure.add_subplot(), comparison)
     medians = ", ".join(f"{name} {measured.median_ms:.3g} ms" for name, measured in comparison.measurements.items())
-    return f"Median latencies: {medians}. " + " ".join(_sentence(ratio) for ratio in found)
+    return figure, f"Median latencies: {medians}."
+
+
+def intervals(found: tuple[Ratio, ...]) -> tuple[Figure, str]:
+    """The ratios with their 95 % intervals and where points begin, and the same in words."""
+    figure = style.figure(pages.FIGURE_WIDTH, 0.8 + 0.9 * len(found))
+    _intervals(figure.add_subplot(), found)
+    return figure, " ".join(_sentence(ratio) for ratio in found)
 
 
 def _sentence(ratio: Ratio) -> str:
@@ -68,15 +69,13 @@ def _distributions(axes: Axes, comparison: Comparison) -> None:
     edges = np.linspace(0.95 * float(everything.min()), 1.05 * end, 121)
     for row, name in enumerate(reversed(names)):
         measured = comparison.measurements[name]
-        color = style.color(names.index(name))
+        color = pages.BLUE if name == "yours" else pages.GRAY
         counts, _ = np.histogram(measured.latencies_ms, edges)
-        axes.fill_between(
-            edges[:-1], row, row + 0.62 * counts / max(counts.max(), 1), step="post", color=color, alpha=0.75, lw=0
-        )
-        axes.plot([measured.median_ms] * 2, [row, row + 0.72], lw=1.5, color="black")
+        axes.fill_between(edges[:-1], row, row + 0.62 * counts / max(counts.max(), 1), step="post", color=color, lw=0)
+        axes.plot([measured.median_ms] * 2, [row, row + 0.66], lw=1.5, color="black")
         beyond = int((measured.latencies_ms > edges[-1]).sum())
-        told = f"median {measured.median_ms:.3g} ms" + (f", {beyond} slower ones not drawn" if beyond else "")
-        axes.annotate(told, (1, row + 0.76), xycoords=("axes fraction", "data"), ha="right", fontsize=8)
+        told = f"median {measured.median_ms:.3g} ms" + (f", {beyond} slower not drawn" if beyond else "")
+        axes.annotate(told, (1, row + 0.78), xycoords=("axes fraction", "data"), ha="right", fontsize=8)
     axes.set_yticks([row + 0.25 for row in range(len(names))], reversed(names))
     axes.set(ylim=(-0.1, len(names) + 0.05), xlim=(edges[0], edges[-1]), xlabel="latency of one call (ms)")
     axes.set_title("How long a call takes")
@@ -85,9 +84,9 @@ def _distributions(axes: Axes, comparison: Comparison) -> None:
 def _intervals(axes: Axes, found: tuple[Ratio, ...]) -> None:
     for row, ratio in enumerate(reversed(found)):
         one = ratio.interval
-        axes.plot([one.low, one.high], [row, row], lw=6, color=style.color(0), solid_capstyle="butt", alpha=0.45)
-        axes.plot(one.median, row, "o", ms=6, color=style.color(0))
-        axes.plot([1, 1], [row - 0.13, row + 0.13], lw=0.8, ls=":", color="black")  # short: it must not cross words
+        axes.plot([one.low, one.high], [row, row], lw=6, color=pages.BLUE, solid_capstyle="butt", alpha=0.45)
+        axes.plot(one.median, row, "o", ms=6, color=pages.BLUE)
+        axes.plot([1, 1], [row - 0.13, row + 0.1], lw=0.8, ls=":", color="black")  # short: it must not cross words
         axes.annotate(str(one), (one.median, row + 0.13), ha="center", va="bottom", fontsize=8, annotation_clip=False)
         if ratio.partial is not None and ratio.full is not None:
             _boundary(axes, row, ratio.partial, f"part from \n{ratio.partial:g} ", style.color(4), "right")

@@ -56,7 +56,7 @@ def _build(label: str, table: LayerTable) -> dict[str, Any]:
         "nodes": [[name, table.operators.get(name, "")] for name in nodes],
         "kernels": kernels,
         "dtypes": dict(table.dtype_counts().most_common()),
-        "dynamic": any("N" in kernel["shape"] for kernel in kernels),
+        "dynamic": any("N" in row["shape"] for row in table.rows()),
     }
 
 

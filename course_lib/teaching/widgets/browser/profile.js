@@ -60,7 +60,7 @@ const WIDGET = {
     for (const [opt, curve] of Object.entries(data.curves)) {
       const chosen = Number(opt) === state.opt, [size, ms] = curve[curve.length - 1], stroke = chosen ? COLORS[0] : "currentColor";
       svg.append(shape("polyline", { points: curve.map(([at, value]) => `${place(at)},${y(value)}`).join(" "), fill: "none", stroke, opacity: chosen ? 1 : 0.45, "stroke-width": chosen ? 2.5 : 1.2 }),
-        label(place(size) + 4, y(ms) + 4, `opt ${opt}`, { fill: stroke, "font-weight": chosen ? "bold" : "normal", "font-size": 10 }));
+        label(place(size) + 4, y(ms) + 4, `opt ${opt}`, { "font-weight": chosen ? "bold" : "normal", "font-size": 10 }));
     }
     svg.append(label(0, 10, "latency (ms)"), ...ticks(0, highest, 4).map((ms) => label(left - 6, y(ms) + 4, digits(ms), { "text-anchor": "end" })),
       shape("line", { x1: left, x2: right, y1: middle, y2: middle, stroke: FAINT }));

@@ -60,7 +60,7 @@ const WIDGET = {
         "aria-label": `${at + 1}: ${kernel.name}`, onclick: pick, onkeydown: (event) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); pick(); } } },
       shape("title", {}, kernel.name),
       shape("circle", { cx: x(kernel.intensity), cy: y(kernel.speed), r: 9, fill: COLORS[at % COLORS.length], stroke: "currentColor", "stroke-width": at === state.index ? 3 : 0 }),
-      shape("text", { x: x(kernel.intensity), y: y(kernel.speed) + 3.5, "font-size": 10, "font-weight": "bold", fill: "#fff", "text-anchor": "middle" }, String(at + 1)));
+      shape("text", { x: x(kernel.intensity), y: y(kernel.speed) + 3.5, "font-size": 10, "font-weight": "bold", fill: at % COLORS.length ? "#000" : "#fff", "text-anchor": "middle" }, String(at + 1)));
       keepKeys(point);
       svg.append(point);
     });

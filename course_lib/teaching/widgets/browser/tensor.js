@@ -55,22 +55,23 @@ function drawHistogram(data, state, width, height) {
 }
 
 function drawQuality(data, state, width, height) {
-  const left = 34, bottom = height - 40, top = 14, group = shape("g");
+  const left = 34, bottom = height - 40, top = 36, group = shape("g");
   const names = Object.keys(data.curves), values = names.flatMap((name) => data.curves[name]).concat(Object.values(data.plain).filter((db) => db !== null));
   const low = Math.min(...values, 0), high = Math.max(...values) * 1.05;
-  const x = (share) => left + (Math.log10(share) / 2) * (width - left - 8), y = (db) => bottom - ((db - low) / (high - low)) * (bottom - top);
+  const x = (share) => left + (Math.log10(share) / 2) * (width - left - 12), y = (db) => bottom - ((db - low) / (high - low)) * (bottom - top);
   names.forEach((name, index) => {
     const points = data.curves[name].map((db, place) => `${x(place + 1)},${y(db)}`).join(" "), chosen = name === state.format;
     group.append(shape("polyline", { points, fill: "none", stroke: COLORS[[0, 2, 3][index]], "stroke-width": chosen ? 2.5 : 1.2 }),
-      label(width - 10, bottom - 10 - 14 * index, name, { "text-anchor": "end", fill: COLORS[[0, 2, 3][index]], "font-weight": chosen ? "bold" : "normal" }));
+      shape("rect", { x: left + 80 * index, y: 18, width: 9, height: 9, fill: COLORS[[0, 2, 3][index]] }),
+      label(left + 80 * index + 13, 26, name, { "font-size": 10, "font-weight": chosen ? "bold" : "normal" }));
   });
   for (const [name, db] of Object.entries(data.plain)) {
     if (db === null) continue;
-    group.append(shape("line", { x1: left, x2: width - 8, y1: y(db), y2: y(db), stroke: "currentColor", "stroke-dasharray": "4 3", opacity: 0.6 }),
+    group.append(shape("line", { x1: left, x2: width - 12, y1: y(db), y2: y(db), stroke: "currentColor", "stroke-dasharray": "4 3", opacity: 0.6 }),
       label(left + 4, y(db) - 3, `plain ${name}`, { "font-size": 10 }));
   }
   group.append(shape("circle", { cx: x(Math.round(state.percent)), cy: y(at(data, state).decibels), r: 5, fill: "currentColor" }),
-    axis(left, width - 8, bottom, [1, 2, 5, 10, 20, 50, 100], x, "threshold (% of largest, log)"), label(0, 10, "SQNR (dB), higher is better"),
+    axis(left, width - 12, bottom, [1, 2, 5, 10, 20, 50, 100], x, "threshold (% of largest, log)"), label(0, 10, "SQNR (dB), higher is better"),
     ...ticks(low, high, 5).map((db) => label(left - 4, y(db) + 4, digits(db), { "text-anchor": "end" })));
   return group;
 }

@@ -133,7 +133,7 @@ function begin(stage) {
   });
 }
 
-const plot = ({ width }) => { const left = width < 500 ? 78 : 128; return { left, width: width - left - 8 }; };
+const plot = ({ width }) => { const left = width < 500 ? 100 : 128; return { left, width: width - left - 8 }; };
 
 function timeAt({ view }, event) {
   const { left, width } = plot(view), [start, end] = stretch(view.data, view.state);
@@ -180,7 +180,7 @@ function paint(stage) {
     pen.fillStyle = FILLS[data.kinds[kind[at]]] ?? "#777777";
     pen.fillRect(left, y(row[at]) + 2, wide, LINE - 4);
     if (wide > 30) {
-      pen.fillStyle = data.kinds[kind[at]] === "kernel" || data.kinds[kind[at]] === "range" ? "#fff" : "#000";
+      pen.fillStyle = ["kernel", "CUDA graph"].includes(data.kinds[kind[at]]) ? "#fff" : "#000";
       pen.fillText(data.names[name[at]].slice(0, Math.floor(wide / 6)), left + 3, y(row[at]) + LINE / 2);
     }
     if (at === state.event) {

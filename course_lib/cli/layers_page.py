@@ -1,0 +1,31 @@
+"""The kernels of an engine as a page of their own: the drawing with the bytes that each one moves, and below it every column."""
+
+from __future__ import annotations
+
+from course_lib.engines import LayerTable
+from course_lib.grading.reports import pages
+from course_lib.teaching.widgets import LayerViewer
+
+_COLUMNS = ("kernel", "operators", "reads", "weights", "writes", "shape", "format", "onnx")
+
+
+def layers_page(table: LayerTable, title: str) -> str:
+    """The page, which looks like the reports. The title says what was built, and for which device.
+
+    Raises:
+        ValueError: the table does not have kernels.
+    """
+    from markupsafe import Markup
+
+    rows = [
+        [row["kernel"], kernel.bytes, *(row[column] for column in _COLUMNS[1:])]
+        for kernel, row in zip(table.kernels, table.rows(), strict=True)
+    ]
+    return pages.page(
+        "Layers of the engine",
+        "layers.html",
+        layers=table,
+        subtitle=title,
+        drawing=Markup(LayerViewer(table).html()),
+        table=pages.table((_COLUMNS[0], "bytes", *_COLUMNS[1:]), rows),
+    )
