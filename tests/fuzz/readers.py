@@ -48,14 +48,7 @@ def readers() -> dict[str, Callable[[], Reader]]:
         "a worker's message": _message,
         "a worker's header": _header,
         "a worker's plan": _plan,
-        "the results of a learner's functions": _results,
-        "rotary_plugin.py's answer": _plugin,
-        "the kernel's report": _kernel,
-        "serving_loop.py's record": _loop,
         "tuning functions' answers": _tuning,
-        "functions and modules of lab 11": _inside_pytorch,
-        "the server's scenes": _scenes,
-        "timestamp.txt": _timestamp,
         "a learner's id": _id,
         "a notebook": _notebook,
         "a verdict": _verdict,
@@ -277,70 +270,6 @@ def _plan() -> Reader:
     return Reader(read, [json.dumps(plan.to_json()).encode()], raises)
 
 
-def _results() -> Reader:
-    from course_lib.labs.framework import runner
-    from course_lib.labs.framework.isolation import read_hostile
-    from course_lib.labs.framework.sandboxed.learner_code import encoded
-
-    several = [1.5, ["text", {"name": 1}], encoded(np.arange(8, dtype=np.uint8)), {"error": "no", "empty": True}]
-    seeds = [json.dumps({"f": several}).encode(), b'{"error": "SyntaxError: no"}']
-    return Reader(
-        lambda data: read_hostile(data, lambda values: runner._read(values, {"f": len(several)}, "f.py"), "no"), seeds
-    )
-
-
-def _plugin() -> Reader:
-    from course_lib.labs.lab08_plugin import checks
-
-    cases = [case for part in checks.contract_cases(np.random.default_rng(7)).values() for case in part]
-    seeds = [json.dumps([{"answer": case.expected} for case in cases]).encode(), b'{"error": "no"}']
-    checks._bindings = dict  # type: ignore[assignment]
-
-    def read(data: bytes) -> object:
-        checks.run_isolated = lambda *_, **__: data  # type: ignore[assignment]
-        return checks.case_criterion("contract", cases, checks.call_plugin("", cases, None))
-
-    return Reader(read, seeds)
-
-
-def _kernel() -> Reader:
-    from course_lib.labs.lab08_plugin import given
-
-    rotation = given.Rotation((1, 2, 3, 8), 4, "float16", 1)
-    report = np.zeros(1, given._REPORT)
-    report["y_bytes"], report["accesses"] = 2 * rotation.count, 2
-    failed = np.zeros(1, given._REPORT)
-    failed["fault"] = 1
-    seeds = [report.tobytes() + bytes(2 * rotation.count + 2 * given.ACCESS.itemsize), failed.tobytes()]
-    return Reader(lambda data: given.read_run(rotation, data), seeds, most_bytes=1 << 20)
-
-
-def _loop() -> Reader:
-    """Answers of a loop, and the stand-in's record."""
-    from course_lib.labs.framework.isolation import read_hostile
-    from course_lib.labs.framework.sandboxed.learner_code import encoded
-    from course_lib.labs.lab09_runtime import checks, given
-    from course_lib.standin.order import TAKEN
-
-    record = {
-        "answers": [encoded(np.zeros((2, 32), np.float32)), None],
-        "mistakes": [{"kind": "wait_missing", "earlier": "the copy", "later": "the run"}],
-        "mistake_count": 1,
-        "left": dict.fromkeys(TAKEN, 0),
-        **dict.fromkeys(("rows", "runs", "home", "in_flight"), 2),
-        "rejected": [[0, "enqueueV3", "no"]],
-        "intervals": [["in", "copy", 0, 1.5, "runs"]],
-        "time_us": 20.5,
-    }
-    failed = {**record, "error": "line 1: KeyError", "raised": "KeyError", "empty": False}
-    scenes = [given.Scene("plain", (np.zeros((2, 128), np.float32), np.zeros((0, 128), np.float32)))] * 2
-
-    def read(data: bytes) -> object:
-        return read_hostile(data, lambda values: checks._read(values, scenes), "not a record")
-
-    return Reader(read, [json.dumps({"scenes": [record, failed]}).encode(), b'{"error": "line 1: KeyError"}'])
-
-
 def _tuning() -> Reader:
     """What the functions of lab 03 return, each read as the answer of every function."""
     from course_lib.labs.framework.isolation import read_hostile
@@ -362,50 +291,6 @@ def _tuning() -> Reader:
     return Reader(read, [json.dumps({"f": [value]}).encode() for value in values])
 
 
-def _inside_pytorch() -> Reader:
-    """What the process of lab 11 sends about the files, judged for each task."""
-    from course_lib.engines.backends.torch_tensorrt.blocks import Block, Blocks
-    from course_lib.labs.framework.isolation import read_hostile
-    from course_lib.labs.framework.sandboxed.learner_code import encoded
-    from course_lib.labs.lab11_torch_tensorrt import checks, given
-
-    cases = checks.cases(np.random.default_rng(15))[:1]
-    logits = encoded(np.zeros((1, 10), np.float32))
-    blocks = Blocks((Block(True, ("aten.relu.default",), "_run_on_acc_0", 5),), "2.13.0").to_json()
-    model = {"blocks": blocks, "answers": [{**logits, "type": "float32"}]}
-
-    def read(data: bytes) -> object:
-        found = read_hostile(data, lambda values: checks.read(values, "model.py"), "another form")
-        judged = [checks.converter(found, cases), checks.model(found, [np.zeros((1, 10))])]
-        judged.append(checks.settings({"min": 1, "opt": 8, "max": 24}, given.TRAFFIC, found))
-        return [str(criterion) for task in judged for criterion in task]
-
-    seeds = [
-        {
-            "registered": [checks.OPERATOR],
-            "converter": [encoded(cases[0].expected)],
-            "dynamic": blocks,
-            "long": {"error": "no"},
-        },
-        {"registered": [], "model": model, "border": "model is not fully supported"},
-    ]
-    return Reader(read, [json.dumps(seed).encode() for seed in seeds])
-
-
-def _scenes() -> Reader:
-    import numpy as np
-
-    from course_lib.labs.lab12_serving import checks
-
-    row = {"name": "rollout", "trouble": "", "late": False, "answered": [[0, 1, "old"]]}
-    truth, scores = {"old": np.zeros((4, 8))}, np.zeros((1, 8), np.float32)
-
-    def read(data: bytes) -> object:
-        return checks._read(lambda: [checks._finding(row, scores, truth) for row in json.loads(data)["scenes"]])
-
-    return Reader(read, [json.dumps({"scenes": [row]}).encode()], (CourseError, RecursionError))
-
-
 # ---- what lies in a classroom
 
 
@@ -413,15 +298,6 @@ def _no_reason(reason: str) -> None:
     """For what returns a reason and raises nothing."""
     if reason:
         raise CourseError(reason)
-
-
-def _timestamp() -> Reader:
-    from course_lib.grading.batch.intake import settle_time
-
-    def read(path: Path) -> object:
-        return _no_reason(settle_time(path.parent))
-
-    return Reader(_from_file(read, "timestamp.txt"), [b"2026-05-02 18:00:00.123456 UTC", b"2026-05-02T18:00:00+02:00\n"])
 
 
 def _id() -> Reader:
