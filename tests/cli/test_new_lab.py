@@ -42,6 +42,7 @@ def clone(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow  # a copy of the course, and its tests in a process of their own
 def test_a_new_lab_is_green(clone: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(clone), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "course_lib", "new-lab", "lab42_batches"]
