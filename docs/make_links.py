@@ -52,7 +52,9 @@ def with_links(notebook: nbformat.NotebookNode, name: str) -> nbformat.NotebookN
     hosted = f"{COLAB}/{repository().removeprefix('https://github.com/')}/blob/main/{name}"
     first.source = f"{title}\n\n[Open in Colab]({hosted})\n\n{text}"
     install = nbformat.v4.new_code_cell(
-        INSTALL.format(repository=repository()), id="install", metadata={"tags": ["remove-cell"]}  # from the book
+        INSTALL.format(repository=repository()),
+        id="install",
+        metadata={"tags": ["remove-cell"]},  # from the book
     )
     notebook.cells = [first, install, *(cell for cell in others if cell.id != install.id)]
     return notebook
