@@ -31,3 +31,19 @@ def keep_in_fp32(nodes: list[tuple[str, tuple[str, ...], str]], largest: dict[st
         if max(sizes) > 65504 or any(0 < size < 6e-8 for size in sizes):
             kept.append(name)
     return kept
+
+
+def missed_nodes(
+    nodes: list[tuple[str, tuple[str, ...], str]],
+    calibrated: dict[str, float],
+    production: dict[str, float],
+    data_max: float = 512,
+) -> list[str]:
+    """5.4: AutoCast cast the nodes whose calibrated tensors are all small; of these, some overflow on other data."""
+    missed = []
+    for name, inputs, output in nodes:
+        tensors = (*inputs, output)
+        in_fp16 = max(calibrated[tensor] for tensor in tensors) <= data_max
+        if in_fp16 and max(production[tensor] for tensor in tensors) > 65504:
+            missed.append(name)
+    return missed

@@ -1,4 +1,4 @@
-"""Exercises of lecture 5: rounding by hand, arithmetic that stays in the range of FP16, and the nodes to keep in FP32."""
+"""Exercises of lecture 5: rounding by hand, arithmetic within FP16, the nodes to keep in FP32, and what AutoCast missed."""
 
 from __future__ import annotations
 
@@ -95,6 +95,11 @@ _LARGEST = {
 }
 _EPSILON = [("/Add", ("variance", "eps"), "sum"), ("/Relu", ("sum",), "relu"), ("/Zero", ("relu", "zero"), "y")]
 _SMALL = {"variance": 1.0, "eps": 1e-12, "sum": 1.0, "relu": 65504.0, "zero": 0.0, "y": 65504.0}
+_RANDOM = {"pixels": 4.0, "mean": 0.1, "centered": 4.0, "square": 16.0, "variance": 1.2, "deviation": 1.1}
+_RANDOM |= {"normalized": 4.0, "logits": 20.0}
+_EIGHT_BITS = {"pixels": 255.0, "mean": 120.0, "centered": 250.0, "square": 6.2e4, "variance": 8200.0, "deviation": 90.0}
+_EIGHT_BITS |= {"normalized": 4.0, "logits": 20.0}
+_OVERFLOWING = ["/Mul", "/ReduceMean_1", "/Sqrt"]
 
 EXERCISES = (
     Exercise(
@@ -193,6 +198,52 @@ EXERCISES = (
                     "A tensor of zeros loses nothing: 0 is exact in FP16.": ["/Add", "/Zero"],
                 },
                 shown="keep_in_fp32(three nodes with an epsilon of 1e-12, a zero and 65,504)",
+            ),
+        ),
+    ),
+    Exercise(
+        id="5.4",
+        title="What AutoCast missed",
+        minutes=10,
+        difficulty=2,
+        importance=3,
+        call="missed_nodes(nodes, calibrated, production, data_max=512)",
+        hint="Ask two questions about each node. Did AutoCast cast it? Does one of its tensors overflow in production?",
+        cases=(
+            Case(
+                (_NODES, _RANDOM, _LARGEST),
+                _OVERFLOWING,
+                {
+                    "AutoCast saw small values here and kept no node. Three of the nodes that it cast overflow in production.": [],
+                    "You compared production with `data_max`. A node fails when FP16 cannot hold a tensor, above 65,504.": [
+                        "/Sub",
+                        *_OVERFLOWING,
+                        "/Div",
+                    ],
+                    "You looked at outputs only. `/Sqrt` reads a variance that is infinity in FP16.": _OVERFLOWING[:2],
+                    "You looked at inputs only. `/Mul` writes a square that overflows.": _OVERFLOWING[1:],
+                },
+                shown="missed_nodes(the scanner's nodes, random inputs, 12-bit pixels)",
+            ),
+            Case(
+                (_NODES, _EIGHT_BITS, _LARGEST),
+                [],
+                {
+                    "AutoCast kept these nodes in FP32, because a calibrated value is above 512. Only nodes that it cast can fail.": (
+                        _OVERFLOWING
+                    ),
+                    "AutoCast checks what a node reads, too: the calibrated variance of 8,200 keeps `/Sqrt` in FP32.": [
+                        "/Sqrt"
+                    ],
+                    "AutoCast checks what a node writes, too: the calibrated square of 62,000 keeps `/Mul` in FP32.": ["/Mul"],
+                },
+                shown="missed_nodes(the scanner's nodes, 8-bit pixels, 12-bit pixels)",
+            ),
+            Case(
+                (_NODES, _EIGHT_BITS, _LARGEST, 65504),
+                _OVERFLOWING,
+                {"Use the parameter `data_max`. With 65,504 AutoCast keeps no node of this calibration.": []},
+                shown="missed_nodes(the scanner's nodes, 8-bit pixels, 12-bit pixels, 65504)",
             ),
         ),
     ),

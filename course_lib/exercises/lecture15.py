@@ -1,4 +1,4 @@
-"""Exercises of lecture 15: the size of a cache, continuous batching, and sampling."""
+"""Exercises of lecture 15: the size of a cache, continuous batching, sampling, and the length of a draft."""
 
 from __future__ import annotations
 
@@ -108,6 +108,35 @@ EXERCISES = (
                         [2 / 3, 1 / 3, 0, 0]
                     )
                 },
+            ),
+        ),
+    ),
+    Exercise(
+        id="15.4",
+        title="How many tokens to draft",
+        minutes=10,
+        difficulty=2,
+        importance=2,
+        call="best_draft(p, draft_cost, longest)",
+        hint="Print the speed for each k: `1 + p + p**2 + ...` tokens in a time of `1 + draft_cost * k`.",
+        cases=(
+            Case(
+                (0.7, 0.1, 16),
+                4,
+                {
+                    "A longer draft always gives more tokens per check, but it also takes longer. Divide by the time.": 16,
+                    "You did not count the token that the large model adds to each check. The sum begins with 1, not with `p`.": 5,
+                },
+            ),
+            Case(
+                (0.05, 0.2, 8),
+                0,
+                {"A draft of one token is slower than decode here: 1.05 tokens in 1.2 times the time. Return 0.": 1},
+            ),
+            Case(
+                (0.9, 0.02, 8),
+                8,
+                {"`longest` itself is allowed: `range(longest)` ends one too early.": 7},
             ),
         ),
     ),

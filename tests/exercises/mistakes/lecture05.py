@@ -23,6 +23,11 @@ def _kept(nodes, largest, tensors=lambda inputs, output: (*inputs, output), limi
     return [name for name, inputs, output in nodes if wrong & set(tensors(inputs, output))]
 
 
+def _missed(nodes, calibrated, production, data_max=512, seen=lambda inputs, output: (*inputs, output), limit=65504, kept=True):
+    cast = [each for each in nodes if not kept or max(calibrated[name] for name in (*each[1], each[2])) <= data_max]
+    return [name for name, inputs, output in cast if max(production[each] for each in seen(inputs, output)) > limit]
+
+
 MISTAKES = {
     "5.1": {
         "cut off": lambda value, bits: _round(value, bits, rule=int),
@@ -45,5 +50,13 @@ MISTAKES = {
         "2048": lambda nodes, largest: _kept(nodes, largest, limit=2048),
         "no underflow": lambda nodes, largest: _kept(nodes, largest, smallest=0),
         "the largest number": lambda nodes, largest: _kept(nodes, largest, limit=65503),
+    },
+    "5.4": {
+        "outputs": lambda *given: _missed(*given, seen=lambda inputs, output: (output,)),
+        "inputs": lambda *given: _missed(*given, seen=lambda inputs, output: inputs),
+        "data_max in production": lambda *given: _missed(*given, limit=512),
+        "kept nodes, too": lambda *given: _missed(*given, kept=False),
+        "always 512": lambda nodes, calibrated, production, data_max=512: _missed(nodes, calibrated, production),
+        "swapped": lambda nodes, calibrated, production, data_max=512: _missed(nodes, production, calibrated, data_max),
     },
 }

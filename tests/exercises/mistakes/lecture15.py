@@ -29,6 +29,10 @@ def _longest_first(answers, slots):
     return max(free)
 
 
+def _draft(p, cost, candidates, first=0):
+    return max(candidates, key=lambda k: sum(p**i for i in range(first, k + 1)) / (1 + cost * k))
+
+
 MISTAKES = {
     "15.1": {
         "query heads": lambda size, tokens, each=2: 2 * size.layers * size.heads * size.head_size * tokens * each,
@@ -48,5 +52,11 @@ MISTAKES = {
         "drops the one that reaches p": lambda chance, p: _top(chance, p, lambda c, p: np.cumsum(c) < p),
         "one too many at exactly p": lambda chance, p: _top(chance, p, lambda c, p: np.cumsum(c) - c <= p),
         "in place": lambda chance, p: chance.sort() or chance,
+    },
+    "15.4": {
+        "no cost": lambda p, cost, longest: _draft(p, 0, range(longest + 1)),
+        "no token of the large model": lambda p, cost, longest: _draft(p, cost, range(1, longest + 1), first=1),
+        "always drafts": lambda p, cost, longest: _draft(p, cost, range(1, longest + 1)),
+        "one too short": lambda p, cost, longest: _draft(p, cost, range(longest)),
     },
 }
