@@ -98,29 +98,3 @@ def test_an_event_that_is_recorded_again_is_waited_for_again() -> None:
         writer.wait_for_event(done)
     reader.synchronize()
     assert [array[0] for array in found] == [1, 2]
-
-
-def test_without_a_trace_nothing_is_kept() -> None:
-    device = gpu.reset()
-    cuda.mem_alloc(16)
-    assert device.note("sync_device") == ["sync_device"]
-
-
-def test_another_device_leaves_the_first_as_it_was() -> None:
-    first, memory, found = gpu.current(), cuda.mem_alloc(16), np.zeros(4, np.float32)
-    cuda.memcpy_htod(memory, ONES)
-    rows: list[gpu.Row] = []
-    with pytest.raises(ZeroDivisionError), gpu.another(rows) as other:
-        assert gpu.current() is other is not first
-        cuda.pagelocked_zeros(4, np.float32)
-        raise ZeroDivisionError
-    assert gpu.current() is first and kinds(rows) == ["pin", "unpin"]
-    cuda.memcpy_dtoh(found, memory)
-    assert found.tolist() == [1, 1, 1, 1]
-
-
-def test_a_run_that_waits_has_a_stream_of_its_own(trt: Any, rows: list[gpu.Row]) -> None:
-    bench = rig.Bench(rig.engine(trt))
-    del rows[:]
-    assert bench.context.execute_v2([int(memory) for memory in bench.memory.values()])
-    assert kinds(rows) == ["stream", "run", "sync_stream", "stream_gone"]

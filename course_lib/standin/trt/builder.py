@@ -62,7 +62,6 @@ class Builder(Template):
         if "STRIP_PLAN" in flags and not {"REFIT", "REFIT_IDENTICAL", "REFIT_INDIVIDUAL"} & set(flags):
             flags.append("REFIT_IDENTICAL")
         everything = {"REFIT", "REFIT_IDENTICAL"} & set(flags)
-        marked = network._marked if "REFIT_INDIVIDUAL" in flags else ()
         return Header(
             version=self._trt.__version__,
             capability=list(gpu.current().capability),
@@ -71,7 +70,7 @@ class Builder(Template):
             profiles=[dict(profile._ranges) for profile in config._profiles] or [{}],
             verbosity=config._verbosity.name,
             name=network._name,
-            refittable=[name for name in network._model.refittable() if everything or name in marked],
+            refittable=list(network._model.refittable()) if everything else [],
         )
 
     def _reject(self, text: str) -> None:

@@ -155,12 +155,6 @@ class IExecutionContext(Template):
         else:
             self._scratch = (memory, size)
 
-    def update_device_memory_size_for_shapes(self) -> int:
-        if self.infer_shapes():
-            return int(self._complain("updateDeviceMemorySizeForShapes", "all input shapes are specified"))
-        engine = self._engine
-        return int(engine._model.activation_bytes(self._shapes) + engine.weight_streaming_scratch_memory_size)
-
     # ---- running
 
     def execute_async_v3(self, stream_handle: int) -> bool:

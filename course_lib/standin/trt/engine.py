@@ -13,8 +13,6 @@ from course_lib.standin.onnx_model import OnnxModel
 from course_lib.standin.plan_file import Header, write_plan
 from course_lib.standin.trt.values import report
 
-_STREAMING_SLACK = 1 << 20  # what the automatic budget leaves free on the device
-
 
 class ICudaEngine(Template):
     def _setup(self, logger: Any, header: Header, model: OnnxModel, plan_digest: str) -> None:
@@ -105,10 +103,6 @@ class ICudaEngine(Template):
     def profiling_verbosity(self) -> Any:
         return getattr(self._trt.ProfilingVerbosity, self._header.verbosity)
 
-    @property
-    def num_aux_streams(self) -> int:
-        return 0
-
     def serialize(self) -> Any:
         return self._trt.IHostMemory(write_plan(self._header, self._model.serialized()))
 
@@ -148,9 +142,6 @@ class ICudaEngine(Template):
             self._budget = min(int(value), self.streamable_weights_size)
             self._on_device()
             self._on_device = self._reserve(self._budget)
-
-    def get_weight_streaming_automatic_budget(self) -> int:
-        return max(0, min(self.streamable_weights_size, gpu.current().free_memory - _STREAMING_SLACK))
 
     @property
     def weight_streaming_scratch_memory_size(self) -> int:

@@ -101,7 +101,6 @@ class INetworkDefinition(Template):
     def _setup(self, logger: Any, flags: int) -> None:
         self._logger, self._flags = logger, flags
         self._model: OnnxModel | None = None
-        self._marked: set[str] = set()
         self._name = "Unnamed Network 0"
 
     name = kept("_name", "str")
@@ -136,22 +135,6 @@ class INetworkDefinition(Template):
             return self._trt.ILayer._make(self._model, index)
         report(self._logger, "ERROR", f"Unexpected exception: no layer {index}")
         return None
-
-    def mark_weights_refittable(self, name: str) -> bool:
-        if known := self._known_weights(name):
-            self._marked.add(name)
-        return known
-
-    def unmark_weights_refittable(self, name: str) -> bool:
-        if known := self._known_weights(name):
-            self._marked.discard(name)
-        return known
-
-    def are_weights_marked_refittable(self, name: str) -> bool:
-        return name in self._marked
-
-    def _known_weights(self, name: str) -> bool:
-        return self._model is not None and name in self._model.initializers
 
     def _tensor(self, call: str, names: tuple[str, ...], index: int) -> Any:
         if 0 <= index < len(names):

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from course_lib.standin import gpu
 from course_lib.standin.conforming import Template
 from course_lib.standin.onnx_model import numpy_type
 from course_lib.standin.trt.values import report
@@ -30,12 +29,6 @@ class Refitter(Template):
         """Those that were stripped from the plan and have not come yet."""
         return sorted(self._engine._missing - self._given.keys())
 
-    def get_weights_prototype(self, weights_name: str) -> Any:
-        known = weights_name in self._engine._header.refittable
-        model = self._engine._model
-        dtype = getattr(self._trt.DataType, model.dtypes[weights_name] if known else "FLOAT")
-        return self._trt.Weights(dtype, 0, model.weight(weights_name).size if known else 0)
-
     def set_named_weights(self, name: str, weights: Any, location: Any = None) -> bool:
         model = self._engine._model
         if name not in self._engine._header.refittable:
@@ -47,23 +40,11 @@ class Refitter(Template):
         self._given[name] = weights
         return True
 
-    def unset_named_weights(self, weights_name: str) -> bool:
-        return self._given.pop(weights_name, None) is not None
-
     def refit_cuda_engine(self) -> bool:
         if missing := self.get_missing_weights():
             return self._reject("refitCudaEngine", f"all weights are given; missing are {', '.join(missing)}")
         model = self._engine._model
         model.replace({name: self._numbers(name, weights) for name, weights in self._given.items()})
-        self._engine._missing.clear()
-        self._given.clear()
-        return True
-
-    def refit_cuda_engine_async(self, stream_handle: int) -> bool:
-        if self.get_missing_weights():
-            return self.refit_cuda_engine()
-        given = {name: self._numbers(name, weights) for name, weights in self._given.items()}
-        gpu.current().enqueue(stream_handle, lambda: self._engine._model.replace(given), "refitCudaEngineAsync")
         self._engine._missing.clear()
         self._given.clear()
         return True
