@@ -120,7 +120,8 @@ def cells_before_task_1(notebook: Path) -> str:
     texts = ["".join(cell["source"]) for cell in cells]
     end = next(place for place, text in enumerate(texts) if text.startswith("## Task 1"))
     code = [text for cell, text in zip(cells[:end], texts, strict=False) if cell["cell_type"] == "code"]
-    return "\n\n".join(code[1:])
+    imports = next(place for place, text in enumerate(code) if text.startswith("from importlib"))  # after the installing cell
+    return "\n\n".join(code[imports + 1 :])
 
 
 def _scorer(folder: Path) -> None:

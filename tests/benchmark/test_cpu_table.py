@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from benchmarks import cpu, readme_tables
-from course_lib.benchmark.records import RESULTS, recorded
+from course_lib.benchmark.records import recorded
 from course_lib.engines import ModelSource
 
 SMALL = cpu.NETWORKS["small"]
@@ -44,26 +44,6 @@ def test_every_candidate_has_a_row_and_one_that_fails_says_why(sources, monkeypa
     assert f"| {SMALL.title} | 8 | {rows['eager']['ms']:.2f} ms | failed | " in said and "accuracy" in said
 
 
-def test_a_run_goes_on_where_it_was_cut(monkeypatch, tmp_path) -> None:
-    done = [{"network": SMALL.title, "batch": 1, "candidate": name} for name in cpu.CANDIDATES]
-    cut = [
-        {"network": SMALL.title, "batch": 8, "candidate": "eager"},
-        {"network": SMALL.title, "batch": 8, "candidate": "x", "failed": "y"},
-    ]
-    output, measured = tmp_path / "cpu.json", []
-    output.write_text(json.dumps({"rows": [*done, *cut]}))
-
-    def measure(network, sources, batch, seconds):
-        measured.append(batch)
-        return [{"network": network.title, "batch": batch, "candidate": "eager", "failed": "not today"}]
-
-    monkeypatch.setattr(cpu, "measured", measure)
-    monkeypatch.setattr(cpu, "candidates", lambda *_: {})
-    monkeypatch.setattr(sys, "argv", ["cpu.py", str(output), "--networks", "small", "--batches", "1", "8"])
-    cpu.main()
-    assert measured == [8] and json.loads(output.read_text())["rows"] == [*done, *measure(SMALL, {}, 8, 0)]
-
-
 def test_int8_is_int8_and_the_encoder_reads_rows(sources) -> None:
     plan = sources["ONNX Runtime INT8"]
     assert plan.recipe["precision"] == "int8" and b"QuantizeLinear" in plan.data
@@ -81,9 +61,3 @@ def test_litert_ran_in_the_same_race_and_lecture_1_says_what_came_out() -> None:
             mine, other = (rows[network, batch, who]["speedup"] for who in (cpu.LITERT, "ONNX Runtime FP32"))
             apart[name, batch] = 1 if mine["low"] > other["high"] else -1 if mine["high"] < other["low"] else 0
     assert (apart["encoder", 1], apart["encoder", 8], apart["small", 8], apart["wide", 8]) == (1, 1, -1, -1)
-
-
-def test_the_litert_table_names_the_converter_and_the_noise() -> None:
-    data = json.loads((RESULTS / "litert_cpu.json").read_text(encoding="utf-8"))
-    said = readme_tables.litert_cpu(data)
-    assert "| OpenVINO FP32 | LiteRT FP32 |" in said and "litert-torch 0.10.0" in said and "SQNR at least" in said

@@ -6,26 +6,19 @@ import json
 import os
 import shutil
 import sys
-from types import SimpleNamespace
 
-import numpy as np
-import onnx
-import onnxruntime
 import pytest
 
 from benchmarks import engines, readme_tables
-from benchmarks.engine_parts import cases, latency, profile_switch
-from benchmarks.engine_parts.cases import DEFAULT, EVERY_OUTPUT, GROUPS, SPECS, SWITCHED, Group
-from benchmarks.engine_parts.run import Run, line
-from course_lib.engines import Plan, build
-from course_lib.engines.backends.tensorrt import loaded, memory
+from benchmarks.engine_parts import cases, latency
+from benchmarks.engine_parts.cases import DEFAULT, GROUPS, SPECS, SWITCHED, Group
+from benchmarks.engine_parts.run import Run
+from course_lib.engines.backends.tensorrt import memory
 from course_lib.engines.backends.tensorrt.timing_cache import FOLDER_VARIABLE
 from course_lib.engines.cuda import driver, graph
-from course_lib.engines.layers import LayerTable
-from course_lib.errors import CourseError, EngineError
+from course_lib.errors import CourseError
 from course_lib.standin import gpu
 from course_lib.teaching import engine_figures
-from tests.doubles import rig
 from tests.doubles.rig import install
 
 
@@ -80,11 +73,6 @@ def test_the_script_on_onnxruntime_and_a_second_run_that_goes_on(few, monkeypatc
     assert len(json.loads(output.read_text())["rows"]) == 3 + 3 + 2 + 1
 
 
-def test_nothing_is_begun_when_the_time_is_up(few, monkeypatch, tmp_path, capsys) -> None:
-    run(monkeypatch, tmp_path / "engines.json", "--target", "onnxruntime", "--size", "small", "--minutes", "0")
-    assert capsys.readouterr().out == ""
-
-
 def test_a_build_that_fails_has_a_row_and_the_others_go_on(few, monkeypatch, tmp_path) -> None:
     monkeypatch.setattr(engines, "OTHERS", {"tuned at 1": SPECS["tuned at 1"]})
     output, plain = tmp_path / "engines.json", engines.built
@@ -104,10 +92,6 @@ def test_a_build_that_fails_has_a_row_and_the_others_go_on(few, monkeypatch, tmp
 # ---- recipes and graphs
 
 
-def test_every_network_of_an_engine_is_exported(folder) -> None:
-    assert {path.stem for path in folder.glob("*.onnx")} == {spec.network for spec in SPECS.values()}
-
-
 def test_recipes_say_what_the_names_say() -> None:
     assert SPECS["level 5"].recipe().optimization_level == 5 and SPECS["workspace 16 MiB"].recipe().workspace_mib == 16
     three = SPECS["three profiles"].recipe().profiles
@@ -120,20 +104,6 @@ def test_recipes_say_what_the_names_say() -> None:
         for place, inputs in enumerate(shapes):
             fits = [all(p[key].contains(shape) for key, shape in inputs.items()) for p in SPECS[name].recipe().profiles]
             assert fits == [place == 0, place == 1]
-
-
-def test_every_tensor_as_an_output_keeps_the_function_and_costs_kernels(folder) -> None:
-    model, marked = (onnx.load(folder / f"{name}.onnx") for name in ("wide", "outputs"))
-    onnx.checker.check_model(marked)
-    assert len(marked.graph.output) > len(model.graph.output) + 10
-    image = np.random.default_rng(0).random((2, 1, 32, 32), dtype=np.float32)
-    answers = [
-        onnxruntime.InferenceSession(m.SerializeToString()).run(["logits"], {"image": image})[0] for m in (model, marked)
-    ]
-    np.testing.assert_allclose(*answers, rtol=1e-4, atol=1e-4)
-    recipe = SPECS[EVERY_OUTPUT].recipe()
-    fused, apart = (build(m, recipe, backend="tensorrt_rtx") for m in (model, marked))
-    assert len(apart.layers.kernels) > len(fused.layers.kernels)
 
 
 # ---- profiles that take turns
@@ -151,36 +121,6 @@ def module(monkeypatch):
     monkeypatch.undo()
     for cached in caches:
         cached.cache_clear()
-
-
-def two_profiles(trt) -> loaded.Loaded:
-    data = bytes(rig.plan(trt, batches=((1, 2, 2), (3, 8, 8))))
-    return loaded.load(trt, Plan("tensorrt", trt.__version__, data, "", {"profiles": []}, (), LayerTable((), {}), 0.0))
-
-
-def test_profiles_take_turns(module) -> None:
-    found = profile_switch.compared(two_profiles(module), [{"x": (2, 4)}, {"x": (8, 4)}], seconds=0.2)
-    assert set(found["ms"]) == {"one context", "a context a profile", "no other profile"} and found["rounds"] >= 10
-    assert 0 < found["speedup"]["low"] <= found["speedup"]["median"] <= found["speedup"]["high"]
-
-
-def test_a_shape_of_the_other_profile_and_a_profile_too_many_are_rejected(module) -> None:
-    engine = two_profiles(module)
-    with pytest.raises(EngineError, match=r"dimension \[8,4\] for tensor x exceeds the range of profile 0"):
-        profile_switch.compared(engine, [{"x": (8, 4)}, {"x": (2, 4)}], seconds=0.1)
-    with pytest.raises(EngineError, match="profile 2 cannot be used"):
-        profile_switch.Context(engine, memory.cuda().Stream()).switch(2)
-
-
-def test_the_child_is_started_with_the_plan_and_its_answer_is_the_row(monkeypatch, tmp_path) -> None:
-    script = tmp_path / "child.py"
-    script.write_text("import sys, json; print('noise'); print(json.dumps({'ms': {'one context': 1.0}, 'said': sys.argv[1:]}))")
-    monkeypatch.setattr(latency, "_SWITCH", script)
-    one = SimpleNamespace(target="tensorrt", plan_file=lambda name: tmp_path / name, seconds=3)
-    assert latency.switch(one, "p", [{"x": [1]}])["said"] == [str(tmp_path / "p"), '[{"x": [1]}]', "3"]
-    script.write_text("raise SystemExit('no pycuda here')")
-    with pytest.raises(RuntimeError, match="no pycuda here"):
-        latency.switch(one, "p", [])
 
 
 # ---- showing
@@ -231,14 +171,6 @@ def test_a_figure_says_what_its_rows_say(name, rows) -> None:
         engine_figures.FIGURES[name]([row for row in rows if row["table"] == "build"])
 
 
-def test_show_prints_and_draws(rows, tmp_path, monkeypatch, capsys) -> None:
-    record = tmp_path / "engines.json"
-    record.write_text(json.dumps({"rows": rows}))
-    run(monkeypatch, record, "--show", "--figures", tmp_path / "figures")
-    assert capsys.readouterr().out.splitlines() == list(map(line, rows))
-    assert sorted(path.stem for path in (tmp_path / "figures").glob("*.png")) == sorted(engine_figures.FIGURES)
-
-
 def test_the_readme_has_a_line_for_every_gain(rows) -> None:
     data = {"date": "2026-11-22", "device": "D", "driver": "1", "versions": {"tensorrt": "8.6.0"}, "network": "n", "rows": rows}
     said = readme_tables.engines(data).splitlines()
@@ -252,12 +184,3 @@ def test_the_readme_has_a_line_for_every_gain(rows) -> None:
         "| one context for each profile, two profiles, encoder | host, 0.2 ms instead of 40 ms per run | 200.00x [180.00-220.00] |"
         in said
     )
-
-
-@pytest.mark.parametrize(("jobs", "said"), [(1, "were built one at a time"), (2, "the other settings 2 at a time")])
-def test_the_readme_says_how_many_builds_there_were_at_a_time(rows, jobs, said) -> None:
-    for row in rows:
-        if row["table"] == "build":
-            row["jobs"] = jobs if row["engine"] in cases.TIMED else 6
-    known = {"date": "2026-11-22", "device": "D", "driver": "1", "versions": {"tensorrt": "8.6.0"}, "network": "n"}
-    assert said in " ".join(readme_tables.engines({**known, "rows": rows}).split())

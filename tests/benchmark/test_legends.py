@@ -68,10 +68,3 @@ FIGURES: dict[str, Callable[[list[float]], Figure]] = {
 def test_a_legend_covers_no_line(name: str) -> None:
     rising = [1.0, 1.5, 2.5, 4.0, 7.0, 13.0, 25.0]
     assert covered(FIGURES[name](rising)) == [] and covered(FIGURES[name](rising[::-1])) == []
-
-
-def test_a_legend_over_a_line_is_found() -> None:
-    figure = draw_break_even({"a": (1.0, 1.0)}, 10, "t")
-    figure.axes[0].plot([0, 10], [1, 0], label="crossing")
-    figure.axes[0].legend(loc="center")
-    assert covered(figure)

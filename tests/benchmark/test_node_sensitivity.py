@@ -18,7 +18,7 @@ from course_lib.benchmark.node_sensitivity import Sensitivity, sensitivity
 from course_lib.benchmark.one_node import runner
 from course_lib.errors import BuildError, CourseError, EngineError
 from course_lib.models import digits
-from course_lib.precision import MinMaxCalibrator, activations, calibrate, cast, fake_quantize, insert_qdq
+from course_lib.precision import MinMaxCalibrator, calibrate, cast, fake_quantize, insert_qdq
 from course_lib.precision.quantization.emulation import emulate
 from tests.exported import exported
 
@@ -78,13 +78,6 @@ def test_an_overflow_is_ranked_first_in_fp16_and_is_none_in_bf16() -> None:
     assert not any(row.deviation.nonfinite for row in bf16.rows)
 
 
-def test_an_overflow_that_a_division_hides_is_first_too() -> None:
-    """h / infinity is 0, and finite: the error is the whole signal."""
-    found = ranked(norm_network("y = Div (h, root)"), {"x": 1 + np.abs(normal(4, 8))})
-    assert {row.node for row in found.worst(2)} == {"sum", "root"}
-    assert [row.deviation.relative_error for row in found.worst(2)] == [1, 1] and not found.rows[0].deviation.nonfinite
-
-
 def test_a_weight_beyond_fp16_is_ranked_first_although_cast_rejects_it() -> None:
     model = toy("a = Mul (x, big)  b = Mul (a, small)  y = Relu (b)", weights={"big": [1e6], "small": [1e-6]})
     found = ranked(model, {"x": normal(4, 8)})
@@ -93,17 +86,6 @@ def test_a_weight_beyond_fp16_is_ranked_first_although_cast_rejects_it() -> None
     assert kept.met and kept.tried[0] == np.inf and "a" in kept.nodes
     cast(model, "fp16", keep=kept.nodes)
     assert ranked(model, {"x": normal(4, 8)}, dtype="bf16").rows[0].deviation.nonfinite == 0
-
-
-def test_an_ill_conditioned_node_is_ranked_first() -> None:
-    """(x + 1000) - 1000: between the two stand 10 bits for a number of 1000, and x is what is left of them."""
-    model = toy("a = Relu (x)  far = Add (a, c)  back = Sub (far, c)  y = Tanh (back)", weights={"c": [1000.0]})
-    for dtype in ("fp16", "bf16"):
-        found = ranked(model, {"x": normal(16, 8)}, dtype=dtype)
-        assert {row.node for row in found.worst(2)} == {"far", "back"}
-        assert found.rows[1].deviation.relative_error > 50 * found.rows[2].deviation.relative_error
-        kept = found.keep_list(0.1 if dtype == "bf16" else 0.01)
-        assert kept.met and set(kept.nodes) == {"far", "back"}
 
 
 # ---- one node's error
@@ -141,7 +123,7 @@ def test_an_int8_nodes_error_is_what_numpy_computes() -> None:
     assert last.deviation.relative_error == pytest.approx(relative_error(np.maximum(x @ w, 0) @ w, narrow), rel=1e-3)
 
 
-@pytest.mark.parametrize("dtype", ["fp16", "bf16", "int8"])
+@pytest.mark.parametrize("dtype", ["bf16", "int8"])
 def test_alone_in_a_big_graph_is_what_the_passes_make_with_everything_else_kept(dtype: Any) -> None:
     model, feeds = exported("small"), batches("small")
     names = [node.name for node in model.graph.node]
@@ -152,14 +134,6 @@ def test_alone_in_a_big_graph_is_what_the_passes_make_with_everything_else_kept(
         others = [name for name in names if name != row.node]
         expected = direct(model, reduced("small", dtype, others), feeds)
         assert row.deviation.relative_error == pytest.approx(expected, rel=0.05)
-
-
-def test_it_is_deterministic_and_changes_nothing() -> None:
-    model, feeds = exported("small"), batches("small")
-    before = model.SerializeToString(deterministic=True)
-    first, second = (ranked(model, feeds, dtype="bf16") for _ in range(2))
-    assert first == second and first.to_json() == second.to_json()
-    assert model.SerializeToString(deterministic=True) == before
 
 
 # ---- the course's networks
@@ -181,7 +155,9 @@ def reduced(name: str, dtype: Any, keep: Any) -> onnx.ModelProto:
     return emulate(cast(exported(name), dtype, keep=keep))
 
 
-@pytest.mark.parametrize(("name", "dtype"), [("encoder", "fp16"), ("small", "bf16"), ("encoder", "int8"), ("small", "int8")])
+@pytest.mark.parametrize(
+    ("name", "dtype"), [pytest.param("encoder", "fp16", marks=pytest.mark.slow), ("small", "bf16"), ("encoder", "int8")]
+)
 def test_the_keep_list_makes_the_whole_model_pass(name: str, dtype: Any) -> None:
     model, feeds = exported(name), batches(name)
     found = ranked(model, feeds, dtype=dtype, ranges=ranges(name))
@@ -200,42 +176,8 @@ def test_the_keep_list_makes_the_whole_model_pass(name: str, dtype: Any) -> None
     assert found.keep_list(1.0).nodes == () and found.keep_list(1.0).tried.keys() == {0}
 
 
-def test_a_tolerance_that_only_float32_meets_keeps_nearly_everything() -> None:
-    found = ranked(exported("small"), batches("small"))
-    kept = found.keep_list(1e-5)
-    assert kept.met and kept.deviation.relative_error < 1e-5 and len(kept.nodes) > len(found.rows) // 2
-
-
 def weighted(model: onnx.ModelProto, node: onnx.NodeProto) -> bool:
     return node.input[1] in {weight.name for weight in model.graph.initializer}
-
-
-def test_a_ranking_of_some_nodes_may_not_be_enough() -> None:
-    found = ranked(exported("small"), batches("small"), nodes=["/head/Gemm"])
-    kept = found.keep_list(1e-6)
-    assert not kept.met and kept.nodes == ("/head/Gemm",) and kept.deviation.relative_error > 1e-6
-    with pytest.raises(ValueError, match="tolerance must be positive, got 0"):
-        found.keep_list(0)
-
-
-def test_one_shared_scale_hurts_more_than_what_the_calibrator_found() -> None:
-    """A range that is ten times too wide leaves 3 bits less, and the ranking shows whose it is."""
-    wide = dict(ranges("small"))
-    victim = "/block2/conv2+norm2/Conv"
-    (tensor,) = [node.input[0] for node in exported("small").graph.node if node.name == victim]
-    assert tensor in activations(exported("small"))
-    wide[tensor] *= 10
-    assert ranked(exported("small"), batches("small"), dtype="int8", ranges=wide).rows[0].node == victim
-
-
-def test_what_is_reduced_already_stays_and_the_rest_is_ranked() -> None:
-    found = ranked(insert_qdq(exported("small"), ranges("small")), batches("small", count=1))
-    assert {row.operator for row in found.rows} >= {"Conv", "Gemm", "Relu"}
-    assert not {row.operator for row in found.rows} & {"QuantizeLinear", "DequantizeLinear"}
-    kept = ("/stem+norm/Conv", "/block1/conv1+norm1/Conv", "/block1/Relu_1")
-    partly = cast(exported("small"), "fp16", keep=kept)  # its tensors are called as those of the next cast
-    found = ranked(emulate(partly), batches("small", count=1), nodes=kept)
-    assert {row.node for row in found.rows} == set(kept)
 
 
 # ---- how it looks
@@ -259,13 +201,6 @@ def test_the_figure_and_the_table_say_what_was_found() -> None:
     assert (
         document["dtype"] == "fp16" and document["rows"][0]["nonfinite"] == 16 and document["rows"][0]["relative_error"] is None
     )
-
-
-def test_a_model_without_any_error_can_be_drawn() -> None:
-    found = ranked(toy("y = Relu (x)"), {"x": np.ones((2, 8), np.float32)})
-    assert found.plot().get_suptitle() == "fp16: no node changes the outputs"
-    nothing = ranked(toy("y = Relu (x)"), {"x": np.ones((2, 8), np.float32)}, dtype="int8", ranges={})
-    assert nothing.rows == () and nothing.plot() and nothing.keep_list(0.1).met
 
 
 # ---- what is rejected

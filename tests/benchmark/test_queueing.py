@@ -24,10 +24,6 @@ def test_against_a_server_stepped_through_by_the_clock():
     np.testing.assert_allclose(response_ms(service, between), by_the_clock(service, between), rtol=1e-9)
 
 
-def test_nobody_waits_where_arrivals_are_slow():
-    np.testing.assert_array_equal(response_ms(np.full(5, 3.0), np.full(5, 4.0)), np.full(5, 3.0))
-
-
 def test_constant_service_at_half_load_matches_pollaczek_khinchine():
     found = over_load(np.array([10.0]), [0.5], requests=200_000)[0.5]
     assert found.mean() == pytest.approx(10 + 0.5 * 10 / (2 * (1 - 0.5)), rel=0.02)

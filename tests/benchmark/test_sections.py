@@ -16,7 +16,7 @@ import torch
 
 from benchmarks import ort_tensorrt, torch_trt
 from benchmarks.sections.lanes import Recording, assemble, run
-from benchmarks.sections.observing import Rows, observed
+from benchmarks.sections.observing import observed
 from benchmarks.torch_trt_parts import child as torch_child
 from benchmarks.torch_trt_parts.compiling import blocks, layers_of
 
@@ -108,23 +108,6 @@ def test_what_is_printed_below_python_is_part_of_the_answer(capfd: pytest.Captur
     assert seen.warnings == ["logged", "torch_tensorrt warns"]
     assert seen.facts()["errors_printed"] == ["ERROR: by C"]
     assert capfd.readouterr().out == ""
-
-
-def test_an_exception_is_one_line() -> None:
-    seen = observed(lambda: [][1])
-    assert seen.value is None and seen.failed == "IndexError: list index out of range"
-
-
-def test_a_call_gets_its_arguments() -> None:
-    assert observed(int, "17", base=8).value == 15
-
-
-def test_rows_are_on_disk_at_once(tmp_path: Path) -> None:
-    rows = Rows(tmp_path, "latency:a:1,8")
-    rows.add("first", value=1)
-    assert json.loads((tmp_path / "latency-a-1-8.rows.json").read_text()) == [
-        {"section": "latency", "case": "first", "value": 1}
-    ]
 
 
 def test_the_blocks_of_a_graph_module() -> None:

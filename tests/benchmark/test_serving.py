@@ -11,8 +11,7 @@ import pytest
 
 from course_lib import style
 from course_lib.benchmark.serving import Served, resident_mib, serve, throughputs
-from course_lib.benchmark.statistics import Interval
-from course_lib.teaching.runtime import queues, ratios
+from course_lib.teaching.runtime import queues
 
 
 def sleeps(ms):
@@ -72,12 +71,6 @@ def test_a_source_that_waits_loses_nothing_and_is_held_back():
     assert held.offered_s[-1] > 15 * 0.008 > free.offered_s[-1]
 
 
-def test_frames_come_in_order_and_each_once():
-    seen = []
-    served = serve(seen.append, frames=25, period_ms=0.2)
-    assert seen == list(range(25)) and served.offered_s[0] == 0
-
-
 @pytest.mark.parametrize("full", ["drop oldest", "wait"])
 def test_a_failing_model_ends_the_service_with_its_reason(full):
     def fails(index):
@@ -99,11 +92,3 @@ def test_the_figure_marks_lost_frames():
     assert lines["lost"].get_xdata().tolist() == [0.1]
     assert figure.axes[0].get_title() == "room for one\n33 % lost, slowest 9 ms"
     assert style.png(figure).startswith(b"\x89PNG")
-
-
-def test_ratios_show_median_and_interval():
-    figure = ratios({"2 streams": Interval(1.4, 1.3, 1.5), "4 streams": Interval(1.6, 1.5, 1.8)}, "gain", "More is more")
-    axes = figure.axes[0]
-    assert [text.get_text() for text in axes.get_yticklabels()] == ["2 streams", "4 streams"]
-    assert [text.get_text() for text in axes.texts] == ["1.40x [1.30-1.50]", "1.60x [1.50-1.80]"]
-    assert axes.get_lines()[1].get_xdata().tolist() == [1.3, 1.5]

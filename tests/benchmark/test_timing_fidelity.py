@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import random
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from benchmarks import recording, timing
+from benchmarks import timing
 
 
 def noisy(us: float) -> timing.Timer:
@@ -50,21 +49,3 @@ def test_verdicts_by_the_judges_rule() -> None:
     found = {row["pair"]: row for row in timing.verdicts(clock, numbers=1000, repeats=3, device="cpu")}
     assert found["equal"]["tiers"] == {"full": 3} and found["10 % slower"]["tiers"] == {"partial": 3}
     assert found["10 % slower"]["of_reference"]["median"] == pytest.approx(1 / 1.1, rel=0.02)
-
-
-def test_one_rows_failure_is_its_own() -> None:
-    def make(clock: Any) -> timing.Subject:
-        raise RuntimeError("CUDA error:\nout of memory")
-
-    assert timing._row("copy", make, clock) == {"kernel": "copy", "failed": "RuntimeError: CUDA error: out of memory"}
-
-
-def test_a_record_is_whole_after_each_row_and_an_interrupted_run_goes_on(tmp_path: Path) -> None:
-    path = tmp_path / "record.json"
-    assert recording.rows_of(path) == []
-    known = recording.about({"torch": "2.11"})
-    recording.save(path, known, [{"kernel": "a", "us": 1}, {"kernel": "b", "failed": "OSError: x"}], verdicts=[])
-    found = json.loads(path.read_text())
-    assert {"date", "device", "driver", "versions", "command", "rows", "verdicts"} == found.keys()
-    assert recording.rows_of(path) == [{"kernel": "a", "us": 1}]
-    assert [one.name for one in tmp_path.iterdir()] == ["record.json"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import pytest
 
 import benchmarks.gpt2 as gpt2
 from benchmarks.gpt2_parts import child, runner
-from benchmarks.gpt2_parts.cases import BASELINE, CASES, REFERENCE, SMALL, Case
+from benchmarks.gpt2_parts.cases import BASELINE, REFERENCE, SMALL, Case
 from course_lib.engines import Plan
 from course_lib.errors import CourseError, EngineError, WorkerDied
 from course_lib.models.gpt_onnx_opset17 import export_for_tensorrt8
@@ -26,14 +25,6 @@ def run(*arguments: object) -> str:
     done = subprocess.run([sys.executable, str(SCRIPT), *map(str, arguments)], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     return done.stdout
-
-
-def test_the_whole_way_of_one_case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpt2, "SMALL", SMALL[1:2])
-    rows = gpt2.smoke(tmp_path, tmp_path / "record.json")
-    assert [row["candidate"] for row in rows] == [BASELINE, "onnxruntime fp16"]
-    assert all("failed" not in row and row["ms"] > 0 for row in rows)
-    assert gpt2.table(json.loads((tmp_path / "record.json").read_text())["rows"]).count("| decode-2 |") == 2
 
 
 @pytest.mark.slow
@@ -71,33 +62,6 @@ def test_a_command_without_what_it_needs_is_rejected(tmp_path: Path) -> None:
         done = subprocess.run([sys.executable, str(SCRIPT), *map(str, arguments)], capture_output=True, text=True)
         assert done.returncode == code and said in done.stderr and "Traceback" not in done.stderr
     assert not list(tmp_path.iterdir())
-
-
-def test_the_candidates_on_a_gpu(site: gpt2.Site) -> None:
-    names = [one.name for one in site.available(SMALL[0])]
-    assert names[0] == BASELINE and "cuda graph fp16" in names and "compile+cuda graph fp16" in names
-    assert [one.name for one in site.available(SMALL[0]) if one.group == "tensorrt"] == [
-        "TensorRT fp16 + CUDA graph",
-        "TensorRT fp16, cache plugin + CUDA graph",
-    ]
-    assert not any("plugin" in one.name for one in replace(site, plugin=None).available(SMALL[0]))
-    assert {one.group for one in site.available(SMALL[1])} == {"torch"}, "nothing was built for this case"
-    assert [(case.name, case.position) for case in CASES] == [
-        *((f"decode-{batch}", 512) for batch in (1, 8, 64)),
-        ("prefill-1x128", 0),
-        ("prefill-1x1024", 0),
-    ]
-
-
-def test_every_process_makes_the_same_inputs_and_no_two_sequences_are_alike() -> None:
-    case = replace(SMALL[1], batch=3)
-    assert Case.from_wire(json.loads(json.dumps(case.wire()))) == case
-    keys, values = case.cache(0, "key"), case.cache(0, "value")
-    assert np.array_equal(keys, case.cache(0, "key")) and not np.array_equal(keys, case.cache(1, "key"))
-    assert keys.dtype == np.float16 and (keys[:, :, case.position :] == 0).all()
-    pairs = [{(k.tobytes(), v.tobytes()) for k, v in zip(keys[i, 0], values[i, 0], strict=True)} for i in range(3)]
-    assert pairs[0] != pairs[1] != pairs[2] != pairs[0], "attention does not depend on the order of the pairs"
-    assert np.array_equal(case.tokens(3), case.tokens(3)) and not np.array_equal(case.tokens(3), case.tokens(4))
 
 
 # ---- TensorRT's part
@@ -155,14 +119,6 @@ def test_an_answer_that_is_wrong_is_rejected() -> None:
     ):
         with pytest.raises(EngineError, match=said):
             runner.errors(answer, want)
-
-
-def test_the_largest_error_of_the_answers_counts() -> None:
-    want = [{"logits": np.ones(4)}, {"logits": np.full(4, 2.0)}]
-    assert runner.largest_errors([want[0], {"logits": np.full(4, 2.02)}], want) == {"logits": pytest.approx(0.01)}
-    assert runner.largest_errors(want[:1], want) == {"logits": 0.0}
-    with pytest.raises(EngineError, match="above"):
-        runner.largest_errors([want[0], want[0]], want)
 
 
 # ---- candidates that fail
@@ -239,53 +195,3 @@ def test_what_fails_has_a_row_that_says_so_and_ends_nothing_else(site: gpt2.Site
     Fake.trouble = {}
     assert measured(site) == rows, "a row that says why it failed is a row"
     assert not any("failed" in row for row in measured(site, retry=True).values())
-
-
-def test_a_process_that_dies_while_it_is_timed_takes_its_candidates_with_it(site: gpt2.Site) -> None:
-    Fake.trouble = {("TensorRT fp16, cache plugin + CUDA graph", "time"): WorkerDied("SIGSEGV")}
-    rows = measured(site)
-    assert rows["TensorRT fp16, cache plugin + CUDA graph"]["failed"] == "while it was timed: SIGSEGV"
-    assert "its process ended with TensorRT" in rows["TensorRT fp16 + CUDA graph"]["failed"]
-    assert rows["compile fp16"]["speedup"][BASELINE]["median"] == 2.0
-
-
-def test_without_the_baseline_every_row_says_so(site: gpt2.Site) -> None:
-    Fake.trouble = {(BASELINE, "answer"): EngineError("wrong")}
-    rows = measured(site)
-    assert rows[BASELINE]["failed"] == "wrong" and rows["cuda graph fp16"]["failed"] == f"{BASELINE} failed"
-
-
-def test_without_the_reference_nothing_is_timed(site: gpt2.Site) -> None:
-    Fake.trouble = {(REFERENCE.name, "answer"): WorkerDied("out of memory")}
-    assert {row["failed"] for row in measured(site).values()} == {"eager fp32 failed: out of memory"}
-
-
-def test_an_engine_that_was_not_built_has_a_row_that_says_why_or_none(site: gpt2.Site) -> None:
-    site.outcome(SMALL[0], "plugin").write_text('{"failed": "no tactic"}')
-    built = site.outcome(SMALL[0], "plain").rename(site.folder / "later.json")
-    rows = measured(site)
-    assert rows["TensorRT fp16, cache plugin + CUDA graph"]["failed"] == "no tactic"
-    assert "TensorRT fp16 + CUDA graph" not in rows
-    built.rename(site.outcome(SMALL[0], "plain"))
-    assert measured(site)["TensorRT fp16 + CUDA graph"]["kernels"] == 7, "the case lacks a row, so it is measured again"
-
-
-def test_a_build_that_fails_is_one_line_and_is_tried_again(
-    site: gpt2.Site, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    site.outcome(SMALL[0], "plugin").unlink()
-    answers = iter([(3, "", "first\nlast words"), (0, 'log\n{"build_s": 2.0}\n', "")])
-
-    def built(command: list[str], **_: Any) -> Any:
-        request = json.loads(Path(command[-1]).read_text())
-        assert request["plugins"] == [str(site.plugin)] and request["recipe"]["flags"] == ["tf32", "fp16"]
-        return subprocess.CompletedProcess(command, *next(answers))
-
-    monkeypatch.setattr(gpt2.subprocess, "run", built)
-    gpt2.build(site, SMALL[:1], float("inf"))
-    said = capsys.readouterr().out.splitlines()
-    assert "trt_build.py ended with 3: last words" in said[0] and '"kept": true' in said[1]
-    gpt2.build(site, SMALL[:1], float("inf"))
-    assert '{"build_s": 2.0}' in capsys.readouterr().out.splitlines()[0]
-    gpt2.build(site, SMALL[:1], 0.0)
-    assert capsys.readouterr().out.count("no time left, call again") == 2

@@ -39,18 +39,6 @@ def test_a_lecture_runs_to_its_end_and_its_tagged_cells_and_failures_are_rows(le
     assert rows["no-syntax"]["failed"].startswith("SyntaxError") and rows["no-syntax"]["gpu"]
 
 
-def test_a_lecture_that_ends_its_process_is_a_row(lecture: Path) -> None:
-    lecture.write_text(lecture.read_text().replace("1 / 0", "os._exit(3)"))
-    (row,) = gpu_cells._in_own_process(lecture)
-    assert row["failed"].startswith("the process ended with status 3")
-
-
-def test_a_lecture_that_never_ends_is_a_row(lecture: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu_cells, "LONGEST_S", 0.1)
-    (row,) = gpu_cells._in_own_process(lecture)
-    assert row["failed"] == "the lecture did not end within 0.1 s"
-
-
 def test_an_old_torch_exports_for_tensorrt_8(monkeypatch: pytest.MonkeyPatch) -> None:
     """torch 2.2 knows neither ``dynamo`` nor ``dynamic_shapes``; TensorRT 8.6 reads opset 17."""
     newer = torch.onnx.export
@@ -73,16 +61,3 @@ def test_every_cell_that_says_what_it_would_do_on_a_gpu_has_the_tag() -> None:
             if re.search(r"no (GPU|TensorRT)[^\n]{0,30} here", "".join(cell["source"])):
                 assert gpu_cells._for_gpu(cell), f"{path.name}: cell {cell['id']} has no tag {gpu_cells.TAG!r}"
     assert list(gpu_cells.lectures()) == ["02", "03", "04", "05", "08", "09", "10", "11", "12"]
-
-
-def test_a_record_of_another_machine_and_an_unknown_lecture_are_rejected(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
-) -> None:  # type: ignore[no-untyped-def]
-    record = tmp_path / "record.json"
-    record.write_text(json.dumps({"device": "another GPU", "versions": {}, "rows": [{"lecture": "02", "cell": "one"}]}))
-    for asked, words in (["--only", "10"], "is of another machine (another GPU"), (["--only", "99"], "invalid choice: '99'"):
-        monkeypatch.setattr("sys.argv", ["gpu_cells.py", "--output", str(record), *asked])
-        with pytest.raises(SystemExit):
-            gpu_cells.main()
-        assert words in capsys.readouterr().err
-    assert json.loads(record.read_text())["device"] == "another GPU"

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from benchmarks import readme_tables
 from course_lib.grading.isolation import sandbox
 
@@ -21,6 +23,7 @@ def run(output: Path, *options: str) -> list[dict]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
+@pytest.mark.slow  # two gradings; the test below has one
 def test_the_reference_and_the_untouched_release(tmp_path):
     output = tmp_path / "labs.json"
     rows = run(output)

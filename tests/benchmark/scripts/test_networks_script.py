@@ -6,8 +6,6 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from time import monotonic
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,7 +13,7 @@ import onnx
 import pytest
 
 from benchmarks.headline import building, cases, child, material, measuring, trt_build
-from course_lib.errors import CourseError, EngineError, WorkerDied
+from course_lib.errors import EngineError, WorkerDied
 from tests.doubles import rig
 
 SCRIPT = Path(__file__).parents[3] / "benchmarks" / "networks.py"
@@ -76,30 +74,6 @@ def test_a_target_that_cannot_build_is_one_line_and_leaves_nothing(tmp_path: Pat
         done = subprocess.run(command, capture_output=True, text=True, timeout=60)
         assert done.returncode == 1 and done.stderr.startswith("error: ") and said in done.stderr
         assert not list(tmp_path.iterdir())
-
-
-def test_the_candidates_on_a_gpu() -> None:
-    bert, resnet = (next(n for n in cases.NETWORKS if n.name == name) for name in ("bert", "resnet50"))
-    found = {c.name: c for c in cases.candidates(bert, "tensorrt@trt8", gpu=True)}
-    assert next(iter(found)) == cases.BASELINE
-    assert [c.name for c in found.values() if c.group == "tensorrt"] == [
-        f"TensorRT {dtype}{graph}"
-        for dtype in ("fp32/TF32", "fp16", "int8", "fp16, attention plugin")
-        for graph in ("", " + CUDA graph")
-    ]
-    engine = found["TensorRT fp32/TF32"]
-    assert (engine.same, engine.plan) == ("eager tf32", "tensorrt.fp32"), "TF32 is compared with TF32"
-    assert set(cases.rivals(engine, list(found.values()))) == {
-        "eager fp32", "eager tf32", "cuda graph tf32", "compile tf32", "compile+cuda graph tf32"
-    }  # fmt: skip
-    with_plugin = found["TensorRT fp16, attention plugin"]
-    assert (with_plugin.dtype, with_plugin.same, with_plugin.plan) == ("fp16", "eager fp16", "tensorrt.fp16-attention")
-    assert set(cases.rivals(found["TensorRT int8"], list(found.values()))) == {
-        "eager fp32", "eager fp16", "cuda graph fp16", "compile fp16", "compile+cuda graph fp16"
-    }  # fmt: skip
-    assert "eager tf32" not in [c.name for c in cases.candidates(resnet, "tensorrt@trt8", gpu=True)]
-    without = cases.candidates(resnet, "tensorrt@trt8", gpu=True, compiled=False)
-    assert not any("compile" in c.name for c in without)
 
 
 # ---- candidates that fail
@@ -164,73 +138,7 @@ def test_a_candidate_that_dies_or_fails_ends_nothing_else(site: Any) -> None:
     assert all("\n" not in measuring.line(row) for row in rows.values())
 
 
-@pytest.mark.parametrize("error", [EngineError("the device was at work"), WorkerDied("the worker ended")])
-def test_who_fails_while_it_is_timed_is_left_out(site: Any, error: Exception) -> None:
-    Fake.dies, Fake.late, Fake.error = "nobody", "onnxruntime fp32/TF32", error
-    with measuring.Case(site, cases.SMALL[0]) as case:
-        rows = {row["candidate"]: row for row in case.rows(1, 0.05)}
-        assert rows["onnxruntime fp32/TF32"]["failed"] == f"while onnxruntime fp32/TF32 was timed: {error}"
-        assert rows["eager fp16"]["speedup"]["eager fp32"]["median"] == 2.0
-        Fake.late = ""
-        again = {row["candidate"]: row for row in case.rows(2, 0.05)}
-    assert "failed" not in again["onnxruntime fp32/TF32"]
-    assert Fake.made.count("onnxruntime") == (2 if isinstance(error, WorkerDied) else 1)
-
-
-def test_without_the_baseline_every_row_says_so(site: Any) -> None:
-    Fake.dies = "eager fp32"
-    with measuring.Case(site, cases.SMALL[0]) as case:
-        failed = [row["failed"] for row in case.rows(1, 0.05)]
-    assert failed[1:3] == ["eager fp32 failed"] * 2 and failed[0].startswith("the worker ended")
-
-
-def test_an_engine_that_was_not_built_has_a_failed_row_or_none(site: Any) -> None:
-    network = cases.SMALL[0]
-    (site.folder / "resnet50.onnxruntime.fp32.json").write_text('{"failed": "qdq: no tactic"}')
-    (site.folder / "resnet50.onnxruntime.fp16.json").unlink()
-    with measuring.Case(site, network) as case:
-        rows = {row["candidate"]: row for row in case.rows(1, 0.05)}
-    assert rows["onnxruntime fp32/TF32"]["failed"] == "qdq: no tactic"
-    assert "onnxruntime fp16" not in rows
-
-
 # ---- building
-
-
-def test_the_ways_to_int8_are_tried_in_turn(site: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    bert = cases.SMALL[1]
-    asked = []
-
-    def attempt(site: Any, network: Any, dtype: str, way: Any, deadline: float) -> dict[str, Any]:
-        asked.append(way)
-        if len(asked) == 1:
-            raise EngineError("crashed")
-        return {"failed": "no tactic"} if len(asked) == 2 else {"build_s": 3}
-
-    monkeypatch.setattr(building, "_attempt", attempt)
-    found = building._tensorrt(site, bert, "int8", 0.0)
-    assert found == {"build_s": 3, "way": "calibrator", "refused": ["qdq: crashed", "qdq per tensor: no tactic"]}
-    assert [way.file for way in asked] == [".qdq", ".qdq-per-tensor", ""] and asked[-1].calibrate
-
-
-def test_what_has_no_time_is_left_for_the_next_run(site: Any) -> None:
-    assert building._kept(site, "some", lambda: {"build_s": 1}, monotonic() - 1) == ("some", {"left": "no time"})
-
-    def too_long() -> dict[str, Any]:
-        raise TimeoutError
-
-    assert building._kept(site, "some", too_long, monotonic() + 9) == ("some", {"left": "not finished in time"})
-    assert not (site.folder / "some.json").exists()
-    assert building._kept(site, "some", lambda: {"build_s": 1}, monotonic() + 9) == ("some", {"build_s": 1})
-    assert building._kept(site, "some", too_long, monotonic() - 1) == ("some", {"build_s": 1, "kept": True})
-
-
-def test_a_process_that_fails_is_one_line() -> None:
-    finished = building._finished
-    with pytest.raises(CourseError, match=r"-c ended with 3: last"):
-        finished([sys.executable, "-c", "import sys; print('first\\nlast', file=sys.stderr); sys.exit(3)"], monotonic() + 60)
-    with pytest.raises(TimeoutError):
-        finished([sys.executable, "-c", "import time; time.sleep(60)"], monotonic() + 0.1)
 
 
 def test_a_plan_with_three_profiles_runs_plain_and_as_a_graph(trt: Any, tmp_path: Path) -> None:
@@ -261,25 +169,3 @@ def test_a_plan_with_three_profiles_runs_plain_and_as_a_graph(trt: Any, tmp_path
             assert held.time(name, batch, index) >= 0
     with pytest.raises(EngineError, match="outside every profile"):
         held.infer("plain", 2, 0)
-
-
-def test_calibration_asks_for_batches_of_its_own_profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What TensorRT 8.6 is given: every sample once, in batches, with a profile of exactly that shape."""
-    samples = np.arange(48, dtype=np.float32).reshape(24, 2)
-    np.save(tmp_path / "samples.npy", samples)
-    given: dict[str, Any] = {}
-
-    def calibrator(trt: Any, kind: str, batches: Any, cache: str) -> str:
-        given.update(kind=kind, batches=list(batches), cache=cache)
-        return "calibrator"
-
-    monkeypatch.setattr("course_lib.precision.calibration.trt_calibrators.trt_calibrator", calibrator)
-    profile = SimpleNamespace(set_shape=lambda name, *shapes: given.update(profile=(name, shapes)))
-    builder = SimpleNamespace(create_optimization_profile=lambda: profile)
-    network = SimpleNamespace(get_input=lambda _: SimpleNamespace(name="image"))
-    config = SimpleNamespace(set_calibration_profile=lambda one: given.update(set=one))
-    wanted = {"data": str(tmp_path / "samples.npy"), "batch": 8, "kind": "entropy", "cache": "c"}
-    trt_build._calibrate(None, builder, network, config, wanted)
-    assert config.int8_calibrator == "calibrator" and given["set"] is profile
-    assert given["profile"] == ("image", ((8, 2),) * 3)
-    np.testing.assert_array_equal(np.concatenate([batch["image"] for batch in given["batches"]]), samples)

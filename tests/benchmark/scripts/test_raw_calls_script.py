@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,11 +14,9 @@ from benchmarks import raw_calls, raw_calls_tables
 from benchmarks.raw_calls_parts import material
 from course_lib.labs.lab06_qat import given as lab06
 from course_lib.labs.lab06_qat import reference as lab06_reference
-from course_lib.labs.lab09_runtime import given
 from course_lib.labs.lab09_runtime.given import BROKEN, MIXED, PLAIN
 from course_lib.labs.lab09_runtime.reference import SERVING_LOOP
 from course_lib.migration import conformance
-from course_lib.standin import tensorrt_module
 from tests.labs.submissions.lab09 import ONE_SET, THREE_STREAMS, changed
 
 STANDIN = """
@@ -106,13 +103,6 @@ def test_the_exercises_and_the_builds_of_lab_03(recorded: Any) -> None:
     assert "lab03: timing_cache.py" in record["no_tensorrt_calls"] and not RAW & set(record["no_tensorrt_calls"])
 
 
-def test_the_network_of_lab_06(recorded: Any) -> None:
-    record = recorded("--sections", "lab06")
-    (row,) = record["rows"]
-    assert row["right"] and row["relative_error"] == 0 and row["kernels"]["Int8"] > 0
-    assert "lab06: qat.py" in record["no_tensorrt_calls"]
-
-
 def test_every_answer_that_calls_tensorrt_is_run_and_every_call_is_in_the_table() -> None:
     found = {name: material.calls(text)["calls"] for name, text in material.answers().items()}
     assert {name for name, calls in found.items() if calls} == RAW
@@ -124,23 +114,6 @@ def test_every_answer_that_calls_tensorrt_is_run_and_every_call_is_in_the_table(
     assert table >= {name for calls in found.values() for name in calls}
     cells = material.cells_before_task_1(material.ROOT / "labs" / "lab09_runtime" / "lab09_runtime.ipynb")
     assert table >= set(material.calls(cells)["calls"]) and "Logger.WARNING" in material.calls(cells)["calls"]
-
-
-def test_a_section_whose_process_dies_has_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "dies.py").write_text("import os, sys\nprint('last words', file=sys.stderr, flush=True)\nos._exit(3)")
-    monkeypatch.setenv("COURSE_ENVIRONMENTS", f"dies={sys.executable} {tmp_path / 'dies.py'}")
-    (row,) = raw_calls.run(tmp_path, "lab09", "tensorrt@dies", float("inf"))
-    assert not row["ran"] and row["failed"] == "the process ended with 3: last words"
-
-
-def test_the_plan_of_lab_09_computes_in_fp32_and_lets_contexts_share_a_profile() -> None:
-    """TensorRT 8.6 gives profile 0 to the first context alone, unless the builder had this preview feature."""
-    trt, asked = tensorrt_module.make("10.16"), list[Any]()
-    trt.NetworkDefinitionCreationFlag = SimpleNamespace(__members__={"EXPLICIT_BATCH": 0})  # 8.6 has no strong typing
-    trt.IBuilderConfig.set_preview_feature = lambda _, feature, enable: asked.append((feature.name, enable))
-    trt.IBuilderConfig.clear_flag = lambda _, flag: asked.append(flag.name)
-    assert given.serialized_engine(trt)
-    assert asked == ["TF32", ("PROFILE_SHARING_0806", True)]
 
 
 def test_the_page_has_a_line_for_each_piece_of_code() -> None:

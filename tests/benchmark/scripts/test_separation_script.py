@@ -14,18 +14,13 @@ import onnxruntime
 import pytest
 
 from benchmarks import separation
-from benchmarks.separation_parts.cases import BATCHES, Case, cases, model_for
+from benchmarks.separation_parts.cases import Case, cases, model_for
 from course_lib.models import classifier, export_onnx, fresh_digits
 
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> onnx.ModelProto:
     return export_onnx(classifier("small"), tmp_path_factory.mktemp("onnx") / "small.onnx", opset=17)
-
-
-def test_each_case_has_files_of_its_own() -> None:
-    keys = [case.key for case in cases()]
-    assert len(keys) == len(set(keys)) and all(set(case.batches) <= set(BATCHES) for case in cases())
 
 
 def test_a_fixed_shape_in_fp16_has_the_answers_of_the_network(exported: onnx.ModelProto) -> None:
@@ -39,15 +34,6 @@ def test_a_fixed_shape_in_fp16_has_the_answers_of_the_network(exported: onnx.Mod
     )
     assert have.dtype == np.float16 and np.linalg.norm(have - want) <= 2e-2 * np.linalg.norm(want)
     assert model.graph.input[0].type.tensor_type.shape.dim[0].dim_value == 8
-
-
-def test_profiles_leave_the_batch_open_and_keep_fp32(exported: onnx.ModelProto) -> None:
-    case = Case("as recorded", "fp16", BATCHES, demanded=True)
-    value = model_for(case, exported).graph.input[0]
-    assert value.type.tensor_type.shape.dim[0].dim_param and value.type.tensor_type.elem_type == onnx.TensorProto.FLOAT
-    assert [profile["image"]["max"][0] for profile in case.recipe["profiles"]] == list(BATCHES)
-    assert (case.recipe["precision"], case.recipe["flags"]) == ("fp16", ["tf32"])
-    assert Case("FP32 tensors", "fp16", (1,)).recipe["flags"] == ["tf32", "fp16"]
 
 
 class Holder:
