@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import io
 
 import pytest
@@ -35,22 +34,9 @@ def test_a_terminal_gets_a_bar_and_an_estimate(monkeypatch):
     assert "measuring" in terminal.getvalue() and "of about 25 s" in terminal.getvalue()
 
 
-def test_silent_steps_say_nothing(capsys, monkeypatch):
-    monkeypatch.setattr("sys.stderr", Terminal())
-    with Steps(shown=False) as steps:
-        steps.begin("building", 10)
-    assert not capsys.readouterr().out
-
-
 @pytest.mark.parametrize("name", ["lab12"])
 def test_a_lab_names_the_task_that_it_examines(name, tmp_path):
     lab, told = labs.find(name), []
     lab.write_reference(tmp_path)
     lab.examine(tmp_path, Examiner(begins=lambda step, about_s: told.append((step, about_s))), only="triton")
     assert [step.partition(":")[0] for step, _ in told] == ["triton"] and told[0][1] > 0
-
-
-def test_who_is_told_makes_no_other_bench():
-    """What is kept for an examiner, such as the reference's plan, stays valid."""
-    examiner = Examiner(seed=1, measured=lambda take, **_: take())
-    assert dataclasses.replace(examiner, begins=print) == examiner

@@ -51,12 +51,6 @@ def test_it_has_the_files_folder_arguments_and_environment_of_who_asked(warm, tm
     assert done[0].stderr == done[1].stderr == "no\n"
 
 
-def test_no_two_draw_the_same_random_numbers(warm):
-    code = "import random, numpy; print(random.random(), numpy.random.rand())"
-    drawn = {subprocess.run([*warm, "-c", code], capture_output=True, text=True).stdout for _ in range(3)}
-    assert len(drawn) == 3
-
-
 def test_it_ends_with_who_asked_for_it(warm):
     code = "import os, time; print(os.getpid(), flush=True); time.sleep(60)"
     asker = subprocess.Popen([*warm, "-c", code], stdout=subprocess.PIPE, text=True, start_new_session=True)

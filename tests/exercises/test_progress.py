@@ -46,12 +46,6 @@ def test_each_course_folder_of_a_user_has_its_own_progress(tmp_path: Path, monke
     assert progress.done(tmp_path / "link") == {"15.1"}
 
 
-def test_other_files_in_the_folder_are_no_exercises() -> None:
-    progress.record("15.1")
-    (progress.folder() / ".DS_Store").write_bytes(b"\0")
-    assert progress.done() == {"15.1"}
-
-
 def test_the_rows() -> None:
     progress.record("15.1")
     found = progress_of()
@@ -68,13 +62,6 @@ def test_written_files_of_a_lab_are_counted(tmp_path: Path) -> None:
     (folder / "model.onnx").touch()
     row = progress_of(tmp_path).labs[0]
     assert (row.written, row.files) == (1, len(labs.find("lab01").artifacts))
-
-
-def test_a_damaged_lecture_has_a_number_for_a_title(tmp_path: Path) -> None:
-    (tmp_path / "lectures").mkdir()
-    (tmp_path / "lectures" / "15_transformers_that_generate.ipynb").write_text("{")
-    row = next(row for row in progress_of(tmp_path).lectures if row.number == 15)
-    assert row.title == "Lecture 15"
 
 
 def test_the_start_page_prints_both_tables(capsys: pytest.CaptureFixture[str]) -> None:

@@ -42,11 +42,6 @@ def test_every_usual_writer_is_read(tmp_path: Path, writer: str) -> None:
     assert read_json(file, 1000) == {"größe": [1]}
 
 
-@pytest.mark.parametrize("content", [b"", codecs.BOM_UTF8, codecs.BOM_UTF16_LE])
-def test_empty_files_are_empty_text(content: bytes) -> None:
-    assert decode(content) == ""
-
-
 @pytest.mark.parametrize("content", [b"gr\xf6\xdfer", codecs.BOM_UTF16_LE + b"a", b"\xff\x00\xff"])
 def test_bytes_that_are_not_text_are_an_error_or_are_replaced(content: bytes) -> None:
     with pytest.raises(UnicodeDecodeError):
