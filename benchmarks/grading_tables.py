@@ -6,7 +6,7 @@ from benchmarks.markdown import Data, device, page, source, table, tensorrt
 
 
 def labs(data: Data) -> str:
-    """How often each lab's reference had all points, and its untouched release none."""
+    """How often each lab's reference had all points, and the unsolved lab none."""
     rows: dict[str, dict[str, list[Data]]] = {}
     for row in data["rows"]:
         rows.setdefault(row["lab"], {}).setdefault(row["kind"], []).append(row)
@@ -22,13 +22,13 @@ def labs(data: Data) -> str:
             (lab, f"{full} of {len(kinds.get('reference', []))}", f"{none} of {len(kinds.get('untouched', []))}", seconds)
         )
     about = f"""Whole gradings in the sandbox with {tensorrt(data)} on one {device(data)},
-        {source("labs_h200", data)}): gradings of the reference that gave all points, of the untouched release that gave none, and
+        {source("labs_h200", data)}): gradings of the reference that gave all points, of the unsolved lab that gave none, and
         the longest grading of the reference:"""
     return page(about, table(("lab", "reference, all points", "untouched, none", "longest"), lines))
 
 
 def labs_alone(data: Data, name: str = "labs_alone_h200") -> str:
-    """Each grading of a reference, what ran beside it, and why it lost points; the untouched releases in a sentence.
+    """Each grading of a reference, what ran beside it, and why it lost points; the unsolved labs in a sentence.
 
     Args:
         name: of the record.
@@ -50,7 +50,7 @@ def labs_alone(data: Data, name: str = "labs_alone_h200") -> str:
         {source(name, data)}). Commit {data["commit"]}."""
     if untouched:
         released = ", ".join(sorted({row["lab"] for row in untouched}))
-        about += f" The untouched releases of {released} were given no points ({none} of {len(untouched)})."
+        about += f" The unsolved notebooks of {released} were given no points ({none} of {len(untouched)})."
     return page(about, table(("lab", "beside it", "points", "time", "why points are missing"), lines))
 
 

@@ -1,4 +1,4 @@
-"""Whole gradings of the labs with the TensorRT that is here: the reference has to have all points, the untouched release none.
+"""Whole gradings of the labs with the TensorRT that is here: the reference has to have all points, the unsolved lab none.
 
     python benchmarks/labs.py OUTPUT.json [--labs lab01 lab07] [--kinds reference untouched] [--times 10] [--target tensorrt@trt8]
         [--seconds 540] [--longest 300] [--host busy]

@@ -55,7 +55,7 @@ def run(root: Path, say: Callable[[str], None] | None = print) -> dict[str, Any]
     if problem:
         tell(f"     no sandbox ({problem}): the two submissions are the course's own, so they are graded with --trusted")
     tell(
-        "2/3  nbgrader autogrades two submissions of lab 01: the reference solution and the untouched release (about 2 minutes)"
+        "2/3  nbgrader autogrades two submissions of lab 01: the reference solution and the unsolved lab (about 2 minutes)"
     )
     room = Classroom(root, WORK, trusted=bool(problem))
     room.submit("solution", lab, root / "solutions" / lab.name)

@@ -43,7 +43,7 @@ def export_onnx(
     Args:
         model: any module with a method ``signature()``, or one described by ``signature``. It is not changed.
         path: also write the model there. The file appears complete or not at all.
-        dtype: "fp16" computes and stores everything in half precision between casts at the border, so that inputs and
+        dtype: "fp16" computes and stores everything in half precision between casts at its ends, so that inputs and
             outputs stay float32 and a strongly typed TensorRT network gets half-precision kernels.
         dynamic_batch: keep the dimensions that the signature names dynamic (the encoder's sequence length too). False
             fixes all of them, the batch at ``batch``, the others at the signature's example sizes.

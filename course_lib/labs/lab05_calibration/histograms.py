@@ -40,7 +40,7 @@ class Question:
         return 0.0 if abs(distance) < 1 - 1e-6 else distance
 
     def border(self) -> int:
-        """The bin that the threshold ends, counted from 1: its upper border is ``border * bin_width``."""
+        """The bin that the threshold ends, counted from 1: its upper edge is ``border * bin_width``."""
         wanted = self.percent / 100 * self.histogram.total
         return int(np.searchsorted(np.cumsum(self.histogram.counts), wanted)) + 1
 

@@ -187,7 +187,7 @@ def settings(batch: Mapping[str, int], traffic: Mapping[int, int], found: Found)
     border, plan = found.border, plan_bytes(found)
     whole = "not fully supported" in border
     ended = "an error" if whole else border or "compiled"
-    hint = "The given module has operators without a converter. Which keyword makes such a border an error?"
+    hint = "The given module has operators without a converter. Which keyword makes such a graph break an error?"
     if border and not whole:
         hint = "2.13 accepts every keyword and reads only some. print(sorted(known)) in the notebook lists them."
     yield Criterion("the given module with your keywords", ended, "an error", whole, HALF, hint)

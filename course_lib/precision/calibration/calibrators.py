@@ -52,7 +52,7 @@ class MinMaxCalibrator:
 class PercentileCalibrator:
     """Clips a fixed share: ``percentile`` percent of the absolute values lie at or below the threshold.
 
-    The threshold is a bin's upper border, so that it exceeds the exact percentile by at most one bin.
+    The threshold is a bin's upper edge, so that it exceeds the exact percentile by at most one bin.
 
     Args:
         percentile: above 0, at most 100, which is min-max.
@@ -79,7 +79,7 @@ class EntropyCalibrator:
     """Keeps the most information: the threshold with the lowest KL divergence from the observed distribution to its INT8 version.
 
     `divergence` is the published method for one candidate; `curve` computes it for all candidates at once. The candidates
-    are the upper borders of all bins from the 128th to the one that holds the largest value.
+    are the upper edges of all bins from the 128th to the one that holds the largest value.
 
     Two points are not on the slides. First, the first bin holds the zeros of a Relu, often half of all values or more. Zero is
     exact in INT8 at every threshold, but a spike that shares a level with other bins would dominate the divergence and lower
@@ -134,7 +134,7 @@ class EntropyCalibrator:
 class MSECalibrator:
     """Makes the smallest error: the threshold with the lowest mean squared difference between a value and its INT8 copy.
 
-    Every value counts as the middle of its bin. The candidates are the upper borders of every eighth bin, from the 128th to the
+    Every value counts as the middle of its bin. The candidates are the upper edges of every eighth bin, from the 128th to the
     one that holds the largest value. Below the 128th bin, a step would be finer than a bin.
     """
 
@@ -210,7 +210,7 @@ def _best(calibrator: SearchingCalibrator, histogram: Histogram) -> float:
 
 
 def _thresholds(histogram: Histogram, kept: np.ndarray) -> np.ndarray:
-    """The upper border of the last bin that each candidate keeps, but never more than the largest value."""
+    """The upper edge of the last bin that each candidate keeps, but never more than the largest value."""
     return np.minimum(histogram.bin_width * kept.astype(float), histogram.amax)
 
 

@@ -57,7 +57,7 @@ class Histogram:
 
     @property
     def edges(self) -> np.ndarray:
-        """The borders of the bins, float64, shape ``(bins + 1,)``."""
+        """The edges of the bins, float64, shape ``(bins + 1,)``."""
         return self.bin_width * np.arange(len(self.counts) + 1)
 
     @property

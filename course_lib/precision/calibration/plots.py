@@ -34,15 +34,23 @@ def histogram_figure(histogram: Histogram, thresholds: Mapping[str, float]) -> F
     counts = counts[: -(-histogram.used // together)]
     edges = histogram.bin_width * together * np.arange(len(counts) + 1)
     axes.stairs(counts, edges, fill=True, color="#BBBBBB")
-    for index, (label, threshold) in enumerate(thresholds.items()):
-        clipped = 100 * histogram.share_above(threshold)
-        axes.axvline(threshold, color=style.color(index), lw=1.8, label=f"{label}: {threshold:.4g}, clips {clipped:.3g} %")
+    for index, (label, threshold) in enumerate(sorted(thresholds.items(), key=lambda item: item[1])):
+        top = 0.97 - 0.09 * index  # a name is above the lines to its right
+        axes.axvline(threshold, ymax=top, color=style.color(index), lw=1.8)
+        text = f"{label}: {threshold:.4g}, clips {100 * histogram.share_above(threshold):.3g} %"
+        axes.annotate(
+            text,
+            (threshold, top),
+            (4, 0),
+            xycoords=axes.get_xaxis_transform(),
+            textcoords="offset points",
+            va="top",
+            fontsize=8,
+        )
     axes.set_yscale("log")
-    axes.set_xlim(0, 1.03 * max([edges[-1], *thresholds.values()]))
+    axes.set_xlim(0, 1.4 * max([edges[-1], *thresholds.values()]))
     axes.set(xlabel=f"absolute value of {histogram.name}", ylabel=f"values per {edges[1]:.2g} (log)")
     axes.set_title(_takeaway(histogram, thresholds))
-    if thresholds:
-        axes.legend(loc="upper right", framealpha=0.9, edgecolor="none")
     return drawn
 
 

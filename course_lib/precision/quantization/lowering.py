@@ -14,7 +14,7 @@ The numbers change in three ways:
 
 (a) An activation after a Relu is clipped at ``255 * scale`` instead of ``127 * scale``, so inputs beyond the calibrated range give
     larger results.
-(b) Integer kernels round the bias to a whole number of steps of the 32-bit sum and scale that sum once. A value near the border
+(b) Integer kernels round the bias to a whole number of steps of the 32-bit sum and scale that sum once. A value near the limit
     between two 8-bit steps can therefore be rounded to the other step.
 (c) The pairs of change 2 round again, by at most half a step.
 
