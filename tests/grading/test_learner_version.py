@@ -76,7 +76,7 @@ def test_other_cells_are_rejected_with_their_names(tmp_path, cells, said):
     for step in (
         lambda: learner_version.release(lab, tmp_path),
         lambda: learner_version.stale(lab, tmp_path),
-        lambda: Classroom(tmp_path)._registered(lab, tmp_path / "template"),
+        lambda: Classroom(tmp_path)._registered(lab),
     ):
         with pytest.raises(CourseError) as caught:
             step()

@@ -6,15 +6,16 @@ import errno
 import json
 import secrets
 import shutil
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from course_lib._util import scratch
 from course_lib._util.files import remove_tree, write_atomically
+from course_lib._util.plain_text import plain
 from course_lib.errors import CourseError
 from course_lib.grading.batch import notebook_reader
 from course_lib.grading.batch.archive import MOST_BYTES, MOST_FILES, Archive, Selection
@@ -22,14 +23,14 @@ from course_lib.grading.batch.collection import collected, submission_folder
 from course_lib.grading.batch.grade import Grade, note
 from course_lib.grading.batch.intake import TIMESTAMP, Intake, id_problem, shown
 from course_lib.grading.batch.journal import Journal
-from course_lib.grading.batch.submission import WORK, Job, Result
+from course_lib.grading.batch.submission import GRADED, WORK, Job, Result
 from course_lib.grading.judge.review import Review
 from course_lib.grading.judge.verdict import Verdict, verdict_file
 from course_lib.grading.nbgrader.log import NbgraderLog
 from course_lib.labs import Lab
 
 if TYPE_CHECKING:
-    from nbgrader.apps.api import NbGraderAPI
+    from traitlets.config import Config
 
 _OTHER_BYTES = 32 << 20  # of files that no lab asks for
 # Faults of the machine. They end the batch, which the same command continues; any other fault costs one submission.
@@ -125,11 +126,10 @@ class Classroom:
         self.folder.mkdir(parents=True, exist_ok=True)
         journal, errors = Journal(self.folder / "jobs" / lab.name), {student: id_problem(student) for student in students}
         accepted = [student for student in students if not errors[student]]
-        with journal.held(), scratch.owned(), tempfile.TemporaryDirectory() as template:
-            course = self._registered(lab, Path(template))
-            jobs = self._jobs(lab, accepted, course, journal, errors, ended)
+        with journal.held(), scratch.owned():
+            jobs = self._jobs(lab, accepted, self._registered(lab), journal, errors, ended)
             for result in farm.graded(jobs, workers=workers, scheduler=scheduler):
-                if result.entry and isinstance(result.files, Archive):
+                if result.verdict and isinstance(result.files, Archive):
                     journal.keep(result)  # from a process that has ended; in this one there is no gap
                 errors[result.student] = self._settled(lab, result, journal)
                 ended(result.student, self._grade(lab, result.student, errors[result.student]))
@@ -140,7 +140,7 @@ class Classroom:
         self,
         lab: Lab,
         students: list[str],
-        course: Selection,
+        released: Selection,
         journal: Journal,
         errors: dict[str, str],
         ended: Callable[[str, Grade | None], None],
@@ -149,7 +149,7 @@ class Classroom:
         batch = secrets.token_hex(8)
         for student in students:
             try:
-                files, digest, said = self._submitted(lab, student)
+                files, digest, problem = self._submitted(lab, student)
             except (OSError, CourseError) as error:
                 errors[student] = f"the submission cannot be read ({error.strerror if isinstance(error, OSError) else error})"
                 note(self.folder, student, lab, errors[student])
@@ -157,7 +157,8 @@ class Classroom:
                 continue
             place = files.folder.name
             notes = (f"the folder {shown(place)} was taken as {lab.name}",) if place not in (lab.name, student) else ()
-            job = Job(lab.name, student, files, course, digest, said, notes, self.trusted, self.examiner, self._settings, batch)
+            execution = self._settings["SandboxedExecute"]
+            job = Job(lab.name, student, files, released, digest, problem, notes, self.trusted, self.examiner, execution, batch)
             if kept := journal.kept(student, job.digest):
                 errors[student] = self._settled(lab, kept, journal)
                 ended(student, None)
@@ -192,26 +193,28 @@ class Classroom:
 
         error = result.error
         try:
-            if result.entry:
-                self._record(lab, result)
-            journal.mark(result)
+            if result.verdict:
+                error = "; ".join(filter(None, (error, self._record(lab, result))))
+            journal.mark(replace(result, error=error))
         except OperationalError as failed:
             raise CourseError(f"the gradebook cannot be written ({failed.orig}): grade again, the batch continues") from None
         except Exception as failed:  # whatever the files of one submission led to
             if isinstance(failed, OSError) and failed.errno in _MACHINE:
                 raise
-            told = " ".join(f"{type(failed).__name__}: {failed}".split())[:300]
-            error = "; ".join(filter(None, (error, f"the result cannot be recorded ({told})")))
+            reason = plain(f"{type(failed).__name__}: {failed}", 300)
+            error = "; ".join(filter(None, (error, f"the result cannot be recorded ({reason})")))
         note(self.folder, result.student, lab, error)
         return error
 
-    def _record(self, lab: Lab, result: Result) -> None:
-        """Write the files, then the gradebook. A repetition has the same result."""
+    def _record(self, lab: Lab, result: Result) -> str:
+        """Write the files, the gradebook and the learner's pages; return what is wrong with a page, or "".
+
+        A repetition has the same result.
+        """
         from course_lib.grading.integrity import signature
         from course_lib.grading.nbgrader import gradebook
 
-        for kind in ("autograded", "feedback"):
-            remove_tree(self.folder / kind / result.student / lab.name)
+        remove_tree(self.folder / GRADED / result.student / lab.name)
         result.files.copy_to(self.folder)
         verdict = Verdict.from_json(result.verdict)
         provenance = {**verdict.provenance, "submission": result.digest, **self._previous(lab, result, verdict)}
@@ -220,9 +223,45 @@ class Classroom:
         path = verdict_file(self.folder, result.student, lab)
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, json.dumps(signed).encode())
-        if gradebook.record(self.folder / "gradebook.db", verdict, result.student, result.entry, self._settings):
-            self._api().generate_feedback(lab.name, result.student)  # with what an instructor gave by hand
+        submitted = datetime.fromisoformat(result.submitted) if result.submitted else None
+        gradebook.record(
+            self.folder,
+            lab,
+            verdict,
+            result.student,
+            unanswered=result.unanswered,
+            submitted=submitted,
+            settings=self._settings,
+        )
+        path.with_suffix(".html").unlink(missing_ok=True)
         self.update_reports(lab, [result.student])
+        return self._write_feedback(lab, result.student)
+
+    def _write_feedback(self, lab: Lab, student: str) -> str:
+        """Write the graded notebook as a page and return what is wrong with it, or "". If it cannot be shown, use the empty one."""
+        from nbgrader.converters import GenerateFeedback
+
+        from course_lib.grading.nbgrader.bridge import convert
+
+        def written() -> str:
+            failed = convert(GenerateFeedback, lab.name, self._nbgrader(), self._log(), student)
+            for path in (self.folder / "feedback" / student / lab.name).glob("*"):
+                if path.name != f"{lab.name}.html":  # nbgrader copies what was submitted there, pages with scripts included
+                    remove_tree(path)
+            return failed
+
+        remove_tree(self.folder / "feedback" / student / lab.name)
+        failed = written()
+        if not failed:
+            return ""
+        graded = self.folder / GRADED / student / lab.name / f"{lab.name}.ipynb"
+        content = graded.read_bytes()
+        try:
+            shutil.copyfile(self._released(lab) / graded.name, graded)
+            empty = "there is no page" if written() else "the page shows the empty notebook"
+        finally:
+            write_atomically(graded, content)  # the instructor's copy is the learner's
+        return f"nbgrader could not show the notebook ({failed}): {empty}"
 
     def _previous(self, lab: Lab, result: Result, verdict: Verdict) -> dict[str, Any]:
         """The points of the grading before this one, for the provenance; empty if there is none."""
@@ -240,24 +279,25 @@ class Classroom:
         return {"previous": {**kept, "points": {one.task.id: one.points for one in before.outcomes}}}
 
     def update_reports(self, lab: Lab, students: Iterable[str]) -> None:
-        """Write the reports again whose points differ from the gradebook's, which has points by hand and late penalties.
+        """Write the reports that are missing, and those whose points differ from the gradebook's.
+
+        The gradebook has points by hand and late penalties.
 
         Raises:
             CourseError: a verdict cannot be read.
         """
-        from nbgrader.api import Gradebook
-
         from course_lib.grading.nbgrader import gradebook
         from course_lib.grading.reports import report
 
-        with Gradebook(f"sqlite:///{self.folder / 'gradebook.db'}") as opened:
+        with gradebook.opened(self.folder) as book:
             for student in students:
                 path, verdict = verdict_file(self.folder, student, lab).with_suffix(".html"), self.verdict(lab, student)
-                if verdict is None or not path.is_file():
+                if verdict is None:
                     continue
-                submission = opened.find_submission(lab.name, student)
+                submission = book.find_submission(lab.name, student)
                 cells, penalty = gradebook.cells(submission), submission.late_submission_penalty or 0.0
-                if report.points(verdict, cells, penalty) not in path.read_text(encoding="utf-8"):
+                points = report.points(verdict, cells, penalty)
+                if not path.is_file() or points not in path.read_text(encoding="utf-8"):
                     write_atomically(path, report.page(lab, verdict, student, cells, penalty).encode())
 
     def charge_late(self, lab: Lab) -> dict[str, tuple[float, float]]:
@@ -268,7 +308,7 @@ class Classroom:
         """
         from course_lib.grading.nbgrader import gradebook
 
-        return gradebook.charge(self.folder / "gradebook.db", lab, self._settings)
+        return gradebook.charge(self.folder, lab, self._settings)
 
     @cached_property
     def _settings(self) -> dict[str, dict[str, Any]]:
@@ -277,26 +317,35 @@ class Classroom:
         settings = own_settings(self.root)
         return {**settings, "SandboxedExecute": {**settings.get("SandboxedExecute", {}), **self.limits}}
 
-    def _api(self, log: NbgraderLog | None = None) -> NbGraderAPI:
-        from course_lib.grading.nbgrader.bridge import api
+    def _nbgrader(self) -> Config:
+        """nbgrader's configuration for this classroom."""
+        from traitlets.config import Config
 
-        log = log or self._log()
-        return api(self.root, self.work, trusted=self.trusted, examiner=self.examiner, settings=self._settings, log=log)
+        from course_lib.grading.nbgrader.bridge import configure
+
+        config: Any = Config()
+        configure(config, root=self.root, work=self.work)
+        config.CourseDirectory.release_directory = f"{self.work}/release"  # labs/ changes with `course release` only
+        return config
 
     def _log(self) -> NbgraderLog:
         return NbgraderLog(self.folder / "nbgrader.log")
 
-    def _registered(self, lab: Lab, folder: Path) -> Selection:
-        """Tell nbgrader of the lab, and write what grading it needs into an empty folder."""
-        from course_lib.grading.nbgrader import gradebook, learner_version
+    def _released(self, lab: Lab) -> Path:
+        """The folder that learners get, as the solution is now."""
+        return self.folder / "release" / lab.name
+
+    def _registered(self, lab: Lab) -> Selection:
+        """Tell nbgrader of the lab, and return what learners get."""
+        from nbgrader.converters import GenerateAssignment
+
+        from course_lib.grading.nbgrader import learner_version
+        from course_lib.grading.nbgrader.bridge import convert
 
         learner_version.check_grade_cells(lab, self.root)
-        log = self._log()
-        done = self._api(log).generate_assignment(lab.name)
-        if not done["success"]:
-            raise CourseError(f"nbgrader cannot read the solution of {lab.name}: {log.reason(done)}")
-        gradebook.write_template(folder, self.folder, self.root / "solutions", lab)
-        return Selection(folder)
+        if failed := convert(GenerateAssignment, lab.name, self._nbgrader(), self._log()):
+            raise CourseError(f"nbgrader cannot read the solution of {lab.name}: {failed}")
+        return Selection(self._released(lab))
 
     def verdict(self, lab: Lab, student: str) -> Verdict | None:
         """The last written verdict, None before the first one.
@@ -308,16 +357,16 @@ class Classroom:
         return Verdict.load(path) if path.is_file() else None
 
     def _grade(self, lab: Lab, student: str, error: str) -> Grade:
-        from nbgrader.api import Gradebook, MissingEntry
+        from nbgrader.api import MissingEntry
 
         from course_lib.grading.nbgrader import gradebook
 
         cells, verdict = None, None
         if not id_problem(student):
             verdict = self.verdict(lab, student)
-            with Gradebook(f"sqlite:///{self.folder / 'gradebook.db'}") as opened:
+            with gradebook.opened(self.folder) as book:
                 try:
-                    cells = gradebook.cells(opened.find_submission(lab.name, student))
+                    cells = gradebook.cells(book.find_submission(lab.name, student))
                 except MissingEntry:
                     error = error or "the gradebook has no such submission"
         return Grade(

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone, tzinfo
 from pathlib import Path
 
-from course_lib._util.files import remove_tree
-
 TIMESTAMP = "timestamp.txt"
 MOST_CHARACTERS, MOST_BYTES = 100, 200  # of an id; a file system takes 255 bytes for a name, and the journal adds to it
 _SHOWN = 60  # characters of a rejected name that a line shows
@@ -135,24 +133,16 @@ def read_time(content: bytes) -> datetime:
     return datetime(year, month, day, hour, minute, second, microsecond, _zone(zone or "UTC")).astimezone(timezone.utc)
 
 
-def settle_time(folder: Path) -> str:
-    """Write the time of a copied submission in the form that nbgrader reads correctly, or remove a text that is not a time.
-
-    Returns:
-        What is wrong with it, or "".
-    """
-    path = folder / TIMESTAMP
+def submission_time(folder: Path) -> tuple[datetime | None, str]:
+    """The time in a submission's ``timestamp.txt``, None if there is none, and what is wrong with that file, or ""."""
     try:
-        with open(path, "rb") as file:
-            time = read_time(file.read(8 * _LONGEST_TIME))
-        path.write_text(time.strftime("%Y-%m-%d %H:%M:%S.%f UTC"), encoding="ascii")
-        return ""
+        with open(folder / TIMESTAMP, "rb") as file:
+            return read_time(file.read(8 * _LONGEST_TIME)), ""
     except FileNotFoundError:
-        return ""
+        return None, ""
     except (OSError, ValueError) as error:
-        remove_tree(path)  # it may be a folder
         why = "it is not a text file" if isinstance(error, OSError | UnicodeError) else str(error)
-        return f"{TIMESTAMP} holds no time ({why}): the time of submission is unknown, and no penalty is computed"
+        return None, f"{TIMESTAMP} holds no time ({why}): the time of submission is unknown, and no penalty is computed"
 
 
 def _allowed(one: str) -> bool:

@@ -34,11 +34,6 @@ class LatePenalty(LateSubmissionPlugin):
         return min(taken if self.unit == "points" else score * taken / 100, score)
 
 
-def configure(config: Config) -> None:
-    """Let nbgrader subtract `LatePenalty`, with settings from the same configuration."""
-    config.AssignLatePenalties.plugin_class = LatePenalty
-
-
 def charge(submission: Any, config: Config) -> None:
     """Compute a submission's penalties again from all points in the gradebook, including those given by hand.
 

@@ -82,7 +82,8 @@ class SandboxedKernelManager(AsyncKernelManager):
     @override
     async def start_kernel(self, **options: Any) -> None:
         """Start the kernel without its output outside the notebook, which is not a message of the grader."""
-        await super().start_kernel(stdout=subprocess.DEVNULL, stderr=self.words, **options)
+        environment = {**os.environ, "NBGRADER_EXECUTION": "autograde"}
+        await super().start_kernel(stdout=subprocess.DEVNULL, stderr=self.words, env=environment, **options)
 
 
 _STARTS_WITHIN_S, _PAUSE_S = 60.0, 2.0  # what a sandbox needs may be free again in a moment
@@ -91,6 +92,7 @@ _STARTS_WITHIN_S, _PAUSE_S = 60.0, 2.0  # what a sandbox needs may be free again
 class SandboxedExecute(Execute):
     """nbgrader's Execute. A dead, hung or flooding kernel gives failed cells instead of preventing the grade."""
 
+    timeout = Integer(240, help="longest run of one cell, in seconds", allow_none=True).tag(config=True)
     run = Bool(True, help="run the notebook; otherwise its files are judged as they were submitted").tag(config=True)
     trusted = Bool(False, help="run without the sandbox; for the course's own files only").tag(config=True)
     total_timeout_s = Float(300.0, help="longest run of one notebook, in seconds, with its repetition if the kernel died").tag(
@@ -216,12 +218,8 @@ class SandboxedExecute(Execute):
 
     def _fill(self, assignment: str, scratch: Path, home: Path) -> FilesOfRun:
         """Fill in artifacts that were not submitted with those that the notebook wrote. Submitted files stay as they are."""
-        try:
-            limits = labs.find(assignment).artifacts
-        except CourseError:
-            return FilesOfRun()  # not a lab of the course: nbgrader grades it by its cells alone
         filled, differing, too_large = list[str](), list[str](), ""
-        for name, limit in limits.items():
+        for name, limit in labs.find(assignment).artifacts.items():
             if (home / name).is_file():
                 if _is_other_file(scratch / name, home / name):
                     differing.append(name)

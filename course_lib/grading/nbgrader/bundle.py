@@ -23,7 +23,7 @@ COURSE_FILES = (  # also in a wheel
 COPIED = (
     *COURSE_FILES,
     *("course_lib/**/*", "pyproject.toml", "setup.py", "constraints.txt", ".gitignore"),
-    *("Containerfile", ".containerignore", ".dockerignore", ".devcontainer/*", "binder/*", "docs/hero.png", "docs/report.png"),
+    *("Containerfile", ".containerignore", ".dockerignore", ".devcontainer/*", "binder/*", "docs/results.svg", "docs/report.png"),
 )
 IN_WHEEL = "course_files"  # the folder of the library that has them there
 _TEMPLATES = "bundle"  # the folder with the learner's Makefile and the section "Start" of the README

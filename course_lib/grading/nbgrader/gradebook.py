@@ -1,42 +1,38 @@
-"""nbgrader's gradebook: write a verdict's points, and read the data of a submission."""
+"""nbgrader's gradebook, the only one: write a verdict's points, and read the data of a submission."""
 
 from __future__ import annotations
 
 import difflib
-import shutil
-from collections.abc import Iterable, Mapping
+import warnings
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from course_lib import labs
 from course_lib.errors import CourseError
 from course_lib.grading.batch import late
 from course_lib.grading.judge.review import Cell, Review
 from course_lib.grading.judge.verdict import Verdict
 from course_lib.labs import Lab
 
-
-def write_template(target: Path, classroom: Path, source: Path, lab: Lab) -> None:
-    """Write the lab's release and sources, and a gradebook with the lab and its due date, without students.
-
-    Args:
-        target: an empty folder.
-        classroom: folder with ``gradebook.db`` and ``release/``, where nbgrader has registered the lab.
-        source: the course's folder of solutions.
-        lab: which.
-    """
+if TYPE_CHECKING:
     from nbgrader.api import Gradebook
 
-    work = target / "classroom"
-    work.mkdir()
-    shutil.copyfile(classroom / "gradebook.db", work / "gradebook.db")
-    with Gradebook(f"sqlite:///{work / 'gradebook.db'}") as book:
-        for student in book.students:
-            book.remove_student(student.id)
-    shutil.copytree(classroom / "release" / lab.name, work / "release" / lab.name)
-    ignored = shutil.ignore_patterns(*lab.artifacts, ".ipynb_checkpoints", "*.ipynb")
-    shutil.copytree(source / lab.name, target / "solutions" / lab.name, ignore=ignored)
+
+def address(classroom: Path) -> str:
+    """The URL of a classroom's gradebook."""
+    return f"sqlite:///{classroom / 'gradebook.db'}"
+
+
+@contextmanager
+def opened(classroom: Path) -> Iterator[Gradebook]:
+    """A classroom's gradebook, closed at the end."""
+    from nbgrader.api import Gradebook
+
+    with warnings.catch_warnings(), Gradebook(address(classroom)) as book:
+        warnings.filterwarnings("ignore", message="Object of type .* not in session", module="nbgrader")  # SQLAlchemy's
+        yield book
 
 
 def write_points(grades: Iterable[Any], lab: Lab, verdict: Verdict) -> None:
@@ -85,91 +81,59 @@ def unlisted(students: Iterable[Any], submitted: Iterable[str]) -> dict[str, str
     return {name: folded[close[0]] if close else "" for name, close in meant.items()} if listed else {}
 
 
-def entry(path: Path, lab: Lab, student: str) -> dict[str, object]:
-    """The data of the gradebook at `path` on a submission, besides the verdict, as plain JSON values; empty if there is none."""
-    from nbgrader.api import Gradebook, MissingEntry
-
-    tasks = {task.id for task in lab.tasks}
-    with Gradebook(f"sqlite:///{path}") as book:
-        try:
-            submission = book.find_submission(lab.name, student)
-        except MissingEntry:
-            return {}
-        return {
-            "timestamp": submission.timestamp.isoformat() if submission.timestamp else None,
-            "notebooks": {
-                notebook.name: {
-                    "grades": {
-                        grade.name: {"auto_score": grade.auto_score, "needs_manual_grade": grade.needs_manual_grade}
-                        for grade in notebook.grades
-                        if grade.name not in tasks
-                    },
-                    "comments": {comment.name: comment.auto_comment for comment in notebook.comments},
-                }
-                for notebook in submission.notebooks
-            },
-        }
-
-
 def record(
-    path: Path,
+    classroom: Path,
+    lab: Lab,
     verdict: Verdict,
     student: str,
-    found: Mapping[str, Any],
+    *,
+    unanswered: Collection[str],
+    submitted: datetime | None = None,
     settings: Mapping[str, Mapping[str, Any]] | None = None,
-) -> bool:
-    """Write a verdict and an `entry` into the gradebook at `path`. Points and comments given by hand remain.
-
-    Late penalties are computed here and not taken from the entry, because only this gradebook has extensions and points by hand.
+) -> None:
+    """Write a graded submission, with its late penalty. Points and comments given by hand remain.
 
     Args:
+        classroom: the folder of the gradebook.
+        unanswered: ids of the cells for a solution without an answer. Their written questions have no points and need no review.
+        submitted: time of the submission in UTC, None if it is not known.
         settings: nbgrader's configuration by class, for `late.LatePenalty`.
-
-    Returns:
-        Whether the page for the learner needs what only this gradebook has: points or a comment by hand, or a late penalty.
     """
-    from nbgrader.api import Gradebook
     from traitlets.config import Config
 
-    by_hand, lab = False, labs.find(verdict.lab)
-    with Gradebook(f"sqlite:///{path}") as book:
+    tasks = {task.id for task in lab.tasks}
+    with opened(classroom) as book:
         book.update_or_create_student(student)
-        time = {"timestamp": datetime.fromisoformat(found["timestamp"])} if found["timestamp"] else {}
-        submission = book.update_or_create_submission(lab.name, student, **time)
-        for notebook in submission.notebooks:
-            if notebook.name == lab.name:
-                write_points(notebook.grades, lab, verdict)
-            new = found["notebooks"].get(notebook.name, {"grades": {}, "comments": {}})
-            for grade in notebook.grades:
-                if grade.name in new["grades"]:
-                    grade.auto_score = new["grades"][grade.name]["auto_score"]
-                    waits = new["grades"][grade.name]["needs_manual_grade"]
-                    grade.needs_manual_grade = waits or grade.manual_score is not None
-                by_hand = by_hand or grade.manual_score is not None
-            for comment in notebook.comments:
-                comment.auto_comment = new["comments"].get(comment.name, comment.auto_comment)
-                by_hand = by_hand or comment.manual_comment is not None
+        submission = book.update_or_create_submission(
+            lab.name, student, timestamp=submitted.replace(tzinfo=None) if submitted else None
+        )
+        notebook = book.find_submission_notebook(lab.name, lab.name, student)
+        write_points(notebook.grades, lab, verdict)
+        for grade in notebook.grades:
+            if grade.name not in tasks:
+                grade.auto_score = 0.0 if grade.name in unanswered else None
+                grade.needs_manual_grade = grade.name not in unanswered or grade.manual_score is not None
+        for comment in notebook.comments:
+            comment.auto_comment = "No response." if comment.name in unanswered else None
         book.db.commit()
         late.charge(submission, Config(dict(settings or {})))
         book.db.commit()
-        return by_hand or bool(submission.late_submission_penalty)
 
 
-def charge(path: Path, lab: Lab, settings: Mapping[str, Mapping[str, Any]]) -> dict[str, tuple[float, float]]:
+def charge(classroom: Path, lab: Lab, settings: Mapping[str, Mapping[str, Any]]) -> dict[str, tuple[float, float]]:
     """Compute the late penalties of a lab again: points by hand, the due date or an extension may be newer than they are.
 
     Args:
-        path: the gradebook.
+        classroom: the folder of the gradebook.
         settings: see `record`.
 
     Returns:
         The penalties that changed, before and after, by student.
     """
-    from nbgrader.api import Gradebook
     from traitlets.config import Config
 
     changed: dict[str, tuple[float, float]] = {}
-    with Gradebook(f"sqlite:///{path}") as book:
+    with opened(classroom) as book:
         for submission in book.assignment_submissions(lab.name):
             before = submission.late_submission_penalty or 0.0
             late.charge(submission, Config(dict(settings)))

@@ -9,7 +9,6 @@ import shutil
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from course_lib.errors import CourseError
 from course_lib.labs import Lab
@@ -79,20 +78,19 @@ def _absent(made: Path, kept: Path, names: set[str]) -> list[str]:
 
 
 def _generate(lab: Lab, root: Path, work: Path) -> Path:
-    from nbgrader.apps.api import NbGraderAPI
-    from nbgrader.coursedir import CourseDirectory
+    from nbgrader.converters import GenerateAssignment
     from traitlets.config import Config
 
-    from course_lib.grading.nbgrader.bridge import configure
+    from course_lib.grading.nbgrader.bridge import configure, convert
+    from course_lib.grading.nbgrader.log import NbgraderLog
 
     source = root / "solutions" / lab.name
     if not source.is_dir():
         raise CourseError(f"{source} does not exist: a lab is generated from its solution")
     check_grade_cells(lab, root)
     shutil.copytree(source, work / "solutions" / lab.name, ignore=shutil.ignore_patterns(*lab.artifacts, ".ipynb_checkpoints"))
-    config: Any = Config()
+    config = Config()
     configure(config, root=work, work=".")
-    done = NbGraderAPI(CourseDirectory(config=config), config=config).generate_assignment(lab.name)
-    if not done["success"]:
-        raise CourseError(f"nbgrader cannot generate {lab.name}: {(done['log'] or done['error'] or '').strip()[-300:]}")
+    if failed := convert(GenerateAssignment, lab.name, config, NbgraderLog(work / "nbgrader.log")):
+        raise CourseError(f"nbgrader cannot generate {lab.name}: {failed}")
     return work / "labs" / lab.name

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from typing_extensions import override
 
@@ -40,16 +38,7 @@ class NbgraderLog(logging.FileHandler):
             self._message = record.getMessage()
         super().emit(record)
 
-    def reason(self, done: Mapping[str, Any]) -> str:
-        """Why nbgrader failed, in one line.
-
-        Args:
-            done: what nbgrader's API returned.
-
-        Returns:
-            The last exception that was logged, otherwise the last error, otherwise the end of the traceback.
-        """
+    def reason(self) -> str:
+        """The last exception that was logged, otherwise the last error, in one line."""
         said = f"{type(self._error).__name__}: {self._error}" if self._error else self._message
-        if not said:
-            said = (done.get("error") or "no reason given").strip().splitlines()[-1]
-        return plain(said, 300)
+        return plain(said or "no reason given", 300)

@@ -11,7 +11,6 @@ from typing import Any
 
 import nbformat
 import pytest
-from nbgrader.apps.api import NbGraderAPI
 from nbgrader.converters import GenerateFeedback
 
 from course_lib.errors import CourseError
@@ -21,10 +20,10 @@ from course_lib.grading.batch.classroom import Classroom
 from course_lib.grading.batch.journal import Journal
 from course_lib.grading.batch.submission import Job, Result
 from course_lib.grading.isolation.sandbox import SandboxMissing
-from course_lib.grading.judge.judging import judge
 from course_lib.grading.judge.verdict import Verdict
-from course_lib.grading.nbgrader import bridge, gradebook
+from course_lib.grading.nbgrader import gradebook
 from course_lib.labs import Examination, Outcome
+from tests.grading.classes import real_verdict
 from tests.grading.conftest import LAB, needs_sandbox, new_course, submit
 
 pytestmark = pytest.mark.timeout(600)
@@ -38,8 +37,8 @@ def room(tmp_path_factory) -> Classroom:
 
 
 @pytest.fixture(scope="module")
-def course(room, tmp_path_factory) -> Selection:
-    return room._registered(LAB, tmp_path_factory.mktemp("template"))
+def course(room) -> Selection:
+    return room._registered(LAB)
 
 
 def empty(room: Classroom, student: str) -> Path:
@@ -84,38 +83,37 @@ def test_a_notebook_that_cannot_be_read_costs_nothing_else(room, course, tmp_pat
     assert said in result.error and "written answers that are missing stay open" in result.error
     assert "timestamp.txt holds no time" in result.error
     assert Verdict.from_json(result.verdict).score == 0
-    assert result.entry["notebooks"][LAB.name]["grades"]["written"]["needs_manual_grade"], "a person decides about the answer"
+    assert "written" not in result.unanswered and not result.submitted, "a person decides about the answer"
 
 
-@needs_sandbox
 @pytest.mark.parametrize(("failures", "said"), [(1, "the page shows the empty notebook"), (2, "there is no page")])
-def test_a_page_that_cannot_be_made_costs_no_points_and_no_second_grading(room, course, tmp_path, monkeypatch, failures, said):
+def test_a_page_that_cannot_be_made_costs_no_points(room, course, monkeypatch, failures, said):
     """As where nbconvert's templates are missing, or a notebook has what it cannot show."""
-    real, pages, judged = NbGraderAPI.generate_feedback, [], []
+    real, pages = GenerateFeedback.convert_single_notebook, []
 
-    def no_templates(*_: Any) -> None:
-        raise ValueError("no template:\n/usr/share/jupyter")
-
-    def page(*arguments: Any) -> Any:
+    def page(*arguments: Any) -> None:
         pages.append(arguments)
-        with monkeypatch.context() as patched:
-            if len(pages) <= failures:
-                patched.setattr(GenerateFeedback, "convert_single_notebook", no_templates)
-            return real(*arguments)
+        if len(pages) <= failures:
+            raise ValueError("no template:\n/usr/share/jupyter")
+        real(*arguments)
 
-    monkeypatch.setattr(NbGraderAPI, "generate_feedback", page)
-    monkeypatch.setattr(bridge, "judge", lambda *given, **named: judged.append(given) or judge(*given, **named))
+    monkeypatch.setattr(GenerateFeedback, "convert_single_notebook", page)
+    monkeypatch.setattr("course_lib.grading.isolation.sandbox.require", lambda: None)
+    monkeypatch.setattr(farm, "examine", lambda one, root: graded_by_hand(one, root))
     empty(room, "pageless")
-    result = submission.examine(job(room, "pageless", course), tmp_path / "work")
-    assert result.error == f"nbgrader could not show the notebook (ValueError: no template: /usr/share/jupyter): {said}"
-    assert len(Verdict.from_json(result.verdict).outcomes) == len(LAB.tasks)
-    assert (len(judged), len(pages)) == (1, 2)
-    assert result.packed().files == result.files.packed
-    result.files.copy_to(tmp_path)
-    shown = [page.read_text() for page in (tmp_path / "feedback").rglob("*.html")]
-    assert not list((tmp_path / "reports").rglob("*.json")), "the classroom signs the verdict and writes it"
-    assert "pageless" in (tmp_path / "autograded" / "pageless" / LAB.name / f"{LAB.name}.ipynb").read_text()
-    assert len(shown) == 2 - failures and all("NotImplementedError" in text and "pageless" not in text for text in shown)
+    (grade,) = room.grade(LAB, ["pageless"])
+    assert grade.error == f"nbgrader could not show the notebook (ValueError: no template: /usr/share/jupyter): {said}"
+    assert (grade.score, len(pages)) == (1, 2) and grade.report.is_file()
+    assert "pageless" in (room.folder / "autograded" / "pageless" / LAB.name / f"{LAB.name}.ipynb").read_text()
+    shown = [path.read_text() for path in (room.folder / "feedback" / "pageless").rglob("*.html")]
+    assert len(shown) == 2 - failures and all("NotImplementedError" in text for text in shown)
+    assert all("print(&#39;pageless" not in text for text in shown)
+
+
+def graded_by_hand(one: Job, root: Path) -> Result:
+    """A result with the notebook as it was submitted."""
+    one.files.copy_to(root / "autograded" / one.student / one.lab)
+    return replace(fake_result(one, points=1), files=Selection(root), error="")
 
 
 def test_without_notebooks_the_submitted_files_are_judged(tmp_path, monkeypatch):
@@ -162,16 +160,17 @@ def test_what_is_recorded_is_not_graded_again(room, course, monkeypatch):
         graded.append(one.student)
         if graded == ["a", "b"]:
             raise KeyboardInterrupt
-        return fake_result(one, course, points=len(graded))
+        return fake_result(one, points=len(graded))
 
     monkeypatch.setattr(farm, "examine", examined)
+    monkeypatch.setattr(Classroom, "_write_feedback", lambda *_: "")
     monkeypatch.setattr("course_lib.grading.isolation.sandbox.require", lambda: None)
     with pytest.raises(KeyboardInterrupt):
         room.grade(LAB, ["a", "b", "c"])
     journal = Journal(room.folder / "jobs" / LAB.name)
     assert journal.recorded("a", job(room, "a", course).digest) == "a had no notebook"
     assert journal.recorded("b", job(room, "b", course).digest) is None
-    journal.keep(fake_result(job(room, "b", course), course, points=1.5))
+    journal.keep(fake_result(job(room, "b", course), points=1.5))
     graded.append("again")
     grades = room.grade(LAB, ["a", "b", "c"])
     assert [grade.score for grade in grades] == [1, 1.5, 4]
@@ -184,16 +183,13 @@ def test_what_is_recorded_is_not_graded_again(room, course, monkeypatch):
     assert graded == ["a"]
 
 
-def fake_result(one: Job, course: Selection, points: float) -> Result:
+def fake_result(one: Job, points: float) -> Result:
     earned = [points, *[0.0] * (len(LAB.tasks) - 1)]
     outcomes = tuple(Outcome(task, "none", got, "made up") for task, got in zip(LAB.tasks, earned, strict=True))
-    verdict = Verdict(LAB.name, outcomes, "", {}).to_json()
-    entry = {"timestamp": None, "notebooks": {LAB.name: {"grades": {}, "comments": {}}}}
-    return Result(LAB.name, one.student, one.digest, empty_archive(), verdict, entry, f"{one.student} had no notebook")
-
-
-def empty_archive() -> Archive:
-    return Selection(Path("/nowhere")).packed
+    verdict = Verdict(LAB.name, outcomes, "", real_verdict().provenance).to_json()
+    return Result(
+        LAB.name, one.student, one.digest, Selection(Path("/nowhere")), verdict, error=f"{one.student} had no notebook"
+    )
 
 
 def test_a_submission_that_changed_is_graded_again(room, course):
@@ -201,7 +197,7 @@ def test_a_submission_that_changed_is_graded_again(room, course):
     first = job(room, "eve", course)
     journal = Journal(room.folder / "jobs" / "other")
     with journal.held():
-        journal.mark(fake_result(first, course, 1))
+        journal.mark(fake_result(first, 1))
         assert journal.recorded("eve", first.digest) == "eve had no notebook"
         (journal.folder / "eve.recorded").write_text(first.digest)
         assert journal.recorded("eve", first.digest) is None, "a mark of an older version, without the reason"
@@ -214,21 +210,19 @@ def test_a_submission_that_changed_is_graded_again(room, course):
 
 
 def test_points_given_by_hand_stay(room, course):
-    from nbgrader.api import Gradebook
-
     empty(room, "fay")
-    result = fake_result(job(room, "fay", course), course, points=2)
-    book = room.folder / "gradebook.db"
-    assert gradebook.record(book, Verdict.from_json(result.verdict), "fay", result.entry) is False
-    with Gradebook(f"sqlite:///{book}") as opened:
+    verdict = Verdict.from_json(fake_result(job(room, "fay", course), points=2).verdict)
+    gradebook.record(room.folder, LAB, verdict, "fay", unanswered=["written"])
+    with gradebook.opened(room.folder) as opened:
         grade = opened.find_grade(LAB.tasks[1].id, LAB.name, LAB.name, "fay")
         grade.manual_score = 1.0
         opened.db.commit()
-    assert gradebook.record(book, Verdict.from_json(result.verdict), "fay", result.entry) is True
-    with Gradebook(f"sqlite:///{book}") as opened:
+    gradebook.record(room.folder, LAB, verdict, "fay", unanswered=["written"])
+    with gradebook.opened(room.folder) as opened:
         grades = {grade.name: grade for grade in opened.find_submission(LAB.name, "fay").notebooks[0].grades}
         assert grades[LAB.tasks[0].id].score == 2.0
         assert (grades[LAB.tasks[1].id].score, grades[LAB.tasks[1].id].needs_manual_grade) == (1.0, True)
+        assert (grades["written"].auto_score, grades["written"].needs_manual_grade) == (0, False)
 
 
 class Lost(Exception):
@@ -250,7 +244,7 @@ def test_what_is_lost_for_good_says_so_and_no_sandbox_ends_the_batch(room, cours
     empty(room, "gus")
     one = job(room, "gus", course)
     lost = farm._result(Future(Lost("gus")), one)
-    assert lost.entry == {} and "its worker ended 3 times (Lost: gus)" in lost.error
+    assert lost.verdict == {} and "its worker ended 3 times (Lost: gus)" in lost.error
     with pytest.raises(SandboxMissing, match="no sandbox"):
         farm._result(Future(SandboxMissing("no sandbox")), one)
     assert farm._result(Future(value=lost), one) is lost
@@ -268,7 +262,7 @@ def test_what_fails_on_one_submission_does_not_end_the_batch(room, course, monke
 
     monkeypatch.setattr(farm, "examine", fails(RecursionError("deep\ndown")))
     (result,) = farm.graded([one])
-    assert result.entry == {} and result.error == "the grader failed (RecursionError: deep down)"
+    assert result.verdict == {} and result.error == "the grader failed (RecursionError: deep down)"
     monkeypatch.setattr(farm, "examine", fails(SandboxMissing("no sandbox")))
     with pytest.raises(SandboxMissing):
         list(farm.graded([one]))
@@ -277,7 +271,7 @@ def test_what_fails_on_one_submission_does_not_end_the_batch(room, course, monke
 def test_one_process_packs_no_archive(room, course, monkeypatch):
     empty(room, "ida")
     one = job(room, "ida", course)
-    made = fake_result(one, course, points=1)
+    made = fake_result(one, points=1)
     monkeypatch.setattr(Selection, "packed", property(lambda _: pytest.fail("packed")))
 
     def examined(given: Job, root: Path) -> Result:
@@ -315,7 +309,7 @@ def test_each_process_has_a_gpu(monkeypatch, tmp_path):
 
 
 def test_results_survive_the_way():
-    result = Result("lab", "s\n", "d", Archive(b"\x00\n{}"), {"lab": "lab"}, {"timestamp": None}, "why")
+    result = Result("lab", "s\n", "d", Archive(b"\x00\n{}"), {"lab": "lab"}, ["written"], "2026-05-02T18:00:00+00:00", "why")
     assert Result.from_bytes(result.to_bytes()) == result
     for broken in (b"", b"{}", b"[]\n", result.to_bytes()[:20]):
         with pytest.raises(CourseError, match="cannot be read"):

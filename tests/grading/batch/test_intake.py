@@ -16,11 +16,11 @@ import pytest
 from course_lib.grading.batch import intake
 from course_lib.grading.batch.archive import DEEPEST, Selection
 from course_lib.grading.batch.collection import collected
-from course_lib.grading.batch.intake import Intake, file_name_problem, id_problem, read_time, settle_time, shown
+from course_lib.grading.batch.intake import Intake, file_name_problem, id_problem, read_time, shown, submission_time
 from course_lib.grading.batch.journal import Journal
 from course_lib.grading.reports import attention
 from tests.grading.conftest import LAB
-from tests.grading.hostile import below, ids, names_of_files, times
+from tests.grading.hostile import below, ids, names_of_files
 
 SEED = 21
 
@@ -177,26 +177,8 @@ def test_what_is_no_time(text, tmp_path):
     with pytest.raises(ValueError):
         read_time(text.encode())
     (tmp_path / "timestamp.txt").write_text(text)
-    assert "timestamp.txt holds no time" in settle_time(tmp_path)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_nbgrader_reads_each_settled_time_as_the_door_does(tmp_path):
-    """One parser decides. The other one, nbgrader's, gets a form that it cannot misread."""
-    from nbgrader.coursedir import CourseDirectory
-    from traitlets.config import Config
-
-    course, kept, removed = CourseDirectory(config=Config()), 0, 0
-    for content in times(random.Random(SEED), 1000):
-        path = tmp_path / "timestamp.txt"
-        path.write_bytes(content)
-        if settle_time(tmp_path):
-            removed += 1
-            assert not path.exists()
-            continue
-        kept += 1
-        assert course.get_existing_timestamp(str(tmp_path)) == read_time(content).replace(tzinfo=None)
-    assert kept > 100 and removed > 100
+    time, problem = submission_time(tmp_path)
+    assert time is None and "timestamp.txt holds no time" in problem
 
 
 @pytest.mark.parametrize("kind", ["a folder", "a folder with a file", "a link to itself"])
@@ -208,7 +190,8 @@ def test_a_time_that_is_no_file(tmp_path, kind):
             (path / "deeper").write_text("2026-05-02 18:00:00 UTC")
     else:
         path.symlink_to("timestamp.txt")
-    assert "it is not a text file" in settle_time(tmp_path) and not os.path.lexists(path)
+    time, problem = submission_time(tmp_path)
+    assert time is None and "it is not a text file" in problem
 
 
 # ---- files

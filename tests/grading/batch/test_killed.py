@@ -108,7 +108,7 @@ def in_the_gradebook(room: Classroom) -> dict[str, float]:
 
 
 MOMENTS = 20
-REASONS = {"s02": "timestamp.txt holds no time", "s05": "the notebook cannot be read", "s08": "left out 'holes.bin'"}
+REASONS = {"s02": "timestamp.txt holds no time", "s05": "the notebook could not be read", "s08": "left out 'holes.bin'"}
 
 
 def with_reasons(room: Classroom) -> None:

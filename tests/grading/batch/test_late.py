@@ -1,4 +1,4 @@
-"""Late penalties, by themselves and through nbgrader's own step."""
+"""Late penalties, by themselves and in the gradebook."""
 
 from __future__ import annotations
 
@@ -7,18 +7,13 @@ import subprocess
 from datetime import timedelta
 
 import pytest
-from nbformat.v4 import new_notebook
 from nbgrader.api import Gradebook
-from nbgrader.preprocessors import AssignLatePenalties
 from traitlets import TraitError
 from traitlets.config import Config
 
 from course_lib.cli import console
 from course_lib.errors import CourseError
-from course_lib.grading.batch import submission
-from course_lib.grading.batch.archive import Selection
-from course_lib.grading.batch.late import LatePenalty, charge, configure
-from course_lib.grading.batch.submission import Job
+from course_lib.grading.batch.late import LatePenalty, charge
 from course_lib.grading.nbgrader import bridge
 from course_lib.grading.reports.class_files import write
 from course_lib.grading.reports.class_report import read
@@ -51,29 +46,6 @@ def test_wrong_settings_are_rejected():
         LatePenalty(per_day=-1)
     with pytest.raises(TraitError):
         LatePenalty(unit="hours")
-
-
-def test_nbgrader_takes_it_off_and_the_report_shows_it(tmp_path):
-    """The step that autograde runs, on a submission two days late with 9.5 + 1 points, of which one by hand."""
-    room = new_room(tmp_path)
-    put(room, "ada", verdict(tiers=("full", "partial", "full")), late=timedelta(days=1, hours=1))
-    put(room, "ben", verdict())
-    config = Config()
-    configure(config)
-    config.LatePenalty.per_day, config.LatePenalty.most = 10, 15
-    for student in ("ada", "ben"):
-        known = {
-            "notebook": LAB.name,
-            "assignment": LAB.name,
-            "student": student,
-            "db_url": f"sqlite:///{room.folder / 'gradebook.db'}",
-        }
-        AssignLatePenalties(config=config).preprocess(new_notebook(), {"nbgrader": known})
-    ada, ben = read(LAB, room).submissions
-    assert (ada.score, ada.penalty, ada.final) == (9.5, pytest.approx(0.15 * 9.5), pytest.approx(0.85 * 9.5))
-    assert (ben.penalty, ben.final) == (0, 11)
-    with Gradebook(f"sqlite:///{room.folder / 'gradebook.db'}") as gradebook:
-        assert gradebook.find_submission(LAB.name, "ada").late_submission_penalty == pytest.approx(1.425)
 
 
 def test_points_by_hand_that_came_later_are_charged_too(tmp_path):
@@ -122,13 +94,6 @@ def test_a_report_brings_penalties_up_to_date(tmp_path, monkeypatch, change):
     assert f"ada,,{final}" in (tmp_path / "grades.csv").read_text()
     assert write(LAB, room).recharged == {}, "once"
     console.class_report(made)
-
-
-def test_the_page_of_a_learner_has_the_penalty_of_the_classrooms_gradebook(tmp_path):
-    """A submission is graded in a folder of its own, which has no extensions and no points by hand."""
-    job = Job(LAB.name, "ada", Selection(tmp_path, ()), Selection(tmp_path, ()), "", settings={"LatePenalty": {"per_day": 10}})
-    with submission._nbgrader(job, LAB, tmp_path) as (api, _):
-        assert "per_day" not in api.config.LatePenalty
 
 
 def test_a_penalty_in_the_file_that_is_not_tracked_counts_everywhere(tmp_path):

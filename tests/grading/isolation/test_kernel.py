@@ -19,7 +19,7 @@ from tests.grading.conftest import needs_sandbox
 
 
 def run(
-    folder: Path, cell: str, assignment: str = "none", *, trusted: bool = True, files: Mapping[str, bytes] = {}, **limits: Any
+    folder: Path, cell: str, assignment: str = "lab01", *, trusted: bool = True, files: Mapping[str, bytes] = {}, **limits: Any
 ) -> tuple[list[str], dict[str, Any]]:
     """Names of the errors that a notebook of one cell ends with, and what later steps get; the cells are this test's own."""
     folder.mkdir()
