@@ -89,9 +89,8 @@ class Sandbox:
         bubblewrap += ["--die-with-parent", "--new-session", "--clearenv"]
         bubblewrap += ["--proc", "/proc", "--dev", "/dev", "--size", str(2 * _GIB), "--tmpfs", "/tmp"]
         bubblewrap += ["--size", str(_GIB), "--tmpfs", "/dev/shm"]  # it would take half of the machine's memory otherwise
-        bubblewrap += _all_interpreters() if self.packages is None else _this_interpreter(self.packages)
-        bubblewrap += _bound((*((_PACKAGE,) if self.course else ()), *self.readable))
-        bubblewrap += _without_answers() if self.course else [*_empty([_PACKAGE]), *_read_only([_PACKAGE])]
+        bubblewrap += _all_interpreters(self.course) if self.packages is None else _this_interpreter(self.packages, self.course)
+        bubblewrap += [*_bound(self.readable), *(_without_answers() if self.course else ())]
         for path in self.writable:
             bubblewrap += ["--bind", str(path), str(path)]
         for path in devices:
@@ -183,13 +182,17 @@ def _without_answers() -> list[str]:
     return [*_empty(hidden), *(word for words in placeholders for word in words), *_read_only(hidden)]
 
 
-def _all_interpreters() -> list[str]:
-    """Arguments that show the system and every interpreter."""
-    return [*_as_they_are((*SYSTEM, *_SETTINGS)), *_bound(readable_for_interpreters())]
+def _all_interpreters(course: bool) -> list[str]:
+    """Arguments that show the system and every interpreter, and whether the library."""
+    library = _bound([_PACKAGE]) if course else [*_empty([_PACKAGE]), *_read_only([_PACKAGE])]
+    return [*_as_they_are((*SYSTEM, *_SETTINGS)), *_bound(readable_for_interpreters()), *library]
 
 
-def _this_interpreter(packages: tuple[str, ...]) -> list[str]:
-    """Arguments that show the system and this interpreter. Folders with packages show only these and those that they require."""
+def _this_interpreter(packages: tuple[str, ...], course: bool) -> list[str]:
+    """Arguments that show the system and this interpreter, and whether the library.
+
+    Folders with packages show only these and those that they require. The library may be in such a folder, too.
+    """
     own = own_folders()
     found = [path for path in permitted_packages.library_folders() if path.is_relative_to("/opt")]
     libraries = [path for path in found if not any(path.is_relative_to(one) for one in own)]
@@ -200,7 +203,11 @@ def _this_interpreter(packages: tuple[str, ...]) -> list[str]:
         others = permitted_packages.folders_with_others(root)
         words += [*(_bound([root]) if root not in NEEDED else ()), *_empty(others)]
         hidden += others
-    return [*words, *_bound(permitted_packages.files_of(packages)), *_read_only(hidden)]
+    words += _bound([*permitted_packages.files_of(packages), *([_PACKAGE] if course else [])])
+    if not course and not any(_PACKAGE.is_relative_to(folder) for folder in hidden):
+        words += _empty([_PACKAGE])
+        hidden.append(_PACKAGE)
+    return [*words, *_read_only(hidden)]
 
 
 def _empty(paths: Iterable[Path]) -> list[str]:

@@ -22,8 +22,8 @@ COURSE_FILES = (  # also in a wheel
 )
 COPIED = (
     *COURSE_FILES,
-    *("course_lib/**/*", "pyproject.toml", "setup.py", "constraints.txt", ".gitignore"),
-    *("Containerfile", ".containerignore", ".dockerignore", ".devcontainer/*", "binder/*", "docs/results.svg", "docs/report.png"),
+    *("course_lib/**/*", "pyproject.toml", "setup.py", "constraints.txt", "docs/results.svg", "docs/report.png"),
+    *(".gitignore", "Containerfile", ".containerignore", ".dockerignore", ".devcontainer/*", "binder/*"),
 )
 IN_WHEEL = "course_files"  # the folder of the library that has them there
 _TEMPLATES = "bundle"  # the folder with the learner's Makefile and the section "Start" of the README
@@ -85,7 +85,8 @@ def start(target: Path) -> int:
     if not (library / IN_WHEEL).is_dir():
         raise CourseError(f"the lectures and labs of this course are already in {library.parent}: run `course lab` there")
     require_empty(target)
-    shutil.copytree(library / IN_WHEEL, target, dirs_exist_ok=True)
+    # pip compiles every Python file that it installs.
+    shutil.copytree(library / IN_WHEEL, target, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
     return sum(path.is_file() for path in target.rglob("*"))
 
 

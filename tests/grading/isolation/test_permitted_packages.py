@@ -94,6 +94,22 @@ def test_an_environment_inside_another_one_is_shown_and_its_neighbors_are_not(tm
 
 
 @needs_sandbox
+@pytest.mark.parametrize("course", [True, False])
+def test_the_library_of_a_wheel_is_among_hidden_packages(course, tmp_path, monkeypatch):
+    library = tmp_path / "lib" / "site-packages" / "course_lib"
+    (library / "grading").mkdir(parents=True)
+    for path in (library / "file", library / "grading" / "file", library.parent / "file"):
+        path.touch()
+    real = sandbox.own_folders()
+    monkeypatch.setattr(sandbox, "own_folders", lambda: [tmp_path, *real])
+    monkeypatch.setattr(sandbox, "_PACKAGE", library)
+    command = Sandbox(course=course, packages=("numpy",)).command(["find", str(tmp_path), "-name", "file"])
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.split() == ([str(library / "file")] if course else [])
+
+
+@needs_sandbox
 @pytest.mark.parametrize("packages", [("numpy",), ("torch", "numpy")])
 def test_only_permitted_packages_are_inside(packages):
     box = Sandbox(course=False, packages=packages)
