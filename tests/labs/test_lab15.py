@@ -200,6 +200,10 @@ def test_mistake_confidence_too_low(submission):
     assert tiers(examined)["detect"] in ("partial", "none") and "precision over recall" in said(examined, "detect")
 
 
+def test_the_printed_default_has_no_points(submission):
+    assert nothing(submission(settings="size = 128"))
+
+
 def test_mistake_no_suppression(submission):
     examined = submission(settings=GOOD.model_copy(update={"overlap": 1.0}))
     assert tiers(examined)["detect"] in ("partial", "none") and "removes the doubles" in said(examined, "detect")
@@ -301,7 +305,7 @@ def test_the_export_at_the_size_of_its_training_wins_only_where_it_is_fast(submi
 
 def test_boxes_that_are_not_decided_leave_the_other_tasks_open(submission, monkeypatch):
     """An instructor who then decides for the boxes need not measure again, and who decides against them has given nothing."""
-    monkeypatch.setattr(Trial, "mean_ap_share", property(lambda trial: Interval(0.86, 0.84, 0.88)))
+    monkeypatch.setattr(Trial, "mean_ap_share", property(lambda trial: Interval(0.83, 0.81, 0.85)))
     examined = submission()
     assert tiers(examined) == dict.fromkeys(FULL, "inconclusive") and examined.points == 0
     assert "task 1 is not decided, half of the points need boxes" in said(examined, "frames")

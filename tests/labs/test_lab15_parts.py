@@ -68,7 +68,7 @@ def test_suppression_keeps_what_the_slow_one_keeps(threshold):
 def test_a_detector_of_more_classes_names_the_ten():
     columns = list(range(70, 60, -1))
     rows = answer([(10, 10, 8, 8), (40, 40, 8, 8)], [0.9, 0.8], [70, 5], of=80)
-    (got,) = detections(rows, Settings(classes=columns), scale=1.0)
+    (got,) = detections(rows, Settings(confidence=0.5, classes=columns), scale=1.0)
     assert got.classes.tolist() == [0] and len(got) == 1  # channel 5 is none of the ten
 
 

@@ -25,7 +25,7 @@ from course_lib.labs.lab15_capstone.pipeline import Recording, Replay, Subject, 
 from course_lib.models.digit_video import Frame, video
 
 # The sandbox and the learner's bundle do not have the reference: there the given detector takes its place.
-REFERENCE_SETTINGS: Settings = given.FIRST.model_copy(update={"size": 128}) if absent(reference) else reference.SETTINGS
+REFERENCE_SETTINGS: Settings = given.WHOLE_CURVE if absent(reference) else reference.SETTINGS
 
 # From one frame to the next: so many times the reference's time for a frame, but at most that part of what PyTorch and the first
 # version need, which therefore do not keep up.
@@ -113,7 +113,7 @@ class Trial:
 
     @cached_property
     def given(self) -> Quality:
-        """Quality of the given detector in PyTorch without a time limit."""
+        """Quality of the given detector in PyTorch without a time limit, with its whole curve."""
         return quality(self.recordings["eager"].found, self.frames)
 
     @cached_property
@@ -128,10 +128,9 @@ class Trial:
         return _interval(share, [yours.mean_ap / given.mean_ap for yours, given in self._qualities])
 
     @cached_property
-    def false_excess(self) -> Interval:
-        """Interval of the submission's share of false boxes minus the given detector's."""
-        excess = self.quality.false_share - self.given.false_share
-        return _interval(excess, [yours.false_share - given.false_share for yours, given in self._qualities])
+    def false_share(self) -> Interval:
+        """Interval of the submission's share of false boxes."""
+        return _interval(self.quality.false_share, [yours.false_share for yours, _ in self._qualities])
 
     @property
     def _slow_ms(self) -> float:
@@ -160,7 +159,6 @@ class Trial:
             "mean_ap": self.quality.mean_ap,
             "mean_ap_given": self.given.mean_ap,
             "false_share": self.quality.false_share,
-            "false_share_given": self.given.false_share,
             "p99_ms": self.replay.p99_ms,
             "period_ms": self.period_ms,
             "lost_share": self.replay.lost_share,
@@ -207,7 +205,7 @@ class PipelineWork(Work):
         with ours():
             theirs, first = (started(examiner.reference(plan)) for plan in (_reference(examiner), _first(examiner)))
         subjects = {
-            "eager": Subject(eager, REFERENCE_SETTINGS),
+            "eager": Subject(eager, given.WHOLE_CURVE),
             "first": Subject(first, given.FIRST.model_copy(update={"every": _EVERY_OF_FIRST})),
             "reference": Subject(theirs, REFERENCE_SETTINGS),
             "yours": Subject(yours, settings),
