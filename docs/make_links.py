@@ -25,6 +25,9 @@ try:
     import course_lib
 except ModuleNotFoundError:
     %pip install -q git+{repository}"""
+# What pip cannot install with the rest, for the notebooks whose paths begin so.
+TORCH_TENSORRT = "\n    %run -m course_lib.engines.backends.torch_tensorrt.installation"
+WITH_TORCH_TENSORRT = ("lectures/13_", "labs/lab11_")
 
 
 def repository() -> str:
@@ -52,7 +55,7 @@ def with_links(notebook: nbformat.NotebookNode, name: str) -> nbformat.NotebookN
     hosted = f"{COLAB}/{repository().removeprefix('https://github.com/')}/blob/main/{name}"
     first.source = f"{title}\n\n[Open in Colab]({hosted})\n\n{text}"
     install = nbformat.v4.new_code_cell(
-        INSTALL.format(repository=repository()),
+        INSTALL.format(repository=repository()) + (TORCH_TENSORRT if name.startswith(WITH_TORCH_TENSORRT) else ""),
         id="install",
         metadata={"tags": ["remove-cell"]},  # from the book
     )
