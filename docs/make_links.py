@@ -25,8 +25,8 @@ try:
     import course_lib
 except ModuleNotFoundError:
     %pip install -q git+{repository}"""
-# What pip cannot install with the rest, for the notebooks whose paths begin so.
-TORCH_TENSORRT = "\n    %run -m course_lib.engines.backends.torch_tensorrt.installation"
+# What pip cannot install with the rest, for the notebooks whose paths begin so. It does nothing where it is installed.
+TORCH_TENSORRT = "\n%run -m course_lib.engines.backends.torch_tensorrt.installation"
 WITH_TORCH_TENSORRT = ("lectures/13_", "labs/lab11_")
 
 
