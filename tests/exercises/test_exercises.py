@@ -39,8 +39,23 @@ def solutions(number: int) -> dict[str, Any]:
 
 
 def mistakes(exercise: Exercise) -> dict[str, Any]:
+    """Wrong answers by name: functions, or texts of the solution in turn with what replaces them."""
     planted: dict[str, dict[str, Any]] = import_module(f"tests.exercises.mistakes.lecture{exercise.lecture:02}").MISTAKES
-    return planted[exercise.id]
+    return {
+        name: _changed(exercise, wrong) if isinstance(wrong, tuple) else wrong for name, wrong in planted[exercise.id].items()
+    }
+
+
+def _changed(exercise: Exercise, texts: tuple[str, ...]) -> Any:
+    source = (ROOT / "solutions" / f"lecture{exercise.lecture:02}.py").read_text(encoding="utf-8")
+    start, function, rest = source.partition(f"\ndef {exercise.name}(")
+    function, end, rest = rest.partition("\n\n\n")
+    for old, new in zip(texts[::2], texts[1::2], strict=True):
+        assert function.count(old) == 1, (exercise.id, old)
+        function = function.replace(old, new)
+    names: dict[str, Any] = {}
+    exec(f"{start}\ndef {exercise.name}({function}{end}{rest}", names)
+    return names[exercise.name]
 
 
 def cell(exercise: Exercise, part: str = "") -> str:

@@ -2,55 +2,28 @@
 
 from __future__ import annotations
 
-import numpy as np
-import torch
-
-
-def _fake(values, amax, bits=8, low=None, steps=None, code=np.rint, clip=True, back=True):
-    half = 2 ** (bits - 1)
-    scale = amax / (steps(half) if steps else half - 1)
-    codes = code(values / scale)
-    if clip:
-        codes = np.clip(codes, -half if low is None else low(half), half - 1)
-    return codes * scale if back else codes
-
-
-def _rounded(x, scale, low, high):
-    return torch.clamp(torch.round(x / scale), low, high) * scale
-
-
-def _scaled(x, scale, low, high):
-    clipped = torch.clamp(x / scale, low, high)
-    return clipped + (torch.round(clipped) * scale - clipped).detach()
-
-
-def _equal(first, bias, second, factor=np.sqrt, with_bias=True):
-    factors = factor(np.abs(first).max(1) / np.abs(second).max(0))
-    return first / factors[:, None], bias / factors if with_bias else bias, second * factors
-
-
 MISTAKES = {
     "7.1": {
-        "symmetric": lambda *given: _fake(*given, low=lambda half: 1 - half),
-        "another scale": lambda *given: _fake(*given, steps=lambda half: half),
-        "no clip": lambda *given: _fake(*given, clip=False),
-        "codes": lambda *given: _fake(*given, back=False),
-        "cut off": lambda *given: _fake(*given, code=np.trunc),
+        "symmetric": ("-half, half", "1 - half, half"),
+        "another scale": ("(half - 1)\n", "half\n"),
+        "no clip": ("np.clip(np.rint(values / scale), -half, half - 1)", "np.rint(values / scale)"),
+        "codes": ("half - 1) * scale", "half - 1)"),
+        "cut off": ("np.rint", "np.trunc"),
     },
     "7.2": {
-        "plain": _rounded,
-        "detached": lambda *given: _rounded(*given).detach(),
-        "clipped values too": lambda x, *given: x + (_rounded(x, *given) - x).detach(),
+        "plain": ("return clipped + (rounded - clipped).detach()", "return rounded"),
+        "detached": ("return clipped + (rounded - clipped).detach()", "return rounded.detach()"),
+        "clipped values too": ("return clipped + (rounded - clipped).detach()", "return x + (rounded - x).detach()"),
         "not rounded": lambda x, scale, low, high: x * 1,
-        "not clipped": lambda x, scale, low, high: x + (torch.round(x / scale) * scale - x).detach(),
-        "with the scale": _scaled,
+        "not clipped": ("torch.clamp(x / scale, low, high) * scale", "x"),
+        "with the scale": ("low, high) * scale", "low, high)", "torch.round(clipped / scale)", "torch.round(clipped)"),
     },
     "7.3": {
-        "no root": lambda *given: _equal(*given, factor=lambda ratio: ratio),
-        "upside down": lambda *given: _equal(*given, factor=lambda ratio: 1 / np.sqrt(ratio)),
-        "no bias": lambda *given: _equal(*given, with_bias=False),
+        "no root": ("np.sqrt(", "("),
+        "upside down": ("np.sqrt(", "1 / np.sqrt("),
+        "no bias": ("bias / factor", "bias"),
         "nothing": lambda first, bias, second: (first, bias, second),
-        "first only": lambda first, bias, second: (*_equal(first, bias, second)[:2], second),
-        "two arrays": lambda first, bias, second: _equal(first, bias, second)[::2],
+        "first only": ("second * factor", "second"),
+        "two arrays": ("bias / factor, ", ""),
     },
-}
+}  # fmt: skip

@@ -2,135 +2,46 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from itertools import pairwise
-
-import numpy as np
-
-
-def _idle(clipped=True, at_the_end=True, latest=True, share=True):
-    def idle_share(work, start, end):
-        idle, until = 0, start
-        for begins, ends in sorted(work):
-            idle += max(0, begins - until) if clipped else begins - until
-            until = max(until, ends) if latest else ends
-        idle += max(0, end - until) if at_the_end and clipped else end - until if at_the_end else 0
-        return idle / (end - start) if share else idle
-
-    return idle_share
-
-
-def _covered(work, start, end):
-    clipped = [(max(a, start), min(b, end)) for a, b in work]
-    return sum(b - a for a, b in clipped)
-
-
-def _last_to_its_end(work, start, end):
-    idle, until = 0, start
-    for begins, ends in sorted(work):
-        idle += max(0, begins - until)
-        until = max(until, ends)
-    return (idle + end - until) / (end - start)
-
-
-def _gap(pick=max, inside=True, added=True, first=False):
-    def longest_gap(work, host):
-        gaps = [(before[1], after[0]) for before, after in pairwise(work)]
-        start, end = gaps[0] if first else pick(gaps, key=lambda gap: gap[1] - gap[0])
-        overlap = Counter()
-        for name, begins, ends in host:
-            time = max(0, min(end, ends) - max(start, begins)) if inside else ends - begins
-            overlap[name] = overlap[name] + time if added else max(overlap[name], time)
-        return start, end, overlap.most_common(1)[0][0]
-
-    return longest_gap
-
-
-def _at_the_start(work, host):
-    start, end, _ = _gap()(work, host)
-    return start, end, next(name for name, begins, ends in host if begins <= start < ends)
-
-
-def _self(below="children", closed=True, added=True, first_only=False):
-    def self_times(spans):
-        found, open_spans, served = {}, [], set()
-        for name, start, end in sorted(spans, key=lambda span: (span[1], -span[2])):
-            while open_spans and (open_spans[-1][2] <= start if closed else open_spans[-1][2] < start):
-                open_spans.pop()
-            found[name] = (found.get(name, 0) if added else 0) + end - start
-            for caller in {"children": open_spans[-1:], "all": open_spans, "nothing": []}[below]:
-                if not (first_only and caller in served):
-                    found[caller[0]] -= end - start
-                    served.add(caller)
-            open_spans.append((name, start, end))
-        return found
-
-    return self_times
-
-
-def _roof(share=max, bound=None, latency=0.6, inverse=False):
-    def roof(operations, bytes_moved, seconds, peak_operations, peak_bytes):
-        arithmetic, memory = operations / peak_operations, bytes_moved / peak_bytes
-        reached = share(arithmetic, memory) / seconds
-        if reached < latency:
-            return "latency", reached
-        return bound or ("memory" if memory > arithmetic else "arithmetic"), 1 / reached if inverse else reached
-
-    return roof
-
-
-def _bandwidth(result, kind=None):
-    def copy_bandwidth(database, asked):
-        query = "SELECT start, end, bytes FROM CUPTI_ACTIVITY_KIND_MEMCPY WHERE copyKind IN (?, ?)"
-        kinds = (1, 2) if kind == "all" else (kind or asked,) * 2
-        return float(result(*np.array(database.execute(query, kinds).fetchall(), float).T))
-
-    return copy_bandwidth
-
-
-def _sums(starts, ends, moved):
-    return moved.sum() / (ends - starts).sum()
-
-
 MISTAKES = {
     "12.1": {
-        "busy": lambda work, start, end: 1 - _last_to_its_end(work, start, end),
-        "durations": lambda work, start, end: 1 - _covered(work, start, end) / (end - start),
-        "the one before": _idle(latest=False),
-        "not to the end": _idle(at_the_end=False),
-        "microseconds": _idle(share=False),
-        "ends after the window": _last_to_its_end,
+        "busy": ("return (", "return 1 - (", "min(ends, end)", "ends", "min(begins, end)", "begins"),
+        "durations": lambda work, start, end: 1 - sum(min(b, end) - max(a, start) for a, b in work) / (end - start),
+        "the one before": ("max(busy_until, min(ends, end))", "min(ends, end)"),
+        "not to the end": ("(idle + end - busy_until)", "idle"),
+        "microseconds": (" / (end - start)", ""),
+        "ends after the window": ("min(ends, end)", "ends", "min(begins, end)", "begins"),
     },
     "12.2": {
-        "longest event": _gap(inside=False),
-        "running at the start": _at_the_start,
-        "first gap": _gap(first=True),
-        "shortest gap": _gap(pick=min),
-        "single events": _gap(added=False),
+        "longest event": ("max(0, min(end, ends) - max(start, begins))", "ends - begins"),
+        "running at the start": ("overlap.most_common(1)[0][0]", "next(name for name, begins, ends in host if begins <= start < ends)"),
+        "first gap": ("max(gaps, key=lambda gap: gap[1] - gap[0])", "gaps[0]"),
+        "shortest gap": ("max(gaps", "min(gaps"),
+        "single events": ("+= max(0,", "= max(overlap[name],"),
     },
     "12.3": {
-        "total": _self(below="nothing"),
-        "everything below": _self(below="all"),
-        "not closed": _self(closed=False),
-        "overwritten": _self(added=False),
-        "one child": _self(first_only=True),
+        "total": ("-= end - start", "-= 0"),
+        "everything below": ("if callers:", "for caller in callers:", "callers[-1][0]]", "caller[0]]"),
+        "not closed": ("<= start", "< start"),
+        "overwritten": ("found.get(name, 0) + end", "end"),
+        "one child": ("callers: list[Span] = []", "callers, served = [], []", "if callers:", "if callers and callers[-1] not in served:",
+            "-= end - start", "-= end - start\n            served.append(callers[-1])"),
     },
     "12.4": {
-        "mean": _bandwidth(lambda starts, ends, moved: (moved / (ends - starts)).mean()),
-        "from first to last": _bandwidth(lambda starts, ends, moved: moved.sum() / (ends.max() - starts.min())),
-        "GiB": _bandwidth(lambda *columns: _sums(*columns) * 1e9 / 2**30),
-        "all kinds": _bandwidth(_sums, kind="all"),
-        "bytes per second": _bandwidth(lambda *columns: _sums(*columns) * 1e9),
-        "seconds": _bandwidth(lambda *columns: _sums(*columns) / 1e9),
-        "always to the device": _bandwidth(_sums, kind=1),
+        "mean": ("SUM(bytes), SUM(end - start)", "AVG(1.0 * bytes / (end - start)), 1"),
+        "from first to last": ("SUM(end - start)", "MAX(end) - MIN(start)"),
+        "GiB": ("moved / nanoseconds", "moved / nanoseconds * 1e9 / 2**30"),
+        "all kinds": ("= ?", "IN (1, 2, ?)"),
+        "bytes per second": ("moved / nanoseconds", "moved / nanoseconds * 1e9"),
+        "seconds": ("moved / nanoseconds", "moved / nanoseconds / 1e9"),
+        "always to the device": ("(kind,)", "(1,)"),
     },
     "12.5": {
-        "arithmetic peak": _roof(share=lambda arithmetic, memory: arithmetic),
-        "inverse": _roof(inverse=True),
-        "sum": _roof(share=lambda arithmetic, memory: arithmetic + memory),
-        "always memory": _roof(bound="memory"),
-        "always arithmetic": _roof(bound="arithmetic"),
-        "never latency": _roof(latency=0),
+        "arithmetic peak": ("max(arithmetic, memory)", "arithmetic"),
+        "inverse": ('"arithmetic"), share', '"arithmetic"), 1 / share'),
+        "sum": ("max(arithmetic, memory)", "(arithmetic + memory)"),
+        "always memory": ('("memory" if memory > arithmetic else "arithmetic")', '"memory"'),
+        "always arithmetic": ('("memory" if memory > arithmetic else "arithmetic")', '"arithmetic"'),
+        "never latency": ("share < 0.6", "False"),
     },
     "12.6": {
         "share": lambda parts, name, factor: parts[name] / sum(parts.values()),
@@ -139,4 +50,4 @@ MISTAKES = {
         "removed": lambda parts, name, factor: sum(parts.values()) / (sum(parts.values()) - parts[name]),
         "what remains": lambda parts, name, factor: sum(parts.values()) - parts[name],
     },
-}
+}  # fmt: skip
