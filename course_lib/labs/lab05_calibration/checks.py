@@ -25,7 +25,7 @@ from course_lib.labs.framework.answers import (
     logits,
     worst_decibels,
 )
-from course_lib.labs.framework.criteria import ALL, HALF, Criterion, all_right, at_least, at_most
+from course_lib.labs.framework.criteria import ALL, HALF, Criterion, all_met, all_right, at_least, at_most
 from course_lib.labs.framework.examination import TimedWorker
 from course_lib.labs.framework.layer_precision import int8_layers, weights, weights_in_layers
 from course_lib.labs.framework.racing import Pace, Tiers
@@ -151,8 +151,8 @@ class CalibrationWork(Work):
 
     @step
     def right(self) -> bool:
-        """Whether it answers in INT8 like the given network. The race waits for this."""
-        return all(criterion.met for check in (kernels, sqnr) for criterion in check(self) if criterion.needed_for == HALF)
+        """Whether it answers in INT8 like the given network, with ranges that the faulty scans do not spoil. The race waits for this."""
+        return all_met(list(sqnr(self))) is True and all(one.met for one in kernels(self) if one.needed_for == HALF)
 
 
 def quality(eager: TimedWorker, yours: TimedWorker, fresh: Digits, sizes: Sequence[int] = (BATCH,)) -> Quality:
@@ -256,7 +256,7 @@ def kernels(work: CalibrationWork) -> Iterator[Criterion]:
 def speed(work: CalibrationWork) -> Iterator[Criterion]:
     """PyTorch, the reference and the submission in turn, both engines in their fastest form."""
     if not work.right:
-        raise EngineError("the speed is not measured, because the answers are wrong or not in INT8")
+        raise EngineError("the speed is not measured before task 2 has full points and task 3 has half of them")
     if lowering.wanted(work.examiner) and not lowering_helps():
         yield Criterion("speed", "not measured, because this CPU has no VNNI", "as for the kernels", True, HALF)
         yield from kernels(work)
