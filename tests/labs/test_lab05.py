@@ -169,7 +169,7 @@ def test_margins(monkeypatch):
     assert [tier(db, 99).tier for db in (36.1, 35.9, 27.6, 27.4)] == expected
     assert [tier(40, right).tier for right in (97.1, 96.9, 95.1, 94.9)] == expected
     clipped = CalibrationWork(LAB, None, Quick())  # as the course's own calibrators over all scans
-    clipped.results["quality"] = Quality(34, 40, 99, 99, 1.0)
+    clipped.results |= {"quality": Quality(34, 40, 99, 99, 1.0), "engines": (None, None), "fresh": given}
     assert not clipped.right, "its speed is not measured"
     far = tier(60, 99)
     assert (far.tier, far.points, far.code) == ("inconclusive", 0, "unusual")
