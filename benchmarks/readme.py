@@ -2,6 +2,8 @@
 
     python benchmarks/readme.py [--check]
 
+It also draws docs/results.svg, the dot plot of README's results.
+
 A block begins with ``<!-- from course_lib/records/NAME.json -->`` (or ``NAME.json: PART``) and ends with ``<!-- end -->``. What is
 between is replaced by what `readme_tables` makes of that record. A block whose record was not made yet stays empty. ``--check``
 writes nothing: it exits with 1 and one line where a page says something else than the records.
@@ -18,12 +20,14 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.readme_tables import TABLES
+from benchmarks.results_figure import results_figure
 from course_lib._util.files import write_atomically
 from course_lib.benchmark.records import RESULTS, recorded
 from course_lib.errors import CourseError
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = (ROOT / "README.md", ROOT / "docs" / "benchmarks.md")
+FIGURE = ROOT / "docs" / "results.svg"
 BLOCK = re.compile(
     r"(?P<begin>^<!-- from course_lib/records/(?P<name>\w+)\.json(?P<part>(?:: \w+)?) -->\n)(?P<text>.*?)(?P<end>^<!-- end -->$)",
     re.M | re.S,
@@ -46,6 +50,11 @@ def main() -> None:
             )
         if before != after:
             write_atomically(path, after.encode())
+    drawn, source = results_figure()
+    if not FIGURE.exists() or not FIGURE.read_text(encoding="utf-8").endswith(source):
+        if options.check:
+            sys.exit(f"error: {FIGURE.name} shows something else than the records: run python benchmarks/readme.py")
+        write_atomically(FIGURE, drawn.encode())
 
 
 def written(page: str) -> str:

@@ -16,6 +16,13 @@ from benchmarks.separation_tables import separation
 from course_lib.benchmark import recorded
 from course_lib.teaching.benchmarking.headline import GRAPH, engine_type, int8_is_proved
 
+HEADLINE = (
+    "resnet50_h200",
+    "networks_again_h200",
+    "networks_later_h200",
+    "networks_int8_h200",
+)  # the records of README's results
+
 
 def first_engine(data: Data) -> str:
     names = {"digits wide": "digits classifier, wide", "ResNet-50": "ResNet-50 (random weights)"}
@@ -119,20 +126,42 @@ def _fastest(data: Data, kind: Callable[[Data], str] = lambda row: row["dtype"])
     return best
 
 
+def headline() -> dict[tuple[str, str, int], Data]:
+    """README's results: the faster way to run each engine in FP16 and INT8, by network, type and batch size."""
+    best = {key: row for name in HEADLINE for key, row in _fastest({"rows": recorded(name).rows}).items() if key[1] != "fp32"}
+    networks = list(dict.fromkeys(network for network, *_ in best))
+    return dict(sorted(best.items(), key=lambda item: (networks.index(item[0][0]), item[0][1:])))
+
+
+def networks_sentence(data: Data) -> str:
+    """README's results in words: the smallest and the largest ratio, and on which networks each side wins at every batch size."""
+    best = headline()
+    speeds = {key: rival(row)["median"] for key, row in best.items()}
+    low, high = min(speeds, key=speeds.__getitem__), max(speeds, key=speeds.__getitem__)
+    networks = dict.fromkeys(network for network, *_ in best)
+    slower = [name for name in networks if all(speed < 1 for key, speed in speeds.items() if key[0] == name)]
+    ends = [f"{speeds[key]:.2f} ({title(*key[:2])}, batch {key[2]})" for key in (low, high)]
+    text = f"""On one {data["device"]}, engines of {tensorrt(data)} are {ends[0]} to {ends[1]} times as fast as the fastest PyTorch
+        variant in FP16 (`course_lib/records/networks_again_h200.json`, `course_lib/records/networks_int8_h200.json`)."""
+    return page(text + f" PyTorch is faster on {' and '.join(slower)}." * bool(slower))
+
+
+def title(network: str, dtype: str) -> str:
+    """What a row of the results is called."""
+    return f"{network}, INT8" if dtype == "int8" else network
+
+
 def networks_summary(data: Data) -> str:
     """Engines in FP16 and INT8 against PyTorch's fastest way in FP16, which is the harder comparison, then against eager."""
-    records = [recorded(name) for name in ("resnet50_h200", "networks_again_h200", "networks_later_h200", "networks_int8_h200")]
-    best = {key: row for one in records for key, row in _fastest({"rows": one.rows}).items() if key[1] != "fp32"}
+    records, best = [recorded(name) for name in HEADLINE], headline()
     batches = sorted({batch for _, _, batch in best})
     lines = [
         (
-            network + (f", {dtype.upper()}" if dtype == "int8" else ""),
+            title(network, dtype),
             *(_fastest_rival(best.get((network, dtype, batch))) for batch in batches),
             _over_eager_fp16(best.get((network, dtype, batches[-1]))),
         )
-        for network in dict.fromkeys(network for network, *_ in best)
-        for dtype in ("fp16", "int8")
-        if any((network, dtype, batch) in best for batch in batches)
+        for network, dtype in dict.fromkeys(key[:2] for key in best)
     ]
     plugin: dict[str, list[str]] = {}
     for (network, _, batch), row in sorted(best.items()):
@@ -198,11 +227,14 @@ def networks_again(data: Data, name: str = "networks_again_h200") -> str:
     return page(about, table(head, lines))
 
 
-def _fastest_rival(row: Data | None) -> str:
-    if row is None:
-        return "not measured"
+def rival(row: Data) -> Data:
+    """The speed over PyTorch's fastest variant, with its interval."""
     rivals = [speed for name, speed in row["speedup"].items() if name != "eager fp32" or row["same_dtype"] == name]
-    return ratio(min(rivals, key=lambda speed: speed["median"]), 2)
+    return min(rivals, key=lambda speed: speed["median"])
+
+
+def _fastest_rival(row: Data | None) -> str:
+    return "not measured" if row is None else ratio(rival(row), 2)
 
 
 def _over_eager_fp16(row: Data | None) -> str:
@@ -420,6 +452,7 @@ def _gains(rows: Sequence[Data]) -> str:
 
 TABLES: Mapping[str, Callable[[Data], str]] = {
     "networks_h200": networks,
+    "networks_later_h200: sentence": networks_sentence,
     "networks_later_h200: summary": networks_summary,
     "resnet50_h200": resnet50,
     "networks_again_h200": networks_again,

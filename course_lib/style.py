@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from markupsafe import Markup
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.text import Text
 
 # Okabe and Ito (2008), Color Universal Design
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -26,12 +28,23 @@ def figure(width: float = 7.0, height: float = 3.0) -> Figure:
     from matplotlib.figure import Figure
 
     class Shown(Figure):
+        def suptitle(self, t: str, **settings: Any) -> Text:  # the takeaway begins where the figure begins, and wraps
+            return super().suptitle(t, **{"x": 0.01, "ha": "left", "wrap": True, **settings})
+
         def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> tuple[dict[str, str], dict[str, object]]:
             form, picture = picture_for_output(self)
             return {form: picture, "text/plain": f"<figure: {alt_text(self)}>"}, {form: {"alt": alt_text(self)}}
 
     matplotlib.rcParams.update(
-        {"axes.spines.top": False, "axes.spines.right": False, "axes.titlesize": 10, "axes.titleweight": "bold", "font.size": 9}
+        {
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+            "axes.titlesize": 10,
+            "axes.titleweight": "bold",
+            "font.size": 9,
+            "figure.titlesize": 10,
+            "figure.titleweight": "bold",
+        }
     )
     return Shown(figsize=(width, height), dpi=110, layout="constrained")
 
@@ -39,6 +52,54 @@ def figure(width: float = 7.0, height: float = 3.0) -> Figure:
 def color(index: int) -> str:
     """The color of the series with this index."""
     return COLORS[index % len(COLORS)]
+
+
+def name_lines(axes: Axes, size: float = 8) -> None:
+    """Write the label of each line at its right end, in place of a legend. Call it last: it reads the limits of the axes.
+
+    Args:
+        axes: with at most a few lines; those without a label stay unnamed.
+        size: of the text, in points.
+    """
+    import textwrap
+
+    import numpy as np
+
+    places = []
+    for line in axes.get_lines():
+        points = np.column_stack([line.get_xdata(), line.get_ydata()]).astype(float)
+        points = line.get_transform().transform(points[np.isfinite(points).all(1)])
+        if len(points) and not str(line.get_label()).startswith("_"):
+            end = axes.transAxes.inverted().transform(points[points[:, 0].argmax()])
+            places.append((float(min(max(end[1], 0), 1)), textwrap.fill(str(line.get_label()), 24), line.get_color()))
+    figure = axes.get_figure()
+    assert figure is not None
+    row = 1.25 * size / 72 / (0.7 * figure.get_figheight())  # of the height of the axes; titles and labels take the rest
+    places.sort(key=lambda place: place[0])
+    heights = [row * (text.count("\n") + 1) for _, text, _ in places]
+    y = below = -np.inf
+    lows: list[float] = []  # each label as low as its line and the label below allow
+    for (end, _, _), height in zip(places, heights, strict=True):
+        y = max(end - height / 2, below)
+        below = y + height
+        lows.append(y)
+    excess = max(0.0, below - 1 - row)
+    for (_, text, hue), low, height in zip(places, lows, heights, strict=True):
+        axes.annotate(text, (1, low + height / 2 - excess), (5, 0), xycoords="axes fraction", textcoords="offset points",
+                      va="center", fontsize=size, color=_against(hue, white=True))  # fmt: skip
+
+
+def _against(hue: Any, *, white: bool) -> str:
+    """The color, darker until it can be read as text on white, or lighter until it can be read on a dark page."""
+    from matplotlib.colors import to_hex, to_rgb
+
+    red, green, blue = to_rgb(hue)
+    while True:
+        linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in (red, green, blue)]
+        luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+        if (luminance <= 0.18) if white else (luminance >= 0.22):  # 4.5 to 1 against white, and against _DARK
+            return to_hex((red, green, blue))
+        red, green, blue = (0.95 * c if white else 1 - 0.95 * (1 - c) for c in (red, green, blue))
 
 
 def alt_text(drawn: Figure) -> str:
@@ -67,7 +128,7 @@ def picture_for_output(drawn: Figure) -> tuple[str, str]:
     from base64 import b64encode
 
     if os.environ.get("COURSE_FIGURES") == "svg":
-        return "image/svg+xml", _saved(drawn, "svg").decode()
+        return "image/svg+xml", svg(drawn)
     return "image/png", b64encode(png(drawn)).decode()
 
 
@@ -76,12 +137,51 @@ def png(drawn: Figure) -> bytes:
     return _saved(drawn, "png")
 
 
+def svg(drawn: Figure) -> str:
+    """The figure as an SVG file that has dark colors where the page around it is dark."""
+    text = _saved(drawn, "svg").decode()
+    text = re.sub(
+        r"(font-family: 'DejaVu Sans')[^;\"]*", r"\1, Verdana, sans-serif", text
+    )  # Verdana is as wide, others are narrower
+    return text.replace("</style>", _dark_rules(text) + "</style>", 1)
+
+
+_DARK, _INK = 0x17, 0xE8  # gray levels of a dark page and of its text
+
+
+def _dark_rules(text: str) -> str:
+    """CSS for a dark page: grays change sides, colored text becomes lighter, colored areas and what is written on them stay."""
+    rules = [f"svg {{fill: #{_INK:02x}{_INK:02x}{_INK:02x}}}"]  # matplotlib leaves black text without a color
+    for color in sorted(set(re.findall(r"(?:fill|stroke): (#[0-9a-f]{6})", text))):
+        levels = [int(color[at : at + 2], 16) for at in (1, 3, 5)]
+        if max(levels) - min(levels) < 24:  # a gray, or nearly one
+            dark = "#" + "".join(f"{round(_INK - level / 255 * (_INK - _DARK)):02x}" for level in levels)
+            rules += [f'[style*="{kind}: {color}"] {{{kind}: {dark} !important}}' for kind in ("fill", "stroke")]
+        else:
+            rules.append(f'text[style*="fill: {color}"] {{fill: {_against(color, white=False)} !important}}')
+    rules.append('text[style*="fill: #ffffff"] {fill: #ffffff !important}')  # on a colored area
+    return "@media (prefers-color-scheme: dark) {" + " ".join(rules) + "}"
+
+
 def _saved(drawn: Figure, form: str) -> bytes:
     from io import BytesIO
 
     import matplotlib
 
+    _lift_title(drawn)
     buffer = BytesIO()
-    with matplotlib.rc_context({"svg.hashsalt": "course"}):  # equal figures are equal files
+    with matplotlib.rc_context({"svg.hashsalt": "course", "svg.fonttype": "none"}):  # equal figures are equal files
         drawn.savefig(buffer, format=form, metadata={"Date": None, "Title": alt_text(drawn)} if form == "svg" else None)
     return buffer.getvalue()
+
+
+def _lift_title(drawn: Figure) -> None:
+    """The title of the only axes becomes the figure's: it begins at the left edge, however long the names beside the axes are."""
+    panels = [axes for axes in drawn.axes if axes.get_label() != "<colorbar>"]
+    if len(panels) != 1 or drawn.get_suptitle():
+        return
+    for loc in ("left", "center"):
+        if title := panels[0].get_title(loc=loc):
+            drawn.suptitle(title)
+            panels[0].set_title("", loc=loc)
+            return

@@ -46,6 +46,7 @@ def prepare(source: Path) -> bool:
         pages[page.name] = text.replace("<!-- lecture cards -->", _lecture_cards()).encode()
     copied = [
         *(ROOT / "docs").glob("*.png"),
+        *(ROOT / "docs").glob("*.svg"),
         ROOT / "docs" / "conf.py",
         *(ROOT / "docs").glob("api/*"),
         *(ROOT / "docs").glob("_static/*"),
@@ -109,10 +110,12 @@ _SCORER = """var Scorer = {
 def _lecture_cards() -> str:
     """A card for each lecture: what you learn, how long it takes, and its lab; from README's table."""
     rows = re.findall(
-        r"^\| \[(\d+ [^]]+)\]\(([^)]+)\.ipynb\) \| ([^|]+) \| (\d+) \| (.*?) \|$", (ROOT / "README.md").read_text("utf-8"), re.M
+        r"^\| \[(\d+ [^]]+)\]\(([^)]+)\.ipynb\)[^|]* \| ([^|]+) \| (\d+) \|(.*)\|$",
+        (ROOT / "README.md").read_text("utf-8"),
+        re.M,
     )
     cards = [
-        f":::{{grid-item-card}} {title}\n:link: {page}\n:link-type: doc\n:img-top: lectures/figures/{page[9:11]}.png\n"
+        f":::{{grid-item-card}} {title}\n:link: {page}\n:link-type: doc\n:img-top: lectures/figures/{page[9:11]}.svg\n"
         f":img-alt: key figure of lecture {int(page[9:11])}\n\nYou learn to {outcome}.\n\n*{minutes} minutes{_lab(lab)}*\n:::"
         for title, page, outcome, minutes, lab in rows
     ]
@@ -121,7 +124,7 @@ def _lecture_cards() -> str:
 
 def _lab(cell: str) -> str:
     """The lab of a row of README's table, for the foot of a card."""
-    found = re.match(r"\[(\d+) ([^]]+)\]", cell)
+    found = re.search(r"\[(\d+) ([^]]+)\]", cell)
     return f" · lab {found[1]}, {found[2]}" if found else ""
 
 

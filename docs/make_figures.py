@@ -1,26 +1,25 @@
-"""The key figure of each lecture as a picture: it stands at the top of the lecture on a repository page, and on its card in the book.
+"""The key figure of each lecture as an SVG file: at the top of the lecture on a repository page, and on its card in the book.
 
     python docs/make_figures.py [01 02 ...]
 
 A cell with the tag ``key-figure`` draws it. The lecture runs up to that cell, so this takes some minutes for all of them. The file
-remembers the code of the cell; a test says when it has changed.
+remembers the code of the cell; a test says when it has changed. Lecture 3's figure is also README's first picture.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
+import re
 import sys
-from base64 import b64decode
-from io import BytesIO
+from html import unescape
 from pathlib import Path
 
 import nbformat
 from nbclient import NotebookClient
-from PIL import Image
-from PIL.PngImagePlugin import PngInfo
 
 LECTURES = Path(__file__).resolve().parents[1] / "lectures"
-TAG, WIDTH = "key-figure", 900  # pixels
+TAG = "key-figure"
 
 
 def key_cell(notebook: nbformat.NotebookNode) -> int | None:
@@ -34,9 +33,11 @@ def digest(source: str) -> str:
 
 
 def made_from(picture: Path) -> tuple[str, str]:
-    """The digest of the code that drew a picture, and its alt text."""
-    with Image.open(picture) as opened:
-        return opened.info["Source"], opened.info["Description"]
+    """The digest of the code that drew a picture, and its alt text: the takeaway, without the names of the axes."""
+    text = picture.read_text(encoding="utf-8")
+    source, title = re.search(r"<!-- cell (\w+) -->", text), re.search(r"<dc:title>(.*?)</dc:title>", text, re.DOTALL)
+    assert source and title, f"{picture} was not drawn by this program"
+    return source[1], unescape(title[1]).partition(". ")[0]
 
 
 def make(lecture: Path) -> Path:
@@ -51,18 +52,13 @@ def make(lecture: Path) -> Path:
         raise ValueError(f"{lecture.name}: no cell has the tag {TAG!r}")
     cell = notebook.cells[place]
     del notebook.cells[place + 1 :]
+    os.environ["COURSE_FIGURES"] = "svg"  # read by `course_lib.style` in the kernel
     NotebookClient(notebook, timeout=600, resources={"metadata": {"path": str(LECTURES)}}).execute()
-    drawn = next((one for one in cell.outputs if "image/png" in one.get("data", {})), None)
+    drawn = next((output.data for output in cell.outputs if "image/svg+xml" in output.get("data", {})), None)
     if drawn is None:
         raise ValueError(f"{lecture.name}: cell {cell.id} draws no figure")
-    told = PngInfo()
-    told.add_text("Source", digest(cell.source))
-    told.add_itxt("Description", drawn.metadata["image/png"]["alt"].partition(". ")[0])  # its title
-    target = LECTURES / "figures" / f"{lecture.name[:2]}.png"
-    target.parent.mkdir(exist_ok=True)
-    with Image.open(BytesIO(b64decode(drawn["data"]["image/png"]))) as picture:
-        picture.thumbnail((WIDTH, WIDTH))
-        picture.convert("RGB").quantize(64).save(target, optimize=True, pnginfo=told)
+    target = LECTURES / "figures" / f"{lecture.name[:2]}.svg"
+    target.write_text(f"{drawn['image/svg+xml'].rstrip()}\n<!-- cell {digest(cell.source)} -->\n", encoding="utf-8")
     return target
 
 

@@ -75,7 +75,7 @@ class ValueRanges:
         axes.set_ylim(len(rows) - 0.5, -0.5)
         axes.set_xlabel(f"magnitude (log); green: normal numbers of {self.format.name}, yellow: subnormal ones")
         title = f"{len(self.overflowing)} of {len(self.rows)} tensors hold numbers beyond {self.format.name}"
-        figure.suptitle(title, fontsize=10, weight="bold")
+        figure.suptitle(title)
         return figure
 
 

@@ -105,7 +105,7 @@ def draw_over_load(responses: Mapping[float, np.ndarray], alone_ms: float) -> Fi
     axes.axhline(alone_ms, color="#777777", lw=1, ls="--", label="a call alone")
     axes.set_ylim(bottom=0)
     axes.set(xlabel="load: share of the time that the engine works (%)", ylabel="from arrival to answer (ms)")
-    axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    style.name_lines(axes)
     axes.set_title(
         f"At {loads[-1]:.0f} % load one request in 100 takes more than {values[-1] / alone_ms:.0f} times the time of a call"
     )

@@ -51,11 +51,15 @@ def number_lines(formats: Sequence[Format], low: float, high: float) -> Figure:
         raise ValueError(f"an interval needs 0 < low < high, got {low} and {high}")
     figure = style.figure(8.0, 1.0 + 0.42 * len(formats))
     axes = figure.add_subplot()
-    counts = {}
+    counts, pixel = {}, (high - low) / 500
     for row, shown in enumerate(formats):
         numbers = np.unique(shown.round(np.linspace(low, high, _POINTS)))
         numbers = numbers[(numbers >= low) & (numbers <= high)]
-        axes.vlines(numbers, row - 0.32, row + 0.32, color=style.color(row), lw=0.8)
+        apart = np.diff(numbers) > pixel
+        starts, ends = numbers[np.append(True, apart)], numbers[np.append(apart, True)]
+        axes.broken_barh(
+            list(zip(starts - pixel / 2, ends - starts + pixel, strict=True)), (row - 0.32, 0.64), color=style.color(0)
+        )
         counts[shown.name] = shown.count(low, high)
         text = f"{counts[shown.name]:,}"
         axes.annotate(text, (1.0, row), (6, 0), xycoords=("axes fraction", "data"), textcoords="offset points", va="center")
@@ -91,7 +95,7 @@ def running_sums(step: float, count: int, formats: Sequence[Format]) -> Figure:
         stuck += [f"{shown.name} at {sums[-1]:g}"] if sums[-1] == sums[-2] else []
     axes.plot([0, count], [0, count * step], color="#777777", lw=1, ls="--", label=f"exact: {count * step:.6g}")
     axes.set(xlabel=f"how often {step:g} was added", ylabel="running sum", xlim=(0, count), ylim=(0, None))
-    axes.legend(frameon=False, fontsize=8)
+    style.name_lines(axes)
     takeaway = f"The sum stops growing: {', '.join(stuck)}" if stuck else "No sum has stopped growing"
     axes.set_title(takeaway, loc="left")
     return figure

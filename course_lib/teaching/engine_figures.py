@@ -32,7 +32,7 @@ def draw_batches(rows: Sequence[Row]) -> Figure:
     axes.set_xscale("log", base=2)
     axes.set_xticks(batches, [str(batch) for batch in batches])
     axes.set(xlabel="batch size", ylabel="time over the\nbest engine's")
-    axes.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    style.name_lines(axes)
     worst = max(found, key=lambda row: row["ms"] / best[row["batch"]])
     times = worst["ms"] / best[worst["batch"]]
     axes.set_title(f"At batch {worst['batch']}, the engine {worst['engine']!r} takes {times:.2f} times as long as the best")
@@ -62,7 +62,7 @@ def draw_settings(rows: Sequence[Row]) -> Figure:
     spread = [row["speedup"]["median"] for row in measured]
     built = sorted(seconds.values())
     takeaway = f"Builds of {built[0]:.0f} to {built[-1]:.0f} s, engines of {min(spread):.2f} to {max(spread):.2f} times the default's speed"
-    figure.suptitle(takeaway, fontsize=10, weight="bold")
+    figure.suptitle(takeaway)
     return figure
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -12,12 +13,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from course_lib.profiling.layer_tables.memory_traffic import Traffic
+    from course_lib.profiling.layer_tables.memory_traffic import RoundTrip, Traffic
 
 _MB = 1e6
 _PARTS = (("read", style.COLORS[0]), ("weights", style.COLORS[4]), ("written", style.COLORS[1]))
-_WIDEST = 7.0  # points, of the arrow for the largest tensor
-_BOX_WIDTH, _BOX_HEIGHT, _COLUMN = 2.6, 0.56, 5.2
+_LEFT, _RIGHT, _WIDTH = 0.0, 2.2, 2.1  # of the two columns of boxes
 
 
 def draw_traffic(traffic: Traffic, title: str) -> Figure:
@@ -58,74 +58,72 @@ def _stacked_bars(axes: Axes, names: Sequence[str], values: Sequence[tuple[int, 
     axes.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))
 
 
-def draw_round_trips(before: Traffic, after: Traffic) -> Figure:
-    """Two graphs side by side: a box is a round trip to memory, a line is a tensor that waits in memory between two of them.
+def draw_round_trips(before: Traffic, after: Traffic, *, operators: int = 10) -> Figure:
+    """The first operators on the left, each as a kernel; on the right, level with its operators, each kernel of a build.
 
-    Left of a box are the bytes that it reads and writes, which add up to the total. The width of a line is the size of its tensor. A tensor
-    that a later round trip reads runs next to the boxes.
+    Next to a name are the megabytes that it reads and writes. The last line has those that are not drawn, and the bars the sums.
+
+    Args:
+        before: of a model, `node_traffic`.
+        after: of a build of that model, `kernel_traffic`.
+        operators: kernels are drawn until they hold this many operators.
     """
-    rows = max(len(before.round_trips), len(after.round_trips))
-    figure = style.figure(8.5, 1.2 + 0.3 * rows)
+    owner = {node: place for place, trip in reversed([*enumerate(after.round_trips)]) for node in trip.nodes}
+    parts = [[trip for trip in before.round_trips if owner.get(trip.name) == place] for place in range(len(after.round_trips))]
+    drawn = sum(1 for place in range(len(parts)) if sum(map(len, parts[:place])) < operators)
+    rows = sum(max(1, len(part)) for part in parts[:drawn])
+    figure = style.figure(4.3, 1.3 + 0.22 * rows)  # narrow, so that a telephone shows words that can be read
     axes = figure.add_subplot()
-    largest = max(
-        size for traffic in (before, after) for round_trip in traffic.round_trips for size in round_trip.writes.values()
+    y = 0
+    for trip, part in zip(after.round_trips[:drawn], parts, strict=False):
+        height = max(1, len(part))
+        _box(axes, _RIGHT, y, height, trip, style.COLORS[1] if part else GRAY)
+        for row, operator in enumerate(part):
+            _box(axes, _LEFT, y + row, 1, operator, style.COLORS[0])
+        y += height
+    shown = (
+        [trip.total_bytes for part in parts[:drawn] for trip in part],
+        [trip.total_bytes for trip in after.round_trips[:drawn]],
     )
-    for column, (label, traffic) in enumerate((("before", before), ("after", after))):
-        left = column * _COLUMN
-        _boxes(axes, traffic, left, rows / len(traffic.round_trips))
-        _lines(axes, traffic, left, rows / len(traffic.round_trips), _WIDEST / largest)
-        axes.text(left + _BOX_WIDTH / 2, -0.75, f"{label}: {traffic}", ha="center", fontsize=9, weight="bold", color=GRAY)
-    axes.set(xlim=(-0.9, _COLUMN + _BOX_WIDTH + 1.6), ylim=(rows + 0.1, -1.3))
+    sides = (
+        (_LEFT, before, "kernels, one per operator", style.COLORS[0]),
+        (_RIGHT, after, "kernels of TensorRT", style.COLORS[1]),
+    )
+    for (left, traffic, what, hue), sizes in zip(sides, shown, strict=True):
+        if rest := len(traffic.round_trips) - len(sizes):
+            axes.text(left + 0.06, y + 0.4, f"and {rest} more", fontsize=8, va="center", color=GRAY)
+            _megabytes(axes, left, y + 0.4, traffic.total_bytes - sum(sizes))
+        axes.text(left, -0.45, f"{len(traffic.round_trips)} {what}", fontsize=8.5, weight="bold", va="center")
+        width = _WIDTH * traffic.total_bytes / max(before.total_bytes, after.total_bytes)
+        axes.barh(y + 1.7, width, 0.8, left=left, color=hue)
+        inside = width > 0.4 * _WIDTH
+        place, ink = (left, "white") if inside else (left + width, "black")
+        axes.text(place + 0.06, y + 1.7, _text(traffic.total_bytes), fontsize=9, weight="bold", va="center", color=ink)
+    axes.set(xlim=(_LEFT, _RIGHT + _WIDTH), ylim=(y + 2.2, -0.9))
     axes.set_axis_off()
-    factor = before.total_bytes / after.total_bytes
-    axes.set_title(f"The same function moves {factor:.1f} times fewer bytes")
+    axes.set_title(
+        f"TensorRT moves {before.total_bytes / after.total_bytes:.1f} times fewer bytes than one kernel per operator"
+    )
     return figure
 
 
-def _boxes(axes: Axes, traffic: Traffic, left: float, step: float) -> None:
-    from matplotlib.patches import FancyBboxPatch
+def _box(axes: Axes, left: float, y: float, height: int, trip: RoundTrip, hue: str) -> None:
+    from matplotlib.colors import to_rgba
+    from matplotlib.patches import Rectangle
 
-    for row, round_trip in enumerate(traffic.round_trips):
-        y = (row + 0.5) * step
-        corners = "round,pad=0,rounding_size=0.12"
-        face, edge = ("#e8f1f8", style.color(0)) if round_trip.operators else ("white", GRAY)
-        box = FancyBboxPatch((left, y - _BOX_HEIGHT / 2), _BOX_WIDTH, _BOX_HEIGHT, corners, facecolor=face, edgecolor=edge)
-        axes.add_patch(box)
-        text = short(round_trip.operators.replace("BatchNormalization", "BatchNorm"), 32) or "(change of layout)"
-        axes.text(left + _BOX_WIDTH / 2, y, text, ha="center", va="center", fontsize=7)
-        axes.text(left - 0.1, y, _text(round_trip.total_bytes), ha="right", va="center", fontsize=6.5, color="#555555")
+    name = trip.operators.replace("BatchNormalization", "BatchNorm") or "new layout"
+    lines = textwrap.wrap(short(name, 17 * height), 17)
+    axes.add_patch(Rectangle((left, y + 0.06), _WIDTH, height - 0.12, facecolor=to_rgba(hue, 0.13), edgecolor=hue, lw=1))
+    axes.text(left + 0.06, y + height / 2, "\n".join(lines), fontsize=8, va="center")
+    _megabytes(axes, left, y + height / 2, trip.total_bytes)
 
 
-def _lines(axes: Axes, traffic: Traffic, left: float, step: float, points_per_byte: float) -> None:
-    lanes: list[int] = []  # of each lane beside the boxes, the row where its last tensor ends
-    for source, target, size in _tensors(traffic):
-        y0, y1 = (source + 0.5) * step, (target + 0.5) * step
-        if target == source + 1:
-            x = left + 0.8
-            xs, ys = [x, x], [y0 + _BOX_HEIGHT / 2, y1 - _BOX_HEIGHT / 2]
-        else:
-            lane = next((lane for lane, end in enumerate(lanes) if end <= source), len(lanes))
-            lanes[lane : lane + 1] = [target]
-            right = left + _BOX_WIDTH
-            x = right + 0.3 + 0.7 * lane
-            y0, y1 = y0 + 0.16, y1 - 0.16  # what ends and what begins at a box stay apart
-            xs, ys = [right, x, x, right], [y0, y0, y1, y1]
-        width = max(0.6, size * points_per_byte)
-        axes.plot(xs, ys, color=style.color(1), alpha=0.6, lw=width, solid_capstyle="butt", solid_joinstyle="miter")
+def _megabytes(axes: Axes, left: float, y: float, size: int) -> None:
+    axes.text(left + _WIDTH - 0.06, y, _text(size), fontsize=8, va="center", ha="right")
 
 
 def _text(size: int) -> str:
     return f"{size / _MB:.1f} MB" if size >= 0.05 * _MB else f"{size / 1e3:.0f} kB"
-
-
-def _tensors(traffic: Traffic) -> list[tuple[int, int, int]]:
-    """Each tensor that one round trip writes and a later one reads: their places and its bytes."""
-    written: dict[str, tuple[int, int]] = {}
-    found = []
-    for place, round_trip in enumerate(traffic.round_trips):
-        found += [(written[name][0], place, written[name][1]) for name in round_trip.reads if name in written]
-        written |= {name: (place, size) for name, size in round_trip.writes.items()}
-    return sorted(found)
 
 
 def growth(sizes: Sequence[int], variants: Mapping[str, Sequence[Traffic]], label: str, title: str) -> Figure:
@@ -147,6 +145,6 @@ def growth(sizes: Sequence[int], variants: Mapping[str, Sequence[Traffic]], labe
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.yaxis.set_major_formatter("{x:g}")
     axes.set(xlabel=label, ylabel="megabytes moved")
-    axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     axes.set_title(title)
+    style.name_lines(axes)
     return figure

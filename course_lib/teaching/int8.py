@@ -54,7 +54,7 @@ def candidate_figure(histogram: Histogram, kept: Sequence[int]) -> Figure:
     drawn.axes[0].set_ylabel("share of all values (log)")
     drawn.axes[-1].legend(frameon=False, fontsize=8, loc="upper right")
     best = min(scores, key=lambda bins: scores[bins])
-    drawn.suptitle(f"Of these, {histogram.bin_width * best:.3g} has the smallest divergence", fontsize=10, weight="bold")
+    drawn.suptitle(f"Of these, {histogram.bin_width * best:.3g} has the smallest divergence")
     return drawn
 
 
@@ -125,7 +125,7 @@ def sample_figure(results: Mapping[str, Mapping[int, Sequence[float]]], unit: st
         widths[method] = {count: float(np.ptp(row)) for count, row in zip(counts, values, strict=True)}
     axes.set_xscale("log")
     axes.set(xlabel="calibration samples (log); band: from the lowest to the highest random choice", ylabel=unit)
-    axes.legend(frameon=False, fontsize=8)
+    style.name_lines(axes)
     few, many = min(counts), max(counts)
     spread = {count: max(width[count] for width in widths.values()) for count in (few, many)}
     axes.set_title(

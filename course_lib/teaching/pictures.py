@@ -123,41 +123,45 @@ def draw_range(shapes: ShapeRange, answered: Mapping[int, bool], *, axis: int = 
 
 
 def variants(plans: Mapping[str, Plan]) -> Figure:
-    """Draw the time in the compiler and the size of the serialized plan, one bar per variant."""
-    figure = style.figure(7.5, 0.9 + 0.45 * len(plans))
+    """Draw the time in the compiler and the size of the serialized plan, one bar per variant; the smallest plan stands out."""
+    figure = style.figure(7.5, 0.9 + 0.36 * len(plans))
     seconds = {name: plan.build_seconds for name, plan in plans.items()}
     kilobytes = {name: len(plan.data) / 1e3 for name, plan in plans.items()}
-    _bars(figure.add_subplot(1, 2, 1), seconds, "build time (s)", "{:.2f}")
-    _bars(figure.add_subplot(1, 2, 2), kilobytes, "plan size (kB)", "{:.0f}", names=False)
     smallest = min(kilobytes, key=kilobytes.__getitem__)
-    figure.suptitle(f"The {smallest} plan is the smallest: {kilobytes[smallest]:.0f} kB", fontsize=10, weight="bold")
+    left, right = figure.subplots(1, 2)
+    _bars(left, seconds, "build time (s)", "{:.2f}", smallest)
+    _bars(right, kilobytes, "plan size (kB)", "{:.0f}", smallest)
+    right.set_yticklabels([])
+    figure.suptitle(f"The {smallest} plan is the smallest: {kilobytes[smallest]:.0f} kB")
     return figure
 
 
-def bars(values: Mapping[str, float], label: str, title: str, *, form: str = "{:.1f}") -> Figure:
-    """Horizontal bars with their values.
+def bars(values: Mapping[str, float], label: str, title: str, *, form: str = "{:.1f}", highlight: str = "") -> Figure:
+    """Horizontal bars in one color, with their values.
 
     Args:
         values: one bar for each entry, drawn from top to bottom.
         label: name of the quantity, with its unit.
-        title: the takeaway.
+        title: the takeaway, with the baseline of a ratio.
         form: format of a value next to its bar.
+        highlight: name of the bar that the title is about, which gets another color.
     """
-    figure = style.figure(7.0, 0.9 + 0.4 * len(values))
-    axes = figure.add_subplot()
-    _bars(axes, values, label, form)
-    axes.set_title(title, wrap=True)  # long names move the axes to the right, and a long title would be cut there
+    figure = style.figure(7.0, 0.75 + 0.3 * len(values))
+    _bars(figure.add_subplot(), values, label, form, highlight)
+    figure.suptitle(title)
     return figure
 
 
-def _bars(axes: Axes, values: Mapping[str, float], label: str, form: str, *, names: bool = True) -> None:
-    rows = range(len(values))
-    drawn = axes.barh(rows, list(values.values()), color=style.color(0), height=0.6)
-    axes.bar_label(drawn, [form.format(value) for value in values.values()], padding=3, fontsize=8)
-    axes.set_yticks(rows, list(values) if names else [""] * len(values))
+def _bars(axes: Axes, values: Mapping[str, float], label: str, form: str, highlight: str) -> None:
+    drawn = axes.barh(range(len(values)), list(values.values()), 0.7, color=[style.color(name == highlight) for name in values])
+    axes.bar_label(drawn, [form.format(value) for value in values.values()], padding=3)
+    axes.set_yticks(range(len(values)), list(values))
     axes.invert_yaxis()
-    axes.margins(x=0.18)
-    axes.set_xlabel(label)
+    axes.tick_params(axis="y", length=0)
+    axes.set_xticks([])  # every bar has its value
+    axes.spines["bottom"].set_visible(False)
+    axes.margins(x=0.12)
+    axes.set_xlabel(label, loc="left")
 
 
 def gallery(images: Mapping[str, np.ndarray] | Sequence[tuple[str, np.ndarray]], title: str) -> Figure:
@@ -177,5 +181,5 @@ def gallery(images: Mapping[str, np.ndarray] | Sequence[tuple[str, np.ndarray]],
         for spine in axes.spines.values():
             spine.set_visible(True)
             spine.set_color("#cccccc")
-    figure.suptitle(title, fontsize=10, weight="bold")
+    figure.suptitle(title)
     return figure

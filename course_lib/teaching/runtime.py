@@ -35,7 +35,7 @@ def queues(served: Mapping[str, Served], title: str) -> Figure:
     slowest = max(one.worst_ms for one in served.values())
     panels[0].set(ylabel="latency (ms)", ylim=(-0.04 * slowest, 1.06 * slowest))  # crosses at 0 stay whole
     figure.legend(*panels[-1].get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False)
-    figure.suptitle(title, fontsize=10, weight="bold")
+    figure.suptitle(title)
     return figure
 
 

@@ -96,7 +96,7 @@ def latency_over_size(
     figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
     cheapest = sizes[int(np.argmin(each))]
     title = f"Profile from {low} to {high}; the time per {item} is shortest at {name} {cheapest}"
-    figure.suptitle(title, fontsize=10, weight="bold")
+    figure.suptitle(title)
     return figure
 
 

@@ -40,7 +40,7 @@ def draw_break_even(ways: Mapping[str, tuple[float, float]], requests: int, titl
     axes.set(xlabel="requests answered", ylabel="seconds spent in all", xlim=(0, requests))
     axes.set_ylim(bottom=0)
     axes.xaxis.set_major_formatter("{x:,.0f}")
-    axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    style.name_lines(axes)
     axes.set_title(title)
     return figure
 

@@ -122,17 +122,6 @@ def chain(*sizes: int) -> Traffic:
     return Traffic(tuple(round_trips))
 
 
-def test_two_graphs_have_a_line_for_each_tensor_that_waits():
-    before, after = chain(8_000_000, 8_000_000, 4_000_000), chain(8_000_000, 2_000)
-    axes = draw_round_trips(before, after).axes[0]
-    assert len(axes.lines) == 3 + 1  # two neighbors and one shortcut; one neighbor
-    widths = sorted(line.get_linewidth() for line in axes.lines)
-    assert widths[0] == widths[-1]  # all of them hold 8 MB
-    texts = {text.get_text() for text in axes.texts}
-    assert {"Conv", "Relu", "8.0 MB", f"before: {before}"} <= texts
-    assert f"{before.total_bytes / after.total_bytes:.1f} times" in axes.get_title()
-
-
 def test_variants_show_totals_and_trips():
     axes = compare_traffic({"many": chain(10**6, 10**6), "one": Traffic(chain(10**6).round_trips)}, "title").axes[0]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["many\n2 round trips", "one\n1 round trip"]

@@ -36,7 +36,7 @@ def draw_busy_builds(rows: Sequence[Row], batch: int = 1) -> Figure:
     ratios = {row["condition"]: median(row["replays_us"]) / median(first[0]["replays_us"]) for row in first}
     worst = max(ratios, key=lambda condition: ratios[condition])
     title = f"Built beside {worst}, the median engine takes {ratios[worst]:.2f} times as long as built alone"
-    figure.suptitle(title, fontsize=10, weight="bold")
+    figure.suptitle(title)
     return figure
 
 

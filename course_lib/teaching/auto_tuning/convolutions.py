@@ -228,5 +228,5 @@ def draw_algorithms(multiplications: Mapping[str, int], errors: Mapping[str, Map
     right.set_xlabel("relative error of the result")
     right.grid(axis="x", alpha=0.3)
     right.legend(frameon=False, fontsize=8, title="the multiplier reads", title_fontsize=8)
-    figure.suptitle(title, fontsize=10, weight="bold")
+    figure.suptitle(title)
     return figure

@@ -71,7 +71,7 @@ def padding_figure(sizes: Sequence[int], steps: Sequence[int], label: str) -> Fi
         share = [100 * size / (math.ceil(size / step) * step) for size in sizes]
         axes.plot(sizes, share, color=style.color(index), label=f"multiples of {step}", lw=1.5)
     axes.set(xlabel=label, ylabel="useful multiplications (%)", ylim=(0, 103))
-    axes.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    style.name_lines(axes)
     axes.set_title("One channel too many fills a whole new tile (a model)")
     return figure
 
@@ -92,6 +92,6 @@ def wave_figure(tilings: Mapping[str, Sequence[Tiling]], batches: Sequence[int])
         )
     axes.set(xlabel="batch size", ylabel="modeled time (cheapest = 1)")
     axes.set_ylim(bottom=0)
-    axes.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    style.name_lines(axes)
     axes.set_title("Time grows in steps, and the best tile changes (a model)")
     return figure

@@ -41,7 +41,7 @@ def draw_bootstrap(ratios: np.ndarray, medians: np.ndarray, interval: Interval) 
     right.margins(y=0.25)
     first, last = np.percentile(ratios, (2.5, 97.5))
     takeaway = f"95 % of single rounds: {first:.2f} to {last:.2f}; of their medians: {interval.low:.2f} to {interval.high:.2f}"
-    figure.suptitle(takeaway, fontsize=10, weight="bold")
+    figure.suptitle(takeaway)
     return figure
 
 
@@ -80,7 +80,7 @@ def over_calls(series: Mapping[str, np.ndarray], title: str) -> Figure:
         axes.loglog(np.arange(1, len(values) + 1), values, "o-", ms=4, lw=1, color=style.color(index), label=name)
     axes.set(xlabel="number of the call since the engine was loaded", ylabel="latency (ms)")
     _plain_numbers(axes)
-    axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    style.name_lines(axes)
     axes.set_title(title)
     return figure
 
@@ -141,7 +141,7 @@ def schedules(panels: Mapping[str, Mapping[str, tuple[np.ndarray, np.ndarray]]],
     columns[0].set_ylim(
         top=1.05 * max(float(np.percentile(v, 99)) for subjects in panels.values() for _, v in subjects.values())
     )
-    figure.suptitle(title, fontsize=10, weight="bold")
+    figure.suptitle(title)
     return figure
 
 
@@ -174,7 +174,7 @@ def batch_sweep(measured: Mapping[int, Measurement]) -> Figure:
     best = int(np.argmax(rates))
     gain, price = rates[best] / rates[0], medians[best] / medians[0]
     takeaway = f"Batch {sizes[best]}: {gain:.1f} times the throughput of batch {sizes[0]}, {price:.1f} times the latency"
-    figure.suptitle(takeaway, fontsize=10, weight="bold")
+    figure.suptitle(takeaway)
     return figure
 
 

@@ -170,7 +170,7 @@ def draw_headline(rows: Sequence[Row], shown: Sequence[str] = ()) -> Figure:
     panels[0].invert_yaxis()
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False, fontsize=8)
-    figure.suptitle(_takeaway(rows), fontsize=10, weight="bold")
+    figure.suptitle(_takeaway(rows))
     return figure
 
 

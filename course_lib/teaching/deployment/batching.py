@@ -94,7 +94,7 @@ def draw_requests(ways: Mapping[str, Batched], title: str) -> Figure:
         axes.set(xlabel="time (ms)", xlim=(0, None))
     panels[0].set(ylabel="request")
     panels[0].invert_yaxis()
-    figure.suptitle(title, fontsize=10, weight="bold")
+    figure.suptitle(title)
     return figure
 
 
@@ -116,5 +116,5 @@ def draw_loads(ways: Mapping[str, Mapping[float, Batched]], title: str, *, limit
     above.set(ylabel="99th percentile of\nthe latency (ms)", ylim=(0, limit_ms))
     above.legend(frameon=False)
     below.set(ylabel="mean batch", xlabel="requests per second", ylim=(0, None))
-    figure.suptitle(title, fontsize=10, weight="bold")
+    figure.suptitle(title)
     return figure

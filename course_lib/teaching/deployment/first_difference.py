@@ -57,7 +57,7 @@ class Places:
         axes.set_yticks(range(len(self.rows)), [row.node for row in self.rows], fontsize=7.5)
         axes.set(xscale="log", xlabel="relative error against PyTorch (log)", ylim=(len(self.rows) - 0.5, -0.5))
         axes.grid(axis="y", color="#eeeeee")
-        figure.suptitle(title, fontsize=10, weight="bold")
+        figure.suptitle(title)
         return figure
 
 

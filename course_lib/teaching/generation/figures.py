@@ -43,7 +43,7 @@ def draw_intensity(lines: Mapping[str, Mapping[int, float]], ridge: float, title
     axes.set(xlabel="new tokens in one call", ylabel="operations per byte read", title=title)
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    axes.legend(frameon=False, fontsize=8, loc="lower right")
+    style.name_lines(axes)
     return figure
 
 
@@ -92,7 +92,7 @@ def draw_masks(masks: Mapping[str, np.ndarray], title: str) -> Figure:
         axes.set(xlabel="key: slot", ylim=(rows - 0.5, -0.5))  # cells of one size in all panels
         axes.spines[:].set_visible(False)
     panels[0].set(ylabel="query: new token")
-    figure.suptitle(title, fontsize=10, weight="bold")
+    figure.suptitle(title)
     return figure
 
 
@@ -138,7 +138,7 @@ def draw_batch_slots(ways: Mapping[str, Served], title: str) -> Figure:
         axes.set_yticks(range(served.slot.max() + 1))
     panels[0].set(ylabel="batch slot")
     panels[0].invert_yaxis()
-    figure.suptitle(title, fontsize=10, weight="bold")
+    figure.suptitle(title)
     return figure
 
 
@@ -160,7 +160,7 @@ def draw_loads(ways: Mapping[str, Mapping[float, Served]], title: str) -> Figure
     right.set(xlabel="requests per second", ylabel="95th percentile of the\ntime to the first token (s)", yscale="log")
     right.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
     left.legend(frameon=False)
-    figure.suptitle(title, fontsize=10, weight="bold")
+    figure.suptitle(title)
     return figure
 
 
@@ -181,5 +181,5 @@ def draw_chances(chances: Mapping[str, np.ndarray], names: Sequence[str], title:
         axes.set(xlabel="probability")
     panels[0].set(ylabel="next byte")
     panels[0].invert_yaxis()
-    figure.suptitle(title, fontsize=10, weight="bold")
+    figure.suptitle(title)
     return figure

@@ -98,23 +98,26 @@ def draw_channels(largest: Mapping[str, Sequence[np.ndarray]], title: str) -> Fi
         axes.set(xlabel="channel of the input")
     panels[0].set(ylabel="largest magnitude")
     figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False, fontsize=8)
-    figure.suptitle(title, fontsize=10, weight="bold")
+    figure.suptitle(title)
     return figure
 
 
-def draw_size(points: Mapping[str, tuple[float, Cost]], title: str) -> Figure:
-    """Size against quality, one point with its interval per way of storing the weights.
+def draw_size(points: Mapping[str, tuple[float, Cost]], title: str, *, highlight: str = "") -> Figure:
+    """The cost of each way of storing the weights with its interval, from the smallest file to the largest.
 
     Args:
         points: by name, the size in MB and the cost.
         title: the takeaway.
+        highlight: name of the way that the title is about.
     """
-    figure = style.figure(8.0, 3.8)
+    ordered = sorted(points.items(), key=lambda point: point[1][0])
+    figure = style.figure(7.0, 1.0 + 0.26 * len(points))
     axes = figure.add_subplot()
-    for index, (name, (size, paid)) in enumerate(points.items()):
-        marker = "osD^v"[index // len(style.COLORS)]
-        axes.errorbar(size, paid.mean, yerr=paid.half_width, fmt=marker, ms=6, capsize=3, color=style.color(index), label=name)
-    axes.axhline(0, color="#777777", lw=0.8)
-    axes.set(xlim=(0, None), xlabel="weights of the products with their scales (MB)", ylabel=_MORE, title=title)
-    axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
+    for row, (name, (_, paid)) in enumerate(ordered):
+        axes.errorbar(paid.mean, row, xerr=paid.half_width, fmt="o", ms=5, capsize=3, color=style.color(name == highlight))
+    axes.axvline(0, color="#777777", lw=0.8, zorder=0)
+    axes.set_yticks(range(len(ordered)), [f"{name}, {size:.2f} MB" for name, (size, _) in ordered])
+    axes.tick_params(axis="y", length=0)
+    axes.invert_yaxis()
+    axes.set(xlabel=_MORE.replace("\n", " "), title=title)
     return figure

@@ -38,7 +38,7 @@ def rotation_figure(pairs: Sequence[int], *, positions: int = 12, head_size: int
         for spine in axes.spines.values():
             spine.set_visible(False)
     title = f"The first pairs of a head turn fast, the last ones hardly (positions 0 to {positions - 1})"
-    figure.suptitle(title, fontsize=10, weight="bold")
+    figure.suptitle(title)
     return figure
 
 

@@ -107,7 +107,7 @@ def loss_figure(losses: Mapping[str, Sequence[float]], floor: float) -> Figure:
     longest = max(len(values) for values in losses.values())
     axes.set_xticks(range(longest), ["before", *map(str, range(1, longest))])
     axes.set(xlabel="epoch", ylabel="cross entropy (log)")
-    axes.legend(frameon=False, fontsize=8)
+    style.name_lines(axes)
     best = min(losses, key=lambda name: losses[name][-1])
     axes.set_title(f"{best} ends lowest: {losses[best][0]:.2g} before, {losses[best][-1]:.2g} after training", loc="left")
     return drawn
