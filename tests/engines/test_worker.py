@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -83,22 +82,6 @@ def test_a_call_before_an_engine_is_loaded_is_an_error() -> None:
 def test_a_launcher_wraps_the_command() -> None:
     with Worker(launcher=lambda command: ["env", "COURSE_ENVIRONMENTS=", *command]) as worker:
         assert {found["name"] for found in worker.backends()} >= {"tensorrt", "onnxruntime", "torch"}
-
-
-def test_a_worker_that_cannot_be_started_leaves_no_file_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    opened = []
-    make = tempfile.TemporaryFile
-    monkeypatch.setattr(tempfile, "TemporaryFile", lambda: opened.append(make()) or opened[-1])
-
-    def reject(command: Sequence[str]) -> list[str]:
-        raise BackendUnavailable("this launcher wraps nothing")
-
-    with pytest.raises(BackendUnavailable, match="cannot start '/nowhere/python'"):
-        Worker(Environment("nowhere", ("/nowhere/python",)))
-    assert [log.closed for log in opened] == [True]
-    with pytest.raises(BackendUnavailable, match="wraps nothing"):
-        Worker(launcher=reject)
-    assert all(log.closed for log in opened)
 
 
 def test_what_is_printed_in_a_worker_does_not_disturb_it(tmp_path: Path) -> None:
@@ -216,24 +199,6 @@ def test_a_worker_that_never_answers(call: str) -> None:
     _dies("time.sleep(60)", CALLS[call], "no answer", "0.5 s", timeout_s=0.5)
 
 
-def test_a_worker_that_does_not_read_what_it_is_sent() -> None:
-    """The request is larger than a pipe, so that sending it is what never ends. In its own process: it would hang this one."""
-    import subprocess
-
-    code = (
-        "import sys, numpy as np\n"
-        "from course_lib.engines import Environment, Worker\n"
-        "with Worker(Environment('deaf', (sys.executable, '-S', '-c', 'import time; time.sleep(60)')), timeout_s=1) as worker:\n"
-        "    try: worker.infer({'image': np.zeros(1 << 20, np.float32)})\n"
-        "    except Exception as error: print(type(error).__name__)\n"
-    )
-    try:
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=8)
-    except subprocess.TimeoutExpired:
-        pytest.fail("the parent waits without end")
-    assert done.stdout == "WorkerDied\n"
-
-
 def test_a_worker_that_floods() -> None:
     _dies("while True: os.write(1, b'x' * 65536)", CALLS["infer"], timeout_s=1.0)
 
@@ -287,32 +252,6 @@ def test_an_error_from_a_worker_is_one_short_line() -> None:
     with Worker(_script(code)) as worker, pytest.raises(BuildError) as raised:
         worker.backends()
     assert len(str(raised.value).splitlines()) == 1 and len(str(raised.value)) < 2000
-
-
-@pytest.mark.parametrize("character", ["\x1b", "\u202e"])
-def test_what_a_terminal_would_obey_is_replaced(character: str) -> None:
-    text = f"before {character}[2J after"
-    last_words = f"print({text!r}.encode('utf-8', 'replace').decode(), file=sys.stderr); sys.exit(3)"
-    code = f"say({{'error': 'BuildError', 'message': {text!r}, 'code': {text!r}, 'arrays': []}}); time.sleep(60)"
-    with Worker(_script(code)) as worker, pytest.raises(BuildError) as raised:
-        worker.backends()
-    assert str(raised.value).isprintable() and "after" in str(raised.value) and raised.value.code.isprintable()
-    with (
-        pytest.raises(WorkerDied) as died,
-        Worker(_script(last_words)) as worker,
-    ):
-        worker.backends()
-    assert str(died.value).isprintable()
-
-
-def test_one_death_does_not_touch_another_worker(small_ort_plan: Plan) -> None:
-    with Worker() as good, Worker() as bad:
-        good.load(small_ort_plan)
-        bad.load(small_ort_plan)
-        os.kill(bad._process.pid, 9)
-        with pytest.raises(WorkerDied, match="SIGKILL"):
-            bad.infer(IMAGE)
-        assert good.infer(IMAGE)["logits"].shape == (3, 10)
 
 
 # ---- nothing is left
