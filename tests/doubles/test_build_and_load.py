@@ -282,32 +282,3 @@ def test_a_network_tells_what_is_in_it(trt: Any, log: Any) -> None:
     assert layer.get_input(0).name == "x" and layer.get_input(1) is None and network.get_layer(2) is None
     assert given.is_network_input and not given.is_network_output and given.location == trt.TensorLocation.DEVICE
     assert given.is_execution_tensor and not given.is_shape_tensor
-
-
-def test_an_engine_and_a_builder_tell_their_properties(trt: Any, log: Any) -> None:
-    builder, engine = trt.Builder(log), rig.engine(trt, log=log)
-    assert engine.name and not engine.is_shape_inference_io("x")
-    assert engine.hardware_compatibility_level == trt.HardwareCompatibilityLevel.NONE
-    assert engine.profiling_verbosity == trt.ProfilingVerbosity.LAYER_NAMES_ONLY
-    assert engine.get_tensor_format("x") == trt.TensorFormat.LINEAR
-    assert engine.get_tensor_profile_shape("y", 0) == [(), (), ()] and "getProfileShape" in log.last
-    assert hasattr(builder, "platform_has_fast_fp16") == trt.__version__.startswith("10")
-    config = builder.create_builder_config()
-    assert config.max_aux_streams == -1 and config.num_optimization_profiles == 0 and config.get_timing_cache() is None
-    config.set_tactic_sources(1)
-    feature = trt.PreviewFeature.RUNTIME_ACTIVATION_RESIZE_10_10
-    config.set_preview_feature(feature, True)
-    assert config.get_tactic_sources() == 1 and config.get_preview_feature(feature)
-    inspector = engine.create_engine_inspector()
-    assert inspector.get_engine_information(trt.LayerInformationFormat.ONELINE) == "multiply\nrelu"
-    assert json.loads(inspector.get_layer_information(1, trt.LayerInformationFormat.JSON)) == "relu"
-
-
-def test_the_ready_made_logger_has_a_threshold(trt: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    logger = trt.Logger()
-    logger.log(trt.Logger.INFO, "quiet")
-    logger.log(trt.Logger.WARNING, "loud")
-    logger.min_severity = trt.Logger.VERBOSE
-    logger.log(trt.Logger.INFO, "now too")
-    assert capsys.readouterr().out == "[TRT] [W] loud\n[TRT] [I] now too\n"
-    assert logger.min_severity == trt.Logger.VERBOSE

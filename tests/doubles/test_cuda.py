@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import inspect
-import threading
 from typing import Any
 
 import numpy as np
@@ -173,32 +172,6 @@ def test_the_context_waits_for_all_streams() -> None:
     cuda.memcpy_dtoh_async(found, memory, stream)
     cuda.Context.synchronize()
     assert found.any()
-
-
-def test_every_thread_needs_a_context() -> None:
-    stream, memory, rejected = cuda.Stream(), cuda.mem_alloc(16), []
-
-    def try_all() -> None:
-        for call in (
-            lambda: cuda.mem_alloc(16),
-            lambda: cuda.memcpy_htod(memory, ONES),
-            lambda: cuda.Stream(),
-            lambda: stream.synchronize(),
-            lambda: cuda.Event().record(stream),
-            lambda: cuda.Context.pop(),
-        ):
-            with pytest.raises(cuda.LogicError, match="invalid device context") as rejection:
-                call()
-            rejected.append(rejection)
-
-    _in_a_thread(try_all)
-    assert len(rejected) == 6
-
-
-def _in_a_thread(work: Any) -> None:
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join()
 
 
 # ---- graphs

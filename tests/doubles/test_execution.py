@@ -173,24 +173,6 @@ def test_a_context_without_memory_does_not_run(trt: Any, log: Any) -> None:
     np.testing.assert_array_equal(bench.run(), rig.expected(rig.linear(), bench.x))
 
 
-def test_contexts_take_memory_by_their_strategy(trt: Any, device: gpu.Gpu) -> None:
-    engine = rig.engine(trt, batches=((1, 1, 1), (1, 4096, 4096)))
-    small, large = (engine.get_device_memory_size_for_profile_v2(index) for index in (0, 1))
-    assert small < large == engine.device_memory_size_v2
-    kinds = trt.ExecutionContextAllocationStrategy
-    for kind, taken in ((kinds.STATIC, large), (kinds.ON_PROFILE_CHANGE, small), (kinds.USER_MANAGED, 0)):
-        before = device.free_memory
-        context = engine.create_execution_context(kind)
-        assert before - device.free_memory == taken, kind
-        if kind == kinds.ON_PROFILE_CHANGE:
-            context.set_optimization_profile_async(1, cuda.Stream().handle)
-            assert before - device.free_memory == large
-            device.synchronize(gpu.DEFAULT_STREAM, "test")
-        del context
-        gc.collect()
-        assert device.free_memory == before
-
-
 def test_a_full_device_gives_no_context(trt: Any, log: Any) -> None:
     device = gpu.reset(total_memory=4096)
     engine = rig.engine(trt, log=log)
