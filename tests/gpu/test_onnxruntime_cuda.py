@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from course_lib.engines import ModelSource, Plan, Worker, build, load
+from course_lib.engines import Plan, build, load
 from course_lib.engines.cuda.driver import capability
 from course_lib.models import classifier, digits, encoder, export_onnx
 from course_lib.recipe import Profile, Recipe
@@ -161,15 +161,6 @@ def test_it_runs_on_the_callers_stream(which: str, engine: Any) -> None:
     assert not torch.allclose(output.cpu(), wrong, atol=1e-2 * float(want.abs().max()))
 
 
-def test_the_stream_may_be_named(engine: Any) -> None:
-    stream, right = torch.cuda.Stream(), _image(2)
-    want = engine.run_tensors({"image": right})["logits"].cpu()
-    torch.cuda.synchronize()
-    output = engine.run_tensors({"image": right}, stream=stream)["logits"]
-    stream.synchronize()
-    assert torch.allclose(output.cpu(), want, atol=1e-4 * float(want.abs().max()))
-
-
 def test_tensors_elsewhere_are_rejected(engine: Any) -> None:
     from course_lib.errors import EngineError
 
@@ -201,14 +192,3 @@ def test_a_new_shape_is_not_timed_while_algorithms_are_chosen(plan: Plan) -> Non
     feeds = {"image": digits("test").images[:7]}
     first, *later = [engine.time_ms(feeds) for _ in range(20)]
     assert first < 10 * float(np.median(later))
-
-
-def test_a_worker_without_torch_in_it_measures(plan: Plan) -> None:
-    feeds = {"image": digits("test").images[:3]}
-    with Worker() as worker, Worker() as baseline:
-        worker.load(plan)
-        baseline.load(ModelSource("course_lib.models:classifier", ("wide",)))
-        assert _error(worker.infer(feeds)["logits"], baseline.infer(feeds)["logits"]) < 2e-3
-        ratio = np.median([baseline.time_ms(feeds) / worker.time_ms(feeds) for _ in range(30)])
-        print(f"wide classifier, batch 3: {ratio:.2f}x over eager")
-        assert ratio > 0.5

@@ -19,7 +19,6 @@ import pytest
 import torch
 
 import course_lib
-from benchmarks import rope as rope_benchmark
 from course_lib.engines import split_target
 from course_lib.errors import BackendUnavailable
 from course_lib.plugins import PycudaRope, RopeLibrary, build_plugin, compilers, cuda_launcher, rope_model, rope_tables
@@ -210,20 +209,3 @@ def test_the_engine_is_equal_to_torch_at_every_batch_and_length(answers):
                 if not case.interleaved:
                     given = (torch.from_numpy(array) for array in (y, case.x, case.cos, case.sin))
                     assert _is_right(*given), (name, i, kind)
-
-
-# ---- speed
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("shape", rope_benchmark.SHAPES, ids=str)
-def test_speed_beside_a_copy_and_a_compiled_function(launch, shape, dtype):
-    """Device times under CUDA graphs, as `benchmarks/rope.py` records them."""
-    seen = rope_benchmark.race(launch, shape, dtype)
-    print(json.dumps(seen.record()))
-    median = {name: float(np.median(times)) for name, times in seen.times_us.items()}
-    assert median["ours"] <= 1.02 * median["compiled"] + 0.1, "2 % and 0.1 us: what two measurements of one kernel differ by"
-    if shape == LARGE:
-        assert seen.speed_over(seen.fastest_copy).median >= (0.95 if dtype == "float32" else 0.93)
-    if shape == (1, 1, 32, 128):
-        assert median["ours"] <= median["empty"] + 1
