@@ -201,9 +201,8 @@ def check_target(plan: Plan, capability: str | None) -> None:
     if capability and any(target.endswith("+") and _number(capability) >= _number(target) for target in plan.targets):
         return
     here = f"this GPU is {capability}" if capability else "this machine has no usable NVIDIA GPU"
-    raise PlanError(
-        f"the plan runs on {', '.join(plan.targets)} and {here}: build it for this device (`targets` in the recipe)"
-    )
+    advice = "build it for this device (`targets` in the recipe)" if capability else "build it with backend=default_runner()"
+    raise PlanError(f"the plan runs on {', '.join(plan.targets)} and {here}: {advice}")
 
 
 def _number(target: str) -> int:

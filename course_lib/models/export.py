@@ -210,16 +210,19 @@ def _module_path(node: onnx_ir.Node, previous: str) -> str:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Silence what torch's exporters say about themselves; errors still are errors."""
+    """Silence what torch's exporters say about themselves; errors still are errors. Attention is traced operator by operator."""
     levels = {logging.getLogger("torch.onnx"): logging.ERROR, logging.getLogger("torch.export"): logging.CRITICAL}
     before = {logger: logger.level for logger in levels}
+    fused_attention = torch.backends.mha.get_fastpath_enabled()  # no ONNX operator is that one
     for logger, level in levels.items():
         logger.setLevel(level)
+    torch.backends.mha.set_fastpath_enabled(False)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
+        torch.backends.mha.set_fastpath_enabled(fused_attention)
         for logger, level in before.items():
             logger.setLevel(level)
 

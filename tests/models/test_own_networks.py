@@ -153,3 +153,23 @@ def test_a_source_that_makes_no_network(factory: str) -> None:
 def test_outputs_that_the_signature_does_not_name() -> None:
     engine = engines.load(_source("TwoOutputs"))
     _one_line(EngineError, lambda: engine.infer({"x": np.ones((1, 4), np.float32)}), "returns 1 tensor", "names 2 (y, z)")
+
+
+class _Attention(nn.Module):
+    """Torch has a fused operator for it in eval mode, which no ONNX operator set has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention = nn.MultiheadAttention(16, 2, batch_first=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.attention(x, x, x, need_weights=False)[0]
+
+    def signature(self) -> Signature:
+        return Signature(inputs={"x": ("batch", 7, 16)}, outputs=("y",))
+
+
+@pytest.mark.parametrize("opset", [17, None])
+def test_attention_of_torch_is_exported_and_its_fast_path_is_on_again(opset, capfd) -> None:
+    assert "MatMul" in {node.op_type for node in export_onnx(_Attention().eval(), opset=opset).graph.node}
+    assert torch.backends.mha.get_fastpath_enabled() and "graph(" not in "".join(capfd.readouterr())
