@@ -83,7 +83,9 @@ def all_right(name: str, wrong: Sequence[str], count: int, needed_for: str = ALL
         wrong: a line for each wrong case: the case, what was found and what was expected.
         count: number of cases.
     """
-    found = f"{count - len(wrong)} of {count}" + (f" ({'; '.join(wrong[:_LISTED])})" if wrong else "")
+    problems = {line.rpartition(": ")[2] for line in wrong}
+    listed = f"each: {problems.pop()}" if len(wrong) > 1 and len(problems) == 1 else "; ".join(wrong[:_LISTED])
+    found = f"{count - len(wrong)} of {count}" + (f" ({listed})" if wrong else "")
     return Criterion(name, found, f"{count} of {count}", not wrong, needed_for, hint)
 
 

@@ -352,6 +352,8 @@ def cache(work: TuningWork) -> Iterator[Criterion]:
     lines = (_complaint(*one) for one in zip(pairs, of_first, of_second, strict=True))
     wrong = dict.fromkeys(line for line in lines if line)
     hint = "Can the time of a tactic change if this field changes? Is the order of the fields fixed in your key?"
+    if not all(isinstance(key, str) for key in keys):
+        hint = "Call key in the notebook with the layer and the machine of the cell above: the same result appears there."
     yield replace(holds("keys of layers", not wrong, HALF, hint=hint), symptom=f"{'; '.join(wrong)}.")
     if wrong:
         return

@@ -352,7 +352,7 @@ def _check_answers(box: Box, right: Mapping[str, np.ndarray], found: Mapping[str
 
 def _differing(recipe: Recipe) -> str:
     """Where a profile is not one of both inputs with the same N and S, in words, or ""."""
-    for number, one in enumerate(recipe.profiles, 1):
+    for number, one in enumerate(recipe.profiles):
         tokens, mask = (one.root.get(name) for name in ("tokens", "mask"))
         if tokens is None or mask is None or len(one.root) != 2:
             return f"profile {number} is for {', '.join(one.root)[:60]}; expected tokens (N, S, 32) and mask (N, S)"
