@@ -4,23 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-
-def _search(block, fractions, largest=lambda block: np.abs(block).max(), low=-7, high=7, result=lambda f, i, s: f[i]):
-    scales = [fraction * largest(block) / 7 for fraction in fractions]
-    errors = [((np.clip(np.rint(block / scale), low, high) * scale - block) ** 2).mean() for scale in scales]
-    best = int(np.argmin(errors))
-    return result(fractions, best, scales[best])
-
-
-def _pruned(measure=np.abs, size=4, dropped=2):
-    def two_of_four(weight):
-        groups = weight.reshape(-1, size).copy()
-        np.put_along_axis(groups, np.argsort(measure(groups), axis=1)[:, :dropped], 0, axis=1)
-        return groups.reshape(weight.shape)
-
-    return two_of_four
-
-
 MISTAKES = {
     "16.1": {
         "a scale for each weight": lambda code, block, scale: code + scale,
@@ -29,10 +12,10 @@ MISTAKES = {
         "upside down": lambda code, block, scale: code + block / scale,
     },
     "16.2": {
-        "no clip": lambda block, fractions: _search(block, fractions, low=-99, high=99),
-        "position": lambda block, fractions: _search(block, fractions, result=lambda f, i, s: i),
-        "scale": lambda block, fractions: _search(block, fractions, result=lambda f, i, s: s),
-        "maximum, not magnitude": lambda block, fractions: _search(block, fractions, largest=np.max),
+        "no clip": ("np.clip(np.rint(block / scale), -7, 7)", "np.rint(block / scale)"),
+        "position": ("float(fractions[int(np.argmin(errors))])", "int(np.argmin(errors))"),
+        "scale": ("float(fractions[int(np.argmin(errors))])", "fractions[int(np.argmin(errors))] * np.abs(block).max() / 7"),
+        "maximum, not magnitude": ("np.abs(block).max()", "block.max()"),
     },
     "16.3": {
         "product": lambda i, w, alpha: i**alpha * np.maximum(w, 1e-5) ** (1 - alpha),
@@ -41,9 +24,9 @@ MISTAKES = {
         "division by zero": lambda i, w, alpha: i**alpha / w ** (1 - alpha),
     },
     "16.4": {
-        "values": _pruned(measure=lambda groups: groups),
-        "the smallest": _pruned(measure=lambda groups: -np.abs(groups)),
-        "half of a row": _pruned(size=8, dropped=4),
-        "one of four": _pruned(dropped=3),
+        "values": ("np.abs(groups)", "groups"),
+        "the smallest": ("np.abs(groups)", "-np.abs(groups)"),
+        "half of a row": ("reshape(-1, 4)", "reshape(-1, 8)", "[:, :2]", "[:, :4]"),
+        "one of four": ("[:, :2]", "[:, :3]"),
     },
-}
+}  # fmt: skip
