@@ -8,8 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from matplotlib.patches import Rectangle
 
 from course_lib import style
@@ -70,23 +68,6 @@ def test_the_number_of_runs_can_be_said() -> None:
             LayerTimings.from_rows(rows, runs=wrong)
     with pytest.raises(ValueError, match="9 rows are not 9 runs"):
         LayerTimings.from_rows(ROWS, runs=9)
-
-
-@given(st.lists(st.sampled_from("abc"), min_size=1, max_size=8), st.integers(1, 5))
-def test_any_whole_runs_are_cut_into_equal_ones(names: list[str], runs: int) -> None:
-    rows = [[name, 1.0] for name in names * runs]
-    period = next(n for n in range(1, len(names) + 1) if (names[:n] * len(names))[: len(names)] == names)
-    if runs == 1 and len(names) % period and len(names) > 2 * period:  # "ababa" reads as runs of "ab", the last one cut off
-        with pytest.raises(ValueError, match=f"{period} layers repeat"):
-            LayerTimings.from_rows(rows)
-        return
-    timings = LayerTimings.from_rows(rows)
-    found = len(timings.names)
-    assert list(timings.names) * len(timings.ms) == names * runs
-    shorter = [
-        n for n in range(1, found) if len(names * runs) % n == 0 and names[:n] * (len(names) * runs // n) == names * runs
-    ]
-    assert not shorter, "no shorter run repeats"
 
 
 def test_a_run_that_was_cut_off_is_rejected() -> None:

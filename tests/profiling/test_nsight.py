@@ -56,23 +56,6 @@ def test_ncu_can_write_a_report_of_a_section_set():
     assert not [option for option in line if option.startswith(("--metrics", "--nvtx", "--csv", "--launch-skip"))]
 
 
-def test_the_readers_metrics_are_the_ones_that_are_measured():
-    """Each metric has to change what `read_ncu` returns, or it is measured for nothing."""
-    from course_lib.profiling.readers import ncu
-
-    kernel = ncu._metrics(dict.fromkeys((*METRICS, *FLOP_METRICS), "1"), {})
-    assert kernel is not None
-    assert None not in (kernel.dram_bytes, kernel.dram_share, kernel.sm_share, kernel.occupancy)
-    assert kernel.flops == 3 * (1 + 1 + 2) + 4  # three precisions; a half-precision instruction works on two numbers
-    assert set(ncu._OPERATIONS) == set(FLOP_METRICS)
-
-
-def test_a_hostile_name_stays_one_argument():
-    line = nsys_profile(["python", "x; rm -rf ~"], output="a b $(c)")
-    assert line[-1] == "x; rm -rf ~"
-    assert "--output=a b $(c)" in line
-
-
 @pytest.mark.parametrize(
     ("make", "said"),
     [

@@ -19,7 +19,7 @@ from course_lib._util.cpu_int8 import has_byte_dot_products, session_options
 from course_lib.engines import Layer, LayerTable, LayerTensor
 from course_lib.errors import BuildError, EngineError
 from course_lib.precision import activations, cast, insert_qdq, lower_for_onnxruntime
-from course_lib.profiling.readers.ort_nodes import fused_nodes, original_tensors
+from course_lib.profiling.readers.ort_nodes import fused_nodes
 from course_lib.profiling.readers.ort_profile import _described, profile_onnxruntime
 from tests.exported import exported
 
@@ -245,26 +245,6 @@ def values(subject: onnx.ModelProto, feed: dict[str, np.ndarray]) -> dict[str, n
     session = onnxruntime.InferenceSession(shown.SerializeToString(), options, providers=["CPUExecutionProvider"])
     results = [value.name for value in session.get_outputs()]
     return dict(zip(results, session.run(None, feed), strict=True))
-
-
-@pytest.mark.parametrize("level", ["extended", "all"])
-@pytest.mark.parametrize("name", MODELS)
-def test_tensors_that_are_identified_hold_the_same_values(name: str, level: Any) -> None:
-    tensors = original_tensors(model(name), optimized(name, level))
-    before, after = values(model(name), feeds(name)), values(optimized(name, level), feeds(name))
-    half = "fp16" in name
-    compared = 0
-    for mine, theirs in tensors.items():
-        if mine not in after or theirs not in before or after[mine].dtype.kind != before[theirs].dtype.kind:
-            continue  # a weight, or integers that were shifted from signed to unsigned
-        ours, original = (np.sort(array.astype(np.float64), axis=None) for array in (after[mine], before[theirs]))
-        assert ours.shape == original.shape, (mine, theirs)
-        step = 1.01 if "quantize" in mine and ours.dtype.kind != "f" else 0.0  # rounding may tip over
-        scale = float(np.abs(original).max(initial=1e-6))
-        tolerance = max(step, scale * (0.05 if half or "lowered" in name or "int8" in name else 1e-4))
-        assert np.abs(ours - original).max(initial=0.0) <= tolerance, (mine, theirs)
-        compared += 1
-    assert compared >= 9
 
 
 # ---- the whole call

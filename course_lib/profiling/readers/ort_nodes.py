@@ -42,16 +42,6 @@ def fused_nodes(model: onnx.ModelProto, optimized: onnx.ModelProto) -> list[tupl
     return [tuple(sorted(set(traced.nodes_of(row)) - {""}, key=place.__getitem__)) for row in range(len(optimized.graph.node))]
 
 
-def original_tensors(model: onnx.ModelProto, optimized: onnx.ModelProto) -> dict[str, str]:
-    """For each tensor of the optimized graph, the original one with the same values, if it is known.
-
-    Layout and type may differ: channels in blocks, or float32 instead of the original float16.
-    """
-    original = Values(model)
-    names = {number: name for name, number in reversed(original.numbers.items())}
-    return {name: names[number] for name, number in _Traced(original, optimized.graph).numbers.items()}
-
-
 class _Traced:
     """The optimized graph, its tensors identified with those of the original as far as possible.
 
