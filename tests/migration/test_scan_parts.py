@@ -10,7 +10,6 @@ from course_lib.migration.analysis import python2
 from course_lib.migration.analysis.evaluate import outcomes
 from course_lib.migration.analysis.guards import All, AnyOf, Has, Not, Presumed, Unclear
 from course_lib.migration.tables.api_table import ApiTable
-from course_lib.migration.tables.deprecations import parse_deprecations
 
 
 def outcome(test: str, version: str = "11.4.0.106", **names: str) -> set[bool]:
@@ -90,29 +89,3 @@ def _is_python_3(text: str) -> bool:
 def test_except_with_a_comma_is_understood() -> None:
     parsed = python2.parse("try:\n    x()\nexcept (A, B), error:\n    y(error)\n")
     assert "except (A, B) as error" in ast.unparse(parsed.tree) and not parsed.lost and parsed.problem.startswith("line 3")
-
-
-# ---- docstrings
-
-
-@pytest.mark.parametrize(
-    ("doc", "found"),
-    [
-        (
-            "[DEPRECATED] Deprecated in TensorRT 10.1. Superseded by x.\n\nMore.",
-            {"A": "Deprecated in TensorRT 10.1. Superseded by x."},
-        ),
-        ("    Enable.\n    [DEPRECATED] Deprecated in TensorRT 10.7.)", {"A": "Deprecated in TensorRT 10.7."}),
-        ("Text.\n:ivar x: :class:`int` [DEPRECATED] Gone.\n:ivar y: Good.", {"A.x": "Gone."}),
-        (":ivar z: (Deprecated) Old\n  words.", {"A.z": "Old words."}),
-        ("Add it. Deprecated, use b instead.\n:arg c: d", {"A": "Deprecated, use b instead."}),
-        ("[DEPRECATED - will go in 9.0] Faster.", {"A": "Faster."}),
-        ("[DEPRECATED]", {"A": "Deprecated."}),
-        ("For removal use X ([DEPRECATED] Deprecated in 10.8).", {}),
-        ("Nothing.\n\nMembers:\n\n  B : [DEPRECATED] Gone.", {}),
-        ("Creating one without the flag has been deprecated.", {}),
-        ("", {}),
-    ],
-)
-def test_a_docstring_says_what_is_deprecated(doc: str, found: dict[str, str]) -> None:
-    assert dict(parse_deprecations("A", doc)) == found
