@@ -1,0 +1,149 @@
+"""One network through lectures 2 to 12, and the scoreboard to which each of them adds a row.
+
+A reader's rows are kept between lectures. The others are recorded ones and are drawn hollow. A speed is a ratio to PyTorch eager that
+was measured in one run, so rows of two machines can be compared.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from numbers import Real
+from typing import TYPE_CHECKING, Any
+
+from course_lib import style
+from course_lib._util.files import write_atomically
+from course_lib.errors import CourseError
+from course_lib.exercises import progress
+
+if TYPE_CHECKING:
+    import onnx
+    from matplotlib.figure import Figure
+
+    from course_lib.engines import Engine
+
+BATCH = 32
+_BARS = {"kernels": ("kernels", ".0f"), "mb": ("MB moved\nper batch", ".0f"), "speed": ("speed, PyTorch\neager = 1", ".1f")}
+_TEXTS = {"plan_mb": ("plan\n(MB)", ".1f"), "accuracy": ("accuracy", ".1%")}
+Row = dict[str, Any]
+
+
+def after(lecture: int, result: Any = ...) -> Figure:
+    """Measure what the reader made in a lecture, keep the row, and draw the scoreboard up to this lecture.
+
+    Args:
+        lecture: 2 to 12.
+        result: an ONNX model with ``image`` (32, 1, 32, 32) and ``logits`` (32, 10) in lectures 2, 3, 5, 6 and 7, otherwise one number.
+            ``...`` changes no row.
+    """
+    from course_lib.benchmark import recorded
+
+    record = recorded("scoreboard_cpu")
+    rows = {row["lecture"]: row for row in record.rows}
+    folder = progress.folder() / "scoreboard"
+    if result is not ...:
+        if "note" not in rows[lecture]:
+            row = measured(result)
+        elif isinstance(result, Real) and not isinstance(result, bool) and abs(float(result)) < float("inf"):
+            row = {"value": float(result)}
+        else:
+            raise CourseError(f"this row holds one finite number, found {result!r:.60}: assign the number")
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(folder / f"{lecture}.json", json.dumps(row).encode())
+    for number, row in rows.items():
+        try:
+            row |= json.loads((folder / f"{number}.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError, TypeError):
+            row["recorded"] = record.device
+    return draw([row for number, row in rows.items() if number <= lecture])
+
+
+def measured(model: onnx.ModelProto) -> Row:
+    """Kernels and bytes of a build by TensorRT for RTX; speed and accuracy with the runner of this machine."""
+    import onnx
+
+    from course_lib.engines import build, default_runner, load
+    from course_lib.precision import lower_for_onnxruntime
+    from course_lib.profiling.layer_tables.memory_traffic import kernel_traffic
+    from course_lib.recipe import Recipe
+
+    if not isinstance(model, onnx.ModelProto):
+        raise CourseError(f"this row measures an ONNX model, found {type(model).__name__}: assign the model, not its plan")
+    int8 = any(node.op_type == "QuantizeLinear" for node in model.graph.node)
+    half = any(tensor.data_type == onnx.TensorProto.FLOAT16 for tensor in model.graph.initializer)
+    recipe, runner = Recipe(precision="int8" if int8 else "fp16" if half else "fp32"), default_runner()
+    plan = build(model, recipe.model_copy(update={"targets": ("sm89",)}), backend="tensorrt_rtx")
+    traffic = kernel_traffic(plan.layers)
+    runs = lower_for_onnxruntime(model) if int8 and runner == "onnxruntime" else model
+    engine = load(build(runs, recipe, backend=runner))
+    row = {"kernels": len(traffic.round_trips), "mb": traffic.total_bytes / 1e6, "plan_mb": len(plan.data) / 1e6}
+    return row | {"accuracy": accuracy(engine), "speed": speed(engine)}
+
+
+def speed(engine: Engine) -> list[float]:
+    """How many times as fast as PyTorch eager an engine runs one batch: median, low and high end of the interval."""
+    import numpy as np
+
+    from course_lib.benchmark import compare
+    from course_lib.engines import ModelSource, load
+
+    subjects = {"eager": load(ModelSource("course_lib.models:classifier", ("wide",))), "now": engine}
+    rng, shape = np.random.default_rng(), (BATCH, 1, 32, 32)
+    race = compare(subjects, lambda: {"image": rng.random(shape, np.float32)}, baseline="eager", time_limit_s=8)
+    return [getattr(race.speedups["now"], end) for end in ("median", "low", "high")]
+
+
+def accuracy(engine: Engine) -> float:
+    """The share of the held-out digits that an engine for one fixed batch gets right."""
+    import numpy as np
+
+    from course_lib.models import digits
+
+    test = digits("test")
+    images = np.resize(test.images, (-(-len(test) // BATCH), BATCH, *test.images.shape[1:]))  # the last batch is filled up
+    logits = np.concatenate([engine.infer({"image": batch})["logits"] for batch in images])
+    return float((logits[: len(test)].argmax(1) == test.labels).mean())
+
+
+def draw(rows: Sequence[Row]) -> Figure:
+    """The rows from top to bottom, the newest in another color; hollow where they come from the record."""
+    from matplotlib.ticker import MaxNLocator, NullLocator
+
+    figure = style.figure(6.6, 1.3 + 0.3 * len(rows))
+    panels = figure.subplots(1, len(_BARS | _TEXTS), sharey=True, width_ratios=[1, 1, 1, 0.4, 0.55])
+    names = [f"{row['lecture']} {row['idea']}" for row in rows]
+    panels[0].set(ylim=(len(rows) - 0.5, -0.5), yticks=range(len(rows)), yticklabels=names)
+    for axes, (key, (label, form)) in zip(panels, (_BARS | _TEXTS).items(), strict=True):
+        bars = key in _BARS
+        for y, row in enumerate(rows):
+            hue = style.color(int(row is rows[-1]))
+            if key in row:
+                value, low, high = row[key] if key == "speed" else (row[key],) * 3
+                if bars:
+                    axes.barh(y, value, 0.6, facecolor="white" if "recorded" in row else hue, edgecolor=hue)
+                    axes.plot([low, high], [y, y], color="black", lw=1)
+                axes.text(high if bars else 0, y, f" {value:{form}}", va="center", fontsize=8)
+            elif key == "kernels":
+                axes.text(0, y, _note(row), va="center", fontsize=8, color=hue).set_in_layout(False)
+        axes.margins(x=0.28)
+        axes.set_xlim(left=0)
+        axes.xaxis.set_major_locator(MaxNLocator(3) if bars else NullLocator())
+        axes.set_xlabel(label, loc="left")
+        axes.patch.set_visible(False)  # notes run across the columns
+        axes.spines[["left"] if bars else ["left", "bottom"]].set_visible(False)
+        axes.tick_params(axis="y", length=0)
+    figure.suptitle(_takeaway(rows[0], rows[-1]), fontsize=10, weight="bold")
+    devices = sorted({row["recorded"] for row in rows if "recorded" in row})
+    figure.supxlabel(f"filled: measured here; hollow: recorded on {', '.join(devices)}" if devices else "", fontsize=8)
+    return figure
+
+
+def _note(row: Row) -> str:
+    return ("○ " if "recorded" in row else "● ") + row["note"].format(value=row["value"])
+
+
+def _takeaway(first: Row, newest: Row) -> str:
+    if "note" in newest:
+        return f"Lecture {newest['lecture']}: {_note(newest)[2:]}"
+    megabytes = f"{newest['mb']:.0f} MB in place of {first['mb']:.0f}"
+    return f"After lecture {newest['lecture']}: {megabytes}, {newest['speed'][0]:.1f} times the speed of PyTorch"
