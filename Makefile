@@ -57,7 +57,7 @@ image-test: $(VENV)/.installed-test
 	@command -v buildah >/dev/null && command -v debootstrap >/dev/null || { apt-get update -qq && apt-get install -y -qq buildah debootstrap >/dev/null; }
 	$(BIN)/python -m pytest -m slow -rs tests/grading/batch/test_image.py
 
-# The quick part of it, tests/attacks/test_some_attacks.py, is in `make test`. As root it is also run as an ordinary user.
+# The quick part of it is in `make test`. As root it is also run as an ordinary user.
 attack-test: $(VENV)/.installed-test sandbox
 	$(BIN)/python -m pytest -m 'slow or not slow' tests/attacks
 

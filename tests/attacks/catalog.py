@@ -30,7 +30,6 @@ class Attack:
         score: what its honest part earns.
         said: words that the feedback or the report must have.
         rejected: words of the grade's reason where its notebook was not taken as it is.
-        slow: it takes long by nature; graded by ``make slow-test``.
         folder: the percent-encoded name of the learner's folder, where that is the attack: it must be listed and not graded, with the words
             of `rejected`.
     """
@@ -44,7 +43,6 @@ class Attack:
     score: float = 0.0
     said: str = ""
     rejected: str = ""
-    slow: bool = False
     folder: str = ""
 
     @property

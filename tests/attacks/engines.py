@@ -12,7 +12,7 @@ import torch
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
 from course_lib.models import classifier, digits, export_onnx
-from tests.attacks.models import behind, rewrite, submission
+from tests.attacks.models import rewrite, submission
 from tests.attacks.scene import Scene
 from tests.labs.submissions import hostile
 
@@ -63,16 +63,8 @@ class _Memory(torch.nn.Module):
         return classifier("small").signature()
 
 
-def constants_baked_in(folder: Path, scene: Scene) -> None:
-    submission(folder, export_onnx(_Constant()))
-
-
 def memorized_digits(folder: Path, scene: Scene) -> None:
     submission(folder, export_onnx(_Memory(200, exact=False)))
-
-
-def exact_on_known_images(folder: Path, scene: Scene) -> None:
-    submission(folder, export_onnx(_Memory(450, exact=True)))
 
 
 # ---- two networks, one of which is fast
@@ -120,21 +112,6 @@ def another_network_for_one_image(folder: Path, scene: Scene) -> None:
 
 
 # ---- the given network with something before or behind it
-
-
-def wrong_outside_the_tested_batches(folder: Path, scene: Scene) -> None:
-    behind(
-        folder,
-        [
-            helper.make_node("Shape", ["image"], ["shape"], name="shape"),
-            helper.make_node("Slice", ["shape", "nil", "one"], ["batch_size"], name="first"),
-            helper.make_node("Equal", ["batch_size", "tested"], ["hits"], name="compare"),
-            helper.make_node("Cast", ["hits"], ["as_numbers"], name="cast", to=TensorProto.FLOAT),
-            helper.make_node("ReduceMax", ["as_numbers"], ["known"], name="any", keepdims=0),
-            helper.make_node("Mul", ["true_logits", "known"], ["logits"], name="gate"),
-        ],
-        nil=np.array([0]), one=np.array([1]), tested=np.array([1, 3, 8, 32]),
-    )  # fmt: skip
 
 
 def fast_for_noise(folder: Path, scene: Scene) -> None:

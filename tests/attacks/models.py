@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pickle
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -63,12 +65,6 @@ def weights_in_a_secret(folder: Path, scene: Scene) -> None:
     rewrite(folder, outside)
 
 
-def a_million_nodes(folder: Path, scene: Scene) -> None:
-    nodes = [helper.make_node("Neg", [f"{n}"], [f"{n + 1}"]) for n in range(1_000_000)]
-    nodes[0].input[0], nodes[-1].output[0] = "image", "logits"
-    submission(folder, new_model(nodes))
-
-
 def a_loop_without_end(folder: Path, scene: Scene) -> None:
     """Rounds are counted in 64 bits; each leaves the condition true."""
     loop = helper.make_graph(
@@ -122,3 +118,25 @@ def _with_constant(folder: Path, nodes: Sequence[NodeProto], **constants: np.nda
         helper.make_node("Add", ["true_logits", "nothing"], ["logits"], name="sum"),
     ]
     behind(folder, [*nodes, *use], nil=np.array(0, np.float32), **constants)
+
+
+def compiled_model(folder: Path, scene: Scene) -> None:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.optimized_model_filepath = str(folder / "compiled.ort")
+    options.add_session_config_entry("session.save_model_format", "ORT")
+    onnxruntime.InferenceSession(folder / "model.onnx", options, providers=["CPUExecutionProvider"])
+    (folder / "compiled.ort").replace(folder / "model.onnx")
+
+
+class _Planted:
+    def __init__(self, target: Path) -> None:
+        self.target = target
+
+    def __reduce__(self) -> tuple[object, tuple[object, ...]]:
+        return os.mkdir, (str(self.target),)
+
+
+def pickled_program(folder: Path, scene: Scene) -> None:
+    (folder / "model.onnx").write_bytes(pickle.dumps(_Planted(scene.root / "labs/planted")))

@@ -1,7 +1,8 @@
-"""Makers of submissions whose notebook attacks: its cells, its metadata, the program that it names."""
+"""Makers of submissions whose notebook attacks, or what lies beside it."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import nbformat
 from nbformat.v4 import new_code_cell, new_markdown_cell
 
-from tests.attacks.scene import Scene
+from tests.attacks.scene import HONEST, Scene
 from tests.grading.conftest import LAB
 
 SCRIPT = '<script>fetch("/formgrader")</script>'
@@ -34,48 +35,15 @@ def _edited_grade_cells(folder: Path) -> Iterator[list[nbformat.NotebookNode]]:
         yield [cell for cell in notebook.cells if cell.metadata.get("nbgrader", {}).get("locked")]
 
 
-def skipped_grade_cells(folder: Path, scene: Scene) -> None:
-    with _edited_grade_cells(folder) as cells:
-        for cell in cells:
-            cell.metadata.tags = ["skip-execution", "raises-exception"]
-
-
 def no_grade_cells(folder: Path, scene: Scene) -> None:
     with _edited(folder) as notebook:
         notebook.cells = [new_code_cell("print('all done')")]
-
-
-def repeated_grade_ids(folder: Path, scene: Scene) -> None:
-    with _edited(folder) as notebook:
-        for cell in [found for found in notebook.cells if found.metadata.get("nbgrader", {}).get("locked")]:
-            again = new_code_cell("10")
-            again.metadata.nbgrader = dict(cell.metadata.nbgrader)
-            notebook.cells.append(again)
-
-
-def changed_points(folder: Path, scene: Scene) -> None:
-    with _edited_grade_cells(folder) as cells:
-        for cell, points in zip(cells, (1000, 0, -5), strict=True):
-            cell.metadata.nbgrader.points = points
 
 
 def edited_grade_cells(folder: Path, scene: Scene) -> None:
     with _edited_grade_cells(folder) as cells:
         for cell in cells:
             cell.source = "4"
-
-
-def other_kernelspec(folder: Path, scene: Scene) -> None:
-    with _edited(folder) as notebook:
-        argv = ["/bin/sh", "-c", f"touch {scene.root}/labs/planted"]
-        notebook.metadata.kernelspec = {"name": "../../../planted", "display_name": "x", "language": "sh", "argv": argv}
-
-
-def own_kernel(folder: Path, scene: Scene) -> None:
-    sleeps = f"import time\ntry: open({str(scene.root / 'labs/planted')!r}, 'w')\nexcept OSError: pass\ntime.sleep(600)\n"
-    (folder / "ipykernel").mkdir()
-    for name in ("ipykernel_launcher.py", "ipykernel/__init__.py"):
-        (folder / name).write_text(sleeps)
 
 
 def slow_cells(folder: Path, scene: Scene) -> None:
@@ -99,17 +67,20 @@ def active_markdown(folder: Path, scene: Scene) -> None:
         notebook.cells[-1].attachments = {"x.svg": {"image/svg+xml": f"<svg>{SCRIPT}</svg>"}}
 
 
-def scripted_metadata(folder: Path, scene: Scene) -> None:
-    with _edited(folder) as notebook:
-        notebook.metadata.update(title=BREAKING, authors=[{"name": BREAKING}])
-        notebook.metadata.language_info = {"name": BREAKING, "pygments_lexer": BREAKING, "codemirror_mode": BREAKING}
-        state = {"state": {BREAKING: BREAKING}, "version_major": 2, "version_minor": 0}
-        notebook.metadata.widgets = {"application/vnd.jupyter.widget-state+json": state}
-        for cell in notebook.cells:
-            cell.metadata.update(tags=[BREAKING], name=BREAKING, magics_language=BREAKING, slideshow={"slide_type": BREAKING})
-
-
 def endless_markdown(folder: Path, scene: Scene) -> None:
     """Each of these could begin a formula, and for each the renderer looks for the end."""
     with _edited(folder) as notebook:
         notebook.cells.append(new_markdown_cell("\\begin{a}" * 10_000))
+
+
+def linked_folder(folder: Path, scene: Scene) -> None:
+    shutil.rmtree(folder)
+    folder.symlink_to(scene.folder(HONEST))
+
+
+def own_modules(folder: Path, scene: Scene) -> None:
+    """Each would leave a trace in the course's folder if a process outside of the sandbox imported it."""
+    text = f"open({str(scene.root / 'labs/planted')!r}, 'w').write(__name__)\n"
+    (folder / "course_lib").mkdir()
+    for name in ("sitecustomize", "numpy", "json", "nbgrader_config", "course_lib/__init__", "conftest"):
+        (folder / f"{name}.py").write_text(text)

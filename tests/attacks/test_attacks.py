@@ -1,4 +1,4 @@
-"""Submissions that attack the grader, graded in one batch beside an honest one, a wrong one, and one that is right in part.
+"""Submissions that attack the grader, graded in two batches beside an honest one, a wrong one, and one that is right in part.
 
 Each attack touches only what this test made: its own course, planted secrets, listeners on loopback, its own processes; and
 each that asks for more than its share stops by itself, so that it does no harm where a limit is missing.
@@ -6,72 +6,69 @@ each that asks for more than its share stops by itself, so that it does no harm 
 
 from __future__ import annotations
 
-import time
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
 
+from course_lib.grading.nbgrader import gradebook
 from tests.attacks.blocked import assert_blocked, assert_no_trace
 from tests.attacks.catalog import Attack, attacks
 from tests.attacks.scene import HONEST, NOT_CONFINED, PARTLY, SECRET, WRONG, Scene, grade
 from tests.grading.conftest import LAB, needs_sandbox
 
-pytestmark = [needs_sandbox, pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [needs_sandbox, pytest.mark.timeout(1800)]
 
+QUICK = {
+    *("calls_home", "edits_the_gradebook", "exits", "floods", "forges_points", "hands_in_a_pipe", "links_to_a_secret"),
+    *("name_with_a_hidden_space", "patches_the_check", "prints_a_page", "reads_the_graders_memory"),
+    *("steals_from_a_neighbor", "writes_outside"),
+}
 ALL = [attack for attack in attacks() if not attack.by_engine]
-BATCH = [attack for attack in ALL if not attack.slow]
-SLOW_TO_READ = ("markdown_without_end", "notebook_of_50_megabytes")
-LONGEST_READ_S = (
-    40.0  # of a submission that is made to be slow to read; an empty one takes 2, and 21 were seen beside another test run
+SLOW = pytest.mark.slow  # `make attack-test`; the quick ones are in `make test`
+BATCHES = (
+    [attack for attack in ALL if attack.name in QUICK],
+    [attack for attack in ALL if attack.name not in QUICK],
 )
+EACH = [
+    pytest.param(number, attack, id=attack.name, marks=[SLOW] * number)
+    for number, batch in enumerate(BATCHES)
+    for attack in batch
+]
+BOTH = pytest.mark.parametrize("batch", [pytest.param(0, id="quick"), pytest.param(1, id="rest", marks=SLOW)])
 
 
 @pytest.fixture(scope="module")
-def graded(course_folder: Path, reference: Path) -> Scene:
-    return grade(course_folder, reference, BATCH)
+def graded(tmp_path_factory: pytest.TempPathFactory, reference: Path) -> Callable[[int], Scene]:
+    """A batch after its grading, which happens once."""
+    return cache(lambda batch: grade(tmp_path_factory.mktemp("course"), reference, BATCHES[batch]))
 
 
-def each(chosen: list[Attack]) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("attack", chosen, ids=[attack.name for attack in chosen])
+@pytest.mark.parametrize(("batch", "attack"), EACH)
+def test_attacker_gains_nothing(graded, batch: int, attack: Attack):
+    assert_blocked(graded(batch), attack)
 
 
-# ---- the batch
+@BOTH
+def test_neighbors_have_what_they_earn(graded, batch: int):
+    grades = graded(batch).grades
+    assert {name: grades[name].score for name in (HONEST, WRONG, PARTLY)} == {HONEST: 10, WRONG: 0, PARTLY: 3}
+    assert not any(grades[name].review.needed for name in (HONEST, WRONG, PARTLY)), "their written answers are untouched"
 
 
-@each(BATCH)
-def test_attacker_gains_nothing(graded, attack):
-    assert_blocked(graded, attack)
+@BOTH
+def test_nothing_left_its_sandbox(graded, batch: int):
+    assert len(graded(batch).pages()) > len(BATCHES[batch])
+    assert_no_trace(graded(batch))
 
 
-def test_honest_neighbor_has_full_marks(graded):
-    found = graded.grades[HONEST]
-    assert found.score == 10 and not found.review.needed, found.report.with_suffix(".json").read_text()
-
-
-def test_wrong_neighbors_have_what_they_earn(graded):
-    assert (graded.grades[WRONG].score, graded.grades[PARTLY].score) == (0, 3)
-
-
-def test_nothing_left_its_sandbox(graded):
-    assert len(graded.pages()) > len(BATCH)
-    assert_no_trace(graded)
-
-
-def test_active_content_is_stripped_from_the_graded_notebook(graded):
-    outputs = graded.outputs("prints_a_page")
-    assert outputs and "<script" not in outputs
-    assert f"<b>{SECRET}-shown</b>" not in graded.grades["prints_a_page"].feedback.read_text()
-
-
-def test_gradebook_holds_every_score_once_and_nothing_else(graded):
-    from nbgrader.api import Gradebook
-
-    expected = {attack.name: attack.score for attack in BATCH if attack.name in graded.grades} | {
-        HONEST: 10,
-        WRONG: 0,
-        PARTLY: 3,
-    }
-    with Gradebook(f"sqlite:///{graded.room.folder / 'gradebook.db'}") as book:
+@BOTH
+def test_gradebook_holds_every_score_once_and_nothing_else(graded, batch: int):
+    scene = graded(batch)
+    expected = {attack.name: attack.score for attack in BATCHES[batch] if attack.name in scene.grades}
+    expected |= {HONEST: 10, WRONG: 0, PARTLY: 3}
+    with gradebook.opened(scene.room.folder) as book:
         found = {submission.student.id: submission for submission in book.assignment_submissions(LAB.name)}
         grades = {name: [one for notebook in found[name].notebooks for one in notebook.grades] for name in found}
         assert {name: sum(one.auto_score or 0 for one in grades[name]) for name in grades} == expected
@@ -79,25 +76,13 @@ def test_gradebook_holds_every_score_once_and_nothing_else(graded):
         assert {one.max_score for name in grades for one in grades[name] if one.name == "profile"} == {3}
 
 
-@each([attack for attack in BATCH if attack.name in SLOW_TO_READ])
-def test_a_page_that_is_slow_to_read_does_not_hold_up_the_batch(graded, attack):
-    started = time.monotonic()
-    graded.room.grade(LAB, [attack.name])
-    assert time.monotonic() - started < LONGEST_READ_S
+def test_active_content_is_stripped_from_the_graded_notebook(graded):
+    outputs = graded(0).outputs("prints_a_page")
+    assert outputs and "<script" not in outputs
+    assert f"<b>{SECRET}-shown</b>" not in graded(0).grades["prints_a_page"].feedback.read_text()
 
 
-# ---- alone
-
-
-@each([attack for attack in ALL if attack.slow])
-@pytest.mark.slow
-def test_attacker_that_takes_long_gains_nothing(tmp_path, reference, attack):
-    scene = grade(tmp_path, reference, [attack])
-    assert_blocked(scene, attack)
-    assert_no_trace(scene)
-    assert scene.grades[HONEST].score == 10
-
-
+@SLOW
 @pytest.mark.parametrize("name", ["calls_home", "tries_every_socket"])
 def test_without_the_sandbox_it_wins(tmp_path, reference, name):
     """That the tests above can fail."""

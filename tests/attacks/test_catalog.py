@@ -26,7 +26,7 @@ def test_submission_is_complete(attack):
 
 def test_no_maker_is_left_over():
     made = {attack.make for attack in attacks()} | {"engines.random_weights"}  # the scene's control
-    for module in ("notebooks", "files", "models", "engines"):
+    for module in ("notebooks", "models", "engines"):
         text = Path(__file__).with_name(f"{module}.py").read_text()
         makers = re.findall(r"^(?:def )?([a-z]\w*)(?:\(folder: Path, scene: Scene\)| = _)", text, re.MULTILINE)
         assert makers and {f"{module}.{name}" for name in makers} <= made

@@ -20,20 +20,12 @@ from tests.attacks.scene import SECRET, Scene
 from tests.grading.conftest import LAB, needs_sandbox
 
 pytestmark = [needs_sandbox, pytest.mark.slow, pytest.mark.timeout(1800)]
-ENGINES = [
-    pytest.param(
-        attack,
-        marks=[pytest.mark.slow] if attack.slow else [],
-        id=attack.name,
-    )
-    for attack in attacks()
-    if attack.by_engine
-]
+ENGINES = [pytest.param(attack, id=attack.name) for attack in attacks() if attack.by_engine]
 
 
 @pytest.fixture(scope="module")
-def scene(course_folder: Path, reference: Path) -> Scene:
-    scene = Scene(Classroom(course_folder), reference)
+def scene(tmp_path_factory: pytest.TempPathFactory, reference: Path) -> Scene:
+    scene = Scene(Classroom(tmp_path_factory.mktemp("course")), reference)
     scene.secret.write_text(SECRET)
     return scene
 

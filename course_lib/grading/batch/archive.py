@@ -9,7 +9,7 @@ import os
 import secrets
 import stat
 import tarfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
@@ -53,15 +53,12 @@ class Selection:
         names: names to select if they exist, the most important first.
         times: factor for the limits.
         others: largest total size in bytes of the files that `names` does not name, but a folder that they are in.
-        largest: largest size in bytes by name. Of a larger file, one byte more is taken: what takes it in the end sees that it is too
-            large, and nothing before that holds the rest.
     """
 
     folder: Path
     names: Sequence[str] = (".",)
     times: int = 1
     others: float = math.inf
-    largest: Mapping[str, int] = field(default_factory=dict)
 
     def copy_to(self, target: Path) -> None:
         """As `Archive.copy_to`."""
@@ -89,7 +86,7 @@ class Selection:
         return Archive(packed.getvalue())
 
     def _opened(self, left_out: list[str]) -> Iterator[tuple[str, BinaryIO, int]]:
-        """Path, file, and how many of its bytes are taken."""
+        """Path, file and size."""
         size, others, count, met = 0, 0, 0, set[Path]()
         for path, other in islice(_files(self.folder, self.names), 20 * MOST_FILES):
             if path in met:
@@ -104,7 +101,7 @@ class Selection:
                 if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
                     continue
                 name = path.relative_to(self.folder).as_posix()
-                length = min(status.st_size, self.largest.get(name, status.st_size) + 1)
+                length = status.st_size
                 fits = size + length <= self.times * MOST_BYTES and count < self.times * MOST_FILES
                 if file_name_problem(name) or not fits or (other and others + length > self.others):
                     left_out.append(shown(name))
@@ -116,17 +113,13 @@ class Selection:
 
 
 def _write(target: Path, pieces: Iterable[bytes]) -> None:
-    """Write a complete file or none. Blocks of zeros become holes, so a file does not take more disk space than its source."""
+    """Write a complete file or none."""
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_name(f".partial-{secrets.token_hex(6)}")
     try:
         with open(temporary, "xb") as file:
             for piece in pieces:
-                if piece.count(0) == len(piece):
-                    file.seek(len(piece), os.SEEK_CUR)
-                else:
-                    file.write(piece)
-            file.truncate()
+                file.write(piece)
         temporary.replace(target)
     except BaseException:
         temporary.unlink(missing_ok=True)

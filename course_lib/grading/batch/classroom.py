@@ -17,7 +17,6 @@ from course_lib._util import scratch
 from course_lib._util.files import remove_tree, write_atomically
 from course_lib._util.plain_text import plain
 from course_lib.errors import CourseError
-from course_lib.grading.batch import notebook_reader
 from course_lib.grading.batch.archive import MOST_BYTES, MOST_FILES, Archive, Selection
 from course_lib.grading.batch.collection import collected, submission_folder
 from course_lib.grading.batch.grade import Grade, note
@@ -174,10 +173,9 @@ class Classroom:
         if folder is None:
             raise FileNotFoundError(errno.ENOENT, f"there is no folder of {lab.name}")
         notebook = f"{lab.name}.ipynb"
-        names = (notebook, TIMESTAMP, *lab.artifacts)
+        names = (*lab.artifacts, TIMESTAMP, notebook)  # a notebook with large outputs does not take the place of files
         others = (".",) if folder.parent.name == student else tuple(path.name for path in folder.iterdir() if path.is_file())
-        largest = {**lab.artifacts, notebook: notebook_reader.MOST_BYTES, TIMESTAMP: _OTHER_BYTES}
-        files = Selection(folder, (*names, *others), others=_OTHER_BYTES, largest=largest)
+        files = Selection(folder, (*names, *others), others=_OTHER_BYTES)
         digest, left_out = files.look()
         if links := [name for name in names if _is_link(folder / name)]:
             return files, digest, f"{', '.join(links)}: a link to a file is not taken, submit a copy of the file"

