@@ -9,6 +9,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 from tests.browser.conftest import ARTIFACTS, ROOT
+from tests.browser.legible import faults
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(900)]
 
@@ -59,6 +60,7 @@ def test_the_first_screen_says_what_for_whom_and_what_next(browser, readme, site
     assert end_of(page, AUDIENCE) < 0.6 * screen
     following = "make demo" if what == "README" else "I want to learn"
     assert end_of(page, following) < screen
+    assert faults(page) == []
     page.close()
 
 
