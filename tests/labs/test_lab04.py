@@ -23,8 +23,8 @@ from course_lib.grading.judge.judging import judge
 from course_lib.labs import Examination, Examiner
 from course_lib.labs.framework import withheld
 from course_lib.labs.framework.criteria import HALF
-from course_lib.labs.framework.emulation import emulated
 from course_lib.labs.framework.examination import TimedWorker
+from course_lib.labs.framework.lowering import emulated
 from course_lib.labs.lab04_mixed_precision import checks, given, reference
 from course_lib.labs.lab04_mixed_precision import kernels as lab04_kernels
 from course_lib.labs.lab04_mixed_precision.checks import Answers

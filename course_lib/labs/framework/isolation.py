@@ -22,7 +22,7 @@ from course_lib.errors import NO_ANSWER, BuildError, CourseError, EngineError, O
 ENDED = "its process ended without an answer: did it exit, crash, or use gigabytes of memory?"
 _T = TypeVar("_T")
 _LIBRARY = str(Path(course_lib.__file__).resolve().parent.parent)
-_CHILD = "import sys; sys.path.insert(0, sys.argv[1]); from {} import main; main()"
+_CHILD = "import sys; sys.path.insert(0, sys.argv[1]); from {} import {} as main; main()"
 _LOADER = """
 import sys, types
 def load(name, text):
@@ -107,9 +107,9 @@ def _exchange(process: subprocess.Popen[bytes], question: bytes, deadline: float
                 raise EngineError(f"it answered with more than {max_bytes:,} bytes and was stopped")
 
 
-def module_command(module: str) -> list[str]:
-    """The command of a process that runs the function ``main`` of one of the course's modules."""
-    return [sys.executable, "-I", "-c", _CHILD.format(module), _LIBRARY]
+def module_command(module: str, function: str = "main") -> list[str]:
+    """The command of a process that runs a function of one of the course's modules."""
+    return [sys.executable, "-I", "-c", _CHILD.format(module, function), _LIBRARY]
 
 
 def text_command(*modules: ModuleType) -> list[str]:
@@ -147,14 +147,16 @@ def read_hostile(answer: bytes, read: Callable[[Any], _T], complaint: str) -> _T
         raise EngineError(complaint) from None
 
 
-def transformed(module: str, model: bytes, *, launcher: Launcher | None = None, time_limit_s: float = 60.0) -> bytes:
-    """A serialized model as the function ``main`` of a module returns it, which calls `transform` in its own process.
+def transformed(
+    module: str, model: bytes, *, function: str = "main", launcher: Launcher | None = None, time_limit_s: float = 60.0
+) -> bytes:
+    """A serialized model as a function of a module returns it, which calls `transform` in its own process.
 
     Raises:
         Rejected: a `CourseError` there, with its message.
         EngineError: any other error there, or no answer; see `run_isolated`.
     """
-    command = module_command(module)
+    command = module_command(module, function)
     limit = 2 * len(model) + (1 << 20)
     answer = run_isolated(command, model, launcher=launcher, time_limit_s=time_limit_s, max_bytes=limit)
     if answer[:1] != _DONE:

@@ -13,7 +13,7 @@ import numpy as np
 
 from course_lib.benchmark import Comparison, Interval, compare, speedup
 from course_lib.benchmark.statistics import total_speedup
-from course_lib.labs.framework.answers_timed import Answering, TimedAnswers
+from course_lib.labs.framework.answers import Answering, TimedAnswers
 from course_lib.labs.framework.criteria import ALL, HALF, NO_REFERENCE, Criterion, reaches_threshold, speed_at_least, tier
 from course_lib.labs.framework.examination import Examiner, TimedWorker, agree_on_clock
 from course_lib.labs.framework.task import UNUSUAL

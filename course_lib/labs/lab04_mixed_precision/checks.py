@@ -24,7 +24,7 @@ from course_lib.labs.framework.criteria import (
     open_without_reference,
     reaches_threshold,
 )
-from course_lib.labs.framework.emulation import emulated
+from course_lib.labs.framework.lowering import emulated
 from course_lib.labs.framework.racing import compare_answering
 from course_lib.labs.framework.reference import absent, ours
 from course_lib.labs.framework.submission_files import model_and_recipe
