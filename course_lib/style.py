@@ -5,6 +5,7 @@ Also how long names look in its tables.
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from typing import TYPE_CHECKING, Any
@@ -65,24 +66,21 @@ def name_lines(axes: Axes, size: float = 8) -> None:
 
     import numpy as np
 
-    places = []
+    places: list[tuple[float, str, Any]] = []
     for line in axes.get_lines():
         points = np.column_stack([line.get_xdata(), line.get_ydata()]).astype(float)
         points = line.get_transform().transform(points[np.isfinite(points).all(1)])
         if len(points) and not str(line.get_label()).startswith("_"):
-            end = axes.transAxes.inverted().transform(points[points[:, 0].argmax()])
-            places.append((float(min(max(end[1], 0), 1)), textwrap.fill(str(line.get_label()), 24), line.get_color()))
-    figure = axes.get_figure()
-    assert figure is not None
-    row = 1.25 * size / 72 / (0.7 * figure.get_figheight())  # of the height of the axes; titles and labels take the rest
+            tip = axes.transAxes.inverted().transform(points[points[:, 0].argmax()])
+            places.append((float(min(max(tip[1], 0), 1)), textwrap.fill(str(line.get_label()), 24), line.get_color()))
+    row = 1.25 * size / 72 * axes.figure.dpi / axes.bbox.height  # of the height of the axes
     places.sort(key=lambda place: place[0])
     heights = [row * (text.count("\n") + 1) for _, text, _ in places]
-    y = below = -np.inf
+    below = -math.inf
     lows: list[float] = []  # each label as low as its line and the label below allow
     for (end, _, _), height in zip(places, heights, strict=True):
-        y = max(end - height / 2, below)
-        below = y + height
-        lows.append(y)
+        lows.append(max(end - height / 2, below))
+        below = lows[-1] + height
     excess = max(0.0, below - 1 - row)
     for (_, text, hue), low, height in zip(places, lows, heights, strict=True):
         axes.annotate(text, (1, low + height / 2 - excess), (5, 0), xycoords="axes fraction", textcoords="offset points",

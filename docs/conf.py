@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from html import escape, unescape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,7 +41,7 @@ html_last_updated_fmt = None
 _SCORER = Path(__file__).with_name("search_scorer.js")  # written by make_book.py
 html_search_scorer = str(_SCORER) if _SCORER.is_file() else ""
 html_favicon = "_static/favicon.svg"
-html_baseurl = os.environ.get("COURSE_BOOK_URL", "")  # where the book is published, with a slash at its end
+html_baseurl = os.environ.get("COURSE_BOOK_URL", "")  # where the book is published; set by make_book.py
 
 nb_execution_mode = "cache"  # set to "off" by `make_book.py --no-execute`
 nb_execution_excludepatterns = ["labs/*/*"]  # a lab is for its reader to solve
@@ -55,6 +56,7 @@ nb_mime_priority_overrides = [
     ("html", "application/vnd.jupyter.widget-view+json", None),
 ]
 nb_ipywidgets_js: dict[str, dict[str, str]] = {}  # scripts from elsewhere, for widgets that are not shown
+suppress_warnings = ["ref.python"]  # the type `bytes` and attributes of that name
 napoleon_attr_annotations = False  # checks of pydantic are not text to read
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
@@ -62,11 +64,30 @@ autodoc_typehints = "signature"
 
 def setup(app: Sphinx) -> None:
     """Corrections of what the extensions make of the course's sources."""
+    app.connect("source-read", _report_progress)
     app.connect("doctree-read", _drop_empty_widgets)
+    app.connect("doctree-read", _drop_unsolved)
     app.connect("doctree-read", _mark_boxes)
     app.connect("doctree-read", _describe_figures)
     app.connect("html-page-context", _describe_page)
     app.connect("autodoc-process-docstring", _keep_colons, priority=400)  # before napoleon's 500
+
+
+def _report_progress(app: Sphinx, page: str, content: list[str]) -> None:
+    """Lectures run for minutes."""
+    lectures = sorted(name for name in app.env.found_docs if name.startswith("lectures/"))[1:]  # without the start page
+    if page in lectures and app.config.nb_execution_mode != "off":
+        print(f"lecture {lectures.index(page) + 1} of {len(lectures)}: {page.partition('/')[2]}", file=sys.stderr, flush=True)
+
+
+def _drop_unsolved(app: Sphinx, tree: document) -> None:
+    """An exercise that its reader has to solve prints that it is not solved."""
+    from docutils import nodes
+
+    for cell in [part for part in tree.findall(nodes.container) if "cell" in part["classes"]]:
+        if re.search(r'^check\("\d+\.\d+"', cell.astext(), re.MULTILINE):
+            for output in [part for part in cell if "cell_output" in part["classes"]]:
+                cell.remove(output)
 
 
 def _drop_empty_widgets(app: Sphinx, tree: document) -> None:
@@ -118,7 +139,7 @@ def _describe_figures(app: Sphinx, tree: document) -> None:
 
 
 def _describe_page(app: Sphinx, page: str, template: str, context: dict[str, Any], tree: document | None) -> None:
-    """The card that a link to a page unfolds into elsewhere (https://ogp.me); its picture needs the published book's address."""
+    """The card that a link to a page unfolds into elsewhere (https://ogp.me)."""
     from docutils import nodes
 
     if tree is None:
@@ -131,9 +152,8 @@ def _describe_page(app: Sphinx, page: str, template: str, context: dict[str, Any
         "title": context["title"],
         "description": " ".join(first.astext().split())[:200] if first else "",
     }
-    pictures = [image["uri"].rpartition("_images/")[2] for image in tree.findall(nodes.image) if "_images/" in image["uri"]]
     if html_baseurl:
-        card |= {"url": f"{html_baseurl}{page}.html", "image": f"{html_baseurl}_images/{pictures[0]}" if pictures else ""}
+        card |= {"url": f"{html_baseurl}{page}.html", "image": f"{html_baseurl}_static/card.png"}
     tags = [f'<meta property="og:{name}" content="{escape(text)}" />' for name, text in card.items() if text]
     context["metatags"] = "\n".join([context.get("metatags", ""), *tags])
 

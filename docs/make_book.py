@@ -20,6 +20,8 @@ from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 
+import make_links
+
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = (
     "recipe",
@@ -173,7 +175,12 @@ def main() -> int:
     source = asked.output / "source"
     everything = ["-E"] if prepare(source) else []  # Sphinx does not see that a function in conf.py changed
     os.environ["COURSE_FIGURES"] = "svg"  # read by `course_lib.style` in the kernels
+    os.environ.setdefault("COURSE_BOOK_URL", make_links.address("Book"))
     os.environ["XDG_STATE_HOME"] = str(asked.output.resolve() / "state")  # the start page shows no exercise as solved
+    os.environ["IPYTHONDIR"] = str(asked.output.resolve() / "ipython")  # kernels warn of their transport, 17 times
+    settings = asked.output / "ipython" / "profile_default" / "ipython_kernel_config.py"
+    settings.parent.mkdir(parents=True, exist_ok=True)
+    settings.write_text("c.IPKernelApp.log_level = 'ERROR'\n", encoding="utf-8")
     cache = asked.output / "executed"  # a lecture that has not changed is not run again
     options = ["-D", "nb_execution_mode=off"] if asked.no_execute else ["-D", f"nb_execution_cache_path={cache}"]
     site = asked.output / "html"

@@ -3,7 +3,8 @@
     python docs/make_figures.py [01 02 ...]
 
 A cell with the tag ``key-figure`` draws it. The lecture runs up to that cell, so this takes some minutes for all of them. The file
-remembers the code of the cell; a test says when it has changed. Lecture 3's figure is also README's first picture.
+remembers the code of the cell; a test says when it has changed. Lecture 3's figure is also README's first picture,
+and the card of a link to the book.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from nbclient import NotebookClient
 
 LECTURES = Path(__file__).resolve().parents[1] / "lectures"
 TAG = "key-figure"
+CARD = LECTURES.parent / "docs" / "_static" / "card.png"
 
 
 def key_cell(notebook: nbformat.NotebookNode) -> int | None:
@@ -52,6 +54,9 @@ def make(lecture: Path) -> Path:
         raise ValueError(f"{lecture.name}: no cell has the tag {TAG!r}")
     cell = notebook.cells[place]
     del notebook.cells[place + 1 :]
+    if lecture.name.startswith("03"):  # `_` is the figure; cards of links have to be PNG files
+        card = f"from course_lib import style; open({str(CARD)!r}, 'wb').write(style.png(_))"
+        notebook.cells.append(nbformat.v4.new_code_cell(card))
     os.environ["COURSE_FIGURES"] = "svg"  # read by `course_lib.style` in the kernel
     NotebookClient(notebook, timeout=600, resources={"metadata": {"path": str(LECTURES)}}).execute()
     drawn = next((output.data for output in cell.outputs if "image/svg+xml" in output.get("data", {})), None)

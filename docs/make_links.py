@@ -30,9 +30,9 @@ TORCH_TENSORRT = "\n%run -m course_lib.engines.backends.torch_tensorrt.installat
 WITH_TORCH_TENSORRT = ("lectures/13_", "labs/lab11_")
 
 
-def repository() -> str:
-    """The address of the course's repository."""
-    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"]["Repository"]
+def address(name: str) -> str:
+    """One of the course's addresses: `Repository`, or `Book`, which ends with a slash."""
+    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"][name]
 
 
 def sources() -> list[Path]:
@@ -52,10 +52,10 @@ def with_links(notebook: nbformat.NotebookNode, name: str) -> nbformat.NotebookN
     title, text = first.source.split("\n\n", 1)
     if text.startswith("[Open in Colab]"):
         text = text.split("\n\n", 1)[1]
-    hosted = f"{COLAB}/{repository().removeprefix('https://github.com/')}/blob/main/{name}"
+    hosted = f"{COLAB}/{address('Repository').removeprefix('https://github.com/')}/blob/main/{name}"
     first.source = f"{title}\n\n[Open in Colab]({hosted})\n\n{text}"
     install = nbformat.v4.new_code_cell(
-        INSTALL.format(repository=repository()) + (TORCH_TENSORRT if name.startswith(WITH_TORCH_TENSORRT) else ""),
+        INSTALL.format(repository=address("Repository")) + (TORCH_TENSORRT if name.startswith(WITH_TORCH_TENSORRT) else ""),
         id="install",
         metadata={"tags": ["remove-cell"]},  # from the book
     )

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
+import sys
 from pathlib import Path
 from urllib.parse import unquote
 
 import nbformat
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "docs"))
+
+import make_book  # noqa: E402
+
 LINK = re.compile(r"\]\((?!\w+:|#)([^)\s#]+)")  # a target in Markdown that is neither an address nor an anchor
 
 
@@ -36,10 +40,6 @@ def dead(folder: Path) -> list[str]:
 
 
 def test_links_between_pages(tmp_path: Path) -> None:
-    spec = importlib.util.spec_from_file_location("make_book", ROOT / "docs" / "make_book.py")
-    assert spec and spec.loader
-    make_book = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(make_book)
     make_book.prepare(tmp_path)
     assert len(list(tmp_path.rglob("*.ipynb"))) > 25
     assert dead(tmp_path) == []
@@ -52,3 +52,12 @@ def test_a_dead_link_is_found(tmp_path: Path) -> None:
     nbformat.write(notebook, folder / "a.ipynb")
     (tmp_path / "page.md").write_text("[a](https://x.y) [b](#here) [c](page.md#there) `[d](code.md)` [e](none.md)\n")
     assert sorted(dead(tmp_path)) == [f"{folder.name}/a.ipynb: ../docs/api/none.md", "page.md: none.md"]
+
+
+def test_every_lecture_has_a_card_and_every_link_one() -> None:
+    cards = make_book._lecture_cards()
+    pages = [path for path in sorted(ROOT.glob("lectures/*.ipynb")) if path.name[:2] != "00"]
+    assert re.findall(r"^:link: (.*)$", cards, re.M) == [f"lectures/{path.stem}" for path in pages]
+    assert all((ROOT / picture).is_file() for picture in re.findall(r"^:img-top: (.*)$", cards, re.M))
+    assert "*40 minutes*" in cards and "*60 minutes · lab 01, first engine*" in cards  # without a lab, and with one
+    assert (ROOT / "docs" / "_static" / "card.png").stat().st_size < 100_000

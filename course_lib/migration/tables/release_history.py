@@ -52,7 +52,7 @@ def draw_history(steps: list[Step]) -> Figure:
     axes.set_xlabel("TensorRT version")
     axes.legend(frameon=False, ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1.0))
     gone = sum(step.gone for step in steps)
-    figure.suptitle(f"From {steps[0].version} to {steps[-1].version} {gone} names disappeared", fontsize=10, weight="bold")
+    figure.suptitle(f"From {steps[0].version} to {steps[-1].version} {gone} names disappeared")
     return figure
 
 
