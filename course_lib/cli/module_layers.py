@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any
 from course_lib.errors import BuildError, CourseError
 
 if TYPE_CHECKING:
+    import torch
+
     from course_lib.engines.backends.torch_tensorrt.blocks import Blocks
 
 FACTORY = "factory"  # the function of a Python file, unless the command names another one
-_BOUNDS = ("min", "opt", "max")
+BOUNDS = ("min", "opt", "max")
 _RETURNS = "a factory returns a torch.nn.Module, or a pair of a module and a dictionary of its inputs"
 
 
@@ -31,7 +33,7 @@ def blocks(target: str, inputs: Sequence[str], options: Sequence[str], *, time_l
 
     Args:
         target: ``package.module:factory``, ``FILE.py`` or ``FILE.py:factory``.
-        inputs: ``NAME=4x1x32x32``, or ``NAME=MIN:OPT:MAX`` with three shapes. They are needed if the factory returns only a module.
+        inputs: see `shapes_of`. They are needed if the factory returns only a module, and the module has no `Signature`.
         options: ``NAME=VALUE``, keywords of ``torch_tensorrt.compile`` with JSON values.
 
     Raises:
@@ -48,12 +50,30 @@ def blocks(target: str, inputs: Sequence[str], options: Sequence[str], *, time_l
     except Exception as error:  # the learner's own code
         raise CourseError(f"{target} failed: {type(error).__name__} {' '.join(str(error).split())[:300]}") from None
     module, given = made if isinstance(made, tuple) and len(made) == 2 else (made, {})
-    shapes = {**(given if isinstance(given, Mapping) else {}), **dict(map(_input, inputs))}
     if not isinstance(module, torch.nn.Module):
         raise CourseError(f"{target} returned {type(module).__name__}: {_RETURNS}")
+    shapes = {**_examples(module), **(given if isinstance(given, Mapping) else {}), **shapes_of(inputs)}
     if not shapes:
         raise CourseError(f"the inputs of {target} are not known: pass --input NAME=4x1x32x32, or return them ({_RETURNS})")
     return module_blocks(module, shapes, time_limit_s=time_limit_s, **dict(map(_option, options)))
+
+
+def _examples(module: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """By the names of ``forward``, from the module's own ``signature()`` if it has one."""
+    from course_lib.models import Signature
+
+    method = getattr(module, "signature", None)
+    signature = method() if callable(method) else None
+    return dict(zip(signature.inputs, signature.example(), strict=True)) if isinstance(signature, Signature) else {}
+
+
+def shapes_of(inputs: Sequence[str]) -> dict[str, Any]:
+    """Shapes by name from texts ``NAME=4x1x32x32``, or ``NAME=MIN:OPT:MAX`` with three shapes, which become a dictionary.
+
+    Raises:
+        CourseError: a text is neither.
+    """
+    return dict(map(_input, inputs))
 
 
 def _factory(target: str) -> Callable[[], Any]:
@@ -79,7 +99,7 @@ def _input(text: str) -> tuple[str, Any]:
     name, _, shapes = text.partition("=")
     try:
         several = [tuple(int(size) for size in shape.split("x")) for shape in shapes.split(":")]
-        return name, several[0] if len(several) == 1 else dict(zip(_BOUNDS, several, strict=True))
+        return name, several[0] if len(several) == 1 else dict(zip(BOUNDS, several, strict=True))
     except ValueError:
         raise CourseError(f"--input {text}: expected NAME=4x1x32x32 or NAME=1x1x32x32:4x1x32x32:8x1x32x32") from None
 

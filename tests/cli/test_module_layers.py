@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from typer.testing import CliRunner
 
 from course_lib.cli import module_layers
 from course_lib.cli.app import app
 from course_lib.errors import CourseError
+from course_lib.models import classifier, export_onnx
 
 NET = """
 import torch
+from course_lib.models import Signature
 
 class Halves(torch.nn.Module):
     def forward(self, x):
@@ -24,6 +28,17 @@ def module_alone():
 
 def number():
     return 3
+
+class Tokens(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rows = torch.nn.Embedding(9, 4)
+
+    def forward(self, tokens):
+        return torch.relu(self.rows(tokens))
+
+    def signature(self):
+        return Signature(inputs={"tokens": ("batch", 5)}, outputs=("rows",), integers={"tokens": 9})
 
 def failing():
     raise ValueError("no weights")
@@ -46,6 +61,20 @@ def test_blocks_and_tables_in_one_view():
     assert shown.exit_code == 0, shown.output
     text = " ".join(shown.output.split())
     assert "3 operators in 3 blocks, 2 engines; in PyTorch: aten.cumprod.default" in text and "block 2: 1 kernels" in text
+
+
+def test_a_network_with_a_signature_needs_no_inputs():
+    example = module_layers._examples(module_layers._factory("halves.py:Tokens")())["tokens"]
+    assert example.shape == (2, 5) and not example.is_floating_point()
+
+
+def test_an_onnx_file_with_a_dynamic_batch_takes_its_profile_from_the_command():
+    export_onnx(classifier("small"), "small.onnx")
+    asked = CliRunner().invoke(app, ["layers", "small.onnx", "--backend", "tensorrt_rtx"])
+    assert "or pass --input NAME=MIN:OPT:MAX" in str(asked.exception)
+    for shapes in ("image=4x1x32x32", "image=1x1x32x32:4x1x32x32:8x1x32x32"):
+        shown = CliRunner().invoke(app, ["layers", "small.onnx", "--backend", "tensorrt_rtx", "--input", shapes, "--json"])
+        assert json.loads(shown.stdout)["kernels"], shown.exception
 
 
 @pytest.mark.parametrize(
@@ -72,4 +101,4 @@ def test_a_file_is_not_a_module(tmp_path):
 
 
 def test_a_range_of_shapes():
-    assert module_layers._input("x=1x8:2x8:4x8") == ("x", {"min": (1, 8), "opt": (2, 8), "max": (4, 8)})
+    assert module_layers.shapes_of(["x=1x8:2x8:4x8"]) == {"x": {"min": (1, 8), "opt": (2, 8), "max": (4, 8)}}

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from course_lib.cli.commands.options import AsJson, show, warn
+from course_lib.errors import PROFILE, BuildError
 
 if TYPE_CHECKING:
     from course_lib.engines import Plan
@@ -32,7 +34,7 @@ def build(
     as_json: AsJson = False,
 ) -> None:
     """Build a plan from an ONNX file and a recipe."""
-    plan = _plan(model, recipe, backend, time_limit)
+    plan = _plan(model, recipe, backend, time_limit, inputs=())
     path = output or model.with_suffix(".plan")
     plan.save(path)
     kernels, nodes = len(plan.layers.kernels), len(plan.layers.operators)
@@ -59,7 +61,8 @@ def layers(
     backend: BackendName = None,
     time_limit: TimeLimit = 600,
     inputs: Annotated[
-        list[str] | None, typer.Option("--input", help="of a PyTorch module: NAME=4x1x32x32, or MIN:OPT:MAX")
+        list[str] | None,
+        typer.Option("--input", help="of a module or an ONNX file: NAME=4x1x32x32, or NAME=MIN:OPT:MAX; may be repeated"),
     ] = None,
     options: Annotated[
         list[str] | None, typer.Option("--option", help="of Torch-TensorRT: min_block_size=1; may be repeated")
@@ -89,7 +92,14 @@ def layers(
     if model.suffix in _LAYER_FILES:
         table, known, title, notes = read_layers(model), {"file": str(model)}, str(model), ()
     else:
-        plan = _plan(model, recipe, backend, time_limit)
+        try:
+            plan = _plan(model, recipe, backend, time_limit, inputs=inputs or ())
+        except BuildError as error:
+            if error.code != PROFILE or recipe or inputs:
+                raise
+            raise BuildError(
+                f"{error}, or pass --input NAME=MIN:OPT:MAX, with shapes such as 1x3x64x64", code=PROFILE
+            ) from None
         table, notes = plan.layers, plan.notes
         known = {"backend": plan.backend, "targets": plan.targets}
         title = plan.title
@@ -97,7 +107,11 @@ def layers(
         from course_lib.profiling import diff
 
         is_file = against.suffix in _LAYER_FILES
-        other = read_layers(against) if is_file else _plan(against, recipe, backend, time_limit, precision="fp32").layers
+        other = (
+            read_layers(against)
+            if is_file
+            else _plan(against, recipe, backend, time_limit, inputs=inputs or (), precision="fp32").layers
+        )
         known["compared"] = f"from {against} to {model}, {diff(other, table).headline}"
         notes = (*notes, str(known["compared"]))
     kernels = [{**row, "bytes": kernel.bytes} for row, kernel in zip(table.rows(), table.kernels, strict=True)]
@@ -144,14 +158,21 @@ def bench(
         console.bench(measured)
 
 
-def _plan(model: Path, recipe: Path | None, backend: str | None, time_limit: float, *, precision: str = "") -> Plan:
-    """The plan in a file of that kind, or one built from an ONNX file with the recipe, or with another precision."""
+def _plan(
+    model: Path, recipe: Path | None, backend: str | None, time_limit: float, *, inputs: Sequence[str], precision: str = ""
+) -> Plan:
+    """The plan in a file of that kind, or one built from an ONNX file with the recipe, or with other inputs and another precision."""
     from course_lib import engines
     from course_lib.cli.building import build
+    from course_lib.cli.module_layers import BOUNDS, shapes_of
+    from course_lib.recipe import Profile
 
     if model.suffix == ".plan":
         return engines.Plan.load(model)
     options = _recipe(recipe).model_copy(update={"precision": precision} if precision else {})
+    if shapes := shapes_of(inputs):
+        ranges = {name: one if isinstance(one, dict) else dict.fromkeys(BOUNDS, one) for name, one in shapes.items()}
+        options = options.model_copy(update={"profiles": (Profile(**ranges),)})
     return build(model, options, backend=backend, time_limit_s=time_limit, progress=sys.stderr.isatty())
 
 
